@@ -15,19 +15,19 @@ use ipnet::IpNet;
 use crate::complaint::{Complaints, shown};
 use crate::tree::SectionTable;
 
-/// The settings of the site.
-pub(crate) fn site(own: &SectionTable, preset: Preset, complaints: &mut Complaints) -> SiteAccess {
+/// The access settings of a site.
+pub(crate) fn site(site: &SectionTable, preset: Preset, complaints: &mut Complaints) -> SiteAccess {
     let is_wordpress = preset == Preset::WordPress;
-    let limit = |name: &str, (per_minute, burst)| match own.given(name) {
+    let limit = |name: &str, (per_minute, burst)| match site.get(name) {
         Some(AccessSetting::Is(limit)) => Some(limit),
         None if is_wordpress => RateLimit::new(per_minute, 60, burst),
         Some(AccessSetting::Off | AccessSetting::Nothing) | None => None,
     };
-    let word: Option<String> = own.given("xmlrpc");
+    let word: Option<String> = site.get("xmlrpc");
     let of_word = |word: &String| XmlRpc::ALL.iter().find(|one| one.word() == word).copied();
     SiteAccess {
-        common: common(own, complaints),
-        admin_allow: own.given("admin_allow").unwrap_or_default(),
+        common: common(site, complaints),
+        admin_allow: site.get("admin_allow").unwrap_or_default(),
         login_limit: limit("login_limit", LOGIN),
         xmlrpc_limit: limit("xmlrpc_limit", XMLRPC),
         xmlrpc: word.as_ref().and_then(of_word).unwrap_or(if is_wordpress {
@@ -35,40 +35,41 @@ pub(crate) fn site(own: &SectionTable, preset: Preset, complaints: &mut Complain
         } else {
             XmlRpc::On
         }),
-        hide_authors: own.value("hide_authors"),
-        forwards_password: own.value("basic_auth_forward"),
+        hide_authors: site.value("hide_authors"),
+        forwards_password: site.value("basic_auth_forward"),
     }
 }
 
-/// The settings that a site and a rule have in common.
-pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> AccessRules {
-    let networks = |name: &str| match given.given::<Vec<IpNet>>(name) {
+/// The access settings that sites and rules share.
+pub(crate) fn common(section: &SectionTable, complaints: &mut Complaints) -> AccessRules {
+    let networks = |name: &str| match section.get::<Vec<IpNet>>(name) {
         None => AccessSetting::Nothing,
         Some(list) if list.is_empty() => AccessSetting::Off,
         Some(list) => AccessSetting::Is(list),
     };
-    let countries = |name: &str| match given.given::<Vec<CountryCode>>(name) {
+    let countries = |name: &str| match section.get::<Vec<CountryCode>>(name) {
         None => AccessSetting::Nothing,
         Some(list) if list.is_empty() => AccessSetting::Off,
         Some(list) => AccessSetting::Is(list),
     };
-    let password: AccessSetting<PathBuf> = given.given("basic_auth").unwrap_or_default();
+    let password: AccessSetting<PathBuf> = section.get("basic_auth").unwrap_or_default();
     if let AccessSetting::Is(file) = &password {
-        check_passwords(given, "basic_auth", file, complaints);
+        check_passwords(section, "basic_auth", file, complaints);
     }
     AccessRules {
         allow: networks("allow"),
         deny: networks("deny"),
         allow_countries: countries("allow_countries"),
         deny_countries: countries("deny_countries"),
-        limit: given.given("limit").unwrap_or_default(),
+        limit: section.get("limit").unwrap_or_default(),
         password,
     }
 }
 
-/// Warns of what a rule that denies pages of WordPress cannot deny. A limit alone hides nothing and gets no warning.
+/// Warns that a rule that denies pages of WordPress cannot deny all of their content. A rate limit hides nothing and gets no
+/// warning.
 pub(crate) fn reach(
-    given: &SectionTable,
+    section: &SectionTable,
     rule: &Rule,
     spellings: EqualSpellings,
     complaints: &mut Complaints,
@@ -82,7 +83,7 @@ pub(crate) fn reach(
     if !hides || !guard.may_close_pages() {
         return;
     }
-    let name = if given.has("pattern") {
+    let name = if section.has("pattern") {
         "pattern"
     } else {
         "path"
@@ -99,23 +100,23 @@ pub(crate) fn reach(
     let help = "make the page private in WordPress if its content is secret, and add a rule for each custom address; \
          docs/how-to/access.md has the list. Every rule of this kind also applies to `?p=` and `?page_id=`";
     complaints.warn(
-        given.position(name),
+        section.position(name),
         format!("site.rule.{name}"),
         message,
         help,
     );
 }
 
-/// A password file must exist, and each of its lines must be valid.
+/// Checks that a password file exists and that each line is valid.
 pub(crate) fn check_passwords(
-    given: &SectionTable,
+    section: &SectionTable,
     name: &str,
     file: &Path,
     complaints: &mut Complaints,
 ) {
     let Err((why, help)) = read(file) else { return };
     let why = format!("is `{}`, {why}", file.display());
-    given.complain(name, why, help, complaints);
+    section.complain(name, why, help, complaints);
 }
 
 fn read(path: &Path) -> Result<(), (String, String)> {
@@ -132,7 +133,7 @@ fn read(path: &Path) -> Result<(), (String, String)> {
 
 const MAKE_ANOTHER: &str = "name a password file: `htpasswd -B -c FILE NAME` creates one";
 
-/// Login attempts per minute, and in one burst. The burst lets a user try several passwords in a row.
+/// Login attempts per minute, and in one burst. The burst lets a user try several passwords in succession.
 const LOGIN: (u64, u64) = (5, 15);
 
 /// XML-RPC calls per minute, and in one burst. A client application sends a few dozen calls when it starts.

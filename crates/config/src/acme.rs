@@ -1,4 +1,4 @@
-//! `[acme]`: how certificates are obtained, and for which names that is possible.
+//! `[acme]`: the method of obtaining certificates, and the names for which it is possible.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -9,56 +9,56 @@ use galley_policy::route::HostPattern;
 use crate::check;
 use crate::complaint::{Complaints, SourceSpan, shown};
 use crate::config::{AcmeChallenge, AcmeConfig, DnsMeans, DnsProof, DnsServer};
-use crate::machine::Surroundings;
+use crate::machine::Environment;
 use crate::tree::SectionTable;
 
 pub(crate) fn acme(
-    given: &SectionTable,
-    here: &Surroundings,
+    section: &SectionTable,
+    environment: &Environment,
     complaints: &mut Complaints,
 ) -> AcmeConfig {
-    check::token_file(given, "account_key_file", complaints);
-    root(given, complaints);
-    directory(given, complaints);
-    email(given, complaints);
-    let challenges = challenges(given, complaints);
+    check::token_file(section, "account_key_file", complaints);
+    root(section, complaints);
+    directory(section, complaints);
+    email(section, complaints);
+    let challenges = challenges(section, complaints);
     AcmeConfig {
-        email: given.given("email"),
-        directory: given.value("directory"),
-        ca: given.given("ca"),
-        storage: given
-            .given("storage")
-            .unwrap_or_else(|| here.state.join("acme")),
-        dns: dns(given, &challenges, complaints),
+        email: section.get("email"),
+        directory: section.value("directory"),
+        ca: section.get("ca"),
+        storage: section
+            .get("storage")
+            .unwrap_or_else(|| environment.state.join("acme")),
+        dns: dns(section, &challenges, complaints),
         challenges,
-        profile: given.given("profile"),
-        binding: binding(given, complaints),
-        retry: given.value("retry"),
+        profile: section.get("profile"),
+        binding: binding(section, complaints),
+        retry: section.value("retry"),
     }
 }
 
-/// The account at an authority that wants one of its customers: its name, and the file with its key.
-fn binding(given: &SectionTable, complaints: &mut Complaints) -> Option<(String, PathBuf)> {
+/// External account binding: the account's name at the authority, and the file with its key.
+fn binding(section: &SectionTable, complaints: &mut Complaints) -> Option<(String, PathBuf)> {
     for (one, other) in [
         ("account_id", "account_key_file"),
         ("account_key_file", "account_id"),
     ] {
-        if given.has(one) && !given.has(other) {
+        if section.has(one) && !section.has(other) {
             let why = format!("is given without `acme.{other}`");
             let help = "give both, as the authority issued them, or neither";
-            given.complain(one, why, help, complaints);
+            section.complain(one, why, help, complaints);
         }
     }
-    given
-        .given("account_id")
-        .zip(given.given("account_key_file"))
+    section
+        .get("account_id")
+        .zip(section.get("account_key_file"))
 }
 
-fn challenges(given: &SectionTable, complaints: &mut Complaints) -> Vec<AcmeChallenge> {
+fn challenges(section: &SectionTable, complaints: &mut Complaints) -> Vec<AcmeChallenge> {
     let known = "`\"http-01\"`, `\"tls-alpn-01\"` or `\"dns-01\"`";
-    check::not_empty(given, "challenge", known, complaints);
-    let words: Vec<String> = given.value("challenge");
-    // The values of the table's row.
+    check::not_empty(section, "challenge", known, complaints);
+    let words: Vec<String> = section.value("challenge");
+    // These are the values in the option's row.
     let challenges = words.iter().map(|word| match word.as_str() {
         "tls-alpn-01" => AcmeChallenge::TlsAlpn01,
         "dns-01" => AcmeChallenge::Dns01,
@@ -68,71 +68,71 @@ fn challenges(given: &SectionTable, complaints: &mut Complaints) -> Vec<AcmeChal
 }
 
 fn dns(
-    given: &SectionTable,
+    section: &SectionTable,
     challenges: &[AcmeChallenge],
     complaints: &mut Complaints,
 ) -> Option<DnsProof> {
-    let hook: Option<PathBuf> = given.given("dns_hook");
+    let hook: Option<PathBuf> = section.get("dns_hook");
     let is_wanted = challenges.contains(&AcmeChallenge::Dns01);
-    if is_wanted && hook.is_none() && !given.has("dns_server") {
+    if is_wanted && hook.is_none() && !section.has("dns_server") {
         let why = "contains `dns-01`, but neither `acme.dns_hook` nor `acme.dns_server` is given";
         let help = "name a program in `dns_hook` or a server in `dns_server` that changes records of your DNS, or remove `dns-01`";
-        given.complain("challenge", why, help, complaints);
+        section.complain("challenge", why, help, complaints);
     }
-    if let Some(option) = MEANS.into_iter().find(|one| given.has(one) && !is_wanted) {
+    if let Some(option) = MEANS.into_iter().find(|one| section.has(one) && !is_wanted) {
         let why = "is given, but `acme.challenge` does not contain `dns-01`";
         let help = format!("add `challenge = [\"dns-01\"]`, or remove `{option}`");
-        given.complain(option, why, &help, complaints);
+        section.complain(option, why, &help, complaints);
     }
-    check_hook(given, hook.as_deref().filter(|_| is_wanted), complaints);
-    let server = server(given, complaints);
+    check_hook(section, hook.as_deref().filter(|_| is_wanted), complaints);
+    let server = server(section, complaints);
     let means = hook.map(DnsMeans::Hook);
     Some(DnsProof {
         means: means.or_else(|| server.map(DnsMeans::Update))?,
-        wait: given.value("dns_wait"),
+        wait: section.value("dns_wait"),
     })
 }
 
-fn check_hook(given: &SectionTable, program: Option<&Path>, complaints: &mut Complaints) {
+fn check_hook(section: &SectionTable, program: Option<&Path>, complaints: &mut Complaints) {
     if let Some(program) = program.filter(|program| !is_executable(program)) {
         let program = program.display();
         let why = format!("is `{program}`, which does not exist or is not executable");
         let help = "name a file that Galley's user may execute (`chmod 755`)";
-        given.complain("dns_hook", why, help, complaints);
+        section.complain("dns_hook", why, help, complaints);
     }
-    if given.has("dns_hook") && given.has("dns_server") {
+    if section.has("dns_hook") && section.has("dns_server") {
         let why = "and `acme.dns_hook` are both given, but only one of them can change the records";
-        given.complain("dns_server", why, "remove one of the two", complaints);
+        section.complain("dns_server", why, "remove one of the two", complaints);
     }
 }
 
-/// The server and its key need each other.
-fn server(given: &SectionTable, complaints: &mut Complaints) -> Option<DnsServer> {
-    check::tsig_key_file(given, "dns_key_file", complaints);
+/// The server for dynamic updates. Server and key require each other.
+fn server(section: &SectionTable, complaints: &mut Complaints) -> Option<DnsServer> {
+    check::tsig_key_file(section, "dns_key_file", complaints);
     for (one, other) in [
         ("dns_server", "dns_key_file"),
         ("dns_key_file", "dns_server"),
     ] {
-        if given.has(one) && !given.has(other) {
+        if section.has(one) && !section.has(other) {
             let why = format!("is given without `acme.{other}`");
             let help = "give the server and the file with its key, as `tsig-keygen` prints it";
-            given.complain(one, why, help, complaints);
+            section.complain(one, why, help, complaints);
         }
     }
-    let text: String = given.given("dns_server")?;
+    let text: String = section.get("dns_server")?;
     let address = server_address(&text);
     if address.is_none() {
         let why = format!("is {}, which is not the address of a server", shown(&text));
         let help = "write a host or an address, with a port unless it is 53: `ns1.example.com`, `192.0.2.1:5353`, `[2001:db8::1]`";
-        given.complain("dns_server", why, help, complaints);
+        section.complain("dns_server", why, help, complaints);
     }
     Some(DnsServer {
         address: address?,
-        key_file: given.given("dns_key_file")?,
+        key_file: section.get("dns_key_file")?,
     })
 }
 
-/// Host and port, the usual one where none is given.
+/// Host and port, with the default port if there is none.
 fn server_address(text: &str) -> Option<String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return (address.port() != 0).then(|| address.to_string());
@@ -156,31 +156,31 @@ fn is_executable(file: &Path) -> bool {
     found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-fn directory(given: &SectionTable, complaints: &mut Complaints) {
-    let directory: String = given.value("directory");
+fn directory(section: &SectionTable, complaints: &mut Complaints) {
+    let directory: String = section.value("directory");
     let rest = directory.strip_prefix("https://").unwrap_or_default();
     let is_plain = directory.bytes().all(|byte| byte.is_ascii_graphic());
     let has_host = rest.split('/').next().is_some_and(|host| !host.is_empty());
     if !is_plain || !has_host {
         let why = format!("is {}, which is not an `https` URL", shown(&directory));
         let help = "write the URL of the authority's directory, such as `https://acme-v02.api.letsencrypt.org/directory`";
-        given.complain("directory", why, help, complaints);
+        section.complain("directory", why, help, complaints);
     }
 }
 
-fn root(given: &SectionTable, complaints: &mut Complaints) {
-    let file: Option<PathBuf> = given.given("ca");
+fn root(section: &SectionTable, complaints: &mut Complaints) {
+    let file: Option<PathBuf> = section.get("ca");
     if let Some(file) = file
         && let Err(trouble) = galley_certs::read_roots(&file)
     {
         let why = format!("is `{}`, {trouble}", file.display());
         let help = "name a PEM file with the root certificate of the directory's server";
-        given.complain("ca", why, help, complaints);
+        section.complain("ca", why, help, complaints);
     }
 }
 
-fn email(given: &SectionTable, complaints: &mut Complaints) {
-    let Some(email) = given.given::<String>("email") else {
+fn email(section: &SectionTable, complaints: &mut Complaints) {
+    let Some(email) = section.get::<String>("email") else {
         return;
     };
     let is_plain = email
@@ -191,29 +191,29 @@ fn email(given: &SectionTable, complaints: &mut Complaints) {
     if !is_plain || !is_address {
         let why = format!("is {}, which is not an email address", shown(&email));
         let help = "write one email address, such as `admin@example.com`, or leave the option out";
-        given.complain("email", why, help, complaints);
+        section.complain("email", why, help, complaints);
     }
 }
 
-/// Complains about the hosts of a site with `tls = "auto"` for which no authority issues a certificate by these challenges.
+/// Complains about hosts of a site with `tls = "auto"` for which no authority issues a certificate by these challenges.
 pub(crate) fn hosts(
-    given: &SectionTable,
+    section: &SectionTable,
     challenges: &[AcmeChallenge],
     complaints: &mut Complaints,
 ) {
     let has_dns = challenges.contains(&AcmeChallenge::Dns01);
-    let hosts: Vec<(SourceSpan, HostPattern)> = given.given("hosts").unwrap_or_default();
-    for (place, host) in &hosts {
-        if let Some((why, help)) = hindrance(host, has_dns) {
+    let hosts: Vec<(SourceSpan, HostPattern)> = section.get("hosts").unwrap_or_default();
+    for (position, host) in &hosts {
+        if let Some((why, help)) = obstacle(host, has_dns) {
             let text = check::host_text(host);
             let message = format!("`site.tls` is `auto`, but `{text}` {why}");
-            complaints.add(place, "site.tls", message, help);
+            complaints.add(position, "site.tls", message, help);
         }
     }
 }
 
-/// Why a certificate cannot be obtained for a host, and what to do.
-fn hindrance(host: &HostPattern, has_dns: bool) -> Option<(&'static str, &'static str)> {
+/// Why a certificate cannot be obtained for a host, and the remedy.
+fn obstacle(host: &HostPattern, has_dns: bool) -> Option<(&'static str, &'static str)> {
     const LOCAL: &str = "give the site a certificate of your own in `tls`, or leave `tls` out";
     match host {
         HostPattern::Any => Some((
@@ -225,12 +225,12 @@ fn hindrance(host: &HostPattern, has_dns: bool) -> Option<(&'static str, &'stati
             "needs the DNS-01 challenge",
             "add `challenge = [\"dns-01\"]` and `dns_hook` or `dns_server` to `[acme]`, name the hosts one by one in `hosts`, or give the site a certificate of your own in `tls`",
         )),
-        HostPattern::Exact(name) => not_public(name).map(|why| (why, LOCAL)),
+        HostPattern::Exact(name) => reason_not_public(name).map(|why| (why, LOCAL)),
     }
 }
 
-/// Why the public name system cannot have a host.
-fn not_public(name: &str) -> Option<&'static str> {
+/// Why a host cannot be in the public DNS.
+fn reason_not_public(name: &str) -> Option<&'static str> {
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     if bare.parse::<IpAddr>().is_ok() {
         Some("is an address, not a name")
@@ -243,7 +243,7 @@ fn not_public(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The ways to change DNS records, by option.
+/// The options for methods of changing DNS records.
 const MEANS: [&str; 3] = ["dns_hook", "dns_server", "dns_key_file"];
 
 /// The port of DNS servers.
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_nobody_issues_for() {
+    fn local_and_wildcard_hosts_get_no_certificate() {
         let exact = |name: &str| HostPattern::Exact(name.to_owned());
         for (host, is_fine) in [
             (exact("example.com"), true),
@@ -290,15 +290,15 @@ mod tests {
             (HostPattern::Wildcard(".example.com".to_owned()), false),
             (HostPattern::Any, false),
         ] {
-            assert_eq!(hindrance(&host, false).is_none(), is_fine, "{host:?}");
+            assert_eq!(obstacle(&host, false).is_none(), is_fine, "{host:?}");
         }
     }
 
     #[test]
-    fn wildcards_need_the_dns() {
+    fn wildcards_need_dns_01() {
         let wildcard = HostPattern::Wildcard(".example.com".to_owned());
-        assert!(hindrance(&wildcard, false).is_some());
-        assert!(hindrance(&wildcard, true).is_none());
-        assert!(hindrance(&HostPattern::Any, true).is_some());
+        assert!(obstacle(&wildcard, false).is_some());
+        assert!(obstacle(&wildcard, true).is_none());
+        assert!(obstacle(&HostPattern::Any, true).is_some());
     }
 }

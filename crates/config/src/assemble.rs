@@ -1,7 +1,6 @@
-//! Turns the [`Document`] into the [`Config`]: every option is read here or in `site`, and combinations of options are
-//! checked.
+//! Turns the [`Document`] into the [`Config`]: reads every option, here or in `site`, and checks combinations of options.
 //!
-//! A configuration always results; the caller drops it if there are complaints.
+//! The result is always a configuration; the caller discards it if there are complaints.
 
 use std::path::PathBuf;
 
@@ -14,7 +13,7 @@ use crate::dashboard;
 use crate::listen::AdminListen;
 use crate::log::{LogConfig, LogFormat, LogLevel, LogTarget, OtlpConfig};
 use crate::log_field::{KnownField, LogField};
-use crate::machine::Surroundings;
+use crate::machine::Environment;
 use crate::origin::Origin;
 use crate::quantity::write_size;
 use crate::server;
@@ -22,9 +21,12 @@ use crate::site;
 use crate::tls;
 use crate::tree::{Document, SectionTable};
 
-/// Checks the document as a whole and gives the configuration, or all complaints.
-pub(crate) fn finish(mut document: Document, here: &Surroundings) -> Result<Config, Complaints> {
-    let mut config = assemble(&mut document, here);
+/// Checks the whole document, and returns the configuration or all complaints.
+pub(crate) fn finish(
+    mut document: Document,
+    environment: &Environment,
+) -> Result<Config, Complaints> {
+    let mut config = assemble(&mut document, environment);
     config.warnings = document.complaints.take_warnings();
     if document.complaints.is_empty() {
         config.origin = Some(Origin::new(document));
@@ -34,32 +36,32 @@ pub(crate) fn finish(mut document: Document, here: &Surroundings) -> Result<Conf
     }
 }
 
-/// The admin interface that a document defines, whatever is wrong with the rest.
-pub(crate) fn admin_of(mut document: Document, here: &Surroundings) -> AdminConfig {
-    assemble(&mut document, here).admin
+/// The admin interface that a document defines, even if other parts are invalid.
+pub(crate) fn admin_of(mut document: Document, environment: &Environment) -> AdminConfig {
+    assemble(&mut document, environment).admin
 }
 
-/// The configuration that a document means; complaints are added to the document's.
-fn assemble(document: &mut Document, here: &Surroundings) -> Config {
+/// The configuration that a document defines. Adds complaints to those of the document.
+fn assemble(document: &mut Document, environment: &Environment) -> Config {
     let mut complaints = std::mem::take(&mut document.complaints);
-    let cache = cache(&document.cache, here, &mut complaints);
+    let cache = cache(&document.cache, environment, &mut complaints);
     let largest = server::largest_body(document);
     let server = server::server(&document.server, largest, &cache, &mut complaints);
-    let around = site::Around {
+    let context = site::SiteContext {
         listen: &server.listen,
         listen_tls: &server.listen_tls,
-        now: here.now,
-        known: &here.known,
+        now: environment.now,
+        known: &environment.known,
         request_body: server.request_body,
         folder: document.files.first().and_then(|file| file.parent()),
     };
     let sites: Vec<_> = document
         .sites
         .iter()
-        .map(|given| site::site(given, &around, &mut complaints))
+        .map(|tables| site::site(tables, &context, &mut complaints))
         .collect();
     let wants_acme = sites.iter().any(|site| site.has_auto_tls);
-    let acme = acme::acme(&document.acme, here, &mut complaints);
+    let acme = acme::acme(&document.acme, environment, &mut complaints);
     let challenges = acme.challenges.clone();
     let cluster = cluster::cluster(&document.cluster, &mut complaints);
     if wants_acme && cluster.as_ref().is_some_and(|one| one.key_file.is_none()) {
@@ -68,7 +70,7 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     let config = Config {
         cluster,
         acme: wants_acme.then_some(acme),
-        admin: admin(&document.admin, here, &mut complaints),
+        admin: admin(&document.admin, environment, &mut complaints),
         cache,
         log: log(&document.log, &mut complaints),
         warnings: Vec::new(),
@@ -79,21 +81,21 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         origin: None,
         kept: Vec::new(),
     };
-    if config.sites.is_empty() && !document.torn {
+    if config.sites.is_empty() && !document.is_incomplete {
         let message = "there is no `[[site]]`, so nothing could be served";
         complaints.add(&document.whole, "site", message, NO_SITE);
     }
-    for (given, site) in document.sites.iter().zip(&config.sites) {
+    for (tables, site) in document.sites.iter().zip(&config.sites) {
         if site.has_auto_tls {
-            acme::hosts(&given.own, &challenges, &mut complaints);
+            acme::hosts(&tables.options, &challenges, &mut complaints);
         }
         if config.server.geoip.is_none() {
-            check::countries(given, &mut complaints);
+            check::countries(tables, &mut complaints);
         }
-        check::outer_countries(given, &mut complaints);
-        dashboard::admin(&given.own, &config.admin.listen, &mut complaints);
+        check::outer_countries(tables, &mut complaints);
+        dashboard::admin(&tables.options, &config.admin.listen, &mut complaints);
         if config.cluster.is_none() {
-            check::shared_limits(given, &mut complaints);
+            check::shared_limits(tables, &mut complaints);
         }
     }
     let wants_country = |field: &LogField| *field == LogField::Known(KnownField::Country);
@@ -113,58 +115,62 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     config
 }
 
-fn admin(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints) -> AdminConfig {
-    check::token_file(given, "token_file", complaints);
-    let listen: Option<AdminListen> = given.given("listen");
+fn admin(
+    section: &SectionTable,
+    environment: &Environment,
+    complaints: &mut Complaints,
+) -> AdminConfig {
+    check::token_file(section, "token_file", complaints);
+    let listen: Option<AdminListen> = section.get("listen");
     if let Some(AdminListen::Tcp(address)) = listen
-        && !given.has("token_file")
+        && !section.has("token_file")
     {
         let why = format!(
             "is `{address}`, which every user of the machine can connect to, but `token_file` is missing"
         );
         let help =
             "add `token_file = \"...\"`, or listen on a socket: `unix:/run/galley/admin.sock`";
-        given.complain("listen", why, help, complaints);
+        section.complain("listen", why, help, complaints);
     }
     AdminConfig {
-        listen: listen.unwrap_or_else(|| AdminListen::Unix(here.runtime.join("admin.sock"))),
-        token_file: given.given("token_file"),
+        listen: listen.unwrap_or_else(|| AdminListen::Unix(environment.runtime.join("admin.sock"))),
+        token_file: section.get("token_file"),
     }
 }
 
-fn cache(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints) -> Cache {
-    let memory = given
-        .given("memory")
-        .unwrap_or_else(|| (here.memory / 4).max(LEAST_MEMORY));
-    let max_object = match given.given::<u64>("max_object") {
+fn cache(section: &SectionTable, environment: &Environment, complaints: &mut Complaints) -> Cache {
+    let memory = section
+        .get("memory")
+        .unwrap_or_else(|| (environment.memory / 4).max(LEAST_MEMORY));
+    let max_object = match section.get::<u64>("max_object") {
         Some(bytes) => bytes,
         None => (memory / 4).min(MOST_OBJECT),
     };
-    let disk = given.given::<PathBuf>("disk").map(|path| CacheDisk {
+    let disk = section.get::<PathBuf>("disk").map(|path| CacheDisk {
         path,
-        bytes: given.value("disk_size"),
-        site_bytes: given.given("disk_size_per_site"),
-        inactive: given.value("inactive"),
+        bytes: section.value("disk_size"),
+        site_bytes: section.get("disk_size_per_site"),
+        inactive: section.value("inactive"),
     });
     let cache = Cache {
         memory,
-        memory_per_site: given.given("memory_per_site"),
+        memory_per_site: section.get("memory_per_site"),
         max_object,
-        max_file: given.value("max_file"),
+        max_file: section.value("max_file"),
         disk,
     };
-    check_cache(given, &cache, complaints);
-    check_memory_per_site(given, &cache, complaints);
+    check_cache(section, &cache, complaints);
+    check_memory_per_site(section, &cache, complaints);
     cache
 }
 
-/// Options of the disk have no effect without `disk`, and the largest page must fit somewhere.
-fn check_cache(given: &SectionTable, cache: &Cache, complaints: &mut Complaints) {
+/// Options of the disk require `disk`, and the cache must have enough memory or disk for the largest page.
+fn check_cache(section: &SectionTable, cache: &Cache, complaints: &mut Complaints) {
     if cache.disk.is_none() {
         let why = "is set, but `cache.disk` is not, so Galley stores nothing on disk";
         let help = "add `disk = \"/var/cache/galley\"`, or remove the line";
         let options = ["disk_size", "disk_size_per_site", "inactive"];
-        given.complain_of_given(&options, why, help, complaints);
+        section.complain_of_each(&options, why, help, complaints);
     }
     let on_disk = cache.disk.as_ref().map_or(0, |disk| disk.bytes / 2);
     if cache.max_object > on_disk.max(cache.memory) {
@@ -175,12 +181,12 @@ fn check_cache(given: &SectionTable, cache: &Cache, complaints: &mut Complaints)
         );
         let help =
             "lower `max_object`, raise `memory`, or set `disk` and a `disk_size` of twice as much";
-        given.complain("max_object", why, help, complaints);
+        section.complain("max_object", why, help, complaints);
     }
 }
 
-/// No site can have more than there is.
-fn check_memory_per_site(given: &SectionTable, cache: &Cache, complaints: &mut Complaints) {
+/// The limit of one site cannot exceed the whole memory.
+fn check_memory_per_site(section: &SectionTable, cache: &Cache, complaints: &mut Complaints) {
     if cache
         .memory_per_site
         .is_some_and(|most| most > cache.memory)
@@ -190,44 +196,44 @@ fn check_memory_per_site(given: &SectionTable, cache: &Cache, complaints: &mut C
             write_size(cache.memory)
         );
         let help = "lower `memory_per_site`, raise `memory`, or remove the line";
-        given.complain("memory_per_site", why, help, complaints);
+        section.complain("memory_per_site", why, help, complaints);
     }
 }
 
-fn log(given: &SectionTable, complaints: &mut Complaints) -> LogConfig {
-    check::log_folders(given, complaints);
-    let format = match given.value::<String>("format").as_str() {
+fn log(section: &SectionTable, complaints: &mut Complaints) -> LogConfig {
+    check::log_folders(section, complaints);
+    let format = match section.value::<String>("format").as_str() {
         "json" => LogFormat::Json,
         "ecs" => LogFormat::Ecs,
         _ => LogFormat::Combined,
     };
-    let fields = log_fields(given, format, complaints);
+    let fields = log_fields(section, format, complaints);
     LogConfig {
-        access: given.value::<LogTarget>("access"),
+        access: section.value::<LogTarget>("access"),
         format,
         fields,
-        error: given.value("error"),
-        level: level(&given.value::<String>("level")),
-        otlp: otlp(given, complaints),
+        error: section.value("error"),
+        level: level(&section.value::<String>("level")),
+        otlp: otlp(section, complaints),
     }
 }
 
-/// `None`: no collector is named.
-fn otlp(given: &SectionTable, complaints: &mut Complaints) -> Option<OtlpConfig> {
-    let Some(collector) = given.given("otlp") else {
+/// `None` if no collector is configured.
+fn otlp(section: &SectionTable, complaints: &mut Complaints) -> Option<OtlpConfig> {
+    let Some(collector) = section.get("otlp") else {
         let why = "has no effect without `otlp`";
         let help = "add `otlp = \"http://127.0.0.1:4318\"`, or remove the line";
-        given.complain_of_given(&["otlp_sample", "trace_parent"], why, help, complaints);
+        section.complain_of_each(&["otlp_sample", "trace_parent"], why, help, complaints);
         return None;
     };
     Some(OtlpConfig {
         collector,
-        percent: u8::try_from(given.value::<u64>("otlp_sample")).unwrap_or(100),
-        continues_any: given.value::<String>("trace_parent") == "any",
+        percent: u8::try_from(section.value::<u64>("otlp_sample")).unwrap_or(100),
+        continues_any: section.value::<String>("trace_parent") == "any",
     })
 }
 
-/// The values of the table's row.
+/// The level for one of the words in the option's row.
 fn level(word: &str) -> LogLevel {
     match word {
         "error" => LogLevel::Error,
@@ -238,34 +244,34 @@ fn level(word: &str) -> LogLevel {
     }
 }
 
-/// The fields that access lines are to have; none: those of the format.
+/// The configured fields of access lines; empty: those of the format.
 fn log_fields(
-    given: &SectionTable,
+    section: &SectionTable,
     format: LogFormat,
     complaints: &mut Complaints,
 ) -> Vec<LogField> {
-    let fields: Vec<LogField> = given.given("fields").unwrap_or_default();
+    let fields: Vec<LogField> = section.get("fields").unwrap_or_default();
     if !fields.is_empty() && format == LogFormat::Combined {
         let why = "applies only to `json` and `ecs`, but the format is `combined`";
         let help = "add `format = \"json\"` or `format = \"ecs\"`, or remove the line";
-        given.complain("fields", why, help, complaints);
+        section.complain("fields", why, help, complaints);
     }
     let mut all = fields.iter().enumerate();
     if all.any(|(index, field)| fields.iter().take(index).any(|one| one == field)) {
         let help = "name each field once";
-        given.complain("fields", "contains a field twice", help, complaints);
+        section.complain("fields", "contains a field twice", help, complaints);
     }
     if fields.len() > MOST_LOG_FIELDS {
         let why = format!("contains more than {MOST_LOG_FIELDS} fields");
-        given.complain("fields", why, "remove some", complaints);
+        section.complain("fields", why, "remove some", complaints);
     }
     fields
 }
 
 const NO_SITE: &str = "add a `[[site]]` with `hosts`, `root` and `php`, or start without a file: `galley run --root DIR`";
-/// The least that the table allows.
+/// The minimum that the option table allows.
 const LEAST_MEMORY: u64 = 16 << 20;
 
-/// All fields that have names of their own, and as many header fields as anybody reads.
+/// The maximum number of fields: enough for all known fields and many header fields.
 const MOST_LOG_FIELDS: usize = 40;
 const MOST_OBJECT: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! How the requests of a site are spread over several servers, and how servers are checked.
+//! How the requests of a site are distributed over several servers, and health checks.
 
 use crate::check;
 use crate::complaint::Complaints;
@@ -8,22 +8,22 @@ use crate::upstream::{
 };
 
 /// `balance`, `slow_start` and the `health_` options of a site.
-pub(crate) fn balancing(own: &SectionTable, complaints: &mut Complaints) -> LoadBalancing {
-    check::not_empty(own, "health_status", "a status", complaints);
+pub(crate) fn balancing(options: &SectionTable, complaints: &mut Complaints) -> LoadBalancing {
+    check::not_empty(options, "health_status", "a status", complaints);
     LoadBalancing {
-        method: method(own, complaints),
-        slow_start: own.value("slow_start"),
-        check: health_check(own, complaints),
+        method: method(options, complaints),
+        slow_start: options.value("slow_start"),
+        check: health_check(options, complaints),
     }
 }
 
-fn method(own: &SectionTable, complaints: &mut Complaints) -> BalanceMethod {
-    let word: String = own.value("balance");
-    let cookie: Option<String> = own.given("balance_cookie");
+fn method(options: &SectionTable, complaints: &mut Complaints) -> BalanceMethod {
+    let word: String = options.value("balance");
+    let cookie: Option<String> = options.get("balance_cookie");
     if word != "cookie" && cookie.is_some() {
         let why = "is given, but applies only with `balance = \"cookie\"`";
         let help = "write `balance = \"cookie\"`, or remove it";
-        own.complain("balance_cookie", why, help, complaints);
+        options.complain("balance_cookie", why, help, complaints);
     }
     match (word.as_str(), cookie) {
         ("least-connections", _) => BalanceMethod::LeastConnections,
@@ -32,43 +32,43 @@ fn method(own: &SectionTable, complaints: &mut Complaints) -> BalanceMethod {
         ("cookie", None) => {
             let why = "is `cookie`, but no cookie is named";
             let help = "add `balance_cookie = \"PHPSESSID\"`";
-            own.complain("balance", why, help, complaints);
+            options.complain("balance", why, help, complaints);
             BalanceMethod::Client
         }
         _ => BalanceMethod::RoundRobin,
     }
 }
 
-fn health_check(own: &SectionTable, complaints: &mut Complaints) -> Option<HealthCheckConfig> {
-    let Some(path) = own.given::<String>("health_check") else {
+fn health_check(options: &SectionTable, complaints: &mut Complaints) -> Option<HealthCheckConfig> {
+    let Some(path) = options.get::<String>("health_check") else {
         let why = "is given, but there is no `health_check`";
         let help = "add `health_check = \"/health\"`, or remove it";
-        own.complain_of_given(OF_CHECKS, why, help, complaints);
+        options.complain_of_each(OF_CHECKS, why, help, complaints);
         return None;
     };
     if path.ends_with('*') {
         let why = format!("is `{path}`, which is not one path");
-        own.complain("health_check", why, WHOLE_PATH, complaints);
+        options.complain("health_check", why, WHOLE_PATH, complaints);
     }
-    // The table's bounds fit.
-    let count = |name| u32::try_from(own.value::<u64>(name)).unwrap_or(1);
-    let statuses: Vec<u64> = own.given("health_status").unwrap_or_default();
+    // The bounds in the option table ensure that the value fits.
+    let count = |name| u32::try_from(options.value::<u64>(name)).unwrap_or(1);
+    let statuses: Vec<u64> = options.get("health_status").unwrap_or_default();
     let statuses = statuses
         .into_iter()
         .filter_map(|status| u16::try_from(status).ok());
     Some(HealthCheckConfig {
         path,
-        interval: own.value("health_interval"),
-        timeout: own.value("health_timeout"),
+        interval: options.value("health_interval"),
+        timeout: options.value("health_timeout"),
         rise: count("health_rise"),
         fall: count("health_fall"),
         statuses: statuses.collect(),
     })
 }
 
-/// No server twice, and not only backup servers.
+/// Rejects a repeated server, and a list with only backup servers.
 pub(crate) fn servers(
-    given: &SectionTable,
+    section: &SectionTable,
     upstream: &UpstreamConfig,
     complaints: &mut Complaints,
 ) {
@@ -93,12 +93,12 @@ pub(crate) fn servers(
         {
             let why = format!("names `{name}` a second time");
             let help = "remove one of the two; `weight` gives a server a larger share";
-            given.complain(option, why, help, complaints);
+            section.complain(option, why, help, complaints);
         }
     }
     if !servers.is_empty() && servers.iter().all(|(_, share)| share.is_backup) {
         let why = "has only backup servers";
-        given.complain(option, why, "remove `backup` from one of them", complaints);
+        section.complain(option, why, "remove `backup` from one of them", complaints);
     }
 }
 

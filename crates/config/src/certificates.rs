@@ -10,7 +10,7 @@ use crate::reader::ValueReader;
 use crate::upstream::UpstreamTls;
 use crate::value::ConfigValue;
 
-/// `tls`: a certificate with its key, or a list of them; none for `auto`.
+/// Reads `tls`: a certificate with its key, or a list of them; none for `auto`.
 pub(crate) fn read(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
@@ -29,27 +29,27 @@ pub(crate) fn read(
     }
 }
 
-/// `{ cert = "...", key = "..." }`.
+/// Reads `{ cert = "...", key = "..." }`.
 fn pair(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,
 ) -> Option<(SourceSpan, CertificateFiles)> {
-    let place = reader.position(value.span());
+    let position = reader.position(value.span());
     let table = table(reader, row, value)?;
-    known(reader, row, table, &["cert", "key"])?;
+    check_keys(reader, row, table, &["cert", "key"])?;
     let mut file = |name: &str| {
         let path = text(reader, row, table, name).ok()?;
         if path.is_none() {
             let message = format!("`{}` has no `{name}`", row.path());
             let help = format!("for example `{} = {}`", row.name, row.example);
-            reader.complaints.add(&place, row.path(), message, help);
+            reader.complaints.add(&position, row.path(), message, help);
         }
         path.map(|path| reader.base.join(path))
     };
     let (cert, key) = (file("cert"), file("key"));
     Some((
-        place.clone(),
+        position.clone(),
         CertificateFiles {
             cert: cert?,
             key: key?,
@@ -57,21 +57,21 @@ fn pair(
     ))
 }
 
-/// `upstream_tls`: `{ name = "...", ca = "...", verify = true }`, each of them or none.
+/// Reads `upstream_tls`: `{ name = "...", ca = "...", verify = true }`; all keys are optional.
 pub(crate) fn read_upstream(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,
 ) -> Option<ConfigValue> {
     let table = table(reader, row, value)?;
-    known(reader, row, table, &["name", "ca", "verify"])?;
+    check_keys(reader, row, table, &["name", "ca", "verify"])?;
     let base = reader.base;
     let in_folder = |path: String| base.join(path);
     let verify = match table.get("verify").map(|flag| (flag, flag.get_ref())) {
         None => true,
         Some((_, DeValue::Boolean(verify))) => *verify,
         Some((flag, _)) => {
-            wrong(reader, row, flag, "`true` or `false`");
+            complain_of_type(reader, row, flag, "`true` or `false`");
             return None;
         }
     };
@@ -90,47 +90,47 @@ fn table<'v, 'i>(
     if let DeValue::Table(table) = value.get_ref() {
         return Some(table);
     }
-    let place = reader.position(value.span());
-    let given = reader.complaints.text(reader.source);
-    let given = shown(given.get(value.span()).unwrap_or_default());
+    let position = reader.position(value.span());
+    let written = reader.complaints.text(reader.source);
+    let written = shown(written.get(value.span()).unwrap_or_default());
     let message = format!(
-        "`{}` is {given}; expected {}",
+        "`{}` is {written}; expected {}",
         row.path(),
         row.kind.describe()
     );
     let help = format!("for example `{} = {}`", row.name, row.example);
-    reader.complaints.add(&place, row.path(), message, help);
+    reader.complaints.add(&position, row.path(), message, help);
     None
 }
 
-/// `None` after a complaint about a name that means nothing here.
-fn known(
+/// Complains about unknown keys and then returns `None`.
+fn check_keys(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
     table: &DeTable<'_>,
     names: &[&str],
 ) -> Option<()> {
-    let mut is_fine = Some(());
+    let mut is_valid = Some(());
     for key in table.keys() {
-        let given: &str = key.get_ref();
-        if !names.contains(&given) {
-            let place = reader.position(key.span());
-            let message = format!("unknown name {} in `{}`", shown(given), row.path());
-            let help = match nearest(given, names.iter().copied()) {
+        let name: &str = key.get_ref();
+        if !names.contains(&name) {
+            let position = reader.position(key.span());
+            let message = format!("unknown name {} in `{}`", shown(name), row.path());
+            let help = match nearest(name, names.iter().copied()) {
                 Some(word) => format!("did you mean `{word}`?"),
                 None => format!("known names: {}", names.join(", ")),
             };
-            reader.complaints.add(&place, row.path(), message, help);
-            is_fine = None;
+            reader.complaints.add(&position, row.path(), message, help);
+            is_valid = None;
         }
     }
-    is_fine
+    is_valid
 }
 
-/// A value that cannot be used has been complained about.
+/// Marks an invalid value about which a complaint was added.
 struct Complained;
 
-/// A text of the table, if it is there.
+/// A string of the table, if the key exists.
 fn text(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
@@ -145,22 +145,22 @@ fn text(
             Ok(Some(text.to_string()))
         }
         _ => {
-            wrong(reader, row, value, "a string");
+            complain_of_type(reader, row, value, "a string");
             Err(Complained)
         }
     }
 }
 
-fn wrong(
+fn complain_of_type(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,
     wanted: &str,
 ) {
-    let place = reader.position(value.span());
-    let given = reader.complaints.text(reader.source);
-    let given = shown(given.get(value.span()).unwrap_or_default());
-    let message = format!("`{}` holds {given}; expected {wanted}", row.path());
+    let position = reader.position(value.span());
+    let written = reader.complaints.text(reader.source);
+    let written = shown(written.get(value.span()).unwrap_or_default());
+    let message = format!("`{}` holds {written}; expected {wanted}", row.path());
     let help = format!("for example `{} = {}`", row.name, row.example);
-    reader.complaints.add(&place, row.path(), message, help);
+    reader.complaints.add(&position, row.path(), message, help);
 }

@@ -1,25 +1,25 @@
-//! Which options have other values in another configuration, with both values.
+//! The options that differ between two configurations, with both values.
 //!
-//! Values are compared as the files write them, without regard to white space, and shown as [`EffectiveOption`] shows them: secrets are
-//! masked. Options that neither file sets are left out: their defaults follow from others.
+//! Values are compared as written in the files, ignoring white space, and shown as [`EffectiveOption`] shows them: secrets
+//! are masked. Options that neither file sets are omitted: their defaults follow from others.
 
 use crate::effective_option::{EffectiveOption, EffectiveSection};
 
-/// An option that another configuration has with another value.
+/// An option with different values in two configurations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedOption {
     /// The section, as [`EffectiveSection::header`].
     pub header: String,
-    /// Its name within the section.
+    /// The name within the section.
     pub name: String,
-    /// The value before; `None`: the option has none.
+    /// The value before; `None` if there was none.
     pub before: Option<EffectiveOption>,
-    /// The value after; `None`: the option has none.
+    /// The value after; `None` if there is none.
     pub after: Option<EffectiveOption>,
 }
 
 impl ChangedOption {
-    /// Whether both values look the same: they differ in what is masked, or beyond what is shown.
+    /// Whether both values look the same because they differ only in masked or omitted parts.
     pub fn differs_in_hidden_part(&self) -> bool {
         match (&self.before, &self.after) {
             (Some(before), Some(after)) => before.value == after.value,
@@ -48,12 +48,12 @@ impl ChangedOption {
     }
 }
 
-/// The options whose values differ, in the order of `after`; those that it lacks come at the end of their section.
+/// The options whose values differ, in the order of `after`. Options that are only in `before` are last in their section.
 pub fn changed_options(
     before: &[EffectiveSection],
     after: &[EffectiveSection],
 ) -> Vec<ChangedOption> {
-    let gone = before
+    let removed = before
         .iter()
         .filter(|old| EffectiveSection::find(after, &old.header).is_none());
     let mut changed = Vec::new();
@@ -73,7 +73,7 @@ pub fn changed_options(
         changed
             .extend(lost.filter_map(|option| ChangedOption::of(&new.header, Some(option), None)));
     }
-    for old in gone {
+    for old in removed {
         let options = old.options.iter();
         changed.extend(
             options.filter_map(|option| ChangedOption::of(&old.header, Some(option), None)),
@@ -94,7 +94,7 @@ mod tests {
         from_text("galley.toml", &format!("{text}{SITE}")).unwrap()
     }
 
-    /// Header, name, and both values.
+    /// Header, name, and both values of each changed option.
     fn lines(before: &Config, after: &Config) -> Vec<String> {
         let changed = changed_options(&before.effective(), &after.effective());
         let value = |side: &Option<EffectiveOption>| {
@@ -109,10 +109,10 @@ mod tests {
     }
 
     #[test]
-    fn both_values_are_shown_and_only_of_what_a_file_sets() {
+    fn only_options_that_a_file_sets_are_shown_with_both_values() {
         let before = config("[server]\nhead_timeout = \"9s\"\n[cache]\nmemory = \"64MiB\"\n");
         let after = config("[server]\nworkers = 2\n[cache]\n# More.\nmemory   =   \"128MiB\"\n");
-        // `max_object` follows from `memory`, and no file sets it.
+        // `max_object` depends on `memory`, and no file sets it.
         assert_eq!(
             lines(&before, &after),
             [
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_that_comes_or_goes_is_shown_whole() {
+    fn added_and_removed_sections_are_shown_completely() {
         let engine = "[cluster]\nengine = \"redis://10.0.0.1:6379\"\n";
         let (without, with) = (config(""), config(engine));
         let shown = "[cluster] engine - \"redis://10.0.0.1:6379\"";
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn another_password_is_a_change_and_is_not_shown() {
+    fn a_changed_password_is_a_change_but_is_not_shown() {
         let engine = |password: &str| {
             config(&format!(
                 "[cluster]\nengine = \"redis://jane:{password}@10.0.0.1:6379\"\n"
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_shown_as_it_was() {
+    fn kept_options_are_shown_with_their_old_value() {
         let running = config("[cache]\nmemory = \"64MiB\"\n");
         let mut new =
             config("[cache]\nmemory = \"128MiB\"\n[cluster]\nengine = \"redis://10.0.0.1:6379\"\n");
         new.show_as_kept(&running, &["cache.memory".into(), "[cluster]".into()]);
         assert!(lines(&running, &new).is_empty());
-        // And so again by the next reload.
+        // The next reload compares with the kept value, too.
         let mut next = config("[cache]\nmemory = \"256MiB\"\n");
         assert_eq!(lines(&new, &next), ["[cache] memory \"64MiB\" \"256MiB\""]);
         next.show_as_kept(&new, &["cache.memory".into()]);

@@ -1,5 +1,5 @@
-//! Checks that need more than one value: options that exclude or require each other, hosts of several sites, and the files
-//! and folders that options name.
+//! Checks beyond single values: options that exclude or require each other, hosts of several sites, and the files and folders
+//! that options name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,37 +13,47 @@ use crate::complaint::{Complaints, SourceSpan, shown};
 use crate::config::{Config, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, SiteConfig};
 use crate::listen::{AdminListen, Listen};
 use crate::log::LogTarget;
-use crate::tree::{GivenSite, SectionTable};
+use crate::tree::{SectionTable, SiteTables};
 
-/// The option must be there.
-pub(crate) fn required(given: &SectionTable, name: &str, help: &str, complaints: &mut Complaints) {
-    if !given.has(name) {
-        let message = format!("`{}` is missing", given.path(name));
-        complaints.add(&given.place, given.path(name), message, help);
+/// Complains if a required option is missing.
+pub(crate) fn required(
+    section: &SectionTable,
+    name: &str,
+    help: &str,
+    complaints: &mut Complaints,
+) {
+    if !section.has(name) {
+        let message = format!("`{}` is missing", section.path(name));
+        complaints.add(&section.position, section.path(name), message, help);
     }
 }
 
-/// A list that is given must hold something.
-pub(crate) fn not_empty(given: &SectionTable, name: &str, what: &str, complaints: &mut Complaints) {
-    if given.list_len(name) == Some(0) {
+/// Complains about an empty list.
+pub(crate) fn not_empty(
+    section: &SectionTable,
+    name: &str,
+    what: &str,
+    complaints: &mut Complaints,
+) {
+    if section.list_len(name) == Some(0) {
         let why = "is `[]`, an empty list";
         let help = format!("name {what}, or leave the option out where it has a default");
-        given.complain(name, why, help, complaints);
+        section.complain(name, why, help, complaints);
     }
 }
 
-/// The lists of listeners of a site or the server.
-pub(crate) fn listeners(given: &SectionTable, complaints: &mut Complaints) {
+/// Checks the lists of listeners of a site or of the server.
+pub(crate) fn listeners(section: &SectionTable, complaints: &mut Complaints) {
     for name in ["listen", "listen_tls"] {
-        not_empty(given, name, "an address", complaints);
-        no_address_twice(given, name, complaints);
+        not_empty(section, name, "an address", complaints);
+        no_address_twice(section, name, complaints);
     }
 }
 
-/// A list of listeners may not name one twice. Port 0 is another port each time.
-fn no_address_twice(given: &SectionTable, name: &str, complaints: &mut Complaints) {
-    let list: Vec<(SourceSpan, Listen)> = given.given(name).unwrap_or_default();
-    for (index, (place, address)) in list.iter().enumerate() {
+/// Complains about repeated listeners. Port 0 is a different port each time.
+fn no_address_twice(section: &SectionTable, name: &str, complaints: &mut Complaints) {
+    let list: Vec<(SourceSpan, Listen)> = section.get(name).unwrap_or_default();
+    for (index, (position, address)) in list.iter().enumerate() {
         if let Some((first, _)) = list
             .iter()
             .take(index)
@@ -51,17 +61,22 @@ fn no_address_twice(given: &SectionTable, name: &str, complaints: &mut Complaint
         {
             let message = format!(
                 "`{}` names `{address}` a second time; the first is at {}",
-                given.path(name),
+                section.path(name),
                 complaints.spot(first)
             );
-            complaints.add(place, given.path(name), message, "remove one of the two");
+            complaints.add(
+                position,
+                section.path(name),
+                message,
+                "remove one of the two",
+            );
         }
     }
 }
 
-/// A root must be a folder.
-pub(crate) fn root(given: &SectionTable, complaints: &mut Complaints) {
-    let Some(root) = given.given::<PathBuf>("root") else {
+/// Checks that a root is a folder.
+pub(crate) fn root(section: &SectionTable, complaints: &mut Complaints) {
+    let Some(root) = section.get::<PathBuf>("root") else {
         return;
     };
     let why = match fs::metadata(&root) {
@@ -74,12 +89,12 @@ pub(crate) fn root(given: &SectionTable, complaints: &mut Complaints) {
     };
     let why = format!("is {}, {why}", shown_path(&root));
     let help = "name the folder with the site's files";
-    given.complain("root", why, help, complaints);
+    section.complain("root", why, help, complaints);
 }
 
-/// A page for errors must be HTML that fits into memory.
+/// Checks that an error page is a readable file within the size limit.
 pub(crate) fn error_page(
-    given: &SectionTable,
+    section: &SectionTable,
     name: &str,
     page: Option<PathBuf>,
     complaints: &mut Complaints,
@@ -93,34 +108,34 @@ pub(crate) fn error_page(
     let why = format!("is {}, {why}", shown_path(&page));
     let help =
         "name an HTML page in UTF-8 with embedded styles and images, or leave the option out";
-    given.complain(name, why, help, complaints);
+    section.complain(name, why, help, complaints);
 }
 
-/// A token file must be a secret: there, private, and long enough not to be guessed.
-pub(crate) fn token_file(given: &SectionTable, name: &str, complaints: &mut Complaints) {
-    if let Some(file) = given.given::<PathBuf>(name) {
-        token_at(given, name, given.position(name), &file, complaints);
+/// Checks that a token file exists, is private, and is long enough not to be guessed.
+pub(crate) fn token_file(section: &SectionTable, name: &str, complaints: &mut Complaints) {
+    if let Some(file) = section.get::<PathBuf>(name) {
+        token_at(section, name, section.position(name), &file, complaints);
     }
 }
 
-/// The same for a key that a DNS server shares.
-pub(crate) fn tsig_key_file(given: &SectionTable, name: &str, complaints: &mut Complaints) {
-    let Some(file) = given.given::<PathBuf>(name) else {
+/// As [`token_file`], for a key that is shared with a DNS server.
+pub(crate) fn tsig_key_file(section: &SectionTable, name: &str, complaints: &mut Complaints) {
+    let Some(file) = section.get::<PathBuf>(name) else {
         return;
     };
     if let Err((why, help)) = token(&file, LEAST_TOKEN, "tsig-keygen galley") {
         let why = format!("is {}, {why}", shown_path(&file));
-        given.complain(name, why, &help, complaints);
+        section.complain(name, why, &help, complaints);
     }
 }
 
-/// The same for a key from which others are derived.
-pub(crate) fn key_file(given: &SectionTable, name: &str, complaints: &mut Complaints) {
-    if let Some(file) = given.given::<PathBuf>(name) {
+/// As [`token_file`], for a key from which others are derived.
+pub(crate) fn key_file(section: &SectionTable, name: &str, complaints: &mut Complaints) {
+    if let Some(file) = section.get::<PathBuf>(name) {
         secret_at(
-            given,
+            section,
             name,
-            given.position(name),
+            section.position(name),
             &file,
             LEAST_KEY,
             complaints,
@@ -128,21 +143,21 @@ pub(crate) fn key_file(given: &SectionTable, name: &str, complaints: &mut Compla
     }
 }
 
-/// The same for a file that no option names; `place` is where `name` would be.
+/// As [`token_file`], for a file that no option names; `position`: where `name` would be.
 pub(crate) fn token_at(
-    given: &SectionTable,
+    section: &SectionTable,
     name: &str,
-    place: &SourceSpan,
+    position: &SourceSpan,
     file: &Path,
     complaints: &mut Complaints,
 ) {
-    secret_at(given, name, place, file, LEAST_TOKEN, complaints);
+    secret_at(section, name, position, file, LEAST_TOKEN, complaints);
 }
 
 fn secret_at(
-    given: &SectionTable,
+    section: &SectionTable,
     name: &str,
-    place: &SourceSpan,
+    position: &SourceSpan,
     file: &Path,
     least: usize,
     complaints: &mut Complaints,
@@ -150,109 +165,109 @@ fn secret_at(
     let Err((why, help)) = token(file, least, "openssl rand -hex 32") else {
         return;
     };
-    let option = given.path(name);
+    let option = section.path(name);
     let message = format!("`{option}` is {}, {why}", shown_path(file));
-    complaints.add(place, option, message, help);
+    complaints.add(position, option, message, help);
 }
 
-/// Options that contradict each other or their purpose.
-pub(crate) fn applications(own: &SectionTable, complaints: &mut Complaints) {
-    litespeed(own, complaints);
-    members(own, complaints);
-    outer_ttl(own, complaints);
-    esi(own, complaints);
+/// Complains about options that contradict each other or their purpose.
+pub(crate) fn applications(options: &SectionTable, complaints: &mut Complaints) {
+    litespeed(options, complaints);
+    members(options, complaints);
+    outer_ttl(options, complaints);
+    esi(options, complaints);
 }
 
-/// Without the preset Galley ignores the plugin's headers.
-fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
-    let is_rfc9111 = own.value::<String>("preset") == "none";
-    if own.value::<bool>("litespeed") && is_rfc9111 {
+/// Without the preset Galley ignores the headers of LiteSpeed Cache.
+fn litespeed(options: &SectionTable, complaints: &mut Complaints) {
+    let is_rfc9111 = options.value::<String>("preset") == "none";
+    if options.value::<bool>("litespeed") && is_rfc9111 {
         let why = "is given, but without the WordPress preset Galley ignores LiteSpeed Cache";
         let help = "remove it, or remove `preset = \"none\"`";
-        own.complain("litespeed", why, help, complaints);
+        options.complain("litespeed", why, help, complaints);
     }
 }
 
-/// Without the preset, members cannot be distinguished from others.
-fn members(own: &SectionTable, complaints: &mut Complaints) {
-    let is_rfc9111 = own.value::<String>("preset") == "none";
-    if own.value::<String>("members") == "fragments" && is_rfc9111 {
+/// Without the preset Galley cannot distinguish members from other visitors.
+fn members(options: &SectionTable, complaints: &mut Complaints) {
+    let is_rfc9111 = options.value::<String>("preset") == "none";
+    if options.value::<String>("members") == "fragments" && is_rfc9111 {
         let why = "is `fragments`, but without the WordPress preset Galley does not know members";
         let help = "remove it, or remove `preset = \"none\"`";
-        own.complain("members", why, help, complaints);
+        options.complain("members", why, help, complaints);
     }
 }
 
-/// Without a cluster there are no nodes to share with.
-pub(crate) fn shared_limits(given: &GivenSite, complaints: &mut Complaints) {
-    for own in given.rules.iter().chain([&given.own]) {
+/// Without a cluster there are no nodes that could share limits.
+pub(crate) fn shared_limits(site: &SiteTables, complaints: &mut Complaints) {
+    for options in site.rules.iter().chain([&site.options]) {
         for name in ["limit", "login_limit", "xmlrpc_limit"] {
             let limit: Option<AccessSetting<RateLimit>> =
-                own.has(name).then(|| own.given(name)).flatten();
+                options.has(name).then(|| options.get(name)).flatten();
             if matches!(limit, Some(AccessSetting::Is(limit)) if limit.is_shared()) {
                 let why = "has `shared = true`, but there is no `[cluster]`";
-                own.complain(name, why, "remove `shared`, or add `[cluster]`", complaints);
+                options.complain(name, why, "remove `shared`, or add `[cluster]`", complaints);
             }
         }
     }
 }
 
-/// Countries are known with a database only.
-pub(crate) fn countries(given: &GivenSite, complaints: &mut Complaints) {
-    for own in given.rules.iter().chain([&given.own]) {
+/// Options with countries require a database.
+pub(crate) fn countries(site: &SiteTables, complaints: &mut Complaints) {
+    for options in site.rules.iter().chain([&site.options]) {
         for name in ["allow_countries", "deny_countries", "countries"] {
-            let list: Vec<CountryCode> = own
+            let list: Vec<CountryCode> = options
                 .has(name)
-                .then(|| own.given(name))
+                .then(|| options.get(name))
                 .flatten()
                 .unwrap_or_default();
             if !list.is_empty() {
-                own.complain(name, NO_GEOIP, NAME_GEOIP, complaints);
+                options.complain(name, NO_GEOIP, NAME_GEOIP, complaints);
             }
         }
     }
 }
 
-/// Caches in front do not know which rule a page was made by.
-pub(crate) fn outer_countries(given: &GivenSite, complaints: &mut Complaints) {
-    let by_country = given.rules.iter().any(|rule| rule.has("countries"));
-    if by_country && given.own.has("outer_ttl") {
+/// Caches in front do not know which rule applied to a page.
+pub(crate) fn outer_countries(site: &SiteTables, complaints: &mut Complaints) {
+    let by_country = site.rules.iter().any(|rule| rule.has("countries"));
+    if by_country && site.options.has("outer_ttl") {
         let why = "is given, but a cache in front would mix what the rules with `countries` send";
         let help = "remove one of the two";
-        given.own.complain("outer_ttl", why, help, complaints);
+        site.options.complain("outer_ttl", why, help, complaints);
     }
 }
 
 pub(crate) const NO_GEOIP: &str = "needs the countries of clients, but there is no `server.geoip`";
 pub(crate) const NAME_GEOIP: &str = "add `geoip = \"/path/GeoLite2-Country.mmdb\"` to `[server]`";
 
-/// Other caches know nothing of variants, nor of the fields that another preset's upstream sends.
-fn outer_ttl(own: &SectionTable, complaints: &mut Complaints) {
-    if !own.has("outer_ttl") {
+/// Other caches know neither the variants nor the fields that an upstream sends without the preset.
+fn outer_ttl(options: &SectionTable, complaints: &mut Complaints) {
+    if !options.has("outer_ttl") {
         return;
     }
-    let why = if own.value::<String>("preset") == "none" {
+    let why = if options.value::<String>("preset") == "none" {
         "is given, but with `preset = \"none\"` the upstream says how long caches may store"
-    } else if own.value::<bool>("device_variants") {
+    } else if options.value::<bool>("device_variants") {
         "is given, but a cache in front would mix the variants of `device_variants`"
-    } else if own.value::<bool>("esi") {
+    } else if options.value::<bool>("esi") {
         "is given, but a purge of an ESI include would not reach the pages of `esi` in other caches"
     } else {
         return;
     };
-    own.complain("outer_ttl", why, "remove one of the two", complaints);
+    options.complain("outer_ttl", why, "remove one of the two", complaints);
 }
 
-/// A list with every host would be useless.
-fn esi(own: &SectionTable, complaints: &mut Complaints) {
-    let hosts: Vec<HostPattern> = own.value("esi_hosts");
+/// Rejects a list of hosts with `*`.
+fn esi(options: &SectionTable, complaints: &mut Complaints) {
+    let hosts: Vec<HostPattern> = options.value("esi_hosts");
     if hosts.contains(&HostPattern::Any) {
         let why = "contains `*`: an include must not name every host";
-        own.complain("esi_hosts", why, "list the hosts", complaints);
+        options.complain("esi_hosts", why, "list the hosts", complaints);
     }
 }
 
-/// Why a file is not fit for a secret, and what to do; `program` makes one.
+/// Why a file is not suitable for a secret, and the remedy. `program` creates a suitable file.
 fn token(path: &Path, least: usize, program: &str) -> Result<(), (String, String)> {
     let path_text = path.display();
     let make = || format!("create one: `{program} > {path_text}; chmod 600 {path_text}`");
@@ -268,7 +283,7 @@ fn token(path: &Path, least: usize, program: &str) -> Result<(), (String, String
         }
         Err(unread) => return Err((unread.to_string(), make())),
     };
-    if is_open(found.owner, found.mode) {
+    if is_exposed(found.owner, found.mode) {
         let why = format!(
             "which other users can access (mode {:03o})",
             found.mode & 0o777
@@ -285,17 +300,17 @@ fn token(path: &Path, least: usize, program: &str) -> Result<(), (String, String
     Ok(())
 }
 
-/// Whether others than those it is meant for may read or change a secret. Containers get secrets as files of root that the group of
-/// their process may read.
-fn is_open(owner: u32, mode: u32) -> bool {
-    let of_others = if owner == 0 { 0o037 } else { 0o077 };
-    mode & of_others != 0
+/// Whether unauthorized users may read or change a secret. Containers get secrets as files of root that the group of their
+/// process may read.
+fn is_exposed(owner: u32, mode: u32) -> bool {
+    let other_bits = if owner == 0 { 0o037 } else { 0o077 };
+    mode & other_bits != 0
 }
 
-/// Folders of log files must exist, because a missing one is found only when the first line is lost.
-pub(crate) fn log_folders(given: &SectionTable, complaints: &mut Complaints) {
+/// Checks that the folders of log files exist; otherwise the first lost line would reveal a missing one.
+pub(crate) fn log_folders(section: &SectionTable, complaints: &mut Complaints) {
     for name in ["access", "error"] {
-        let Some(LogTarget::File(file)) = given.given(name) else {
+        let Some(LogTarget::File(file)) = section.get(name) else {
             continue;
         };
         let folder = file.parent().unwrap_or(Path::new("/"));
@@ -314,26 +329,26 @@ pub(crate) fn log_folders(given: &SectionTable, complaints: &mut Complaints) {
                     "\"stderr\""
                 }
             );
-            given.complain(name, why, help, complaints);
+            section.complain(name, why, help, complaints);
         }
     }
 }
 
-/// A rule selects its paths by one of two options.
-pub(crate) fn paths(given: &SectionTable, complaints: &mut Complaints) {
-    if given.has("pattern") && given.has("path") {
+/// Checks that a rule selects its paths by exactly one of two options.
+pub(crate) fn paths(section: &SectionTable, complaints: &mut Complaints) {
+    if section.has("pattern") && section.has("path") {
         let message = "`site.rule.path` and `site.rule.pattern` are both given, but one of them says which paths are meant";
         let help = "remove one of the two";
         complaints.add(
-            given.position("pattern"),
+            section.position("pattern"),
             "site.rule.pattern",
             message,
             help,
         );
     }
-    if !given.has("pattern") {
+    if !section.has("pattern") {
         required(
-            given,
+            section,
             "path",
             "add `path = \"/form\"`, or `path = \"/*\"` for every path",
             complaints,
@@ -341,16 +356,17 @@ pub(crate) fn paths(given: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// No host may mean two sites at one address. Named twice in one site it is a mistake too.
-pub(crate) fn hosts(given: &[GivenSite], sites: &[SiteConfig], complaints: &mut Complaints) {
+/// Complains about a host of two sites at one address, and about a host that one site names twice.
+pub(crate) fn hosts(sections: &[SiteTables], sites: &[SiteConfig], complaints: &mut Complaints) {
     let mut claims: BTreeMap<String, Vec<(usize, SourceSpan)>> = BTreeMap::new();
-    for (index, one) in given.iter().enumerate() {
-        let hosts: Vec<(SourceSpan, HostPattern)> = one.own.given("hosts").unwrap_or_default();
-        for (place, host) in hosts {
+    for (index, one) in sections.iter().enumerate() {
+        let hosts: Vec<(SourceSpan, HostPattern)> = one.options.get("hosts").unwrap_or_default();
+        for (position, host) in hosts {
             let text = host_text(&host);
             let earlier = claims.entry(text.clone()).or_default();
             let mut known = earlier.iter();
-            let clash = known.find(|(other, _)| *other == index || may_meet(sites, *other, index));
+            let clash =
+                known.find(|(other, _)| *other == index || may_overlap(sites, *other, index));
             if let Some((other, first)) = clash {
                 let (why, help) = if *other == index {
                     (" a second time; the first is at", "remove one of the two")
@@ -359,23 +375,23 @@ pub(crate) fn hosts(given: &[GivenSite], sites: &[SiteConfig], complaints: &mut 
                 };
                 let spot = complaints.spot(first);
                 let message = format!("`site.hosts` names `{text}`{why} {spot}");
-                complaints.add(&place, "site.hosts", message, help);
+                complaints.add(&position, "site.hosts", message, help);
             }
-            earlier.push((index, place));
+            earlier.push((index, position));
         }
     }
 }
 
-fn may_meet(sites: &[SiteConfig], a: usize, b: usize) -> bool {
+fn may_overlap(sites: &[SiteConfig], a: usize, b: usize) -> bool {
     let (Some(a), Some(b)) = (sites.get(a), sites.get(b)) else {
         return false;
     };
-    let meet = |a: &[Listen], b: &[Listen]| a.iter().any(|x| b.iter().any(|y| x.overlaps(y)));
-    meet(&a.listen, &b.listen) || meet(&a.listen_tls, &b.listen_tls)
+    let overlap = |a: &[Listen], b: &[Listen]| a.iter().any(|x| b.iter().any(|y| x.overlaps(y)));
+    overlap(&a.listen, &b.listen) || overlap(&a.listen_tls, &b.listen_tls)
 }
 
-/// Admin and sites cannot share an address.
-pub(crate) fn admin_address(given: &SectionTable, config: &Config, complaints: &mut Complaints) {
+/// Complains if the admin interface and sites have the same address.
+pub(crate) fn admin_address(section: &SectionTable, config: &Config, complaints: &mut Complaints) {
     let AdminListen::Tcp(admin) = config.admin.listen else {
         return;
     };
@@ -385,15 +401,15 @@ pub(crate) fn admin_address(given: &SectionTable, config: &Config, complaints: &
         .iter()
         .chain(config.sites.iter().flat_map(|site| &site.listen))
         .chain(config.sites.iter().flat_map(|site| &site.listen_tls));
-    let own = Listen::Tcp(admin);
-    if let Some(taken) = public.find(|one| !own.is_any_port() && own.overlaps(one)) {
+    let listener = Listen::Tcp(admin);
+    if let Some(taken) = public.find(|one| !listener.is_any_port() && listener.overlaps(one)) {
         let why = format!("is `{admin}`, but sites listen at `{taken}`");
         let help = "give it another port, or a socket: `unix:/run/galley/admin.sock`";
-        given.complain("listen", why, help, complaints);
+        section.complain("listen", why, help, complaints);
     }
 }
 
-/// A host pattern as the file writes it.
+/// A host pattern in the syntax of the file.
 pub(crate) fn host_text(host: &HostPattern) -> String {
     match host {
         HostPattern::Exact(name) => name.clone(),
@@ -409,10 +425,10 @@ pub(crate) fn shown_path(path: &Path) -> String {
 const TWO_SITES: &str =
     "keep the host in one of the sites, or give them different `listen` addresses";
 
-/// 128 bits, if every byte is random.
+/// Enough for 128 bits, if every byte is random.
 const LEAST_TOKEN: usize = 16;
 
-/// 128 bits in hexadecimal.
+/// Enough for 128 bits in hexadecimal.
 const LEAST_KEY: usize = 32;
 
 #[cfg(test)]
@@ -420,7 +436,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_its_owners_or_one_that_root_gives_to_a_group() {
+    fn only_the_owner_or_a_group_chosen_by_root_may_read_a_secret() {
         for (owner, mode, wanted) in [
             (1000, 0o600, false),
             (1000, 0o400, false),
@@ -430,7 +446,7 @@ mod tests {
             (0, 0o460, true),
             (0, 0o444, true),
         ] {
-            assert_eq!(is_open(owner, mode), wanted, "{owner} {mode:o}");
+            assert_eq!(is_exposed(owner, mode), wanted, "{owner} {mode:o}");
         }
     }
 }

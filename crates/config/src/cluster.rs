@@ -1,65 +1,68 @@
-//! `[cluster]`.
+//! `[cluster]`: connecting several nodes by an engine such as Redis.
 
 use crate::check;
 use crate::complaint::Complaints;
 use crate::config::{ClusterConfig, SharedPagesConfig};
 use crate::tree::SectionTable;
 
-/// `None`: there is no `engine`.
-pub(crate) fn cluster(given: &SectionTable, complaints: &mut Complaints) -> Option<ClusterConfig> {
-    check::token_file(given, "password_file", complaints);
-    check::key_file(given, "key_file", complaints);
-    let Some(engine) = given.given::<String>("engine") else {
+/// `None` if `engine` is missing.
+pub(crate) fn cluster(
+    section: &SectionTable,
+    complaints: &mut Complaints,
+) -> Option<ClusterConfig> {
+    check::token_file(section, "password_file", complaints);
+    check::key_file(section, "key_file", complaints);
+    let Some(engine) = section.get::<String>("engine") else {
         let why = "has no effect without `engine`";
         let help = "add `engine = \"redis://host:6379\"`, or remove the section";
-        given.complain_of_given(OTHERS, why, help, complaints);
+        section.complain_of_each(OTHERS, why, help, complaints);
         return None;
     };
-    check_engine(given, &engine, complaints);
-    check_pages(given, complaints);
-    let node = given.given("node").unwrap_or_else(host_name);
+    check_engine(section, &engine, complaints);
+    check_pages(section, complaints);
+    let node = section.get("node").unwrap_or_else(host_name);
     Some(ClusterConfig {
-        pages: pages(given),
-        key_file: given.given("key_file"),
+        pages: pages(section),
+        key_file: section.get("key_file"),
         engine,
-        password_file: given.given("password_file"),
-        name: checked_name(given, "name", given.value("name"), complaints),
-        node: checked_name(given, "node", node, complaints),
-        serve_through_partitions: given.value::<String>("on_partition") == "serve",
+        password_file: section.get("password_file"),
+        name: checked_name(section, "name", section.value("name"), complaints),
+        node: checked_name(section, "node", node, complaints),
+        serve_through_partitions: section.value::<String>("on_partition") == "serve",
     })
 }
 
-/// Options of shared pages need the key.
-fn check_pages(given: &SectionTable, complaints: &mut Complaints) {
-    if !given.has("key_file") {
+/// Options of shared pages require the key.
+fn check_pages(section: &SectionTable, complaints: &mut Complaints) {
+    if !section.has("key_file") {
         let why = "has no effect without `key_file`";
         let help = "add `key_file`: nodes share only pages that they can authenticate";
-        given.complain_of_given(&["pages", "pages_lifetime"], why, help, complaints);
+        section.complain_of_each(&["pages", "pages_lifetime"], why, help, complaints);
     }
 }
 
-/// The URL must be of a kind that Galley connects to, and sentinels need the name of their primary.
-fn check_engine(given: &SectionTable, engine: &str, complaints: &mut Complaints) {
+/// The URL must have a supported scheme, and sentinels require the name of their primary.
+fn check_engine(section: &SectionTable, engine: &str, complaints: &mut Complaints) {
     if !SCHEMES.iter().any(|scheme| engine.starts_with(scheme)) {
         let why = format!(
             "is `{}`, which is not the URL of an engine",
             without_login(engine)
         );
         let help = "write `redis://host:6379`, `rediss://host:6379`, `redis+unix:///path` or `redis+sentinel://host,host,host/name`";
-        given.complain("engine", why, help, complaints);
+        section.complain("engine", why, help, complaints);
     } else if engine.contains("+sentinel://") && !names_primary(engine) {
         let why = format!(
             "is `{}`, which does not name the primary of the sentinels",
             without_login(engine)
         );
         let help = "write `redis+sentinel://host1:26379,host2:26379,host3:26379/name`, with the name from `sentinel monitor name`; a password belongs in `password_file`";
-        given.complain("engine", why, help, complaints);
+        section.complain("engine", why, help, complaints);
     }
 }
 
-/// A name that becomes a part of the engine's keys.
+/// A name that is a valid part of the engine's keys.
 fn checked_name(
-    given: &SectionTable,
+    section: &SectionTable,
     option: &str,
     name: String,
     complaints: &mut Complaints,
@@ -67,36 +70,36 @@ fn checked_name(
     if !is_name(&name) {
         let why = format!("is `{name}`, which is not a name");
         let help = "use up to 64 letters, digits, `-`, `_` and `.`";
-        given.complain(option, why, help, complaints);
+        section.complain(option, why, help, complaints);
     }
     name
 }
 
-/// `None`: the nodes share none.
-fn pages(given: &SectionTable) -> Option<SharedPagesConfig> {
-    let most_bytes = given.value("pages");
-    (given.has("key_file") && most_bytes > 0).then(|| SharedPagesConfig {
+/// `None` if the nodes share no pages.
+fn pages(section: &SectionTable) -> Option<SharedPagesConfig> {
+    let most_bytes = section.value("pages");
+    (section.has("key_file") && most_bytes > 0).then(|| SharedPagesConfig {
         most_bytes,
-        lifetime: given.value("pages_lifetime"),
+        lifetime: section.value("pages_lifetime"),
     })
 }
 
-/// A site has `tls = "auto"`, and there is no key.
-pub(crate) fn warn_of_certificates(given: &SectionTable, complaints: &mut Complaints) {
-    let place = given.position("engine");
+/// Warns that a site has `tls = "auto"`, but there is no key.
+pub(crate) fn warn_of_certificates(section: &SectionTable, complaints: &mut Complaints) {
+    let position = section.position("engine");
     let message = "is set without `key_file`, so each node orders a certificate of its own for the sites with `tls = \"auto\"`, and answers only the challenges of its own orders";
     let help =
         "add `key_file`: then one node orders for all, and every node answers the challenges";
-    complaints.warn(place, "cluster.engine", message, help);
+    complaints.warn(position, "cluster.engine", message, help);
 }
 
-/// Names are parts of the engine's keys.
+/// Whether a text is a valid part of the engine's keys.
 fn is_name(text: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !text.is_empty() && text.len() <= 64 && text.bytes().all(is_letter)
 }
 
-/// Whether an address of sentinels has hosts, no login, and a name behind them.
+/// Whether a URL of sentinels has hosts, no login, and a name after them.
 fn names_primary(url: &str) -> bool {
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let parts = rest.split_once('/');
@@ -105,7 +108,7 @@ fn names_primary(url: &str) -> bool {
     })
 }
 
-/// A URL may hold a password, which no message shows.
+/// The URL without its login, which may contain a password.
 fn without_login(url: &str) -> String {
     match url.rsplit_once('@') {
         Some((_, host)) => format!("...@{host}"),
@@ -127,7 +130,7 @@ fn host_name() -> String {
     }
 }
 
-/// The options beside `engine`.
+/// The options other than `engine`.
 const OTHERS: &[&str] = &[
     "password_file",
     "name",

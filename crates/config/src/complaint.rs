@@ -1,4 +1,4 @@
-//! Complaints: what is wrong, where, why, and how to fix it.
+//! Complaints: the error, its position, the reason, and the remedy.
 //!
 //! They are collected and never returned early, so one run reports all of them. Text from the file is shown in backticks,
 //! shortened and with control characters escaped, because a complaint is printed on a terminal.
@@ -18,20 +18,20 @@ use annotate_snippets::{
 pub struct Complaint {
     /// The file as it was named, or the folder for a configuration without a file.
     pub file: PathBuf,
-    /// Line, from 1; 0: the file as a whole.
+    /// The line, from 1; 0: the file as a whole.
     pub line: usize,
-    /// Column in characters, from 1; 0: the file as a whole.
+    /// The column in characters, from 1; 0: the file as a whole.
     pub column: usize,
-    /// The option with its section, such as `site.root`; empty where the complaint is about the form of the file.
+    /// The option with its section, such as `site.root`; empty if the complaint is about the syntax of the file.
     pub option: String,
     /// The error and its reason.
     pub message: String,
     /// The remedy.
     pub help: String,
-    place: SourceSpan,
+    position: SourceSpan,
 }
 
-/// All complaints of one run, in the order of files and lines. Never empty as an error.
+/// All complaints of one run, in the order of files and lines. Not empty if returned as an error.
 #[derive(Debug, Default)]
 pub struct Complaints {
     list: Vec<Complaint>,
@@ -39,14 +39,14 @@ pub struct Complaints {
     sources: Vec<SourceFile>,
 }
 
-/// Warnings: Galley can start nevertheless.
+/// A warning: Galley can start nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// `file:line`.
     pub spot: String,
     /// The option with its section.
     pub option: String,
-    /// What there is to see and why it matters.
+    /// The finding and its consequence.
     pub message: String,
     /// The remedy.
     pub help: String,
@@ -58,7 +58,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Whether a rendering carries terminal colours.
+/// Whether a rendering contains terminal colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
     /// Text only: for files, pipes and journals.
@@ -67,17 +67,17 @@ pub enum Colour {
     Styled,
 }
 
-/// Where something stands: a source, and a byte range in it or the whole of it.
+/// A position: a source, and a byte range in it or the whole source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SourceSpan {
     pub source: usize,
     pub span: Option<Range<usize>>,
 }
 
-/// One file that was read.
+/// A file that was read.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceFile {
-    /// As it was named.
+    /// The name as given.
     pub name: PathBuf,
     pub text: Arc<str>,
 }
@@ -88,17 +88,17 @@ impl Complaints {
         self.list.iter()
     }
 
-    /// How many there are.
+    /// The number of complaints.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is no complaint, which no caller of this crate ever sees.
+    /// Whether there are no complaints; never true for an error that this crate returns.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// All complaints as text for people, an empty line between two.
+    /// All complaints as text for people, separated by empty lines.
     pub fn render(&self, colour: Colour) -> String {
         let renderer = match colour {
             Colour::Plain => Renderer::plain(),
@@ -112,7 +112,7 @@ impl Complaints {
         blocks.join("\n\n") + "\n"
     }
 
-    /// None yet, about the same files.
+    /// An empty list about the same files.
     pub(crate) fn with_the_same_sources(&self) -> Self {
         Self {
             sources: self.sources.clone(),
@@ -120,7 +120,7 @@ impl Complaints {
         }
     }
 
-    /// Adds a file; the result identifies it in places.
+    /// Adds a file. Returns the number that identifies it in positions.
     pub(crate) fn add_source(&mut self, name: &Path, text: &str) -> usize {
         self.sources.push(SourceFile {
             name: name.to_owned(),
@@ -129,72 +129,72 @@ impl Complaints {
         self.sources.len() - 1
     }
 
-    /// The text of a source that [`Self::add_source`] named.
+    /// The text of a source with a number from [`Self::add_source`].
     pub(crate) fn text(&self, source: usize) -> Arc<str> {
         self.sources
             .get(source)
             .map_or_else(|| "".into(), |source| Arc::clone(&source.text))
     }
 
-    /// Notes a complaint.
+    /// Adds a complaint.
     pub(crate) fn add(
         &mut self,
-        place: &SourceSpan,
+        position: &SourceSpan,
         option: impl Into<String>,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        let (line, column) = self.position(place);
+        let (line, column) = self.position(position);
         self.list.push(Complaint {
             file: self
                 .sources
-                .get(place.source)
+                .get(position.source)
                 .map_or_else(PathBuf::new, |source| source.name.clone()),
             line,
             column,
             option: option.into(),
             message: message.into(),
             help: help.into(),
-            place: place.clone(),
+            position: position.clone(),
         });
     }
 
-    /// Notes what should be looked at.
+    /// Adds a warning.
     pub(crate) fn warn(
         &mut self,
-        place: &SourceSpan,
+        position: &SourceSpan,
         option: impl Into<String>,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
         self.warnings.push(Warning {
-            spot: self.spot(place),
+            spot: self.spot(position),
             option: option.into(),
             message: message.into(),
             help: help.into(),
         });
     }
 
-    /// The complaints so far.
+    /// Removes and returns the warnings.
     pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
     }
 
-    /// `file:line`, to be named in a complaint about another place.
-    pub(crate) fn spot(&self, place: &SourceSpan) -> String {
+    /// `file:line` of a position, to be mentioned in a complaint about another one.
+    pub(crate) fn spot(&self, position: &SourceSpan) -> String {
         let name = self
             .sources
-            .get(place.source)
+            .get(position.source)
             .map_or_else(String::new, |source| source.name.display().to_string());
-        match self.position(place).0 {
+        match self.position(position).0 {
             0 => name,
             line => format!("{name}:{line}"),
         }
     }
 
-    /// The text at a place; empty for a whole file.
-    pub(crate) fn text_at(&self, place: &SourceSpan) -> &str {
-        let (Some(span), Some(source)) = (&place.span, self.sources.get(place.source)) else {
+    /// The text at a position; empty for a whole file.
+    pub(crate) fn text_at(&self, position: &SourceSpan) -> &str {
+        let (Some(span), Some(source)) = (&position.span, self.sources.get(position.source)) else {
             return "";
         };
         let start = floor(&source.text, span.start);
@@ -202,9 +202,9 @@ impl Complaints {
         &source.text[start..end]
     }
 
-    /// Line and column from 1, both 0 for a whole file.
-    pub(crate) fn position(&self, place: &SourceSpan) -> (usize, usize) {
-        let (Some(span), Some(source)) = (&place.span, self.sources.get(place.source)) else {
+    /// Line and column from 1; both 0 for a whole file.
+    pub(crate) fn position(&self, position: &SourceSpan) -> (usize, usize) {
+        let (Some(span), Some(source)) = (&position.span, self.sources.get(position.source)) else {
             return (0, 0);
         };
         let before = &source.text[..floor(&source.text, span.start)];
@@ -213,27 +213,27 @@ impl Complaints {
         (line, before[line_start..].chars().count() + 1)
     }
 
-    /// Drops, of the complaints behind the first `from`, those of `source` that stand on a line of which `echoes` says
-    /// that it was not read as it was meant.
-    pub(crate) fn drop_echoes(
+    /// Removes complaints that follow from an error in their line: those after the first `from`, about `source`, on a line for
+    /// which `is_affected` is true.
+    pub(crate) fn drop_consequential(
         &mut self,
         from: usize,
         source: usize,
-        echoes: impl Fn(usize) -> bool,
+        is_affected: impl Fn(usize) -> bool,
     ) {
         let mut index = 0;
         self.list.retain(|one| {
             index += 1;
-            index <= from || one.place.source != source || !echoes(one.line)
+            index <= from || one.position.source != source || !is_affected(one.line)
         });
     }
 
-    /// Sorts the complaints; the sort is stable, so that two about one place keep their order.
+    /// Sorts the complaints by position. The sort is stable: complaints about the same position keep their order.
     pub(crate) fn sorted(mut self) -> Self {
         self.list.sort_by_key(|one| {
             (
-                one.place.source,
-                one.place.span.as_ref().map_or(0, |span| span.start),
+                one.position.source,
+                one.position.span.as_ref().map_or(0, |span| span.start),
             )
         });
         self
@@ -243,11 +243,11 @@ impl Complaints {
         let title = Level::ERROR.primary_title(one.message.as_str());
         let help = Level::HELP.message(normalize_untrusted_str(&one.help));
         let name = one.file.display().to_string();
-        let group = match (&one.place.span, self.sources.get(one.place.source)) {
+        let group = match (&one.position.span, self.sources.get(one.position.source)) {
             (Some(span), Some(source)) => {
                 let start = floor(&source.text, span.start);
                 let end = floor(&source.text, span.end).max(start);
-                // A value that spans lines would be drawn whole; its first line is enough to find it.
+                // A value of several lines would be shown completely; its first line is enough to find it.
                 let first_line = source.text[start..end]
                     .split(['\n', '\r'])
                     .next()
@@ -270,14 +270,14 @@ impl fmt::Display for Complaints {
 
 impl std::error::Error for Complaints {}
 
-/// The same text with an asterisk for each byte of a password in an address, such as `http://user:password@host`: complaints get into
-/// logs. Lengths and places stay.
+/// Replaces each byte of a password in a URL, such as `http://user:password@host`, by an asterisk, because complaints are
+/// logged. Lengths and positions do not change.
 fn without_passwords(text: &str) -> Cow<'_, str> {
     let mut hidden = Cow::Borrowed(text);
     for (at, _) in text.match_indices("://") {
         let start = at + "://".len();
         let rest = text.get(start..).unwrap_or_default();
-        // Also in an invalid address: its password may contain a slash.
+        // Also in an invalid URL, whose password may contain a slash.
         let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
         let address = rest.split(ends).next().unwrap_or_default();
         let Some((login, _)) = address.rsplit_once('@') else {
@@ -312,17 +312,17 @@ pub(crate) fn shown(text: &str) -> String {
     out
 }
 
-/// The known word that is nearest to `given`, if one is near enough to be meant.
-pub(crate) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let given = given.to_lowercase();
+/// The known word that is nearest to `input`, if one is near enough to be probable.
+pub(crate) fn nearest<'a>(input: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let input = input.to_lowercase();
     known
-        .map(|word| (strsim::jaro_winkler(&given, &word.to_lowercase()), word))
-        .filter(|(likeness, _)| *likeness > 0.82)
+        .map(|word| (strsim::jaro_winkler(&input, &word.to_lowercase()), word))
+        .filter(|(similarity, _)| *similarity > 0.82)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, word)| word)
 }
 
-/// Characters that turn or hide text on a terminal (Trojan Source, CVE-2021-42574).
+/// Whether a character changes the direction of text on a terminal, or hides it (Trojan Source, CVE-2021-42574).
 fn is_format(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_shown_safely() {
+    fn values_are_shown_without_control_characters() {
         assert_eq!(shown("a\u{1b}[31mb"), "`a\\u{1b}[31mb`");
         assert_eq!(shown("a\u{202e}b"), "`a\\u{202e}b`");
         assert_eq!(shown("größe"), "`größe`");
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_of_addresses_are_hidden() {
+    fn passwords_of_urls_are_hidden() {
         for (text, wanted) in [
             (
                 "otlp = \"http://a:secret@b:1/\" # c",
@@ -368,8 +368,8 @@ mod tests {
         let text = "[log]\notlp = \"ftp://a:secret@b\"\n";
         let source = complaints.add_source(Path::new("a.toml"), text);
         let span = Some(13..text.len() - 1);
-        let place = SourceSpan { source, span };
-        complaints.add(&place, "log.otlp", "unusable", "give another");
+        let position = SourceSpan { source, span };
+        complaints.add(&position, "log.otlp", "unusable", "give another");
         let shown = complaints.render(Colour::Plain);
         assert!(!shown.contains("secret"), "{shown}");
         assert!(shown.contains("ftp://a:******@b"), "{shown}");
@@ -377,13 +377,13 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn hidden_passwords_leave_places_as_they_are(text in "[a-z:/@ü\"]{0,40}") {
+        fn hiding_passwords_changes_no_positions(text in "[a-z:/@ü\"]{0,40}") {
             proptest::prop_assert_eq!(without_passwords(&text).len(), text.len());
         }
     }
 
     #[test]
-    fn nearest_names() {
+    fn similar_names_are_found() {
         let known = || ["listen", "workers", "head_timeout"].into_iter();
         assert_eq!(nearest("lisen", known()), Some("listen"));
         assert_eq!(nearest("worker", known()), Some("workers"));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_only_when_asked_for() {
+    fn colors_are_rendered_only_if_requested() {
         let mut complaints = Complaints::default();
         let source = complaints.add_source(Path::new("a.toml"), "x = 1\n");
         complaints.add(
@@ -409,18 +409,18 @@ mod tests {
     }
 
     #[test]
-    fn places_count_lines_and_characters() {
+    fn positions_count_lines_and_characters() {
         let mut complaints = Complaints::default();
         let source = complaints.add_source(Path::new("a.toml"), "ä = 1\nöö = 2\n");
-        let place = |at: usize| SourceSpan {
+        let position = |at: usize| SourceSpan {
             source,
             span: Some(at..at),
         };
-        assert_eq!(complaints.position(&place(0)), (1, 1));
-        assert_eq!(complaints.position(&place(7)), (2, 1));
-        assert_eq!(complaints.position(&place(9)), (2, 2));
-        assert_eq!(complaints.position(&place(10_000)), (3, 1));
-        assert_eq!(complaints.spot(&place(7)), "a.toml:2");
+        assert_eq!(complaints.position(&position(0)), (1, 1));
+        assert_eq!(complaints.position(&position(7)), (2, 1));
+        assert_eq!(complaints.position(&position(9)), (2, 2));
+        assert_eq!(complaints.position(&position(10_000)), (3, 1));
+        assert_eq!(complaints.spot(&position(7)), "a.toml:2");
         assert_eq!(
             complaints.spot(&SourceSpan { source, span: None }),
             "a.toml"

@@ -1,4 +1,4 @@
-//! The dashboard of a site on its own address: a path and a password file, neither without the other.
+//! The dashboard of a site on the site's own address: a path and a password file, which require each other.
 
 use std::path::PathBuf;
 
@@ -7,43 +7,43 @@ use crate::complaint::Complaints;
 use crate::listen::AdminListen;
 use crate::tree::SectionTable;
 
-/// The path of the dashboard, if the site has one that may be shown.
-pub(crate) fn path(own: &SectionTable, complaints: &mut Complaints) -> Option<String> {
-    let file: Option<PathBuf> = own.given("dashboard_auth");
+/// The path of the dashboard, if the site has a valid one.
+pub(crate) fn path(options: &SectionTable, complaints: &mut Complaints) -> Option<String> {
+    let file: Option<PathBuf> = options.get("dashboard_auth");
     if let Some(file) = &file {
-        access::check_passwords(own, "dashboard_auth", file, complaints);
+        access::check_passwords(options, "dashboard_auth", file, complaints);
     }
-    let Some(path) = own.given::<String>("dashboard") else {
+    let Some(path) = options.get::<String>("dashboard") else {
         let why = "is given, but there is no `dashboard`";
         let help = "add `dashboard = \"/galley/\"`, or remove it";
-        own.complain_of_given(&["dashboard_auth"], why, help, complaints);
+        options.complain_of_each(&["dashboard_auth"], why, help, complaints);
         return None;
     };
-    if let Some(why) = unfit(&path) {
+    if let Some(why) = reason_unfit(&path) {
         let help = "write a path of letters, digits, `-` and `_` with a slash at both ends: `\"/galley/\"`";
         let why = format!("is `{path}`, {why}");
-        own.complain("dashboard", why, help, complaints);
+        options.complain("dashboard", why, help, complaints);
         return None;
     }
-    if !own.has("dashboard_auth") {
+    if !options.has("dashboard_auth") {
         let why = "is on the public address of the site, and needs a password";
         let help = "add `dashboard_auth = \"FILE\"`; `htpasswd -B -c FILE NAME` creates one";
-        own.complain("dashboard", why, help, complaints);
+        options.complain("dashboard", why, help, complaints);
     }
     file.map(|_| path)
 }
 
-/// Dashboards are answered by the thread of the admin interface.
-pub(crate) fn admin(own: &SectionTable, listen: &AdminListen, complaints: &mut Complaints) {
-    if own.has("dashboard") && matches!(listen, AdminListen::Off) {
+/// Complains about a dashboard without the admin interface, whose thread answers its requests.
+pub(crate) fn admin(options: &SectionTable, listen: &AdminListen, complaints: &mut Complaints) {
+    if options.has("dashboard") && matches!(listen, AdminListen::Off) {
         let why = "is given, but the admin interface is off";
         let help = "give `listen` of `[admin]` an address, or leave it out";
-        own.complain("dashboard", why, help, complaints);
+        options.complain("dashboard", why, help, complaints);
     }
 }
 
-/// Why a path cannot be that of a dashboard.
-fn unfit(path: &str) -> Option<&'static str> {
+/// Why a path is not suitable for a dashboard.
+fn reason_unfit(path: &str) -> Option<&'static str> {
     let inner = path
         .strip_prefix('/')
         .and_then(|rest| rest.strip_suffix('/'));
@@ -63,11 +63,11 @@ fn unfit(path: &str) -> Option<&'static str> {
     let first = inner.split('/').next().unwrap_or_default();
     let is_wordpress = ["wp-admin", "wp-content", "wp-includes", "wp-json"]
         .iter()
-        .any(|own| first.eq_ignore_ascii_case(own));
+        .any(|options| first.eq_ignore_ascii_case(options));
     is_wordpress.then_some("which belongs to WordPress")
 }
 
-/// Bytes between the slashes.
+/// The maximum number of bytes between the slashes.
 const MOST_BYTES: usize = 128;
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn paths_are_folders_with_plain_names() {
         for fit in ["/galley/", "/a/b-c_D9/", "/wp/"] {
-            assert_eq!(unfit(fit), None, "{fit}");
+            assert_eq!(reason_unfit(fit), None, "{fit}");
         }
         for bad in [
             "",
@@ -98,8 +98,8 @@ mod tests {
             "/WP-Content/x/",
             "/wp-json/",
         ] {
-            assert!(unfit(bad).is_some(), "{bad}");
+            assert!(reason_unfit(bad).is_some(), "{bad}");
         }
-        assert!(unfit(&format!("/{}/", "a".repeat(129))).is_some());
+        assert!(reason_unfit(&format!("/{}/", "a".repeat(129))).is_some());
     }
 }

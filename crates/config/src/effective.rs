@@ -1,7 +1,7 @@
-//! The effective configuration: every option with its value, and where the file sets it.
+//! The effective configuration: every option with its value, and the position where the file sets it.
 //!
-//! A value that the file sets is shown as the file writes it. A default is the table's; where it depends on the machine or on other
-//! options and is known, it is the value that came of that. Secrets are masked.
+//! A value that the file sets is shown as written there. Other options have the default of the option table; if a default
+//! depends on the machine or on other options, the resulting value is shown if known. Secrets are masked.
 
 use crate::config::{Config, SiteConfig};
 use crate::effective_option::{EffectiveOption, EffectiveSection};
@@ -39,45 +39,45 @@ impl Config {
         sections
     }
 
-    /// Notes that these options (`cache.memory`, `[cluster]`) stay in effect as `running` has them, for what is shown of this
-    /// configuration.
+    /// Records that these options (`cache.memory`, `[cluster]`) keep the values of `running`, so that [`Config::effective`] shows
+    /// them.
     pub fn show_as_kept(&mut self, running: &Self, paths: &[String]) {
         let sections = running.effective();
         let kept = paths.iter().map(|path| KeptValue::new(&sections, path));
         self.kept = kept.flatten().collect();
     }
 
-    /// The options of the site with this number.
+    /// The options of the site with this index.
     pub fn effective_of_site(&self, index: usize) -> Vec<EffectiveSection> {
         let site = self.sites.get(index);
         let (Some(origin), Some(site)) = (&self.origin, site) else {
             return Vec::new();
         };
-        let Some(given) = origin.document().sites.get(index) else {
+        let Some(written) = origin.document().sites.get(index) else {
             return Vec::new();
         };
         let own = |row: &OptionRow| computed_of_site(site, row);
-        let mut sections = vec![section(origin, &given.own, own)];
-        let mut ttl = section(origin, &given.ttl.options, own);
-        ttl.options.extend(lifetimes(origin, site, &given.ttl));
+        let mut sections = vec![section(origin, &written.options, own)];
+        let mut ttl = section(origin, &written.ttl.options, own);
+        ttl.options.extend(lifetimes(origin, site, &written.ttl));
         sections.push(ttl);
-        for (number, rule) in (1..).zip(&given.rules) {
+        for (number, rule) in (1..).zip(&written.rules) {
             let mut rule = section(origin, rule, |_| None);
-            // What a rule leaves out is the site's.
+            // Options that a rule does not set have the values of the site.
             rule.options.retain(|option| option.spot.is_some());
             rule.header = format!("{} {number}", rule.header);
             sections.push(rule);
         }
-        let mut pages = section(origin, &given.error_pages.options, |_| None);
-        let place = origin.spot(&given.error_pages.options.place);
+        let mut pages = section(origin, &written.error_pages.options, |_| None);
+        let position = origin.spot(&written.error_pages.options.position);
         pages
             .options
             .extend(site.error_pages.iter().map(|(status, path)| {
                 let path = quoted(&path.display().to_string());
-                EffectiveOption::new(status.to_string(), &path, Some(place.clone()))
+                EffectiveOption::new(status.to_string(), &path, Some(position.clone()))
             }));
         sections.push(pages);
-        sections.push(section(origin, &given.log, |_| None));
+        sections.push(section(origin, &written.log, |_| None));
         sections.retain(|section| !section.options.is_empty());
         sections
     }
@@ -85,16 +85,16 @@ impl Config {
 
 fn section(
     origin: &Origin,
-    given: &SectionTable,
+    section: &SectionTable,
     computed: impl Fn(&OptionRow) -> Option<String>,
 ) -> EffectiveSection {
     let rows = table::options();
-    let rows = rows.filter(|row| row.section == given.section && row.name != STATUS);
+    let rows = rows.filter(|row| row.section == section.kind && row.name != STATUS);
     let options = rows.filter_map(|row| {
-        if given.stands(row.name) {
-            let place = given.position(row.name);
-            let spot = Some(origin.spot(place));
-            return Some(EffectiveOption::new(row.name, &origin.text(place), spot));
+        if section.has_value(row.name) {
+            let position = section.position(row.name);
+            let spot = Some(origin.spot(position));
+            return Some(EffectiveOption::new(row.name, &origin.text(position), spot));
         }
         let value = match row.fallback {
             Fallback::Value(text) => text.to_owned(),
@@ -104,7 +104,7 @@ fn section(
         Some(EffectiveOption::new(row.name, &value, None))
     });
     EffectiveSection {
-        header: given.section.header().to_owned(),
+        header: section.kind.header().to_owned(),
         options: options.collect(),
     }
 }
@@ -142,13 +142,13 @@ fn computed_of_site(site: &SiteConfig, row: &OptionRow) -> Option<String> {
     }
 }
 
-/// Lifetimes by status: the file's and the preset's.
-fn lifetimes(origin: &Origin, site: &SiteConfig, given: &StatusTable) -> Vec<EffectiveOption> {
-    let spot = origin.spot(&given.options.place);
-    let is_given = |status: u16| given.statuses.iter().any(|(one, _)| *one == status);
+/// The lifetimes by status: those of the file and of the preset.
+fn lifetimes(origin: &Origin, site: &SiteConfig, written: &StatusTable) -> Vec<EffectiveOption> {
+    let spot = origin.spot(&written.options.position);
+    let is_set = |status: u16| written.statuses.iter().any(|(one, _)| *one == status);
     let all = site.rules.ttl.by_status.iter();
     all.map(|(status, lifetime)| {
-        let spot = is_given(*status).then(|| spot.clone());
+        let spot = is_set(*status).then(|| spot.clone());
         EffectiveOption::new(
             status.to_string(),
             &quoted(&write_duration(*lifetime)),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn options_have_their_value_and_where_it_is_set() {
+    fn options_have_their_value_and_position() {
         let config = from_text("galley.toml", FILE).unwrap();
         let all = config.effective();
         let set =

@@ -1,26 +1,26 @@
-//! An option as it is shown: its value in one line, without secrets, and where it is set.
+//! An option as it is shown: its value in one line, without secrets, and its position.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// The options of one section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EffectiveSection {
-    /// As the file opens it, such as `[cache]`; a rule with its number.
+    /// The header as in the file, such as `[cache]`; with its number for a rule.
     pub header: String,
-    /// In the order of the reference page.
+    /// The options in the order of the reference page.
     pub options: Vec<EffectiveOption>,
 }
 
-/// One option that has an effect.
+/// An option that has an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EffectiveOption {
-    /// Its name within the section.
+    /// The name within the section.
     pub name: String,
-    /// The value as a file writes it, or a text that says what it depends on.
+    /// The value as written in a file, or a text that explains what it depends on.
     pub value: String,
-    /// `file:line` where a file sets it; `None`: a default.
+    /// `file:line` if a file sets it; `None` for a default.
     pub spot: Option<String>,
-    /// Of the whole value, with what is masked or cut.
+    /// A digest of the whole value, including masked and omitted parts.
     digest: u64,
 }
 
@@ -31,7 +31,7 @@ impl EffectiveSection {
 }
 
 impl EffectiveOption {
-    /// `text`: the value as a file writes it.
+    /// An option with the value `text`, as written in a file.
     pub(crate) fn new(name: impl Into<String>, text: &str, spot: Option<String>) -> Self {
         let line = text.split_whitespace().collect::<Vec<&str>>().join(" ");
         let mut hasher = DefaultHasher::new();
@@ -44,7 +44,7 @@ impl EffectiveOption {
         }
     }
 
-    /// Whether the values are the same, also in what is not shown of them.
+    /// Whether the values are the same, including parts that are not shown.
     pub(crate) fn has_value_of(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
@@ -54,7 +54,7 @@ impl EffectiveOption {
     }
 }
 
-/// A line without the names and passwords of URLs in it, and without the secrets of parameters and arguments.
+/// Masks names and passwords in URLs, and secrets in parameters and arguments, and shortens the line.
 fn masked(line: &str) -> String {
     let mut line = without_secrets(&without_passwords(line));
     if let Some((at, _)) = line.char_indices().nth(MOST_LETTERS) {
@@ -87,7 +87,7 @@ fn without_passwords(text: &str) -> String {
     out
 }
 
-/// `token=x` in a query, or `--api-key=x` in a command, becomes `token=***`.
+/// Masks `token=x` in a query, or `--api-key=x` in a command, as `token=***`.
 fn without_secrets(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -110,10 +110,10 @@ fn without_secrets(text: &str) -> String {
     out
 }
 
-/// How the names of parameters end whose values are secrets.
+/// Endings of the names of parameters whose values are secrets.
 const SECRET_NAMES: &[&str] = &["password", "passwd", "secret", "token", "key"];
 
-/// Of a value that is shown.
+/// The maximum number of characters of a value that are shown.
 const MOST_LETTERS: usize = 400;
 
 #[cfg(test)]

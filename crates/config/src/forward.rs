@@ -1,4 +1,4 @@
-//! Caches of other machines that get the purges of a site.
+//! Caches of other machines to which the purges of a site are forwarded.
 
 use std::path::PathBuf;
 
@@ -7,28 +7,28 @@ use crate::upstream::HttpUpstream;
 /// A cache of another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeForward {
-    /// Its kind.
+    /// The kind of the cache.
     pub kind: ForwardKind,
-    /// The address of its interface.
+    /// The address of the cache's API.
     pub server: HttpUpstream,
-    /// A file with its token or key.
+    /// The file with a token or key for the API.
     pub token_file: Option<PathBuf>,
-    /// Whether it knows the tags of pages.
+    /// Whether purges are sent by the tags of pages.
     pub by_tag: bool,
 }
 
-/// What a cache of another machine is.
+/// The kind of a cache on another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForwardKind {
-    /// Cloudflare, with the zone.
+    /// Cloudflare, with the zone's id.
     Cloudflare(String),
-    /// Fastly, with the service.
+    /// Fastly, with the service's id.
     Fastly(String),
-    /// Bunny, with the pull zone.
+    /// Bunny, with the pull zone's id.
     Bunny(String),
-    /// One that takes `PURGE`.
+    /// A cache that accepts `PURGE`.
     Purge,
-    /// One that takes `BAN`.
+    /// A cache that accepts `BAN`.
     Ban,
     /// A Galley behind this one.
     Galley,

@@ -1,4 +1,4 @@
-//! `purge_forward` of a site, with what its caches need.
+//! Checks `purge_forward` of a site and the requirements of its caches.
 
 use galley_policy::route::HostPattern;
 
@@ -7,28 +7,28 @@ use crate::complaint::{Complaints, SourceSpan};
 use crate::forward::{ForwardKind, PurgeForward};
 use crate::tree::SectionTable;
 
-/// The outer caches of a site. Their tokens must be secret, and their requirements must be met.
+/// The caches in `purge_forward`. Complains about exposed tokens and unmet requirements.
 pub(crate) fn read(
-    own: &SectionTable,
+    options: &SectionTable,
     hosts: &[HostPattern],
     complaints: &mut Complaints,
 ) -> Vec<PurgeForward> {
-    let placed: Vec<(SourceSpan, PurgeForward)> = own.given(OPTION).unwrap_or_default();
-    for (place, one) in &placed {
+    let positioned: Vec<(SourceSpan, PurgeForward)> = options.get(OPTION).unwrap_or_default();
+    for (position, one) in &positioned {
         if let Some(file) = &one.token_file {
-            check::token_at(own, OPTION, place, file, complaints);
+            check::token_at(options, OPTION, position, file, complaints);
         }
-        if let Some((why, help)) = missing(own, hosts, one) {
-            let option = own.path(OPTION);
-            complaints.add(place, option.clone(), format!("`{option}` {why}"), help);
+        if let Some((why, help)) = missing(options, hosts, one) {
+            let option = options.path(OPTION);
+            complaints.add(position, option.clone(), format!("`{option}` {why}"), help);
         }
     }
-    placed.into_iter().map(|(_, one)| one).collect()
+    positioned.into_iter().map(|(_, one)| one).collect()
 }
 
-/// What a cache needs that the site does not say, and how to help that.
+/// The requirement of a cache that the site does not meet, and the remedy.
 fn missing(
-    own: &SectionTable,
+    options: &SectionTable,
     hosts: &[HostPattern],
     one: &PurgeForward,
 ) -> Option<(&'static str, &'static str)> {
@@ -43,13 +43,13 @@ fn missing(
             "has `galley`, but `hosts` has no name by which the other Galley would know the site";
         return Some((why, "add a host such as `\"example.com\"` to `hosts`"));
     }
-    if one.by_tag && !own.has("tag_header") {
+    if one.by_tag && !options.has("tag_header") {
         let why =
             "has `by = \"tag\"`, but without `tag_header` the other cache does not know the tags";
         let help = "add `tag_header`: `\"Cache-Tag\"` for Cloudflare, `\"Surrogate-Key\"` for Fastly, `\"CDN-Tag\"` for Bunny";
         return Some((why, help));
     }
-    if one.by_tag && own.value::<bool>("esi") {
+    if one.by_tag && options.value::<bool>("esi") {
         let why = "has `by = \"tag\"`, but other caches do not know the tags of what pages include with `esi`";
         return Some((why, "remove one of the two"));
     }

@@ -7,32 +7,32 @@ use crate::options::OptionSection;
 use crate::tree::SectionTable;
 
 /// `remove_headers`, `set_headers` and `add_headers` of a site or a rule.
-pub(crate) fn changes(given: &SectionTable, complaints: &mut Complaints) -> Changes {
-    let help = match given.section {
+pub(crate) fn changes(section: &SectionTable, complaints: &mut Complaints) -> Changes {
+    let help = match section.kind {
         OptionSection::SiteRule => "remove it from the rule",
         _ => "remove it",
     };
-    let mut check = |option: &str, place: &SourceSpan, name: &FieldName, change| {
+    let mut check = |option: &str, position: &SourceSpan, name: &FieldName, change| {
         if let Some(why) = headers::refusal(name, change) {
-            let option = given.path(option);
+            let option = section.path(option);
             let message = format!("`{option}` names `{name}`, {why}");
-            complaints.add(place, option, message, help);
+            complaints.add(position, option, message, help);
         }
     };
-    let removed: Vec<(SourceSpan, FieldName)> = given.given("remove_headers").unwrap_or_default();
-    for (place, name) in &removed {
-        check("remove_headers", place, name, FieldChange::Remove);
+    let removed: Vec<(SourceSpan, FieldName)> = section.get("remove_headers").unwrap_or_default();
+    for (position, name) in &removed {
+        check("remove_headers", position, name, FieldChange::Remove);
     }
     let mut fields = |option: &str, change| -> Vec<HeaderField> {
-        let all: Vec<(SourceSpan, HeaderField)> = given.given(option).unwrap_or_default();
-        for (place, (name, _)) in &all {
-            check(option, place, name, change);
+        let all: Vec<(SourceSpan, HeaderField)> = section.get(option).unwrap_or_default();
+        for (position, (name, _)) in &all {
+            check(option, position, name, change);
         }
         all.into_iter().map(|(_, field)| field).collect()
     };
     Changes {
         set: fields("set_headers", FieldChange::Set),
         add: fields("add_headers", FieldChange::Add),
-        remove: given.value("remove_headers"),
+        remove: section.value("remove_headers"),
     }
 }

@@ -1,7 +1,7 @@
 //! Reads the main file and its includes.
 //!
-//! A file is read once; a second time is a complaint, and a cycle is a complaint that names its files. A pattern may match
-//! nothing, a plain path must exist. Files are taken in the order in which they are named, and matches of a pattern by
+//! Each file may be read only once; a repetition is a complaint, and a complaint about a cycle names its files. A pattern may
+//! match nothing, a plain path must exist. Files are read in the order in which they are named, and matches of a pattern by
 //! name.
 
 use std::fs;
@@ -30,7 +30,7 @@ pub(crate) fn read_file(path: &Path) -> Document {
             );
             let help = "name a file that exists and that this user may read";
             complaints.add(&whole, "", message, help);
-            torn(Document::new(complaints, whole))
+            incomplete(Document::new(complaints, whole))
         }
     }
 }
@@ -55,14 +55,14 @@ fn start(mut complaints: Complaints, name: &Path, text: &str) -> Document {
 
 struct Loader {
     document: Document,
-    /// Every file read, canonical.
+    /// Every file that was read, canonical.
     seen: Vec<PathBuf>,
-    /// From the first file to the one being read, canonical.
+    /// The includes from the first file to the current one, canonical.
     chain: Vec<PathBuf>,
 }
 
 impl Loader {
-    /// Adds one source; `path` is absolute.
+    /// Reads one source; `path` is absolute.
     fn file(&mut self, source: usize, path: PathBuf) {
         let canonical = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
         let base = path
@@ -72,21 +72,21 @@ impl Loader {
         self.seen.push(canonical.clone());
         self.chain.push(canonical);
         let top = self.parse(source, &base);
-        for (place, pattern) in top.value::<Vec<(SourceSpan, String)>>("include") {
-            for found in self.expand(&place, &base.join(pattern)) {
-                self.include(&place, found);
+        for (position, pattern) in top.value::<Vec<(SourceSpan, String)>>("include") {
+            for found in self.expand(&position, &base.join(pattern)) {
+                self.include(&position, found);
             }
         }
         self.chain.pop();
     }
 
-    /// Walks the text of a source. Where a line cannot be parsed, further complaints about that line are noise; where
-    /// the header of a section cannot, so are all below it, because they were read into the wrong section.
+    /// Reads the text of a source. If a line cannot be parsed, further complaints about it are dropped; if the header of a
+    /// section cannot be parsed, so are all complaints below it, because its options were read into the wrong section.
     fn parse(&mut self, source: usize, base: &Path) -> SectionTable {
         let text = self.document.complaints.text(source);
         let (tree, errors) = DeTable::parse_recoverable(&text);
         let bad = self.syntax_errors(source, &text, errors);
-        let torn_header = bad.iter().find(|line| {
+        let bad_header = bad.iter().find(|line| {
             text.lines()
                 .nth(**line - 1)
                 .is_some_and(|line| line.trim_start().starts_with('['))
@@ -99,15 +99,15 @@ impl Loader {
             complaints: &mut complaints,
         };
         let top = walk::walk(tree.get_ref(), &mut self.document, &mut reader);
-        complaints.drop_echoes(before, source, |line| {
-            bad.contains(&line) || torn_header.is_some_and(|torn| line > *torn)
+        complaints.drop_consequential(before, source, |line| {
+            bad.contains(&line) || bad_header.is_some_and(|bad| line > *bad)
         });
         self.document.complaints = complaints;
         top
     }
 
-    /// Complains about each line that is not TOML, once, and gives those lines. A list that is not closed makes every
-    /// further line of the file miss a comma; the first says it all.
+    /// Complains once about each line that is not valid TOML, and returns those lines. After a list that is not closed, every
+    /// further line of the file lacks a comma; only the first is reported.
     fn syntax_errors(
         &mut self,
         source: usize,
@@ -117,51 +117,51 @@ impl Loader {
         let mut lines = Vec::new();
         let mut open_list = false;
         for error in errors {
-            let place = SourceSpan {
+            let position = SourceSpan {
                 source,
                 span: Some(error.span().unwrap_or(text.len()..text.len())),
             };
-            let (line, _) = self.document.complaints.position(&place);
+            let (line, _) = self.document.complaints.position(&position);
             let misses_comma = error.message().contains("missing comma");
             let follows = open_list && misses_comma;
             if !follows && !lines.contains(&line) {
                 let (message, help) = syntax(error.message());
-                self.document.complaints.add(&place, "", message, help);
+                self.document.complaints.add(&position, "", message, help);
             }
             open_list |= misses_comma;
             lines.push(line);
         }
-        self.document.torn |= !lines.is_empty();
+        self.document.is_incomplete |= !lines.is_empty();
         lines
     }
 
-    fn include(&mut self, place: &SourceSpan, path: PathBuf) {
+    fn include(&mut self, position: &SourceSpan, path: PathBuf) {
         let shown_path = shown(&path.display().to_string());
         let read = text_of(&path).and_then(|text| Ok((fs::canonicalize(&path)?, text)));
         let (message, help) = match read {
             Ok((canonical, text)) => {
-                let Some(hindrance) = self.hindrance(&canonical, &shown_path) else {
+                let Some(obstacle) = self.obstacle(&canonical, &shown_path) else {
                     let source = self.document.complaints.add_source(&path, &text);
                     return self.file(source, path);
                 };
-                hindrance
+                obstacle
             }
             Err(unread) => (
                 format!("`include` names {shown_path}, {unread}"),
                 "correct the path, or write a pattern, which may match nothing",
             ),
         };
-        self.document.torn = true;
+        self.document.is_incomplete = true;
         self.document
             .complaints
-            .add(place, "include", message, help);
+            .add(position, "include", message, help);
     }
 
-    /// Why one more file is not read, and what to do.
-    fn hindrance(&self, canonical: &PathBuf, shown: &str) -> Option<(String, &'static str)> {
+    /// Why a file cannot be included, and the remedy.
+    fn obstacle(&self, canonical: &PathBuf, shown: &str) -> Option<(String, &'static str)> {
         if self.chain.contains(canonical) {
-            let way = self.way_to(canonical);
-            let message = format!("`include` forms a cycle: {way} {shown}");
+            let path = self.path_to(canonical);
+            let message = format!("`include` forms a cycle: {path} {shown}");
             return Some((message, "remove one of the includes"));
         }
         let (why, help) = if self.seen.contains(canonical) {
@@ -178,8 +178,8 @@ impl Loader {
         Some((format!("`include` names {shown}, {why}"), help))
     }
 
-    /// `a.toml -> b.toml ->`, from the file that is included again.
-    fn way_to(&self, canonical: &Path) -> String {
+    /// `a.toml -> b.toml ->`, starting at the file that is included again.
+    fn path_to(&self, canonical: &Path) -> String {
         let from = self
             .chain
             .iter()
@@ -193,8 +193,8 @@ impl Loader {
             .join(" ")
     }
 
-    /// The files that a pattern means; complains about folders that cannot be read.
-    fn expand(&mut self, place: &SourceSpan, pattern: &Path) -> Vec<PathBuf> {
+    /// The files that a pattern matches. Complains about folders that cannot be read.
+    fn expand(&mut self, position: &SourceSpan, pattern: &Path) -> Vec<PathBuf> {
         let expansion = Expansion::of(pattern);
         for (folder, error) in &expansion.unreadable {
             let message = format!(
@@ -204,7 +204,7 @@ impl Loader {
             let help = "give this user read access to the folder";
             self.document
                 .complaints
-                .add(place, "include", message, help);
+                .add(position, "include", message, help);
         }
         if expansion.is_pattern {
             self.document.patterns.push(pattern.to_owned());
@@ -213,18 +213,18 @@ impl Loader {
     }
 }
 
-/// The files that a pattern of `include` matches now, by name. Folders that cannot be read have none.
+/// The files that a pattern of `include` matches now, by name. Folders that cannot be read are treated as empty.
 ///
 /// `pattern`: an absolute path with `*` and `?`, such as those in [`crate::Config::patterns`].
 pub fn included(pattern: &Path) -> Vec<PathBuf> {
     Expansion::of(pattern).files
 }
 
-/// What a value of `include` means.
+/// The files of a value of `include`.
 struct Expansion {
-    /// By name; a plain path itself, whether it exists or not.
+    /// The files by name; a plain path itself, whether it exists or not.
     files: Vec<PathBuf>,
-    /// Folders whose entries are unknown.
+    /// Folders that could not be read.
     unreadable: Vec<(PathBuf, io::Error)>,
     is_pattern: bool,
 }
@@ -263,8 +263,8 @@ impl Expansion {
     }
 }
 
-/// Entries of a folder whose names match, by name. A folder that does not exist has none. Hidden files are meant only by
-/// a pattern that starts with a dot.
+/// The entries of a folder whose names match, by name. A folder that does not exist has none. Hidden files match only a
+/// pattern that starts with a dot.
 fn matches_in(folder: &Path, pattern: &str) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -288,7 +288,7 @@ fn matches_in(folder: &Path, pattern: &str) -> io::Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// `*`: any number of bytes; `?`: one. Linear in both: only the last `*` is ever tried again.
+/// Matches a pattern with `*` (any number of bytes) and `?` (one). Retries only the last `*`.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -319,7 +319,7 @@ fn text_of(path: &Path) -> Result<String, FileError> {
     file::read_text(path, MOST_BYTES)
 }
 
-/// A parser's message in the form of a complaint, with a remedy.
+/// The message and remedy for a parser error.
 fn syntax(message: &str) -> (String, &'static str) {
     let message = message.lines().collect::<Vec<_>>().join(", ");
     let help = if message.contains("duplicate key") {
@@ -336,18 +336,18 @@ fn syntax(message: &str) -> (String, &'static str) {
     (format!("this is not TOML: {message}"), help)
 }
 
-fn torn(mut document: Document) -> Document {
-    document.torn = true;
+fn incomplete(mut document: Document) -> Document {
+    document.is_incomplete = true;
     document
 }
 
-/// What there is where a folder is not.
+/// The errors for a folder that does not exist.
 const ABSENT: [io::ErrorKind; 2] = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
 
-/// Far above what a person writes; a whole disk image named by mistake stops here.
+/// Far more than a person writes; prevents reading a whole disk image that was named by mistake.
 const MOST_BYTES: u64 = 4 << 20;
 const MOST_FILES: usize = 10_000;
-/// Of a folder that a pattern looks into: ten times the files there may be.
+/// The maximum number of entries in a folder of a pattern: ten times the maximum number of files.
 const MOST_ENTRIES: usize = 100_000;
 const MOST_LEVELS: usize = 16;
 
@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns() {
+    fn patterns_match_names() {
         for (pattern, name, want) in [
             ("*.toml", "a.toml", true),
             ("*.toml", "a.toml~", false),

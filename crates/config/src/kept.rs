@@ -1,8 +1,8 @@
-//! What a reload keeps of the configuration before, for what is shown of the new one.
+//! Values of the previous configuration that stay in effect after a reload.
 
 use crate::effective_option::{EffectiveOption, EffectiveSection};
 
-/// What stays in effect although the file has another value: only a restart changes it.
+/// An option or section that keeps its value although the file has another one: only a restart changes it.
 #[derive(Clone, Debug)]
 pub(crate) enum KeptValue {
     Option {
@@ -17,7 +17,7 @@ pub(crate) enum KeptValue {
 }
 
 impl KeptValue {
-    /// What `sections` have of an option (`cache.memory`) or a section (`[cluster]`).
+    /// The value of an option (`cache.memory`) or a section (`[cluster]`) in `sections`.
     pub(crate) fn new(sections: &[EffectiveSection], path: &str) -> Option<Self> {
         if path.starts_with('[') {
             let value = EffectiveSection::find(sections, path).cloned();
@@ -35,7 +35,7 @@ impl KeptValue {
         })
     }
 
-    /// Puts it in the place of what the file has.
+    /// Replaces the value from the file.
     pub(crate) fn apply(&self, sections: &mut Vec<EffectiveSection>) {
         match self {
             Self::Section { header, value } => {

@@ -1,11 +1,11 @@
-//! The configuration file: turns text into a checked [`Config`], or complaints.
+//! The configuration file: parses and checks it into a [`Config`], or returns complaints.
 //!
-//! One table of options ([`options()`]) drives all of it: the names, how a value is read, its bounds and its default, the
-//! reference page and the sample file. A file is read once and completely. All complaints of all files come in one run,
-//! each with its place, the reason and a remedy. Nothing is guessed, capped or dropped silently: a [`Config`] can be
-//! started without further questions.
+//! One table of options ([`options()`]) defines everything: the names, how a value is read, its bounds and its default, the
+//! reference page and the sample file. A file is read once and completely. One run reports all complaints of all files,
+//! each with its position, the reason and a remedy. Nothing is guessed, capped or dropped silently: a [`Config`] is
+//! complete and valid.
 //!
-//! This crate reads the file system (includes, roots, token files), but opens no socket and starts nothing.
+//! This crate reads the file system (includes, roots, token files), but opens no sockets and starts nothing.
 
 mod access;
 mod acme;

@@ -1,11 +1,11 @@
-//! A limit on clients: `{ rate = "10/m", burst = 5 }`, or `"off"`.
+//! A rate limit for clients: `{ rate = "10/m", burst = 5 }`, or `"off"`.
 
 use galley_policy::access::{AccessSetting, RateLimit};
 use toml::de::{DeTable, DeValue};
 
 use crate::reader::{Problem, problem};
 
-/// A text; nothing but `off` is meant.
+/// Reads a limit from a string, which must be `off`.
 pub(crate) fn of_text(text: &str) -> Result<AccessSetting<RateLimit>, Problem> {
     match text {
         "off" => Ok(AccessSetting::Off),
@@ -13,7 +13,7 @@ pub(crate) fn of_text(text: &str) -> Result<AccessSetting<RateLimit>, Problem> {
     }
 }
 
-/// A table with `rate`, and perhaps `burst`, which else is the rate's own number, and `shared`.
+/// Reads a limit from a table with `rate`, optional `burst` (default: the number of `rate`) and optional `shared`.
 pub(crate) fn of_table(table: &DeTable<'_>) -> Result<AccessSetting<RateLimit>, Problem> {
     let (mut rate, mut burst, mut is_shared) = (None, None, false);
     for (key, value) in table {

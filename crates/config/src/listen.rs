@@ -1,6 +1,6 @@
-//! Where Galley listens.
+//! The listeners of Galley.
 //!
-//! A listener is an address, a socket in the file system, or a socket that the service manager opened and hands over.
+//! A listener is an address, a socket in the file system, or a socket that the service manager has opened and passes to Galley.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,11 +11,11 @@ use ipnet::IpNet;
 /// A listener for client connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Listen {
-    /// An address. `[::]` takes no IPv4: both are named where both are meant.
+    /// An address. `[::]` does not accept IPv4: name both addresses to use both.
     Tcp(SocketAddr),
-    /// A socket in the file system; its mode is [`crate::ServerConfig::socket_mode`].
+    /// A socket in the file system with the mode [`crate::ServerConfig::socket_mode`].
     Unix(PathBuf),
-    /// A socket that systemd opened, by its `FileDescriptorName` or by its place, from 0.
+    /// A socket that systemd opened, by its `FileDescriptorName` or by its index, from 0.
     Passed(String),
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Listen {
 }
 
 impl Listen {
-    /// Whether one connection can arrive at both.
+    /// Whether both can receive the same connection.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Tcp(a), Self::Tcp(b)) => overlap(*a, *b),
@@ -38,7 +38,7 @@ impl Listen {
         }
     }
 
-    /// The port that is named.
+    /// The port in the configuration.
     pub(crate) fn port(&self) -> Option<u16> {
         match self {
             Self::Tcp(address) => Some(address.port()),
@@ -46,30 +46,30 @@ impl Listen {
         }
     }
 
-    /// Whether it is another one each time that it is named.
+    /// Whether the kernel chooses the port, so that each use is a different listener.
     pub(crate) fn is_any_port(&self) -> bool {
         matches!(self, Self::Tcp(address) if address.port() == 0)
     }
 }
 
-/// Whether one connection can arrive at both. `[::]` may accept IPv4 too, if another process opened it.
+/// Whether both addresses can receive the same connection. `[::]` may also accept IPv4 if another process opened it.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
-    let takes = |all: SocketAddr, one: SocketAddr| {
+    let includes = |all: SocketAddr, one: SocketAddr| {
         all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
     };
-    a.port() == b.port() && (a.ip() == b.ip() || takes(a, b) || takes(b, a))
+    a.port() == b.port() && (a.ip() == b.ip() || includes(a, b) || includes(b, a))
 }
 
-/// A proxy that is trusted.
+/// A trusted proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proxy {
-    /// At one of these addresses.
+    /// A proxy with an address in this network.
     Network(IpNet),
-    /// At the other end of a unix socket.
+    /// A proxy that connects to a unix socket.
     Unix,
 }
 
-/// Where the admin interface listens.
+/// The listener of the admin interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminListen {
     /// An address; requests need the token.
@@ -77,7 +77,7 @@ pub enum AdminListen {
     /// A Unix socket. The permissions of its directory protect it. The default path can be below `/tmp`, so the server
     /// creates the directory with mode 0700 and rejects one that another user owns.
     Unix(PathBuf),
-    /// Not at all.
+    /// No listener.
     Off,
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_one_connection_can_reach() {
+    fn addresses_that_can_receive_the_same_connection() {
         for (a, b, want) in [
             ("0.0.0.0:80", "0.0.0.0:80", true),
             ("0.0.0.0:80", "127.0.0.1:80", true),

@@ -1,4 +1,4 @@
-//! The sources of a configuration: a file, a text, or a folder without a file.
+//! The sources of a configuration: a file, a text, or a WordPress folder without a file.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use galley_certs::CertificateFiles;
 use crate::assemble::{admin_of, finish};
 use crate::complaint::Complaints;
 use crate::config::{AdminConfig, Config};
-use crate::machine::Surroundings;
+use crate::machine::Environment;
 use crate::{include, root};
 
 /// The source of a process's configuration, to read it again in the same way: its user, on which defaults depend, may have
@@ -22,12 +22,12 @@ pub struct ConfigSource {
 #[derive(Clone, Debug)]
 enum SourcePlace {
     File(PathBuf),
-    /// A WordPress folder, and no file.
+    /// A WordPress folder without a file.
     Root(PathBuf),
 }
 
 impl ConfigSource {
-    /// A file.
+    /// A configuration file.
     pub fn file(path: &Path) -> Self {
         Self::at(SourcePlace::File(absolute(path)))
     }
@@ -38,7 +38,7 @@ impl ConfigSource {
     }
 
     fn at(place: SourcePlace) -> Self {
-        let Surroundings { runtime, state, .. } = Surroundings::here();
+        let Environment { runtime, state, .. } = Environment::current();
         Self {
             place,
             runtime,
@@ -46,50 +46,50 @@ impl ConfigSource {
         }
     }
 
-    /// Reads it. Certificates in `known` were read before and may be unreadable now.
+    /// Reads the configuration. The certificates in `known` were read before and may be unreadable now.
     ///
     /// Errors: as [`load`] and [`for_root`].
     pub fn load(&self, known: &[CertificateFiles]) -> Result<Config, Complaints> {
-        let here = Surroundings {
+        let environment = Environment {
             runtime: self.runtime.clone(),
             state: self.state.clone(),
             known: known.to_vec(),
-            ..Surroundings::here()
+            ..Environment::current()
         };
         match &self.place {
-            SourcePlace::File(path) => finish(include::read_file(path), &here),
-            SourcePlace::Root(dir) => finish(root::for_root(dir), &here),
+            SourcePlace::File(path) => finish(include::read_file(path), &environment),
+            SourcePlace::Root(dir) => finish(root::for_root(dir), &environment),
         }
     }
 }
 
-/// As it is, where the system does not say in which folder the process is.
+/// The absolute path, or the path itself if the current folder is unknown.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Reads a configuration file and everything it includes.
+/// Reads a configuration file and all its includes.
 ///
 /// Errors: all complaints of all files, in the order of files and lines.
 pub fn load(path: &Path) -> Result<Config, Complaints> {
-    finish(include::read_file(path), &Surroundings::here())
+    finish(include::read_file(path), &Environment::current())
 }
 
-/// The admin interface of a configuration that may be invalid: that of the server that runs with the former one.
+/// The admin interface of a configuration that may be invalid: that of the server that still runs with a former version.
 pub fn load_admin(path: &Path) -> AdminConfig {
-    admin_of(include::read_file(path), &Surroundings::here())
+    admin_of(include::read_file(path), &Environment::current())
 }
 
-/// Reads a configuration from `text`; `name` is shown in complaints, and relative paths and includes start at its folder.
+/// Reads a configuration from `text`. `name` is shown in complaints; relative paths and includes start at its folder.
 ///
 /// Errors: as [`load`].
 pub fn from_text(name: &str, text: &str) -> Result<Config, Complaints> {
-    finish(include::read_text(name, text), &Surroundings::here())
+    finish(include::read_text(name, text), &Environment::current())
 }
 
 /// The configuration without a file: one site for every host on port 8080, from the WordPress folder `dir`, with managed PHP.
 ///
-/// Errors: `dir` is not a folder, or holds neither `wp-config.php`, `wp-load.php` nor `index.php`.
+/// Errors: `dir` is not a folder, or contains none of `wp-config.php`, `wp-load.php` and `index.php`.
 pub fn for_root(dir: &Path) -> Result<Config, Complaints> {
-    finish(root::for_root(dir), &Surroundings::here())
+    finish(root::for_root(dir), &Environment::current())
 }

@@ -1,4 +1,4 @@
-//! Logs: their destinations, and the lines that are written.
+//! Logs: destinations, formats and fields.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,41 +9,41 @@ use crate::upstream::HttpUpstream;
 /// `[log]`.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
-    /// Where access lines go: `Stdout`, `Off` or `File`.
+    /// The destination of access lines: `Stdout`, `Off` or `File`.
     pub access: LogTarget,
-    /// The form of access lines.
+    /// The format of access lines.
     pub format: LogFormat,
-    /// The fields of access lines behind the time; empty: those of the form.
+    /// The fields of access lines after the time; empty: those of the format.
     pub fields: Vec<LogField>,
-    /// Where messages go: `Stderr` or `File`.
+    /// The destination of messages: `Stderr` or `File`.
     pub error: LogTarget,
-    /// The least severe message that is written.
+    /// The lowest level that is logged.
     pub level: LogLevel,
-    /// The collector for spans of requests that no stored page answers; `None`: there is none.
+    /// The collector for spans of requests that are not hits; `None` if there is none.
     pub otlp: Option<OtlpConfig>,
 }
 
-/// Spans for a collector of OpenTelemetry.
+/// The export of spans to an OpenTelemetry collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpConfig {
-    /// The collector.
+    /// The address of the collector.
     pub collector: HttpUpstream,
-    /// How many of a hundred traces that begin here are recorded.
+    /// The percentage of traces started by Galley that are recorded.
     pub percent: u8,
-    /// Whether the trace of every client is continued, and not only that of trusted proxies.
+    /// Whether the traces of all clients are continued, not only those of trusted proxies.
     pub continues_any: bool,
 }
 
-/// Where lines go.
+/// The destination of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
     /// Standard output (access lines only).
     Stdout,
     /// Standard error (messages only).
     Stderr,
-    /// Nowhere (access lines only).
+    /// No log (access lines only).
     Off,
-    /// A file, appended to; its folder exists.
+    /// A file to which lines are appended; its folder exists.
     File(PathBuf),
 }
 
@@ -58,25 +58,25 @@ impl fmt::Display for LogTarget {
     }
 }
 
-/// The form of access lines.
+/// The format of access lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// The NCSA combined line, followed by Galley's fields.
     Combined,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// The same with the names of the Elastic Common Schema.
+    /// JSON with the names of the Elastic Common Schema.
     Ecs,
 }
 
-/// Severity of a message.
+/// The level of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// A request or the service suffered.
+    /// A request or the service failed.
     Error,
-    /// Recovered; someone should look.
+    /// The server recovered; someone should look.
     Warn,
-    /// The life of the process.
+    /// Events in the life cycle of the process.
     Info,
     /// For developers.
     Debug,

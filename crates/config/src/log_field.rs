@@ -7,7 +7,7 @@ use crate::reader::{Problem, problem};
 /// A field of an access line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogField {
-    /// One that every request has, or that is null.
+    /// A known field; null if it does not apply to a request.
     Known(KnownField),
     /// A header field of the request.
     RequestHeader(FieldName),
@@ -17,17 +17,17 @@ pub enum LogField {
 
 macro_rules! known_fields {
     ($($variant:ident $name:literal $text:literal)+) => {
-        /// A field with a name of its own.
+        /// A field that is not a header field.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum KnownField {
             $(#[doc = $text] $variant,)+
         }
 
         impl KnownField {
-            /// All of them.
+            /// All known fields.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
-            /// Its name in the configuration, and in JSON.
+            /// The name in the configuration, and in JSON.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
@@ -59,7 +59,7 @@ known_fields! {
 }
 
 impl LogField {
-    /// The field that `text` names.
+    /// The field with the name `text`.
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let known = KnownField::ALL.iter().find(|field| field.name() == text);
         if let Some(field) = known {
@@ -94,7 +94,7 @@ impl LogField {
     }
 }
 
-/// Header fields whose values would let others act as the client, or identify a person.
+/// Header fields whose values would let others impersonate the client, or identify a person.
 const SECRET: &[&str] = &[
     "authorization",
     "cookie",
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_and_secrets_refused() {
+    fn names_are_read_and_secrets_are_rejected() {
         for field in KnownField::ALL {
             assert_eq!(
                 LogField::parse(field.name()).ok(),

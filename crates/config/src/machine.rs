@@ -1,6 +1,6 @@
-//! The properties of the machine that the configuration needs: its memory, and the place for runtime files.
+//! The properties of the machine on which defaults depend: its memory, and the folders for runtime files and state.
 //!
-//! They are read once, before anything is decided, and passed on as values.
+//! They are read once at the beginning and passed on as values.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,30 +9,30 @@ use std::time::SystemTime;
 
 use galley_certs::CertificateFiles;
 
-/// What the defaults depend on.
+/// The properties of the machine and process on which defaults depend.
 #[derive(Clone, Debug)]
-pub(crate) struct Surroundings {
-    /// Where the admin socket goes, absolute.
+pub(crate) struct Environment {
+    /// The folder for the admin socket, absolute.
     pub runtime: PathBuf,
     /// The folder for durable state, absolute.
     pub state: PathBuf,
-    /// Memory this process may use, in bytes.
+    /// The memory that this process may use, in bytes.
     pub memory: u64,
-    /// The time, which certificates are measured by.
+    /// The current time, to check the validity of certificates.
     pub now: SystemTime,
-    /// Certificates that the process has read before, when it may have been another user.
+    /// Certificates that the process has read before, possibly as another user.
     pub known: Vec<CertificateFiles>,
 }
 
-/// Where sockets and generated files of this process live, absolute: what systemd gives, else the user's runtime directory,
-/// else `/run/galley` for root and `/tmp/galley-<uid>` for others.
+/// The folder for sockets and generated files of this process, absolute: that of systemd, otherwise in the user's runtime
+/// directory, otherwise `/run/galley` for root and `/tmp/galley-<uid>` for other users.
 pub fn runtime_dir() -> PathBuf {
-    Surroundings::here().runtime
+    Environment::current().runtime
 }
 
-impl Surroundings {
-    /// Of this process.
-    pub fn here() -> Self {
+impl Environment {
+    /// The properties for this process.
+    pub fn current() -> Self {
         let env = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let (own, session) = (env("RUNTIME_DIRECTORY"), env("XDG_RUNTIME_DIR"));
         Self {
@@ -54,7 +54,8 @@ impl Surroundings {
     }
 }
 
-/// `own` is systemd's `RUNTIME_DIRECTORY`, which may be several with `:` between; the first is meant.
+/// The folder for runtime files. `own`: systemd's `RUNTIME_DIRECTORY`, which may be several paths separated by `:`; the first
+/// is used.
 fn runtime(own: Option<&OsStr>, session: Option<&OsStr>, user: u32) -> PathBuf {
     if let Some(first) = own.and_then(|own| std::env::split_paths(own).next()) {
         return first;
@@ -66,8 +67,9 @@ fn runtime(own: Option<&OsStr>, session: Option<&OsStr>, user: u32) -> PathBuf {
     }
 }
 
-/// `own` is systemd's `STATE_DIRECTORY`, which may be several separated by `:`; the first is used. Root has its own place;
-/// other users have the one of the XDG base directory specification, or the usual one of machines without home folders.
+/// The folder for state. `own`: systemd's `STATE_DIRECTORY`, which may be several paths separated by `:`; the first is used.
+/// Root has `/var/lib/galley`; other users have the folder of the XDG base directory specification, or, without a home folder,
+/// `/var/tmp/galley-<uid>`.
 fn state(own: Option<&OsStr>, data: Option<&OsStr>, home: Option<&OsStr>, user: u32) -> PathBuf {
     if let Some(first) = own.and_then(|own| std::env::split_paths(own).next()) {
         return first;
@@ -81,8 +83,8 @@ fn state(own: Option<&OsStr>, data: Option<&OsStr>, home: Option<&OsStr>, user: 
     }
 }
 
-/// Bytes of memory for this process on the machine whose `/` is `root`: the least of what the machine has and what control
-/// groups, version 2 or 1, allow, at every level up the tree. `None`: the kernel does not provide it.
+/// The memory for this process in bytes, on the machine whose `/` is `root`: the minimum of the machine's memory and of the
+/// limits of control groups, version 2 or 1, at every level of the tree. `None` if the kernel does not provide it.
 pub fn memory(root: &Path) -> Option<u64> {
     let limits = fs::read_to_string(root.join("proc/self/cgroup"))
         .map(|text| {
@@ -103,8 +105,8 @@ fn machine_memory(root: &Path) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// A line of `/proc/self/cgroup`: `0::/path` for version 2, `4:memory:/path` for version 1 (cgroups(7)). In a container
-/// the path may not exist below the mount; its parents up to the mount do.
+/// The limits for a line of `/proc/self/cgroup`: `0::/path` for version 2, `4:memory:/path` for version 1 (cgroups(7)). In a
+/// container the path may not exist below the mount; its parents up to the mount do.
 fn group_limits(root: &Path, line: &str) -> Vec<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
@@ -128,14 +130,14 @@ fn group_limits(root: &Path, line: &str) -> Vec<u64> {
         .collect()
 }
 
-/// If nothing can be determined: a small machine, so that the default cannot exhaust a real one.
+/// Used if the memory is unknown: that of a small machine, so that the default cannot exhaust a real one.
 const UNKNOWN_MEMORY: u64 = 256 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Names below the root, and texts.
+    /// Names below the root, and their contents.
     type Files = &'static [(&'static str, &'static str)];
 
     fn machine(files: Files) -> tempfile::TempDir {
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_the_least_of_machine_and_groups() {
+    fn memory_is_the_minimum_of_machine_and_groups() {
         const MEMINFO: (&str, &str) = ("proc/meminfo", "MemFree: 1 kB\nMemTotal:      1000 kB\n");
         const TWO: (&str, &str) = ("proc/self/cgroup", "0::/a/b\n");
         const ONE: (&str, &str) = ("proc/self/cgroup", "5:cpu:/x\n4:memory:/a\n");

@@ -1,4 +1,4 @@
-//! `galley.toml(5)`, written from the table for the macros of `man(7)`.
+//! `galley.toml(5)`, generated from the option table for the macros of `man(7)`.
 
 use std::fmt::Write as _;
 
@@ -30,11 +30,11 @@ pub fn manual_page() -> String {
     out
 }
 
-/// Text in which `man` sees no request and no escape; words in backticks are bold.
+/// Escapes text for `man`, so that it contains no requests and no escape sequences. Words in backticks are bold.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut is_bold = false;
-    // A line that begins with one of these would be a request.
+    // A line that begins with one of these characters would be a request.
     if text.starts_with(['.', '\'']) {
         out.push_str("\\&");
     }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_neither_request_nor_escape() {
+    fn text_contains_no_requests_and_no_escape_sequences() {
         assert_eq!(escaped(".so x"), "\\&.so x");
         assert_eq!(
             escaped("a `b-c` \\n 'd'"),

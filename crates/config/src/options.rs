@@ -1,7 +1,7 @@
 //! One row of the option table.
 //!
-//! A row is the only place that knows an option: reading, bounds, default, reference page and sample follow from it.
-//! The rows themselves are in `table`.
+//! A row is the only definition of an option: reading, bounds, default, reference page and sample follow from it. The rows
+//! themselves are in `table`.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use crate::quantity::{write_duration, write_size};
 /// One option.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionRow {
-    /// Its position.
+    /// The section of the option.
     pub section: OptionSection,
-    /// Its name there.
+    /// The name within the section.
     pub name: &'static str,
-    /// What its value is, with bounds.
+    /// The kind of its value, with bounds.
     pub kind: ValueKind,
-    /// What holds when the file is silent.
+    /// The value if the file does not set the option.
     pub fallback: Fallback,
-    /// What a plain number counts; empty where the kind says it.
+    /// The unit of a plain number; empty if the kind defines it.
     pub unit: &'static str,
-    /// A value as the file may write it, for sample and help.
+    /// An example of a value, for sample and help.
     pub example: &'static str,
-    /// Its purpose, in whole sentences.
+    /// The purpose of the option, in whole sentences.
     pub text: &'static str,
 }
 
-/// The part of the file in which an option stands.
+/// The part of the file that contains an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OptionSection {
     /// Options before the first section.
@@ -55,46 +55,46 @@ pub enum OptionSection {
     SiteLog,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum ValueKind {
     /// `true` or `false`.
     Flag,
     /// A whole number, bounds included.
     Count {
-        /// Smallest allowed.
+        /// The minimum.
         least: u64,
-        /// Largest allowed.
+        /// The maximum.
         most: u64,
     },
     /// A number of bytes, bounds included.
     Size {
-        /// Smallest allowed, in bytes.
+        /// The minimum, in bytes.
         least: u64,
-        /// Largest allowed, in bytes.
+        /// The maximum, in bytes.
         most: u64,
     },
     /// A duration, bounds included.
     Time {
-        /// Shortest allowed.
+        /// The minimum.
         least: Duration,
-        /// Longest allowed.
+        /// The maximum.
         most: Duration,
     },
     /// A duration, bounds included, or `off`.
     TimeOrOff {
-        /// Shortest allowed.
+        /// The minimum.
         least: Duration,
-        /// Longest allowed.
+        /// The maximum.
         most: Duration,
     },
     /// One of these words.
     Word(&'static [&'static str]),
     /// Any text that is not empty.
     Text,
-    /// A path; a relative one starts at the folder of the file that names it.
+    /// A path; a relative one starts at the folder of the file that contains it.
     Path,
-    /// A path whose last parts may hold `*` and `?`.
+    /// A path whose last components may contain `*` and `?`.
     Glob,
     /// `ip:port`, `unix:/path` or `systemd:name`.
     Listen,
@@ -108,13 +108,13 @@ pub enum ValueKind {
     Certificates,
     /// `{ name = "...", ca = "...", verify = true }`.
     UpstreamTls,
-    /// `{ cloudflare = "...", token_file = "..." }` and the like.
+    /// `{ cloudflare = "...", token_file = "..." }` and similar tables.
     PurgeForward,
     /// A host, `*.example.com` or `*`.
     Host,
     /// An address or a network.
     Network,
-    /// A country in two letters.
+    /// A two-letter country code.
     Country,
     /// An address, a network or `unix`.
     Proxy,
@@ -122,7 +122,7 @@ pub enum ValueKind {
     Name,
     /// A name, `prefix*`, or `*` for all.
     NameOrAll,
-    /// A path of a URL, perhaps with `*` at its end.
+    /// A URL path, optionally with `*` at its end.
     UrlPath,
     /// A regular expression.
     Pattern,
@@ -142,25 +142,25 @@ pub enum ValueKind {
     FileOrOff,
     /// A rate with its burst, or `off`.
     Limit,
-    /// A list of these.
+    /// A list of values of this kind.
     List(&'static ValueKind),
 }
 
-/// What holds when the file is silent.
+/// The value of an option that the file does not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// This value, as the file would write it.
+    /// This value, in the syntax of the file.
     Value(&'static str),
-    /// A value that depends on the machine or on other options; the text says how.
+    /// A value that depends on the machine or on other options; the text explains how.
     Computed(&'static str),
-    /// Nothing: the option is simply absent.
+    /// No value.
     Absent,
-    /// The file must give it.
+    /// The file must set the option.
     Required,
 }
 
 impl OptionRow {
-    /// Its name with the section: `site.ttl.default`.
+    /// The name with the section: `site.ttl.default`.
     pub fn path(&self) -> String {
         match self.section.prefix() {
             "" => self.name.to_owned(),
@@ -168,7 +168,7 @@ impl OptionRow {
         }
     }
 
-    /// A built row without default; the other functions refine it.
+    /// A row without a default; the other functions refine it.
     pub(crate) const fn new(
         section: OptionSection,
         name: &'static str,
@@ -186,32 +186,32 @@ impl OptionRow {
         }
     }
 
-    /// With a default, which is the example too.
+    /// Sets the default, which is also the example.
     pub(crate) const fn or(mut self, value: &'static str) -> Self {
         self.fallback = Fallback::Value(value);
         self.example = value;
         self
     }
 
-    /// With a default that is found out at start.
+    /// Marks a default that is determined at startup.
     pub(crate) const fn computed(mut self, how: &'static str) -> Self {
         self.fallback = Fallback::Computed(how);
         self
     }
 
-    /// Must be in the file.
+    /// Marks the option as required.
     pub(crate) const fn required(mut self) -> Self {
         self.fallback = Fallback::Required;
         self
     }
 
-    /// With an example value.
+    /// Sets the example.
     pub(crate) const fn example(mut self, value: &'static str) -> Self {
         self.example = value;
         self
     }
 
-    /// With the thing a plain number counts.
+    /// Sets the unit of a plain number.
     pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
         self
@@ -219,7 +219,7 @@ impl OptionRow {
 }
 
 impl OptionSection {
-    /// All of them, in the order of the reference page.
+    /// All sections, in the order of the reference page.
     pub const ALL: [Self; 12] = [
         Self::Top,
         Self::Server,
@@ -235,7 +235,7 @@ impl OptionSection {
         Self::SiteLog,
     ];
 
-    /// How the file opens it: `[server]`, `[[site.rule]]`; empty for the top.
+    /// The header in the file: `[server]`, `[[site.rule]]`; empty for the top.
     pub fn header(self) -> &'static str {
         match self {
             Self::Top => "",
@@ -253,7 +253,7 @@ impl OptionSection {
         }
     }
 
-    /// The text before the name of an option in complaints: `site.rule`; empty for the top.
+    /// The prefix of option names in complaints: `site.rule`; empty for the top.
     pub fn prefix(self) -> &'static str {
         self.header().trim_matches(['[', ']'])
     }
@@ -291,7 +291,7 @@ impl OptionSection {
 }
 
 impl ValueKind {
-    /// What a value must be, to stand after "wants" or in the reference page.
+    /// A description of valid values, to follow "wants" or for the reference page.
     pub fn describe(&self) -> String {
         match self {
             Self::Flag => "`true` or `false`".to_owned(),
@@ -341,7 +341,7 @@ impl ValueKind {
         }
     }
 
-    /// Smallest and largest value as the file would write them.
+    /// The minimum and maximum in the syntax of the file.
     pub fn bounds(&self) -> Option<(String, String)> {
         match *self {
             Self::Count { least, most } => Some((least.to_string(), most.to_string())),
@@ -354,7 +354,7 @@ impl ValueKind {
     }
 }
 
-/// `"a"`, `"b"` or `"c"`, each in backticks.
+/// Lists words as `"a"`, `"b"` or `"c"`, each in backticks.
 pub(crate) fn one_of(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
     match quoted.split_last() {

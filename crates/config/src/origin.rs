@@ -1,4 +1,4 @@
-//! Where the options of a checked configuration were set, for problems that only this machine shows: a port in use, a user
+//! The positions of the options of a checked configuration, for problems that only this machine shows: a port in use, a user
 //! that does not exist. Such problems are reported like all complaints, with file, line and value.
 
 use std::fmt;
@@ -9,32 +9,32 @@ use crate::complaint::{Complaints, SourceSpan, Warning, shown};
 use crate::listen::Listen;
 use crate::tree::{Document, SectionTable};
 
-/// The files that a configuration came from.
+/// The files from which a configuration was read.
 #[derive(Clone)]
 pub struct Origin(Arc<Document>);
 
-/// An option.
+/// The path of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionPath {
-    /// Of `[server]`.
+    /// An option of `[server]`.
     Server(&'static str),
-    /// Of `[admin]`.
+    /// An option of `[admin]`.
     Admin(&'static str),
-    /// Of `[cache]`.
+    /// An option of `[cache]`.
     Cache(&'static str),
-    /// Of `[log]`.
+    /// An option of `[log]`.
     Log(&'static str),
-    /// Of `[acme]`.
+    /// An option of `[acme]`.
     Acme(&'static str),
-    /// Of `[cluster]`.
+    /// An option of `[cluster]`.
     Cluster(&'static str),
-    /// Of the site with this number.
+    /// An option of the site with this index.
     Site(usize, &'static str),
-    /// Of `[site.log]` of the site with this number.
+    /// An option of `[site.log]` of the site with this index.
     SiteLog(usize, &'static str),
-    /// The list that names this listener for the site with this number.
+    /// The list that contains a listener of a site.
     Listener {
-        /// The first site that listens there.
+        /// The index of the first site with this listener.
         site: usize,
         /// `listen` or `listen_tls`.
         list: &'static str,
@@ -43,10 +43,10 @@ pub enum OptionPath {
     },
 }
 
-/// The problem, its place, and the remedy.
+/// A problem on this machine, its position, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineFinding {
-    /// The option that is wrong.
+    /// The option with the problem.
     pub at: OptionPath,
     /// The value of the option.
     pub value: String,
@@ -66,33 +66,33 @@ impl Origin {
     }
 
     /// `file:line`.
-    pub(crate) fn spot(&self, place: &SourceSpan) -> String {
-        self.0.complaints.spot(place)
+    pub(crate) fn spot(&self, position: &SourceSpan) -> String {
+        self.0.complaints.spot(position)
     }
 
-    /// What the file has there.
-    pub(crate) fn text(&self, place: &SourceSpan) -> String {
-        self.0.complaints.text_at(place).to_owned()
+    /// The text of the file at a position.
+    pub(crate) fn text(&self, position: &SourceSpan) -> String {
+        self.0.complaints.text_at(position).to_owned()
     }
 
-    /// These as complaints, in the order of files and lines.
+    /// The findings as complaints, in the order of files and lines.
     pub fn complaints(&self, findings: &[MachineFinding]) -> Complaints {
         let mut complaints = self.0.complaints.with_the_same_sources();
         for finding in findings {
-            let (option, place) = self.option(&finding.at);
+            let (option, position) = self.option(&finding.at);
             let message = finding.message(&option);
-            complaints.add(&place, option, message, finding.help.as_str());
+            complaints.add(&position, option, message, finding.help.as_str());
         }
         complaints.sorted()
     }
 
-    /// These as something to look at.
+    /// The findings as warnings.
     pub fn warnings(&self, findings: &[MachineFinding]) -> Vec<Warning> {
         let mut complaints = self.0.complaints.with_the_same_sources();
         for finding in findings {
-            let (option, place) = self.option(&finding.at);
+            let (option, position) = self.option(&finding.at);
             let message = finding.message(&option);
-            complaints.warn(&place, option, message, finding.help.as_str());
+            complaints.warn(&position, option, message, finding.help.as_str());
         }
         complaints.take_warnings()
     }
@@ -101,39 +101,42 @@ impl Origin {
     fn option(&self, at: &OptionPath) -> (String, SourceSpan) {
         let document = &*self.0;
         let of_site = |index: usize| document.sites.get(index);
-        let (given, name): (Option<&SectionTable>, &str) = match at {
+        let (section, name): (Option<&SectionTable>, &str) = match at {
             OptionPath::Server(name) => (Some(&document.server), name),
             OptionPath::Admin(name) => (Some(&document.admin), name),
             OptionPath::Cache(name) => (Some(&document.cache), name),
             OptionPath::Log(name) => (Some(&document.log), name),
             OptionPath::Acme(name) => (Some(&document.acme), name),
             OptionPath::Cluster(name) => (Some(&document.cluster), name),
-            OptionPath::Site(index, name) => (of_site(*index).map(|site| &site.own), name),
+            OptionPath::Site(index, name) => (of_site(*index).map(|site| &site.options), name),
             OptionPath::SiteLog(index, name) => (of_site(*index).map(|site| &site.log), name),
             OptionPath::Listener { site, list, listen } => {
                 return self.listener(*site, list, listen);
             }
         };
-        given.map_or_else(
+        section.map_or_else(
             || (name.to_owned(), document.whole.clone()),
-            |given| (given.path(name), given.position(name).clone()),
+            |section| (section.path(name), section.position(name).clone()),
         )
     }
 
-    /// A site's own list, else the server's, and in it the member.
+    /// The list of the site, otherwise that of the server, and the position of the listener in it.
     fn listener(&self, site: usize, list: &str, listen: &Listen) -> (String, SourceSpan) {
         let document = &*self.0;
-        let own = document.sites.get(site).map(|site| &site.own);
-        let given = own.filter(|own| own.has(list)).unwrap_or(&document.server);
-        let members: Vec<(SourceSpan, Listen)> = given.given(list).unwrap_or_default();
+        let options = document.sites.get(site).map(|site| &site.options);
+        let section = options
+            .filter(|options| options.has(list))
+            .unwrap_or(&document.server);
+        let members: Vec<(SourceSpan, Listen)> = section.get(list).unwrap_or_default();
         let member = members.into_iter().find(|(_, one)| one == listen);
-        let place = member.map_or_else(|| given.position(list).clone(), |(place, _)| place);
-        (given.path(list), place)
+        let position =
+            member.map_or_else(|| section.position(list).clone(), |(position, _)| position);
+        (section.path(list), position)
     }
 }
 
 impl MachineFinding {
-    /// About an option whose value is a path.
+    /// A finding about an option whose value is a path.
     pub fn of_path(
         at: OptionPath,
         path: &Path,

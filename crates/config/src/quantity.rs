@@ -1,4 +1,4 @@
-//! Sizes and durations as people write them.
+//! The syntax of sizes and durations.
 //!
 //! A size is a whole number with `B`, `KiB`, `MiB`, `GiB` (powers of 1024) or `kB`, `MB`, `GB` (powers of 1000), or a plain
 //! number of bytes. A duration is a whole number with `ms`, `s`, `m`, `h` or `d`. The unit of a duration is required,
@@ -6,16 +6,16 @@
 
 use std::time::Duration;
 
-/// How often something is done.
+/// How often a task runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Never.
     Off,
-    /// So much time lies between two beginnings.
+    /// The time between two starts.
     Every(Duration),
 }
 
-/// Reads a size in bytes. `None`: no such form, or more than 2^64 - 1.
+/// Parses a size in bytes. `None` if the syntax is invalid or the size exceeds 2^64 - 1.
 pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;
     let factor = match unit {
@@ -25,14 +25,14 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(factor)
 }
 
-/// Reads a duration. `None`: no such form, or more than 2^64 - 1 milliseconds.
+/// Parses a duration. `None` if the syntax is invalid or the duration exceeds 2^64 - 1 milliseconds.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let factor = TIMES.iter().find(|(name, _)| *name == unit)?.1;
     number.checked_mul(factor).map(Duration::from_millis)
 }
 
-/// Writes a size with the largest binary unit that keeps it whole: `32MiB`.
+/// Writes a size with the largest binary unit that gives a whole number: `32MiB`.
 pub fn write_size(bytes: u64) -> String {
     let fits = |factor: u64| bytes != 0 && bytes.is_multiple_of(factor);
     match SIZES
@@ -44,7 +44,7 @@ pub fn write_size(bytes: u64) -> String {
     }
 }
 
-/// Writes a duration with the largest unit that keeps it whole: `10m`. Fractions of a millisecond are omitted.
+/// Writes a duration with the largest unit that gives a whole number: `10m`. Fractions of a millisecond are omitted.
 pub fn write_duration(time: Duration) -> String {
     let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     if ms == 0 {
@@ -56,7 +56,7 @@ pub fn write_duration(time: Duration) -> String {
     }
 }
 
-/// The number in front and the unit behind it; one space may stand between them.
+/// Splits a text into number and unit; one space is allowed between them.
 fn split(text: &str) -> Option<(u64, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -65,7 +65,7 @@ fn split(text: &str) -> Option<(u64, &str)> {
     Some((number.parse().ok()?, unit.strip_prefix(' ').unwrap_or(unit)))
 }
 
-/// Largest first, so that writing finds the largest that fits.
+/// Largest first, so that writing finds the largest possible unit.
 const SIZES: &[(&str, u64)] = &[
     ("GiB", 1 << 30),
     ("GB", 1_000_000_000),
@@ -91,7 +91,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn sizes() {
+    fn sizes_are_parsed() {
         for (text, bytes) in [
             ("0", Some(0)),
             ("512", Some(512)),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn durations() {
+    fn durations_are_parsed() {
         for (text, ms) in [
             ("250ms", Some(250)),
             ("0s", Some(0)),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_takes_the_largest_whole_unit() {
+    fn the_largest_whole_unit_is_written() {
         assert_eq!(write_size(32 << 20), "32MiB");
         assert_eq!(write_size(1_500), "1500B");
         assert_eq!(write_size(0), "0B");
@@ -152,14 +152,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(bytes: u64, ms in 0..u64::MAX / 2) {
+        fn written_quantities_are_parsed_again(bytes: u64, ms in 0..u64::MAX / 2) {
             prop_assert_eq!(parse_size(&write_size(bytes)), Some(bytes));
             let time = Duration::from_millis(ms);
             prop_assert_eq!(parse_duration(&write_duration(time)), Some(time));
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text: String) {
+        fn any_text_is_parsed_or_rejected(text: String) {
             let _ = (parse_size(&text), parse_duration(&text));
         }
     }

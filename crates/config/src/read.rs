@@ -1,6 +1,6 @@
-//! Turns a TOML value into a value of the kind that the table requires, or a complaint.
+//! Converts a TOML value to a value of the kind in the option table, or complains.
 //!
-//! The meaning of a text is defined in `text`. Bounds of numbers are checked here and nowhere else.
+//! `text` defines the meaning of strings. Bounds of numbers are checked only here.
 
 use toml::Spanned;
 use toml::de::{DeInteger, DeValue};
@@ -49,7 +49,7 @@ fn read_list(
             list.push((reader.position(member.span()), read));
         }
     }
-    // A list whose every member was rejected; it is not an empty one.
+    // A list whose members were all rejected is not an empty list.
     (!list.is_empty() || members.is_empty()).then_some(ConfigValue::List(list))
 }
 

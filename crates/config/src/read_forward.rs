@@ -8,7 +8,7 @@ use crate::text::url;
 use crate::upstream::HttpUpstream;
 use crate::value::ConfigValue;
 
-/// The cache that a table names.
+/// The cache that a table defines.
 pub(crate) fn of_table(
     reader: &ValueReader<'_>,
     table: &DeTable<'_>,
@@ -25,7 +25,7 @@ pub(crate) fn of_table(
             ("by", "url") => by_tag = false,
             ("api", address) => api = Some(url(address)?),
             (name, value) => {
-                if kind.replace(named(name, value)?).is_some() {
+                if kind.replace(kind_and_api(name, value)?).is_some() {
                     return problem("which names two caches", FORM);
                 }
             }
@@ -51,8 +51,8 @@ pub(crate) fn of_table(
     }))
 }
 
-/// A cache and the address of its interface.
-fn named(name: &str, value: &str) -> Result<(ForwardKind, HttpUpstream), Problem> {
+/// The kind of a cache and the address of its API.
+fn kind_and_api(name: &str, value: &str) -> Result<(ForwardKind, HttpUpstream), Problem> {
     let id = value.to_owned();
     let (kind, api) = match name {
         "purge" => return Ok((ForwardKind::Purge, url(value)?)),
@@ -63,7 +63,7 @@ fn named(name: &str, value: &str) -> Result<(ForwardKind, HttpUpstream), Problem
         "bunny" => (ForwardKind::Bunny(id), "https://api.bunny.net"),
         _ => return problem(format!("which has an unknown key or value `{name}`"), FORM),
     };
-    // It becomes part of a path.
+    // The id becomes part of a path.
     if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return problem(format!("whose `{name}` is not an id"), FORM);
     }

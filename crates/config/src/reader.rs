@@ -1,4 +1,4 @@
-//! The file from which values are read, and how it reports a value that cannot be used.
+//! The file from which values are read, and how invalid values are reported.
 
 use std::ops::Range;
 use std::path::Path;
@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use crate::complaint::{Complaints, SourceSpan, shown};
 use crate::options::OptionRow;
 
-/// Reads values of one file.
+/// Reads the values of one file.
 pub(crate) struct ValueReader<'r> {
     /// The folder of the file, absolute.
     pub base: &'r Path,
@@ -17,7 +17,7 @@ pub(crate) struct ValueReader<'r> {
     pub complaints: &'r mut Complaints,
 }
 
-/// Why a value cannot be used, and the remedy.
+/// Why a value is invalid, and the remedy.
 pub(crate) struct Problem {
     /// Continues after "`option` is `value`, ".
     pub why: String,
@@ -25,7 +25,7 @@ pub(crate) struct Problem {
 }
 
 impl ValueReader<'_> {
-    /// The place of a span in this file.
+    /// The position of a span in this file.
     pub fn position(&self, span: Range<usize>) -> SourceSpan {
         SourceSpan {
             source: self.source,
@@ -33,7 +33,7 @@ impl ValueReader<'_> {
         }
     }
 
-    /// Complains about the value, or about the member of a list.
+    /// Complains about a value, or about the member of a list.
     pub fn complain(
         &mut self,
         row: &OptionRow,
@@ -51,13 +51,13 @@ impl ValueReader<'_> {
             ),
         };
         let message = format!("`{}` {verb} {text}, {}", row.path(), problem.why);
-        let place = self.position(value.span());
+        let position = self.position(value.span());
         self.complaints
-            .add(&place, row.path(), message, problem.help);
+            .add(&position, row.path(), message, problem.help);
     }
 }
 
-/// A problem as the error of any result.
+/// Returns a problem as an error.
 pub(crate) fn problem<T>(why: impl Into<String>, help: impl Into<String>) -> Result<T, Problem> {
     Err(Problem {
         why: why.into(),

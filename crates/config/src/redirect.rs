@@ -1,4 +1,4 @@
-//! The one address of a site, and redirects of rules.
+//! The canonical address of a site, and redirects of rules.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use crate::listen::Listen;
 use crate::quantity::Pace;
 use crate::tree::SectionTable;
 
-/// Where a site's visitors belong.
+/// The canonical address of a site.
 pub(crate) fn home(
-    own: &SectionTable,
+    options: &SectionTable,
     hosts: &[HostPattern],
     listen_tls: &[Listen],
     complaints: &mut Complaints,
 ) -> Home {
-    let redirects = own.given("https_redirect").unwrap_or(own.has("tls"));
-    if own.has("https_port") && !redirects {
+    let redirects = options.get("https_redirect").unwrap_or(options.has("tls"));
+    if options.has("https_port") && !redirects {
         let why = "is given, but no request is redirected to `https`";
         let help = "add `https_redirect = true`, or remove it";
-        own.complain("https_port", why, help, complaints);
+        options.complain("https_port", why, help, complaints);
     }
-    let port = own.given::<u64>("https_port");
-    // The table's bounds fit.
+    let port = options.get::<u64>("https_port");
+    // The bounds in the option table ensure that the value fits.
     let port = port.and_then(|port| u16::try_from(port).ok());
-    let listens: Option<Vec<Listen>> = own.given("listen_tls");
+    let listens: Option<Vec<Listen>> = options.get("listen_tls");
     let listens = listens.as_deref().unwrap_or(listen_tls);
     let of_listener = listens
         .iter()
@@ -37,44 +37,44 @@ pub(crate) fn home(
         .filter(|port| *port != 0);
     Home {
         https: redirects.then(|| port.or(of_listener).unwrap_or(HTTPS)),
-        host: canonical_host(own, hosts, complaints),
-        secure_first: hsts_time(own).is_some(),
+        host: canonical_host(options, hosts, complaints),
+        secure_first: hsts_time(options).is_some(),
     }
 }
 
 fn canonical_host(
-    own: &SectionTable,
+    options: &SectionTable,
     hosts: &[HostPattern],
     complaints: &mut Complaints,
 ) -> Option<String> {
-    let given: HostPattern = own.given("canonical_host")?;
+    let host: HostPattern = options.get("canonical_host")?;
     let table = HostTable::new(hosts.iter().map(|host| (host.clone(), 0)));
-    let why = match &given {
+    let why = match &host {
         HostPattern::Exact(name) if table.find(name).is_some() => return Some(name.clone()),
         HostPattern::Exact(_) => "which is not one of the site's `hosts`",
         HostPattern::Wildcard(_) | HostPattern::Any => "which is not one host",
     };
-    let why = format!("is {}, {why}", shown(&host_text(&given)));
+    let why = format!("is {}, {why}", shown(&host_text(&host)));
     let help = "name one of `hosts`, the one in the site's own address";
-    own.complain("canonical_host", why, help, complaints);
+    options.complain("canonical_host", why, help, complaints);
     None
 }
 
-fn hsts_time(own: &SectionTable) -> Option<Duration> {
-    match own.value("hsts") {
+fn hsts_time(options: &SectionTable) -> Option<Duration> {
+    match options.value("hsts") {
         Pace::Every(time) => Some(time),
         Pace::Off => None,
     }
 }
 
-/// `Strict-Transport-Security` (RFC 6797 section 6.1).
-pub(crate) fn hsts(own: &SectionTable, complaints: &mut Complaints) -> Option<HeaderField> {
-    let time = hsts_time(own);
-    let subdomains: bool = own.value("hsts_subdomains");
-    let preload: bool = own.value("hsts_preload");
+/// The field `Strict-Transport-Security` (RFC 6797 section 6.1).
+pub(crate) fn hsts(options: &SectionTable, complaints: &mut Complaints) -> Option<HeaderField> {
+    let time = hsts_time(options);
+    let subdomains: bool = options.value("hsts_subdomains");
+    let preload: bool = options.value("hsts_preload");
     let complain = |option: &str, why: &str, help: &str, complaints: &mut Complaints| {
         let why = format!("is `true`, but {why}");
-        own.complain(option, why, help, complaints);
+        options.complain(option, why, help, complaints);
     };
     if preload && (time.is_none_or(|time| time < YEAR) || !subdomains) {
         let help = "add `hsts = \"365d\"` and `hsts_subdomains = true`, or remove it";
@@ -92,34 +92,34 @@ pub(crate) fn hsts(own: &SectionTable, complaints: &mut Complaints) -> Option<He
     headers::parse_line(&line)
 }
 
-/// `redirect` of a rule.
-pub(crate) fn of_rule(given: &SectionTable, complaints: &mut Complaints) -> Option<Redirect> {
-    let Some(text) = given.given::<String>("redirect") else {
+/// The redirect of a rule.
+pub(crate) fn of_rule(rule: &SectionTable, complaints: &mut Complaints) -> Option<Redirect> {
+    let Some(text) = rule.get::<String>("redirect") else {
         let why = "is given, but the rule has no `redirect`";
         let help = "add `redirect = \"/new\"`, or remove it";
         let options = ["redirect_status", "redirect_query"];
-        given.complain_of_given(&options, why, help, complaints);
+        rule.complain_of_each(&options, why, help, complaints);
         return None;
     };
-    for option in MEANINGLESS.iter().filter(|option| given.has(option)) {
+    for option in MEANINGLESS.iter().filter(|option| rule.has(option)) {
         let message = format!(
             "`site.rule.redirect` and `site.rule.{option}` are both given, but Galley does nothing else with a request that it redirects"
         );
         let help = "remove one of the two";
-        complaints.add(given.position(option), given.path(option), message, help);
+        complaints.add(rule.position(option), rule.path(option), message, help);
     }
-    let status = status(given, complaints);
+    let status = status(rule, complaints);
     Some(Redirect {
-        target: target(given, &text, complaints)?,
+        target: target(rule, &text, complaints)?,
         status,
-        keeps_query: given.value("redirect_query"),
+        keeps_query: rule.value("redirect_query"),
     })
 }
 
-/// Where `text` leads; its groups are those of `pattern`, or the end of `path`.
-fn target(given: &SectionTable, text: &str, complaints: &mut Complaints) -> Option<RedirectTarget> {
-    let path: Option<String> = given.given("path");
-    let groups = given.given("pattern").map_or_else(
+/// The target of a redirect. The groups in `text` are those of `pattern`, or the rest of `path`.
+fn target(rule: &SectionTable, text: &str, complaints: &mut Complaints) -> Option<RedirectTarget> {
+    let path: Option<String> = rule.get("path");
+    let groups = rule.get("pattern").map_or_else(
         || usize::from(path.is_some_and(|path| path.ends_with('*'))),
         |pattern: PathPattern| pattern.groups(),
     );
@@ -127,23 +127,23 @@ fn target(given: &SectionTable, text: &str, complaints: &mut Complaints) -> Opti
         .map_err(|why| {
             let why = format!("is {}, {why}", shown(text));
             let help = "write `/new`, `/new/$1` or `https://www.example.com/new`; each `$` stands for a group in brackets of `pattern`, or for the `*` of `path`";
-            given.complain("redirect", why, help, complaints);
+            rule.complain("redirect", why, help, complaints);
         })
         .ok()
 }
 
-fn status(given: &SectionTable, complaints: &mut Complaints) -> Option<u16> {
-    let status: u64 = given.given("redirect_status")?;
+fn status(rule: &SectionTable, complaints: &mut Complaints) -> Option<u16> {
+    let status: u64 = rule.get("redirect_status")?;
     if matches!(status, 301..=303 | 307 | 308) {
         return u16::try_from(status).ok();
     }
     let why = format!("is `{status}`, which is not the status of a redirect");
     let help = "write 301 or 308 for a permanent redirect, 302, 303 or 307 for a temporary one";
-    given.complain("redirect_status", why, help, complaints);
+    rule.complain("redirect_status", why, help, complaints);
     None
 }
 
-/// Beside a redirect these would be accepted and do nothing.
+/// Options that would have no effect together with a redirect.
 const MEANINGLESS: &[&str] = &[
     "cache",
     "ttl",
@@ -159,5 +159,5 @@ const MEANINGLESS: &[&str] = &[
 
 const HTTPS: u16 = 443;
 
-/// The requirement of the list of hosts that browsers have built in.
+/// The minimum for the preload list of browsers.
 const YEAR: Duration = Duration::from_secs(365 * 86_400);

@@ -1,4 +1,4 @@
-//! The reference page and the sample file, written from the table.
+//! The reference page and the sample file, generated from the option table.
 
 use std::fmt::Write as _;
 
@@ -32,12 +32,12 @@ pub fn reference() -> String {
     out
 }
 
-/// A sample file: the least that works, and every option that exists as a comment.
+/// A sample file: a minimal configuration, and all other options as comments.
 pub fn sample() -> String {
     let mut out = String::from(SAMPLE_HEAD);
     for section in OptionSection::ALL {
         if section != OptionSection::Top {
-            // The plain site at the end of the sample is the one header that is meant.
+            // The site at the end of the sample is the only section that is not commented out.
             let mark = if section == OptionSection::Site {
                 ""
             } else {
@@ -96,7 +96,7 @@ pub(crate) fn fallback(row: &OptionRow) -> String {
     }
 }
 
-/// A sentence ends at a full stop before a space: `*.example.com` has none.
+/// The first sentence of a text. A sentence ends at a full stop before a space, which `*.example.com` does not contain.
 fn first_sentence(text: &str) -> &str {
     text.find(". ")
         .map_or(text, |end| text.split_at(end).0)

@@ -1,4 +1,4 @@
-//! A configuration made from only a WordPress folder.
+//! A configuration made from a WordPress folder only.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use galley_policy::route::HostPattern;
 
 use crate::check::shown_path;
 use crate::complaint::{Complaints, SourceSpan};
-use crate::tree::{Document, GivenSite};
+use crate::tree::{Document, SiteTables};
 use crate::upstream::UpstreamConfig;
 use crate::value::ConfigValue;
 
-/// One site for every host, from `dir`, with managed PHP; everything else as the table has it.
+/// One site for every host, from `dir`, with managed PHP; all other options have their defaults.
 pub(crate) fn for_root(dir: &Path) -> Document {
     let mut complaints = Complaints::default();
     let source = complaints.add_source(dir, "");
@@ -24,18 +24,18 @@ pub(crate) fn for_root(dir: &Path) -> Document {
         complaints.add(&whole, "root", message, help);
     }
     let mut document = Document::new(complaints, whole.clone());
-    let mut site = GivenSite::new(&whole);
+    let mut site = SiteTables::new(&whole);
     let every_host = ConfigValue::List(vec![(whole.clone(), ConfigValue::Host(HostPattern::Any))]);
     for (name, value) in [
         ("hosts", every_host),
         ("root", ConfigValue::Path(path)),
         ("php", ConfigValue::Php(UpstreamConfig::Managed)),
     ] {
-        site.own.set(name, whole.clone(), Some(value));
+        site.options.set(name, whole.clone(), Some(value));
     }
     document.sites.push(site);
     document
 }
 
-/// Every WordPress folder has one of them; `wp-config.php` may also be one level higher, so it alone does not decide.
+/// Every WordPress folder contains one of these files; `wp-config.php` may also be one level higher, so it does not suffice.
 const FILES: [&str; 3] = ["wp-config.php", "wp-load.php", "index.php"];

@@ -12,59 +12,59 @@ use crate::quantity::write_size;
 use crate::tree::{Document, SectionTable};
 
 pub(crate) fn server(
-    given: &SectionTable,
+    section: &SectionTable,
     largest_body: u64,
     cache: &Cache,
     complaints: &mut Complaints,
 ) -> ServerConfig {
-    check::listeners(given, complaints);
-    spool_folder(given, complaints);
-    spool_size(given, largest_body, complaints);
-    let spool_size = given.given("spool_size");
-    let spool_memory = given.given("spool_memory");
+    check::listeners(section, complaints);
+    spool_folder(section, complaints);
+    spool_size(section, largest_body, complaints);
+    let spool_size = section.get("spool_size");
+    let spool_memory = section.get("spool_memory");
     ServerConfig {
-        listen: given.value("listen"),
-        listen_tls: given.given("listen_tls").unwrap_or_default(),
-        tls_min_version: match given.value::<String>("tls_min_version").as_str() {
+        listen: section.value("listen"),
+        listen_tls: section.get("listen_tls").unwrap_or_default(),
+        tls_min_version: match section.value::<String>("tls_min_version").as_str() {
             "1.3" => TlsVersion::V13,
             _ => TlsVersion::V12,
         },
-        workers: given.value("workers"),
-        request_body: given.value("request_body"),
-        spool: given.given("spool"),
+        workers: section.value("workers"),
+        request_body: section.value("request_body"),
+        spool: section.get("spool"),
         spool_size: spool_size.unwrap_or_else(|| largest_body.saturating_mul(2).max(USUAL_SPOOL)),
-        spool_response: given.value("spool_response"),
+        spool_response: section.value("spool_response"),
         spool_memory: spool_memory.unwrap_or_else(|| (cache.memory / 8).max(LEAST_SPOOL_MEMORY)),
-        head_size: given.value("head_size"),
-        head_timeout: given.value("head_timeout"),
-        idle_timeout: given.value("idle_timeout"),
-        body_timeout: given.value("body_timeout"),
-        write_timeout: given.value("write_timeout"),
-        drain_timeout: given.value("drain_timeout"),
-        max_connections: given.value("max_connections"),
-        fast_path: given.value("fast_path"),
-        h2c: given.value("h2c"),
-        connections_per_address: given.value("connections_per_address"),
-        limit_exempt: given.value("limit_exempt"),
-        geoip: given.given("geoip"),
-        min_rate: given.value("min_rate"),
-        proxies: proxies(given),
-        proxy_protocol: given.value("proxy_protocol"),
-        socket_mode: socket_mode(&given.value::<String>("socket_mode")),
-        user: given.given("user"),
-        group: given.given("group"),
-        sandbox: given.value::<String>("sandbox") != "off",
-        watch: given.value("watch"),
-        max_upgrades: given.value("max_upgrades"),
-        upgrade_timeout: given.value("upgrade_timeout"),
+        head_size: section.value("head_size"),
+        head_timeout: section.value("head_timeout"),
+        idle_timeout: section.value("idle_timeout"),
+        body_timeout: section.value("body_timeout"),
+        write_timeout: section.value("write_timeout"),
+        drain_timeout: section.value("drain_timeout"),
+        max_connections: section.value("max_connections"),
+        fast_path: section.value("fast_path"),
+        h2c: section.value("h2c"),
+        connections_per_address: section.value("connections_per_address"),
+        limit_exempt: section.value("limit_exempt"),
+        geoip: section.get("geoip"),
+        min_rate: section.value("min_rate"),
+        proxies: proxies(section),
+        proxy_protocol: section.value("proxy_protocol"),
+        socket_mode: socket_mode(&section.value::<String>("socket_mode")),
+        user: section.get("user"),
+        group: section.get("group"),
+        sandbox: section.value::<String>("sandbox") != "off",
+        watch: section.value("watch"),
+        max_upgrades: section.value("max_upgrades"),
+        upgrade_timeout: section.value("upgrade_timeout"),
     }
 }
 
-/// The largest request body that any site or rule takes, in bytes.
+/// The maximum request body of all sites and rules, in bytes.
 pub(crate) fn largest_body(document: &Document) -> u64 {
     let of_sites = document.sites.iter().flat_map(|site| {
-        let own = std::iter::once(&site.own).chain(&site.rules);
-        own.filter_map(|given| given.given::<u64>("request_body"))
+        let options = std::iter::once(&site.options).chain(&site.rules);
+        options.filter_map(|section| section.get::<u64>("request_body"))
     });
     of_sites
         .chain([document.server.value("request_body")])
@@ -72,9 +72,9 @@ pub(crate) fn largest_body(document: &Document) -> u64 {
         .unwrap_or_default()
 }
 
-/// A folder for bodies in transit must be one.
-fn spool_folder(given: &SectionTable, complaints: &mut Complaints) {
-    let Some(folder) = given.given::<PathBuf>("spool") else {
+/// Checks that `spool` is a folder.
+fn spool_folder(section: &SectionTable, complaints: &mut Complaints) {
+    let Some(folder) = section.get::<PathBuf>("spool") else {
         return;
     };
     let why = match folder.metadata() {
@@ -84,12 +84,12 @@ fn spool_folder(given: &SectionTable, complaints: &mut Complaints) {
     };
     let why = format!("is {}, {why}", shown_path(&folder));
     let help = "create it, on a disk and not in memory, or leave the option out";
-    given.complain("spool", why, help, complaints);
+    section.complain("spool", why, help, complaints);
 }
 
-/// The budget of the folder must be enough for one request.
-fn spool_size(given: &SectionTable, largest: u64, complaints: &mut Complaints) {
-    if let Some(bytes) = given.given::<u64>("spool_size")
+/// Checks that the budget of the folder is enough for one request.
+fn spool_size(section: &SectionTable, largest: u64, complaints: &mut Complaints) {
+    if let Some(bytes) = section.get::<u64>("spool_size")
         && bytes < largest
         && largest > IN_MEMORY
     {
@@ -99,13 +99,13 @@ fn spool_size(given: &SectionTable, largest: u64, complaints: &mut Complaints) {
             write_size(largest)
         );
         let help = "raise it, or lower `request_body`";
-        given.complain("spool_size", why, help, complaints);
+        section.complain("spool_size", why, help, complaints);
     }
 }
 
 /// The trusted proxies of `[server]`.
-fn proxies(given: &SectionTable) -> Proxies {
-    let all: Vec<Proxy> = given.value("trusted_proxies");
+fn proxies(section: &SectionTable) -> Proxies {
+    let all: Vec<Proxy> = section.value("trusted_proxies");
     let networks = all.iter().filter_map(|proxy| match proxy {
         Proxy::Network(network) => Some(*network),
         Proxy::Unix => None,
@@ -113,7 +113,7 @@ fn proxies(given: &SectionTable) -> Proxies {
     Proxies {
         networks: networks.collect(),
         unix: all.contains(&Proxy::Unix),
-        field: match given.value::<String>("client_field").as_str() {
+        field: match section.value::<String>("client_field").as_str() {
             "forwarded" => ForwardingField::Forwarded,
             "x-real-ip" => ForwardingField::XRealIp,
             _ => ForwardingField::XForwardedFor,
@@ -121,7 +121,7 @@ fn proxies(given: &SectionTable) -> Proxies {
     }
 }
 
-/// The values of the table's row, in octal.
+/// The mode for one of the words in the option's row, which are octal.
 fn socket_mode(word: &str) -> u32 {
     match word {
         "0600" => 0o600,
@@ -130,58 +130,58 @@ fn socket_mode(word: &str) -> u32 {
     }
 }
 
-/// Options about proxies need a trusted proxy, and a listener that sites use.
+/// Options about proxies require a trusted proxy, and a listener that sites use.
 pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Complaints) {
-    let given = &document.server;
+    let section = &document.server;
     let proxies = &config.server.proxies;
-    let is_nobody_trusted = proxies.networks.is_empty() && !proxies.unix;
-    if is_nobody_trusted {
+    let trusts_no_proxy = proxies.networks.is_empty() && !proxies.unix;
+    if trusts_no_proxy {
         let why = "is given, but `trusted_proxies` names no proxy";
         let help = "add `trusted_proxies = [\"10.0.0.5\"]` with the addresses of the proxies, or remove it";
-        given.complain_of_given(&["client_field", "proxy_protocol"], why, help, complaints);
+        section.complain_of_each(&["client_field", "proxy_protocol"], why, help, complaints);
     }
-    let all: Vec<(SourceSpan, Listen)> = given.given("proxy_protocol").unwrap_or_default();
-    for (place, listen) in all {
+    let all: Vec<(SourceSpan, Listen)> = section.get("proxy_protocol").unwrap_or_default();
+    for (position, listen) in all {
         let sites = config.sites.iter();
         let mut listeners = sites.flat_map(|site| site.listen.iter().chain(&site.listen_tls));
         if !listeners.any(|one| *one == listen) {
             let message =
                 format!("`server.proxy_protocol` names `{listen}`, where no site listens");
             let help = "write it as in `listen`";
-            complaints.add(&place, given.path("proxy_protocol"), message, help);
+            complaints.add(&position, section.path("proxy_protocol"), message, help);
         }
     }
     privileges(document, complaints);
     php_user(document, &config.sites, complaints);
 }
 
-/// Galley gives up root only for another user.
+/// Checks the user that Galley switches to, which must not be root.
 fn privileges(document: &Document, complaints: &mut Complaints) {
-    let given = &document.server;
-    let Some(user) = given.given::<String>("user") else {
+    let section = &document.server;
+    let Some(user) = section.get::<String>("user") else {
         let why = "is given without `user`";
-        given.complain_of_given(&["group"], why, "add `user`, or remove it", complaints);
+        section.complain_of_each(&["group"], why, "add `user`, or remove it", complaints);
         return;
     };
     if user == "root" {
         let why = "is `root`, but the option exists to give up the rights of root";
         let help = "name a user without files of its own, such as `galley` or `www-data`, or leave the option out";
-        given.complain("user", why, help, complaints);
+        section.complain("user", why, help, complaints);
     }
 }
 
-/// PHP never runs as root.
+/// Complains if PHP would run as root.
 fn php_user(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
-    for (given, site) in document.sites.iter().zip(sites) {
+    for (tables, site) in document.sites.iter().zip(sites) {
         if site.managed.user.as_deref() == Some("root") {
             let why = "is `root`, but PHP never runs as root";
             let help = "name the user who owns the site's files";
-            given.own.complain("php_user", why, help, complaints);
+            tables.options.complain("php_user", why, help, complaints);
         }
     }
 }
 
 const USUAL_SPOOL: u64 = 1 << 30;
 const LEAST_SPOOL_MEMORY: u64 = 4 << 20;
-/// Request bodies below this need no file.
+/// Smaller request bodies are kept in memory and need no file, in bytes.
 const IN_MEMORY: u64 = 64 << 10;

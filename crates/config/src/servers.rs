@@ -1,4 +1,4 @@
-//! Servers as tables: `{ url = "http://b:80", weight = 2, backup = true, max = 50 }`.
+//! Upstream servers as tables: `{ url = "http://b:80", weight = 2, backup = true, max = 50 }`.
 
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
@@ -9,7 +9,7 @@ use crate::text::parse_text;
 use crate::upstream::{HttpUpstream, PhpServer, ServerShare, UpstreamConfig};
 use crate::value::ConfigValue;
 
-/// `php`: one address, `managed`, or a list of servers. `None` after a complaint.
+/// Reads `php`: one address, `managed`, or a list of servers. `None` after a complaint.
 pub(crate) fn read_php(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
@@ -57,7 +57,7 @@ fn read_member(
         .ok()
 }
 
-/// One server as a table: its address, and its share of the requests.
+/// Reads a server: its address, and its share of the requests.
 pub(crate) fn of_table(
     reader: &ValueReader<'_>,
     kind: &ValueKind,
@@ -86,7 +86,7 @@ pub(crate) fn of_table(
     }
 }
 
-/// A key beside the address.
+/// Reads a key other than the address.
 fn read_share(
     share: &mut ServerShare,
     key: &str,
@@ -107,7 +107,7 @@ fn read_share(
     Ok(())
 }
 
-/// A number from 1 to `most`.
+/// Parses a number from 1 to `most`.
 fn bounded(name: &str, number: &DeInteger<'_>, most: u32) -> Result<u32, Problem> {
     match u32::from_str_radix(number.as_str(), number.radix()) {
         Ok(number) if (1..=most).contains(&number) => Ok(number),
@@ -124,8 +124,8 @@ const HTTP_FORM: &str =
 const PHP_FORM: &str =
     "write `{ address = \"10.0.0.1:9000\", weight = 2, backup = true, max = 50 }`";
 
-/// As much as `HAProxy` allows; larger ratios are better made with fewer servers.
+/// The same maximum as in `HAProxy`. Larger ratios are better achieved with fewer servers.
 const MOST_WEIGHT: u32 = 256;
 
-/// The bound of `in_flight`.
+/// The maximum of `in_flight`.
 const MOST_REQUESTS: u32 = 65_536;

@@ -1,4 +1,4 @@
-//! One `[[site]]`: turns the values of the file into a [`SiteConfig`].
+//! One `[[site]]`: converts its options to a [`SiteConfig`].
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -27,131 +27,132 @@ use crate::php;
 use crate::quantity::Pace;
 use crate::redirect;
 use crate::tls;
-use crate::tree::{GivenSite, SectionTable};
+use crate::tree::{SectionTable, SiteTables};
 use crate::upstream::{HttpUpstream, Program, UpstreamConfig, UpstreamLimits};
 use crate::value::FromValue;
 
-/// What sites take from the configuration around them.
-pub(crate) struct Around<'a> {
+/// The parts of the whole configuration on which sites depend.
+pub(crate) struct SiteContext<'a> {
     /// The listeners of sites that name none.
     pub listen: &'a [Listen],
     /// The TLS listeners of sites that name none.
     pub listen_tls: &'a [Listen],
-    /// The time.
+    /// The current time.
     pub now: SystemTime,
-    /// Certificates that need not be readable any more.
+    /// Certificates that may be unreadable now.
     pub known: &'a [CertificateFiles],
-    /// The largest request body of sites that name none, in bytes.
+    /// The maximum request body of sites that set none, in bytes.
     pub request_body: u64,
     /// The folder of the configuration file; `None` if there is no file.
     pub folder: Option<&'a Path>,
 }
 
-/// The site that the file means.
+/// The configuration of a site.
 pub(crate) fn site(
-    given: &GivenSite,
-    around: &Around<'_>,
+    site: &SiteTables,
+    context: &SiteContext<'_>,
     complaints: &mut Complaints,
 ) -> SiteConfig {
-    let own = &given.own;
-    check_hosts(own, complaints);
-    check::listeners(own, complaints);
-    check::root(own, complaints);
-    check::error_page(own, "error_page", own.given("error_page"), complaints);
-    check::token_file(own, "token_file", complaints);
-    check::token_file(own, "purge_secret_file", complaints);
-    check::applications(own, complaints);
-    check::log_folders(&given.log, complaints);
-    let hosts: Vec<HostPattern> = own.given("hosts").unwrap_or_default();
-    let upstream = upstream(own, complaints);
-    php::upstream(given, &upstream, complaints);
+    let options = &site.options;
+    check_hosts(options, complaints);
+    check::listeners(options, complaints);
+    check::root(options, complaints);
+    check::error_page(options, "error_page", options.get("error_page"), complaints);
+    check::token_file(options, "token_file", complaints);
+    check::token_file(options, "purge_secret_file", complaints);
+    check::applications(options, complaints);
+    check::log_folders(&site.log, complaints);
+    let hosts: Vec<HostPattern> = options.get("hosts").unwrap_or_default();
+    let upstream = upstream(options, complaints);
+    php::upstream(site, &upstream, complaints);
     let mut further = Vec::new();
-    let home = redirect::home(own, &hosts, around.listen_tls, complaints);
-    let rules = site_rules(given, home, &mut further, complaints);
-    let cron = cron(own, no_cron(&hosts, &upstream, rules.preset), complaints);
+    let home = redirect::home(options, &hosts, context.listen_tls, complaints);
+    let rules = site_rules(site, home, &mut further, complaints);
+    let obstacle = cron_obstacle(&hosts, &upstream, rules.preset);
+    let cron = cron(options, obstacle, complaints);
     SiteConfig {
-        dashboard_auth: own.given("dashboard_auth"),
-        token_file: token_file(given, around, &hosts, complaints),
+        dashboard_auth: options.get("dashboard_auth"),
+        token_file: token_file(site, context, &hosts, complaints),
         name: hosts.first().map_or_else(String::new, check::host_text),
-        listen: listeners(own, "listen", around.listen),
-        listen_tls: if own.has("tls") {
-            listeners(own, "listen_tls", around.listen_tls)
+        listen: listeners(options, "listen", context.listen),
+        listen_tls: if options.has("tls") {
+            listeners(options, "listen_tls", context.listen_tls)
         } else {
             Vec::new()
         },
-        certificates: tls::certificates(own, &hosts, around.now, around.known, complaints),
-        upstream_tls: tls::upstream(own, speaks_tls(&upstream, &further), complaints),
-        root: own.given::<PathBuf>("root"),
-        allow_files: allow_files(own),
-        image_siblings: image_siblings(own),
-        early_hints: own.value("early_hints"),
-        balancing: balance::balancing(own, complaints),
-        limits: limits(own, &upstream),
+        certificates: tls::certificates(options, &hosts, context.now, context.known, complaints),
+        upstream_tls: tls::upstream(options, uses_tls(&upstream, &further), complaints),
+        root: options.get::<PathBuf>("root"),
+        allow_files: allow_files(options),
+        image_siblings: image_siblings(options),
+        early_hints: options.value("early_hints"),
+        balancing: balance::balancing(options, complaints),
+        limits: limits(options, &upstream),
         upstream,
         further,
-        compress: compress(own, rules.preset),
-        nginx_cache_path: nginx_cache_path(own, rules.preset, complaints),
+        compress: compress(options, rules.preset),
+        nginx_cache_path: nginx_cache_path(options, rules.preset, complaints),
         rules,
-        error_page: own.given("error_page"),
-        error_pages: error_pages(given, complaints),
-        request_body: own.given("request_body").unwrap_or(around.request_body),
-        purge_allow: own.value("purge_allow"),
-        purge_secret_file: own.given("purge_secret_file"),
-        purge_get: own.value("purge_get"),
-        purge_directory: own.given("purge_directory"),
-        purge_forward: forward_check::read(own, &hosts, complaints),
-        multisite: own.value("multisite"),
+        error_page: options.get("error_page"),
+        error_pages: error_pages(site, complaints),
+        request_body: options.get("request_body").unwrap_or(context.request_body),
+        purge_allow: options.value("purge_allow"),
+        purge_secret_file: options.get("purge_secret_file"),
+        purge_get: options.value("purge_get"),
+        purge_directory: options.get("purge_directory"),
+        purge_forward: forward_check::read(options, &hosts, complaints),
+        multisite: options.value("multisite"),
         cron,
-        upgrade: upgrade(own, complaints),
-        managed: php::managed(given, complaints),
-        has_auto_tls: tls::is_auto(own),
-        access: given.log.given("access"),
-        errors: given.log.given("error"),
+        upgrade: upgrade(options, complaints),
+        managed: php::managed(site, complaints),
+        has_auto_tls: tls::is_auto(options),
+        access: site.log.get("access"),
+        errors: site.log.get("error"),
         hosts,
     }
 }
 
-/// A site has hosts.
-fn check_hosts(own: &SectionTable, complaints: &mut Complaints) {
+/// Checks that the site has hosts.
+fn check_hosts(options: &SectionTable, complaints: &mut Complaints) {
     check::required(
-        own,
+        options,
         "hosts",
         "add `hosts = [\"example.com\"]`, or `hosts = [\"*\"]` for every host",
         complaints,
     );
     check::not_empty(
-        own,
+        options,
         "hosts",
         "a host, or `\"*\"` for every host",
         complaints,
     );
 }
 
-/// The listeners that the site names, else the server's.
-fn listeners(own: &SectionTable, name: &str, server: &[Listen]) -> Vec<Listen> {
-    own.given(name).unwrap_or_else(|| server.to_owned())
+/// The listeners of the site, otherwise those of the server.
+fn listeners(options: &SectionTable, name: &str, server: &[Listen]) -> Vec<Listen> {
+    options.get(name).unwrap_or_else(|| server.to_owned())
 }
 
-fn speaks_tls(upstream: &UpstreamConfig, further: &[UpstreamConfig]) -> bool {
+fn uses_tls(upstream: &UpstreamConfig, further: &[UpstreamConfig]) -> bool {
     let mut all = further.iter().chain([upstream]);
     all.any(|one| matches!(one, UpstreamConfig::Http(servers) if servers.iter().any(|one| one.tls)))
 }
 
-/// `upgrade` of a site may not name what would carry requests past Galley.
-fn upgrade(own: &SectionTable, complaints: &mut Complaints) -> Vec<String> {
-    let all: Vec<String> = own.value("upgrade");
-    let placed: Vec<(SourceSpan, String)> = own.given("upgrade").unwrap_or_default();
-    for (place, name) in placed {
-        if let Some((why, help)) = no_upgrade(&name) {
+/// `upgrade` of a site. Complains about protocols that would let requests bypass Galley.
+fn upgrade(options: &SectionTable, complaints: &mut Complaints) -> Vec<String> {
+    let all: Vec<String> = options.value("upgrade");
+    let positioned: Vec<(SourceSpan, String)> = options.get("upgrade").unwrap_or_default();
+    for (position, name) in positioned {
+        if let Some((why, help)) = upgrade_obstacle(&name) {
             let message = format!("`site.upgrade` names `{name}`, {why}");
-            complaints.add(&place, "site.upgrade", message, help);
+            complaints.add(&position, "site.upgrade", message, help);
         }
     }
     all.iter().map(|name| name.to_ascii_lowercase()).collect()
 }
 
-/// Why connections may not change to a protocol, and what to do.
-fn no_upgrade(protocol: &str) -> Option<(&'static str, &'static str)> {
+/// Why connections may not switch to a protocol, and the remedy.
+fn upgrade_obstacle(protocol: &str) -> Option<(&'static str, &'static str)> {
     let lower = protocol.to_ascii_lowercase();
     if ["h2", "http", "tls"]
         .iter()
@@ -169,24 +170,24 @@ fn no_upgrade(protocol: &str) -> Option<(&'static str, &'static str)> {
     ))
 }
 
-/// The file that the site names, or the usual one if it exists.
+/// The token file that the site names, or the default one if it exists.
 fn token_file(
-    given: &GivenSite,
-    around: &Around<'_>,
+    site: &SiteTables,
+    context: &SiteContext<'_>,
     hosts: &[HostPattern],
     complaints: &mut Complaints,
 ) -> Option<PathBuf> {
-    let own = &given.own;
-    if own.has("token_file") {
-        return own.given("token_file");
+    let options = &site.options;
+    if options.has("token_file") {
+        return options.get("token_file");
     }
-    let usual = default_token_file(around.folder?, hosts.first()?);
+    let usual = default_token_file(context.folder?, hosts.first()?);
     usual.symlink_metadata().ok()?;
-    check::token_at(own, "token_file", &own.place, &usual, complaints);
+    check::token_at(options, "token_file", &options.position, &usual, complaints);
     Some(usual)
 }
 
-/// Where the token of a site lies that names no `token_file`: `tokens/HOST.token` in the configuration's folder.
+/// The token file of a site without `token_file`: `tokens/HOST.token` in the configuration's folder.
 pub fn default_token_file(folder: &Path, first_host: &HostPattern) -> PathBuf {
     let name = match first_host {
         HostPattern::Exact(name) => name.clone(),
@@ -196,76 +197,71 @@ pub fn default_token_file(folder: &Path, first_host: &HostPattern) -> PathBuf {
     folder.join("tokens").join(format!("{name}.token"))
 }
 
-/// `php` or `upstream` of a site or a rule; `Files` when neither is given.
-fn upstream(given: &SectionTable, complaints: &mut Complaints) -> UpstreamConfig {
-    let prefix = given.section.prefix();
-    if given.has("php") && given.has("upstream") {
+/// `php` or `upstream` of a site or a rule; `Files` if neither is set.
+fn upstream(section: &SectionTable, complaints: &mut Complaints) -> UpstreamConfig {
+    let prefix = section.kind.prefix();
+    if section.has("php") && section.has("upstream") {
         let message = format!(
             "`{prefix}.php` and `{prefix}.upstream` are both given, but only one of them can generate the pages"
         );
         let help = "keep `php` for PHP-FPM, or `upstream` for a web server with PHP in it";
-        let place = given.position("upstream");
-        complaints.add(place, given.path("upstream"), message, help);
+        let position = section.position("upstream");
+        complaints.add(position, section.path("upstream"), message, help);
     }
-    check::not_empty(given, "upstream", "a URL", complaints);
-    php::command(given, complaints);
-    let upstream = match (given.given("php"), given.given("php_command")) {
+    check::not_empty(section, "upstream", "a URL", complaints);
+    php::command(section, complaints);
+    let upstream = match (section.get("php"), section.get("php_command")) {
         (Some(UpstreamConfig::Managed), Some(command)) => UpstreamConfig::Program(Program {
             command,
-            workers: given.value("php_workers"),
+            workers: section.value("php_workers"),
         }),
         (Some(php), _) => php,
-        (None, _) => given
-            .given::<Vec<HttpUpstream>>("upstream")
+        (None, _) => section
+            .get::<Vec<HttpUpstream>>("upstream")
             .map_or(UpstreamConfig::Files, UpstreamConfig::Http),
     };
-    balance::servers(given, &upstream, complaints);
+    balance::servers(section, &upstream, complaints);
     upstream
 }
 
-fn image_siblings(own: &SectionTable) -> ImageSiblings {
-    let word: String = own.value("image_siblings");
+fn image_siblings(options: &SectionTable) -> ImageSiblings {
+    let word: String = options.value("image_siblings");
     let mut all = ImageSiblings::ALL.into_iter();
     all.find(|one| one.word() == word).unwrap_or_default()
 }
 
-fn allow_files(own: &SectionTable) -> Vec<NamePattern> {
-    let paths: Vec<String> = own.value("allow_files");
+fn allow_files(options: &SectionTable) -> Vec<NamePattern> {
+    let paths: Vec<String> = options.value("allow_files");
     paths.iter().map(|path| NamePattern::parse(path)).collect()
 }
 
-/// Pages for single errors.
-fn error_pages(given: &GivenSite, complaints: &mut Complaints) -> Vec<(u16, PathBuf)> {
+/// Pages for single statuses.
+fn error_pages(site: &SiteTables, complaints: &mut Complaints) -> Vec<(u16, PathBuf)> {
     let mut pages = Vec::new();
-    for (status, value) in &given.error_pages.statuses {
+    for (status, value) in &site.error_pages.statuses {
         let page = PathBuf::from_value(value);
         let option = status.to_string();
-        check::error_page(
-            &given.error_pages.options,
-            &option,
-            page.clone(),
-            complaints,
-        );
+        check::error_page(&site.error_pages.options, &option, page.clone(), complaints);
         pages.extend(page.map(|page| (*status, page)));
     }
     pages
 }
 
-/// How often the scheduled tasks run: by default once a minute if possible; a configured interval must be possible.
-fn cron(own: &SectionTable, hindrance: Option<&str>, complaints: &mut Complaints) -> Pace {
-    let given = own.given::<Pace>("cron");
-    let Some(hindrance) = hindrance else {
-        return given.unwrap_or(Pace::Every(USUAL_CRON));
+/// How often the scheduled tasks run: by default once a minute if possible. Complains about an interval if it is not possible.
+fn cron(options: &SectionTable, obstacle: Option<&str>, complaints: &mut Complaints) -> Pace {
+    let configured = options.get::<Pace>("cron");
+    let Some(obstacle) = obstacle else {
+        return configured.unwrap_or(Pace::Every(USUAL_CRON));
     };
-    if let Some(Pace::Every(_)) = given {
-        let why = format!("is given, but {hindrance}");
-        own.complain("cron", why, "remove it, or correct that", complaints);
+    if let Some(Pace::Every(_)) = configured {
+        let why = format!("is given, but {obstacle}");
+        options.complain("cron", why, "remove it, or correct that", complaints);
     }
     Pace::Off
 }
 
 /// Why Galley cannot run the scheduled tasks of a site.
-fn no_cron(
+fn cron_obstacle(
     hosts: &[HostPattern],
     upstream: &UpstreamConfig,
     preset: Preset,
@@ -281,8 +277,8 @@ fn no_cron(
     }
 }
 
-fn limits(own: &SectionTable, upstream: &UpstreamConfig) -> UpstreamLimits {
-    let in_flight = match (own.value("in_flight"), upstream) {
+fn limits(options: &SectionTable, upstream: &UpstreamConfig) -> UpstreamLimits {
+    let in_flight = match (options.value("in_flight"), upstream) {
         (0, UpstreamConfig::Php(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files) => {
             DEFAULT_IN_FLIGHT
         }
@@ -290,101 +286,101 @@ fn limits(own: &SectionTable, upstream: &UpstreamConfig) -> UpstreamLimits {
     };
     UpstreamLimits {
         in_flight,
-        queue: own.value("queue"),
-        queue_timeout: own.value("queue_timeout"),
-        lock_age: own.value("lock_age"),
-        waiters: own.value("waiters"),
-        connect_timeout: own.value("connect_timeout"),
-        first_byte_timeout: own.value("first_byte_timeout"),
-        read_timeout: own.value("read_timeout"),
-        idle_share: own.value("idle_share"),
-        idle_age: own.value("idle_age"),
+        queue: options.value("queue"),
+        queue_timeout: options.value("queue_timeout"),
+        lock_age: options.value("lock_age"),
+        waiters: options.value("waiters"),
+        connect_timeout: options.value("connect_timeout"),
+        first_byte_timeout: options.value("first_byte_timeout"),
+        read_timeout: options.value("read_timeout"),
+        idle_share: options.value("idle_share"),
+        idle_age: options.value("idle_age"),
     }
 }
 
-/// Without a preset some responses are stored that no fetch was for.
+/// The folder that imitates nginx's cache. Without a preset some stored responses belong to no fetch, so it is not supported.
 fn nginx_cache_path(
-    own: &SectionTable,
+    options: &SectionTable,
     preset: Preset,
     complaints: &mut Complaints,
 ) -> Option<PathBuf> {
-    let path: Option<PathBuf> = own.given("nginx_cache_path");
+    let path: Option<PathBuf> = options.get("nginx_cache_path");
     if path.is_some() && preset == Preset::None {
         let why = "has no effect with `preset = \"none\"`";
-        own.complain("nginx_cache_path", why, "remove one of the two", complaints);
+        options.complain("nginx_cache_path", why, "remove one of the two", complaints);
     }
-    if path.is_some() && path == own.given("purge_directory") {
+    if path.is_some() && path == options.get("purge_directory") {
         let why = "names the folder of `purge_directory`";
         let help = "remove `purge_directory`: removing all files of `nginx_cache_path` purges the site, too";
-        own.complain("nginx_cache_path", why, help, complaints);
+        options.complain("nginx_cache_path", why, help, complaints);
     }
     path
 }
 
-/// Without a preset the upstream's representations stay as they are, unless the file says otherwise.
-fn compress(own: &SectionTable, preset: Preset) -> Compress {
+/// The compression of pages. Without a preset the upstream's representations are not changed, unless the file sets it.
+fn compress(options: &SectionTable, preset: Preset) -> Compress {
     let of_preset = || match preset {
         Preset::WordPress => vec![Coding::Brotli, Coding::Gzip],
         Preset::None => Vec::new(),
     };
-    let codings = own.given::<Vec<String>>("compress").map(|words| {
+    let codings = options.get::<Vec<String>>("compress").map(|words| {
         let codings = words.iter();
         codings
             .filter_map(|word| Coding::parse(word.as_bytes()))
             .collect()
     });
-    let types: Vec<String> = own.value("compress_types");
-    // The table's bounds fit.
-    let level = |name| u32::try_from(own.value::<u64>(name)).unwrap_or_default();
+    let types: Vec<String> = options.value("compress_types");
+    // The bounds in the option table ensure that the value fits.
+    let level = |name| u32::try_from(options.value::<u64>(name)).unwrap_or_default();
     Compress {
         codings: codings.unwrap_or_else(of_preset),
         types: types.iter().map(|text| text.to_ascii_lowercase()).collect(),
-        min_bytes: own.value("compress_min"),
+        min_bytes: options.value("compress_min"),
         gzip_level: level("gzip_level"),
         brotli_level: level("brotli_level"),
         zstd_level: level("zstd_level"),
-        dense_after: own.value("dense_after"),
-        passed: own.value("compress_passed"),
+        dense_after: options.value("dense_after"),
+        passed: options.value("compress_passed"),
     }
 }
 
 fn site_rules(
-    given: &GivenSite,
+    site: &SiteTables,
     home: Home,
     further: &mut Vec<UpstreamConfig>,
     complaints: &mut Complaints,
 ) -> Policy {
-    let own = &given.own;
-    let preset = match own.value::<String>("preset").as_str() {
+    let options = &site.options;
+    let preset = match options.value::<String>("preset").as_str() {
         "none" => Preset::None,
         _ => Preset::WordPress,
     };
     let policy = Policy::of(preset);
     Policy {
-        device_variants: own.value("device_variants"),
-        members: match own.value::<String>("members").as_str() {
+        device_variants: options.value("device_variants"),
+        members: match options.value::<String>("members").as_str() {
             "fragments" => MemberPages::Fragments,
             _ => MemberPages::Pass,
         },
-        esi: esi(own),
-        litespeed: own.value("litespeed"),
-        harmless_cookies: own.value("harmless_cookies"),
-        vary_cookies: own.value("vary_cookies"),
-        bypass_cookies: own.value("bypass_cookies"),
-        ignore_query: own.value("ignore_query"),
-        ttl: ttl(given, policy.ttl.clone()),
+        esi: esi(options),
+        litespeed: options.value("litespeed"),
+        harmless_cookies: options.value("harmless_cookies"),
+        vary_cookies: options.value("vary_cookies"),
+        bypass_cookies: options.value("bypass_cookies"),
+        ignore_query: options.value("ignore_query"),
+        ttl: ttl(site, policy.ttl.clone()),
         home,
-        changes: headers::changes(own, complaints),
-        tag_field: own.given::<FieldName>("tag_header"),
-        outer_ttl: own.given("outer_ttl"),
-        hsts: redirect::hsts(own, complaints).map(|(_, value)| value),
-        dashboard: dashboard::path(own, complaints),
-        access: access::site(own, preset, complaints),
-        rules: given
+        changes: headers::changes(options, complaints),
+        tag_field: options.get::<FieldName>("tag_header"),
+        outer_ttl: options.get("outer_ttl"),
+        hsts: redirect::hsts(options, complaints).map(|(_, value)| value),
+        dashboard: dashboard::path(options, complaints),
+        access: access::site(options, preset, complaints),
+        rules: site
             .rules
             .iter()
             .map(|one| {
-                let rule = rule(one, own, further, complaints);
+                let rule = rule(one, options, further, complaints);
                 access::reach(one, &rule, policy.urls.spellings, complaints);
                 rule
             })
@@ -394,21 +390,21 @@ fn site_rules(
     .guarded()
 }
 
-/// Every host of the site may be named, and those that are listed.
-fn esi(own: &SectionTable) -> Option<EsiPolicy> {
-    own.value::<bool>("esi").then(|| {
-        let mut hosts: Vec<HostPattern> = own.given("hosts").unwrap_or_default();
-        hosts.extend(own.value::<Vec<HostPattern>>("esi_hosts"));
+/// The ESI policy: includes may name the hosts of the site and those in `esi_hosts`.
+fn esi(options: &SectionTable) -> Option<EsiPolicy> {
+    options.value::<bool>("esi").then(|| {
+        let mut hosts: Vec<HostPattern> = options.get("hosts").unwrap_or_default();
+        hosts.extend(options.value::<Vec<HostPattern>>("esi_hosts"));
         EsiPolicy { hosts }
     })
 }
 
-/// Statuses of the file are added to the preset's, and win over them. Without a preset the RFC alone decides, so that only
-/// what the file names is there.
-fn ttl(given: &GivenSite, preset_ttl: TtlTable) -> TtlTable {
-    let window = |name, preset| given.ttl.options.given(name).unwrap_or(preset);
+/// The lifetimes by status: those of the file override those of the preset. Without a preset the RFC decides, so that only
+/// the statuses of the file are included.
+fn ttl(site: &SiteTables, preset_ttl: TtlTable) -> TtlTable {
+    let window = |name, preset| site.ttl.options.get(name).unwrap_or(preset);
     let mut by_status = preset_ttl.by_status;
-    for (status, value) in &given.ttl.statuses {
+    for (status, value) in &site.ttl.statuses {
         if let Some(lifetime) = Duration::from_value(value) {
             by_status.retain(|(known, _)| known != status);
             by_status.push((*status, lifetime));
@@ -424,24 +420,24 @@ fn ttl(given: &GivenSite, preset_ttl: TtlTable) -> TtlTable {
 }
 
 fn rule(
-    given: &SectionTable,
+    section: &SectionTable,
     site: &SectionTable,
     further: &mut Vec<UpstreamConfig>,
     complaints: &mut Complaints,
 ) -> Rule {
-    check::paths(given, complaints);
-    check::not_empty(given, "methods", "a method", complaints);
-    check::not_empty(given, "countries", "a country", complaints);
-    php::rule(given, site, complaints);
-    let ignored: Vec<String> = given.value("ignore");
+    check::paths(section, complaints);
+    check::not_empty(section, "methods", "a method", complaints);
+    check::not_empty(section, "countries", "a country", complaints);
+    php::rule(section, site, complaints);
+    let ignored: Vec<String> = section.value("ignore");
     let ignores = |word: &str| ignored.iter().any(|one| one == word);
     Rule {
-        path: given.given("path").unwrap_or_default(),
-        pattern: given.given("pattern"),
-        methods: given.given("methods").unwrap_or_default(),
-        countries: given.given("countries").unwrap_or_default(),
-        cache: given.given("cache"),
-        ttl: given.given("ttl"),
+        path: section.get("path").unwrap_or_default(),
+        pattern: section.get("pattern"),
+        methods: section.get("methods").unwrap_or_default(),
+        countries: section.get("countries").unwrap_or_default(),
+        cache: section.get("cache"),
+        ttl: section.get("ttl"),
         ignore: Ignore {
             cache_control: ignores("cache-control"),
             expires: ignores("expires"),
@@ -449,25 +445,25 @@ fn rule(
             cookie: ignores("cookie"),
             vary: ignores("vary"),
         },
-        stream: given.value("stream"),
-        stream_request: given.value("stream_request"),
-        upstream: match upstream(given, complaints) {
+        stream: section.value("stream"),
+        stream_request: section.value("stream_request"),
+        upstream: match upstream(section, complaints) {
             UpstreamConfig::Files => None,
-            other => Some(place_of(other, further)),
+            other => Some(index_of(other, further)),
         },
-        redirect: redirect::of_rule(given, complaints),
-        changes: headers::changes(given, complaints),
-        request_body: given.given("request_body"),
+        redirect: redirect::of_rule(section, complaints),
+        changes: headers::changes(section, complaints),
+        request_body: section.get("request_body"),
         timeouts: UpstreamTimeouts {
-            first_byte: given.given("first_byte_timeout"),
-            read: given.given("read_timeout"),
+            first_byte: section.get("first_byte_timeout"),
+            read: section.get("read_timeout"),
         },
-        access: access::common(given, complaints),
+        access: access::common(section, complaints),
     }
 }
 
-/// Where an upstream stands among the further ones; equal ones share a place, and so their connections and limits.
-fn place_of(upstream: UpstreamConfig, further: &mut Vec<UpstreamConfig>) -> usize {
+/// The index of an upstream in `further`. Equal upstreams have the same index, and so share connections and limits.
+fn index_of(upstream: UpstreamConfig, further: &mut Vec<UpstreamConfig>) -> usize {
     further
         .iter()
         .position(|known| *known == upstream)
@@ -477,8 +473,8 @@ fn place_of(upstream: UpstreamConfig, further: &mut Vec<UpstreamConfig>) -> usiz
         })
 }
 
-/// As WordPress spreads its own calls: it never calls its scheduler twice within a minute.
+/// The same as WordPress, which calls its scheduler at most once a minute.
 const USUAL_CRON: Duration = Duration::from_secs(60);
 
-/// Four times the five workers of PHP-FPM's own default; in the middle of what small servers run.
+/// Four times the default of PHP-FPM, five workers; a typical number for small servers.
 const DEFAULT_IN_FLIGHT: usize = 20;

@@ -1,7 +1,7 @@
-//! The table of options: its rows are in one file for each area.
+//! The option table. Its rows are in one file for each area.
 //!
-//! To add an option, add a row there and read it in `assemble` or `site`; the tests walk all rows. Within a section the
-//! reference page lists the rows in the order of the areas here. An option whose feature does not exist yet has a row too,
+//! To add an option, add a row there and read it in `assemble` or `site`; the tests cover all rows. Within a section the
+//! reference page lists the rows in the order of the areas here. An option whose feature does not exist yet also has a row,
 //! so that it is rejected with a reason and not as an unknown name.
 
 mod access;
@@ -31,7 +31,7 @@ pub(crate) use row::STATUS;
 
 use crate::options::{OptionRow, OptionSection};
 
-/// All options, by area; first those whose rows open a section.
+/// All options by area, first those whose rows open a section.
 static TABLE: &[&[OptionRow]] = &[
     server::ROWS,
     site::ROWS,
@@ -61,19 +61,19 @@ pub fn options() -> impl Iterator<Item = &'static OptionRow> + Clone {
     TABLE.iter().copied().flatten()
 }
 
-/// Options that had another name: section, old name, new name.
+/// Renamed options: section, old name, new name.
 const RENAMED: &[(OptionSection, &str, &str)] = &[
     (OptionSection::Server, "lane", "fast_path"),
     (OptionSection::Server, "spool_answer", "spool_response"),
 ];
 
-/// The name that an option has now, if `name` was its name before.
+/// The current name of an option with the old name `name`.
 pub(crate) fn new_name(section: OptionSection, name: &str) -> Option<&'static str> {
-    let is_it = |row: &&(OptionSection, &str, &str)| row.0 == section && row.1 == name;
-    RENAMED.iter().find(is_it).map(|row| row.2)
+    let is_match = |row: &&(OptionSection, &str, &str)| row.0 == section && row.1 == name;
+    RENAMED.iter().find(is_match).map(|row| row.2)
 }
 
-/// The row of an option, if there is one.
+/// The row of an option, if it exists.
 pub(crate) fn find(section: OptionSection, name: &str) -> Option<&'static OptionRow> {
     options().find(|row| row.section == section && row.name == name)
 }

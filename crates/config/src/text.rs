@@ -1,7 +1,7 @@
-//! The meaning of a string in the file: addresses, hosts, paths, names, words.
+//! The meaning of strings in the file: addresses, hosts, paths, names, words.
 //!
-//! It uses only the text and the folder at which relative paths start, and looks nothing up. A text without a meaning is
-//! returned as the reason and, where possible, as the text that was probably meant.
+//! It depends only on the text and on the folder at which relative paths start, and looks nothing up. An invalid text gives
+//! the reason and, where possible, the text that was probably meant.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -26,7 +26,7 @@ use crate::reader::{Problem, problem};
 use crate::upstream::{HttpUpstream, PhpAddress, PhpServer, ServerShare, UpstreamConfig};
 use crate::value::ConfigValue;
 
-/// The value that `text` means; `base` is the absolute folder that relative paths start at.
+/// Parses `text` as a value of this kind. `base`: the absolute folder at which relative paths start.
 pub(crate) fn parse_text(
     kind: &ValueKind,
     text: &str,
@@ -165,7 +165,7 @@ fn pattern(text: &str) -> Result<ConfigValue, Problem> {
         })
 }
 
-/// A duration within the bounds of its kind.
+/// Parses a duration within the bounds of its kind.
 fn duration(
     kind: &ValueKind,
     bounds: RangeInclusive<Duration>,
@@ -181,7 +181,7 @@ fn duration(
     }
 }
 
-/// A bare word is far more often a word meant for something else (`stderr`, `none`) than a file beside the configuration.
+/// Rejects a bare word: it is more often a word with another meaning (`stderr`, `none`) than a file next to the configuration.
 fn log_path(text: &str, words: &str, base: &Path) -> Result<PathBuf, Problem> {
     if text.contains('/') {
         return Ok(base.join(text));
@@ -263,7 +263,7 @@ fn php_server(address: PhpAddress) -> UpstreamConfig {
     }])
 }
 
-/// The path behind `unix:`, if the text begins so; the kernel's `sun_path` holds 108 bytes with the closing NUL.
+/// The path after `unix:`, if the text begins so. The kernel's `sun_path` has 108 bytes including the final NUL.
 fn socket(text: &str, base: &Path) -> Result<Option<PathBuf>, Problem> {
     if text.starts_with('/') {
         return problem(
@@ -324,7 +324,7 @@ pub(crate) fn url(text: &str) -> Result<HttpUpstream, Problem> {
     }
 }
 
-/// `host`, `host:port`, `[v6]`, `[v6]:port`, with the host canonical. Port 0 is invalid.
+/// Parses `host`, `host:port`, `[v6]`, `[v6]:port`; makes the host canonical. Port 0 is invalid.
 fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => {
@@ -452,15 +452,15 @@ fn method(text: &str) -> Result<ConfigValue, Problem> {
     if ["TRACE", "CONNECT"].contains(&text) {
         return problem("which Galley never serves", "leave it out");
     }
-    // A slip of the pen would be a rule that never applies. No registered method is so near to one that Galley knows.
-    let is_slip = |known: &&&str| strsim::damerau_levenshtein(text, known) == 1;
-    if let Some(known) = METHODS.iter().find(is_slip) {
+    // A typo would give a rule that never applies. No registered method is this similar to one that Galley knows.
+    let is_typo = |known: &&&str| strsim::damerau_levenshtein(text, known) == 1;
+    if let Some(known) = METHODS.iter().find(is_typo) {
         return problem(
             "which is not a known method",
             format!("did you mean `{known}`?"),
         );
     }
-    // Names are case-sensitive, and all that exist are in upper case.
+    // Names are case-sensitive, and all registered ones are in upper case.
     let is_method =
         |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
     if (1..=MOST_METHOD_BYTES).contains(&text.len()) && text.bytes().all(is_method) {
@@ -488,5 +488,5 @@ const METHODS: &[&str] = &[
     "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PURGE", "BAN",
 ];
 
-/// As long as what the reader of heads takes.
+/// The maximum that the parser of heads accepts.
 const MOST_METHOD_BYTES: usize = 32;

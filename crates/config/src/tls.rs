@@ -1,7 +1,7 @@
-//! Certificates in the configuration: `tls` of a site, and whether each can be used; TLS for upstreams.
+//! Certificates in the configuration: `tls` of a site, and whether each is usable; TLS for upstreams.
 //!
-//! A certificate that cannot be used is a complaint. One that works but needs attention (it expires soon, or lacks a host)
-//! is a warning, because it must not keep a server with many sites from starting.
+//! An unusable certificate is a complaint. A usable one that needs attention (it expires soon, or lacks a host) is a
+//! warning, because it must not prevent a server with many sites from starting.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -16,43 +16,43 @@ use crate::listen::Listen;
 use crate::tree::{Document, SectionTable};
 use crate::upstream::UpstreamTls;
 
-/// Whether the site's certificate is obtained automatically: it names none.
-pub(crate) fn is_auto(own: &SectionTable) -> bool {
-    own.stands("tls")
-        && own
-            .given("tls")
+/// Whether the site's certificate is obtained automatically: `tls` is set but names no files.
+pub(crate) fn is_auto(options: &SectionTable) -> bool {
+    options.has_value("tls")
+        && options
+            .get("tls")
             .is_some_and(|all: Vec<(SourceSpan, CertificateFiles)>| all.is_empty())
 }
 
-/// The certificates of a site, each looked at; those in `known` need not be readable any more.
+/// The certificates of a site, after checking each; those in `known` may be unreadable now.
 pub(crate) fn certificates(
-    own: &SectionTable,
+    options: &SectionTable,
     hosts: &[HostPattern],
     now: SystemTime,
     known: &[CertificateFiles],
     complaints: &mut Complaints,
 ) -> Vec<CertificateFiles> {
-    let given: Vec<(SourceSpan, CertificateFiles)> = own.given("tls").unwrap_or_default();
+    let configured: Vec<(SourceSpan, CertificateFiles)> = options.get("tls").unwrap_or_default();
     let mut good = Vec::new();
-    for (place, files) in &given {
+    for (position, files) in &configured {
         match galley_certs::read(files) {
             Ok(certificate) => {
-                dates(place, files, &certificate, now, complaints);
+                dates(position, files, &certificate, now, complaints);
                 good.push(certificate);
             }
-            // Root's alone, and read before root was given up.
+            // Only root can read it, and it was read before Galley gave up root.
             Err(wrong) if wrong.error.is_denied() && known.contains(files) => {}
             Err(wrong) => {
                 let message = format!("`site.tls` names {wrong}");
                 let help = help(&wrong.error, &wrong.path, files);
-                complaints.add(place, "site.tls", message, help);
+                complaints.add(position, "site.tls", message, help);
             }
         }
     }
-    if good.len() == given.len() && !good.is_empty() {
-        names(own.position("tls"), hosts, &good, complaints);
+    if good.len() == configured.len() && !good.is_empty() {
+        names(options.position("tls"), hosts, &good, complaints);
     }
-    given.into_iter().map(|(_, files)| files).collect()
+    configured.into_iter().map(|(_, files)| files).collect()
 }
 
 fn help(trouble: &CertificateError, path: &Path, files: &CertificateFiles) -> String {
@@ -80,7 +80,7 @@ fn help(trouble: &CertificateError, path: &Path, files: &CertificateFiles) -> St
 }
 
 fn dates(
-    place: &SourceSpan,
+    position: &SourceSpan,
     files: &CertificateFiles,
     certificate: &CertificateChain,
     now: SystemTime,
@@ -109,19 +109,19 @@ fn dates(
         ),
     };
     let message = format!("`site.tls` names `{}`, which {what}", files.cert.display());
-    complaints.warn(place, "site.tls", message, help);
+    complaints.warn(position, "site.tls", message, help);
 }
 
-/// Hosts that none of the certificates speaks for: browsers will warn.
+/// Warns of hosts that none of the certificates contains: browsers will show an error.
 fn names(
-    place: &SourceSpan,
+    position: &SourceSpan,
     hosts: &[HostPattern],
     all: &[CertificateChain],
     complaints: &mut Complaints,
 ) {
     let hosts = hosts.iter().map(check::host_text);
     let foreign = hosts.filter(|host| {
-        // There is no certificate for every host.
+        // No certificate can contain every host.
         host != "*" && !all.iter().any(|one| one.names.covers_pattern(host))
     });
     let foreign: Vec<String> = foreign.map(|host| format!("`{host}`")).collect();
@@ -138,47 +138,48 @@ fn names(
         foreign.join(", ")
     );
     let help = "get a certificate that includes these names, or move them to a site with its own certificate";
-    complaints.warn(place, "site.tls", message, help);
+    complaints.warn(position, "site.tls", message, help);
 }
 
-/// Certificates and listeners need each other.
+/// Checks that sites with certificates have TLS listeners, and that TLS listeners have certificates.
 pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
-    for (given, site) in document.sites.iter().zip(sites) {
-        let own = &given.own;
-        if own.stands("tls") && site.listen_tls.is_empty() && !own.has("listen_tls") {
+    for (tables, site) in document.sites.iter().zip(sites) {
+        let options = &tables.options;
+        if options.has_value("tls") && site.listen_tls.is_empty() && !options.has("listen_tls") {
             let why = "is given, but the site has no TLS listener";
             let help = "add `listen_tls = [\"0.0.0.0:443\"]` to `[server]`";
-            own.complain("tls", why, help, complaints);
+            options.complain("tls", why, help, complaints);
         }
-        if own.has("listen_tls") && !own.has("tls") {
+        if options.has("listen_tls") && !options.has("tls") {
             let why = "is given, but the site has no certificate";
             let help = "add `tls = { cert = \"...\", key = \"...\" }`";
-            own.complain("listen_tls", why, help, complaints);
+            options.complain("listen_tls", why, help, complaints);
         }
     }
     let server = &document.server;
-    let has_any = document.sites.iter().any(|site| site.own.has("tls"));
-    if server.has("listen_tls") && !has_any && !document.torn {
+    let has_any = document.sites.iter().any(|site| site.options.has("tls"));
+    if server.has("listen_tls") && !has_any && !document.is_incomplete {
         let why = "is given, but no site has a certificate";
         let help = "add `tls = { cert = \"...\", key = \"...\" }` to a site, or remove the line";
         server.complain("listen_tls", why, help, complaints);
     }
-    for given in document.sites.iter().map(|site| &site.own).chain([server]) {
-        both(given, sites, complaints);
+    let all = document.sites.iter().map(|site| &site.options);
+    for section in all.chain([server]) {
+        mixed_listeners(section, sites, complaints);
     }
 }
 
-/// One address speaks TLS or does not.
-fn both(given: &SectionTable, sites: &[SiteConfig], complaints: &mut Complaints) {
-    let secure: Vec<(SourceSpan, Listen)> = given.given("listen_tls").unwrap_or_default();
-    for (place, address) in secure {
+/// Complains about an address with both TLS and plain connections.
+fn mixed_listeners(section: &SectionTable, sites: &[SiteConfig], complaints: &mut Complaints) {
+    let secure: Vec<(SourceSpan, Listen)> = section.get("listen_tls").unwrap_or_default();
+    for (position, address) in secure {
         if let Listen::Unix(_) = address {
             let message = format!(
                 "`{}` is `{address}`, but a TLS listener must be an address",
-                given.path("listen_tls")
+                section.path("listen_tls")
             );
             let help = "a unix socket needs no TLS: add it to `listen`";
-            complaints.add(&place, given.path("listen_tls"), message, help);
+            complaints.add(&position, section.path("listen_tls"), message, help);
             continue;
         }
         let mut plain = sites.iter().flat_map(|site| &site.listen);
@@ -186,50 +187,55 @@ fn both(given: &SectionTable, sites: &[SiteConfig], complaints: &mut Complaints)
         {
             let message = format!(
                 "`{}` is `{address}`, but sites listen without TLS at `{taken}`",
-                given.path("listen_tls")
+                section.path("listen_tls")
             );
             let help = "give one of the two another port; 80 and 443 are usual";
-            complaints.add(&place, given.path("listen_tls"), message, help);
+            complaints.add(&position, section.path("listen_tls"), message, help);
         }
     }
 }
 
-/// TLS towards the upstreams of a site.
+/// TLS for the upstreams of a site.
 pub(crate) fn upstream(
-    own: &SectionTable,
-    speaks_tls: bool,
+    options: &SectionTable,
+    uses_tls: bool,
     complaints: &mut Complaints,
 ) -> UpstreamTls {
     const OPTION: &str = "upstream_tls";
-    let given: Option<UpstreamTls> = own.given(OPTION);
-    if given.is_some() && !speaks_tls {
+    let configured: Option<UpstreamTls> = options.get(OPTION);
+    if configured.is_some() && !uses_tls {
         let why = "is given, but no `upstream` begins with `https://`";
         let help = "write `upstream = [\"https://host:port\"]`, or remove it";
-        own.complain(OPTION, why, help, complaints);
+        options.complain(OPTION, why, help, complaints);
     }
-    let tls = given.unwrap_or_default();
+    let tls = configured.unwrap_or_default();
     if let Some(ca) = &tls.ca
         && let Err(trouble) = galley_certs::read_roots(ca)
     {
         let why = format!("names `{}`, {trouble}", ca.display());
         let help = "name a file with the authority's certificate in PEM form";
-        own.complain(OPTION, why, help, complaints);
+        options.complain(OPTION, why, help, complaints);
     }
     if !tls.verify {
-        unverified(own.position(OPTION), tls.ca.as_deref(), complaints);
+        warn_of_unverified(options.position(OPTION), tls.ca.as_deref(), complaints);
     }
     tls
 }
 
 /// Warns of an upstream whose certificate is not verified.
-fn unverified(place: &SourceSpan, ca: Option<&Path>, complaints: &mut Complaints) {
+fn warn_of_unverified(position: &SourceSpan, ca: Option<&Path>, complaints: &mut Complaints) {
     let message =
         "`verify` is `false`: Galley does not notice a server that impersonates the upstream";
     let help =
         "name the upstream's certificate authority instead: `ca = \"/etc/galley/upstream-ca.pem\"`";
-    complaints.warn(place, "site.upstream_tls", message, help);
+    complaints.warn(position, "site.upstream_tls", message, help);
     if let Some(ca) = ca {
         let message = format!("`ca` is `{}`, but `verify` is `false`", ca.display());
-        complaints.add(place, "site.upstream_tls", message, "remove one of the two");
+        complaints.add(
+            position,
+            "site.upstream_tls",
+            message,
+            "remove one of the two",
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! The contents of all files together, section by section, before they are checked as a whole.
+//! The contents of all files together by section, before they are checked as a whole.
 //!
-//! A [`SectionTable`] is one section as written; a [`Document`] is all of them. An option whose value could not be read is
-//! kept without a value, so that no second complaint says that it is missing.
+//! A [`SectionTable`] is one section as written; a [`Document`] is all of them. An option with an invalid value is kept
+//! without a value, so that no second complaint says that it is missing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,41 +25,41 @@ pub(crate) struct Document {
     pub log: SectionTable,
     pub acme: SectionTable,
     pub cluster: SectionTable,
-    pub sites: Vec<GivenSite>,
-    /// Files in the order of reading, absolute.
+    pub sites: Vec<SiteTables>,
+    /// The files in the order of reading, absolute.
     pub files: Vec<PathBuf>,
     /// The patterns of `include`, absolute.
     pub patterns: Vec<PathBuf>,
-    /// The configuration as a whole.
+    /// The position of the configuration as a whole.
     pub whole: SourceSpan,
-    /// Whether some file could not be read or parsed, so that a missing option may be in it.
-    pub torn: bool,
+    /// Whether a file could not be read or parsed, so that a missing option may be in it.
+    pub is_incomplete: bool,
     pub complaints: Complaints,
 }
 
 /// One `[[site]]` with its sections.
 #[derive(Debug)]
-pub(crate) struct GivenSite {
-    pub own: SectionTable,
+pub(crate) struct SiteTables {
+    pub options: SectionTable,
     pub ttl: StatusTable,
     pub rules: Vec<SectionTable>,
     pub error_pages: StatusTable,
     pub log: SectionTable,
 }
 
-/// A section whose options may also be statuses.
+/// A section with options and statuses.
 #[derive(Debug)]
 pub(crate) struct StatusTable {
     pub options: SectionTable,
     pub statuses: Vec<(u16, ConfigValue)>,
 }
 
-/// One section as given.
+/// One section as written.
 #[derive(Debug)]
 pub(crate) struct SectionTable {
-    pub section: OptionSection,
-    /// Its header, or the whole file.
-    pub place: SourceSpan,
+    pub kind: OptionSection,
+    /// The position of its header, or of the whole file.
+    pub position: SourceSpan,
     values: BTreeMap<&'static str, (SourceSpan, Option<ConfigValue>)>,
 }
 
@@ -76,60 +76,60 @@ impl Document {
             files: Vec::new(),
             patterns: Vec::new(),
             whole,
-            torn: false,
+            is_incomplete: false,
             complaints,
         }
     }
 }
 
-impl GivenSite {
-    pub fn new(place: &SourceSpan) -> Self {
+impl SiteTables {
+    pub fn new(position: &SourceSpan) -> Self {
         Self {
-            own: SectionTable::new(OptionSection::Site, place.clone()),
-            ttl: StatusTable::new(OptionSection::SiteTtl, place),
+            options: SectionTable::new(OptionSection::Site, position.clone()),
+            ttl: StatusTable::new(OptionSection::SiteTtl, position),
             rules: Vec::new(),
-            error_pages: StatusTable::new(OptionSection::SiteErrorPages, place),
-            log: SectionTable::new(OptionSection::SiteLog, place.clone()),
+            error_pages: StatusTable::new(OptionSection::SiteErrorPages, position),
+            log: SectionTable::new(OptionSection::SiteLog, position.clone()),
         }
     }
 }
 
 impl StatusTable {
-    fn new(section: OptionSection, place: &SourceSpan) -> Self {
+    fn new(section: OptionSection, position: &SourceSpan) -> Self {
         Self {
-            options: SectionTable::new(section, place.clone()),
+            options: SectionTable::new(section, position.clone()),
             statuses: Vec::new(),
         }
     }
 }
 
 impl SectionTable {
-    pub fn new(section: OptionSection, place: SourceSpan) -> Self {
+    pub fn new(kind: OptionSection, position: SourceSpan) -> Self {
         Self {
-            section,
-            place,
+            kind,
+            position,
             values: BTreeMap::new(),
         }
     }
 
-    /// Adds a value, or `None` for one that was complained about. Returns the place of an earlier one.
+    /// Sets a value, or `None` after a complaint about it. Returns the position of an earlier one.
     pub fn set(
         &mut self,
         name: &'static str,
-        place: SourceSpan,
+        position: SourceSpan,
         value: Option<ConfigValue>,
     ) -> Option<SourceSpan> {
         self.values
-            .insert(name, (place, value))
+            .insert(name, (position, value))
             .map(|(earlier, _)| earlier)
     }
 
-    /// The option with its section, as messages name it.
+    /// The option with its section, as in messages.
     pub fn path(&self, name: &str) -> String {
-        format!("{}.{name}", self.section.prefix())
+        format!("{}.{name}", self.kind.prefix())
     }
 
-    /// Complains about an option at its place, otherwise at that of its section; `why` continues after the option.
+    /// Complains about an option at its position, otherwise at that of its section; `why` continues after the option.
     pub fn complain(
         &self,
         name: &str,
@@ -142,8 +142,8 @@ impl SectionTable {
         complaints.add(self.position(name), option, message, help);
     }
 
-    /// Complains about each of these options that the file names.
-    pub fn complain_of_given(
+    /// Complains about each of these options that the file sets.
+    pub fn complain_of_each(
         &self,
         names: &[&str],
         why: &str,
@@ -155,26 +155,26 @@ impl SectionTable {
         }
     }
 
-    /// Whether the file names the option, readable or not.
+    /// Whether the file sets the option, even to an invalid value.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// Whether the file gives a value that can be read.
-    pub fn stands(&self, name: &str) -> bool {
+    /// Whether the file sets the option to a valid value.
+    pub fn has_value(&self, name: &str) -> bool {
         self.values
             .get(name)
             .is_some_and(|(_, value)| value.is_some())
     }
 
-    /// Where the option stands, else where its section does.
+    /// The position of the option, otherwise that of its section.
     pub fn position(&self, name: &str) -> &SourceSpan {
         self.values
             .get(name)
-            .map_or(&self.place, |(place, _)| place)
+            .map_or(&self.position, |(position, _)| position)
     }
 
-    /// How many members a given list has.
+    /// The number of members of a list that is set.
     pub fn list_len(&self, name: &str) -> Option<usize> {
         match self.values.get(name)?.1.as_ref()? {
             ConfigValue::List(members) => Some(members.len()),
@@ -182,23 +182,22 @@ impl SectionTable {
         }
     }
 
-    /// The value, if the file gives one that can be read.
-    pub fn given<T: FromValue>(&self, name: &str) -> Option<T> {
+    /// The value, if the file sets a valid one.
+    pub fn get<T: FromValue>(&self, name: &str) -> Option<T> {
         let value = self.values.get(name)?.1.as_ref()?;
-        Some(T::from_value(value).unwrap_or_else(|| wrong_kind(self.section, name)))
+        Some(T::from_value(value).unwrap_or_else(|| wrong_kind(self.kind, name)))
     }
 
-    /// The value, else the default that the table has for it.
+    /// The value, otherwise the default of the option table.
     pub fn value<T: FromValue>(&self, name: &str) -> T {
-        self.given(name).unwrap_or_else(|| {
-            let value =
-                default(self.section, name).unwrap_or_else(|| wrong_kind(self.section, name));
-            T::from_value(&value).unwrap_or_else(|| wrong_kind(self.section, name))
+        self.get(name).unwrap_or_else(|| {
+            let value = default(self.kind, name).unwrap_or_else(|| wrong_kind(self.kind, name));
+            T::from_value(&value).unwrap_or_else(|| wrong_kind(self.kind, name))
         })
     }
 }
 
-/// The default in the table, read as a file would be.
+/// The default of the option table, parsed as in a file.
 fn default(section: OptionSection, name: &str) -> Option<ConfigValue> {
     let row = table::find(section, name)?;
     let Fallback::Value(text) = row.fallback else {
@@ -214,7 +213,8 @@ fn default(section: OptionSection, name: &str) -> Option<ConfigValue> {
     read(&mut reader, row, &value)
 }
 
-/// The table and the place that reads an option disagree: found by the test that assembles an empty configuration.
+/// Panics because the option table and the code that reads an option disagree. A test that assembles an empty configuration
+/// finds such mistakes.
 fn wrong_kind<T>(section: OptionSection, name: &str) -> T {
     unreachable!(
         "the table has another kind for `{}.{name}`",

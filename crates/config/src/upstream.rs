@@ -1,10 +1,10 @@
-//! Where a site's pages come from: PHP, another program, or HTTP servers, and the limits on requests to them.
+//! The sources of a site's pages: PHP, another program, or HTTP servers, and the limits on requests to them.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What generates a page.
+/// An upstream that generates pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamConfig {
     /// FastCGI servers that Galley does not run; never empty.
@@ -15,27 +15,27 @@ pub enum UpstreamConfig {
     Program(Program),
     /// HTTP/1.1 servers; never empty.
     Http(Vec<HttpUpstream>),
-    /// None: files below the root only.
+    /// No upstream, only files below the root.
     Files,
 }
 
 impl UpstreamConfig {
-    /// Whether Galley runs it.
+    /// Whether Galley runs the upstream.
     pub fn is_managed(&self) -> bool {
         matches!(self, Self::Managed | Self::Program(_))
     }
 }
 
-/// A FastCGI program that takes its socket as standard input.
+/// A FastCGI program that gets its socket as standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Its absolute path, then its arguments; never empty.
+    /// The absolute path of the program and its arguments; never empty.
     pub command: Vec<String>,
-    /// Processes; 0: from memory and cores.
+    /// The number of processes; 0: derived from memory and cores.
     pub workers: usize,
 }
 
-/// Where PHP-FPM listens.
+/// The address of PHP-FPM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PhpAddress {
     /// A socket in the file system.
@@ -53,23 +53,23 @@ impl fmt::Display for PhpAddress {
     }
 }
 
-/// One FastCGI server.
+/// A FastCGI server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhpServer {
-    /// Its address.
+    /// The address of the server.
     pub address: PhpAddress,
-    /// Its part of the requests.
+    /// The share of the requests.
     pub share: ServerShare,
 }
 
-/// The part of the requests that one of several servers gets.
+/// The share of the requests that one of several servers gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerShare {
-    /// In proportion to the other servers; at least 1.
+    /// The weight relative to the other servers; at least 1.
     pub weight: u32,
-    /// Whether it gets requests only while all servers that are no backups are out.
+    /// Whether the server gets requests only while all servers that are not backups are down.
     pub is_backup: bool,
-    /// Requests at one time; `None`: as many as come.
+    /// The maximum number of concurrent requests; `None`: no limit.
     pub max: Option<usize>,
 }
 
@@ -83,68 +83,68 @@ impl Default for ServerShare {
     }
 }
 
-/// How the requests of a site are spread over the servers of each of its upstreams.
+/// How the requests of a site are distributed over the servers of each upstream.
 #[derive(Clone, Debug)]
 pub struct LoadBalancing {
     /// How a server is chosen.
     pub method: BalanceMethod,
-    /// How long the weight of a server rises that has come back.
+    /// How long the weight of a server increases after it has recovered.
     pub slow_start: Duration,
-    /// How servers are checked; `None`: only failed requests take one out.
+    /// Health checks; `None`: only failed requests mark a server as down.
     pub check: Option<HealthCheckConfig>,
 }
 
 /// How a server is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BalanceMethod {
-    /// In turn, by weight.
+    /// Servers in turn, by weight.
     RoundRobin,
-    /// The one with the fewest requests in progress, by weight.
+    /// The server with the fewest requests in progress, by weight.
     LeastConnections,
     /// By the client's address.
     Client,
-    /// By the value of this cookie, else by the client's address.
+    /// By the value of this cookie, otherwise by the client's address.
     Cookie(String),
 }
 
-/// Requests that find out whether a server works.
+/// Health checks: requests that test whether a server works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheckConfig {
-    /// The path that is requested.
+    /// The requested path.
     pub path: String,
-    /// Between two checks.
+    /// The time between two checks.
     pub interval: Duration,
-    /// For one check.
+    /// The timeout of one check.
     pub timeout: Duration,
-    /// Passed checks in succession that bring a server back.
+    /// The number of successive passed checks after which a server is up.
     pub rise: u32,
-    /// Failed checks in succession that take a server out.
+    /// The number of successive failed checks after which a server is down.
     pub fall: u32,
-    /// Statuses that pass; empty: 200 to 399.
+    /// The statuses of a passed check; empty: 200 to 399.
     pub statuses: Vec<u16>,
 }
 
-/// One HTTP/1.1 upstream.
+/// An HTTP/1.1 upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpUpstream {
-    /// Name or address, canonical, with `[...]` around an IPv6 address.
+    /// The name or address, canonical, with `[...]` around an IPv6 address.
     pub host: String,
-    /// Port; 80, or 443 with TLS, where the file names none.
+    /// The port; if the file names none, 80, or 443 with TLS.
     pub port: u16,
     /// Whether Galley connects over TLS.
     pub tls: bool,
-    /// Its part of the requests.
+    /// The share of the requests.
     pub share: ServerShare,
 }
 
-/// TLS towards upstreams.
+/// TLS for upstreams.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpstreamTls {
-    /// The name in their certificate; `None`: that of the URL.
+    /// The name in the upstreams' certificate; `None`: that of the URL.
     pub name: Option<String>,
-    /// A file with the certificate authorities that Galley trusts for them; `None`: the system's.
+    /// A file with the trusted certificate authorities; `None`: those of the system.
     pub ca: Option<PathBuf>,
-    /// Whether Galley verifies their certificates.
+    /// Whether Galley verifies the upstreams' certificates.
     pub verify: bool,
 }
 
@@ -165,67 +165,68 @@ impl fmt::Display for HttpUpstream {
     }
 }
 
-/// Limits towards the upstreams of a site.
+/// Limits for the upstreams of a site.
 #[derive(Clone, Debug)]
 pub struct UpstreamLimits {
-    /// Requests at one time; 0 only with [`UpstreamConfig::Managed`] and [`UpstreamConfig::Program`]: as many as workers.
+    /// The maximum number of concurrent requests; 0 only with [`UpstreamConfig::Managed`] and [`UpstreamConfig::Program`]: the
+    /// number of workers.
     pub in_flight: usize,
-    /// Requests that may wait for a slot.
+    /// The maximum number of requests that wait for a slot.
     pub queue: usize,
-    /// How long one may wait for a slot.
+    /// The maximum time that a request waits for a slot.
     pub queue_timeout: Duration,
-    /// How long a fetch may make no progress before Galley sends the next request for the page to the upstream.
+    /// The maximum time without progress of a fetch before Galley sends the next request for the page to the upstream.
     pub lock_age: Duration,
-    /// Requests that may wait for one fetch.
+    /// The maximum number of requests that wait for one fetch.
     pub waiters: usize,
-    /// How long a connection attempt may take.
+    /// The timeout of a connection attempt.
     pub connect_timeout: Duration,
-    /// From the last byte of the request to the first of the response.
+    /// The maximum time from the last byte of the request to the first of the response.
     pub first_byte_timeout: Duration,
-    /// Longest silence inside a response.
+    /// The maximum time between two reads of a response.
     pub read_timeout: Duration,
-    /// What part of `in_flight` may be connections to an HTTP upstream that are kept without a request, in hundredths.
+    /// The percentage of `in_flight` that may be idle connections to an HTTP upstream.
     pub idle_share: usize,
-    /// How long such a connection is kept.
+    /// How long an idle connection is kept.
     pub idle_age: Duration,
 }
 
-/// PHP-FPM as Galley runs it.
+/// A PHP-FPM that Galley runs.
 #[derive(Clone, Debug)]
 pub struct ManagedPhp {
-    /// Workers; 0: from memory, cores and what a worker is seen to take.
+    /// The number of workers; 0: derived from memory, cores and the measured size of a worker.
     pub workers: usize,
-    /// How long one request may take; at least the first byte's timeout.
+    /// The maximum time for one request; at least the timeout of the first byte.
     pub timeout: Duration,
-    /// What a script may take, in bytes.
+    /// The memory limit of a script, in bytes.
     pub memory_limit: Option<u64>,
-    /// The user it runs as.
+    /// The user that runs PHP-FPM.
     pub user: Option<String>,
-    /// The program; without it, it is looked for.
+    /// The program; `None`: Galley searches for it.
     pub binary: Option<PathBuf>,
-    /// What it may reach; `None`: what its user may.
+    /// The sandbox; `None`: PHP has all permissions of its user.
     pub sandbox: Option<PhpSandbox>,
-    /// Bytes of memory above which the kernel slows all of it down.
+    /// The total memory in bytes above which the kernel throttles PHP-FPM.
     pub memory_high: Option<u64>,
-    /// Its processes and those that they start.
+    /// The maximum number of processes, including those that PHP starts.
     pub pids_max: Option<u64>,
 }
 
-/// What a PHP-FPM that Galley runs may reach, in addition to what every PHP needs.
+/// The permissions of a PHP-FPM that Galley runs, in addition to those that every PHP needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhpSandbox {
-    /// Where it may write in the site's root, all of which it may read.
+    /// The part of the site's root that PHP may write. It may read all of it.
     pub writable: PhpWritable,
-    /// Further files and folders that it may read and write.
+    /// Additional files and folders that PHP may read and write.
     pub paths: Vec<PathBuf>,
-    /// The TCP ports that it may connect to; `None`: all.
+    /// The TCP ports to which PHP may connect; `None`: all.
     pub connect_ports: Option<Vec<u16>>,
 }
 
-/// Which part of a site's root PHP may write.
+/// The part of a site's root that PHP may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PhpWritable {
-    /// All of it.
+    /// The whole root.
     Root,
     /// `wp-content`.
     Content,

@@ -1,7 +1,7 @@
-//! A parsed value, and how it becomes a Rust type.
+//! A parsed value, and its conversion to a Rust type.
 //!
-//! The table defines for each option which variant its value has. Asking for another type is a mistake in this crate, not
-//! in a file, and the test that assembles all defaults finds it.
+//! The option table defines the variant of each option's value. Requesting another type is a mistake in this crate, not in
+//! a file, and the test that assembles all defaults finds it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) enum ConfigValue {
     Pace(Pace),
     /// A word, a text, a URL path or a glob.
     Text(String),
-    /// Absolute.
+    /// An absolute path.
     Path(PathBuf),
     Listen(Listen),
     Admin(AdminListen),
@@ -53,13 +53,13 @@ pub(crate) enum ConfigValue {
     LogField(LogField),
     File(AccessSetting<PathBuf>),
     Limit(AccessSetting<RateLimit>),
-    /// Only the members that could be read; the others have been complained about.
+    /// The valid members; there are complaints about the others.
     List(Vec<(SourceSpan, ConfigValue)>),
 }
 
-/// A Rust type that values become.
+/// A Rust type to which values can be converted.
 pub(crate) trait FromValue: Sized {
-    /// `None`: the value has another variant.
+    /// `None` if the value has another variant.
     fn from_value(value: &ConfigValue) -> Option<Self>;
 }
 
@@ -124,7 +124,7 @@ impl<T: FromValue> FromValue for Vec<T> {
     }
 }
 
-/// Certificates with the place of each.
+/// Certificates with the position of each.
 impl FromValue for Vec<(SourceSpan, CertificateFiles)> {
     fn from_value(value: &ConfigValue) -> Option<Self> {
         match value {
@@ -134,13 +134,13 @@ impl FromValue for Vec<(SourceSpan, CertificateFiles)> {
     }
 }
 
-/// A list with the place of each member, for checks that complain about one of them.
+/// A list with the position of each member, for checks that complain about one of them.
 impl<T: FromValue> FromValue for Vec<(SourceSpan, T)> {
     fn from_value(value: &ConfigValue) -> Option<Self> {
         match value {
             ConfigValue::List(members) => members
                 .iter()
-                .map(|(place, member)| Some((place.clone(), T::from_value(member)?)))
+                .map(|(position, member)| Some((position.clone(), T::from_value(member)?)))
                 .collect(),
             _ => None,
         }

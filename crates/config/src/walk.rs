@@ -1,4 +1,4 @@
-//! Turns the tree of one TOML file into the [`Document`]: looks names up in the table and reads values.
+//! Converts the tree of one TOML file to the [`Document`]: finds names in the option table and reads values.
 //!
 //! It reports unknown names, sections of the wrong form, and options that are set twice. Combinations of values are checked
 //! elsewhere.
@@ -13,9 +13,9 @@ use crate::options::{OptionRow, OptionSection};
 use crate::read::read;
 use crate::reader::ValueReader;
 use crate::table::{self, STATUS};
-use crate::tree::{Document, GivenSite, SectionTable, StatusTable};
+use crate::tree::{Document, SectionTable, SiteTables, StatusTable};
 
-/// Reads one file. The result is its includes, as written.
+/// Reads one file. Returns its includes as written.
 pub(crate) fn walk(
     table: &DeTable<'_>,
     document: &mut Document,
@@ -46,8 +46,8 @@ pub(crate) fn walk(
     top
 }
 
-fn site(reader: &mut ValueReader<'_>, span: Range<usize>, table: &DeTable<'_>) -> GivenSite {
-    let mut site = GivenSite::new(&reader.position(span));
+fn site(reader: &mut ValueReader<'_>, span: Range<usize>, table: &DeTable<'_>) -> SiteTables {
+    let mut site = SiteTables::new(&reader.position(span));
     for (key, value) in table {
         let name: &str = key.get_ref();
         match name {
@@ -62,30 +62,30 @@ fn site(reader: &mut ValueReader<'_>, span: Range<usize>, table: &DeTable<'_>) -
                     site.rules.push(rule);
                 }
             }
-            _ => option(&mut site.own, reader, key, value),
+            _ => option(&mut site.options, reader, key, value),
         }
     }
     site
 }
 
-/// `[site.ttl]` and `[site.error_pages]`: beside their options, every status is a name.
-fn statuses(given: &mut StatusTable, reader: &mut ValueReader<'_>, value: &Spanned<DeValue<'_>>) {
-    let section = given.options.section;
+/// Reads `[site.ttl]` and `[site.error_pages]`, where each status is a name in addition to the options.
+fn statuses(target: &mut StatusTable, reader: &mut ValueReader<'_>, value: &Spanned<DeValue<'_>>) {
+    let section = target.options.kind;
     let Some(table) = one_table(reader, section, value) else {
         return;
     };
-    given.options.place = reader.position(value.span());
+    target.options.position = reader.position(value.span());
     for (key, value) in table {
         let name: &str = key.get_ref();
         if !name.bytes().all(|byte| byte.is_ascii_digit()) || name.is_empty() {
-            option(&mut given.options, reader, key, value);
+            option(&mut target.options, reader, key, value);
             continue;
         }
         let Some(status) = status(section, reader, key) else {
             continue;
         };
         if let Some(value) = table::find(section, STATUS).and_then(|row| read(reader, row, value)) {
-            given.statuses.push((status, value));
+            target.statuses.push((status, value));
         }
     }
 }
@@ -109,42 +109,42 @@ fn status(
         (Ok(status @ 200..=599), false) => return Some(status),
         (_, false) => ("which is not the status of a final response", OF_LIFETIMES),
     };
-    let place = reader.position(key.span());
+    let position = reader.position(key.span());
     let prefix = section.prefix();
     let message = format!("`{prefix}` names {}, {why}", shown(key.get_ref()));
     reader
         .complaints
-        .add(&place, format!("{prefix}.{STATUS}"), message, help);
+        .add(&position, format!("{prefix}.{STATUS}"), message, help);
     None
 }
 
-/// A section that exists once: its options are added to those of other files.
-fn fill(given: &mut SectionTable, reader: &mut ValueReader<'_>, value: &Spanned<DeValue<'_>>) {
-    if let Some(table) = one_table(reader, given.section, value) {
-        given.place = reader.position(value.span());
-        options(given, reader, table);
+/// Reads a section that exists once: its options are added to those of other files.
+fn fill(target: &mut SectionTable, reader: &mut ValueReader<'_>, value: &Spanned<DeValue<'_>>) {
+    if let Some(table) = one_table(reader, target.kind, value) {
+        target.position = reader.position(value.span());
+        options(target, reader, table);
     }
 }
 
-fn options(given: &mut SectionTable, reader: &mut ValueReader<'_>, table: &DeTable<'_>) {
+fn options(target: &mut SectionTable, reader: &mut ValueReader<'_>, table: &DeTable<'_>) {
     for (key, value) in table {
-        option(given, reader, key, value);
+        option(target, reader, key, value);
     }
 }
 
 fn option(
-    given: &mut SectionTable,
+    target: &mut SectionTable,
     reader: &mut ValueReader<'_>,
     key: &Spanned<std::borrow::Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
 ) {
-    let place = reader.position(key.span());
-    let row = table::find(given.section, key.get_ref()).filter(|row| row.name != STATUS);
+    let position = reader.position(key.span());
+    let row = table::find(target.kind, key.get_ref()).filter(|row| row.name != STATUS);
     let Some(row) = row else {
         unknown(
-            given.section,
+            target.kind,
             reader,
-            &place,
+            &position,
             key.get_ref(),
             value.get_ref(),
         );
@@ -152,12 +152,17 @@ fn option(
     };
     let read = read(reader, row, value);
     let at = reader.position(value.span());
-    if let Some(earlier) = given.set(row.name, at, read) {
-        twice(row, reader, &place, &earlier);
+    if let Some(earlier) = target.set(row.name, at, read) {
+        set_twice(row, reader, &position, &earlier);
     }
 }
 
-fn twice(row: &OptionRow, reader: &mut ValueReader<'_>, place: &SourceSpan, earlier: &SourceSpan) {
+fn set_twice(
+    row: &OptionRow,
+    reader: &mut ValueReader<'_>,
+    position: &SourceSpan,
+    earlier: &SourceSpan,
+) {
     let message = format!(
         "`{}` is given a second time; the first is at {}",
         row.path(),
@@ -165,13 +170,13 @@ fn twice(row: &OptionRow, reader: &mut ValueReader<'_>, place: &SourceSpan, earl
     );
     reader
         .complaints
-        .add(place, row.path(), message, "keep one of the two");
+        .add(position, row.path(), message, "keep one of the two");
 }
 
 fn unknown(
     section: OptionSection,
     reader: &mut ValueReader<'_>,
-    place: &SourceSpan,
+    position: &SourceSpan,
     name: &str,
     value: &DeValue<'_>,
 ) {
@@ -182,7 +187,7 @@ fn unknown(
     if let Some(new) = table::new_name(section, name) {
         let message = format!("`{name}` was renamed to `{new}`");
         let help = format!("write `{new}`");
-        return reader.complaints.add(place, option, message, help);
+        return reader.complaints.add(position, option, message, help);
     }
     let text = shown(name);
     let message = match (section, value) {
@@ -190,12 +195,12 @@ fn unknown(
         (OptionSection::Top, _) => format!("unknown option {text} before the first section"),
         (other, _) => format!("unknown option {text} in `{}`", other.header()),
     };
-    let help = what_was_meant(section, name);
-    reader.complaints.add(place, option, message, help);
+    let help = help_for_unknown(section, name);
+    reader.complaints.add(position, option, message, help);
 }
 
-/// What to write in place of an unknown name.
-fn what_was_meant(section: OptionSection, name: &str) -> String {
+/// The remedy for an unknown name.
+fn help_for_unknown(section: OptionSection, name: &str) -> String {
     let known = known_in(section);
     let elsewhere = |name: &str| table::options().find(|row| row.name == name);
     if let Some(word) = nearest(name, known.iter().copied()) {
@@ -214,7 +219,7 @@ fn what_was_meant(section: OptionSection, name: &str) -> String {
     }
 }
 
-/// Names that a section may contain: its options and the sections inside it.
+/// The names that a section may contain: its options and its subsections.
 fn known_in(section: OptionSection) -> Vec<&'static str> {
     let inner: &[&str] = match section {
         OptionSection::Top => &["server", "admin", "cache", "log", "acme", "cluster", "site"],
@@ -259,7 +264,7 @@ fn tables<'v, 'i>(
 }
 
 fn wrong_form(reader: &mut ValueReader<'_>, section: OptionSection, value: &Spanned<DeValue<'_>>) {
-    let place = reader.position(value.span());
+    let position = reader.position(value.span());
     let message = format!(
         "`{}` is a section, but has another form here",
         section.prefix()
@@ -270,7 +275,7 @@ fn wrong_form(reader: &mut ValueReader<'_>, section: OptionSection, value: &Span
     );
     reader
         .complaints
-        .add(&place, section.prefix(), message, help);
+        .add(&position, section.prefix(), message, help);
 }
 
 const OF_LIFETIMES: &str = "name a status from 200 to 599, but not 206 or 304";

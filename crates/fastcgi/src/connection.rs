@@ -1,10 +1,10 @@
-//! Drives an [`FastCgiExchange`] over a stream, writing and reading as much as possible at each turn.
+//! Drives a [`FastCgiExchange`] over a stream. Each call of [`FastCgiConnection::event`] writes and reads as much as possible.
 //!
 //! Reading never waits for writing, nor writing for reading: a script that prints while it reads, or that responds without
 //! reading, cannot deadlock with an upload. The caller controls the pace: nothing is read or written between calls of
 //! [`FastCgiConnection::event`]. So the caller continues to call it until [`FastCgiEvent::End`], or drops the connection,
-//! which aborts the request (PHP-FPM notices a closed connection; it ignores `ABORT_REQUEST`). Timeouts are the caller's
-//! task.
+//! which aborts the request (PHP-FPM notices a closed connection; it ignores `ABORT_REQUEST`). The caller is responsible
+//! for timeouts.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -18,10 +18,10 @@ use crate::Error;
 use crate::event::FastCgiEvent;
 use crate::exchange::{FastCgiExchange, FastCgiRequest};
 
-/// Where the request body comes from.
+/// The source of a request body.
 pub trait BodySource {
-    /// The next chunk, of any size and counted in [`FastCgiRequest::body_length`]; `None` at the end. Not called again after the
-    /// declared length has been given. A pending call must wake the task when it can go on.
+    /// The next chunk, of any size; it counts towards [`FastCgiRequest::body_length`]. `None` at the end. Not called again
+    /// after all bytes of the declared length. A pending call must wake the task when it can continue.
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>>;
 }
 
@@ -35,22 +35,22 @@ impl BodySource for NoBody {
     }
 }
 
-/// A connection to a responder: one request at a time, kept between requests. `S` must not hold back written bytes until
-/// it is flushed; sockets do not.
+/// A connection to a responder. It has one request at a time and is kept between requests. `S` must not buffer written
+/// bytes until it is flushed; sockets do not.
 #[derive(Debug)]
 pub struct FastCgiConnection<S> {
     stream: S,
     exchange: FastCgiExchange,
-    /// Why writing ended, kept while the response may still come.
+    /// The error that ended writing, kept while the response may still be received.
     write_error: Option<io::Error>,
-    /// Something was received since the last `send`.
+    /// Whether bytes were received since the last `send`.
     received: bool,
-    /// Nothing has been sent: the peer cannot have closed it as idle, and owes no response.
+    /// Whether nothing was sent: then the peer cannot have closed the connection as idle, and there is no response to read.
     is_new: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
-    /// Takes a connected stream.
+    /// A connection over a connected stream.
     pub fn new(stream: S) -> FastCgiConnection<S> {
         FastCgiConnection {
             stream,
@@ -61,54 +61,54 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
         }
     }
 
-    /// Begins a request. Without a body it is written at once as far as the stream accepts it, without waiting; with one, the
-    /// first [`FastCgiConnection::event`] writes it together with what the source has ready, so that one write sends begin,
-    /// variables and a small body.
+    /// Starts a request. Without a body it is written immediately as far as the stream accepts it, without waiting. With a
+    /// body, the first [`FastCgiConnection::event`] writes it together with the bytes that the source has ready, so that one
+    /// write sends the start of the request, the variables and a small body.
     ///
-    /// [`Error::Stale`]: a kept connection has ended meanwhile, nothing was sent. [`Error::OutOfTurn`]: not reusable.
-    /// Cancel-safe: it never suspends.
+    /// [`Error::Stale`]: a kept connection was closed before the request; nothing was sent. [`Error::OutOfTurn`]: the connection
+    /// is not reusable. Cancel-safe: it never suspends.
     pub async fn send(&mut self, request: &FastCgiRequest<'_>) -> Result<(), Error> {
         poll_fn(|cx| Poll::Ready(self.begin(request, cx))).await
     }
 
-    /// The next event of the response, while the body is sent. Returns what is ready before it waits; see [`FastCgiEvent`] for
-    /// the pieces. After [`FastCgiEvent::End`] or an error another call returns [`Error::OutOfTurn`].
+    /// The next event of the response, while the body is sent. Returns an available event without waiting; see [`FastCgiEvent`]
+    /// for the pieces. After [`FastCgiEvent::End`] or an error another call returns [`Error::OutOfTurn`].
     ///
     /// Cancel-safe: if it is dropped while it waits, nothing is lost, and a later call continues (with the same `body`).
     pub async fn event(&mut self, body: &mut impl BodySource) -> Result<FastCgiEvent, Error> {
         poll_fn(|cx| self.poll_event(body, cx)).await
     }
 
-    /// A new request may be sent: none is in progress, the last one was sent completely, nothing came after its `END_REQUEST`.
-    /// The peer may have closed since; [`FastCgiConnection::poll_idle`] tells.
+    /// Whether a new request may be sent: none is in progress, the last one was sent completely, and nothing was received
+    /// after its `END_REQUEST`. The peer may have closed the connection since; [`FastCgiConnection::poll_idle`] detects it.
     pub fn is_reusable(&self) -> bool {
         self.exchange.is_reusable()
     }
 
-    /// Some byte was received since the last `send`. If not, and the method is safe, a failed request may be tried again.
+    /// Whether any byte was received since the last `send`. If not, and the method is safe, a failed request may be retried.
     pub fn has_received(&self) -> bool {
         self.received
     }
 
-    /// Ready when an idle connection has become useless: closed by the peer, broken, or not silent. Wakes the task when
-    /// that happens. Call only between exchanges; during one it is ready at once.
+    /// Ready when an idle connection has become unusable: closed by the peer, broken, or with unexpected bytes. Wakes the task
+    /// when that happens. Call it only between exchanges; during one it is ready immediately.
     pub fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.exchange.is_reusable() {
             return Poll::Ready(());
         }
-        // Whatever comes, end or bytes, is wrong here.
+        // The end of the stream and bytes are both unexpected here.
         let _ = std::task::ready!(self.poll_read(cx));
         self.exchange.spend();
         Poll::Ready(())
     }
 
-    /// Returns when the responder has closed the connection, after telling it that no further request will come.
+    /// Announces to the responder that no further request follows, and waits until it has closed the connection.
     ///
-    /// PHP-FPM looks at the connection again when the script has ended, which may be long after [`FastCgiEvent::End`]
-    /// (`fastcgi_finish_request()`): so this is the moment at which its worker is free. What still comes is dropped. Dropped
-    /// midway, it closes the connection.
+    /// PHP-FPM checks the connection again when the script has ended, which may be long after [`FastCgiEvent::End`]
+    /// (`fastcgi_finish_request()`): so the worker is available again when this function returns. Received bytes are
+    /// discarded. If the future is dropped before, the connection is closed.
     pub async fn released(mut self) {
-        // If that fails the connection is gone, which is what is waited for.
+        // If that fails, the connection is already closed.
         let _ = self.stream.shutdown().await;
         let mut rest = [0; 512];
         while matches!(self.stream.read(&mut rest).await, Ok(1..)) {}
@@ -140,35 +140,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
         body: &mut impl BodySource,
         cx: &mut Context<'_>,
     ) -> Poll<Result<FastCgiEvent, Error>> {
-        for _ in 0..TURNS {
+        for _ in 0..ROUNDS {
             if let Some(event) = self.exchange.event()? {
                 return Poll::Ready(Ok(event));
             }
             let written = self.write(body, cx)?;
             match (self.poll_read(cx), written) {
-                (Poll::Ready(Ok(0)), _) => return Poll::Ready(Err(self.ended(Error::Closed))),
+                (Poll::Ready(Ok(0)), _) => return Poll::Ready(Err(self.early_end(Error::Closed))),
                 (Poll::Ready(Ok(_)), _) => self.received = true,
                 (Poll::Ready(Err(error)), _) => {
-                    return Poll::Ready(Err(self.ended(Error::Read(error))));
+                    return Poll::Ready(Err(self.early_end(Error::Read(error))));
                 }
                 (Poll::Pending, WriteProgress::More) => {}
                 (Poll::Pending, WriteProgress::Blocked) => return Poll::Pending,
             }
         }
-        // Others on this thread first; both directions are tried again at the next turn.
+        // Other tasks of this thread run first; both directions are tried again in the next poll.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Takes from the body and writes until one of them makes us wait, or a few writes are done. A failed write is not an
-    /// error yet: a responder that refuses an upload answers and closes, and the response is worth reading.
+    /// Reads from the body and writes until one of them would block, or after a few writes. A failed write is not an error
+    /// yet: a responder that rejects an upload sends a response and closes, and the response is useful.
     fn write(
         &mut self,
         body: &mut impl BodySource,
         cx: &mut Context<'_>,
     ) -> Result<WriteProgress, Error> {
         for _ in 0..WRITES {
-            self.take_body(body, cx)?;
+            self.read_body(body, cx)?;
             if !self.exchange.outgoing().has_remaining() {
                 return Ok(WriteProgress::Blocked);
             }
@@ -188,11 +188,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
         Ok(WriteProgress::More)
     }
 
-    fn take_body(&mut self, body: &mut impl BodySource, cx: &mut Context<'_>) -> Result<(), Error> {
+    fn read_body(&mut self, body: &mut impl BodySource, cx: &mut Context<'_>) -> Result<(), Error> {
         while self.exchange.wants_body() {
             match body.poll_chunk(cx) {
                 Poll::Pending => return Ok(()),
-                // An empty chunk ends the turn too, lest a source that gives nothing else spins here.
+                // An empty chunk also ends the loop, so that a source that returns only empty ones does not spin here.
                 Poll::Ready(Ok(Some(chunk))) if chunk.is_empty() => {
                     cx.waker().wake_by_ref();
                     return Ok(());
@@ -208,7 +208,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
         Ok(())
     }
 
-    /// One write, of several pieces at once if the stream can.
+    /// Does one write, of several pieces at once if the stream supports it.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let stream = Pin::new(&mut self.stream);
         let outgoing = self.exchange.outgoing();
@@ -229,28 +229,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
         pin!(self.stream.read_buf(self.exchange.input())).poll(cx)
     }
 
-    /// The response ended too early. If writing failed first, that is why.
-    fn ended(&mut self, error: Error) -> Error {
+    /// The error of a response that ended too early: that of writing, if it failed first.
+    fn early_end(&mut self, error: Error) -> Error {
         self.exchange.spend();
         self.write_error.take().map_or(error, Error::Write)
     }
 }
 
-/// How [`FastCgiConnection::write`] left off.
+/// The state after [`FastCgiConnection::write`].
 #[derive(Clone, Copy, Debug)]
 enum WriteProgress {
-    /// More could be written at once.
+    /// More could be written immediately.
     More,
     /// The stream or the body source will wake this task, or nothing remains to be written.
     Blocked,
 }
 
-/// Rounds of writing and reading in one poll, before other tasks of the thread get their turn. Rounds without an event
-/// are uploads: 16 rounds of 4 writes are some 6 MB at most.
-const TURNS: usize = 16;
+/// The maximum number of rounds of writing and reading in one poll, before other tasks of the thread run. Rounds without an
+/// event are uploads: 16 rounds of 4 writes are at most some 6 MB.
+const ROUNDS: usize = 16;
 
-/// Writes before looking whether something can be read.
+/// The maximum number of writes before the next read.
 const WRITES: usize = 4;
 
-/// Pieces in one vectored write: headers and contents of a full output buffer.
+/// The maximum number of pieces in one vectored write: headers and contents of a full output buffer.
 const SLICES: usize = 8;

@@ -1,54 +1,54 @@
-//! Why an exchange failed. One enum for the crate; the server maps it to a fault and decides on a retry, for which
-//! [`Error::is_before_request`] and [`crate::FastCgiConnection::has_received`] give the facts.
+//! Why an exchange failed. The crate has one enum; the server maps it to a fault and decides on a retry, based on
+//! [`Error::is_before_request`] and [`crate::FastCgiConnection::has_received`].
 
 use std::io;
 
 use crate::record::BadRecord;
 
-/// Why a request could not be sent or its response not be received. After any of these the connection is not reusable.
+/// Why a request could not be sent or its response not be received. The connection is not reusable after any of these errors.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kept connection was closed, or unexpected bytes were on it, before the request was begun: nothing was sent, so any
-    /// method may be tried on another connection.
+    /// The kept connection was closed, or had unexpected bytes, before the request was started: nothing was sent, so the request
+    /// may be sent on another connection, whatever its method.
     #[error("the idle FastCGI connection was closed before the request")]
     Stale,
     /// The upstream closed the connection before `END_REQUEST`: the response is incomplete.
     #[error("the FastCGI connection was closed before the response was complete")]
     Closed,
-    /// The upstream broke the protocol.
+    /// The upstream violated the protocol.
     #[error("bad FastCGI record: {0}")]
     Record(#[from] BadRecord),
     /// Reading from the upstream failed.
     #[error("cannot read from the FastCGI connection")]
     Read(#[source] io::Error),
-    /// Writing to the upstream failed and no complete response was there to be read.
+    /// Writing to the upstream failed, and it had not sent a complete response.
     #[error("cannot write to the FastCGI connection")]
     Write(#[source] io::Error),
     /// The source of the request body failed.
     #[error("cannot read the request body")]
     Body(#[source] io::Error),
-    /// The source gave more or fewer bytes than the request declared. `given` counts up to the first violation.
+    /// The source returned more or fewer bytes than the request declared. `given` counts up to the first violation.
     #[error("the request body has {given} bytes instead of the declared {declared}")]
     BodyLength {
-        /// What [`crate::FastCgiRequest::body_length`] said.
+        /// The length in [`crate::FastCgiRequest::body_length`].
         declared: u64,
-        /// What the source gave.
+        /// The number of bytes that the source returned.
         given: u64,
     },
     /// The variables of the request exceed [`crate::params::MAX_BYTES`] when encoded.
     #[error("the FastCGI variables of the request are too large: {bytes} bytes")]
     Variables {
-        /// Encoded length of all pairs.
+        /// The encoded length of all pairs.
         bytes: usize,
     },
-    /// A call that does not fit the state: `send` in the middle of an exchange or on a connection that is not reusable,
-    /// `event` without an exchange.
+    /// A call in the wrong state: `send` during an exchange or on a connection that is not reusable, `event` without an
+    /// exchange.
     #[error("the FastCGI connection is in the wrong state for this call")]
     OutOfTurn,
 }
 
 impl Error {
-    /// Nothing of the request had left when this happened.
+    /// Whether nothing of the request had been sent.
     pub fn is_before_request(&self) -> bool {
         match self {
             Error::Stale | Error::Variables { .. } => true,

@@ -1,17 +1,17 @@
-//! The parts of a response, in the order of their arrival.
+//! The parts of a response, in the order in which they are received.
 
 use bytes::Bytes;
 
 use crate::record::EndStatus;
 
-/// The parts of the response, in the order of their arrival.
+/// A part of the response. The parts are in the order in which they are received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FastCgiEvent {
-    /// Some bytes of the CGI response, never empty, cut anywhere. The bytes share a read buffer of 64 KiB with their
-    /// neighbours: copy a small piece to keep it for long.
+    /// Some bytes of the CGI response, never empty, split anywhere. They share a read buffer of 64 KiB with other pieces: copy a
+    /// small piece to keep it for long.
     Stdout(Bytes),
-    /// Some bytes for the log, never empty, cut anywhere.
+    /// Some bytes for the log, never empty, split anywhere.
     Stderr(Bytes),
-    /// The exchange is over. Nothing follows.
+    /// The end of the exchange. No event follows.
     End(EndStatus),
 }

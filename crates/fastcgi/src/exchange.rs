@@ -1,10 +1,10 @@
 //! One request and its response, without I/O: it produces bytes to write and consumes bytes that were read.
 //!
-//! Both directions advance independently. The body is requested from its source only while little waits to be written, so
-//! memory stays within [`OUTPUT_BYTES`] plus one record plus one chunk of the source. `END_REQUEST` ends the exchange even
-//! if the body has not been sent completely (PHP may answer early). Such a connection cannot be reused, since the responder
-//! might take the rest for a new request. The same applies if anything follows `END_REQUEST`: bytes that no request asked
-//! for must never become the beginning of the next response.
+//! Both directions advance independently. The body is read from its source only while the output queue is short, so memory
+//! is limited to [`OUTPUT_BYTES`] plus one record plus one chunk of the source. `END_REQUEST` ends the exchange even if the
+//! body has not been sent completely (PHP may respond early). Such a connection cannot be reused, since the responder might
+//! read the rest as a new request. The same applies if anything follows `END_REQUEST`: bytes that no request caused must
+//! never become the start of the next response.
 
 use std::borrow::Cow;
 
@@ -22,35 +22,35 @@ pub type CgiVariable<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 /// A request to a responder.
 #[derive(Clone, Copy, Debug)]
 pub struct FastCgiRequest<'a> {
-    /// CGI variables, name and value, sent in this order. With a body, `CONTENT_LENGTH` must be among them and equal
-    /// `body_length`; this crate does not look.
+    /// The CGI variables, sent in this order. With a body, `CONTENT_LENGTH` must be among them and equal `body_length`; this
+    /// crate does not check it.
     pub variables: &'a [CgiVariable<'a>],
-    /// Exact number of bytes the body source will give, 0 for no body.
+    /// The exact number of bytes that the body source will return, 0 without a body.
     pub body_length: u64,
 }
 
-/// The state of one connection's protocol.
+/// The protocol state of one connection.
 #[derive(Debug)]
 pub struct FastCgiExchange {
     phase: ExchangePhase,
     incoming: RecordParser,
     input: BytesMut,
-    /// Size of the buffer to read into; 0: none so far.
+    /// The size of the read buffer in bytes; 0: not allocated.
     input_bytes: usize,
     outgoing: Outgoing,
-    /// Given by the body source, not yet framed.
+    /// Bytes from the body source that are not in records yet.
     chunk: Bytes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExchangePhase {
-    /// No request yet, or the last one ended with nothing left over.
+    /// No request yet, or the last one ended cleanly.
     Ready,
-    /// A request is in progress. `owed`: bytes of the body that the source has not given yet; `stdin`: its stream to the
-    /// responder.
+    /// A request is in progress. `missing`: bytes of the body that the source has not returned yet; `stdin`: the STDIN stream to
+    /// the responder.
     Open {
         declared: u64,
-        owed: u64,
+        missing: u64,
         stdin: Stdin,
     },
     /// No further request may be sent.
@@ -60,9 +60,9 @@ enum ExchangePhase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stdin {
     Open,
-    /// The ending record has been queued.
+    /// The empty record that ends the stream has been queued.
     Ended,
-    /// Writing failed; the response may still come.
+    /// Writing failed; the response may still be received.
     Abandoned,
 }
 
@@ -73,7 +73,7 @@ impl Default for FastCgiExchange {
 }
 
 impl FastCgiExchange {
-    /// A connection on which nothing has been said.
+    /// The state of a new connection.
     pub fn new() -> FastCgiExchange {
         FastCgiExchange {
             phase: ExchangePhase::Ready,
@@ -101,24 +101,24 @@ impl FastCgiExchange {
         let declared = request.body_length;
         self.phase = ExchangePhase::Open {
             declared,
-            owed: declared,
+            missing: declared,
             stdin: Stdin::Open,
         };
         self.frame();
         Ok(())
     }
 
-    /// A request is in progress: `END_REQUEST` has not arrived.
+    /// Whether a request is in progress: `END_REQUEST` has not been received.
     pub fn is_open(&self) -> bool {
         matches!(self.phase, ExchangePhase::Open { .. })
     }
 
-    /// The next chunk of the body may be given: some is owed and little waits to be written.
+    /// Whether the next chunk of the body should be passed: the body is incomplete and the output queue is short.
     pub fn wants_body(&self) -> bool {
         matches!(
             self.phase,
             ExchangePhase::Open {
-                owed: 1..,
+                missing: 1..,
                 stdin: Stdin::Open,
                 ..
             }
@@ -126,12 +126,12 @@ impl FastCgiExchange {
             && self.outgoing.remaining() < OUTPUT_BYTES
     }
 
-    /// Takes a chunk of any size; call only when [`FastCgiExchange::wants_body`]. Fails with [`Error::BodyLength`] if it is
-    /// more than was declared. After the last byte the stream is ended without being asked.
+    /// Accepts a chunk of any size; call it only if [`FastCgiExchange::wants_body`]. Fails with [`Error::BodyLength`] if the
+    /// body becomes longer than declared. Ends the stream after the last byte.
     pub fn give_body(&mut self, chunk: Bytes) -> Result<(), Error> {
         let ExchangePhase::Open {
             declared,
-            owed,
+            missing,
             stdin,
         } = self.phase
         else {
@@ -141,12 +141,12 @@ impl FastCgiExchange {
             return Err(Error::OutOfTurn);
         }
         let length = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
-        let Some(owed) = owed.checked_sub(length) else {
-            return Err(self.bad_body_length(declared, (declared - owed).saturating_add(length)));
+        let Some(missing) = missing.checked_sub(length) else {
+            return Err(self.bad_body_length(declared, (declared - missing).saturating_add(length)));
         };
         self.phase = ExchangePhase::Open {
             declared,
-            owed,
+            missing,
             stdin,
         };
         self.chunk = chunk;
@@ -154,27 +154,27 @@ impl FastCgiExchange {
         Ok(())
     }
 
-    /// The source has no more; [`Error::BodyLength`] if some is still owed.
+    /// Reports that the source has ended; [`Error::BodyLength`] if bytes are missing.
     pub fn end_body(&mut self) -> Result<(), Error> {
         match self.phase {
             ExchangePhase::Open {
                 declared,
-                owed: owed @ 1..,
+                missing: missing @ 1..,
                 ..
-            } => Err(self.bad_body_length(declared, declared - owed)),
+            } => Err(self.bad_body_length(declared, declared - missing)),
             ExchangePhase::Open { .. } | ExchangePhase::Ready | ExchangePhase::Spent => Ok(()),
         }
     }
 
-    /// Bytes to write, oldest first. After advancing it, call [`FastCgiExchange::frame`].
+    /// The bytes to write, oldest first. Call [`FastCgiExchange::frame`] after advancing it.
     pub fn outgoing(&mut self) -> &mut (impl Buf + use<>) {
         &mut self.outgoing
     }
 
-    /// Cuts the present chunk into records while there is room. Also ends STDIN after the body's last byte.
+    /// Splits the current chunk into records while the output queue is short. Also ends STDIN after the body's last byte.
     pub fn frame(&mut self) {
         let ExchangePhase::Open {
-            owed,
+            missing,
             stdin: Stdin::Open,
             ..
         } = self.phase
@@ -190,7 +190,7 @@ impl FastCgiExchange {
                 .encode(|out| record::write_header(out, RecordType::Stdin, length));
             self.outgoing.push(piece);
         }
-        if owed == 0 && self.chunk.is_empty() {
+        if missing == 0 && self.chunk.is_empty() {
             self.outgoing
                 .encode(|out| record::write_stream_end(out, RecordType::Stdin));
             if let ExchangePhase::Open { stdin, .. } = &mut self.phase {
@@ -199,8 +199,8 @@ impl FastCgiExchange {
         }
     }
 
-    /// Nothing more can be written. The response may still be read (a responder that refuses an upload answers and
-    /// closes), but the connection is spent.
+    /// Discards all output after a failed write. The response may still be read (a responder that rejects an upload sends a
+    /// response and closes), but the connection cannot be reused.
     pub fn abandon_output(&mut self) {
         if let ExchangePhase::Open { stdin, .. } = &mut self.phase {
             *stdin = Stdin::Abandoned;
@@ -209,7 +209,7 @@ impl FastCgiExchange {
         self.chunk = Bytes::new();
     }
 
-    /// No further request may use this connection. The contents of the buffers are dropped.
+    /// Makes the connection unusable for further requests, and discards the contents of the buffers.
     pub fn spend(&mut self) {
         self.phase = ExchangePhase::Spent;
         self.outgoing.clear();
@@ -217,21 +217,21 @@ impl FastCgiExchange {
         self.input.clear();
     }
 
-    /// The buffer to read into, with room for a good read. Call only after [`FastCgiExchange::event`] gave `None`; then it holds
-    /// less than a header, so the whole stays at [`INPUT_BYTES`]; the first is smaller.
+    /// The buffer to read into, with enough free space for an efficient read. Call it only after [`FastCgiExchange::event`]
+    /// returned `None`: then it contains less than a record header, so its size stays [`INPUT_BYTES`]. The first one is smaller.
     pub fn input(&mut self) -> &mut BytesMut {
-        let held = self.input.len();
-        if self.input.capacity() - held < LEAST_READ_BYTES {
+        let length = self.input.len();
+        if self.input.capacity() - length < LEAST_READ_BYTES {
             match self.input_bytes {
                 0 => self.grow(FIRST_INPUT_BYTES),
                 FIRST_INPUT_BYTES => self.grow(INPUT_BYTES),
-                _ => self.input.reserve(INPUT_BYTES - held.min(INPUT_BYTES)),
+                _ => self.input.reserve(INPUT_BYTES - length.min(INPUT_BYTES)),
             }
         }
         &mut self.input
     }
 
-    /// Continues with a buffer of another size.
+    /// Replaces the buffer by one of another size.
     fn grow(&mut self, size: usize) {
         let mut input = BytesMut::with_capacity(size);
         input.extend_from_slice(&self.input);
@@ -239,19 +239,19 @@ impl FastCgiExchange {
         self.input_bytes = size;
     }
 
-    /// The next event among the bytes read; `None` when more are needed. A bad record spends the connection.
+    /// The next event in the bytes that were read; `None` if more are needed. An invalid record makes the connection unusable.
     pub fn event(&mut self) -> Result<Option<FastCgiEvent>, Error> {
         let ExchangePhase::Open { stdin, .. } = self.phase else {
             return Err(Error::OutOfTurn);
         };
         match self.incoming.next(&mut self.input) {
             Ok(Some(FastCgiEvent::End(status))) => {
-                let clean = stdin == Stdin::Ended
+                let is_clean = stdin == Stdin::Ended
                     && !self.outgoing.has_remaining()
                     && self.input.is_empty()
                     && self.incoming.is_between_records()
                     && status.protocol_status == ProtocolStatus::RequestComplete;
-                if clean {
+                if is_clean {
                     self.phase = ExchangePhase::Ready;
                 } else {
                     self.spend();
@@ -266,7 +266,7 @@ impl FastCgiExchange {
         }
     }
 
-    /// A new request may be sent: none is in progress, everything of the last one was sent and nothing came after its end.
+    /// Whether a new request may be sent: none is in progress, the last one was sent completely, and nothing followed its end.
     pub fn is_reusable(&self) -> bool {
         self.phase == ExchangePhase::Ready
     }
@@ -277,18 +277,18 @@ impl FastCgiExchange {
     }
 }
 
-/// Below this, more of the body is taken. With the record that crosses it, at most 96 KiB wait to be written.
+/// More of the body is read while fewer bytes than this are queued. With the last record, at most 96 KiB are queued.
 pub const OUTPUT_BYTES: usize = 64 * 1024;
 
-/// Size of the read buffer.
+/// The size of the read buffer, in bytes.
 pub const INPUT_BYTES: usize = 64 * 1024;
 
-/// Size of a connection's first buffer, sufficient for many responses: memory that is not touched costs nothing.
+/// The size of a connection's first read buffer in bytes, sufficient for many responses: unused memory costs nothing.
 pub const FIRST_INPUT_BYTES: usize = 16 * 1024;
 
-/// Content of a full STDIN record: two make a chunk of 64 KiB, where the largest possible record would leave one byte
-/// for a second.
+/// The content of a full STDIN record in bytes: two hold a chunk of 64 KiB, whereas the largest possible record would leave
+/// one byte for a second.
 const STDIN_RECORD_BYTES: u16 = 32 * 1024;
 
-/// With less room than this in the read buffer, a new one is cheaper than reading in small pieces.
+/// With less free space than this in the read buffer, a new one is cheaper than reading in small pieces.
 const LEAST_READ_BYTES: usize = 8 * 1024;

@@ -1,16 +1,16 @@
-//! Turns bytes of the responder into events, record by record.
+//! Parses bytes of the responder into events, record by record.
 //!
-//! Content is passed on as it arrives, without waiting for the end of its record and without a copy. Only STDOUT, STDERR
+//! Content is passed on as it is received, without waiting for the end of its record and without a copy. Only STDOUT, STDERR
 //! and `END_REQUEST` of request 1 are accepted. Management records (id 0, types `GET_VALUES_RESULT` and `UNKNOWN_TYPE`) are
 //! skipped, although Galley never requests them. Everything else is rejected, because a record with another id may be part
-//! of somebody else's response. The result does not depend on how the bytes were split.
+//! of the response to another request. The result does not depend on how the bytes were split.
 
 use bytes::{Buf, BytesMut};
 
 use crate::event::FastCgiEvent;
 use crate::record::{BadRecord, EndStatus, HEADER_BYTES, Header, REQUEST_ID, RecordType};
 
-/// Where in a record the input stands.
+/// A parser of records. It keeps the position within a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordParser {
     at: RecordPosition,
@@ -29,7 +29,7 @@ enum RecordPosition {
     End {
         padding: usize,
     },
-    /// Bytes that mean nothing: padding, management records.
+    /// Bytes that are ignored: padding, management records.
     Skip {
         left: usize,
     },
@@ -48,7 +48,7 @@ impl RecordParser {
         }
     }
 
-    /// Takes the next event out of `input`; `None` when more bytes are needed. Events of streams are never empty.
+    /// Removes the next event from `input`; `None` if more bytes are needed. Events of streams are never empty.
     pub(crate) fn next(&mut self, input: &mut BytesMut) -> Result<Option<FastCgiEvent>, BadRecord> {
         loop {
             match self.at {
@@ -57,7 +57,7 @@ impl RecordParser {
                         return Ok(None);
                     };
                     let header = Header::decode(*bytes)?;
-                    self.at = after(header)?;
+                    self.at = position_after(header)?;
                     input.advance(HEADER_BYTES);
                 }
                 RecordPosition::Content {
@@ -101,12 +101,12 @@ impl RecordParser {
         }
     }
 
-    /// The last record, with its padding, has been taken whole.
+    /// Whether the last record was consumed completely, with its padding.
     pub(crate) fn is_between_records(&self) -> bool {
         matches!(self.at, RecordPosition::Header)
     }
 
-    /// Drops skippable bytes; true when all of them are gone.
+    /// Discards bytes to be skipped; true if none remain.
     fn skip(&mut self, input: &mut BytesMut) -> bool {
         if let RecordPosition::Skip { left } = self.at {
             let here = left.min(input.len());
@@ -121,7 +121,7 @@ impl RecordParser {
     }
 }
 
-fn after(header: Header) -> Result<RecordPosition, BadRecord> {
+fn position_after(header: Header) -> Result<RecordPosition, BadRecord> {
     let (left, padding) = (usize::from(header.content), usize::from(header.padding));
     let kind = RecordType::from_code(header.code);
     match (header.id, kind) {
@@ -149,5 +149,5 @@ fn after(header: Header) -> Result<RecordPosition, BadRecord> {
     }
 }
 
-/// Body of `END_REQUEST`.
+/// The size of the body of `END_REQUEST`.
 const END_BYTES: usize = 8;

@@ -1,13 +1,13 @@
-//! FastCGI 1.0 in the responder role, seen from the web server: Galley asks, PHP-FPM generates.
+//! FastCGI 1.0 in the responder role, on the side of the web server: Galley sends requests, PHP-FPM generates responses.
 //!
 //! - [`record`]: the eight-byte headers and fixed bodies of the protocol;
 //! - [`params`]: the name-value pairs of a request;
 //! - [`exchange`]: one request and its response, without I/O;
 //! - [`FastCgiConnection`]: drives an exchange over a stream, both directions at once;
-//! - [`response`]: cuts standard output into the CGI head block and the body.
+//! - [`response`]: splits standard output into the CGI head block and the body.
 //!
-//! One request at a time per connection, always with id 1: PHP-FPM does not multiplex. Pools, limits, queues, timeouts
-//! and retries are not here, and neither is the meaning of a variable or of a response's field.
+//! A connection has one request at a time, always with id 1: PHP-FPM does not multiplex. Pools, limits, queues, timeouts
+//! and retries are not part of this crate, nor is the meaning of variables and response fields.
 
 mod connection;
 mod error;

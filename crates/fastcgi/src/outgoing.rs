@@ -1,8 +1,7 @@
-//! Bytes that wait to be written to the responder, as a [`Buf`] of pieces for one vectored write.
+//! The bytes to be written to the responder, as a [`Buf`] of pieces for one vectored write.
 //!
 //! Small pieces (headers, variables, small bodies) are copied together, so that one write sends them even through a writer
-//! without vectored writes. Larger pieces of a body are kept as they came, without a copy. The exchange limits how much may
-//! wait here.
+//! without vectored writes. Larger pieces of a body are queued without a copy. The exchange limits the size of the queue.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -12,16 +11,16 @@ use bytes::{Buf, Bytes, BytesMut};
 /// A queue of bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
-    /// Finished pieces, none of them empty, oldest first.
+    /// Complete pieces, none of them empty, oldest first.
     pieces: VecDeque<Bytes>,
-    /// Copied bytes that come after all `pieces`.
+    /// Copied bytes that follow all `pieces`.
     tail: BytesMut,
-    /// Sum of both.
+    /// The length of both, in bytes.
     length: usize,
 }
 
 impl Outgoing {
-    /// Appends what `write` puts into the buffer; it may only append.
+    /// Appends the bytes that `write` appends to the buffer. It must not change existing bytes.
     pub(crate) fn encode<T>(&mut self, write: impl FnOnce(&mut BytesMut) -> T) -> T {
         let before = self.tail.len();
         let result = write(&mut self.tail);
@@ -29,7 +28,7 @@ impl Outgoing {
         result
     }
 
-    /// Appends content, copying it if it is small.
+    /// Appends content. Copies it if it is small.
     pub(crate) fn push(&mut self, content: Bytes) {
         self.length += content.len();
         if content.len() <= COPIED_BYTES {
@@ -87,8 +86,8 @@ impl Buf for Outgoing {
     }
 }
 
-/// Content up to this size is copied behind its header: that takes about a microsecond, less than a vector and a reference for
-/// it, and one write still sends a request with a login form or a REST call.
+/// Content up to this size is copied after its header: this takes about a microsecond, less than another slice of a vectored
+/// write and a reference for it. So one write can send a whole request with a login form or a REST call.
 const COPIED_BYTES: usize = 8 * 1024;
 
 #[cfg(test)]
@@ -98,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_things_are_one_piece() {
+    fn small_content_is_one_piece() {
         let mut outgoing = Outgoing::default();
         outgoing.encode(|out| out.extend_from_slice(b"head"));
         outgoing.push(Bytes::from(vec![1; COPIED_BYTES]));
@@ -117,7 +116,7 @@ mod tests {
     }
 
     proptest! {
-        /// Pieces of any size, taken in steps of any size, come out as they went in.
+        /// Pieces of any size, consumed in steps of any size, keep their order.
         #[test]
         fn order_is_kept(sizes in proptest::collection::vec(0_usize..20_000, 0..12), steps in proptest::collection::vec(1_usize..30_000, 1..40)) {
             let mut outgoing = Outgoing::default();

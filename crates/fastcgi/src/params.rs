@@ -1,19 +1,19 @@
 //! Name-value pairs of the PARAMS stream (specification section 3.4).
 //!
 //! Each pair is name length, value length, name, value. A length below 128 is one byte; a longer one is four bytes
-//! big-endian with the highest bit set, so at most 2^31 - 1. The pairs form one stream: a pair may lie across records.
-//! Which variables are sent, and that no client can name one of its own, is decided by the caller.
+//! big-endian with the highest bit set, so at most 2^31 - 1. The pairs form one stream: a pair may span records. The caller
+//! decides which variables are sent, and ensures that clients cannot define them.
 
 use bytes::BufMut;
 
 use crate::Error;
 use crate::record::{self, RecordType};
 
-/// Most bytes all pairs of a request may have when encoded. Request heads are limited far below this; the bound keeps
-/// one request from holding more than this in the output buffer, which is filled before the first write.
+/// The maximum encoded size of all pairs of a request, in bytes. Request heads have a much lower limit; this one bounds the
+/// output buffer, which is filled before the first write.
 pub const MAX_BYTES: usize = 1024 * 1024;
 
-/// Appends the whole PARAMS stream with its ending empty record. `out` is untouched on [`Error::Variables`].
+/// Appends the whole PARAMS stream with its final empty record. `out` is not changed on [`Error::Variables`].
 pub fn write(
     out: &mut impl BufMut,
     variables: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
@@ -41,8 +41,8 @@ pub fn write(
     Ok(())
 }
 
-/// Decodes the joined content of a PARAMS stream; the responder's side. `None` if it is cut or a length reaches beyond
-/// its end.
+/// Decodes the joined content of a PARAMS stream, for the responder's side. `None` if it is incomplete or a length exceeds
+/// the rest.
 pub fn read(mut stream: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut pairs = Vec::new();
     while !stream.is_empty() {
@@ -61,7 +61,7 @@ fn encoded_length(name: &[u8], value: &[u8]) -> usize {
     prefix(name.len()) + prefix(value.len()) + name.len() + value.len()
 }
 
-/// `length` is below [`MAX_BYTES`], hence below 2^31.
+/// Appends a length, which is below [`MAX_BYTES`] and hence below 2^31.
 fn write_length(out: &mut Vec<u8>, length: usize) {
     match u8::try_from(length) {
         Ok(short) if length < LONG => out.push(short),
@@ -80,7 +80,7 @@ fn read_length(stream: &mut &[u8]) -> Option<usize> {
     usize::try_from(u32::from_be_bytes(*four) & !LONG_FLAG).ok()
 }
 
-/// First length that takes four bytes.
+/// The first length that needs four bytes.
 const LONG: usize = 128;
 const LONG_FLAG: u32 = 1 << 31;
 
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::record::{MAX_CONTENT, ParsedRecord};
 
-    /// Joins the content of the PARAMS records and checks that the stream ends exactly at the end.
+    /// Joins the content of the PARAMS records, and checks that the stream ends exactly at the end.
     fn joined(mut bytes: &[u8]) -> Vec<u8> {
         let mut stream = Vec::new();
         loop {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_take_one_or_four_bytes() {
+    fn lengths_have_one_or_four_bytes() {
         for (length, prefix) in [
             (0, vec![0]),
             (127, vec![127]),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_may_lie_across_records() {
+    fn a_pair_may_span_records() {
         let variables = vec![
             (b"FIRST".to_vec(), vec![b'a'; MAX_CONTENT - 20]),
             (vec![b'N'; 300], vec![b'b'; 200_000]),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_bytes_are_refused_before_anything_is_written() {
+    fn too_many_bytes_are_rejected_before_anything_is_written() {
         let mut out = Vec::new();
         let result = write(&mut out, &[(b"A".to_vec(), vec![0; MAX_BYTES])]);
         assert!(matches!(result, Err(Error::Variables { bytes }) if bytes == MAX_BYTES + 6));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_streams_are_refused() {
+    fn incomplete_streams_are_rejected() {
         let mut out = Vec::new();
         write(&mut out, &[(b"NAME".to_vec(), vec![b'v'; 130])]).unwrap();
         let stream = joined(&out);

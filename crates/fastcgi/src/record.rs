@@ -7,28 +7,28 @@
 //!        (1)              big-endian big-endian 0..=65535             then content, then padding
 //! ```
 //!
-//! Only shapes are checked here (the version, a known length); which record may come when is decided by the exchange.
-//! [`parse`] and the `write` functions serve both sides, so that a scripted responder can be written with them.
+//! Only the form is checked here (the version, a known length); the exchange decides which record is allowed when. [`parse`]
+//! and the `write` functions support both sides, so that tests can implement a responder with them.
 
 use bytes::BufMut;
 
-/// Length of a record's header.
+/// The length of a record's header, in bytes.
 pub const HEADER_BYTES: usize = 8;
-/// Most content one record can carry.
+/// The maximum content of a record, in bytes.
 pub const MAX_CONTENT: usize = 65_535;
-/// The only version there is.
+/// The only version of the protocol.
 pub const VERSION: u8 = 1;
 /// The id of every request of Galley; id 0 is for management records.
 pub const REQUEST_ID: u16 = 1;
 /// `FCGI_KEEP_CONN`: the responder does not close the connection after `END_REQUEST`.
 pub const KEEP_CONNECTION: u8 = 1;
 
-/// Type of a record, by its number in the specification (section 8).
+/// The type of a record, by its number in the specification (section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordType {
     /// 1, to the responder: a request starts.
     BeginRequest,
-    /// 2, to the responder. Galley aborts by closing instead, since PHP-FPM does not look for this record.
+    /// 2, to the responder. Galley closes the connection to abort, since PHP-FPM does not read this record.
     AbortRequest,
     /// 3, from the responder: the request has ended.
     EndRequest,
@@ -46,7 +46,7 @@ pub enum RecordType {
     GetValues,
     /// 10, management: its response.
     GetValuesResult,
-    /// 11, management: a type was not understood.
+    /// 11, management: a record had an unknown type.
     UnknownType,
 }
 
@@ -65,7 +65,7 @@ impl RecordType {
         RecordType::UnknownType,
     ];
 
-    /// The kind of a type number, or `None` for numbers the specification does not know.
+    /// The type with this number, or `None` if the specification does not define it.
     pub fn from_code(code: u8) -> Option<RecordType> {
         RecordType::ALL.into_iter().find(|kind| kind.code() == code)
     }
@@ -88,21 +88,21 @@ impl RecordType {
     }
 }
 
-/// A record's header, decoded. The type stays a number, since an unknown one is not an error in itself.
+/// The decoded header of a record. The type remains a number, since an unknown one is not always an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Type number; see [`RecordType::from_code`].
+    /// The type number; see [`RecordType::from_code`].
     pub code: u8,
-    /// Request id; 0 for management records.
+    /// The request id; 0 for management records.
     pub id: u16,
-    /// Content bytes that follow.
+    /// The number of content bytes that follow.
     pub content: u16,
-    /// Padding bytes after the content.
+    /// The number of padding bytes after the content.
     pub padding: u8,
 }
 
 impl Header {
-    /// Decodes eight bytes. Fails only on another version than 1; the reserved byte is ignored.
+    /// Decodes a header. Fails only if the version is not 1; the reserved byte is ignored.
     pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Header, BadRecord> {
         let [
             version,
@@ -125,7 +125,7 @@ impl Header {
         })
     }
 
-    /// The eight bytes.
+    /// Encodes the header.
     pub fn encode(self) -> [u8; HEADER_BYTES] {
         let [id_1, id_0] = self.id.to_be_bytes();
         let [content_1, content_0] = self.content.to_be_bytes();
@@ -142,29 +142,29 @@ impl Header {
     }
 }
 
-/// Why a record from the responder is invalid. Such a connection is closed: what follows cannot be trusted.
+/// Why a record from the responder is invalid. The connection is then closed, because later bytes cannot be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRecord {
-    /// Another version than 1; usually the peer does not speak FastCGI at all.
+    /// A version other than 1; usually the peer does not use FastCGI at all.
     #[error("version {0} instead of 1")]
     Version(u8),
-    /// A record for a request that was never asked: a response may have been mixed up with another one.
+    /// A record for a request that was never sent: responses may have been mixed up.
     #[error("request id {0} instead of 1")]
     Id(u16),
     /// A type that a responder may not send.
     #[error("type {0} is not a responder's")]
     Type(u8),
-    /// `END_REQUEST` with another length than 8.
+    /// `END_REQUEST` with a length other than 8.
     #[error("END_REQUEST of {0} bytes instead of 8")]
     EndLength(u16),
 }
 
-/// What `END_REQUEST` says.
+/// The content of `END_REQUEST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndStatus {
-    /// The program's exit status; PHP-FPM gives PHP's.
+    /// The program's exit status; from PHP-FPM, that of PHP.
     pub app_status: u32,
-    /// Whether the request was served at all.
+    /// Whether the request was served.
     pub protocol_status: ProtocolStatus,
 }
 
@@ -179,23 +179,23 @@ impl EndStatus {
     }
 }
 
-/// The protocol's part of `END_REQUEST`.
+/// The protocol status in `END_REQUEST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolStatus {
     /// 0: normal end.
     RequestComplete,
-    /// 1: a second request on one connection was refused.
+    /// 1: a second request on one connection was rejected.
     CannotMultiplex,
-    /// 2: out of some resource.
+    /// 2: the program lacks a resource.
     Overloaded,
-    /// 3: the responder role is unknown to the program.
+    /// 3: the program does not know the responder role.
     UnknownRole,
-    /// A number that the specification does not know.
+    /// A number that the specification does not define.
     Other(u8),
 }
 
 impl ProtocolStatus {
-    /// By number.
+    /// The status with this number.
     pub fn from_code(code: u8) -> ProtocolStatus {
         match code {
             0 => ProtocolStatus::RequestComplete,
@@ -206,7 +206,7 @@ impl ProtocolStatus {
         }
     }
 
-    /// The number.
+    /// The number of the status.
     pub fn code(self) -> u8 {
         match self {
             ProtocolStatus::RequestComplete => 0,
@@ -218,23 +218,23 @@ impl ProtocolStatus {
     }
 }
 
-/// Result of [`parse`].
+/// The result of [`parse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParsedRecord<'b> {
     /// More bytes are needed.
     Partial,
-    /// One whole record with its padding.
+    /// A complete record with its padding.
     Whole {
         /// The header.
         header: Header,
         /// The content without the padding.
         content: &'b [u8],
-        /// Bytes taken: header, content and padding.
+        /// The size of the record in bytes: header, content and padding.
         length: usize,
     },
 }
 
-/// Parses one whole record at the start of `bytes`; for the responder's side, where records are small.
+/// Parses one complete record at the start of `bytes`; for the responder's side, where records are small.
 pub fn parse(bytes: &[u8]) -> Result<ParsedRecord<'_>, BadRecord> {
     let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Ok(ParsedRecord::Partial);
@@ -264,8 +264,8 @@ pub fn write_header(out: &mut impl BufMut, kind: RecordType, content: u16) {
     );
 }
 
-/// Appends `content` as records of `kind`, as many as its length needs; nothing at all for empty content, because an
-/// empty record ends a stream (section 3.3) and is written by [`write_stream_end`] alone.
+/// Appends `content` as records of `kind`. Appends nothing if `content` is empty, because an empty record ends a stream
+/// (section 3.3); only [`write_stream_end`] writes it.
 pub fn write_stream(out: &mut impl BufMut, kind: RecordType, content: &[u8]) {
     for piece in content.chunks(MAX_CONTENT) {
         write_header(out, kind, u16::try_from(piece.len()).unwrap_or(u16::MAX));
@@ -285,7 +285,7 @@ pub fn write_begin(out: &mut impl BufMut) {
     out.put_slice(&[0, ROLE_RESPONDER, KEEP_CONNECTION, 0, 0, 0, 0, 0]);
 }
 
-/// Appends `END_REQUEST`; the responder's side.
+/// Appends `END_REQUEST`, for the responder's side.
 pub fn write_end(out: &mut impl BufMut, status: EndStatus) {
     write_header(out, RecordType::EndRequest, 8);
     out.put_u32(status.app_status);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_refused() {
+    fn other_versions_are_rejected() {
         for version in [0, 2, b'H'] {
             assert_eq!(
                 Header::decode([version, 6, 0, 1, 0, 0, 0, 0]),

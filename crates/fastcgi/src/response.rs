@@ -6,8 +6,8 @@
 use bytes::{Bytes, BytesMut};
 use memchr::memchr;
 
-/// Longest head block, without its empty line. PHP has no limit of its own; WordPress with a page full of preload links
-/// and tags stays below a quarter of this.
+/// The maximum size of a head block in bytes, without its empty line. PHP has no limit; the head of a WordPress page with
+/// many preload links and tags needs less than a quarter of this.
 pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Why the output is not a CGI response.
@@ -21,12 +21,12 @@ pub enum BadCgiResponse {
     Unfinished,
 }
 
-/// What one piece of output brought.
+/// The result of one piece of output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SplitOutput {
-    /// The whole head block, exactly once per answer: its lines with their line ends, without the empty line.
+    /// The whole head block, exactly once per response: its lines with their line ends, without the empty line.
     pub head: Option<Bytes>,
-    /// The bytes of the body, perhaps none.
+    /// The bytes of the body; may be empty.
     pub body: Bytes,
 }
 
@@ -38,47 +38,47 @@ pub struct Splitter {
 
 #[derive(Debug)]
 enum ResponseState {
-    Head { held: BytesMut, scan: HeadScan },
+    Head { received: BytesMut, scan: HeadScan },
     Body,
 }
 
 impl Default for ResponseState {
     fn default() -> ResponseState {
         ResponseState::Head {
-            held: BytesMut::new(),
+            received: BytesMut::new(),
             scan: HeadScan::default(),
         }
     }
 }
 
 impl Splitter {
-    /// For a new answer.
+    /// A splitter for a new response.
     pub fn new() -> Splitter {
         Splitter::default()
     }
 
-    /// Takes the next piece. A head in one piece, and every body, is passed on without a copy.
+    /// Splits the next piece. A head in one piece, and every body, is passed on without a copy.
     pub fn push(&mut self, piece: Bytes) -> Result<SplitOutput, BadCgiResponse> {
-        let ResponseState::Head { held, scan } = &mut self.state else {
+        let ResponseState::Head { received, scan } = &mut self.state else {
             return Ok(SplitOutput {
                 head: None,
                 body: piece,
             });
         };
-        let is_first = held.is_empty();
+        let is_first = received.is_empty();
         if !is_first {
-            held.extend_from_slice(&piece);
+            received.extend_from_slice(&piece);
         }
-        let seen: &[u8] = if is_first { &piece } else { held };
+        let seen: &[u8] = if is_first { &piece } else { received };
         match scan.find_end(seen) {
             Some(end) if end.head > MAX_HEAD_BYTES => Err(BadCgiResponse::HeadTooLarge),
-            // An empty line after the longest head would be whole with two bytes more.
+            // With two more bytes, an empty line after the longest head would be complete.
             None if seen.len() >= MAX_HEAD_BYTES + 2 => Err(BadCgiResponse::HeadTooLarge),
             Some(end) => {
                 let mut whole = if is_first {
                     piece
                 } else {
-                    std::mem::take(held).freeze()
+                    std::mem::take(received).freeze()
                 };
                 self.state = ResponseState::Body;
                 let body = whole.split_off(end.body);
@@ -90,14 +90,14 @@ impl Splitter {
             }
             None => {
                 if is_first {
-                    held.extend_from_slice(&piece);
+                    received.extend_from_slice(&piece);
                 }
                 Ok(SplitOutput::default())
             }
         }
     }
 
-    /// The output has ended; an error if that was before the end of the head.
+    /// Ends the output; an error if the head is incomplete.
     pub fn finish(self) -> Result<(), BadCgiResponse> {
         match self.state {
             ResponseState::Head { .. } => Err(BadCgiResponse::Unfinished),
@@ -106,23 +106,23 @@ impl Splitter {
     }
 }
 
-/// Where the empty line begins and where the body does.
+/// The start of the empty line and the start of the body.
 struct HeadEnd {
     head: usize,
     body: usize,
 }
 
-/// How far the head has been looked through; no byte is looked at twice.
+/// The progress of the search for the end of the head. Each byte is examined once.
 #[derive(Clone, Copy, Debug, Default)]
 struct HeadScan {
-    /// Where the line that is not yet complete begins.
+    /// The start of the current line.
     line: usize,
-    /// No line end lies between `line` and this.
+    /// There is no line end between `line` and this position.
     searched: usize,
 }
 
 impl HeadScan {
-    /// Looks for the empty line. `bytes` is everything from the start of the response.
+    /// Searches for the empty line. `bytes` is everything from the start of the response.
     fn find_end(&mut self, bytes: &[u8]) -> Option<HeadEnd> {
         while let Some(length) = memchr(b'\n', bytes.get(self.searched..)?) {
             let (line, feed) = (self.line, self.searched + length);
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// Pushes the pieces between the cuts and joins the results.
+    /// Pushes the pieces between the cuts, and joins the results.
     fn split(bytes: &[u8], cuts: &[usize]) -> Result<(Bytes, Vec<u8>), BadCgiResponse> {
         let mut splitter = Splitter::new();
         let (mut head, mut body) = (None, Vec::new());
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_heads_are_refused() {
+    fn unfinished_heads_are_rejected() {
         for bytes in ["", "A: b", "A: b\r\n", "A: b\r\n\r", "A: b\r\r"] {
             assert_eq!(
                 split(bytes.as_bytes(), &[]),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_does_not_depend_on_the_cut() {
+    fn the_limit_does_not_depend_on_the_split() {
         for (length, fits) in [
             (MAX_HEAD_BYTES - 1, true),
             (MAX_HEAD_BYTES, true),
@@ -237,7 +237,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cut_gives_the_same(bytes in proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'a'), any::<u8>()], 0..60),
+        fn results_do_not_depend_on_the_split(bytes in proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'a'), any::<u8>()], 0..60),
                                   cuts in proptest::collection::vec(0_usize..60, 0..8)) {
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.sort_unstable();

@@ -1,10 +1,10 @@
-//! An opened file and what a response needs to know about it.
+//! An opened file, and the properties that a response needs.
 //!
-//! If `style.css.br` is beside `style.css` and not older, it is sent instead to clients that accept it: with the type of
-//! the original, and an entity tag of its own. A sibling must be a plain file: a link could name anything, which would be
-//! sent under the original's name. Other formats of a picture are siblings too (`pictures`), with a type of their own.
+//! If `style.css.br` exists next to `style.css` and is not older, it is sent instead to clients that accept it: with the type of
+//! the original, and a separate entity tag. A sibling must be a plain file: a link could point to any file, which would be
+//! sent under the original's name. Other formats of a picture are siblings, too (`pictures`), each with its media type.
 //!
-//! Whatever is kept of a file beyond a request must be able to detect that the file has changed. Size, inode and times show
+//! A cache that keeps a file beyond a request must be able to detect that the file has changed. Size, inode and times show
 //! that only if none of the times is newer than the resolution of the clock that writes them: [`Asset::is_settled`].
 
 use std::fs::{File, Metadata};
@@ -19,34 +19,34 @@ use http::header::{self, HeaderMap, HeaderValue};
 use crate::tree::Tree;
 use crate::types;
 
-/// A regular file that may leave, in all its forms.
+/// A regular file that may be sent, in all its forms.
 #[derive(Debug)]
 pub struct Asset {
-    /// The file itself.
+    /// The original file.
     pub plain: FileForm,
-    /// The files beside it that may be sent in its place: compressed ones, or a picture in other formats, never both.
+    /// The files that may be sent in its place: compressed files, or a picture in other formats, never both.
     pub siblings: Vec<FileForm>,
-    /// Media type of the file itself, with a charset for text.
+    /// The media type of the original file, with a charset for text.
     pub content_type: &'static str,
 }
 
 /// One file that may be sent.
 #[derive(Debug)]
 pub struct FileForm {
-    /// Opened for reading; bytes are read by position.
+    /// The file, opened for reading. Bytes are read by position.
     pub file: File,
-    /// Bytes in it when it was opened.
+    /// The size in bytes when the file was opened.
     pub length: u64,
-    /// The coding of its bytes.
+    /// The content coding of the bytes.
     pub coding: Coding,
-    /// The format, of a picture that may be sent in place of another one.
+    /// The format of a picture that may be sent in place of another one.
     pub format: Option<ImageFormat>,
-    /// When it was last changed.
+    /// The modification time.
     modified: SystemTime,
-    seal: FileIdentity,
+    identity: FileIdentity,
 }
 
-/// What must stay the same for a file to be the one that was opened.
+/// The properties that show that a file is the one that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileIdentity {
     device: u64,
@@ -57,19 +57,19 @@ struct FileIdentity {
 }
 
 impl Asset {
-    /// Whether its ending names a media type. A file without one may be a program.
+    /// Whether the file extension has a media type. A file without one may be a program.
     pub fn has_known_type(&self) -> bool {
         self.content_type != types::BYTES
     }
 
-    /// The form that suits a client best.
+    /// The form that the client prefers.
     pub fn best(&self, codings: AcceptedCodings, images: AcceptedImages) -> &FileForm {
         self.best_sibling(codings, images)
             .and_then(|at| self.siblings.get(at))
             .unwrap_or(&self.plain)
     }
 
-    /// The same, and the others are closed.
+    /// As [`Asset::best`]. Closes the other forms.
     pub fn into_best(mut self, codings: AcceptedCodings, images: AcceptedImages) -> FileForm {
         match self.best_sibling(codings, images) {
             Some(at) => self.siblings.swap_remove(at),
@@ -77,9 +77,9 @@ impl Asset {
         }
     }
 
-    /// The place of the best sibling, if that is better than the file itself.
+    /// The index of the best sibling, if that is better than the original.
     fn best_sibling(&self, codings: AcceptedCodings, images: AcceptedImages) -> Option<usize> {
-        let place = |is_it: &dyn Fn(&FileForm) -> bool| self.siblings.iter().position(is_it);
+        let place = |is_match: &dyn Fn(&FileForm) -> bool| self.siblings.iter().position(is_match);
         if self.is_picture() {
             let format =
                 images.best_of(|format| place(&|form| form.format == Some(format)).is_some())?;
@@ -90,19 +90,18 @@ impl Asset {
         place(&|form| form.coding == best)
     }
 
-    /// Media type of a form, with a charset for text.
+    /// The media type of a form, with a charset for text.
     pub fn type_of(&self, form: &FileForm) -> &'static str {
         form.format
             .map_or(self.content_type, ImageFormat::media_type)
     }
 
-    /// Whether its siblings are other formats of a picture.
+    /// Whether the siblings are other formats of a picture.
     fn is_picture(&self) -> bool {
         self.siblings.iter().any(|form| form.format.is_some())
     }
 
-    /// The head of a 200 with all of `form`: everything but `Content-Length`, `Date`, and what the
-    /// request has a say in.
+    /// The head of a 200 with all of `form`, without `Content-Length`, `Date` and the fields that depend on the request.
     pub fn fields(&self, form: &FileForm) -> HeaderMap {
         let mut fields = HeaderMap::new();
         if let Ok(etag) = HeaderValue::from_str(&form.etag()) {
@@ -131,32 +130,32 @@ impl Asset {
         fields
     }
 
-    /// Bytes that stay the same as long as the file, its siblings, and their number do. They are meaningful only in this
-    /// process, and only for settled files.
+    /// Bytes that change if the file, one of its siblings, or their number changes. They are meaningful only in this process,
+    /// and only for settled files.
     pub fn stamp(&self) -> Box<[u8]> {
         let mut stamp = Vec::new();
         for form in self.forms() {
             stamp.extend_from_slice(form.coding.token().as_bytes());
             stamp.extend_from_slice(form.format.map_or("", ImageFormat::ending).as_bytes());
-            form.seal.write(&mut stamp);
+            form.identity.write(&mut stamp);
         }
         stamp.into()
     }
 
-    /// Whether every later change will show in [`Asset::stamp`]. `before`: the wall clock before the file was looked for. File
-    /// systems count time in steps, of some milliseconds mostly and of two seconds at worst: a file that was changed within
-    /// the last step may be changed again and look the same. Only the change time of the inode counts, since nobody can set
-    /// that.
+    /// Whether every later change will show in [`Asset::stamp`]. `before`: the wall-clock time before the file was looked up.
+    /// Timestamps of file systems have steps of usually some milliseconds and at worst two seconds: a file that was changed
+    /// within the last step may be changed again and look the same. Only the change time of the inode counts, because no program
+    /// can set it.
     pub fn is_settled(&self, before: SystemTime) -> bool {
-        self.forms().all(|form| form.seal.is_settled(before))
+        self.forms().all(|form| form.identity.is_settled(before))
     }
 
-    /// The plain form first.
+    /// All forms, the original first.
     pub fn forms(&self) -> impl Iterator<Item = &FileForm> {
         std::iter::once(&self.plain).chain(&self.siblings)
     }
 
-    /// Opens the file at a link-free path. `name`: the requested name, which determines its type.
+    /// Opens the file at a link-free path. `name`: the requested name, which determines the media type.
     pub(crate) fn open(tree: &Tree, real: &[u8], name: &[u8]) -> io::Result<Self> {
         let plain = FileForm::open(tree, real, Coding::Identity)?;
         let content_type = types::content_type(name);
@@ -179,7 +178,7 @@ impl FileForm {
         Ok(Self {
             length: metadata.len(),
             modified: metadata.modified()?,
-            seal: FileIdentity::of(&metadata),
+            identity: FileIdentity::of(&metadata),
             coding,
             format: None,
             file,
@@ -193,12 +192,12 @@ impl FileForm {
         Ok(Self { format, ..form })
     }
 
-    /// Whether it is no older than the file that it would replace, and not empty.
+    /// Whether the form is not older than the file that it would replace, and not empty.
     pub(crate) fn is_up_to_date_with(&self, plain: &Self) -> bool {
-        self.seal.modified >= plain.seal.modified && self.length > 0
+        self.identity.modified >= plain.identity.modified && self.length > 0
     }
 
-    /// All of its bytes, or `None` if the file has changed since it was opened: then the bytes may be a mixture.
+    /// All bytes, or `None` if the file has changed since it was opened: then the bytes may be a mixture.
     pub fn read_whole(&self) -> io::Result<Option<Vec<u8>>> {
         let Ok(length) = usize::try_from(self.length) else {
             return Ok(None);
@@ -208,12 +207,12 @@ impl FileForm {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             read => read?,
         }
-        let is_same = FileIdentity::of(&self.file.metadata()?) == self.seal;
+        let is_same = FileIdentity::of(&self.file.metadata()?) == self.identity;
         Ok(is_same.then_some(bytes))
     }
 
-    /// Strong entity tag with its quotes, from size, time of change in nanoseconds, inode and
-    /// coding (RFC 9110 section 8.8.3).
+    /// A strong entity tag with its quotes, made of size, modification time in nanoseconds, inode and coding (RFC 9110
+    /// section 8.8.3).
     fn etag(&self) -> String {
         let coding = match self.coding {
             Coding::Identity => "",
@@ -226,7 +225,7 @@ impl FileForm {
             size,
             modified: (seconds, nanoseconds),
             ..
-        } = self.seal;
+        } = self.identity;
         format!("\"{size:x}-{seconds:x}.{nanoseconds:x}-{inode:x}{coding}\"")
     }
 }
@@ -273,7 +272,7 @@ fn siblings_of(tree: &Tree, real: &[u8], plain: &FileForm) -> Vec<FileForm> {
     SIBLINGS.iter().filter_map(open).collect()
 }
 
-/// `Last-Modified`; `None` for a time that HTTP's dates cannot say. Files may have any time at all.
+/// `Last-Modified`; `None` for a time that an HTTP date cannot express. A file may have any time.
 fn date(modified: SystemTime) -> Option<HeaderValue> {
     let since = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     if since >= YEAR_10000 {
@@ -288,10 +287,10 @@ const SIBLINGS: [(Coding, &[u8]); 3] = [
     (Coding::Gzip, b".gz"),
 ];
 
-/// The first second that an HTTP date has no digits for.
+/// The first second that needs a year of five digits, which HTTP dates do not have.
 const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
 
-/// The coarsest clock of a file system that a site may live on counts in steps of this length.
+/// The coarsest timestamp resolution of the supported file systems.
 const SETTLING: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Names that are never sent, and where scripts do not run.
+//! Names that are never sent, and places where scripts do not run.
 //!
 //! The list is on by default, because each of these files has been read or run on real sites. Only names are checked, so a
-//! response does not reveal whether the file exists; names that are ordinary words in addresses are denied only if a file
-//! has them ([`forbids_file`]). A site may open private names ([`Options::allowed`]), but no PHP source, no name that
-//! begins with a dot, and no copy of `wp-config.php`. `readme.html` and `license.txt` are open: every page reveals the
-//! same.
+//! response does not reveal whether the file exists. Names that are ordinary words in URLs are denied only if a file has
+//! them ([`forbids_file`]). A site may permit private names ([`Options::allowed`]), but no PHP source, no name that begins
+//! with a dot, and no copy of `wp-config.php`. `readme.html` and `license.txt` are not denied: every page reveals the same
+//! information.
 
 mod names;
 
@@ -16,19 +16,18 @@ use names::{
     PRIVATE_NAMES, PRIVATE_UPLOADS, PRIVATE_WORDS, PROGRAMS, ROOT_MANIFESTS, UPLOADED, WRITABLE,
 };
 
-/// What a file name says about running it.
+/// Whether a file with this name is a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptName {
-    /// `.php`, in lower case: run by PHP.
+    /// `.php` in lower case: run by PHP.
     Runs,
-    /// Other names that PHP or Apache may take for a script, and copies of scripts: neither run nor
-    /// sent.
+    /// Other names that PHP or Apache may treat as a script, and copies of scripts: neither run nor sent.
     Never,
     /// Not a script.
     No,
 }
 
-/// Whether `path` must not be answered, whatever it contains.
+/// Whether a request for `path` must be denied, whether a file exists or not.
 pub(crate) fn forbids(path: &RelPath, options: &Options) -> bool {
     is_hidden(path)
         || path.last().is_some_and(is_source)
@@ -36,20 +35,20 @@ pub(crate) fn forbids(path: &RelPath, options: &Options) -> bool {
         || (is_private_path(path, options) && !options.allows(path))
 }
 
-/// Whether a regular file at `path` must not be sent: names that are too ordinary to close them for pages.
+/// Whether a regular file at `path` must not be sent: for names that are too common to deny them to pages.
 pub(crate) fn forbids_file(path: &RelPath, options: &Options) -> bool {
     let name = path.last().unwrap_or_default().to_ascii_lowercase();
     PRIVATE_WORDS.contains(&trimmed(&name)) && !options.allows(path)
 }
 
-/// Whether a regular file at `path` is a program by its ending, which must not be sent as text.
+/// Whether a regular file at `path` is a program by its extension, which must not be sent as text.
 pub(crate) fn is_program(path: &RelPath, options: &Options) -> bool {
     let name = path.last().unwrap_or_default().to_ascii_lowercase();
     let is_program = extension(&name).is_some_and(|ending| PROGRAMS.contains(&ending));
     options.wordpress && is_program && !options.allows(path)
 }
 
-/// What `name` says about running it.
+/// Classifies a file name.
 pub(crate) fn script_name(name: &[u8]) -> ScriptName {
     if name.len() > 4 && name.ends_with(b".php") {
         return ScriptName::Runs;
@@ -57,7 +56,7 @@ pub(crate) fn script_name(name: &[u8]) -> ScriptName {
     let name = name.to_ascii_lowercase();
     let mut parts = trimmed(&name).rsplit(|b| *b == b'.').peekable();
     let last = parts.next().unwrap_or_default();
-    // The first part is no ending; `.php` alone has an empty one.
+    // The first part is not an extension; that of `.php` is empty.
     if parts.peek().is_some() && (last.starts_with(b"php") || is_script_ending(last)) {
         return ScriptName::Never;
     }
@@ -80,7 +79,7 @@ fn is_script_ending(lower: &[u8]) -> bool {
     }
 }
 
-/// Dot files and dot directories, but for `/.well-known` (RFC 8615).
+/// Whether the path contains a dot file or dot directory, except `/.well-known` (RFC 8615).
 fn is_hidden(path: &RelPath) -> bool {
     let is_open = |(index, segment): (usize, &[u8])| {
         !segment.starts_with(b".") || (index == 0 && segment == b".well-known")
@@ -88,12 +87,12 @@ fn is_hidden(path: &RelPath) -> bool {
     !path.segments().enumerate().all(is_open)
 }
 
-/// Sources that no server runs by these names: PHP to be included, shown or set aside, and `wp-config.php` with everything that
-/// people and editors leave beside it.
+/// Whether the name is a source that no server runs: PHP to be included, shown or kept as a copy, and `wp-config.php` with
+/// all copies that people and editors make of it.
 fn is_source(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
-    let is_set_aside = trimmed(&name).len() < name.len() && script_name(&name) != ScriptName::No;
-    is_set_aside
+    let is_copy = trimmed(&name).len() < name.len() && script_name(&name) != ScriptName::No;
+    is_copy
         || any_form(&name, |form, _| {
             let ending = extension(form).unwrap_or_default();
             let is_named_copy = ending.starts_with(b"php") && !is_script_ending(ending);
@@ -104,8 +103,8 @@ fn is_source(name: &[u8]) -> bool {
         })
 }
 
-/// Whether `test` matches a form of `lower_name`: the name itself, and the name without the endings of copies. The flag of
-/// `test`: whether such endings have been removed. Too many endings count as a match.
+/// Whether `test` matches a form of `lower_name`: the name itself, and the name without the endings of copies. The second
+/// argument of `test`: whether such endings have been removed. Too many endings count as a match.
 fn any_form(lower_name: &[u8], test: impl Fn(&[u8], bool) -> bool) -> bool {
     let mut form = trimmed(lower_name);
     for count in 0..MOST_FORMS {
@@ -120,7 +119,7 @@ fn any_form(lower_name: &[u8], test: impl Fn(&[u8], bool) -> bool) -> bool {
     true
 }
 
-/// `x` of `x.bak`, `x.1`, `x-2024-01-01`, `x~`.
+/// Returns `x` for `x.bak`, `x.1`, `x-2024-01-01` and `x~`.
 fn without_copy_ending(name: &[u8]) -> Option<&[u8]> {
     if let Some(ending) = extension(name).filter(|ending| COPY_ENDINGS.contains(ending)) {
         let inner = name.get(..name.len() - ending.len() - 1)?;
@@ -131,13 +130,13 @@ fn without_copy_ending(name: &[u8]) -> Option<&[u8]> {
     (last + 1 < name.len()).then(|| &name[..=last])
 }
 
-/// Windows ignores dots and spaces at the end, and so do some authors of rules.
+/// The name without trailing dots and spaces, which Windows ignores, as do some authors of rules.
 fn trimmed(name: &[u8]) -> &[u8] {
     let end = name.iter().rposition(|b| !b". ".contains(b));
     name.get(..end.map_or(0, |at| at + 1)).unwrap_or_default()
 }
 
-/// Private by its name or by the folder that it is in.
+/// Whether the path is private by its name or by the directory that contains it.
 fn is_private_path(path: &RelPath, options: &Options) -> bool {
     path.last().is_some_and(is_private)
         || is_root_manifest(path)
@@ -145,7 +144,7 @@ fn is_private_path(path: &RelPath, options: &Options) -> bool {
         || is_misplaced_archive(path, options)
 }
 
-/// Files that are private by their name alone, in any directory.
+/// Whether the name is private in every directory.
 fn is_private(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     (name.starts_with(b"#") && name.ends_with(b"#"))
@@ -159,10 +158,10 @@ fn is_private(name: &[u8]) -> bool {
                 || extension(form)
                     .is_some_and(|e| e.starts_with(b"sqlite") || e.starts_with(b"db-"))
         })
-        || is_composition(&name)
+        || is_compose_file(&name)
 }
 
-/// `wp-config.php` and what people and editors leave beside it, but not the sample, and not a page
+/// Whether the name is `wp-config.php` or a copy that people and editors make of it, but not the sample, and not a page
 /// about the topic.
 fn is_configuration(lower_name: &[u8]) -> bool {
     let Some(rest) = lower_name.strip_prefix(b"wp-config") else {
@@ -178,14 +177,14 @@ fn is_configuration(lower_name: &[u8]) -> bool {
     }
 }
 
-/// `env.local`, `env.production`.
+/// Whether the name is like `env.local` or `env.production`.
 fn is_environment(lower_name: &[u8]) -> bool {
     let kind = lower_name.strip_prefix(b"env.");
     kind.is_some_and(|kind| ENVIRONMENTS.contains(&kind))
 }
 
-/// `docker-compose.yml`, `docker-compose.prod.yaml`.
-fn is_composition(lower_name: &[u8]) -> bool {
+/// Whether the name is like `docker-compose.yml` or `docker-compose.prod.yaml`.
+fn is_compose_file(lower_name: &[u8]) -> bool {
     lower_name.starts_with(b"docker-compose")
         && matches!(extension(lower_name), Some(b"yml" | b"yaml"))
 }
@@ -197,19 +196,20 @@ fn is_root_manifest(path: &RelPath) -> bool {
             .is_some_and(|name| is_one_of(name, ROOT_MANIFESTS))
 }
 
-/// Folders of backup plugins and of the `SQLite` drop-in, with all that is in them, and two lists that tools write.
+/// Whether the path is in a directory of a backup plugin or of the `SQLite` drop-in, or is one of two lists that tools write.
 fn is_in_private_folder(path: &RelPath) -> bool {
-    let begins = |name: &[u8], list: &[&[u8]]| {
+    let has_prefix = |name: &[u8], list: &[&[u8]]| {
         let lower = name.to_ascii_lowercase();
         list.iter().any(|start| lower.starts_with(start))
     };
     let all = path.len();
     contains_pair(path, all, b"wp-content", |next| {
-        begins(next, PRIVATE_FOLDERS)
-    }) || contains_pair(path, all, b"uploads", |next| begins(next, PRIVATE_UPLOADS))
-        || path
-            .segment(0)
-            .is_some_and(|first| first.eq_ignore_ascii_case(b"wp-snapshots"))
+        has_prefix(next, PRIVATE_FOLDERS)
+    }) || contains_pair(path, all, b"uploads", |next| {
+        has_prefix(next, PRIVATE_UPLOADS)
+    }) || path
+        .segment(0)
+        .is_some_and(|first| first.eq_ignore_ascii_case(b"wp-snapshots"))
         || contains_pair(path, all, b"composer", |next| {
             next.eq_ignore_ascii_case(b"installed.json")
         })
@@ -218,7 +218,7 @@ fn is_in_private_folder(path: &RelPath) -> bool {
         })
 }
 
-/// An archive, or another file that people upload for others, outside the folders for it.
+/// Whether the path is an archive, or another file that people upload for others, outside the directories for it.
 fn is_misplaced_archive(path: &RelPath, options: &Options) -> bool {
     let name = path.last().unwrap_or_default().to_ascii_lowercase();
     let is_upload = extension(trimmed(&name)).is_some_and(|ending| UPLOADED.contains(&ending));
@@ -228,7 +228,7 @@ fn is_misplaced_archive(path: &RelPath, options: &Options) -> bool {
     } else if options.wordpress {
         is_archive() && !is_in_uploads(path, options) && !is_in_package(path)
     } else {
-        // Without knowledge of the site's folders: at the top, where the copy of a whole site is often left.
+        // The site's directories are unknown: only at the top, where copies of whole sites are often left.
         path.len() == 1 && is_archive()
     }
 }
@@ -242,7 +242,7 @@ fn is_archive(lower_name: &[u8]) -> bool {
     ARCHIVES.contains(&ending) || (PACKED.contains(&ending) && !is_shown)
 }
 
-/// Where editors put what others may download.
+/// Whether the path is in a directory for files that editors upload for download.
 fn is_in_uploads(path: &RelPath, options: &Options) -> bool {
     let file = path.len().saturating_sub(1);
     options.wordpress
@@ -251,7 +251,7 @@ fn is_in_uploads(path: &RelPath, options: &Options) -> bool {
         }) || is_root_upload(path, file, options.multisite))
 }
 
-/// Files of plugins, themes and WordPress itself. An archive beside the plugins is a copy of one.
+/// Whether the path belongs to a plugin, a theme or WordPress. An archive next to the plugins is a copy of one.
 fn is_in_package(path: &RelPath) -> bool {
     let folder = path.len().saturating_sub(2);
     contains_pair(path, folder, b"wp-content", |next| {
@@ -262,8 +262,8 @@ fn is_in_package(path: &RelPath) -> bool {
         .any(|segment| is_one_of(segment, &[b"wp-admin", b"wp-includes"]))
 }
 
-/// A script below a directory that visitors, or the server itself, write to, or one of core's parts
-/// called directly.
+/// Whether the path is a script below a directory to which visitors or the server write, or a part of WordPress that must
+/// not be called directly.
 fn is_misplaced_script(path: &RelPath, multisite: bool) -> bool {
     path.segments().enumerate().any(|(index, segment)| {
         script_name(segment) != ScriptName::No
@@ -277,7 +277,7 @@ fn is_below_writable(path: &RelPath, script: usize, multisite: bool) -> bool {
     }) || is_root_upload(path, script, multisite)
 }
 
-/// Uploads outside `wp-content`: of old networks, and where a site is laid out like that.
+/// Whether the path is in uploads outside `wp-content`: of old networks, and of sites with such a layout.
 fn is_root_upload(path: &RelPath, end: usize, multisite: bool) -> bool {
     let is_at = |index: usize, names: &[&[u8]]| {
         index < end
@@ -290,7 +290,7 @@ fn is_root_upload(path: &RelPath, end: usize, multisite: bool) -> bool {
         || (multisite && is_at(1, &[b"files"]))
 }
 
-/// `wp-includes/*.php`, except for the two that are meant to be requested.
+/// Whether the path is `wp-includes/*.php`, except for the two scripts that are meant to be requested.
 fn is_core_part(path: &RelPath, script: usize) -> bool {
     let Some(at) = path
         .segments()
@@ -303,8 +303,8 @@ fn is_core_part(path: &RelPath, script: usize) -> bool {
     !CORE_ENTRANCES.contains(&&*below.after(at + 1))
 }
 
-/// Whether two neighbours among the first `end` segments are `first` and one that `second` accepts. Without case, as some file
-/// systems look names up.
+/// Whether two adjacent segments among the first `end` are `first` and one that `second` accepts. Ignores case, as some
+/// file systems do.
 fn contains_pair(path: &RelPath, end: usize, first: &[u8], second: impl Fn(&[u8]) -> bool) -> bool {
     (1..end).any(|index| {
         let is_first = |segment: &[u8]| segment.eq_ignore_ascii_case(first);
@@ -321,7 +321,7 @@ fn extension(name: &[u8]) -> Option<&[u8]> {
     name.get(dot + 1..)
 }
 
-/// Endings of copies on one name; nobody makes a copy of a copy more often.
+/// The maximum number of copy endings on a name; copies of copies have fewer.
 const MOST_FORMS: usize = 8;
 
 #[cfg(test)]

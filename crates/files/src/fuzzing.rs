@@ -1,13 +1,13 @@
-//! Access for fuzz targets to readers that are otherwise private. Compiled only for them (`--cfg fuzzing`).
+//! Access for fuzz targets to private parsers. Compiled only for them (`--cfg fuzzing`).
 
 use std::sync::Arc;
 
 use crate::deny;
-use crate::htaccess::{Subject, judge, read};
+use crate::htaccess::{Subject, evaluate, read};
 use crate::options::Options;
 use crate::path::RelPath;
 
-/// Reads a `.htaccess` and evaluates a path. Panics where the reader does, or if the same text gives two results.
+/// Parses a `.htaccess` and evaluates a path. Panics if the parser does, or if the same text gives two results.
 pub fn htaccess(text: &[u8], decoded_path: &[u8]) {
     let Some(path) = RelPath::parse(decoded_path) else {
         return;
@@ -15,12 +15,12 @@ pub fn htaccess(text: &[u8], decoded_path: &[u8]) {
     let chain = [Arc::new(read(text))];
     for subject in [Subject::Requested, Subject::File, Subject::Script] {
         let name = path.segment(0).unwrap_or_default();
-        let verdict = judge(&chain, &path, name, subject);
-        assert!(judge(&chain, &path, name, subject) == verdict);
+        let verdict = evaluate(&chain, &path, name, subject);
+        assert!(evaluate(&chain, &path, name, subject) == verdict);
     }
 }
 
-/// Makes a path of decoded bytes, and evaluates the deny list. Panics if one climbs.
+/// Parses a decoded path, and evaluates the deny list. Panics if a path leaves the root.
 pub fn path(decoded: &[u8]) {
     let Some(path) = RelPath::parse(decoded) else {
         return;

@@ -1,18 +1,19 @@
-//! Files below a site's root: which file a path means, whether it may be sent, and in what form.
+//! Files below a site's root: which file a path means, whether it may be sent, and in which form.
 //!
-//! [`Root::resolve`] does for WordPress what `try_files` does elsewhere. It never opens anything outside the root, anything
-//! but regular files, or anything that the list of denied names or a `.htaccess` closes. [`answer()`] turns a file into a
-//! response. Everything in [`Root`] may block on the disk: callers run it outside the threads that serve connections.
+//! [`Root::resolve`] does for WordPress what `try_files` does in nginx. It never opens a path outside the root, anything
+//! but regular files, or a file that the list of denied names or a `.htaccess` denies. [`answer()`] turns a file into a
+//! response. The functions of [`Root`] may block on the disk (except [`Root::resolve_script`]): callers run them outside the
+//! threads that serve connections.
 //!
-//! Read in this order: `resolve` (what a path means), `tree` (how anything is opened), `deny` and `htaccess` (what is
-//! closed), `asset` (an opened file), `answer`.
+//! Read in this order: `resolve` (the meaning of a path), `tree` (how files are opened), `deny` and `htaccess` (which files
+//! are denied), `asset` (an opened file), `answer`.
 
 mod asset;
+mod cached_lookup;
 mod deny;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod htaccess;
-mod memory_look;
 mod open_root;
 mod options;
 mod path;

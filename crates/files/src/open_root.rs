@@ -1,4 +1,4 @@
-//! The root's directory that is open now, and what is remembered about it.
+//! The root directory that is currently open, and its caches.
 
 use std::io;
 use std::path::Path;
@@ -9,21 +9,21 @@ use crate::recheck::LastSeen;
 use crate::root_names::RootNames;
 use crate::tree::Tree;
 
-/// Replaced whole when the root is.
+/// An open root directory. Replaced as a whole when the root changes.
 pub(crate) struct OpenRoot {
     pub(crate) tree: Tree,
-    /// The `.htaccess` files read so far.
+    /// The parsed `.htaccess` files.
     pub(crate) htaccess: HtaccessCache,
-    /// The front controller, seen as a regular file behind no link.
+    /// When the front controller was last found to be a regular file without links in its path.
     pub(crate) front: LastSeen,
-    /// Other forms of pictures, seen beside them.
+    /// The known siblings of pictures.
     pub(crate) pictures: PictureNames,
-    /// The names in the directory itself.
+    /// The names in the root's own directory.
     pub(crate) names: RootNames,
 }
 
 impl OpenRoot {
-    /// Opens the directory that `configured` names now.
+    /// Opens the directory that `configured` currently names.
     pub(crate) fn open(configured: &Path) -> io::Result<Self> {
         Ok(Self {
             tree: Tree::open(configured)?,

@@ -5,23 +5,23 @@ use galley_policy::site::NamePattern;
 
 use crate::path::RelPath;
 
-/// What kind of site lives below a root.
+/// The kind of site below a root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Scripts run here, over FastCGI. `false`: the upstream speaks HTTP, or there is none.
+    /// Whether scripts run over FastCGI. `false`: the upstream uses HTTP, or there is none.
     pub php: bool,
     /// WordPress multisite in sub-directories: `/site2/wp-admin/` means `/wp-admin/`.
     pub multisite: bool,
-    /// Whether the folders of WordPress are known: where archives may be downloaded, and where they are backups.
+    /// Whether the site has the directories of WordPress, which determine where archives are downloads and where they are backups.
     pub wordpress: bool,
-    /// Decoded paths whose private names are open all the same.
+    /// Decoded paths at which private names are permitted.
     pub allowed: Vec<NamePattern>,
-    /// Which files beside a picture are other forms of it.
+    /// Which siblings of a picture are other formats of it.
     pub images: ImageSiblings,
 }
 
 impl Options {
-    /// Whether the site opens this path.
+    /// Whether the site permits private names at this path.
     pub(crate) fn allows(&self, path: &RelPath) -> bool {
         !self.allowed.is_empty() && {
             let path = path.absolute();

@@ -1,25 +1,24 @@
 //! A path below a root, split once.
 //!
-//! Everything after this point works on plain segments: no empty ones, no `.` or `..`, no NUL, control byte or backslash. A
-//! path with one of those is rejected and not repaired, since nobody sends it by accident. Bytes above 127 stay as they
-//! are: file names are bytes.
+//! All later code works on plain segments: no empty ones, no `.` or `..`, no NUL, control byte or backslash. A path with one
+//! of those is rejected and not repaired, since no client sends it by accident. Bytes above 127 are not changed: file names
+//! are bytes.
 
 use std::borrow::Cow;
 
-/// Plain segments joined by single slashes, without a slash at either end; the empty text is the
-/// root itself.
+/// Plain segments joined by single slashes, without a slash at either end. The empty text is the root itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RelPath {
     text: Vec<u8>,
-    /// Where each segment ends in `text`.
+    /// The end of each segment in `text`.
     ends: Vec<usize>,
-    /// Whether the path ended with a slash, that is, means a directory.
+    /// Whether the path ended with a slash and so means a directory.
     slash: bool,
 }
 
 impl RelPath {
-    /// Reads a decoded request path; `None` when it does not begin with `/` or holds what no honest
-    /// path holds.
+    /// Parses a decoded request path. `None` if it does not begin with `/` or contains bytes or segments that are never
+    /// legitimate.
     pub(crate) fn parse(decoded: &[u8]) -> Option<Self> {
         Self::from_relative(decoded.strip_prefix(b"/")?).map(|path| Self {
             slash: decoded.ends_with(b"/"),
@@ -27,7 +26,7 @@ impl RelPath {
         })
     }
 
-    /// The same for a path that is relative already.
+    /// As [`RelPath::parse`], for a path that is already relative.
     pub(crate) fn from_relative(relative: &[u8]) -> Option<Self> {
         if relative.iter().any(|b| b.is_ascii_control() || *b == b'\\') {
             return None;
@@ -46,12 +45,12 @@ impl RelPath {
         Some(path)
     }
 
-    /// The whole relative text.
+    /// The relative path as text.
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// Number of segments.
+    /// The number of segments.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -61,7 +60,7 @@ impl RelPath {
         self.slash
     }
 
-    /// The first `count` segments; all of them when there are fewer.
+    /// The first `count` segments; all of them if there are fewer.
     pub(crate) fn first(&self, count: usize) -> &[u8] {
         let end = match count.checked_sub(1) {
             None => 0,
@@ -82,7 +81,7 @@ impl RelPath {
         Cow::Borrowed(rest)
     }
 
-    /// Segment number `index`.
+    /// The segment with this index.
     pub(crate) fn segment(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)?;
         let start = match index.checked_sub(1) {
@@ -102,7 +101,7 @@ impl RelPath {
         self.segment(self.len().checked_sub(1)?)
     }
 
-    /// The path of something in this directory.
+    /// The path of an entry of this directory.
     pub(crate) fn child(&self, name: &[u8]) -> Self {
         let mut path = self.clone();
         path.push(name);
@@ -110,7 +109,7 @@ impl RelPath {
         path
     }
 
-    /// The first `count` segments as a path of their own, without a trailing slash.
+    /// The first `count` segments as a separate path, without a trailing slash.
     pub(crate) fn up_to(&self, count: usize) -> Self {
         let ends: Vec<usize> = self.ends.iter().take(count).copied().collect();
         Self {
@@ -120,7 +119,7 @@ impl RelPath {
         }
     }
 
-    /// The path without its first segment; `None` when nothing would be left.
+    /// The path without its first segment; `None` if nothing would remain.
     pub(crate) fn without_first(&self) -> Option<Self> {
         if self.len() < 2 {
             return None;
@@ -133,9 +132,8 @@ impl RelPath {
         })
     }
 
-    /// The path without the name of a site, where WordPress's own rules for sub-directory multisites
-    /// take that away: `[_0-9a-zA-Z-]+/` before `wp-content`, `wp-admin`, `wp-includes` or anything
-    /// that ends in `.php`.
+    /// The path without the name of a site, where WordPress's rules for sub-directory multisites remove it:
+    /// `[_0-9a-zA-Z-]+/` before `wp-content`, `wp-admin`, `wp-includes` or a path that ends in `.php`.
     pub(crate) fn without_site(&self) -> Option<Self> {
         let is_name = |site: &[u8]| {
             site.iter()
@@ -152,7 +150,7 @@ impl RelPath {
         (is_core || is_script).then(|| self.without_first())?
     }
 
-    /// `/` and the text.
+    /// The path as text with a leading `/`.
     pub(crate) fn absolute(&self) -> Vec<u8> {
         [b"/", self.text.as_slice()].concat()
     }
@@ -171,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_apart() {
+    fn splits_paths_into_segments() {
         let path = RelPath::parse(b"//a//b.php/c/").unwrap();
         assert_eq!(path.text(), b"a/b.php/c");
         assert!(path.has_slash());
@@ -198,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_no_honest_path_holds() {
+    fn rejects_illegitimate_bytes_and_segments() {
         for bad in [
             b"".as_slice(),
             b"*",

@@ -1,12 +1,12 @@
-//! Other formats of a picture: AVIF and WebP files that plugins put beside it, or into folders that mirror `wp-content`.
+//! Other formats of a picture: AVIF and WebP files that plugins store next to it, or in directories that mirror `wp-content`.
 //!
 //! A sibling is sent in place of the picture, so it must not be a different picture: its name contains the whole name of
 //! the original, unless the site configures otherwise ([`ImageSiblings`]). It must be a plain file without links in its
 //! path, permitted by name and `.htaccess` like any file, not older than the original, and smaller.
 //!
-//! Which siblings exist is cached for a second, as `.htaccess` files are, so a picture that is requested often costs no
-//! additional access to the disk. Each sibling is opened again for each resolution of the picture, so one that was removed
-//! is never sent.
+//! The names of existing siblings are cached for a second, as `.htaccess` files are, so a picture that is requested often
+//! needs no additional access to the disk. Each sibling is opened again for each resolution of the picture, so a removed
+//! one is never sent.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,26 +16,26 @@ use galley_policy::images::{ImageFormat, ImageSiblings, OriginalFormat};
 use crate::asset::FileForm;
 use crate::options::Options;
 use crate::path::RelPath;
-use crate::recheck::RecentLooks;
+use crate::recheck::RecentResults;
 use crate::tree::{Node, Tree};
 
-/// The results of looking for other formats of a root's pictures.
+/// The cached names of other formats of a root's pictures.
 #[derive(Default)]
 pub(crate) struct PictureNames {
-    /// Forms that are there, by the original's path.
-    forms: RecentLooks<Arc<[PictureName]>>,
-    /// Whether a folder is there.
-    folders: RecentLooks<bool>,
+    /// Existing siblings by the original's path.
+    forms: RecentResults<Arc<[PictureName]>>,
+    /// Whether a directory exists.
+    folders: RecentResults<bool>,
 }
 
-/// A file that may be a form of a picture.
+/// A file that may be another format of a picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PictureName {
     format: ImageFormat,
     path: Vec<u8>,
 }
 
-/// One look for forms.
+/// The parameters of a search for siblings.
 pub(crate) struct PictureSearch<'s> {
     pub(crate) tree: &'s Tree,
     pub(crate) options: &'s Options,
@@ -43,7 +43,7 @@ pub(crate) struct PictureSearch<'s> {
 }
 
 impl PictureNames {
-    /// The forms of the picture at the link-free path `real`, requested as `name`; at most one of each format.
+    /// The siblings of the picture at the link-free path `real`, requested as `name`; at most one of each format.
     pub(crate) fn usable(
         &self,
         search: &PictureSearch<'_>,
@@ -55,15 +55,15 @@ impl PictureNames {
         let Some(original) = OriginalFormat::of_path(real) else {
             return Vec::new();
         };
-        // The client's wishes were read for the name.
+        // The accepted formats were determined from the requested name.
         if search.options.images == ImageSiblings::Off
             || OriginalFormat::of_path(name) != Some(original)
         {
             return Vec::new();
         }
-        let held = self.forms.get(real, search.now);
-        let is_held = held.is_some();
-        let names = held.unwrap_or_else(|| self.candidates(search, real, original));
+        let cached = self.forms.get(real, search.now);
+        let is_cached = cached.is_some();
+        let names = cached.unwrap_or_else(|| self.candidates(search, real, original));
         let mut there = Vec::new();
         let mut usable: Vec<FileForm> = Vec::new();
         for one in names.iter() {
@@ -79,13 +79,13 @@ impl PictureNames {
                 usable.push(form);
             }
         }
-        if !is_held {
+        if !is_cached {
             self.forms.put(real, there.into(), search.now);
         }
         usable
     }
 
-    /// Where forms of a picture may be, the best place of each format first.
+    /// The paths at which siblings may exist, the best path of each format first.
     fn candidates(
         &self,
         search: &PictureSearch<'_>,
@@ -114,14 +114,14 @@ impl PictureNames {
 
     fn has_folder(&self, search: &PictureSearch<'_>, folder: &[u8]) -> bool {
         self.folders.get(folder, search.now).unwrap_or_else(|| {
-            let is_there = matches!(search.tree.look(folder), Node::Directory);
-            self.folders.put(folder, is_there, search.now);
-            is_there
+            let exists = matches!(search.tree.look(folder), Node::Directory);
+            self.folders.put(folder, exists, search.now);
+            exists
         })
     }
 }
 
-/// The names of one format, in the order of preference.
+/// The possible paths of one format, in order of preference.
 fn paths_of(
     real: &[u8],
     format: ImageFormat,
@@ -143,14 +143,14 @@ fn paths_of(
     paths
 }
 
-/// A folder that repeats the tree of originals, and the original's path in it.
+/// A directory that mirrors the tree of originals, and the original's path in it.
 struct Mirror {
     folder: Vec<u8>,
     path: Vec<u8>,
 }
 
-/// Where plugins keep the other formats of files below `wp-content`: Converter for Media, `CompressX`, and `WebP` Express,
-/// whose own folder repeats either the paths below `wp-content` or those below the root.
+/// The directories where plugins store other formats of files below `wp-content`: Converter for Media, `CompressX`, and
+/// `WebP` Express, whose directory mirrors either the paths below `wp-content` or those below the root.
 fn mirrors_of(real: &[u8]) -> Vec<Mirror> {
     let Some(below) = below_content(real) else {
         return Vec::new();
@@ -166,7 +166,7 @@ fn mirrors_of(real: &[u8]) -> Vec<Mirror> {
     mirrors
 }
 
-/// What follows `wp-content/` in a path.
+/// The part of a path after `wp-content/`.
 fn below_content(real: &[u8]) -> Option<&[u8]> {
     if let Some(below) = real.strip_prefix(CONTENT) {
         return Some(below);
@@ -178,7 +178,7 @@ fn below_content(real: &[u8]) -> Option<&[u8]> {
 
 const CONTENT: &[u8] = b"wp-content/";
 
-/// Below `wp-content`.
+/// Directories below `wp-content`.
 const MIRRORS: [&[u8]; 3] = [
     b"uploads-webpc",
     b"compressx-nextgen",
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn names_contain_all_of_the_original_unless_the_site_says_otherwise() {
+    fn names_contain_the_whole_original_name_by_default() {
         let full = texts(paths_of(
             b"u/a.b.JPG",
             ImageFormat::Avif,
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn mirrors_repeat_the_path_below_their_folder() {
+    fn mirrors_contain_the_same_path_below_their_folder() {
         let paths = |real: &[u8]| texts(mirrors_of(real).into_iter().map(|one| one.path).collect());
         assert_eq!(
             paths(b"wp-content/uploads/2024/a.jpg"),

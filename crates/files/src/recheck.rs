@@ -4,57 +4,57 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// When something was last seen.
+/// When something was last found.
 #[derive(Default)]
 pub(crate) struct LastSeen(Mutex<Option<Instant>>);
 
 impl LastSeen {
-    pub(crate) fn note(&self, now: Instant) {
+    pub(crate) fn record(&self, now: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
 
-    /// Whether that is less than a second ago.
+    /// Whether it was found less than a second ago.
     pub(crate) fn is_recent(&self, now: Instant) -> bool {
         let seen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.is_some_and(|seen| now.saturating_duration_since(seen) < RECHECK)
     }
 }
 
-/// Results for paths, while they are valid.
-pub(crate) struct RecentLooks<V>(Mutex<HashMap<Vec<u8>, Look<V>>>);
+/// Recent results by path.
+pub(crate) struct RecentResults<V>(Mutex<HashMap<Vec<u8>, RecentResult<V>>>);
 
-struct Look<V> {
+struct RecentResult<V> {
     at: Instant,
-    what: V,
+    value: V,
 }
 
-impl<V> Default for RecentLooks<V> {
+impl<V> Default for RecentResults<V> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<V: Clone> RecentLooks<V> {
-    /// Found less than a second ago.
+impl<V: Clone> RecentResults<V> {
+    /// The result for a path, if it is less than a second old.
     pub(crate) fn get(&self, path: &[u8], now: Instant) -> Option<V> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = entries.get(path)?;
         let is_recent = now.saturating_duration_since(seen.at) < RECHECK;
-        is_recent.then(|| seen.what.clone())
+        is_recent.then(|| seen.value.clone())
     }
 
-    pub(crate) fn put(&self, path: &[u8], what: V, now: Instant) {
+    pub(crate) fn put(&self, path: &[u8], value: V, now: Instant) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() >= MAX_SEEN && !entries.contains_key(path) {
-            // All at once: nothing of it would be valid for longer than a second.
+            // Removes all entries: none of them would be valid for longer than a second.
             entries.clear();
         }
-        entries.insert(path.to_vec(), Look { at: now, what });
+        entries.insert(path.to_vec(), RecentResult { at: now, value });
     }
 }
 
-/// Paths that are remembered: more than are requested within a second.
+/// The maximum number of cached paths: more than are requested within a second.
 const MAX_SEEN: usize = 4096;
 
-/// How long a look at the configured path, at a `.htaccess`, at the front controller, or for other forms of a picture, holds.
+/// How long a check of the configured path, a `.htaccess`, the front controller or the siblings of a picture is valid.
 pub(crate) const RECHECK: Duration = Duration::from_secs(1);

@@ -1,11 +1,11 @@
-//! What a request path means below a root: `try_files` for WordPress.
+//! The meaning of a request path below a root: `try_files` for WordPress.
 //!
 //! In this order: a file that exists; a script with path info (`/x.php/info`); a directory's index; on a multisite the same
-//! without the site's name; otherwise the front controller, `/index.php`. The end of a URL decides nothing: a path is a
-//! static file if and only if a regular file exists there.
+//! without the site's name; otherwise the front controller, `/index.php`. The extension in a URL decides nothing: a path is
+//! a static file if and only if a regular file exists there.
 //!
-//! Two checks decide whether it may be sent: names (`deny`) and `.htaccess` files (`htaccess`). Each is applied to the
-//! requested path, to the path that it was resolved to, and to the path behind its symbolic links.
+//! Two checks decide whether a file may be sent: names (`deny`) and `.htaccess` files (`htaccess`). Each is applied to the
+//! requested path, to the path that it was resolved to, and to that path with its symbolic links resolved.
 
 use std::cell::Cell;
 use std::io;
@@ -16,42 +16,42 @@ use galley_policy::cgi::Script;
 use rustix::io::Errno;
 
 use crate::asset::{Asset, FileForm};
+use crate::cached_lookup::CachedLookup;
 use crate::deny::{self, ScriptName};
 use crate::htaccess::{self, PublicAccess, Rules, Subject};
-use crate::memory_look::MemoryLook;
 use crate::open_root::OpenRoot;
 use crate::options::Options;
 use crate::path::RelPath;
 use crate::pictures::PictureSearch;
 use crate::tree::{Located, Node};
 
-/// What a path means.
+/// The result of resolving a path.
 #[derive(Debug)]
 pub enum Resolved {
     /// A regular file, opened.
     File(Asset),
     /// A script for PHP: it exists, is a regular file below the root and ends in `.php`.
     Script(Script),
-    /// A directory requested without its slash: the decoded path with it.
+    /// A directory requested without its slash: the decoded path with the slash.
     Redirect(Vec<u8>),
-    /// Nothing that is answered here: no such file, or a script while scripts run elsewhere.
+    /// Nothing that Galley serves: no such file, or a script while scripts run elsewhere.
     Missing,
-    /// Not to be answered at all.
+    /// A path that must not be served.
     Denied,
-    /// The disk could not be looked at, or the process has no descriptors left: nothing is known of the path.
+    /// The disk could not be read, or the process has no file descriptors left: the meaning of the path is unknown.
     Failed(io::Error),
 }
 
-/// What becomes of files that are programs by their ending.
+/// The treatment of files that are programs by their extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Programs {
-    /// Nothing executes them, so they would be sent as text.
+    /// They are not executed, so they would be sent as text.
     Refused,
-    /// A server of their own runs them.
+    /// A separate server runs them.
     Run,
 }
 
-/// What a path names, before it is known whether it may leave.
+/// What a path names, before the access checks.
 enum PathTarget {
     File(RelPath, Option<Vec<u8>>),
     Script {
@@ -61,25 +61,25 @@ enum PathTarget {
     },
     /// A directory with an index, requested without its slash.
     Directory,
-    /// Behind a link that leaves the root.
+    /// Behind a link that leads out of the root.
     Outside,
-    /// There, but not for us: a device, or no permission.
+    /// A device or similar, or a path without permission.
     Closed,
     /// A directory without an index.
     Bare,
-    /// No such directory, and no file that was requested as one.
+    /// No such file or directory, or a file that was requested as a directory.
     Nothing,
 }
 
-/// One look at what a path means.
+/// One resolution of a path.
 pub(crate) struct PathLookup<'t> {
     root: &'t OpenRoot,
     options: &'t Options,
     programs: Programs,
     now: Instant,
-    /// For a look that must not wait.
-    in_memory: Option<MemoryLook<'t>>,
-    /// What went wrong.
+    /// Set if the resolution must not wait for the disk.
+    in_memory: Option<CachedLookup<'t>>,
+    /// The error of a failed lookup.
     failed: Cell<Option<Errno>>,
 }
 
@@ -95,8 +95,8 @@ impl<'t> PathLookup<'t> {
         }
     }
 
-    /// Files that are programs by their ending are found.
-    pub(crate) fn beside_programs(self) -> Self {
+    /// Permits files that are programs by their extension, because a separate server runs them.
+    pub(crate) fn with_programs(self) -> Self {
         Self {
             programs: Programs::Run,
             ..self
@@ -105,13 +105,13 @@ impl<'t> PathLookup<'t> {
 
     /// See [`crate::Root::resolve`].
     pub(crate) fn find(&self, decoded_path: &[u8]) -> Resolved {
-        let found = self.resolve(decoded_path);
-        self.unless_failed(found)
+        let resolved = self.resolve(decoded_path);
+        self.unless_failed(resolved)
     }
 
     /// See [`crate::Root::resolve_script`].
     pub(crate) fn find_script(mut self, decoded_path: &[u8]) -> Option<Script> {
-        self.in_memory = Some(MemoryLook::begin(self.root));
+        self.in_memory = Some(CachedLookup::begin(self.root));
         match self.resolve(decoded_path) {
             Resolved::Script(script) if self.was_in_memory() => Some(script),
             _ => None,
@@ -120,20 +120,20 @@ impl<'t> PathLookup<'t> {
 
     /// See [`crate::Root::program`].
     pub(crate) fn find_program(&self, decoded_path: &[u8]) -> Resolved {
-        let found = self.program(decoded_path);
-        self.unless_failed(found)
+        let resolved = self.program(decoded_path);
+        self.unless_failed(resolved)
     }
 
-    /// The result, unless it depends on a failed lookup.
-    fn unless_failed(&self, found: Resolved) -> Resolved {
+    /// The result, or the error if a lookup failed.
+    fn unless_failed(&self, resolved: Resolved) -> Resolved {
         match self.failed.get() {
             Some(errno) => Resolved::Failed(errno.into()),
-            None => found,
+            None => resolved,
         }
     }
 
     fn was_in_memory(&self) -> bool {
-        self.in_memory.as_ref().is_some_and(MemoryLook::holds)
+        self.in_memory.as_ref().is_some_and(CachedLookup::is_valid)
     }
 
     fn node(&self, relative: &[u8]) -> Node {
@@ -154,15 +154,15 @@ impl<'t> PathLookup<'t> {
                 .htaccess
                 .rules_of(&self.root.tree, relative, self.now);
         };
-        let held = self.root.htaccess.held(relative, self.now);
-        if held.is_none() {
+        let cached = self.root.htaccess.cached(relative, self.now);
+        if cached.is_none() {
             // A path that is not a directory has no rules, and is not cached; see [`HtaccessCache`](htaccess::HtaccessCache).
             let node = in_memory.node(relative);
             if !matches!(node, Some(Node::Absent | Node::Regular(_))) {
                 in_memory.fail();
             }
         }
-        held
+        cached
     }
 
     fn program(&self, decoded_path: &[u8]) -> Resolved {
@@ -185,30 +185,30 @@ impl<'t> PathLookup<'t> {
         let Some(path) = RelPath::parse(decoded_path) else {
             return Resolved::Denied;
         };
-        if let Some(found) = self.attempt(&path) {
-            return found;
+        if let Some(resolved) = self.attempt(&path) {
+            return resolved;
         }
         if self.options.multisite
             && let Some(inner) = path.without_site()
-            && let Some(found) = self.attempt(&inner)
+            && let Some(resolved) = self.attempt(&inner)
         {
-            return match found {
+            return match resolved {
                 Resolved::Redirect(_) => Resolved::Redirect(with_slash(&path)),
-                found => found,
+                resolved => resolved,
             };
         }
         self.front_controller()
     }
 
-    /// `None`: nothing is there, and the path is not closed.
+    /// Resolves a path except for the front controller. `None`: nothing exists there, and access is not denied.
     fn attempt(&self, path: &RelPath) -> Option<Resolved> {
         if deny::forbids(path, self.options) {
             return Some(Resolved::Denied);
         }
         let target = self.target(path);
-        // A file that is requested by its own name is checked below. If scripts run elsewhere, so do the checks of files that
-        // are not sent from here.
-        let is_judged_here = match &target {
+        // A file that is requested by its own name is checked below. If scripts run elsewhere, the upstream also checks the files
+        // that are not sent from here.
+        let is_checked_here = match &target {
             PathTarget::File(at, _) => at.text() != path.text(),
             PathTarget::Script { at, .. } => self.options.php && at.text() != path.text(),
             PathTarget::Directory => true,
@@ -216,8 +216,8 @@ impl<'t> PathLookup<'t> {
                 self.options.php
             }
         };
-        if is_judged_here {
-            // A directory that was just looked up and does not exist has no rules either.
+        if is_checked_here {
+            // A directory that was just found not to exist has no rules.
             let most = match &target {
                 PathTarget::Nothing => path.len().saturating_sub(1),
                 _ => path.len(),
@@ -267,8 +267,7 @@ impl<'t> PathLookup<'t> {
         }
     }
 
-    /// `/x.php/info`: split behind the first segment that is a script, and never by a pattern
-    /// (CVE-2019-11043).
+    /// `/x.php/info`: split after the first segment that is a script, never by a pattern (CVE-2019-11043).
     fn script_with_info(&self, path: &RelPath) -> Option<PathTarget> {
         let names = path.segments().enumerate();
         for (index, _) in names.filter(|(_, name)| deny::script_name(name) == ScriptName::Runs) {
@@ -290,13 +289,13 @@ impl<'t> PathLookup<'t> {
     }
 
     fn index(&self, directory: &RelPath) -> PathTarget {
-        let is_asked_for = directory.has_slash() || directory.len() == 0;
+        let names_directory = directory.has_slash() || directory.len() == 0;
         for name in INDEXES {
             let at = directory.child(name);
             let Node::Regular(located) = self.node(at.text()) else {
                 continue;
             };
-            return match (is_asked_for, deny::script_name(name)) {
+            return match (names_directory, deny::script_name(name)) {
                 (false, _) => PathTarget::Directory,
                 (true, ScriptName::Runs) => PathTarget::Script {
                     at,
@@ -319,15 +318,15 @@ impl<'t> PathLookup<'t> {
         }
     }
 
-    /// What the front controller's name means. In a lookup that must not wait, results of the last second are valid, as for
-    /// `.htaccess` files: nearly each page that is not stored needs it.
+    /// The node of the front controller. In a lookup that must not wait, results of the last second are valid, as for
+    /// `.htaccess` files: nearly every page that is not stored needs it.
     fn front_node(&self, relative: &[u8]) -> Node {
         if self.in_memory.is_some() && self.root.front.is_recent(self.now) {
             return Node::Regular(Located { real: None });
         }
         let node = self.node(relative);
         if matches!(node, Node::Regular(Located { real: None })) {
-            self.root.front.note(self.now);
+            self.root.front.record(self.now);
         }
         node
     }
@@ -342,7 +341,7 @@ impl<'t> PathLookup<'t> {
         self.run_if_public(at, real, path_info)
     }
 
-    /// A program of any ending, for a FastCGI server that the site's rules name.
+    /// A program with any extension, for a FastCGI server that the site's rules name.
     fn run(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> Resolved {
         let forbidden = |path: &RelPath| deny::forbids(path, self.options);
         let is_denied = forbidden(at)
@@ -375,7 +374,7 @@ impl<'t> PathLookup<'t> {
     fn file(&self, at: &RelPath, real: Option<&[u8]>) -> Resolved {
         let name = at.last().unwrap_or_default();
         if deny::script_name(name) == ScriptName::Never && !self.options.php {
-            // The upstream may execute it as a script; other files are sent from here.
+            // The upstream may execute it as a script; other files are sent by Galley.
             return Resolved::Missing;
         }
         if self.is_denied(at, real, ScriptName::No) || self.in_memory.is_some() {
@@ -383,7 +382,7 @@ impl<'t> PathLookup<'t> {
         }
         match self.access_to(at, real, Subject::File) {
             PublicAccess::Public => {}
-            // An upstream with its own `.htaccess` can check what is not checked here.
+            // An upstream that evaluates `.htaccess` can check the conditions that are not checked here.
             PublicAccess::Unchecked if !self.options.php => return Resolved::Missing,
             PublicAccess::Unchecked | PublicAccess::Denied => return Resolved::Denied,
         }
@@ -394,12 +393,12 @@ impl<'t> PathLookup<'t> {
                 asset.siblings.extend(siblings);
                 Resolved::File(asset)
             }
-            Err(error) if is_lack(&error) => Resolved::Failed(error),
+            Err(error) if is_resource_error(&error) => Resolved::Failed(error),
             Err(_) => Resolved::Denied,
         }
     }
 
-    /// Other forms of a picture.
+    /// The siblings of a picture.
     fn pictures(&self, real: &[u8], name: &[u8], plain: &FileForm) -> Vec<FileForm> {
         let search = PictureSearch {
             tree: &self.root.tree,
@@ -410,14 +409,13 @@ impl<'t> PathLookup<'t> {
         names.usable(&search, real, name, plain, |path| self.may_be_sent(path))
     }
 
-    /// Whether a file at a path without links may be sent.
+    /// Whether a file at a link-free path may be sent.
     fn may_be_sent(&self, path: &RelPath) -> bool {
         !self.is_denied(path, None, ScriptName::No)
             && self.access_to(path, None, Subject::File) == PublicAccess::Public
     }
 
-    /// Whether the names forbid it, before and behind the links, or the names before and behind do
-    /// not mean the same kind.
+    /// Whether the names forbid access, with links unresolved or resolved, or the two names are not of the same kind.
     fn is_denied(&self, at: &RelPath, real: Option<&[u8]>, kind: ScriptName) -> bool {
         let forbidden = |path: &RelPath| {
             deny::forbids(path, self.options)
@@ -435,7 +433,7 @@ impl<'t> PathLookup<'t> {
             || (self.programs == Programs::Refused && deny::is_program(path, self.options))
     }
 
-    /// What the `.htaccess` files say, before and behind the links.
+    /// The access by the `.htaccess` files, for the path with links unresolved and resolved.
     fn access_to(&self, at: &RelPath, real: Option<&[u8]>, subject: Subject) -> PublicAccess {
         let requested = self.access(at, subject);
         match real.map(RelPath::from_relative) {
@@ -446,7 +444,7 @@ impl<'t> PathLookup<'t> {
     }
 
     fn access(&self, path: &RelPath, subject: Subject) -> PublicAccess {
-        // For an existing file it is known which segment is not a directory.
+        // For an existing file, the last segment is known not to be a directory.
         let most = match subject {
             Subject::Requested => path.len(),
             Subject::File | Subject::Script => path.len().saturating_sub(1),
@@ -454,29 +452,29 @@ impl<'t> PathLookup<'t> {
         self.access_within(path, most, subject)
     }
 
-    /// The same; at most the first `most` segments may be directories.
+    /// As [`Self::access`]. At most the first `most` segments may be directories.
     fn access_within(&self, path: &RelPath, most: usize, subject: Subject) -> PublicAccess {
         let chain: Vec<Arc<_>> = (0..=most)
             .map_while(|depth| self.rules(path.first(depth)))
             .collect();
         if chain.is_empty() {
-            // The root itself has gone.
+            // The root itself does not exist any more.
             return PublicAccess::Denied;
         }
         let name = path.segment(chain.len() - 1).unwrap_or_default();
-        htaccess::judge(&chain, path, name, subject)
+        htaccess::evaluate(&chain, path, name, subject)
     }
 }
 
-/// Built from segments, so that it never begins with two slashes: that would lead to another host.
+/// The path with a trailing slash. Made of segments, so it never begins with two slashes, which would name another host.
 fn with_slash(path: &RelPath) -> Vec<u8> {
     let mut text = path.absolute();
     text.push(b'/');
     text
 }
 
-/// Whether it says nothing of the file: no descriptors or memory left, a failing disk.
-fn is_lack(error: &io::Error) -> bool {
+/// Whether the error says nothing about the file: no descriptors or memory left, a failing disk.
+fn is_resource_error(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(
         errno,

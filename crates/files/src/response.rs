@@ -1,7 +1,7 @@
 //! A response made from a file: validators, conditions, ranges (RFC 9110 sections 8.8, 13 and 14).
 //!
-//! Pure: nothing is read here. The result names the spans of the file, and the caller sends them. The length of the body is
-//! in [`FileResponse::length`] and not among the fields, since the writer of the head decides about framing.
+//! Pure: no file is read here. The result names the spans of the file, and the caller sends them. The length of the body is
+//! in [`FileResponse::length`] and not in the fields, because the writer of the head decides about framing.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -15,23 +15,23 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use crate::types;
 
-/// What to send.
+/// A response to be sent.
 #[derive(Debug)]
 pub struct FileResponse {
     /// 200, 206, 304, 405, 412 or 416.
     pub status: StatusCode,
-    /// Everything but `Content-Length`, `Date` and what belongs to the connection.
+    /// All fields except `Content-Length`, `Date` and connection fields.
     pub fields: HeaderMap,
     /// The body in order; empty for 304, 405, 412, 416 and for `HEAD`.
     pub parts: Vec<Part>,
-    /// Bytes of the body; for `HEAD` of the body that `GET` would have.
+    /// The length of the body in bytes; for `HEAD`, that of the response to `GET`.
     pub length: u64,
 }
 
 /// A piece of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// These bytes: the heads between the parts of a multipart body.
+    /// Literal bytes: the heads between the parts of a multipart body.
     Bytes(Vec<u8>),
     /// Bytes `start..end` of the file.
     Span {
@@ -42,8 +42,8 @@ pub enum Part {
     },
 }
 
-/// Answers a request for a file. `whole`: the head of a 200 with all of it, as [`crate::Asset::fields`] writes it;
-/// `length`: its bytes.
+/// The response to a request for a file. `whole`: the head of a 200 with the whole file, as [`crate::Asset::fields`] returns
+/// it; `length`: the size of the file in bytes.
 pub fn answer(whole: &HeaderMap, length: u64, info: &RequestInfo) -> FileResponse {
     match info.method() {
         Method::Get | Method::Head => {}
@@ -77,7 +77,7 @@ pub fn answer(whole: &HeaderMap, length: u64, info: &RequestInfo) -> FileRespons
     response
 }
 
-/// The validators that a head tells.
+/// The validators in a head.
 pub fn validators(whole: &HeaderMap) -> Validators<'_> {
     let last_modified = whole.get(header::LAST_MODIFIED);
     Validators {
@@ -86,7 +86,7 @@ pub fn validators(whole: &HeaderMap) -> Validators<'_> {
     }
 }
 
-/// What a 304 carries too (RFC 9110 section 15.4.5): validators, `Vary`, lifetime.
+/// A 304 with the fields that RFC 9110 section 15.4.5 requires: validators, `Vary`, lifetime.
 fn not_modified(whole: &HeaderMap, info: &RequestInfo) -> FileResponse {
     let mut fields = HeaderMap::new();
     for name in [header::ETAG, header::LAST_MODIFIED, header::VARY] {
@@ -136,8 +136,7 @@ fn one(whole: &HeaderMap, length: u64, span: ByteSpan) -> FileResponse {
     }
 }
 
-/// `multipart/byteranges` (RFC 9110 section 14.6). The parts are ranges of the coded bytes, as the
-/// single one is.
+/// `multipart/byteranges` (RFC 9110 section 14.6). The ranges refer to the coded bytes, as a single range does.
 fn many(whole: &HeaderMap, all: u64, spans: &[ByteSpan]) -> FileResponse {
     let mut fields = whole.clone();
     let of_parts = whole.get(header::CONTENT_TYPE);
@@ -217,14 +216,14 @@ fn bytes(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
-/// Text that nobody can have put into a file beforehand.
+/// A boundary that cannot be predicted, so that no file can contain it on purpose.
 fn boundary() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("galley-{:016x}{:016x}", random(), random())
 }
 
-/// Whether the URL changes with the content: WordPress's `?ver=`, or a fingerprint in the name as
-/// bundlers write it. Then [`IMMUTABLE`] is the last of the fields that the file has a say in.
+/// Whether the URL changes with the content: WordPress's `?ver=`, or a fingerprint in the name as bundlers write it. Then
+/// [`IMMUTABLE`] is the last of the file's fields.
 pub fn is_immutable(info: &RequestInfo) -> bool {
     let query = info.raw_query().unwrap_or_default();
     let has_version = query
@@ -235,9 +234,9 @@ pub fn is_immutable(info: &RequestInfo) -> bool {
     has_version || name.is_some_and(is_fingerprinted)
 }
 
-/// `app.3f2a9c1b.js`, `main-3F2A9C1B.css`: eight or more hexadecimal digits between dots or dashes
-/// before the extension. They must hold both a digit and a letter, since `photo-20240101.jpg` is a
-/// date, and uploads are replaced in place.
+/// Whether a name is like `app.3f2a9c1b.js` or `main-3F2A9C1B.css`: eight or more hexadecimal digits between dots or dashes
+/// before the extension. They must include both a digit and a letter, since `photo-20240101.jpg` contains a date, and
+/// uploads are replaced in place.
 fn is_fingerprinted(name: &[u8]) -> bool {
     let Some(dot) = name.iter().rposition(|b| *b == b'.') else {
         return false;
@@ -253,7 +252,7 @@ fn is_fingerprinted(name: &[u8]) -> bool {
         })
 }
 
-/// `Cache-Control` of a file that never changes under its address.
+/// `Cache-Control` of a file that never changes at its URL.
 pub const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! A site's root: the directory as configured, and the one that is open now.
+//! A site's root: the configured directory, and the one that is currently open.
 //!
-//! A deployment often swaps a symbolic link from one release to the next. So the configured path is checked again, at most
-//! once a second, and if it leads to another directory, that one is opened. Requests in progress keep the former one. If
-//! the path leads nowhere for a moment, the open directory stays.
+//! A deployment often changes a symbolic link from one release to the next. So the configured path is checked at most once a
+//! second, and if it leads to another directory, that one is opened. Requests in progress keep the former one. If the path
+//! does not exist for a moment, the open directory stays in use.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,7 @@ use crate::options::Options;
 use crate::recheck::RECHECK;
 use crate::resolve::{PathLookup, Resolved};
 
-/// The directory that a site's files come from. Shared by all threads; every call may block on the
-/// disk.
+/// The directory with a site's files. All threads share it. Every function except [`Root::resolve_script`] may block on the disk.
 pub struct Root {
     configured: PathBuf,
     options: Options,
@@ -43,32 +42,31 @@ impl Root {
         })
     }
 
-    /// Finds what a decoded request path means here, as `try_files` does for WordPress. Blocks on
-    /// the disk; total over any bytes.
+    /// Resolves a decoded request path, as `try_files` does for WordPress. Blocks on the disk. Accepts any bytes.
     pub fn resolve(&self, decoded_path: &[u8]) -> Resolved {
         self.resolve_at(decoded_path, Instant::now())
     }
 
-    /// The same for a site whose programs run in another FastCGI server: such a file is found, not denied.
+    /// As [`Root::resolve`], for a site with a separate FastCGI server for programs: such a file is found, not denied.
     pub fn resolve_beside_programs(&self, decoded_path: &[u8]) -> Resolved {
         let now = Instant::now();
         let current = self.current(now);
         let lookup = PathLookup::new(&current, &self.options, now);
-        lookup.beside_programs().find(decoded_path)
+        lookup.with_programs().find(decoded_path)
     }
 
-    /// The script that a decoded request path means, if everything needed is in memory (the kernel's or Galley's): then most
-    /// requests for pages that are not stored need no helper thread. `None`: [`Root::resolve`] decides, with the same rules.
-    /// Never waits for the disk.
+    /// The script for a decoded request path, if the kernel or Galley has everything necessary in memory: then most requests
+    /// for pages that are not stored need no helper thread. `None`: call [`Root::resolve`], which has the same rules. Never
+    /// waits for the disk.
     pub fn resolve_script(&self, decoded_path: &[u8]) -> Option<Script> {
         let now = Instant::now();
         let current = self.current_in_memory(now)?;
         PathLookup::new(&current, &self.options, now).find_script(decoded_path)
     }
 
-    /// Finds the program that a decoded request path means for a FastCGI server of its own (`fcgiwrap`, say): the first
-    /// prefix of the path that is a regular file, of whatever ending, with the rest as its `PATH_INFO`. The deny list
-    /// and `.htaccess` hold as for scripts. Never [`Resolved::File`]. Blocks on the disk.
+    /// Resolves a decoded request path for a separate FastCGI server (such as `fcgiwrap`): the program is the first prefix of
+    /// the path that is a regular file with any extension; the rest becomes its `PATH_INFO`. The deny list and `.htaccess`
+    /// apply as for scripts. Never returns [`Resolved::File`]. Blocks on the disk.
     pub fn program(&self, decoded_path: &[u8]) -> Resolved {
         let now = Instant::now();
         let current = self.current(now);
@@ -81,14 +79,14 @@ impl Root {
         PathLookup::new(&current, &self.options, now).find(decoded_path)
     }
 
-    /// The directory that is open now, if no look at the configured path is due.
+    /// The open directory, if the last check of the configured path is still valid.
     fn current_in_memory(&self, now: Instant) -> Option<Arc<OpenRoot>> {
         let state = self.state.try_lock().ok()?;
         let is_due = now.saturating_duration_since(state.checked) >= RECHECK;
         (!is_due).then(|| Arc::clone(&state.current))
     }
 
-    /// The directory that is open now, after a look at the configured path when one is due.
+    /// The open directory. Checks the configured path if the last check is older than a second.
     pub(crate) fn current(&self, now: Instant) -> Arc<OpenRoot> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let current = Arc::clone(&state.current);
@@ -97,16 +95,16 @@ impl Root {
         }
         state.checked = now;
         drop(state);
-        // Outside the lock: a hanging disk then holds this request only.
+        // Outside the lock: a hanging disk then blocks only this request.
         if std::fs::metadata(&self.configured).map_or(true, |metadata| current.tree.is(&metadata)) {
             return current;
         }
-        let Ok(renewed) = OpenRoot::open(&self.configured).map(Arc::new) else {
+        let Ok(opened) = OpenRoot::open(&self.configured).map(Arc::new) else {
             return current;
         };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.current = Arc::clone(&renewed);
-        renewed
+        state.current = Arc::clone(&opened);
+        opened
     }
 }
 

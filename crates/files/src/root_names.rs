@@ -1,10 +1,10 @@
-//! The names in the root's own directory, which show without access to the disk that a permalink is not a file.
+//! The names in the root's own directory. They show without access to the disk that a permalink is not a file.
 //!
-//! The kernel remembers names that it has looked up without success. But the first request for a page has a name that it
-//! has not looked up yet, and then only the disk knows that no such file exists. WordPress has few files and directories at
-//! the top, so their names are cached: a path that begins with another name is absent, and that of a regular file at the
-//! top, such as `wp-login.php`, needs no look of its own. The cached names are valid as long as the directory's change time
-//! is the same, which takes one `statx` of an inode that the kernel has in memory.
+//! The kernel caches failed lookups of names. But the first request for a page has a name that was not looked up before,
+//! and then only the disk shows that no such file exists. WordPress has few files and directories at the top, so their
+//! names are cached: a path that begins with another name is absent, and a regular file at the top, such as `wp-login.php`,
+//! needs no separate lookup. The cached names are valid as long as the directory's change time is the same, which takes one
+//! `statx` of an inode that the kernel has in memory.
 //!
 //! Names are only cached if the change time is reliable: on local, case-sensitive file systems, with ASCII names (others
 //! may have several forms), and if the directory had not changed for a while when it was read, because the kernel's clock
@@ -19,35 +19,35 @@ use rustix::fs::FileType;
 use crate::recheck::LastSeen;
 use crate::tree::{DirectoryStamp, Located, Node, Tree};
 
-/// See the module.
+/// The cached names of a root directory. See the module.
 #[derive(Default)]
 pub(crate) struct RootNames {
-    held: Mutex<Option<Arc<RootListing>>>,
+    cached: Mutex<Option<Arc<RootListing>>>,
     checked: LastSeen,
 }
 
-/// The names of a directory at one time.
+/// The names in a directory at one time.
 pub(crate) struct RootListing {
     stamp: DirectoryStamp,
     names: HashMap<Vec<u8>, FileType>,
 }
 
 impl RootNames {
-    /// The names, if they hold now. Never waits for the disk.
+    /// The names, if they are still valid. Never waits for the disk.
     pub(crate) fn current(&self, tree: &Tree) -> Option<Arc<RootListing>> {
-        let held = Arc::clone(self.held.try_lock().ok()?.as_ref()?);
-        (tree.root_stamp() == Some(held.stamp)).then_some(held)
+        let cached = Arc::clone(self.cached.try_lock().ok()?.as_ref()?);
+        (tree.root_stamp() == Some(cached.stamp)).then_some(cached)
     }
 
-    /// Reads them if they are not valid any more; checks once a second. Blocks on the disk.
+    /// Reads the names if they are not valid any more. Checks once a second. Blocks on the disk.
     pub(crate) fn refresh(&self, tree: &Tree, now: Instant) {
         if self.checked.is_recent(now) {
             return;
         }
-        self.checked.note(now);
+        self.checked.record(now);
         if self.current(tree).is_none() {
             let read = RootListing::read(tree).map(Arc::new);
-            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = read;
+            *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = read;
         }
     }
 }
@@ -62,13 +62,13 @@ impl RootListing {
         let names = tree.root_names(MOST_NAMES)?;
         let list = Self { stamp, names };
         let is_usable = list.names.keys().all(|name| name.is_ascii())
-            && list.tells_cases_apart(tree)
+            && list.is_case_sensitive(tree)
             && tree.root_stamp() == Some(stamp);
         is_usable.then_some(list)
     }
 
-    /// Whether a name in other letters is another name; `false` without a name with letters.
-    fn tells_cases_apart(&self, tree: &Tree) -> bool {
+    /// Whether the file system is case-sensitive; `false` if no name contains letters.
+    fn is_case_sensitive(&self, tree: &Tree) -> bool {
         let swapped = self.names.keys().find_map(|name| {
             let other = swap_case(name);
             (!self.names.contains_key(&other)).then_some(other)
@@ -76,8 +76,8 @@ impl RootListing {
         swapped.is_some_and(|other| matches!(tree.look(&other), Node::Absent))
     }
 
-    /// What a relative path names, if its first name says it: that name is not in the directory, or is that of a regular file and the
-    /// whole path. `None`: only the kernel knows.
+    /// The node of a relative path, if its first segment determines it: no such name in the directory, or a regular file that is
+    /// the whole path. `None`: only the kernel knows.
     pub(crate) fn node(&self, relative: &[u8]) -> Option<Node> {
         let first = relative.split(|byte| *byte == b'/').next()?;
         match self.names.get(first) {
@@ -99,10 +99,10 @@ fn swap_case(name: &[u8]) -> Vec<u8> {
     name.iter().map(swap).collect()
 }
 
-/// A WordPress has some twenty; a root with more than these is looked at on the disk.
+/// The maximum number of cached names. A WordPress root has some twenty; a larger root is looked up on the disk.
 const MOST_NAMES: usize = 4096;
 
-/// How long a directory must have been left alone before its names are read: many times the step of the kernel's clock.
+/// How long a directory must be unchanged before its names are read: many times the resolution of the kernel's clock.
 const SETTLING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads the names of a directory as if it had been left alone.
+    /// Reads the names of a directory after it has been unchanged for long enough.
     fn settled(names: &RootNames, tree: &Tree) -> bool {
         std::thread::sleep(SETTLING + Duration::from_millis(50));
         names.refresh(tree, Instant::now());
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn names_hold_until_the_directory_changes() {
+    fn names_are_valid_until_the_directory_changes() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("index.php"), "").unwrap();
         fs::create_dir(dir.path().join("wp-content")).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_time_of_change_does_not_tell_is_not_held() {
+    fn names_are_not_cached_if_the_change_time_is_unreliable() {
         for unusable in [&["größe.html", "a"][..], &["1", "2"], &[]] {
             let dir = tempfile::tempdir().unwrap();
             for name in unusable {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn more_names_than_the_limit_are_not_held() {
+    fn more_names_than_the_limit_are_not_cached() {
         let dir = tempfile::tempdir().unwrap();
         // `.` and `..` are names, too.
         for number in 0..MOST_NAMES - 2 {

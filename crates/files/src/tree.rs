@@ -2,9 +2,9 @@
 //!
 //! Nothing outside the root is ever opened: a path is opened relative to the root's descriptor, and the kernel rejects
 //! every symbolic link (`openat2`, or step by step if the kernel lacks it). Only if there is a link, the path is resolved
-//! link by link here, staying inside, and the resulting link-free path is opened in the same strict way. So a link that is
-//! swapped in between is rejected and not followed. Anything but a regular file or a directory is examined through `O_PATH`
-//! only: opening a FIFO or a device may block or have effects.
+//! link by link here, within the root, and the resulting link-free path is opened in the same strict way. So a link that is
+//! changed in between is rejected and not followed. Anything but a regular file or a directory is examined only through
+//! `O_PATH`: opening a FIFO or a device may block or have side effects.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -19,19 +19,19 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, Dir, FileType, FsWord, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
-/// One opened root; replaced whole when the root is.
+/// An opened root. Replaced as a whole when the root changes.
 pub(crate) struct Tree {
     dir: OwnedFd,
-    /// Canonical absolute path, without a trailing slash unless it is `/`.
+    /// The canonical absolute path, without a trailing slash unless it is `/`.
     path: Vec<u8>,
-    /// The absolute path as configured; links inside the root may name it.
+    /// The absolute path as configured; links inside the root may use it.
     configured: Vec<u8>,
     device: u64,
     inode: u64,
-    /// Set once the kernel has said that it has no `openat2`.
+    /// Set once `openat2` has failed because the kernel does not have it.
     stepwise: AtomicBool,
-    /// Set once the kernel has reported that it cannot tell what it has in memory (before 5.12).
-    uncached: AtomicBool,
+    /// Set once the kernel has reported that it does not support `RESOLVE_CACHED` (before 5.12).
+    lacks_cached_lookup: AtomicBool,
 }
 
 /// What a path below the root names.
@@ -42,18 +42,18 @@ pub(crate) enum Node {
     Directory,
     /// A FIFO, socket or device: never opened.
     Special,
-    /// Reached only through a link that leaves the root.
+    /// Reachable only through a link that leads out of the root.
     Outside,
-    /// The process may not look.
+    /// The process has no permission.
     Refused,
-    /// The lookup failed: no descriptors or memory left, a failing disk. It is unknown what is there.
+    /// The lookup failed: no descriptors or memory left, a failing disk. It is unknown whether the path exists.
     Failed(Errno),
-    /// Nothing is there.
+    /// The path does not exist.
     Absent,
 }
 
-/// What changes whenever a name in a directory comes, goes or becomes another: seconds and nanoseconds of its last change, and of that
-/// of its inode.
+/// A value that changes whenever a name in a directory is added, removed or replaced: seconds and nanoseconds of its
+/// modification time and of the change time of its inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DirectoryStamp {
     modified: (i64, u32),
@@ -61,7 +61,7 @@ pub(crate) struct DirectoryStamp {
 }
 
 impl DirectoryStamp {
-    /// Whether nothing has changed since a time.
+    /// Whether the directory has not changed since a time.
     pub(crate) fn is_older_than(self, time: SystemTime) -> bool {
         let Ok(since) = time.duration_since(SystemTime::UNIX_EPOCH) else {
             return false;
@@ -71,14 +71,14 @@ impl DirectoryStamp {
     }
 }
 
-/// Where something really is.
+/// The location of a file.
 pub(crate) struct Located {
     /// The link-free relative path, if it differs from the requested one.
     pub(crate) real: Option<Vec<u8>>,
 }
 
 impl Tree {
-    /// Opens the directory that `configured` names now.
+    /// Opens the directory that `configured` currently names.
     pub(crate) fn open(configured: &Path) -> io::Result<Self> {
         let path = std::fs::canonicalize(configured)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -92,27 +92,27 @@ impl Tree {
             device: metadata.dev(),
             inode: metadata.ino(),
             stepwise: AtomicBool::new(false),
-            uncached: AtomicBool::new(false),
+            lacks_cached_lookup: AtomicBool::new(false),
         })
     }
 
-    /// Whether this is the directory that `metadata` speaks of.
+    /// Whether `metadata` describes this directory.
     pub(crate) fn is(&self, metadata: &Metadata) -> bool {
         (self.device, self.inode) == (metadata.dev(), metadata.ino())
     }
 
-    /// Canonical absolute path of the root.
+    /// The canonical absolute path of the root.
     pub(crate) fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// Absolute path of something below the root.
+    /// The absolute path of a relative path.
     pub(crate) fn absolute(&self, relative: &[u8]) -> Vec<u8> {
         let root = self.path.strip_suffix(b"/").unwrap_or(&self.path);
         [root, b"/", relative].concat()
     }
 
-    /// Looks at what `relative` names, without opening it.
+    /// Looks up `relative` without opening it.
     pub(crate) fn look(&self, relative: &[u8]) -> Node {
         let (found, real) = match self.open_strict(relative, OFlags::PATH) {
             Err(Errno::LOOP) => match self.real_path(relative) {
@@ -133,10 +133,11 @@ impl Tree {
         }
     }
 
-    /// As [`Tree::look`], but only from the kernel's memory. `None`: it would have to read the disk, or there is a link in the
-    /// path.
+    /// As [`Tree::look`], but only from the kernel's memory. `None` if it would have to read the disk, or if there is a link in
+    /// the path.
     pub(crate) fn look_cached(&self, relative: &[u8]) -> Option<Node> {
-        if self.stepwise.load(Ordering::Relaxed) || self.uncached.load(Ordering::Relaxed) {
+        if self.stepwise.load(Ordering::Relaxed) || self.lacks_cached_lookup.load(Ordering::Relaxed)
+        {
             return None;
         }
         let relative = if relative.is_empty() { b"." } else { relative };
@@ -148,11 +149,12 @@ impl Tree {
             Err(Errno::NOENT | Errno::NOTDIR) => return Some(Node::Absent),
             Err(errno) => {
                 let is_unknown = matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::PERM);
-                self.uncached.fetch_or(is_unknown, Ordering::Relaxed);
+                self.lacks_cached_lookup
+                    .fetch_or(is_unknown, Ordering::Relaxed);
                 return None;
             }
         };
-        // For a file on another machine this would not be memory.
+        // Without this flag, a network file system would ask its server.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let stat = rustix::fs::statx(descriptor, c"", flags, StatxFlags::TYPE).ok()?;
         Some(match FileType::from_raw_mode(stat.stx_mode.into()) {
@@ -162,7 +164,7 @@ impl Tree {
         })
     }
 
-    /// When the root's own directory last changed, as the kernel has it in memory.
+    /// The last change of the root's own directory, as the kernel has it in memory.
     pub(crate) fn root_stamp(&self) -> Option<DirectoryStamp> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let wanted = StatxFlags::MTIME | StatxFlags::CTIME;
@@ -173,14 +175,14 @@ impl Tree {
         })
     }
 
-    /// Whether the root is on a file system of this machine, by which every change of a directory goes.
+    /// Whether the root is on a local file system, so that the kernel sees every change of a directory.
     pub(crate) fn is_local(&self) -> bool {
         let found = rustix::fs::fstatfs(&self.dir);
         found.is_ok_and(|found| LOCAL_FILE_SYSTEMS.contains(&found.f_type))
     }
 
-    /// The names in the root's own directory and what each of them is, as far as the file system says it; `None`: there are more than
-    /// `most`, or they cannot be read.
+    /// The names in the root's own directory and their types, as far as the file system reports them; `None` if there are more
+    /// than `most`, or if they cannot be read.
     pub(crate) fn root_names(&self, most: usize) -> Option<HashMap<Vec<u8>, FileType>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.dir, ".", flags, Mode::empty()).ok()?;
@@ -195,7 +197,7 @@ impl Tree {
         Some(names)
     }
 
-    /// Opens a regular file by its link-free path for reading.
+    /// Opens a regular file for reading by its link-free path.
     pub(crate) fn open_file(&self, real: &[u8]) -> io::Result<(File, Metadata)> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = File::from(self.open_strict(real, flags)?);
@@ -206,8 +208,7 @@ impl Tree {
         Err(io::Error::from(io::ErrorKind::InvalidInput))
     }
 
-    /// Opens a directory below the root (links that stay inside are followed), only to reach into
-    /// it.
+    /// Opens a directory below the root, only to access its entries. Follows links that stay within the root.
     pub(crate) fn open_directory(&self, relative: &[u8]) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         match self.open_strict(relative, flags) {
@@ -216,14 +217,14 @@ impl Tree {
         }
     }
 
-    /// Opens a path that must not hold a single link (`ELOOP` if it does).
+    /// Opens a path that must not contain a link (`ELOOP` if it does).
     fn open_strict(&self, relative: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
         let relative = if relative.is_empty() { b"." } else { relative };
         if !self.stepwise.load(Ordering::Relaxed) {
             match rustix::fs::openat2(&self.dir, relative, flags, Mode::empty(), STRICT) {
                 Err(Errno::NOSYS) => self.stepwise.store(true, Ordering::Relaxed),
-                // A seccomp filter that does not know the call answers so.
+                // The error of a seccomp filter that does not know the call.
                 Err(Errno::PERM) => {}
                 found => return found,
             }
@@ -231,7 +232,7 @@ impl Tree {
         self.open_stepwise(relative, flags)
     }
 
-    /// The same for kernels without `openat2` (before 5.6) and for sandboxes that forbid it.
+    /// As [`Tree::open_strict`], for kernels without `openat2` (before 5.6) and for sandboxes that forbid it.
     fn open_stepwise(&self, relative: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut segments = relative.split(|b| *b == b'/').peekable();
@@ -241,7 +242,7 @@ impl Tree {
                 return Err(Errno::XDEV);
             }
             let from = at.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
-            // First through `O_PATH`: it opens nothing, and a link shows itself as one.
+            // First with `O_PATH`, which opens no file and does not follow a link.
             let here = rustix::fs::openat(from, segment, step, Mode::empty())?;
             if is_link(here.as_fd())? {
                 return Err(Errno::LOOP);
@@ -254,11 +255,9 @@ impl Tree {
         Err(Errno::NOENT)
     }
 
-    /// The link-free path of `relative`; `EXDEV` when a link leaves the root, `ELOOP` when there
-    /// are too many.
+    /// The link-free path of `relative`; `EXDEV` if a link leaves the root, `ELOOP` if there are too many links.
     fn real_path(&self, relative: &[u8]) -> Result<Vec<u8>, Errno> {
-        // Segments still to walk, the next one last; and the directories walked so far, with their
-        // names.
+        // `ahead`: the segments still to resolve, the next one last. `behind`: the directories so far, with their names.
         let mut ahead: Vec<Vec<u8>> = reversed(relative);
         let mut behind: Vec<(Vec<u8>, OwnedFd)> = Vec::new();
         let mut links = 0;
@@ -329,14 +328,14 @@ impl Node {
             | Errno::ILSEQ => Self::Absent,
             Errno::XDEV => Self::Outside,
             Errno::ACCESS | Errno::PERM => Self::Refused,
-            // Not a reason to say that nothing is there.
+            // Does not mean that the path does not exist.
             errno => Self::Failed(errno),
         }
     }
 }
 
-/// Opens and reads at most `limit` bytes of the regular file `name` in `dir`, wherever links lead: for rule files, whose bytes
-/// are never sent. `Ok(None)`: there is none.
+/// Opens and reads at most `limit` bytes of the regular file `name` in `dir`. Follows links to any place: for rule files,
+/// whose bytes are never sent. `Ok(None)`: not a regular file, or larger than `limit`.
 pub(crate) fn read_rule_file(
     dir: BorrowedFd<'_>,
     name: &str,
@@ -354,7 +353,7 @@ pub(crate) fn read_rule_file(
     Ok((u64::try_from(text.len()).is_ok_and(|len| len <= limit)).then_some((metadata, text)))
 }
 
-/// Looks at `name` in `dir` without opening it, following links.
+/// The metadata of `name` in `dir`, without opening it. Follows links.
 pub(crate) fn look_in(dir: BorrowedFd<'_>, name: &str) -> io::Result<Metadata> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?).metadata()
@@ -365,7 +364,7 @@ fn is_link(descriptor: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
-/// Segments of a path, the first one last; empty ones and `.` are omitted.
+/// The segments of a path, the first one last, without empty ones and `.`.
 fn reversed(path: &[u8]) -> Vec<Vec<u8>> {
     let plain = |segment: &&[u8]| !segment.is_empty() && *segment != b".";
     let mut segments: Vec<Vec<u8>> = path
@@ -387,14 +386,13 @@ const LOCAL_FILE_SYSTEMS: [FsWord; 6] = [
     0x794c_7630,
 ];
 
-/// Nothing outside, and no link.
+/// Rejects paths that leave the root, and links.
 const STRICT: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_SYMLINKS);
 
-/// As the kernel's own limit.
+/// The same as the kernel's limit.
 const MAX_LINKS: usize = 40;
 
-/// Directories below a root on a path with links; each one is a descriptor while the path is
-/// walked.
+/// The maximum number of directories on a path with links. Each is an open descriptor while the path is resolved.
 const MAX_DEPTH: usize = 64;

@@ -1,10 +1,10 @@
 //! Media types by file name.
 //!
 //! Sources: the IANA registry, and for types that it lacks (source maps, icons) what browsers need. An unknown type is sent
-//! as bytes; with `nosniff` a browser saves it and does not execute it. Text carries `charset=utf-8`; XML and JSON do not,
-//! since they declare their own encoding.
+//! as bytes; with `nosniff` a browser saves the file and does not execute it. Text has `charset=utf-8`; XML and JSON do not,
+//! since they declare their encoding.
 
-/// The media type of a file called `name`.
+/// The media type of a file with this name.
 pub(crate) fn content_type(name: &[u8]) -> &'static str {
     let lower = name.to_ascii_lowercase();
     if let Some((_, by_name)) = BY_NAME.iter().find(|(full, _)| full.as_bytes() == lower) {
@@ -21,7 +21,7 @@ pub(crate) fn content_type(name: &[u8]) -> &'static str {
         .map_or(BYTES, |(_, content_type)| content_type)
 }
 
-/// Whether files of this type are worth compressing, and so may have compressed siblings.
+/// Whether files of this type are worth compressing and may have compressed siblings.
 pub(crate) fn is_compressible(content_type: &str) -> bool {
     content_type.starts_with("text/")
         || ["+xml", "+json", "/json", "/xml"]
@@ -30,7 +30,7 @@ pub(crate) fn is_compressible(content_type: &str) -> bool {
         || COMPRESSIBLE.contains(&content_type)
 }
 
-/// The type for unknown files.
+/// The media type of unknown files.
 pub(crate) const BYTES: &str = "application/octet-stream";
 
 const COMPRESSIBLE: [&str; 9] = [
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn by_name() {
+    fn names_determine_the_media_type() {
         for (name, expected) in [
             ("style.css", "text/css; charset=utf-8"),
             ("APP.JS", "text/javascript; charset=utf-8"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worth_compressing() {
+    fn text_types_are_compressible() {
         for name in [
             "a.css",
             "a.js",

@@ -1,9 +1,9 @@
-//! Reads a request body: removes the framing bytes, counts, and finds the end.
+//! Reads a request body: removes the framing bytes, enforces the limits, and finds the end.
 //!
 //! Chunked coding by RFC 9112 section 7.1: CRLF only, sizes of at most 16 hex digits, extensions and trailers checked,
 //! bounded and dropped (a trailer must never become a field: section 7.1.2). Data is borrowed from the input, never copied.
 //!
-//! Invariant: `consumed` never exceeds the body's last byte, so what remains is the next request.
+//! Invariant: `consumed` never exceeds the body's last byte, so the rest of the input is the next request.
 //!
 //! ```text
 //! chunked-body   = *chunk last-chunk trailer-section CRLF
@@ -15,27 +15,27 @@ use crate::framing::BodyKind;
 use crate::head::BadRequest;
 use crate::token::{is_token_byte, is_value_byte};
 
-/// Bytes of chunk extensions in one message. No client sends any; endless ones are an attack.
+/// The maximum size of all chunk extensions of a message, in bytes. No client sends any; endless ones are an attack.
 pub const EXTENSION_BYTES: u16 = 256;
-/// Bytes of the trailer section, its line ends included.
+/// The maximum size of the trailer section, including its line ends, in bytes.
 pub const TRAILER_BYTES: u16 = 4096;
 
-/// The state of one request body. Give it the bytes after the head, in order.
+/// The state of one request body. [`BodyReader::decode`] needs the bytes after the head, in order.
 #[derive(Clone, Debug)]
 pub struct BodyReader {
     state: BodyState,
-    /// Bytes of chunk data that may still come.
-    room: u64,
-    extension_room: u16,
-    trailer_room: u16,
+    /// Bytes of chunk data within the limit that were not announced yet.
+    data_left: u64,
+    extension_left: u16,
+    trailer_left: u16,
 }
 
-/// What one call took from its input.
+/// The result of one call of [`BodyReader::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyProgress<'b> {
-    /// Bytes of the input that are done with, framing and data together.
+    /// Bytes of the input that were read: framing and data together.
     pub consumed: usize,
-    /// Body bytes, the last ones of those consumed; may be empty.
+    /// The body bytes, at the end of the consumed ones; may be empty.
     pub data: &'b [u8],
 }
 
@@ -60,8 +60,8 @@ enum BodyState {
 }
 
 impl BodyReader {
-    /// A reader for a body of at most `max` bytes of data. A Content-Length above it is refused by the first `decode`,
-    /// also with empty input: ask so before `100 Continue` is sent.
+    /// A reader for a body of at most `max` bytes of data. The first `decode` rejects a larger Content-Length, also with empty
+    /// input: call it in this way before `100 Continue` is sent.
     pub fn new(kind: BodyKind, max: u64) -> Self {
         let state = match kind {
             BodyKind::None | BodyKind::Length(0) => BodyState::Done,
@@ -73,9 +73,9 @@ impl BodyReader {
         };
         Self {
             state,
-            room: max,
-            extension_room: EXTENSION_BYTES,
-            trailer_room: TRAILER_BYTES,
+            data_left: max,
+            extension_left: EXTENSION_BYTES,
+            trailer_left: TRAILER_BYTES,
         }
     }
 
@@ -84,11 +84,12 @@ impl BodyReader {
         self.state == BodyState::Done
     }
 
-    /// Takes framing bytes up to the next run of data, and that run. Call again with the rest of the input until it is
-    /// used up or [`is_done`](Self::is_done). It takes nothing only from empty input or after the end.
+    /// Reads framing bytes up to the next data, and this data as far as it has been received. Call it again with the rest of
+    /// the input until it is used up or [`is_done`](Self::is_done). It consumes nothing only if the input is empty or the body
+    /// has ended.
     ///
-    /// Errors: `Chunk`, `ChunkExtension`, `Trailer`, `TrailersTooLarge`, `BodyTooLarge`; the same again on later calls.
-    /// Data that came before the fault has been given out by then.
+    /// Errors: `Chunk`, `ChunkExtension`, `Trailer`, `TrailersTooLarge`, `BodyTooLarge`; later calls return the same error.
+    /// Data before the error was returned by earlier calls.
     pub fn decode<'b>(&mut self, input: &'b [u8]) -> Result<BodyProgress<'b>, BadRequest> {
         let mut rest = input;
         loop {
@@ -129,7 +130,7 @@ impl BodyReader {
         data
     }
 
-    /// One byte of chunk framing.
+    /// Reads one byte of chunk framing and returns the next state.
     fn step(&mut self, byte: u8) -> Result<BodyState, BadRequest> {
         match (self.state, byte) {
             (BodyState::Size { value, digits }, _) => self.size(value, digits, byte),
@@ -159,7 +160,7 @@ impl BodyReader {
                 _ => self.size_end(value, byte),
             };
         };
-        // Sixteen digits fill 64 bits exactly, so the shift loses nothing.
+        // Sixteen digits fill 64 bits exactly, so the shift loses no bits.
         if digits >= SIZE_DIGITS {
             return Err(BadRequest::Chunk);
         }
@@ -169,7 +170,7 @@ impl BodyReader {
         })
     }
 
-    /// After the last digit. White space may stand there only before an extension (RFC 9112 section 7.1.1).
+    /// Reads a byte after the last digit. White space is allowed only before an extension (RFC 9112 section 7.1.1).
     fn size_end(&mut self, value: u64, byte: u8) -> Result<BodyState, BadRequest> {
         match (self.state, byte) {
             (BodyState::Size { .. }, b'\r') => Ok(BodyState::SizeLf { value }),
@@ -185,13 +186,13 @@ impl BodyReader {
         }
     }
 
-    /// An extension begins with a name; what follows is only kept free of control characters, since it is dropped.
+    /// An extension begins with a name. The rest is dropped, so it is only checked for control characters.
     fn extension(&mut self, value: u64, byte: u8) -> Result<BodyState, BadRequest> {
-        let named = matches!(self.state, BodyState::Extension { .. });
+        let has_name = matches!(self.state, BodyState::Extension { .. });
         let next = match byte {
-            b'\r' if named => return Ok(BodyState::SizeLf { value }),
-            b' ' | b'\t' if !named => BodyState::ExtensionName { value },
-            _ if named && is_value_byte(byte) => BodyState::Extension { value },
+            b'\r' if has_name => return Ok(BodyState::SizeLf { value }),
+            b' ' | b'\t' if !has_name => BodyState::ExtensionName { value },
+            _ if has_name && is_value_byte(byte) => BodyState::Extension { value },
             _ if is_token_byte(byte) => BodyState::Extension { value },
             _ => return Err(BadRequest::ChunkExtension),
         };
@@ -200,18 +201,18 @@ impl BodyReader {
     }
 
     fn spend_extension(&mut self) -> Result<(), BadRequest> {
-        let left = self.extension_room.checked_sub(1);
-        self.extension_room = left.ok_or(BadRequest::ChunkExtension)?;
+        let left = self.extension_left.checked_sub(1);
+        self.extension_left = left.ok_or(BadRequest::ChunkExtension)?;
         Ok(())
     }
 
-    /// The size line is whole.
+    /// Reads the end of the size line.
     fn chunk(&mut self, value: u64) -> Result<BodyState, BadRequest> {
         if value == 0 {
             return Ok(BodyState::TrailerStart);
         }
-        let room = self.room.checked_sub(value);
-        self.room = room.ok_or(BadRequest::BodyTooLarge)?;
+        let data_left = self.data_left.checked_sub(value);
+        self.data_left = data_left.ok_or(BadRequest::BodyTooLarge)?;
         Ok(BodyState::Data { left: value })
     }
 
@@ -227,8 +228,8 @@ impl BodyReader {
             (BodyState::TrailerLf, b'\n') => BodyState::TrailerStart,
             _ => return Err(BadRequest::Trailer),
         };
-        let left = self.trailer_room.checked_sub(1);
-        self.trailer_room = left.ok_or(BadRequest::TrailersTooLarge)?;
+        let left = self.trailer_left.checked_sub(1);
+        self.trailer_left = left.ok_or(BadRequest::TrailersTooLarge)?;
         Ok(next)
     }
 }

@@ -1,11 +1,11 @@
 //! Byte classes of heads, sixteen bytes at a time.
 //!
 //! It uses registers that every processor of the architecture has (SSE2, NEON), so nothing is detected at run time. It only
-//! determines the class of a byte; its meaning is decided elsewhere. A test compares every byte with [`crate::token`].
+//! determines the class of a byte; callers decide what the class means. A test compares every byte with [`crate::token`].
 
 use wide::u8x16;
 
-/// Which of 64 bytes are control characters: all below SP, CR, LF and HTAB among them, and DEL. Bit n is byte n.
+/// The control characters in 64 bytes: all below SP (including CR, LF and HTAB) and DEL. Bit n is byte n.
 pub(crate) fn controls(block: &[u8; 64]) -> u64 {
     let (quarters, _) = block.as_chunks::<16>();
     quarters.iter().rev().fold(0, |marks, quarter| {
@@ -13,9 +13,9 @@ pub(crate) fn controls(block: &[u8; 64]) -> u64 {
     })
 }
 
-/// How many bytes precede the first that is neither letter, digit nor `-`; 16 if there is none.
+/// The number of bytes before the first that is not a letter, a digit or `-`; 16 if there is none.
 ///
-/// Names of fields may have other bytes too, which nobody sends: the caller then uses [`crate::token`].
+/// Field names may contain other bytes, too, but hardly any client sends them: the caller then uses [`crate::token`].
 pub(crate) fn usual_name(bytes: &[u8; 16]) -> usize {
     let others = !usual(bytes);
     others.trailing_zeros().min(16) as usize
@@ -32,7 +32,7 @@ pub(crate) fn is_visible(bytes: &[u8]) -> bool {
     let before = chunks
         .iter()
         .fold(false, |other, chunk| other | has_other(chunk));
-    // The last sixteen once more: cheaper than a rest one by one.
+    // Checks the last sixteen bytes once more: cheaper than checking the rest byte by byte.
     !before
         && bytes.last_chunk::<16>().map_or_else(
             || rest.iter().all(u8::is_ascii_graphic),
@@ -46,7 +46,7 @@ fn controls_of(bytes: &[u8; 16]) -> u16 {
     mask(is_at_most(bytes, 0x1f) | bytes.simd_eq(u8x16::splat(0x7f)))
 }
 
-/// Bit n: byte n is letter, digit or `-`.
+/// Bit n: byte n is a letter, a digit or `-`.
 fn usual(bytes: &[u8; 16]) -> u16 {
     let bytes = u8x16::new(*bytes);
     let lower = bytes | u8x16::splat(0x20);
@@ -70,7 +70,7 @@ mod tests {
     use crate::token::{is_token_byte, is_value_byte};
 
     #[test]
-    fn every_byte_has_the_class_that_it_has_alone() {
+    fn classes_match_the_token_tables_for_every_byte() {
         for byte in 0..=255_u8 {
             for place in 0..16 {
                 let mut bytes = [b'a'; 16];
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_counted_from_the_first_byte() {
+    fn positions_are_counted_from_the_first_byte() {
         let mut block = [b' '; 64];
         for place in [0, 15, 16, 40, 63] {
             block[place] = b'\r';
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn rests_are_looked_at_too() {
+    fn bytes_after_the_last_full_block_are_checked() {
         for length in 0..40 {
             let mut bytes = vec![b'x'; length];
             assert!(is_visible(&bytes));

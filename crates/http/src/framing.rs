@@ -11,19 +11,19 @@ use crate::token::{is_name, is_token, members};
 
 pub use crate::host::Host;
 
-/// How the body behind a head is delimited.
+/// How the body after a head is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyKind {
-    /// Neither Content-Length nor Transfer-Encoding: the next request follows at once.
+    /// Neither Content-Length nor Transfer-Encoding: the next request follows immediately.
     None,
-    /// So many bytes; zero when the client said zero.
+    /// The Content-Length; zero if the client sent `Content-Length: 0`.
     Length(u64),
-    /// `Transfer-Encoding: chunked`; in HTTP/2, that no length was announced.
+    /// `Transfer-Encoding: chunked`; in HTTP/2, a body without an announced length.
     Chunked,
 }
 
 impl BodyKind {
-    /// The length, where the head tells it.
+    /// The length, if the head announces it.
     pub fn length(self) -> Option<u64> {
         match self {
             Self::None => Some(0),
@@ -32,43 +32,43 @@ impl BodyKind {
         }
     }
 
-    /// Whether no byte of a body follows the head.
+    /// Whether no bytes of a body follow the head.
     pub fn is_empty(self) -> bool {
         matches!(self, Self::None | Self::Length(0))
     }
 }
 
-/// What the head says about the message and the connection.
+/// The properties of the message and of the connection that the head defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing<'b> {
-    /// From the request line.
+    /// The version from the request line.
     pub version: Version,
-    /// How the body ends.
+    /// How the body is delimited.
     pub body: BodyKind,
-    /// Whether the client wants the connection to live on after this exchange.
+    /// Whether the client wants the connection to persist after this exchange.
     pub keep_alive: bool,
-    /// The client may wait for `100 Continue` before it sends the body. Only with a body, only in HTTP/1.1.
+    /// Whether the client may wait for `100 Continue` before it sends the body. Only with a body, and only in HTTP/1.1.
     pub expect_continue: bool,
-    /// HTTP/1.1 with an Upgrade field that Connection names. The field names the protocol.
+    /// Whether an HTTP/1.1 request has an Upgrade field that Connection lists. The field names the protocol.
     pub upgrade: bool,
     /// The host of the request.
     pub host: Host<'b>,
 }
 
-/// How a response to a request is delimited and what it says about the connection.
+/// How a response is delimited, and its Connection field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseFraming {
-    /// For [`crate::response_writer::write_head`].
+    /// The argument of [`crate::response_writer::write_head`].
     pub length: Length,
-    /// For [`crate::response_writer::write_head`]; the connection ends after the response when it is `Close`.
+    /// The argument of [`crate::response_writer::write_head`]. The connection ends after the response if it is `Close`.
     pub connection: ConnectionField,
 }
 
 impl Framing<'_> {
-    /// The framing of a response with a body of `known` bytes, or of a length that only its end will tell. HTTP/1.0 has no
-    /// chunks (RFC 9112 section 7.1): there the end of the connection is the end of the body.
+    /// The framing of a response with a body of `known` bytes, or of unknown length. HTTP/1.0 has no chunks (RFC 9112
+    /// section 7.1): there the end of the connection ends a body of unknown length.
     ///
-    /// For a response to HEAD, pass the length that GET would have had.
+    /// For a response to HEAD, pass the length that the response to GET would have had.
     pub fn response(&self, known: Option<u64>) -> ResponseFraming {
         let length = match (known, self.version) {
             (Some(bytes), _) => Length::Known(bytes),
@@ -84,30 +84,31 @@ impl Framing<'_> {
     }
 }
 
-/// Reads the framing of a whole head.
+/// Reads the framing of a complete head.
 ///
 /// Errors: `Target`, `Host`, `ContentLength`, `TransferEncoding`, `UnknownCoding`, `AmbiguousLength`, `Expectation`.
 /// Cost: one pass over the fields, no allocation.
 pub fn frame<'b>(head: &Head<'b, '_>) -> Result<Framing<'b>, BadRequest> {
-    let seen = FramingFields::gather(head)?;
-    let body = seen.body(head.version)?;
-    seen.settle(head, body)
+    let found = FramingFields::gather(head)?;
+    let body = found.body(head.version)?;
+    found.finish(head, body)
 }
 
-/// As [`frame`], for a head that came over HTTP/2, whose last frame says where the body ends. `is_end`: that was the head's.
+/// As [`frame`], for a head received over HTTP/2, where the last frame ends the body. `is_end`: whether the head's frame was
+/// the last.
 ///
-/// Errors: those of [`frame`], and `ContentLength` if a body is announced and none can come (RFC 9113 section 8.1.1).
+/// Errors: those of [`frame`], and `ContentLength` if a body is announced but cannot follow (RFC 9113 section 8.1.1).
 pub fn frame_h2<'b>(head: &Head<'b, '_>, is_end: bool) -> Result<Framing<'b>, BadRequest> {
-    let seen = FramingFields::gather(head)?;
-    let body = match (seen.body(head.version)?, is_end) {
+    let found = FramingFields::gather(head)?;
+    let body = match (found.body(head.version)?, is_end) {
         (BodyKind::None, false) => BodyKind::Chunked,
         (body, true) if !body.is_empty() => return Err(BadRequest::ContentLength),
         (body, _) => body,
     };
-    seen.settle(head, body)
+    found.finish(head, body)
 }
 
-/// The framing fields of one head, as they came.
+/// The framing fields of one head, as received.
 #[derive(Default)]
 struct FramingFields<'b> {
     host: Option<&'b str>,
@@ -122,28 +123,28 @@ struct FramingFields<'b> {
 
 impl<'b> FramingFields<'b> {
     fn gather(head: &Head<'b, '_>) -> Result<Self, BadRequest> {
-        let mut seen = Self {
-            // Galley does not tunnel. A client that does not wait for the response to CONNECT (RFC 9110 section 9.3.6) has
-            // sent bytes of the tunnel by then, possibly chosen by somebody else, and they may look like a request.
+        let mut found = Self {
+            // Galley does not tunnel. A client that does not wait for the response to CONNECT (RFC 9110 section 9.3.6) has already
+            // sent bytes of the tunnel. A third party may have chosen them, and they may look like a request.
             close: head.method == "CONNECT",
             ..Self::default()
         };
         for (name, value) in head.lines() {
-            // The length sorts out nearly every other field without a comparison.
+            // The length excludes nearly every other field without a comparison.
             match name.len() {
-                4 if is_name(name, b"host") => seen.add_host(value)?,
-                6 if is_name(name, b"expect") => seen.add_expect(value)?,
-                7 if is_name(name, b"upgrade") => seen.upgrade |= !value.is_empty(),
-                10 if is_name(name, b"connection") => seen.add_connection(value),
-                14 if is_name(name, b"content-length") => seen.add_length(value)?,
-                17 if is_name(name, b"transfer-encoding") => seen.codings.add(value),
+                4 if is_name(name, b"host") => found.add_host(value)?,
+                6 if is_name(name, b"expect") => found.add_expect(value)?,
+                7 if is_name(name, b"upgrade") => found.upgrade |= !value.is_empty(),
+                10 if is_name(name, b"connection") => found.add_connection(value),
+                14 if is_name(name, b"content-length") => found.add_length(value)?,
+                17 if is_name(name, b"transfer-encoding") => found.codings.add(value),
                 _ => {}
             }
         }
-        Ok(seen)
+        Ok(found)
     }
 
-    /// RFC 9112 section 3.2: two Host lines or an invalid value are 400, whatever the version.
+    /// RFC 9112 section 3.2: two Host lines or an invalid value get 400 in every version.
     fn add_host(&mut self, value: &'b [u8]) -> Result<(), BadRequest> {
         let text = host_and_port(value).ok_or(BadRequest::Host)?;
         match self.host.replace(text) {
@@ -156,12 +157,12 @@ impl<'b> FramingFields<'b> {
         let length = content_length(value).ok_or(BadRequest::ContentLength)?;
         match self.length.replace(length) {
             None => Ok(()),
-            // Also two equal ones: RFC 9110 section 8.6 permits either way.
+            // Also two equal ones: RFC 9110 section 8.6 permits accepting or rejecting them.
             Some(_) => Err(BadRequest::ContentLength),
         }
     }
 
-    /// Once is enough: a list of the same is refused on one line and on two.
+    /// Rejects a repeated `100-continue`, whether on one line or on two.
     fn add_expect(&mut self, value: &[u8]) -> Result<(), BadRequest> {
         if self.expect_continue || !value.eq_ignore_ascii_case(b"100-continue") {
             return Err(BadRequest::Expectation);
@@ -182,11 +183,11 @@ impl<'b> FramingFields<'b> {
         }
     }
 
-    fn settle(&self, head: &Head<'b, '_>, body: BodyKind) -> Result<Framing<'b>, BadRequest> {
+    fn finish(&self, head: &Head<'b, '_>, body: BodyKind) -> Result<Framing<'b>, BadRequest> {
         let is_h10 = head.version == Version::H10;
         let authority = target_authority(head.method, head.target)?;
         let host = match (authority, self.host) {
-            // Also with an absolute-form target HTTP/1.1 must send Host (RFC 9112 section 3.2).
+            // HTTP/1.1 must send Host also with an absolute-form target (RFC 9112 section 3.2).
             (_, None) if !is_h10 => return Err(BadRequest::Host),
             (Some(text), _) => Host::Target(text),
             (None, Some(text)) => Host::Field(text),
@@ -196,21 +197,21 @@ impl<'b> FramingFields<'b> {
             version: head.version,
             body,
             keep_alive: !self.close && (!is_h10 || self.keep_alive),
-            // RFC 9110 section 10.1.1: ignored in HTTP/1.0, pointless without a body.
+            // RFC 9110 section 10.1.1: ignored in HTTP/1.0, and useless without a body.
             expect_continue: self.expect_continue && !is_h10 && !body.is_empty(),
-            // RFC 9110 section 7.8: ignored in HTTP/1.0; without the connection option it was not meant for us.
+            // RFC 9110 section 7.8: ignored in HTTP/1.0. Without the connection option it is not meant for this hop.
             upgrade: self.upgrade && self.upgrade_option && head.version == Version::H11,
             host,
         })
     }
 
-    /// RFC 9112 section 6.3, rules 3, 4, 6 and 7.
+    /// The framing of the body by RFC 9112 section 6.3, rules 3, 4, 6 and 7.
     fn body(&self, version: Version) -> Result<BodyKind, BadRequest> {
         match (self.codings.lines, self.length) {
             (false, None) => Ok(BodyKind::None),
             (false, Some(length)) => Ok(BodyKind::Length(length)),
             (true, Some(_)) => Err(BadRequest::AmbiguousLength),
-            // RFC 9112 section 6.1: faulty framing, since HTTP/1.0 has no transfer codings.
+            // RFC 9112 section 6.1: HTTP/1.0 has no transfer codings, so the framing is faulty.
             (true, None) if version == Version::H10 => Err(BadRequest::TransferEncoding),
             (true, None) if self.codings.malformed => Err(BadRequest::TransferEncoding),
             (true, None) if self.codings.unknown => Err(BadRequest::UnknownCoding),
@@ -219,7 +220,7 @@ impl<'b> FramingFields<'b> {
     }
 }
 
-/// The members of all Transfer-Encoding lines together, in order (RFC 9112 section 6.1).
+/// The members of all Transfer-Encoding lines in order (RFC 9112 section 6.1).
 #[derive(Default)]
 pub(crate) struct TransferCodings {
     lines: bool,
@@ -229,21 +230,21 @@ pub(crate) struct TransferCodings {
 }
 
 impl TransferCodings {
-    /// Whether there is any line.
-    pub(crate) fn is_there(&self) -> bool {
+    /// Whether the head has a Transfer-Encoding line.
+    pub(crate) fn is_present(&self) -> bool {
         self.lines
     }
 
-    /// Whether `chunked`, once, is all that they say.
-    pub(crate) fn is_chunked_alone(&self) -> bool {
+    /// Whether the lines contain `chunked` once and nothing else.
+    pub(crate) fn is_only_chunked(&self) -> bool {
         self.chunked && !self.unknown && !self.malformed
     }
 
     pub(crate) fn add(&mut self, value: &[u8]) {
         self.lines = true;
         for member in members(value) {
-            // Nothing may follow `chunked`, itself least of all. Empty members, which lists may have by RFC 9110
-            // section 5.6.1, are malformed here: `chunked,` is read in two ways out there.
+            // Nothing may follow `chunked`, not even `chunked`. Empty members, which RFC 9110 section 5.6.1 allows in lists, are
+            // malformed here: programs disagree about `chunked,`.
             self.malformed |= self.chunked;
             if member.eq_ignore_ascii_case(b"chunked") {
                 self.chunked = true;
@@ -258,8 +259,8 @@ impl TransferCodings {
     }
 }
 
-/// `1*DIGIT` (RFC 9110 section 8.6): no sign, no white space, no list. Leading zeros are digits. Above `i64::MAX` nothing
-/// that exists is so long, and the number is where others overflow.
+/// Parses `1*DIGIT` (RFC 9110 section 8.6): no sign, no white space, no list. Leading zeros are allowed. Values above
+/// `i64::MAX` are rejected: no body is that long, and other programs overflow there.
 pub(crate) fn content_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;

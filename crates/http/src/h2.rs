@@ -1,10 +1,10 @@
 //! Converts an HTTP/2 request to the [`Head`] of an HTTP/1 request, so that both are evaluated by the same code.
 //!
-//! RFC 9113 section 8 read strictly, and everything that [`crate::head`] rejects: a head that could not have arrived over
-//! HTTP/1 with the same meaning is rejected, because an upstream may convert it once more (request smuggling by downgrade).
-//! What the HTTP/2 library has checked is checked again: this module guarantees it.
+//! RFC 9113 section 8 is enforced strictly, and so is everything that [`crate::head`] rejects: a head that could not have
+//! been sent over HTTP/1 with the same meaning is rejected, because an upstream connection may convert it again (request
+//! smuggling by downgrade). Checks of the HTTP/2 library are repeated, because this module guarantees them.
 //!
-//! The authority becomes the first field, `host`, and there is no other one. The caller joins split cookie fields.
+//! The authority becomes the first field, `host`, and the head has no other `host`. The caller joins split cookie fields.
 
 use crate::head::{BadRequest, FieldLine, Head, HeadLimits, MAX_FIELDS, METHOD_BYTES, Version};
 use crate::token::{is_token, is_token_byte, is_value_byte};
@@ -14,19 +14,19 @@ use crate::token::{is_token, is_token_byte, is_value_byte};
 pub struct PseudoFields<'b> {
     /// `:method`.
     pub method: &'b str,
-    /// `:scheme`, if it is known.
+    /// `:scheme`, if known.
     pub scheme: Option<&'b str>,
     /// `:authority`.
     pub authority: Option<&'b str>,
-    /// `:path`; for `CONNECT` the authority.
+    /// `:path`; for `CONNECT`, the authority.
     pub target: &'b str,
 }
 
-/// Room for the fields of one head, for the stack.
+/// A buffer for the fields of one head, for the stack.
 pub struct Http2HeadBuffer<'b>([FieldLine<'b>; MAX_FIELDS + 1]);
 
 impl Http2HeadBuffer<'_> {
-    /// Empty.
+    /// An empty buffer.
     pub const fn new() -> Self {
         Self([FieldLine::NONE; MAX_FIELDS + 1])
     }
@@ -38,16 +38,16 @@ impl Default for Http2HeadBuffer<'_> {
     }
 }
 
-/// The head of a request.
+/// Converts a request to a head.
 ///
-/// Errors: as [`crate::head::parse`], with the same limits, counted as if the head had been sent by HTTP/1; `Host` where `host`
-/// says something else than the authority; `FieldLine` for what belongs to a connection of HTTP/1.
+/// Errors: as [`crate::head::parse`], with the same limits, counted as if the head had been sent by HTTP/1; `Host` if `host`
+/// differs from the authority; `Field` for fields of an HTTP/1 connection.
 /// Cost: one pass over the fields, no allocation.
 pub fn head<'b, 'r>(
     line: &PseudoFields<'b>,
     mut fields: impl Iterator<Item = (&'b [u8], &'b [u8])>,
     limits: &HeadLimits,
-    room: &'r mut Http2HeadBuffer<'b>,
+    buffer: &'r mut Http2HeadBuffer<'b>,
 ) -> Result<Head<'b, 'r>, BadRequest> {
     check_line(line, limits)?;
     let mut bytes = line.method.len() + line.target.len() + LINE_BYTES;
@@ -60,7 +60,7 @@ pub fn head<'b, 'r>(
         if count >= limits.fields.min(MAX_FIELDS) {
             return Err(BadRequest::TooManyFields);
         }
-        let slot = room.0.get_mut(count).ok_or(BadRequest::TooManyFields)?;
+        let slot = buffer.0.get_mut(count).ok_or(BadRequest::TooManyFields)?;
         *slot = FieldLine { name, value };
         count += 1;
         Ok(())
@@ -80,7 +80,7 @@ pub fn head<'b, 'r>(
         method: line.method,
         target: line.target.as_bytes(),
         version: Version::H2,
-        fields: room.0.get(..count).unwrap_or_default(),
+        fields: buffer.0.get(..count).unwrap_or_default(),
     })
 }
 
@@ -91,7 +91,7 @@ fn check_line(line: &PseudoFields<'_>, limits: &HeadLimits) -> Result<(), BadReq
     if line.target.len() > limits.target_bytes {
         return Err(BadRequest::TargetTooLong);
     }
-    // An absolute form would name a second authority.
+    // An absolute form would contain a second authority.
     let has_form = match line.method {
         "CONNECT" => true,
         "OPTIONS" => line.target == "*" || line.target.starts_with('/'),
@@ -107,10 +107,10 @@ fn check_line(line: &PseudoFields<'_>, limits: &HeadLimits) -> Result<(), BadReq
     }
 }
 
-/// RFC 9113 sections 8.2.1 and 8.2.2.
+/// Checks a field by RFC 9113 sections 8.2.1 and 8.2.2.
 fn check_field(name: &[u8], value: &[u8]) -> Result<(), BadRequest> {
-    // All bytes are examined, without an early end: the compiler then takes many of a value at once. Every field of every
-    // request is checked here.
+    // All bytes are examined, without an early exit, so that the compiler vectorizes the loop. Every field of every request
+    // is checked here.
     let is_name = !name.is_empty()
         && name
             .iter()
@@ -135,15 +135,15 @@ fn check_field(name: &[u8], value: &[u8]) -> Result<(), BadRequest> {
     }
 }
 
-/// Whether the byte may occur in a name: of a token, and no capital.
+/// Whether the byte may occur in a field name: a token byte, but no capital letter.
 fn is_name_byte(byte: u8) -> bool {
     is_token_byte(byte) & !byte.is_ascii_uppercase()
 }
 
-/// Spaces, version and line end of a request line, and the empty line.
+/// The size of a request line without method and target (spaces, version, line end), and of the empty line.
 const LINE_BYTES: usize = " HTTP/1.1\r\n".len() + 1 + 2;
 
-/// Colon, space and line end.
+/// Bytes of a field line besides name and value: colon, space and line end.
 const FIELD_BYTES: usize = 4;
 
 #[cfg(test)]
@@ -162,18 +162,24 @@ mod tests {
         line: &PseudoFields<'_>,
         fields: &[(&'static str, &'static str)],
     ) -> Result<usize, BadRequest> {
-        let mut room = Http2HeadBuffer::new();
+        let mut buffer = Http2HeadBuffer::new();
         let fields = fields
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        head(line, fields, &HeadLimits::default(), &mut room).map(|head| head.count())
+        head(line, fields, &HeadLimits::default(), &mut buffer).map(|head| head.count())
     }
 
     #[test]
     fn the_authority_is_the_only_host() {
-        let mut room = Http2HeadBuffer::new();
+        let mut buffer = Http2HeadBuffer::new();
         let fields = [(&b"accept"[..], &b"*/*"[..]), (b"host", b"A.test")];
-        let head = head(&GET, fields.into_iter(), &HeadLimits::default(), &mut room).unwrap();
+        let head = head(
+            &GET,
+            fields.into_iter(),
+            &HeadLimits::default(),
+            &mut buffer,
+        )
+        .unwrap();
         let fields: Vec<_> = head.fields().collect();
         assert_eq!(fields, [("host", &b"a.test"[..]), ("accept", b"*/*")]);
         let framing = framing::frame_h2(&head, true).unwrap();
@@ -187,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_http_1_could_not_say_is_refused() {
+    fn heads_without_an_http_1_equivalent_are_rejected() {
         let bad_fields = [
             ("Accept", "*/*"),
             ("a b", "1"),
@@ -237,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_those_of_http_1() {
+    fn http_1_limits_apply() {
         let many = vec![("x", "1"); MAX_FIELDS];
         assert_eq!(outcome(&GET, &many), Err(BadRequest::TooManyFields));
         assert_eq!(
@@ -257,13 +263,13 @@ mod tests {
     }
 
     #[test]
-    fn a_body_ends_where_its_last_frame_does() {
+    fn the_last_frame_determines_the_body_kind() {
         let kind = |fields: &[(&'static str, &'static str)], is_end: bool| {
-            let mut room = Http2HeadBuffer::new();
+            let mut buffer = Http2HeadBuffer::new();
             let fields = fields
                 .iter()
                 .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-            let head = head(&GET, fields, &HeadLimits::default(), &mut room).unwrap();
+            let head = head(&GET, fields, &HeadLimits::default(), &mut buffer).unwrap();
             framing::frame_h2(&head, is_end).map(|framing| (framing.body, framing.expect_continue))
         };
         assert_eq!(kind(&[], true), Ok((BodyKind::None, false)));

@@ -1,20 +1,20 @@
 //! The host of a request: from the Host field or from an absolute-form target (RFC 9112 sections 3.2 and 3.3).
 //!
-//! Only its form is checked here, so that nothing but a host and a port is passed on. The router handles lower case,
-//! default ports and the mapping to a site.
+//! Only the form is checked here, so that only a host and a port are passed on. The router handles lower case, default ports
+//! and the mapping to a site.
 //!
-//! Departs: RFC 3986 section 3.2.2 allows percent-encoding, sub-delims and future address kinds in a host. No name in DNS
-//! has them, and a comma or a quote in a host has deceived other programs; they are rejected. Test:
+//! Departs: RFC 3986 section 3.2.2 allows percent-encoding, sub-delims and future kinds of addresses in a host. No DNS name
+//! contains them, and a comma or a quote in a host has confused other programs; they are rejected. Test:
 //! `hosts_are_names_and_addresses`.
 
 use std::net::Ipv6Addr;
 
 use crate::refusal::BadRequest;
 
-/// The host of the request, not yet canonical.
+/// The host of a request, not yet in canonical form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host<'b> {
-    /// HTTP/1.0 without a Host field.
+    /// An HTTP/1.0 request without a Host field.
     Missing,
     /// The value of the one Host field: `name`, `name:port` or `[v6]:port`.
     Field(&'b str),
@@ -23,7 +23,7 @@ pub enum Host<'b> {
 }
 
 impl<'b> Host<'b> {
-    /// Host and port as sent, without telling where from.
+    /// Host and port as sent.
     pub fn text(self) -> Option<&'b str> {
         match self {
             Self::Missing => None,
@@ -32,8 +32,8 @@ impl<'b> Host<'b> {
     }
 }
 
-/// The authority that the target itself names, if its form has one. Refuses a target in none of the four forms.
-/// `CONNECT host:port` names where to tunnel to, not which site is asked: the Host field counts.
+/// The authority in the target, if its form has one. Rejects a target in none of the four forms. `CONNECT host:port`
+/// names the end of a tunnel, not the requested site, so its authority is ignored and the Host field applies.
 pub(crate) fn target_authority<'b>(
     method: &str,
     target: &'b [u8],
@@ -56,10 +56,10 @@ pub(crate) fn target_authority<'b>(
     host_and_port(authority).map(Some).ok_or(BadRequest::Target)
 }
 
-/// The text, if it is a host with or without a port and nothing else. User information is not (RFC 9110 section 4.2.4).
+/// The text, if it is exactly a host with or without a port. User information is rejected (RFC 9110 section 4.2.4).
 pub(crate) fn host_and_port(value: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(value).ok()?;
-    // What nearly everybody says.
+    // The usual form: a name without a port.
     if !value.is_empty()
         && value
             .iter()
@@ -99,7 +99,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
 }
 
-/// RFC 3986 section 3.2.3: `port = *DIGIT`, so it may be empty; within 16 bits.
+/// Whether the text is a port. By RFC 3986 section 3.2.3 `port = *DIGIT`, so it may be empty; at most 16 bits.
 fn is_port(text: &str) -> bool {
     text.is_empty()
         || (text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok())

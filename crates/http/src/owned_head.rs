@@ -1,11 +1,11 @@
-//! A parsed head with its own bytes, for a request that outlives the buffer from which it was parsed.
+//! A parsed head with its own copy of the bytes, for a request that outlives the buffer from which it was parsed.
 
 use crate::head::{FieldLine, Head, HeadBuffer, MAX_FIELDS, Version};
 
-/// A copy of a [`Head`], HTTP/1 or HTTP/2.
+/// A copy of an HTTP/1 or HTTP/2 [`Head`].
 #[derive(Debug)]
 pub struct OwnedHead {
-    /// Method, target, then name and value of each field, without anything between them.
+    /// Method, target, then name and value of each field, without separators.
     bytes: Vec<u8>,
     method: usize,
     target: usize,
@@ -48,11 +48,11 @@ impl OwnedHead {
         }
     }
 
-    /// The head, its field lines in `room`.
-    pub fn head<'b, 'r>(&'b self, room: &'r mut HeadBuffer<'b>) -> Head<'b, 'r> {
+    /// The head, with its field lines in `buffer`.
+    pub fn head<'b, 'r>(&'b self, buffer: &'r mut HeadBuffer<'b>) -> Head<'b, 'r> {
         let (method, rest) = self.bytes.split_at_checked(self.method).unwrap_or_default();
         let (target, mut rest) = rest.split_at_checked(self.target).unwrap_or_default();
-        let slots = room.slots(self.fields.len());
+        let slots = buffer.slots(self.fields.len());
         for (slot, lengths) in slots.iter_mut().zip(&self.fields) {
             let (name, behind) = rest.split_at_checked(lengths.name).unwrap_or_default();
             let (value, behind) = behind.split_at_checked(lengths.value).unwrap_or_default();
@@ -60,7 +60,7 @@ impl OwnedHead {
             rest = behind;
         }
         Head {
-            // It was text when it was copied.
+            // The bytes were text when they were copied.
             method: std::str::from_utf8(method).unwrap_or_default(),
             target,
             version: self.version,
@@ -74,14 +74,14 @@ impl OwnedHead {
         method.map_or("", |method| std::str::from_utf8(method).unwrap_or_default())
     }
 
-    /// Bytes of memory that it holds.
+    /// The memory in use, in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity() + self.fields.capacity() * size_of::<FieldLengths>()
     }
 }
 
 impl<'b> HeadBuffer<'b> {
-    /// Room for so many field lines, at most [`MAX_FIELDS`].
+    /// Space for `count` field lines, at most [`MAX_FIELDS`].
     fn slots(&mut self, count: usize) -> &mut [FieldLine<'b>] {
         let all = if count <= self.usual.len() {
             self.usual.as_mut_slice()
@@ -102,22 +102,22 @@ mod tests {
     use crate::head::{HeadLimits, ParsedHead, parse};
 
     #[test]
-    fn a_copy_is_the_head() {
+    fn a_copy_equals_the_head() {
         for count in [0, 1, 20, 32, 33, MAX_FIELDS] {
             let mut fields = String::new();
             for at in 0..count {
                 writeln!(fields, "Name-{at}: value {at}\r").unwrap();
             }
             let text = format!("GET /a?b=c HTTP/1.1\r\n{fields}\r\n");
-            let mut room = HeadBuffer::new();
+            let mut buffer = HeadBuffer::new();
             let Ok(ParsedHead::Whole { head, .. }) =
-                parse(text.as_bytes(), &HeadLimits::default(), &mut room)
+                parse(text.as_bytes(), &HeadLimits::default(), &mut buffer)
             else {
                 panic!("{text}");
             };
             let copy = OwnedHead::copy_of(&head);
-            let mut room = HeadBuffer::new();
-            let again = copy.head(&mut room);
+            let mut buffer = HeadBuffer::new();
+            let again = copy.head(&mut buffer);
             assert_eq!(
                 (again.method, again.target, again.version),
                 ("GET", &b"/a?b=c"[..], Version::H11)

@@ -1,9 +1,9 @@
-//! The header of the PROXY protocol, versions 1 and 2, in which a proxy in front names its client.
+//! The header of the PROXY protocol, versions 1 and 2, in which a proxy in front of Galley names the client.
 //!
-//! It precedes everything else on a connection, also TLS, and is read from the socket exactly to its end: [`read`] says how
-//! many more bytes certainly belong to it, so nothing of what follows is ever consumed. Strict: anything but exactly one
-//! header ends the connection. What follows the addresses (TLVs) is consumed and ignored. Whether the sender is trusted is
-//! decided elsewhere.
+//! It precedes everything else on a connection, also TLS, and is read from the socket exactly to its end: [`read`] returns
+//! how many more bytes certainly belong to it, so bytes after the header are never consumed. Strict: anything but exactly one
+//! header ends the connection. Bytes after the addresses (TLVs) are consumed and ignored. The caller decides whether the
+//! sender is trusted.
 //!
 //! Source: `proxy-protocol.txt` of `HAProxy` (2020/03/05).
 //!
@@ -19,78 +19,80 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What the bytes so far amount to.
+/// The result of reading the bytes received so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeaderStep {
-    /// At least so many more belong to the header; never 0.
+    /// At least this many more bytes belong to the header; never 0.
     More(usize),
-    /// The header is whole.
+    /// The header is complete.
     Whole(ProxySource),
 }
 
-/// The client that the proxy names.
+/// The client that the proxy reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxySource {
-    /// None: its own connection (`LOCAL`, such as a health check), or one without addresses that mean anything here.
+    /// No client: the proxy's own connection (`LOCAL`, such as a health check), or addresses that do not apply here.
     Itself,
     /// A client.
     Client {
-        /// The client.
+        /// The client's address.
         source: SocketAddr,
-        /// Where the client connected to.
+        /// The address to which the client connected.
         destination: SocketAddr,
     },
 }
 
-/// The bytes are no header of the PROXY protocol.
+/// The bytes are not a header of the PROXY protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no header of the PROXY protocol")]
 pub struct Malformed;
 
-/// Reads the part of a header that has arrived, from its first byte.
+/// Reads the received part of a header, from its first byte.
 ///
 /// Cost: one pass over at most 107 bytes (version 1) or 16 bytes (version 2). Allocates nothing.
-pub fn read(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
-    match got.first() {
+pub fn read(received: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
+    match received.first() {
         None => Ok(ProxyHeaderStep::More(SHORTEST)),
-        Some(b'P') => version_1(got),
-        Some(_) => version_2(got),
+        Some(b'P') => version_1(received),
+        Some(_) => version_2(received),
     }
 }
 
-fn version_1(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
-    let begun = got.len().min(PROXY.len());
-    if got.get(..begun) != PROXY.get(..begun) || got.len() > LONGEST_LINE {
+fn version_1(received: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
+    let compared = received.len().min(PROXY.len());
+    if received.get(..compared) != PROXY.get(..compared) || received.len() > LONGEST_LINE {
         return Err(Malformed);
     }
-    if let Some(end) = memchr::memchr(b'\n', got) {
-        let line = got.get(..end).and_then(|line| line.strip_suffix(b"\r"));
-        // What follows was not requested.
-        let is_all = end + 1 == got.len();
+    if let Some(end) = memchr::memchr(b'\n', received) {
+        let line = received
+            .get(..end)
+            .and_then(|line| line.strip_suffix(b"\r"));
+        // Bytes after the line were not requested.
+        let is_all = end + 1 == received.len();
         let line = line.filter(|_| is_all).ok_or(Malformed)?;
         let line = std::str::from_utf8(line).map_err(|_| Malformed)?;
         return line_1(line).map(ProxyHeaderStep::Whole);
     }
-    let wanted = missing_of_line(got);
-    if got.len() + wanted > LONGEST_LINE {
+    let missing = missing_bytes(received);
+    if received.len() + missing > LONGEST_LINE {
         return Err(Malformed);
     }
-    Ok(ProxyHeaderStep::More(wanted))
+    Ok(ProxyHeaderStep::More(missing))
 }
 
-/// The fewest bytes that can complete the line of version 1 that begins with `got`.
-fn missing_of_line(got: &[u8]) -> usize {
-    if got.len() < SHORTEST {
-        return SHORTEST - got.len();
+/// The minimum number of bytes that complete a version 1 line beginning with `received`.
+fn missing_bytes(received: &[u8]) -> usize {
+    if received.len() < SHORTEST {
+        return SHORTEST - received.len();
     }
-    if got.ends_with(b"\r") {
+    if received.ends_with(b"\r") {
         return 1;
     }
-    if got.starts_with(UNKNOWN) {
+    if received.starts_with(UNKNOWN) {
         return 2;
     }
-    // Of ` :: 1 1\r\n` what the spaces so far leave.
-    match memchr::memchr_iter(b' ', got).count() {
+    // The rest of ` :: 1 1\r\n` after the spaces received so far.
+    match memchr::memchr_iter(b' ', received).count() {
         0..=2 => 9,
         3 => 6,
         4 => 4,
@@ -98,14 +100,14 @@ fn missing_of_line(got: &[u8]) -> usize {
     }
 }
 
-/// A line of version 1 without its end.
+/// Reads a line of version 1, without its line end.
 fn line_1(line: &str) -> Result<ProxySource, Malformed> {
     let mut words = line.split(' ');
     let (Some("PROXY"), Some(family)) = (words.next(), words.next()) else {
         return Err(Malformed);
     };
     if family == "UNKNOWN" {
-        // Whatever else stands there is to be ignored (section 2.1).
+        // The rest of the line is to be ignored (section 2.1).
         return Ok(ProxySource::Itself);
     }
     let mut address = || -> Result<IpAddr, Malformed> {
@@ -128,7 +130,7 @@ fn line_1(line: &str) -> Result<ProxySource, Malformed> {
     )
 }
 
-/// A decimal number without zeros in front.
+/// Parses a decimal number without leading zeros.
 fn port(word: &str) -> Result<u16, Malformed> {
     let is_plain = word.bytes().all(|byte| byte.is_ascii_digit()) && !word.starts_with('0');
     word.parse()
@@ -137,17 +139,17 @@ fn port(word: &str) -> Result<u16, Malformed> {
         .ok_or(Malformed)
 }
 
-fn version_2(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
-    let begun = got.len().min(SIGNATURE.len());
-    if got.get(..begun) != SIGNATURE.get(..begun) {
+fn version_2(received: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
+    let compared = received.len().min(SIGNATURE.len());
+    if received.get(..compared) != SIGNATURE.get(..compared) {
         return Err(Malformed);
     }
-    let Some((head, rest)) = got.split_first_chunk::<HEAD_2>() else {
-        return Ok(ProxyHeaderStep::More(HEAD_2 - got.len()));
+    let Some((head, rest)) = received.split_first_chunk::<HEAD_2>() else {
+        return Ok(ProxyHeaderStep::More(HEAD_2 - received.len()));
     };
     let [.., command, family, high, low] = *head;
     let length = usize::from(u16::from_be_bytes([high, low]));
-    if length > MOST_BEHIND_HEAD {
+    if length > MAX_AFTER_HEAD {
         return Err(Malformed);
     }
     match length.checked_sub(rest.len()) {
@@ -158,7 +160,7 @@ fn version_2(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
     source_2(command, family, rest).map(ProxyHeaderStep::Whole)
 }
 
-/// The client of a version 2 header. `rest` is all of it behind the head.
+/// The client of a version 2 header. `rest` is the header after the fixed part.
 fn source_2(command: u8, family: u8, rest: &[u8]) -> Result<ProxySource, Malformed> {
     match (command, family) {
         (LOCAL, _) | (PROXY_COMMAND, 0x00) => Ok(ProxySource::Itself),
@@ -169,7 +171,7 @@ fn source_2(command: u8, family: u8, rest: &[u8]) -> Result<ProxySource, Malform
     }
 }
 
-/// Two addresses of `N` bytes, then two ports; TLVs may follow.
+/// Reads two addresses of `N` bytes and two ports; TLVs may follow.
 fn addresses<const N: usize>(rest: &[u8]) -> Result<ProxySource, Malformed>
 where
     ProxyAddress<N>: Into<IpAddr>,
@@ -200,7 +202,7 @@ impl From<ProxyAddress<16>> for IpAddr {
     }
 }
 
-/// An unspecified address is never a client's.
+/// Rejects an unspecified address, which no client has.
 fn client(source: SocketAddr, destination: SocketAddr) -> Result<ProxySource, Malformed> {
     let canonical =
         |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
@@ -216,16 +218,16 @@ fn client(source: SocketAddr, destination: SocketAddr) -> Result<ProxySource, Ma
 
 const PROXY: &[u8] = b"PROXY ";
 const UNKNOWN: &[u8] = b"PROXY UNKNOWN";
-/// `PROXY UNKNOWN` with its line end; version 2 has at least one byte more.
+/// The size of `PROXY UNKNOWN` with its line end; a version 2 header has at least one byte more.
 const SHORTEST: usize = 15;
-/// Section 2.1.
+/// The maximum length of a version 1 line (section 2.1).
 const LONGEST_LINE: usize = 107;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const HEAD_2: usize = 16;
 const LOCAL: u8 = 0x20;
 const PROXY_COMMAND: u8 = 0x21;
-/// Two paths of 108 bytes.
+/// Two paths of 108 bytes each.
 const UNIX_ADDRESSES: usize = 216;
-/// Addresses take 216 bytes at most, TLVs of load balancers some hundred; a client certificate in them takes a few thousand.
-const MOST_BEHIND_HEAD: usize = 8 * 1024;
+/// Addresses need at most 216 bytes, TLVs of load balancers some hundred; a client certificate needs a few thousand.
+const MAX_AFTER_HEAD: usize = 8 * 1024;

@@ -1,78 +1,78 @@
-//! Checks responses of HTTP/1 upstreams before they are used. Another parser parses them; this module decides which it may
-//! use.
+//! Checks responses of HTTP/1 upstreams before they are used. Another parser reads them; this module decides which of them
+//! may be used.
 //!
-//! There are two checks. [`HeadCheck`] examines the bytes of a head as they arrive: every line ends with CRLF, no line is
-//! folded, nothing precedes the status line, and the head is not too long. [`check`] examines the parsed head: the status
-//! is one that a final response can have, and the framing fields have one meaning for every parser (RFC 9112 sections 6.1
-//! to 6.3). Both are as strict as [`crate::framing`] is with clients: a response that two parsers read differently poisons
-//! caches as a request does.
+//! There are two checks. [`HeadCheck`] examines the bytes of a head as they are received: every line ends with CRLF, no line
+//! is folded, nothing precedes the status line, and the head is not too long. [`check`] examines the parsed head: the status
+//! is valid for a final response, and the framing fields have one meaning for every parser (RFC 9112 sections 6.1 to 6.3).
+//! Both are as strict as [`crate::framing`] is with clients: like a request, a response that two parsers read differently
+//! can poison caches.
 //!
-//! Invariant: a verdict depends on the bytes alone, never on how they were split into reads.
+//! Invariant: the result depends on the bytes alone, never on how they were split into reads.
 
 use crate::framing::{TransferCodings, content_length};
 use crate::token::is_name;
 
-/// Longest head, its empty line included: as long as one over `FastCGI` may be.
+/// The maximum size of a head, including its empty line, in bytes. The same as for `FastCGI`.
 pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// Why a response is not used. `Display` is for the log.
+/// Why a response is rejected. `Display` is for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadResponse {
-    /// A line that ends with LF alone. RFC 9112 section 2.2 permits to accept it; a cache behind another reader must not.
+    /// A line that ends with LF alone. RFC 9112 section 2.2 permits accepting it; a cache in front of another parser must not.
     #[error("a line feed without a carriage return in its head")]
     BareLineFeed,
-    /// A CR that no LF follows (RFC 9112 section 2.2).
+    /// A CR without LF (RFC 9112 section 2.2).
     #[error("a carriage return without a line feed in its head")]
     BareCarriageReturn,
     /// A field line that begins with white space (RFC 9112 section 5.2).
     #[error("a folded line in its head")]
     Folded,
-    /// An empty line in place of a status line.
+    /// An empty line before the status line.
     #[error("an empty line before its status line")]
     StatusLine,
-    /// Longer than [`MAX_HEAD_BYTES`].
+    /// A head longer than [`MAX_HEAD_BYTES`].
     #[error("its head is too large: the limit is {MAX_HEAD_BYTES} bytes")]
     TooLarge,
-    /// Not 200 to 599 (RFC 9110 section 15).
+    /// A status outside 200 to 599 (RFC 9110 section 15).
     #[error("its status is not one from 200 to 599")]
     Status,
-    /// Another one than `chunked`, or more than that.
+    /// A transfer coding other than `chunked`, or more than one.
     #[error("a transfer coding other than `chunked` alone")]
     TransferEncoding,
-    /// Twice, a list, not `1*DIGIT`, or beside a transfer coding.
+    /// Content-Length is repeated, a list, not `1*DIGIT`, or combined with a transfer coding.
     #[error("more than one content length, an invalid one, or one beside a transfer coding")]
     ContentLength,
-    /// Content that is announced for 204 or 205, or comes with the latter (RFC 9110 section 15.3.5 and 15.3.6).
+    /// Content is announced for 204 or 205, or received with 205 (RFC 9110 sections 15.3.5 and 15.3.6).
     #[error("content with a status that does not allow content")]
     Content,
 }
 
-/// Looks at the bytes from the beginning of a response to the end of its head, interim responses included.
+/// Checks the bytes from the start of a response to the end of its head, including interim responses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeadCheck {
-    /// Of this head.
+    /// Bytes of the current head.
     bytes: usize,
-    /// Of this line, without its end.
+    /// Bytes of the current line, without its end.
     column: usize,
     is_after_status_line: bool,
     is_after_cr: bool,
     is_over: bool,
-    /// The digits of the status, as they came.
+    /// The digits of the status, as received.
     status: [u8; 3],
 }
 
 impl HeadCheck {
-    /// Before the first byte.
+    /// A check before the first byte.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the head of the final response has ended; what follows is not looked at.
+    /// Whether the head of the final response has ended; later bytes are not checked.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Looks at the next bytes. After an error it has no meaning to go on.
+    /// Checks the next bytes. Must not be called again after an error.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), BadResponse> {
         for byte in bytes {
             if self.is_over {
@@ -89,7 +89,7 @@ impl HeadCheck {
             return Err(BadResponse::TooLarge);
         }
         match (byte, self.is_after_cr) {
-            (b'\n', true) => self.line(),
+            (b'\n', true) => self.end_line(),
             (_, true) => Err(BadResponse::BareCarriageReturn),
             (b'\n', false) => Err(BadResponse::BareLineFeed),
             (b'\r', false) => {
@@ -112,14 +112,14 @@ impl HeadCheck {
         }
     }
 
-    /// A line is whole.
-    fn line(&mut self) -> Result<(), BadResponse> {
+    /// Handles the end of a line.
+    fn end_line(&mut self) -> Result<(), BadResponse> {
         let is_empty = self.column == 0;
         if is_empty && !self.is_after_status_line {
             return Err(BadResponse::StatusLine);
         }
         if is_empty {
-            // Another head follows an interim response; 101 is the last of HTTP on its connection.
+            // Another head follows an interim response. 101 is the last HTTP response on its connection.
             let is_interim = self.status.first() == Some(&b'1') && self.status != *b"101";
             *self = Self {
                 is_over: !is_interim,
@@ -134,7 +134,7 @@ impl HeadCheck {
     }
 }
 
-/// Checks status and framing of a final response. `fields`: names as tokens, values without the white space around them.
+/// Checks status and framing of a final response. `fields`: names are tokens, values are trimmed.
 pub fn check<'f>(
     status: u16,
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
@@ -156,21 +156,21 @@ pub fn check<'f>(
             _ => {}
         }
     }
-    if codings.is_there() && !codings.is_chunked_alone() {
+    if codings.is_present() && !codings.is_only_chunked() {
         return Err(BadResponse::TransferEncoding);
     }
-    if codings.is_there() && length.is_some() {
+    if codings.is_present() && length.is_some() {
         return Err(BadResponse::ContentLength);
     }
     let announces = length.is_some_and(|length| length > 0);
     match status {
-        204 if codings.is_there() || announces => Err(BadResponse::Content),
+        204 if codings.is_present() || announces => Err(BadResponse::Content),
         205 if announces => Err(BadResponse::Content),
         _ => Ok(()),
     }
 }
 
-/// Where the status begins behind `HTTP/1.1 `.
+/// The position of the status, after `HTTP/1.1 `.
 const STATUS_COLUMN: usize = b"HTTP/1.1 ".len();
 
 #[cfg(test)]
@@ -245,20 +245,20 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_bounded() {
+    fn the_head_size_is_limited() {
         let mut bytes = b"HTTP/1.1 200 OK\r\nA: ".to_vec();
         bytes.resize(MAX_HEAD_BYTES - 4, b'x');
         let fits = [&bytes[..], b"\r\n\r\n"].concat();
         assert_eq!(read(&fits, &[]), Ok(true));
         let long = [&bytes[..], b"x\r\n\r\n"].concat();
         assert_eq!(read(&long, &[]), Err(BadResponse::TooLarge));
-        // Each interim response has its own.
+        // The limit applies to each interim response separately.
         let two = [b"HTTP/1.1 103 Early\r\n\r\n", &fits[..]].concat();
         assert_eq!(read(&two, &[]), Ok(true));
     }
 
     #[test]
-    fn framing_means_one_thing() {
+    fn ambiguous_framing_is_rejected() {
         use BadResponse::{Content, ContentLength, Status, TransferEncoding};
         type Row<'r> = (u16, &'r [(&'r str, &'r str)], Result<(), BadResponse>);
         const LENGTH: &str = "Content-Length";
@@ -308,7 +308,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cut_gives_the_same(bytes in proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'1'), any::<u8>()], 0..60),
+        fn results_do_not_depend_on_the_split(bytes in proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'1'), any::<u8>()], 0..60),
                                   cuts in proptest::collection::vec(0_usize..60, 0..8)) {
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.sort_unstable();

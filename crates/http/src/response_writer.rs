@@ -4,8 +4,8 @@
 //! an upstream are dropped. A field with a name or value that could end its line early is dropped whole, so an upstream
 //! cannot split a response in two (RFC 9110 section 5.5, RFC 9112 section 11.1).
 //!
-//! It does not know Date, Server or the meaning of a status, and it does not see the body: the caller ensures that it has
-//! the announced length.
+//! It does not handle Date, Server or the meaning of a status, and it does not see the body: the caller ensures that the body
+//! has the announced length.
 
 use std::io::Write;
 
@@ -16,42 +16,42 @@ use crate::token::{is_token, is_value_byte};
 /// How the response's body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Content-Length of so many bytes; for HEAD without them.
+    /// Content-Length in bytes; a response to HEAD has it without the body.
     Known(u64),
-    /// Transfer-Encoding: chunked. Only towards HTTP/1.1.
+    /// Transfer-Encoding: chunked. Only for HTTP/1.1.
     Chunked,
-    /// The end of the connection ends the body: `ConnectionField: close` is written whatever was asked.
+    /// The end of the connection ends the body. `Connection: close` is always written.
     UntilClose,
-    /// No body and no field about it: 1xx, 204 and 304. For those statuses any other length is read as this one.
+    /// No body and no framing field: 1xx, 204 and 304. Any other length counts as this one for those statuses.
     None,
 }
 
-/// What the response says about the connection.
+/// The Connection field of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionField {
-    /// Lives on; an HTTP/1.0 client must be told.
+    /// The connection persists; the response states it for an HTTP/1.0 client.
     KeepAlive10,
-    /// Lives on, which HTTP/1.1 takes for granted: nothing is written.
+    /// The connection persists, which is the default of HTTP/1.1: no field is written.
     KeepAlive,
-    /// Ends after this response.
+    /// The connection ends after this response.
     Close,
-    /// `101 Switching Protocols`: `ConnectionField: upgrade`, and the Upgrade field passes.
+    /// `101 Switching Protocols`: `Connection: upgrade` is written, and the Upgrade field is forwarded.
     Upgrade,
 }
 
-/// Invites the client to send the body that it announced with `Expect: 100-continue`.
+/// Requests the body that the client announced with `Expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const OK_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
-/// Stands after the data of every chunk.
+/// Follows the data of every chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
-/// Ends a chunked body: the empty chunk and no trailers.
+/// Ends a chunked body: the last chunk without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// Appends status line, fields and the empty line to `out`.
 ///
-/// A status outside of 100..=999 becomes 500. Of `fields` those pass whose name is a token and whose value holds no control
-/// character but HTAB; hop-by-hop fields (RFC 9110 section 7.6.1) and Content-Length never do. The version is always 1.1
-/// (RFC 9110 section 6.2), also towards HTTP/1.0 clients.
+/// A status outside 100..=999 becomes 500. Fields are written if the name is a token and the value contains no control
+/// character but HTAB; hop-by-hop fields (RFC 9110 section 7.6.1) and Content-Length are never written. The version is
+/// always 1.1 (RFC 9110 section 6.2), also for HTTP/1.0 clients.
 pub fn write_head<'a>(
     out: &mut Vec<u8>,
     status: u16,
@@ -60,18 +60,18 @@ pub fn write_head<'a>(
     connection: ConnectionField,
 ) {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let (length, connection) = settled(status, length, connection);
+    let (length, connection) = permitted(status, length, connection);
     write_status_line(out, status);
     for (name, value) in fields {
-        if may_pass(name, value, connection) {
+        if may_write(name, value, connection) {
             write_field(out, name.as_bytes(), value);
         }
     }
     write_end(out, length, connection);
 }
 
-/// As [`write_head`], for a head that is there in `lines`: pieces that together are lines of `name: value` and CRLF, which the
-/// caller took from [`HeaderMap`](http::HeaderMap)s, or made, without the fields of framing.
+/// As [`write_head`], for complete field lines. `lines`: pieces that together are lines of `name: value` and CRLF. They come
+/// from [`HeaderMap`](http::HeaderMap)s or are made by the caller, and contain no framing fields.
 pub fn write_stored<'a>(
     out: &mut Vec<u8>,
     status: StatusCode,
@@ -79,19 +79,19 @@ pub fn write_stored<'a>(
     length: Length,
     connection: ConnectionField,
 ) {
-    let (length, connection) = settled(status, length, connection);
+    let (length, connection) = permitted(status, length, connection);
     if status == StatusCode::OK {
         out.extend_from_slice(OK_LINE);
     } else {
         write_status_line(out, status);
     }
-    // Not a loop, which would check the end of each part of a chain for each piece.
+    // Not a `for` loop, which would check the end of each part of the chained iterator for each piece.
     lines.for_each(|piece| out.extend_from_slice(piece));
     write_end(out, length, connection);
 }
 
-/// The framing fields that this status permits.
-fn settled(
+/// The framing fields that the status permits.
+fn permitted(
     status: StatusCode,
     length: Length,
     connection: ConnectionField,
@@ -112,7 +112,7 @@ fn write_end(out: &mut Vec<u8>, length: Length, connection: ConnectionField) {
             out.extend_from_slice(b"Content-Length: ");
             out.extend_from_slice(itoa::Buffer::new().format(bytes).as_bytes());
             if connection == ConnectionField::KeepAlive {
-                // Most of all heads, in one piece.
+                // The end of most heads, in one write.
                 return out.extend_from_slice(b"\r\n\r\n");
             }
             out.extend_from_slice(b"\r\n");
@@ -129,8 +129,8 @@ fn write_end(out: &mut Vec<u8>, length: Length, connection: ConnectionField) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the size line of a chunk of `len` bytes; the data and [`CHUNK_END`] follow. Nothing for zero, which would end the
-/// body: then no data and no [`CHUNK_END`] may follow either.
+/// Appends the size line of a chunk of `len` bytes; the data and [`CHUNK_END`] must follow. Writes nothing if `len` is zero,
+/// because an empty chunk ends the body: then neither data nor [`CHUNK_END`] may follow.
 pub fn write_chunk_head(out: &mut Vec<u8>, len: usize) {
     if len == 0 {
         return;
@@ -141,7 +141,7 @@ pub fn write_chunk_head(out: &mut Vec<u8>, len: usize) {
 fn write_status_line(out: &mut Vec<u8>, status: StatusCode) {
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(status.as_str().as_bytes());
-    // The space stands also before an empty reason (RFC 9112 section 4).
+    // The space is required also before an empty reason (RFC 9112 section 4).
     out.push(b' ');
     out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
     out.extend_from_slice(b"\r\n");
@@ -154,13 +154,13 @@ fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn may_pass(name: &str, value: &[u8], connection: ConnectionField) -> bool {
+fn may_write(name: &str, value: &[u8], connection: ConnectionField) -> bool {
     is_token(name.as_bytes())
         && value.iter().all(|&byte| is_value_byte(byte))
         && !is_framing(name, connection)
 }
 
-/// Whether the field belongs to this crate: about this connection, or about how the body is delimited.
+/// Whether only this module may write the field: it concerns the connection or the framing of the body.
 fn is_framing(name: &str, connection: ConnectionField) -> bool {
     let is = |known: &str| name.eq_ignore_ascii_case(known);
     match name.len() {

@@ -1,7 +1,7 @@
-//! Apache: `VirtualHost` and `.htaccess`, by the idioms of WordPress sites.
+//! Apache: converts `VirtualHost`s and `.htaccess` files with the usual directives of WordPress sites.
 //!
 //! A virtual host becomes a site. If PHP runs inside Apache (mod_php), the site gets a managed PHP-FPM; if the virtual host
-//! is a proxy, the site gets the server behind it. The `.htaccess` of a document root belongs to its site.
+//! is a proxy, the site gets the upstream server. The `.htaccess` of a document root belongs to its site.
 
 mod container;
 mod context;
@@ -19,10 +19,10 @@ use crate::known;
 use crate::ledger::Ledger;
 use crate::source::Source;
 use crate::tree::ParsedDirective;
-use context::{HostContext, settle};
+use context::{HostContext, record_fate};
 pub(crate) use reader::{read as read_directives, words as words_of_line};
 
-/// Converts the configuration whose main file is `main`. A `.htaccess` is one site for every host.
+/// Converts the configuration with the main file `main`. A `.htaccess` becomes one site for every host.
 pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
     let all = reader::read(source, main, ledger);
     let mut draft = Draft::default();
@@ -34,7 +34,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
         return finish(draft);
     }
     for directive in &global {
-        judge(directive, &mut draft, ledger);
+        global_directive(directive, &mut draft, ledger);
     }
     for host in hosts {
         virtual_host(source, host, &mut draft, ledger);
@@ -63,7 +63,7 @@ fn only_site(
     site
 }
 
-/// Sorts directives into those of every host, and virtual hosts; conditions on modules are transparent.
+/// Separates global directives and virtual hosts. Directives in conditions on modules count as if they were outside.
 fn collect<'a>(
     all: &'a [ParsedDirective],
     ledger: &mut Ledger,
@@ -94,8 +94,8 @@ fn is_for_workers(directive: &ParsedDirective) -> bool {
     module.starts_with("mpm_") || ["prefork.c", "worker.c", "event.c"].contains(&module)
 }
 
-/// A directive beside the virtual hosts.
-fn judge(directive: &ParsedDirective, draft: &mut Draft, ledger: &mut Ledger) {
+/// Converts a directive outside of virtual hosts.
+fn global_directive(directive: &ParsedDirective, draft: &mut Draft, ledger: &mut Ledger) {
     let last = directive.arguments().last().map_or("", String::as_str);
     match directive.name() {
         "<directory" => {
@@ -113,7 +113,7 @@ fn judge(directive: &ParsedDirective, draft: &mut Draft, ledger: &mut Ledger) {
             let why = "Galley's time-outs protect against slow clients (`server.head_timeout`, `idle_timeout`)";
             ledger.not_needed(directive.id, why);
         }
-        _ => settle(directive, ledger),
+        _ => record_fate(directive, ledger),
     }
 }
 
@@ -135,8 +135,8 @@ fn virtual_host(
     htaccess(source, &mut site, ledger);
     match redirects_all {
         Some(target) => redirect_host(&site, &target, &host.origin, draft),
-        // Galley answers 421 to hosts that no site has.
-        None if refuses_everybody(&site) => {}
+        // Galley sends 421 for hosts of no site.
+        None if denies_all(&site) => {}
         None => add(site, draft),
     }
 }
@@ -152,15 +152,15 @@ fn listeners(host: &ParsedDirective, is_tls: bool, draft: &mut Draft) {
     }
 }
 
-/// A host without content, for requests that belong to no other.
-fn refuses_everybody(site: &ImportedSite) -> bool {
+/// Whether a virtual host only denies requests for hosts that no other one has.
+fn denies_all(site: &ImportedSite) -> bool {
     let has_content = ["root", "php", "upstream"]
         .iter()
         .any(|name| site.section.has(name));
     !has_content && site.rules.is_empty() && site.section.has("deny")
 }
 
-/// The `.htaccess` in the root of a site.
+/// Converts the `.htaccess` in the root of a site.
 fn htaccess(source: &dyn Source, site: &mut ImportedSite, ledger: &mut Ledger) {
     let Some(Value::Text(root)) = site.section.get("root").cloned() else {
         return;
@@ -178,7 +178,7 @@ fn htaccess(source: &dyn Source, site: &mut ImportedSite, ledger: &mut Ledger) {
     }
 }
 
-/// A virtual host that redirects everything to `target`, a URL.
+/// Converts a virtual host that redirects everything to `target`, a URL.
 fn redirect_host(
     site: &ImportedSite,
     target: &str,
@@ -220,7 +220,7 @@ fn redirect_host(
     }
 }
 
-/// Adds a site, or joins it to that with a host of its own: Apache has one virtual host for each port.
+/// Adds a site, or joins it with a site that has one of its hosts: Apache has a separate virtual host for each port.
 fn add(site: ImportedSite, draft: &mut Draft) {
     let one = Draft {
         sites: vec![site],

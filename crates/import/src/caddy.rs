@@ -1,4 +1,4 @@
-//! Caddyfile: sites with `php_fastcgi` or `reverse_proxy`.
+//! Caddy: converts Caddyfiles with `php_fastcgi` or `reverse_proxy`.
 
 mod address;
 mod site;
@@ -13,7 +13,7 @@ use crate::tree::{self, Grammar, ParsedDirective};
 pub(crate) use address::SiteAddress;
 use site::Converter;
 
-/// Converts a Caddyfile. A file without braces is one site, named by its first line.
+/// Converts a Caddyfile. A file without braces is one site, whose addresses are its first line.
 pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
     let all = tree::read(source, main, Grammar::Caddy, ledger);
     let mut draft = Draft::default();
@@ -35,7 +35,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
     draft
 }
 
-/// By their names.
+/// The snippets by name.
 fn snippets(all: &[ParsedDirective]) -> HashMap<&str, &ParsedDirective> {
     all.iter()
         .filter(|one| one.name().starts_with('(') && one.block.is_some())
@@ -43,7 +43,7 @@ fn snippets(all: &[ParsedDirective]) -> HashMap<&str, &ParsedDirective> {
         .collect()
 }
 
-/// The options before the sites.
+/// Converts the global options.
 fn global(directive: &ParsedDirective, draft: &mut Draft, ledger: &mut Ledger) {
     let why = "the options of the block are converted one by one";
     ledger.not_needed(directive.id, why);
@@ -104,7 +104,7 @@ fn add(
     draft.sites.push(site);
 }
 
-/// Caddy obtains the certificate of a site with TLS, and redirects its visitors from port 80.
+/// Adds the listeners of an address. Caddy obtains the certificate of a site with TLS, and redirects visitors from port 80.
 fn listen(address: &SiteAddress<'_>, head: &ParsedDirective, server: &mut Section) {
     let port = address.port.map(|port| format!("0.0.0.0:{port}"));
     let origin = port.is_some().then_some(&head.origin);

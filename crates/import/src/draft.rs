@@ -1,14 +1,14 @@
-//! The configuration of Galley that an import writes: sections with options, each with the statements that it comes from.
+//! The configuration that an import writes: sections with options, each with the positions of its statements.
 
 use crate::source::StatementOrigin;
 
-/// A value of an option.
+/// The value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Text(String),
     Flag(bool),
     List(Vec<String>),
-    /// `{ name = "value", ... }`, a number, or another value as written in the file.
+    /// `{ name = "value", ... }`, a number, or another value in TOML syntax.
     Verbatim(String),
 }
 
@@ -30,12 +30,12 @@ impl From<bool> for Value {
     }
 }
 
-/// An option with its value.
+/// An option and its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub name: String,
     pub value: Value,
-    /// Where its statements stand; never empty.
+    /// The positions of the statements that it comes from; never empty.
     pub origins: Vec<StatementOrigin>,
 }
 
@@ -68,7 +68,7 @@ impl Section {
         }
     }
 
-    /// Adds values to a list, each once.
+    /// Adds values to a list, unless the list contains them.
     pub fn add<'o>(
         &mut self,
         name: &str,
@@ -83,15 +83,15 @@ impl Section {
         };
         if let Value::List(list) = &mut setting.value {
             for value in values {
-                push_new(list, value);
+                push_unique(list, value);
             }
             if let Some(origin) = origin.into() {
-                push_new(&mut setting.origins, origin.clone());
+                push_unique(&mut setting.origins, origin.clone());
             }
         }
     }
 
-    /// The status of a redirect, unless it is Galley's own.
+    /// Sets the status of a redirect, unless it is Galley's default.
     pub fn set_status(&mut self, status: &str, origin: &StatementOrigin) {
         if status != "301" {
             let value = Value::Verbatim(status.to_owned());
@@ -99,7 +99,7 @@ impl Section {
         }
     }
 
-    /// Refuses all clients.
+    /// Denies access to all clients.
     pub fn deny_all(&mut self, origin: &StatementOrigin) {
         let everywhere = ["0.0.0.0/0".to_owned(), "::/0".to_owned()];
         self.add("deny", everywhere, origin);
@@ -130,7 +130,7 @@ impl Section {
         }
     }
 
-    /// Keeps the values of a list that `keeps` accepts.
+    /// Keeps the values of a list for which `keeps` is true.
     pub fn retain(&mut self, name: &str, keeps: impl Fn(&String) -> bool) {
         if let Some(Setting {
             value: Value::List(list),
@@ -156,13 +156,13 @@ impl Section {
     }
 }
 
-fn push_new<T: PartialEq>(list: &mut Vec<T>, one: T) {
+fn push_unique<T: PartialEq>(list: &mut Vec<T>, one: T) {
     if !list.contains(&one) {
         list.push(one);
     }
 }
 
-/// In which order rules are compared with a request; within one, in the order of the file unless `length` differs.
+/// The order in which rules are compared with a request. Rules of the same priority have the order of the file, or of `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RulePriority {
     Exact,
@@ -176,12 +176,12 @@ pub(crate) enum RulePriority {
 pub(crate) struct RuleDraft {
     pub section: Section,
     pub priority: RulePriority,
-    /// Of the prefix, in bytes: the longest comes first. 0 for others.
+    /// The length of the prefix in bytes: longer ones come first. 0 for other rules.
     pub length: usize,
 }
 
 impl RuleDraft {
-    /// Whether both are compared with the same paths at the same time. The first option of a rule is that of its paths.
+    /// Whether both have the same paths and priority. The first option of a rule is that of its paths.
     fn has_paths_of(&self, other: &Self) -> bool {
         let paths = |rule: &Self| {
             let first = rule.section.settings.first();
@@ -190,7 +190,7 @@ impl RuleDraft {
         self.priority == other.priority && paths(self) == paths(other)
     }
 
-    /// A rule for a prefix of so many bytes.
+    /// A rule for a prefix of `length` bytes.
     pub fn of_prefix(section: Section, length: usize) -> Self {
         Self {
             section,
@@ -224,7 +224,8 @@ impl ImportedSite {
         self.section.list("hosts")
     }
 
-    /// Adds a rule, unless it has nothing but its paths. Galley applies one rule to a request, so options for the same paths are in one.
+    /// Adds a rule, unless it has no options but its paths. Galley applies one rule to a request, so rules for the same paths
+    /// are joined.
     pub fn add_rule(&mut self, rule: RuleDraft) {
         if rule.section.settings.len() <= 1 {
             return;
@@ -238,7 +239,7 @@ impl ImportedSite {
         }
     }
 
-    /// Puts rules into the order of comparison.
+    /// Sorts the rules into the order of comparison.
     pub fn sort_rules(&mut self) {
         self.rules
             .sort_by_key(|rule| (rule.priority, std::cmp::Reverse(rule.length)));
@@ -256,7 +257,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Adds another configuration. Where both set an option, the one that is there stays.
+    /// Adds another configuration. If both set an option, the existing value is kept; lists are joined.
     pub fn join(&mut self, other: Self) {
         join_section(&mut self.server, other.server);
         join_section(&mut self.cache, other.cache);

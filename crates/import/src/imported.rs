@@ -1,4 +1,4 @@
-//! The import as a whole.
+//! The entry point of an import, and its result.
 
 use std::path::{Path, PathBuf};
 
@@ -6,37 +6,37 @@ use crate::ledger::{ImportedStatement, Ledger, Shares};
 use crate::source::Source;
 use crate::{apache, caddy, nginx, vcl, write};
 
-/// Whose files they are.
+/// The kind of server that a configuration belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// nginx: the main file, or one of `sites-enabled`.
+    /// nginx: the main file, or a file of `sites-enabled`.
     Nginx,
     /// Varnish: a VCL file.
     Varnish,
-    /// Apache: the main file, one of `sites-enabled`, or a `.htaccess`.
+    /// Apache: the main file, a file of `sites-enabled`, or a `.htaccess`.
     Apache,
     /// Caddy: a Caddyfile.
     Caddy,
 }
 
-/// What became of a configuration.
+/// The result of an import.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// The text of the new file.
+    /// The text of the new configuration file.
     pub configuration: String,
     /// Every statement that was read, in the order of reading.
     pub statements: Vec<ImportedStatement>,
 }
 
 impl Imported {
-    /// How many statements became what.
+    /// The number of statements by result.
     pub fn shares(&self) -> Shares {
         Shares::of(&self.statements)
     }
 }
 
-/// Converts the configurations in `mains`, each with the kind of its server. Sites that several of them have are joined, the first one
-/// first: name the server that answers visitors before those behind it.
+/// Converts the configurations in `mains`, each with the kind of its server. Sites that are in several of them are joined, and
+/// earlier ones take precedence: name the server that visitors connect to before the servers behind it.
 pub fn import(source: &dyn Source, mains: &[(ServerKind, PathBuf)]) -> Imported {
     let mut ledger = Ledger::default();
     let mut names = Vec::new();

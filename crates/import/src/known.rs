@@ -1,18 +1,18 @@
-//! What Galley's WordPress preset does without configuration, so that rules of other servers about it are not needed; and
-//! what remains of a list of alternatives.
+//! What Galley's WordPress preset does without configuration, so that such rules of other servers are not needed; and which
+//! alternatives of a condition remain.
 
 use galley_policy::wordpress;
 
-/// What alternatives of a condition mean to Galley.
+/// The alternatives of a condition, compared with the preset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Alternatives {
-    /// What the preset does not know, as names or patterns.
+    /// Alternatives that the preset does not cover, as names or patterns.
     pub unknown: Vec<String>,
-    /// How many the preset knows.
+    /// The number of alternatives that the preset covers.
     pub known: usize,
 }
 
-/// The cookies that a condition such as `comment_author|wordpress_[a-f0-9]+|wp-postpass` names, as patterns for `bypass_cookies`.
+/// The cookies in a condition such as `comment_author|wordpress_[a-f0-9]+|wp-postpass`, as patterns for `bypass_cookies`.
 pub(crate) fn cookies(pattern: &str) -> Alternatives {
     let mut found = Alternatives::default();
     for one in alternatives(pattern) {
@@ -30,16 +30,16 @@ pub(crate) fn cookies(pattern: &str) -> Alternatives {
 
 fn is_known_cookie(name: &str) -> bool {
     let bytes = name.as_bytes();
-    // A condition may name less than the cookie's whole beginning.
-    let is_known =
+    // A condition may contain only a part of the cookie's prefix.
+    let is_covered =
         |name: &[u8]| wordpress::is_bypass_cookie(name) || wordpress::is_vary_cookie(name);
-    is_known(bytes)
-        || COOKIE_BEGINNINGS.contains(&name)
-        || is_known(format!("{name}_0").as_bytes())
-        || is_known(format!("{name}0").as_bytes())
+    is_covered(bytes)
+        || COOKIE_PREFIXES.contains(&name)
+        || is_covered(format!("{name}_0").as_bytes())
+        || is_covered(format!("{name}0").as_bytes())
 }
 
-/// The paths that a condition on the address names, as patterns for rules with `cache = false`.
+/// The paths in a condition on the URL, as patterns for rules with `cache = false`.
 pub(crate) fn paths(pattern: &str) -> Alternatives {
     let mut found = Alternatives::default();
     for one in alternatives(pattern) {
@@ -53,7 +53,7 @@ pub(crate) fn paths(pattern: &str) -> Alternatives {
 }
 
 fn is_known_path(pattern: &str) -> bool {
-    // The dot of `.php` is meant as one, with or without a `\`.
+    // The dot of `.php` means a literal dot, with or without a `\`.
     let pattern = pattern.replace("\\.php", ".php").replace(".php", "\\.php");
     let (text, _) = literal_start(&pattern);
     let text = text.trim_start_matches('/');
@@ -66,7 +66,7 @@ fn is_known_path(pattern: &str) -> bool {
         || wordpress::is_bypass_path(format!("{path}/").as_bytes())
 }
 
-/// The alternatives of a regular expression at its top level, without a group around the whole.
+/// The top-level alternatives of a regular expression, without a group around all of it.
 pub(crate) fn alternatives(pattern: &str) -> Vec<String> {
     let mut all = Vec::new();
     let (mut depth, mut is_escaped, mut one) = (0_usize, false, String::new());
@@ -89,7 +89,7 @@ pub(crate) fn alternatives(pattern: &str) -> Vec<String> {
     all
 }
 
-/// A pattern without the group around all of it.
+/// A pattern without a group around all of it.
 fn ungrouped(pattern: &str) -> &str {
     let groups = [("^.*(", ").*$"), (".*(", ").*"), ("^(", ")$"), ("(", ")")];
     let inner = groups.iter().find_map(|(start, end)| {
@@ -114,7 +114,7 @@ fn is_balanced(text: &str) -> bool {
     depth == 0
 }
 
-/// The literal text with which a regular expression begins, and whether that is all of it.
+/// The literal text at the start of a regular expression, and whether it is the whole expression.
 fn literal_start(pattern: &str) -> (String, bool) {
     let mut text = String::new();
     let mut chars = pattern.trim_start_matches('^').chars();
@@ -136,7 +136,7 @@ fn literal_start(pattern: &str) -> (String, bool) {
     (text, false)
 }
 
-/// A regular expression of PCRE as one of Galley's, which has no look-around and no back references. `None`: it has.
+/// Converts a PCRE to a regular expression of Galley. `None` if it has look-around or back references.
 pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
     if OF_PCRE.iter().any(|part| text.contains(part)) {
         return None;
@@ -148,7 +148,7 @@ pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
     if has_back_reference {
         return None;
     }
-    // `.(jpg|png)$`: the dot was meant to be one.
+    // `.(jpg|png)$`: the dot probably means a literal one.
     let bare = text.strip_prefix(".(");
     let text = match bare.or_else(|| text.strip_prefix(".*.(")) {
         Some(rest) => format!("\\.({rest}"),
@@ -161,7 +161,7 @@ pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
     })
 }
 
-/// A path with `*` as a pattern.
+/// Converts a path with `*` to a pattern.
 pub(crate) fn glob(path: &str) -> String {
     let mut pattern = String::new();
     for c in path.chars() {
@@ -180,7 +180,7 @@ pub(crate) fn is_error_status(text: &str) -> bool {
         .is_ok_and(|status| (400..600).contains(&status))
 }
 
-/// Names that Galley never sends, however they are spelt in a pattern.
+/// Whether a text contains a name that Galley never sends, in any spelling of a pattern.
 pub(crate) fn is_private_name(text: &str) -> bool {
     let plain = text.replace('\\', "");
     let has_dot_name = plain.contains("/.") || plain.starts_with(".ht");
@@ -224,10 +224,10 @@ pub(crate) fn is_script_of_folder(text: &str) -> bool {
     text.contains("php") && folders.iter().any(|part| text.contains(part))
 }
 
-/// Why a refusal of these is not needed.
+/// Why a rule that denies such scripts is not needed.
 pub(crate) const NO_SCRIPTS: &str = "Galley runs no scripts in folders for uploads";
 
-/// A pattern of the paths that usually have a media type.
+/// A pattern for the usual paths of a media type.
 pub(crate) fn paths_of_type(media_type: &str) -> Option<&'static str> {
     let known = PATHS_OF_TYPES
         .iter()
@@ -235,7 +235,7 @@ pub(crate) fn paths_of_type(media_type: &str) -> Option<&'static str> {
     known.map(|(_, pattern)| *pattern)
 }
 
-/// Beginnings of media types, and the paths that have them.
+/// Prefixes of media types, and patterns for their paths.
 const PATHS_OF_TYPES: &[(&str, &str)] = &[
     ("text/css", r"(?i)\.css$"),
     ("application/javascript", r"(?i)\.m?js$"),
@@ -251,8 +251,8 @@ const PATHS_OF_TYPES: &[(&str, &str)] = &[
     ("audio/", r"(?i)\.(mp3|ogg|oga|m4a|wav|flac)$"),
 ];
 
-/// Beginnings of names in conditions that are shorter than the preset's own.
-const COOKIE_BEGINNINGS: &[&str] = &[
+/// Prefixes of cookie names in conditions that are shorter than those of the preset.
+const COOKIE_PREFIXES: &[&str] = &[
     "comment_",
     "comment_author",
     "wordpress",
@@ -272,7 +272,7 @@ const COOKIE_BEGINNINGS: &[&str] = &[
     "woocommerce_recently_viewed",
 ];
 
-/// Beginnings of paths, without the first `/`, that bypass Galley's cache, or that purges keep fresh.
+/// Prefixes of paths, without the first `/`, that bypass Galley's cache, or that purges keep fresh.
 const KNOWN_PATHS: &[&str] = &[
     "wp-admin",
     "wp-login",
@@ -310,14 +310,14 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_at_the_top_level() {
+    fn only_top_level_alternatives_are_split() {
         assert_eq!(alternatives("(a|b(c|d)|e\\|f)"), ["a", "b(c|d)", "e\\|f"]);
         assert_eq!(alternatives("(a)|(b)"), ["(a)", "(b)"]);
         assert_eq!(alternatives(""), Vec::<String>::new());
     }
 
     #[test]
-    fn patterns() {
+    fn patterns_are_converted() {
         assert_eq!(pattern("\\.(css|js)$", true).unwrap(), "(?i)\\.(css|js)$");
         assert_eq!(pattern(".(jpg|png)$", true).unwrap(), "(?i)\\.(jpg|png)$");
         assert_eq!(pattern("wordpress_(?!test_cookie)", false), None);

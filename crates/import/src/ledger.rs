@@ -1,41 +1,41 @@
-//! The result for each statement. Nothing is dropped silently: a statement that no part of the import handles is reported
-//! as not carried.
+//! The statements of an import with their results. Nothing is dropped silently: a statement that no part of the import handles
+//! is reported as not carried.
 
 use std::rc::Rc;
 
 use crate::source::{MOST_STATEMENTS, StatementOrigin};
 
-/// What became of a statement.
+/// The result for a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatementFate {
-    /// An option of Galley does the same: which one.
+    /// An option of Galley has the same effect: the option.
     Carried(String),
-    /// Galley behaves so without an option, or has no use for it: why.
+    /// Galley behaves in this way without an option, or has no use for the statement: the reason.
     NotNeeded(String),
-    /// The new configuration has no equivalent: what it would take.
+    /// The new configuration has no equivalent: the remedy.
     NotCarried(String),
 }
 
 /// A statement of the other configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedStatement {
-    /// Its words, cut to a line.
+    /// The words of the statement, shortened to one line.
     pub text: String,
-    /// Its position.
+    /// The position of the statement.
     pub origin: StatementOrigin,
-    /// What became of it.
+    /// The result.
     pub fate: StatementFate,
 }
 
-/// Names a statement in a [`Ledger`].
+/// Identifies a statement in a [`Ledger`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StatementId(usize);
 
-/// All statements that were read, with the result for each so far.
+/// All statements that were read, with their results so far.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     entries: Vec<LedgerEntry>,
-    /// Whether there were more statements than a ledger takes.
+    /// Whether there were more statements than the maximum.
     is_cut: bool,
 }
 
@@ -47,7 +47,7 @@ struct LedgerEntry {
 }
 
 impl Ledger {
-    /// Enters a statement. `None`: there are too many, which [`Ledger::into_statements`] reports.
+    /// Adds a statement. `None`: there are too many, which [`Ledger::into_statements`] reports.
     pub fn enter(&mut self, text: &str, origin: StatementOrigin) -> Option<StatementId> {
         if self.entries.len() >= MOST_STATEMENTS {
             self.is_cut = true;
@@ -61,7 +61,7 @@ impl Ledger {
         Some(StatementId(self.entries.len() - 1))
     }
 
-    /// Enters a file that cannot be read.
+    /// Adds a file that cannot be read.
     pub fn unreadable(&mut self, file: Rc<str>) {
         if let Some(id) = self.enter("(the file)", StatementOrigin { file, line: 1 }) {
             let remedy = "the file cannot be read: run the import where it exists";
@@ -69,24 +69,24 @@ impl Ledger {
         }
     }
 
-    /// `option` of Galley does what the statement did.
+    /// Records that `option` of Galley has the effect of a statement.
     pub fn carried(&mut self, id: StatementId, option: impl Into<String>) {
-        self.judge(id, StatementFate::Carried(option.into()));
+        self.record(id, StatementFate::Carried(option.into()));
     }
 
-    /// Galley needs nothing for it.
+    /// Records that Galley needs nothing for a statement.
     pub fn not_needed(&mut self, id: StatementId, why: impl Into<String>) {
-        self.judge(id, StatementFate::NotNeeded(why.into()));
+        self.record(id, StatementFate::NotNeeded(why.into()));
     }
 
-    /// It is lost, and `remedy` says what to do.
+    /// Records that a statement is lost, and the remedy.
     pub fn not_carried(&mut self, id: StatementId, remedy: impl Into<String>) {
-        self.judge(id, StatementFate::NotCarried(remedy.into()));
+        self.record(id, StatementFate::NotCarried(remedy.into()));
     }
 
-    /// A statement may be evaluated once for each site that inherits it. If it is carried for one it counts as carried;
-    /// otherwise the worse result counts.
-    pub fn judge(&mut self, id: StatementId, fate: StatementFate) {
+    /// Records a result. A statement may be evaluated for each site that inherits it. If it is carried for one site, it counts
+    /// as carried; otherwise the worse result counts.
+    pub fn record(&mut self, id: StatementId, fate: StatementFate) {
         let Some(entry) = self.entries.get_mut(id.0) else {
             return;
         };
@@ -123,7 +123,7 @@ impl Ledger {
     }
 }
 
-/// How many statements became what.
+/// The number of statements by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     /// See [`StatementFate::Carried`].
@@ -135,7 +135,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Counts `statements`.
+    /// Counts the results of `statements`.
     pub fn of(statements: &[ImportedStatement]) -> Self {
         let mut shares = Self::default();
         for statement in statements {
@@ -148,12 +148,12 @@ impl Shares {
         shares
     }
 
-    /// Statements in all.
+    /// The number of all statements.
     pub fn all(&self) -> usize {
         self.carried + self.not_needed + self.not_carried
     }
 
-    /// Carried or not needed, in percent, rounded down; 100 without statements.
+    /// The percentage of statements that are carried or not needed, rounded down; 100 without statements.
     pub fn settled_percent(&self) -> usize {
         ((self.carried + self.not_needed) * 100)
             .checked_div(self.all())
@@ -161,7 +161,7 @@ impl Shares {
     }
 }
 
-/// Words that fit a line of a report, without control characters.
+/// The words of a statement, shortened to one line of a report, without control characters.
 fn one_line(text: &str) -> String {
     let mut line: String = text
         .chars()
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_that_nobody_judges_is_not_carried() {
+    fn a_statement_without_a_result_is_not_carried() {
         let mut ledger = Ledger::default();
         ledger.enter("lua_code x;", at(1)).unwrap();
         let all = ledger.into_statements();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_carried_for_one_site_is_carried() {
+    fn a_statement_carried_for_one_site_is_carried() {
         let mut ledger = Ledger::default();
         let id = ledger.enter("root /a;", at(1)).unwrap();
         ledger.not_needed(id, "no");

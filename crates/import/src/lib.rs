@@ -5,10 +5,10 @@
 //! statement: carried, not needed, or not carried with a remedy. A statement that no part of the import handles is reported
 //! as not carried; nothing is dropped silently.
 //!
-//! `copy` makes a configuration that runs beside the original, and `served` lists what visitors may notice of it: `galley
-//! import --try` sends the same requests to both servers.
+//! `copy` makes a configuration that can run at the same time as the original, and `served` lists the parts that visitors may
+//! notice: `galley import --try` sends the same requests to both servers.
 //!
-//! Pure: no I/O of its own. Total: any text is read, with limits on files, statements and nesting.
+//! This crate does no I/O itself. It accepts any text, with limits on files, statements and nesting.
 
 mod apache;
 mod caddy;

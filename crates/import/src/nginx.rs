@@ -1,7 +1,8 @@
-//! nginx: statements of `http`, servers and locations, with the idioms of WordPress sites.
+//! nginx: converts `http`, servers and locations with the usual statements of WordPress sites.
 //!
-//! A server becomes a site. Servers that only redirect become `https_redirect` or `canonical_host` of the site that they lead to. Locations
-//! become rules in the order in which nginx compares them: exact, `^~`, patterns, prefixes with the longest first.
+//! A server becomes a site. Servers that only redirect become `https_redirect` or `canonical_host` of the site to which they
+//! redirect. Locations become rules in the order in which nginx compares them: exact, `^~`, patterns, then prefixes with the
+//! longest first.
 
 mod common;
 mod condition;
@@ -20,7 +21,7 @@ use crate::tree::{self, Grammar, ParsedDirective};
 use context::{Context, ExpiryOfType};
 use server::{Server, ServerRedirect};
 
-/// Converts the configuration whose main file is `main`. A file with statements of a server alone is taken for one server.
+/// Converts the configuration with the main file `main`. A file with only the statements of a server counts as one server.
 pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
     let all = tree::read(source, main, Grammar::Nginx, ledger);
     let mut context = Context::new(ledger);
@@ -39,7 +40,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
     draft(converted, &context)
 }
 
-/// Sorts statements into definitions, those of every server, and servers.
+/// Separates definitions, statements that every server inherits, and servers.
 fn collect<'a>(
     all: &'a [ParsedDirective],
     context: &mut Context<'_>,
@@ -63,19 +64,19 @@ fn collect<'a>(
                 }
                 servers.push(directive.inner().iter().collect());
             }
-            name if is_outside(name) => outside(directive, context),
+            name if is_outside(name) => record_outside(directive, context),
             _ if context.define(directive) => {}
             _ => inherited.push(directive),
         }
     }
 }
 
-/// Statements of the process and of other protocols, with all that is in their blocks.
+/// Whether a statement is about the process or other protocols, including its block.
 fn is_outside(name: &str) -> bool {
     matches!(name, "events" | "stream" | "mail" | "types")
 }
 
-fn outside(directive: &ParsedDirective, context: &mut Context<'_>) {
+fn record_outside(directive: &ParsedDirective, context: &mut Context<'_>) {
     match table::fate_of(directive.name()) {
         Some(StatementFate::NotCarried(remedy)) => context.not_carried(directive, remedy),
         Some(StatementFate::NotNeeded(why)) => context.not_needed(directive, why),
@@ -87,12 +88,12 @@ fn outside(directive: &ParsedDirective, context: &mut Context<'_>) {
         } else if is_outside(directive.name()) && directive.name() != "events" {
             context.not_carried(inner, "Galley serves HTTP only: keep nginx for this");
         } else {
-            outside(inner, context);
+            record_outside(inner, context);
         }
     }
 }
 
-/// Joins servers to sites and collects what belongs to the whole of Galley.
+/// Joins servers to sites, and collects global options.
 fn draft(servers: Vec<Server>, context: &Context<'_>) -> Draft {
     let mut draft = Draft::default();
     let mut redirects = Vec::new();
@@ -111,24 +112,24 @@ fn draft(servers: Vec<Server>, context: &Context<'_>) -> Draft {
     draft
 }
 
-/// Adds the listeners of a server, and its statements for all.
-fn add_options(server: &Server, of_all: &mut Section) {
+/// Adds the listeners of a server, and its global options.
+fn add_options(server: &Server, global: &mut Section) {
     let (plain, tls) = (&server.listen, &server.listen_tls);
     for (name, all) in [("listen", plain), ("listen_tls", tls)] {
         if !all.is_empty() {
-            of_all.add(name, all.clone(), None);
+            global.add(name, all.clone(), None);
         }
     }
     for setting in &server.options.settings {
         let (name, origin) = (&setting.name, setting.origins.first());
         match &setting.value {
-            Value::List(list) => of_all.add(name, list.clone(), origin),
-            value => of_all.set(name, value.clone(), origin),
+            Value::List(list) => global.add(name, list.clone(), origin),
+            value => global.set(name, value.clone(), origin),
         }
     }
 }
 
-/// Adds a site, or joins it to one with the same hosts: nginx has one server for each port.
+/// Adds a site, or joins it with one of the same hosts: nginx has a separate server for each port.
 fn add_site(site: ImportedSite, draft: &mut Draft) {
     let is_same = |other: &&mut ImportedSite| other.hosts() == site.hosts();
     let mut known = draft.sites.iter_mut();
@@ -144,11 +145,11 @@ fn add_site(site: ImportedSite, draft: &mut Draft) {
         }
     }
     for rule in site.rules {
-        let is_there = other.rules.iter().any(|known| {
+        let exists = other.rules.iter().any(|known| {
             known.section.get("path") == rule.section.get("path")
                 && known.section.get("pattern") == rule.section.get("pattern")
         });
-        if !is_there {
+        if !exists {
             other.rules.push(rule);
         }
     }
@@ -161,9 +162,9 @@ fn add_redirect(server: Server, draft: &mut Draft) {
     let hosts = server.site.hosts().to_vec();
     let others = hosts.iter().filter(|host| **host != redirect.host);
     let others: Vec<String> = others.cloned().collect();
-    // To the host of the request, or to the only one that there is.
-    let is_own = redirect.host.contains('$') || others.is_empty();
-    let wanted = if is_own {
+    // The target is the host of the request, or the server's only host.
+    let is_same_host = redirect.host.contains('$') || others.is_empty();
+    let wanted = if is_same_host {
         hosts.as_slice()
     } else {
         std::slice::from_ref(&redirect.host)
@@ -173,14 +174,14 @@ fn add_redirect(server: Server, draft: &mut Draft) {
         known.any(|host| wanted.contains(host) || host == "*") || hosts == ["*"]
     };
     let Some(site) = draft.sites.iter_mut().find(is_target) else {
-        draft.sites.push(elsewhere(redirect, server.site));
+        draft.sites.push(redirecting_site(redirect, server.site));
         return;
     };
     let origin = &redirect.origin;
     if redirect.is_https && !server.listen.is_empty() && server.listen_tls.is_empty() {
         site.section.set("https_redirect", true, origin);
     }
-    if !is_own {
+    if !is_same_host {
         let host = redirect.host.clone();
         site.section.set("canonical_host", host, origin);
         site.section.add("hosts", others, None);
@@ -188,7 +189,7 @@ fn add_redirect(server: Server, draft: &mut Draft) {
 }
 
 /// A site that redirects everything to another server.
-fn elsewhere(redirect: &ServerRedirect, mut site: ImportedSite) -> ImportedSite {
+fn redirecting_site(redirect: &ServerRedirect, mut site: ImportedSite) -> ImportedSite {
     let scheme = if redirect.is_https { "https" } else { "http" };
     let target = format!("{scheme}://{}/$1", redirect.host);
     let mut section = Section::default();
@@ -198,10 +199,10 @@ fn elsewhere(redirect: &ServerRedirect, mut site: ImportedSite) -> ImportedSite 
     site
 }
 
-/// Options that follow from several servers, and those that Galley requires.
+/// Adds options that depend on several servers, and those that Galley requires.
 fn finish(draft: &mut Draft, context: &Context<'_>) {
     if !draft.server.has("listen") {
-        // Challenges of certificate authorities and redirects to TLS.
+        // For challenges of certificate authorities and redirects to TLS.
         draft.server.add("listen", ["0.0.0.0:80".to_owned()], None);
     }
     if let Some(cache) = &context.cache {
@@ -235,7 +236,7 @@ fn finish_site(site: &mut ImportedSite, context: &Context<'_>) {
         }
     }
     if site.section.has("php") && site.section.has("upstream") {
-        // PHP is the site's; what else is passed on belongs to `/`.
+        // The site runs PHP; everything else that is passed on belongs to `/`.
         site.section.remove("upstream");
     }
     site.sort_rules();

@@ -4,21 +4,21 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// The files of another server. An implementation bounds the size of a file.
+/// The files of another server. An implementation limits the size of files.
 pub trait Source {
-    /// The text of a file; `None`: it does not exist, is not text, or cannot be read.
+    /// The text of a file; `None` if it does not exist, is not text, or cannot be read.
     fn text(&self, path: &Path) -> Option<String>;
 
     /// The files that a path with `*` and `?` matches, by name; a plain path matches itself if it exists.
     fn matching(&self, pattern: &Path) -> Vec<PathBuf>;
 }
 
-/// The place of a statement.
+/// The position of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementOrigin {
-    /// As the configuration names it.
+    /// The file as named in the configuration.
     pub file: Rc<str>,
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
 }
 
@@ -28,19 +28,19 @@ impl fmt::Display for StatementOrigin {
     }
 }
 
-/// Files that one import reads at most.
+/// The maximum number of files of an import.
 pub(crate) const MOST_FILES: usize = 1_000;
 
-/// Levels of `include`.
+/// The maximum depth of `include`.
 pub(crate) const MOST_LEVELS: usize = 16;
 
-/// Levels of blocks in blocks.
+/// The maximum depth of nested blocks.
 pub(crate) const MOST_NESTED: usize = 16;
 
-/// Statements of one import. A configuration with more is not one that a person wrote.
+/// The maximum number of statements of an import. No person writes a configuration with more.
 pub(crate) const MOST_STATEMENTS: usize = 100_000;
 
-/// Files of the packages, which every configuration includes.
+/// Files of the packages that most configurations include.
 pub(crate) const STANDARD_FILES: &[&str] = &[
     "fastcgi.conf",
     "fastcgi_params",

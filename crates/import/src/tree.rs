@@ -1,6 +1,6 @@
-//! Statements with words and blocks, as nginx, VCL and Caddy write them: `name words;` or `name words { statements }`, with
-//! comments and quotes. In a Caddyfile a line ends a statement. Reads any text: what is not a statement is reported, and
-//! reading continues after it.
+//! Parses statements with words and blocks in the syntax of nginx, VCL and Caddy: `name words;` or `name words { statements }`,
+//! with comments and quotes. In a Caddyfile a line ends a statement. Accepts any text: invalid statements are reported, and
+//! parsing continues after them.
 
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::source::{
     INCLUDE, MOST_FILES, MOST_LEVELS, MOST_NESTED, STANDARD_FILES, Source, StatementOrigin,
 };
 
-/// One statement, with those in its block.
+/// A statement, including those in its block.
 #[derive(Clone, Debug)]
 pub(crate) struct ParsedDirective {
     pub id: StatementId,
     pub origin: StatementOrigin,
-    /// The name, then its arguments, without quotes.
+    /// The name and the arguments, without quotes.
     pub words: Vec<String>,
     pub block: Option<Vec<ParsedDirective>>,
 }
@@ -42,7 +42,7 @@ impl ParsedDirective {
         self.block.as_deref().unwrap_or_default()
     }
 
-    /// Galley needs nothing for this statement and those in its block.
+    /// Records that Galley needs nothing for this statement and those in its block.
     pub fn not_needed(&self, why: &str, ledger: &mut Ledger) {
         ledger.not_needed(self.id, why);
         for inner in self.inner() {
@@ -62,7 +62,7 @@ impl ParsedDirective {
         ledger.carried(self.id, option);
     }
 
-    /// Adds what this statement says to a list.
+    /// Adds the values of this statement to a list.
     pub fn adds(
         &self,
         option: &str,
@@ -74,7 +74,7 @@ impl ParsedDirective {
         ledger.carried(self.id, option);
     }
 
-    /// Adds the rule that this statement and its block became, unless it equals the site's settings.
+    /// Adds the rule made of this statement and its block, unless it equals the site's settings.
     pub fn becomes(&self, rule: RuleDraft, site: &mut ImportedSite, ledger: &mut Ledger) {
         if rule.section.settings.len() > 1 {
             ledger.carried(self.id, "a rule");
@@ -84,7 +84,7 @@ impl ParsedDirective {
         site.add_rule(rule);
     }
 
-    /// `option` does what this statement and those in its block did.
+    /// Records that `option` has the effect of this statement and those in its block.
     pub fn carried(&self, option: &str, ledger: &mut Ledger) {
         ledger.carried(self.id, option);
         for inner in self.inner() {
@@ -92,7 +92,7 @@ impl ParsedDirective {
         }
     }
 
-    /// This statement and those in its block are lost, and `remedy` says what to do.
+    /// Records that this statement and those in its block are lost, and the remedy.
     pub fn not_carried(&self, remedy: &str, ledger: &mut Ledger) {
         ledger.not_carried(self.id, remedy);
         for inner in self.inner() {
@@ -100,13 +100,13 @@ impl ParsedDirective {
         }
     }
 
-    /// Whether a statement of this name is directly in the block.
+    /// Whether the block directly contains a statement with this name.
     pub fn has(&self, name: &str) -> bool {
         self.inner().iter().any(|inner| inner.name() == name)
     }
 }
 
-/// Reads a file and its includes.
+/// Parses a file and its includes.
 pub(crate) fn read(
     source: &dyn Source,
     main: &Path,
@@ -116,7 +116,7 @@ pub(crate) fn read(
     Files::new(source, main, grammar, ledger).file(main, 0)
 }
 
-/// The same for a copy: an `include` of a standard file stays, with its whole path.
+/// As [`read`], for a copy: an `include` of a standard file is kept, with its whole path.
 pub(crate) fn read_whole(
     source: &dyn Source,
     main: &Path,
@@ -164,7 +164,7 @@ impl<'a> Files<'a> {
         self.included(all, level)
     }
 
-    /// Puts the statements of included files in place of `include`.
+    /// Replaces each `include` by the statements of the included files.
     fn included(&mut self, all: Vec<ParsedDirective>, level: usize) -> Vec<ParsedDirective> {
         let mut whole = Vec::with_capacity(all.len());
         for mut directive in all {
@@ -228,7 +228,7 @@ struct StatementParser<'a> {
     ledger: &'a mut Ledger,
 }
 
-/// What ends a run of words.
+/// The end of a sequence of words.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WordsEnd {
     Semicolon,
@@ -249,7 +249,7 @@ impl<'a> StatementParser<'a> {
         }
     }
 
-    /// Statements up to the end of the block, or of the text at depth 0.
+    /// Parses statements up to the end of the block, or of the text at depth 0.
     fn statements(&mut self, depth: usize) -> Vec<ParsedDirective> {
         let mut all = Vec::new();
         loop {
@@ -341,7 +341,7 @@ impl<'a> StatementParser<'a> {
         }
     }
 
-    /// Reads words up to their end. Returns the line of the first one, or of the end.
+    /// Parses words up to their end. Returns the line of the first word, or of the end.
     fn words(&mut self, words: &mut Vec<String>) -> (usize, WordsEnd) {
         let mut first = None;
         loop {
@@ -383,14 +383,14 @@ impl<'a> StatementParser<'a> {
         }
     }
 
-    /// Whether the `{` here is the last of its line, but for blanks.
+    /// Whether the `{` here is the last character of its line, ignoring white space and comments.
     fn opens_block(&self, at: usize) -> bool {
         let rest = self.text.get(at + 1..).unwrap_or_default();
         let line = rest.lines().next().unwrap_or_default();
         line.trim().is_empty() || line.trim_start().starts_with('#')
     }
 
-    /// Skips `// ...` or `/* ... */`. False: neither is here.
+    /// Skips `// ...` or `/* ... */`. False if there is no comment here.
     fn skip_comment(&mut self, at: usize) -> bool {
         let rest = self.text.get(at..).unwrap_or_default();
         if rest.starts_with("//") {
@@ -427,7 +427,7 @@ impl<'a> StatementParser<'a> {
         }
     }
 
-    /// A word in quotes; `\` keeps the quote that follows it. Without an end the word is the rest of the text.
+    /// Parses a word in quotes; `\` escapes a quote. If the end is missing, the word is the rest of the text.
     fn quoted(&mut self, quote: char) -> String {
         self.bump();
         let mut word = String::new();
@@ -444,7 +444,8 @@ impl<'a> StatementParser<'a> {
         word
     }
 
-    /// A word without quotes. `${name}` is part of it, and so is `{3}` of a regular expression that nginx takes only in quotes.
+    /// Parses a word without quotes. `${name}` is part of it, and so is `{3}` in a regular expression,
+    /// which nginx accepts only in quotes.
     fn bare(&mut self, start: usize) -> String {
         let mut end = start;
         let mut is_variable = false;
@@ -488,7 +489,7 @@ impl<'a> StatementParser<'a> {
     }
 }
 
-/// Whether a block contains a program and no statements.
+/// Whether a block contains a program instead of statements.
 fn is_code(words: &[String]) -> bool {
     words
         .first()
@@ -534,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn other_grammars() {
+    fn vcl_and_caddyfiles_are_parsed() {
         let vcl = "sub vcl_recv { // begin\n if (req.url ~ \"a;b\") { /* } */ return (pass); } }";
         let (all, _) = parse_as(Grammar::Vcl, vcl);
         let condition = &all[0].inner()[0];
@@ -550,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn words_blocks_quotes_and_comments() {
+    fn words_blocks_quotes_and_comments_are_parsed() {
         let text = "user www; # end\nhttp {\n  log_format main '$a \"b\"';\n\
                     location ~ \\.php$ { return 404; }\n set ${x} \"a;b\"; }\n";
         let (all, ledger) = parse(text);
@@ -564,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_statement_is_reported_and_reading_goes_on() {
+    fn invalid_statements_are_reported_and_parsing_continues() {
         let (all, ledger) = parse("a b }\n; c;\nhttp { server { listen 80; }");
         let names: Vec<_> = all.iter().map(ParsedDirective::name).collect();
         assert_eq!(names, ["c", "http"]);
@@ -585,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn included_files_stand_in_place_of_include() {
+    fn included_files_replace_the_include() {
         let files = BTreeMap::from([
             (
                 PathBuf::from("/n/nginx.conf"),
@@ -613,7 +614,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "[a-z;{}#/*\"'\\\\$ \n]{0,300}") {
+        fn any_text_is_parsed(text in "[a-z;{}#/*\"'\\\\$ \n]{0,300}") {
             for grammar in [Grammar::Vcl, Grammar::Caddy] {
                 parse_as(grammar, &text);
             }

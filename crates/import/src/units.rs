@@ -1,6 +1,6 @@
-//! Sizes, durations, addresses and rates as other servers write them, in Galley's notation.
+//! Converts sizes, durations, addresses and rates of other servers to Galley's syntax.
 
-/// `1m`, `1h 30m`, `90` (seconds), `500ms`: the largest whole unit of Galley. `None`: not a duration of nginx.
+/// Converts `1m`, `1h 30m`, `90` (seconds), `500ms` to Galley's largest whole unit. `None`: not a duration of nginx.
 pub(crate) fn duration(text: &str) -> Option<String> {
     let mut milliseconds: u64 = 0;
     let mut rest = text.trim();
@@ -19,7 +19,7 @@ pub(crate) fn duration(text: &str) -> Option<String> {
     Some(write_duration(milliseconds))
 }
 
-/// The same in whole seconds, rounded down.
+/// As [`duration`], in whole seconds, rounded down.
 pub(crate) fn seconds(text: &str) -> Option<u64> {
     let written = duration(text)?;
     let digits = written.bytes().take_while(u8::is_ascii_digit).count();
@@ -33,7 +33,7 @@ pub(crate) fn seconds(text: &str) -> Option<u64> {
     })
 }
 
-/// In the largest unit in which it is a whole number.
+/// Writes a duration in the largest unit that gives a whole number.
 fn write_duration(milliseconds: u64) -> String {
     let units = [
         (86_400_000, "d"),
@@ -51,7 +51,7 @@ fn write_duration(milliseconds: u64) -> String {
     }
 }
 
-/// `16m`, `1g`, `512k`, `4096`, `10MB`. `None`: not a size.
+/// Converts `16m`, `1g`, `512k`, `4096`, `10MB`. `None`: not a size.
 pub(crate) fn size(text: &str) -> Option<String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number: u64 = text.get(..digits)?.parse().ok()?;
@@ -65,7 +65,7 @@ pub(crate) fn size(text: &str) -> Option<String> {
     Some(format!("{number}{unit}"))
 }
 
-/// `[::]:443`.
+/// Converts `[::]:443`.
 fn bracketed(text: &str, default_port: u16) -> Option<String> {
     let (address, after) = text.split_once(']')?;
     let port = match after.strip_prefix(':') {
@@ -76,7 +76,7 @@ fn bracketed(text: &str, default_port: u16) -> Option<String> {
     Some(format!("{address}]:{port}"))
 }
 
-/// A unit of nginx in milliseconds.
+/// The value of a unit of nginx in milliseconds.
 fn unit_ms(unit: &str) -> Option<u64> {
     Some(match unit {
         "ms" => 1,
@@ -91,7 +91,7 @@ fn unit_ms(unit: &str) -> Option<u64> {
     })
 }
 
-/// `80`, `*:80`, `1.2.3.4`, `[::]:443`, `localhost:80`, `unix:/path` as a listener of Galley. `None`: not an address.
+/// Converts `80`, `*:80`, `1.2.3.4`, `[::]:443`, `localhost:80`, `unix:/path` to a listener. `None`: not an address.
 pub(crate) fn listener(text: &str, default_port: u16) -> Option<String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return path.starts_with('/').then(|| text.to_owned());
@@ -115,7 +115,7 @@ pub(crate) fn listener(text: &str, default_port: u16) -> Option<String> {
     Some(format!("{address}:{port}"))
 }
 
-/// `unix:/path` with or without a trailing `:`, or `host:port`, as `php` takes it.
+/// Converts `unix:/path`, with or without a trailing `:`, or `host:port` to a value of `php`.
 pub(crate) fn fastcgi(text: &str) -> Option<String> {
     if let Some(path) = text.strip_prefix("unix:") {
         let path = path.trim_start_matches("//").trim_end_matches(':');
@@ -131,7 +131,7 @@ pub(crate) fn fastcgi(text: &str) -> Option<String> {
     is_valid.then(|| text.to_owned())
 }
 
-/// `5r/s`, `30r/m` as the rate of a limit.
+/// Converts `5r/s` and `30r/m` to the rate of a limit.
 pub(crate) fn rate(text: &str) -> Option<String> {
     let (number, unit) = text.split_once("r/")?;
     let number: u64 = number.parse().ok()?;
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn durations_are_converted() {
         for (text, want) in [
             ("60", Some("1m")),
             ("1h 30m", Some("90m")),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
+    fn sizes_are_converted() {
         for (text, want) in [
             ("8m", Some("8MiB")),
             ("1G", Some("1GiB")),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners() {
+    fn listeners_are_converted() {
         for (text, want) in [
             ("80", Some("0.0.0.0:80")),
             ("*:8080", Some("0.0.0.0:8080")),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_of_fastcgi() {
+    fn fastcgi_servers_are_converted() {
         for (text, want) in [
             (
                 "unix:/run/php/php8.2-fpm.sock",

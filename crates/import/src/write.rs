@@ -1,10 +1,10 @@
-//! Writes a draft as a configuration file, each option with its origin.
+//! Writes a draft as a configuration file. Each option has a comment with its origin.
 
 use std::fmt::Write as _;
 
 use crate::draft::{Draft, ImportedSite, Section, Setting, Value};
 
-/// The text of the file. Galley's own checks have the last word on it.
+/// The text of the file. It is not checked here; loading the file does that.
 pub(crate) fn write(draft: &Draft, head: &str) -> String {
     let mut text = String::new();
     for line in head.lines() {
@@ -22,7 +22,7 @@ pub(crate) fn write(draft: &Draft, head: &str) -> String {
 
 fn write_site(text: &mut String, site: &ImportedSite) {
     text.push_str("\n[[site]]\n");
-    // What a reader looks for first.
+    // The most important options come first.
     let is_first = |setting: &&Setting| FIRST.contains(&setting.name.as_str());
     for name in FIRST {
         let all = site.section.settings.iter();
@@ -67,7 +67,7 @@ fn write_setting(text: &mut String, setting: &Setting) {
     text.push('\n');
 }
 
-/// A path may contain anything; a comment ends at the line.
+/// A path without control characters: it may contain anything, but a comment ends at the end of the line.
 fn one_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '?' } else { c })
@@ -88,7 +88,6 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// A string of TOML.
 /// A value of `tls`.
 pub(crate) fn certificate_pair(cert: &str, key: &str) -> Value {
     let text = format!("{{ cert = {}, key = {} }}", quoted(cert), quoted(key));
@@ -120,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings() {
+    fn strings_are_quoted() {
         assert_eq!(quoted("a"), "\"a\"");
         assert_eq!(quoted("\\.php$"), "'\\.php$'");
         assert_eq!(quoted("a'b\"c\n"), "\"a'b\\\"c\\u000A\"");

@@ -1,4 +1,4 @@
-//! Several servers of one upstream: how requests are spread, and how servers are checked.
+//! Several servers of one upstream: distribution of requests, and health checks.
 
 use crate::options::ValueKind::{self, Count, List, Text, Word};
 use crate::options::{OptionRow, OptionSection};

@@ -1,4 +1,4 @@
-//! Trusted proxies, which name the client.
+//! Trusted proxies, which report the client's address.
 
 use crate::options::ValueKind::{self, List, Word};
 use crate::options::{OptionRow, OptionSection};

@@ -1,4 +1,4 @@
-//! Several machines.
+//! Clusters of several machines.
 
 use std::time::Duration;
 

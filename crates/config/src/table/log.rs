@@ -1,4 +1,4 @@
-//! Logs, of all sites and of one.
+//! Logs of all sites and of one site.
 
 use crate::options::ValueKind::{self, Count, List, UpstreamUrl, Word};
 use crate::options::{OptionRow, OptionSection};

@@ -1,4 +1,4 @@
-//! Who may purge a site, and how.
+//! Purge requests to a site: who may send them, and which are supported.
 
 use crate::options::ValueKind::{self, Flag, List, Path};
 use crate::options::{OptionRow, OptionSection};

@@ -1,4 +1,4 @@
-//! The building blocks of rows: kinds of values and their usual bounds.
+//! The building blocks of rows: kinds of values and common bounds.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) const fn time(least: Duration, most: Duration) -> ValueKind {
     ValueKind::Time { least, most }
 }
 
-/// RFC 9111 section 1.2.2 lets a cache take anything larger for infinite.
+/// A lifetime. RFC 9111 section 1.2.2 lets a cache treat anything larger as infinite.
 pub(super) const fn lifetime() -> ValueKind {
     time(Duration::ZERO, TEN_YEARS)
 }

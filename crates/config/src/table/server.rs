@@ -1,4 +1,4 @@
-//! Files, listeners and limits towards clients.
+//! Files, listeners and limits for clients.
 
 use crate::options::ValueKind::{self, Count, Flag, List, Path, Size};
 use crate::options::{OptionRow, OptionSection};

@@ -1,4 +1,4 @@
-//! Limits towards the upstream.
+//! Limits for the upstream.
 
 use crate::options::ValueKind::Count;
 use crate::options::{OptionRow, OptionSection};

@@ -1,4 +1,4 @@
-//! When a file may be kept beyond a request, and what responses say of it.
+//! Tests: which files may be cached, and the fields of their responses.
 
 use super::*;
 use std::path::Path;
@@ -9,7 +9,7 @@ fn opened(path: &Path, coding: Coding) -> FileForm {
     FileForm {
         length: metadata.len(),
         modified: metadata.modified().unwrap(),
-        seal: FileIdentity::of(&metadata),
+        identity: FileIdentity::of(&metadata),
         coding,
         format: None,
         file,
@@ -25,16 +25,16 @@ fn asset(plain: FileForm) -> Asset {
 }
 
 #[test]
-fn a_file_is_settled_once_the_coarsest_clock_has_gone_on() {
+fn a_file_is_settled_after_the_coarsest_timestamp_resolution() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.css");
     std::fs::write(&path, "a").unwrap();
-    // A time of change in the future, as a copy keeps it, says nothing of when the file was written.
+    // A modification time in the future, as a copy preserves it, does not show when the file was written.
     let file = File::options().append(true).open(&path).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(9000))
         .unwrap();
     let form = opened(&path, Coding::Identity);
-    let (seconds, nanoseconds) = form.seal.changed;
+    let (seconds, nanoseconds) = form.identity.changed;
     let changed = SystemTime::UNIX_EPOCH
         + Duration::new(
             u64::try_from(seconds).unwrap(),
@@ -54,7 +54,7 @@ fn a_file_is_settled_once_the_coarsest_clock_has_gone_on() {
 }
 
 #[test]
-fn what_changed_since_it_was_opened_is_not_read() {
+fn a_file_that_changed_since_it_was_opened_is_not_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.css");
     std::fs::write(&path, "abc").unwrap();
@@ -76,7 +76,7 @@ fn what_changed_since_it_was_opened_is_not_read() {
 }
 
 #[test]
-fn a_stamp_tells_files_and_siblings_apart() {
+fn a_stamp_distinguishes_files_and_siblings() {
     let dir = tempfile::tempdir().unwrap();
     let (one, two) = (dir.path().join("one"), dir.path().join("two"));
     std::fs::write(&one, "1").unwrap();
@@ -96,7 +96,7 @@ fn a_stamp_tells_files_and_siblings_apart() {
 }
 
 #[test]
-fn times_that_http_cannot_say_are_left_out() {
+fn times_that_http_dates_cannot_express_are_omitted() {
     assert_eq!(date(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), None);
     assert_eq!(date(SystemTime::UNIX_EPOCH + YEAR_10000), None);
     let last = SystemTime::UNIX_EPOCH + YEAR_10000 - Duration::from_secs(1);

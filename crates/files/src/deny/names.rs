@@ -1,9 +1,9 @@
-//! The names that are never sent, as lists. All are in lower case; `deny` compares without case.
+//! The lists of names that are never sent. All are in lower case; `deny` ignores case.
 //!
 //! Scanners request each of them from every site, and have found them on real ones: keys, passwords, dumps, copies that
-//! editors and people leave behind, settings of tools, archives of whole sites, folders of backup plugins.
+//! editors and people leave behind, settings of tools, archives of whole sites, directories of backup plugins.
 
-/// Endings that people and tools append to the name of a file when they keep, pack or number a copy of it. The name without
+/// Endings that people and tools append to the name of a file when they copy, compress or number it. The name without
 /// them is checked as well: `dump.sql.gz`, `id_rsa.txt`, `debug.log.old`.
 pub(super) const COPY_ENDINGS: &[&[u8]] = &[
     b"7z",
@@ -41,7 +41,7 @@ pub(super) const COPY_ENDINGS: &[&[u8]] = &[
     b"zst",
 ];
 
-/// Names that are private in every folder.
+/// Names that are private in every directory.
 pub(super) const PRIVATE_NAMES: &[&[u8]] = &[
     b"credentials.json",
     b"database.yml",
@@ -61,7 +61,7 @@ pub(super) const PRIVATE_NAMES: &[&[u8]] = &[
     b"wp-cli.yml",
 ];
 
-/// Endings that are private in every folder.
+/// Endings that are private in every directory.
 pub(super) const PRIVATE_ENDINGS: &[&[u8]] = &[
     b"~",
     // Copies.
@@ -108,7 +108,7 @@ pub(super) const PRIVATE_ENDINGS: &[&[u8]] = &[
     b".pem",
     b".pfx",
     b".ppk",
-    // Whole sites, packed by plugins.
+    // Archives of whole sites, made by plugins.
     b".bkf",
     b".daf",
     b".jpa",
@@ -117,7 +117,7 @@ pub(super) const PRIVATE_ENDINGS: &[&[u8]] = &[
     b".wpstg",
 ];
 
-/// Names that are an ordinary word of an address as well: private only where a file has them, and as copies.
+/// Names that are also ordinary words in URLs: private only if a file has them, and as copies.
 pub(super) const PRIVATE_WORDS: &[&[u8]] = &[
     b"access_log",
     b"authorized_keys",
@@ -143,7 +143,7 @@ pub(super) const PRIVATE_WORDS: &[&[u8]] = &[
     b"wp-config",
 ];
 
-/// `env.local`: what environments are called.
+/// Names of environments, as in `env.local`.
 pub(super) const ENVIRONMENTS: &[&[u8]] = &[
     b"dev",
     b"development",
@@ -159,7 +159,7 @@ pub(super) const ENVIRONMENTS: &[&[u8]] = &[
     b"testing",
 ];
 
-/// What a site is built from, private at the top of the folder: below it they belong to published packages.
+/// Files from which a site is built. Private only in the root directory: below it they belong to published packages.
 pub(super) const ROOT_MANIFESTS: &[&[u8]] = &[
     b"auth.json",
     b"bower.json",
@@ -183,10 +183,10 @@ pub(super) const ARCHIVES: &[&[u8]] = &[
     b"7z", b"cpio", b"rar", b"tar", b"tbz", b"tbz2", b"tgz", b"txz", b"tzst", b"zip",
 ];
 
-/// Packed files: archives too, unless the packed file is something that browsers show, such as `sitemap.xml.gz`.
+/// Compressed files: also archives, unless the compressed file is one that browsers show, such as `sitemap.xml.gz`.
 pub(super) const PACKED: &[&[u8]] = &[b"bz2", b"gz", b"lz", b"lz4", b"lzma", b"xz", b"z", b"zst"];
 
-/// What editors upload for others, although elsewhere it would be a secret: presentations, databases of an office.
+/// Files that editors upload for others, although they would be secret elsewhere: presentations, office databases.
 pub(super) const UPLOADED: &[&[u8]] = &[b"accdb", b"key", b"mdb"];
 
 /// Programs that Galley does not run, so they would be sent as text.
@@ -194,7 +194,7 @@ pub(super) const PROGRAMS: &[&[u8]] = &[
     b"asp", b"aspx", b"bash", b"cfm", b"cgi", b"jsp", b"pl", b"ps1", b"py", b"pyc", b"rb", b"sh",
 ];
 
-/// What folders of `wp-content` begin with that backup and firewall plugins write to.
+/// Prefixes of directories in `wp-content` to which backup and firewall plugins write.
 pub(super) const PRIVATE_FOLDERS: &[&[u8]] = &[
     b"ai1wm-backups",
     b"backup",
@@ -212,7 +212,7 @@ pub(super) const PRIVATE_FOLDERS: &[&[u8]] = &[
     b"wpvivid",
 ];
 
-/// The same below `wp-content/uploads`.
+/// Prefixes of such directories in `wp-content/uploads`.
 pub(super) const PRIVATE_UPLOADS: &[&[u8]] = &[
     b"backup-guard",
     b"backupbuddy_",

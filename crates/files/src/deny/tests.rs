@@ -1,4 +1,4 @@
-//! The whole list of names, as a table: what is never sent, what is sent in some folders only, and what stays open.
+//! The whole list of names as a table: names that are never sent, names that are sent in some directories, and allowed names.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn parse(path: &str) -> RelPath {
 }
 
 #[test]
-fn names_that_never_leave() {
+fn denied_names() {
     let paths = "
         /.htaccess /.htpasswd /.git/config /a/.svn/entries /.env /.env.local
         /wp-content/.DS_Store /.well-known/.secret /a/.well-known/x /.user.ini
@@ -35,7 +35,7 @@ fn names_that_never_leave() {
 }
 
 #[test]
-fn names_that_may_leave() {
+fn allowed_names() {
     let paths = "
         / /index.php /wp-login.php /readme.html /license.txt
         /.well-known/acme-challenge/tok-en_1 /robots.txt /wp-config-sample.php
@@ -49,7 +49,7 @@ fn names_that_may_leave() {
 }
 
 #[test]
-fn scripts_only_where_they_belong() {
+fn scripts_run_only_outside_of_writable_and_core_directories() {
     let paths = "
         /wp-content/uploads/x.php /wp-content/uploads/2020/01/x.php
         /wp-content/uploads/a.jpg/x.php /wp-content/uploads/x.php/y.jpg
@@ -73,7 +73,7 @@ fn scripts_only_where_they_belong() {
 }
 
 #[test]
-fn what_runs() {
+fn only_lower_case_php_names_are_scripts() {
     for (name, expected) in [
         ("index.php", ScriptName::Runs),
         ("a.b.php", ScriptName::Runs),
@@ -106,7 +106,7 @@ fn what_runs() {
     }
 }
 
-/// What scanners ask for on every site. None of it is sent, with or without the preset.
+/// Names that scanners request on every site. None of them is sent, with or without the preset.
 const SECRETS: &str = "
     /x.inc /wp-content/plugins/a/db.INC /x.inc.txt /x.inc.gz /x.phps /x.php. /x.php..
     /x.php.2024-01-01 /x.php_bak /x.php.gz /x.php.br /x.php7.txt /x.phtml.old
@@ -141,7 +141,7 @@ fn secrets_and_sources_are_never_sent() {
     }
 }
 
-/// What a WordPress and its visitors need, beside everything with an ending that browsers show.
+/// Names that WordPress and its visitors need, and all extensions that browsers show.
 const OPEN: &str = "
     /robots.txt /ads.txt /security.txt /.well-known/security.txt /humans.txt /llms.txt
     /sitemap.xml /sitemap.xml.gz /sitemap_index.xml.gz /post-sitemap1.xml /wp-sitemap.xsl
@@ -160,14 +160,14 @@ const OPEN: &str = "
     /wp-includes/certificates/ca-bundle.crt /a.asc /a.pub /openapi.yaml /config.json /env.js";
 
 #[test]
-fn what_visitors_need_stays_open() {
+fn names_that_visitors_need_are_allowed() {
     for path in OPEN.split_whitespace() {
         assert!(!denied(path, false), "{path}");
     }
 }
 
 #[test]
-fn ordinary_words_are_closed_only_where_a_file_has_them() {
+fn ordinary_words_are_denied_only_if_a_file_has_them() {
     let options = |wordpress| Options {
         wordpress,
         ..Options::default()
@@ -194,7 +194,7 @@ fn ordinary_words_are_closed_only_where_a_file_has_them() {
 }
 
 #[test]
-fn without_the_preset_archives_are_closed_at_the_top_only() {
+fn without_the_preset_archives_are_denied_only_in_the_root() {
     let options = Options::default();
     let denied = |path: &str| forbids(&parse(path), &options);
     for path in SECRETS
@@ -215,7 +215,7 @@ fn without_the_preset_archives_are_closed_at_the_top_only() {
 }
 
 #[test]
-fn a_site_opens_private_names_but_no_sources() {
+fn a_site_may_permit_private_names_but_no_sources() {
     let pattern = |text| galley_policy::site::NamePattern::parse(text);
     let options = Options {
         wordpress: true,
@@ -249,7 +249,7 @@ fn a_site_opens_private_names_but_no_sources() {
 }
 
 #[test]
-fn names_with_many_endings_are_judged_in_bounded_time() {
+fn names_with_many_endings_are_checked_in_bounded_time() {
     let long = format!("/{}", "a.gz".repeat(4_000));
     assert!(denied(&long, false));
 }

@@ -1,22 +1,22 @@
-//! Access verdicts, and the directives of one section.
+//! Access levels, and the directives of one section.
 
 use super::pattern::HtaccessPattern;
 
-/// Whether the public may have something. The order is that of openness.
+/// Whether the public has access. Ordered from least to most access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PublicAccess {
-    /// Closed to everybody.
+    /// No client has access.
     Denied,
-    /// Open to some, in a way that is not checked here: by login, address, expression.
+    /// Some clients have access by a condition that is not checked here: login, address, expression.
     Unchecked,
-    /// Open to everybody.
+    /// Every client has access.
     Public,
 }
 
-/// The question.
+/// What access is requested for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// The path as requested; whether anything is there is not known.
+    /// The path as requested; it may not exist.
     Requested,
     /// A regular file that would be sent.
     File,
@@ -24,21 +24,21 @@ pub(crate) enum Subject {
     Script,
 }
 
-/// Directives of a directory or of one section in it.
+/// The directives of a directory or of one section in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HtaccessSection {
-    /// Which names it is about; all must match, none: every name.
+    /// Patterns for the names to which the section applies. All must match; none: every name.
     pub(super) names: Vec<HtaccessPattern>,
-    /// Whether it hangs on something that we cannot evaluate: then its denials hold and its
-    /// permissions do not.
+    /// Whether the section depends on a condition that Galley cannot evaluate: then its denials apply and its permissions do
+    /// not.
     pub(super) is_uncertain: bool,
-    /// The result of its `Require` lines, if it has some.
+    /// The result of the `Require` lines, if there are any.
     pub(super) require: Option<PublicAccess>,
-    /// `Order`, `Allow`, `Deny`, if it has some.
+    /// `Order`, `Allow` and `Deny`, if there are any.
     pub(super) compat: Option<Compat>,
     /// `Satisfy any` (true) or `all`.
     pub(super) satisfy_any: Option<bool>,
-    /// `AuthType` other than `None`.
+    /// Whether `AuthType` is set, other than `None`.
     pub(super) has_login: bool,
 }
 
@@ -61,7 +61,7 @@ impl HtaccessSection {
 }
 
 impl Compat {
-    /// For an unknown client. `Deny from <address>` denies some clients, not the public.
+    /// The access of an unknown client. `Deny from <address>` denies some clients, not the public.
     pub(super) fn access(self) -> PublicAccess {
         let is_public = if self.is_allow_deny {
             self.allow_all && !self.deny_all
@@ -80,7 +80,7 @@ impl Compat {
 }
 
 impl HtaccessSection {
-    pub(super) fn is_about(&self, name: &[u8]) -> bool {
+    pub(super) fn applies_to(&self, name: &[u8]) -> bool {
         self.names.is_empty()
             || (!name.is_empty() && self.names.iter().all(|pattern| pattern.matches(name)))
     }

@@ -1,8 +1,8 @@
-//! The `.htaccess` files of a root, read once and checked for changes.
+//! The parsed `.htaccess` files of a root, checked for changes.
 //!
 //! There is one entry for each directory that exists, so that requests for directories that do not exist cannot fill the
-//! cache; the number is bounded as well. An entry is valid for a second; then the file's stamp decides, and absence is a
-//! stamp too. A file that exists and cannot be read, or is larger than any real one, closes its directory.
+//! cache; the number is limited as well. An entry is valid for a second; then the file's stamp decides. Absence is a stamp,
+//! too. A file that exists but cannot be read, or is larger than any real one, denies access to its directory.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -19,7 +19,7 @@ use super::rules::Rules;
 use crate::recheck::RECHECK;
 use crate::tree::{self, Tree};
 
-/// The files that have been read, by the directory's relative path.
+/// The parsed files by the relative path of the directory.
 #[derive(Default)]
 pub(crate) struct HtaccessCache {
     entries: Mutex<HashMap<Vec<u8>, CachedHtaccess>>,
@@ -31,7 +31,7 @@ struct CachedHtaccess {
     rules: Arc<Rules>,
 }
 
-/// What must stay the same for a file to be the one that was read.
+/// The properties that show that a file is the one that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HtaccessStamp {
     Absent,
@@ -45,7 +45,7 @@ enum HtaccessStamp {
     },
 }
 
-/// Reads the file with the stamp `seen`; returns the stamp of what was really read.
+/// Reads the file with the stamp `seen`; returns the stamp of the file that was really read.
 fn read(directory: BorrowedFd<'_>, seen: HtaccessStamp) -> (HtaccessStamp, Rules) {
     match seen {
         HtaccessStamp::Absent => return (seen, Rules::default()),
@@ -54,7 +54,7 @@ fn read(directory: BorrowedFd<'_>, seen: HtaccessStamp) -> (HtaccessStamp, Rules
     }
     match tree::read_rule_file(directory, NAME, MAX_SIZE) {
         Ok(Some((metadata, text))) => (HtaccessStamp::of(&Ok(metadata)), parse::parse(&text)),
-        // Not a regular file, or too large: as long as it stays so.
+        // Not a regular file, or too large; valid as long as the stamp is the same.
         Ok(None) => (seen, Rules::closed()),
         Err(error) if is_absence(&error) => (HtaccessStamp::Absent, Rules::default()),
         // No permission, or a failing disk. The file's stamp is not valid for this: it shows mode changes, but not that a disk
@@ -71,14 +71,14 @@ impl HtaccessCache {
         relative: &[u8],
         now: Instant,
     ) -> Option<Arc<Rules>> {
-        if let Some(rules) = self.held(relative, now) {
+        if let Some(rules) = self.cached(relative, now) {
             return Some(rules);
         }
         let directory = match tree.open_directory(relative) {
             Ok(directory) => directory,
             Err(Errno::ACCESS) => return Some(Arc::new(Rules::closed())),
             Err(_) => {
-                self.forget(relative);
+                self.remove(relative);
                 return None;
             }
         };
@@ -97,15 +97,15 @@ impl HtaccessCache {
         Some(rules)
     }
 
-    /// Checked less than a second ago.
-    pub(crate) fn held(&self, relative: &[u8], now: Instant) -> Option<Arc<Rules>> {
+    /// The cached rules, if they were checked less than a second ago.
+    pub(crate) fn cached(&self, relative: &[u8], now: Instant) -> Option<Arc<Rules>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.get(relative)?;
         let is_recent = now.saturating_duration_since(entry.checked) < RECHECK;
         is_recent.then(|| Arc::clone(&entry.rules))
     }
 
-    /// Read from a file with this stamp; valid for another second.
+    /// The cached rules, if they were read from a file with this stamp. Makes them valid for another second.
     fn unchanged(&self, relative: &[u8], stamp: HtaccessStamp, now: Instant) -> Option<Arc<Rules>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.get_mut(relative)?;
@@ -119,18 +119,18 @@ impl HtaccessCache {
     fn put(&self, relative: &[u8], entry: CachedHtaccess) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() >= MAX_ENTRIES && !entries.contains_key(relative) {
-            // All at once: simple, and the entries in use are read again within a few requests.
+            // Removes all entries: simple, and the entries in use are read again within a few requests.
             entries.clear();
         }
         entries.insert(relative.to_vec(), entry);
     }
 
-    fn forget(&self, relative: &[u8]) {
+    fn remove(&self, relative: &[u8]) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.remove(relative);
     }
 
-    /// How many directories are held.
+    /// The number of cached directories.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.lock().unwrap().len()
@@ -162,8 +162,8 @@ fn is_absence(error: &io::Error) -> bool {
 
 const NAME: &str = ".htaccess";
 
-/// Larger files are not written by hand or by any plugin known.
+/// The maximum size of a file; no known plugin and no person writes a larger one.
 const MAX_SIZE: u64 = 64 * 1024;
 
-/// Directories whose rules are held: more than a large site has.
+/// The maximum number of cached directories: more than a large site has.
 pub(crate) const MAX_ENTRIES: usize = 4096;

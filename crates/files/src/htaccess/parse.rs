@@ -1,15 +1,14 @@
 //! Reads the text of a `.htaccess`.
 //!
-//! It reads line by line and accepts any bytes. A line that it does not understand is ignored, as is everything that is not
-//! about access. Sections nest on an explicit stack. An unclosed section extends to the end of the file.
+//! It reads line by line and accepts any bytes. Lines that are unknown or not about access are ignored. Sections nest on an
+//! explicit stack. An unclosed section extends to the end of the file.
 
 use super::access::{HtaccessSection, PublicAccess};
 use super::pattern::{Case, HtaccessPattern};
 use super::rewrite::{ConditionResult, Conditions, Rewrite};
 use super::rules::Rules;
 
-/// Reads a whole file. One with more patterns or deeper sections than anybody writes by hand closes
-/// its directory.
+/// Parses a whole file. One with far more patterns or deeper sections than real files have denies access to its directory.
 pub(crate) fn parse(text: &[u8]) -> Rules {
     let text = String::from_utf8_lossy(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text));
     let mut parser = Parser::default();
@@ -31,7 +30,7 @@ pub(crate) fn parse(text: &[u8]) -> Rules {
 struct Parser {
     rules: Rules,
     frames: Vec<OpenSection>,
-    /// `Require` lines outside of containers, of the directory and of each section.
+    /// The `Require` lines outside of containers, of the directory and of each section.
     base_requires: Vec<Option<PublicAccess>>,
     requires: Vec<Vec<Option<PublicAccess>>>,
     has_require: bool,
@@ -39,22 +38,22 @@ struct Parser {
     conditions: Conditions,
     is_chained: bool,
     patterns: usize,
-    is_too_much: bool,
+    exceeds_limit: bool,
 }
 
 /// An open section.
 struct OpenSection {
-    /// Lower case, as its end will say it.
+    /// The name in lower case, to be compared with that of the end tag.
     name: String,
     kind: SectionKind,
 }
 
 enum SectionKind {
-    /// As if it were not there: `<IfModule>`.
+    /// The contents apply unconditionally: `<IfModule>`.
     Transparent,
     /// The contents do not concern `GET`.
     Ignored,
-    /// One of `Rules::sections`.
+    /// An index into `Rules::sections`.
     Section(usize),
     /// `<RequireAll>` and similar sections, with their requirements; `None` if they neither grant nor deny.
     Require(Vec<Option<PublicAccess>>),
@@ -86,7 +85,7 @@ impl Parser {
 
     fn open(&mut self, name: String, arguments: &[String]) {
         if self.frames.len() >= MAX_DEPTH {
-            self.is_too_much = true;
+            self.exceeds_limit = true;
             return;
         }
         let kind = match name.as_str() {
@@ -99,7 +98,7 @@ impl Parser {
             "limit" if !names_get(arguments) => SectionKind::Ignored,
             "limitexcept" if names_get(arguments) => SectionKind::Ignored,
             "limit" | "limitexcept" => SectionKind::Transparent,
-            // `<If>` and whatever else hangs on something that is not known here.
+            // `<If>` and other sections that depend on a condition that is unknown here.
             _ => self.open_section(None, true),
         };
         self.frames.push(OpenSection { name, kind });
@@ -165,7 +164,7 @@ impl Parser {
         match name {
             "require" => {
                 self.has_require = true;
-                self.require(required(arguments));
+                self.require(access_of_require(arguments));
             }
             "order" | "allow" | "deny" => self.compat(name, arguments),
             "satisfy" => self.section().satisfy_any = Some(first_is(arguments, "any")),
@@ -195,7 +194,7 @@ impl Parser {
         }
     }
 
-    /// `Order allow,deny`, `Allow from all`, `Deny from 10.0.0.1`.
+    /// Reads `Order allow,deny`, `Allow from all`, `Deny from 10.0.0.1`.
     fn compat(&mut self, name: &str, arguments: &[String]) {
         let compat = self.section().compat.get_or_insert_default();
         if name == "order" {
@@ -203,10 +202,10 @@ impl Parser {
             compat.is_allow_deny = order != "deny,allow";
             return;
         }
-        let whom = arguments
+        let clients = arguments
             .iter()
             .skip(usize::from(first_is(arguments, "from")));
-        for word in whom {
+        for word in clients {
             match (name, word.eq_ignore_ascii_case("all")) {
                 ("allow", true) => compat.allow_all = true,
                 ("allow", false) => compat.allow_some = true,
@@ -218,13 +217,13 @@ impl Parser {
 
     fn rewrite(&mut self, arguments: &[String]) {
         let mut condition = self.conditions.take();
-        let hangs_on_the_last =
+        let depends_on_previous =
             std::mem::replace(&mut self.is_chained, Rewrite::is_chained(arguments));
-        if hangs_on_the_last || self.is_chained || self.section_index().is_some() {
+        if depends_on_previous || self.is_chained || self.section_index().is_some() {
             condition = ConditionResult::Other;
         }
         self.count_pattern();
-        if !self.is_too_much {
+        if !self.exceeds_limit {
             self.rules
                 .rewrites
                 .extend(Rewrite::parse(arguments, condition));
@@ -270,7 +269,7 @@ impl Parser {
 
     fn regex(&mut self, text: &str, case: Case) -> Option<HtaccessPattern> {
         self.count_pattern();
-        if self.is_too_much {
+        if self.exceeds_limit {
             return None;
         }
         HtaccessPattern::regex(text, case)
@@ -278,11 +277,11 @@ impl Parser {
 
     fn count_pattern(&mut self) {
         self.patterns += 1;
-        self.is_too_much |= self.patterns > MAX_PATTERNS;
+        self.exceeds_limit |= self.patterns > MAX_PATTERNS;
     }
 
     fn finish(mut self) -> Rules {
-        if self.is_too_much {
+        if self.exceeds_limit {
             return Rules::closed();
         }
         while let Some(name) = self.frames.last().map(|frame| frame.name.clone()) {
@@ -293,10 +292,10 @@ impl Parser {
         let sections = std::iter::once(&mut rules.base).chain(&mut rules.sections);
         for (section, requires) in sections.zip(requires) {
             if !requires.is_empty() {
-                // Only negations, or nothing in a container: Apache refuses such a file as a whole.
+                // Only negations, or an empty container: Apache rejects the whole file.
                 section.require = any(requires).or(Some(PublicAccess::Denied));
             } else if section.has_login && !self.has_require {
-                // Access is defined elsewhere, in the server's own file.
+                // Access is defined elsewhere, in the server's configuration.
                 section.require = Some(PublicAccess::Unchecked);
             }
         }
@@ -307,8 +306,8 @@ impl Parser {
     }
 }
 
-/// One `Require` line.
-fn required(arguments: &[String]) -> Option<PublicAccess> {
+/// The access that one `Require` line grants.
+fn access_of_require(arguments: &[String]) -> Option<PublicAccess> {
     let lower: Vec<String> = arguments
         .iter()
         .map(|word| word.to_ascii_lowercase())
@@ -317,7 +316,7 @@ fn required(arguments: &[String]) -> Option<PublicAccess> {
     match words.as_slice() {
         ["all", "granted", ..] => Some(PublicAccess::Public),
         ["all", ..] | ["not", "all", "granted", ..] => Some(PublicAccess::Denied),
-        // Denies some clients, grants nothing.
+        // Denies some clients, and grants nothing.
         ["not", ..] => None,
         ["method", methods @ ..] if methods.contains(&"get") => Some(PublicAccess::Public),
         _ => Some(PublicAccess::Unchecked),
@@ -332,7 +331,7 @@ fn any(inside: &[Option<PublicAccess>]) -> Option<PublicAccess> {
     inside.iter().flatten().max().copied()
 }
 
-/// `<RequireNone>`: denies clients that one of its lines would admit. They are unknown unless it is everybody.
+/// `<RequireNone>`: denies clients that one of its lines would admit. They are unknown unless a line admits every client.
 fn none(inside: &[Option<PublicAccess>]) -> Option<PublicAccess> {
     inside
         .contains(&Some(PublicAccess::Public))
@@ -351,14 +350,14 @@ fn first_is(arguments: &[String], word: &str) -> bool {
         .is_some_and(|first| first.eq_ignore_ascii_case(word))
 }
 
-/// The status of a `Redirect` that refuses.
+/// Whether the status of a `Redirect` denies access.
 fn is_refusal(status: &str) -> bool {
     ["403", "404", "410", "gone"]
         .iter()
         .any(|refusal| status.eq_ignore_ascii_case(refusal))
 }
 
-/// Words of a line; quotes hold one together, and a backslash in quotes holds a quote.
+/// The words of a line. Quotes enclose one word, and a backslash in quotes escapes a quote.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut letters = line.chars().peekable();
@@ -386,8 +385,8 @@ fn words(line: &str) -> Vec<String> {
     }
 }
 
-/// Sections in sections.
+/// The maximum depth of nested sections.
 const MAX_DEPTH: usize = 16;
 
-/// Patterns in one file: the largest published rule sets have about a hundred.
+/// The maximum number of patterns in a file: the largest published rule sets have about a hundred.
 const MAX_PATTERNS: usize = 512;

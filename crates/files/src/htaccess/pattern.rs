@@ -1,7 +1,7 @@
 //! Patterns of `<Files>`, `<FilesMatch>`, `RewriteRule` and `RedirectMatch`.
 //!
 //! Apache uses PCRE. Here matching takes linear time, so a pattern that needs backtracking (look-around, back references)
-//! does not compile. The one such form that site owners do write, a leading `^(?!...)`, is split into two patterns.
+//! does not compile. The only such form that site owners use, a leading `^(?!...)`, is split into two patterns.
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -9,11 +9,11 @@ use regex::bytes::{Regex, RegexBuilder};
 #[derive(Clone, Debug)]
 pub(super) struct HtaccessPattern {
     is: Regex,
-    /// `^(?!...)`: this must not match.
+    /// The pattern in `^(?!...)`, which must not match.
     is_not: Option<Regex>,
 }
 
-/// Whether letters of both cases are the same.
+/// Whether matching is case-sensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     Exact,
@@ -21,7 +21,7 @@ pub(super) enum Case {
 }
 
 impl HtaccessPattern {
-    /// Compiles a regular expression; `None` when it is broken, too large, or needs backtracking.
+    /// Compiles a regular expression; `None` if it is invalid, too large, or needs backtracking.
     pub(super) fn regex(text: &str, case: Case) -> Option<Self> {
         if let Some((not, rest)) = split_negation(text) {
             return Some(Self {
@@ -62,7 +62,7 @@ impl HtaccessPattern {
         Self::regex(&regex, Case::Exact)
     }
 
-    /// A path of the URL and everything below it.
+    /// Compiles a URL path that also matches every path below it.
     pub(super) fn below(path: &str) -> Option<Self> {
         let path = regex::escape(path.trim_end_matches('/'));
         Self::regex(&format!("^{path}(?:/|$)"), Case::Exact)
@@ -84,7 +84,7 @@ fn compile(text: &str, case: Case) -> Option<Regex> {
         .ok()
 }
 
-/// Takes `^(?!A)B` apart into `A` and `B`.
+/// Splits `^(?!A)B` into `A` and `B`.
 fn split_negation(text: &str) -> Option<(&str, &str)> {
     let inside = text.strip_prefix("^(?!")?;
     let mut depth = 1_usize;
@@ -98,7 +98,7 @@ fn split_negation(text: &str) -> Option<(&str, &str)> {
             ']' => in_class = false,
             '(' if !in_class => depth += 1,
             ')' if !in_class => depth -= 1,
-            // Then the caret does not apply to all of `B`.
+            // The caret does not apply to all of `B`.
             '|' if depth == 0 => return None,
             _ => {}
         }
@@ -110,5 +110,5 @@ fn split_negation(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Bytes that one compiled pattern may take; a list of a few hundred words fits.
+/// The maximum size of a compiled pattern, in bytes; enough for a list of a few hundred words.
 const MAX_SIZE: usize = 1 << 18;

@@ -1,7 +1,7 @@
 //! Rewrite rules, as far as they deny access.
 //!
-//! Nothing is rewritten here. A rule counts if it denies (`[F]`, `[G]`, `[R=403]` and similar flags) without conditions, or
-//! with conditions that depend only on whether the file exists. Rules before it count as far as they end or skip the pass.
+//! Nothing is rewritten here. A rule is applied if it denies (`[F]`, `[G]`, `[R=403]` and similar flags) without conditions, or
+//! with conditions that depend only on whether the file exists. Earlier rules matter only if they end the pass or skip rules.
 //! Conditions about the visitor (referer, agent, cookie) deny some clients and not the public, so a rule with one is
 //! ignored. If every request for a file is rewritten to a script (`RewriteRule ^(.*)$ guard.php?file=$1`), the script
 //! guards that file: sending it directly would bypass the guard, so it is denied.
@@ -22,11 +22,11 @@ pub(super) struct Rewrite {
 /// The result of conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConditionResult {
-    /// There are none.
+    /// There are no conditions.
     None,
-    /// They are true for a regular file that exists.
-    HoldsForFile,
-    /// They fail for it, or depend on something unknown here.
+    /// The conditions are true for a regular file that exists.
+    TrueForFile,
+    /// The conditions are false for such a file, or depend on something unknown here.
     Other,
 }
 
@@ -35,17 +35,17 @@ enum Action {
     Refuse,
     End,
     Skip(usize),
-    /// Rewritten to a script of this site.
+    /// Rewrites to a script of this site.
     ToScript,
     Nothing,
 }
 
-/// Whether `rules`, for the path relative to their directory, refuse the subject.
+/// Whether `rules` deny the subject. `path` is relative to their directory.
 pub(super) fn refuses(rules: &[Rewrite], path: &[u8], subject: Subject) -> bool {
     let mut at = 0;
     while let Some(rule) = rules.get(at) {
         at += 1;
-        if !rule.condition.holds(subject) || !rule.matches(path) {
+        if !rule.condition.is_true_for(subject) || !rule.matches(path) {
             continue;
         }
         match rule.action {
@@ -60,17 +60,17 @@ pub(super) fn refuses(rules: &[Rewrite], path: &[u8], subject: Subject) -> bool 
 }
 
 impl ConditionResult {
-    fn holds(self, subject: Subject) -> bool {
+    fn is_true_for(self, subject: Subject) -> bool {
         match self {
             Self::None => true,
-            Self::HoldsForFile => subject != Subject::Requested,
+            Self::TrueForFile => subject != Subject::Requested,
             Self::Other => false,
         }
     }
 }
 
 impl Rewrite {
-    /// Reads the arguments of a `RewriteRule`; `None` when there are too few.
+    /// Parses the arguments of a `RewriteRule`; `None` if there are too few.
     pub(super) fn parse(arguments: &[String], condition: ConditionResult) -> Option<Self> {
         let [pattern, substitution, flags @ ..] = arguments else {
             return None;
@@ -101,7 +101,7 @@ impl Rewrite {
         })
     }
 
-    /// Whether the rule is chained to the next one, which then hangs on it.
+    /// Whether the rule has the flag that chains the next rule to it.
     pub(super) fn is_chained(arguments: &[String]) -> bool {
         arguments
             .get(2..)
@@ -163,7 +163,7 @@ fn is_script(substitution: &str) -> bool {
 /// The `RewriteCond` lines before a rule: groups joined by `[OR]`, all of which must hold.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
-    /// Whether it is true for a regular file that exists, and whether it is joined to the next by `[OR]`.
+    /// Whether each line is true for a regular file that exists, and whether `[OR]` joins it to the next line.
     lines: Vec<(bool, bool)>,
 }
 
@@ -175,34 +175,34 @@ impl Conditions {
             let mut flags = flags.trim_matches(['[', ']', ' ']).split(',');
             flags.any(|flag| ["or", "ornext"].contains(&flag.trim()))
         });
-        self.lines.push((holds_for_file(arguments), is_or));
+        self.lines.push((is_true_for_file(arguments), is_or));
     }
 
-    /// The result of them; empties the list.
+    /// Returns the result of the conditions, and removes them.
     pub(super) fn take(&mut self) -> ConditionResult {
         let lines = std::mem::take(&mut self.lines);
         if lines.is_empty() {
             return ConditionResult::None;
         }
         let mut groups = lines.split_inclusive(|(_, is_or)| !is_or);
-        if groups.all(|group| group.iter().any(|(holds, _)| *holds)) {
-            return ConditionResult::HoldsForFile;
+        if groups.all(|group| group.iter().any(|(is_true, _)| *is_true)) {
+            return ConditionResult::TrueForFile;
         }
         ConditionResult::Other
     }
 }
 
-/// Whether a condition is known to be true for every request for a regular file that exists.
-fn holds_for_file(arguments: &[String]) -> bool {
+/// Whether a condition is true for every request for a regular file that exists.
+fn is_true_for_file(arguments: &[String]) -> bool {
     let [subject, test, ..] = arguments else {
         return false;
     };
     let is_about_the_file = FILE_VARIABLES.contains(&subject.to_ascii_uppercase().as_str());
-    // `-s` nearly always: an empty file has nothing to guard.
+    // `-s` is true for all but empty files, which need no guard.
     is_about_the_file && ["-f", "-e", "-s", "!-d"].contains(&test.as_str())
 }
 
-/// Ways to write the path of the requested file.
+/// Expressions for the path of the requested file.
 const FILE_VARIABLES: [&str; 4] = [
     "%{REQUEST_FILENAME}",
     "%{SCRIPT_FILENAME}",

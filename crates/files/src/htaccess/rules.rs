@@ -1,9 +1,9 @@
-//! The rules of one `.htaccess`, and how the files of a chain of directories combine into one verdict.
+//! The rules of one `.htaccess`, and the result of the rules of a chain of directories.
 //!
-//! As in Apache, `Require` (`mod_authz_core`) and `Order`/`Allow`/`Deny` (`mod_access_compat`) are two guards that a
-//! request must both pass. For each guard, a deeper directory overrides a shallower one, and `<Files>` sections come after
-//! all directories. One point is stricter than Apache: a `<Files>` section does not open what a deeper directory has
-//! closed.
+//! As in Apache, `Require` (`mod_authz_core`) and `Order`/`Allow`/`Deny` (`mod_access_compat`) are two guards, and a
+//! request must pass both. For each guard, a deeper directory overrides a shallower one, and `<Files>` sections apply after
+//! all directories. One rule is stricter than in Apache: a `<Files>` section does not permit access that a deeper directory
+//! denies.
 
 use std::sync::Arc;
 
@@ -12,41 +12,42 @@ use super::pattern::HtaccessPattern;
 use super::rewrite::{self, Rewrite};
 use crate::path::RelPath;
 
-/// What one `.htaccess` says about access.
+/// The access rules of one `.htaccess`.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    /// The rules of the directory; always there once something was read.
+    /// The directives of the directory outside of sections.
     pub(super) base: HtaccessSection,
     /// `<Files>`, `<FilesMatch>` and `<If>`, in file order.
     pub(super) sections: Vec<HtaccessSection>,
-    /// Rewrite rules that may refuse, with those that decide whether they are reached.
+    /// Rewrite rules that may deny, and those that decide whether they are reached.
     pub(super) rewrites: Vec<Rewrite>,
-    /// Paths of the URL that `Redirect` and `RedirectMatch` answer with 403, 404 or 410.
+    /// URL paths for which `Redirect` and `RedirectMatch` send 403, 404 or 410.
     pub(super) refused: Vec<HtaccessPattern>,
 }
 
-/// What the chain says about `path`. `chain`: the rules of each directory from the root down;
-/// `name`: the first segment that is not one of those directories, empty for a directory.
-pub(crate) fn judge(
+/// The access to `path` by a chain of rules. `chain`: the rules of each directory from the root down; `name`: the first
+/// segment that is not one of those directories, empty for a directory.
+pub(crate) fn evaluate(
     chain: &[Arc<Rules>],
     path: &RelPath,
     name: &[u8],
     subject: Subject,
 ) -> PublicAccess {
-    let mut standing = HtaccessState {
+    let mut state = HtaccessState {
         require: (PublicAccess::Public, 0),
         compat: (PublicAccess::Public, 0),
         satisfy_any: false,
     };
     for (depth, rules) in chain.iter().enumerate() {
-        standing.apply(&rules.base, depth);
+        state.apply(&rules.base, depth);
     }
-    // Unknown conditions come last, so that nothing opens what they may have closed.
+    // Sections with unknown conditions apply last, so that no other section permits what they may have denied.
     for is_uncertain in [false, true] {
         for (depth, rules) in chain.iter().enumerate() {
             let sections = rules.sections.iter();
-            for section in sections.filter(|s| s.is_uncertain == is_uncertain && s.is_about(name)) {
-                standing.apply(section, depth);
+            for section in sections.filter(|s| s.is_uncertain == is_uncertain && s.applies_to(name))
+            {
+                state.apply(section, depth);
             }
         }
     }
@@ -56,12 +57,12 @@ pub(crate) fn judge(
     if is_refused {
         PublicAccess::Denied
     } else {
-        standing.access()
+        state.access()
     }
 }
 
 impl Rules {
-    /// Of a file that is there and cannot be read: nothing is public.
+    /// The rules of a file that exists but cannot be read: nothing is public.
     pub(super) fn closed() -> Self {
         Self {
             base: HtaccessSection::denying(),
@@ -78,8 +79,7 @@ impl Rules {
     }
 }
 
-/// What holds after some of the chain has been read: a verdict of each guard and the depth that it
-/// comes from.
+/// The result of the rules so far: the access by each guard, and the depth of the directory that defined it.
 struct HtaccessState {
     require: (PublicAccess, usize),
     compat: (PublicAccess, usize),
@@ -88,11 +88,11 @@ struct HtaccessState {
 
 impl HtaccessState {
     fn apply(&mut self, section: &HtaccessSection, depth: usize) {
-        let replace = |held: &mut (PublicAccess, usize), given: Option<PublicAccess>| {
+        let replace = |current: &mut (PublicAccess, usize), given: Option<PublicAccess>| {
             let Some(given) = given else { return };
-            let may_open = !section.is_uncertain && depth >= held.1;
-            if given < held.0 || (given == held.0 && depth > held.1) || may_open {
-                *held = (given, depth);
+            let may_open = !section.is_uncertain && depth >= current.1;
+            if given < current.0 || (given == current.0 && depth > current.1) || may_open {
+                *current = (given, depth);
             }
         };
         replace(&mut self.require, section.require);
@@ -106,7 +106,7 @@ impl HtaccessState {
 
     fn access(&self) -> PublicAccess {
         let (require, compat) = (self.require.0, self.compat.0);
-        // `Satisfy any` with an open `Allow` lifts a login; anything closed to everybody stays closed.
+        // `Satisfy any` with an open `Allow` lifts a login. A denial for all clients still applies.
         if self.satisfy_any && compat == PublicAccess::Public && require == PublicAccess::Unchecked
         {
             return PublicAccess::Public;

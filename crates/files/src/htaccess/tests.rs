@@ -1,4 +1,4 @@
-//! Each form of `.htaccess` that plugins and site owners write, and what the public may then have.
+//! Tests: each form of `.htaccess` that plugins and site owners use, and the resulting access of the public.
 
 use super::*;
 use crate::path::RelPath;
@@ -6,29 +6,28 @@ use std::sync::Arc;
 
 use PublicAccess::{Denied, Public, Unchecked};
 
-/// The verdict on a file, given the texts of the root's and then of each deeper directory's
-/// `.htaccess`.
-fn judged(texts: &[&str], path: &str, subject: Subject) -> PublicAccess {
+/// The access to a file. `texts`: the `.htaccess` of the root and of each deeper directory.
+fn access_of(texts: &[&str], path: &str, subject: Subject) -> PublicAccess {
     let chain: Vec<Arc<Rules>> = texts
         .iter()
         .map(|text| Arc::new(parse::parse(text.as_bytes())))
         .collect();
     let path = RelPath::parse(path.as_bytes()).unwrap();
     let name = path.segment(chain.len() - 1).unwrap_or_default().to_vec();
-    judge(&chain, &path, &name, subject)
+    evaluate(&chain, &path, &name, subject)
 }
 
 #[track_caller]
 fn check(text: &str, path: &str, expected: PublicAccess) {
     assert_eq!(
-        judged(&[text], path, Subject::File),
+        access_of(&[text], path, Subject::File),
         expected,
         "{path} with\n{text}"
     );
 }
 
 #[test]
-fn a_directory_as_a_whole() {
+fn directives_apply_to_the_whole_directory() {
     for (text, expected) in [
         ("", Public),
         ("# Require all denied", Public),
@@ -70,7 +69,7 @@ fn a_directory_as_a_whole() {
 }
 
 #[test]
-fn what_cannot_be_checked_is_not_public() {
+fn unchecked_conditions_are_not_public() {
     for text in [
         "Require ip 10.0.0.0/8",
         "Require local",
@@ -87,7 +86,7 @@ fn what_cannot_be_checked_is_not_public() {
     check("AuthType None", "/x.txt", Public);
     check("Require method GET", "/x.txt", Public);
     check("Require method POST", "/x.txt", Unchecked);
-    // The login is asked for where it is required, not where its file is named.
+    // The login is required by `Require`, not by the lines that name its file.
     let login =
         "AuthType Basic\nAuthUserFile /x\n<Files wp-login.php>\nRequire valid-user\n</Files>";
     check(login, "/wp-login.php", Unchecked);
@@ -95,7 +94,7 @@ fn what_cannot_be_checked_is_not_public() {
 }
 
 #[test]
-fn containers() {
+fn require_containers_combine_their_lines() {
     for (text, expected) in [
         (
             "<RequireAll>\nRequire all granted\nRequire not ip 192.0.2.1\n</RequireAll>",
@@ -131,7 +130,7 @@ fn containers() {
 }
 
 #[test]
-fn modules_are_all_present() {
+fn if_module_sections_always_apply() {
     let both = "<IfModule mod_authz_core.c>\nRequire all denied\n</IfModule>\n\
         <IfModule !mod_authz_core.c>\nOrder deny,allow\nDeny from all\n</IfModule>";
     check(both, "/x.txt", Denied);
@@ -158,7 +157,7 @@ fn modules_are_all_present() {
 }
 
 #[test]
-fn files_sections_are_about_names() {
+fn files_sections_apply_to_matching_names() {
     for (open, close, denied, open_names) in [
         ("<Files debug.txt>", "</Files>", "/debug.txt", "/other.txt"),
         ("<Files \"*.tx?\">", "</Files>", "/a.txt", "/a.txtx"),
@@ -215,7 +214,7 @@ fn files_sections_are_about_names() {
 }
 
 #[test]
-fn a_name_may_be_lifted_out_of_a_closed_directory() {
+fn a_files_section_may_permit_a_name_in_a_denied_directory() {
     let text = "Order deny,allow\nDeny from all\n<FilesMatch \"\\.(css|js)$\">\nAllow from all\n</FilesMatch>";
     check(text, "/a.css", Public);
     check(text, "/a.txt", Denied);
@@ -232,7 +231,7 @@ fn a_name_may_be_lifted_out_of_a_closed_directory() {
 }
 
 #[test]
-fn what_hangs_on_the_unknown_may_close_and_not_open() {
+fn sections_with_unknown_conditions_may_deny_but_not_permit() {
     check(
         "<If \"%{REMOTE_ADDR} == '10.0.0.1'\">\nRequire all denied\n</If>",
         "/x.txt",
@@ -262,7 +261,7 @@ fn what_hangs_on_the_unknown_may_close_and_not_open() {
 }
 
 #[test]
-fn limits_concern_us_when_they_name_get() {
+fn limit_sections_apply_if_they_name_get() {
     for (text, expected) in [
         ("<Limit GET POST>\nDeny from all\n</Limit>", Denied),
         ("<Limit PUT DELETE>\nDeny from all\n</Limit>", Public),
@@ -322,7 +321,7 @@ fn deeper_directories_override() {
         ("RewriteRule .* - [F]", "RewriteEngine On", Denied),
     ] {
         assert_eq!(
-            judged(&[root, deeper], "/d/x.txt", Subject::File),
+            access_of(&[root, deeper], "/d/x.txt", Subject::File),
             expected,
             "{root}\n--\n{deeper}"
         );
@@ -330,7 +329,7 @@ fn deeper_directories_override() {
 }
 
 #[test]
-fn rewrite_rules_that_refuse() {
+fn rewrite_rules_may_deny() {
     for (text, path, expected) in [
         ("RewriteRule .* - [F]", "/x.txt", Denied),
         (
@@ -436,7 +435,7 @@ fn conditions_joined_by_or() {
 fn a_file_that_a_script_guards_is_not_sent() {
     let guard = "RewriteCond %{REQUEST_FILENAME} -s\nRewriteRule ^(.*)$ /guard.php?file=$1 [QSA,L]";
     check(guard, "/x.pdf", Denied);
-    assert_eq!(judged(&[guard], "/index.php", Subject::Script), Public);
+    assert_eq!(access_of(&[guard], "/index.php", Subject::Script), Public);
     check(
         "RewriteRule ^(.*)$ https://example.org/x.php [L]",
         "/x.pdf",
@@ -445,7 +444,7 @@ fn a_file_that_a_script_guards_is_not_sent() {
 }
 
 #[test]
-fn wordpress_own_rules_close_nothing() {
+fn rules_written_by_wordpress_deny_nothing() {
     let single = "# BEGIN WordPress\n<IfModule mod_rewrite.c>\nRewriteEngine On\n\
         RewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]\nRewriteBase /\n\
         RewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\n\
@@ -464,18 +463,18 @@ fn wordpress_own_rules_close_nothing() {
             check(text, path, Public);
         }
         for path in ["/index.php", "/wp-login.php", "/wp-admin/admin-ajax.php"] {
-            assert_eq!(judged(&[text], path, Subject::Script), Public);
-            assert_eq!(judged(&[text], path, Subject::Requested), Public);
+            assert_eq!(access_of(&[text], path, Subject::Script), Public);
+            assert_eq!(access_of(&[text], path, Subject::Requested), Public);
         }
         assert_eq!(
-            judged(&[text], "/2020/01/post/", Subject::Requested),
+            access_of(&[text], "/2020/01/post/", Subject::Requested),
             Public
         );
     }
 }
 
 #[test]
-fn too_much_of_anything_closes() {
+fn files_beyond_the_limits_deny_access() {
     check(&"<IfModule a>\n".repeat(17), "/x", Denied);
     check(&"RewriteRule a - [F]\n".repeat(513), "/x", Denied);
     check(&"RewriteRule a - [F]\n".repeat(512), "/x", Public);
@@ -486,7 +485,7 @@ proptest::proptest! {
     fn parsing_never_panics(bytes: Vec<u8>, path in "[a-z./]{0,12}") {
         let chain = [Arc::new(parse::parse(&bytes))];
         if let Some(path) = RelPath::from_relative(path.as_bytes()) {
-            judge(&chain, &path, b"x", Subject::File);
+            evaluate(&chain, &path, b"x", Subject::File);
         }
     }
 
@@ -494,10 +493,10 @@ proptest::proptest! {
     fn parsing_lines_of_directives_never_panics(text in "((</?|)(Files|If|RequireAll|Limit|Require|RewriteRule|RewriteCond|Order|Redirect|Deny)[ \"'\\\\*~!\\[\\](,)a-z=0-9>]{0,20}\n){0,20}") {
         let chain = [Arc::new(parse::parse(text.as_bytes()))];
         let path = RelPath::parse(b"/x").unwrap();
-        let verdict = judge(&chain, &path, b"x", Subject::File);
-        // A last word that closes is never lost, whatever came before.
+        let verdict = evaluate(&chain, &path, b"x", Subject::File);
+        // A final directive that denies always applies, whatever text precedes it.
         let closed = [Arc::clone(&chain[0]), Arc::new(parse::parse(b"Deny from all"))];
         let deeper = RelPath::parse(b"/x/y").unwrap();
-        proptest::prop_assert_ne!(judge(&closed, &deeper, b"y", Subject::File), Public, "{:?}", verdict);
+        proptest::prop_assert_ne!(evaluate(&closed, &deeper, b"y", Subject::File), Public, "{:?}", verdict);
     }
 }

@@ -6,7 +6,7 @@ use galley_policy::site::Policy;
 
 const MODIFIED_TEXT: &str = "Sun, 13 Sep 2020 12:26:40 GMT";
 
-/// A head, and how many bytes it speaks of.
+/// The head of a file, and the file's size in bytes.
 #[derive(Clone)]
 struct Whole(HeaderMap, u64);
 
@@ -22,7 +22,7 @@ fn whole() -> Whole {
     Whole(fields.into_iter().collect(), 20)
 }
 
-fn ask(whole: &Whole, method: &str, target: &str, fields: &[(&str, &str)]) -> FileResponse {
+fn respond(whole: &Whole, method: &str, target: &str, fields: &[(&str, &str)]) -> FileResponse {
     let line = RequestLineInfo {
         method,
         target: target.as_bytes(),
@@ -38,8 +38,11 @@ fn ask(whole: &Whole, method: &str, target: &str, fields: &[(&str, &str)]) -> Fi
     answer(&whole.0, whole.1, &info)
 }
 
-fn text<'a>(answer: &'a FileResponse, name: &str) -> Option<&'a str> {
-    answer.fields.get(name).map(|value| value.to_str().unwrap())
+fn text<'a>(response: &'a FileResponse, name: &str) -> Option<&'a str> {
+    response
+        .fields
+        .get(name)
+        .map(|value| value.to_str().unwrap())
 }
 
 fn span(start: u64, end: u64) -> Part {
@@ -48,9 +51,9 @@ fn span(start: u64, end: u64) -> Part {
 
 #[test]
 fn whole_file() {
-    let got = ask(&whole(), "GET", "/a.txt", &[]);
-    assert_eq!((got.status.as_u16(), got.length), (200, 20));
-    assert_eq!(got.parts, [span(0, 20)]);
+    let response = respond(&whole(), "GET", "/a.txt", &[]);
+    assert_eq!((response.status.as_u16(), response.length), (200, 20));
+    assert_eq!(response.parts, [span(0, 20)]);
     for (name, value) in [
         ("etag", Some("\"tag\"")),
         ("last-modified", Some(MODIFIED_TEXT)),
@@ -62,16 +65,16 @@ fn whole_file() {
         ("cache-control", None),
         ("content-length", None),
     ] {
-        assert_eq!(text(&got, name), value, "{name}");
+        assert_eq!(text(&response, name), value, "{name}");
     }
-    let head = ask(&whole(), "HEAD", "/a.txt", &[("range", "bytes=0-1")]);
+    let head = respond(&whole(), "HEAD", "/a.txt", &[("range", "bytes=0-1")]);
     assert_eq!(
         (head.status.as_u16(), head.length, head.parts.len()),
         (200, 20, 0)
     );
-    assert_eq!(head.fields, got.fields);
+    assert_eq!(head.fields, response.fields);
     let empty = Whole(whole().0, 0);
-    assert!(ask(&empty, "GET", "/a.txt", &[]).parts.is_empty());
+    assert!(respond(&empty, "GET", "/a.txt", &[]).parts.is_empty());
 }
 
 #[test]
@@ -79,13 +82,13 @@ fn other_methods() {
     for method in [
         "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PURGE", "WHATEVER",
     ] {
-        let got = ask(&whole(), method, "/a.txt", &[("if-none-match", "*")]);
+        let response = respond(&whole(), method, "/a.txt", &[("if-none-match", "*")]);
         assert_eq!(
-            (got.status.as_u16(), text(&got, "allow")),
+            (response.status.as_u16(), text(&response, "allow")),
             (405, Some("GET, HEAD")),
             "{method}"
         );
-        assert!(got.parts.is_empty());
+        assert!(response.parts.is_empty());
     }
 }
 
@@ -123,12 +126,12 @@ fn conditions() {
         (&[("range", "bytes=0-1"), ("if-range", "W/\"tag\"")], 200),
         (&[("range", "bytes=0-1"), ("if-range", MODIFIED_TEXT)], 206),
     ] {
-        let got = ask(&whole(), "GET", "/a.txt?ver=1", fields);
-        assert_eq!(got.status.as_u16(), expected, "{fields:?}");
+        let response = respond(&whole(), "GET", "/a.txt?ver=1", fields);
+        assert_eq!(response.status.as_u16(), expected, "{fields:?}");
         if expected == 304 {
-            assert_eq!(text(&got, "etag"), Some("\"tag\""));
-            assert_eq!(text(&got, "cache-control"), IMMUTABLE.to_str().ok());
-            assert!(got.parts.is_empty() && text(&got, "content-type").is_none());
+            assert_eq!(text(&response, "etag"), Some("\"tag\""));
+            assert_eq!(text(&response, "cache-control"), IMMUTABLE.to_str().ok());
+            assert!(response.parts.is_empty() && text(&response, "content-type").is_none());
         }
     }
 }
@@ -144,29 +147,29 @@ fn single_ranges() {
         ("bytes=-99", 0, 20),
         ("bytes=0-4,3-8", 0, 9),
     ] {
-        let got = ask(&whole(), "GET", "/a.txt", &[("range", range)]);
+        let response = respond(&whole(), "GET", "/a.txt", &[("range", range)]);
         assert_eq!(
-            (got.status.as_u16(), got.length),
+            (response.status.as_u16(), response.length),
             (206, end - start),
             "{range}"
         );
-        assert_eq!(got.parts, [span(start, end)]);
+        assert_eq!(response.parts, [span(start, end)]);
         let expected = format!("bytes {start}-{}/20", end - 1);
-        assert_eq!(text(&got, "content-range"), Some(expected.as_str()));
-        assert_eq!(text(&got, "etag"), Some("\"tag\""));
+        assert_eq!(text(&response, "content-range"), Some(expected.as_str()));
+        assert_eq!(text(&response, "etag"), Some("\"tag\""));
     }
     for range in ["bytes=20-", "bytes=99-100", "bytes=-0"] {
-        let got = ask(&whole(), "GET", "/a.txt", &[("range", range)]);
+        let response = respond(&whole(), "GET", "/a.txt", &[("range", range)]);
         assert_eq!(
-            (got.status.as_u16(), text(&got, "content-range")),
+            (response.status.as_u16(), text(&response, "content-range")),
             (416, Some("bytes */20")),
             "{range}"
         );
-        assert!(got.parts.is_empty());
+        assert!(response.parts.is_empty());
     }
     for range in ["bytes=9-5", "lines=1-2", "bytes=", "bytes=a-b"] {
         assert_eq!(
-            ask(&whole(), "GET", "/a.txt", &[("range", range)])
+            respond(&whole(), "GET", "/a.txt", &[("range", range)])
                 .status
                 .as_u16(),
             200,
@@ -177,21 +180,21 @@ fn single_ranges() {
 
 #[test]
 fn several_ranges() {
-    let got = ask(
+    let response = respond(
         &whole(),
         "GET",
         "/a.txt",
         &[("range", "bytes=0-1,10-11,-1")],
     );
-    assert_eq!(got.status.as_u16(), 206);
-    assert!(text(&got, "content-range").is_none());
-    let boundary = text(&got, "content-type")
+    assert_eq!(response.status.as_u16(), 206);
+    assert!(text(&response, "content-range").is_none());
+    let boundary = text(&response, "content-type")
         .unwrap()
         .strip_prefix("multipart/byteranges; boundary=")
         .unwrap();
     let content: String = ('a'..='t').collect();
     let mut body = String::new();
-    for part in &got.parts {
+    for part in &response.parts {
         match part {
             Part::Bytes(bytes) => body.push_str(std::str::from_utf8(bytes).unwrap()),
             Part::Span { start, end } => {
@@ -213,12 +216,12 @@ fn several_ranges() {
     ]
     .concat();
     assert_eq!(body, expected);
-    assert_eq!(got.length, u64::try_from(body.len()).unwrap());
+    assert_eq!(response.length, u64::try_from(body.len()).unwrap());
     let many: Vec<String> = (0..17).map(|n| format!("{}-{}", n * 2, n * 2)).collect();
     let large = Whole(whole().0, 1000);
     let range = format!("bytes={}", many.join(","));
     assert_eq!(
-        ask(&large, "GET", "/a.txt", &[("range", &range)])
+        respond(&large, "GET", "/a.txt", &[("range", &range)])
             .status
             .as_u16(),
         200
@@ -235,14 +238,14 @@ fn codings() {
         ] {
             coded.0.insert(name, HeaderValue::from_static(value));
         }
-        let got = ask(&coded, "GET", "/a.txt", &[]);
-        assert_eq!(text(&got, "content-encoding"), Some(expected));
-        assert_eq!(text(&got, "vary"), Some("accept-encoding"));
+        let response = respond(&coded, "GET", "/a.txt", &[]);
+        assert_eq!(text(&response, "content-encoding"), Some(expected));
+        assert_eq!(text(&response, "vary"), Some("accept-encoding"));
         assert_eq!(
-            text(&got, "content-type"),
+            text(&response, "content-type"),
             Some("text/plain; charset=utf-8")
         );
-        let unchanged = ask(&coded, "GET", "/a.txt", &[("if-none-match", "\"tag\"")]);
+        let unchanged = respond(&coded, "GET", "/a.txt", &[("if-none-match", "\"tag\"")]);
         assert_eq!(
             (unchanged.status.as_u16(), text(&unchanged, "vary")),
             (304, Some("accept-encoding"))
@@ -251,7 +254,7 @@ fn codings() {
 }
 
 #[test]
-fn what_never_changes() {
+fn versioned_files_are_immutable() {
     for target in [
         "/style.css?ver=6.1",
         "/style.css?a=1&ver=6.1",
@@ -260,9 +263,9 @@ fn what_never_changes() {
         "/a.3f2a9c1b0d.min.js",
         "/x/chunk-0a1b2c3d4e5f.mjs",
     ] {
-        let got = ask(&whole(), "GET", target, &[]);
+        let response = respond(&whole(), "GET", target, &[]);
         assert_eq!(
-            text(&got, "cache-control"),
+            text(&response, "cache-control"),
             IMMUTABLE.to_str().ok(),
             "{target}"
         );
@@ -281,7 +284,7 @@ fn what_never_changes() {
         "/3f2a9c1b-x.1/a.css",
     ] {
         assert_eq!(
-            text(&ask(&whole(), "GET", target, &[]), "cache-control"),
+            text(&respond(&whole(), "GET", target, &[]), "cache-control"),
             None,
             "{target}"
         );
@@ -292,14 +295,14 @@ fn what_never_changes() {
 fn without_a_date_no_date_is_compared() {
     let mut undated = whole();
     undated.0.remove(header::LAST_MODIFIED);
-    let got = ask(
+    let response = respond(
         &undated,
         "GET",
         "/a.txt",
         &[("if-modified-since", MODIFIED_TEXT)],
     );
     assert_eq!(
-        (got.status.as_u16(), text(&got, "last-modified")),
+        (response.status.as_u16(), text(&response, "last-modified")),
         (200, None)
     );
 }

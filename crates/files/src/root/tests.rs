@@ -1,4 +1,4 @@
-//! What changes with time, told by the clock that is handed in; and the way without `openat2`.
+//! Tests: changes over time, with a simulated clock, and the behavior without `openat2`.
 
 use super::*;
 use std::fs;
@@ -34,12 +34,12 @@ fn content(found: Resolved) -> String {
     }
 }
 
-fn ask(root: &Root, path: &str, now: Instant) -> String {
+fn resolve(root: &Root, path: &str, now: Instant) -> String {
     content(root.resolve_at(path.as_bytes(), now))
 }
 
 #[test]
-fn a_root_that_was_swapped_is_opened_anew_within_a_second() {
+fn a_replaced_root_is_opened_within_a_second() {
     let dir = site(&[
         ("1/a.txt", "one"),
         ("2/a.txt", "two"),
@@ -50,91 +50,95 @@ fn a_root_that_was_swapped_is_opened_anew_within_a_second() {
     symlink("1", &current).unwrap();
     let root = open(&current);
     let start = Instant::now();
-    assert_eq!(ask(&root, "/a.txt", start), "one");
+    assert_eq!(resolve(&root, "/a.txt", start), "one");
     fs::remove_file(&current).unwrap();
     assert_eq!(
-        ask(&root, "/a.txt", start + 2 * RECHECK),
+        resolve(&root, "/a.txt", start + 2 * RECHECK),
         "one",
         "a moment without a root keeps the old one"
     );
     symlink("2", &current).unwrap();
     assert_eq!(
-        ask(&root, "/a.txt", start + 2 * RECHECK + RECHECK / 2),
+        resolve(&root, "/a.txt", start + 2 * RECHECK + RECHECK / 2),
         "one"
     );
-    assert_eq!(ask(&root, "/a.txt", start + 3 * RECHECK), "two");
+    assert_eq!(resolve(&root, "/a.txt", start + 3 * RECHECK), "two");
     assert_eq!(
-        ask(&root, "/b.txt", start + 3 * RECHECK),
+        resolve(&root, "/b.txt", start + 3 * RECHECK),
         "Denied",
         "with the rules of the new one"
     );
 }
 
 #[test]
-fn a_directory_that_was_replaced_is_seen_too() {
+fn a_replaced_directory_is_detected() {
     let dir = site(&[("site/a.txt", "one"), ("next/a.txt", "two")]);
     let root = open(&dir.path().join("site"));
     let start = Instant::now();
     fs::rename(dir.path().join("site"), dir.path().join("old")).unwrap();
     fs::rename(dir.path().join("next"), dir.path().join("site")).unwrap();
-    assert_eq!(ask(&root, "/a.txt", start + 2 * RECHECK), "two");
+    assert_eq!(resolve(&root, "/a.txt", start + 2 * RECHECK), "two");
 }
 
 #[test]
-fn a_htaccess_is_looked_at_again_after_a_second() {
+fn a_htaccess_is_checked_again_after_a_second() {
     let dir = site(&[("d/a.txt", "a")]);
     let htaccess = dir.path().join("d/.htaccess");
     let root = open(dir.path());
     let start = Instant::now();
     let after = |halves: u32| start + RECHECK / 2 * halves;
-    assert_eq!(ask(&root, "/d/a.txt", start), "a");
+    assert_eq!(resolve(&root, "/d/a.txt", start), "a");
     fs::write(&htaccess, "Deny from all").unwrap();
     assert_eq!(
-        ask(&root, "/d/a.txt", after(1)),
+        resolve(&root, "/d/a.txt", after(1)),
         "a",
         "absence holds for a second"
     );
-    assert_eq!(ask(&root, "/d/a.txt", after(3)), "Denied");
+    assert_eq!(resolve(&root, "/d/a.txt", after(3)), "Denied");
     fs::write(&htaccess, "# Deny from all").unwrap();
-    assert_eq!(ask(&root, "/d/a.txt", after(4)), "Denied");
-    assert_eq!(ask(&root, "/d/a.txt", after(6)), "a", "another size");
+    assert_eq!(resolve(&root, "/d/a.txt", after(4)), "Denied");
+    assert_eq!(resolve(&root, "/d/a.txt", after(6)), "a", "another size");
     fs::write(dir.path().join("new"), "Deny from all\n#").unwrap();
     fs::rename(dir.path().join("new"), &htaccess).unwrap();
     assert_eq!(
-        ask(&root, "/d/a.txt", after(8)),
+        resolve(&root, "/d/a.txt", after(8)),
         "Denied",
         "another inode of the same size"
     );
     fs::remove_file(&htaccess).unwrap();
-    assert_eq!(ask(&root, "/d/a.txt", after(10)), "a", "absent again");
-    assert_eq!(ask(&root, "/d/a.txt", after(12)), "a");
+    assert_eq!(resolve(&root, "/d/a.txt", after(10)), "a", "absent again");
+    assert_eq!(resolve(&root, "/d/a.txt", after(12)), "a");
     fs::write(&htaccess, "Deny from all").unwrap();
     assert_eq!(
-        ask(&root, "/d/a.txt", after(13)),
+        resolve(&root, "/d/a.txt", after(13)),
         "a",
         "a look that found no change holds for a second too"
     );
-    assert_eq!(ask(&root, "/d/a.txt", after(14)), "Denied");
+    assert_eq!(resolve(&root, "/d/a.txt", after(14)), "Denied");
     fs::remove_dir_all(dir.path().join("d")).unwrap();
     fs::write(dir.path().join("d"), "file").unwrap();
-    assert_eq!(ask(&root, "/d", after(16)), "file", "no directory any more");
+    assert_eq!(
+        resolve(&root, "/d", after(16)),
+        "file",
+        "no directory any more"
+    );
 }
 
 #[test]
-fn only_directories_that_exist_are_remembered() {
+fn only_directories_that_exist_are_cached() {
     let dir = site(&[("index.php", ""), ("a/b/c.txt", "c")]);
     let root = open(dir.path());
     let now = Instant::now();
     for n in 0..50 {
-        ask(&root, &format!("/nothing-{n}/x/y"), now);
-        ask(&root, &format!("/a/nothing-{n}/y"), now);
+        resolve(&root, &format!("/nothing-{n}/x/y"), now);
+        resolve(&root, &format!("/a/nothing-{n}/y"), now);
     }
-    ask(&root, "/a/b/c.txt", now);
+    resolve(&root, "/a/b/c.txt", now);
     assert_eq!(root.current(now).htaccess.len(), 3);
 }
 
 #[test]
-fn without_openat2_the_same_is_found() {
+fn results_are_the_same_without_openat2() {
     let dir = site(&[
         ("out/secret.txt", "secret"),
         ("site/d/a.txt", "a"),
@@ -166,24 +170,24 @@ fn without_openat2_the_same_is_found() {
         ("/leaving.txt", "Missing"),
         ("/leaving/nothing.txt", "Missing"),
     ] {
-        assert_eq!(ask(&with, path, now), expected, "{path}");
-        assert_eq!(ask(&without, path, now), expected, "{path}");
+        assert_eq!(resolve(&with, path, now), expected, "{path}");
+        assert_eq!(resolve(&without, path, now), expected, "{path}");
     }
     for path in ["/loop", "/loop/x", "/d/a.txt/x", "/d/nothing"] {
-        assert!(ask(&with, path, now).starts_with("Script"), "{path}");
-        assert!(ask(&without, path, now).starts_with("Script"), "{path}");
+        assert!(resolve(&with, path, now).starts_with("Script"), "{path}");
+        assert!(resolve(&without, path, now).starts_with("Script"), "{path}");
     }
 }
 
-/// The kernel does not remember a name that nobody has looked up; the names of the root do, until one is added.
+/// The kernel does not cache a name that was not looked up before; the names of the root do, until one is added.
 #[test]
-fn the_first_request_for_a_page_needs_no_disk_and_a_new_file_is_found_at_once() {
+fn the_first_request_for_a_page_needs_no_disk_and_a_new_file_is_found_immediately() {
     let dir = site(&[("index.php", "<?php"), ("wp-content/a.txt", "a")]);
-    // Names are held of a directory that has been left alone.
+    // Names are cached only if the directory has been unchanged for a while.
     std::thread::sleep(RECHECK + RECHECK / 10);
     let root = open(dir.path());
     let start = Instant::now();
-    let page = ask(&root, "/", start);
+    let page = resolve(&root, "/", start);
     if !root.current(start).tree.is_local() {
         return;
     }
@@ -193,5 +197,5 @@ fn the_first_request_for_a_page_needs_no_disk_and_a_new_file_is_found_at_once() 
     }
     fs::write(dir.path().join("hello"), "text").unwrap();
     assert_eq!(root.resolve_script(b"/hello"), None);
-    assert_eq!(ask(&root, "/hello", start), "text");
+    assert_eq!(resolve(&root, "/hello", start), "text");
 }

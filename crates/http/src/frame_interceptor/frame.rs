@@ -1,6 +1,6 @@
-//! Frames as bytes (RFC 9113 sections 4 and 6): their heads, and the numbers in them.
+//! Frames as bytes (RFC 9113 sections 4 and 6): headers and constants.
 
-/// The head of a frame (RFC 9113 section 4.1).
+/// The header of a frame (RFC 9113 section 4.1).
 #[derive(Clone, Copy)]
 pub(super) struct FrameHeader {
     pub(super) length: usize,
@@ -20,7 +20,7 @@ impl FrameHeader {
         })
     }
 
-    /// Appends the frame's head, without a payload.
+    /// Appends the frame header, without a payload.
     pub(super) fn write(self, out: &mut Vec<u8>) {
         let [_, length @ ..] = u32::try_from(self.length).unwrap_or(0).to_be_bytes();
         out.extend_from_slice(&length);
@@ -33,7 +33,7 @@ impl FrameHeader {
     }
 }
 
-/// Appends a frame that opens a response on a stream, and ends it if `is_end`. `encoded` has at most [`MOST_FRAME`] bytes.
+/// Appends a HEADERS frame that starts a response, and ends the stream if `is_end`. `encoded` has at most [`MOST_FRAME`] bytes.
 pub fn write_head(out: &mut Vec<u8>, stream: u32, is_end: bool, encoded: &[u8]) {
     let flags = if is_end { END_STREAM } else { 0 };
     FrameHeader {
@@ -46,7 +46,7 @@ pub fn write_head(out: &mut Vec<u8>, stream: u32, is_end: bool, encoded: &[u8]) 
     out.extend_from_slice(encoded);
 }
 
-/// Appends the frames of a body, which is not empty, and ends the stream.
+/// Appends the frames of a body that is not empty, and ends the stream.
 pub fn write_body(out: &mut Vec<u8>, stream: u32, body: &[u8]) {
     let mut rest = body;
     while !rest.is_empty() {
@@ -64,13 +64,13 @@ pub fn write_body(out: &mut Vec<u8>, stream: u32, body: &[u8]) {
     }
 }
 
-/// `PRI * HTTP/2.0` and what follows it (RFC 9113 section 3.4).
+/// The connection preface: `PRI * HTTP/2.0` and the following bytes (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes in front of each frame (RFC 9113 section 4.1).
+/// The size of a frame header, in bytes (RFC 9113 section 4.1).
 pub const FRAME_HEAD: usize = 9;
 
-/// The least that every side must take (RFC 9113 section 4.2), and the most that is taken here.
+/// The maximum frame size that is accepted here: the minimum that RFC 9113 section 4.2 requires.
 pub const MOST_FRAME: usize = 16 * 1024;
 
 pub(super) const DATA: u8 = 0;
@@ -101,5 +101,5 @@ pub(super) const HEADER_TABLE_SIZE: u16 = 1;
 
 pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// Stream numbers and windows have 31 bits.
+/// The maximum of stream ids and windows, which have 31 bits.
 pub(super) const MOST_STREAM: u32 = u32::MAX >> 1;

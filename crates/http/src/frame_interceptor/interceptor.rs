@@ -1,4 +1,4 @@
-//! Sorts the frames of one connection; see [`crate::frame_interceptor`].
+//! Sorts the frames of a connection; see [`crate::frame_interceptor`].
 
 use super::frame::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, FrameHeader, HAS_PRIORITY,
@@ -8,7 +8,7 @@ use super::frame::{
 use super::windows::Windows;
 use crate::hpack::{self, Block, HpackDecoder};
 
-/// Why the connection cannot go on: the code for its `GOAWAY` (RFC 9113 section 7).
+/// Why the connection must end: the error code of its `GOAWAY` (RFC 9113 section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// `PROTOCOL_ERROR`.
@@ -31,78 +31,78 @@ pub enum FrameError {
     TooLarge,
 }
 
-/// What became of the bytes.
+/// The result of reading bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intercepted {
-    /// Everything that can be sorted is; the rest is the beginning of a frame.
+    /// All complete frames were sorted. The rest of the input is the start of a frame.
     More,
-    /// A head was read. It is passed on next ([`FrameInterceptor::pass`]), or else answered.
+    /// A head was read. The caller passes it on ([`FrameInterceptor::pass`]) or sends the response.
     Head(Opening),
 }
 
-/// The frame that opens a stream, beside its fields.
+/// The properties of the frame that opens a stream, without its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// The stream's number.
+    /// The stream id.
     pub stream: u32,
     /// Whether no body follows.
     pub is_end: bool,
-    /// Whether the stream is a new one; else these are the trailers of one that the library has.
+    /// Whether the stream is new; otherwise these are the trailers of a stream that the library has.
     pub is_new: bool,
     priority: Option<[u8; PRIORITY_BYTES]>,
 }
 
-/// See the module.
+/// The frame interceptor of one connection. See the module.
 #[derive(Debug)]
 pub struct FrameInterceptor {
     hpack: HpackDecoder,
     /// Remaining bytes of the current frame.
     rest: usize,
-    /// Whether they are for the library.
-    passes: bool,
-    /// A head whose last frame has not come.
-    begun: Option<Begun>,
-    /// Parts of it.
+    /// Whether the current frame is passed to the library.
+    is_for_library: bool,
+    /// A head whose last frame has not been received.
+    partial_head: Option<PartialHead>,
+    /// The header block fragments received so far.
     fragments: Vec<u8>,
     /// The highest stream that the client has opened.
-    last: u32,
-    /// The highest that the library knows.
-    passed: u32,
+    last_opened: u32,
+    /// The highest stream that was passed to the library.
+    last_passed: u32,
     windows: Windows,
-    /// What a head may have, as [`Block::list_bytes`] counts.
+    /// The maximum size of a head in bytes, as [`Block::list_bytes`] counts.
     most: usize,
-    /// What the client has said of its table for our heads.
-    table: u32,
+    /// The table size for response heads that the client has set, in bytes.
+    table_size: u32,
     is_table_smaller: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct PartialHead {
     opening: Opening,
     continuations: u32,
 }
 
 impl FrameInterceptor {
-    /// For a connection whose greeting ([`super::PREFACE`]) has come. `most`: bytes of a head, as [`Block::list_bytes`] counts them; the library's limit must be the
-    /// same, so that it answers those that are larger.
+    /// An interceptor for a connection whose preface ([`super::PREFACE`]) was received. `most`: the maximum size of a head in
+    /// bytes, as [`Block::list_bytes`] counts. The library must have the same limit, so that it rejects larger heads.
     pub fn new(most: usize) -> Self {
         Self {
             hpack: HpackDecoder::default(),
             rest: 0,
-            passes: true,
-            begun: None,
+            is_for_library: true,
+            partial_head: None,
             fragments: Vec::new(),
-            last: 0,
-            passed: 0,
+            last_opened: 0,
+            last_passed: 0,
             windows: Windows::default(),
             most,
-            table: hpack::TABLE_BYTES,
+            table_size: hpack::TABLE_BYTES,
             is_table_smaller: false,
         }
     }
 
-    /// Sorts bytes that came: takes them from the front of `input`, and puts those for the library into `through`, until a head
-    /// is read, into `block`, or there are too few.
+    /// Sorts received bytes: removes them from the front of `input` and appends those for the library to `through`, until a head
+    /// has been read into `block` or the rest of the input is incomplete.
     pub fn next(
         &mut self,
         input: &mut &[u8],
@@ -110,7 +110,7 @@ impl FrameInterceptor {
         block: &mut Block,
     ) -> Result<Intercepted, FrameError> {
         loop {
-            self.take_rest(input, through);
+            self.consume_rest(input, through);
             if self.rest > 0 {
                 return Ok(Intercepted::More);
             }
@@ -120,7 +120,7 @@ impl FrameInterceptor {
             if frame.length > MOST_FRAME {
                 return Err(FrameError::FrameSize);
             }
-            if self.begun.is_some() && frame.kind != CONTINUATION {
+            if self.partial_head.is_some() && frame.kind != CONTINUATION {
                 return Err(FrameError::Protocol);
             }
             let is_whole = matches!(
@@ -152,24 +152,24 @@ impl FrameInterceptor {
         }
     }
 
-    /// Advances in the current frame.
-    fn take_rest(&mut self, input: &mut &[u8], through: &mut Vec<u8>) {
+    /// Forwards or drops the rest of the current frame, as far as it was received.
+    fn consume_rest(&mut self, input: &mut &[u8], through: &mut Vec<u8>) {
         let count = self.rest.min(input.len());
         let (bytes, behind) = input.split_at_checked(count).unwrap_or_default();
-        if self.passes {
+        if self.is_for_library {
             through.extend_from_slice(bytes);
         }
         self.rest -= count;
         *input = behind;
     }
 
-    /// Decides whose a frame is of which nothing need be known.
+    /// Decides who handles a frame whose payload is not needed here.
     fn route(&mut self, frame: FrameHeader) -> Result<(), FrameError> {
         let is_of_stream = matches!(frame.kind, DATA | RST_STREAM | PRIORITY);
-        self.passes = !(is_of_stream && self.has_response(frame.stream));
-        if !self.passes {
+        self.is_for_library = !(is_of_stream && self.has_response(frame.stream));
+        if !self.is_for_library {
             match frame.kind {
-                // The client had ended it.
+                // The client had ended the stream.
                 DATA => return Err(FrameError::StreamClosed),
                 RST_STREAM if frame.length != 4 => return Err(FrameError::FrameSize),
                 _ => {}
@@ -179,13 +179,13 @@ impl FrameInterceptor {
         Ok(())
     }
 
-    /// Whether a stream was answered without the library, which takes it for one that is still to come. Older ones it takes for
-    /// closed, which they are.
+    /// Whether a stream was answered without the library, which regards it as idle. The library regards older ones as closed,
+    /// which is correct.
     fn has_response(&self, stream: u32) -> bool {
-        self.passed < stream && stream <= self.last
+        self.last_passed < stream && stream <= self.last_opened
     }
 
-    /// RFC 9113 section 6.5. The library evaluates it.
+    /// Reads the settings that are needed here (RFC 9113 section 6.5). The library evaluates them all.
     fn settings(&mut self, frame: FrameHeader, payload: &[u8]) {
         if frame.has(ACK) || frame.stream != 0 {
             return;
@@ -197,8 +197,8 @@ impl FrameInterceptor {
             let value = u32::from_be_bytes(value);
             match u16::from_be_bytes([a, b]) {
                 HEADER_TABLE_SIZE => {
-                    self.is_table_smaller |= value < self.table;
-                    self.table = value;
+                    self.is_table_smaller |= value < self.table_size;
+                    self.table_size = value;
                 }
                 INITIAL_WINDOW_SIZE => self.windows.set_initial(value),
                 _ => {}
@@ -206,7 +206,7 @@ impl FrameInterceptor {
         }
     }
 
-    /// RFC 9113 section 6.9.
+    /// Handles a WINDOW_UPDATE (RFC 9113 section 6.9).
     fn window_update(
         &mut self,
         frame: FrameHeader,
@@ -226,7 +226,7 @@ impl FrameInterceptor {
             (stream, Ok(0)) if self.has_response(stream) => return Err(FrameError::Protocol),
             (stream, Ok(_)) if self.has_response(stream) => {}
             (stream, Err(_)) if self.has_response(stream) => return Err(FrameError::FrameSize),
-            // The library's, or wrong, which it says better.
+            // For a stream of the library, or invalid: the library reports the error more precisely.
             _ => {
                 frame.write(through);
                 through.extend_from_slice(payload);
@@ -235,7 +235,7 @@ impl FrameInterceptor {
         Ok(())
     }
 
-    /// A frame of a head; the stream is opened once the head is whole.
+    /// Handles a frame of a head. The stream is opened when the head is complete.
     fn head(
         &mut self,
         frame: FrameHeader,
@@ -251,46 +251,47 @@ impl FrameInterceptor {
         }
         self.fragments.clear();
         self.fragments.extend_from_slice(fragment);
-        self.begun = Some(Begun {
+        self.partial_head = Some(PartialHead {
             opening,
             continuations: 0,
         });
         Ok(None)
     }
 
-    /// RFC 9113 section 6.10.
+    /// Handles a CONTINUATION (RFC 9113 section 6.10).
     fn continuation(
         &mut self,
         frame: FrameHeader,
         payload: &[u8],
         block: &mut Block,
     ) -> Result<Option<Opening>, FrameError> {
-        let mut begun = self.begun.take().ok_or(FrameError::Protocol)?;
-        if begun.opening.stream != frame.stream {
+        let mut partial_head = self.partial_head.take().ok_or(FrameError::Protocol)?;
+        if partial_head.opening.stream != frame.stream {
             return Err(FrameError::Protocol);
         }
-        begun.continuations += 1;
+        partial_head.continuations += 1;
         self.fragments.extend_from_slice(payload);
-        let is_endless = begun.continuations > MOST_CONTINUATIONS
+        let is_endless = partial_head.continuations > MOST_CONTINUATIONS
             || self.fragments.len() > self.most.saturating_mul(hpack::TOO_LARGE);
         if is_endless {
             return Err(FrameError::TooLarge);
         }
         if !frame.has(END_HEADERS) {
-            self.begun = Some(begun);
+            self.partial_head = Some(partial_head);
             return Ok(None);
         }
         let fragments = std::mem::take(&mut self.fragments);
-        self.decode(begun.opening, &fragments, block).map(Some)
+        self.decode(partial_head.opening, &fragments, block)
+            .map(Some)
     }
 
-    /// RFC 9113 section 6.2: a `HEADERS` frame without its padding.
+    /// Reads a `HEADERS` frame without its padding (RFC 9113 section 6.2).
     fn open<'p>(
         &self,
         frame: FrameHeader,
         mut payload: &'p [u8],
     ) -> Result<(Opening, &'p [u8]), FrameError> {
-        let is_new = frame.stream > self.last;
+        let is_new = frame.stream > self.last_opened;
         if frame.stream.is_multiple_of(2) {
             return Err(FrameError::Protocol);
         }
@@ -333,46 +334,46 @@ impl FrameInterceptor {
             hpack::HpackError::Malformed => FrameError::Compression,
             hpack::HpackError::TooLarge => FrameError::TooLarge,
         })?;
-        self.last = self.last.max(opening.stream);
+        self.last_opened = self.last_opened.max(opening.stream);
         Ok(opening)
     }
 
-    /// Whether a head may be answered without the library at all. If a client shrinks the table for our heads, the encoder
-    /// that has used it must acknowledge that (RFC 7541 section 4.2), and that is the library. A head beyond the limit, whose
-    /// fields are incomplete in `block`, is the library's to reject.
+    /// Whether a head may be answered without the library. If a client shrinks the table for response heads, the encoder that has
+    /// used the table must acknowledge it (RFC 7541 section 4.2), and this is the library's encoder. The library also rejects
+    /// heads beyond the limit, whose fields are incomplete in `block`.
     pub fn may_respond(&self, opening: &Opening, block: &Block) -> bool {
         let is_whole = block.list_bytes() <= self.most;
         opening.is_new && opening.is_end && is_whole && !self.is_table_smaller
     }
 
-    /// Bytes of a body that [`FrameInterceptor::take_window`] would take now.
+    /// The maximum number of body bytes that [`FrameInterceptor::take_window`] accepts now.
     pub fn window(&self) -> usize {
-        self.windows.room()
+        self.windows.available()
     }
 
-    /// Takes so many bytes of body for a response, if the stream and the connection have room for all of it.
+    /// Reserves window for the body of a response, if the stream and the connection have enough for all of it.
     pub fn take_window(&mut self, bytes: usize) -> bool {
         self.windows.take(bytes)
     }
 
-    /// Hands a head on to the library, its fields in `block`.
+    /// Passes a head to the library. Its fields are in `block`.
     pub fn pass(&mut self, opening: &Opening, block: &Block, through: &mut Vec<u8>) {
         let mut encoded = opening.priority.map(Vec::from).unwrap_or_default();
         for (name, value) in block.fields() {
             hpack::write_field(&mut encoded, name, value);
         }
         if block.list_bytes() > self.most {
-            // The fields that were not kept: the library has the same limit, and a response for a client that exceeds it.
+            // Replaces the fields that were not kept: the library has the same limit, and rejects a head that exceeds it.
             hpack::write_field(&mut encoded, b"x", &vec![b'x'; self.most]);
         }
         self.pass_encoded(opening, &encoded, through);
     }
 
-    /// Tells the library that there is a request without a body. Its owner has the head: the library only needs the stream,
-    /// and reads as little as possible. The stub's method is one that no server supports.
+    /// Announces a request without a body to the library. The caller has the head; the library only needs the stream and decodes
+    /// as little as possible. The stub's method is one that no server supports.
     pub fn pass_stub(&mut self, opening: &Opening, through: &mut Vec<u8>) {
         let mut encoded = Vec::with_capacity(STUB_BYTES);
-        // A dependency may break the protocol, which the library checks.
+        // The dependency may violate the protocol, which the library checks.
         encoded.extend_from_slice(opening.priority.as_ref().map_or(&[], |priority| priority));
         for (name, value) in [
             (":method", "PARSED"),
@@ -385,16 +386,16 @@ impl FrameInterceptor {
         self.pass_encoded(opening, &encoded, through);
     }
 
-    /// Writes a head as a `HEADERS` frame and the `CONTINUATION` frames that it needs. `encoded` begins with the priority.
+    /// Writes a head as a `HEADERS` frame and the necessary `CONTINUATION` frames. `encoded` begins with the priority.
     fn pass_encoded(&mut self, opening: &Opening, encoded: &[u8], through: &mut Vec<u8>) {
-        self.passed = self.passed.max(opening.stream);
-        self.windows.lend();
+        self.last_passed = self.last_passed.max(opening.stream);
+        self.windows.library_starts();
         self.windows.share(through);
         let flags = if opening.is_end { END_STREAM } else { 0 };
         let mut flags = flags | opening.priority.map_or(0, |_| HAS_PRIORITY);
         let mut kind = HEADERS;
         let mut rest = encoded;
-        // A block without fields is a frame too.
+        // A block without fields needs a frame, too.
         loop {
             let (part, behind) = rest.split_at(rest.len().min(MOST_FRAME));
             if behind.is_empty() {
@@ -415,22 +416,22 @@ impl FrameInterceptor {
         }
     }
 
-    /// Reports that the library has sent so many bytes of data. The rest may be sent again here.
+    /// Reports how many bytes of data the library has sent. The rest of the window becomes available here again.
     pub fn library_sent(&mut self, bytes: u32, through: &mut Vec<u8>) {
         self.windows.library_sent(bytes);
         self.windows.share(through);
     }
 
-    /// Tells that the library has no stream left.
+    /// Reports that the library has no streams.
     pub fn library_rests(&mut self) {
-        self.windows.end_loan();
+        self.windows.library_ends();
     }
 }
 
-/// Frames behind the first of one head. Those of a head within its limit need three; the library takes as many as this.
+/// The maximum number of frames after the first of a head. A head within the limit needs three; the library accepts this many.
 const MOST_CONTINUATIONS: u32 = 5;
 
 const PRIORITY_BYTES: usize = 5;
 
-/// A stub's header block takes fewer.
+/// The capacity for a stub's header block, which is shorter.
 const STUB_BYTES: usize = 64;

@@ -1,4 +1,4 @@
-//! What is sorted, what is broken, and that the library sees a connection of its own.
+//! Tests: sorting of frames, connection errors, and the library's view of the connection.
 
 use proptest::prelude::*;
 
@@ -7,14 +7,14 @@ use super::*;
 use crate::hpack::decode::HpackDecoder;
 use crate::hpack::{self, Block};
 
-/// A connection with its library, which reads what is passed on.
-struct Side {
-    sieve: FrameInterceptor,
+/// A connection and the bytes that its library receives.
+struct TestConnection {
+    interceptor: FrameInterceptor,
     block: Block,
     through: Vec<u8>,
 }
 
-/// What one call of [`Side::take`] has met.
+/// The heads that one call of [`TestConnection::take`] has read.
 type Heads = Vec<(u32, Vec<(Vec<u8>, Vec<u8>)>)>;
 
 fn fields(block: &Block) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -22,16 +22,16 @@ fn fields(block: &Block) -> Vec<(Vec<u8>, Vec<u8>)> {
     block.fields().map(own).collect()
 }
 
-impl Side {
+impl TestConnection {
     fn new() -> Self {
         Self {
-            sieve: FrameInterceptor::new(4_000),
+            interceptor: FrameInterceptor::new(4_000),
             block: Block::default(),
             through: Vec::new(),
         }
     }
 
-    /// Sorts it in pieces; heads of the streams that `ours` names are answered.
+    /// Sorts the bytes in pieces. Heads of the streams that `ours` selects are answered.
     fn take(
         &mut self,
         bytes: &[u8],
@@ -44,12 +44,13 @@ impl Side {
             input.extend_from_slice(piece);
             let mut rest = input.as_slice();
             while let Intercepted::Head(opening) =
-                self.sieve
+                self.interceptor
                     .next(&mut rest, &mut self.through, &mut self.block)?
             {
                 heads.push((opening.stream, fields(&self.block)));
-                if !(ours(opening.stream) && self.sieve.may_respond(&opening, &self.block)) {
-                    self.sieve.pass(&opening, &self.block, &mut self.through);
+                if !(ours(opening.stream) && self.interceptor.may_respond(&opening, &self.block)) {
+                    self.interceptor
+                        .pass(&opening, &self.block, &mut self.through);
                 }
             }
             let left = rest.len();
@@ -58,7 +59,7 @@ impl Side {
         Ok(heads)
     }
 
-    /// The frames that the library was given: kind, stream and length.
+    /// The frames that were passed to the library: kind, stream and length.
     fn passed(&self) -> Vec<(u8, u32, usize)> {
         let mut rest = self.through.as_slice();
         let mut frames = Vec::new();
@@ -91,13 +92,13 @@ fn setting(id: u16, value: u32) -> Vec<u8> {
 
 const WHOLE: u8 = END_HEADERS | END_STREAM;
 
-/// `GET /`, with a field that enters the table.
+/// `GET /`, with a field that is inserted into the table.
 const GET: &[u8] = b"\x82\x86\x84\x40\x01a\x01b";
-/// The same once it is there.
+/// The same request, with the field from the table.
 const AGAIN: &[u8] = b"\x82\x86\x84\xbe";
 
 #[test]
-fn heads_come_out_and_the_rest_goes_through() {
+fn heads_are_intercepted_and_other_frames_are_passed() {
     let bytes = [
         setting(INITIAL_WINDOW_SIZE, 1 << 20),
         frame(HEADERS, WHOLE, 1, GET),
@@ -115,22 +116,24 @@ fn heads_come_out_and_the_rest_goes_through() {
     ]
     .concat();
     for piece in [1, 5, 9, 40, 1_000] {
-        let mut side = Side::new();
-        let heads = side.take(&bytes, piece, |stream| stream != 3).unwrap();
+        let mut connection = TestConnection::new();
+        let heads = connection
+            .take(&bytes, piece, |stream| stream != 3)
+            .unwrap();
         let numbers: Vec<u32> = heads.iter().map(|(stream, _)| *stream).collect();
         assert_eq!(numbers, [1, 3, 5], "in pieces of {piece}");
         assert!(heads.iter().all(|(_, fields)| fields == &heads[0].1));
         let wanted = [
             (SETTINGS, 0, 6),
-            (HEADERS, 3, side.passed()[1].2),
+            (HEADERS, 3, connection.passed()[1].2),
             (DATA, 3, 4),
             (WINDOW_UPDATE, 3, 4),
             (6, 0, 8),
             (PRIORITY, 99, 5),
-            // Below a stream that the library has: it takes it for closed.
+            // Older than a stream of the library, which regards it as closed.
             (WINDOW_UPDATE, 1, 4),
         ];
-        assert_eq!(side.passed(), wanted, "in pieces of {piece}");
+        assert_eq!(connection.passed(), wanted, "in pieces of {piece}");
     }
 }
 
@@ -138,23 +141,24 @@ fn heads_come_out_and_the_rest_goes_through() {
 fn padding_and_priority_are_read() {
     let padded = [&[3][..], &[0, 0, 0, 7, 9], GET, &[0; 3]].concat();
     let bytes = frame(HEADERS, WHOLE | PADDED | HAS_PRIORITY, 1, &padded);
-    let mut side = Side::new();
-    let heads = side.take(&bytes, 1_000, |_| false).unwrap();
+    let mut connection = TestConnection::new();
+    let heads = connection.take(&bytes, 1_000, |_| false).unwrap();
     assert_eq!(heads[0].1.last().unwrap(), &(b"a".to_vec(), b"b".to_vec()));
     assert!(
-        side.through
+        connection
+            .through
             .get(FRAME_HEAD..)
             .unwrap()
             .starts_with(&[0, 0, 0, 7, 9])
     );
-    assert_eq!(side.through[4], WHOLE | HAS_PRIORITY);
+    assert_eq!(connection.through[4], WHOLE | HAS_PRIORITY);
 }
 
 #[test]
-fn frames_that_break_a_stream_or_window_name_their_error() {
+fn stream_and_window_violations_have_their_error_code() {
     let first = frame(HEADERS, WHOLE, 1, GET);
     let after = |frame: Vec<u8>| [first.clone(), frame].concat();
-    break_with(&[
+    check_errors(&[
         (
             "data of a stream that was answered",
             after(frame(DATA, 0, 1, b"x")),
@@ -189,9 +193,9 @@ fn frames_that_break_a_stream_or_window_name_their_error() {
 }
 
 #[test]
-fn connection_errors_name_their_cause() {
+fn connection_errors_have_the_code_of_their_cause() {
     let many = frame(CONTINUATION, 0, 1, b"").repeat(6);
-    break_with(&[
+    check_errors(&[
         (
             "a continuation of nothing",
             frame(CONTINUATION, END_HEADERS, 1, GET),
@@ -240,31 +244,31 @@ fn connection_errors_name_their_cause() {
     ]);
 }
 
-fn break_with(cases: &[(&str, Vec<u8>, FrameError)]) {
+fn check_errors(cases: &[(&str, Vec<u8>, FrameError)]) {
     for (what, bytes, wanted) in cases {
-        let mut side = Side::new();
-        let taken = side.take(bytes, 1_000_000, |_| true);
+        let mut connection = TestConnection::new();
+        let taken = connection.take(bytes, 1_000_000, |_| true);
         assert_eq!(taken.as_ref().err(), Some(wanted), "{what}");
     }
 }
 
 #[test]
-fn a_head_that_is_too_large_is_too_large_for_the_library() {
+fn a_head_beyond_the_limit_exceeds_the_limit_of_the_library() {
     let mut block = Vec::new();
     hpack::write_field(&mut block, b"a", &[b'v'; 3_000]);
     hpack::write_field(&mut block, b"b", &[b'v'; 3_000]);
-    let mut side = Side::new();
+    let mut connection = TestConnection::new();
     let bytes = frame(HEADERS, WHOLE, 1, &block);
-    side.take(&bytes, 1_000_000, |_| false).unwrap();
+    connection.take(&bytes, 1_000_000, |_| false).unwrap();
     let mut all = Block::default();
-    let passed = side.through.get(FRAME_HEAD..).unwrap();
+    let passed = connection.through.get(FRAME_HEAD..).unwrap();
     HpackDecoder::default()
         .decode(passed, 1 << 20, &mut all)
         .unwrap();
     assert!(all.list_bytes() > 4_000);
     let block = block.repeat(3);
     let bytes = frame(HEADERS, WHOLE, 3, &block[..MOST_FRAME]);
-    let decoded = side.take(&bytes, 1_000_000, |_| false);
+    let decoded = connection.take(&bytes, 1_000_000, |_| false);
     assert!(matches!(
         decoded,
         Err(FrameError::TooLarge | FrameError::Compression)
@@ -272,35 +276,38 @@ fn a_head_that_is_too_large_is_too_large_for_the_library() {
 }
 
 #[test]
-fn a_head_of_which_fields_are_missing_is_not_answered() {
-    let mut side = Side::new();
+fn a_head_with_missing_fields_is_not_answered() {
+    let mut connection = TestConnection::new();
     let mut block = GET.to_vec();
     hpack::write_field(&mut block, b"a", &[b'v'; 3_990]);
     hpack::write_field(&mut block, b"cookie", b"session=1");
-    let heads = side.take(&frame(HEADERS, WHOLE, 1, &block), 1_000, |_| true);
+    let heads = connection.take(&frame(HEADERS, WHOLE, 1, &block), 1_000, |_| true);
     let heads = heads.unwrap();
     let (_, fields) = heads.first().unwrap();
     assert!(fields.iter().all(|(name, _)| name != b"cookie"));
-    assert_eq!(side.passed().first().map(|frame| frame.1), Some(1));
+    assert_eq!(connection.passed().first().map(|frame| frame.1), Some(1));
 }
 
 #[test]
-fn a_stub_opens_the_stream_and_no_more() {
+fn a_stub_only_opens_the_stream() {
     for (flags, priority) in [(WHOLE, &b""[..]), (WHOLE | HAS_PRIORITY, b"\0\0\0\0\x05")] {
-        let mut side = Side::new();
+        let mut connection = TestConnection::new();
         let mut input = frame(HEADERS, flags, 1, &[priority, GET].concat());
         let mut rest = input.as_slice();
-        let step = side
-            .sieve
-            .next(&mut rest, &mut side.through, &mut side.block);
+        let step =
+            connection
+                .interceptor
+                .next(&mut rest, &mut connection.through, &mut connection.block);
         let Ok(Intercepted::Head(opening)) = step else {
             panic!("{step:?}");
         };
-        side.sieve.pass_stub(&opening, &mut side.through);
+        connection
+            .interceptor
+            .pass_stub(&opening, &mut connection.through);
         input.clear();
-        let head = FrameHeader::read(&side.through).unwrap();
+        let head = FrameHeader::read(&connection.through).unwrap();
         assert_eq!((head.kind, head.flags, head.stream), (HEADERS, flags, 1));
-        let payload = side.through.get(FRAME_HEAD..).unwrap();
+        let payload = connection.through.get(FRAME_HEAD..).unwrap();
         let mut block = Block::default();
         let encoded = payload.strip_prefix(priority).unwrap();
         HpackDecoder::default()
@@ -315,23 +322,23 @@ fn a_stub_opens_the_stream_and_no_more() {
 }
 
 #[test]
-fn a_smaller_table_leaves_answers_to_the_library() {
-    let mut side = Side::new();
+fn a_smaller_table_makes_the_library_respond() {
+    let mut connection = TestConnection::new();
     let larger = setting(HEADER_TABLE_SIZE, 65_536);
     let first = [larger, frame(HEADERS, WHOLE, 1, GET)].concat();
-    side.take(&first, 1_000, |_| true).unwrap();
-    assert_eq!(side.passed().len(), 1);
+    connection.take(&first, 1_000, |_| true).unwrap();
+    assert_eq!(connection.passed().len(), 1);
     let smaller = setting(HEADER_TABLE_SIZE, 4_096);
     let second = [smaller, frame(HEADERS, WHOLE, 3, AGAIN)].concat();
-    side.take(&second, 1_000, |_| true).unwrap();
-    assert_eq!(side.passed().len(), 3);
+    connection.take(&second, 1_000, |_| true).unwrap();
+    assert_eq!(connection.passed().len(), 3);
 }
 
-/// What a library with these frames may send.
+/// The window that a library has after these frames.
 fn library_window(through: &[u8]) -> u32 {
-    let mut side = Side::new();
-    side.through = through.to_vec();
-    let mut rest = side.through.as_slice();
+    let mut connection = TestConnection::new();
+    connection.through = through.to_vec();
+    let mut rest = connection.through.as_slice();
     let mut window = 65_535;
     while let Some(frame) = FrameHeader::read(rest) {
         let end = FRAME_HEAD + frame.length;
@@ -345,37 +352,49 @@ fn library_window(through: &[u8]) -> u32 {
 
 #[test]
 fn the_window_is_shared() {
-    let mut side = Side::new();
-    assert!(!side.sieve.take_window(1), "all of it is the library's");
+    let mut connection = TestConnection::new();
+    assert!(
+        !connection.interceptor.take_window(1),
+        "all of it is the library's"
+    );
     let more = frame(WINDOW_UPDATE, 0, 0, &1_000_000_u32.to_be_bytes());
-    side.take(&more, 1_000, |_| true).unwrap();
-    assert!(side.passed().is_empty());
-    assert!(!side.sieve.take_window(70_000), "more than a stream has");
-    side.take(&setting(INITIAL_WINDOW_SIZE, 500_000), 1_000, |_| true)
+    connection.take(&more, 1_000, |_| true).unwrap();
+    assert!(connection.passed().is_empty());
+    assert!(
+        !connection.interceptor.take_window(70_000),
+        "more than a stream has"
+    );
+    connection
+        .take(&setting(INITIAL_WINDOW_SIZE, 500_000), 1_000, |_| true)
         .unwrap();
-    assert!(side.sieve.take_window(400_000) && !side.sieve.take_window(500_001));
-    // The library has a stream: half of 665,535 bytes.
-    side.take(&frame(HEADERS, WHOLE, 1, GET), 1_000, |_| false)
+    assert!(
+        connection.interceptor.take_window(400_000) && !connection.interceptor.take_window(500_001)
+    );
+    // The library has a stream: it gets half of 665,535 bytes.
+    connection
+        .take(&frame(HEADERS, WHOLE, 1, GET), 1_000, |_| false)
         .unwrap();
-    assert_eq!(library_window(&side.through), 665_535 / 2);
-    assert!(!side.sieve.take_window(400_000));
-    // It sends all of that, and what follows, until nothing is left for anybody.
+    assert_eq!(library_window(&connection.through), 665_535 / 2);
+    assert!(!connection.interceptor.take_window(400_000));
+    // The library sends all of it, and what it gets after that, until the window is used up.
     let mut sent = 0;
-    while library_window(&side.through) > sent {
-        let bytes = library_window(&side.through) - sent;
+    while library_window(&connection.through) > sent {
+        let bytes = library_window(&connection.through) - sent;
         sent += bytes;
-        side.sieve.library_sent(bytes, &mut side.through);
+        connection
+            .interceptor
+            .library_sent(bytes, &mut connection.through);
     }
     assert_eq!(sent, 665_535);
-    assert!(!side.sieve.take_window(1));
-    // What the client opens is the library's first, so that its next stream can begin.
-    side.sieve.library_rests();
-    side.take(&more, 1_000, |_| true).unwrap();
-    assert_eq!(library_window(&side.through) - sent, 65_535);
-    assert!(side.sieve.take_window(400_000));
+    assert!(!connection.interceptor.take_window(1));
+    // The library gets the first part of a new window, so that its next stream can begin.
+    connection.interceptor.library_rests();
+    connection.take(&more, 1_000, |_| true).unwrap();
+    assert_eq!(library_window(&connection.through) - sent, 65_535);
+    assert!(connection.interceptor.take_window(400_000));
 }
 
-/// A client that puts fields into its table and refers to them.
+/// Encodes fields like a client that inserts them into its table and refers to them.
 fn encoded(list: &[(u8, u8)], known: &mut Vec<(u8, u8)>) -> Vec<u8> {
     let mut block = Vec::new();
     for field in list {
@@ -391,7 +410,7 @@ fn encoded(list: &[(u8, u8)], known: &mut Vec<(u8, u8)>) -> Vec<u8> {
 }
 
 proptest! {
-    // However heads are split between both, either reads what the client wrote.
+    // However heads are divided between the two sides, both read the fields that the client wrote.
     #[test]
     fn both_read_the_same_fields(
         requests in proptest::collection::vec((proptest::collection::vec((0..9_u8, 0..9_u8), 0..6), any::<bool>()), 1..20),
@@ -406,28 +425,28 @@ proptest! {
             bytes.extend(frame(HEADERS, END_STREAM, stream, one));
             bytes.extend(frame(CONTINUATION, END_HEADERS, stream, two));
         }
-        let mut side = Side::new();
+        let mut connection = TestConnection::new();
         let ours = |stream: u32| requests[usize::try_from(stream / 2).unwrap()].1;
-        let heads = side.take(&bytes, piece, ours).unwrap();
+        let heads = connection.take(&bytes, piece, ours).unwrap();
         prop_assert_eq!(heads.len(), requests.len());
         for ((_, fields), (list, _)) in heads.iter().zip(&requests) {
             let wanted: Vec<_> = list.iter().map(|(n, v)| (vec![b'a' + n % 26], vec![b'a' + v % 26])).collect();
             prop_assert_eq!(fields, &wanted);
         }
-        let mut library = Side::new();
-        let passed = library.take(&side.through, 1_000, |_| true).unwrap();
+        let mut library = TestConnection::new();
+        let passed = library.take(&connection.through, 1_000, |_| true).unwrap();
         let wanted: Heads = heads.into_iter().filter(|(stream, _)| !ours(*stream)).collect();
         prop_assert_eq!(passed, wanted);
     }
 
-    // Any bytes are sorted or refused, and alike however they are cut.
+    // Any bytes are sorted or rejected, and the result does not depend on how they are split.
     #[test]
-    fn pieces_make_no_difference(
+    fn results_do_not_depend_on_the_split(
         frames in proptest::collection::vec((0..11_u8, any::<u8>(), 0..8_u32, proptest::collection::vec(any::<u8>(), 0..30)), 0..12),
         piece in 1..40_usize,
     ) {
         let bytes: Vec<u8> = frames.iter().flat_map(|(kind, flags, stream, payload)| frame(*kind, *flags, *stream, payload)).collect();
-        let (mut one, mut other) = (Side::new(), Side::new());
+        let (mut one, mut other) = (TestConnection::new(), TestConnection::new());
         let ours = |stream: u32| stream.is_multiple_of(3);
         let whole = one.take(&bytes, usize::MAX, ours);
         prop_assert_eq!(other.take(&bytes, piece, ours), whole.clone());

@@ -1,20 +1,20 @@
-//! The client's window of the connection, divided between the owner's responses and the library's (RFC 9113 section 6.9).
+//! The connection's send window, divided between the caller's responses and the library's (RFC 9113 section 6.9).
 //!
 //! The client counts one window. The library gets a part of it; both parts together never exceed the client's window. While
-//! the library has streams it gets half, or all of a small window: a client that opens its window only when most of it is
-//! used must not wait for the unused half. Otherwise it gets the initial window of a connection, for its next stream.
+//! the library has streams it gets half, or all of a small window, because a client may open its window only after most
+//! of it is used. Without streams it gets the initial window of a connection, for its next stream.
 
 use super::frame::{FrameHeader, WINDOW_UPDATE};
 
-/// See the module.
+/// The send window of a connection. See the module.
 #[derive(Debug)]
 pub(super) struct Windows {
     ours: u32,
-    /// What the library may still send, as far as it knows.
+    /// The library's part, as far as the library knows.
     library: u32,
-    /// Each stream's, at its beginning.
+    /// The initial window of each stream.
     initial: u32,
-    is_lent: bool,
+    has_library_streams: bool,
 }
 
 impl Default for Windows {
@@ -23,13 +23,13 @@ impl Default for Windows {
             ours: 0,
             library: FIRST,
             initial: FIRST,
-            is_lent: false,
+            has_library_streams: false,
         }
     }
 }
 
 impl Windows {
-    /// Opens the connection's window; `None`: further than there is.
+    /// Enlarges the connection's window; `None` if it would exceed the maximum.
     pub(super) fn open(&mut self, increment: u32) -> Option<()> {
         let ours = self.ours.checked_add(increment)?;
         if ours.checked_add(self.library)? > MOST {
@@ -39,10 +39,10 @@ impl Windows {
         Some(())
     }
 
-    /// Gives the library its share, by a frame of the kind that the client would send.
+    /// Gives the library its part, by a WINDOW_UPDATE like one of the client.
     pub(super) fn share(&mut self, through: &mut Vec<u8>) {
         let all = self.ours + self.library;
-        let fair = match self.is_lent {
+        let fair = match self.has_library_streams {
             true if all <= 2 * FIRST => all,
             true => all / 2,
             false => FIRST,
@@ -62,12 +62,12 @@ impl Windows {
         }
     }
 
-    /// Bytes that a stream and the connection have room for.
-    pub(super) fn room(&self) -> usize {
+    /// The number of bytes that fit into the windows of a new stream and of the connection.
+    pub(super) fn available(&self) -> usize {
         self.ours.min(self.initial) as usize
     }
 
-    /// Takes from the owner's share, if a stream and the connection have room.
+    /// Reserves bytes of the caller's part, if they fit into the windows of a new stream and of the connection.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         let Ok(bytes) = u32::try_from(bytes) else {
             return false;
@@ -83,13 +83,13 @@ impl Windows {
     }
 
     /// The library has a stream.
-    pub(super) fn lend(&mut self) {
-        self.is_lent = true;
+    pub(super) fn library_starts(&mut self) {
+        self.has_library_streams = true;
     }
 
-    /// It has none.
-    pub(super) fn end_loan(&mut self) {
-        self.is_lent = false;
+    /// The library has no streams.
+    pub(super) fn library_ends(&mut self) {
+        self.has_library_streams = false;
     }
 
     pub(super) fn library_sent(&mut self, bytes: u32) {
@@ -101,8 +101,8 @@ impl Windows {
     }
 }
 
-/// Of a stream and of a connection, unless their client says something else (RFC 9113 section 6.9.2).
+/// The initial window of a stream and of a connection, unless the client changes it (RFC 9113 section 6.9.2).
 const FIRST: u32 = 65_535;
 
-/// RFC 9113 section 6.9.1.
+/// The maximum window (RFC 9113 section 6.9.1).
 const MOST: u32 = u32::MAX >> 1;

@@ -1,28 +1,28 @@
 //! Parses a complete head of the usual form in one pass.
 //!
-//! Invariant: the result equals that of the careful parser in [`crate::head`] for the same bytes. Anything unusual is left
-//! to that parser: it alone rejects, and gives the reason. So this one may support less of the grammar, and never more.
-//! Tests and a fuzz target compare the two.
+//! Invariant: the result equals that of the full parser in [`crate::head`] for the same bytes. Anything unusual is left to
+//! that parser: only that one rejects requests and gives the reason. So this one may support less of the grammar, but never
+//! more. Tests and a fuzz target compare the two.
 
 use super::limits::{HeadLimits, METHOD_BYTES};
 use super::line::{FieldLine, RequestLine, Version};
 use crate::classes;
 use crate::token::{is_token_byte, trim};
 
-/// Field lines of a head that is read here, at most: browsers send twelve to twenty.
+/// The maximum number of field lines of a head that is parsed here: browsers send twelve to twenty.
 pub(crate) const MOST_FIELDS: usize = 32;
 
-/// A head's first line, the number of the others, and where it ends.
+/// A head's request line, its number of field lines, and its length.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FastHead<'b> {
     pub(crate) line: RequestLine<'b>,
-    /// Field lines.
+    /// The number of field lines.
     pub(crate) count: usize,
-    /// Bytes of all of it.
+    /// The length of the head, in bytes.
     pub(crate) length: usize,
 }
 
-/// The head at the beginning of `bytes`, its field lines in `fields`. `None` says nothing.
+/// Parses the head at the start of `bytes`; its field lines are in `fields`. `None`: use the full parser.
 pub(crate) fn read<'b>(
     bytes: &'b [u8],
     limits: &HeadLimits,
@@ -34,17 +34,17 @@ pub(crate) fn read<'b>(
     let first = ends.next()?;
     let line = request_line(bytes.get(..first)?, limits)?;
     let mut start = first + LINE_END;
-    let mut room = fields.get_mut(..most)?.iter_mut();
+    let mut slots = fields.get_mut(..most)?.iter_mut();
     loop {
         let end = ends.next()?;
         if end == start {
             return Some(FastHead {
                 line,
-                count: most - room.len(),
+                count: most - slots.len(),
                 length: start + LINE_END,
             });
         }
-        *room.next()? = field_line(bytes, start, end)?;
+        *slots.next()? = field_line(bytes, start, end)?;
         start = end + LINE_END;
     }
 }
@@ -65,11 +65,11 @@ fn request_line<'b>(line: &'b [u8], limits: &HeadLimits) -> Option<RequestLine<'
     })
 }
 
-/// The field whose line lies between these places and holds no control character but for HTAB.
+/// The field whose line is between these positions and contains no control character but HTAB.
 fn field_line(bytes: &[u8], start: usize, end: usize) -> Option<FieldLine<'_>> {
     let colon = start + name_length(bytes.get(start..)?)?;
     let name = bytes.get(start..colon)?;
-    // Nearly everybody writes one space.
+    // The usual form: one space.
     let ([b':', b' ', value @ ..] | [b':', value @ ..]) = bytes.get(colon..end)? else {
         return None;
     };
@@ -80,7 +80,7 @@ fn field_line(bytes: &[u8], start: usize, end: usize) -> Option<FieldLine<'_>> {
     Some(FieldLine { name, value })
 }
 
-/// The bytes before the first that no name has; at least one.
+/// The number of bytes before the first that is not allowed in a name; at least one.
 fn name_length(bytes: &[u8]) -> Option<usize> {
     let mut length = 0;
     while let Some(chunk) = bytes.get(length..)?.first_chunk::<16>() {
@@ -95,16 +95,16 @@ fn name_length(bytes: &[u8]) -> Option<usize> {
     (length > 0).then_some(length)
 }
 
-/// Where lines end, as far as each ends with CRLF and holds no other control character but HTAB.
+/// Finds line ends, as long as each line ends with CRLF and contains no other control character but HTAB.
 struct LineEnds<'b> {
     bytes: &'b [u8],
-    /// Where the block begins whose marks are looked at.
+    /// The position of the current block.
     block: usize,
-    /// Its control characters that were not looked at.
+    /// The control characters of the block that have not been examined yet.
     marks: u64,
-    /// Where the next block begins.
+    /// The position of the next block.
     next: usize,
-    /// The first byte of the next block is a line feed that was seen with its carriage return.
+    /// Whether the first byte of the next block is the line feed of a carriage return in this one.
     is_cut: bool,
 }
 
@@ -119,7 +119,7 @@ impl<'b> LineEnds<'b> {
         }
     }
 
-    /// The place of the carriage return that ends the next line.
+    /// The position of the carriage return that ends the next line.
     fn next(&mut self) -> Option<usize> {
         loop {
             while self.marks == 0 {
@@ -129,7 +129,7 @@ impl<'b> LineEnds<'b> {
             self.marks &= self.marks - 1;
             match self.bytes.get(at..)? {
                 [b'\r', b'\n', ..] => {
-                    // The line feed has the next mark, unless it is in the next block.
+                    // The next mark is the line feed, unless it is in the next block.
                     self.is_cut = self.marks == 0;
                     self.marks &= self.marks.wrapping_sub(1);
                     return Some(at);
@@ -162,7 +162,7 @@ impl<'b> LineEnds<'b> {
 
 const BLOCK: usize = 64;
 
-/// CR and LF.
+/// The length of CR and LF.
 const LINE_END: usize = 2;
 
 #[cfg(test)]
@@ -176,14 +176,14 @@ mod tests {
 
     type Read<'b> = Option<(FastHead<'b>, Vec<FieldLine<'b>>)>;
 
-    fn quick<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Read<'b> {
+    fn fast<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Read<'b> {
         let mut fields = [FieldLine::NONE; MOST_FIELDS];
         let whole = read(bytes, limits, &mut fields)?;
         let fields = fields[..whole.count].to_vec();
         Some((whole, fields))
     }
 
-    fn careful<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Read<'b> {
+    fn full<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Read<'b> {
         let Extent { start, end } = HeadScanner::new().scan(bytes, limits).ok()??;
         let mut fields = [FieldLine::NONE; head::MAX_FIELDS];
         let (line, count) = head::parse::read(&bytes[start..end], limits, &mut fields).ok()?;
@@ -207,43 +207,43 @@ mod tests {
         Cookie: _ga=GA1.1.1031584215.1714032000; cookie_consent=accepted\r\n\r\n";
 
     #[test]
-    fn what_browsers_send_is_read_here() {
+    fn usual_heads_of_browsers_are_parsed() {
         for head in [
             CHROME,
             "GET / HTTP/1.1\r\n\r\n",
             "HEAD /a HTTP/1.1\r\nX:\r\n\r\n",
         ] {
-            let read = quick(head.as_bytes(), &LIMITS);
+            let read = fast(head.as_bytes(), &LIMITS);
             assert!(read.is_some(), "{head}");
-            assert_eq!(read, careful(head.as_bytes(), &LIMITS));
+            assert_eq!(read, full(head.as_bytes(), &LIMITS));
         }
     }
 
-    /// Wherever a line ends against the blocks.
+    /// Line ends at any position relative to the blocks.
     #[test]
     fn line_ends_may_stand_anywhere() {
         for length in 0..200 {
             let long = "v".repeat(length);
             let head =
                 format!("GET /{long} HTTP/1.1\r\nHost: {long}\r\nA: b\r\n\r\nGET / HTTP/1.1\r\n");
-            let read = quick(head.as_bytes(), &LIMITS);
+            let read = fast(head.as_bytes(), &LIMITS);
             assert!(read.is_some(), "{length}");
-            assert_eq!(read, careful(head.as_bytes(), &LIMITS), "{length}");
+            assert_eq!(read, full(head.as_bytes(), &LIMITS), "{length}");
         }
     }
 
-    /// Every byte in every place of a head: the result equals that of the careful parser.
+    /// Every byte at every position of a head: the result equals that of the full parser.
     #[test]
-    fn no_byte_is_taken_that_the_careful_way_refuses() {
+    fn no_byte_is_accepted_that_the_full_parser_rejects() {
         let mut bytes = CHROME.as_bytes().to_vec();
         let mut taken = 0;
         for place in 0..bytes.len() {
             let before = bytes[place];
             for byte in 0..=255 {
                 bytes[place] = byte;
-                let read = quick(&bytes, &LIMITS);
+                let read = fast(&bytes, &LIMITS);
                 if read.is_some() {
-                    assert_eq!(read, careful(&bytes, &LIMITS), "{byte:#x} at {place}");
+                    assert_eq!(read, full(&bytes, &LIMITS), "{byte:#x} at {place}");
                     taken += 1;
                 }
             }
@@ -253,21 +253,21 @@ mod tests {
     }
 
     #[test]
-    fn a_head_in_part_is_none() {
+    fn a_partial_head_is_none() {
         for end in 0..CHROME.len() {
-            assert_eq!(quick(&CHROME.as_bytes()[..end], &LIMITS), None, "{end}");
+            assert_eq!(fast(&CHROME.as_bytes()[..end], &LIMITS), None, "{end}");
         }
     }
 
     #[test]
-    fn limits_are_those_of_the_careful_way() {
+    fn limits_equal_those_of_the_full_parser() {
         let head = CHROME.as_bytes();
         let fitting = HeadLimits {
             head_bytes: head.len(),
             fields: 10,
             target_bytes: 25,
         };
-        assert!(quick(head, &fitting).is_some());
+        assert!(fast(head, &fitting).is_some());
         for limits in [
             HeadLimits {
                 head_bytes: head.len() - 1,
@@ -282,20 +282,20 @@ mod tests {
                 ..fitting
             },
         ] {
-            assert_eq!(quick(head, &limits), None, "{limits:?}");
-            assert_eq!(careful(head, &limits), None, "{limits:?}");
+            assert_eq!(fast(head, &limits), None, "{limits:?}");
+            assert_eq!(full(head, &limits), None, "{limits:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn any_lines_are_read_as_the_careful_way_reads_them(
+        fn any_lines_give_the_result_of_the_full_parser(
             line in "(GET|get|G T|POST)? ?(/[!-~]{0,20}|[ -~]{0,9}) ?(HTTP/1.[01])?",
             fields in vec("[A-Za-z_:!-]{0,20}:?[ \t]{0,2}[ -~\t\u{80}-\u{ff}]{0,40}(\r|\n)?", 0..22),
         ) {
             let head = format!("{line}\r\n{}\r\n\r\n", fields.join("\r\n"));
-            if let Some(read) = quick(head.as_bytes(), &LIMITS) {
-                prop_assert_eq!(Some(read), careful(head.as_bytes(), &LIMITS));
+            if let Some(read) = fast(head.as_bytes(), &LIMITS) {
+                prop_assert_eq!(Some(read), full(head.as_bytes(), &LIMITS));
             }
         }
     }

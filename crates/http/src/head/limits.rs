@@ -1,24 +1,24 @@
 //! The limits of a request head.
 
-/// Most bytes of a method. The longest registered one, `UPDATEREDIRECTREF`, has 17.
+/// The maximum length of a method, in bytes. The longest registered one, `UPDATEREDIRECTREF`, has 17.
 pub const METHOD_BYTES: usize = 32;
 
-/// Most field lines a [`super::Head`] has room for; [`HeadLimits::fields`] above it counts as this.
+/// The maximum number of field lines in a [`super::Head`]; a higher [`HeadLimits::fields`] counts as this.
 pub const MAX_FIELDS: usize = 100;
 
-/// What a request head may measure. Each limit is refused when it is passed, not when the head ends.
+/// The limits of a request head. A head is rejected as soon as it exceeds one, not when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Bytes of the whole head, empty lines before it and after it included: 431.
+    /// The size of the whole head in bytes, including empty lines before and after it. Beyond it: 431.
     pub head_bytes: usize,
-    /// Field lines, at most [`MAX_FIELDS`]: 431.
+    /// The number of field lines, at most [`MAX_FIELDS`]. Beyond it: 431.
     pub fields: usize,
-    /// Bytes of the request target: 414.
+    /// The size of the request target in bytes. Beyond it: 414.
     pub target_bytes: usize,
 }
 
 impl Default for HeadLimits {
-    /// 32 KiB of head (large cookies of shops fit), 100 fields, 8 KiB of target (RFC 9112 section 3 requires 8000 bytes).
+    /// A head of 32 KiB (large cookies of shops fit), 100 fields, a target of 8 KiB (RFC 9112 section 3 requires 8000 bytes).
     fn default() -> Self {
         Self {
             head_bytes: 32 * 1024,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The versions that are spoken.
+/// The supported versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// HTTP/1.0.
@@ -13,16 +13,16 @@ pub enum Version {
     H2,
 }
 
-/// A whole request head in the buffer.
+/// A complete request head in the buffer.
 ///
 /// Its field lines are in a [`super::HeadBuffer`].
 #[derive(Clone, Copy)]
 pub struct Head<'b, 'r> {
-    /// Case-sensitive token of 1 to [`super::METHOD_BYTES`] bytes.
+    /// A case-sensitive token of 1 to [`super::METHOD_BYTES`] bytes.
     pub method: &'b str,
-    /// As sent: visible ASCII, not empty, not decoded. Its form is checked by [`crate::framing::frame`].
+    /// The target as sent: visible ASCII, not empty, not decoded. [`crate::framing::frame`] checks its form.
     pub target: &'b [u8],
-    /// From the request line.
+    /// The version from the request line.
     pub version: Version,
     pub(crate) fields: &'r [FieldLine<'b>],
 }
@@ -32,7 +32,7 @@ pub struct Head<'b, 'r> {
 pub(crate) struct FieldLine<'b> {
     /// A token.
     pub(crate) name: &'b [u8],
-    /// Without the white space around it.
+    /// The value, trimmed.
     pub(crate) value: &'b [u8],
 }
 
@@ -44,20 +44,20 @@ impl FieldLine<'_> {
 }
 
 impl<'b> Head<'b, '_> {
-    /// The field lines in the order sent: name as sent (a token), value without the white space around it (may be
-    /// empty, may hold bytes above 0x7f).
+    /// The field lines in the order sent: the name as sent (a token), and the trimmed value (may be empty, may contain bytes
+    /// above 0x7f).
     pub fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + Clone {
         // A token is ASCII.
         let text = |name| std::str::from_utf8(name).unwrap_or_default();
         self.lines().map(move |(name, value)| (text(name), value))
     }
 
-    /// As [`Self::fields`], for callers that compare names only: that they are text is not checked again for each.
+    /// As [`Self::fields`], for callers that only compare names: saves checking that each name is text.
     pub fn lines(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> + Clone {
         self.fields.iter().map(|field| (field.name, field.value))
     }
 
-    /// How many field lines there are.
+    /// The number of field lines.
     pub fn count(&self) -> usize {
         self.fields.len()
     }

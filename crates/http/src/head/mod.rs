@@ -1,8 +1,8 @@
 //! Parses one request head: request line and field lines (RFC 9112 sections 2 to 5), without their meaning.
 //!
-//! There are two parsers with the same result. The careful one supports the whole grammar: `httparse` without any leniency,
+//! There are two parsers with the same result. The full one supports the whole grammar: `httparse` without any leniency,
 //! and before it a scanner that rejects what httparse accepts (bare line feeds, endless empty lines) and what is too long.
-//! The fast one (`fast`) parses what nearly every client sends, in a third of the time, and leaves the rest to the other.
+//! The fast one (`fast`) parses the heads of nearly all clients in a third of the time, and leaves the rest to the full one.
 //!
 //! Invariants: no allocation for a usual head; all text of a [`Head`] is in the caller's buffer; names are tokens, values
 //! contain no control character but HTAB, the target is visible ASCII.

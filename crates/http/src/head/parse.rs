@@ -1,4 +1,4 @@
-//! Both parsers of a head, and which of them is used.
+//! Parses a head, with the fast parser if possible, otherwise with the full one.
 
 use super::fast;
 use super::limits::{HeadLimits, MAX_FIELDS, METHOD_BYTES};
@@ -6,16 +6,16 @@ use super::line::{FieldLine, Head, RequestLine, Version};
 use super::scan::{Extent, HeadScanner};
 use crate::refusal::BadRequest;
 
-/// Room for the field lines of one head: 1 KiB for the stack, so that reading a usual head needs no allocation and moves
-/// nothing. A future that keeps one over an `.await` grows by as much.
+/// A buffer for the field lines of one head: 1 KiB on the stack, so that parsing a usual head needs no allocation and no
+/// copy. A future that keeps one across an `.await` grows by as much.
 pub struct HeadBuffer<'b> {
     pub(crate) usual: [FieldLine<'b>; fast::MOST_FIELDS],
-    /// Made for a head with more field lines, or in an unusual form.
+    /// Allocated for a head with more field lines, or in an unusual form.
     pub(crate) large: Option<Box<[FieldLine<'b>; MAX_FIELDS]>>,
 }
 
 impl HeadBuffer<'_> {
-    /// Empty, at hardly any cost.
+    /// An empty buffer. Costs almost nothing.
     pub const fn new() -> Self {
         Self {
             usual: [FieldLine::NONE; fast::MOST_FIELDS],
@@ -30,49 +30,49 @@ impl Default for HeadBuffer<'_> {
     }
 }
 
-/// What a buffer's beginning holds.
+/// The result of parsing the start of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum ParsedHead<'b, 'r> {
-    /// Not a whole head yet, and no reason to refuse it so far.
+    /// An incomplete head, without an error so far.
     Partial,
-    /// A whole head; `length` bytes of the buffer belong to it, skipped empty lines included.
+    /// A complete head.
     Whole {
-        /// The result.
+        /// The head.
         head: Head<'b, 'r>,
-        /// Where the body, or the next request, begins.
+        /// The length of the head in bytes, including skipped empty lines. The body, or the next request, begins there.
         length: usize,
     },
 }
 
-/// Reads the head at the beginning of `bytes`, from scratch. For buffers that grow use [`resume`].
+/// Parses the head at the start of `bytes`, from its first byte. For buffers that grow use [`resume`].
 ///
-/// Errors: every [`BadRequest`] of the head's grammar and limits; those of meaning come from [`crate::framing::frame`].
+/// Errors: every [`BadRequest`] of the head's grammar and limits; [`crate::framing::frame`] returns those of its meaning.
 /// Cost: one pass over the head; three and one allocation for an unusual one.
 pub fn parse<'b, 'r>(
     bytes: &'b [u8],
     limits: &HeadLimits,
-    room: &'r mut HeadBuffer<'b>,
+    buffer: &'r mut HeadBuffer<'b>,
 ) -> Result<ParsedHead<'b, 'r>, BadRequest> {
-    resume(&mut HeadScanner::new(), bytes, limits, room)
+    resume(&mut HeadScanner::new(), bytes, limits, buffer)
 }
 
-/// Reads the head at the beginning of `bytes`, which starts with all bytes of the calls before that returned
-/// [`ParsedHead::Partial`]. A head that arrives in many small reads costs one pass for its end and one parse, not a pass per
-/// read.
+/// Parses the head at the start of `bytes`, which begins with all bytes of the previous calls that returned
+/// [`ParsedHead::Partial`]. A head received in many small reads costs one pass that finds its end and one parse, not one pass
+/// for each read.
 ///
-/// After [`ParsedHead::Whole`] the scanner is ready for the next head: drop `length` bytes (and the body) before the next
+/// After [`ParsedHead::Whole`] the scanner is ready for the next head: remove `length` bytes (and the body) before the next
 /// call.
 pub fn resume<'b, 'r>(
     scanner: &mut HeadScanner,
     bytes: &'b [u8],
     limits: &HeadLimits,
-    room: &'r mut HeadBuffer<'b>,
+    buffer: &'r mut HeadBuffer<'b>,
 ) -> Result<ParsedHead<'b, 'r>, BadRequest> {
-    // A head that arrived in pieces was scanned before, and continues from there.
+    // The scanner has examined a head that was received in pieces, and continues where it stopped.
     if !scanner.has_begun()
-        && let Some(whole) = fast::read(bytes, limits, &mut room.usual)
+        && let Some(whole) = fast::read(bytes, limits, &mut buffer.usual)
     {
-        let fields = room.usual.get(..whole.count).unwrap_or_default();
+        let fields = buffer.usual.get(..whole.count).unwrap_or_default();
         let head = whole.line.with(fields);
         let length = whole.length;
         return Ok(ParsedHead::Whole { head, length });
@@ -81,13 +81,14 @@ pub fn resume<'b, 'r>(
         return Ok(ParsedHead::Partial);
     };
     let head = bytes.get(start..end).unwrap_or_default();
-    let fields = room.large.insert(Box::new([FieldLine::NONE; MAX_FIELDS]));
+    let fields = buffer.large.insert(Box::new([FieldLine::NONE; MAX_FIELDS]));
     let (line, count) = read(head, limits, fields)?;
     let head = line.with(fields.get(..count).unwrap_or_default());
     Ok(ParsedHead::Whole { head, length: end })
 }
 
-/// The request line and how many field lines there are, which go to `fields`. `head` is exactly one head whose lines all end with CRLF.
+/// The request line and the number of field lines, which are written to `fields`. `head` is exactly one head whose lines all
+/// end with CRLF.
 pub(crate) fn read<'b>(
     head: &'b [u8],
     limits: &HeadLimits,
@@ -99,7 +100,7 @@ pub(crate) fn read<'b>(
     let parsed = request
         .parse(head)
         .map_err(|error| refusal_of(error, head))?;
-    // Partial or missing parts cannot be: the scanner saw the empty line. If they were, the head is not one.
+    // Never partial and never incomplete: the scanner found the empty line. If this were wrong, the head would be invalid.
     let (Some(method), Some(target), Some(minor), true) = (
         request.method,
         request.path,
@@ -114,7 +115,7 @@ pub(crate) fn read<'b>(
     if target.len() > limits.target_bytes {
         return Err(BadRequest::TargetTooLong);
     }
-    // RFC 3986 knows no byte above 0x7f; httparse lets UTF-8 pass.
+    // RFC 3986 allows no byte above 0x7f; httparse accepts UTF-8.
     if !target.is_ascii() {
         return Err(BadRequest::Target);
     }
@@ -146,8 +147,8 @@ fn refusal_of(error: httparse::Error, head: &[u8]) -> BadRequest {
     }
 }
 
-/// Whether the third word of the request line is a version by its form (RFC 9112 section 2.3), to tell 505 from 400.
-/// `PRI * HTTP/2.0`, the greeting of HTTP/2, is one.
+/// Whether the third word of the request line has the form of a version (RFC 9112 section 2.3), to distinguish 505 from
+/// 400. It has in `PRI * HTTP/2.0`, the preface of HTTP/2.
 fn names_other_version(head: &[u8]) -> bool {
     let line = head.split(|&byte| byte == b'\r').next();
     let word = line.and_then(|line| line.splitn(3, |&byte| byte == b' ').nth(2));

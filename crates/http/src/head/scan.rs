@@ -1,10 +1,10 @@
-//! Finds the end of a request head, and remembers how far the search got.
+//! Finds the end of a request head, and remembers the position of the search.
 //!
-//! It enforces three rules that need no parsing: every line ends with CRLF, the request line and the head stay within their
-//! limits, at most two empty lines precede the head. It examines each byte once, however slowly the head arrives.
+//! It enforces three rules that need no parsing: every line ends with CRLF, the request line and the head are within their
+//! limits, at most two empty lines precede the head. It examines each byte once, however slowly the head is received.
 //!
-//! Invariant: each verdict depends on the position of a byte, never on where a read ended. So a stream that is split
-//! anywhere gives the same result as a whole one.
+//! Invariant: each result depends on the position of a byte, never on where a read ended. So a stream gives the same result
+//! however it is split.
 
 use memchr::{memchr, memchr_iter};
 
@@ -12,15 +12,15 @@ use super::limits::HeadLimits;
 use crate::refusal::BadRequest;
 use crate::token::is_token_byte;
 
-/// How far the search for a head's end has come in a growing buffer. One per connection; it starts again by itself when a head
-/// is whole, and must be replaced when the buffer is cleared otherwise.
+/// The progress of the search for a head's end in a growing buffer. One per connection. It restarts when a head is complete,
+/// and must be replaced when the buffer is cleared for another reason.
 #[derive(Clone, Debug, Default)]
 pub struct HeadScanner {
-    /// Where the request line begins, after the skipped empty lines.
+    /// The start of the request line, after the skipped empty lines.
     start: usize,
-    /// Where the line begins whose end is searched.
+    /// The start of the line whose end is searched.
     line: usize,
-    /// There is no unchecked line feed before this.
+    /// All line feeds before this position were checked.
     searched: usize,
     phase: ScanPhase,
 }
@@ -33,7 +33,7 @@ enum ScanPhase {
     Fields,
 }
 
-/// The position of a whole head in the buffer, its empty line included.
+/// The position of a complete head in the buffer, including its empty line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub start: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Extent {
 }
 
 impl HeadScanner {
-    /// Begins at the buffer's first byte.
+    /// A scanner at the buffer's first byte.
     pub const fn new() -> Self {
         Self {
             start: 0,
@@ -51,20 +51,20 @@ impl HeadScanner {
         }
     }
 
-    /// Whether the first byte of a request line was seen. Empty lines before it do not count: a connection that only
-    /// sent those is still idle.
+    /// Whether the first byte of a request line was received. Empty lines before it do not count: a connection that has only
+    /// sent those is idle.
     pub fn has_begun(&self) -> bool {
         self.phase != ScanPhase::Leading
     }
 
-    /// Searches on. `bytes` must begin with the bytes of the calls before. Gives the head's place when it is whole.
+    /// Continues the search. `bytes` must begin with the bytes of the previous calls. Returns the position of a complete head.
     pub(crate) fn scan(
         &mut self,
         bytes: &[u8],
         limits: &HeadLimits,
     ) -> Result<Option<Extent>, BadRequest> {
         if self.phase == ScanPhase::Leading
-            && let Some(end) = whole(bytes, limits)
+            && let Some(end) = complete_head_end(bytes, limits)
         {
             *self = Self::new();
             return Ok(Some(Extent { start: 0, end }));
@@ -89,8 +89,8 @@ impl HeadScanner {
         Ok(None)
     }
 
-    /// RFC 9112 section 2.2: empty lines before a request line are to be ignored. Two are enough for every old client
-    /// that sends one after a body. A byte that begins no method (TLS, noise) is refused at once.
+    /// Skips empty lines before a request line (RFC 9112 section 2.2). Two are enough for old clients that send one after a
+    /// body. A byte that cannot start a method (TLS, garbage) is rejected immediately.
     fn skip_empty_lines(&mut self, bytes: &[u8]) -> Result<bool, BadRequest> {
         loop {
             match bytes.get(self.start..).unwrap_or_default() {
@@ -126,7 +126,7 @@ impl HeadScanner {
         Err(BadRequest::HeadTooLarge)
     }
 
-    /// The place of the next line feed before `end`, which must follow a carriage return.
+    /// The position of the next line feed before `end`, which must follow a carriage return.
     fn next_line_feed(&mut self, bytes: &[u8], end: usize) -> Result<Option<usize>, BadRequest> {
         let until = bytes.len().min(end);
         let window = bytes.get(self.searched..until).unwrap_or_default();
@@ -144,9 +144,9 @@ impl HeadScanner {
     }
 }
 
-/// Where a head ends that is whole and leaves nothing to be said against its lines: what nearly every client sends, found in
-/// one search without stopping. `None` says nothing; the careful way has the reasons.
-fn whole(bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
+/// The end of a complete head whose lines are valid: the usual case, in one search without interruption. `None`: the
+/// step-by-step scan decides and gives the reason.
+fn complete_head_end(bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
     if !bytes.first().is_some_and(|first| is_token_byte(*first)) {
         return None;
     }
@@ -165,9 +165,9 @@ fn whole(bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
     None
 }
 
-/// Two empty lines.
+/// The size of two empty lines.
 const LEADING_BYTES: usize = 4;
-/// What a request line has besides the target: the longest method, two spaces, the version, CRLF.
+/// The maximum size of a request line without its target: the longest method, two spaces, the version, CRLF.
 const REQUEST_LINE_FRAME: usize = crate::head::METHOD_BYTES + b"  HTTP/1.1\r\n".len();
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
     };
 
     #[test]
-    fn looks_at_every_byte_once() {
+    fn examines_every_byte_once() {
         let mut head = b"GET / HTTP/1.1\r\n".to_vec();
         while head.len() < 32_000 {
             head.extend_from_slice(b"Name: value value value value value value value value\r\n");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_heads_end_where_those_in_pieces_do() {
+    fn whole_heads_and_heads_in_pieces_end_at_the_same_position() {
         let tight = HeadLimits {
             head_bytes: 60,
             target_bytes: 4,
@@ -261,13 +261,13 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_first_byte_of_a_tls_hello() {
+    fn rejects_the_first_byte_of_a_tls_hello() {
         let found = HeadScanner::new().scan(b"\x16", &LIMITS);
         assert_eq!(found, Err(BadRequest::RequestLine));
     }
 
     #[test]
-    fn a_shorter_buffer_than_before_is_not_a_panic() {
+    fn a_shorter_buffer_than_before_does_not_panic() {
         let mut scanner = HeadScanner::new();
         assert_eq!(scanner.scan(b"GET / HTTP/1.1\r\nA", &LIMITS), Ok(None));
         assert_eq!(scanner.scan(b"", &LIMITS), Ok(None));

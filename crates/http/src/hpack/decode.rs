@@ -1,16 +1,16 @@
-//! Decodes blocks: each is a list of fields that refer to the tables, or are literals.
+//! Decodes header blocks: lists of fields that refer to the tables or are literals.
 
 use super::error::HpackError::{self, Malformed};
 use super::huffman;
 use super::table::{DynamicTable, size_of_field};
 
-/// Reads the blocks of one direction of one connection, in their order.
+/// Decodes the header blocks of one direction of a connection, in order.
 #[derive(Debug, Default)]
 pub struct HpackDecoder {
     table: DynamicTable,
 }
 
-/// The fields of a block, in their order; pseudo-header fields among them.
+/// The fields of a header block in order, including pseudo-header fields.
 #[derive(Debug, Default)]
 pub struct Block {
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ pub struct Block {
     list_bytes: usize,
 }
 
-/// The position of a field in the bytes: its name, and behind it its value.
+/// The position of a field in the bytes: its name, followed by its value.
 #[derive(Clone, Copy, Debug)]
 struct HpackField {
     at: usize,
@@ -27,14 +27,14 @@ struct HpackField {
 }
 
 impl Block {
-    /// Empties it, and keeps its room.
+    /// Removes all fields. Keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
         self.list_bytes = 0;
     }
 
-    /// Name and value of each field.
+    /// The name and value of each field.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         self.spans.iter().map(|span| {
             let bytes = self.bytes.get(span.at..).unwrap_or_default();
@@ -43,17 +43,17 @@ impl Block {
         })
     }
 
-    /// The size of all fields, as RFC 9113 section 6.5.2 counts it, also of those that were not kept.
+    /// The size of all fields, also of those that were not kept, as RFC 9113 section 6.5.2 counts it.
     pub fn list_bytes(&self) -> usize {
         self.list_bytes
     }
 
-    /// Bytes of memory that it holds.
+    /// The memory in use, in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<HpackField>()
     }
 
-    /// Counts the field whose name and value are at the end, and keeps it if there is room.
+    /// Counts the field whose name and value are at the end, and keeps it if the list is within `most` bytes.
     fn end_field(&mut self, at: usize, name: usize, most: usize) {
         let value = self.bytes.len().saturating_sub(at + name);
         self.list_bytes = self.list_bytes.saturating_add(size_of_field(name, value));
@@ -66,8 +66,8 @@ impl Block {
 }
 
 impl HpackDecoder {
-    /// Reads a whole block into `block`, which is emptied. Of the fields those are kept that come before the list has more than
-    /// `most` bytes ([`Block::list_bytes`]); [`TOO_LARGE`] times as many end it.
+    /// Decodes a complete block into `block`, whose previous fields are removed. Keeps fields until the list exceeds `most` bytes
+    /// ([`Block::list_bytes`]), and fails if it exceeds [`TOO_LARGE`] times as many.
     pub fn decode(
         &mut self,
         encoded: &[u8],
@@ -79,7 +79,7 @@ impl HpackDecoder {
         let mut may_resize = true;
         while let Some(&first) = reader.rest.first() {
             if first & 0xe0 == 0x20 {
-                // RFC 7541 section 4.2: at the beginning of a block alone.
+                // Only at the start of a block (RFC 7541 section 4.2).
                 let size = reader.integer(5)?;
                 if !may_resize || !self.table.resize(size) {
                     return Err(Malformed);
@@ -110,7 +110,7 @@ impl HpackDecoder {
         Ok(())
     }
 
-    /// RFC 7541 section 6.2.
+    /// Decodes a literal field (RFC 7541 section 6.2).
     fn literal(
         &mut self,
         reader: &mut HpackReader<'_>,
@@ -138,7 +138,7 @@ impl HpackDecoder {
     }
 }
 
-/// The primitives of RFC 7541 section 5.
+/// Reads the primitives of RFC 7541 section 5.
 struct HpackReader<'b> {
     rest: &'b [u8],
 }
@@ -150,7 +150,7 @@ impl HpackReader<'_> {
         Ok(*first)
     }
 
-    /// An integer that begins in the last `bits` bits of a byte. No honest one needs more than four bytes behind it.
+    /// Reads an integer that starts in the last `bits` bits of a byte. Legitimate ones have at most four more bytes.
     fn integer(&mut self, bits: u32) -> Result<usize, HpackError> {
         let mask = (1_usize << bits) - 1;
         let mut number = usize::from(self.byte()?) & mask;
@@ -181,5 +181,5 @@ impl HpackReader<'_> {
     }
 }
 
-/// How many times as much as is kept is read to keep the table right.
+/// The maximum size of a list that is decoded to keep the table consistent, as a multiple of what is kept.
 pub const TOO_LARGE: usize = 4;

@@ -9,30 +9,30 @@ use super::error::HpackError::{self, Malformed};
 pub(super) fn decode(coded: &[u8], into: &mut Vec<u8>) -> Result<(), HpackError> {
     // No code is shorter than five bits.
     into.reserve(coded.len() / 5 * 8 + 8);
-    let mut coming = coded.iter();
-    // The bits that have not been read stand leftmost.
+    let mut bytes = coded.iter();
+    // The unread bits are the most significant ones.
     let (mut bits, mut count) = (0_u64, 0_u32);
     loop {
         while count <= u64::BITS - 8
-            && let Some(byte) = coming.next()
+            && let Some(byte) = bytes.next()
         {
             bits |= u64::from(*byte) << (u64::BITS - 8 - count);
             count += 8;
         }
         let (symbol, length) = next(bits);
         if length > count {
-            // The rest is padding: fewer than eight bits, all of them one.
+            // The rest is padding: fewer than eight one bits.
             let is_padding = count < 8 && bits.leading_ones() >= count;
             return is_padding.then_some(()).ok_or(Malformed);
         }
-        // The last symbol ends a string, and must not be in one.
+        // The last symbol marks the end of a string, and must not occur in one.
         into.push(u8::try_from(symbol).map_err(|_| Malformed)?);
         bits <<= length;
         count -= length;
     }
 }
 
-/// The symbol whose code stands leftmost, and the code's length.
+/// The symbol of the leading code, and the length of the code.
 fn next(bits: u64) -> (u16, u32) {
     let prefix = usize::try_from(bits >> (u64::BITS - SHORT)).unwrap_or_default();
     match SHORT_CODES.get(prefix) {
@@ -62,17 +62,17 @@ fn long(bits: u64) -> (u16, u32) {
 struct CodeRow {
     first: u32,
     count: u32,
-    /// How many codes are shorter.
+    /// The number of shorter codes.
     before: u32,
 }
 
-/// Bits of a code that is looked up at once.
+/// Bits of the prefix that is looked up in the table.
 const SHORT: u32 = 9;
 const LONGEST: u32 = 30;
-/// The symbol of the end of a string.
+/// The end-of-string symbol.
 const END: u16 = 256;
 
-/// Lengths of the codes of all symbols.
+/// The lengths of the codes of all symbols.
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
@@ -86,7 +86,7 @@ const LENGTHS: [u8; 257] = [
     30,
 ];
 
-/// Symbols by the length of their codes, and by themselves.
+/// All symbols, sorted by the length of the code, then by symbol.
 static IN_ORDER: [u16; 257] = {
     let mut order = [0; 257];
     let mut place = 0;
@@ -134,7 +134,7 @@ static BY_LENGTH: [CodeRow; LONGEST as usize + 1] = {
     rows
 };
 
-/// What nine bits begin with: a symbol, and the length of its code; 0: a longer code.
+/// For each prefix of nine bits: the symbol that it begins with, and the length of the code; 0: the code is longer.
 static SHORT_CODES: [(u16, u32); 1 << SHORT] = {
     let mut codes = [(0, 0); 1 << SHORT];
     let mut length = 1;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_rfc_are_read() {
+    fn the_examples_of_the_rfc_are_decoded() {
         // RFC 7541 appendix C.4 and C.6.
         let coded = [
             0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff,
@@ -206,8 +206,8 @@ mod tests {
     }
 
     #[test]
-    fn what_no_encoder_writes_is_malformed() {
-        // Padding of zeros, eight bits of padding, and the symbol that ends.
+    fn invalid_padding_and_symbols_are_malformed() {
+        // Padding of zeros, eight bits of padding, and the end-of-string symbol.
         for coded in [
             &[0b0000_0000_u8][..],
             &[0b0000_0111, 0xff],
@@ -222,13 +222,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_comes_back(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn every_text_survives_a_round_trip(text in proptest::collection::vec(any::<u8>(), 0..200)) {
             prop_assert_eq!(decoded(&encode(&text)).unwrap(), text);
         }
 
-        // The text is encoded as an encoder would have written it: no two codings of one text.
+        // The text is encoded as an encoder would have written it: each text has only one coding.
         #[test]
-        fn any_bytes_are_read_or_refused(coded in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn any_bytes_are_decoded_or_rejected(coded in proptest::collection::vec(any::<u8>(), 0..60)) {
             if let Ok(text) = decoded(&coded) {
                 prop_assert_eq!(encode(&text), coded);
             }

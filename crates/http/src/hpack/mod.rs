@@ -1,12 +1,12 @@
-//! Header compression of HTTP/2 (RFC 7541), as far as a server needs it: decoding what a client sends, with its dynamic
+//! Header compression of HTTP/2 (RFC 7541), as far as a server needs it: decoding blocks of a client, with its dynamic
 //! table, and writing fields as literals.
 //!
-//! Decoding is total, and bounded: a block yields at most the bytes that the caller requested, however often an index
-//! repeats a long field; beyond that the fields are counted, and the table is kept consistent, but nothing is copied.
-//! Nothing is allocated once a [`Block`] and a table have grown to what a client uses.
+//! Decoding accepts any input, and is bounded: a block yields at most the bytes that the caller requested, however often an
+//! index repeats a long field. Fields beyond that are counted, and the table is kept consistent, but nothing is copied.
+//! Nothing is allocated once a [`Block`] and a table have grown to the size that a client uses.
 //!
-//! Written fields never refer to the dynamic table and never enter it, so blocks of two writers may follow each other on
-//! one connection.
+//! Written fields never refer to the dynamic table and are never inserted into it, so two writers may write blocks to the
+//! same connection.
 
 pub(super) mod decode;
 mod error;

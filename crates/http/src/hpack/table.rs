@@ -1,16 +1,16 @@
-//! The tables of header compression: the static one (RFC 7541 appendix A), and a client's own (section 2.3.2).
+//! The tables of header compression: the static one (RFC 7541 appendix A), and a client's dynamic one (section 2.3.2).
 
 use std::collections::VecDeque;
 
-/// See the module. The client's own fields are in one buffer, oldest first.
+/// The dynamic table of a client. The fields are in one buffer, oldest first.
 #[derive(Debug)]
 pub(super) struct DynamicTable {
     bytes: Vec<u8>,
-    /// Where the buffer begins, counted in all bytes that were ever put in.
+    /// The number of bytes that were removed from the front of the buffer since the start.
     base: usize,
-    /// Oldest first.
+    /// The fields, oldest first.
     entries: VecDeque<TableEntry>,
-    /// As RFC 7541 section 4.1 counts it.
+    /// The size of the table, as RFC 7541 section 4.1 counts it.
     size: usize,
     most: usize,
 }
@@ -35,7 +35,7 @@ impl Default for DynamicTable {
 }
 
 impl DynamicTable {
-    /// The field with this index, which begins with 1.
+    /// The field with this index. The first index is 1.
     pub(super) fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
         let index = index.checked_sub(1)?;
         if let Some((name, value)) = STATIC.get(index) {
@@ -49,14 +49,14 @@ impl DynamicTable {
         Some((name, rest.get(..entry.value)?))
     }
 
-    /// RFC 7541 section 4.4: a field that is larger than the table empties it.
+    /// Inserts a field. A field larger than the table empties it (RFC 7541 section 4.4).
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8]) {
         let size = size_of_field(name.len(), value.len());
         self.evict(self.most.saturating_sub(size));
         if size > self.most {
             return;
         }
-        self.close_up();
+        self.compact();
         self.entries.push_back(TableEntry {
             at: self.base + self.bytes.len(),
             name: name.len(),
@@ -67,7 +67,7 @@ impl DynamicTable {
         self.size += size;
     }
 
-    /// Whether the table may have this size.
+    /// Sets the maximum size; false if it exceeds the limit.
     pub(super) fn resize(&mut self, most: usize) -> bool {
         if most > LARGEST {
             return false;
@@ -77,7 +77,7 @@ impl DynamicTable {
         true
     }
 
-    /// Drops the oldest fields until at most `size` remains.
+    /// Removes the oldest fields until at most `size` remains.
     fn evict(&mut self, size: usize) {
         while self.size > size
             && let Some(entry) = self.entries.pop_front()
@@ -86,13 +86,13 @@ impl DynamicTable {
         }
     }
 
-    /// Releases the room of dropped fields, if it is much.
-    fn close_up(&mut self) {
+    /// Releases the memory of removed fields, if it is large.
+    fn compact(&mut self) {
         let end = self.base + self.bytes.len();
         let begin = self.entries.front().map_or(end, |entry| entry.at);
-        let gone = begin - self.base;
-        if gone >= LARGEST / 2 || gone == self.bytes.len() {
-            self.bytes.drain(..gone);
+        let removed = begin - self.base;
+        if removed >= LARGEST / 2 || removed == self.bytes.len() {
+            self.bytes.drain(..removed);
             self.base = begin;
         }
     }
@@ -100,7 +100,7 @@ impl DynamicTable {
 
 const LARGEST: usize = TABLE_BYTES as usize;
 
-/// RFC 7541 appendix A.
+/// The static table (RFC 7541 appendix A).
 pub(super) const STATIC: [(&str, &str); 61] = [
     (":authority", ""),
     (":method", "GET"),
@@ -165,10 +165,10 @@ pub(super) const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// Bytes of the table, as RFC 7541 section 4.1 counts them: what a side that says nothing allows (RFC 9113 section 6.5.2).
+/// The default size of the table in bytes, as RFC 7541 section 4.1 counts it (RFC 9113 section 6.5.2).
 pub const TABLE_BYTES: u32 = 4096;
 
-/// RFC 7541 section 4.1, RFC 9113 section 6.5.2.
+/// The size of a field by RFC 7541 section 4.1 and RFC 9113 section 6.5.2.
 pub(super) const fn size_of_field(name: usize, value: usize) -> usize {
     name.saturating_add(value).saturating_add(32)
 }

@@ -1,4 +1,4 @@
-//! Blocks: the examples of RFC 7541, what is malformed, and properties.
+//! Tests of blocks: the examples of RFC 7541, malformed blocks, and properties.
 
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ fn owned(list: &[(&str, &str)]) -> Vec<(String, String)> {
 
 /// RFC 7541 appendix C.3 and C.4: three requests, plain and coded.
 #[test]
-fn the_examples_of_the_rfc_are_read() {
+fn the_examples_of_the_rfc_are_decoded() {
     let plain: [&[u8]; 3] = [
         b"\x82\x86\x84\x41\x0fwww.example.com",
         b"\x82\x86\x84\xbe\x58\x08no-cache",
@@ -69,7 +69,7 @@ fn the_examples_of_the_rfc_are_read() {
 }
 
 #[test]
-fn what_is_malformed_is_refused() {
+fn malformed_blocks_are_rejected() {
     for (what, block) in [
         ("index 0", &b"\x80"[..]),
         ("an index that is not there", b"\xbe"),
@@ -96,14 +96,14 @@ fn what_is_malformed_is_refused() {
 }
 
 #[test]
-fn the_oldest_fields_make_room() {
+fn the_oldest_fields_are_evicted() {
     let mut decoder = HpackDecoder::default();
     // A table of two fields of 34 bytes.
     let block = b"\x3f\x25\x40\x01a\x011\x40\x01b\x012\x40\x01c\x013\xbe\xbf";
     let wanted = owned(&[("a", "1"), ("b", "2"), ("c", "3"), ("c", "3"), ("b", "2")]);
     assert_eq!(decode(&mut decoder, block).unwrap(), wanted);
     assert_eq!(decode(&mut decoder, b"\xc0"), Err(Malformed));
-    // One that is larger than the table empties it.
+    // A field larger than the table empties it.
     let long = "v".repeat(60);
     let block = [b"\x40\x01d\x3c", long.as_bytes()].concat();
     assert_eq!(
@@ -114,7 +114,7 @@ fn the_oldest_fields_make_room() {
 }
 
 #[test]
-fn a_list_beyond_its_limit_is_counted_and_not_kept() {
+fn fields_beyond_the_limit_are_counted_but_not_kept() {
     let mut decoder = HpackDecoder::default();
     let mut block = Block::default();
     let long = "v".repeat(100);
@@ -125,7 +125,7 @@ fn a_list_beyond_its_limit_is_counted_and_not_kept() {
     assert_eq!(block.list_bytes(), 133 * 8 + 34);
     assert_eq!(fields(&block), owned(&[("a", &long), ("a", &long)]));
     assert!(block.capacity() < 2_000);
-    // The table is right nevertheless.
+    // The table is consistent nevertheless.
     assert_eq!(decode(&mut decoder, b"\xbe").unwrap(), owned(&[("z", "1")]));
     encoded.extend(std::iter::repeat_n(0xbf, 1_000));
     assert_eq!(
@@ -158,9 +158,9 @@ fn lines_become_fields() {
 }
 
 proptest! {
-    // Whatever is written is read, and leaves no trace in the table.
+    // Written fields are decoded again, and do not change the table.
     #[test]
-    fn literals_come_back(
+    fn literals_survive_a_round_trip(
         list in proptest::collection::vec(("(:path|etag|x-[a-z]{0,200}|cookie)", "[ -~]{0,300}"), 0..20),
     ) {
         let mut encoded = Vec::new();
@@ -176,9 +176,9 @@ proptest! {
         prop_assert_eq!(decode(&mut decoder, b"\xbe"), Err(Malformed));
     }
 
-    // What a decoder has read is bounded by its limit, whatever came.
+    // The result is bounded by the limit, for any input.
     #[test]
-    fn any_blocks_are_read_or_refused(
+    fn any_blocks_are_decoded_or_rejected(
         blocks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 1..6),
         most in 0..600_usize,
     ) {

@@ -1,4 +1,4 @@
-//! Fields as literals that enter no table (RFC 7541 section 6.2.2).
+//! Writes fields as literals without indexing (RFC 7541 section 6.2.2).
 
 use http::StatusCode;
 
@@ -18,7 +18,7 @@ pub fn write_status(out: &mut Vec<u8>, status: StatusCode) {
     out.push(0x80 | index);
 }
 
-/// Appends a field; the name is in lower case.
+/// Appends a field. The name must be in lower case.
 pub fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     match index_of(name) {
         0 => {
@@ -30,7 +30,7 @@ pub fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     write_string(out, value);
 }
 
-/// Appends fields from lines: `name: value` and CRLF each.
+/// Appends fields from lines of `name: value` and CRLF.
 pub fn write_lines(out: &mut Vec<u8>, lines: &[u8]) {
     let mut rest = lines;
     while let Some(end) = memchr::memchr(b'\n', rest) {
@@ -54,7 +54,7 @@ fn write_integer(out: &mut Vec<u8>, number: u8, bits: u32) {
     write_integer_of(out, usize::from(number), bits);
 }
 
-/// RFC 7541 section 5.1, with zeros in front.
+/// Appends an integer (RFC 7541 section 5.1) with zeros in the upper bits of the first byte.
 fn write_integer_of(out: &mut Vec<u8>, number: usize, bits: u32) {
     let mask = (1_usize << bits) - 1;
     let first = number.min(mask);
@@ -70,7 +70,7 @@ fn write_integer_of(out: &mut Vec<u8>, number: usize, bits: u32) {
     out.push(u8::try_from(rest).unwrap_or(0));
 }
 
-/// The index of a name in the static table; 0: it has none. The names of responses, and those of requests' first lines.
+/// The index of a name in the static table; 0 if it has none. Only for names of response fields and pseudo-header fields.
 fn index_of(name: &[u8]) -> u8 {
     match name {
         b":authority" => 1,
@@ -117,7 +117,7 @@ mod tests {
                 known += 1;
             }
         }
-        // `:method`, `:path` and `:scheme` stand there twice, `:status` seven times.
+        // The table contains `:method`, `:path` and `:scheme` twice, `:status` seven times.
         assert_eq!(known, 24 + 3 + 6);
     }
 }

@@ -1,14 +1,14 @@
 //! `<Files>`, `<Directory>` and `<Location>`, and their access control.
 
-use super::context::{HostContext, settle};
-use super::headers::{Reach, header};
+use super::context::{HostContext, record_fate};
+use super::headers::{HeaderScope, header};
 use super::passing::handler;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
 use crate::ledger::Ledger;
 use crate::tree::ParsedDirective;
 
-/// `<Files>`, `<Directory>` and `<Location>`: rules for paths, or the site as a whole. The directives that are those of the site.
+/// Converts `<Files>`, `<Directory>` and `<Location>` to rules. Returns the directives that apply to the whole site.
 pub(super) fn container<'d>(
     directive: &'d ParsedDirective,
     site: &mut ImportedSite,
@@ -20,7 +20,7 @@ pub(super) fn container<'d>(
         [path, ..] => (name.ends_with("match"), path.as_str()),
         [] => (false, ""),
     };
-    if settled(directive, path, site, context) {
+    if convert_special(directive, path, site, context) {
         return &[];
     }
     let Some(mut rule) = container_rule(name, is_pattern, path, directive, site) else {
@@ -38,15 +38,15 @@ fn contents(block: &[ParsedDirective], section: &mut Section, ledger: &mut Ledge
     for inner in block {
         match inner.name() {
             "require" | "allow" | "deny" | "authtype" | "authuserfile" => {}
-            "header" => header(inner, section, Reach::Paths, ledger),
-            _ => settle(inner, ledger),
+            "header" => header(inner, section, HeaderScope::Paths, ledger),
+            _ => record_fate(inner, ledger),
         }
     }
 }
 
-/// Converts a section that does not become a rule: names that Galley never sends, XML-RPC, handlers. False: it is none of
-/// these.
-fn settled(
+/// Converts a section that does not become a rule: names that Galley never sends, XML-RPC, handlers. False for other
+/// sections.
+fn convert_special(
     directive: &ParsedDirective,
     path: &str,
     site: &mut ImportedSite,
@@ -68,11 +68,11 @@ fn settled(
         directive.carried("xmlrpc", context.ledger);
         return true;
     }
-    handler.is_some_and(|handler| handled(directive, handler, site, context))
+    handler.is_some_and(|handler| convert_handler(directive, handler, site, context))
 }
 
-/// Converts a section for the requests of a handler. False: it is another handler.
-fn handled(
+/// Converts a section for the requests of a handler. False for other handlers.
+fn convert_handler(
     directive: &ParsedDirective,
     by: &ParsedDirective,
     site: &mut ImportedSite,
@@ -89,13 +89,14 @@ fn handled(
     }
     context.carried(directive, "php");
     for inner in directive.inner().iter().filter(|inner| inner.id != by.id) {
-        settle(inner, context.ledger);
+        record_fate(inner, context.ledger);
     }
     handler(by, site, context);
     true
 }
 
-/// An empty rule for the paths of a section. `None`: they are all of the site's.
+/// An empty rule for the paths of a section. `None` if the section covers the whole site, or if Galley does not support the
+/// pattern.
 fn container_rule(
     name: &str,
     is_pattern: bool,
@@ -133,7 +134,7 @@ fn is_refusal(directive: &ParsedDirective) -> bool {
     }
 }
 
-/// Access control: `Require`, the older `Allow` and `Deny`, and passwords.
+/// Converts access control: `Require`, the older `Allow` and `Deny`, and passwords.
 pub(super) fn access(block: &[ParsedDirective], section: &mut Section, ledger: &mut Ledger) {
     let allows_some = block.iter().any(|inner| {
         matches!(inner.name(), "allow" | "require") && networks(inner).next().is_some()

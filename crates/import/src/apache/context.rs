@@ -1,17 +1,17 @@
-//! Directives that define what later ones mean.
+//! Directives that later ones depend on.
 
 use crate::ledger::{Ledger, StatementFate, StatementId};
 use crate::tree::ParsedDirective;
 
 use super::table;
 
-/// What the directives before mean for those that follow.
+/// The state that earlier directives define for later ones.
 pub(super) struct HostContext<'l> {
     pub ledger: &'l mut Ledger,
     pub has_tls: bool,
-    /// `RewriteCond`s before the next `RewriteRule`.
+    /// The `RewriteCond`s before the next `RewriteRule`.
     pub conditions: Vec<RewriteCondition>,
-    /// Where all requests are redirected to.
+    /// The target to which all requests are redirected.
     pub redirects_all: Option<String>,
     pub cert: Option<String>,
     pub key: Option<String>,
@@ -45,22 +45,22 @@ impl<'l> HostContext<'l> {
     }
 }
 
-/// `RewriteCond %{HTTPS} off`.
+/// A condition such as `RewriteCond %{HTTPS} off`.
 pub(super) struct RewriteCondition {
     pub id: StatementId,
-    /// Without `%{` and `}`.
+    /// The variable without `%{` and `}`.
     pub variable: String,
     pub pattern: String,
 }
 
-/// Evaluates a directive by its name, and those in it.
-pub(super) fn settle(directive: &ParsedDirective, ledger: &mut Ledger) {
+/// Records the result for a directive and those in it by their names alone.
+pub(super) fn record_fate(directive: &ParsedDirective, ledger: &mut Ledger) {
     match table::fate_of(directive.name()) {
         Some(StatementFate::NotNeeded(why)) => ledger.not_needed(directive.id, why),
         Some(StatementFate::NotCarried(remedy)) => ledger.not_carried(directive.id, remedy),
         Some(StatementFate::Carried(_)) | None => {}
     }
     for inner in directive.inner() {
-        settle(inner, ledger);
+        record_fate(inner, ledger);
     }
 }

@@ -1,4 +1,4 @@
-//! `Header` and `ExpiresByType`.
+//! Converts `Header` and `ExpiresByType`.
 
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
@@ -6,18 +6,18 @@ use crate::ledger::Ledger;
 use crate::tree::ParsedDirective;
 use crate::units;
 
-/// What a directive in a section applies to.
+/// What a header directive applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum HeaderScope {
     Site,
     Paths,
 }
 
-/// `Header [always] set Name "value"`.
+/// Converts `Header [always] set Name "value"`.
 pub(super) fn header(
     directive: &ParsedDirective,
     section: &mut Section,
-    reach: Reach,
+    scope: HeaderScope,
     ledger: &mut Ledger,
 ) {
     let words = directive.arguments().iter().map(String::as_str);
@@ -29,7 +29,7 @@ pub(super) fn header(
         "set" | "add" | "setifempty" | "append" | "merge" if lower == "vary" => {
             ledger.not_needed(directive.id, "Galley sends Vary where it applies");
         }
-        "set" if lower == "strict-transport-security" && reach == Reach::Site => {
+        "set" if lower == "strict-transport-security" && scope == HeaderScope::Site => {
             match max_age(value) {
                 Some(age) => directive.sets("hsts", age, section, ledger),
                 None => ledger.not_carried(directive.id, "set `hsts`"),
@@ -67,7 +67,7 @@ const OWN_FIELDS: &[&str] = &[
     "last-modified",
 ];
 
-/// `ExpiresByType text/css "access plus 1 year"`.
+/// Converts `ExpiresByType text/css "access plus 1 year"`.
 pub(super) fn expires_by_type(
     directive: &ParsedDirective,
     site: &mut ImportedSite,
@@ -94,7 +94,7 @@ pub(super) fn expires_by_type(
     ledger.carried(directive.id, "a rule with set_headers");
 }
 
-/// `access plus 1 month 2 days`, `A2592000`.
+/// The seconds of `access plus 1 month 2 days` or `A2592000`.
 fn expiry_seconds(text: &str) -> Option<u64> {
     if let Some(seconds) = text
         .strip_prefix(['A', 'M'])

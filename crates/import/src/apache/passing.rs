@@ -1,4 +1,4 @@
-//! `ProxyPass`, handlers of PHP-FPM, and `Redirect`.
+//! Converts `ProxyPass`, handlers of PHP-FPM, and `Redirect`.
 
 use super::context::HostContext;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
@@ -6,7 +6,7 @@ use crate::known;
 use crate::tree::ParsedDirective;
 use crate::units;
 
-/// `ProxyPass / http://127.0.0.1:8080/` is the site's server; other paths are rules.
+/// Converts `ProxyPass`: `ProxyPass / http://127.0.0.1:8080/` sets the site's upstream; other paths become rules.
 pub(super) fn proxy(
     directive: &ParsedDirective,
     site: &mut ImportedSite,
@@ -53,7 +53,7 @@ fn http_server(target: &str) -> Option<String> {
         .then(|| format!("{scheme}://{server}"))
 }
 
-/// `proxy:unix:/run/php.sock|fcgi://localhost` and `fcgi://127.0.0.1:9000/...`.
+/// Converts `proxy:unix:/run/php.sock|fcgi://localhost` and `fcgi://127.0.0.1:9000/...`.
 fn fastcgi(
     directive: &ParsedDirective,
     target: &str,
@@ -84,7 +84,7 @@ pub(super) fn handler(
     fastcgi(directive, &target, site, context);
 }
 
-/// `Redirect permanent / https://example.com/`, `Redirect 301 /old /new`, `RedirectMatch 301 ^/a(.*)$ /b$1`.
+/// Converts `Redirect permanent / https://example.com/`, `Redirect 301 /old /new`, `RedirectMatch 301 ^/a(.*)$ /b$1`.
 pub(super) fn redirect(
     directive: &ParsedDirective,
     site: &mut ImportedSite,
@@ -120,7 +120,7 @@ pub(super) fn redirect(
     context.carried(directive, "a rule");
 }
 
-/// A rule's section with the paths of a redirect. `None`: Galley has no such pattern.
+/// A section of a rule with the paths of a redirect. `None` if Galley does not support the pattern.
 fn redirected_paths(directive: &ParsedDirective, from: &str) -> Option<Section> {
     let mut section = Section::default();
     if directive.name() == "redirectmatch" {

@@ -1,5 +1,5 @@
-//! Apache's grammar: one directive per line, sections in angle brackets, `#` comments, and `\` at the end of a line that
-//! continues.
+//! Parses Apache's syntax: one directive per line, sections in angle brackets, `#` comments, and `\` at the end of a line that
+//! continues on the next one.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use crate::ledger::Ledger;
 use crate::source::{MOST_FILES, MOST_LEVELS, MOST_NESTED, Source, StatementOrigin};
 use crate::tree::ParsedDirective;
 
-/// Reads a file and its includes. Names of directives are in lower case, those of sections begin with `<`.
+/// Parses a file and its includes. Names of directives are in lower case, those of sections begin with `<`.
 pub(crate) fn read(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Vec<ParsedDirective> {
     let mut reader = ApacheReader {
         source,
@@ -26,7 +26,7 @@ struct ApacheReader<'a> {
     left: usize,
 }
 
-/// A section that is open.
+/// An open section.
 struct OpenApacheSection {
     section: Option<ParsedDirective>,
     inner: Vec<ParsedDirective>,
@@ -158,7 +158,7 @@ fn lines(text: &str) -> Vec<(usize, Vec<String>)> {
     all
 }
 
-/// The words of a line: quotes keep blanks, the name is in lower case, `<Section a>` begins with `<section`.
+/// The words of a line: quotes keep spaces, the name is in lower case, `<Section a>` begins with `<section`.
 pub(crate) fn words(line: &str) -> Vec<String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_lines() {
+    fn lines_are_split_into_words() {
         assert_eq!(
             words("  ServerName example.com"),
             ["servername", "example.com"]

@@ -1,4 +1,4 @@
-//! `RewriteCond` and `RewriteRule`: WordPress's own block, redirects to TLS and to one host, redirects and refusals by path.
+//! Converts `RewriteCond` and `RewriteRule`: WordPress's block, redirects to TLS and to one host, redirects and denials by path.
 
 use super::context::{HostContext, RewriteCondition};
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
@@ -18,7 +18,7 @@ pub(super) fn condition(directive: &ParsedDirective, context: &mut HostContext<'
     });
 }
 
-/// Converts a rule with the conditions before it.
+/// Converts a rule and the conditions before it.
 pub(super) fn rule(
     directive: &ParsedDirective,
     site: &mut ImportedSite,
@@ -28,7 +28,7 @@ pub(super) fn rule(
     let fate = fate(directive, &conditions, site, context);
     let ids = conditions.iter().map(|one| one.id).chain([directive.id]);
     for id in ids {
-        context.ledger.judge(id, fate.clone());
+        context.ledger.record(id, fate.clone());
     }
 }
 
@@ -59,7 +59,7 @@ fn fate(
     let by_path = conditions
         .iter()
         .all(|one| matches!(one.variable.as_str(), "REQUEST_FILENAME" | "REQUEST_URI"));
-    let paths = own_pattern(directive, conditions);
+    let paths = rule_pattern(directive, conditions);
     if flags.refuses() && paths.is_some_and(known::is_script_of_folder) {
         return StatementFate::NotNeeded(known::NO_SCRIPTS.to_owned());
     }
@@ -75,7 +75,7 @@ fn fate(
     }
 }
 
-/// A picture's WebP or AVIF file for browsers that take it. `None`: the rule is about something else.
+/// Converts a rule that sends a WebP or AVIF file to browsers that accept it. `None` for other rules.
 fn pictures(
     directive: &ParsedDirective,
     conditions: &[RewriteCondition],
@@ -86,7 +86,7 @@ fn pictures(
     if !is_picture || !conditions.iter().any(|one| one.variable == "HTTP_ACCEPT") {
         return None;
     }
-    // `(.+)\.(jpe?g|png)$` becomes `$1.webp`: the name without the picture's own ending.
+    // `(.+)\.(jpe?g|png)$` becomes `$1.webp`: the name without the picture's extension.
     let is_short = pattern.contains(r")\.") && !target.contains("$2") && !target.contains("%{");
     if is_short {
         site.section.set("image_siblings", "all", &directive.origin);
@@ -95,7 +95,7 @@ fn pictures(
     Some(StatementFate::NotNeeded(known::PICTURES.to_owned()))
 }
 
-/// A redirect of every path: to TLS, to one host, or to both. `None`: it depends on something else.
+/// Converts a redirect of every path: to TLS, to one host, or to both. `None` if it depends on something else.
 fn whole_site(
     directive: &ParsedDirective,
     conditions: &[RewriteCondition],
@@ -122,15 +122,15 @@ fn whole_site(
     None
 }
 
-/// Variables that tell whether a client speaks TLS.
+/// Variables that show whether a client uses TLS.
 const OF_TLS: &[&str] = &["HTTPS", "SERVER_PORT", "X-FORWARDED-PROTO"];
 
-/// Patterns of every path.
+/// Patterns that match every path.
 const WHOLE_SITE: &[&str] = &[
     "^", "^(.*)$", "(.*)", "^(.*)", ".*", "^/?(.*)", "^/?(.*)$", "^/(.*)$",
 ];
 
-/// `[R=301,L]`, in lower case.
+/// Flags such as `[R=301,L]`, in lower case.
 struct RewriteFlags(String);
 
 impl RewriteFlags {
@@ -149,7 +149,7 @@ impl RewriteFlags {
     }
 }
 
-/// A redirect to the host of its target, or to the site's first without `www.`. `None`: there is none.
+/// Converts a redirect to the host of its target, or to the site's first host without `www.`. `None` if there is no such host.
 fn canonical_host(directive: &ParsedDirective, site: &mut ImportedSite) -> Option<&'static str> {
     let without_www = |host: &&String| !host.starts_with("www.") && *host != "*";
     let host = host_of(directive.argument(1))
@@ -160,8 +160,8 @@ fn canonical_host(directive: &ParsedDirective, site: &mut ImportedSite) -> Optio
     Some("canonical_host")
 }
 
-/// The pattern of the paths that a rule is about. `None`: its conditions say more than one pattern can.
-fn own_pattern<'d>(
+/// The pattern for the paths of a rule. `None` if its conditions need more than one pattern.
+fn rule_pattern<'d>(
     directive: &'d ParsedDirective,
     conditions: &'d [RewriteCondition],
 ) -> Option<&'d str> {
@@ -178,7 +178,7 @@ fn own_pattern<'d>(
     }
 }
 
-/// A redirect or denial of paths. `None`: it is neither, or Galley has no such pattern.
+/// Converts a redirect or denial of paths. `None` for other rules, and if Galley does not support the pattern.
 fn path_rule(
     directive: &ParsedDirective,
     pattern: &str,
@@ -187,7 +187,7 @@ fn path_rule(
 ) -> Option<RuleDraft> {
     let origin = &directive.origin;
     let target = directive.argument(1);
-    // In a `.htaccess` paths have no slash at the beginning.
+    // In a `.htaccess` paths have no leading slash.
     let text = match pattern.strip_prefix('^') {
         Some(rest) if !rest.starts_with('/') => format!("^/{rest}"),
         _ => pattern.to_owned(),

@@ -1,8 +1,8 @@
-//! Directives of a virtual host or a `.htaccess`.
+//! Converts the directives of a virtual host or a `.htaccess`.
 
 use super::container::{access, container};
-use super::context::{HostContext, settle};
-use super::headers::{Reach, expires_by_type, header};
+use super::context::{HostContext, record_fate};
+use super::headers::{HeaderScope, expires_by_type, header};
 use super::passing::{handler, proxy, redirect};
 use super::rewrite;
 use crate::draft::ImportedSite;
@@ -43,7 +43,12 @@ pub(super) fn convert(
         }
         "rewritecond" => rewrite::condition(directive, context),
         "rewriterule" => rewrite::rule(directive, site, context),
-        "header" => header(directive, &mut site.section, Reach::Site, context.ledger),
+        "header" => header(
+            directive,
+            &mut site.section,
+            HeaderScope::Site,
+            context.ledger,
+        ),
         "expiresbytype" => expires_by_type(directive, site, context.ledger),
         "expiresdefault" => context.not_needed(directive, known::ASKS_AGAIN),
         "errordocument" => error_document(directive, site, context),
@@ -69,11 +74,11 @@ pub(super) fn convert(
             }
         }
         "sethandler" if argument.starts_with("proxy:") => handler(directive, site, context),
-        _ => settle(directive, context.ledger),
+        _ => record_fate(directive, context.ledger),
     }
 }
 
-/// `LimitRequestBody`, and the limits of PHP that mean the same.
+/// Converts `LimitRequestBody`, and PHP's limits with the same meaning.
 fn request_body(
     directive: &ParsedDirective,
     site: &mut ImportedSite,
@@ -85,7 +90,7 @@ fn request_body(
             directive.argument(1),
             "request_body; set the value in `.user.ini`, too",
         ),
-        _ => return settle(directive, context.ledger),
+        _ => return record_fate(directive, context.ledger),
     };
     match units::size(text) {
         Some(size) if size != "0B" => {

@@ -1,8 +1,8 @@
-//! Directives of Apache that are not needed, and those that have no replacement.
+//! Directives of Apache that are not needed, and those without an equivalent.
 
 use crate::ledger::StatementFate;
 
-/// How a directive is handled by its name alone, in lower case.
+/// The result for a directive by its name alone, in lower case.
 pub(super) fn fate_of(name: &str) -> Option<StatementFate> {
     let is_in = |list: &[&str]| {
         list.iter().any(|known| {

@@ -1,19 +1,19 @@
 //! Addresses of sites: `example.com`, `http://example.com`, `:8080`, `https://*.example.com:8443/path`.
 
-/// An address in its parts.
+/// The parts of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SiteAddress<'a> {
-    /// `http` or `https`, if it says so.
+    /// `http` or `https`, if given.
     pub scheme: Option<&'a str>,
-    /// Empty: every host.
+    /// The host; empty: every host.
     pub host: &'a str,
     pub port: Option<u16>,
-    /// The part behind host and port.
+    /// The part after host and port.
     pub path: &'a str,
 }
 
 impl<'a> SiteAddress<'a> {
-    /// Reads any word.
+    /// Parses any word.
     pub fn of(word: &'a str) -> Self {
         let (scheme, rest) = match word.split_once("://") {
             Some((scheme, rest)) => (Some(scheme), rest),
@@ -30,7 +30,7 @@ impl<'a> SiteAddress<'a> {
         }
     }
 
-    /// Whether it is served without TLS. Caddy signs certificates for `localhost` itself, which Galley does not.
+    /// Whether the site is served without TLS. Caddy signs certificates for `localhost`, which Galley does not.
     pub fn is_plain(&self) -> bool {
         self.scheme == Some("http")
             || self.port == Some(80)
@@ -38,7 +38,7 @@ impl<'a> SiteAddress<'a> {
             || self.host == "localhost"
     }
 
-    /// Whether no name says for which host a certificate would be.
+    /// Whether the address has no name for which a certificate could be issued.
     pub fn is_without_name(&self) -> bool {
         self.host.is_empty() && self.scheme != Some("https") && self.port != Some(443)
     }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_addresses() {
+    fn addresses_are_split() {
         for (word, scheme, host, port, is_plain) in [
             ("example.com", None, "example.com", None, false),
             (

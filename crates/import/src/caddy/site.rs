@@ -1,4 +1,4 @@
-//! The directives of one site.
+//! Converts the directives of one site.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use crate::tree::ParsedDirective;
 use crate::units;
 use crate::write::certificate_pair;
 
-/// Converts the directives of a site.
+/// The state of the conversion of a site.
 pub(super) struct Converter<'a> {
     pub snippets: &'a HashMap<&'a str, &'a ParsedDirective>,
     pub ledger: &'a mut Ledger,
-    /// Paths of named matchers, as patterns.
+    /// The paths of named matchers, as patterns.
     pub matchers: HashMap<String, Section>,
     pub level: usize,
-    /// Snippets that may still be imported: one that imports itself twice would never end.
+    /// The remaining number of snippet imports: a snippet that imports itself twice would never end.
     pub imports_left: usize,
 }
 
@@ -44,7 +44,7 @@ impl Converter<'_> {
             "php_fastcgi" => match units::fastcgi(&last.replacen("unix//", "unix:/", 1)) {
                 Some(server) => {
                     directive.sets("php", server, &mut site.section, self.ledger);
-                    self.settle(directive.inner(), "Galley does this by itself, or has a safe default");
+                    self.record_fate(directive.inner(), "Galley does this by itself, or has a safe default");
                 }
                 None => directive.not_carried("set `php` to the socket or address of PHP-FPM", self.ledger),
             },
@@ -57,7 +57,7 @@ impl Converter<'_> {
             "log" => self.log(directive, site),
             "header" => self.header(directive, site),
             "redir" => self.redirect(directive, site),
-            "respond" | "error" | "abort" => self.refuse(directive, site),
+            "respond" | "error" | "abort" => self.deny(directive, site),
             "basicauth" | "basic_auth" => directive.not_carried("write the users into a file with `htpasswd` and set `basic_auth`", self.ledger),
             "request_body" => self.request_body(directive, site),
             "import" => self.import(directive, site),
@@ -69,7 +69,7 @@ impl Converter<'_> {
         }
     }
 
-    /// A block of directives for all paths, or for those of a matcher, which each of them then has.
+    /// Converts a block of directives for all paths, or for those of a matcher, which then applies to each directive.
     fn handle(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let matcher = directive.argument(0);
         if matcher.is_empty() || matches!(matcher, "*" | "/*") {
@@ -93,7 +93,7 @@ impl Converter<'_> {
         }
     }
 
-    /// `@name path /a/* /b` and `@name { path ... }`.
+    /// Converts `@name path /a/* /b` and `@name { path ... }`.
     fn matcher(&mut self, directive: &ParsedDirective) {
         let inner = directive.inner().iter().map(|one| one.words.as_slice());
         let mut patterns = Vec::new();
@@ -120,7 +120,7 @@ impl Converter<'_> {
         }
     }
 
-    /// An empty rule for the matcher that a directive begins with, and the arguments behind it. `None`: it has none.
+    /// An empty rule for the matcher with which a directive begins. `None` if there is no matcher.
     fn rule(&self, directive: &ParsedDirective) -> Option<RuleDraft> {
         let first = directive.argument(0);
         let (section, priority, length) = match self.matchers.get(first) {
@@ -150,7 +150,7 @@ impl Converter<'_> {
             return directive.not_carried("set `upstream`", self.ledger);
         }
         let why = "Galley forwards client address, scheme and host itself";
-        self.settle(directive.inner(), why);
+        self.record_fate(directive.inner(), why);
         let servers = Value::List(servers);
         if let Some(mut rule) = self.rule(directive) {
             rule.section.set("upstream", servers, &directive.origin);
@@ -173,7 +173,7 @@ impl Converter<'_> {
             ),
             _ => {
                 self.ledger.carried(directive.id, "tls");
-                self.settle(directive.inner(), "Galley orders certificates by `[acme]`");
+                self.record_fate(directive.inner(), "Galley orders certificates by `[acme]`");
             }
         }
     }
@@ -195,7 +195,7 @@ impl Converter<'_> {
         }
     }
 
-    /// `header [MATCHER] Name Value`, or a block of them.
+    /// Converts `header [MATCHER] Name Value`, or a block of such lines.
     fn header(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let mut rule = self.rule(directive);
         let skipped = usize::from(rule.is_some() || directive.argument(0) == "*");
@@ -239,7 +239,7 @@ impl Converter<'_> {
         }
     }
 
-    /// `redir https://example.com{uri}`.
+    /// Converts `redir https://example.com{uri}`.
     fn canonical_host(
         &mut self,
         directive: &ParsedDirective,
@@ -255,8 +255,8 @@ impl Converter<'_> {
         site.section.add("hosts", [host.to_owned()], None);
     }
 
-    /// `respond @forbidden 403`.
-    fn refuse(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
+    /// Converts `respond @forbidden 403`.
+    fn deny(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let refuses = directive.name() != "respond"
             || directive
                 .arguments()
@@ -307,7 +307,7 @@ impl Converter<'_> {
         }
     }
 
-    fn settle(&mut self, block: &[ParsedDirective], why: &str) {
+    fn record_fate(&mut self, block: &[ParsedDirective], why: &str) {
         for directive in block {
             directive.not_needed(why, self.ledger);
         }
@@ -322,7 +322,7 @@ const NO_MATCHER: &str = "its matcher is not carried: write a rule for the paths
 
 const NO_STRIPPING: &str = "Galley forwards paths as they are: have the server behind it take the whole path, and write a rule with `upstream`";
 
-/// Directives in a block for a matcher that are converted as if they named it.
+/// Directives that are converted in a block for a matcher as if the matcher were their argument.
 const OF_MATCHERS: &[&str] = &[
     "reverse_proxy",
     "header",
@@ -332,10 +332,10 @@ const OF_MATCHERS: &[&str] = &[
     "redir",
 ];
 
-/// Directives that are the same for every path.
+/// Directives with the same effect for every path.
 const ANYWHERE: &[&str] = &["encode", "file_server", "log", "templates", "try_files"];
 
-/// Caddy's default is a temporary redirect.
+/// The status of a redirect. Caddy's default is a temporary one.
 fn code(status: Option<&str>) -> &str {
     match status {
         Some("permanent") => "301",
@@ -346,13 +346,13 @@ fn code(status: Option<&str>) -> &str {
 
 const STATUSES: &[&str] = &["301", "302", "303", "307", "308", "permanent", "temporary"];
 
-/// Snippets in snippets.
+/// The maximum depth of nested snippets.
 const MOST_SNIPPETS: usize = 8;
 
-/// Imports of one site.
+/// The maximum number of imports of a site.
 pub(super) const MOST_IMPORTS: usize = 100;
 
-/// `Name value`, `-Name`, `+Name value`, `?Name value`.
+/// Converts `Name value`, `-Name`, `+Name value`, `?Name value`.
 fn field(
     directive: &ParsedDirective,
     words: &[String],
@@ -386,13 +386,13 @@ fn field(
     }
 }
 
-/// A path of a matcher as a pattern.
+/// Converts a path of a matcher to a pattern.
 fn path_pattern(path: &str) -> String {
     let start = if path.starts_with('*') { "" } else { "^" };
     format!("{start}{}$", known::glob(path))
 }
 
-/// `localhost:8080`, `http://a:80` as a server of `upstream`.
+/// Converts `localhost:8080`, `http://a:80` to a server of `upstream`.
 fn server(word: &str) -> Option<String> {
     let (scheme, rest) = word.split_once("://").unwrap_or(("http", word));
     let (host, port) = match rest.rsplit_once(':') {

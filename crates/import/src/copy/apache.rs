@@ -1,4 +1,4 @@
-//! Apache: the lines of all files in one, with other addresses and files. Files in document roots are read where they are.
+//! Apache: one file with the lines of all files, with other addresses and files. Files in document roots are read in place.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ struct ApacheCopy<'a, 'w> {
 }
 
 impl ApacheCopy<'_, '_> {
-    /// The lines of a file and of those that it includes; a continued line is one.
+    /// The lines of a file and of its includes; continued lines are joined.
     fn lines(&mut self, path: &Path, level: usize) -> Vec<String> {
         self.left = self.left.saturating_sub(1);
         let text = self.source.text(path).unwrap_or_default();
@@ -94,7 +94,7 @@ impl ApacheCopy<'_, '_> {
         all
     }
 
-    /// The virtual hosts with TLS, so that their addresses are known as such.
+    /// Finds the virtual hosts with TLS, so that their addresses are marked as such.
     fn tls_hosts(&mut self, lines: &[String]) -> Result<(), CopyError> {
         let mut addresses: Vec<String> = Vec::new();
         for line in lines {
@@ -134,7 +134,7 @@ impl ApacheCopy<'_, '_> {
                         .count();
                     let port = self.builder.port(port_of(&key), false)?;
                     let written = format!("Listen 127.0.0.1:{port}\n");
-                    // Several addresses of one port are one here.
+                    // Several addresses with the same port become one.
                     if known < self.builder.listeners.len() || !self.body.contains(&written) {
                         self.body.push_str(&written);
                     }
@@ -207,7 +207,7 @@ impl ApacheCopy<'_, '_> {
     }
 }
 
-/// Apache chooses a virtual host by its address first. In a copy all have one.
+/// The port of a listener. Apache chooses a virtual host by its address first; in a copy all have the same one.
 fn port_of(key: &str) -> &str {
     key.rsplit_once(':').map_or(key, |(_, port)| port)
 }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_stay_but_for_addresses_and_files() {
+    fn only_addresses_and_files_are_changed() {
         let workspace = CopyWorkspace {
             folder: PathBuf::from("/t"),
             ports: vec![1001, 1002],

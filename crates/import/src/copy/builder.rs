@@ -1,35 +1,35 @@
-//! What all copies collect: listeners, password files, and the changes that were made.
+//! What all copies collect: listeners, password files, and changes.
 
 use std::path::{Path, PathBuf};
 
 use crate::source::StatementOrigin;
 
-/// Where a copy lives.
+/// The files and ports for a copy.
 #[derive(Clone, Debug)]
 pub struct CopyWorkspace {
-    /// A folder of its own.
+    /// A separate folder for the copy.
     pub folder: PathBuf,
-    /// Ports of 127.0.0.1 that are free.
+    /// Free ports of 127.0.0.1.
     pub ports: Vec<u16>,
-    /// The certificate in place of all others.
+    /// The certificate that replaces all others.
     pub cert: PathBuf,
-    /// Its key.
+    /// The key of the certificate.
     pub key: PathBuf,
 }
 
 /// Why a configuration cannot be copied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyError {
-    /// There is none.
+    /// The configuration has no server.
     #[error("`{0}` has no server")]
     NoServer(String),
-    /// A program inside the configuration.
+    /// A program in the configuration.
     #[error("{0}: the copy cannot contain a block of Lua or JavaScript")]
     Code(StatementOrigin),
-    /// More listeners than ports.
+    /// More listeners than free ports.
     #[error("the configuration has more than {0} listeners")]
     Listeners(usize),
-    /// A kind of file that no server executes.
+    /// A file that needs the main file of its server.
     #[error("`{0}` belongs to a server that is not named: name its main file, too")]
     NoMain(String),
 }
@@ -37,15 +37,15 @@ pub enum CopyError {
 /// A listener of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopiedListener {
-    /// That of the original: [`crate::ServedListener::key`].
+    /// The key of the original listener: [`crate::ServedListener::key`].
     pub key: String,
-    /// Whether it speaks TLS.
+    /// Whether it uses TLS.
     pub is_tls: bool,
-    /// The port of 127.0.0.1.
+    /// The port on 127.0.0.1.
     pub port: u16,
 }
 
-/// Collects while a copy is written.
+/// Collects the parts of a copy while it is written.
 pub(super) struct CopyBuilder<'w> {
     pub workspace: &'w CopyWorkspace,
     pub listeners: Vec<CopiedListener>,
@@ -63,7 +63,7 @@ impl<'w> CopyBuilder<'w> {
         }
     }
 
-    /// The port in place of the address `key`.
+    /// The port that replaces the address `key`.
     pub fn port(&mut self, key: &str, is_tls: bool) -> Result<u16, CopyError> {
         if let Some(known) = self.listeners.iter_mut().find(|known| known.key == key) {
             known.is_tls |= is_tls;
@@ -81,7 +81,7 @@ impl<'w> CopyBuilder<'w> {
         Ok(port)
     }
 
-    /// The file in place of one with passwords.
+    /// The file that replaces a password file.
     pub fn password(&mut self, path: &Path) -> PathBuf {
         let known = self.passwords.iter().position(|known| known == path);
         let at = known.unwrap_or_else(|| {
@@ -95,14 +95,14 @@ impl<'w> CopyBuilder<'w> {
         self.workspace.folder.join(format!("users-{at}"))
     }
 
-    /// Notes a change, once.
+    /// Records a change, unless it was recorded before.
     pub fn change(&mut self, what: &str) {
         if !self.changes.iter().any(|known| known == what) {
             self.changes.push(what.to_owned());
         }
     }
 
-    /// A file of the copy.
+    /// The path of a file in the folder of the copy.
     pub fn file(&self, name: &str) -> String {
         self.workspace.folder.join(name).display().to_string()
     }

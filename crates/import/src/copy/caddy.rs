@@ -1,4 +1,4 @@
-//! Caddy: global options for other ports and another folder, before the unchanged sites.
+//! Caddy: global options for other ports and another folder, before the sites, which only get other ports.
 
 use std::path::Path;
 
@@ -22,11 +22,11 @@ pub(super) fn text(
         None => ("", rest),
     };
     let kept: Vec<&str> = own.lines().filter(|line| !is_replaced(line)).collect();
-    let (kept, sites) = (kept.join("\n"), readdressed(sites, builder)?);
+    let (kept, sites) = (kept.join("\n"), with_other_ports(sites, builder)?);
     Ok(format!("{comments}{{\n{options}{kept}\n}}\n{sites}"))
 }
 
-/// The options of the copy.
+/// The global options of the copy.
 fn options(builder: &mut CopyBuilder<'_>) -> Result<String, CopyError> {
     let (plain, tls) = (builder.port("80", false)?, builder.port("443", true)?);
     let storage = builder.file("caddy");
@@ -36,8 +36,8 @@ fn options(builder: &mut CopyBuilder<'_>) -> Result<String, CopyError> {
     ))
 }
 
-/// The sites with other ports in their addresses. Those without a port have the options' ports.
-fn readdressed(sites: &str, builder: &mut CopyBuilder<'_>) -> Result<String, CopyError> {
+/// The sites with other ports in their addresses. Addresses without a port get the ports of the global options.
+fn with_other_ports(sites: &str, builder: &mut CopyBuilder<'_>) -> Result<String, CopyError> {
     let mut copied = String::new();
     let mut depth = 0_usize;
     for line in sites.lines() {
@@ -52,7 +52,7 @@ fn readdressed(sites: &str, builder: &mut CopyBuilder<'_>) -> Result<String, Cop
             copied.push_str(line);
         }
         copied.push('\n');
-        // A file without braces has one site, whose addresses are its first line.
+        // A file without braces has one site, whose addresses are in its first line.
         let is_head_alone = is_of_sites && !bare.ends_with(['{', ',']);
         depth += usize::from(bare == "{" || bare.ends_with(" {") || is_head_alone);
         depth -= usize::from(bare == "}" && depth > 0);
@@ -60,7 +60,7 @@ fn readdressed(sites: &str, builder: &mut CopyBuilder<'_>) -> Result<String, Cop
     Ok(copied)
 }
 
-/// A word of a site's addresses.
+/// Replaces the port in a word of a site's addresses.
 fn address(word: &str, builder: &mut CopyBuilder<'_>) -> Result<String, CopyError> {
     let (bare, comma) = match word.strip_suffix(',') {
         Some(bare) => (bare, ","),
@@ -82,7 +82,7 @@ fn address(word: &str, builder: &mut CopyBuilder<'_>) -> Result<String, CopyErro
     ))
 }
 
-/// The text before the first word.
+/// Splits a text before its first word, after comments and empty lines.
 fn split_comments(text: &str) -> (&str, &str) {
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -122,7 +122,7 @@ mod tests {
     use crate::copy::CopyWorkspace;
 
     #[test]
-    fn ports_in_addresses_are_those_of_the_test() {
+    fn ports_in_addresses_are_replaced() {
         let workspace = CopyWorkspace {
             folder: PathBuf::from("/t"),
             ports: vec![1001, 1002, 1003],
@@ -132,20 +132,20 @@ mod tests {
         let mut builder = CopyBuilder::new(&workspace);
         let sites = "a.test, http://b.test:81 {\n\tredir https://c.test:443{uri}\n}\n(common) {\n}\nd.test:8443/x {\n}\n:81 {\n}\n";
         assert_eq!(
-            readdressed(sites, &mut builder).unwrap(),
+            with_other_ports(sites, &mut builder).unwrap(),
             "a.test, http://b.test:1001 { \n\tredir https://c.test:443{uri}\n}\n(common) {\n}\nd.test:1002/x { \n}\n:1001 { \n}\n"
         );
         assert_eq!(
-            readdressed(":82\nroot * /a:1", &mut builder).unwrap(),
+            with_other_ports(":82\nroot * /a:1", &mut builder).unwrap(),
             ":1003 \nroot * /a:1\n"
         );
         let tls: Vec<bool> = builder.listeners.iter().map(|one| one.is_tls).collect();
         assert_eq!(tls, [false, true, false]);
-        assert!(readdressed(":83 {\n}", &mut builder).is_err());
+        assert!(with_other_ports(":83 {\n}", &mut builder).is_err());
     }
 
     #[test]
-    fn comments_come_before_options() {
+    fn comments_precede_the_options() {
         assert_eq!(split_comments("# a\n\n {\n}"), ("# a\n\n ", "{\n}"));
         assert_eq!(split_comments("a.com {"), ("", "a.com {"));
         assert!(is_replaced("\tadmin localhost:2019") && !is_replaced("\torder a before b"));

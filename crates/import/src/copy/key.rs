@@ -1,6 +1,6 @@
-//! Names for the addresses on which a server listens.
+//! Keys that identify the addresses on which a server listens.
 
-/// `80` for every address of a port, `192.0.2.1:80` for one. `None`: a unix socket.
+/// `80` for all addresses with this port, `192.0.2.1:80` for one address. `None` for a unix socket.
 pub(crate) fn listen_key(text: &str, default_port: &str) -> Option<String> {
     if text.starts_with("unix:") {
         return None;
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
+    fn addresses_have_keys() {
         for (text, wanted) in [
             ("80", Some("80")),
             ("*:8080", Some("8080")),

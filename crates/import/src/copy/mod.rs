@@ -1,8 +1,8 @@
-//! A server's configuration as one file that can run beside it: on other ports, with its own files for logs, caches and
-//! process ids.
+//! Copies a server's configuration to one file that can run at the same time as the original: on other ports, with separate
+//! files for logs, caches and process ids.
 //!
-//! The copy makes the same decisions as the original. [`ServerCopy::changes`] lists what had to be changed. TLS stays TLS,
-//! with another certificate, so conditions on the scheme, also those in a `.htaccess` that is read in place, apply as in
+//! The copy makes the same decisions as the original. [`ServerCopy::changes`] lists the necessary changes. TLS listeners use
+//! TLS with another certificate, so conditions on the scheme, also those in a `.htaccess` that is read in place, apply as in
 //! the original.
 
 mod apache;

@@ -1,4 +1,4 @@
-//! nginx: the statements of all files in one, with other addresses and files.
+//! nginx: one file with the statements of all files, with other addresses and files.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,17 @@ pub(super) fn text(
     builder: &mut CopyBuilder<'_>,
 ) -> Result<String, CopyError> {
     let all = tree::read_whole(source, main, Grammar::Nginx, &mut Ledger::default());
-    let mut copy = NginxCopy::new(source, main, builder, mentions(&all, "real_ip_header"));
+    let mut copy = NginxCopy::new(
+        source,
+        main,
+        builder,
+        contains_statement(&all, "real_ip_header"),
+    );
     copy.head();
     if all.iter().any(|one| one.name() == "http") {
         copy.block(&all, 0)?;
     } else {
-        copy.site_alone(&all)?;
+        copy.single_site(&all)?;
     }
     let (out, is_empty) = (copy.out, copy.builder.listeners.is_empty());
     if is_empty {
@@ -65,8 +70,8 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
         );
     }
 
-    /// A file of `sites-enabled`, or the statements of one server.
-    fn site_alone(&mut self, all: &[ParsedDirective]) -> Result<(), CopyError> {
+    /// Writes a file of `sites-enabled`, or the statements of one server.
+    fn single_site(&mut self, all: &[ParsedDirective]) -> Result<(), CopyError> {
         self.out.push_str("http {\n");
         self.http();
         let types = self
@@ -92,7 +97,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
         Ok(())
     }
 
-    /// What every copy says in its `http`.
+    /// Writes the statements in `http` that every copy has.
     fn http(&mut self) {
         self.out.push_str("access_log off;\n");
         for name in TEMPORARY {
@@ -127,7 +132,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
                     self.block(directive.inner(), depth + 1)?;
                     self.out.push_str("}\n");
                 }
-                // The entries of these are no statements.
+                // The entries of these blocks are not statements.
                 "map" | "geo" | "types" | "split_clients" | "upstream" | "charset_map" => {
                     self.verbatim(directive);
                 }
@@ -137,7 +142,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
         Ok(())
     }
 
-    /// nginx listens on port 80 where a server does not say.
+    /// Adds port 80, which is the default of nginx, to a server without `listen`.
     fn listen_default(&mut self, block: &[ParsedDirective]) -> Result<(), CopyError> {
         if !block.iter().any(|one| one.name() == "listen") {
             let port = self.builder.port("80", false)?;
@@ -158,7 +163,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
             return Ok(());
         };
         let port = self.builder.port(&key, has("ssl"))?;
-        // Of IPv4 and IPv6 one is enough.
+        // One of IPv4 and IPv6 is enough.
         if listened.contains(&port) {
             return Ok(());
         }
@@ -186,7 +191,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
             }
             "auth_basic_user_file" => {
                 let path = self.folder.join(directive.argument(0));
-                // If there is none, nginx denies everybody, and so does the copy.
+                // If the file does not exist, nginx denies all requests, and so does the copy.
                 let path = if self.source.matching(&path).is_empty() {
                     path
                 } else {
@@ -246,12 +251,12 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
     }
 }
 
-fn mentions(all: &[ParsedDirective], name: &str) -> bool {
+fn contains_statement(all: &[ParsedDirective], name: &str) -> bool {
     all.iter()
-        .any(|one| one.name() == name || mentions(one.inner(), name))
+        .any(|one| one.name() == name || contains_statement(one.inner(), name))
 }
 
-/// A word in nginx's syntax. A `\` stays with what follows it.
+/// A word in nginx's syntax. A `\` stays in front of the next character.
 fn quoted(word: &str) -> String {
     let is_special = |c: char| c.is_whitespace() || matches!(c, ';' | '{' | '}' | '"' | '\'');
     if !word.is_empty() && !word.contains(is_special) && !word.starts_with('#') {
@@ -270,10 +275,10 @@ fn quoted(word: &str) -> String {
     text
 }
 
-/// What stays of a `listen`.
+/// The parameters of `listen` that are kept.
 const LISTEN_WORDS: &[&str] = &["ssl", "http2", "default_server"];
 
-/// Statements of the process.
+/// Statements for the process.
 const PROCESS: &[&str] = &[
     "daemon",
     "debug_points",
@@ -350,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_files_are_those_of_the_test() {
+    fn addresses_and_files_are_replaced() {
         let made = copied(
             "user www; pid /run/nginx.pid; events {} http { include mime.types; map $a $b { default 'x y'; } access_log /l;\n\
              server { listen 80; listen [::]:80; server_name a; return 301 https://a$request_uri; }\n\
@@ -379,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_alone_becomes_a_whole_file() {
+    fn a_single_site_becomes_a_complete_file() {
         let made = copied("listen 8080; root /r;").unwrap();
         assert!(
             made.text.contains("http {")

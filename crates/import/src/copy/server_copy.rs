@@ -1,4 +1,4 @@
-//! The copy of a configuration.
+//! A copy of a configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -7,24 +7,24 @@ use crate::copy::{apache, caddy, nginx};
 use crate::imported::ServerKind;
 use crate::source::Source;
 
-/// A configuration that can run beside the original.
+/// A configuration that can run at the same time as the original.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerCopy {
     /// The text of its only file.
     pub text: String,
-    /// Its listeners.
+    /// The listeners of the copy.
     pub listeners: Vec<CopiedListener>,
-    /// Files with passwords of the original; in their place the copy reads `users-0`, `users-1` of its folder.
+    /// The password files of the original; in their place the copy reads `users-0`, `users-1` of its folder.
     pub passwords: Vec<PathBuf>,
-    /// What differs from the original, for people.
+    /// The differences from the original, as text for people.
     pub changes: Vec<String>,
 }
 
-/// Copies the configuration whose main file is `main`.
+/// Copies the configuration with the main file `main`.
 ///
 /// # Errors
 ///
-/// [`CopyError`], if no copy would run as the original does.
+/// [`CopyError`] if a copy would not behave as the original.
 pub fn copy(
     source: &dyn Source,
     kind: ServerKind,

@@ -1,4 +1,4 @@
-//! Statements that mean the same in a server and in a location: they set options of the site, or of a rule.
+//! Statements with the same meaning in a server and in a location: they set options of the site, or of a rule.
 
 use crate::draft::{Section, Value};
 use crate::known;
@@ -8,14 +8,14 @@ use crate::nginx::table;
 use crate::tree::ParsedDirective;
 use crate::units;
 
-/// What options a statement may set.
+/// What a statement applies to, which determines the options that it may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirectiveScope {
     Site,
     Rule,
 }
 
-/// Converts a statement into options of `section`. A statement that has its own meaning in a server or a location is not one of these.
+/// Converts a statement to options of `section`, unless its meaning differs between servers and locations.
 pub(super) fn convert(
     directive: &ParsedDirective,
     scope: DirectiveScope,
@@ -35,7 +35,7 @@ pub(super) fn convert(
             hide_header(directive, section, ledger);
         }
         "expires" => expires(directive, section, ledger),
-        "allow" | "deny" => {} // Together, in `access`.
+        "allow" | "deny" => {} // Handled together in `access`.
         "auth_basic" if argument == "off" => {
             directive.sets("basic_auth", "off", section, ledger);
         }
@@ -76,7 +76,7 @@ pub(super) fn convert(
     }
 }
 
-/// `Name value` with a value that does not depend on the request.
+/// Converts `Name value` with a value that does not depend on the request.
 fn add_header(
     directive: &ParsedDirective,
     scope: DirectiveScope,
@@ -86,7 +86,7 @@ fn add_header(
     let (name, value) = name_and_value(directive);
     let lower = name.to_ascii_lowercase();
     if let Some(fate) = header_fate(&lower, value) {
-        ledger.judge(directive.id, fate);
+        ledger.record(directive.id, fate);
     } else if lower == "strict-transport-security" && scope == DirectiveScope::Rule {
         ledger.not_carried(directive.id, ONE_HSTS);
     } else if lower == "strict-transport-security" {
@@ -110,7 +110,7 @@ fn name_and_value(directive: &ParsedDirective) -> (&str, &str) {
 
 const ONE_HSTS: &str = "set `hsts` in the site: it is one for all paths of a host";
 
-/// What becomes of a field that no option sets; `lower` is its name. `None`: one does.
+/// The result for a field that no option sets; `lower`: its name. `None` if an option sets it.
 fn header_fate(lower: &str, value: &str) -> Option<StatementFate> {
     let not_needed = |why: &str| Some(StatementFate::NotNeeded(why.to_owned()));
     let not_carried = |remedy: &str| Some(StatementFate::NotCarried(remedy.to_owned()));
@@ -141,7 +141,7 @@ fn header_fate(lower: &str, value: &str) -> Option<StatementFate> {
 const VARY: &str =
     "have PHP send Vary; Galley forwards it, and stores such pages only if the field is in its key";
 
-/// Adds directives of `Cache-Control` to the one field that a response has.
+/// Adds directives to `Cache-Control`, which a response has only once.
 fn cache_control(directive: &ParsedDirective, directives: &str, section: &mut Section) {
     let known = section
         .list("set_headers")
@@ -204,7 +204,7 @@ fn hide_header(directive: &ParsedDirective, section: &mut Section, ledger: &mut 
     }
 }
 
-/// `expires 30d` is what browsers may keep, which Galley sends in `Cache-Control`.
+/// Converts `expires 30d`, the lifetime in browsers, to `Cache-Control`.
 fn expires(directive: &ParsedDirective, section: &mut Section, ledger: &mut Ledger) {
     let value = match directive.argument(0) {
         "off" => {
@@ -367,8 +367,8 @@ fn limit(directive: &ParsedDirective, section: &mut Section, context: &mut Conte
     directive.sets("limit", Value::Verbatim(value), section, context.ledger);
 }
 
-/// `allow` and `deny` of one block. nginx takes the first that matches; Galley has a list of permitted networks, and one of refused ones
-/// that comes first.
+/// Converts `allow` and `deny` of one block. In nginx the first match decides; Galley has a list of permitted networks, and
+/// one of denied networks that takes precedence.
 pub(super) fn access(
     block: &[ParsedDirective],
     option: &str,
@@ -412,7 +412,7 @@ const NETWORKS: &str = "Galley takes addresses and networks, and compares `deny`
 
 const EVERYBODY: &str = "without `deny all` behind it every client may";
 
-/// Whether a block refuses every request.
+/// Whether a block denies every request.
 pub(super) fn refuses_all(block: &[ParsedDirective]) -> bool {
     block.iter().any(|inner| match inner.name() {
         "deny" => inner.argument(0) == "all",
@@ -421,7 +421,7 @@ pub(super) fn refuses_all(block: &[ParsedDirective]) -> bool {
     }) && !block.iter().any(|inner| inner.name() == "allow")
 }
 
-/// A pattern for a rule, if Galley's regular expressions have it.
+/// A pattern for a rule, if Galley supports it.
 pub(super) fn rule_pattern(text: &str, ignores_case: bool) -> Option<Value> {
     known::pattern(text, ignores_case).map(Value::Text)
 }

@@ -1,4 +1,4 @@
-//! `if`: idioms with which sites keep pages out of the cache, redirect, or refuse requests.
+//! Converts `if`: the usual conditions that exclude pages from the cache, redirect, or deny requests.
 
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
@@ -6,7 +6,7 @@ use crate::nginx::common;
 use crate::nginx::context::Context;
 use crate::tree::ParsedDirective;
 
-/// What an `if` compares: a variable, an operator and a pattern.
+/// The comparison of an `if`: a variable, an operator and a pattern.
 struct IfComparison {
     variable: String,
     operator: String,
@@ -41,17 +41,21 @@ pub(super) fn convert(
             directive.carried("device_variants", context.ledger);
         }
         ("$request_uri" | "$uri", Some(action)) => {
-            refuse_path(directive, &comparison, action, site, context);
+            deny_path(directive, &comparison, action, site, context);
         }
-        _ => match needless(directive, variable, action.is_some()) {
+        _ => match reason_not_needed(directive, variable, action.is_some()) {
             Some(why) => directive.not_needed(why, context.ledger),
             None => directive.not_carried(DECIDE, context.ledger),
         },
     }
 }
 
-/// Why Galley needs nothing for a condition; `None`: it does.
-fn needless(directive: &ParsedDirective, variable: &str, has_action: bool) -> Option<&'static str> {
+/// Why Galley needs nothing for a condition; `None` if it is needed.
+fn reason_not_needed(
+    directive: &ParsedDirective,
+    variable: &str,
+    has_action: bool,
+) -> Option<&'static str> {
     let only_sets = !has_action && directive.has("set");
     Some(match variable {
         "$request_filename" if has_action => FILES,
@@ -87,7 +91,7 @@ fn comparison(directive: &ParsedDirective) -> IfComparison {
     IfComparison {
         variable: words.next().unwrap_or_default(),
         operator: words.next().unwrap_or_default(),
-        // Typographic quotes come with commands that were copied from web pages.
+        // Typographic quotes come from commands that were copied from web pages.
         pattern: words
             .collect::<Vec<_>>()
             .join(" ")
@@ -96,7 +100,7 @@ fn comparison(directive: &ParsedDirective) -> IfComparison {
     }
 }
 
-/// Whether the block only sets variables whose names are about the cache, or tests one.
+/// Whether the block only sets variables with names about the cache, or tests such a variable.
 fn is_cache_variable(directive: &ParsedDirective, variable: &str) -> bool {
     let is_about_cache = |name: &str| {
         ["cache", "skip", "bypass", "purge"]
@@ -146,7 +150,7 @@ fn paths(
     directive.carried("a rule with cache = false", context.ledger);
 }
 
-/// `if ($host != example.com) { return 301 https://example.com$request_uri; }`, in its many spellings.
+/// Converts `if ($host != example.com) { return 301 https://example.com$request_uri; }` and its variants.
 fn canonical(
     directive: &ParsedDirective,
     action: &ParsedDirective,
@@ -182,8 +186,8 @@ pub(super) fn host_of_target(action: &ParsedDirective) -> Option<String> {
     }
 }
 
-/// `if ($request_uri ~* "xmlrpc") { return 403; }`.
-fn refuse_path(
+/// Converts `if ($request_uri ~* "xmlrpc") { return 403; }`.
+fn deny_path(
     directive: &ParsedDirective,
     comparison: &IfComparison,
     action: &ParsedDirective,
@@ -198,7 +202,7 @@ fn refuse_path(
     let mut section = Section::default();
     section.set("pattern", pattern, &directive.origin);
     section.deny_all(&directive.origin);
-    // nginx tests it before it chooses a location.
+    // nginx evaluates it before it chooses a location.
     site.add_rule(RuleDraft {
         section,
         priority: RulePriority::Exact,

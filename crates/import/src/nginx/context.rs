@@ -1,4 +1,4 @@
-//! Statements that define what others mean: named upstreams, zones of limits, maps.
+//! Statements that define names for other ones: upstreams, zones of limits, maps.
 
 use std::collections::HashMap;
 
@@ -13,24 +13,24 @@ pub(super) struct Context<'l> {
     pub upstreams: HashMap<String, Vec<String>>,
     /// Rates of `limit_req_zone` by the name of the zone.
     pub rates: HashMap<String, String>,
-    /// The folder and size of the first cache on disk.
+    /// The folder and size of the first disk cache.
     pub cache: Option<CacheFolder>,
-    /// What browsers may keep, by media type, from a map for `expires`.
+    /// Lifetimes in browsers by media type, from a map for `expires`.
     pub expires: Vec<ExpiryOfType>,
-    /// Cookies of conditions that keep pages out of the cache, and that the preset does not know.
+    /// Cookies in conditions that exclude pages from the cache, unless the preset covers them.
     pub bypass_cookies: Vec<(String, crate::source::StatementOrigin)>,
 }
 
-/// `text/css 1y` of a map.
+/// An entry such as `text/css 1y` of a map.
 #[derive(Clone, Debug)]
 pub(super) struct ExpiryOfType {
-    /// A pattern of the paths that have this type.
+    /// A pattern for the paths of this type.
     pub pattern: &'static str,
     pub seconds: u64,
     pub origin: crate::source::StatementOrigin,
 }
 
-/// `fastcgi_cache_path` or `proxy_cache_path`.
+/// A `fastcgi_cache_path` or `proxy_cache_path`.
 #[derive(Clone, Debug)]
 pub(super) struct CacheFolder {
     pub size: Option<String>,
@@ -65,7 +65,7 @@ impl<'l> Context<'l> {
         self.ledger.not_carried(directive.id, remedy);
     }
 
-    /// Notes what a statement beside the servers defines. False: it defines nothing.
+    /// Records the definition in a statement outside of servers. False if it defines nothing.
     pub fn define(&mut self, directive: &ParsedDirective) -> bool {
         match directive.name() {
             "upstream" => self.upstream(directive),
@@ -137,7 +137,7 @@ impl<'l> Context<'l> {
                 origin: directive.origin.clone(),
             });
         }
-        // The names that plugins compute have these levels.
+        // Plugins that compute names of cache files expect these levels.
         let fate = match option("levels=") {
             Some("1:2") => CACHE_OF_PLUGINS,
             _ => "cache.disk",
@@ -145,7 +145,7 @@ impl<'l> Context<'l> {
         self.ledger.carried(directive.id, fate);
     }
 
-    /// A map of cookies or addresses is a list of conditions; one of other variables is not needed or lost.
+    /// Converts a map. One of cookies or addresses is a list of conditions; others are not needed or lost.
     fn map(&mut self, directive: &ParsedDirective) {
         let variable = directive.argument(0);
         if variable == "$sent_http_content_type" {
@@ -156,7 +156,7 @@ impl<'l> Context<'l> {
             .iter()
             .any(|word| target.contains(word));
         let fate = map_fate(variable, skips);
-        self.ledger.judge(directive.id, fate.clone());
+        self.ledger.record(directive.id, fate.clone());
         for inner in directive.inner() {
             let is_condition = inner.argument(0) != "0" && inner.name() != "default";
             let pattern = inner.name().trim_start_matches(['~', '*']);
@@ -167,12 +167,12 @@ impl<'l> Context<'l> {
                 self.bypass_cookies.extend(cookies);
                 self.ledger.carried(inner.id, "bypass_cookies");
             } else {
-                self.ledger.judge(inner.id, fate.clone());
+                self.ledger.record(inner.id, fate.clone());
             }
         }
     }
 
-    /// `map $sent_http_content_type $expires`: lifetimes in browsers.
+    /// Converts `map $sent_http_content_type $expires`: lifetimes in browsers.
     fn map_of_types(&mut self, directive: &ParsedDirective) {
         self.carried(directive, "rules for the media types");
         for inner in directive.inner() {
@@ -199,7 +199,7 @@ impl<'l> Context<'l> {
         }
     }
 
-    /// The servers behind a name or an address of `proxy_pass`, as `upstream` takes them. Empty: it depends on the request.
+    /// The servers for a target of `proxy_pass`, as values of `upstream`. Empty if the target depends on the request.
     pub fn http_servers(&self, target: &str) -> Vec<String> {
         let Some((scheme, rest)) = target.split_once("://") else {
             return Vec::new();
@@ -225,7 +225,7 @@ impl<'l> Context<'l> {
             .collect()
     }
 
-    /// The server behind `fastcgi_pass`, as `php` takes it.
+    /// The server for a target of `fastcgi_pass`, as a value of `php`.
     pub fn fastcgi_server(&self, target: &str) -> Option<String> {
         match self.upstreams.get(target) {
             Some(servers) => servers.first().and_then(|server| units::fastcgi(server)),
@@ -234,7 +234,7 @@ impl<'l> Context<'l> {
     }
 }
 
-/// What becomes of a map of a variable. `skips`: it is about the cache.
+/// The result for a map of a variable. `skips`: whether it is about the cache.
 fn map_fate(variable: &str, skips: bool) -> StatementFate {
     let why = match variable {
         "$http_upgrade" => "Galley forwards WebSockets (`upgrade`)",
@@ -255,6 +255,6 @@ fn map_fate(variable: &str, skips: bool) -> StatementFate {
 
 const MAP: &str = "Galley has no maps: write rules for the paths, or decide in PHP";
 
-/// A plugin's settings are in its own database, so the import cannot see whether it does.
+/// A plugin's settings are in its database, so the import cannot determine whether it removes files.
 const CACHE_OF_PLUGINS: &str = "cache.disk. If a plugin purges pages by removing files from this folder (Nginx Helper, SpinupWP), \
      also set `nginx_cache_path` of its site";

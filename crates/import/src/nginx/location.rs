@@ -1,4 +1,4 @@
-//! `location`: a part of the site that Galley handles without configuration, the site as a whole (`/`, PHP), or a rule.
+//! Converts `location`: Galley handles it without configuration, or it is about the whole site (`/`, PHP), or becomes a rule.
 
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
@@ -59,7 +59,7 @@ impl LocationPaths {
         matches!(self, Self::Pattern { .. })
     }
 
-    /// A rule without options. `None`: Galley has no such pattern.
+    /// A rule without options. `None` if Galley does not support the pattern.
     fn rule(&self, directive: &ParsedDirective) -> Option<RuleDraft> {
         let (option, value) = match self {
             Self::Exact(path) => ("path", path.clone()),
@@ -95,7 +95,7 @@ pub(super) fn convert(
     context: &mut Context<'_>,
 ) {
     let paths = LocationPaths::of(directive);
-    if let Some(why) = needless(&paths, directive) {
+    if let Some(why) = reason_not_needed(&paths, directive) {
         return directive.not_needed(why, context.ledger);
     }
     if is_whole_site(&paths) {
@@ -115,8 +115,8 @@ pub(super) fn convert(
     rule(&paths, directive, site, context);
 }
 
-/// Why Galley needs no rule for a location; `None`: it does.
-fn needless(paths: &LocationPaths, directive: &ParsedDirective) -> Option<&'static str> {
+/// Why Galley needs no rule for a location; `None` if it needs one.
+fn reason_not_needed(paths: &LocationPaths, directive: &ParsedDirective) -> Option<&'static str> {
     let (text, block) = (paths.text(), directive.inner());
     let refuses = common::refuses_all(block);
     let names = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
@@ -181,7 +181,7 @@ fn is_whole_site(paths: &LocationPaths) -> bool {
     }
 }
 
-/// `location ~ \.php$`, which concerns the site. One for a single script is a rule.
+/// Whether a location is like `location ~ \.php$`, which is about the whole site. One for a single script becomes a rule.
 fn is_php(paths: &LocationPaths, directive: &ParsedDirective) -> bool {
     let LocationPaths::Pattern { text, .. } = paths else {
         return false;
@@ -203,7 +203,7 @@ fn is_administration(paths: &LocationPaths) -> bool {
         .any(|part| plain.contains(part))
 }
 
-/// Statements of `/` are those of the site.
+/// Converts the statements of `/` to options of the site.
 fn whole_site(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
     for inner in directive.inner() {
         match inner.name() {
@@ -270,7 +270,7 @@ fn root_of_scripts(
     }
 }
 
-/// `/wp-admin` and `/wp-login.php`: access control and rate limits.
+/// Converts `/wp-admin` and `/wp-login.php`: access control and rate limits.
 fn administration(
     paths: &LocationPaths,
     directive: &ParsedDirective,
@@ -321,7 +321,7 @@ fn administration(
     context.carried(directive, option);
 }
 
-/// Everything else is a rule for these paths.
+/// Converts any other location to a rule.
 fn rule(
     paths: &LocationPaths,
     directive: &ParsedDirective,
@@ -350,20 +350,20 @@ fn rule(
         }
     }
     common::access(directive.inner(), "allow", section, context.ledger);
-    same_server(section, site);
+    remove_same_upstream(section, site);
     directive.becomes(rule, site, context.ledger);
 }
 
 const NO_LOOK_AROUND: &str = "Galley's patterns have no look-around and no back references: write the rule with `path` or another `pattern`";
 
-/// A rule for the server that the site has anyway needs no server of its own.
-fn same_server(section: &mut Section, site: &ImportedSite) {
+/// Removes the upstream from a rule if it is the same as the site's.
+fn remove_same_upstream(section: &mut Section, site: &ImportedSite) {
     for option in ["php", "upstream"] {
         if section.has(option) && section.get(option) == site.section.get(option) {
             section.remove(option);
         }
     }
-    // With `ttl` alone, the upstream's lifetime counts; nginx's times, too, count only if there is none.
+    // With `ttl` alone, the upstream's lifetime takes precedence; nginx's times, too, apply only if the upstream sets none.
     if section.has("ignore") && !section.has("ttl") {
         section.remove("ignore");
     }

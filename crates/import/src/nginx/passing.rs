@@ -1,4 +1,4 @@
-//! Where requests go: `proxy_pass`, `fastcgi_pass`, `return` and `rewrite`; and how long responses live.
+//! Converts `proxy_pass`, `fastcgi_pass`, `return` and `rewrite`, and the lifetimes of responses.
 
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::nginx::common;
@@ -6,7 +6,7 @@ use crate::nginx::context::Context;
 use crate::tree::ParsedDirective;
 use crate::units;
 
-/// `proxy_pass` and `fastcgi_pass`. False: it is neither.
+/// Converts `proxy_pass` and `fastcgi_pass`. False for other statements.
 pub(super) fn pass(
     directive: &ParsedDirective,
     section: &mut Section,
@@ -33,7 +33,7 @@ pub(super) fn pass(
     true
 }
 
-/// `fastcgi_cache_valid 200 301 60m` as lifetimes by status. False: it is invalid.
+/// Converts `fastcgi_cache_valid 200 301 60m` to lifetimes by status. False for other statements.
 pub(super) fn cache_time(
     directive: &ParsedDirective,
     ttl: &mut Section,
@@ -72,7 +72,7 @@ fn lifetime_option(status: &str) -> Option<String> {
     }
 }
 
-/// `return 301 URL` and `rewrite PATTERN URL FLAG`.
+/// Converts `return 301 URL` and `rewrite PATTERN URL FLAG`.
 pub(super) fn redirect(
     directive: &ParsedDirective,
     rule: Option<&mut Section>,
@@ -111,7 +111,7 @@ fn returned(directive: &ParsedDirective, rule: Option<&mut Section>, context: &m
     }
 }
 
-/// nginx sends the query along only where the target names it.
+/// Disables the forwarding of the query, which nginx forwards only if the target contains it.
 fn keeps_query(is_kept: bool, directive: &ParsedDirective, section: &mut Section) {
     if !is_kept {
         section.set("redirect_query", false, &directive.origin);
@@ -142,7 +142,7 @@ fn rewritten(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut
     }
 }
 
-/// `rewrite PATTERN URL redirect`.
+/// Converts `rewrite PATTERN URL redirect`.
 fn redirect_rule(directive: &ParsedDirective, pattern: Value) -> RuleDraft {
     let (origin, target) = (&directive.origin, directive.argument(1));
     let mut section = Section::default();
@@ -162,7 +162,7 @@ const NO_SERVER: &str =
 const NO_REWRITES: &str =
     "write a rule with `pattern` and `redirect`; Galley rewrites no paths for itself";
 
-/// Parts of the patterns that WordPress's own rules for networks have.
+/// Parts of the patterns in WordPress's rules for multisite networks.
 const OF_NETWORKS: &[&str] = &[
     "wp-admin$",
     "files/(.*)",

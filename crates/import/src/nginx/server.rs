@@ -1,4 +1,4 @@
-//! `server`: a site, or a redirect to one.
+//! Converts `server` to a site, or to a redirect to one.
 
 use crate::draft::{ImportedSite, Section};
 use crate::known;
@@ -15,23 +15,23 @@ pub(super) struct Server {
     pub site: ImportedSite,
     pub listen: Vec<String>,
     pub listen_tls: Vec<String>,
-    /// Where a server without pages of its own sends all requests.
+    /// The target of a server that redirects all requests.
     pub redirect: Option<ServerRedirect>,
     pub options: Section,
-    /// Whether it only refuses hosts that no other server has.
+    /// Whether the server only denies hosts that no other server has.
     pub is_refusal: bool,
 }
 
-/// `return 301 https://example.com$request_uri` of a whole server.
+/// `return 301 https://example.com$request_uri` for a whole server.
 #[derive(Clone, Debug)]
 pub(super) struct ServerRedirect {
-    /// With variables of nginx if it is that of the request.
+    /// The host; contains variables of nginx if it is that of the request.
     pub host: String,
     pub is_https: bool,
     pub origin: crate::source::StatementOrigin,
 }
 
-/// Converts a server; `inherited`: the statements of `http` that apply to each.
+/// Converts a server. `inherited`: the statements of `http` that apply to each server.
 pub(super) fn convert(
     block: &[ParsedDirective],
     inherited: &[&ParsedDirective],
@@ -55,7 +55,7 @@ pub(super) fn convert(
     server
 }
 
-/// Whether a server only closes connections: `return` at this level comes before all locations.
+/// Whether a server only closes connections: `return` at this level takes precedence over all locations.
 pub(super) fn refuses_hosts(block: &[ParsedDirective]) -> bool {
     let refuses = |one: &ParsedDirective| one.name() == "return" && one.argument(0) == "444";
     block.iter().any(refuses)
@@ -107,7 +107,7 @@ fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Con
     }
 }
 
-/// `location / { return 301 https://... }`, which redirects the whole server.
+/// Whether the directive is `location / { return 301 https://... }`, which redirects the whole server.
 fn is_redirect(directive: &ParsedDirective) -> bool {
     let sends = |inner: &ParsedDirective| {
         matches!(inner.name(), "return" | "rewrite") && condition::host_of_target(inner).is_some()
@@ -163,7 +163,7 @@ fn names(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Con
     context.not_carried(directive, remedy);
 }
 
-/// Names that depend on the request, or match more than a domain.
+/// Whether a name depends on the request, or matches more than a domain.
 fn is_pattern(name: &&str) -> bool {
     let ends_open = name.ends_with(".*") && !name.starts_with('.');
     ends_open || name.starts_with('~') || name.contains('$')
@@ -179,7 +179,7 @@ fn certificate(directive: &ParsedDirective, site: &mut ImportedSite, context: &m
     } else {
         "key"
     };
-    // Both belong into one option; they are joined when the other is known.
+    // Both belong to one option; they are joined when the other one is known.
     site.section.set(part, path, &directive.origin);
     context.carried(directive, "tls");
     let section = &mut site.section;

@@ -1,9 +1,9 @@
-//! Statements of nginx that are not needed, and those that have no replacement. Everything with an option of its own is
+//! Statements of nginx that are not needed, and those without an equivalent. Statements with a corresponding option are
 //! converted elsewhere.
 
 use crate::ledger::StatementFate;
 
-/// How a statement is handled by its name alone.
+/// The result for a statement by its name alone.
 pub(super) fn fate_of(name: &str) -> Option<StatementFate> {
     let named = |list: &[&str]| list.contains(&name);
     let begins = |list: &[&str]| list.iter().any(|start| name.starts_with(start));
@@ -20,7 +20,7 @@ pub(super) fn fate_of(name: &str) -> Option<StatementFate> {
     None
 }
 
-/// Names, beginnings of names, and why Galley needs no statement.
+/// Names, prefixes of names, and why Galley does not need such statements.
 type KnownNames = (
     &'static [&'static str],
     &'static [&'static str],

@@ -1,4 +1,4 @@
-//! What visitors may notice of Apache.
+//! The parts of an Apache configuration that visitors may notice.
 
 use std::path::{Path, PathBuf};
 
@@ -89,7 +89,7 @@ impl ApacheStatements<'_> {
         self.found.hosts.push(host);
     }
 
-    /// The `.htaccess` in the root of a host.
+    /// Adds the `.htaccess` in the root of a host.
     fn htaccess(&mut self, host: &mut ServedHost, scope: &StatementScope) {
         let Some(path) = host.root.as_ref().map(|root| root.join(".htaccess")) else {
             return;
@@ -111,7 +111,7 @@ impl ApacheStatements<'_> {
     }
 }
 
-/// The paths that a directive names itself.
+/// The paths in the arguments of a directive.
 fn own_paths(directive: &ParsedDirective) -> Option<StatementPaths> {
     match directive.name() {
         "redirect" | "redirectpermanent" | "redirecttemp" => {
@@ -161,7 +161,7 @@ fn subject(directive: &ParsedDirective) -> Option<StatementSubject> {
     })
 }
 
-/// The paths of a section. `None`: it is a condition, or about the root.
+/// The paths of a section. `None` for a condition, or for the root.
 fn section_paths(directive: &ParsedDirective, root: Option<&Path>) -> Option<StatementPaths> {
     let name = directive.name();
     let path = match directive.arguments() {
@@ -185,14 +185,14 @@ fn section_paths(directive: &ParsedDirective, root: Option<&Path>) -> Option<Sta
     }
 }
 
-/// The paths that end with a name with `*` and `?`.
+/// The paths that end with a name, which may contain `*` and `?`.
 fn file_paths(name: &str) -> StatementPaths {
     let escaped = regex::escape(name);
     let escaped = escaped.replace("\\*", "[^/]*").replace("\\?", "[^/]");
     StatementPaths::pattern(&format!("/{escaped}$"), false)
 }
 
-/// In a `.htaccess` paths have no slash at the beginning.
+/// The paths of a rewrite rule. In a `.htaccess` paths have no leading slash.
 fn rewrite_paths(directive: &ParsedDirective) -> StatementPaths {
     let pattern = directive.argument(0);
     let flags = directive.argument(2).to_ascii_lowercase();

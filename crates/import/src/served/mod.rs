@@ -1,6 +1,6 @@
-//! What visitors may notice of the other server's configuration: its hosts, and each statement with the paths that it is about.
+//! The parts of the other server's configuration that visitors may notice: its hosts, and each statement with its paths.
 //!
-//! `galley import --try` derives requests from it, and names the statement behind a difference.
+//! `galley import --try` derives requests from them, and names the statement that causes a difference.
 
 mod apache;
 mod nginx;

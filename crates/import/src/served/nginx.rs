@@ -1,4 +1,4 @@
-//! What visitors may notice of nginx.
+//! The parts of an nginx configuration that visitors may notice.
 
 use std::path::{Path, PathBuf};
 
@@ -116,7 +116,7 @@ impl NginxReader<'_> {
     }
 }
 
-/// Statements about a field that they do not name.
+/// The field that a statement is about, if it does not name it.
 fn fixed_field(name: &str) -> Option<StatementSubject> {
     let field = match name {
         "charset" | "default_type" | "charset_types" => "content-type",
@@ -126,7 +126,7 @@ fn fixed_field(name: &str) -> Option<StatementSubject> {
     Some(StatementSubject::Field(field.to_owned()))
 }
 
-/// `None`: no address that visitors connect to.
+/// The listener of a `listen`. `None` if visitors cannot connect to it.
 fn listener(directive: &ParsedDirective) -> Option<ServedListener> {
     let words = directive.arguments();
     let has = |word: &str| words.iter().any(|one| one == word);
@@ -140,7 +140,7 @@ fn listener(directive: &ParsedDirective) -> Option<ServedListener> {
     })
 }
 
-/// A name that a request can have.
+/// The name in a form that a request can have.
 fn plain_name(name: &str) -> Option<String> {
     let name = name.strip_prefix('.').unwrap_or(name);
     let is_plain = !name.is_empty() && name != "_" && !name.contains(['*', '~', '$']);
@@ -163,7 +163,7 @@ fn location_paths(directive: &ParsedDirective) -> StatementPaths {
     }
 }
 
-/// The paths for which `if ($request_uri ~ "...")` is true; for other variables those of the block around it.
+/// The paths for which `if ($request_uri ~ "...")` is true; for other variables, those of the enclosing block.
 fn condition(directive: &ParsedDirective, scope: &StatementScope) -> StatementScope {
     let words = directive.arguments();
     let word = |at: usize| {
@@ -174,7 +174,7 @@ fn condition(directive: &ParsedDirective, scope: &StatementScope) -> StatementSc
     let is_path = ["$request_uri", "$uri", "$document_uri"].contains(&word(0));
     match word(1) {
         operator @ ("~" | "~*") if is_path => {
-            // A bracket at the end is that of the condition.
+            // A final bracket ends the condition.
             let last = words
                 .get(2)
                 .map_or("", |word| word.strip_suffix(')').unwrap_or(word));

@@ -1,11 +1,11 @@
-//! The paths that a statement is about.
+//! The paths that a statement applies to.
 
 use regex::Regex;
 
 use crate::known;
 use crate::served::samples;
 
-/// The paths that a statement is about.
+/// The paths that a statement applies to.
 #[derive(Clone, Debug, Default)]
 pub enum StatementPaths {
     /// Every path.
@@ -13,16 +13,16 @@ pub enum StatementPaths {
     All,
     /// This path.
     Exact(String),
-    /// Every path that begins so.
+    /// Every path with this prefix.
     Prefix(String),
     /// Paths that match a regular expression.
     Pattern(Regex),
-    /// A regular expression that this import does not understand.
+    /// A regular expression that the import does not support.
     Unknown,
 }
 
 impl StatementPaths {
-    /// The `path` of a rule of Galley.
+    /// The paths of the option `path` of a rule of Galley.
     pub fn of_rule_path(path: &str) -> Self {
         match path.strip_suffix('*') {
             Some(start) => Self::Prefix(start.to_owned()),
@@ -30,18 +30,18 @@ impl StatementPaths {
         }
     }
 
-    /// The `pattern` of a rule of Galley.
+    /// The paths of the option `pattern` of a rule of Galley.
     pub fn of_rule_pattern(pattern: &str) -> Self {
         Regex::new(pattern).map_or(Self::Unknown, Self::Pattern)
     }
 
-    /// A regular expression of the other server.
+    /// The paths of a regular expression of the other server.
     pub(super) fn pattern(text: &str, ignores_case: bool) -> Self {
         let regex = known::pattern(text, ignores_case).and_then(|text| Regex::new(&text).ok());
         regex.map_or(Self::Unknown, Self::Pattern)
     }
 
-    /// Whether a path, without its query, is one of them.
+    /// Whether a path without its query is one of these paths.
     pub fn matches(&self, path: &str) -> bool {
         match self {
             Self::All => true,
@@ -52,7 +52,7 @@ impl StatementPaths {
         }
     }
 
-    /// Of statements about one path, the one with the largest number says most about it.
+    /// How specific the paths are: of several statements for a path, the most specific one has the largest number.
     pub fn weight(&self) -> usize {
         match self {
             Self::All | Self::Unknown => 0,
@@ -62,7 +62,7 @@ impl StatementPaths {
         }
     }
 
-    /// A few paths that are, or are nearly, among them: what a request may ask for to notice the statement.
+    /// A few paths that match, or nearly match: requests for them may show the effect of the statement.
     pub fn samples(&self) -> Vec<String> {
         match self {
             Self::All | Self::Unknown => Vec::new(),
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_among_the_paths() {
+    fn samples_match_the_paths() {
         for (text, wanted) in [
             ("\\.(css|js)$", "/a.css"),
             ("^/old/(.*)$", "/old/a"),

@@ -1,4 +1,4 @@
-//! Reads what visitors may notice from the files of a server.
+//! Reads the parts of a server's configuration that visitors may notice.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::served::{apache, nginx, words};
 use crate::source::Source;
 use crate::tree::{self, Grammar};
 
-/// What visitors may notice of the configurations in `mains`, as [`crate::import`] takes them.
+/// The parts of the configurations in `mains` that visitors may notice. `mains`: as for [`crate::import`].
 pub fn served(source: &dyn Source, mains: &[(ServerKind, PathBuf)]) -> ServedConfiguration {
     let mut found = ServedConfiguration::default();
     for (kind, main) in mains {

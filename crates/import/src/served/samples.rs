@@ -2,7 +2,7 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
 
-/// Paths that a pattern is likely to match. Empty: it is invalid, or too large.
+/// Paths that a pattern probably matches. Empty if the pattern is invalid or too large.
 pub(super) fn of(pattern: &str) -> Vec<String> {
     let Ok(hir) = regex_syntax::parse(pattern) else {
         return Vec::new();
@@ -10,7 +10,7 @@ pub(super) fn of(pattern: &str) -> Vec<String> {
     let mut all = texts(&hir, 0);
     for text in &mut all {
         if !text.starts_with('/') {
-            // A pattern that is not anchored matches in the middle: `\.css$`.
+            // A pattern without an anchor also matches in the middle: `\.css$`.
             let needs_name = text.starts_with('.');
             text.insert_str(0, if needs_name { "/a" } else { "/" });
         }
@@ -50,7 +50,7 @@ fn repeated(repetition: &Repetition, depth: usize) -> Vec<String> {
     found
 }
 
-/// Each part takes each of its texts at least once, with the first ones of the others.
+/// Combines the texts of the parts, so that each text occurs at least once, with the first texts of other parts.
 fn joined(parts: &[Hir], depth: usize) -> Vec<String> {
     let parts: Vec<Vec<String>> = parts.iter().map(|one| texts(one, depth + 1)).collect();
     let most = parts.iter().map(Vec::len).max().unwrap_or(0);
@@ -71,7 +71,7 @@ fn joined(parts: &[Hir], depth: usize) -> Vec<String> {
     found
 }
 
-/// A letter, a digit, or whatever comes first in the class.
+/// A letter, a digit, or the first character of the class.
 fn letter(class: &Class) -> char {
     let has = |wanted: char| contains(class, wanted);
     let first = || match class {
@@ -86,7 +86,7 @@ fn letter(class: &Class) -> char {
     };
     let wanted = ['a', '0', '-', '/', '.'].into_iter().find(|c| has(*c));
     let other = first().unwrap_or('a');
-    // A pattern without regard to case is written in small letters.
+    // For a case-insensitive pattern, use lower case.
     let small = other.to_ascii_lowercase();
     wanted.unwrap_or(if has(small) { small } else { other })
 }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_alternative_is_taken() {
+    fn every_alternative_has_a_sample() {
         let all = of(r"(?i)\.(jpe?g|png|gif)$");
         for name in ["/a.JPEG", "/a.PNG", "/a.GIF"] {
             assert!(
@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_pattern_is_read(pattern in "[a-z/.*+?(|)\\[\\]{}0-9^$\\\\-]{0,40}") {
+        fn any_pattern_is_accepted(pattern in "[a-z/.*+?(|)\\[\\]{}0-9^$\\\\-]{0,40}") {
             prop_assert!(of(&pattern).len() <= MOST_TEXTS);
         }
     }

@@ -1,4 +1,4 @@
-//! A statement that visitors may notice.
+//! Statements that visitors may notice.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use crate::served::paths::StatementPaths;
 use crate::source::StatementOrigin;
 use crate::tree::ParsedDirective;
 
-/// The part of a configuration that visitors may notice.
+/// The parts of a configuration that visitors may notice.
 #[derive(Clone, Debug, Default)]
 pub struct ServedConfiguration {
     /// The hosts, in the order of the configuration.
@@ -18,11 +18,11 @@ pub struct ServedConfiguration {
 /// A `server` of nginx, a `VirtualHost` of Apache, or a site of Caddy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServedHost {
-    /// Its names; those with `*` are omitted. Empty: it has every name.
+    /// The names of the host, without those with `*`. Empty: every name.
     pub names: Vec<String>,
-    /// Its files.
+    /// The document root.
     pub root: Option<PathBuf>,
-    /// Its listeners.
+    /// The listeners of the host.
     pub listeners: Vec<ServedListener>,
 }
 
@@ -31,12 +31,12 @@ pub struct ServedHost {
 pub struct ServedListener {
     /// `80`, or `192.0.2.1:80` for one address only.
     pub key: String,
-    /// Whether it speaks TLS.
+    /// Whether it uses TLS.
     pub is_tls: bool,
 }
 
 impl ServedListener {
-    /// Where servers listen that do not say.
+    /// The default listener of servers that name none.
     pub(super) fn plain() -> Self {
         Self {
             key: "80".to_owned(),
@@ -45,45 +45,45 @@ impl ServedListener {
     }
 }
 
-/// A statement with the paths that it is about.
+/// A statement with the paths that it applies to.
 #[derive(Clone, Debug)]
 pub struct ServedStatement {
-    /// Its words, cut to a line.
+    /// The words of the statement, shortened to one line.
     pub text: String,
-    /// Its position.
+    /// The position of the statement.
     pub origin: StatementOrigin,
-    /// Its effect.
+    /// The effect of the statement.
     pub subject: StatementSubject,
-    /// The hosts that it is about; empty: all.
+    /// The hosts that it applies to; empty: all.
     pub hosts: Vec<String>,
-    /// Whether it is about TLS only, or about connections without it; `None`: about both.
+    /// Whether it applies only with TLS (`true`) or only without (`false`); `None`: to both.
     pub is_tls: Option<bool>,
-    /// The paths.
+    /// The paths that it applies to.
     pub paths: StatementPaths,
 }
 
-/// What a statement decides.
+/// The effect of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatementSubject {
-    /// Which part of the configuration has the paths.
+    /// The part of the configuration that applies to the paths.
     Section,
-    /// Where visitors are sent.
+    /// A redirect.
     Redirect,
-    /// Which addresses may enter: the networks that it names.
+    /// The addresses that have access: the networks in the statement.
     Access(Vec<String>),
     /// Access control: the password file.
     Password(PathBuf),
     /// A field of the response, in lower case.
     Field(String),
-    /// What browsers may keep.
+    /// The lifetime in browsers.
     Lifetime,
     /// The page for an error.
     ErrorPage,
-    /// Which server answers, or which file.
+    /// The upstream or file that provides the response.
     Content,
 }
 
-/// The scope in which statements stand.
+/// The scope of statements.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StatementScope {
     pub hosts: Vec<String>,
@@ -92,7 +92,7 @@ pub(super) struct StatementScope {
 }
 
 impl StatementScope {
-    /// The statements of a host.
+    /// The scope of a host.
     pub fn of_host(host: &ServedHost) -> Self {
         let mut hosts = host.names.clone();
         if hosts.is_empty() {
@@ -136,7 +136,7 @@ impl StatementScope {
     }
 }
 
-/// The host of requests to a server that has every name.
+/// The host of requests to a server for every name.
 pub(super) const NO_NAME: &str = "localhost";
 
 const MOST_CHARACTERS: usize = 160;

@@ -1,4 +1,4 @@
-//! What visitors may notice of Varnish and of Caddy: paths among the words of their statements.
+//! The parts of Varnish and Caddy configurations that visitors may notice: paths among the words of their statements.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::served::statement::{
 };
 use crate::tree::ParsedDirective;
 
-/// Adds the conditions on paths of a VCL file. Varnish has one address, and serves every host.
+/// Adds the conditions on paths of a VCL file. Varnish has one address for all hosts.
 pub(super) fn read_vcl(all: &[ParsedDirective], found: &mut ServedConfiguration) {
     conditions(all, &mut found.statements);
     found.hosts.push(ServedHost {
@@ -72,7 +72,7 @@ fn caddy_address(word: &str, host: &mut ServedHost) {
     if is_tls {
         add(address.port.unwrap_or(443), true);
     }
-    // There Caddy redirects to TLS.
+    // Caddy redirects to TLS on this port.
     add(address.port.filter(|_| !is_tls).unwrap_or(80), false);
 }
 

@@ -1,4 +1,4 @@
-//! `vcl_backend_response` and `vcl_deliver`: lifetimes, and fields of responses that VCL sets and removes.
+//! Converts `vcl_backend_response` and `vcl_deliver`: lifetimes, and response fields that VCL sets and removes.
 
 use super::idioms::{COMPUTES, contains};
 use crate::draft::ImportedSite;
@@ -6,7 +6,7 @@ use crate::ledger::Ledger;
 use crate::tree::ParsedDirective;
 use crate::units;
 
-/// A statement of `vcl_backend_response`.
+/// Converts a statement of `vcl_backend_response`.
 pub(super) fn response(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
     let text = directive.words.join(" ");
     let origin = &directive.origin;
@@ -28,21 +28,21 @@ pub(super) fn response(directive: &ParsedDirective, site: &mut ImportedSite, led
     }
 }
 
-/// Times of Varnish, and the options of Galley that they are.
+/// Durations of Varnish, and the corresponding options of Galley.
 const OF_TIMES: &[(&str, &[&str])] = &[
     ("ttl", &["default"]),
     ("grace", &["stale_while_revalidate", "stale_if_error"]),
     ("keep", &["stale_if_error"]),
 ];
 
-/// A statement of `vcl_deliver`.
+/// Converts a statement of `vcl_deliver`.
 pub(super) fn deliver(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
     if !field(directive, "resp.http.", site, ledger) {
         conditional(directive, CACHE_STATUS, ledger);
     }
 }
 
-/// A field that VCL sets or removes. False: the statement is about something else.
+/// Converts a field that VCL sets or removes. False if the statement is about something else.
 fn field(
     directive: &ParsedDirective,
     prefix: &str,
@@ -88,7 +88,7 @@ fn removed(
     }
 }
 
-/// A condition, of which nothing is needed but the fields that visitors see.
+/// Records that a condition is not needed, except for fields in it that visitors see.
 fn conditional(directive: &ParsedDirective, why: &str, ledger: &mut Ledger) {
     directive.not_needed(why, ledger);
     lost_fields(directive.inner(), ledger);
@@ -115,7 +115,7 @@ fn lost_fields(block: &[ParsedDirective], ledger: &mut Ledger) {
     }
 }
 
-/// The value of `set NAME = "VALUE"`. `None`: VCL computes it.
+/// The value of `set NAME = "VALUE"`. `None` if VCL computes it.
 fn fixed(directive: &ParsedDirective) -> Option<&str> {
     match directive.arguments() {
         [_, equals, value] if equals == "=" => {
@@ -137,7 +137,7 @@ const STORES: &str =
 
 const COMPUTED: &str = "a value that VCL computes: have PHP send the field";
 
-/// How the names of variables begin.
+/// Prefixes of the names of variables.
 const COMPUTED_FROM: &[&str] = &[
     "bereq.", "beresp.", "client.", "now", "obj.", "regsub", "req.", "resp.", "server.", "std.",
 ];

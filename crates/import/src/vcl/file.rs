@@ -1,4 +1,4 @@
-//! A VCL file: its backends, access lists and subroutines.
+//! Converts a VCL file: its backends, access lists and subroutines.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
     }
 }
 
-/// `.host = "127.0.0.1"; .port = "8080";`
+/// Converts a backend: `.host = "127.0.0.1"; .port = "8080";`
 fn backend(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
     let value = |name: &str| {
         let mut all = directive.inner().iter();
@@ -76,7 +76,7 @@ fn number(text: &str) -> String {
     text.parse::<u32>().unwrap_or(0).min(65_536).to_string()
 }
 
-/// An access list with `purge` in its name permits purges.
+/// Converts an access list; one with `purge` or `ban` in its name permits purges.
 fn acl(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
     let is_for_purges = ["purge", "ban"]
         .iter()

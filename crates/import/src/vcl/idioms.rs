@@ -1,10 +1,10 @@
-//! What several subroutines share: patterns of conditions, entries of access lists, options for whole conditions.
+//! Common parts of several subroutines: patterns of conditions, entries of access lists, options for whole conditions.
 
 use crate::draft::ImportedSite;
 use crate::ledger::Ledger;
 use crate::tree::ParsedDirective;
 
-/// An entry of an access list. `None`: it is a name, or leaves one out.
+/// An entry of an access list. `None` for a name or an exclusion.
 pub(super) fn network(entry: &ParsedDirective) -> Option<String> {
     let words = entry.words.join("");
     let network = match words.as_str() {
@@ -16,7 +16,7 @@ pub(super) fn network(entry: &ParsedDirective) -> Option<String> {
     is_address.then(|| network.to_owned())
 }
 
-/// An option for what a condition, with its block, does.
+/// Sets an option that has the effect of a condition and its block.
 pub(super) fn switch_on(
     option: &str,
     directive: &ParsedDirective,
@@ -59,14 +59,14 @@ pub(super) fn is_about_phones(directive: &ParsedDirective) -> bool {
         || directive.inner().iter().any(is_about_phones)
 }
 
-/// Whether a statement of a block or of those in it is one.
+/// Whether a block contains, at any depth, a statement for which `matches` is true.
 pub(super) fn contains(
     block: &[ParsedDirective],
-    holds: &dyn Fn(&ParsedDirective) -> bool,
+    matches: &dyn Fn(&ParsedDirective) -> bool,
 ) -> bool {
     block
         .iter()
-        .any(|one| holds(one) || contains(one.inner(), holds))
+        .any(|one| matches(one) || contains(one.inner(), matches))
 }
 
 /// Why a condition is not carried.

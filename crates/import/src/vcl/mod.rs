@@ -1,4 +1,4 @@
-//! Varnish's VCL, by the idioms of WordPress sites: backends, purges, what passes the cache, lifetimes.
+//! Varnish: converts the usual VCL of WordPress sites: backends, purges, requests that bypass the cache, lifetimes.
 //!
 //! VCL is a program. Its conditions about cookies and paths become options; other computed conditions are reported as not
 //! carried.

@@ -1,4 +1,4 @@
-//! `vcl_recv`: what passes the cache, what is denied, and what Galley normalizes without configuration.
+//! Converts `vcl_recv`: requests that bypass the cache, denials, and parts that Galley normalizes without configuration.
 
 use super::idioms::{COMPUTES, contains, is_about_phones, patterns, switch_on};
 use super::synthetic;
@@ -7,7 +7,7 @@ use crate::known;
 use crate::ledger::Ledger;
 use crate::tree::ParsedDirective;
 
-/// A statement of `vcl_recv`; `all`: the file.
+/// Converts a statement of `vcl_recv`. `all`: the statements of the file.
 pub(super) fn receive(
     directive: &ParsedDirective,
     all: &[ParsedDirective],
@@ -29,7 +29,7 @@ pub(super) fn receive(
         let why = "Galley accepts PURGE and BAN of the addresses in `purge_allow`";
         directive.not_needed(why, ledger);
     } else if synthetic::convert(directive, all, site, ledger) {
-        // Carried there, or reported as lost.
+        // It was carried, or reported as lost.
     } else if returns("return(pass)") && lower.contains("req.url") {
         paths(directive, &text, site, ledger);
     } else if returns("return(pass)") && lower.contains("req.http.cookie ~") {
@@ -94,7 +94,7 @@ const CONDITIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Parts of statements about what Galley normalizes.
+/// Parts of statements about values that Galley normalizes.
 const NORMALIZED: &[&str] = &[
     "req.http.cookie",
     "req.url",
@@ -111,7 +111,7 @@ const NORMALIZED: &[&str] = &[
     "unset req.http",
 ];
 
-/// A statement without a condition.
+/// Converts a statement without a condition.
 fn statement(directive: &ParsedDirective, lower: &str, ledger: &mut Ledger) {
     if NORMALIZED.iter().any(|word| lower.contains(word)) {
         let why = "Galley normalizes address, host and cookies itself";

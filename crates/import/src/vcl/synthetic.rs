@@ -1,4 +1,4 @@
-//! Conditions of `vcl_recv` that answer without a backend: denials and redirects by `return (synth(...))`.
+//! Converts conditions of `vcl_recv` that respond without a backend: denials and redirects by `return (synth(...))`.
 
 use super::idioms::{COMPUTES, network, patterns};
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
@@ -6,8 +6,8 @@ use crate::known;
 use crate::ledger::Ledger;
 use crate::tree::ParsedDirective;
 
-/// Converts one; `all`: the file with its access lists. False: it does not answer, or concerns methods or TLS, which do not
-/// depend on paths.
+/// Converts a condition. `all`: the statements of the file, with its access lists. False if the condition does not respond,
+/// or is about methods or TLS and so does not depend on paths.
 pub(super) fn convert(
     directive: &ParsedDirective,
     all: &[ParsedDirective],
@@ -25,14 +25,14 @@ pub(super) fn convert(
     let list = access_list(directive, all);
     let is_refusal = (400..500).contains(&status);
     match paths(directive, list).filter(|_| is_refusal) {
-        Some(paths) => refuse(directive, paths, list, site, ledger),
+        Some(paths) => deny(directive, paths, list, site, ledger),
         None => directive.not_carried(remedy(status, &text), ledger),
     }
     true
 }
 
-/// Rules for the paths: for nobody, or for the networks of a list.
-fn refuse(
+/// Adds rules that deny the paths to all clients, or to all except the networks of a list.
+fn deny(
     directive: &ParsedDirective,
     paths: Vec<String>,
     list: Option<&ParsedDirective>,
@@ -66,7 +66,7 @@ fn status(block: &[ParsedDirective]) -> Option<u16> {
     })
 }
 
-/// The access list whose clients a condition lets pass, `client.ip !~ NAME`, if all of its entries are networks.
+/// The access list in a condition `client.ip !~ NAME`, if all of its entries are networks.
 fn access_list<'a>(
     directive: &ParsedDirective,
     all: &'a [ParsedDirective],
@@ -83,24 +83,24 @@ fn access_list<'a>(
     is_whole.then_some(list)
 }
 
-/// The patterns of a condition that is about paths, and about the clients of a list. `None`: it says more.
+/// The patterns of a condition that depends only on paths and on the clients of a list. `None` for other conditions.
 fn paths(directive: &ParsedDirective, list: Option<&ParsedDirective>) -> Option<Vec<String>> {
     let text = directive.words.join(" ");
     let says_more = ["req.http", "==", "!=", "!req", "obj.", "std.", "req.url !~"];
     let lists = text.matches("client.ip").count();
-    // Alternatives are paths; what must hold as well is the list.
+    // Alternatives are paths; the only additional condition is the list.
     let is_by_path = text.contains("req.url ~")
         && !says_more.iter().any(|one| text.contains(one))
         && lists == usize::from(list.is_some())
         && text.matches("&&").count() == lists
         && !(lists == 1 && text.contains("||"));
     let paths = patterns(&text.replace("client.ip !~", "client.ip"));
-    // All of them must be patterns of Galley's.
+    // Galley must support all of them as patterns.
     known::pattern(&paths.join("|"), false).filter(|_| is_by_path)?;
     Some(paths)
 }
 
-/// The paths of rules: one for each that is not a pattern, and one for the others.
+/// The paths of rules: one for each that is a plain prefix, and one for all other patterns.
 fn sections(directive: &ParsedDirective, paths: Vec<String>) -> Vec<Section> {
     let (plain, others): (Vec<_>, Vec<_>) =
         paths.into_iter().partition(|one| prefix(one).is_some());
@@ -116,8 +116,8 @@ fn sections(directive: &ParsedDirective, paths: Vec<String>) -> Vec<Section> {
     options.into_iter().map(section).collect()
 }
 
-/// The path with which those of a pattern begin, `^/internal/`, if it says no more. A pattern may close any page, and so all other
-/// addresses of pages, such as searches; a path closes its own.
+/// The prefix of a pattern such as `^/internal/`, if the pattern is only a prefix. A pattern may match any page, so Galley also
+/// denies all other addresses of pages, such as searches; a path denies only its own.
 fn prefix(pattern: &str) -> Option<String> {
     let path = pattern.strip_prefix('^')?.replace("\\.", ".");
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
