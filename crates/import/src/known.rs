@@ -136,6 +136,9 @@ fn literal_start(pattern: &str) -> (String, bool) {
     (text, false)
 }
 
+/// The remedy for a section whose pattern [`pattern`] cannot convert.
+pub(crate) const NO_LOOK_AROUND: &str = "Galley's patterns have no look-around and no back references: write the rule with `path` or another `pattern`";
+
 /// Converts a PCRE to a regular expression of Galley. `None` if it has look-around or back references.
 pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
     if OF_PCRE.iter().any(|part| text.contains(part)) {

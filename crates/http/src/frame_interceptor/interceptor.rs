@@ -206,7 +206,7 @@ impl FrameInterceptor {
         }
     }
 
-    /// Handles a WINDOW_UPDATE (RFC 9113 section 6.9).
+    /// Handles a `WINDOW_UPDATE` (RFC 9113 section 6.9).
     fn window_update(
         &mut self,
         frame: FrameHeader,

@@ -39,7 +39,7 @@ impl Windows {
         Some(())
     }
 
-    /// Gives the library its part, by a WINDOW_UPDATE like one of the client.
+    /// Gives the library its part, by a `WINDOW_UPDATE` like one of the client.
     pub(super) fn share(&mut self, through: &mut Vec<u8>) {
         let all = self.ours + self.library;
         let fair = match self.has_library_streams {

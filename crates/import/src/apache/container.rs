@@ -4,7 +4,7 @@ use super::context::{HostContext, record_fate};
 use super::headers::{HeaderScope, header};
 use super::passing::handler;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
-use crate::known;
+use crate::known::{self, NO_LOOK_AROUND};
 use crate::ledger::Ledger;
 use crate::tree::ParsedDirective;
 
@@ -23,14 +23,29 @@ pub(super) fn container<'d>(
     if convert_special(directive, path, site, context) {
         return &[];
     }
-    let Some(mut rule) = container_rule(name, is_pattern, path, directive, site) else {
-        let why = "the section is the site's root: its directives are those of the site";
-        context.not_needed(directive, why);
-        return directive.inner();
-    };
-    contents(directive.inner(), &mut rule.section, context.ledger);
-    directive.becomes(rule, site, context.ledger);
+    match container_scope(name, is_pattern, path, directive, site) {
+        ContainerScope::Site => {
+            let why = "the section is the site's root: its directives are those of the site";
+            context.not_needed(directive, why);
+            return directive.inner();
+        }
+        ContainerScope::Rule(mut rule) => {
+            contents(directive.inner(), &mut rule.section, context.ledger);
+            directive.becomes(rule, site, context.ledger);
+        }
+        ContainerScope::Unsupported => directive.not_carried(NO_LOOK_AROUND, context.ledger),
+    }
     &[]
+}
+
+/// The paths that a section covers.
+enum ContainerScope {
+    /// All paths of the site.
+    Site,
+    /// The paths of this rule, which has no other options yet.
+    Rule(RuleDraft),
+    /// A pattern that Galley does not support.
+    Unsupported,
 }
 
 fn contents(block: &[ParsedDirective], section: &mut Section, ledger: &mut Ledger) {
@@ -95,15 +110,14 @@ fn convert_handler(
     true
 }
 
-/// An empty rule for the paths of a section. `None` if the section covers the whole site, or if Galley does not support the
-/// pattern.
-fn container_rule(
+/// The paths of a section.
+fn container_scope(
     name: &str,
     is_pattern: bool,
     path: &str,
     directive: &ParsedDirective,
     site: &ImportedSite,
-) -> Option<RuleDraft> {
+) -> ContainerScope {
     let origin = &directive.origin;
     let root = site.section.text("root").unwrap_or_default();
     let below = path.trim_end_matches('/').strip_prefix(root);
@@ -112,18 +126,21 @@ fn container_rule(
         _ => path,
     };
     if path.is_empty() || path == "/" {
-        return None;
+        return ContainerScope::Site;
     }
     let mut section = Section::default();
     if is_pattern {
-        section.set("pattern", known::pattern(path, false)?, origin);
+        let Some(pattern) = known::pattern(path, false) else {
+            return ContainerScope::Unsupported;
+        };
+        section.set("pattern", pattern, origin);
     } else if name.starts_with("<files") {
         section.set("pattern", format!("/{}$", known::glob(path)), origin);
     } else {
         section.set("path", format!("{path}*"), origin);
-        return Some(RuleDraft::of_prefix(section, path.len()));
+        return ContainerScope::Rule(RuleDraft::of_prefix(section, path.len()));
     }
-    Some(RuleDraft::new(section, RulePriority::Pattern))
+    ContainerScope::Rule(RuleDraft::new(section, RulePriority::Pattern))
 }
 
 fn is_refusal(directive: &ParsedDirective) -> bool {

@@ -1,7 +1,7 @@
 //! Converts `location`: Galley handles it without configuration, or it is about the whole site (`/`, PHP), or becomes a rule.
 
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
-use crate::known;
+use crate::known::{self, NO_LOOK_AROUND};
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition;
 use crate::nginx::context::Context;
@@ -353,8 +353,6 @@ fn rule(
     remove_same_upstream(section, site);
     directive.becomes(rule, site, context.ledger);
 }
-
-const NO_LOOK_AROUND: &str = "Galley's patterns have no look-around and no back references: write the rule with `path` or another `pattern`";
 
 /// Removes the upstream from a rule if it is the same as the site's.
 fn remove_same_upstream(section: &mut Section, site: &ImportedSite) {
