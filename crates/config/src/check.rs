@@ -178,7 +178,7 @@ pub(crate) fn applications(options: &SectionTable, complaints: &mut Complaints) 
     esi(options, complaints);
 }
 
-/// Without the preset Galley ignores the headers of LiteSpeed Cache.
+/// Without the preset Galley ignores the headers of `LiteSpeed` Cache.
 fn litespeed(options: &SectionTable, complaints: &mut Complaints) {
     let is_rfc9111 = options.value::<String>("preset") == "none";
     if options.value::<bool>("litespeed") && is_rfc9111 {

@@ -119,7 +119,7 @@ pub struct ServerConfig {
     pub connections_per_address: usize,
     /// Networks that are exempt from `connections_per_address` and from the limits of sites.
     pub limit_exempt: Vec<IpNet>,
-    /// The database of countries (GeoIP).
+    /// The database of countries (`GeoIP`).
     pub geoip: Option<PathBuf>,
     /// The minimum rate of a request body, and of a client that receives a response, in bytes per second.
     pub min_rate: u64,
