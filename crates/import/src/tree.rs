@@ -447,8 +447,7 @@ impl<'a> StatementParser<'a> {
     /// Parses a word without quotes. `${name}` is part of it, and so is `{3}` in a regular expression,
     /// which nginx accepts only in quotes.
     fn bare(&mut self, start: usize) -> String {
-        let mut end = start;
-        let mut is_variable = false;
+        let (mut end, mut is_variable) = (start, false);
         while let Some(&(at, c)) = self.chars.peek() {
             let opens = c == '{' && self.text.get(..at).is_some_and(|text| text.ends_with('$'));
             if self.grammar == Grammar::Caddy {

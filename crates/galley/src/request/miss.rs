@@ -364,8 +364,7 @@ fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<LearnFromPass
     if exchange.policy().storage.validation != ValidationPolicy::Origin {
         return None;
     }
-    let info = &exchange.info;
-    let key = || Key::new(&exchange.key);
+    let (info, key) = (&exchange.info, || Key::new(&exchange.key));
     match (info.method(), info.cacheability()) {
         (Method::Head, Cacheability::Cacheable) => in_memory(found).map(|held| LearnFromPass {
             key: key(),

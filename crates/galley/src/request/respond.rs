@@ -141,11 +141,10 @@ async fn from_cache(
     if let Some(when) = refresh {
         miss::refresh(services, exchange, entry, when).await;
     }
-    let entry = Arc::clone(entry);
     if found.is_joined {
-        return page::from_joined(services, exchange, entry);
+        return page::from_joined(services, exchange, Arc::clone(entry));
     }
-    page::from_entry(services, exchange, entry, outcome).await
+    page::from_entry(services, exchange, Arc::clone(entry), outcome).await
 }
 
 /// The fault for a decision to refuse, with its note for the log.

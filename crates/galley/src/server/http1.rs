@@ -60,12 +60,7 @@ pub(super) async fn connection(
             return connection.part();
         }
         if std::mem::take(&mut may_be_h2) && http2::has_preface(&core, &mut connection).await {
-            endpoints
-                .local
-                .get_or_insert_with(|| connection.local_address());
-            let (stream, begun) = connection.into_parts();
-            let http2_connection = http2::resumed(core, stream, &begun, sites, endpoints);
-            return Box::pin(http2_connection).await;
+            return Box::pin(serve_http2(core, connection, sites, endpoints)).await;
         }
         let outcome = fast_path::try_hit(
             &core,
@@ -106,13 +101,8 @@ pub(super) async fn connection(
         let info = info.get_or_insert_with(Box::<RequestInfo>::default);
         // Boxed, like everything long: an idle connection does not allocate the state of an exchange, and the runtime does not
         // copy it when the connection begins and ends. Written in place: `Box::pin` would copy all of it.
-        let memory = Box::new_uninit();
-        match Box::into_pin(Box::write(
-            memory,
-            turn.request(&mut connection, arrived, info),
-        ))
-        .await
-        {
+        let exchange = turn.request(&mut connection, arrived, info);
+        match Box::into_pin(Box::write(Box::new_uninit(), exchange)).await {
             AfterResponse::Request => {}
             AfterResponse::Close if connection.is_last_request => {
                 return close_as_requested(connection).await;
@@ -121,6 +111,20 @@ pub(super) async fn connection(
             AfterResponse::Drop => return connection.reset(),
         }
     }
+}
+
+/// Serves an HTTP/2 connection without TLS, whose preface is in the buffer.
+async fn serve_http2(
+    core: Rc<Core>,
+    connection: ClientConnection,
+    sites: Arc<Sites>,
+    mut endpoints: Endpoints,
+) {
+    endpoints
+        .local
+        .get_or_insert_with(|| connection.local_address());
+    let (stream, begun) = connection.into_parts();
+    http2::resumed(core, stream, &begun, sites, endpoints).await;
 }
 
 /// Closes the connection as the client requested.
@@ -179,8 +183,7 @@ async fn next_head(core: &Core, connection: &mut ClientConnection) -> Result<Hea
         head_bytes: core.limits.head_bytes,
         ..head::HeadLimits::default()
     };
-    let mut scanner = HeadScanner::default();
-    let mut has_waited = false;
+    let (mut scanner, mut has_waited) = (HeadScanner::default(), false);
     // One deadline for the whole head: single bytes do not extend it.
     let deadline = connection.timer.deadline(core.limits.head_timeout);
     loop {
