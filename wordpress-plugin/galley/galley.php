@@ -13,7 +13,7 @@
  * Text Domain:       galley
  * Domain Path:       /languages
  *
- * This file only names the parts; each file in includes/ says what it does. Nothing here changes what a visitor sees.
+ * This file only loads the parts of the plugin. Each file in includes/ describes its purpose. Nothing here changes what a visitor sees.
  *
  * @package Galley
  */
@@ -76,7 +76,7 @@ const PARTS = array(
 	'includes/api.php',
 );
 
-/** What may be left out of a copy. */
+/** Parts that a copy of the plugin may omit. */
 const OPTIONAL_PARTS = array(
 	'includes/nonces.php',
 	'admin/admin.php',

@@ -1,6 +1,6 @@
 <?php
 /**
- * Takes away what the plugin has kept: options, what users have dismissed, tasks, the connection.
+ * Deletes the data of the plugin: options, notices that users have dismissed, scheduled tasks, and the connection file.
  *
  * @package Galley
  */
@@ -10,7 +10,7 @@ namespace Galley;
 defined( 'WP_UNINSTALL_PLUGIN' ) || exit;
 
 /**
- * Takes away what one site has kept.
+ * Deletes the options, transients and scheduled tasks of the current site.
  */
 function clean_site(): void {
 	global $wpdb;
@@ -34,7 +34,7 @@ function clean_site(): void {
 }
 
 /**
- * Takes away what all sites together have kept.
+ * Deletes the data of all sites, and the data that they share: network options, dismissed notices, and the connection file.
  */
 function clean_all(): void {
 	global $wpdb;

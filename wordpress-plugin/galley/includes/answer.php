@@ -1,9 +1,9 @@
 <?php
 /**
- * Says of the answer at hand what it is made of and how long it lives, as late as possible: when all of it is there.
+ * Adds the tags and the lifetime to the current response. This happens as late as possible, when the page is complete.
  *
- * A page that may be stored is buffered, so that its head leaves after its last byte was made. A download that outgrows
- * the buffer, or a theme that flushes early, sends the head before the page is known; then it depends on everything.
+ * The plugin buffers a page that Galley may store, so that PHP sends the header after the last byte of the page exists. If a download
+ * outgrows the buffer, or a theme flushes early, PHP sends the header before all tags are known. Such a page depends on everything.
  *
  * @package Galley
  */
@@ -12,7 +12,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** What is larger is no page, and must not fill the memory. */
+/** Size of the buffer in bytes. A larger response is not a page, and must not fill the memory. */
 const BUFFER = 2097152;
 
 if ( is_described() ) {
@@ -21,12 +21,12 @@ if ( is_described() ) {
 }
 if ( passes_through() ) {
 	header_register_callback( __NAMESPACE__ . '\\on_head' );
-	// WordPress ends all buffers at priority 1.
+	// WordPress flushes all output buffers at priority 1.
 	add_action( 'shutdown', __NAMESPACE__ . '\\on_end', 0 );
 }
 
 /**
- * The page is complete.
+ * Finishes the page and its header when the page is complete.
  */
 function on_end(): void {
 	$GLOBALS['galley_is_complete'] = true;
@@ -34,7 +34,7 @@ function on_end(): void {
 		return;
 	}
 	if ( is_described() ) {
-		// Other buffers end here instead of a moment later, so that the positions of fragments are final.
+		// Ends other buffers now instead of a moment later, so that the positions of fragments are final.
 		while ( ob_get_level() > $GLOBALS['galley_buffer_level'] && ob_end_flush() ) {
 			continue;
 		}
@@ -49,15 +49,15 @@ function on_end(): void {
 }
 
 /**
- * What leaves the buffer. A complete page keeps its bytes: its positions count them, and what an author has written may look like a mark
- * once another one in it was removed.
+ * Returns the output of the buffer. The function does not change a complete page: the positions of fragments count its bytes. Besides, text
+ * of an author could look like a mark after another mark within it was removed.
  */
 function leave_buffer( string $html ): string {
 	return empty( $GLOBALS['galley_is_placed'] ) ? remove_marks( $html ) : $html;
 }
 
 /**
- * The head is about to be sent.
+ * Adds the header fields of the plugin just before PHP sends the header.
  */
 function on_head(): void {
 	if ( is_shared() ) {
@@ -65,7 +65,7 @@ function on_head(): void {
 	} elseif ( is_member_page() ) {
 		describe_member_page();
 	} elseif ( runs_to_its_end() && ! headers_sent() ) {
-		// What this request changed is purged by the plugin: the server need not guess it from the method.
+		// The plugin purges what this request changes, so the server need not guess from the method.
 		header( 'Galley-Plugin: ' . VERSION );
 	}
 	carry_purges();
@@ -96,7 +96,7 @@ function describe_page(): void {
 	gather_printed_titles();
 	gather_awaited();
 	/**
-	 * The tags of the page at hand. Add some of your own, and purge them with the action `galley_purge_tags`.
+	 * Filters the tags of the current page. Add your own tags here, and purge them with the action `galley_purge_tags`.
 	 */
 	$tags = array_keys( $GLOBALS['galley_tags'] );
 	if ( has_filter( 'galley_tags' ) && null === wanted_fragment() ) {
@@ -113,7 +113,7 @@ function describe_page(): void {
 		header( 'Galley-Fragment-Except: ' . implode( ',', marked_as_current() ) );
 	}
 	if ( preg_grep( '/^cache-control:.*\b(s-maxage|max-age)=/i', headers_list() ) && ! is_missing() ) {
-		// Who names a lifetime knows why.
+		// Code that sets a lifetime has a reason for it.
 		return;
 	}
 	list( $fresh, $stale ) = lifetime();
@@ -121,7 +121,7 @@ function describe_page(): void {
 }
 
 /**
- * A tag that somebody else made, as a field may carry it. Pure.
+ * Returns a tag of other code in the form that a header field can carry. Pure.
  */
 function own_tag( $tag ): string {
 	return preg_match( '/^[\x21-\x2b\x2d-\x3a\x3c-\x7e]{1,200}$/D', (string) $tag ) ? (string) $tag : word( (string) $tag );

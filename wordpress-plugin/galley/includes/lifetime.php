@@ -1,9 +1,10 @@
 <?php
 /**
- * Whether the answer at hand may be stored, and for how long.
+ * Decides whether Galley may store the current response, and for how long.
  *
- * Edits are purges, so lifetimes are long; they end earlier only where something changes by itself: a scheduled post, a sale, midnight.
- * What shall not be stored says so in the ways that exist: `DONOTCACHEPAGE`, `nocache_headers()`, a session.
+ * Edits purge pages, so lifetimes are long. A lifetime is shorter only if time alone changes the page: at a scheduled post, at the start or
+ * end of a sale, or at midnight. A response that must not be stored indicates it in the usual ways: `DONOTCACHEPAGE`, `nocache_headers()`,
+ * a session.
  *
  * @package Galley
  */
@@ -12,28 +13,28 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** A week: also what nobody purged goes then. */
+/** Default lifetime in seconds: a week. It also limits the age of a page whose purge is missing. */
 const LIFETIME = 604800;
 
-/** Missing pages: scans ask for many. */
+/** Maximum lifetime of missing pages in seconds. Scanners request many of them. */
 const MISSING_LIFETIME = 3600;
 
 const SEARCH_LIFETIME = 3600;
 
-/** How long a page that has come to its end may answer while a new one is composed. */
+/** Seconds for which Galley may serve an expired page while PHP generates a new one. */
 const STALE = 86400;
 
 $GLOBALS['galley_at_most'] = array();
 
 /**
- * Notes that the page at hand is right for so many seconds only.
+ * Limits the lifetime of the current page to a number of seconds.
  */
 function at_most( int $seconds ): void {
 	$GLOBALS['galley_at_most'][] = max( 1, $seconds );
 }
 
 /**
- * Seconds from a time of day to the end of the day. Pure.
+ * Returns the seconds from a time of day to the end of the day. Pure.
  */
 function until_midnight( string $time ): int {
 	$parts = array_map( 'intval', explode( ':', $time ) );
@@ -41,7 +42,7 @@ function until_midnight( string $time ): int {
 }
 
 /**
- * Why the answer at hand must not be stored; null where nothing forbids it.
+ * Returns the reason why the current response must not be stored, or null if there is none.
  */
 function forbidden(): ?string {
 	$error = error_get_last();
@@ -49,7 +50,7 @@ function forbidden(): ?string {
 		return 'error';
 	}
 	/**
-	 * Whether `DONOTCACHEPAGE` applies to the current page.
+	 * Filters whether `DONOTCACHEPAGE` applies to the current page.
 	 */
 	if ( defined( 'DONOTCACHEPAGE' ) && DONOTCACHEPAGE && apply_filters( 'galley_obey_donotcachepage', true ) ) {
 		return 'donotcachepage';
@@ -63,7 +64,7 @@ function forbidden(): ?string {
 	if ( function_exists( 'is_user_logged_in' ) && is_user_logged_in() ) {
 		return 'logged-in';
 	}
-	// WordPress says so of every missing page, also if it then redirects to another.
+	// WordPress sends these fields with every missing page, even if it then redirects to another page.
 	if ( ! is_missing() && says_nocache( headers_list() ) ) {
 		return 'nocache-headers';
 	}
@@ -79,23 +80,23 @@ function forbidden(): ?string {
 }
 
 /**
- * Whether WordPress did not find what was asked for.
+ * Returns whether the requested page is missing.
  */
 function is_missing(): bool {
 	return 404 === http_response_code() || ( did_action( 'wp' ) && is_404() );
 }
 
 /**
- * Whether fields of an answer forbid to store it. Pure.
+ * Returns whether the header fields of a response forbid storing it. Pure.
  *
- * @param string[] $fields As `headers_list()` gives them.
+ * @param string[] $fields As `headers_list()` returns them.
  */
 function says_nocache( array $fields ): bool {
 	return (bool) preg_grep( '/^(galley-)?cache-control:.*\b(no-cache|no-store|private)\b/i', $fields );
 }
 
 /**
- * Pages of a shop that are for one customer.
+ * Returns `shop` if the current page of a shop is for one customer, else null.
  */
 function forbidden_by_shop(): ?string {
 	if ( ! did_action( 'wp' ) ) {
@@ -113,7 +114,8 @@ function forbidden_by_shop(): ?string {
 }
 
 /**
- * Seconds for which the current response is fresh, and for which it may be sent after that while a new one is generated.
+ * Returns the seconds for which the current response is fresh, and the seconds after that for which Galley may serve it while PHP generates
+ * a new one.
  *
  * @return array{int, int}
  */
@@ -135,29 +137,31 @@ function lifetime(): array {
 	}
 	$fresh = min( array_merge( array( $fresh ), $GLOBALS['galley_at_most'] ) );
 	/**
-	 * Seconds for which the page at hand is fresh. Who makes it shorter knows when it becomes wrong: then it does not answer after that.
+	 * Filters the seconds for which the current page is fresh. If a callback shortens them, it knows when the page becomes wrong, so Galley
+	 * does not serve the page after that.
 	 */
 	$named = (int) apply_filters( 'galley_lifetime', $fresh );
 	$stale = $named < $fresh || is_missing() ? 0 : STALE;
 	$fresh = $named;
 	/**
-	 * Seconds for which it may be sent after that while a new one is generated.
+	 * Filters the seconds for which Galley may serve the expired page while PHP generates a new one.
 	 */
 	$stale = (int) apply_filters( 'galley_stale', $stale );
 	return array( $fresh, max( 0, $stale ) );
 }
 
 /**
- * Seconds to the next scheduled post. WordPress publishes on visits, so a page has to reach PHP then.
+ * Returns the seconds to the next scheduled post, or null if no page has to wait for it. WordPress publishes scheduled posts on visits, so
+ * a request has to reach PHP at that time.
  */
 function next_publication(): ?int {
 	if ( defined( 'DISABLE_WP_CRON' ) && DISABLE_WP_CRON && tasks_are_acknowledged() ) {
-		// Visits publish nothing: the scheduled tasks do, and purge what they change.
+		// Visits do not publish posts here. The server runs the scheduled tasks, and their changes purge pages.
 		return null;
 	}
 	foreach ( _get_cron_array() ? _get_cron_array() : array() as $time => $tasks ) {
 		if ( isset( $tasks['publish_future_post'] ) ) {
-			// A task that is late is started by this very visit, or never runs here: neither is a reason to compose all the time.
+			// A late task either starts on this visit or never runs here. Neither is a reason to generate pages all the time.
 			return max( 60, (int) $time - time() );
 		}
 	}
@@ -165,7 +169,7 @@ function next_publication(): ?int {
 }
 
 /**
- * Seconds to the next beginning or end of a sale among the products of the page (WooCommerce).
+ * Returns the seconds to the next start or end of a sale among the products of the page (WooCommerce), or null if there is none.
  */
 function next_sale(): ?int {
 	if ( ! function_exists( 'wc_get_product' ) ) {

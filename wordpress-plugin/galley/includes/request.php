@@ -1,9 +1,10 @@
 <?php
 /**
- * What the server says of the request at hand.
+ * Reads what the server sends about the current request.
  *
- * Galley sends `Galley-Request` with everything it passes on and takes it from strangers: `shared` where the answer may
- * be stored, `whole` where it is for one client. Without it the request did not come through Galley, and nothing is gathered.
+ * Galley adds `Galley-Request` to each request that it forwards, and removes the header field from requests of clients. The value is
+ * `shared` if Galley may store the response for all visitors, `member` if the response is for one member, and `whole` if it is for one
+ * client. Without the field, the request did not pass through Galley, and the plugin gathers nothing.
  *
  * @package Galley
  */
@@ -13,49 +14,49 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /**
- * Whether the answer may be stored for everybody, so that it has to say what it is made of.
+ * Returns whether Galley may store the response for all visitors. The response then has to list its tags.
  */
 function is_shared(): bool {
 	return 'shared' === ( $_SERVER['HTTP_GALLEY_REQUEST'] ?? '' ); // phpcs:ignore WordPress.Security -- compared only.
 }
 
 /**
- * Whether the answer is for one member: it says which of its parts are private, and what these are made of.
+ * Returns whether the response is for one member. The response then names its private parts and their tags.
  */
 function is_member_page(): bool {
 	return 'member' === ( $_SERVER['HTTP_GALLEY_REQUEST'] ?? '' ); // phpcs:ignore WordPress.Security -- compared only.
 }
 
 /**
- * Whether the answer says what it is made of.
+ * Returns whether the response has to list its tags.
  */
 function is_described(): bool {
 	return is_shared() || is_member_page();
 }
 
 /**
- * Whether members get stored pages with parts of their own.
+ * Returns whether members get stored pages with private parts (`members = "fragments"`).
  */
 function has_members(): bool {
 	return 'fragments' === ( $_SERVER['HTTP_GALLEY_MEMBERS'] ?? '' ); // phpcs:ignore WordPress.Security -- compared only.
 }
 
 /**
- * Whether the answer passes through Galley, so that it may carry purges.
+ * Returns whether the response passes through Galley, so that its header can carry purges.
  */
 function passes_through(): bool {
 	return 'cli' !== PHP_SAPI && isset( $_SERVER['HTTP_GALLEY_REQUEST'] );
 }
 
 /**
- * Whether an answer to this request is taken in to its end whatever its client does.
+ * Returns whether Galley reads the response to its end even if the client disconnects.
  */
 function runs_to_its_end(): bool {
 	return ! in_array( $_SERVER['REQUEST_METHOD'] ?? 'GET', array( 'GET', 'HEAD', 'OPTIONS' ), true );
 }
 
 /**
- * The names of purges that the server has carried out and written to its log.
+ * Returns the names of purges that the server has carried out and written to its log.
  *
  * @return array<string, true>
  */

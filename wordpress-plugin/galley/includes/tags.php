@@ -1,29 +1,36 @@
 <?php
 /**
- * The tags of the page at hand: names of the things it is made of.
+ * Collects the tags of the current page. A tag names a thing that the page shows or depends on.
  *
- * A tag of a numbered thing is a class and a number: `p12`. Pages with very many of a class carry the class alone (`p`), and
- * every purge of one of its things names the class too, so that such a page is generated too often, never too
- * rarely. The classes:
+ * The tag of a numbered thing is a class and a number: `p12`. If a page has too many tags, the class alone (`p`) replaces all tags of the
+ * class. Each purge of one of these things also purges the class, so PHP generates such a page too often, never too rarely. The classes:
  *
- *   p  a post, anything of it       pl  its title, address, dates             pe  its excerpt    pm  its fields (meta)
- *   th its picture                  ps its stock and sales, of a product
- *   pt its terms                    ad  its neighbours                        rv  its revisions
- *   c  a post's comments            cn  their number                          k   the text of one comment
- *   t  a term's archive             tl  its name and address                  tc  its number of posts
- *   tn its name, without a link     ts  its slug, in CSS classes              to  the order of a post's terms
- *   pi a picture or another file, but not its title                          uf fields of a user besides names and addresses
- *   u  a user                       m   a menu                               sk whether a post is sticky
- *   pp a list of so many posts         pa who wrote a post
- *   mb what only a member sees      ln the language of the page (Polylang)
+ *   p  a post, any part of it      pl  its title, address, dates             pe  its excerpt    pm  its fields (meta)
+ *   th its featured image          ps  its stock and sales, if a product
+ *   pt its terms                   ad  its adjacent posts                    rv  its revisions
+ *   c  the comments of a post      cn  their number                          k   the text of one comment
+ *   t  the archive of a term       tl  its name and address                  tc  its number of posts
+ *   tn its name, without a link    ts  its slug, in CSS classes              to  the order of the terms of a post
+ *   pi an attachment, such as an image, except its title                     uf  fields of a user except names and addresses
+ *   u  a user                      m   a menu                                sk  whether a post is sticky
+ *   pp a list with this number of posts                                      pa  the author of a post
+ *   mb parts that only this member sees                                      ln  the language of the page (Polylang)
  *
- * Others are words: `l.` lists (lists.php), lists of terms by which change them: `lt.` terms
- * with their first or without their last post, `lta.` any, `ltc.` numbers, `lto.` names, `lc` recent comments, `lu` lists of users, `n.` a
- * slug, `g.` the beginning of one, `w.` a widget, `sb.` a sidebar, `sa.` whether it has widgets, `tp.` `tu.` templates, `op.` an option, `tm.` a setting of the theme, `tm` one that is not known, `sm.` a sitemap,
- * `f` feeds, `sw` searches (searches.php), `e404`, `home`, `ht` pages of the theme, and `b`, which every page of a blog carries.
+ * The other tags contain words or have no number:
  *
- * In a network the number of the blog stands before each (`2.p12`), but before users, who are everybody's, and `ls`, the list of blogs.
- * Lists of users carry both `2.lu`, for who comes and goes, and `lu`, for names.
+ *   l. lists of posts (lists.php)           ar. months that have posts              st   which posts are sticky
+ *   lt. terms that have posts               lta. all terms of a taxonomy            ltc. their numbers of posts
+ *   lto. their names                        lc  recent comments                     lu   lists of users
+ *   n. a slug                               g.  the first characters of a slug      sm.  a sitemap
+ *   w. a widget                             sb. a sidebar                           sa.  whether a sidebar has widgets
+ *   tp. tu. templates                       op. an option                           tm.  a setting of the theme
+ *   tm an unknown setting of the theme      f   feeds                               sw   searches (searches.php)
+ *   e404 missing pages                      home the front page and the page of posts
+ *   ht pages with the theme                 b   every page of a blog
+ *
+ * A tag `lt.` changes when a term gets its first post or loses its last post. In a network, a tag begins with the number of the blog
+ * (`2.p12`). Tags of users, whom all blogs share, and `ls`, the list of blogs, have no such prefix. Lists of users have two tags: `2.lu`
+ * for users who join or leave the blog, and `lu` for names.
  *
  * @package Galley
  */
@@ -32,13 +39,13 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Beyond it classes collapse; the server keeps 1024. */
+/** Maximum number of tags. Beyond it, classes collapse. The server accepts 1024. */
 const MOST_TAGS = 900;
 
-/** All lines together. */
+/** Maximum length of all tags together, with their separators. */
 const MOST_TAG_BYTES = 16000;
 
-/** One line: what every server on the way can take. */
+/** Maximum length of one header line: what every server between PHP and Galley accepts. */
 const LONGEST_LINE = 3800;
 
 $GLOBALS['galley_tags']   = array();
@@ -48,28 +55,28 @@ if ( is_multisite() ) {
 }
 
 /**
- * Notes that the page depends on a thing. Called a thousand times for a page.
+ * Adds a tag to the current page. The function runs a thousand times for a page.
  */
 function tag( string $tag ): void {
 	$GLOBALS['galley_tags'][ $GLOBALS['galley_prefix'] . $tag ] = true;
 }
 
 /**
- * Notes that the page depends on a thing that all blogs of a network have in common: a user, the list of blogs. No prefix.
+ * Adds a tag without the prefix of the blog, for things that all blogs of a network share: a user, the list of blogs.
  */
 function tag_network( string $tag ): void {
 	$GLOBALS['galley_tags'][ $tag ] = true;
 }
 
 /**
- * Whether the page is known to depend on a thing.
+ * Returns whether the page has a tag of the current blog.
  */
 function has_tag( string $tag ): bool {
 	return isset( $GLOBALS['galley_tags'][ $GLOBALS['galley_prefix'] . $tag ] );
 }
 
 /**
- * What stands before the tags of the blog at hand: nothing, or its number where there are several.
+ * Returns the prefix of the tags of the current blog: its number and a dot in a network, else nothing.
  */
 function blog_prefix(): string {
 	return $GLOBALS['galley_prefix'];
@@ -80,7 +87,7 @@ function own_prefix(): string {
 }
 
 /**
- * Another blog's things are named with its prefix, and what changes all of that blog changes the page, too.
+ * Changes the prefix when WordPress switches to another blog. The page then also depends on all changes of that blog as a whole.
  */
 function on_switch(): void {
 	$GLOBALS['galley_prefix'] = own_prefix();
@@ -90,7 +97,8 @@ function on_switch(): void {
 }
 
 /**
- * A word as a tag may hold it: no blanks, commas or semicolons, not too long. Pure.
+ * Returns a word in the form that a tag can contain: as it is, or its hash if it is too long or has characters other than ASCII letters,
+ * digits and `._/-`. Pure.
  */
 function word( string $text ): string {
 	if ( strlen( $text ) <= 48 && preg_match( '/^[A-Za-z0-9._\/-]+$/D', $text ) ) {
@@ -100,9 +108,9 @@ function word( string $text ): string {
 }
 
 /**
- * The tags as they are sent to the server: few enough, or whole classes, or everything. Pure.
+ * Returns the tags to send: all of them if there are few enough, else classes in place of their largest groups, else `*`. Pure.
  *
- * @param string[] $tags Each once.
+ * @param string[] $tags Without duplicates.
  * @return string[]
  */
 function collapsed( array $tags, int $most = MOST_TAGS, int $bytes = MOST_TAG_BYTES ): array {
@@ -130,10 +138,10 @@ function collapsed( array $tags, int $most = MOST_TAGS, int $bytes = MOST_TAG_BY
 }
 
 /**
- * Words as lines that are not too long. Pure.
+ * Joins words with commas to lines that are not too long. Pure.
  *
- * @param string[] $words None longer than a line.
- * @param string   $start What each line begins with.
+ * @param string[] $words None is longer than a line.
+ * @param string   $start Text at the start of each line.
  * @return string[]
  */
 function lines( array $words, string $start = '' ): array {
