@@ -14,7 +14,7 @@ defined( 'WP_UNINSTALL_PLUGIN' ) || exit;
  */
 function clean_site(): void {
 	global $wpdb;
-	// phpcs:ignore WordPress.DB.DirectDatabaseQuery -- there is no other way to find options by their beginning.
+	// phpcs:ignore WordPress.DB.DirectDatabaseQuery -- there is no other way to find options by a prefix.
 	$names = $wpdb->get_col( $wpdb->prepare( "SELECT option_name FROM {$wpdb->options} WHERE option_name LIKE %s OR option_name LIKE %s", $wpdb->esc_like( 'galley_' ) . '%', $wpdb->esc_like( '_transient_galley_' ) . '%' ) );
 	foreach ( $names as $name ) {
 		if ( 0 === strpos( $name, '_transient_' ) ) {

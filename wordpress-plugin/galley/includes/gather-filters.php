@@ -1,10 +1,10 @@
 <?php
 /**
- * Notices where a theme or plugin changes the SQL of a query for posts, and reads there which fields it looks at.
+ * Detects changes that themes and plugins make to the SQL of a post query, and finds the fields that the changed SQL uses.
  *
- * Such a filter may leave out or sort by anything. What it adds is compared with what WordPress made; the columns that are named in
- * it are then conditions of the list. Of the tables of plugins it knows WooCommerce's table of products only; what is about nothing else
- * leaves the query's other conditions as they are.
+ * A filter can exclude posts or sort them by anything. The plugin compares the SQL before and after the filters. Each column that the added
+ * SQL names becomes a condition of the list. The only table of another plugin that it knows is WooCommerce's table of products. If the
+ * added SQL uses nothing else, the other conditions of the query stay in effect.
  *
  * @package Galley
  */
@@ -13,13 +13,13 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Filters of parts of a query's SQL, and of all of it. */
+/** Filters of parts of the SQL of a query, and of the whole SQL. */
 const SQL_FILTERS = array( 'posts_search', 'posts_where', 'posts_join', 'posts_where_paged', 'posts_join_paged', 'posts_orderby', 'posts_search_orderby', 'posts_clauses', 'posts_where_request', 'posts_join_request', 'posts_orderby_request', 'posts_clauses_request', 'posts_request' );
 
-/** Those of them that hand over what posts are sorted by, and nothing else. */
+/** The filters among them that pass only the ORDER BY clause. */
 const ORDER_FILTERS = array( 'posts_orderby', 'posts_search_orderby', 'posts_orderby_request' );
 
-/** Columns, with the tag of the field (lists.php). */
+/** Columns of posts, with the names of their fields in tags (lists.php). */
 const COLUMNS = array(
 	'post_title'     => 'title',
 	'post_name'      => 'name',
@@ -34,13 +34,13 @@ const COLUMNS = array(
 	'post_mime_type' => 'rest',
 );
 
-/** Fields that decide whether a product is on sale, as lists name them. */
+/** Fields that determine whether a product is on sale, as tags of lists name them. */
 const ON_SALE_FIELDS = array( 'm__sale_price', 'm__sale_price_dates_from', 'm__sale_price_dates_to' );
 
-/** The table by which WooCommerce sorts and filters catalogues, without its prefix. */
+/** The table by which WooCommerce sorts and filters catalogs, without the prefix of the database. */
 const PRODUCT_TABLE = 'wc_product_meta_lookup';
 
-/** Its columns, with the fields of products that they are copies of. */
+/** Columns of this table, with the product fields that they are copies of. */
 const PRODUCT_COLUMNS = array(
 	'min_price'      => array( 'm__price' ),
 	'max_price'      => array( 'm__price' ),
@@ -83,10 +83,10 @@ function after_filter( $sql, $query = null ) {
 }
 
 /**
- * What a filter appended to each part of a query's SQL; all of a part that it changed otherwise. Pure.
+ * Returns the SQL that a filter appended to each part of a query. If it changed a part in another way, returns the whole part. Pure.
  *
- * @param string[] $before By the name of the part, or the only one.
- * @param string[] $after  The same.
+ * @param string[] $before The parts by name, or the only part.
+ * @param string[] $after  The same parts after the filter.
  * @return string[]
  */
 function added_parts( array $before, array $after ): array {
@@ -101,9 +101,9 @@ function added_parts( array $before, array $after ): array {
 }
 
 /**
- * What filters made of the query that is about to be asked.
+ * Returns what filters added to a query that is about to run.
  *
- * @return array{complex: bool, search: bool, fields: string[], ordered: string[]} As of `read_sql`.
+ * @return array{complex: bool, search: bool, fields: string[], ordered: string[]} As `read_sql` returns it.
  */
 function filtered_by( \WP_Query $query ): array {
 	$id    = spl_object_id( $query );
@@ -113,12 +113,12 @@ function filtered_by( \WP_Query $query ): array {
 }
 
 /**
- * Which fields of posts a piece of SQL looks at. Pure.
+ * Returns the fields of posts that a piece of SQL uses. Pure.
  *
- * @param string $rest     All but what posts are sorted by. Empty like the last: no filter changed anything.
- * @param string $postmeta The table of fields.
- * @param string $order    What posts are sorted by.
- * @return array{complex: bool, search: bool, fields: string[], ordered: string[]} The last: sales, if the order depends on them and nothing else.
+ * @param string $rest     The SQL except the ORDER BY clause. If it and `$order` are empty, no filter changed anything.
+ * @param string $postmeta The name of the table of fields.
+ * @param string $order    The ORDER BY clause.
+ * @return array{complex: bool, search: bool, fields: string[], ordered: string[]} `ordered` is the field of sales, if only the order depends on it.
  */
 function read_sql( string $rest, string $postmeta, string $order = '' ): array {
 	$ordered = false !== stripos( $order, SALES ) && false === stripos( $rest, SALES ) ? array( 'm_' . SALES ) : array();
@@ -144,11 +144,11 @@ function read_sql( string $rest, string $postmeta, string $order = '' ): array {
 }
 
 /**
- * Whether all of a piece of SQL is about known columns of WooCommerce's table of products, as its orders and its filter by price are. Then
- * the fields say it all. Pure.
+ * Returns whether a piece of SQL uses only known columns of WooCommerce's table of products, as the sort orders and the price filter of
+ * WooCommerce do. The fields then describe the SQL completely. Pure.
  */
 function is_of_product_table( string $sql ): bool {
-	// A word, a text, a number, or a sign.
+	// A word, a string, a number, or a symbol.
 	preg_match_all( '/[a-z_][a-z0-9_.]*|\'[a-z]*\'|[0-9.]+|\S/', strtolower( $sql ), $words );
 	$table   = '(?:[a-z0-9_]*' . PRODUCT_TABLE . ')';
 	$columns = 'product_id|' . implode( '|', array_keys( PRODUCT_COLUMNS ) );
@@ -157,7 +157,7 @@ function is_of_product_table( string $sql ): bool {
 }
 
 /**
- * The fields of products that a piece of SQL looks at in WooCommerce's table; any field, where it names no column that is known. Pure.
+ * Returns the product fields that a piece of SQL uses in WooCommerce's table, or `m_`, any field, if it names no known column. Pure.
  *
  * @return string[]
  */

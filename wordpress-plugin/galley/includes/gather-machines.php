@@ -1,6 +1,6 @@
 <?php
 /**
- * Gathers what the machine-readable pages are made of: REST, sitemaps, comment feeds.
+ * Adds tags for machine-readable pages: responses of REST, sitemaps, comment feeds.
  *
  * @package Galley
  */
@@ -17,14 +17,14 @@ if ( is_described() ) {
 }
 
 /**
- * Whether lists come with the number of all their items, as REST gives it.
+ * Returns whether responses contain the total number of items of a list, as those of REST do.
  */
 function machine_counts(): bool {
 	return defined( 'REST_REQUEST' ) && REST_REQUEST;
 }
 
 /**
- * Whether the request is for a sitemap of WordPress's own: its thousands of addresses have one tag.
+ * Returns whether the request is for a sitemap of WordPress. One tag stands for the thousands of addresses in it.
  */
 function is_sitemap_request(): bool {
 	static $is = null;
@@ -85,7 +85,8 @@ function gather_rest_comment( $response, $comment = null ) {
 }
 
 /**
- * Before a route answers. What is asked for by number and is not there is tagged by its number all the same.
+ * Adds tags before the callback of a REST route runs. If the route names an item by ID, the response has tags with this ID even if the item
+ * does not exist.
  */
 function gather_route( $response, $handler = null, $request = null ) {
 	tag( 'b' );
@@ -99,14 +100,14 @@ function gather_route( $response, $handler = null, $request = null ) {
 		tag( 'st' );
 	}
 	if ( substr_count( trim( $route, '/' ), '/' ) < 2 ) {
-		// An index: of routes, with the site's name and its front page.
+		// The index of the routes, with the name and the front page of the site.
 		tag( 'home' );
 	}
 	return $response;
 }
 
 /**
- * What a number below such a word in an address of REST may be the number of.
+ * Returns the classes of tags that an ID after a REST base may stand for.
  *
  * @return string[]
  */
@@ -135,7 +136,7 @@ function gather_sitemap(): void {
 	if ( 'users' === $kind ) {
 		tag_network( 'sm.users' );
 	}
-	// The pages' own links are not gathered: any change of an address is a purge of the sitemap of its type.
+	// Links in a sitemap get no tags: each change of an address purges the sitemap of its type.
 	foreach ( array( 'post_link', 'page_link', 'post_type_link' ) as $filter ) {
 		remove_filter( $filter, __NAMESPACE__ . '\\gather_link', PHP_INT_MAX );
 	}
@@ -144,13 +145,13 @@ function gather_sitemap(): void {
 }
 
 /**
- * The feed of all comments; that of one post is a query of its comments.
+ * Adds the tags of a comment feed. The feed of one post gets its tag from the query for its comments.
  */
 function gather_comment_feed( $query ): void {
 	if ( $query instanceof \WP_Query && $query->is_comment_feed() ) {
 		tag( 'f' );
 		if ( $query->is_singular() ) {
-			// Which post that is will be known: `gather_main`.
+			// The post is not known yet. `gather_main` adds its tag.
 			return;
 		}
 		foreach ( reach_tags( 'lc', $query->is_archive() || $query->is_search() ? null : (int) get_option( 'posts_per_rss' ) ) as $tag ) {

@@ -19,9 +19,10 @@ if ( is_described() ) {
 }
 
 /**
- * Whether the posts of a query are all that what leaves its list can change. They are then told to `gather_members`.
+ * Returns whether a post that leaves the list of a query affects the page only if the query returned the post. If so, `gather_members` adds
+ * the tags when the results are known.
  *
- * @param array $list As `describe_query` gives it.
+ * @param array $list As `describe_query` returns it.
  */
 function await_members( \WP_Query $query, array $list ): bool {
 	$vars       = $query->query_vars;
@@ -40,7 +41,7 @@ function await_members( \WP_Query $query, array $list ): bool {
 }
 
 /**
- * What the database found, before anything is done to it.
+ * Adds the tags of a query when the database has returned its posts, before filters change them.
  */
 function gather_members( $posts, $query = null ) {
 	$id = is_object( $query ) ? spl_object_id( $query ) : 0;
@@ -56,7 +57,7 @@ function gather_members( $posts, $query = null ) {
 }
 
 /**
- * Tags of queries that have not said what they found.
+ * Adds the tags of the whole list for queries that never reported their results.
  */
 function gather_awaited(): void {
 	foreach ( $GLOBALS['galley_awaited'] as $awaited ) {

@@ -1,6 +1,6 @@
 <?php
 /**
- * Gathers what pages have in common: menus, widgets, templates, patterns, navigation blocks, settings.
+ * Adds tags for parts that pages share: menus, widgets, templates, patterns, navigation blocks, settings.
  *
  * @package Galley
  */
@@ -10,7 +10,7 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /**
- * Settings of which it is noted which page reads them; those that shape every page are in events-options.php.
+ * Options with a tag for each page that reads them. Options that shape every page are in events-options.php.
  */
 const READ_OPTIONS = array(
 	'blogname',
@@ -68,21 +68,21 @@ function gather_parts(): void {
 	add_filter( 'get_block_templates', $own . 'gather_templates', PHP_INT_MAX, 3 );
 	add_filter( 'render_block', $own . 'gather_block', PHP_INT_MAX, 2 );
 	add_filter( 'human_time_diff', $own . 'gather_time_difference', PHP_INT_MAX );
-	// Not before: while WordPress starts, it reads settings that no page shows.
+	// Not earlier: during its startup, WordPress reads settings that no page shows.
 	add_action( 'parse_request', $own . 'gather_options', PHP_INT_MIN );
 }
 
 function gather_options(): void {
 	foreach ( READ_OPTIONS as $option ) {
 		add_filter( "option_$option", __NAMESPACE__ . '\\gather_option', PHP_INT_MAX, 2 );
-		// One that was never saved.
+		// For an option that was never saved.
 		add_filter( "default_option_$option", __NAMESPACE__ . '\\gather_option', PHP_INT_MAX, 2 );
 	}
 }
 
 /**
- * The settings of the theme that were read for the page. WordPress counts by name which filters have run, and each setting
- * that is read has one; what was read in another way is not known.
+ * Adds the tags of the theme settings that code read for the page. WordPress counts by name how often filters ran, and each setting has its
+ * own filter. A setting that code read in another way is unknown.
  */
 function gather_mods(): void {
 	foreach ( mods_read( $GLOBALS['wp_filters'] ?? array(), (string) get_option( 'stylesheet' ), has_tag( 'ht' ) ) as $tag ) {
@@ -91,11 +91,11 @@ function gather_mods(): void {
 }
 
 /**
- * The tags of the settings of a theme that were read, from how often filters ran. Pure.
+ * Returns the tags of the theme settings that code read, from the number of times that filters ran. Pure.
  *
- * @param int[]  $filters  By name.
- * @param string $theme    The theme.
- * @param bool   $is_drawn Whether it is a page with the theme's head, where WordPress draws some of them.
+ * @param int[]  $filters  Number of runs by name.
+ * @param string $theme    Name of the theme.
+ * @param bool   $is_drawn Whether the page has the head of the theme, where WordPress itself uses some settings.
  * @return string[]
  */
 function mods_read( array $filters, string $theme, bool $is_drawn ): array {
@@ -131,7 +131,7 @@ function gather_menu( $items, $menu = null ) {
 }
 
 /**
- * Whether a sidebar has widgets; which, only where it is shown.
+ * Adds the tag for whether a sidebar has widgets. Only pages that show the sidebar depend on which widgets it has.
  */
 function gather_sidebar( $is_active, $index = '' ) {
 	tag( 'sa.' . word( is_numeric( $index ) ? "sidebar-$index" : sanitize_title( (string) $index ) ) );
@@ -149,7 +149,8 @@ function gather_widget( $widget ): void {
 }
 
 /**
- * Of the templates that were looked for, in their order: the one found first, and those before it, which would take its place.
+ * Adds the tags of the templates that WordPress looked up, in their order: of the first one that exists, and of those before it, which
+ * would replace it.
  */
 function gather_templates( $templates, $query = array(), $type = 'wp_template' ) {
 	if ( 'wp_template' !== $type || ! is_array( $templates ) ) {
@@ -173,7 +174,7 @@ function gather_templates( $templates, $query = array(), $type = 'wp_template' )
 }
 
 /**
- * Blocks that show what lies elsewhere.
+ * Adds the tags of blocks that show content from elsewhere.
  */
 function gather_block( $html, $block = array() ) {
 	$with = $block['attrs'] ?? array();
@@ -210,7 +211,7 @@ function gather_block( $html, $block = array() ) {
 }
 
 /**
- * "Five minutes ago" is true for a while only.
+ * Limits the lifetime of a page that shows a time difference, such as "five minutes ago".
  */
 function gather_time_difference( $text ) {
 	at_most( HOUR_IN_SECONDS );
@@ -218,7 +219,7 @@ function gather_time_difference( $text ) {
 }
 
 /**
- * A setting that is read for the page, and not for scripts that most pages do not have.
+ * Adds the tag of an option that code reads for the page. Reads for default scripts, which most pages do not have, do not count.
  */
 function gather_option( $value, $option = '' ) {
 	if ( ! has_tag( "op.$option" ) && ! doing_action( 'wp_default_scripts' ) ) {

@@ -1,6 +1,6 @@
 <?php
 /**
- * Gathers terms, users and comments that a page shows.
+ * Adds tags for the terms, users and comments that a page shows.
  *
  * @package Galley
  */
@@ -9,7 +9,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Arguments that make of the newest comments a list in which a comment stands higher up than among all. */
+/** Arguments that restrict a list of the newest comments, so that a comment has a higher position in it than among all comments. */
 const NARROWER = array(
 	'author_email'        => 1,
 	'author_url'          => 1,
@@ -77,14 +77,14 @@ function gather_term_link( $link, $term = null ) {
 }
 
 /**
- * Lists of terms; not the terms of a post, and not the look-up of one.
+ * Adds the tags of a list of terms. The terms of a post and the lookup of one term are not such lists.
  */
 function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
 	if ( ! empty( $arguments['object_ids'] ) || 'id=>parent' === ( $arguments['fields'] ?? '' ) || is_sitemap_request() ) {
 		return $terms;
 	}
 	if ( $taxonomies && ! array_diff( (array) $taxonomies, LANGUAGE_TAXONOMIES ) ) {
-		// Asked for once in a while, for all pages: events-languages.php purges those.
+		// Polylang queries its languages now and then for all pages. Changes of these terms are in events-languages.php.
 		return $terms;
 	}
 	$is_plain = is_array( $terms ) && count( $terms ) <= 300;
@@ -114,7 +114,7 @@ function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
 }
 
 /**
- * A user who is shown, mostly as the author of the post at hand.
+ * Adds the tags of a user whom the page shows, usually as the author of the current post.
  */
 function gather_author( $value, $user_id = 0 ) {
 	if ( (int) $user_id > 0 ) {
@@ -125,7 +125,7 @@ function gather_author( $value, $user_id = 0 ) {
 }
 
 /**
- * Of the author of the post at hand something that is no name and no address.
+ * Adds the tags of a field of the author of the current post, other than names and addresses.
  */
 function gather_author_field( $value, $user_id = 0 ) {
 	if ( (int) $user_id > 0 ) {
@@ -136,7 +136,7 @@ function gather_author_field( $value, $user_id = 0 ) {
 }
 
 /**
- * A field of a user that is read, or all of them (no key).
+ * Adds the tag of the fields of a user when code reads one, or all of them (no key).
  */
 function gather_user_field( $value, $user_id = 0, $key = '' ) {
 	global $wpdb;
@@ -168,7 +168,7 @@ function gather_avatar( $data, $of = null ) {
 }
 
 /**
- * Who is there is said of each blog, what they are called of the network.
+ * Adds the tags of a list of users. The tag of the blog stands for its members, and the tag of the network for their names.
  */
 function tag_user_list(): void {
 	tag( 'lu' );
@@ -183,7 +183,7 @@ function gather_users( $users ) {
 }
 
 /**
- * A list of a network's blogs.
+ * Adds the tag of the list of blogs of a network.
  */
 function gather_blogs( $blogs ) {
 	tag_network( 'ls' );
@@ -191,13 +191,13 @@ function gather_blogs( $blogs ) {
 }
 
 /**
- * Comments of a post, or the newest of all.
+ * Adds the tags of a query for comments: of a post, or of the newest comments of all posts.
  */
 function gather_comments( $comments, $query = null ) {
 	$vars = $query instanceof \WP_Comment_Query ? $query->query_vars : array();
 	$post = (int) ( $vars['post_id'] ?? 0 );
 	if ( ! $post && ! empty( $vars['parent'] ) ) {
-		// Answers to a comment stand below its post.
+		// Replies to a comment belong to the post of the comment.
 		$post = (int) ( get_comment( (int) $vars['parent'] )->comment_post_ID ?? 0 );
 		if ( $post > 0 ) {
 			tag( "c$post" );
@@ -225,9 +225,9 @@ function gather_comments( $comments, $query = null ) {
 }
 
 /**
- * Whether an argument of a query for comments says anything. Pure.
+ * Returns whether an argument of a comment query has an effect. Pure.
  *
- * @param mixed $value As given.
+ * @param mixed $value The value of the argument.
  */
 function is_narrower( $value ): bool {
 	return null !== $value && '' !== $value && array() !== $value && false !== $value;
@@ -239,10 +239,10 @@ function gather_number( $number, $post_id = 0 ) {
 }
 
 /**
- * The text of one comment, where not all comments of its post are gathered already.
+ * Adds the tag of the text of one comment, unless the page has the tag of all comments of its post.
  */
 function gather_comment( $text, $comment = null, $more = null ) {
-	// `get_comment_excerpt` gives an id, and the comment behind it.
+	// `get_comment_excerpt` passes an ID, followed by the comment.
 	$comment = $comment instanceof \WP_Comment ? $comment : ( $more instanceof \WP_Comment ? $more : null );
 	if ( $comment && ! has_tag( "c$comment->comment_post_ID" ) ) {
 		tag( "k$comment->comment_ID" );

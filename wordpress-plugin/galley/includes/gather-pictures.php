@@ -1,10 +1,10 @@
 <?php
 /**
- * Gathers pictures and other files that a page shows, and whether it prints their titles.
+ * Adds tags for the images and other attachments of a page, and detects whether the page prints their titles.
  *
- * WordPress does not tell who reads a title, so it is looked for in the page that is complete; where that cannot be done, it
- * counts as printed. Alternative texts and pictures within a text often have the same words and are not meant: they are
- * taken out first, as often as WordPress has made them.
+ * WordPress does not reveal which code reads a title, so the plugin searches the complete page for it. If it cannot search the page, it
+ * assumes that the page prints the title. Alternative texts and images within a text often contain the same words, but they do not depend
+ * on the title. The plugin first removes them from its copy of the page, once for each time that WordPress generated them.
  *
  * @package Galley
  */
@@ -38,7 +38,7 @@ function gather_attachment( $data, $id = 0 ) {
 }
 
 /**
- * An alternative text that is the stored one, and not the title.
+ * Records an alternative text that comes from the field of the image and not from its title.
  */
 function gather_alternative( $attributes, $picture = null ) {
 	$text = (string) ( $attributes['alt'] ?? '' );
@@ -49,7 +49,7 @@ function gather_alternative( $attributes, $picture = null ) {
 }
 
 /**
- * A picture as it was written into a text.
+ * Records an image as it occurs in a text.
  */
 function gather_written_picture( $html ) {
 	$GLOBALS['galley_no_title'][] = (string) $html;
@@ -72,9 +72,9 @@ function gather_printed_titles(): void {
 }
 
 /**
- * A page without some parts, each taken out as often as it is named. Pure.
+ * Returns a page without some parts. Each part is removed as often as it is in the list. Pure.
  *
- * @param string[] $parts Not empty.
+ * @param string[] $parts Texts that are not empty.
  */
 function without( string $page, array $parts ): string {
 	foreach ( $parts as $part ) {
@@ -87,10 +87,11 @@ function without( string $page, array $parts ): string {
 }
 
 /**
- * Whether a page may print a title: its first two words with whatever between them, but not as the name of a file. Pure.
+ * Returns whether a page may print a title: its first two words, with anything between them that is not a letter or digit, but not as a
+ * file name. Pure.
  *
- * @param string $page  In small letters.
- * @param string $title As it is stored.
+ * @param string $page  The page in lowercase.
+ * @param string $title The title as stored.
  */
 function prints_title( string $page, string $title ): bool {
 	$words = preg_split( '/[^\pL\pN]+/u', strtolower( $title ), 3, PREG_SPLIT_NO_EMPTY );

@@ -1,9 +1,9 @@
 <?php
 /**
- * Gathers the posts that a page is made of: their text, excerpts, titles, addresses, pictures, fields and terms.
+ * Adds tags for the posts that a page shows: their text, excerpts, titles, addresses, images, fields and terms.
  *
- * WordPress passes each of them through a filter as it is printed; the filters here return what they get. They are added
- * only for answers that may be stored.
+ * WordPress passes each of these values through a filter when a page uses it. The callbacks here return the value unchanged. The plugin
+ * adds them only for responses that have to list their tags.
  *
  * @package Galley
  */
@@ -12,7 +12,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Posts whose terms have been tagged, of the page or of the open fragment. */
+/** Posts whose terms have tags already, of the page or of the open fragment. */
 $GLOBALS['galley_terms_seen'] = array();
 
 if ( is_described() ) {
@@ -40,14 +40,14 @@ function gather_posts(): void {
 	add_filter( 'post_class', $own . 'gather_classes', PHP_INT_MAX, 3 );
 	add_filter( 'oembed_response_data', $own . 'gather_embed', PHP_INT_MAX, 2 );
 	add_action( 'wp', $own . 'gather_main', PHP_INT_MAX );
-	// First, before other plugins change the address.
+	// Runs first, before other plugins change the address.
 	add_filter( 'redirect_canonical', $own . 'note_canonical', PHP_INT_MIN );
 }
 
 /**
- * The id of what WordPress hands to filters: a post, or its id.
+ * Returns the ID of a post that WordPress passes to a filter as a post or an ID.
  *
- * @param mixed $post A post, an id, or nothing.
+ * @param mixed $post A post, an ID, or nothing.
  */
 function id_of( $post ): int {
 	return $post instanceof \WP_Post ? $post->ID : (int) ( is_scalar( $post ) ? $post : 0 );
@@ -70,7 +70,7 @@ function gather_link( $link, $post = 0 ) {
 }
 
 /**
- * Whether a post has a picture is also told by its CSS classes.
+ * Adds the tag of the featured image. The CSS classes of a post also show whether it has one.
  */
 function gather_picture( $picture, $post = null ) {
 	$id = id_of( $post );
@@ -97,7 +97,8 @@ function gather_third( $date, $format = '', $post = null ) {
 }
 
 /**
- * The content of the post at hand, unless it is only looked at for its excerpt.
+ * Adds the tag of the current post when the page shows its content. If WordPress reads the content only to make an excerpt, the tag of the
+ * excerpt is enough.
  */
 function gather_content( $content ) {
 	$id = (int) get_the_ID();
@@ -122,7 +123,7 @@ function end_excerpt( $excerpt, $post = null ) {
 }
 
 /**
- * The terms of a post: names, or only slugs where they become its CSS classes.
+ * Adds the tags of the terms of a post: of names, or only of slugs if these become CSS classes of the post.
  *
  * @param mixed $terms Terms, an error, or false.
  */
@@ -153,13 +154,14 @@ function gather_terms_of_post( $terms, $post_id = 0, $taxonomy = '' ) {
 }
 
 /**
- * Whether REST itself reads a post's terms, of which it gives the numbers in the order of the names, and their slugs as classes.
+ * Returns whether the REST controller reads the terms of a post. It returns their IDs in the order of the names, and their slugs as CSS
+ * classes.
  */
 function is_for_numbers(): bool {
 	if ( ! machine_counts() ) {
 		return false;
 	}
-	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- who asked is said nowhere else; its frames: this, the gatherer, three of WordPress's hooks at most, get_the_terms.
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- nothing else identifies the caller; the frames: this function, the gatherer, at most three hooks of WordPress, get_the_terms.
 	foreach ( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 7 ) as $frame ) {
 		if ( $is_next ?? false ) {
 			return 'WP_REST_Posts_Controller' === ( $frame['class'] ?? '' ) && 'prepare_item_for_response' === $frame['function'];
@@ -170,7 +172,7 @@ function is_for_numbers(): bool {
 }
 
 /**
- * A post's CSS classes. Lists mark what is sticky.
+ * Adds the tag of the CSS classes of a post. Lists mark sticky posts with a class.
  */
 function gather_classes( $classes, $more = array(), $id = 0 ) {
 	if ( ! is_singular() ) {
@@ -180,7 +182,7 @@ function gather_classes( $classes, $more = array(), $id = 0 ) {
 }
 
 /**
- * A field of a post that is read. A page reads hundreds, so that the kind of each is found once.
+ * Adds the tag of a post's field when code reads it. A page reads hundreds of fields, so the plugin looks up the kind of each field once.
  */
 function gather_field( $value, $id = 0, $key = '' ) {
 	static $classes = array();
@@ -199,9 +201,9 @@ function gather_field( $value, $id = 0, $key = '' ) {
 }
 
 /**
- * As what a page depends on a field: `pm`, `ps`, `th`, or nothing where WordPress's own hidden fields are known by other filters. Pure.
+ * Returns the class of the tag for a field: `pm`, `ps` or `th`. Hidden fields of WordPress that other filters cover have none. Pure.
  *
- * @param string $key Empty: all fields.
+ * @param string $key An empty string means all fields.
  */
 function class_of_field( string $key ): string {
 	if ( '_thumbnail_id' === $key ) {
@@ -214,7 +216,7 @@ function class_of_field( string $key ): string {
 }
 
 /**
- * Whether a hidden field is one of WordPress's own that pages learn of otherwise, or not at all. Pure.
+ * Returns whether a hidden field belongs to WordPress and is either covered by other filters or never shown on pages. Pure.
  */
 function is_quiet_field( string $key ): bool {
 	return (bool) preg_match( '/^_(edit_|wp_(?!attachment_image_alt$)|menu_item_|oembed_|pingme|encloseme|customize_|galley_|thumbnail_id$)/', $key );
@@ -226,7 +228,7 @@ function gather_embed( $data, $post = null ) {
 }
 
 /**
- * What the page at hand is about.
+ * Adds the tags of the subject of the current page, such as a post, a term or a user.
  */
 function gather_main(): void {
 	tag( 'b' );
@@ -256,8 +258,8 @@ function gather_main(): void {
 }
 
 /**
- * Notes where WordPress redirects to by itself. Of a post only its address counts for that, unless a page of it is requested: WordPress
- * counts those in its text.
+ * Saves the address of WordPress's canonical redirect. The redirect depends only on the address of a post, unless the request is for a page
+ * of the post: WordPress counts these pages in the text.
  */
 function note_canonical( $address ) {
 	$GLOBALS['galley_canonical'] = get_query_var( 'page' ) || get_query_var( 'cpage' ) ? null : $address;
@@ -265,7 +267,8 @@ function note_canonical( $address ) {
 }
 
 /**
- * A redirection shows nothing of the theme, and one to the address of a post nothing of the post.
+ * Removes tags that a redirect does not depend on. It shows nothing of the theme, and a redirect to the address of a post shows nothing
+ * else of the post.
  */
 function forget_unshown(): void {
 	unset( $GLOBALS['galley_tags'][ blog_prefix() . 'ht' ] );
@@ -278,7 +281,8 @@ function forget_unshown(): void {
 }
 
 /**
- * What would have to appear for a missing page to be there: a post whose slug begins so (WordPress guesses), a term, a user.
+ * Adds the tags of things whose appearance would turn a missing page into a page: a post whose slug starts with the same characters
+ * (WordPress guesses), a user, or a term.
  */
 function gather_missing(): void {
 	tag( 'e404' );

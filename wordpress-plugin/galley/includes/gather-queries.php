@@ -1,6 +1,6 @@
 <?php
 /**
- * Gathers the lists of posts that a page shows: every WP_Query, the lists that WordPress makes without it, neighbours.
+ * Adds tags for the lists of posts that a page shows: of each WP_Query, of functions that list posts without it, and of adjacent posts.
  *
  * @package Galley
  */
@@ -24,10 +24,13 @@ function gather_queries(): void {
 	add_filter( 'get_next_post_where', $own . 'gather_neighbour', PHP_INT_MAX, 5 );
 }
 
-/** Lists with so many posts at most are told apart when another number fits on a page. */
+/**
+ * Lists with up to this number of posts have a tag with their number of posts (`pp`), so that a change of the setting for the posts per
+ * page purges only lists that it changes.
+ */
 const MOST_PER_PAGE = 100;
 
-/** Arguments of a query that leave out posts of the list by which it is named. */
+/** Query arguments that leave out posts of the list for which the query gets its tags. */
 const NARROWER_POSTS = array(
 	'author__not_in'      => 1,
 	'post_parent__not_in' => 1,
@@ -45,18 +48,18 @@ const NARROWER_POSTS = array(
 	'meta_value'          => 1,
 );
 
-/** Their pages know them by tags of their own. */
+/** Post types that no list contains. Pages that show such posts have other tags for them. */
 const UNLISTED_TYPES = array( 'nav_menu_item', 'wp_template', 'wp_template_part', 'wp_global_styles', 'custom_css', 'customize_changeset', 'revision', 'oembed_cache', 'user_request' );
 
 /**
- * Runs after the query has been understood and before it is asked, whatever it suppresses.
+ * Adds the tags of a query after WordPress has parsed it and before it queries the database, even if the query suppresses filters.
  */
 function gather_query( $posts, $query = null ) {
 	$is_recent = $query instanceof \WP_Query && $query->is_comment_feed() && ! $query->is_singular() && ! $query->is_archive() && ! $query->is_search();
 	if ( $query instanceof \WP_Query && ! is_sitemap_request() && ! is_for_nothing( $query ) && ! $is_recent ) {
 		$list = types_of( $query ) ? describe_query( $query ) : any_list( array() );
 		if ( null !== $posts ) {
-			// Found elsewhere, in an order of its own.
+			// Other code found the posts, in an unknown order.
 			$list['depth'] = null;
 		} elseif ( $list['search'] && ! $list['complex'] ) {
 			$list['word'] = word_of( $query );
@@ -73,7 +76,7 @@ function gather_query( $posts, $query = null ) {
 }
 
 /**
- * Whether WordPress puts sticky posts before the others, or they were named or left out by their numbers.
+ * Returns whether WordPress puts sticky posts before the others, or whether the query names or excludes sticky posts by their IDs.
  */
 function shows_stickies( \WP_Query $query ): bool {
 	$vars = $query->query_vars;
@@ -85,14 +88,14 @@ function shows_stickies( \WP_Query $query ): bool {
 }
 
 /**
- * WordPress asks for posts before it answers with what shows none.
+ * Returns whether the query is for a response that shows no posts. WordPress queries posts even for robots.txt and the favicon.
  */
 function is_for_nothing( \WP_Query $query ): bool {
 	return $query->is_main_query() && ( $query->is_robots() || $query->is_favicon() );
 }
 
 /**
- * What a query asks for, as `list_tags` wants it.
+ * Returns the conditions and the order of a query in the form that `list_tags` expects.
  */
 function describe_query( \WP_Query $query ): array {
 	$vars             = $query->query_vars;
@@ -117,7 +120,7 @@ function describe_query( \WP_Query $query ): array {
 	$list['directed'] = ! $terms['without'];
 	$list['types']    = $terms['nothing'] && ! $list['complex'] ? array() : $list['types'];
 	if ( $terms['within'] && ! $list['terms'] && ! $list['search'] && ! $list['authors'] && ! $list['dates'] && ! $list['parents'] ) {
-		// The only condition.
+		// These terms are the only condition.
 		$list['terms'] = $terms['within'];
 		$list['with']  = array_values( array_diff( $list['with'], $terms['within'] ) );
 	} else {
@@ -180,7 +183,7 @@ function authors_of( array $vars ): array {
 }
 
 /**
- * Whether a query names dates otherwise than `dates_of` reads them. Pure.
+ * Returns whether a query names dates in a form that `dates_of` does not read. Pure.
  */
 function is_by_time( array $vars ): bool {
 	$has = static function ( string $name ) use ( $vars ): bool {
@@ -198,7 +201,7 @@ function is_by_time( array $vars ): bool {
 }
 
 /**
- * `2024`, `202405` or `20240531`. Pure.
+ * Returns the date of a query as `2024`, `202405` or `20240531`, or an empty list. Pure.
  *
  * @return string[]
  */
@@ -216,7 +219,7 @@ function dates_of( array $vars ): array {
 }
 
 /**
- * Pure.
+ * Returns the IDs of the parents that a query names. Pure.
  *
  * @return int[]
  */
@@ -228,7 +231,7 @@ function parents_of( array $vars ): array {
 }
 
 /**
- * What a query sorts or filters by besides dates and conditions. Pure.
+ * Returns the fields by which a query sorts or filters, except dates and the conditions of the list. Pure.
  *
  * @return string[]
  */
@@ -238,7 +241,7 @@ function sorted_by( array $vars ): array {
 }
 
 /**
- * What a query is sorted by, as it names it, without `post_`. Pure.
+ * Returns the fields by which a query sorts, as the query names them, without `post_`. Pure.
  *
  * @return string[]
  */
@@ -248,7 +251,8 @@ function order_names( array $vars ): array {
 }
 
 /**
- * Of what a query is sorted by: titles, and the sales of products, where it has no condition for them. Their order seldom changes with them. Pure.
+ * Returns the fields by which a query only sorts: titles, and the sales of products, if the query has no condition for them. A change of
+ * such a field seldom changes the order. Pure.
  *
  * @return string[]
  */
@@ -263,7 +267,7 @@ function ordered_by( array $vars ): array {
 	return $ordered;
 }
 
-/** Fields by which a query may leave posts out, with what it then says: the number or word it wants. */
+/** Query arguments that are a condition for a field of the posts. The values are the names of the fields in tags. */
 const FIELD_CONDITIONS = array(
 	'title'               => 'title',
 	'menu_order'          => 'menu_order',
@@ -278,7 +282,7 @@ const FIELD_CONDITIONS = array(
 );
 
 /**
- * The fields that posts must have for a query; `m_` stands for any of their own. Pure.
+ * Returns the fields for which a query has conditions. `m_` means any custom field. Pure.
  *
  * @return string[]
  */
@@ -309,7 +313,7 @@ function filtered_fields( array $vars ): array {
 }
 
 /**
- * How far down a list of the newest looks.
+ * Returns how many of the newest posts a list depends on, and whether its page depends on the number of pages.
  *
  * @return array{depth: ?int, pages: string}
  */
@@ -326,7 +330,8 @@ function depth_of( \WP_Query $query, array $list ): array {
 		return $other;
 	}
 	/**
-	 * Whether pages of a list depend on how far down they look only. Return false where a theme prints how many posts a list has.
+	 * Filters whether a page of a list depends only on the posts down to its last one. Return false if a theme prints the number of posts
+	 * in a list.
 	 */
 	if ( ! apply_filters( 'galley_ranked_lists', true, $query ) ) {
 		return $other;
@@ -343,14 +348,15 @@ function depth_of( \WP_Query $query, array $list ): array {
 }
 
 /**
- * A feed tells when its items were last changed. Other lists are cut into pages, which matters to those with more posts than one page holds.
+ * Adds tags that depend on the results of a query. A feed contains the modification times of its items. Other lists are split into pages,
+ * so the number of posts per page matters if a list has more posts than fit on one page.
  */
 function gather_results( $posts, $query = null ) {
 	if ( ! is_array( $posts ) || ! $query instanceof \WP_Query || is_sitemap_request() || is_for_nothing( $query ) ) {
 		return $posts;
 	}
 	if ( 'wp_navigation' === ( $query->query_vars['post_type'] ?? '' ) ) {
-		// A navigation block that names none shows the newest.
+		// A navigation block without a menu shows the newest menu.
 		foreach ( $posts as $post ) {
 			tag( 'p' . id_of( $post ) );
 		}
@@ -360,7 +366,7 @@ function gather_results( $posts, $query = null ) {
 		if ( $query->is_feed() ) {
 			tag( 'op.posts_per_rss' );
 		} else {
-			// Of a page behind the last WordPress does not know how many posts come before it.
+			// On a page after the last one, WordPress does not know how many posts come before it.
 			$found = 0 === $found && (int) ( $query->query_vars['paged'] ?? 0 ) > 1 ? MOST_PER_PAGE + 1 : $found;
 			tag( $found > MOST_PER_PAGE ? 'op.posts_per_page' : "pp$found" );
 		}
@@ -403,7 +409,7 @@ function gather_pages( $pages, $arguments = array() ) {
 }
 
 /**
- * What pages are sorted or left out by. Pure.
+ * Returns the fields by which `get_pages()` sorts or filters. Pure.
  *
  * @return string[]
  */
@@ -411,7 +417,7 @@ function sorted_pages( array $arguments, bool $is_below ): array {
 	$number = (int) ( $arguments['number'] ?? 0 );
 	$column = (string) ( $arguments['sort_column'] ?? 'post_title' );
 	$fields = array();
-	// Titles are shown where they sort. WordPress asks for one child to know whether there is any.
+	// A list that sorts by titles also shows them. WordPress queries one child to find out whether a page has any.
 	if ( $number > 1 || ( 1 === $number && ( ! $is_below || 'post_title' !== $column ) ) ) {
 		$fields = array( 'title', 'menu_order' );
 	}
@@ -430,7 +436,8 @@ function sorted_pages( array $arguments, bool $is_below ): array {
 }
 
 /**
- * Months with posts change when one gets its first or loses its last; with numbers they change always.
+ * Adds the tag of a list of archives. A list of months changes when a month gets its first post or loses its last one. A list with numbers
+ * changes with each post.
  */
 function gather_archives( $where, $arguments = array() ) {
 	$type   = word( (string) ( $arguments['post_type'] ?? 'post' ) );
@@ -440,7 +447,7 @@ function gather_archives( $where, $arguments = array() ) {
 }
 
 /**
- * Shows which days have posts, and which day is today.
+ * Adds the tag of the calendar, which shows the days that have posts, and marks the current day.
  */
 function gather_calendar( $calendar ) {
 	tag( 'l.post' );

@@ -1,9 +1,10 @@
 <?php
 /**
- * Gathers what a shop (WooCommerce) shows: numbers of products that orders change, and lists whose results it keeps for later pages.
+ * Adds tags for the pages of a shop (WooCommerce): numbers of products that orders change, and lists whose results WooCommerce stores for
+ * later pages.
  *
- * WooCommerce reads all fields of a product at once, whatever the page shows of them. Its stock and sales are what the page shows
- * only if it asks the product for them, through a filter.
+ * WooCommerce reads all fields of a product at once, even if the page does not show them. A page shows the stock or the sales of a product
+ * only if code gets them from the product, which runs a filter.
  *
  * @package Galley
  */
@@ -34,10 +35,10 @@ function gather_shops(): void {
 }
 
 /**
- * Whether the one who reads all fields of a post is WooCommerce, which asks for each again.
+ * Returns whether WooCommerce reads all fields of a post. It later gets each field through a filter.
  */
 function is_read_by_shop(): bool {
-	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- who asked is said nowhere else; its frames: this, the gatherer, two of WordPress's hooks, four of its fields.
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- nothing else identifies the caller; the frames: this function, the gatherer, two hooks of WordPress, four functions for fields.
 	foreach ( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 10 ) as $frame ) {
 		if ( 0 === strpos( $frame['class'] ?? '', 'WC_Product' ) ) {
 			return true;
@@ -47,7 +48,7 @@ function is_read_by_shop(): bool {
 }
 
 /**
- * The stock of a variation may be that of its product.
+ * Adds the tags of the stock or sales of a product. The stock of a variation may be the stock of its parent product, so both get a tag.
  */
 function gather_shop_number( $value, $product = null ) {
 	foreach ( array( 'get_id', 'get_parent_id' ) as $which ) {
@@ -60,10 +61,10 @@ function gather_shop_number( $value, $product = null ) {
 }
 
 /**
- * A shortcode's list of products. Its numbers may be from an earlier page; then nobody asks the database.
+ * Adds the tags of the product list of a shortcode. WooCommerce may use the IDs that it stored for an earlier page; then no query runs.
  *
- * @param mixed       $results   Of the list.
- * @param object|null $shortcode What can tell the arguments of its query.
+ * @param mixed       $results   The results of the list.
+ * @param object|null $shortcode The shortcode, which provides the arguments of its query.
  */
 function gather_kept_list( $results, $shortcode = null ) {
 	$arguments = is_callable( array( $shortcode, 'get_query_args' ) ) ? $shortcode->get_query_args() : null;
@@ -81,8 +82,9 @@ function gather_kept_list( $results, $shortcode = null ) {
 }
 
 /**
- * How far down a list of the most sold products looks. Null of a list in another order, of a page of several, and of one with a condition: a
- * product may stand higher up there than among all. Catalogues leave out some by `product_visibility`, which `sales_tags` allows for.
+ * Returns how many of the best-selling products a list depends on. Returns null for a list in another order, for one with several pages,
+ * and for one with a condition: a product may have a higher position there than among all products. Catalogs exclude some products by
+ * `product_visibility`, which `sales_tags` takes into account.
  */
 function sales_depth( \WP_Query $query, array $list ): ?int {
 	$vars      = $query->query_vars;
@@ -106,7 +108,7 @@ function sales_depth( \WP_Query $query, array $list ): ?int {
 }
 
 /**
- * The list of all products on sale is asked for: `queue_sale` tells of those that appear.
+ * Adds the tags of the list of all products on sale, which WooCommerce stores. `queue_sale` purges them when a new product on sale appears.
  */
 function gather_on_sale( $kept ) {
 	foreach ( array( 'product', 'product_variation' ) as $type ) {
@@ -118,7 +120,7 @@ function gather_on_sale( $kept ) {
 }
 
 /**
- * The lowest and the highest price of a list.
+ * Adds the tags of the lowest and the highest price of a list.
  */
 function gather_price_bound( $amount ) {
 	tag( 'o.product.m__price' );

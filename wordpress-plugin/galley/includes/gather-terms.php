@@ -1,6 +1,6 @@
 <?php
 /**
- * Gathers the terms that a query for posts names.
+ * Finds the terms that a post query names.
  *
  * @package Galley
  */
@@ -10,9 +10,11 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /**
- * The terms that a query names. `complex`: they do not say all; `narrow`: posts stand higher up in its list than in those of the terms;
- * `without`: it leaves out posts that have one; `nothing`: it finds none, since there is no such term; `with`: terms of
- * CONJOINED_TAXONOMIES, `within`: those of them that posts must have.
+ * Returns the terms that a query names, and how it uses them.
+ *
+ * `complex`: the terms do not describe all conditions. `narrow`: posts have a higher position in the list of the query than in the lists of the
+ * terms. `without`: the query excludes posts that have a term. `nothing`: the query finds no posts, because a term does not exist. `with`: terms of
+ * CONJOINED_TAXONOMIES. `within`: those of them that posts must have.
  *
  * @return array{terms: int[], with: int[], within: int[], complex: bool, narrow: bool, without: bool, nothing: bool}
  */
@@ -49,15 +51,15 @@ function terms_of( \WP_Query $query ): array {
 		$found['nothing'] = $found['nothing'] || ( array() === $ids && 'NOT IN' !== $operator && ! $is_or );
 		$found['terms']   = array_merge( $found['terms'], $ids ?? array() );
 	}
-	// Posts that have none of some terms are not found by a term.
+	// A term in the tags cannot stand for posts that do not have it.
 	$found['complex'] = $found['complex'] || ( $clauses && ! $named );
 	return $found;
 }
 
 /**
- * The terms of a clause; null where it does not name them so that they are known.
+ * Returns the term IDs of a clause, or null if the clause does not name its terms in a known way.
  *
- * @param string[] $operators What it may ask of them.
+ * @param string[] $operators Operators that the clause may have.
  * @return int[]|null
  */
 function clause_ids( array $clause, array $operators ): ?array {
@@ -68,9 +70,9 @@ function clause_ids( array $clause, array $operators ): ?array {
 }
 
 /**
- * The other clauses. Those of CONJOINED_TAXONOMIES become `with` and `within` of what was found.
+ * Returns the clauses without those of CONJOINED_TAXONOMIES, whose terms it adds to `with` and `within` of the result.
  *
- * @param array[] $clauses Which posts must all fulfil.
+ * @param array[] $clauses Clauses that posts must all meet.
  */
 function without_conjoined( array $clauses, array &$found ): array {
 	$others = array();
@@ -89,7 +91,7 @@ function without_conjoined( array $clauses, array &$found ): array {
 }
 
 /**
- * The numbers of terms that there are. Whether there is one of a name or slug, and which, changes with the terms.
+ * Returns the IDs of the terms that exist. Which term has a name or a slug changes with the terms, so such lookups add tags.
  *
  * @return int[]
  */

@@ -69,7 +69,7 @@ function forbidden(): ?string {
 		return 'nocache-headers';
 	}
 	if ( did_action( 'wp' ) ) {
-		if ( is_preview() || is_customize_preview() || isset( $_GET['unapproved'] ) ) { // phpcs:ignore WordPress.Security.NonceVerification -- looked at only.
+		if ( is_preview() || is_customize_preview() || isset( $_GET['unapproved'] ) ) { // phpcs:ignore WordPress.Security.NonceVerification -- the value is not used.
 			return 'preview';
 		}
 		if ( is_singular() && get_queried_object() instanceof \WP_Post && '' !== get_queried_object()->post_password ) {

@@ -1,16 +1,34 @@
 <?php
 /**
- * Lists of posts: from what a query asks for to the narrowest tags that every change of its result touches. Pure.
+ * Turns the conditions of a list of posts into tags, so that a change of a post purges the list only if it can change its result. Pure.
  *
- * A list is named by its conditions, since a post enters or leaves it by a change of one of them:
- * `l.<type>`, `l.<type>.t<term>`, `.a<author>`, `.d<yyyy[mm[dd]]>`, `.par<parent>`, `.s` or `.s.<word>` for a search, `.x` for what cannot be
- * said so, and `.xv` where terms by which posts are left out are among it. Lists of the newest so many also say how far down they look (`.q`, and `.r<rank>` for each step of ranks), and, where they
- * know the number of pages, `.n`: a post far down then changes only the pages that reach it. A post stands higher up in a list of several
- * conditions than in the lists of each, so that those say no depth. `o.<type>.<field>` stands for what a
- * list is sorted or filtered by, and `oo.<type>.<field>` for a title or a number that it is only sorted by: a change that leaves the order as it
- * is does not touch it. `os.<type>` stands for the most sold, with ranks as above. `.w<term>` stands for posts of the list that have a term which nearly all
- * lists of their type name, such as a language, `.v<term>` for those that get or lose one by which such lists leave posts out, and `sv<term>` for
- * those of any search. What a purge has to name is the other half: ranks.php and post-changes.php.
+ * The name of a list contains its conditions, because a post enters or leaves the list when one of them starts or ceases to apply:
+ *
+ *   l.<type>               all posts of a type
+ *   l.<type>.t<term>       posts with a term
+ *   l.<type>.a<author>     posts of an author
+ *   l.<type>.d<yyyy[mm[dd]]>  posts of a year, a month or a day
+ *   l.<type>.par<parent>   children of a post
+ *   l.<type>.s, l.<type>.s.<word>  results of a search
+ *   l.<type>.x             posts with conditions that have no name here
+ *   l.<type>.xv            the same, if terms that exclude posts can be among the conditions
+ *
+ * These parts follow the name:
+ *
+ *   .q, .r<step>  lists of the newest posts: `.q` for every such list, and `.r` for each step of ranks that the list shows
+ *   .n            lists that know their number of pages
+ *   .w<term>      posts of the list with a term that nearly all lists of their type name, such as a language
+ *   .v<term>      posts that get or lose a term that excludes them from the list
+ *
+ * With ranks, a change of a post far down purges only the pages that reach it. In a list with several conditions, a post can have a higher
+ * position than in the list of each condition, so such lists have no ranks. The other tags are:
+ *
+ *   o.<type>.<field>   lists that sort or filter by a field
+ *   oo.<type>.<field>  lists that only sort by a title or a number: a change that keeps the order does not affect them
+ *   os.<type>          the best-selling products, with ranks as above
+ *   sv<term>           searches from which a term excludes posts
+ *
+ * The other half, what a change has to purge, is in ranks.php and post-changes.php.
  *
  * @package Galley
  */
@@ -25,13 +43,13 @@ const STEPS = array(
 	36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 65, 70, 75, 80, 85, 90, 95, 100, 150, 200, 300,
 );
 
-/** Ranks from here on are not told apart. */
+/** Beyond this rank the plugin does not distinguish ranks. */
 const DEEPEST = 500;
 
-/** More tags for the posts of one list are not worth it. */
+/** Maximum number of tags for the posts of one list. More tags are not worth their cost. */
 const MOST_MEMBERS = 60;
 
-/** Conditions of whose lists it is known how far down a post stands. */
+/** Conditions whose lists have ranks. */
 const RANKED_CONDITIONS = array(
 	'terms'   => 1,
 	'authors' => 1,
@@ -39,25 +57,35 @@ const RANKED_CONDITIONS = array(
 );
 
 /**
- * Taxonomies of which nearly every list of a type names terms beside its own conditions: the languages of Polylang, and what WooCommerce
- * hides from catalogues. As conditions of their own they would have each post of a language change all lists of that language.
+ * Taxonomies whose terms nearly every list of a type names besides its other conditions: the languages of Polylang, and the terms that hide
+ * products from catalogs in WooCommerce. If these terms were ordinary conditions, each post of a language would change all lists of that
+ * language.
  */
 const CONJOINED_TAXONOMIES = array( 'language', 'product_visibility' );
 
-/** The field with a product's sales. It changes with each order, the products' order by it seldom. */
+/** The field with the sales of a product. It changes with each order, but the order of the products by sales seldom changes. */
 const SALES = 'total_sales';
 
 /**
- * The tags of a list.
+ * Returns the tags of a list.
  *
- * @param array $list As `describe_query` gives it: types (string[]), terms, authors, dates, parents (lists of values, empty where
- *                    there is no such condition), with (terms of CONJOINED_TAXONOMIES), ids, slugs, search, word (of a search, see searches.php), complex, filtered (complex by a filter of its SQL alone), any_status, narrowed (bool; the last: whether those named by `ids` fulfil conditions as well), directed (bool: to fulfil a condition is to come in), members (int[]|null: all posts that it shows), sorted (string[]), ordered (string[]: only the order depends on these), sales (?int: of the most sold, how far down it looks), within (those of `with` of which its posts have one), depth (?int), pages (string: `none`, `standard`, `other`).
+ * @param array $list As `describe_query` returns it. An empty list means no such condition.
+ *                    types (string[]), terms, authors, dates, parents, ids, slugs: lists of values.
+ *                    with: terms of CONJOINED_TAXONOMIES. within: those of them of which each post of the list has one.
+ *                    search (bool), word: the word of the search, see searches.php.
+ *                    complex (bool): has conditions without a name. filtered (bool): only a filter of the SQL makes it complex.
+ *                    any_status (bool). narrowed (bool): posts that `ids` names have to meet conditions as well.
+ *                    directed (bool): a post that starts to meet a condition can only enter the list.
+ *                    members (int[]|null): all posts that it shows.
+ *                    sorted (string[]). ordered (string[]): fields that affect only the order.
+ *                    sales (?int): the number of best-selling products that it depends on.
+ *                    depth (?int). pages (string): `none`, `standard` or `other`.
  * @return string[]
  */
 function list_tags( array $list ): array {
 	$tags = array();
 	if ( 1 !== count( $list['types'] ) ) {
-		// A post that passes one of another type is not noticed: `title_order_tags` asks for its own.
+		// With several types, nothing notices a post that passes a post of another type: `title_order_tags` compares posts of one type.
 		$list['sorted']  = array_merge( $list['sorted'], $list['ordered'] );
 		$list['ordered'] = array();
 	}
@@ -89,7 +117,7 @@ function list_tags( array $list ): array {
 }
 
 /**
- * The tags of the conditions of a list, for one type.
+ * Returns the tags of the conditions of a list, for one post type.
  *
  * @return string[]
  */
@@ -120,7 +148,7 @@ function conditions( string $type, array $list ): array {
 	$tags = array();
 	if ( $list['within'] && ! $list['search'] ) {
 		foreach ( $flat as $key ) {
-			// What happens to a term or an author as a whole purges this one.
+			// A change that concerns a term or an author as a whole purges this tag.
 			$tags[] = "$key.q";
 		}
 		$flat         = within_terms( $flat, $list['within'] );
@@ -133,7 +161,7 @@ function conditions( string $type, array $list ): array {
 			$tags[] = "$key.v$term";
 		}
 	}
-	// No post says which searches find it.
+	// A change of a post cannot name the searches that find the post, so it purges this tag.
 	foreach ( $list['search'] ? $list['with'] : array() as $term ) {
 		$tags[] = "sv$term";
 	}
@@ -141,7 +169,7 @@ function conditions( string $type, array $list ): array {
 }
 
 /**
- * Some lists, of posts that have one of some terms of CONJOINED_TAXONOMIES alone. Pure.
+ * Returns the names of lists, limited to posts with one of some terms of CONJOINED_TAXONOMIES. Pure.
  *
  * @param string[] $keys  The lists.
  * @param int[]    $terms The terms.
@@ -158,7 +186,8 @@ function within_terms( array $keys, array $terms ): array {
 }
 
 /**
- * A list's tag, or, of the newest so many, how far down it looks, or what comes in and which posts may leave it.
+ * Returns the tag of the whole list, or the tags of the ranks that a list of the newest posts shows, or, if all posts are known, the tags
+ * of posts that enter the list and of each post that may leave it.
  *
  * @return string[]
  */
@@ -174,9 +203,9 @@ function deep( string $key, array $list ): array {
 }
 
 /**
- * The tags of a list without ranks of which all posts are known.
+ * Returns the tags of a list without ranks whose posts are all known.
  *
- * @param int[] $posts Their numbers.
+ * @param int[] $posts Their IDs.
  * @return string[]
  */
 function member_tags( string $key, array $posts ): array {
@@ -188,9 +217,9 @@ function member_tags( string $key, array $posts ): array {
 }
 
 /**
- * The tags of the newest so many of a list: one for each step of ranks that it shows, and one for all of them.
+ * Returns the tags of the newest posts of a list: one for each step of ranks that it shows, and one for all lists of the newest posts.
  *
- * @param int|null $reach Null: all.
+ * @param int|null $reach Null means all posts.
  * @return string[]
  */
 function reach_tags( string $key, ?int $reach ): array {
@@ -207,8 +236,8 @@ function reach_tags( string $key, ?int $reach ): array {
 }
 
 /**
- * What has to be purged for a post that enters or leaves a list, with so many newer ones before it. The posts behind it move up
- * or down, so that lists that look further change as well; they show its rank, too.
+ * Returns the tags to purge for a post that enters or leaves a list at a rank, which is the number of newer posts. The posts after it move
+ * up or down, so lists that reach further change as well. Such lists have the tag of this step too, so one step is enough.
  *
  * @return string[]
  */
@@ -224,7 +253,7 @@ function rank_tags( string $key, int $rank ): array {
 }
 
 /**
- * A list that nothing is known of; what is known is put over it.
+ * Returns a list with the known properties, and defaults for all others.
  */
 function any_list( array $known ): array {
 	return array_merge(
