@@ -49,8 +49,8 @@ function on_end(): void {
 }
 
 /**
- * Returns the output of the buffer. The function does not change a complete page: the positions of fragments count its bytes. Besides, text
- * of an author could look like a mark after another mark within it was removed.
+ * Returns the output of the buffer. The function does not change a complete page, because the positions of fragments count its bytes. Also,
+ * text of an author may look like a mark once another mark in it has been removed.
  */
 function leave_buffer( string $html ): string {
 	return empty( $GLOBALS['galley_is_placed'] ) ? remove_marks( $html ) : $html;

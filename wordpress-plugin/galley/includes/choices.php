@@ -1,11 +1,11 @@
 <?php
 /**
- * What the site's owner has chosen on the plugin's page: a lifetime, what is never stored, whether to preload, what browsers may load in
- * advance, and development mode.
+ * Reads the settings that the owner of the site chose on the page of the plugin: a lifetime, exclusions from the cache, preloading, pages
+ * that browsers load in advance, and development mode.
  *
- * All of it works by the fields that Galley reads in each response (`Galley-Cache-Control`), so it applies to what PHP generates from then
- * on; a change of a choice purges everything. Galley's configuration comes first: a rule of the site's file that fixes a lifetime, or
- * does not store a path, is not changed from here.
+ * The plugin applies all of them with the field that Galley reads in each response (`Galley-Cache-Control`). So they apply to responses
+ * that PHP generates after a change, and each change purges everything. The configuration of Galley has precedence: these settings cannot
+ * change a rule that fixes a lifetime or excludes a path.
  *
  * @package Galley
  */
@@ -14,19 +14,19 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** A page that lives for less than that is generated all the time. */
+/** Minimum lifetime in seconds. PHP would generate pages with a shorter one all the time. */
 const SHORTEST_LIFETIME = 60;
 
 const MOST_EXCLUDED_PATHS   = 50;
 const LONGEST_EXCLUDED_PATH = 200;
 
-/** Development mode ends by itself after so many seconds. */
+/** Seconds after which development mode ends. */
 const DEVELOPMENT_SECONDS = 7200;
 
 add_action( 'galley_development_end', __NAMESPACE__ . '\\on_development_end' );
 
 /**
- * The choices; where nothing was chosen, what the plugin does by itself.
+ * Returns the settings, or the defaults of the plugin for those that the owner did not choose.
  *
  * @return array{lifetime: int, paths: string[], types: string[], preload: bool, speculation: string}
  */
@@ -35,10 +35,10 @@ function choices(): array {
 }
 
 /**
- * An option of those that WordPress loads with every request. `get_option()` would ask the database for one that is not there, with every
- * page that PHP generates.
+ * Returns an option from those that WordPress loads with every request. For a missing option, `get_option()` would query the database for
+ * every page that PHP generates.
  *
- * @return mixed False where there is none.
+ * @return mixed The value, or false if the option does not exist.
  */
 function loaded_option( string $name ) {
 	$all = wp_load_alloptions();
@@ -46,9 +46,9 @@ function loaded_option( string $name ) {
 }
 
 /**
- * Choices as they may be used, whatever was sent or stored. Pure.
+ * Returns valid settings, whatever input they come from. Pure.
  *
- * @param mixed $raw `lifetime` in seconds (0: Galley's own), `paths` as lines or a list, `types`, `preload`, `speculation`.
+ * @param mixed $raw `lifetime` in seconds (0 means the default), `paths` as lines or a list, `types`, `preload`, `speculation`.
  * @return array{lifetime: int, paths: string[], types: string[], preload: bool, speculation: string}
  */
 function clean_choices( $raw ): array {
@@ -76,10 +76,10 @@ function clean_choices( $raw ): array {
 }
 
 /**
- * Whether a path is one of the excluded; `*` stands for anything. Pure.
+ * Returns whether a path is excluded. `*` stands for any characters. Pure.
  *
- * @param string   $path     Without a query.
- * @param string[] $patterns As `clean_choices()` gives them.
+ * @param string   $path     Path without a query string.
+ * @param string[] $patterns Patterns as `clean_choices()` returns them.
  */
 function is_excluded_path( string $path, array $patterns ): bool {
 	foreach ( $patterns as $pattern ) {
@@ -91,7 +91,7 @@ function is_excluded_path( string $path, array $patterns ): bool {
 }
 
 /**
- * Whether the owner does not want the page at hand to be stored.
+ * Returns whether the owner excluded the current page from the cache.
  */
 function is_excluded(): bool {
 	$choices = choices();
@@ -104,7 +104,7 @@ function is_excluded(): bool {
 }
 
 /**
- * Seconds that development mode goes on for; 0: it is off.
+ * Returns the remaining seconds of development mode, or 0 if it is off.
  */
 function development_left(): int {
 	$until = loaded_option( 'galley_development' );
@@ -112,10 +112,10 @@ function development_left(): int {
 }
 
 /**
- * Switches development mode on, for a limited time, or off.
+ * Switches development mode on for a limited time, or off.
  *
- * Storing begins again when the time is over, without any task. The purge at the end only makes Galley forget at once which
- * pages it could not store; without the purge, it does so some minutes later.
+ * When the time is over, Galley stores pages again, even if the scheduled task does not run. The purge at the end only makes Galley forget
+ * immediately which pages it could not store. Without the purge, Galley forgets them some minutes later.
  */
 function set_development( bool $is_on ): void {
 	wp_clear_scheduled_hook( 'galley_development_end' );
@@ -131,7 +131,7 @@ function set_development( bool $is_on ): void {
 }
 
 /**
- * The time of development mode is over.
+ * Ends development mode when its time is over.
  */
 function on_development_end(): void {
 	if ( 0 === development_left() && false !== loaded_option( 'galley_development' ) ) {

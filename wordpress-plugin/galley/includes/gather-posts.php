@@ -161,7 +161,7 @@ function is_for_numbers(): bool {
 	if ( ! machine_counts() ) {
 		return false;
 	}
-	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- nothing else identifies the caller; the frames: this function, the gatherer, at most three hooks of WordPress, get_the_terms.
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- only the stack identifies the caller. Frames: this, the gatherer, up to three hooks, get_the_terms.
 	foreach ( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 7 ) as $frame ) {
 		if ( $is_next ?? false ) {
 			return 'WP_REST_Posts_Controller' === ( $frame['class'] ?? '' ) && 'prepare_item_for_response' === $frame['function'];

@@ -38,7 +38,7 @@ function gather_shops(): void {
  * Returns whether WooCommerce reads all fields of a post. It later gets each field through a filter.
  */
 function is_read_by_shop(): bool {
-	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- nothing else identifies the caller; the frames: this function, the gatherer, two hooks of WordPress, four functions for fields.
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- only the stack identifies the caller. Frames: this, the gatherer, two of hooks, four of fields.
 	foreach ( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 10 ) as $frame ) {
 		if ( 0 === strpos( $frame['class'] ?? '', 'WC_Product' ) ) {
 			return true;

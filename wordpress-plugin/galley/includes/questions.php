@@ -1,6 +1,6 @@
 <?php
 /**
- * Questions to the server that more than one part asks: about the own site, about addresses of it.
+ * Sends requests to the admin interface that several parts of the plugin use: about this site, and about its addresses.
  *
  * @package Galley
  */
@@ -9,24 +9,24 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** A browser's, so that the page is asked for in the form that browsers get. */
+/** Header fields of a browser, so that the server looks up the page in the form that browsers get. */
 const AS_A_BROWSER = array(
 	array( 'Accept', 'text/html,application/xhtml+xml;q=0.9,*/*;q=0.8' ),
 	array( 'User-Agent', 'Mozilla/5.0 (X11; Linux x86_64) Firefox/128.0' ),
 );
 
-/** Addresses of one question: what the server takes at once. */
+/** Maximum number of addresses in one request, as the server accepts it. */
 const MOST_ASKED = 200;
 
 /**
- * The host that visitors know this site by, without a port.
+ * Returns the host name of this site for visitors, without a port.
  */
 function own_site_host(): string {
 	return (string) wp_parse_url( home_url(), PHP_URL_HOST );
 }
 
 /**
- * The address of a page of this site, or null for one that is somewhere else.
+ * Returns the address of a page of this site, or null for an address of another site.
  */
 function own_address( string $url ): ?string {
 	$url  = strtok( esc_url_raw( $url, array( 'http', 'https' ) ), '#' );
@@ -35,16 +35,17 @@ function own_address( string $url ): ?string {
 }
 
 /**
- * A `POST` that names this site, or leaves it to the token where the server does not know the name.
+ * Sends a `POST` request that names this site. If the server does not know the name, the function repeats the request without it. The token
+ * then determines the site.
  *
- * @param string $path Of the admin interface.
- * @param array  $body With `site` where it is known.
+ * @param string $path Path of the admin interface.
+ * @param array  $body Request body, with `site` if known.
  * @return array{status: int, body: ?array, error: ?string}
  */
 function call_for_site( string $path, array $body, float $timeout ): array {
 	$answer = call( 'POST', $path, $body, $timeout );
 	if ( 404 === $answer['status'] && isset( $body['site'] ) ) {
-		// The address of this site is none that the server knows; the token says which site is meant.
+		// The server does not know the address of this site. The token determines the site.
 		unset( $body['site'] );
 		$answer = call( 'POST', $path, $body, $timeout );
 	}
@@ -52,10 +53,10 @@ function call_for_site( string $path, array $body, float $timeout ): array {
 }
 
 /**
- * How some pages are cached, in one question.
+ * Returns how pages are cached, with one request.
  *
- * @param string[] $urls Of this site.
- * @return array<string, array> `what`, `why` and `age_s` by address; empty where the server does not answer.
+ * @param string[] $urls Addresses of this site.
+ * @return array<string, array> `what`, `why` and `age_s` by address. Empty if the server does not respond.
  */
 function pages_states( array $urls ): array {
 	$urls = array_slice( array_values( $urls ), 0, MOST_ASKED );
@@ -81,10 +82,10 @@ function pages_states( array $urls ): array {
 }
 
 /**
- * The site among those that the server tells of: the one of this host, else one for every host, else the only one. Pure.
+ * Returns this site from a list of the server: the site with this host, else the site for all hosts, else the only one. Pure.
  *
- * @param mixed  $sites `sites` of `GET /status` or `GET /history`.
- * @param string $host  Without a port.
+ * @param mixed  $sites The value of `sites` in `GET /status` or `GET /history`.
+ * @param string $host  Host name without a port.
  */
 function own_site( $sites, string $host ): ?array {
 	$sites = is_array( $sites ) ? array_values( array_filter( $sites, 'is_array' ) ) : array();

@@ -1,9 +1,9 @@
 <?php
 /**
- * Where in its lists a post stands: asked of the database when it enters or leaves one.
+ * Determines the position of a post in its lists, with queries to the database when the post enters or leaves a list.
  *
- * Bounded: nobody needs to know more than that a post stands behind the deepest depth, and the number of posts is
- * counted up to a limit, above which the number of pages counts as changed.
+ * The queries have limits. Beyond the deepest rank, the exact position does not matter. The plugin counts posts up to a limit; above it, it
+ * assumes that the number of pages changed.
  *
  * @package Galley
  */
@@ -15,10 +15,10 @@ defined( 'ABSPATH' ) || exit;
 const MOST_COUNTED = 5000;
 
 /**
- * Which of some lists have another number of pages than before so many posts were added.
+ * Returns the lists whose number of pages changed since posts were added.
  *
- * @param array[] $lists Of each what it is (`type` with `terms`, `author` or `period`, or none of them) and how many were added.
- * @return array The keys of those.
+ * @param array[] $lists For each, the list (`type` with `terms`, `author` or `period`, or none of them) and the number of added posts.
+ * @return array The keys of the lists that changed.
  */
 function changed_pages( array $lists ): array {
 	$per_page = max( 1, (int) get_option( 'posts_per_page' ) );
@@ -36,17 +36,17 @@ function changed_pages( array $lists ): array {
 }
 
 /**
- * Whether so many posts need more or fewer pages than so many. Pure.
+ * Returns whether two numbers of posts need different numbers of pages. Pure.
  */
 function crosses_page( int $before, int $after, int $per_page ): bool {
 	return (int) ceil( max( 0, $before ) / $per_page ) !== (int) ceil( max( 0, $after ) / $per_page );
 }
 
 /**
- * Several numbers of the database, in one query.
+ * Returns several numbers from the database with one query.
  *
- * @param string[] $asked Selections of one number each.
- * @return int[] By the same keys; 0 where nothing was found.
+ * @param string[] $asked SELECT statements that return one number each.
+ * @return int[] Numbers by the same keys, 0 if the database found nothing.
  */
 function ask_each( array $asked ): array {
 	global $wpdb;
@@ -54,7 +54,7 @@ function ask_each( array $asked ): array {
 	foreach ( array_values( $asked ) as $number => $sql ) {
 		$columns[] = "($sql) c$number";
 	}
-	// phpcs:ignore WordPress.DB -- made of prepared parts; the answer must be of this moment.
+	// phpcs:ignore WordPress.DB -- made of prepared parts; the result must be current.
 	$row   = $columns ? (array) $wpdb->get_row( 'SELECT ' . implode( ', ', $columns ), ARRAY_A ) : array();
 	$found = array();
 	foreach ( array_keys( $asked ) as $number => $key ) {
@@ -64,11 +64,11 @@ function ask_each( array $asked ): array {
 }
 
 /**
- * Counts public posts of a list, up to a limit.
+ * Returns SQL that counts the public posts of a list, up to a limit.
  *
  * @param array  $list   `type` with `terms`, `author` or `period`, or none of them.
- * @param string $after  As in `post_date`: only newer ones. The rank of a post is how many are newer.
- * @param int    $except A post that does not count.
+ * @param string $after  A date as in `post_date`: only newer posts count. The rank of a post is the number of newer posts.
+ * @param int    $except ID of a post that does not count.
  */
 function count_sql( array $list, int $limit, string $after = '', int $except = 0 ): string {
 	global $wpdb;
@@ -92,28 +92,28 @@ function count_sql( array $list, int $limit, string $after = '', int $except = 0
 }
 
 /**
- * The tags of lists that are sorted by title, where a post has passed another one.
+ * Returns the tags of lists sorted by title, if a change of a title moves the post past another one.
  *
- * @param string $old Its title before.
- * @param string $new Its title after.
+ * @param string $old Title before the change.
+ * @param string $new Title after the change.
  * @return string[]
  */
 function title_order_tags( int $id, string $type, string $old, string $new ): array {
 	global $wpdb;
-	// The database knows which of two titles is first. Some lists show drafts.
-	// phpcs:ignore WordPress.DB -- the rest is ours.
+	// Only the database knows the order of two titles. Some lists show drafts, so the query includes posts with any status.
+	// phpcs:ignore WordPress.DB -- the other parts come from this plugin.
 	$passed = $wpdb->prepare( "SELECT COUNT(*) FROM (SELECT 1 FROM $wpdb->posts WHERE post_type = %s AND ID <> %d AND (post_title BETWEEN %s AND %s OR post_title BETWEEN %s AND %s) LIMIT 1) passed", $type, $id, $old, $new, $new, $old );
 	return ask_each( array( $passed ) )[0] > 0 ? array( 'oo.' . word( $type ) . '.title' ) : array();
 }
 
 /**
- * The first and the last second of a year, a month or a day. Pure.
+ * Returns the first and the last second of a year, a month or a day. Pure.
  *
  * @param string $digits `2024`, `202405` or `20240531`.
  * @return string[]
  */
 function period( string $digits ): array {
-	// No month is longer than 31 days, and dates are compared as they are written.
+	// No month has more than 31 days, and the database compares dates as text.
 	$ends  = array( '0000-01-01 00:00:00', '0000-12-31 23:59:59' );
 	$start = substr( $digits, 0, 4 );
 	foreach ( array( 4, 6 ) as $at ) {
@@ -123,13 +123,13 @@ function period( string $digits ): array {
 }
 
 /**
- * The public post of a type next to a moment.
+ * Returns SQL for the public post of a type that is adjacent to a date.
  *
  * @param string $side `before` or `after`.
  */
 function neighbour_sql( string $type, string $date, int $except, string $side ): string {
 	global $wpdb;
 	list( $than, $direction ) = 'before' === $side ? array( '<=', 'DESC' ) : array( '>=', 'ASC' );
-	// phpcs:ignore WordPress.DB -- the rest is ours.
+	// phpcs:ignore WordPress.DB -- the other parts come from this plugin.
 	return $wpdb->prepare( "SELECT ID FROM $wpdb->posts WHERE post_type = %s AND post_status = 'publish' AND ID <> %d AND post_date $than %s ORDER BY post_date $direction LIMIT 1", $type, $except, $date );
 }

@@ -1,15 +1,16 @@
 <?php
 /**
- * Searches by a word that their results have: a change of a post purges those whose word its text has, before or after.
+ * Tags searches by a word that all their results contain. A change of a post purges only searches whose word the post contains before or
+ * after the change.
  *
- * A page of results carries `l.<type>.s.<word>` instead of `l.<type>.s`, and `sw`. The word is one that every result must have:
- * letters and digits of ASCII, since WordPress finds a word in any part of another and leaves it to the database which letters are alike. It
- * is written to the database before the query is asked, so that a change after it finds the word, and one before it is
- * found by the query. At most MOST_WORDS are kept; the next change forgets them all and purges all searches. Everything else
- * (no such word, results found by something else than WordPress, a collation that is not known) is purged by each change.
+ * A page of results has the tag `sw`, and `l.<type>.s.<word>` in place of `l.<type>.s`. The word consists of ASCII letters and digits,
+ * because WordPress finds a word within other words, and the database decides which other letters are equal. The plugin writes the word to
+ * the database before the query runs. So a later change of a post finds the word, and the query sees the result of an earlier change. The
+ * plugin stores at most MOST_WORDS words; the next change then deletes all words and purges all searches. Each change of a post purges the
+ * searches that have no such tag: those without such a word, with results from other code, or with an unknown collation.
  *
- * Of a search for that word alone it is also known when a post stays where it is among the results; one for more than the word
- * is `l.<type>.s.<word>.x`.
+ * If a search is for this word alone, the plugin also recognizes changes that leave the post at its place among the results. The tag of a
+ * search for more than the word is `l.<type>.s.<word>.x`.
  *
  * @package Galley
  */
@@ -18,29 +19,30 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** A row of the options for each word. */
+/** Prefix of the options that store the words, one row for each. */
 const WORD_OPTION = 'galley_word_';
 
-/** More words are not told apart. */
+/** Maximum number of words. */
 const MOST_WORDS = 100;
 
-/** One change that would purge more tags of searches purges all of them. */
+/** Maximum number of search tags that a change of a post purges. Beyond it, the change purges all searches. */
 const MOST_SEARCHES = 100;
 
-/** Shorter ones are in nearly every text. */
+/** Minimum length of a word. Nearly every text contains shorter words. */
 const SHORTEST_WORD = 3;
 
-/** Of a longer one the beginning. */
+/** Maximum length of a word. The plugin uses the beginning of a longer one. */
 const LONGEST_WORD = 40;
 
-/** Collations under which two letters of ASCII are alike if they are the same, large or small, and only then. */
+/** Collations under which two ASCII letters are equal only if they are the same letter, in uppercase or lowercase. */
 const PLAIN_COLLATIONS = '/^utf8(mb[34])?_((general|unicode|unicode_520)(_nopad)?|(0900|uca1400|uca1400_nopad)_a[is])_ci$/D';
 
-/** Letters of other alphabets are never like one of ASCII. */
+/** Letters of other scripts, which are never equal to an ASCII letter. */
 const FOREIGN = '(?=\p{L})[\p{Cyrillic}\p{Greek}\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}\p{Arabic}\p{Hebrew}]';
 
 /**
- * The word of a query that is about to be asked, if changes of posts are going to look for it, with `.x` if it asks for more; else empty.
+ * Returns the word of a query that is about to run, with `.x` if the query searches for more. Returns an empty string if changes of posts
+ * will not look for the word.
  */
 function word_of( \WP_Query $query ): string {
 	$vars   = $query->query_vars;
@@ -54,7 +56,7 @@ function word_of( \WP_Query $query ): string {
 }
 
 /**
- * Whether a search is for a word alone, in all columns. Pure.
+ * Returns whether a search is for one word alone, in all columns. Pure.
  */
 function is_whole_search( string $word, array $vars ): bool {
 	return array( $word ) === array_map( __NAMESPACE__ . '\\small', $vars['search_terms'] ) && 1 === (int) ( $vars['search_terms_count'] ?? 0 )
@@ -62,10 +64,11 @@ function is_whole_search( string $word, array $vars ): bool {
 }
 
 /**
- * The longest run of letters and digits that every text with these terms has; empty where it is too short. Pure.
+ * Returns the longest sequence of letters and digits in the terms of a search, which every result contains. Returns an empty string if it
+ * is too short. Pure.
  *
- * @param string[] $terms  As WordPress has split a search; with a prefix those that a text must not have.
- * @param string   $prefix Of those; empty: there are none.
+ * @param string[] $terms  The terms into which WordPress split the search. A prefix marks terms that a text must not contain.
+ * @param string   $prefix The prefix of excluded terms. If empty, there are none.
  */
 function longest_word( array $terms, string $prefix ): string {
 	$longest = '';
@@ -82,14 +85,15 @@ function longest_word( array $terms, string $prefix ): string {
 }
 
 /**
- * Small letters of ASCII, whatever the locale. Pure.
+ * Converts ASCII letters to lowercase, independent of the locale. Pure.
  */
 function small( string $text ): string {
 	return strtr( $text, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz' );
 }
 
 /**
- * Has changes of posts look for a word from now on. False: they will not, since there are too many or texts cannot be compared here.
+ * Stores a word, so that changes of posts look for it from now on. Returns false if there are too many words, or if texts cannot be
+ * compared on this site.
  */
 function keep_word( string $word ): bool {
 	global $wpdb;
@@ -101,30 +105,31 @@ function keep_word( string $word ): bool {
 		return false;
 	}
 	$hide = $wpdb->suppress_errors( true );
-	// phpcs:ignore WordPress.DB -- a row of our own.
+	// phpcs:ignore WordPress.DB -- a row of this plugin.
 	$kept = $wpdb->query( $wpdb->prepare( "INSERT IGNORE INTO $wpdb->options (option_name, option_value, autoload) VALUES (%s, '', 'no')", WORD_OPTION . $word ) );
 	$wpdb->suppress_errors( $hide );
 	return false !== $kept;
 }
 
 /**
- * Whether the database finds a word of ASCII only where its letters are, or such of other alphabets.
+ * Returns whether the database finds an ASCII word only in texts with its letters, or with letters of other alphabets that it treats as
+ * equal.
  */
 function tells_letters_apart(): bool {
 	global $wpdb;
 	$hide = $wpdb->suppress_errors( true );
-	// phpcs:ignore WordPress.DB -- asked for the first search of a word only.
+	// phpcs:ignore WordPress.DB -- runs only for the first search of a word.
 	$columns = $wpdb->get_results( "SHOW FULL COLUMNS FROM $wpdb->posts WHERE Field IN ('post_title', 'post_excerpt', 'post_content')", ARRAY_A );
 	$wpdb->suppress_errors( $hide );
 	return 3 === count( preg_grep( PLAIN_COLLATIONS, array_column( $columns ? $columns : array(), 'Collation' ) ) );
 }
 
 /**
- * @return string[] All that are looked for at this moment.
+ * @return string[] All words that changes currently look for.
  */
 function kept_words(): array {
 	global $wpdb;
-	// phpcs:ignore WordPress.DB -- rows of our own; must be of this moment.
+	// phpcs:ignore WordPress.DB -- rows of this plugin; the result must be current.
 	$names = $wpdb->get_col( $wpdb->prepare( "SELECT option_name FROM $wpdb->options WHERE option_name LIKE %s", $wpdb->esc_like( WORD_OPTION ) . '%' ) );
 	return array_map(
 		static function ( string $name ): string {
@@ -135,7 +140,7 @@ function kept_words(): array {
 }
 
 /**
- * The words that a change has to look for. Too many are forgotten with all searches.
+ * Returns the words that a change has to look for. If there are too many, deletes them and purges all searches.
  *
  * @return string[]
  */
@@ -146,15 +151,15 @@ function wanted_words(): array {
 		return $words;
 	}
 	queue_purge( 'sw' );
-	// phpcs:ignore WordPress.DB -- rows of our own.
+	// phpcs:ignore WordPress.DB -- rows of this plugin.
 	$wpdb->query( $wpdb->prepare( "DELETE FROM $wpdb->options WHERE option_name LIKE %s", $wpdb->esc_like( WORD_OPTION ) . '%' ) );
 	return array();
 }
 
 /**
- * Orders the searches that changed posts are found by, or were.
+ * Queues purges of the searches that find changed posts, or found them before the change.
  *
- * @param array[] $changes Of each post its number and its state as `post_state` gives it, before and after.
+ * @param array[] $changes For each post, its ID and its states before and after, as `post_state` returns them.
  */
 function queue_searches( array $changes ): void {
 	$words = $changes ? wanted_words() : array();
@@ -165,9 +170,9 @@ function queue_searches( array $changes ): void {
 }
 
 /**
- * What a changed post touches of searches. Pure.
+ * Returns the tags of the searches that a change of a post affects. Pure.
  *
- * @param string[] $words Those that are looked for.
+ * @param string[] $words The words that changes look for.
  * @return string[]
  */
 function search_tags( int $id, array $words, ?array $old, ?array $new ): array {
@@ -189,8 +194,8 @@ function search_tags( int $id, array $words, ?array $old, ?array $new ): array {
 }
 
 /**
- * Whether a search for one word finds a post before and after a change, in the same place: titles with the word come first, then
- * the newest. Pure.
+ * Returns whether a search for one word finds a post in the same place before and after a change. Posts with the word in their titles come
+ * first, then the newest. Pure.
  */
 function stays_found( string $word, ?array $old, ?array $new ): bool {
 	if ( ! $old || ! $new || ! $old['visible'] || ! $new['visible'] || differs( $old, $new, 'type', 'status', 'date', 'password' ) ) {
@@ -208,9 +213,9 @@ function stays_found( string $word, ?array $old, ?array $new ): bool {
 }
 
 /**
- * Those of some words that a text may have, in any part of its own. Letters beyond ASCII stand for any. Pure.
+ * Returns the words that a text may contain, also within other words. Letters beyond ASCII may stand for any letter. Pure.
  *
- * @param string[] $words Small letters and digits of ASCII.
+ * @param string[] $words Lowercase ASCII letters and digits.
  * @return string[]
  */
 function words_in( array $words, string $text ): array {
@@ -219,7 +224,7 @@ function words_in( array $words, string $text ): array {
 	}
 	$text = preg_replace( '/(?!' . FOREIGN . ')[^\x00-\x7F\p{P}\p{Z}]/u', "\x01", small( $text ) );
 	if ( null === $text ) {
-		// Broken text.
+		// The text is not valid UTF-8.
 		return $words;
 	}
 	preg_match_all( '/[a-z0-9]*\x01[a-z0-9\x01]*/', $text, $doubtful );
@@ -238,14 +243,14 @@ function words_in( array $words, string $text ): array {
 }
 
 /**
- * What searches look at of a post, as `post_state` gives it; empty where nobody can see it. Pure.
+ * Returns the text of a post that searches use, or an empty string if visitors cannot see the post. Pure.
  */
 function search_text( ?array $state ): string {
 	return $state && $state['visible'] ? implode( "\n", array( $state['title'], $state['summary'], $state['content'], $state['file'] ) ) : '';
 }
 
 /**
- * Results that something has replaced after WordPress had asked for them do not depend on words alone.
+ * Adds the tag of all searches if other code replaced the results of WordPress's query. Such results do not depend only on words.
  */
 function gather_replaced( $posts, $query = null ) {
 	if ( is_array( $posts ) && $query instanceof \WP_Query && '' !== (string) ( $query->query_vars['s'] ?? '' ) && array_map( __NAMESPACE__ . '\\id_of', $posts ) !== array_map( __NAMESPACE__ . '\\id_of', (array) $query->posts ) ) {

@@ -1,13 +1,13 @@
 <?php
 /**
- * For other plugins and themes: actions that purge.
+ * Provides actions that purge, for other plugins and themes.
  *
  *   do_action( 'galley_purge_all' );
  *   do_action( 'galley_purge_post', $post_id );
  *   do_action( 'galley_purge_url', 'https://example.com/a/' );
  *   do_action( 'galley_purge_tags', array( 'my-tag' ), 'soft' );
  *
- * Tags of their own get onto pages with the filter `galley_tags`.
+ * The filter `galley_tags` adds tags of other plugins and themes to pages.
  *
  * @package Galley
  */
@@ -22,7 +22,7 @@ add_action( 'galley_purge_url', __NAMESPACE__ . '\\purge_url', 10, 2 );
 add_action( 'galley_purge_tags', __NAMESPACE__ . '\\purge_tags', 10, 2 );
 
 /**
- * @param mixed $strength `soft`, else hard.
+ * @param mixed $strength Pass `soft` for a soft purge. Any other value means hard.
  */
 function purge_all( $strength = 'hard' ): void {
 	note_cause( 'code' );
@@ -30,7 +30,7 @@ function purge_all( $strength = 'hard' ): void {
 }
 
 /**
- * Everything that shows anything of a post.
+ * Purges every page that shows any part of a post.
  */
 function purge_post( $post_id, $strength = 'hard' ): void {
 	$id = (int) $post_id;
@@ -46,7 +46,7 @@ function purge_url( $url, $strength = 'hard' ): void {
 	if ( '/' === $word[0] && preg_match( '~^[\x21-\x2b\x2d-\x3a\x3c-\x7e]+$~D', $word ) && strlen( $word ) < 2000 ) {
 		queue_purge_of_word( $word, strength( $strength ) );
 	} else {
-		// It cannot be said in one word: everything, rather than nothing.
+		// A purge cannot carry this address. Purge everything rather than nothing.
 		queue_purge( 'b', strength( $strength ) );
 	}
 }
@@ -54,7 +54,7 @@ function purge_url( $url, $strength = 'hard' ): void {
 function purge_tags( $tags, $strength = 'hard' ): void {
 	note_cause( 'code', implode( ', ', array_slice( array_map( 'strval', array_filter( (array) $tags, 'is_scalar' ) ), 0, 5 ) ) );
 	foreach ( (array) $tags as $tag ) {
-		// As the page's tags are: with the prefix of the blog where they have it already, else as they are.
+		// Pages carry these tags unchanged, so the plugin does not add the prefix of the blog here either.
 		queue_purge_of_word( own_tag( $tag ), strength( $strength ) );
 	}
 }

@@ -1,11 +1,12 @@
 <?php
 /**
- * Speculation rules: browsers load pages in advance, before a link is followed. A stored page costs PHP nothing, so this can begin earlier
- * than WordPress lets it; a page that is not stored is refused while PHP is busy (503 to `Sec-Purpose: prefetch`).
+ * Adds speculation rules, by which browsers load pages before the visitor follows a link. A stored page costs PHP nothing, so browsers can
+ * load pages earlier than WordPress allows. If a page is not stored and PHP is busy, Galley refuses the request (503 to `Sec-Purpose:
+ * prefetch`).
  *
- * WordPress 6.8 and later print the rules, and filters set mode and eagerness; before, they are printed here. Only anonymous visitors get them, only
- * where requests come through Galley, and never for links that do something: administration, login, cart, checkout, accounts, query
- * strings, `rel="nofollow"`, and what the owner does not want to be stored.
+ * WordPress 6.8 and later print the rules, and filters set mode and eagerness. With earlier versions, the plugin prints them. Only
+ * anonymous visitors get them, and only if requests pass through Galley. The rules exclude links that do something: administration, login,
+ * cart, checkout, accounts, query strings, `rel="nofollow"`, and paths that the owner excludes from the cache.
  *
  * @package Galley
  */
@@ -14,7 +15,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** What may be chosen. Empty: what WordPress does by itself. */
+/** Settings to choose from. The empty one keeps the default of WordPress. */
 const SPECULATIONS = array(
 	''               => array(),
 	'prefetch'       => array(
@@ -31,10 +32,10 @@ const SPECULATIONS = array(
 	),
 );
 
-/** Paths of pages that are about one visitor, below the home page, in the names that shops and membership plugins give them. */
+/** Paths of pages for one visitor, relative to the home page, with the usual names of shop and membership plugins. */
 const ACTING_PATHS = array( '/cart/*', '/basket/*', '/checkout/*', '/my-account/*', '/account/*', '/login/*', '/logout/*', '/register/*', '/wishlist/*' );
 
-/** Characters of a path that mean nothing else in a URL pattern, and the asterisk, which means the same. */
+/** Paths whose characters have no special meaning in a URL pattern, or the same one, as the asterisk has. */
 const PLAIN_PATTERN = '~^/[A-Za-z0-9/_.\~%*-]*$~D';
 
 add_filter( 'wp_speculation_rules_configuration', __NAMESPACE__ . '\\configure_speculation' );
@@ -42,19 +43,19 @@ add_filter( 'wp_speculation_rules_href_exclude_paths', __NAMESPACE__ . '\\exclud
 add_action( 'wp_footer', __NAMESPACE__ . '\\print_speculation' );
 
 /**
- * Mode and eagerness that are in force for the request at hand; empty: those of WordPress.
+ * Returns the mode and the eagerness for the current request. If empty, those of WordPress apply.
  *
  * @return array{mode?: string, eagerness?: string}
  */
 function speculation(): array {
-	// In development mode nothing is stored.
+	// Galley stores nothing in development mode.
 	return passes_through() && 0 === development_left() ? SPECULATIONS[ choices()['speculation'] ] : array();
 }
 
 /**
- * Tells WordPress. Null stays: it, or another plugin, has decided that there are no rules.
+ * Passes mode and eagerness to WordPress. Null is unchanged: WordPress or another plugin has decided to print no rules.
  *
- * @param array|null $configuration `mode` and `eagerness`.
+ * @param array|null $configuration Values of `mode` and `eagerness`.
  * @return array|null
  */
 function configure_speculation( $configuration ) {
@@ -62,7 +63,7 @@ function configure_speculation( $configuration ) {
 }
 
 /**
- * @param mixed $paths Patterns below the home page.
+ * @param mixed $paths Patterns relative to the home page.
  * @return string[]
  */
 function exclude_from_speculation( $paths ): array {
@@ -70,7 +71,7 @@ function exclude_from_speculation( $paths ): array {
 }
 
 /**
- * Patterns of paths, below the home page, that no browser may request in advance.
+ * Returns patterns of paths, relative to the home page, that browsers must not load in advance.
  *
  * @return string[]
  */
@@ -92,9 +93,9 @@ function acting_paths(): array {
 }
 
 /**
- * Those that a URL pattern means literally, and that do not exclude the whole site. Pure.
+ * Returns the paths that a URL pattern matches literally, without patterns that exclude the whole site. Pure.
  *
- * @param string[] $paths May be anything.
+ * @param string[] $paths Any text.
  * @return string[]
  */
 function plain_patterns( array $paths ): array {
@@ -103,7 +104,7 @@ function plain_patterns( array $paths ): array {
 }
 
 /**
- * Addresses of a shop's pages, whatever they are called here.
+ * Returns the addresses of the cart, checkout and account pages of a shop, with their names on this site.
  *
  * @return string[]
  */
@@ -122,7 +123,7 @@ function acting_pages(): array {
 }
 
 /**
- * The rules, where WordPress prints none of its own (before 6.8, and without the plugin that core's are made of).
+ * Prints the rules if WordPress prints none (before 6.8) and the plugin from which the rules of WordPress originate is not active.
  */
 function print_speculation(): void {
 	if ( ! speculation() || function_exists( 'wp_print_speculation_rules' ) || function_exists( 'plsr_print_speculation_rules' ) || ! get_option( 'permalink_structure' ) ) {
@@ -149,15 +150,15 @@ function print_own_speculation(): void {
 }
 
 /**
- * The rules as browsers read them. Pure.
+ * Returns the rules in the format of browsers. Pure.
  *
  * @param array    $wanted   Mode and eagerness.
- * @param string   $home     Path of the home page without the slash at its end.
+ * @param string   $home     Path of the home page without the trailing slash.
  * @param string[] $excluded Patterns of paths.
  */
 function speculation_rules( array $wanted, string $home, array $excluded ): array {
 	$not_marked = 'prerender' === $wanted['mode'] ? '.no-prefetch, .no-prefetch a, .no-prerender, .no-prerender a' : '.no-prefetch, .no-prefetch a';
-	// A question mark begins a group in a URL pattern unless it is escaped.
+	// A question mark starts a group in a URL pattern, unless it is escaped.
 	$excluded[] = $home . '/*\\?(.+)';
 	return array(
 		$wanted['mode'] => array(

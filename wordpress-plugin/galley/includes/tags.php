@@ -108,7 +108,8 @@ function word( string $text ): string {
 }
 
 /**
- * Returns the tags to send: all of them if there are few enough, else classes in place of their largest groups, else `*`. Pure.
+ * Returns the tags to send: all of them if there are few enough, else the class in place of each of the largest groups of tags, else `*`.
+ * Pure.
  *
  * @param string[] $tags Without duplicates.
  * @return string[]
