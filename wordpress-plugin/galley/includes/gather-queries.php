@@ -330,8 +330,8 @@ function depth_of( \WP_Query $query, array $list ): array {
 		return $other;
 	}
 	/**
-	 * Filters whether a page of a list depends only on the posts down to its last one. Return false if a theme prints the number of posts
-	 * in a list.
+	 * Filters whether pages of a list depend only on the posts down to the last one that they show. Return false if a theme prints the
+	 * number of posts in a list.
 	 */
 	if ( ! apply_filters( 'galley_ranked_lists', true, $query ) ) {
 		return $other;

@@ -12,9 +12,9 @@ defined( 'ABSPATH' ) || exit;
 /**
  * Returns the terms that a query names, and how it uses them.
  *
- * `complex`: the terms do not describe all conditions. `narrow`: posts have a higher position in the list of the query than in the lists of the
- * terms. `without`: the query excludes posts that have a term. `nothing`: the query finds no posts, because a term does not exist. `with`: terms of
- * CONJOINED_TAXONOMIES. `within`: those of them that posts must have.
+ * `complex`: the terms do not describe all conditions. `narrow`: posts have a higher position in the list of the query than in the lists of
+ * the terms. `without`: the query excludes posts that have a term. `nothing`: the query finds no posts, because a term does not exist.
+ * `with`: terms of CONJOINED_TAXONOMIES. `within`: those of them of which posts must have one.
  *
  * @return array{terms: int[], with: int[], within: int[], complex: bool, narrow: bool, without: bool, nothing: bool}
  */

@@ -4,21 +4,23 @@
  *
  * The name of a list contains its conditions, because a post enters or leaves the list when one of them starts or ceases to apply:
  *
- *   l.<type>               all posts of a type
- *   l.<type>.t<term>       posts with a term
- *   l.<type>.a<author>     posts of an author
- *   l.<type>.d<yyyy[mm[dd]]>  posts of a year, a month or a day
- *   l.<type>.par<parent>   children of a post
- *   l.<type>.s, l.<type>.s.<word>  results of a search
- *   l.<type>.x             posts with conditions that have no name here
- *   l.<type>.xv            the same, if terms that exclude posts can be among the conditions
+ *   l.<type>                        all posts of a type
+ *   l.<type>.t<term>                posts with a term
+ *   l.<type>.a<author>              posts of an author
+ *   l.<type>.d<yyyy[mm[dd]]>        posts of a year, a month or a day
+ *   l.<type>.par<parent>            children of a post
+ *   l.<type>.s, l.<type>.s.<word>   results of a search
+ *   l.<type>.x                      posts with conditions that have no name here
+ *   l.<type>.xv                     the same, if terms that exclude posts can be among the conditions
+ *   l.<type>.z                      posts with statuses other than `publish` and `inherit`
  *
  * These parts follow the name:
  *
- *   .q, .r<step>  lists of the newest posts: `.q` for every such list, and `.r` for each step of ranks that the list shows
- *   .n            lists that know their number of pages
- *   .w<term>      posts of the list with a term that nearly all lists of their type name, such as a language
- *   .v<term>      posts that get or lose a term that excludes them from the list
+ *   .q, .r<step>    lists of the newest posts: `.q` for every such list, and `.r` for each step of ranks that the list shows
+ *   .n              lists that know their number of pages
+ *   .in, .p<post>   lists without ranks whose posts are all known: posts that enter the list, and each post that it shows
+ *   .w<term>        posts of the list with a term that nearly all lists of their type name, such as a language
+ *   .v<term>        posts that get or lose a term that excludes them from the list
  *
  * With ranks, a change of a post far down purges only the pages that reach it. In a list with several conditions, a post can have a higher
  * position than in the list of each condition, so such lists have no ranks. The other tags are:
@@ -26,7 +28,7 @@
  *   o.<type>.<field>   lists that sort or filter by a field
  *   oo.<type>.<field>  lists that only sort by a title or a number: a change that keeps the order does not affect them
  *   os.<type>          the best-selling products, with ranks as above
- *   sv<term>           searches from which a term excludes posts
+ *   sv<term>           searches: posts that get or lose a term that excludes them from results
  *
  * The other half, what a change has to purge, is in ranks.php and post-changes.php.
  *
@@ -43,7 +45,7 @@ const STEPS = array(
 	36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 65, 70, 75, 80, 85, 90, 95, 100, 150, 200, 300,
 );
 
-/** Beyond this rank the plugin does not distinguish ranks. */
+/** From this rank on, the plugin does not distinguish ranks. */
 const DEEPEST = 500;
 
 /** Maximum number of tags for the posts of one list. More tags are not worth their cost. */
