@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-# Where the tests of the dashboard find axe.
+# The directory in which the tests of the dashboard find axe.
 AXE = target/axe
 
 .PHONY: help demo demo-clean test bench conformance faults cluster engines exactness fragments growth load-compare seeds soak stress weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
@@ -41,7 +41,7 @@ help:
 	@echo 'make packages-oci-php the same with the Debian package and PHP-FPM; after make packages, as root'
 	@echo 'make packages-test    installs, upgrades and removes them in a clean Debian with systemd, as root: two minutes'
 
-# A static pattern: make does not look for implicit rules for phony targets.
+# A static pattern rule, because make does not search implicit rules for phony targets.
 setup-build setup-packages setup-demo setup-test setup-bench setup-conformance setup-seeds setup-faults setup-cluster setup-engines setup-exactness setup-plugin-versions: setup-%:
 	@scripts/setup $*
 
@@ -77,7 +77,7 @@ lint:
 	@scripts/advisories
 	@scripts/workflows
 
-# What needs no server: a change is worth a `make test` when this passes.
+# Checks that need no server. Run `make test` after they pass.
 check: lint
 	cargo test --quiet --workspace --lib --bins
 	cargo test --quiet --package galley-config --package galley-policy --package galley-http --tests
@@ -116,7 +116,7 @@ cluster: setup-cluster build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask cluster --galley target/release/galley $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
-# Everything that talks to an engine, with other engines than Debian's Redis. Debug builds.
+# All tests that use an engine, with engines other than Debian's Redis. Uses debug builds.
 engines: setup-engines
 	@cargo build --quiet --package galley --package xtask
 	@set -e; for release in $(or $(ONLY),bookworm-backports trixie sid); do \
@@ -189,7 +189,7 @@ hostile: setup-test
 fuzz: setup-test
 	@FUZZ_FEATURES=config,cluster fuzz/run $(or $(SECONDS),600) $(TARGET)
 
-# One after the other: each takes the whole machine.
+# Runs the tests sequentially, because each of them uses the whole machine.
 upgrades: setup-test
 	cargo test --package galley --test e2e -- --ignored --nocapture --test-threads 1 five_hundred_reloads fifty_upgrades a_hundred_kills
 

@@ -1,9 +1,9 @@
 # Makes an OCI archive from the files of one layer. Source it; `set -euo pipefail` and SOURCE_DATE_EPOCH are assumed.
 #
-#   oci_pack FOLDER...            a tar archive on standard output, the same bytes for the same files
+#   oci_pack FOLDER...            writes a tar archive to standard output, the same bytes for the same files
 #   oci_archive LAYER TAG USER ENVIRONMENT VOLUMES FILE
 #
-# LAYER is a tar archive, ENVIRONMENT and VOLUMES are the values of these members in JSON. `architecture` and `version` are set.
+# LAYER is a tar archive. ENVIRONMENT and VOLUMES are the values of these members in JSON. The caller sets `architecture` and `version`.
 
 oci_pack() { tar --create --sort=name --format=gnu --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" "$@"; }
 

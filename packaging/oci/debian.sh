@@ -1,13 +1,13 @@
-# Makes a minimal Debian with PHP-FPM and the package of Galley. Source it; `set -euo pipefail` is assumed. Needs root and mmdebstrap.
+# Builds a minimal Debian with PHP-FPM and the package of Galley. Source it; `set -euo pipefail` is assumed. Needs root and mmdebstrap.
 #
-#   debian_with_php DEB FILE     the files as a tar archive
+#   debian_with_php DEB FILE     writes the files to a tar archive
 
 readonly DEBIAN_RELEASE=bookworm
 readonly DEBIAN_PACKAGES=ca-certificates,init-system-helpers,systemd-standalone-sysusers,libgcc-s1,php-fpm,php-cli,php-mysql,php-gd,php-xml,php-mbstring,php-curl,php-zip,php-intl
 
 debian_with_php() { # DEB FILE
     local options=() line sources=() mirror
-    # A machine with its own mirrors uses them; the image gets those that Debian's apt comes with.
+    # The build uses the mirrors of this machine, if it has its own. The image gets the default mirrors of Debian's apt.
     while IFS= read -r line; do options+=(--aptopt="${line%;}"); done < <(apt-config dump | grep '^Acquire::')
     for mirror in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
         if [ -s "$mirror" ] && grep -q "$DEBIAN_RELEASE" "$mirror"; then sources+=("$mirror"); fi

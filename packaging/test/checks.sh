@@ -1,6 +1,6 @@
-# The checks of packaging/test/run; each is a function that fails.
+# The checks of packaging/test/run. Each check is a function that fails if the check does.
 
-# True if a line matches. It reads to the end, unlike `grep -q`, which would stop who writes.
+# Succeeds if a line matches. It reads its whole input, unlike `grep -q`, which would kill the writer with SIGPIPE.
 found() { grep "$@" | cat >/dev/null; }
 
 present() { # PATH...
@@ -12,12 +12,12 @@ absent() { # PATH...
 
 package_version() { dpkg-deb --field "$out"/galley_*.deb Version; }
 
-# The text of a section of the manual's page.
+# Prints the text of a section of $PAGE.
 section() { # HEADING
     awk -v heading="## $1" '$0 == heading { on = 1; next } /^## / { on = 0 } on' "$PAGE"
 }
 
-# The N-th block of that kind in a section.
+# Prints the N-th code block of a kind in a section of $PAGE.
 block() { # HEADING KIND [N]
     section "$1" | awk -v fence="\`\`\`$2" -v wanted="${3:-1}" '
         $0 == fence { n++; on = n == wanted; next }
@@ -36,7 +36,7 @@ manual() { # HEADING [N [FOLDER]]
 
 web() { beside curl --silent --show-error --max-time 10 --resolve 'example.com:80:127.0.0.1' "$@"; }
 
-# Every path of the machine with type, rights and owner, without what apt and dpkg, and systemd themselves write.
+# Lists every path of the machine with type, permissions and owner, without files that apt, dpkg and systemd write.
 list_files() {
     (cd "$root" && find . -xdev \( -path ./var/lib/apt -o -path ./var/cache/apt -o -path ./var/lib/dpkg -o -path ./srv -o -path ./var/log/apt \
         -o -path ./var/log/journal -o -path ./var/lib/systemd -o -path ./var/cache/ldconfig \) -prune -o -printf '%P %y %m %U:%G\n') |
@@ -55,7 +55,7 @@ installs() {
     find "$packages" -name '*.list' | sort >"$folder/packages-before.txt"
     manual 'Install the package' 1 | tee "$folder/installed.txt"
     grep -q 'galley_.*: OK' "$folder/installed.txt"
-    # A minimal system has everything that the package depends on.
+    # A minimal system contains all dependencies of the package.
     find "$packages" -name '*.list' | sort | comm -13 "$folder/packages-before.txt" - | found -x '.*/galley.list'
     galley_is active galley.socket galley.service
     galley_is inactive galley-tls.socket
@@ -76,7 +76,7 @@ has_files_and_rights() {
     rights /var/lib/galley 'galley:galley 700'
     rights /run/galley 'galley:galley 711'
     rights /run/galley/admin.sock 'galley:galley 600'
-    # Nothing in the package belongs to another user than root, or can be written by one.
+    # All files of the package belong to root, and no other user can write to them.
     [ -z "$(inside sh -c 'dpkg --listfiles galley | xargs -d "\n" stat -c "%U:%G %A %n"' | grep -vE '^root:root [-dl]r[w-][x-]r-[x-]r-[x-] ')" ]
     [ -z "$(inside dpkg --verify galley)" ]
     [ "$(inside galley --version)" = "galley $(package_version)" ]
@@ -114,7 +114,7 @@ starts_with_the_machine() {
     web http://example.com/ | found 'Galley is running'
 }
 
-# Requests one page over and over until the file is gone; prints every status but 200.
+# Requests one page repeatedly until the file is removed. Prints every status except 200.
 request_until_gone() { # FILE
     while [ -e "$1" ]; do
         web --output /dev/null --write-out '%{http_code}\n' http://example.com/ 2>&1 || true
@@ -159,7 +159,7 @@ failed_upgrade_keeps_the_server() {
 
 upgrade_respects_the_administrator() {
     inside systemctl disable --now galley.service galley.socket
-    # systemd has not started this process itself; it ends in order all the same.
+    # systemd did not start this process itself. Nevertheless, the process drains its requests before it ends.
     galley_is inactive galley.service galley.socket
     inside journalctl --no-pager --unit galley.service --lines 5 | found draining
     online apt-get install --allow-downgrades /srv/first.deb
@@ -180,14 +180,14 @@ removes_but_keeps_data() {
     absent usr/bin/galley usr/share/galley
     present etc/galley/galley.toml var/log/galley/access.log var/cache/galley
     [ ! -e "$root/etc/systemd/system/galley.service" ] || [ "$(readlink "$root/etc/systemd/system/galley.service")" = /dev/null ]
-    # It comes back as it was, and starts.
+    # A new installation restores the previous state and starts the server.
     online apt-get install /srv/first.deb
     galley_is active galley.socket galley.service
     tail -n 1 "$root/etc/galley/galley.toml" | found administrator
 }
 
 purges_everything() {
-    # What a site adds beside the files of the package.
+    # Files that a site adds to the files of the package.
     touch "$root/etc/galley/sites.d/example.com.toml.old"
     mkdir -p "$root/etc/systemd/system/galley.service.d"
     manual 'Uninstall' 2
@@ -212,13 +212,13 @@ installs_beside_another_server() {
     beside curl --silent http://127.0.0.1:8080/ | found 'Galley is running'
     inside systemctl stop other.service
     rm "$root/etc/systemd/system/galley.socket.d/port.conf"
-    # The page says: run the last four again.
+    # The page says to run the last four commands again.
     block 'Install the package' console 2 | sed 's/^\$ sudo //' | tail -n 4 >"$root/srv/again"
     inside bash -euxc '. /srv/again'
     web http://example.com/ | found 'Galley is running'
 }
 
-# A WordPress in /var/www/example.com with PHP-FPM and a database, as a site owner has it.
+# Installs WordPress in /var/www/example.com with PHP-FPM and a database, like a site owner.
 has_wordpress() {
     local wordpress=$root/var/www/example.com
     # Debian's package is the source of the files; Galley is the web server that it depends on.
@@ -272,7 +272,7 @@ serves_wordpress() {
     grep -q 'galley; hit' "$folder/second.txt"
     [ $((SECONDS - start)) -le 60 ]
     web http://example.com/ | found 'wp-content'
-    # The plugin as the page installs it: connected, and an edit purges.
+    # The plugin, installed as the page describes, is connected, and an edit purges.
     manual 'WordPress with PHP-FPM' 3
     inside test -s /var/www/example.com/wp-content/plugins/galley/galley.php
     until_true is_hit
@@ -301,7 +301,7 @@ rotates_logs() {
     rights /var/log/galley/access.log.1 'galley:galley 640'
 }
 
-# Requests from another address than the machine's own, which has no limits.
+# Sends requests from an address other than the machine's own, which is exempt from limits.
 visitor() { # ADDRESS CURL-ARGUMENTS...
     local address=$1
     shift
@@ -333,12 +333,12 @@ TOML
     inside chmod 640 /etc/galley/internal.htpasswd
     inside systemctl restart galley.service
     : >"$log"
-    # Eight that fail.
+    # Eight failures.
     for _ in 1 2 3; do log_in 198.51.100.7 wrong | found -x 200; done
     for _ in 1 2; do visitor 198.51.100.7 --user editor:wrong http://example.com/internal/ | found -x 401; done
     for _ in 1 2; do visitor 198.51.100.7 http://example.com/limited/ >/dev/null; done
     for _ in 1 2 3; do visitor 198.51.100.7 http://example.com/limited/ | found -x 429; done
-    # Others, which do not, also when they pretend to.
+    # Requests that do not fail, even if they imitate the log line of a failure.
     log_in 198.51.100.8 'correct horse' | found -x 302
     visitor 198.51.100.8 http://example.com/wp-login.php | found -x 200
     visitor 198.51.100.8 http://example.com/ | found -x 200
@@ -353,7 +353,7 @@ TOML
     inside fail2ban-regex --print-all-matched --print-all-missed /var/log/galley/access.log galley | tee "$folder/fail2ban.txt"
     lines=$(wc -l <"$log")
     grep -q "^Lines: $lines lines, 0 ignored, 8 matched, $((lines - 8)) missed" "$folder/fail2ban.txt"
-    # The time of each line was understood.
+    # fail2ban has parsed the time of each line.
     grep -q "\[$lines\]" "$folder/fail2ban.txt"
     sed -n '/Matched line/,/`-/p' "$folder/fail2ban.txt" >"$folder/matched.txt"
     [ "$(grep -c '198.51.100.7' "$folder/matched.txt")" = 8 ]
@@ -385,13 +385,13 @@ runs_managed_php() {
     manual 'Run it under systemd' 1
     until_true is_hit
     inside ps -C php-fpm8.2 -o user= | sort -u | found -x www-data
-    # PHP may write to WordPress, and nowhere else.
+    # PHP may write only to the folder of WordPress.
     echo '<?php var_dump(file_put_contents(__DIR__ . "/wp-content/new.txt", "x"), @file_put_contents("/var/www/other.txt", "x"));' \
         >"$root/var/www/example.com/probe.php"
     [ "$(web http://example.com/probe.php | tr -d '\n')" = 'int(1)bool(false)' ]
     rm "$root/var/www/example.com/probe.php"
     inside systemd-analyze security --no-pager --threshold=20 galley.service | tail -n 1
-    # Back to a PHP-FPM of its own.
+    # Switches back to a separate PHP-FPM.
     rm "$root/etc/systemd/system/galley.service.d/site.conf"
     block 'WordPress with PHP-FPM' toml >"$site"
     inside systemctl enable --now php8.2-fpm
@@ -420,13 +420,13 @@ uninstalls_beside_wordpress() {
 
 rpm_package_is_whole() {
     rpm --checksig --verbose "$out"/galley-*.rpm
-    # Every file of the staged tree, and no other.
+    # The package contains every file of the staged tree.
     rpm --query --package --list "$out"/galley-*.rpm | sort >"$folder/rpm-files.txt"
     (cd target/packages/tree && find . -type f -printf '/%P\n' | sort) >"$folder/tree-files.txt"
     [ -z "$(comm -13 "$folder/rpm-files.txt" "$folder/tree-files.txt")" ]
-    # What an administrator may change is marked.
+    # The package marks the files that an administrator may change.
     [ "$(rpm --query --package --configfiles "$out"/galley-*.rpm | sort)" = "$(cd target/packages/tree && find etc -type f -printf '/%H/%P\n' | sort)" ]
-    # Files alone, into an empty root: nothing depends on what is there.
+    # Installs only the files into an empty root, so that the result does not depend on existing files.
     rm -rf "$folder/empty"
     mkdir -p "$folder/empty"
     rpm --root "$folder/empty" --install --nodeps --noscripts "$out"/galley-*.rpm
@@ -454,7 +454,7 @@ rpm_scripts_work() {
     absent usr/bin/galley usr/share/galley etc/galley/galley.toml
 }
 
-# The shells accept their files, and bash completes a command and an option.
+# The shells accept their completion files, and bash completes a command and an option.
 completes_commands() {
     online apt-get -qq install --no-install-recommends zsh fish
     inside zsh --no-exec /usr/share/zsh/site-functions/_galley

@@ -1,9 +1,9 @@
-# Checks of the image for containers, for packaging/test/run.
+# Checks of the container images, for packaging/test/run.
 
 image() { find "$out" -maxdepth 1 -name 'galley-[0-9]*.oci.tar'; }
 php_image() { find "$out" -maxdepth 1 -name 'galley-php-*.oci.tar'; }
 
-# A tool that knows the format reads it, follows every digest, and finds what to run.
+# skopeo can read the image, verifies every digest, and finds the command to run.
 image_is_valid() {
     online apt-get -qq install --no-install-recommends skopeo
     cp "$(image)" "$root/srv/image.tar"
@@ -13,7 +13,7 @@ image_is_valid() {
     rm -rf "$root/srv/copied"
 }
 
-# The image's files as a root of their own, as its user, beside a PHP-FPM that has WordPress in the same folder.
+# Runs the image in a chroot as its user, next to a PHP-FPM that has WordPress in the same folder.
 image_serves_wordpress() {
     local layer
     mkdir -p "$root/srv/layout" "$root/srv/image" "$root/var/www/html"
@@ -39,7 +39,7 @@ image_sends_hits() {
     beside curl --silent --head --max-time 10 --header 'Host: example.com' http://127.0.0.1:8080/ | found -i '^cache-status: galley; hit'
 }
 
-# The image with PHP: its files as a root of their own, as its user, with the WordPress of this machine and nothing else of it.
+# Runs the image with PHP in a chroot as its user. Apart from /dev and /proc, it uses only WordPress and the database socket of this machine.
 php_image_serves_wordpress() {
     local layer
     mkdir -p "$root/srv/php-layout" "$root/srv/php-image"
@@ -52,7 +52,7 @@ php_image_serves_wordpress() {
     inside mount --bind /var/www/example.com /srv/php-image/var/www/html
     for name in /dev /proc /run/mysqld; do
         inside mkdir -p "/srv/php-image$name"
-        # With the devices, each of which is a mount of its own.
+        # Includes submounts, because each device is a separate mount.
         inside mount --rbind "$name" "/srv/php-image$name"
     done
     inside systemd-run --quiet --unit php-image --setenv XDG_DATA_HOME=/var/lib \

@@ -3,7 +3,7 @@
 #
 #   machine_image FILE          builds a minimal Debian with systemd, as a tar archive
 #   machine_start ROOT          boots the system in the folder ROOT
-#   machine_stop                ends it, and every process in it
+#   machine_stop                stops the machine and every process in it
 #   inside COMMAND...           runs a command in it; its network is a loopback interface
 #   online COMMAND...           the same with the network of this machine, for apt-get
 #   beside COMMAND...           runs a program of this machine in the network of the other
@@ -15,7 +15,7 @@ machine_group=
 
 machine_image() { # FILE
     local options=() line sources=() mirror
-    # A machine with its own mirrors keeps them; apt's settings for reaching them come along.
+    # The image uses the mirrors of this machine, if it has its own, and the apt settings for reaching them.
     while IFS= read -r line; do options+=(--aptopt="${line%;}"); done < <(apt-config dump | grep '^Acquire::')
     for mirror in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
         if [ -s "$mirror" ] && grep -q "$MACHINE_RELEASE" "$mirror"; then sources+=("$mirror"); fi
@@ -26,7 +26,7 @@ machine_image() { # FILE
     mv "$1.new.tar" "$1"
 }
 
-# What runs as process 1 before systemd does: mounts what a system expects, and makes ROOT the root.
+# Runs as process 1 before systemd: mounts the file systems that a system expects and makes ROOT the root directory.
 machine_boot() { # ROOT
     local root=$1 name
     mount --make-rprivate /
@@ -83,7 +83,7 @@ machine_start() { # ROOT
 
 machine_stop() {
     [ -n "$machine_leader" ] || return 0
-    # systemd turns the machine off; the kernel ends what is left with its first process.
+    # systemd powers off the machine. When its process 1 ends, the kernel kills the remaining processes.
     kill -s RTMIN+4 "$machine_init" 2>/dev/null || true
     for _ in $(seq 300); do
         [ -e "/proc/$machine_init" ] || break

@@ -1,6 +1,6 @@
 # Checks of `galley setup` and of a reload under systemd, for packaging/test/run.
 
-# What the machine has of configurations, sites and units: files with their contents, and the state of units.
+# Prints the configurations, sites and units of the machine: files with checksums, and the state of the units.
 machine_state() { # UNIT...
     (cd "$root" && find etc var/www -xdev \( -path etc/ssl -o -path etc/apt \) -prune -o \( -type f -printf '%p %m %u:%g ' -exec sha256sum {} \; \) -o -printf '%p %m %U:%G %l\n') |
         grep -vE '^etc/(ld\.so\.cache|\.updated|mtab|machine-id)' | sort
@@ -13,7 +13,7 @@ hits_within_setup() { # FILE: what `galley setup --json` has printed
     sed -n 's/.*"first_hit_ms": *\([0-9]*\).*/\1/p' "$1"
 }
 
-# In a machine with a WordPress, a PHP-FPM and a database, and nothing else: install the package, run one command.
+# On a machine with only WordPress, PHP-FPM and a database: installs the package and runs one command.
 sets_up_wordpress() {
     local ms
     has_wordpress
@@ -54,7 +54,7 @@ undoes_the_setup() {
     web http://example.com/ | found 'Galley is running'
 }
 
-# A site over HTTPS as nginx and certbot serve it.
+# Installs a site over HTTPS with nginx and a certificate in the layout of certbot.
 has_nginx_with_tls() {
     local live=$root/etc/letsencrypt/live/example.com
     online apt-get -qq purge galley
@@ -96,16 +96,16 @@ tls_is_hit() { tls --head https://example.com/ | found -i '^cache-status: galley
 sets_up_beside_nginx() {
     local units=(galley.socket galley-tls.socket galley.service nginx.service) copies=$root/etc/galley/certificates/example.com
     has_nginx_with_tls
-    # Port 80 is taken, so this one does not start.
+    # Galley does not start, because port 80 is in use.
     online apt-get -qq install /srv/first.deb
     galley_is inactive galley.service
-    # It does not listen either way: systemd forgets that it has tried.
+    # Resets the failed state of the socket, for the comparison after `--undo`. The socket does not listen in either state.
     inside systemctl reset-failed galley.socket
     machine_state "${units[@]}" >"$folder/before-nginx.txt"
 
     inside galley setup --yes --json | tee "$folder/beside.json"
     galley_is active nginx.service galley.service
-    # At the next boot nginx has its ports again.
+    # At the next boot, nginx gets its ports again.
     [ "$(inside systemctl is-enabled galley.socket galley-tls.socket | sort -u)" = disabled ]
     tls --head https://example.com/ | found -i '^server: nginx'
     grep -q 'listen = \["127.0.0.1:8080"\]' "$root/etc/galley/galley.toml"
@@ -113,11 +113,11 @@ sets_up_beside_nginx() {
     # The plugin's own activation purges once more.
     until_true beside_is_hit
 
-    # What is not named is not stopped.
+    # The setup does not stop services that the command does not name.
     if inside galley setup --yes --take-over mariadb; then return 1; fi
     galley_is active nginx.service mariadb.service
 
-    # If Galley does not start, nginx has its ports again.
+    # If Galley does not start, nginx gets its ports again.
     mkdir -p "$root/etc/systemd/system/galley.service.d"
     printf '[Service]\nExecStartPre=/bin/false\n' >"$root/etc/systemd/system/galley.service.d/broken.conf"
     inside systemctl daemon-reload
@@ -135,7 +135,7 @@ sets_up_beside_nginx() {
     web --head http://example.com/ | found -i '^location: https://example.com/'
     [ "$(inside stat -c '%U:%G %a' /etc/galley/certificates/example.com/privkey.pem)" = 'root:galley 640' ]
 
-    # certbot renews: the hook copies, and Galley uses the new certificate.
+    # After a renewal, the deploy hook copies the new certificate, and Galley uses it.
     inside openssl req -x509 -newkey rsa:2048 -nodes -days 60 -subj /CN=example.com/O=Renewed -addext subjectAltName=DNS:example.com,DNS:www.example.com \
         -keyout /etc/letsencrypt/live/example.com/privkey.pem -out /etc/letsencrypt/live/example.com/fullchain.pem
     inside /etc/letsencrypt/renewal-hooks/deploy/galley
@@ -144,7 +144,7 @@ sets_up_beside_nginx() {
 
     inside galley setup --undo --yes
     galley_is active nginx.service
-    # The renewed certificate is certbot's.
+    # The comparison excludes certbot's files, because the certificate was renewed.
     diff <(grep -v ^etc/letsencrypt/live/ "$folder/before-nginx.txt") <(machine_state "${units[@]}" | grep -v ^etc/letsencrypt/live/)
     tls --head https://example.com/ | found -i '^server: nginx'
 
@@ -161,7 +161,7 @@ serves_renewed() {
     inside sh -c 'openssl s_client -connect 127.0.0.1:443 -servername example.com </dev/null 2>/dev/null | openssl x509 -noout -subject' | found Renewed
 }
 
-# Nothing runs PHP: Galley does, as the owner of WordPress.
+# No PHP-FPM is running, so Galley runs one as the owner of WordPress.
 sets_up_managed_php() {
     online apt-get -qq purge galley
     online apt-get -qq install /srv/first.deb

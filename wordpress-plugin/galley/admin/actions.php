@@ -1,9 +1,9 @@
 <?php
 /**
- * The buttons and forms. Each action checks the user's capability and the nonce.
+ * Handlers of the buttons and forms. Each action checks the user's capability and the nonce.
  *
- * The purge functions only queue a purge. It is sent with the redirect after the click, and Galley applies it before the browser gets
- * the redirect.
+ * The purge functions only queue a purge. The plugin sends it with the redirect that answers the request, and Galley applies it before
+ * the browser gets the redirect.
  *
  * @package Galley
  */
@@ -25,19 +25,19 @@ add_action( 'admin_post_galley_dismiss', __NAMESPACE__ . '\\on_dismiss' );
 add_action( 'wp_ajax_galley_page_state', __NAMESPACE__ . '\\on_page_state' );
 
 /**
- * Ends an action that its user may not do.
+ * Ends the request of a user who is not allowed to perform the action.
  */
 function refuse(): void {
 	wp_die( esc_html__( 'You are not allowed to do that.', 'galley' ), '', array( 'response' => 403 ) );
 }
 
 /**
- * Back to where the click was, or to the settings page, with a word of what happened there.
+ * Redirects to the page on which the user clicked, or to the fallback. If that is an admin page, the address contains the result.
  */
 function back( string $fallback, string $done = '' ): void {
 	$to = wp_get_referer();
 	$to = wp_validate_redirect( $to ? $to : $fallback, $fallback );
-	// What a form says of its page is without scheme and host.
+	// The referer field of a form contains neither scheme nor host.
 	$path = (string) wp_parse_url( $to, PHP_URL_PATH );
 	if ( '' !== $done && 0 === strpos( $path, (string) wp_parse_url( admin_url(), PHP_URL_PATH ) ) ) {
 		$to = add_query_arg( 'galley', $done, remove_query_arg( 'galley', $to ) );
@@ -47,7 +47,7 @@ function back( string $fallback, string $done = '' ): void {
 }
 
 /**
- * Purge the page of a link: any page for users who may purge all, the page of a post for users who may edit that post.
+ * Purges the page of a link. Users who may purge all pages may purge any page. Users who may edit a post may purge the page of that post.
  */
 function on_purge_page(): void {
 	check_admin_referer( 'galley_purge_page' );
@@ -63,7 +63,7 @@ function on_purge_page(): void {
 }
 
 /**
- * Purge the address that was typed in, as a whole address or as a path.
+ * Purges the page at the address that the user entered as a complete address or as a path.
  */
 function on_purge_url(): void {
 	manage_or_refuse( 'galley_purge_url' );
@@ -80,7 +80,7 @@ function on_purge_url(): void {
 }
 
 /**
- * The path of an address, as the log names it.
+ * Returns the path of an address for the purge log.
  */
 function path_of( string $url ): string {
 	$path = (string) wp_parse_url( $url, PHP_URL_PATH );
@@ -88,7 +88,7 @@ function path_of( string $url ): string {
 }
 
 /**
- * Ends an action that the nonce or the user does not allow.
+ * Ends the request if the nonce is invalid or if the user is not allowed to perform the action.
  */
 function manage_or_refuse( string $action ): void {
 	check_admin_referer( $action );
@@ -124,7 +124,7 @@ function on_development_off(): void {
 }
 
 /**
- * Keep the choices, and purge everything: what is stored was stored by the old ones.
+ * Saves the settings and purges all pages, because Galley stored them with the old settings.
  */
 function on_choose(): void {
 	manage_or_refuse( 'galley_choose' );
@@ -136,7 +136,7 @@ function on_choose(): void {
 }
 
 /**
- * Purge everything.
+ * Purges all pages.
  */
 function on_purge_all(): void {
 	check_admin_referer( 'galley_purge_all' );
@@ -150,7 +150,7 @@ function on_purge_all(): void {
 }
 
 /**
- * Keep the connection of the settings page.
+ * Saves the connection from the settings page.
  */
 function on_save(): void {
 	check_admin_referer( 'galley_save' );
@@ -173,7 +173,7 @@ function on_save(): void {
 }
 
 /**
- * Show a notice to this user no more.
+ * Dismisses a notice for the current user.
  */
 function on_dismiss(): void {
 	check_admin_referer( 'galley_dismiss' );
@@ -190,7 +190,7 @@ function on_dismiss(): void {
 }
 
 /**
- * How a page is cached, for the admin bar's script.
+ * Sends the state of a page to the script of the admin bar.
  */
 function on_page_state(): void {
 	check_ajax_referer( 'galley_page_state' );

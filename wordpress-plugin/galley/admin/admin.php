@@ -1,8 +1,8 @@
 <?php
 /**
- * What people see of Galley: the admin bar, the settings page, Site Health, notices, the command line.
+ * User interface of the plugin: the admin bar, the settings page, Site Health, notices, the command line.
  *
- * Nothing in here is needed to serve a page or to purge one.
+ * The plugin does not need these files to serve or purge pages.
  *
  * @package Galley
  */
@@ -43,35 +43,35 @@ if ( defined( 'WP_CLI' ) && WP_CLI ) {
 add_action( 'init', __NAMESPACE__ . '\\load_texts' );
 
 /**
- * The translations that come along. A copy from WordPress's directory of translations is preferred.
+ * Loads the translations that the plugin contains. WordPress prefers a copy in its own languages directory.
  */
 function load_texts(): void {
 	load_plugin_textdomain( 'galley', false, dirname( plugin_basename( dirname( __DIR__ ) . '/galley.php' ) ) . '/languages' );
 }
 
 /**
- * Who may see and change everything.
+ * Returns whether the current user may see and change all settings.
  */
 function may_manage(): bool {
 	return current_user_can( 'manage_options' );
 }
 
 /**
- * Who may say how this WordPress reaches its Galley: an address that PHP then connects to.
+ * Returns whether the current user may configure the connection to Galley. PHP connects to the configured address.
  */
 function may_connect(): bool {
 	return current_user_can( is_multisite() ? 'manage_network_options' : 'manage_options' );
 }
 
 /**
- * Who may purge the page of this post; without a post, who may purge any page.
+ * Returns whether the current user may purge the page of this post, or any page if no post is given.
  */
 function may_purge( int $post = 0 ): bool {
 	return may_manage() || ( $post > 0 && current_user_can( 'edit_post', $post ) );
 }
 
 /**
- * Who may see how a page is cached.
+ * Returns whether the current user may see how a page is cached.
  */
 function may_look(): bool {
 	return current_user_can( 'edit_posts' );

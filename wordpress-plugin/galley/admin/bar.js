@@ -1,4 +1,4 @@
-/* Asks how the page being looked at is cached, in wp-admin how the site is, and tells it in the admin bar. */
+/* Requests the state of the current page, or in wp-admin the state of the site, and shows it in the admin bar. */
 ( function () {
 	'use strict';
 

@@ -1,8 +1,8 @@
 <?php
 /**
- * The admin bar: how the page being looked at is cached, purge it, purge all.
+ * The admin bar: how the current page is cached, and links that purge this page or all pages.
  *
- * The page is not held up by the question: a script asks after it is there.
+ * A script requests the state after the page has loaded, so the request does not delay the page.
  *
  * @package Galley
  */
@@ -16,14 +16,14 @@ add_action( 'wp_enqueue_scripts', __NAMESPACE__ . '\\bar_script' );
 add_action( 'admin_enqueue_scripts', __NAMESPACE__ . '\\bar_script' );
 
 /**
- * The post whose own page is being looked at; 0: none.
+ * Returns the ID of the post on whose page the visitor is, or 0 if the current page is not the page of a post.
  */
 function post_at_hand(): int {
 	return ! is_admin() && is_singular() ? (int) get_queried_object_id() : 0;
 }
 
 /**
- * The address of the page being looked at.
+ * Returns the address of the current page.
  */
 function url_at_hand(): string {
 	// phpcs:ignore WordPress.Security.ValidatedSanitizedInput -- own_address() cleans it.
@@ -34,7 +34,9 @@ function url_at_hand(): string {
 }
 
 /**
- * @param \WP_Admin_Bar $bar The bar.
+ * Adds the items of the plugin to the admin bar.
+ *
+ * @param \WP_Admin_Bar $bar The admin bar.
  */
 function bar( $bar ): void {
 	$post = post_at_hand();
@@ -60,10 +62,12 @@ function bar( $bar ): void {
 }
 
 /**
- * @param \WP_Admin_Bar $bar   The bar.
- * @param string        $id    Of the item.
- * @param string        $title Escaped.
- * @param string|false  $href  Where it leads.
+ * Adds an item below the main item of the plugin.
+ *
+ * @param \WP_Admin_Bar $bar   The admin bar.
+ * @param string        $id    ID of the item.
+ * @param string        $title Escaped title.
+ * @param string|false  $href  Target of the link, or false for no link.
  */
 function add_bar_item( $bar, string $id, string $title, $href ): void {
 	$bar->add_node(
@@ -77,7 +81,7 @@ function add_bar_item( $bar, string $id, string $title, $href ): void {
 }
 
 /**
- * The link that purges a page.
+ * Returns the link that purges a page.
  */
 function purge_page_link( string $url ): string {
 	$link = add_query_arg(
@@ -91,14 +95,14 @@ function purge_page_link( string $url ): string {
 }
 
 /**
- * The link that purges everything.
+ * Returns the link that purges all pages.
  */
 function purge_all_link(): string {
 	return wp_nonce_url( admin_url( 'admin-post.php?action=galley_purge_all' ), 'galley_purge_all' );
 }
 
 /**
- * The script that requests the state, for users who may see it.
+ * Enqueues the script that requests the state, for users who may see the state.
  */
 function bar_script(): void {
 	if ( ! is_admin_bar_showing() || ! may_purge( post_at_hand() ) || ! may_look() || ( is_admin() && ! may_manage() ) ) {

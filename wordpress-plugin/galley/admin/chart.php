@@ -1,6 +1,6 @@
 <?php
 /**
- * The chart of the last day: requests in bars of a quarter of an hour, by how they were answered. Inline SVG.
+ * The chart of the last day as inline SVG. Each bar shows the requests of 15 minutes, grouped by how Galley answered them.
  *
  * @package Galley
  */
@@ -14,7 +14,7 @@ const CHART_SECONDS = 900;
 const CHART_WIDTH   = 960;
 const CHART_HEIGHT  = 160;
 
-/** From the bottom up: what the server counts, and its colour. */
+/** Counters of the server and their colors, from bottom to top. */
 const CHART_PARTS = array(
 	'hits'   => '#2271b1',
 	'stale'  => '#72aee6',
@@ -23,11 +23,11 @@ const CHART_PARTS = array(
 );
 
 /**
- * The minutes of the server in bars; the last one is the quarter of an hour that is under way. Pure.
+ * Aggregates the minutes of the server into bars. The last bar is the current 15 minutes. Pure.
  *
- * @param mixed $minutes `minutes` of `GET /history`.
+ * @param mixed $minutes `minutes` in `GET /history`.
  * @param int   $now     Seconds since the epoch.
- * @return array<int, array<string, int>> For each bar the requests of each part.
+ * @return array<int, array<string, int>> For each bar, the number of requests of each part.
  */
 function chart_bars( $minutes, int $now ): array {
 	$bars  = array_fill( 0, CHART_BARS, array_fill_keys( array_keys( CHART_PARTS ), 0 ) );
@@ -49,7 +49,7 @@ function chart_bars( $minutes, int $now ): array {
 }
 
 /**
- * The sums of all bars. Pure.
+ * Returns the sums of all bars. Pure.
  *
  * @param array $bars From `chart_bars()`.
  * @return array<string, int>
@@ -65,7 +65,7 @@ function chart_sums( array $bars ): array {
 }
 
 /**
- * The part of requests that a stored page answered, 0 to 1; null without requests. Pure.
+ * Returns the hit ratio, from 0 to 1, or null if there were no requests. Pure.
  *
  * @param array $sums From `chart_sums()`.
  */
@@ -75,7 +75,7 @@ function ratio_of( array $sums ): ?float {
 }
 
 /**
- * The number at the upper end of the axis: 1, 2 or 5 and zeros, not below the largest value. Pure.
+ * Returns the upper end of the axis: 1, 2 or 5 times a power of ten, and not less than the largest value. Pure.
  */
 function axis_end( int $most ): int {
 	$power = 1;
@@ -97,7 +97,7 @@ function axis_end( int $most ): int {
 }
 
 /**
- * The largest bar. Pure.
+ * Returns the number of requests in the largest bar, at least 1. Pure.
  *
  * @param array $bars From `chart_bars()`.
  */
@@ -106,7 +106,7 @@ function most_of( array $bars ): int {
 }
 
 /**
- * The chart as SVG. Numbers only: nothing in it comes from a visitor. Pure but for the translated title.
+ * Returns the chart as SVG. It contains only numbers and no data from visitors. Pure except for the translated title.
  *
  * @param array $bars From `chart_bars()`.
  */
@@ -142,7 +142,7 @@ function chart_svg( array $bars ): string {
 }
 
 /**
- * What the colours mean.
+ * Returns the labels of the colors.
  *
  * @return array<string, string>
  */
@@ -156,11 +156,11 @@ function chart_names(): array {
 }
 
 /**
- * The bars of each hour together, the last hour at the end. Pure.
+ * Returns the sums of the bars of each hour, the last hour at the end. Pure.
  *
  * @param array $bars From `chart_bars()`.
  * @param int   $now  Seconds since the epoch.
- * @return array<int, array<string, int>> By the time at which the hour began.
+ * @return array<int, array<string, int>> Sums by the time at which the hour begins.
  */
 function chart_hours( array $bars, int $now ): array {
 	$first = intdiv( $now, CHART_SECONDS ) - CHART_BARS + 1;
@@ -175,7 +175,7 @@ function chart_hours( array $bars, int $now ): array {
 }
 
 /**
- * The chart with its axes, and the same numbers as tables.
+ * Prints the chart with its axes, and the same numbers as tables.
  *
  * @param array $bars From `chart_bars()`.
  * @param int   $now  Seconds since the epoch.
@@ -200,6 +200,8 @@ function print_chart( array $bars, int $now ): void {
 }
 
 /**
+ * Prints the sums and the hit ratio as a table.
+ *
  * @param array<string, int> $sums From `chart_sums()`.
  */
 function print_chart_sums( array $sums ): void {
@@ -216,6 +218,8 @@ function print_chart_sums( array $sums ): void {
 }
 
 /**
+ * Prints the requests of each hour as a table.
+ *
  * @param array<int, array<string, int>> $hours From `chart_hours()`.
  */
 function print_chart_hours( array $hours ): void {

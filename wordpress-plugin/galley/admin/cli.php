@@ -25,13 +25,13 @@ defined( 'ABSPATH' ) || exit;
  * : Addresses of pages.
  *
  * [--all]
- * : Everything.
+ * : All pages.
  *
  * [--post=<id>]
- * : The page of a post, and what shows that post.
+ * : The page of a post, and all pages that show the post.
  *
  * [--tag=<tag>]
- * : What carries a tag.
+ * : All pages with a tag.
  *
  * ## EXAMPLES
  *
@@ -52,12 +52,12 @@ function cli_purge( $urls, $flags ): void {
 	foreach ( $list as list( $action, $what ) ) {
 		null === $what ? do_action( $action ) : do_action( $action, $what );
 	}
-	// The purge is sent when this command ends, and is tried again later if the server does not acknowledge it.
+	// The plugin sends the purge when this command ends, and sends it again later if the server does not acknowledge it.
 	\WP_CLI::success( __( 'Purged.', 'galley' ) );
 }
 
 /**
- * The actions of a purge command; null where it says nothing. Pure.
+ * Returns the actions of a purge command, or null if the command names nothing to purge. Pure.
  *
  * @param string[] $urls  Addresses.
  * @param array    $flags Options.
@@ -81,12 +81,12 @@ function cli_purges( array $urls, array $flags ): ?array {
 }
 
 /**
- * Shows whether Galley answers, and what it has done.
+ * Shows whether Galley answers, and statistics of the site.
  *
  * ## OPTIONS
  *
  * [--format=<format>]
- * : How it is printed.
+ * : Output format.
  * ---
  * options:
  *   - table
@@ -125,7 +125,7 @@ function cli_status( $none = array(), $flags = array() ): void {
 }
 
 /**
- * Prints rows in the format that was asked for; without one as lines.
+ * Prints rows in the requested format, or as plain lines without a format.
  *
  * @param array[]  $rows    Values by column.
  * @param string[] $columns Names of the columns.
@@ -151,7 +151,7 @@ function cli_print( array $rows, array $columns, array $flags ): void {
  * ## OPTIONS
  *
  * [--format=<format>]
- * : How it is printed.
+ * : Output format.
  * ---
  * options:
  *   - table
@@ -181,7 +181,7 @@ function cli_log( $none = array(), $flags = array() ): void {
  * ## OPTIONS
  *
  * [--stop]
- * : Ends it.
+ * : Stops preloading.
  *
  * @param string[] $none  No arguments.
  * @param array    $flags Options.
@@ -197,12 +197,12 @@ function cli_preload( $none, $flags ): void {
 }
 
 /**
- * Switches development mode on, for two hours, or off.
+ * Turns development mode on, for two hours, or off.
  *
  * ## OPTIONS
  *
  * <state>
- * : What it shall be.
+ * : The new state.
  * ---
  * options:
  *   - on
@@ -230,7 +230,7 @@ function cli_development( $words ): void {
  * : The address of a page of this site.
  *
  * [--format=<format>]
- * : How it is printed.
+ * : Output format.
  * ---
  * options:
  *   - table

@@ -1,7 +1,7 @@
 <?php
 /**
- * The column "Cached" in the lists of posts and pages: one question for the whole list, kept for some seconds. Where the server does not
- * answer, the column is empty.
+ * The column "Cached" in the lists of posts and pages. The plugin sends one request for the whole list and stores the result for
+ * `COLUMN_SECONDS` seconds. If the server does not answer, the column is empty.
  *
  * @package Galley
  */
@@ -27,7 +27,9 @@ function add_columns(): void {
 }
 
 /**
- * @param string[] $columns Of the list.
+ * Adds the column to a list.
+ *
+ * @param string[] $columns Columns of the list.
  */
 function name_column( $columns ): array {
 	$columns                  = (array) $columns;
@@ -36,8 +38,10 @@ function name_column( $columns ): array {
 }
 
 /**
- * @param string $column Its name.
- * @param int    $post   Of the row.
+ * Prints the cell of a post.
+ *
+ * @param string $column Name of the column.
+ * @param int    $post   ID of the post.
  */
 function print_column( $column, $post ): void {
 	if ( 'galley_cached' !== $column ) {
@@ -54,10 +58,10 @@ function print_column( $column, $post ): void {
 }
 
 /**
- * What the column says. Pure but for translations.
+ * Returns the content of a cell. Pure except for translations.
  *
- * @param array $state Of `pages_states()`.
- * @return array{string, string, string} Class, words, and why.
+ * @param array $state State of a page from `pages_states()`.
+ * @return array{string, string, string} CSS class, text, and reason.
  */
 function column_words( array $state ): array {
 	$why = is_string( $state['why'] ?? null ) ? as_sentence( reason_words( $state, $state['why'] )[0] ) : '';
@@ -75,7 +79,7 @@ function column_words( array $state ): array {
 }
 
 /**
- * The states of all posts of the list at hand, by address.
+ * Returns the states of all posts in the current list, by address.
  *
  * @return array<string, array>
  */
@@ -87,7 +91,7 @@ function listed_states(): array {
 	$states = array();
 	$urls   = array();
 	foreach ( (array) ( $GLOBALS['wp_query']->posts ?? array() ) as $post ) {
-		// Hierarchical lists have numbers or reduced rows in place of posts.
+		// Hierarchical lists contain IDs or reduced rows in place of posts.
 		$id   = is_object( $post ) ? (int) ( $post->ID ?? 0 ) : (int) $post;
 		$link = $id > 0 && 'publish' === get_post_status( $id ) ? own_address( (string) get_permalink( $id ) ) : null;
 		if ( null !== $link ) {

@@ -1,8 +1,9 @@
 <?php
 /**
- * Cookies on pages that were to be kept for everybody: noted where they are set, shown where people look.
+ * Cookies on pages that Galley could otherwise store. The plugin records them when a response sets them, and shows them to administrators.
  *
- * Costs nothing where no cookie is set, and one option where one is, at most once in some hours.
+ * A response without cookies costs nothing. For a response with a cookie, the plugin writes one option, at most once every six hours for
+ * each cookie.
  *
  * @package Galley
  */
@@ -20,7 +21,7 @@ if ( is_shared() ) {
 }
 
 /**
- * Notes the cookies of the answer at hand.
+ * Records the cookies of the current response.
  */
 function note_cookies(): void {
 	$names = cookies_set( headers_list() );
@@ -37,9 +38,9 @@ function note_cookies(): void {
 }
 
 /**
- * The names of cookies that fields of an answer set, less those that mean nothing here. Pure.
+ * Returns the names of the cookies that a response sets, without cookies of WordPress and of shops. Pure.
  *
- * @param string[] $fields As `headers_list()` gives them.
+ * @param string[] $fields Headers from `headers_list()`.
  * @return string[]
  */
 function cookies_set( array $fields ): array {
@@ -53,11 +54,11 @@ function cookies_set( array $fields ): array {
 }
 
 /**
- * What is known of cookies, with those that were just seen. Pure.
+ * Adds the cookies of a response to the recorded cookies. Pure.
  *
- * @param array    $known Name => where and when.
- * @param string[] $names Just seen.
- * @param string   $path  Where.
+ * @param array    $known Name => path and time.
+ * @param string[] $names Names of the cookies in the response.
+ * @param string   $path  Path of the page.
  * @param int      $now   Seconds since the epoch.
  */
 function with_cookies( array $known, array $names, string $path, int $now ): array {
@@ -78,7 +79,8 @@ function with_cookies( array $known, array $names, string $path, int $now ): arr
 }
 
 /**
- * The cookies of the last days, each with the plugin that probably sets it. Looks into the plugins once for each cookie.
+ * Returns the cookies of the last `COOKIE_DAYS` days, each with the plugin that probably sets it. The function searches the plugins once
+ * for each cookie.
  *
  * @return array<string, array>
  */

@@ -1,6 +1,6 @@
 <?php
 /**
- * What costs PHP time: why requests were not answered from the cache, in words.
+ * What costs PHP time: the reasons why Galley did not answer requests from the cache.
  *
  * @package Galley
  */
@@ -9,11 +9,11 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Reasons that are shown; the others are rare. */
+/** Number of reasons in the table. The others are rare. */
 const SHOWN_COSTS = 8;
 
 /**
- * What the server's words for reasons mean to a site's owner, by the way that it counts them.
+ * Returns descriptions of the server's reasons for site owners, grouped as the server counts them.
  *
  * @return array<string, array<string, string>>
  */
@@ -53,9 +53,9 @@ function cost_words(): array {
 }
 
 /**
- * The reasons of a site, the most frequent first. Pure but for translations.
+ * Returns the reasons of a site, the most frequent first. Pure except for translations.
  *
- * @param array $site Of `GET /status`.
+ * @param array $site The site in `GET /status`.
  * @return array<int, array{words: string, requests: int, share: float}> `share` of all requests that PHP answered.
  */
 function site_costs( array $site ): array {
@@ -64,7 +64,7 @@ function site_costs( array $site ): array {
 	foreach ( cost_words() as $way => $known ) {
 		foreach ( (array) ( $site['reasons'][ $way ] ?? array() ) as $word => $count ) {
 			$count = is_int( $count ) ? max( 0, $count ) : 0;
-			// What was not stored is among the misses and passes already.
+			// Misses and passes include the responses that Galley did not store.
 			$all += 'not_stored' === $way ? 0 : $count;
 			if ( $count > 0 ) {
 				$rows[] = array(
@@ -88,9 +88,9 @@ function site_costs( array $site ): array {
 }
 
 /**
- * The seconds that visitors' requests of a day spent waiting for PHP. Pure.
+ * Returns the number of seconds that the requests of a day waited for PHP. Pure.
  *
- * @param mixed $minutes `minutes` of `GET /history`.
+ * @param mixed $minutes `minutes` in `GET /history`.
  */
 function php_seconds( $minutes ): int {
 	$all = 0;
@@ -101,8 +101,10 @@ function php_seconds( $minutes ): int {
 }
 
 /**
- * @param array    $site    Of `GET /status`.
- * @param int|null $seconds Of PHP in the last day; null: not known.
+ * Prints the table of reasons.
+ *
+ * @param array    $site    The site in `GET /status`.
+ * @param int|null $seconds PHP time in the last day, or null if unknown.
  */
 function print_costs( array $site, ?int $seconds ): void {
 	echo '<h2>', esc_html__( 'What costs PHP time', 'galley' ), '</h2>';

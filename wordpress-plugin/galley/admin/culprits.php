@@ -1,6 +1,6 @@
 <?php
 /**
- * What works against the page cache, and which plugin that is: a second page cache, a second purger, a cookie.
+ * Anything that prevents page caching, and the plugin that causes it: a second page cache, a second purge plugin, a cookie.
  *
  * @package Galley
  */
@@ -9,7 +9,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Folders of plugins that purge other caches with every edit, and their names. */
+/** Folders and names of plugins that purge other caches after every edit. */
 const PURGERS = array(
 	'varnish-http-purge'            => 'Proxy Cache Purge',
 	'nginx-helper'                  => 'Nginx Helper',
@@ -31,16 +31,16 @@ const PURGERS = array(
 	'powered-cache'                 => 'Powered Cache',
 );
 
-/** Of these, plugins that do more than page caching. They count only while their page cache is active. */
+/** The plugins in `PURGERS` that do more than page caching. They count only while their page cache is active. */
 const CACHE_SUITES = array( 'w3-total-cache', 'wp-rocket', 'litespeed-cache', 'wp-fastest-cache', 'breeze', 'hummingbird-performance', 'powered-cache' );
 
-/** How much of the plugins is searched for the one that sets a cookie. */
+/** Limits of the search for the plugin that sets a cookie. */
 const MOST_FILES      = 4000;
 const MOST_FILE_BYTES = 400000;
 const MOST_SECONDS    = 3.0;
 
 /**
- * Everything that works against the cache, each in a sentence, by a key that stays.
+ * Returns a sentence for each conflict that prevents caching, by a stable key.
  *
  * @return array<string, string>
  */
@@ -62,7 +62,7 @@ function defeats(): array {
 }
 
 /**
- * The files of active plugins, relative to the folder of plugins.
+ * Returns the main files of active plugins, relative to the plugin directory.
  *
  * @return string[]
  */
@@ -73,7 +73,7 @@ function active_plugins(): array {
 }
 
 /**
- * Those of the active plugins that purge, too. Pure.
+ * Returns the active plugins that also purge pages. Pure.
  *
  * @param string[]    $active From `active_plugins()`.
  * @param string|null $cache  From `second_cache()`.
@@ -92,7 +92,7 @@ function second_purgers( array $active, ?string $cache ): array {
 }
 
 /**
- * The name of what answers before WordPress is loaded; null: nothing does.
+ * Returns the name of the page cache that runs before WordPress is loaded, or null if there is none.
  */
 function second_cache(): ?string {
 	$file = WP_CONTENT_DIR . '/advanced-cache.php';
@@ -104,7 +104,7 @@ function second_cache(): ?string {
 }
 
 /**
- * The plugin that a drop-in belongs to. Pure.
+ * Returns the plugin to which a drop-in belongs. Pure.
  *
  * @param string $code The beginning of `advanced-cache.php`.
  */
@@ -121,8 +121,10 @@ function name_of_drop_in( string $code ): string {
 }
 
 /**
- * @param string $name Of the cookie.
- * @param array  $seen Where, and by whom as far as that was found out.
+ * Returns a sentence about a cookie that prevents caching.
+ *
+ * @param string $name Name of the cookie.
+ * @param array  $seen Path of the page, and the plugin that sets the cookie, if known.
  */
 function cookie_sentence( string $name, array $seen ): string {
 	$by = is_string( $seen['by'] ?? null ) && '' !== $seen['by']
@@ -134,7 +136,7 @@ function cookie_sentence( string $name, array $seen ): string {
 }
 
 /**
- * The plugin or theme whose code sets a cookie, by a look into the files of those that are active.
+ * Searches the files of active plugins and themes for the one that sets a cookie.
  *
  * @return array{by: string, at: string}|null
  */
@@ -161,7 +163,7 @@ function culprit_of( string $cookie ): ?array {
 }
 
 /**
- * Where the code of active plugins and themes is, by their names.
+ * Returns the paths of active plugins and themes by their names.
  *
  * @return array<string, string>
  */
@@ -188,7 +190,7 @@ function code_folders(): array {
 }
 
 /**
- * The PHP files of a folder and below it, or the file itself.
+ * Yields the PHP files in a folder and its subfolders. If the path is a file, yields this file.
  */
 function php_files( string $path ): \Generator {
 	if ( is_file( $path ) ) {
@@ -208,9 +210,9 @@ function php_files( string $path ): \Generator {
 }
 
 /**
- * The first line of PHP code that has one of these words outside of a comment; 0: none. Pure.
+ * Returns the number of the first line of PHP code that contains one of the words outside of comments, or 0 if there is none. Pure.
  *
- * @param string[] $needles Words.
+ * @param string[] $needles Words to search for.
  */
 function line_with( string $code, array $needles ): int {
 	foreach ( $needles as $needle ) {

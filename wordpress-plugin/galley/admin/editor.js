@@ -1,8 +1,8 @@
-/* The panel "Page cache" of the block editor: what saving will purge. */
+/* The panel "Page cache" of the block editor, which shows what an update will purge. */
 ( function ( wp ) {
 	'use strict';
 
-	// From WordPress 6.6 on the panel is in wp.editor.
+	// Since WordPress 6.6, the panel is in wp.editor.
 	var Panel = ( wp.editor && wp.editor.PluginDocumentSettingPanel ) || ( wp.editPost && wp.editPost.PluginDocumentSettingPanel );
 	var element = wp.element.createElement;
 	var __ = wp.i18n.__;

@@ -1,6 +1,7 @@
 <?php
 /**
- * The panel of the block editor that says what an update will purge. It is asked for after the editor is there, and after each save.
+ * The panel of the block editor that shows what an update will purge. A script requests its content after the editor has loaded and after
+ * each save.
  *
  * @package Galley
  */
@@ -38,7 +39,7 @@ function editor_route(): void {
 }
 
 /**
- * What saving a post will purge, in sentences; none where the server does not answer.
+ * Returns sentences that describe what saving a post will purge, or none if the server does not answer.
  *
  * @return string[]
  */
@@ -60,7 +61,7 @@ function effect_sentences( int $id ): array {
 }
 
 /**
- * What may be done to a post next, with what it purges.
+ * Returns the possible next changes of a post and their purges.
  *
  * @param array $state From `post_state()`.
  * @return array<string, array{hard: string[], soft: string[]}>
@@ -79,7 +80,8 @@ function planned_changes( int $id, array $state ): array {
 }
 
 /**
- * The purges of a change, as far as they are known before it: of lists that it enters, the pages that show the newest.
+ * Returns the purges of a change, as far as they are known in advance. For lists that the post enters, these are the pages that show the
+ * newest posts.
  *
  * @param array $change From `post_changes()`.
  * @return array{hard: string[], soft: string[]}
@@ -100,11 +102,11 @@ function planned_purges( array $change ): array {
 }
 
 /**
- * Pure but for translations.
+ * Returns a sentence about the number of pages that a change purges. Pure except for translations.
  *
  * @param string $kind    `text`, `title` or `publish`.
- * @param int    $pages   Of the store.
- * @param bool   $is_more Whether there may be more.
+ * @param int    $pages   Number of stored pages.
+ * @param bool   $is_more Whether the change may purge more pages.
  */
 function effect_words( string $kind, int $pages, bool $is_more ): string {
 	$number = number_format_i18n( $pages ) . ( $is_more ? '+' : '' );

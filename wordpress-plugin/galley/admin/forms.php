@@ -1,6 +1,6 @@
 <?php
 /**
- * The buttons and forms of the plugin's page. What they do is in actions.php.
+ * The buttons and forms of the settings page. Their handlers are in actions.php.
  *
  * @package Galley
  */
@@ -9,16 +9,16 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Lifetimes to choose from, in seconds; 0: the plugin's own. */
+/** Lifetimes in the settings, in seconds. 0 is the default of the plugin. */
 const LIFETIMES = array( 0, 300, 3600, 21600, 86400, 259200, 604800 );
 
 /**
- * A form of one button.
+ * Prints a form with one button.
  *
- * @param string $action  Of `admin-post.php`.
- * @param string $id      Of the button.
- * @param string $words   On the button.
- * @param string $confirm What is asked before; empty: nothing.
+ * @param string $action  Action of `admin-post.php`.
+ * @param string $id      ID of the button.
+ * @param string $words   Label of the button.
+ * @param string $confirm Question to confirm before the form is submitted. Empty for none.
  */
 function button_form( string $action, string $id, string $words, string $confirm = '' ): void {
 	printf( '<form method="post" action="%s" data-galley-confirm="%s">', esc_url( admin_url( 'admin-post.php' ) ), esc_attr( $confirm ) );
@@ -60,7 +60,7 @@ function settings_buttons(): void {
 }
 
 /**
- * How far preloading is, in words. Pure but for translations.
+ * Returns the progress of preloading in words. Pure except for translations.
  *
  * @param array $at From `preload_progress()`.
  */
@@ -117,7 +117,9 @@ function settings_choices(): void {
 }
 
 /**
- * @param string $chosen Of `SPECULATIONS`.
+ * Prints the setting for speculative loading.
+ *
+ * @param string $chosen Selected value, one of `SPECULATIONS`.
  */
 function settings_speculation( string $chosen ): void {
 	$words = array(
@@ -134,7 +136,9 @@ function settings_speculation( string $chosen ): void {
 }
 
 /**
- * @param string[] $chosen Types that are not stored.
+ * Prints the setting for post types whose pages Galley does not store.
+ *
+ * @param string[] $chosen Selected post types.
  */
 function settings_types( array $chosen ): void {
 	printf( '<tr><th scope="row">%s</th><td><fieldset><legend class="screen-reader-text">%s</legend>', esc_html__( 'Never store these kinds of content', 'galley' ), esc_html__( 'Never store these kinds of content', 'galley' ) );
@@ -145,9 +149,9 @@ function settings_types( array $chosen ): void {
 }
 
 /**
- * How the server is reached; open only where it is not.
+ * Prints the details of the connection. The section is open only if the connection fails.
  *
- * @param array $status The answer to `GET /status`.
+ * @param array $status Response to `GET /status`.
  */
 function settings_connection( array $status ): void {
 	$is_fine    = 200 === $status['status'];
@@ -180,7 +184,7 @@ function settings_row( string $name, string $value, string $mark = '' ): void {
 }
 
 /**
- * Enough of a token to tell it from another, and not to use it. Pure.
+ * Masks a token. The result distinguishes it from another token but is useless for authentication. Pure.
  */
 function masked( string $token ): string {
 	if ( '' === $token ) {
@@ -190,7 +194,7 @@ function masked( string $token ): string {
 }
 
 /**
- * Where the connection was found.
+ * Returns the source of the connection settings.
  */
 function connection_source(): string {
 	if ( defined( 'GALLEY_ADMIN' ) ) {
@@ -203,7 +207,7 @@ function connection_source(): string {
 }
 
 /**
- * The connection by hand, where nothing stronger says it.
+ * Prints the form for the connection, unless a source with higher priority defines the connection.
  */
 function settings_form(): void {
 	if ( ! may_connect() || in_array( connection_source(), array( 'constants', 'file' ), true ) ) {

@@ -1,6 +1,8 @@
 <?php
 /**
- * Site Health: the page cache is recognised, the server answers, no purge is pending, nothing defeats the cache; an object cache is in object-cache.php.
+ * Site Health: WordPress recognizes the page cache, the server answers, no purge is pending, nothing prevents caching.
+ *
+ * The test for an object cache is in object-cache.php.
  *
  * @package Galley
  */
@@ -14,9 +16,10 @@ add_filter( 'site_status_tests', __NAMESPACE__ . '\\health_tests' );
 add_action( 'rest_api_init', __NAMESPACE__ . '\\health_routes' );
 
 /**
- * WordPress asks for the front page a few times and looks for a page cache in the answers.
+ * Adds `Cache-Status` to the headers by which WordPress recognizes a page cache. WordPress requests the front page a few times and checks
+ * the headers of the responses.
  *
- * @param array $headers Names, with what tells a cache by their value.
+ * @param array $headers Names of headers, with callbacks that check the value.
  */
 function cache_headers( $headers ): array {
 	$headers                 = (array) $headers;
@@ -27,14 +30,14 @@ function cache_headers( $headers ): array {
 }
 
 /**
- * Whether a `Cache-Status` (RFC 9211) tells of a page that Galley has kept, or has now. Pure.
+ * Returns whether a `Cache-Status` header (RFC 9211) indicates a page that Galley has stored before or with this response. Pure.
  */
 function is_kept( string $status ): bool {
 	return (bool) preg_match( '/(^|,)\s*galley\b[^,]*;\s*(hit|stored|fwd=stale)\b/i', $status );
 }
 
 /**
- * The tests, with what they say where all is well.
+ * Returns the tests with the labels for a good result.
  *
  * @return array<string, string>
  */
@@ -71,7 +74,9 @@ function health_routes(): void {
 }
 
 /**
- * @param array $tests Of WordPress.
+ * Adds the tests of the plugin to Site Health.
+ *
+ * @param array $tests Tests of WordPress.
  */
 function health_tests( $tests ): array {
 	$tests = (array) $tests;
@@ -82,7 +87,7 @@ function health_tests( $tests ): array {
 			'has_rest'          => true,
 			'async_direct_test' => __NAMESPACE__ . "\\health_$name",
 		);
-		// What asks the server or searches files is asked for when the page is there.
+		// Site Health runs tests that query the server or search files after the page has loaded.
 		if ( 'purges' === $name ) {
 			$test = array(
 				'label' => $label,
@@ -95,12 +100,12 @@ function health_tests( $tests ): array {
 }
 
 /**
- * A result as Site Health wants it.
+ * Builds a result for Site Health.
  *
- * @param string $test   Its name.
+ * @param string $test   Name of the test.
  * @param string $status `good`, `recommended` or `critical`.
- * @param string $label  In a sentence.
- * @param string $says   What about it.
+ * @param string $label  Result in a short sentence.
+ * @param string $says   Description of the result.
  */
 function health_result( string $test, string $status, string $label, string $says ): array {
 	return array(
@@ -125,9 +130,9 @@ function health_connection(): array {
 }
 
 /**
- * Why the server does not answer, and what to do.
+ * Returns why the server does not answer, and what to do.
  *
- * @param array $status The answer to `GET /status`.
+ * @param array $status Response to `GET /status`.
  */
 function connection_trouble( array $status ): string {
 	if ( null === connection() ) {
@@ -155,7 +160,7 @@ function health_purges(): array {
 }
 
 /**
- * Purges that the server has not acknowledged for longer than a request takes.
+ * Returns the number of purges that the server has not acknowledged within `DEAD_AFTER` seconds, longer than a request takes.
  */
 function pending_purges(): int {
 	$now     = time();

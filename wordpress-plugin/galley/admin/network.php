@@ -1,6 +1,6 @@
 <?php
 /**
- * Network Admin > Settings > Galley: the state of the server for the whole network, a purge of all its sites, and the way to each of them.
+ * Network Admin > Settings > Galley: the state of the server for the network, a purge of all sites, and links to the settings of each site.
  *
  * @package Galley
  */
@@ -9,7 +9,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Sites on one page of the list. */
+/** Number of sites on one page of the list. */
 const LISTED_BLOGS = 50;
 
 add_action( 'network_admin_menu', __NAMESPACE__ . '\\network_menu' );
@@ -53,7 +53,7 @@ function network_page(): void {
 }
 
 /**
- * The sites, some on a page, with a link to each one's own page.
+ * Prints the paginated list of sites, with a link to the settings page of each site.
  */
 function network_sites(): void {
 	// phpcs:ignore WordPress.Security.NonceVerification -- a number of a page.

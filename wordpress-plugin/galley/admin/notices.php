@@ -1,6 +1,6 @@
 <?php
 /**
- * Notices in the administration about what defeats the cache, for users who can change it.
+ * Admin notices about anything that prevents caching, for users who can change it.
  *
  * @package Galley
  */
@@ -9,7 +9,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Pages of the administration where somebody looks after the site. */
+/** Admin screens on which the notices appear. */
 const NOTICE_SCREENS = array( 'dashboard', 'plugins', 'settings_page_galley' );
 
 add_action( 'admin_notices', __NAMESPACE__ . '\\notices' );

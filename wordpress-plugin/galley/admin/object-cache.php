@@ -1,8 +1,8 @@
 <?php
 /**
- * Site Health: an object cache, where a Redis or Valkey of this machine could hold one.
+ * Site Health: an object cache, if a Redis or Valkey server on this machine can store it.
  *
- * WordPress recommends an object cache to large sites; where its engine answers is what a site owner has to find out.
+ * WordPress recommends an object cache for large sites. The test finds the address of the engine for the site owner.
  *
  * @package Galley
  */
@@ -11,7 +11,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Where packages and hosting panels put it, and its usual port. `galley doctor` looks at the same places. */
+/** Sockets of the engine in packages and hosting panels, and its usual port. `galley doctor` checks the same addresses. */
 const ENGINE_ADDRESSES = array(
 	'/run/redis/redis-server.sock',
 	'/run/redis/redis.sock',
@@ -22,11 +22,11 @@ const ENGINE_ADDRESSES = array(
 	'127.0.0.1:6379',
 );
 
-/** Seconds for an answer. */
+/** Timeout for an answer, in seconds. */
 const ENGINE_PATIENCE = 0.2;
 
 /**
- * The first address at which an engine answers, empty if none does. PHP's own user connects, as an object cache would.
+ * Returns the first address at which an engine answers, or an empty string. The user of PHP opens the connection, as for an object cache.
  *
  * @param string[] $addresses Paths of sockets, or hosts with ports.
  */
@@ -50,7 +50,7 @@ function engine_answers( string $address ): bool {
 	fwrite( $stream, "PING\r\n" ); // phpcs:ignore WordPress.WP.AlternativeFunctions -- a socket, not a file.
 	$reply = (string) fread( $stream, 16 ); // phpcs:ignore WordPress.WP.AlternativeFunctions -- a socket, not a file.
 	fclose( $stream ); // phpcs:ignore WordPress.WP.AlternativeFunctions -- a socket, not a file.
-	// With a password it answers that one is needed.
+	// An engine with a password answers that authentication is required.
 	return 0 === strpos( $reply, '+PONG' ) || 0 === strpos( $reply, '-NOAUTH' );
 }
 
@@ -59,7 +59,7 @@ function is_socket_path( string $address ): bool {
 }
 
 /**
- * The lines of wp-config.php with which Redis Object Cache uses an engine. Pure.
+ * Returns the lines of wp-config.php that make the plugin Redis Object Cache use an engine. Pure.
  */
 function engine_settings( string $address ): string {
 	if ( is_socket_path( $address ) ) {

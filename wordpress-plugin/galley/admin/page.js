@@ -1,4 +1,4 @@
-/* Asks before a button does something that costs much: its words are in the form. */
+/* Asks for confirmation before an expensive action. The question is an attribute of the form. */
 ( function () {
 	'use strict';
 

@@ -10,7 +10,7 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /**
- * Asks the server how a page is cached.
+ * Requests from the server how a page is cached.
  *
  * @return array{state: string, label: string, why: string, what_to_do: string}
  */
@@ -35,9 +35,9 @@ function page_state( string $url ): array {
 }
 
 /**
- * The server's explanation in the few words of the admin bar.
+ * Shortens the server's explanation for the admin bar.
  *
- * @param array $why The answer to `POST /why`.
+ * @param array $why Response to `POST /why`.
  * @return array{state: string, label: string, why: string, what_to_do: string}
  */
 function page_words( array $why ): array {
@@ -79,14 +79,14 @@ function page_words( array $why ): array {
 }
 
 /**
- * The server's words, which begin small and have no full stop, as a sentence. Pure.
+ * Turns an explanation of the server into a sentence. Explanations begin with a lowercase letter and have no period at the end. Pure.
  */
 function as_sentence( string $words ): string {
 	return preg_match( '/[.!?。]$/u', $words ) ? ucfirst( $words ) : ucfirst( $words ) . '.';
 }
 
 /**
- * Seconds as a person says them.
+ * Returns a time span in words.
  */
 function age_in_words( int $seconds ): string {
 	if ( $seconds < MINUTE_IN_SECONDS ) {
@@ -97,9 +97,9 @@ function age_in_words( int $seconds ): string {
 }
 
 /**
- * A ratio as a percentage.
+ * Returns a ratio as a percentage.
  *
- * @param mixed $ratio 0 to 1, or nothing.
+ * @param mixed $ratio 0 to 1. Any other type means unknown.
  */
 function percent( $ratio ): string {
 	return is_numeric( $ratio ) ? number_format_i18n( 100 * (float) $ratio, 1 ) . ' %' : '–';

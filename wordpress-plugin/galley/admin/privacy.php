@@ -1,6 +1,6 @@
 <?php
 /**
- * A text for the privacy policy, and what the plugin adds to Site Health > Info.
+ * The text for the privacy policy, and the plugin's section in Site Health > Info.
  *
  * @package Galley
  */
@@ -25,7 +25,9 @@ function privacy_text(): void {
 }
 
 /**
- * @param array $info Of Site Health.
+ * Adds the section of the plugin to Site Health > Info.
+ *
+ * @param array $info Sections of Site Health.
  */
 function debug_rows( $info ): array {
 	$info    = (array) $info;

@@ -1,6 +1,6 @@
 <?php
 /**
- * The purge log in words.
+ * The purge log as sentences.
  *
  * @package Galley
  */
@@ -9,14 +9,14 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Rows on the plugin's page. */
+/** Number of rows on the settings page. */
 const SHOWN_PURGES = 15;
 
 /**
- * A row of the log as a sentence.
+ * Returns a row of the log as a sentence.
  *
- * @param array $row  Of `purge_log()`.
- * @param int   $self The user who reads it.
+ * @param array $row  Row from `purge_log()`.
+ * @param int   $self ID of the user who reads the log.
  */
 function purge_sentence( array $row, int $self ): string {
 	$cause = cause_words( (string) $row['kind'], (string) $row['name'], who_words( (int) ( $row['user'] ?? 0 ), $self ) );
@@ -39,7 +39,7 @@ function purge_sentence( array $row, int $self ): string {
 }
 
 /**
- * Whose doing it was: empty for the reader's own, and for nobody's.
+ * Returns the user who caused a purge. The name is empty if the reader caused it, or if no user did.
  */
 function who_words( int $user, int $self ): array {
 	$data = $user > 0 && $user !== $self ? get_userdata( $user ) : false;
@@ -50,10 +50,10 @@ function who_words( int $user, int $self ): array {
 }
 
 /**
- * What purged, as the beginning of a sentence. Pure but for translations.
+ * Returns the cause of a purge as the beginning of a sentence. Pure except for translations.
  *
- * @param string                            $kind As `note_cause()` got it.
- * @param string                            $name What it is called.
+ * @param string                            $kind Type of the cause, from `note_cause()`.
+ * @param string                            $name Name of the changed object.
  * @param array{is_own: bool, name: string} $who  From `who_words()`.
  */
 function cause_words( string $kind, string $name, array $who ): string {
@@ -110,7 +110,7 @@ function cause_words( string $kind, string $name, array $who ): string {
 }
 
 /**
- * What somebody did to a post. Pure but for translations.
+ * Returns the change of a post as the beginning of a sentence. Pure except for translations.
  *
  * @param array{is_own: bool, name: string} $who From `who_words()`.
  */
@@ -133,7 +133,7 @@ function post_cause( string $kind, string $name, array $who ): string {
 }
 
 /**
- * The last purges, the newest first.
+ * Prints the last purges, the newest first.
  */
 function print_purge_log(): void {
 	echo '<h2>', esc_html__( 'Recent purges', 'galley' ), '</h2>';

@@ -1,7 +1,7 @@
 <?php
 /**
- * The reasons of the server in the language of the reader, by their ids. Words in braces are filled in; words in backticks are names of
- * options, headers and files. A reason whose id is not here, of a newer server, keeps the server's own words.
+ * Translations of the server's reasons, by their IDs. Words in braces are placeholders. Words in backticks are names of options, headers and
+ * files. For an ID that this file does not contain, as from a newer server, the plugin shows the server's text.
  *
  * @package Galley
  */
@@ -11,11 +11,11 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /**
- * A reason of the server as a sentence, and what to do.
+ * Returns a reason of the server as a sentence, and what to do.
  *
- * @param mixed  $reason What the server says: `id`, `params`, perhaps `note`; `do` for people.
- * @param string $words  The server's own sentence.
- * @return array{string, string} The sentence, and what to do; empty: nothing.
+ * @param mixed  $reason Reason from the server: `id`, `params`, optionally `note`. `do` is the server's recommendation.
+ * @param string $words  The server's sentence.
+ * @return array{string, string} The sentence, and what to do. The latter is empty if there is nothing to do.
  */
 function reason_words( $reason, string $words ): array {
 	$id    = is_array( $reason ) && is_string( $reason['id'] ?? null ) ? $reason['id'] : '';
@@ -34,7 +34,7 @@ function reason_words( $reason, string $words ): array {
 }
 
 /**
- * All of them, by id: why, and what to do where there is something to do.
+ * Returns all reasons by ID: the reason, and what to do if there is anything to do.
  *
  * @return array<string, string[]>
  */
@@ -43,7 +43,7 @@ function reason_texts(): array {
 }
 
 /**
- * Why a request is not answered from the cache.
+ * Returns the reasons why Galley does not answer a request from the cache.
  *
  * @return array<string, string[]>
  */
@@ -84,7 +84,7 @@ function reason_texts_pass(): array {
 }
 
 /**
- * Why a page is not stored, or not any longer.
+ * Returns the reasons why a page is not stored, or no longer stored.
  *
  * @return array<string, string[]>
  */
@@ -102,7 +102,7 @@ function reason_texts_missed(): array {
 }
 
 /**
- * Why a response was not stored.
+ * Returns the reasons why Galley did not store a response.
  *
  * @return array<string, string[]>
  */
@@ -139,7 +139,7 @@ function reason_texts_not_stored(): array {
 }
 
 /**
- * Why Galley answers with an error.
+ * Returns the reasons why Galley answers with an error.
  *
  * @return array<string, string[]>
  */
@@ -177,7 +177,7 @@ function reason_texts_refused(): array {
 }
 
 /**
- * By which list of the configuration a request is barred.
+ * Returns the reasons why a list in the configuration denies a request.
  *
  * @return array<string, string[]>
  */
@@ -199,7 +199,7 @@ function reason_texts_barred(): array {
 }
 
 /**
- * What happens to a request.
+ * Returns the descriptions of how Galley handles a request.
  *
  * @return array<string, string[]>
  */

@@ -1,7 +1,7 @@
 <?php
 /**
- * Settings > Galley: the state of the site first, then what visitors got, what costs PHP time, why a page is not cached, purges, buttons
- * and settings. How the server is reached stands at the end.
+ * Settings > Galley: the state of the site, then statistics of requests, what costs PHP time, why a page is not cached, purges, buttons and
+ * settings. The connection to the server is at the end.
  *
  * @package Galley
  */
@@ -19,9 +19,9 @@ function settings_menu(): void {
 }
 
 /**
- * Styles and script, where something of the plugin is shown.
+ * Enqueues the styles and the script on the screens that show output of the plugin.
  *
- * @param string $screen Of WordPress.
+ * @param string $screen Hook suffix of the admin page.
  */
 function settings_files( $screen ): void {
 	if ( in_array( $screen, array( 'settings_page_galley', 'index.php', 'edit.php' ), true ) ) {
@@ -33,7 +33,9 @@ function settings_files( $screen ): void {
 }
 
 /**
- * @param string[] $links Of the list of plugins.
+ * Adds a link to the settings page to the plugin's row in the list of plugins.
+ *
+ * @param string[] $links Action links of the plugin.
  * @return string[]
  */
 function settings_link( $links ): array {
@@ -71,7 +73,7 @@ function settings_page(): void {
 }
 
 /**
- * What the last click did.
+ * Prints a notice with the result of the last action.
  */
 function said_box(): void {
 	// phpcs:ignore WordPress.Security.NonceVerification -- chooses a sentence.
@@ -96,7 +98,7 @@ function said_box(): void {
 }
 
 /**
- * For sites that have the plugin and no Galley server.
+ * Prints instructions for sites that have the plugin but no Galley server.
  */
 function settings_how_to_get(): void {
 	echo '<h2>', esc_html__( 'How to get Galley', 'galley' ), '</h2><p>';
@@ -105,10 +107,10 @@ function settings_how_to_get(): void {
 }
 
 /**
- * What visitors got: lately, and in the last day.
+ * Prints the hit ratio and the chart of the last day.
  *
- * @param array $site Of `GET /status`.
- * @return array|null `minutes` of `GET /history`.
+ * @param array $site The site in `GET /status`.
+ * @return array|null `minutes` in `GET /history`.
  */
 function settings_day( array $site ): ?array {
 	echo '<h2>', esc_html__( 'What visitors get', 'galley' ), '</h2><p class="galley-ratio">';
@@ -134,10 +136,10 @@ function settings_day( array $site ): ?array {
 }
 
 /**
- * Parts of pages that cannot be replaced.
+ * Prints the list of fragments that Galley cannot replace in stored pages.
  *
- * @param mixed  $labels Of `GET /status`.
- * @param string $text   With a place for them.
+ * @param mixed  $labels Labels of fragments from `GET /status`.
+ * @param string $text   Sentence with a placeholder for the labels.
  */
 function settings_parts( $labels, string $text ): void {
 	$parts = array_filter( (array) $labels, 'is_string' );
@@ -147,9 +149,9 @@ function settings_parts( $labels, string $text ): void {
 }
 
 /**
- * The pages that members get from PHP, because Galley found theirs to be others.
+ * Prints the pages that PHP generates for members, because Galley found differences outside of their private parts.
  *
- * @param array $members Of `GET /status`; empty where members get no stored pages.
+ * @param array $members `members` in `GET /status`. Empty if members get no stored pages.
  */
 function settings_members( array $members ): void {
 	$names = array();
@@ -163,7 +165,7 @@ function settings_members( array $members ): void {
 }
 
 /**
- * Why a page is cached or not, for an address that is typed in.
+ * Prints a form for an address, and why the page at this address is cached or not.
  */
 function settings_why(): void {
 	// phpcs:ignore WordPress.Security -- own_address() cleans it, and it is only looked at.
@@ -197,7 +199,7 @@ function settings_why(): void {
 }
 
 /**
- * Scheme, host and port of the site, for addresses that begin with a path.
+ * Returns the scheme, host and port of the site. The plugin prepends them to addresses that begin with a path.
  */
 function site_origin(): string {
 	$at = wp_parse_url( home_url() );
@@ -205,6 +207,8 @@ function site_origin(): string {
 }
 
 /**
+ * Prints the conflicts that prevent caching.
+ *
  * @param string[] $sentences From `defeats()`.
  */
 function settings_conflicts( array $sentences ): void {

@@ -1,6 +1,6 @@
 <?php
 /**
- * The state of the site in one line: green, amber or red, with what to do.
+ * The state of the site in one line: green, amber or red, with a recommended action.
  *
  * @package Galley
  */
@@ -9,23 +9,23 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Below this part of requests from the cache the state is amber, and from so many requests on. */
+/** The state is amber if the hit ratio is below `LOW_RATIO`, provided that there are at least `REQUESTS_TO_JUDGE` requests. */
 const LOW_RATIO         = 0.5;
 const REQUESTS_TO_JUDGE = 200;
 
-/** Reasons for which no cache may answer. */
+/** Reasons for which no cache may answer a request. */
 const PERSONAL_PASSES = array( 'method', 'authorization', 'cookie', 'path', 'query', 'nonce', 'upgrade', 'body' );
 
-/** The state is kept for so many seconds for the admin bar, which asks with every page of the administration. */
+/** Seconds for which the plugin stores the state. The admin bar requests it on every admin page. */
 const STATE_SECONDS = 20;
 
 add_action( 'wp_ajax_galley_site_state', __NAMESPACE__ . '\\on_site_state' );
 
 /**
- * Everything that the state is judged by.
+ * Collects the facts that determine the state.
  *
- * @param array $status The answer to `GET /status`.
- * @return array As `judge_site()` wants it.
+ * @param array $status Response to `GET /status`.
+ * @return array Input of `judge_site()`.
  */
 function site_facts( array $status ): array {
 	$site = 200 === $status['status'] ? own_site( $status['body']['sites'] ?? null, own_site_host() ) : null;
@@ -40,7 +40,7 @@ function site_facts( array $status ): array {
 }
 
 /**
- * The state by its facts. Pure.
+ * Derives the state from the facts. Pure.
  *
  * @param array $facts From `site_facts()`.
  * @return array{colour: string, label: string, why: string}
@@ -73,9 +73,9 @@ function judge_site( array $facts ): array {
 }
 
 /**
- * The state of a site where nothing is wrong but, perhaps, what its visitors ask for. Pure.
+ * Derives the state of a site without errors from its traffic. Pure.
  *
- * @param array $site Of `GET /status`.
+ * @param array $site The site in `GET /status`.
  */
 function judge_traffic( array $site ): array {
 	$waiting = array_sum( array_map( 'intval', array_column( array_filter( (array) ( $site['upstreams'] ?? array() ), 'is_array' ), 'waiting' ) ) );
@@ -94,11 +94,11 @@ function judge_traffic( array $site ): array {
 }
 
 /**
- * The hit ratio without requests that no cache answers: the administration, forms, people who are logged in. Otherwise an hour of writing
- * would look like a fault of the cache. Pure.
+ * Returns the hit ratio of the requests that a cache can answer. It excludes admin pages, forms and logged-in users, because otherwise an
+ * hour of editing would look like a problem of the cache. Pure.
  *
- * @param array $site Of `GET /status`.
- * @return array{float|null, int} The ratio, null without such requests, and their number.
+ * @param array $site The site in `GET /status`.
+ * @return array{float|null, int} The ratio, or null if there are no such requests, and the number of these requests.
  */
 function visitor_ratio( array $site ): array {
 	$all  = (int) ( $site['requests'] ?? 0 );
@@ -110,6 +110,8 @@ function visitor_ratio( array $site ): array {
 }
 
 /**
+ * Builds the array that describes a state.
+ *
  * @return array{colour: string, label: string, why: string}
  */
 function state( string $colour, string $label, string $why ): array {
@@ -117,8 +119,8 @@ function state( string $colour, string $label, string $why ): array {
 }
 
 /**
- * The PHP servers of a site where no server answers: those that failed several times or do not pass their health checks. While another
- * server of the same upstream answers, visitors notice nothing. Pure.
+ * Returns the PHP servers of the upstreams in which no server answers: each server has failed several times or does not pass its health
+ * checks. As long as another server of the same upstream answers, visitors do not notice the failure. Pure.
  *
  * @return string[]
  */
@@ -140,7 +142,7 @@ function paused_servers( array $site ): array {
 }
 
 /**
- * The state, asked for at most every few seconds.
+ * Returns the state. The plugin requests it from the server at most once every `STATE_SECONDS` seconds.
  *
  * @return array{colour: string, label: string, why: string}
  */
@@ -155,7 +157,7 @@ function recent_state(): array {
 }
 
 /**
- * The line itself. Colour is never the only sign: a mark and the words say the same.
+ * Prints the state. A symbol and the text repeat the information of the color.
  *
  * @param array{colour: string, label: string, why: string} $state From `judge_site()`.
  */
@@ -175,7 +177,7 @@ function print_state( array $state ): void {
 }
 
 /**
- * The state for the admin bar's script, in wp-admin.
+ * Sends the state of the site to the script of the admin bar in wp-admin.
  */
 function on_site_state(): void {
 	check_ajax_referer( 'galley_page_state' );

@@ -1,6 +1,6 @@
 <?php
 /**
- * The widget of the dashboard: the state of the site, and the last purges.
+ * The dashboard widget: the state of the site and the last purges.
  *
  * @package Galley
  */

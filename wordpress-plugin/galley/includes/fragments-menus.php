@@ -2,9 +2,10 @@
 /**
  * Menus and lists of a post's categories as fragments.
  *
- * A menu marks the current page, what is above it, and the categories of the post. These marks depend on the page and on which items
- * the menu has, but not on their titles. So the definition of a menu contains the page's marks and a hash of the items, and the tags of
- * what WordPress reads to find the marks belong to the page. Pages with the same marks share the fragment.
+ * WordPress adds classes and flags to the menu items for the current page, its ancestors and the categories of the post. These marks depend
+ * on the page and on the set of menu items, but not on their titles. Therefore the definition of a menu contains the marks of the page and a
+ * hash of the items. The tags of the data that WordPress reads to find the marks belong to the page. Pages with the same marks share the
+ * fragment.
  *
  * @package Galley
  */
@@ -22,7 +23,7 @@ if ( is_shared() && null === wanted_fragment() ) {
 	add_filter( 'the_category', __NAMESPACE__ . '\\end_categories', PHP_INT_MAX, 3 );
 }
 
-/** What WordPress takes where a theme says nothing else; it need not be sent to and fro. */
+/** The default arguments of `wp_nav_menu`. The definition omits arguments that have these values. */
 const MENU_DEFAULTS = array(
 	'container'            => 'div',
 	'container_class'      => '',
@@ -42,21 +43,21 @@ const MENU_DEFAULTS = array(
 );
 
 /**
- * Whether a menu is the open fragment.
+ * Returns whether the open fragment is a menu.
  */
 function is_in_menu(): bool {
 	return isset( $GLOBALS['galley_open_fragment']['definition']['menu'] );
 }
 
 /**
- * Begins a menu, if it can be rendered again from simple arguments.
+ * Begins a fragment for a menu if the plugin can render the menu again from scalar arguments.
  *
- * @param string|null $html What a filter has rendered in its place.
- * @param object      $args Of `wp_nav_menu`.
+ * @param string|null $html HTML that another filter returned in place of the menu.
+ * @param object      $args Arguments of `wp_nav_menu`.
  */
 function begin_menu( $html, $args = null ) {
 	if ( is_in_menu() ) {
-		// WordPress printed nothing of it.
+		// WordPress did not print the previous menu.
 		cancel_fragment();
 	}
 	if ( null !== $html || ! is_object( $args ) || ! may_begin_fragment() ) {
@@ -65,7 +66,7 @@ function begin_menu( $html, $args = null ) {
 	$menu  = menu_of( $args );
 	$plain = plain_arguments( (array) $args );
 	if ( $menu && null !== $plain ) {
-		// The fragment is of this menu for good; that it is this one is the page's.
+		// The fragment always shows this menu. The tag belongs to the page, because the page depends on which menu it shows.
 		tag( "ml$menu->term_id" );
 		begin_fragment(
 			"menu/$menu->slug",
@@ -79,7 +80,7 @@ function begin_menu( $html, $args = null ) {
 }
 
 /**
- * The menu that WordPress shows for these arguments.
+ * Returns the menu that WordPress shows for the given arguments.
  */
 function menu_of( object $args ): ?\WP_Term {
 	$menu = empty( $args->menu ) ? false : wp_get_nav_menu_object( $args->menu );
@@ -90,7 +91,7 @@ function menu_of( object $args ): ?\WP_Term {
 }
 
 /**
- * The arguments of a menu as JSON can hold them; null: it has a walker of its own, or other objects. Pure.
+ * Returns the arguments of a menu for a JSON document, or null if they contain a custom walker or another object. Pure.
  */
 function plain_arguments( array $args ): ?array {
 	unset( $args['menu'], $args['echo'], $args['fallback_cb'] );
@@ -106,7 +107,8 @@ function plain_arguments( array $args ): ?array {
 }
 
 /**
- * The items have been read. What is read until they are printed finds what the page marks, and belongs to the page.
+ * Suspends the fragment after WordPress has read the menu items. Until it prints them, WordPress reads data to find the current items.
+ * The tags of this data belong to the page.
  */
 function leave_menu( $items ) {
 	if ( is_in_menu() && ! isset( $GLOBALS['galley_open_fragment']['inner'] ) ) {
@@ -121,7 +123,7 @@ function leave_menu( $items ) {
 }
 
 /**
- * The items have their classes: what the page marks is known.
+ * Resumes the fragment after WordPress has set the classes of the items, and stores the marks of the page in the definition.
  */
 function enter_menu( $items ) {
 	if ( ! is_in_menu() || ! isset( $GLOBALS['galley_open_fragment']['inner'] ) || ! is_array( $items ) ) {
@@ -144,16 +146,16 @@ function end_menu( $html ) {
 }
 
 /**
- * Whether a class says what is current. Pure.
+ * Returns whether a class marks a current item. Pure.
  */
 function is_current_class( $name ): bool {
 	return (bool) preg_match( '/^(current[-_]|page_item$|page-item-\d+$)/', (string) $name );
 }
 
 /**
- * A hash of everything of a menu's items by which WordPress decides what is current, but not of their titles. Pure.
+ * Returns a hash of all properties of the menu items from which WordPress derives the current items. Titles are not part of it. Pure.
  *
- * @param object[] $items In their order.
+ * @param object[] $items Menu items in their order.
  */
 function menu_structure( array $items ): string {
 	$all = array();
@@ -170,9 +172,9 @@ function menu_structure( array $items ): string {
 }
 
 /**
- * The classes and flags of the items that the page marks, by number. Pure.
+ * Returns the classes and flags of the items that the page marks, by item ID. Pure.
  *
- * @param object[] $items In their order.
+ * @param object[] $items Menu items in their order.
  */
 function menu_marks( array $items ): array {
 	$marks = array();
@@ -187,7 +189,7 @@ function menu_marks( array $items ): array {
 }
 
 /**
- * Begins the list of a post's categories, if they are in WordPress's own order.
+ * Begins a fragment for the category list of a post if the categories are in the default order of WordPress, by name.
  *
  * @param mixed $terms The categories.
  */
@@ -205,7 +207,8 @@ function begin_categories( $terms ) {
 }
 
 /**
- * Whether names are in the order in which a database sorts them, and of letters that all databases sort in the same way. Pure.
+ * Returns whether names are in the order in which every database sorts them. Names with characters other than ASCII letters, digits and
+ * spaces never qualify, because databases sort such names differently. Pure.
  *
  * @param string[] $names The names.
  */
@@ -216,9 +219,11 @@ function is_plain_order( array $names ): bool {
 }
 
 /**
+ * Ends the fragment of a category list.
+ *
  * @param string $html      The list.
- * @param string $separator Empty: a list in HTML.
- * @param string $parents   Whether categories above them are shown.
+ * @param string $separator Separator of the links. Empty for an HTML list.
+ * @param string $parents   How the list shows parent categories. Empty if it does not show them.
  */
 function end_categories( $html, $separator = '', $parents = '' ) {
 	$open = $GLOBALS['galley_open_fragment'];
@@ -235,13 +240,13 @@ function end_categories( $html, $separator = '', $parents = '' ) {
 }
 
 /**
- * Whether `get_the_category_list` reads the terms of a post, which become a fragment of their own.
+ * Returns whether `get_the_category_list` is the caller that reads the terms of a post. This list becomes a separate fragment.
  */
 function is_for_categories( string $taxonomy ): bool {
 	if ( 'category' !== $taxonomy || null !== wanted_fragment() || ! may_begin_fragment() ) {
 		return false;
 	}
-	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- who asked is said nowhere else; its frames: this, the gatherer, three of WordPress's hooks at most, get_the_terms, get_the_category.
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- only the call stack identifies the caller. Frames: this function, the gatherer, at most three of WP_Hook, get_the_terms, get_the_category.
 	$frames = array_column( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 9 ), 'function' );
 	return in_array( 'get_the_category_list', $frames, true );
 }

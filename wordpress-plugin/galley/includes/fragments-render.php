@@ -2,10 +2,11 @@
 /**
  * Renders fragments without their page, for a request with `Galley-Fragment: <definition>[,<definition>...]`.
  *
- * The response is described as a page is: its body is the fragments one after the other, and each has its field, with its number in
- * the request in place of the definition. What cannot be rendered is missing. Each fragment is rendered twice: if the second rendering
- * differs (a counter, an id that a page may have once), the fragment depends on what was rendered before it. Then it must be the first,
- * and nothing may follow.
+ * The response has the same headers as a page. Its body consists of the fragments, one after the other. Each fragment has a header in which
+ * its number in the request replaces the definition. The response omits fragments that the plugin cannot render.
+ *
+ * The plugin renders each fragment twice. If the second rendering differs (a counter, an ID that must be unique in a page), the fragment
+ * depends on what was rendered before it. Such a fragment must be the first one, and no fragment may follow it.
  *
  * @package Galley
  */
@@ -14,7 +15,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Definitions in one request. */
+/** Maximum number of definitions in one request. */
 const MOST_RENDERED = 24;
 
 if ( is_shared() && null !== wanted_fragment() ) {
@@ -23,7 +24,7 @@ if ( is_shared() && null !== wanted_fragment() ) {
 }
 
 /**
- * A fragment belongs to no page, so WordPress need not find one. What would have run then runs here.
+ * Skips the main query, because a fragment belongs to no page. Runs the plugin's own `parse_request` callback, which WordPress skips, too.
  */
 function skip_request(): bool {
 	gather_options();
@@ -34,9 +35,9 @@ function skip_request(): bool {
  * Renders the fragments that Galley requests, and nothing else.
  */
 function render_fragments(): void {
-	// Whichever page it was requested for: nothing of its address is in them.
+	// The page that Galley requests does not matter: its address must not appear in the fragments.
 	$_SERVER['REQUEST_URI'] = '/galley-fragment/';
-	// WordPress gives each item of a menu its id once in a request.
+	// WordPress prints the ID of a menu item only once per request.
 	remove_filter( 'nav_menu_item_id', '_nav_menu_item_id_use_once' );
 	$wanted = array_slice( explode( ',', (string) wanted_fragment() ), 0, MOST_RENDERED );
 	$body   = '';
@@ -51,7 +52,7 @@ function render_fragments(): void {
 		$is_same = render_definition( $known ) === $html;
 		end_fragment();
 		if ( null === $html || ( ! $is_same && '' !== $body ) ) {
-			// What it depends on must not become part of the others.
+			// The tags of this fragment must not become tags of the others.
 			$GLOBALS['galley_fragments'][ $mark ]['tags'] = array();
 		} else {
 			$GLOBALS['galley_fragments'][ $mark ]['name'] = (string) $number;
@@ -67,31 +68,31 @@ function render_fragments(): void {
 		exit;
 	}
 	status_header( 200 );
-	// No HTML page: Galley does not look for its end.
+	// The response is not an HTML page, so Galley does not look for the end of the document.
 	header( 'Content-Type: text/plain; charset=' . get_option( 'blog_charset' ) );
-	echo $body; // phpcs:ignore WordPress.Security.EscapeOutput -- what a page shows in these places.
+	echo $body; // phpcs:ignore WordPress.Security.EscapeOutput -- the same HTML that a page shows.
 	exit;
 }
 
 /**
- * What is to be rendered; null: not signed by this site, or of another blog.
+ * Returns the definition of a fragment, or null if this site has not signed it or if it belongs to another blog of the network.
  *
  * @param string $signed Definition and signature.
  */
 function read_definition( string $signed ): ?array {
 	list( $definition, $signature ) = array_pad( explode( '.', $signed, 2 ), 2, '' );
-	// phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- a field holds no blanks.
+	// phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- a word of the header must not contain spaces.
 	$known = hash_equals( wp_hash( $definition ), $signature ) ? json_decode( (string) base64_decode( $definition, true ), true ) : null;
 	return is_array( $known ) && is_array( $known[1] ?? null ) && get_current_blog_id() === $known[0] ? $known[1] : null;
 }
 
 /**
- * The fragment; null: it cannot be rendered.
+ * Returns the HTML of a fragment, or null if the plugin cannot render it.
  */
 function render_definition( array $known ): ?string {
 	$level               = ob_get_level();
 	$query               = $GLOBALS['wp_query'];
-	$GLOBALS['wp_query'] = query_about( (array) ( $known['about'] ?? array() ) ); // phpcs:ignore WordPress.WP.GlobalVariablesOverride -- put back below.
+	$GLOBALS['wp_query'] = query_about( (array) ( $known['about'] ?? array() ) ); // phpcs:ignore WordPress.WP.GlobalVariablesOverride -- restored below.
 	try {
 		if ( isset( $known['block'] ) ) {
 			return render_block( (array) $known['block'] );
@@ -106,14 +107,14 @@ function render_definition( array $known ): ?string {
 		}
 		return null;
 	} finally {
-		$GLOBALS['wp_query'] = $query; // phpcs:ignore WordPress.WP.GlobalVariablesOverride -- put back.
+		$GLOBALS['wp_query'] = $query; // phpcs:ignore WordPress.WP.GlobalVariablesOverride -- restored.
 	}
 }
 
 /**
- * The query of a page about a term, a post or a date, as far as parts of the page ask what is current.
+ * Returns a query for a page about a term, a post or a date. It has the properties from which fragments derive what is current.
  *
- * @param array $about As `page_subject` gives it.
+ * @param array $about Result of `page_subject`.
  */
 function query_about( array $about ): \WP_Query {
 	$query = new \WP_Query();
@@ -146,7 +147,7 @@ function query_about( array $about ): \WP_Query {
 }
 
 /**
- * What the query of a page about a date says. Pure.
+ * Returns the query variables of a date archive. Pure.
  *
  * @param string $digits `2024`, `202405` or `20240531`.
  */
@@ -161,7 +162,7 @@ function date_vars( string $digits ): array {
 }
 
 /**
- * What one widget of a sidebar prints, without the others; null: it is not there.
+ * Returns the HTML of one widget of a sidebar, or null if the sidebar does not contain the widget.
  */
 function widget_html( string $sidebar, string $widget ): ?string {
 	$only = static function ( $all ) use ( $sidebar, $widget ) {
@@ -187,7 +188,7 @@ function widget_html( string $sidebar, string $widget ): ?string {
 }
 
 /**
- * A menu with the marks of a page; null: it has other items since, so that the marks of the page are not known.
+ * Returns a menu with the marks of a page, or null if its items have changed, because the marks of the page are then unknown.
  */
 function menu_html( array $known ): ?string {
 	$is_same = false;
@@ -201,7 +202,7 @@ function menu_html( array $known ): ?string {
 		'fallback_cb' => false,
 	) + (array) ( $known['args'] ?? array() );
 	if ( empty( $args['menu_id'] ) ) {
-		// WordPress numbers menus without an id; a page whose menu is the second of that name has other bytes.
+		// WordPress numbers menus without an ID. The bytes differ on a page on which the menu is the second one with that name.
 		$args['menu_id'] = 'menu-' . (string) ( wp_get_nav_menu_object( $args['menu'] )->slug ?? '' );
 	}
 	add_filter( 'wp_nav_menu_objects', $objects, PHP_INT_MIN );
@@ -211,10 +212,10 @@ function menu_html( array $known ): ?string {
 }
 
 /**
- * The items of a menu with the classes of those that the page marks.
+ * Applies the marks of a page to the items of a menu.
  *
- * @param object[] $items  In their order.
- * @param array    $marks Classes and three flags, by the item's number.
+ * @param object[] $items  Menu items in their order.
+ * @param array    $marks Classes and three flags by item ID.
  */
 function with_marks( array $items, array $marks ): array {
 	foreach ( $items as $item ) {
@@ -230,7 +231,7 @@ function with_marks( array $items, array $marks ): array {
 }
 
 /**
- * Links to the categories of a post, by their numbers; null: one is gone.
+ * Returns the links to the categories of a post, or null if one of the categories no longer exists.
  */
 function terms_html( array $known ): ?string {
 	$ids   = array_map( 'intval', (array) $known['terms'] );
@@ -252,10 +253,10 @@ function terms_html( array $known ): ?string {
 }
 
 /**
- * The links as `get_the_category_list` makes them, which does so for a post only.
+ * Returns the same HTML as `get_the_category_list`, which requires a post.
  *
- * @param \WP_Term[] $terms     In their order.
- * @param string     $separator Empty: a list.
+ * @param \WP_Term[] $terms     Categories in their order.
+ * @param string     $separator Separator of the links. Empty for an HTML list.
  */
 function linked_categories( array $terms, string $separator ): string {
 	$rel   = $GLOBALS['wp_rewrite']->using_permalinks() ? 'rel="category tag"' : 'rel="category"';

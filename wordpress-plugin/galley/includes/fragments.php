@@ -2,16 +2,18 @@
 /**
  * Shared fragments: parts of a page that many pages show, such as widgets and blocks that list posts, comments or terms.
  *
- * A fragment gets tags of its own, so that a purge of what only a fragment shows does not purge the page: Galley has the plugin
- * render the fragment again, once, and replaces its bytes in the stored pages. Each fragment is described in a field of the
- * response, `Galley-Fragment: <label> <start> <length> <blocks> <definition> <tags>`: positions are bytes of the body, `blocks`
- * stands for the kinds of blocks in it, whose styles and scripts the page has to load, and the definition is what
- * `fragments-render.php` needs, signed, because a stranger could send it where PHP can be reached without Galley.
+ * Each fragment has a separate set of tags. If a purge affects only the content of a fragment, it does not purge the page. Instead,
+ * Galley requests the fragment from the plugin once and replaces its bytes in the stored pages.
  *
- * A seventh word, `context`, says that the definition contains what the fragment shows of its page, such as the current item of a menu.
+ * The response describes each fragment in a header, `Galley-Fragment: <label> <start> <length> <blocks> <definition> <tags>`. Positions
+ * are byte offsets in the body. `blocks` identifies the block types in the fragment, because the page has to load their styles and scripts.
+ * `definition` is the input of `fragments-render.php`. It is signed, because anyone could send a definition if PHP is reachable without
+ * Galley.
  *
- * Galley only uses a fragment if its rendering without a page has the same bytes as in the page. So what else a fragment shows of
- * its page (a counter) needs no care here.
+ * A seventh word, `context`, means that the definition contains what the fragment shows of its page, such as the current item of a menu.
+ *
+ * Galley uses a fragment only if its bytes, rendered without a page, equal its bytes in the page. Therefore this file need not handle
+ * any other dependency of a fragment on its page, such as a counter.
  *
  * @package Galley
  */
@@ -34,28 +36,28 @@ const FRAGMENT_BLOCKS = array(
 	'core/tag-cloud',
 );
 
-/** Fragments of a page; what follows belongs to the page. */
+/** Maximum number of fragments of a page. Further fragments become part of the page. */
 const MOST_FRAGMENTS = 40;
 
-/** Bytes of a field that describes a fragment; what needs more belongs to the page. */
+/** Maximum length of the header of a fragment, in bytes. A fragment that needs a longer header becomes part of the page. */
 const LONGEST_FRAGMENT_FIELD = 3800;
 
-/** Bytes of all of them. */
+/** Maximum length of all these headers together, in bytes. */
 const MOST_FRAGMENT_BYTES = 16000;
 
-/** The fragment that is open now: number, label, definition, the tags of what is around it, its kinds of blocks. Fragments do not nest. */
+/** The open fragment: number, label, definition, tags of the surrounding page, block types. Fragments do not nest. */
 $GLOBALS['galley_open_fragment'] = null;
 
-/** Fragments that have ended, by number: label, definition, tags, kinds of blocks. */
+/** Completed fragments by number: label, definition, tags, block types. */
 $GLOBALS['galley_fragments'] = array();
 
-/** The fields that describe fragments, by where they start. */
+/** The `Galley-Fragment` headers by the start offset of the fragment. */
 $GLOBALS['galley_fragment_fields'] = array();
 
-/** The part of a mark that nobody else knows. */
+/** The random part of the markers of this request. */
 $GLOBALS['galley_mark'] = bin2hex( random_bytes( 16 ) );
 
-/** Blocks that were rendered outside of a fragment. */
+/** Types of the blocks that WordPress rendered outside of fragments. */
 $GLOBALS['galley_blocks_outside'] = array();
 
 if ( is_shared() && null === wanted_fragment() ) {
@@ -69,7 +71,7 @@ if ( is_shared() ) {
 }
 
 /**
- * The definitions of the fragments that Galley requests, separated by commas; null: it requests a page.
+ * Returns the definitions of the fragments that Galley requests, separated by commas, or null if it requests a page.
  */
 function wanted_fragment(): ?string {
 	$field = $_SERVER['HTTP_GALLEY_FRAGMENT'] ?? null; // phpcs:ignore WordPress.Security -- compared with its signature before it is used.
@@ -77,17 +79,17 @@ function wanted_fragment(): ?string {
 }
 
 /**
- * Fragments are parts of pages that the theme draws; WordPress has then understood the request.
+ * Returns whether a fragment can begin. Fragments are parts of pages that the theme renders, after WordPress has parsed the request.
  */
 function may_begin_fragment(): bool {
 	return null === $GLOBALS['galley_open_fragment'] && did_action( 'template_redirect' ) && ! is_feed() && ! wp_is_json_request();
 }
 
 /**
- * Begins a fragment: what is tagged from now on belongs to it.
+ * Begins a fragment. Tags that are added from now on belong to the fragment.
  *
- * @param string $label      For people.
- * @param array  $definition What `render_definition` needs.
+ * @param string $label      Human-readable name.
+ * @param array  $definition Input of `render_definition`.
  */
 function begin_fragment( string $label, array $definition ): void {
 	$GLOBALS['galley_open_fragment'] = array(
@@ -102,7 +104,7 @@ function begin_fragment( string $label, array $definition ): void {
 }
 
 /**
- * Ends the open fragment, if there is one: what is tagged from now on belongs to the page.
+ * Ends the open fragment, if there is one. Tags that are added from now on belong to the page.
  */
 function end_fragment(): void {
 	$fragment = $GLOBALS['galley_open_fragment'];
@@ -116,7 +118,7 @@ function end_fragment(): void {
 }
 
 /**
- * Gives up the open fragment, if there is one: what it has tagged belongs to the page.
+ * Cancels the open fragment, if there is one. Its tags become tags of the page.
  */
 function cancel_fragment(): void {
 	$fragment = $GLOBALS['galley_open_fragment'];
@@ -128,17 +130,18 @@ function cancel_fragment(): void {
 }
 
 /**
- * A mark in the page. It is removed before the page is sent.
+ * Returns a marker, an HTML comment that the plugin removes before it sends the page.
  *
  * @param string $side   `begin` or `end`.
- * @param int    $number Of the fragment.
+ * @param int    $number Number of the fragment.
  */
 function fragment_mark( string $side, int $number ): string {
 	return "<!--galley-$GLOBALS[galley_mark]-$side$number-->";
 }
 
 /**
- * Each widget of a sidebar is a fragment. It ends with the next one or with the sidebar: WordPress does not say when it is complete.
+ * Begins a fragment for a widget of a sidebar. WordPress has no hook for the end of a widget, so the fragment ends when the next widget
+ * begins or when the sidebar ends.
  */
 function begin_widget( $params ) {
 	end_widget();
@@ -147,7 +150,7 @@ function begin_widget( $params ) {
 	}
 	$id = (string) $params[0]['widget_id'];
 	if ( 0 === strpos( $id, 'nav_menu-' ) ) {
-		// Its menu is a fragment.
+		// The menu in the widget becomes a fragment.
 		return $params;
 	}
 	begin_fragment(
@@ -167,7 +170,7 @@ function end_widget(): void {
 }
 
 /**
- * The parameters of a widget that prints marks around itself.
+ * Adds markers to the parameters of a widget, so that WordPress prints them around the widget.
  */
 function between_marks( array $params, int $number ): array {
 	$params[0]['before_widget'] = fragment_mark( 'begin', $number ) . $params[0]['before_widget'];
@@ -176,10 +179,10 @@ function between_marks( array $params, int $number ): array {
 }
 
 /**
- * Begins a block that is a fragment, unless it is part of one.
+ * Begins a fragment for a block in `FRAGMENT_BLOCKS`, unless another fragment contains the block.
  *
- * @param string|null $html  What a filter has rendered in its place; then WordPress does not render the block.
- * @param array       $block As it was parsed.
+ * @param string|null $html  HTML that another filter returned in place of the block. WordPress then does not render the block.
+ * @param array       $block Parsed block.
  */
 function begin_block( $html, $block = array() ) {
 	if ( null === $html && in_array( $block['blockName'] ?? '', FRAGMENT_BLOCKS, true ) && may_begin_fragment() ) {
@@ -198,7 +201,7 @@ function end_block( $html, $block = array() ) {
 }
 
 /**
- * The kinds of blocks in a fragment stand for the styles and scripts that its page has to load.
+ * Records the type of a rendered block. The block types of a fragment determine the styles and scripts that its page has to load.
  */
 function note_block( $html, $block = array() ) {
 	$name = (string) ( $block['blockName'] ?? '' );
@@ -211,20 +214,20 @@ function note_block( $html, $block = array() ) {
 }
 
 /**
- * Removes marks from what leaves the buffer before the page was complete, those that another request left in somebody's cache, and
- * those that a theme has escaped.
+ * Removes all markers: those in output that leaves the buffer before the page is complete, those of other requests that come from a
+ * cache in WordPress, and those that a theme has escaped.
  */
 function remove_marks( string $html ): string {
 	return false === strpos( $html, '!--galley-' ) ? $html : (string) preg_replace( '/(?:<|&lt;|&#0?60;|\\\\u003c|%3c)!--galley-[0-9a-f]{32}-(?:begin|end)\d{1,4}--(?:>|&gt;|&#0?62;|\\\\u003e|%3e)/i', '', $html );
 }
 
 /**
- * The page without marks, and the positions of its fragments. Pure.
+ * Removes the markers from a page and returns the positions of its fragments. Pure.
  *
- * @param string $html With marks.
- * @param string $mark The random part of them.
- * @return array{0: string, 1: array<int, int[]>} The page; of each fragment, by its number, start and length. Those without both
- *               marks are missing.
+ * @param string $html Page with markers.
+ * @param string $mark Random part of the markers.
+ * @return array{0: string, 1: array<int, int[]>} The page, and start and length of each fragment by its number. A fragment is missing
+ *               if one of its markers is missing.
  */
 function without_marks( string $html, string $mark ): array {
 	$parts  = preg_split( "/<!--galley-$mark-(begin|end)(\\d{1,4})-->/", $html, -1, PREG_SPLIT_DELIM_CAPTURE );
@@ -245,7 +248,7 @@ function without_marks( string $html, string $mark ): array {
 			$ended[ $number ] = 2;
 		}
 	}
-	// What a theme prints twice has two places, of which one would keep its old bytes.
+	// A fragment that the theme prints twice has two positions. Galley would replace its bytes at only one of them.
 	$once = array_filter(
 		$ended,
 		static function ( int $times ): bool {
@@ -256,7 +259,8 @@ function without_marks( string $html, string $mark ): array {
 }
 
 /**
- * The complete page without marks. Its fragments get their fields, or belong to the page.
+ * Removes the markers from the complete page and creates the headers of its fragments. A fragment without a header becomes part of the
+ * page.
  */
 function finish_fragments( string $html ): string {
 	end_fragment();
@@ -284,9 +288,10 @@ function finish_fragments( string $html ): string {
 }
 
 /**
- * A list of posts has the terms of each; they must not take the room of what every page shows.
+ * Moves category lists behind all other fragments. A list of posts contains one category list for each post. These must not use up the
+ * limits before the fragments that every page shows.
  *
- * @param array $fragments By number.
+ * @param array $fragments Fragments by number.
  */
 function important_first( array $fragments ): array {
 	$small = array_filter(
@@ -299,7 +304,8 @@ function important_first( array $fragments ): array {
 }
 
 /**
- * A fragment that lists what its page is about marks it as current. It is rendered as for that page.
+ * Adds the subject of the page to the definition of a widget or block that lists this subject and marks it as current. Galley then
+ * requests the fragment as it appears on a page about this subject.
  */
 function about_page( array $fragment ): array {
 	$about = page_subject();
@@ -310,9 +316,9 @@ function about_page( array $fragment ): array {
 }
 
 /**
- * What the page is about: a term, a post, or a year, a month or a day; empty: nothing that a list marks.
+ * Returns the subject of the page: a term, a post, or a year, month or day. The array is empty if no list marks the subject.
  *
- * @return array Its kind, and its number or digits.
+ * @return array Type, and ID or digits.
  */
 function page_subject(): array {
 	$about = get_queried_object();
@@ -327,11 +333,11 @@ function page_subject(): array {
 }
 
 /**
- * What fragments of this page mark as current when they come to list it: the page itself, what is above it, the page of the blog, and
- * months on the page of one. WordPress compares numbers alone, so that a post with the number of the page's category is marked, too;
- * categories are marked on the page of a term only.
+ * Returns the tags of everything that a fragment would mark as current on this page: the page itself, its ancestors, the posts page, and
+ * lists of months on a date archive. WordPress compares only IDs, so it also marks a post that has the same ID as the category of the
+ * page. It marks categories only on the page of a term.
  *
- * @return string[] Tags that a fragment which Galley puts in must not have.
+ * @return string[] Tags. Galley must not insert a fragment that has one of them.
  */
 function marked_as_current(): array {
 	$id    = (int) get_queried_object_id();
@@ -346,11 +352,11 @@ function marked_as_current(): array {
 }
 
 /**
- * The tags of what a page marks. Pure but for the prefix.
+ * Returns the tags of the items that a page marks as current. Pure except for the prefix.
  *
- * @param int[] $ids     Posts and terms.
- * @param bool  $is_term Whether the page is that of a term.
- * @param bool  $is_date Whether the page is that of a year, a month or a day.
+ * @param int[] $ids     IDs of posts and terms.
+ * @param bool  $is_term Whether the page is the archive of a term.
+ * @param bool  $is_date Whether the page is the archive of a year, month or day.
  * @return string[]
  */
 function marked_tags( array $ids, bool $is_term, bool $is_date ): array {
@@ -368,14 +374,14 @@ function marked_tags( array $ids, bool $is_term, bool $is_date ): array {
 }
 
 /**
- * The tags of the page and of its fragments.
+ * Returns the tags of the page and of all its fragments.
  */
 function tags_of_all_parts(): array {
 	return array_merge( $GLOBALS['galley_tags'], ...array_column( $GLOBALS['galley_fragments'], 'tags' ) );
 }
 
 /**
- * The field that describes a fragment; null: it would be too long.
+ * Returns the value of the `Galley-Fragment` header, or null if it would be too long.
  *
  * @param int[] $place Start and length.
  */
@@ -389,15 +395,17 @@ function fragment_field( array $fragment, array $place ): ?string {
 }
 
 /**
- * What renders a fragment again, as a field may hold it.
+ * Returns the definition of a fragment with its signature, encoded for a header.
  */
 function signed_definition( array $definition ): string {
-	$text = base64_encode( (string) wp_json_encode( array( get_current_blog_id(), $definition ) ) ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- a field holds no blanks.
+	$text = base64_encode( (string) wp_json_encode( array( get_current_blog_id(), $definition ) ) ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- a word of the header must not contain spaces.
 	return $text . '.' . wp_hash( $text );
 }
 
 /**
- * @param array $blocks By their names.
+ * Returns a hash of the block types of a fragment, or `-` if there are none.
+ *
+ * @param array $blocks Keys are the names of the block types.
  */
 function blocks_id( array $blocks ): string {
 	ksort( $blocks );

@@ -1,6 +1,6 @@
 <?php
 /**
- * Members: to which class one belongs, which tags stand for one, and what purges these.
+ * Members: the class of a member, the tags of a member's private parts, and the changes that purge these tags.
  *
  * @package Galley
  */
@@ -9,10 +9,10 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Whether the site has members for whom pages are stored, kept for requests that do not come through Galley. */
+/** Option that records that members get stored pages. Requests that do not come through Galley read it. */
 const MEMBERS_OPTION = 'galley_members';
 
-/** Fields of a user that change what only they see. */
+/** Pattern of the user meta keys that affect private parts of the user's pages. */
 const MEMBER_FIELDS = '/^(session_tokens|show_admin_bar_front|admin_color|locale|first_name|last_name|nickname|rich_editing|.*(capabilities|user_level))$/D';
 
 if ( has_members() ) {
@@ -32,7 +32,7 @@ function remember_members(): void {
 }
 
 /**
- * What only a member sees may have changed.
+ * Purges the private parts of a user.
  */
 function on_member( $user_id ): void {
 	if ( has_members() || get_option( MEMBERS_OPTION ) ) {
@@ -47,7 +47,7 @@ function on_member_field( $meta_id, $user_id = 0, $key = '' ): void {
 }
 
 /**
- * The tags of everything that only this member sees.
+ * Returns the tags of all private parts of the current visitor.
  *
  * @return array<string, true>
  */
@@ -60,8 +60,9 @@ function tags_of_member(): array {
 }
 
 /**
- * The class of the visitor: roles and a hash of all capabilities, or `visitor` for one with a cart. Null: a stranger, or somebody who
- * sees a comment of theirs here that others do not see yet.
+ * Returns the class of the visitor. The class of a member consists of the roles and a hash of all capabilities. The class of an anonymous
+ * visitor with a cart is `visitor`. The function returns null for an anonymous visitor without a cart, and for a member who has an
+ * unapproved comment on the current post, which other visitors do not see.
  */
 function member_class(): ?string {
 	if ( ! is_user_logged_in() ) {
@@ -78,7 +79,7 @@ function member_class(): ?string {
 }
 
 /**
- * Whether a member has a comment on a post that is not approved.
+ * Returns whether a member has an unapproved comment on a post.
  */
 function awaits_approval( int $post, int $user ): bool {
 	return 0 < (int) get_comments(
@@ -92,16 +93,16 @@ function awaits_approval( int $post, int $user ): bool {
 }
 
 /**
- * Whether one of these cookies means a cart. Pure.
+ * Returns whether one of the cookies indicates a cart. Pure.
  *
- * @param array $names Of cookies.
+ * @param array $names Names of cookies.
  */
 function has_cart( array $names ): bool {
 	return (bool) preg_grep( '/^(woocommerce_items_in_cart|woocommerce_cart_hash|edd_items_in_cart|wp_woocommerce_session_.*)$/D', array_map( 'strval', $names ) );
 }
 
 /**
- * Says of a page that was generated for a member for whom it is right, and which of its parts are private.
+ * Sends the headers of a page for a member: the class for which the page is valid, and the private parts.
  */
 function describe_member_page(): void {
 	static $done = false;

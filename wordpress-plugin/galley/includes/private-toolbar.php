@@ -1,9 +1,9 @@
 <?php
 /**
- * The parts of WordPress itself that only members see: the toolbar with its styles and scripts, and classes of the body.
+ * Private parts of WordPress core: the toolbar with its styles and scripts, classes of the body element, and speculation rules.
  *
- * WordPress prints styles and scripts in an order that depends on all of them. On a page with private parts those of the toolbar are
- * printed alone, behind the others, so that the others are the same for everybody.
+ * WordPress prints styles and scripts in an order that depends on all of them. On a page with private parts, the plugin prints the styles
+ * and scripts of the toolbar separately, after all others, so that the others are the same for all visitors.
  *
  * @package Galley
  */
@@ -12,10 +12,10 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Classes of the body that say who looks at it. */
+/** Classes of the body element that depend on the visitor. */
 const MEMBER_CLASSES = array( 'logged-in', 'admin-bar', 'no-customize-support' );
 
-/** Functions that print styles of the toolbar into the head. */
+/** Functions that print styles of the toolbar in the head of the page. */
 $GLOBALS['galley_toolbar_styles'] = array();
 
 if ( marks_private() ) {
@@ -36,16 +36,16 @@ function separate_toolbar(): void {
 	}
 	$priority = has_action( 'wp_footer', 'wp_print_speculation_rules' );
 	if ( false !== $priority ) {
-		// Only strangers get them.
+		// WordPress prints speculation rules only for visitors who are not logged in.
 		remove_action( 'wp_footer', 'wp_print_speculation_rules', $priority );
 		add_action( 'wp_footer', __NAMESPACE__ . '\\print_speculation_rules', $priority );
 	}
 }
 
 /**
- * The class names of the body, those of members behind the others.
+ * Moves the classes that depend on the visitor behind the other classes of the body element and makes them a private part.
  *
- * @param string[] $classes Escaped.
+ * @param string[] $classes Escaped class names.
  */
 function separate_member_classes( $classes ) {
 	$others = array_values( array_diff( (array) $classes, MEMBER_CLASSES ) );
@@ -60,7 +60,8 @@ function separate_member_classes( $classes ) {
 }
 
 /**
- * Scripts and styles have been queued: those of the toolbar wait for their own place.
+ * Removes the styles and scripts of the toolbar from the queue, so that the plugin can print them separately. It runs after WordPress and
+ * the theme have enqueued theirs.
  */
 function withhold_toolbar_styles(): void {
 	wp_dequeue_style( 'admin-bar' );
@@ -102,7 +103,7 @@ function print_toolbar_scripts(): void {
 }
 
 /**
- * The toolbar, once. For users with editing rights it contains links that belong to the page.
+ * Prints the toolbar once. For users with editing rights, the toolbar contains links that depend on the page.
  */
 function print_toolbar(): void {
 	static $is_printed = false;

@@ -1,13 +1,14 @@
 <?php
 /**
- * Private fragments: the parts of a page that members and visitors with a cart see differently.
+ * Private fragments: the parts of a page that differ for members and for visitors with a cart.
  *
- * Where the site has `members = "fragments"`, Galley stores the page for strangers and puts a member's own parts into it. The plugin
- * marks these parts in both pages, removes the marks, and names each part in a field of the response:
- * `Galley-Fragment: <name> <start> <length> - private-<scope> <tags>`. A scope of `session` means that the part is the same on every
- * page of this member, `page` that it belongs to this one. In a page for a member (`Galley-Request: member`) the field `Galley-Member`
- * names the member's class: members of one class get the same page outside of their private parts. Galley compares, so what is not
- * marked here costs speed only.
+ * If the site has `members = "fragments"`, Galley stores the page for anonymous visitors and inserts the private parts of a member. The
+ * plugin puts markers around these parts in both pages, removes the markers before it sends the page, and describes each part in a header:
+ * `Galley-Fragment: <name> <start> <length> - private-<scope> <tags>`. The scope `session` means that the part is the same on all pages
+ * of this member. The scope `page` means that the part belongs to this page.
+ *
+ * In a page for a member (`Galley-Request: member`) the header `Galley-Member` contains the class of the member. Members of the same class
+ * get the same page outside of their private parts. Galley compares the pages, so a part without a marker only costs performance.
  *
  * @package Galley
  */
@@ -16,13 +17,13 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Private parts of a page; one with more is not for members. */
+/** Maximum number of private parts of a page. Galley does not serve a page with more private parts to members from the cache. */
 const MOST_PRIVATE = 24;
 
-/** Numbers of marks from here on are those of private parts. */
+/** The lowest marker number of private parts. Shared fragments have lower numbers. */
 const FIRST_PRIVATE = 9000;
 
-/** Blocks that show something of a member or of a cart, with their scopes. */
+/** Blocks that show data of a member or of a cart, with their scopes. */
 const PRIVATE_BLOCKS = array(
 	'core/loginout'                => 'page',
 	'galley/private'               => 'page',
@@ -30,19 +31,19 @@ const PRIVATE_BLOCKS = array(
 	'woocommerce/mini-cart'        => 'session',
 );
 
-/** Kinds of widgets that do, with their scopes. */
+/** Widget types that show such data, with their scopes. */
 const PRIVATE_WIDGETS = array(
 	'meta'                    => 'session',
 	'woocommerce_widget_cart' => 'session',
 );
 
-/** Private parts that have ended, by number: name, scope, tags. */
+/** Completed private parts by number: name, scope, tags. */
 $GLOBALS['galley_private'] = array();
 
-/** Nonces that were made, each behind the letter n, with what they are for. */
+/** Names of the nonces of this request. Each key is the letter `n` followed by the nonce. */
 $GLOBALS['galley_private_nonces'] = array();
 
-/** The fields that describe private parts: start, end, text. */
+/** The `Galley-Fragment` headers of private parts: start, end, text. */
 $GLOBALS['galley_private_fields'] = array();
 
 if ( marks_private() ) {
@@ -58,16 +59,17 @@ if ( marks_private() ) {
 add_action( 'init', __NAMESPACE__ . '\\register_private_block' );
 
 /**
- * Whether the page at hand is to have its private parts marked: for everybody, or for one member.
+ * Returns whether the plugin describes the private parts of the current page. The page is either for all visitors or for one member.
  */
 function marks_private(): bool {
 	return is_member_page() || ( has_members() && is_shared() && null === wanted_fragment() );
 }
 
 /**
- * Begins a private part and returns its mark; empty where none can begin. A shared fragment that has one in it belongs to the page.
+ * Begins a private part and returns its marker, or an empty string if no private part can begin. A shared fragment that contains a
+ * private part becomes part of the page.
  *
- * @param string $name  The same in every page that has the part.
+ * @param string $name  Name of the part, which is the same on every page.
  * @param string $scope `session` or `page`.
  */
 function begin_private( string $name, string $scope ): string {
@@ -77,7 +79,7 @@ function begin_private( string $name, string $scope ): string {
 	}
 	if ( null !== $open ) {
 		cancel_fragment();
-		// Its number is taken: a mark may be in the page.
+		// Reserves the number of the canceled fragment, because the page may already contain its marker.
 		$GLOBALS['galley_fragments'][] = array( 'tags' => array(), 'definition' => array(), 'blocks' => array(), 'label' => '' ); // phpcs:ignore WordPress.Arrays.ArrayDeclarationSpacing -- reads better.
 	}
 	begin_fragment( $name, array( 'private' => 'session' === $scope ? 'session' : 'page' ) );
@@ -88,7 +90,7 @@ function begin_private( string $name, string $scope ): string {
 }
 
 /**
- * Ends the private part of this name and returns its mark; empty where it has not begun.
+ * Ends the private part with this name and returns its marker, or an empty string if the part has not begun.
  */
 function end_private( string $name ): string {
 	$open = $GLOBALS['galley_open_fragment'];
@@ -106,9 +108,9 @@ function end_private( string $name ): string {
 }
 
 /**
- * Prints a private part.
+ * Prints a private part with its markers.
  *
- * @param callable $render Prints it.
+ * @param callable $render Prints the content of the part.
  */
 function print_private( string $name, callable $render, string $scope ): void {
 	echo begin_private( $name, $scope ); // phpcs:ignore WordPress.Security.EscapeOutput -- a mark.
@@ -137,8 +139,10 @@ function register_private_block(): void {
 }
 
 /**
- * @param string|null $html  What a filter has rendered in its place.
- * @param array       $block As it was parsed.
+ * Begins a private part for a block in `PRIVATE_BLOCKS`.
+ *
+ * @param string|null $html  HTML that another filter returned in place of the block.
+ * @param array       $block Parsed block.
  */
 function begin_private_block( $html, $block = array() ) {
 	$scope = PRIVATE_BLOCKS[ (string) ( $block['blockName'] ?? '' ) ] ?? null;
@@ -149,7 +153,7 @@ function begin_private_block( $html, $block = array() ) {
 		$scope = 'session';
 	}
 	if ( doing_filter( 'the_content' ) ) {
-		// An author must not choose what members see on pages of others.
+		// Authors must not be able to choose what members see on the pages of other authors.
 		$scope = 'page';
 	}
 	$mark = begin_private( private_block_name( $block ), $scope );
@@ -174,7 +178,8 @@ function private_block_name( array $block ): string {
 }
 
 /**
- * A widget that shows something of a member. It ends with the next one or with the sidebar, as those of `fragments.php` do.
+ * Begins a private part for a widget in `PRIVATE_WIDGETS`. As in `fragments.php`, the part ends when the next widget begins or when the
+ * sidebar ends.
  */
 function begin_private_widget( $params ) {
 	$id   = is_array( $params ) ? (string) ( $params[0]['widget_id'] ?? '' ) : '';
@@ -193,7 +198,7 @@ function begin_private_widget( $params ) {
 }
 
 /**
- * The last widget is complete, if it was a private part.
+ * Ends the private part of the previous widget, if it is one.
  */
 function end_private_widget( $params = null ) {
 	if ( isset( $GLOBALS['galley_open_fragment']['is_widget'] ) ) {
@@ -211,10 +216,11 @@ function end_comment_form(): void {
 }
 
 /**
- * A nonce is being made or checked. WordPress does not say which one before version 6.1; pages with nonces are then not for members.
+ * Records a nonce that WordPress creates or checks. Before version 6.1, WordPress does not pass the action to this filter. Galley then
+ * does not serve pages with nonces to members from the cache.
  *
- * @param int        $life   Seconds.
- * @param int|string $action What it is for.
+ * @param int        $life   Lifetime in seconds.
+ * @param int|string $action Action of the nonce.
  */
 function note_private_nonce( $life, $action = -1 ) {
 	static $is_inner = false;
@@ -229,15 +235,15 @@ function note_private_nonce( $life, $action = -1 ) {
 }
 
 /**
- * The page without marks; its private parts get their fields. Afterwards nothing may change the page.
+ * Removes the markers from the page and creates the headers of its private parts. Nothing may change the page afterwards.
  *
- * @param string $html With the marks of shared fragments and private parts.
+ * @param string $html Page with the markers of shared fragments and private parts.
  */
 function finish_private( string $html ): string {
 	if ( ! marks_private() ) {
 		return finish_fragments( $html );
 	}
-	// What stands in an attribute has been escaped.
+	// Markers in attributes are escaped.
 	$html                   = (string) preg_replace( "/&lt;!--(galley-$GLOBALS[galley_mark]-(?:begin|end)9\\d{3})--&gt;/", '<!--$1-->', $html );
 	list( $plain, $places ) = without_marks( $html, $GLOBALS['galley_mark'] );
 	$page                   = finish_fragments( $html );
@@ -265,9 +271,9 @@ function finish_private( string $html ): string {
 }
 
 /**
- * Where nonces stand in a page, outside of other parts. Pure.
+ * Returns the positions of nonces in a page, outside of other private parts and of shared fragments. Pure.
  *
- * @param array<string, string> $nonces Names, by nonces behind the letter n.
+ * @param array<string, string> $nonces Names of the nonces. Each key is the letter `n` followed by the nonce.
  * @param array<int, int[]>     $taken  Starts and lengths of other parts.
  * @return array<int, array{string, int, int}> Names, starts, lengths.
  */
@@ -294,8 +300,10 @@ function nonce_places( string $page, array $nonces, array $taken ): array {
 }
 
 /**
+ * Returns the header of a private part.
+ *
  * @param array $part Name, scope, tags, place.
- * @return array{int, int, string} Start, end and text of its field.
+ * @return array{int, int, string} Start, end and text of the header.
  */
 function private_field( array $part ): array {
 	$tags                   = is_member_page() ? $part['tags'] + tags_of_member() : array();
@@ -305,10 +313,10 @@ function private_field( array $part ): array {
 }
 
 /**
- * The fields of shared fragments and private parts, in the order of their places.
+ * Returns the headers of shared fragments and private parts in the order of their positions.
  *
- * @param array<int, string> $shared Of shared fragments, by where they start.
- * @param array              $own    Of private parts: start, end, text; those that start together in their order.
+ * @param array<int, string> $shared Headers of shared fragments by start.
+ * @param array              $own    Headers of private parts: start, end, text. Parts with the same start are in their order.
  * @return string[]
  */
 function fields_in_order( array $shared, array $own ): array {
