@@ -193,10 +193,8 @@ function on_deleted_term( $term_id, $place = 0, $taxonomy = '', $term = null, $p
 		return;
 	}
 	foreach ( $object->object_type as $type ) {
-		foreach ( array( '.t', '.e' ) as $kind ) {
-			$key = 'l.' . word( $type ) . $kind . (int) $term_id;
-			queue_purge( array( $key, "$key.q", "$key.n" ) );
-		}
+		$key = 'l.' . word( $type ) . '.t' . (int) $term_id;
+		queue_purge( array( $key, "$key.q", "$key.n" ) );
 	}
 	foreach ( array_slice( (array) $posts, 0, MOST_ORDERS ) as $id ) {
 		queue_purge( array( 'p' . (int) $id, 'pt' . (int) $id ) );

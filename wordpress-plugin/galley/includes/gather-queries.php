@@ -30,24 +30,6 @@ function gather_queries(): void {
  */
 const MOST_PER_PAGE = 100;
 
-/** Query arguments that leave out posts of the list for which the query gets its tags. */
-const NARROWER_POSTS = array(
-	'author__not_in'      => 1,
-	'post_parent__not_in' => 1,
-	'post_mime_type'      => 1,
-	'has_password'        => 1,
-	'post_password'       => 1,
-	'comment_count'       => 1,
-	'comment_status'      => 1,
-	'ping_status'         => 1,
-	'perm'                => 1,
-	'w'                   => 1,
-	'hour'                => 1,
-	'minute'              => 1,
-	'second'              => 1,
-	'meta_value'          => 1,
-);
-
 /** Post types that no list contains. Pages that show such posts have other tags for them. */
 const UNLISTED_TYPES = array( 'nav_menu_item', 'wp_template', 'wp_template_part', 'wp_global_styles', 'custom_css', 'customize_changeset', 'revision', 'oembed_cache', 'user_request' );
 
