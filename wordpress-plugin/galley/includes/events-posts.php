@@ -219,7 +219,7 @@ function field_tags( int $id, string $type, array $fields ): array {
 }
 
 /**
- * Purges the pages that show an image which was cropped, rotated or replaced. These pages have the tag of the image. The URL of the image
+ * Purges the pages that show an image that was cropped, rotated or replaced. These pages have the tag of the image. The URL of the image
  * itself is the URL of a file.
  */
 function on_image( $override, $filename = '', $image = null, $mime = '', $post_id = 0 ) {

@@ -84,7 +84,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 }
 
 /**
- * Returns the tags of lists that exclude posts by a term which the post gains or loses. Pure.
+ * Returns the tags of lists that exclude posts by a term that the post gains or loses. Pure.
  *
  * @param string[] $lists Lists that contain the post before or after the change.
  * @return string[]
