@@ -1,7 +1,9 @@
 <?php
 /**
- * Functions for themes and other plugins, in the global namespace. They do nothing harmful where Galley is not in front of the site; call
- * them behind `function_exists()`, since the plugin may be deactivated.
+ * Provides functions for themes and other plugins, in the global namespace.
+ *
+ * The functions are harmless if Galley is not in front of the site. Check `function_exists()` before you call them, because the plugin may be
+ * deactivated.
  *
  * @package Galley
  */
@@ -9,9 +11,9 @@
 defined( 'ABSPATH' ) || exit;
 
 /**
- * Notes that the page at hand shows something, under a name of your own: `galley_tag( 'my-plugin:list' )`.
+ * Adds custom tags to the current page for data that the page shows: `galley_tag( 'my-plugin:list' )`.
  *
- * @param string|string[] $tags Up to 200 printable ASCII characters each, without blanks, commas and semicolons. Others are hashed.
+ * @param string|string[] $tags Up to 200 printable ASCII characters each, without spaces, commas and semicolons. Other tags are hashed.
  */
 function galley_tag( $tags ): void {
 	foreach ( (array) $tags as $tag ) {
@@ -20,10 +22,10 @@ function galley_tag( $tags ): void {
 }
 
 /**
- * Purges the pages that show something, when this request ends.
+ * Purges pages by tag or address when this request ends.
  *
- * @param string|string[] $what     Tags as `galley_tag()` takes them, and addresses: what begins with `/`, `http://` or `https://`.
- * @param string          $strength `hard`, or `soft`: the old page may be sent while PHP generates the new one.
+ * @param string|string[] $what     Tags as in `galley_tag()`, and addresses. An address begins with `/`, `http://` or `https://`.
+ * @param string          $strength `hard` or `soft`. After a soft purge, the server may send the old page while PHP generates the new one.
  */
 function galley_purge( $what, string $strength = 'hard' ): void {
 	foreach ( array_filter( (array) $what, 'is_scalar' ) as $one ) {
@@ -38,11 +40,11 @@ function galley_purge( $what, string $strength = 'hard' ): void {
 /**
  * Prints a part of the page that members or visitors with a cart see differently: `galley_private( 'greeting', 'my_theme_greeting' )`.
  *
- * Where Galley sends stored pages to members, it puts what the function printed for them in place of what it printed for everybody.
+ * If Galley sends stored pages to members, it replaces the output for all visitors with the output for the member.
  *
- * @param string   $name   The same on every page that has the part; each name once on a page.
- * @param callable $render Prints the part.
- * @param string   $scope  `session` if a member sees the same on every page, else `page`.
+ * @param string   $name   Name of the part. It is the same on every page that has the part, and unique within a page.
+ * @param callable $render Function that prints the part.
+ * @param string   $scope  `session` if a member sees the same content on every page, otherwise `page`.
  */
 function galley_private( string $name, callable $render, string $scope = 'page' ): void {
 	Galley\print_private( "own/$name", $render, $scope );

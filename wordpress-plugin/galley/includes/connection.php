@@ -1,9 +1,9 @@
 <?php
 /**
- * The way to the server's admin interface: where it is, and one request over it.
+ * Finds the server's admin interface and sends requests to it.
  *
- * Speaks plain HTTP/1.1 over a unix socket or a loopback port, with short timeouts and a bound on what it reads. Never
- * throws and never prints: who calls gets a status or an error and decides what to tell.
+ * The requests use plain HTTP/1.1 over a Unix socket or a loopback port, with short timeouts and a limit on the size of the response. The
+ * functions never throw and never print. The caller receives a status or an error and decides what to show.
  *
  * @package Galley
  */
@@ -15,8 +15,9 @@ defined( 'ABSPATH' ) || exit;
 const LONGEST_ANSWER = 1048576;
 
 /**
- * Where the server's admin interface is: constants first, then the file that `galley plugin install` writes, then the
- * option of the settings page.
+ * Returns the address and the token of the server's admin interface, or null if it is not configured.
+ *
+ * The sources are, in this order: constants, the file that `galley plugin install` writes, and the option of the settings page.
  *
  * @return array{address: string, token: string}|null
  */
@@ -46,9 +47,9 @@ function connection(): ?array {
 }
 
 /**
- * Checks what somebody wrote down as a connection. Pure.
+ * Validates the configured connection. Pure.
  *
- * @param mixed $raw As read.
+ * @param mixed $raw Connection as read from the configuration.
  * @return array{address: string, token: string}|null
  */
 function clean_connection( $raw ): ?array {
@@ -67,7 +68,7 @@ function clean_connection( $raw ): ?array {
 }
 
 /**
- * What `stream_socket_client` wants for an address. Pure.
+ * Converts an address to the format of `stream_socket_client()`. Pure.
  *
  * @param string $address `unix:/path` or `http://host:port`.
  */
@@ -82,13 +83,13 @@ function socket_address( string $address ): ?string {
 }
 
 /**
- * One request over the admin interface.
+ * Sends one request to the admin interface.
  *
  * @param string     $method  `GET` or `POST`.
- * @param string     $path    With its query.
- * @param array|null $body    Sent as JSON.
- * @param float      $timeout Seconds for all of it.
- * @return array{status: int, body: ?array, error: ?string} Status 0 where there was no answer.
+ * @param string     $path    Path with the query string.
+ * @param array|null $body    Body, sent as JSON.
+ * @param float      $timeout Timeout in seconds for the whole request.
+ * @return array{status: int, body: ?array, error: ?string} The status is 0 if there was no response.
  */
 function call( string $method, string $path, ?array $body = null, float $timeout = 2.0 ): array {
 	$connection = connection();
@@ -112,7 +113,7 @@ function call( string $method, string $path, ?array $body = null, float $timeout
 }
 
 /**
- * The bytes of a request. Pure.
+ * Returns the text of a request. Pure.
  */
 function request_text( string $method, string $path, string $json, string $token ): string {
 	$path  = preg_match( '~^/[\x21-\x7e]*$~D', $path ) ? $path : '/';
@@ -123,7 +124,7 @@ function request_text( string $method, string $path, string $json, string $token
 }
 
 /**
- * Reads an answer's text. Pure.
+ * Parses the text of a response. Pure.
  *
  * @return array{status: int, body: ?array, error: ?string}
  */
@@ -148,7 +149,7 @@ function parse_answer( string $text ): array {
 }
 
 /**
- * A body without its chunk lines; what is cut off ends it. Pure.
+ * Decodes a chunked body. A truncated body ends where the data ends. Pure.
  */
 function unchunked( string $body ): string {
 	$plain = '';
@@ -161,6 +162,8 @@ function unchunked( string $body ): string {
 }
 
 /**
+ * Returns the result of a failed call.
+ *
  * @return array{status: int, body: ?array, error: ?string}
  */
 function failed_call( string $error ): array {
@@ -172,7 +175,7 @@ function failed_call( string $error ): array {
 }
 
 /**
- * Writes all of a text, or gives up at a moment.
+ * Writes the whole text, or gives up at the deadline.
  *
  * @param resource $stream An open socket.
  */
@@ -183,7 +186,7 @@ function send_all( $stream, string $text, float $until ): bool {
 		if ( $left <= 0 || ! wait_for_stream( $stream, 'write', $left ) ) {
 			return false;
 		}
-		// phpcs:ignore WordPress.PHP.NoSilencedErrors.Discouraged,WordPress.WP.AlternativeFunctions.file_system_operations_fwrite -- a socket whose other side may leave.
+		// phpcs:ignore WordPress.PHP.NoSilencedErrors.Discouraged,WordPress.WP.AlternativeFunctions.file_system_operations_fwrite -- the peer may disconnect.
 		$written = @fwrite( $stream, $text );
 		if ( false === $written || 0 === $written ) {
 			return false;
@@ -194,7 +197,7 @@ function send_all( $stream, string $text, float $until ): bool {
 }
 
 /**
- * Reads to the end of an answer, bounded in time and length.
+ * Reads a response to its end, within the limits of time and length.
  *
  * @param resource $stream An open socket.
  */
@@ -219,7 +222,7 @@ function read_answer( $stream, float $until ): string {
 }
 
 /**
- * Whether a text has all of the body that its head announces. Pure.
+ * Checks whether a response contains the whole body that its headers announce. Pure.
  */
 function is_whole( string $text ): bool {
 	$end = strpos( $text, "\r\n\r\n" );
@@ -230,12 +233,14 @@ function is_whole( string $text ): bool {
 }
 
 /**
+ * Waits until a stream is ready for reading or writing, or until the timeout.
+ *
  * @param resource $stream An open socket.
  */
 function wait_for_stream( $stream, string $what, float $seconds ): bool {
 	$read   = 'read' === $what ? array( $stream ) : null;
 	$write  = 'write' === $what ? array( $stream ) : null;
 	$except = null;
-	// phpcs:ignore WordPress.PHP.NoSilencedErrors.Discouraged -- a signal may come in between.
+	// phpcs:ignore WordPress.PHP.NoSilencedErrors.Discouraged -- a signal may interrupt the call.
 	return (bool) @stream_select( $read, $write, $except, (int) $seconds, (int) ( fmod( $seconds, 1 ) * 1000000 ) );
 }

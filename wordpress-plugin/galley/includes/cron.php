@@ -1,12 +1,12 @@
 <?php
 /**
- * Leaves the scheduled tasks to the server, as long as it says that it runs them.
+ * Leaves the scheduled tasks to the server, as long as the server announces that it runs them.
  *
- * `Galley-Cron` comes with everything that Galley passes on while its own runs of wp-cron.php go well, and is taken from
- * strangers. The constant applies to the current request only: without Galley in front, visits start the tasks as usual.
+ * Galley adds `Galley-Cron` to every request that it forwards, while its runs of wp-cron.php succeed, and removes this header from requests
+ * of clients. The constant applies only to the current request. Without Galley in front of the site, visits start the tasks as usual.
  *
- * Posts are published at a second that WordPress's table of tasks names. The plugin announces it, so that the server runs the tasks
- * then and not up to a minute later.
+ * WordPress schedules the publication of a post for a specific second. The plugin announces this time, so that the server runs the tasks then
+ * and not up to a minute later.
  *
  * @package Galley
  */
@@ -15,54 +15,56 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Moments that are announced: more are announced after the first of them. */
+/** Maximum number of times that are announced at once. The plugin announces further times after the first of them. */
 const MOST_APPOINTMENTS = 8;
 
-/** Blogs of a network that one run looks at; their schedules are one query each. */
+/** Maximum number of blogs of a network that one run checks. The schedule of each blog requires one query. */
 const MOST_BLOGS = 500;
 
 if ( server_runs_tasks() && ! defined( 'DISABLE_WP_CRON' ) ) {
-	// WordPress looks at it when everything is loaded, or when the request ends (since 6.9).
+	// WordPress reads the constant when everything is loaded, or when the request ends (since 6.9).
 	define( 'DISABLE_WP_CRON', true );
 }
 add_action( 'update_option_cron', __NAMESPACE__ . '\\on_rescheduled' );
 add_action( 'add_option_cron', __NAMESPACE__ . '\\on_rescheduled' );
 add_action( 'shutdown', __NAMESPACE__ . '\\announce_rest', PHP_INT_MAX );
 if ( 'run' === cron_word() && is_multisite() && is_main_site() ) {
-	// wp-cron.php may end before any other action where the main blog has nothing to do.
+	// If the main blog has no due tasks, wp-cron.php may end before any other action runs.
 	add_action( 'shutdown', __NAMESPACE__ . '\\wake_blogs', 0 );
 }
 
 /**
- * What the server says of scheduled tasks: `kept`, `run` in its own runs, or nothing.
+ * Returns the server's announcement about scheduled tasks: `kept`, `run` during the server's runs, or an empty string.
  */
 function cron_word(): string {
 	return passes_through() ? (string) ( $_SERVER['HTTP_GALLEY_CRON'] ?? '' ) : ''; // phpcs:ignore WordPress.Security -- compared only.
 }
 
 /**
- * Whether the server runs the tasks, so that visits need not.
+ * Checks whether the server runs the tasks, so that visits do not need to start them.
  */
 function server_runs_tasks(): bool {
 	return in_array( cron_word(), array( 'kept', 'run' ), true );
 }
 
 /**
- * Whether the pages that a task changes are purged at once: who runs the tasks says so, and what they change has a way to the server. PHP-FPM
- * answers before the tasks begin, so their purges go over the admin interface or wait for the next page.
+ * Checks whether the purges of scheduled tasks reach the server immediately.
+ *
+ * If the server runs the tasks, PHP-FPM sends the response before the tasks start. Their purges therefore need the admin interface. Without it,
+ * they wait for the next page.
  */
 function tasks_are_acknowledged(): bool {
 	return ! server_runs_tasks() || connection() || ! function_exists( 'fastcgi_finish_request' );
 }
 
 /**
- * Milliseconds from now to what WordPress's scheduler has to do at its second: to publish posts.
+ * Returns the milliseconds from now until the tasks that must run at their exact second, such as the publication of posts.
  *
  * @return int[]
  */
 function appointments(): array {
 	/**
-	 * The tasks that are run at their second. Others wait for the server's next run, a minute at most.
+	 * Filters the tasks that run at their exact second. Other tasks wait for the next run of the server, at most one minute.
 	 */
 	$names = (array) apply_filters( 'galley_punctual_tasks', array( 'publish_future_post' ) );
 	$crons = _get_cron_array();
@@ -70,12 +72,12 @@ function appointments(): array {
 }
 
 /**
- * The same of WordPress's table of tasks. Pure.
+ * Returns the same milliseconds for a given schedule of WordPress. Pure.
  *
- * What should have been done is left to the next run: it may be such as cannot be done.
+ * The function ignores overdue tasks and leaves them to the next run, because some of them may never succeed.
  *
- * @param array    $crons Of WordPress: time to name to tasks.
- * @param string[] $names Of tasks.
+ * @param array    $crons Schedule of WordPress: tasks by time and name.
+ * @param string[] $names Names of the tasks.
  * @param float    $now   Unix time.
  * @return int[]
  */
@@ -92,7 +94,7 @@ function due_in( array $crons, array $names, float $now ): array {
 }
 
 /**
- * Announces them in the head that is leaving. Only the main blog of a network has a run of the server's own.
+ * Announces these times in the response headers, before the headers are sent. The server runs the tasks only of the main blog of a network.
  */
 function announce_appointments(): void {
 	if ( headers_sent() || ! did_action( 'wp_loaded' ) || ! is_main_site() ) {
@@ -106,8 +108,8 @@ function announce_appointments(): void {
 }
 
 /**
- * Announces them over the admin interface, where no head carried them: at the end of the server's own run, and of a command line that
- * scheduled something.
+ * Announces these times over the admin interface if no response header contained them: at the end of the server's run, and at the end of a
+ * command that has scheduled a task.
  */
 function announce_rest(): void {
 	$is_news = isset( $GLOBALS['galley_rescheduled'] ) && empty( $GLOBALS['galley_announced'] );
@@ -126,7 +128,7 @@ function announce_rest(): void {
 }
 
 /**
- * WordPress has written its table of tasks.
+ * Notes that WordPress has written its schedule.
  */
 function on_rescheduled(): void {
 	$GLOBALS['galley_rescheduled'] = true;
@@ -134,7 +136,8 @@ function on_rescheduled(): void {
 }
 
 /**
- * The server knows the main blog's address: the others of the network are called from here, as WordPress calls itself.
+ * Starts the due tasks of the other blogs of a network. The server knows only the address of the main blog. The plugin therefore requests
+ * wp-cron.php of the other blogs in the same way as WordPress does.
  */
 function wake_blogs(): void {
 	$blogs = get_sites(
@@ -151,7 +154,7 @@ function wake_blogs(): void {
 	foreach ( $blogs as $blog ) {
 		switch_to_blog( (int) $blog );
 		if ( wp_get_ready_cron_jobs() ) {
-			// The request that runs the tasks takes the lock; nobody waits for its response.
+			// The request that runs the tasks acquires the lock. The plugin does not wait for its response.
 			wp_remote_post(
 				site_url( 'wp-cron.php?doing_wp_cron' ),
 				array(

@@ -2,9 +2,9 @@
 /**
  * Sends the purges of this request, once and together.
  *
- * If the response to the edit passes through Galley, its head carries the purges: the server carries them out before it forwards the
- * response, so the editor sees the new page. Purges that arise after the head was sent, and all purges of the command line
- * and of cron, are sent over the admin interface when the request ends. Nothing here throws or prints.
+ * If the response to the edit passes through Galley, its headers contain the purges. The server applies them before it forwards the
+ * response, so the editor sees the new page. The admin interface receives all other purges when the request ends: purges that are queued
+ * after the headers were sent, and all purges of the command line and of cron. Nothing in this file throws or prints.
  *
  * @package Galley
  */
@@ -15,11 +15,11 @@ defined( 'ABSPATH' ) || exit;
 
 add_action( 'shutdown', __NAMESPACE__ . '\\deliver_rest', PHP_INT_MAX );
 
-/** A command line that runs long delivers every so many seconds. */
+/** Interval, in seconds, at which long-running commands and scheduled tasks send their purges. */
 const DELIVER_EVERY = 5.0;
 
 /**
- * Puts the purges that are known now into the head that is leaving.
+ * Adds the purges that are known now to the response headers, before the headers are sent.
  */
 function carry_purges(): void {
 	if ( ! isset( $GLOBALS['galley_purge_id'] ) || headers_sent() ) {
@@ -40,10 +40,10 @@ function carry_purges(): void {
 }
 
 /**
- * The lines of the field. Pure.
+ * Returns the values of the `Galley-Purge` headers. Pure.
  *
- * @param string[]                              $ids    Names of these purges, ours first.
- * @param array{hard: string[], soft: string[]} $purges What to say.
+ * @param string[]                              $ids    IDs of these purges. The ID of this request comes first.
+ * @param array{hard: string[], soft: string[]} $purges Purges to send.
  * @return string[]
  */
 function purge_lines( array $ids, array $purges ): array {
@@ -55,7 +55,8 @@ function purge_lines( array $ids, array $purges ): array {
 }
 
 /**
- * The request is over: sends what no head carried, and deletes the rows that nobody needs any more.
+ * Sends, at the end of the request, the purges that no response header contained, deletes the rows that are no longer needed, and writes
+ * the log.
  */
 function deliver_rest(): void {
 	$done = isset( $GLOBALS['galley_purge_id'] ) ? send_rest( $GLOBALS['galley_purge_id'] ) : array();
@@ -65,9 +66,9 @@ function deliver_rest(): void {
 }
 
 /**
- * Sends what no head carried, and what a head carried that may not be read to its end.
+ * Sends the purges that no response header contained. Also repeats the purges of a response that may not be read to its end.
  *
- * @return string[] The rows that are not needed any more.
+ * @return string[] IDs of the rows that are no longer needed.
  */
 function send_rest( string $id ): array {
 	$purges  = take_purges();
@@ -76,7 +77,7 @@ function send_rest( string $id ): array {
 		log_purges( $purges );
 	}
 	if ( $carried && ! runs_to_its_end() && connection() ) {
-		// The client of a GET may be gone, and then nobody reads the response.
+		// The client of a GET request may have disconnected. In this case nothing reads the response.
 		$purges = merged_purges( $carried, $purges );
 	}
 	if ( ! $purges['hard'] && ! $purges['soft'] ) {
@@ -87,14 +88,14 @@ function send_rest( string $id ): array {
 		return array();
 	}
 	$GLOBALS['galley_delivered'] = array_merge( $GLOBALS['galley_delivered'] ?? array(), $purges['hard'], $purges['soft'] );
-	// What the head carried is acknowledged in a later request.
+	// The server acknowledges the purges in the response headers in a later request.
 	return $carried && runs_to_its_end() ? array() : array_merge( array( $id ), $GLOBALS['galley_taken_up'] ?? array() );
 }
 
 /**
- * Sends purges over the admin interface. True: the server has them all.
+ * Sends purges over the admin interface. Returns true if the server accepted all of them.
  *
- * @param array{hard: string[], soft: string[]} $purges What to say.
+ * @param array{hard: string[], soft: string[]} $purges Purges to send.
  */
 function deliver( array $purges ): bool {
 	if ( ! connection() ) {
@@ -111,7 +112,7 @@ function deliver( array $purges ): bool {
 }
 
 /**
- * The requests that say it. Pure.
+ * Returns the bodies of the `/purge` requests for these purges. Pure.
  *
  * @return array[]
  */
@@ -137,7 +138,7 @@ function purge_bodies( array $purges, string $host ): array {
 }
 
 /**
- * Pure.
+ * Merges two sets of purges without duplicates. Pure.
  */
 function merged_purges( array $one, array $two ): array {
 	return array(
@@ -147,7 +148,7 @@ function merged_purges( array $one, array $two ): array {
 }
 
 /**
- * In a command line or a scheduled task that runs long: sends from time to time what has come together.
+ * Sends the collected purges at intervals during a long-running command or scheduled task.
  */
 function deliver_meanwhile(): void {
 	$is_long = ( 'cli' === PHP_SAPI || ( defined( 'DOING_CRON' ) && DOING_CRON ) ) && isset( $GLOBALS['galley_began'] );

@@ -1,6 +1,6 @@
 <?php
 /**
- * Changes of comments: what is held back or spam changes nothing for anybody else.
+ * Detects changes of comments. Comments that await moderation and spam comments do not change what others see.
  *
  * @package Galley
  */
@@ -16,7 +16,7 @@ add_action( 'delete_comment', __NAMESPACE__ . '\\on_deleted_comment', 10, 2 );
 add_action( 'wp_update_comment_count', __NAMESPACE__ . '\\on_comment_count', 10, 3 );
 
 /**
- * Whether a comment is shown to everybody.
+ * Checks whether a comment is visible to everyone.
  */
 function is_shown( $comment ): bool {
 	return $comment instanceof \WP_Comment && '1' === (string) $comment->comment_approved;
@@ -29,7 +29,7 @@ function on_new_comment( $id, $comment = null ): void {
 }
 
 /**
- * Runs before the change is written; what is there now is the old state.
+ * Handles an edited comment. The filter runs before WordPress writes the change, so the database still contains the old state.
  */
 function on_edited_comment( $data, $comment = array(), $changed = array() ) {
 	$old = get_comment( (int) ( $comment['comment_ID'] ?? 0 ) );
@@ -67,7 +67,7 @@ function on_deleted_comment( $id, $comment = null ): void {
 }
 
 /**
- * The number of comments is also what lists may be sorted by.
+ * Queues purges for a changed number of comments. Lists can also be sorted by this number.
  */
 function on_comment_count( $post_id, $new = 0, $old = 0 ): void {
 	if ( (int) $new !== (int) $old ) {
@@ -76,7 +76,8 @@ function on_comment_count( $post_id, $new = 0, $old = 0 ): void {
 }
 
 /**
- * Orders what shows a comment: its post, the number of its comments, the newest of all if it is among them.
+ * Queues purges for everything that shows a comment: its post, the number of comments of the post, and lists of the newest comments if they
+ * contain it.
  */
 function queue_comment( \WP_Comment $comment ): void {
 	$post = (int) $comment->comment_post_ID;
@@ -88,33 +89,35 @@ function queue_comment( \WP_Comment $comment ): void {
 	}
 	$shown = get_post( $post );
 	if ( $shown instanceof \WP_Post && is_public( $shown ) ) {
-		// Notes of an order are comments of a post that nobody sees.
+		// Order notes are also comments, but their posts are not visible to everyone.
 		queue_recent( (string) $comment->comment_date_gmt, (int) $comment->comment_ID, 0 );
 	}
 }
 
 /**
- * Orders lists of the newest comments that look down to a moment. Comments of posts that not everybody sees are in none of them.
+ * Queues purges for lists of the newest comments that reach down to a date. These lists contain only comments of posts that are visible to
+ * everyone.
  *
- * @param string $date    As in `comment_date_gmt`.
- * @param int    $comment A comment that does not count.
- * @param int    $post    A post whose comments do not count.
+ * @param string $date    Date as in `comment_date_gmt`.
+ * @param int    $comment ID of a comment that does not count.
+ * @param int    $post    ID of a post whose comments do not count.
  */
 function queue_recent( string $date, int $comment, int $post ): void {
 	global $wpdb;
 	$deepest = DEEPEST + 1;
 	$from    = "$wpdb->comments c JOIN $wpdb->posts p ON p.ID = c.comment_post_ID";
 	$where   = "c.comment_approved = '1' AND p.post_status = 'publish' AND c.comment_date_gmt > %s AND c.comment_ID <> %d AND p.ID <> %d";
-	// phpcs:ignore WordPress.DB -- must be of this moment.
+	// phpcs:ignore WordPress.DB -- must be current.
 	$rank = (int) $wpdb->get_var( $wpdb->prepare( "SELECT COUNT(*) FROM (SELECT 1 FROM $from WHERE $where LIMIT $deepest) newer", $date, $comment, $post ) );
 	queue_purge( rank_tags( 'lc', $rank ) );
 }
 
 /**
- * The date of a post's newest comment; empty where it has none that is shown. The trash keeps those of a post that is in it.
+ * Returns the date of the newest visible comment of a post, or an empty string if there is none. The comments of a post in the trash have the
+ * status `post-trashed`.
  */
 function newest_comment( int $post ): string {
 	global $wpdb;
-	// phpcs:ignore WordPress.DB -- must be of this moment.
+	// phpcs:ignore WordPress.DB -- must be current.
 	return (string) $wpdb->get_var( $wpdb->prepare( "SELECT MAX(comment_date_gmt) FROM $wpdb->comments WHERE comment_post_ID = %d AND comment_approved IN ('1', 'post-trashed')", $post ) );
 }

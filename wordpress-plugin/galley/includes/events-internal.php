@@ -1,7 +1,6 @@
 <?php
 /**
- * Changes of what is stored as posts and has no page of its own: menu items, templates and their parts, navigation,
- * patterns, styles.
+ * Detects changes of internal posts, which have no single page: menu items, templates, template parts, navigation, patterns, styles.
  *
  * @package Galley
  */
@@ -13,7 +12,7 @@ defined( 'ABSPATH' ) || exit;
 $GLOBALS['galley_internal'] = array();
 
 /**
- * Takes down such a post that is about to change. False: it is none.
+ * Records the state of an internal post before its first change. Returns false if the post is not internal.
  */
 function touch_internal( \WP_Post $post, bool $is_new = false ): bool {
 	$known = array( 'nav_menu_item', 'wp_template', 'wp_template_part', 'wp_navigation', 'wp_block', 'wp_global_styles', 'custom_css' );
@@ -47,12 +46,14 @@ function touch_internal( \WP_Post $post, bool $is_new = false ): bool {
 }
 
 /**
- * @return array{shown: bool, slug: string, text: string, settings: string} `settings` only of styles.
+ * Returns the state of an internal post.
+ *
+ * @return array{shown: bool, slug: string, text: string, settings: string} `settings` is used only for styles.
  */
 function internal_state( ?\WP_Post $post ): array {
 	$styles = $post && 'wp_global_styles' === $post->post_type ? json_decode( $post->post_content, true ) : array();
 	return array(
-		// WordPress makes an empty record of styles when somebody looks at the editor.
+		// WordPress creates an empty styles record when a user opens the editor.
 		'shown'    => $post && 'publish' === $post->post_status && ( 'wp_global_styles' !== $post->post_type || preg_match( '/"(styles|settings)"/', $post->post_content ) ),
 		'slug'     => $post ? preg_replace( '/__trashed$/', '', $post->post_name ) : '',
 		'settings' => is_array( $styles ) ? (string) wp_json_encode( array_filter( $styles['settings'] ?? array() ) ) : '?',
@@ -61,7 +62,7 @@ function internal_state( ?\WP_Post $post ): array {
 }
 
 /**
- * Menus to which an item belongs.
+ * Queues purges for the menus that contain an item.
  */
 function queue_menus_of( int $item ): void {
 	$menus = wp_get_object_terms( $item, 'nav_menu', array( 'fields' => 'ids' ) );
@@ -71,7 +72,7 @@ function queue_menus_of( int $item ): void {
 }
 
 /**
- * Orders what has changed of such a post since it was taken down.
+ * Queues purges for everything that has changed in an internal post since its state was recorded.
  */
 function queue_internal( \WP_Post $post ): void {
 	$key = touched_key( $post->ID );
@@ -85,7 +86,8 @@ function queue_internal( \WP_Post $post ): void {
 }
 
 /**
- * WordPress up to 6.1 keeps the styles for a minute, and no save ends that: pages that are generated within it would show the old ones.
+ * Deletes the cached styles. WordPress up to 6.1 caches the styles for one minute, even if they are saved in the meantime. Pages that are
+ * generated within that minute would show the old styles.
  */
 function forget_styles(): void {
 	foreach ( array( 'global_styles_', 'global_styles_svg_filters_' ) as $kept ) {
@@ -94,10 +96,10 @@ function forget_styles(): void {
 }
 
 /**
- * What a change of such a post touches. Pure.
+ * Returns the tags that a change of an internal post affects. Pure.
  *
- * A template that was there and stays is on pages that use it (`tu.`); one that appears or goes is on all that look for one of
- * its name (`tp.`).
+ * A change of an existing template affects the pages that use it (`tu.`). If a template appears or disappears, this affects all pages that
+ * look up a template of that name (`tp.`).
  *
  * @return string[]
  */
@@ -106,7 +108,7 @@ function internal_tags( int $id, string $type, array $old, array $new ): array {
 		return array();
 	}
 	if ( in_array( $type, array( 'wp_global_styles', 'custom_css' ), true ) ) {
-		// Styles stand in the head of pages; what the editor calls settings also shapes blocks, wherever they are shown.
+		// Styles are in the head of pages. The settings of the editor also change blocks, wherever pages show them.
 		return array( $old['settings'] === $new['settings'] ? 'ht' : 'b' );
 	}
 	$appears = $old['shown'] !== $new['shown'] || $old['slug'] !== $new['slug'];

@@ -1,9 +1,9 @@
 <?php
 /**
- * Changes of languages and translations (Polylang, WPML), whose pages link to each other.
+ * Detects changes of languages and translations (Polylang, WPML). The pages of translations link to each other.
  *
- * Polylang keeps languages, the language of each post, and the group of its translations as terms; the settings `polylang` name the
- * menus of each language, and a field of the language's term its strings.
+ * Polylang stores languages, the language of each post, and the group of its translations as terms. The option `polylang` contains the menus
+ * of each language. A meta field of the language's term contains its strings.
  *
  * @package Galley
  */
@@ -12,13 +12,13 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Groups of translations: the description of a term names their posts or terms by language. */
+/** Taxonomies of translation groups. The description of a term contains the posts or terms of the group by language. */
 const GROUP_TAXONOMIES = array( 'post_translations', 'term_translations' );
 
-/** What Polylang keeps as terms that are no subject of a page. */
+/** Taxonomies of Polylang whose terms have no pages. */
 const LANGUAGE_TAXONOMIES = array( 'language', 'term_language', 'post_translations', 'term_translations' );
 
-/** The field of a language with the texts of the site and its plugins. */
+/** Meta field of a language's term that contains the strings of the site and its plugins. */
 const STRINGS_FIELD = '_pll_strings_translations';
 
 add_action( 'pll_save_post', __NAMESPACE__ . '\\on_polylang_post', 10, 3 );
@@ -26,17 +26,19 @@ add_filter( 'pll_is_cache_active', __NAMESPACE__ . '\\has_cache' );
 add_action( 'wpml_after_save_post', __NAMESPACE__ . '\\on_wpml_post', 10, 2 );
 
 /**
- * Tells Polylang that there is a cache. Else it sends each visitor a cookie with the language of the page, and Galley stores no page that
- * sets a cookie; now a script of the page sets it.
+ * Makes Polylang recognize that a page cache is active.
  *
- * @param bool $is Whether Polylang knows of one.
+ * Otherwise Polylang sends each visitor a cookie with the language of the page, and Galley does not store pages that set a cookie. If Polylang
+ * recognizes a cache, a script in the page sets the cookie.
+ *
+ * @param bool $is Whether Polylang has detected a cache.
  */
 function has_cache( $is ) {
 	return $is || passes_through();
 }
 
 /**
- * Which language a page has says Polylang alone. Strings of a language may be on any of its pages.
+ * Adds the tag of the page's language, which only Polylang knows. Any page of a language may contain the strings of that language.
  */
 function gather_language(): void {
 	$language = function_exists( 'pll_current_language' ) ? pll_current_language( 'term_id' ) : 0;
@@ -46,11 +48,14 @@ function gather_language(): void {
 }
 
 /**
- * Pages of the translations link to a post that everybody can see, and have its address as a tag. When it appears, none has.
+ * Queues purges for the translations of a post that appears or disappears.
  *
- * @param int   $id           Post id.
+ * The pages of the translations link to a post that is visible to everyone, and have its address as a tag. When the post appears, no page has
+ * this tag yet.
+ *
+ * @param int   $id           Post ID.
  * @param mixed $post         The post.
- * @param array $translations Ids by language, this one included.
+ * @param array $translations Post IDs by language, including this post.
  */
 function on_polylang_post( $id, $post = null, $translations = array() ): void {
 	$key = touched_key( (int) $id );
@@ -62,11 +67,13 @@ function on_polylang_post( $id, $post = null, $translations = array() ): void {
 }
 
 /**
- * @param int $id    Post id.
- * @param int $group The id that translations have in common.
+ * Queues purges for the translations of a post that WPML has saved.
+ *
+ * @param int $id    Post ID.
+ * @param int $group ID that the translations share.
  */
 function on_wpml_post( $id, $group = 0 ): void {
-	// phpcs:ignore WordPress.NamingConventions.PrefixAllGlobals -- of WPML.
+	// phpcs:ignore WordPress.NamingConventions.PrefixAllGlobals -- a filter of WPML.
 	$translations = apply_filters( 'wpml_get_element_translations', null, (int) $group, 'post_' . get_post_type( (int) $id ) );
 	$ids          = array();
 	foreach ( is_array( $translations ) ? $translations : array() as $translation ) {
@@ -76,10 +83,11 @@ function on_wpml_post( $id, $group = 0 ): void {
 }
 
 /**
- * Each translation of a post links to the others. A draft that visitors have never seen is linked by none.
+ * Queues purges for the translations of a post, since each of them links to the others. No page links to a draft that visitors have never
+ * seen.
  *
- * @param int   $id  Of the post that has changed; its own pages are purged without this.
- * @param int[] $ids Of its translations.
+ * @param int   $id  ID of the changed post. Other code purges the pages of this post.
+ * @param int[] $ids IDs of its translations.
  */
 function queue_translations( int $id, array $ids ): void {
 	if ( 'auto-draft' === get_post_status( $id ) ) {
@@ -91,7 +99,7 @@ function queue_translations( int $id, array $ids ): void {
 }
 
 /**
- * Orders what has changed of a term of Polylang's.
+ * Queues purges for everything that has changed in a term of Polylang.
  */
 function queue_language_term( array $old, ?array $new ): void {
 	if ( in_array( $old['taxonomy'], GROUP_TAXONOMIES, true ) ) {
@@ -109,13 +117,13 @@ function on_new_language_term( int $term_id, string $taxonomy ): void {
 	if ( in_array( $taxonomy, GROUP_TAXONOMIES, true ) ) {
 		queue_group( $taxonomy, array(), translations_in( $term->description ) );
 	} elseif ( 'language' === $taxonomy ) {
-		// Its front page was not found until now.
+		// Until now, the address of its front page returned a 404 page.
 		queue_purge_of_word( rtrim( (string) wp_parse_url( home_url( '/' ), PHP_URL_PATH ), '/' ) . "/$term->slug/" );
 	}
 }
 
 /**
- * The switcher of every page shows the languages that have posts. Pure.
+ * Returns the tags that a change of a language affects. The language switcher of every page shows the languages that have posts. Pure.
  *
  * @return string[]
  */
@@ -127,22 +135,22 @@ function language_tags( array $old, ?array $new ): array {
 }
 
 /**
- * The members of a group: ids by language. Pure.
+ * Returns the members of a translation group: IDs by language. Pure.
  *
- * @param string $description Of the group's term.
+ * @param string $description Description of the group's term.
  * @return array<string, int>
  */
 function translations_in( string $description ): array {
-	// phpcs:ignore WordPress.PHP -- as Polylang writes it, without objects; anything else is no group.
+	// phpcs:ignore WordPress.PHP -- the format of Polylang, without objects; anything else is not a group.
 	$group = @unserialize( $description, array( 'allowed_classes' => false ) );
 	return is_array( $group ) ? array_map( 'intval', array_filter( $group, 'is_scalar' ) ) : array();
 }
 
 /**
- * Another member of a group changes the pages of the others, if everybody can see it.
+ * Queues purges for a translation group whose members change. A member that is visible to everyone changes the pages of the other members.
  *
- * @param array<string, int> $old Ids by language.
- * @param array<string, int> $new The same after the change.
+ * @param array<string, int> $old IDs by language before the change.
+ * @param array<string, int> $new IDs by language after the change.
  */
 function queue_group( string $taxonomy, array $old, array $new ): void {
 	$moved = array_values( array_unique( array_merge( array_values( array_diff_assoc( $old, $new ) ), array_values( array_diff_assoc( $new, $old ) ) ) ) );
@@ -159,10 +167,10 @@ function queue_group( string $taxonomy, array $old, array $new ): void {
 }
 
 /**
- * The pages of those members of a group beside which another one appears or goes. Pure.
+ * Returns the tags of the group members for which another member appears or disappears. Pure.
  *
- * @param int[] $members Before and after.
- * @param int[] $moved   Those that came or went and that everybody can see.
+ * @param int[] $members Members before and after the change.
+ * @param int[] $moved   Members that were added or removed and that are visible to everyone.
  * @return string[]
  */
 function group_tags( string $taxonomy, array $members, array $moved ): array {
@@ -176,7 +184,8 @@ function group_tags( string $taxonomy, array $members, array $moved ): array {
 }
 
 /**
- * Polylang's settings: everything, but for the menus of each language, which are on the pages of one. Pure.
+ * Returns the tags that a change of Polylang's settings affects: all pages, except for the menus of a language. Only pages of that language
+ * show these menus. Pure.
  *
  * @return string[]
  */
@@ -191,7 +200,7 @@ function polylang_tags( array $old, array $new ): array {
 	foreach ( array_keys( $before + $after ) as $place ) {
 		$menu = $before[ $place ] ?? 0;
 		if ( ( $after[ $place ] ?? 0 ) !== $menu ) {
-			// Where there was none, pages only looked for one.
+			// If there was no menu before, pages only looked for one.
 			$tags = array_merge( $tags, $menu ? array( "m$menu", "ml$menu" ) : array( 'tm.nav_menu_locations' ) );
 		}
 	}
@@ -199,7 +208,7 @@ function polylang_tags( array $old, array $new ): array {
 }
 
 /**
- * Ids of menus by theme, location and language in one word. Pure.
+ * Returns menu IDs. Each key contains the theme, the location and the language. Pure.
  *
  * @return array<string, int>
  */

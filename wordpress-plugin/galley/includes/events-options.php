@@ -1,8 +1,9 @@
 <?php
 /**
- * Changes of settings: a closed list of what shapes pages, and whatever a person saves on a settings page or in the customizer.
+ * Detects changes of settings: of a fixed list of settings that affect pages, and of all settings that a user saves on a settings page or in
+ * the Customizer.
  *
- * Settings are written all the time by plugins that keep their records there; those say nothing about pages.
+ * Plugins constantly write options in which they store internal records. The plugin ignores these changes, since they do not affect pages.
  *
  * @package Galley
  */
@@ -11,16 +12,16 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Settings that shape every page of a blog. */
+/** Settings that affect every page of a blog. */
 const WHOLE_OPTIONS = array( 'siteurl', 'home', 'permalink_structure', 'category_base', 'tag_base', 'timezone_string', 'gmt_offset', 'WPLANG', 'template', 'stylesheet', 'use_smilies', 'html_type', 'blog_charset', 'thumbnail_size_w', 'thumbnail_size_h', 'medium_size_w', 'medium_size_h', 'large_size_w', 'large_size_h', 'link_manager_enabled', 'woocommerce_permalinks', 'woocommerce_demo_store', 'woocommerce_demo_store_notice', 'woocommerce_shop_page_id', 'woocommerce_coming_soon' );
 
-/** Settings of a theme that WordPress draws itself, in the head and the header of the theme's pages. */
+/** Theme mods that WordPress itself prints, in the head and the header of the theme's pages. */
 const DRAWN_MODS = array( 'background_color', 'background_image', 'background_image_thumb', 'background_preset', 'background_position_x', 'background_position_y', 'background_size', 'background_repeat', 'background_attachment', 'header_image', 'header_image_data', 'header_textcolor', 'header_video', 'external_header_video' );
 
-/** Kinds of widgets that bring nothing to pages that do not show them: WordPress's own but the recent comments. */
+/** Types of widgets that add nothing to pages that do not show them: the types of WordPress core, except recent comments. */
 const PLAIN_WIDGETS = array( 'archives', 'block', 'calendar', 'categories', 'custom_html', 'links', 'media_audio', 'media_gallery', 'media_image', 'media_video', 'meta', 'nav_menu', 'pages', 'recent-posts', 'rss', 'search', 'tag_cloud', 'text' );
 
-/** Settings on WordPress's own pages that no page shows. */
+/** Settings of WordPress core that no page shows. */
 const QUIET_OPTIONS = array( 'admin_email', 'new_admin_email', 'default_category', 'default_email_category', 'default_link_category', 'default_post_format', 'default_role', 'default_pingback_flag', 'default_ping_status', 'default_comment_status', 'comments_notify', 'moderation_notify', 'comment_moderation', 'comment_previously_approved', 'comment_max_links', 'moderation_keys', 'disallowed_keys', 'ping_sites', 'uploads_use_yearmonth_folders', 'upload_path', 'upload_url_path', 'rewrite_rules', 'cron', 'recently_edited', 'recently_activated', 'auto_update_plugins', 'auto_update_themes', 'user_count', 'db_upgraded', 'can_compress_scripts', 'theme_switched', 'category_children', 'finished_splitting_shared_terms', 'finished_updating_comment_type', 'nav_menu_options', 'auto_core_update_notified', 'https_detection_errors', 'galley_connection' );
 
 add_action( 'updated_option', __NAMESPACE__ . '\\on_option', 10, 3 );
@@ -28,7 +29,7 @@ add_action( 'added_option', __NAMESPACE__ . '\\on_new_option', 10, 2 );
 add_action( 'delete_option', __NAMESPACE__ . '\\on_gone_option' );
 
 function on_new_option( $name, $value = null ): void {
-	// What is missing reads as empty.
+	// A missing option has the same effect as an empty one.
 	on_option( $name, '' === $value ? '' : null, $value );
 }
 
@@ -69,7 +70,7 @@ function on_option( $name, $old = null, $new = null ): void {
 }
 
 /**
- * Settings of all pages. A theme's own list has parts that no page shows.
+ * Handles settings that affect all pages. Some theme mods are not shown on any page and are ignored.
  */
 function on_whole_option( string $name, $old, $new ): void {
 	if ( 0 === strpos( $name, 'theme_mods_' ) ) {
@@ -83,7 +84,7 @@ function on_whole_option( string $name, $old, $new ): void {
 		return;
 	}
 	if ( 'gmt_offset' === $name && ( get_option( 'timezone_string' ) || (float) $old === (float) $new ) ) {
-		// WordPress's own form leaves it empty where a zone is named.
+		// The settings form of WordPress leaves this option empty if a named time zone is selected.
 		return;
 	}
 	if ( 'category_base' === $name || 'tag_base' === $name ) {
@@ -110,8 +111,8 @@ function mod_tags( array $old, array $new ): array {
 }
 
 /**
- * Another beginning of the addresses of terms: whatever shows one, what was not found there before, and their sitemap. Everything
- * where there are too many, or where other addresses begin so.
+ * Queues purges for a new base in the addresses of terms: for pages that show such an address, for 404 pages, and for the sitemap of the
+ * taxonomy. Purges all pages if there are too many terms, or if other addresses begin with the new base.
  */
 function queue_base( string $taxonomy, string $base ): void {
 	$terms = get_terms(
@@ -134,9 +135,9 @@ function queue_base( string $taxonomy, string $base ): void {
 }
 
 /**
- * Whether no address begins with a word yet: none of a post or page, and none that a rule of addresses names.
+ * Checks whether no address begins with a word yet: neither the address of a post or page, nor an address in a rewrite rule.
  *
- * @param string $own The query variable of the pages that are to have it.
+ * @param string $own Query variable of the pages that will use the word.
  */
 function is_free( string $word, string $own ): bool {
 	global $wpdb;
@@ -145,27 +146,27 @@ function is_free( string $word, string $own ): bool {
 		return false;
 	}
 	foreach ( (array) get_option( 'rewrite_rules' ) as $rule => $query ) {
-		// Its own rules of before are not in its way.
+		// Existing rules for the same pages do not conflict.
 		if ( 0 === strpos( ltrim( (string) $rule, '^(' ), $word ) && false === strpos( (string) $query, "?$own=" ) ) {
 			return false;
 		}
 	}
-	// phpcs:ignore WordPress.DB -- must be of this moment.
+	// phpcs:ignore WordPress.DB -- must be current.
 	return ! $wpdb->get_var( $wpdb->prepare( "SELECT 1 FROM $wpdb->posts WHERE post_name = %s AND post_type <> 'revision' LIMIT 1", $word ) );
 }
 
 /**
- * Whether the request is the saving of a settings page or of the customizer.
+ * Checks whether the request saves a settings page or the Customizer.
  */
 function is_saved_by_person(): bool {
 	/**
-	 * Whether changes of settings that Galley does not know count as changes of all pages in the request at hand.
+	 * Filters whether, in the current request, a change of a setting that Galley does not know counts as a change of all pages.
 	 */
 	return (bool) apply_filters( 'galley_settings_request', did_action( 'customize_save' ) > 0 || ( is_admin() && 'options.php' === ( $GLOBALS['pagenow'] ?? '' ) ) );
 }
 
 /**
- * Sidebars whose widgets were added, taken away or moved. Pure.
+ * Returns the tags of sidebars whose widgets were added, removed or moved. Pure.
  *
  * @return string[]
  */
@@ -186,7 +187,7 @@ function sidebar_tags( array $old, array $new ): array {
 			$tags[] = 'sa.' . word( (string) $sidebar );
 		}
 	}
-	// Widgets put styles and scripts into every page as soon as one of their kind is active anywhere.
+	// Widgets add styles and scripts to every page as soon as one widget of their type is active anywhere.
 	$changed = array_diff_key( $kinds[0] + $kinds[1], array_intersect_key( $kinds[0], $kinds[1] ) );
 	if ( array_diff_key( $changed, array_fill_keys( PLAIN_WIDGETS, true ) ) ) {
 		$tags[] = 'ht';
@@ -195,9 +196,9 @@ function sidebar_tags( array $old, array $new ): array {
 }
 
 /**
- * The kinds of some widgets, as keys. Pure.
+ * Returns the types of the given widgets as array keys. Pure.
  *
- * @param array $widgets Like `search-2`.
+ * @param array $widgets Widget IDs, such as `search-2`.
  * @return array<string, bool>
  */
 function widget_kinds( array $widgets ): array {
@@ -209,7 +210,7 @@ function widget_kinds( array $widgets ): array {
 }
 
 /**
- * Widgets whose settings differ. Pure.
+ * Returns the tags of widgets whose settings differ. Pure.
  *
  * @return string[]
  */
@@ -231,7 +232,8 @@ function queue_sticky( array $old, array $new ): void {
 }
 
 /**
- * Lists of more posts than the smaller number are cut otherwise. Pure.
+ * Returns the tags of lists that a new number of posts per page splits differently: lists with more posts than the smaller of the two numbers.
+ * Pure.
  *
  * @return string[]
  */
@@ -244,7 +246,7 @@ function per_page_tags( int $old, int $new ): array {
 }
 
 /**
- * Another front page, or another page for posts: the old, the new, and what leads to them.
+ * Queues purges for a new front page or a new posts page: for the old page, the new page, and the pages that link to them.
  */
 function queue_front( string $name, $old, $new ): void {
 	queue_purge( array( 'home', 'sm.page', "op.$name" ) );

@@ -1,9 +1,9 @@
 <?php
 /**
- * Changes of posts, pages, attachments and custom types, compared before and after, whatever makes them.
+ * Detects changes of posts, pages, attachments and custom post types by comparing their states before and after.
  *
- * A post's state is taken down before the first change that WordPress announces, and compared when the purges are sent: so a
- * form, the block editor, quick edit, bulk edit, XML-RPC, an import, cron and the command line are all the same.
+ * The plugin records the state of a post before the first change that WordPress announces, and compares it when the purges are sent. This
+ * works in the same way for forms, the block editor, quick edit, bulk edit, XML-RPC, imports, cron and the command line.
  *
  * @package Galley
  */
@@ -12,7 +12,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Hidden fields that pages show without reading them as fields. */
+/** Hidden custom fields that pages show without reading them as custom fields. */
 const SHOWN_FIELDS = array( '_thumbnail_id', '_wp_page_template', '_wp_attachment_metadata', '_wp_attached_file' );
 
 $GLOBALS['galley_touched'] = array();
@@ -34,7 +34,7 @@ add_action( 'add_post_meta', __NAMESPACE__ . '\\on_new_field', PHP_INT_MIN, 2 );
 add_action( 'wp_save_image_editor_file', __NAMESPACE__ . '\\on_image', 10, 5 );
 
 /**
- * Takes down the state of a post that is about to change, the first time.
+ * Records the state of a post before its first change in this request.
  */
 function touch_post( $id ): void {
 	$id = (int) $id;
@@ -49,12 +49,12 @@ function touch_post( $id ): void {
 }
 
 /**
- * Posts lose the picture that is deleted, which WordPress does for all of them at once.
+ * Handles the posts whose featured image is being deleted. WordPress removes the image from all of them at once.
  */
 function on_picture_gone( $id ): void {
 	global $wpdb;
 	$sql = "SELECT post_id FROM $wpdb->postmeta WHERE meta_key = '_thumbnail_id' AND meta_value = %s LIMIT %d";
-	// phpcs:ignore WordPress.DB -- must be of this moment.
+	// phpcs:ignore WordPress.DB -- must be current.
 	$posts = $wpdb->get_col( $wpdb->prepare( $sql, (string) (int) $id, MOST_ORDERS + 1 ) );
 	if ( count( $posts ) > MOST_ORDERS ) {
 		queue_purge( 'b' );
@@ -66,13 +66,13 @@ function on_picture_gone( $id ): void {
 }
 
 /**
- * A new post is about to be written. It gets its terms before WordPress announces it, so its number has to be recognized as new.
+ * Prepares for the insertion of a new post. WordPress assigns terms before it announces the post, so the plugin must recognize new post IDs.
  */
 function on_insertion( $data, $wanted = array(), $raw = array(), $is_update = false ) {
 	global $wpdb;
-	// A revision has no terms.
+	// Revisions have no terms.
 	if ( ! $is_update && 'revision' !== ( $data['post_type'] ?? '' ) ) {
-		// phpcs:ignore WordPress.DB -- must be of this moment.
+		// phpcs:ignore WordPress.DB -- must be current.
 		$GLOBALS['galley_newer_than'] = (int) $wpdb->get_var( "SELECT MAX(ID) FROM $wpdb->posts" );
 		$GLOBALS['galley_import_id']  = (int) ( $wanted['import_id'] ?? 0 );
 	}
@@ -84,7 +84,7 @@ function is_being_inserted( int $id ): bool {
 }
 
 /**
- * Notes a post that changes, with what it was.
+ * Records a post that changes, together with its state before the change.
  */
 function touched( \WP_Post $post, ?array $state, bool $is_new = false ): void {
 	if ( touch_internal( $post, $is_new ) || ! is_listed_type( $post->post_type ) || 'auto-draft' === $post->post_status ) {
@@ -93,7 +93,7 @@ function touched( \WP_Post $post, ?array $state, bool $is_new = false ): void {
 	deliver_meanwhile();
 	$GLOBALS['galley_touched'][ touched_key( $post->ID ) ] = $state;
 	if ( $post->comment_count > 0 && doing_action( 'before_delete_post' ) ) {
-		// It takes its comments along, which nobody tells of.
+		// WordPress also deletes the comments of the post, so the date of the newest one must be read now.
 		$GLOBALS['galley_newest'][ touched_key( $post->ID ) ] = newest_comment( $post->ID );
 	}
 	later(
@@ -124,7 +124,7 @@ function on_insert( $id, $post = null, $is_update = false ): void {
 }
 
 /**
- * The one moment in which WordPress publishes a scheduled post says what it was.
+ * Records the previous state of a post whose status changes. When WordPress publishes a scheduled post, only this action has the old status.
  */
 function on_transition( $new, $old, $post ): void {
 	if ( $new === $old || ! $post instanceof \WP_Post || array_key_exists( touched_key( $post->ID ), $GLOBALS['galley_touched'] ) ) {
@@ -140,7 +140,7 @@ function on_new_field( $post_id, $key ): void {
 }
 
 /**
- * What a field that has been written in this request was before, as `on_field` notes it; null: it has not been.
+ * Returns the old values of a custom field as recorded by `on_field()`. Null if this request has not written the field.
  *
  * @return array|bool|null
  */
@@ -149,7 +149,8 @@ function noted_field( int $post_id, string $key ) {
 }
 
 /**
- * A field that is deleted may be added again with the same value, as WooCommerce does with prices: what it was is compared then.
+ * Records the old values of a custom field that is being deleted. The request may add the field again with the same values, as WooCommerce
+ * does with prices. The values are therefore compared at the end.
  */
 function on_field_gone( $meta_ids, $post_id, $key ): void {
 	if ( is_shared() ) {
@@ -159,12 +160,14 @@ function on_field_gone( $meta_ids, $post_id, $key ): void {
 }
 
 /**
- * A field of a post. Counters of visits write some while a page is generated: these writes change nothing for others.
+ * Records a changed custom field of a post.
+ *
+ * Visit counters write fields while a page is generated. Such writes do not affect what others see and are ignored.
  *
  * @param int|int[]  $meta_ids Unused.
- * @param int        $post_id  The post.
- * @param string     $key      Of the field.
- * @param array|bool $old      Its values before; true: it has changed for certain.
+ * @param int        $post_id  Post ID.
+ * @param string     $key      Meta key.
+ * @param array|bool $old      Values before the change. True if the field has definitely changed.
  */
 function on_field( $meta_ids, $post_id, $key, $old = true ): void {
 	$key = (string) $key;
@@ -180,9 +183,9 @@ function on_field( $meta_ids, $post_id, $key, $old = true ): void {
 }
 
 /**
- * The fields of those that were written that have another value.
+ * Returns the keys of the written custom fields whose values differ from the old values.
  *
- * @param array $written By key, as `on_field` notes them.
+ * @param array $written Old values by meta key, as recorded by `on_field()`.
  * @return string[]
  */
 function changed_fields( int $id, array $written ): array {
@@ -196,9 +199,9 @@ function changed_fields( int $id, array $written ): array {
 }
 
 /**
- * The tags of what reads some fields of a post. Pure.
+ * Returns the tags of pages that read one of these custom fields of a post. Pure.
  *
- * @param string[] $fields Their keys.
+ * @param string[] $fields Meta keys.
  * @return string[]
  */
 function field_tags( int $id, string $type, array $fields ): array {
@@ -216,7 +219,8 @@ function field_tags( int $id, string $type, array $fields ): array {
 }
 
 /**
- * A picture that was cropped or turned, or replaced: its own address is a file's, and pages that show it carry its tag.
+ * Purges the pages that show an image that was cropped, rotated or replaced. These pages have the tag of the image. The URL of the image
+ * itself is the URL of a file.
  */
 function on_image( $override, $filename = '', $image = null, $mime = '', $post_id = 0 ) {
 	if ( $post_id ) {
@@ -226,7 +230,7 @@ function on_image( $override, $filename = '', $image = null, $mime = '', $post_i
 }
 
 /**
- * Orders what has changed of a post since it was taken down.
+ * Queues purges for everything that has changed in a post since its state was recorded.
  */
 function queue_post( int $id ): void {
 	$key    = touched_key( $id );
@@ -254,7 +258,7 @@ function queue_post( int $id ): void {
 		queue_descendants( $id, is_post_type_hierarchical( ( $new ?? $old )['type'] ), $appears );
 	}
 	if ( $appears || ( $old && $new && $new['visible'] && (bool) $old['password'] !== (bool) $new['password'] ) ) {
-		// Its comments come and go with it, and machines are not shown those of a protected one.
+		// Comments appear and disappear with their post. The REST API and feeds do not show the comments of a password-protected post.
 		$newest = '' === $newest && $post instanceof \WP_Post ? newest_comment( $id ) : $newest;
 		if ( '' !== $newest ) {
 			queue_recent( $newest, 0, $id );
@@ -271,7 +275,7 @@ function queue_post( int $id ): void {
 }
 
 /**
- * Orders the lists that a post enters or leaves, as far down as it stands; its neighbours; and what counts posts.
+ * Queues purges for the lists that a post enters or leaves, down to its rank; for its neighbors; and for pages that show numbers of posts.
  */
 function queue_lists( int $id, array $lists ): void {
 	$dates = array();
@@ -287,7 +291,7 @@ function queue_lists( int $id, array $lists ): void {
 			'author' => $list['author'],
 			'period' => $list['period'],
 		);
-		// In a list in which it moves, the place higher up says all.
+		// If the post moves within a list, the purge for its higher position includes the lower one.
 		if ( $list['ranked'] && max( $dates[ $list['key'] ] ) === $list['date'] ) {
 			$asked[ "rank$number" ] = count_sql( $list['about'], DEEPEST + 1, $list['date'], $id );
 		}
@@ -315,7 +319,7 @@ function queue_lists( int $id, array $lists ): void {
 			queue_around( word( $list['type'] ), array_filter( array( $found[ "before$number" ], $found[ "after$number" ] ) ), $found[ "month$number" ], $found[ "all$number" ] ?? null );
 		}
 		if ( 0 === ( $found[ "others$number" ] ?? 1 ) ) {
-			// The first post of an author, or the last.
+			// This is the first or the last post of its author.
 			queue_purge( array( 'lu', 'sm.users' ) );
 		}
 	}
@@ -326,12 +330,14 @@ function is_list_of_type( array $list ): bool {
 }
 
 /**
- * Neighbours of a post; the list of months, where it is the only one of its month; the index of sitemaps, where it fills or empties a page.
+ * Queues purges for the neighbors of a post, the list of months and the sitemap index.
  *
- * @param string   $type       As in a tag.
- * @param int[]    $neighbours The posts before and after it.
- * @param int      $month      Whether its month has others.
- * @param int|null $all        How many others there are, up to a limit; null: it was one of them and still is.
+ * The list of months changes if the post is the only one of its month. The sitemap index changes if the post fills or empties a sitemap page.
+ *
+ * @param string   $type       Post type as in a tag.
+ * @param int[]    $neighbours IDs of the posts before and after this post.
+ * @param int      $month      Whether the month has other posts: 1 or 0.
+ * @param int|null $all        Number of other posts, up to a limit. Null if the post was and still is in the list.
  */
 function queue_around( string $type, array $neighbours, int $month, ?int $all ): void {
 	foreach ( $neighbours as $neighbour ) {
@@ -346,7 +352,7 @@ function queue_around( string $type, array $neighbours, int $month, ?int $all ):
 }
 
 /**
- * Sums up what lists gain and lose in this request; the number of their pages is asked for when all is known.
+ * Adds up the posts that a list gains and loses in this request. The number of pages of the list is queried when all changes are known.
  */
 function note_added( string $key, array $about, int $added ): void {
 	$blog = blog_prefix();
@@ -371,6 +377,8 @@ function queue_pages(): void {
 }
 
 /**
+ * Returns the IDs of all terms below a term.
+ *
  * @return int[]
  */
 function descendant_terms( int $term_id ): array {
@@ -383,10 +391,11 @@ function descendant_terms( int $term_id ): array {
 }
 
 /**
- * The addresses of all that is below a post that has moved: pages, and pictures, which are seen as long as their post is.
+ * Queues purges for the addresses of everything below a post that has moved: child pages, and attachments, which are visible as long as
+ * their post is visible.
  *
- * @param bool $with_pages Whether posts of its type have others below them.
- * @param bool $appears    Whether it comes or goes.
+ * @param bool $with_pages Whether the type of the post is hierarchical.
+ * @param bool $appears    Whether the post appears or disappears.
  */
 function queue_descendants( int $id, bool $with_pages, bool $appears ): void {
 	global $wpdb;
@@ -394,7 +403,7 @@ function queue_descendants( int $id, bool $with_pages, bool $appears ): void {
 	$pictures = array();
 	for ( $depth = 0; $parents && $depth < 20; $depth++ ) {
 		$list = implode( ',', array_map( 'intval', $parents ) );
-		// phpcs:ignore WordPress.DB -- integers; must be of this moment.
+		// phpcs:ignore WordPress.DB -- integers; must be current.
 		$rows    = $wpdb->get_results( "SELECT ID, post_name, post_type, post_author, post_title, post_excerpt, post_content FROM $wpdb->posts WHERE post_parent IN ($list) AND post_type <> 'revision' LIMIT 501" );
 		$parents = array();
 		if ( count( $rows ) > 500 ) {
@@ -419,10 +428,10 @@ function queue_descendants( int $id, bool $with_pages, bool $appears ): void {
 }
 
 /**
- * What searches look at of a picture that comes or goes with its post.
+ * Returns the searchable data of an attachment that appears or disappears with its post.
  *
- * @param object $row Of the database.
- * @return array As `queue_searches` wants it.
+ * @param object $row Database row of the attachment.
+ * @return array Change as `queue_searches()` expects it.
  */
 function picture_change( $row ): array {
 	$state = array(

@@ -1,10 +1,10 @@
 <?php
 /**
- * Changes of a shop (WooCommerce) that WordPress's actions do not tell of: it writes the stock of an order, the time of a change and tax
- * rates by statements of its own.
+ * Detects changes of a shop (WooCommerce) that WordPress actions do not report. WooCommerce uses direct SQL statements to write the stock of an
+ * order, modification times and tax rates.
  *
- * What depends on the number in stock and on sales has the tag `ps`, apart from other fields of a product: an order changes these two,
- * and lists that show the product without them stay.
+ * Pages that depend on the stock quantity or the sales of a product have the tag `ps`, which is separate from the tag of other product
+ * fields. An order changes only these two fields, so lists that show the product without them remain valid.
  *
  * @package Galley
  */
@@ -13,7 +13,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** What WooCommerce announces after it has written a field past the functions of WordPress, with that field. */
+/** Actions that WooCommerce runs after it has written a field without the functions of WordPress, and that field. */
 const PRODUCT_ACTIONS = array(
 	'woocommerce_updated_product_stock'      => '_stock',
 	'woocommerce_product_set_stock'          => '_stock',
@@ -24,7 +24,7 @@ const PRODUCT_ACTIONS = array(
 	'woocommerce_updated_product_price'      => '_price',
 );
 
-/** What else of a variation only the page of its product shows. */
+/** Other fields of a variation that only the page of its product shows. */
 const STOCK_FIELDS = array( '_stock_status', '_manage_stock', '_backorders', '_low_stock_amount' );
 
 foreach ( array_keys( PRODUCT_ACTIONS ) as $galley_action ) {
@@ -39,9 +39,9 @@ add_action( 'woocommerce_update_product', __NAMESPACE__ . '\\on_product' );
 add_action( 'woocommerce_update_product_variation', __NAMESPACE__ . '\\on_product' );
 
 /**
- * The number of a product that an action hands over as a number or as the product. Pure.
+ * Returns the ID of a product that an action passes as an ID or as an object. Pure.
  *
- * @param mixed $product Either.
+ * @param mixed $product Product ID or object.
  */
 function product_id( $product ): int {
 	if ( is_object( $product ) ) {
@@ -51,12 +51,13 @@ function product_id( $product ): int {
 }
 
 /**
- * WooCommerce makes sure that a product has the number of its sales before it counts them up in the database: the last moment in which what
- * they were can be asked for.
+ * Records the sales of a product before WooCommerce increases them in the database.
  *
- * @param mixed  $check Passed on.
- * @param int    $id    The post.
- * @param string $key   Of the field.
+ * WooCommerce first adds the field if the product does not have it. This is the last opportunity to read the old number.
+ *
+ * @param mixed  $check Returned without changes.
+ * @param int    $id    Post ID.
+ * @param string $key   Meta key.
  */
 function before_unique_field( $check, $id = 0, $key = '', $value = '', $is_unique = false ) {
 	if ( $is_unique && SALES === $key && null === noted_field( (int) $id, $key ) ) {
@@ -66,7 +67,9 @@ function before_unique_field( $check, $id = 0, $key = '', $value = '', $is_uniqu
 }
 
 /**
- * @param int|object $product Its number, or what has one.
+ * Records a field that WooCommerce has written.
+ *
+ * @param int|object $product Product ID or object.
  */
 function on_product_field( $product ): void {
 	$id    = product_id( $product );
@@ -77,9 +80,9 @@ function on_product_field( $product ): void {
 }
 
 /**
- * A product was saved. Its fields and terms are known by WordPress's actions; when it was changed is not.
+ * Handles a saved product. WordPress actions report changes of its fields and terms, but not of its modification time.
  *
- * @param int|object $product Its number, or what has one.
+ * @param int|object $product Product ID or object.
  */
 function on_product( $product ): void {
 	$id = product_id( $product );
@@ -89,7 +92,7 @@ function on_product( $product ): void {
 }
 
 /**
- * Rates are in a table. Code that shows a price first reads the option that says whether there are taxes.
+ * Handles changed tax rates, which are stored in a table. Code that shows a price first reads the option that enables taxes.
  */
 function on_tax_rate(): void {
 	if ( 'yes' === get_option( 'woocommerce_calc_taxes' ) ) {
@@ -98,11 +101,11 @@ function on_tax_rate(): void {
 }
 
 /**
- * The tags of lists by sales in which a product has another place, or is no longer or not yet, as far down as it stands.
+ * Returns the tags of lists by sales in which the position of a product changes, or which it enters or leaves, down to its rank.
  *
- * @param array|null $old    Its state before.
- * @param array|null $new    Its state after.
- * @param array      $fields That have changed, with their values before, as `on_field` notes them.
+ * @param array|null $old    State before the change.
+ * @param array|null $new    State after the change.
+ * @param array      $fields Old values of the changed fields, as recorded by `on_field()`.
  * @return string[]
  */
 function sales_tags( int $id, ?array $old, ?array $new, array $fields ): array {
@@ -132,6 +135,8 @@ function sales_tags( int $id, ?array $old, ?array $new, array $fields ): array {
 }
 
 /**
+ * Returns the visibility terms in a state, sorted.
+ *
  * @return int[]
  */
 function visibility_terms( ?array $state ): array {
@@ -141,9 +146,9 @@ function visibility_terms( ?array $state ): array {
 }
 
 /**
- * Whether another product has sales from one number to another: 0 or 1.
+ * Returns a query that checks whether the sales of another product are between two numbers. Its result is 0 or 1.
  *
- * @param array $numbers The two, in any order.
+ * @param array $numbers The two numbers, in any order.
  */
 function passed_sql( int $except, array $numbers ): string {
 	global $wpdb;
@@ -152,7 +157,7 @@ function passed_sql( int $except, array $numbers ): string {
 }
 
 /**
- * How many products are sold more often. Such as some catalogue leaves out do not count.
+ * Returns a query that counts the products with more sales. Products that some catalog leaves out do not count.
  */
 function sales_rank_sql( int $except, float $sales ): string {
 	global $wpdb;
@@ -162,7 +167,7 @@ function sales_rank_sql( int $except, float $sales ): string {
 }
 
 /**
- * Lists of all products on sale gain one that appears.
+ * Queues purges for lists of all products on sale if a product that appears is on sale.
  */
 function queue_sale( int $id ): void {
 	$product = function_exists( 'wc_get_product' ) ? wc_get_product( $id ) : null;
@@ -172,9 +177,10 @@ function queue_sale( int $id ): void {
 }
 
 /**
- * What of a field's values pages show: a product with variations has the prices of all, and shows the lowest and the highest. Pure.
+ * Returns the values of a field that pages show. A product with variations has the prices of all variations, but pages show only the lowest and
+ * the highest price. Pure.
  *
- * @param array $values Of one field.
+ * @param array $values Values of one field.
  */
 function shown_values( string $key, array $values ): array {
 	if ( '_price' !== $key || count( $values ) < 2 || array_filter( $values, 'is_numeric' ) !== $values ) {
@@ -185,11 +191,11 @@ function shown_values( string $key, array $values ): array {
 }
 
 /**
- * A variation is shown by its product.
+ * Queues purges for a changed variation. Pages of its product show it.
  *
- * @param string[]   $fields That have changed.
- * @param array|null $old    Its state before.
- * @param array|null $new    Its state after.
+ * @param string[]   $fields Keys of the changed fields.
+ * @param array|null $old    State before the change.
+ * @param array|null $new    State after the change.
  */
 function queue_variation( int $id, array $fields, ?array $old, ?array $new ): void {
 	$parent  = $new['parent'] ?? $old['parent'] ?? (int) wp_get_post_parent_id( $id );
@@ -199,12 +205,14 @@ function queue_variation( int $id, array $fields, ?array $old, ?array $new ): vo
 }
 
 /**
- * What a change of a variation touches of its product, beside what WooCommerce writes to the product then: lowest and highest price, status.
- * The number in stock has a tag of its own. Lists keep other things of the variation without reading it again, such as whether it is on sale. Pure.
+ * Returns the tags of a product that a change of one of its variations affects. Pure.
  *
- * @param string[] $fields   That have changed.
- * @param bool     $is_same  Whether the rest of it is what it was.
- * @param bool     $is_short Whether catalogues leave out variations that are sold out.
+ * WooCommerce also writes some data to the product, which is handled separately: the lowest and the highest price, and the status. The stock
+ * quantity has a separate tag. Lists store other data of a variation, such as whether it is on sale, and do not read the variation again.
+ *
+ * @param string[] $fields   Keys of the changed fields.
+ * @param bool     $is_same  Whether the rest of the variation is unchanged.
+ * @param bool     $is_short Whether catalogs leave out variations that are out of stock.
  * @return string[]
  */
 function variation_tags( int $parent, array $fields, bool $is_same, bool $is_short ): array {

@@ -1,8 +1,9 @@
 <?php
 /**
- * Changes of the site as a whole: themes, updates, plugins, the customizer, imports, blogs of a network; and of this plugin itself.
+ * Detects changes of the whole site: themes, updates, plugins, the Customizer, imports, blogs of a network, and this plugin itself.
  *
- * The purge is soft if no person changed any content: after an update the old pages may be sent while new ones are generated one by one.
+ * The purge is soft if no user changed any content. After an update, the server may send the old pages while PHP generates new pages one by
+ * one.
  *
  * @package Galley
  */
@@ -11,10 +12,10 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Settings of a network that pages of its blogs show. */
+/** Network settings that pages of the network's blogs show. */
 const NETWORK_OPTIONS = array( 'WPLANG', 'registration', 'site_name' );
 
-/** Settings on the network's own page that no page shows. */
+/** Settings on the network settings page that no page shows. */
 const QUIET_NETWORK_OPTIONS = array( 'add_new_users', 'admin_email', 'banned_email_domains', 'blog_upload_space', 'fileupload_maxk', 'first_comment', 'first_comment_author', 'first_comment_email', 'first_comment_url', 'first_page', 'first_post', 'illegal_names', 'limited_email_domains', 'menu_items', 'new_admin_email', 'registrationnotification', 'upload_filetypes', 'upload_space_check_disabled', 'welcome_email', 'welcome_user_email' );
 
 add_action( 'switch_theme', __NAMESPACE__ . '\\on_theme' );
@@ -49,7 +50,7 @@ function on_theme(): void {
 }
 
 /**
- * Of the program, which all blogs have in common.
+ * Handles an update of code, which all blogs share.
  */
 function on_update(): void {
 	queue_purge_of_all_blogs( 'soft' );
@@ -68,7 +69,8 @@ function on_builder(): void {
 }
 
 /**
- * Settings of themes, menus, widgets and styles are seen where they are stored; of other kinds nothing is known.
+ * Purges all pages if the Customizer has saved a setting of an unknown type. Other hooks detect changes of theme, menu, widget and style
+ * settings when WordPress stores them.
  */
 function on_customizer( $manager = null ): void {
 	$known = array( 'theme_mod', 'option', 'nav_menu', 'nav_menu_item', 'custom_css' );
@@ -82,7 +84,7 @@ function on_customizer( $manager = null ): void {
 }
 
 /**
- * A setting of the network: of those that are known, and whatever a person saves on one of its settings pages.
+ * Handles a changed network setting: a known setting, or any setting that a user saves on a network settings page.
  */
 function on_network_option( $name ): void {
 	$name     = (string) $name;
@@ -93,7 +95,7 @@ function on_network_option( $name ): void {
 }
 
 /**
- * A blog of a network that is shown or hidden, or goes: its own prefix, whichever blog is at hand.
+ * Handles a blog of a network that is shown, hidden or deleted. Uses the prefix of that blog, even if the current blog is a different one.
  *
  * @param int|\WP_Site $blog The blog.
  */
@@ -104,7 +106,7 @@ function on_blog( $blog ): void {
 }
 
 /**
- * A blog that appears. In a directory its addresses were the first blog's until now, which did not find them.
+ * Handles a new blog. If the blog is in a subdirectory, its addresses belonged to the main blog until now and returned a 404 page.
  */
 function on_new_blog( $blog ): void {
 	queue_purge_of_word( get_main_site_id() . '.e404' );
@@ -112,7 +114,7 @@ function on_new_blog( $blog ): void {
 }
 
 /**
- * What becomes of a blog, also that somebody wrote in it. Only its address is of interest here.
+ * Handles changed data of a blog. The action also runs when a user writes content in the blog. Only a new address is relevant here.
  */
 function on_moved_blog( $new, $old = null ): void {
 	if ( $new instanceof \WP_Site && $old instanceof \WP_Site && ( $new->domain !== $old->domain || $new->path !== $old->path ) ) {
@@ -122,14 +124,14 @@ function on_moved_blog( $new, $old = null ): void {
 }
 
 /**
- * Pages from before do not say what they are made of, so nothing could purge them.
+ * Purges everything on activation. Pages that were stored before have no tags, so no later purge could select them.
  */
 function on_activation(): void {
 	queue_purge_of_word( '*' );
 }
 
 /**
- * Pages that live long would stay as they are: nobody will tell of changes any more.
+ * Purges everything on deactivation. Pages with a long lifetime would otherwise become outdated, because the plugin no longer reports changes.
  */
 function on_deactivation(): void {
 	queue_purge_of_word( '*' );

@@ -1,6 +1,6 @@
 <?php
 /**
- * Changes of categories, tags and other terms, and of menus, which are terms too.
+ * Detects changes of categories, tags and other terms, and of menus, which are also terms.
  *
  * @package Galley
  */
@@ -24,11 +24,11 @@ add_action( 'wp_create_nav_menu', __NAMESPACE__ . '\\on_menu' );
 
 $GLOBALS['galley_terms'] = array();
 
-/** Terms of the posts of this request, by their place in the taxonomy. */
+/** IDs of the terms of this request's posts, by `term_taxonomy_id`. */
 $GLOBALS['galley_places'] = array();
 
 /**
- * Takes down the state of a term that is about to change, the first time.
+ * Records the state of a term before its first change in this request.
  */
 function touch_term( $term_id, $taxonomy = '' ): void {
 	$term_id = (int) $term_id;
@@ -51,7 +51,7 @@ function touch_term( $term_id, $taxonomy = '' ): void {
 }
 
 /**
- * WordPress counts a term's posts by the number of its place in the taxonomy.
+ * Records the state of a term by its `term_taxonomy_id`, which WordPress uses when it updates the number of posts of a term.
  */
 function touch_term_by_place( $place, $taxonomy = '' ): void {
 	$taxonomy = is_object( $taxonomy ) ? $taxonomy->name : (string) $taxonomy;
@@ -66,7 +66,9 @@ function touch_term_by_place( $place, $taxonomy = '' ): void {
 }
 
 /**
- * @return array|null Null: no such term, or one of a menu.
+ * Returns the state of a term.
+ *
+ * @return array|null Null if the term does not exist or is a menu.
  */
 function term_state( int $term_id, string $taxonomy ): ?array {
 	$term = get_term( $term_id, $taxonomy );
@@ -84,7 +86,7 @@ function term_state( int $term_id, string $taxonomy ): ?array {
 }
 
 /**
- * Orders what has changed of a term.
+ * Queues purges for everything that has changed in a term.
  */
 function queue_term( int $term_id, array $old, ?array $new ): void {
 	if ( in_array( $old['taxonomy'], LANGUAGE_TAXONOMIES, true ) ) {
@@ -94,11 +96,11 @@ function queue_term( int $term_id, array $old, ?array $new ): void {
 	queue_purge( term_tags( $term_id, $old, $new ) );
 	if ( $new && $old['name'] !== $new['name'] ) {
 		$sorted = sorted_otherwise( $term_id, $old['taxonomy'], $old['name'], $new['name'] );
-		// Very many: whatever gives numbers of this term.
+		// If there are too many posts, purge all pages that print the ID or the slug of this term.
 		queue_purge( count( $sorted ) < MOST_ORDERS ? preg_replace( '/^/', 'to', $sorted ) : "ts$term_id" );
 	}
 	if ( $new && ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) ) {
-		// Addresses below it, and of posts that have it in theirs.
+		// The addresses of the term and of its descendants change, and the addresses of posts that contain the term.
 		foreach ( array_merge( array( $term_id ), descendant_terms( $term_id ) ) as $moved ) {
 			queue_purge( array( "t$moved", "tl$moved", "tn$moved" ) );
 		}
@@ -114,21 +116,21 @@ function queue_term( int $term_id, array $old, ?array $new ): void {
 }
 
 /**
- * Posts among whose terms this one changes its place when it gets another name: REST gives the numbers in the order of the names.
+ * Returns the posts whose terms are in a different order after this term was renamed. The REST API returns term IDs in the order of the names.
  *
- * @return string[] Their numbers, `MOST_ORDERS` at most.
+ * @return string[] Post IDs, at most `MOST_ORDERS`.
  */
 function sorted_otherwise( int $term_id, string $taxonomy, string $old, string $new ): array {
 	global $wpdb;
 	$own   = "$wpdb->term_relationships a JOIN $wpdb->term_taxonomy x ON x.term_taxonomy_id = a.term_taxonomy_id AND x.term_id = %d AND x.taxonomy = %s";
 	$other = "$wpdb->term_relationships b ON b.object_id = a.object_id JOIN $wpdb->term_taxonomy y ON y.term_taxonomy_id = b.term_taxonomy_id AND y.taxonomy = x.taxonomy JOIN $wpdb->terms t ON t.term_id = y.term_id";
 	$where = 't.term_id <> x.term_id AND ( t.name BETWEEN %s AND %s OR t.name BETWEEN %s AND %s )';
-	// phpcs:ignore WordPress.DB -- must be of this moment.
+	// phpcs:ignore WordPress.DB -- must be current.
 	return $wpdb->get_col( $wpdb->prepare( "SELECT DISTINCT a.object_id FROM $own JOIN $other WHERE $where LIMIT %d", $term_id, $taxonomy, $old, $new, $new, $old, MOST_ORDERS ) );
 }
 
 /**
- * What a change of a term touches, without its place in the tree. Pure.
+ * Returns the tags that a change of a term affects, without the tags of its ancestors and descendants. Pure.
  *
  * @return string[]
  */
@@ -143,7 +145,7 @@ function term_tags( int $id, array $old, ?array $new ): array {
 		array_push( $tags, "t$id", "tl$id", "tn$id", "lto.$taxonomy" );
 	}
 	if ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) {
-		// What looks for a term by its slug may find this one now.
+		// A lookup of a term by slug may now find this term.
 		array_push( $tags, "sm.$taxonomy", "lta.$taxonomy" );
 	}
 	if ( $old['slug'] !== $new['slug'] ) {
@@ -162,7 +164,7 @@ function term_tags( int $id, array $old, ?array $new ): array {
 }
 
 /**
- * The archives of a term and of those above it, of all types of posts.
+ * Queues purges for the archives of a term and of its ancestors, for all post types of the taxonomy.
  */
 function queue_archives_of( int $term_id, string $taxonomy ): void {
 	$object = get_taxonomy( $taxonomy );
@@ -185,7 +187,7 @@ function on_new_term( $term_id, $place = 0, $taxonomy = '' ): void {
 }
 
 /**
- * Posts of a term that goes lose it; WordPress tells which.
+ * Queues purges for a deleted term. WordPress passes the IDs of the posts that lose it.
  */
 function on_deleted_term( $term_id, $place = 0, $taxonomy = '', $term = null, $posts = array() ): void {
 	$object = get_taxonomy( (string) $taxonomy );

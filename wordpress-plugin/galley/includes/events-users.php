@@ -1,6 +1,6 @@
 <?php
 /**
- * Changes of users that pages show: names, descriptions, addresses, pictures.
+ * Detects changes of user data that pages show: names, descriptions, addresses, pictures.
  *
  * @package Galley
  */
@@ -37,7 +37,7 @@ function on_profile( $user_id, $old = null ): void {
 }
 
 /**
- * A user who is deleted, before it is done; the posts may go to another.
+ * Handles a user whom WordPress is about to delete. WordPress may assign the posts to another user.
  */
 function on_user_deleted( $user_id, $heir = null ): void {
 	queue_network_purge( array( 'u' . (int) $user_id, 'uf' . (int) $user_id ) );
@@ -48,7 +48,8 @@ function on_user_deleted( $user_id, $heir = null ): void {
 }
 
 /**
- * One who leaves a blog of a network stays what they are elsewhere; here an archive of theirs without posts is there no more.
+ * Handles a user who is removed from a blog of a network. Other blogs are not affected. On this blog, an author archive without posts no
+ * longer exists.
  */
 function on_user_leaves( $user_id, $blog = 0, $heir = null ): void {
 	queue_purge( array( 'lu', 'sm.users' ) );
@@ -61,7 +62,7 @@ function on_user_leaves( $user_id, $blog = 0, $heir = null ): void {
 }
 
 /**
- * An author's lists of one type of posts. Pure.
+ * Returns the tags of an author's lists of one post type. Pure.
  *
  * @return string[]
  */
@@ -71,11 +72,12 @@ function author_list( string $type, int $user ): array {
 }
 
 /**
- * Posts that get another author at once, of which WordPress tells nobody: what names their author, and the heir's lists.
+ * Queues purges for posts that WordPress assigns to another user all at once: for pages that name their author, and for the lists of the new
+ * author. WordPress does not announce these changes.
  */
 function queue_inheritance( int $user, int $heir ): void {
 	global $wpdb;
-	// phpcs:ignore WordPress.DB -- must be of this moment.
+	// phpcs:ignore WordPress.DB -- must be current.
 	$posts = $wpdb->get_results( $wpdb->prepare( "SELECT ID, post_type FROM $wpdb->posts WHERE post_author = %d AND post_status IN ('publish', 'inherit') AND post_type <> 'revision' LIMIT %d", $user, MOST_ORDERS ) );
 	if ( count( $posts ) >= MOST_ORDERS ) {
 		queue_purge( 'b' );
@@ -91,7 +93,7 @@ function on_user_list(): void {
 }
 
 /**
- * Sessions, screen settings and capabilities are nobody's business; of other fields a page may show any.
+ * Handles a changed user meta field. Pages do not show sessions, screen settings and capabilities. A page may show any other field.
  */
 function on_user_field( $meta_id, $user_id = 0, $key = '' ): void {
 	global $wpdb;
@@ -102,7 +104,7 @@ function on_user_field( $meta_id, $user_id = 0, $key = '' ): void {
 }
 
 /**
- * Pure.
+ * Checks whether pages never show a user meta field. Pure.
  */
 function is_private_user_field( string $key, string $prefix ): bool {
 	if ( 0 === strpos( $key, $prefix ) || '_' === ( $key[0] ?? '' ) ) {

@@ -1,10 +1,10 @@
 <?php
 /**
- * Nonces in pages that are kept for everybody.
+ * Handles nonces in pages that are stored for all visitors.
  *
- * A nonce of nobody in particular is the same for all visitors, so a page may be kept with it; but it ends. A page
- * that holds one lives no longer than it. And a visitor who has left a page open for a day, or got it from a cache that
- * nobody controls, is not refused for the REST nonce in it: without a login it never proved anything.
+ * A nonce without a user is the same for all visitors, so the server can store a page that contains it. But a nonce expires. The lifetime of a
+ * page therefore does not exceed the lifetime of its nonces. A visitor may leave a page open for a day, or receive it from a cache that the site
+ * does not control. The REST API accepts requests of such a visitor despite the expired nonce. Without a login, the nonce never proved anything.
  *
  * @package Galley
  */
@@ -13,13 +13,13 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** The nonces made for the page at hand: each with the seconds for which it is good. 0: it belongs to one visitor. */
+/** Nonces created for the current page, with the number of seconds for which each is valid. 0 if the nonce belongs to one visitor. */
 $GLOBALS['galley_nonces'] = array();
 
-/** How deep output was buffered when the plugin began; what is above hides the page's beginning. */
+/** Level of output buffering when the plugin started. Buffers above this level hide the beginning of the page. */
 $GLOBALS['galley_buffers'] = ob_get_level();
 
-/** A page that makes more of them is cut by those. */
+/** Maximum number of nonces that are recorded for a page. If a page creates more, the recorded ones limit its lifetime. */
 const MOST_NONCES = 100;
 
 if ( is_shared() ) {
@@ -29,13 +29,13 @@ if ( is_shared() ) {
 add_filter( 'rest_authentication_errors', __NAMESPACE__ . '\\forgive_stale_nonce', 101 );
 
 /**
- * A nonce for somebody who is not logged in is being made.
+ * Records a nonce that WordPress creates for a visitor who is not logged in.
  *
- * Many are made and never printed: WordPress makes some for scripts that are only registered. So each is kept in mind, and looked for in
- * the page when that is complete.
+ * Many nonces are never printed. For example, WordPress creates some for scripts that are only registered. The plugin therefore records each
+ * nonce and searches for it in the complete page.
  *
- * @param int|string $uid    0, or what a plugin says instead: the customer of a shop.
- * @param int|string $action What it is for.
+ * @param int|string $uid    0, or the ID that a plugin sets instead, such as the customer ID of a shop.
+ * @param int|string $action Action of the nonce.
  * @return int|string
  */
 function note_nonce( $uid, $action = -1 ) {
@@ -54,12 +54,12 @@ function note_nonce( $uid, $action = -1 ) {
 }
 
 /**
- * Seconds for which a nonce that is made now can be used, less some time to read the page in. Pure.
+ * Returns the number of seconds for which a nonce created now is valid, minus some time for reading the page. Pure.
  *
- * WordPress counts in halves of a nonce's life and takes the nonces of this half and of the one before.
+ * WordPress divides time into halves of a nonce's lifetime, and accepts nonces of the current half and of the previous half.
  *
- * @param int $now  Seconds since the epoch.
- * @param int $life As `nonce_life` says.
+ * @param int $now  Unix time.
+ * @param int $life Lifetime of a nonce, as returned by the filter `nonce_life`.
  */
 function nonce_good_for( int $now, int $life ): int {
 	$half = $life / 2;
@@ -71,9 +71,9 @@ function nonce_good_for( int $now, int $life ): int {
 }
 
 /**
- * Lives no longer than the nonces of the page at hand.
+ * Limits the lifetime of the current page to the lifetime of its nonces.
  *
- * @param int $seconds What it would live otherwise.
+ * @param int $seconds Lifetime without this limit.
  */
 function cut_to_nonces( $seconds ): int {
 	$page = ob_get_level() === $GLOBALS['galley_buffers'] ? (string) ob_get_contents() : null;
@@ -81,11 +81,11 @@ function cut_to_nonces( $seconds ): int {
 }
 
 /**
- * A lifetime, or that of the first nonce in a page that ends. Pure.
+ * Limits a lifetime to that of the first nonce in the page to expire. Pure.
  *
- * @param int                $seconds Without nonces.
- * @param array<string, int> $nonces  Each behind the letter n, with its seconds.
- * @param string|null        $page    Its bytes; null where they cannot be seen: then every nonce may be in it.
+ * @param int                $seconds Lifetime without nonces.
+ * @param array<string, int> $nonces  Number of seconds by nonce. Each key is the letter n followed by the nonce.
+ * @param string|null        $page    Content of the page. Null if it is not available. In this case the page may contain every nonce.
  */
 function cut_to( int $seconds, array $nonces, ?string $page ): int {
 	foreach ( $nonces as $nonce => $good ) {
@@ -97,9 +97,9 @@ function cut_to( int $seconds, array $nonces, ?string $page ): int {
 }
 
 /**
- * An ended REST nonce of somebody who is not logged in counts as none. Behind WordPress's own check, which is at 100.
+ * Treats an expired REST nonce of a visitor who is not logged in as a missing nonce. Runs after the check of WordPress, which has priority 100.
  *
- * @param mixed $result What was found so far.
+ * @param mixed $result Result of the previous checks.
  * @return mixed
  */
 function forgive_stale_nonce( $result ) {
@@ -112,7 +112,7 @@ function forgive_stale_nonce( $result ) {
 }
 
 /**
- * The names of cookies that log somebody in, as this WordPress calls them.
+ * Returns the names of the login cookies of this WordPress site.
  *
  * @return string[]
  */
@@ -127,10 +127,10 @@ function login_cookies(): array {
 }
 
 /**
- * Whether one of these cookies logs somebody in, whatever it is worth. Pure.
+ * Checks whether one of these cookies is a login cookie, valid or not. Pure.
  *
- * @param array    $sent  Names of the cookies that were sent.
- * @param string[] $login Names of those that log in.
+ * @param array    $sent  Names of the cookies that the client sent.
+ * @param string[] $login Names of the login cookies.
  */
 function has_login( array $sent, array $login ): bool {
 	foreach ( $sent as $name ) {

@@ -1,9 +1,9 @@
 <?php
 /**
- * Purges by plugins that remove files of nginx's cache: SpinupWP, and Nginx Helper where it deletes files.
+ * Applies the purges of plugins that delete files of nginx's cache: SpinupWP, and Nginx Helper if it is configured to delete files.
  *
- * Such a file is named by a hash of the address, and Galley has no such files. Both plugins announce a purge by an action, with the
- * address itself; the purge is taken from there. It does not depend on whether the plugin found a file.
+ * The name of such a file is a hash of the address, and Galley has no such files. Both plugins announce a purge with an action that contains the
+ * address. Galley uses this action, so the purge does not depend on whether the plugin found a file.
  *
  * @package Galley
  */
@@ -21,7 +21,8 @@ function on_purged_url( $url ): void {
 }
 
 /**
- * With each change of a post SpinupWP purges everything. What the change shows on is purged without it (events-posts.php).
+ * Purges all pages, except if SpinupWP does so because of a changed post. SpinupWP purges everything with each change of a post, but
+ * events-posts.php already purges the affected pages.
  */
 function on_purged_site(): void {
 	if ( ! doing_action( 'transition_post_status' ) && ! doing_action( 'delete_post' ) ) {

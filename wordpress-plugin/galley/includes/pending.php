@@ -1,13 +1,14 @@
 <?php
 /**
- * Orders that are not known to have arrived, kept in the database.
+ * Stores purges in the database until the server has acknowledged them.
  *
- * Before the first change of a request is queued, a row says that something will be. When the purges leave, the row holds
- * them; it is deleted when the server has said that it has them: in its answer on the admin interface, or, of purges in the
- * head of an answer, by their name in a later request (`Galley-Heard`). Rows that stay are sent again. A row without purges
- * belongs to a request that died: then everything is purged, of all blogs, since it may have changed any. One row per request, so that requests that run
- * at the same time take nothing from each other. The few rows there are come along with the settings that WordPress loads
- * for every request, so that looking for them costs no query.
+ * Before a request queues its first purge, it writes a row without purges. When it sends the purges, it adds them to the row. The row is
+ * deleted when the server acknowledges the purges. The server does so in its response on the admin interface or, for purges in response
+ * headers, by their ID in a later request (`Galley-Heard`). The purges of other rows are sent again. A row that still has no purges belongs
+ * to a request that died. In this case the plugin purges everything on all blogs, since the request may have changed any of them.
+ *
+ * Each request has a separate row, so that concurrent requests do not interfere with each other. WordPress loads the few existing rows
+ * together with the autoloaded options, so that reading them requires no additional query.
  *
  * @package Galley
  */
@@ -16,17 +17,17 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** A request that has not sent its purges after so many seconds has died. */
+/** Number of seconds after which a request that has not sent its purges is considered dead. */
 const DEAD_AFTER = 120;
 
-/** Orders of an answer are in the next requests' `Galley-Heard` long before. */
+/** Number of seconds after which purges without acknowledgment are sent again. `Galley-Heard` normally acknowledges purges much earlier. */
 const UNHEARD_AFTER = 10;
 
-/** Rows looked at by one request. */
+/** Maximum number of rows that one request reads. */
 const MOST_PENDING = 20;
 
 /**
- * Notes that purges will come, and begins to listen for the end of the request.
+ * Assigns an ID to the purges of this request, and writes the row that announces them.
  */
 function begin_purges(): void {
 	if ( isset( $GLOBALS['galley_purge_id'] ) || ! function_exists( 'get_option' ) ) {
@@ -41,23 +42,28 @@ function begin_purges(): void {
 	}
 }
 
-/** Rows whose purges the server has: the first change of this request takes one over, the end of the request deletes the rest. */
+/** IDs of rows that the server has acknowledged. The first change of this request reuses one of them. The end of the request deletes the rest. */
 $GLOBALS['galley_acknowledged'] = array();
 
 $GLOBALS['galley_pending_table'] = $GLOBALS['wpdb']->options ?? '';
 
 /**
- * The table of the blog that the request began with, whichever is at hand: there the next requests look for what was left behind.
+ * Returns the options table of the blog with which the request began, even if the current blog is a different one.
+ *
+ * The next requests search this table for remaining rows.
  */
 function pending_table(): string {
 	return $GLOBALS['galley_pending_table'];
 }
 
 /**
- * Writes a row past the options' hooks and caches. One statement: `wpdb::replace` asks for the columns of the table first.
+ * Writes a row directly to the database, without option hooks and caches.
  *
- * @param array{hard: string[], soft: string[]}|null $purges What was sent.
- * @param int|null                                   $at     Since when it is waited for; 0: it is known not to have arrived.
+ * Uses a single statement, because `wpdb::replace` queries the columns of the table first.
+ *
+ * @param array{hard: string[], soft: string[]}|null $purges Purges that were sent. Null if none were sent yet.
+ * @param int|null                                   $at     Unix time since which the row is pending, by default now. 0 if the purges did
+ *                                                           not reach the server.
  */
 function write_pending( string $id, ?array $purges, ?int $at = null ): void {
 	query_pending(
@@ -67,9 +73,9 @@ function write_pending( string $id, ?array $purges, ?int $at = null ): void {
 }
 
 /**
- * Makes an acknowledged row the row of this request: one write instead of a deletion and an insertion.
+ * Turns an acknowledged row into the row of this request. This takes one write instead of a deletion and an insertion.
  *
- * @return bool False: the row is gone.
+ * @return bool False if the row no longer exists.
  */
 function reuse_pending( string $acknowledged, string $id ): bool {
 	return 1 === query_pending(
@@ -79,7 +85,9 @@ function reuse_pending( string $acknowledged, string $id ): bool {
 }
 
 /**
- * @param string[] $ids Of the rows.
+ * Deletes rows.
+ *
+ * @param string[] $ids IDs of the rows.
  */
 function delete_pending( array $ids ): void {
 	if ( $ids ) {
@@ -105,23 +113,25 @@ function pending_value( ?array $purges, ?int $at = null ): string {
 }
 
 /**
- * @param string   $sql    With `%table%` for the table, and `%s`.
- * @param string[] $values What stands for each `%s`.
- * @return int|bool As `wpdb::query`.
+ * Runs a statement on the table of pending rows, without error output.
+ *
+ * @param string   $sql    Statement with `%table%` in place of the table name, and `%s` placeholders.
+ * @param string[] $values Values of the placeholders.
+ * @return int|bool Result of `wpdb::query`.
  */
 function query_pending( string $sql, array $values ) {
 	global $wpdb;
 	$hide = $wpdb->suppress_errors( true );
-	// phpcs:ignore WordPress.DB -- rows of our own, written past the options' caches; prepared here.
+	// phpcs:ignore WordPress.DB -- rows of this plugin, which bypass the option caches; prepared here.
 	$done = $wpdb->query( $wpdb->prepare( str_replace( '%table%', pending_table(), $sql ), $values ) );
 	$wpdb->suppress_errors( $hide );
 	return $done;
 }
 
 /**
- * The rows that earlier requests left behind.
+ * Returns the remaining rows of earlier requests.
  *
- * @return array<string, array{at: int, purges: ?array}> By id.
+ * @return array<string, array{at: int, purges: ?array}> Rows by ID.
  */
 function read_pending(): array {
 	$found = array();
@@ -138,7 +148,7 @@ function read_pending(): array {
 }
 
 /**
- * Asks the database: an object cache that lives longer than the request knows nothing of rows that were written past it.
+ * Reads the rows from the database, because a persistent object cache does not contain rows that bypassed it.
  *
  * @return array<string, string>
  */
@@ -152,11 +162,11 @@ function stored_pending(): array {
 }
 
 /**
- * What to do with a row. Pure.
+ * Decides what to do with a row. Pure.
  *
- * @param array $row   As `read_pending` gives it.
- * @param bool  $acknowledged Whether the server has its purges.
- * @param int   $now   Unix time.
+ * @param array $row          Row as returned by `read_pending()`.
+ * @param bool  $acknowledged Whether the server has acknowledged the purges of the row.
+ * @param int   $now          Unix time.
  * @return string `keep`, `delete`, `resend` or `everything`.
  */
 function judge_pending( array $row, bool $acknowledged, int $now ): string {
@@ -171,10 +181,10 @@ function judge_pending( array $row, bool $acknowledged, int $now ): string {
 }
 
 /**
- * Makes good what was lost: takes up the purges of earlier requests into this one.
+ * Adds lost purges of earlier requests to the purges of this request.
  */
 function take_up_pending(): void {
-	// Who cannot deliver leaves them to who can.
+	// A request that cannot deliver purges leaves them to a request that can.
 	if ( ! passes_through() && ! connection() ) {
 		return;
 	}
@@ -184,7 +194,7 @@ function take_up_pending(): void {
 		if ( 'delete' === $verdict ) {
 			$GLOBALS['galley_acknowledged'][] = (string) $id;
 		} elseif ( 'keep' !== $verdict ) {
-			// A new moment, so that requests beside this one leave it alone.
+			// The new timestamp makes concurrent requests skip this row.
 			write_pending( $id, $row['purges'] );
 			$GLOBALS['galley_taken_up'][] = $id;
 			note_cause( 'resent' );

@@ -1,7 +1,8 @@
 <?php
 /**
- * From two states of a post to what has to be purged. Pure: what only the database knows (ranks, neighbours, descendants) is
- * named here and asked for in events-posts.php.
+ * Computes from two states of a post what to purge.
+ *
+ * The functions are pure. They only name the data that requires the database (ranks, neighbors, descendants). events-posts.php queries it.
  *
  * @package Galley
  */
@@ -11,13 +12,13 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /**
- * What a change touches.
+ * Returns what a change of a post affects.
  *
- * @param int        $id  The post.
- * @param array|null $old As `post_state` gives it; null: it was not there.
- * @param array|null $new The same after the change; null: it is gone.
- * @return array{tags: string[], lists: array[], searched: bool, moved: bool} Tags to purge; lists that it enters or leaves (`key`, `type`,
- *               `term`, `author`, `period`, `date`, `added`); whether searches may find it otherwise; whether its address changed.
+ * @param int        $id  Post ID.
+ * @param array|null $old State before the change, as returned by `post_state()`. Null if the post did not exist.
+ * @param array|null $new State after the change. Null if the post no longer exists.
+ * @return array{tags: string[], lists: array[], searched: bool, moved: bool} Tags to purge; lists that the post enters or leaves (`key`,
+ *               `type`, `term`, `author`, `period`, `date`, `added`); whether search results may change; whether its address changed.
  */
 function post_changes( int $id, ?array $old, ?array $new ): array {
 	$was    = $old && $old['visible'];
@@ -83,9 +84,9 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 }
 
 /**
- * The tags of lists for a post that gets or loses a term by which they leave posts out. Pure.
+ * Returns the tags of lists that exclude posts by a term that the post gains or loses. Pure.
  *
- * @param string[] $lists That it is in, before or after.
+ * @param string[] $lists Lists that contain the post before or after the change.
  * @return string[]
  */
 function conjoined_tags( array $old, array $new, array $lists ): array {
@@ -104,7 +105,7 @@ function conjoined_tags( array $old, array $new, array $lists ): array {
 }
 
 /**
- * Whether two states differ in one of some fields.
+ * Checks whether two states differ in at least one of the given fields.
  */
 function differs( array $old, array $new, string ...$names ): bool {
 	foreach ( $names as $name ) {
@@ -116,7 +117,7 @@ function differs( array $old, array $new, string ...$names ): bool {
 }
 
 /**
- * The tags of what an edit touches of a scheduled post: some sites list what is to come.
+ * Returns the tags that an edit of a scheduled post affects. Some sites list upcoming posts.
  *
  * @return string[]
  */
@@ -131,7 +132,7 @@ function hidden_tags( int $id, array $old, array $new ): array {
 }
 
 /**
- * The tags of what an edit of a public post touches, besides lists and the post itself.
+ * Returns the tags that an edit of a public post affects, in addition to lists and the post itself.
  *
  * @return string[]
  */
@@ -168,17 +169,17 @@ function edit_tags( int $id, array $old, array $new ): array {
 	}
 	if ( differs( $old, $new, 'password' ) ) {
 		$tags[] = "l.$type.x";
-		// REST shows the comments of a protected post to nobody.
+		// The REST API does not show the comments of a password-protected post.
 		$tags[] = "c$id";
 	}
 	return $tags;
 }
 
 /**
- * The lists that a public post of such a state is in, by their tags.
+ * Returns the lists that contain a public post with this state, by tag.
  *
- * @return array<string, array{key: string, type: string, term: int, author: int, period: string, date: string, ranked: bool, conjoined: bool}> The
- *               last: whether it is a list of posts with a term of CONJOINED_TAXONOMIES.
+ * @return array<string, array{key: string, type: string, term: int, author: int, period: string, date: string, ranked: bool, conjoined: bool}>
+ *               `conjoined` is true for a list of posts with a term of CONJOINED_TAXONOMIES.
  */
 function state_lists( array $state ): array {
 	$type  = word( $state['type'] );
@@ -214,11 +215,11 @@ function state_lists( array $state ): array {
 }
 
 /**
- * Some lists, and the same of posts with one of some terms alone, of which no rank is known. Pure.
+ * Adds, for each list, the lists that contain only its posts with one of the given terms. Ranks in the added lists are unknown. Pure.
  *
- * @param array[] $lists By key.
- * @param string  $type  As in a tag.
- * @param int[]   $terms Of CONJOINED_TAXONOMIES.
+ * @param array[] $lists Lists by key.
+ * @param string  $type  Post type as in a tag.
+ * @param int[]   $terms Terms of CONJOINED_TAXONOMIES.
  * @return array[]
  */
 function with_conjoined( array $lists, string $type, array $terms ): array {
@@ -241,7 +242,7 @@ function with_conjoined( array $lists, string $type, array $terms ): array {
 }
 
 /**
- * The tags of pages that look for a slug, or for the beginning of one.
+ * Returns the tags of pages that look up a slug or the beginning of a slug.
  *
  * @return string[]
  */

@@ -1,9 +1,9 @@
 <?php
 /**
- * The CSS classes of a post's terms, in an order that does not depend on their names.
+ * Prints the CSS classes of a post's terms in an order that does not depend on the names of the terms.
  *
- * WordPress prints them in the order of the names, so that another name of one category would change every post that has two. The
- * order of classes means nothing in HTML, so all pages get them in the order of the terms' numbers.
+ * WordPress prints the classes in the order of the names. If a user renamed a category, every post with two categories could change. The
+ * order of classes has no meaning in HTML, so all pages print them in the order of the term IDs.
  *
  * @package Galley
  */
@@ -31,7 +31,7 @@ function order_terms_of_classes( $terms ) {
 }
 
 /**
- * Terms in the order of their numbers. Pure.
+ * Sorts terms by ID. Pure.
  *
  * @param object[] $terms Terms.
  */

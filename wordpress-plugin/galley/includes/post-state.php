@@ -1,6 +1,6 @@
 <?php
 /**
- * What of a post pages can show, at one moment: compared before and after a change, it says what the change touches.
+ * Captures everything about a post that pages can show. A comparison of the states before and after a change shows what the change affects.
  *
  * @package Galley
  */
@@ -10,11 +10,11 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /**
- * The state of a post; null of what no list and no page of its own ever shows.
+ * Returns the state of a post. Returns null if neither a list nor a single page ever shows the post.
  *
  * @param \WP_Post    $post   The post.
- * @param string|null $status Its status, where the post does not tell it any more.
- * @return array|null Scalars, and `terms`: taxonomy to ids with their ancestors.
+ * @param string|null $status Status of the post, if the post object no longer contains it.
+ * @return array|null Scalars, and `terms`: IDs of terms and of their ancestors, by taxonomy.
  */
 function post_state( \WP_Post $post, ?string $status = null ): ?array {
 	if ( ! is_listed_type( $post->post_type ) ) {
@@ -48,24 +48,26 @@ function post_state( \WP_Post $post, ?string $status = null ): ?array {
 }
 
 /**
- * Whether posts of a type may be in lists. Such as have no page of their own are in those of themes: slides, opinions, questions.
+ * Checks whether posts of a type can be in lists. Themes also list posts of types without single pages, such as slides, testimonials and
+ * questions.
  */
 function is_listed_type( string $type ): bool {
 	return ! in_array( $type, UNLISTED_TYPES, true ) && ( ! is_shared() || is_post_type_viewable( $type ) );
 }
 
 /**
- * Whether anybody may see a post. A picture is seen as long as its post is.
+ * Checks whether a post is visible to everyone. An attachment is visible as long as its post is visible.
  */
 function is_public( \WP_Post $post ): bool {
 	$status = (string) ( 'attachment' === $post->post_type ? get_post_status( $post ) : $post->post_status );
 	$object = get_post_status_object( $status );
-	// Lists ask whether a status is public, single pages whether it can be queried.
+	// Lists check whether a status is public. Single pages check whether it is publicly queryable.
 	return 'inherit' === $status || ( $object && $object->public ) || is_post_status_viewable( $status );
 }
 
 /**
- * What an excerpt is made from: the one that was written, or the first words of the text. Pure, but for WordPress's strippers.
+ * Returns the source of an excerpt: the manual excerpt, or the first words of the content. Pure, except for WordPress's functions that
+ * strip tags.
  */
 function excerpt_basis( string $written, string $content, int $words ): string {
 	if ( '' !== $written ) {
@@ -74,20 +76,20 @@ function excerpt_basis( string $written, string $content, int $words ): string {
 	$more  = strpos( $content, '<!--more' );
 	$plain = wp_strip_all_tags( false === $more ? $content : substr( $content, 0, $more ) );
 	$parts = preg_split( '/\s+/', $plain, max( 1, $words ) + 2, PREG_SPLIT_NO_EMPTY );
-	// One word more than is shown: whether there is more is shown, too.
+	// The result has one word more than the excerpt, because pages also show whether more text follows.
 	return ( false === $more ? '' : '+' ) . implode( ' ', array_slice( $parts, 0, max( 1, $words ) + 1 ) );
 }
 
 /**
- * The terms of a post, of all taxonomies, with their ancestors: their archives show it as well.
+ * Returns the terms of a post in all taxonomies, and their ancestors, because the archives of the ancestors also show the post.
  *
  * @return array<string, int[]>
  */
 function post_terms( \WP_Post $post ): array {
 	$terms = array();
-	// One query for all taxonomies instead of one for each.
+	// This call uses one query for all taxonomies instead of one for each.
 	update_object_term_cache( array( $post->ID ), $post->post_type );
-	// A post's translations are terms of Polylang's that no page shows; events-languages.php says what they change.
+	// Polylang stores the translations of a post as terms, which no page shows. events-languages.php handles their changes.
 	foreach ( array_diff( get_object_taxonomies( $post->post_type ), GROUP_TAXONOMIES ) as $taxonomy ) {
 		$found = get_the_terms( $post->ID, $taxonomy );
 		foreach ( is_array( $found ) ? $found : array() as $term ) {

@@ -1,10 +1,11 @@
 <?php
 /**
- * Preloading: after a full purge the pages of the sitemaps and menus are requested one after another, so that visitors find them stored.
+ * Preloads pages: after a full purge, requests the pages of the sitemaps and menus one after another, so that they are stored before visitors
+ * request them.
  *
- * It runs in batches of WordPress's scheduler. Before each page it looks whether PHP has capacity to spare, and stops until the next batch
- * where requests wait, where PHP is paused, or where the site answers 429 or 503. Pages that are stored are left out. Everything has a
- * bound: addresses, seconds of a batch, failures.
+ * Preloading runs in batches, as tasks of WordPress's scheduler. Before each page, it checks whether PHP has spare capacity. It stops until the
+ * next batch if requests wait, if PHP is paused, or if the site returns status 429 or 503. It skips pages that are already stored. The number
+ * of addresses, the duration of a batch and the number of failures are limited.
  *
  * @package Galley
  */
@@ -18,14 +19,14 @@ const PRELOAD_SECONDS  = 20.0;
 const PRELOAD_PAUSE    = 30;
 const PRELOAD_FAILURES = 5;
 
-/** Addresses that the server is asked about at once. */
+/** Number of addresses in one status query to the server. */
 const PRELOAD_CHUNK = 20;
 
 add_action( 'galley_preload', __NAMESPACE__ . '\\preload_batch' );
 add_action( 'switch_theme', __NAMESPACE__ . '\\preload_after_purge' );
 
 /**
- * Preloads where the owner has chosen that full purges are followed by it.
+ * Starts preloading after a full purge, if this is enabled in the settings.
  */
 function preload_after_purge(): void {
 	if ( choices()['preload'] ) {
@@ -34,7 +35,7 @@ function preload_after_purge(): void {
 }
 
 /**
- * Begins anew: the first batch collects the addresses.
+ * Starts preloading from the beginning. The first batch collects the addresses.
  */
 function start_preload(): void {
 	update_option(
@@ -63,7 +64,7 @@ function schedule_preload( int $seconds ): void {
 }
 
 /**
- * How far it is.
+ * Returns the progress of preloading, or null if there is none.
  *
  * @return array{state: string, began: int, queue: ?array, total: int, done: int, failures: int}|null
  */
@@ -83,7 +84,7 @@ function preload_progress(): ?array {
 }
 
 /**
- * One batch.
+ * Runs one batch.
  */
 function preload_batch(): void {
 	$at = preload_progress();
@@ -102,7 +103,7 @@ function preload_batch(): void {
 	if ( ! $at['queue'] && 'failed' !== $at['state'] ) {
 		$at['state'] = 'done';
 	}
-	// A stop or a new start by somebody else meanwhile takes precedence.
+	// If another request has stopped or restarted preloading in the meantime, its change takes precedence.
 	wp_cache_delete( 'galley_preload', 'options' );
 	$now = preload_progress();
 	if ( null === $now || $now['began'] !== $at['began'] ) {
@@ -115,9 +116,9 @@ function preload_batch(): void {
 }
 
 /**
- * Some addresses of the queue: those that are not stored are requested, as long as PHP has capacity.
+ * Processes some addresses of the queue. Requests those that are not stored, as long as PHP has capacity.
  *
- * @param array $at    As `preload_progress()` gives it.
+ * @param array $at    Progress as returned by `preload_progress()`.
  * @param float $until Unix time.
  */
 function preload_chunk( array $at, float $until ): array {
@@ -153,9 +154,9 @@ function preload_chunk( array $at, float $until ): array {
 }
 
 /**
- * Whether PHP can generate a page that nobody waits for: nothing waits, nothing is paused, and a worker is free. Pure.
+ * Checks whether PHP has capacity for a page that no visitor waits for: no request waits, no server is paused, and a worker is free. Pure.
  *
- * @param array|null $site Of `GET /status`.
+ * @param array|null $site Entry of the site in the response to `GET /status`.
  */
 function has_capacity( ?array $site ): bool {
 	if ( null === $site || ! is_array( $site['upstreams'] ?? null ) ) {
@@ -174,9 +175,9 @@ function has_capacity( ?array $site ): bool {
 }
 
 /**
- * Requests a page as a crawler, which is how Galley knows that people come first.
+ * Requests a page as a crawler, so that Galley gives priority to requests of visitors.
  *
- * @return int The status; 0: no answer.
+ * @return int HTTP status, or 0 if there was no response.
  */
 function preload_page( string $url ): int {
 	$answer = wp_remote_get(
@@ -195,14 +196,14 @@ function preload_page( string $url ): int {
 }
 
 /**
- * The addresses of the front page, the menus and the sitemaps, in this order, each once.
+ * Returns the addresses of the front page, the menus and the sitemaps, in this order and without duplicates.
  *
  * @return string[]
  */
 function preload_addresses(): array {
 	$urls = array_merge( array( home_url( '/' ) ), menu_addresses(), sitemap_addresses() );
 	/**
-	 * The addresses that are preloaded, the most important first.
+	 * Filters the addresses to preload. The most important address comes first.
 	 */
 	$urls  = (array) apply_filters( 'galley_preload_urls', $urls );
 	$clean = array();
@@ -216,6 +217,8 @@ function preload_addresses(): array {
 }
 
 /**
+ * Returns the addresses in the menus that are assigned to a location.
+ *
  * @return string[]
  */
 function menu_addresses(): array {
@@ -231,7 +234,8 @@ function menu_addresses(): array {
 }
 
 /**
- * What WordPress's own sitemaps list. A plugin that replaces them adds its addresses by `galley_preload_urls`.
+ * Returns the addresses in the sitemaps of WordPress core. A plugin that replaces these sitemaps can add addresses with the filter
+ * `galley_preload_urls`.
  *
  * @return string[]
  */

@@ -1,10 +1,10 @@
 <?php
 /**
- * The last purges, with what caused each: "your edit of 'Hello' purged 12 pages".
+ * Logs the most recent purges and the cause of each: "your edit of 'Hello' purged 12 pages".
  *
- * Causes are noted by hooks while the request runs, the first that means something counts. How many pages a purge takes is asked before
- * it is sent, and only for people who work on the site: a visitor's comment does not wait for it. The log is one option with a bounded
- * number of lines; purges do not depend on it.
+ * Hooks record causes while the request runs. The log shows the first meaningful cause. Before the plugin sends a purge, it queries the
+ * number of affected pages. It does so only for users who can edit posts, so that a visitor's comment does not wait for the result. The log
+ * is one option with a limited number of lines. Purges do not depend on it.
  *
  * @package Galley
  */
@@ -15,10 +15,10 @@ defined( 'ABSPATH' ) || exit;
 
 const MOST_LOGGED = 50;
 
-/** Seconds that an edit waits to hear how many pages it purges. */
+/** Maximum time, in seconds, that an edit waits for the number of pages that one purge request affects. */
 const COUNT_SECONDS = 0.5;
 
-/** Post types that are parts of the design, and not pages. */
+/** Post types that are parts of the design rather than pages. */
 const DESIGN_TYPES = array( 'wp_template', 'wp_template_part', 'wp_global_styles', 'wp_navigation', 'wp_block', 'custom_css', 'customize_changeset' );
 
 $GLOBALS['galley_causes'] = array();
@@ -40,10 +40,10 @@ add_action( 'deactivated_plugin', __NAMESPACE__ . '\\cause_of_plugin', 20 );
 add_action( 'upgrader_process_complete', __NAMESPACE__ . '\\cause_of_update', 20 );
 
 /**
- * Notes why this request purges.
+ * Records a cause for the purges of this request.
  *
- * @param string $kind As `cause_words()` knows them.
- * @param string $name What it is called; plain text.
+ * @param string $kind Kind of cause, as defined in `cause_words()`.
+ * @param string $name Name of the changed object, as plain text.
  */
 function note_cause( string $kind, string $name = '' ): void {
 	$name  = trim( wp_strip_all_tags( $name ) );
@@ -105,7 +105,7 @@ function cause_of_user( $id ): void {
 }
 
 /**
- * The weakest of causes: most edits write some option on the way.
+ * Records a changed option. This is the weakest cause, because most edits also write some option.
  */
 function cause_of_option( $name ): void {
 	if ( ! preg_match( '/^(galley_|_transient|_site_transient|cron$|rewrite_rules$)/', (string) $name ) ) {
@@ -126,9 +126,9 @@ function cause_of_update(): void {
 }
 
 /**
- * The cause that counts: the first that is not merely a setting, or what an earlier request left. Pure.
+ * Returns the cause to log: the first one that is neither an option nor a purge of an earlier request that is sent again. Pure.
  *
- * @param array[] $causes Kind and name of each.
+ * @param array[] $causes Kind and name of each cause.
  * @return array{string, string}
  */
 function first_cause( array $causes ): array {
@@ -141,9 +141,9 @@ function first_cause( array $causes ): array {
 }
 
 /**
- * Makes a row of purges that are about to be sent.
+ * Creates the log row for purges that are about to be sent.
  *
- * @param array{hard: string[], soft: string[]} $purges What to say.
+ * @param array{hard: string[], soft: string[]} $purges Purges to send.
  */
 function log_purges( array $purges ): void {
 	list( $kind, $name ) = first_cause( $GLOBALS['galley_causes'] );
@@ -163,11 +163,11 @@ function log_purges( array $purges ): void {
 }
 
 /**
- * How many stored pages these purges would take now, as the server counts them.
+ * Returns the number of stored pages that these purges would affect now, as counted by the server.
  *
- * @param array{hard: string[], soft: string[]} $purges  What to say.
- * @param float                                 $timeout Seconds for each of at most two questions.
- * @return array{int, bool}|null The number, and whether it may be more; null: not known.
+ * @param array{hard: string[], soft: string[]} $purges  Purges to send.
+ * @param float                                 $timeout Timeout in seconds for each of at most two queries.
+ * @return array{int, bool}|null The number of pages, and whether there may be more. Null if unknown.
  */
 function count_purged( array $purges, float $timeout = COUNT_SECONDS ): ?array {
 	if ( ! connection() ) {
@@ -177,7 +177,7 @@ function count_purged( array $purges, float $timeout = COUNT_SECONDS ): ?array {
 	$is_more = false;
 	foreach ( array_slice( purge_bodies( $purges, own_site_host() ), 0, 2 ) as $body ) {
 		$answer = call_for_site( '/purge', $body + array( 'dry_run' => true ), $timeout );
-		// An older server does not know the question; it refuses the whole of it, and purges nothing.
+		// An older server does not support `dry_run`. It rejects the whole request and purges nothing.
 		if ( 200 !== $answer['status'] || ! is_int( $answer['body']['pages'] ?? null ) ) {
 			return null;
 		}
@@ -188,7 +188,7 @@ function count_purged( array $purges, float $timeout = COUNT_SECONDS ): ?array {
 }
 
 /**
- * Adds the rows of this request to the log, in one query. Called when all of them were sent.
+ * Adds the rows of this request to the log in one query. Runs after all purges were sent.
  */
 function write_purge_log(): void {
 	global $wpdb;
@@ -199,37 +199,37 @@ function write_purge_log(): void {
 	$GLOBALS['galley_logged'] = array();
 
 	$hide = $wpdb->suppress_errors( true );
-	// phpcs:ignore WordPress.DB -- a row of our own, written past the options' caches, so that no row of a request at the same moment is lost.
+	// phpcs:ignore WordPress.DB -- a row of this plugin, which bypasses the option caches, so that rows of concurrent requests are not lost.
 	$done = $wpdb->query( $wpdb->prepare( "INSERT INTO $wpdb->options (option_name, option_value, autoload) VALUES ('galley_log', %s, 'no') ON DUPLICATE KEY UPDATE option_value = SUBSTRING_INDEX(CONCAT(option_value, VALUES(option_value)), %s, %d)", $lines, "\n", -1 - MOST_LOGGED ) );
 	$wpdb->suppress_errors( $hide );
 	if ( false === $done ) {
-		// A database without these functions, such as SQLite.
+		// The database does not support these functions. An example is SQLite.
 		update_option( 'galley_log', implode( '', array_map( __NAMESPACE__ . '\\log_line', array_slice( array_merge( purge_log(), log_rows( $lines ) ), -MOST_LOGGED ) ) ), false );
 	}
 }
 
 /**
- * A row as a line of the log: JSON in ASCII. Pure.
+ * Formats a row as a line of the log: JSON in ASCII. Pure.
  */
 function log_line( array $row ): string {
 	return wp_json_encode( $row ) . "\n";
 }
 
 /**
- * The log, the oldest first.
+ * Returns the rows of the log, oldest first.
  *
  * @return array[]
  */
 function purge_log(): array {
 	global $wpdb;
-	// phpcs:ignore WordPress.DB -- written past the options' caches.
+	// phpcs:ignore WordPress.DB -- the row bypasses the option caches.
 	return log_rows( (string) $wpdb->get_var( "SELECT option_value FROM $wpdb->options WHERE option_name = 'galley_log'" ) );
 }
 
 /**
- * The rows of a log; what is none is left out. Pure.
+ * Parses the rows of a log and skips invalid lines. Pure.
  *
- * @param string $text As stored.
+ * @param string $text Log as stored.
  * @return array[]
  */
 function log_rows( string $text ): array {
@@ -244,9 +244,9 @@ function log_rows( string $text ): array {
 }
 
 /**
- * Whether something is a row of the log. Pure.
+ * Checks whether a value is a row of the log. Pure.
  *
- * @param mixed $row As stored.
+ * @param mixed $row Decoded line of the log.
  */
 function is_log_row( $row ): bool {
 	return is_array( $row ) && is_int( $row['time'] ?? null ) && is_string( $row['kind'] ?? null ) && is_string( $row['name'] ?? null );

@@ -1,10 +1,10 @@
 <?php
 /**
- * The purges of this request: collected while it runs, sent once (delivery.php).
+ * Collects the purges of this request. delivery.php sends them once.
  *
- * A purge is a word: a tag, a path, or `*` for the whole site. Hard purges are final, soft ones let the old page answer
- * while one refresh runs. What happens is mostly known only when the request is over, so an event may also note what it has
- * touched and be asked then: `later()`.
+ * A purge is a string: a tag, a path, or `*` for the whole site. After a hard purge, the server no longer sends the old page. After a soft
+ * purge, it sends the old page while one refresh runs. The effect of a change is often known only at the end of the request. Event handlers
+ * can therefore register a callback that queues purges at that time: `later()`.
  *
  * @package Galley
  */
@@ -13,7 +13,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** More purges than that are not sent one by one: the blog as a whole is purged. */
+/** Maximum number of purges that are sent individually. If there are more, the plugin purges the whole blog. */
 const MOST_ORDERS = 500;
 
 $GLOBALS['galley_purges'] = array(
@@ -23,9 +23,9 @@ $GLOBALS['galley_purges'] = array(
 $GLOBALS['galley_later']  = array();
 
 /**
- * Queues a purge of the pages with one of these tags.
+ * Queues a purge of the pages that have at least one of these tags.
  *
- * @param string|string[] $tags     Without the prefix of the blog.
+ * @param string|string[] $tags     Tags without the blog prefix.
  * @param string          $strength `hard` or `soft`.
  */
 function queue_purge( $tags, string $strength = 'hard' ): void {
@@ -39,9 +39,9 @@ function queue_purge( $tags, string $strength = 'hard' ): void {
 }
 
 /**
- * The same for what all blogs of a network have in common: see `tag_network`.
+ * Queues a hard purge of tags that all blogs of a network share. See `tag_network()`.
  *
- * @param string|string[] $tags Without a prefix.
+ * @param string|string[] $tags Tags without a prefix.
  */
 function queue_network_purge( $tags ): void {
 	foreach ( with_classes( (array) $tags ) as $tag ) {
@@ -50,7 +50,7 @@ function queue_network_purge( $tags ): void {
 }
 
 /**
- * Queues a purge of all pages: of all blogs, where there are several.
+ * Queues a purge of all pages. On a multisite network, this includes the pages of all blogs.
  */
 function queue_purge_of_all_blogs( string $strength = 'hard' ): void {
 	if ( is_multisite() ) {
@@ -61,8 +61,10 @@ function queue_purge_of_all_blogs( string $strength = 'hard' ): void {
 }
 
 /**
- * Queues a purge of all pages of the blog, and makes the server forget which of them it could not store. It notes the latter
- * without tags, so only a purge of its whole site does that; in a network that would be all blogs, and there the notes end by themselves.
+ * Queues a purge of all pages of the blog, and of the server's markers for pages that it could not store.
+ *
+ * These markers have no tags, so only a purge of the whole site removes them. On a multisite network, that would purge all blogs. The
+ * function does not do that; the markers expire there.
  */
 function queue_purge_with_markers(): void {
 	if ( is_multisite() ) {
@@ -73,7 +75,7 @@ function queue_purge_with_markers(): void {
 }
 
 /**
- * Queues a purge of a path, or of everything (`*`).
+ * Queues a purge of a path, of a tag with its prefix, or of everything (`*`).
  */
 function queue_purge_of_word( string $word, string $strength = 'hard' ): void {
 	begin_purges();
@@ -81,10 +83,10 @@ function queue_purge_of_word( string $word, string $strength = 'hard' ): void {
 }
 
 /**
- * Has a function asked for its purges when they are about to be sent.
+ * Registers a callback that queues purges immediately before the purges are sent.
  *
- * @param string   $name The same name again does nothing.
- * @param callable $ask  Calls `queue_purge()`.
+ * @param string   $name Name of the callback, unique within the blog. Another callback with the same name replaces it.
+ * @param callable $ask  Callback that calls `queue_purge()`.
  */
 function later( string $name, callable $ask ): void {
 	begin_purges();
@@ -92,9 +94,9 @@ function later( string $name, callable $ask ): void {
 }
 
 /**
- * Tags with the classes of the numbered among them: who carries the class is meant as well. Pure.
+ * Returns the tags and the class of each tag with a number, because the purge also concerns pages that carry only the class. Pure.
  *
- * @param string[] $tags As in tags.php.
+ * @param string[] $tags Tags as described in tags.php.
  * @return string[]
  */
 function with_classes( array $tags ): array {
@@ -109,7 +111,7 @@ function with_classes( array $tags ): array {
 }
 
 /**
- * Takes what there is to be sent now.
+ * Returns the purges to send now, and empties the queue. Runs the callbacks of `later()` first.
  *
  * @return array{hard: string[], soft: string[]}
  */
@@ -118,7 +120,7 @@ function take_purges(): array {
 		list( $blog, $ask ) = array_shift( $GLOBALS['galley_later'] );
 		$elsewhere          = is_multisite() && get_current_blog_id() !== $blog;
 		if ( $elsewhere && ! get_site( $blog ) ) {
-			// It is gone, and has no tables to look into; that it went is a purge of its own.
+			// The blog was deleted and has no tables to query. Its deletion has queued a separate purge.
 			continue;
 		}
 		if ( $elsewhere ) {
@@ -141,10 +143,10 @@ function take_purges(): array {
 }
 
 /**
- * Orders without those that others include; everything of the blog where there are too many. Pure.
+ * Removes purges that other purges include. If there are too many purges, returns a purge of the whole blog. Pure.
  *
- * @param string[] $words  Orders.
- * @param string   $prefix Of the blog.
+ * @param string[] $words  Purges.
+ * @param string   $prefix Blog prefix.
  * @return string[]
  */
 function compact_purges( array $words, string $prefix = '' ): array {
@@ -155,7 +157,7 @@ function compact_purges( array $words, string $prefix = '' ): array {
 	if ( count( $words ) > MOST_ORDERS ) {
 		foreach ( $words as $word ) {
 			if ( '/' !== $word[0] && 0 !== strncmp( $word, $prefix, strlen( $prefix ) ) ) {
-				// Of several blogs at once.
+				// The purges concern several blogs.
 				return array( '*' );
 			}
 		}
