@@ -241,6 +241,10 @@ function queue_post( int $id ): void {
 	$new    = $post instanceof \WP_Post ? post_state( $post ) : null;
 	$newest = $GLOBALS['galley_newest'][ $key ] ?? '';
 	unset( $GLOBALS['galley_touched'][ $key ], $GLOBALS['galley_fields'][ $key ], $GLOBALS['galley_newest'][ $key ] );
+	if ( ! $old && ! $new ) {
+		// Created and deleted in this request: the states before and after it are the same.
+		return;
+	}
 	$change = post_changes( $id, $old, $new );
 	if ( $fields && ( ! empty( $old['visible'] ) || ! empty( $new['visible'] ) ) ) {
 		$change['tags'] = array_merge( $change['tags'], field_tags( $id, ( $new ?? $old )['type'], $fields ) );
