@@ -112,7 +112,7 @@ final class PrivateTest extends TestCase {
 	}
 
 	public function test_fields_are_ordered_by_position(): void {
-		$shared = array(
+		$shared  = array(
 			0  => 'widget/a 0 5 - d t',
 			20 => 'widget/b 20 5 - d t',
 		);

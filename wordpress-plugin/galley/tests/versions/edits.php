@@ -10,12 +10,12 @@ require_once ABSPATH . 'wp-admin/includes/admin.php';
 require_once ABSPATH . 'wp-admin/includes/class-wp-upgrader.php';
 
 wp_set_current_user( 1 );
-$post = get_page_by_path( 'spring-tide', OBJECT, 'post' );
-$term = get_term_by( 'name', 'Tides', 'category' );
+$post           = get_page_by_path( 'spring-tide', OBJECT, 'post' );
+$term           = get_term_by( 'name', 'Tides', 'category' );
 $purges_by_edit = array();
-$edit = static function ( string $name, callable $change ) use ( &$purges_by_edit ) {
-	$result          = $change();
-	$purges        = Galley\take_purges();
+$edit           = static function ( string $name, callable $change ) use ( &$purges_by_edit ) {
+	$result                  = $change();
+	$purges                  = Galley\take_purges();
 	$purges_by_edit[ $name ] = array_merge( $purges['hard'], $purges['soft'] );
 	return $result;
 };
