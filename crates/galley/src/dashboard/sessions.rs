@@ -43,7 +43,7 @@ pub struct SessionSecrets {
 }
 
 impl Sessions {
-    /// Creates a token that opens one session within [`LOGIN_LIFETIME`].
+    /// Creates a token that opens one session within `LOGIN_LIFETIME`.
     pub fn issue(&mut self, now: Instant) -> io::Result<String> {
         let token = secret()?;
         if self.logins.len() >= MOST_LOGINS {

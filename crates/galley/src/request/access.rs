@@ -1,7 +1,7 @@
 //! Applies access control as `galley_policy::access` decides.
 //!
 //! [`enter`] checks the head alone, before the body is received and before the cache, a file or PHP is used. The front
-//! thread calls it early; [`super::handle`] calls it for requests that have not been checked. [`look_into`] checks the
+//! thread calls it early; [`super::handle`] calls it for requests that have not been checked. [`check_body`] checks the
 //! body. [`is_open`] is for hits of the fast path, and returns false whenever more than an address has to be checked.
 
 use std::net::IpAddr;
