@@ -6,6 +6,8 @@ mod concurrency;
 mod corruption;
 mod large_cache;
 mod lifecycle;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -18,6 +20,8 @@ use galley_cache::key::Key;
 use galley_policy::key::{host_id, tag_id, url_id};
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
+
+use self::support::{content, read_body};
 
 const GENERATION: [u8; 16] = [1; 16];
 
@@ -64,20 +68,6 @@ fn page(path: &str, born: u64, body: impl Into<Bytes>) -> Entry {
     })
 }
 
-/// Pseudorandom bytes from a seed, so that wrong bytes are detected.
-fn content(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    let mut bytes: Vec<u8> = (0..length.div_ceil(8)).flat_map(|_| next()).collect();
-    bytes.truncate(length);
-    bytes
-}
-
 fn open_with(dir: &Path, limits: DiskLimits, now: DiskClock) -> (Disk, SiteName) {
     let disk = Disk::open(dir, limits, GENERATION, now).unwrap();
     let site = disk.site("a.test", 7);
@@ -90,26 +80,6 @@ fn open(dir: &Path) -> (Disk, SiteName) {
 
 fn scan(disk: &Disk) {
     while disk.scan_step() == ScanProgress::More {}
-}
-
-/// The entry and its complete body; `None` if there is no entry or its body cannot be read completely.
-fn read_body(lookup: DiskLookup) -> Option<(std::sync::Arc<Entry>, Vec<u8>)> {
-    match lookup {
-        DiskLookup::Absent => None,
-        DiskLookup::Found(OnDisk::Whole(entry)) => {
-            let body = entry.body().unwrap().to_vec();
-            Some((entry, body))
-        }
-        DiskLookup::Found(OnDisk::Pieces(entry, pieces)) => {
-            let mut body = Vec::new();
-            while (body.len() as u64) < pieces.length() {
-                let piece = pieces.read(&(body.len() as u64..pieces.length())).ok()?;
-                assert!(!piece.is_empty(), "no progress");
-                body.extend_from_slice(&piece);
-            }
-            Some((entry, body))
-        }
-    }
 }
 
 fn read(disk: &Disk, site: SiteName, path: &str, now: DiskClock) -> Option<(u64, Vec<u8>)> {

@@ -18,9 +18,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use proptest::sample::Index;
 
 use super::steps::{Damage, LogState, PAGES, Page, ProcessEnd, Step, Target, covers, split};
-use super::{
-    CacheSize, DAY, DiskClock, Process, SITE, at, files, read_body, unlimited_budget, wall,
-};
+use super::support::{content, read_body};
+use super::{CacheSize, DAY, DiskClock, Process, SITE, at, files, unlimited_budget, wall};
 
 /// A request to the upstream, and its response.
 #[derive(Clone, Debug)]
@@ -294,7 +293,7 @@ impl CacheModel {
         );
         assert_eq!(entry.born, sent.born);
         assert!(
-            body == content(number, sent.length),
+            body == content(number as u64, sent.length),
             "wrong bytes, from {place}"
         );
         let validity = self.process().table.prove_waiting(entry);
@@ -467,7 +466,7 @@ impl CacheModel {
             kind: EntryKind::Page,
             status: StatusCode::OK,
             fields,
-            body: Bytes::from(content(number, sent.length)).into(),
+            body: Bytes::from(content(number as u64, sent.length)).into(),
             stored_at: self.now().tick,
             life: Lifetime::default(),
             scopes: Scopes {
@@ -498,18 +497,4 @@ fn number_of(entry: &Entry) -> usize {
 fn key(page: Page) -> Vec<u8> {
     let (host, path_query, _) = PAGES[page];
     format!("key of page {page}: {host}{path_query}").into_bytes()
-}
-
-/// Pseudorandom bytes that differ for every entry.
-fn content(sent: usize, length: usize) -> Vec<u8> {
-    let mut state = (sent as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    let mut bytes: Vec<u8> = (0..length.div_ceil(8)).flat_map(|_| next()).collect();
-    bytes.truncate(length);
-    bytes
 }

@@ -10,14 +10,14 @@
 
 mod cache_model;
 mod steps;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use galley_cache::budget::MemoryBudget;
-use galley_cache::disk::{Disk, DiskClock, DiskLimits, DiskLookup, OnDisk, ScanProgress, SiteName};
-use galley_cache::entry::Entry;
+use galley_cache::disk::{Disk, DiskClock, DiskLimits, ScanProgress, SiteName};
 use galley_cache::log::{OpenedLog, PurgeLog};
 use galley_cache::memory::Memory;
 use galley_cache::purge_table::PurgeTable;
@@ -101,24 +101,6 @@ fn at(second: u64) -> DiskClock {
 
 fn wall(second: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_000_000_000 + second)
-}
-
-/// The entry and its complete body; `None` if there is no entry or its body cannot be read completely.
-fn read_body(lookup: DiskLookup) -> Option<(Arc<Entry>, Vec<u8>)> {
-    match lookup {
-        DiskLookup::Absent => None,
-        DiskLookup::Found(OnDisk::Whole(entry)) => {
-            let body = entry.body().unwrap().to_vec();
-            Some((entry, body))
-        }
-        DiskLookup::Found(OnDisk::Pieces(entry, pieces)) => {
-            let mut body = Vec::new();
-            while (body.len() as u64) < pieces.length() {
-                body.extend_from_slice(&pieces.read(&(body.len() as u64..pieces.length())).ok()?);
-            }
-            Some((entry, body))
-        }
-    }
 }
 
 /// A memory budget without a limit.
