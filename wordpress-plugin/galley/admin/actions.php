@@ -25,7 +25,7 @@ add_action( 'admin_post_galley_dismiss', __NAMESPACE__ . '\\on_dismiss' );
 add_action( 'wp_ajax_galley_page_state', __NAMESPACE__ . '\\on_page_state' );
 
 /**
- * Ends the request of a user who is not allowed to perform the action.
+ * Ends the request with status 403 because the user lacks the permission.
  */
 function refuse(): void {
 	wp_die( esc_html__( 'You are not allowed to do that.', 'galley' ), '', array( 'response' => 403 ) );
@@ -47,7 +47,7 @@ function back( string $fallback, string $done = '' ): void {
 }
 
 /**
- * Purges the page of a link. Users who may purge all pages may purge any page. Users who may edit a post may purge the page of that post.
+ * Purges the page of a link. Administrators may purge any page; users with permission to edit a post may purge the page of that post.
  */
 function on_purge_page(): void {
 	check_admin_referer( 'galley_purge_page' );

@@ -102,7 +102,7 @@ function purge_all_link(): string {
 }
 
 /**
- * Enqueues the script that requests the state, for users who may see the state.
+ * Enqueues the script that requests the state of the page, if the user has permission to see it.
  */
 function bar_script(): void {
 	if ( ! is_admin_bar_showing() || ! may_purge( post_at_hand() ) || ! may_look() || ( is_admin() && ! may_manage() ) ) {

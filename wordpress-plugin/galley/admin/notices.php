@@ -1,6 +1,6 @@
 <?php
 /**
- * Admin notices about anything that prevents caching, for users who can change it.
+ * Admin notices about conditions that prevent caching. WordPress shows them to administrators.
  *
  * @package Galley
  */

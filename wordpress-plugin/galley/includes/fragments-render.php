@@ -6,7 +6,7 @@
  * its number in the request replaces the definition. The response omits fragments that the plugin cannot render.
  *
  * The plugin renders each fragment twice. If the second rendering differs (a counter, an ID that must be unique in a page), the fragment
- * depends on what was rendered before it. Such a fragment must be the first one, and no fragment may follow it.
+ * depends on the output before it. Such a fragment must be the first one, and no fragment may follow it.
  *
  * @package Galley
  */
@@ -112,7 +112,7 @@ function render_definition( array $known ): ?string {
 }
 
 /**
- * Returns a query for a page about a term, a post or a date. It has the properties from which fragments derive what is current.
+ * Returns a query for a page about a term, a post or a date. It has the properties from which fragments derive the current page.
  *
  * @param array $about Result of `page_subject`.
  */

@@ -1,4 +1,4 @@
-//! Purge requests to a site: who may send them, and which are supported.
+//! Options for purge requests: the permitted clients, and the supported kinds.
 
 use crate::options::ValueKind::{self, Flag, List, Path};
 use crate::options::{OptionRow, OptionSection};

@@ -240,7 +240,7 @@ pub enum When {
 pub struct LearnFromPass {
     /// The key to store it under.
     pub key: Key,
-    /// The kind of what is stored.
+    /// The kind of the stored response.
     pub lesson: PassLesson,
 }
 

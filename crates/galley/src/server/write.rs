@@ -59,7 +59,7 @@ impl ClientSupport {
     }
 }
 
-/// Writes a response. The record's end contains what was sent, even if the client disconnected.
+/// Writes a response. The record's end counts the sent bytes, even if the client disconnected.
 pub(super) async fn send_response(
     connection: &mut ClientConnection,
     mut response: Response,

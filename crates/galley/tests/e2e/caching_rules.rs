@@ -1,4 +1,4 @@
-//! Options that change what is stored: `[[site.rule]]`, `[site.ttl]`, cookies, device variants, presets, and separate sites.
+//! Options that change which responses are stored: `[[site.rule]]`, `[site.ttl]`, cookies, device variants, presets, and separate sites.
 
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;

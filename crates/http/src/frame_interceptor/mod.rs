@@ -10,7 +10,7 @@
 //!   the library's table stays empty. Responses of either side must not change the other's table: see [`crate::hpack`],
 //!   and [`FrameInterceptor::may_respond`].
 //! - Stream ids. The library never sees a stream that was answered here, so late frames for it are dropped here.
-//! - The connection's window. The caller may use what was not granted to the library ([`FrameInterceptor::take_window`]).
+//! - The connection's window. The caller may use the bytes that were not granted to the library ([`FrameInterceptor::take_window`]).
 //!
 //! Requests are not evaluated here. A connection error that the library could not detect, or would treat differently, is a
 //! [`FrameError`].

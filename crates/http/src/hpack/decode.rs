@@ -181,5 +181,5 @@ impl HpackReader<'_> {
     }
 }
 
-/// The maximum size of a list that is decoded to keep the table consistent, as a multiple of what is kept.
+/// The maximum size of a list that is decoded to keep the table consistent, as a multiple of the limit for stored fields.
 pub const TOO_LARGE: usize = 4;

@@ -1,4 +1,4 @@
-//! The task of one HTTP/2 connection. In each scheduling slice it reads what has arrived, answers the hits, and lets the
+//! The task of one HTTP/2 connection. In each scheduling slice it reads the received bytes, answers the hits, and lets the
 //! library write its frames.
 
 use std::cell::RefCell;
@@ -276,7 +276,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         Poll::Ready(end)
     }
 
-    /// Reads what has arrived, and looks up hits. Ready if input arrived or was left over from the last slice.
+    /// Reads the received bytes, and looks up hits. Ready if input arrived or was left over from the last slice.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Http2ReadError>> {
         let mut socket = self.socket.borrow_mut();
         if !self.sent.is_empty() || !socket.has_capacity() || socket.is_library_behind() {

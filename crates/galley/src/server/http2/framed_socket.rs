@@ -147,7 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         }
     }
 
-    /// Reads what has arrived; ready if there was input, or at the end.
+    /// Reads the received bytes; ready if there was input, or at the end.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.ledger.flood().is_some() || self.is_ended {
             // No further frame is read: the slice ends, and with it the connection.
@@ -253,7 +253,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Records that the client does not receive all output at once, and shrinks a large buffer to what is left.
+    /// Records that the client does not receive all output at once, and shrinks a large buffer to the remaining bytes.
     fn note_slow_client(&mut self) {
         self.is_slow = true;
         let rest = self.output.len() - self.sent;

@@ -6,7 +6,7 @@
 //! from the library is converted to the same head as in HTTP/1 ([`request_head`]); from then on, nothing depends on HTTP/2,
 //! in a task for each stream ([`exchange`], [`response`]).
 //!
-//! In each scheduling slice the task reads what has arrived, answers the hits in the order of their urgency (RFC 9218), lets
+//! In each scheduling slice the task reads the received bytes, answers the hits in the order of their urgency (RFC 9218), lets
 //! the library write all its frames into one buffer, and sends that ([`framed_socket`]). The library alternates between streams
 //! with data, one frame each.
 
