@@ -172,6 +172,15 @@ async fn send(
     send_with_method(method, connection, script, body_length, body).await
 }
 
+/// Sends a request with a body of counted words.
+async fn send_counted(
+    connection: &mut FastCgiConnection<UnixStream>,
+    script: &Path,
+    length: u64,
+) -> (String, Vec<u8>) {
+    send(connection, script, length, &mut CountingBody::new(length)).await
+}
+
 async fn send_with_method(
     method: &str,
     connection: &mut FastCgiConnection<UnixStream>,
@@ -252,13 +261,7 @@ async fn a_connection_serves_a_thousand_requests() {
     for round in 0..1000_u64 {
         // Every third request has a body, which checks that the next request starts at the right byte.
         let length = if round % 3 == 0 { 8 * (round + 1) } else { 0 };
-        let (head, body) = send(
-            &mut connection,
-            &script,
-            length,
-            &mut CountingBody::new(length),
-        )
-        .await;
+        let (head, body) = send_counted(&mut connection, &script, length).await;
         assert!(head.contains(&format!("X-Seen: {length}\r\n")), "{head}");
         assert!(body.starts_with(b"hello "));
         // The same worker shows that it is the same connection.
@@ -278,13 +281,7 @@ async fn a_large_upload_arrives_completely() {
         "$f = fopen('php://input', 'r'); while (!feof($f)) fread($f, 65536);",
     );
     let mut connection = fpm.connect().await;
-    let (_, body) = send(
-        &mut connection,
-        &script,
-        LENGTH,
-        &mut CountingBody::new(LENGTH),
-    )
-    .await;
+    let (_, body) = send_counted(&mut connection, &script, LENGTH).await;
     assert_eq!(
         String::from_utf8(body).unwrap(),
         sha256(CountingBody::new(LENGTH))
@@ -356,13 +353,7 @@ async fn a_script_can_write_while_reading_the_body() {
         "$f = fopen('php://input', 'r'); while (!feof($f)) { echo fread($f, 65536); flush(); }",
     );
     let mut connection = fpm.connect().await;
-    let (_, body) = send(
-        &mut connection,
-        &script,
-        LENGTH,
-        &mut CountingBody::new(LENGTH),
-    )
-    .await;
+    let (_, body) = send_counted(&mut connection, &script, LENGTH).await;
     let mut expected = CountingBody::new(LENGTH);
     let mut rest = &body[..];
     while let Some(chunk) = expected.chunk() {
