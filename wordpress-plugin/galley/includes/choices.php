@@ -46,7 +46,7 @@ function loaded_option( string $name ) {
 }
 
 /**
- * Returns valid settings, whatever input they come from. Pure.
+ * Returns valid settings for any input. Pure.
  *
  * @param mixed $raw `lifetime` in seconds (0 means the default), `paths` as lines or a list, `types`, `preload`, `speculation`.
  * @return array{lifetime: int, paths: string[], types: string[], preload: bool, speculation: string}

@@ -48,7 +48,7 @@ function on_user_deleted( $user_id, $heir = null ): void {
 }
 
 /**
- * Handles a user who is removed from a blog of a network. Other blogs are not affected. On this blog, an author archive without posts no
+ * Handles the removal of a user from a blog of a network. Other blogs are not affected. On this blog, an author archive without posts no
  * longer exists.
  */
 function on_user_leaves( $user_id, $blog = 0, $heir = null ): void {

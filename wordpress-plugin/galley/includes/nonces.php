@@ -29,7 +29,7 @@ if ( is_shared() ) {
 add_filter( 'rest_authentication_errors', __NAMESPACE__ . '\\forgive_stale_nonce', 101 );
 
 /**
- * Records a nonce that WordPress creates for a visitor who is not logged in.
+ * Records a nonce that WordPress creates for an anonymous visitor.
  *
  * Many nonces are never printed. For example, WordPress creates some for scripts that are only registered. The plugin therefore records each
  * nonce and searches for it in the complete page.
@@ -97,7 +97,7 @@ function cut_to( int $seconds, array $nonces, ?string $page ): int {
 }
 
 /**
- * Treats an expired REST nonce of a visitor who is not logged in as a missing nonce. Runs after the check of WordPress, which has priority 100.
+ * Treats an expired REST nonce of an anonymous visitor as a missing nonce. Runs after the check of WordPress, which has priority 100.
  *
  * @param mixed $result Result of the previous checks.
  * @return mixed

@@ -36,7 +36,7 @@ function separate_toolbar(): void {
 	}
 	$priority = has_action( 'wp_footer', 'wp_print_speculation_rules' );
 	if ( false !== $priority ) {
-		// WordPress prints speculation rules only for visitors who are not logged in.
+		// WordPress prints speculation rules only for anonymous visitors.
 		remove_action( 'wp_footer', 'wp_print_speculation_rules', $priority );
 		add_action( 'wp_footer', __NAMESPACE__ . '\\print_speculation_rules', $priority );
 	}

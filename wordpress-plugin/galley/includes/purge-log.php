@@ -3,7 +3,7 @@
  * Logs the most recent purges and the cause of each: "your edit of 'Hello' purged 12 pages".
  *
  * Hooks record causes while the request runs. The log shows the first meaningful cause. Before the plugin sends a purge, it queries the
- * number of affected pages. It does so only for users who can edit posts, so that a visitor's comment does not wait for the result. The log
+ * number of affected pages. It does so only for users with permission to edit posts, so that a visitor's comment does not wait for the result. The log
  * is one option with a limited number of lines. Purges do not depend on it.
  *
  * @package Galley

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::sys::sockets;
 
-/// The users who may connect to a unix socket; [`super::auth`] decides what they may access.
+/// The users with permission to connect to a unix socket; [`super::auth`] decides their access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdminSocketAccess {
     /// The server's own user and root.

@@ -86,7 +86,7 @@ async fn purge(site: &Site, path: &Path) {
 /// A watched folder.
 struct CanaryFolder {
     path: PathBuf,
-    /// The user who must be able to remove files in the folder, if Galley may change the folder's owner.
+    /// The user for whom the folder must be writable, if Galley may change the folder's owner.
     owner: Option<FolderOwner>,
     events: AsyncFd<OwnedFd>,
 }

@@ -194,7 +194,7 @@ pub(super) struct Handover {
 
 impl Handover {
     /// Reports that everything that may fail is prepared, and waits until the disk is free. If the previous process has ended,
-    /// for whatever reason, this one starts as if it were the first.
+    /// for any reason, this one starts as if it were the first.
     pub(super) async fn begin(before: &Predecessor, pools: Vec<Ownership>) -> io::Result<Self> {
         let channel = before.channel()?;
         // On failure the previous process has ended, and `receive` reports it.

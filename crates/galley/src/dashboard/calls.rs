@@ -35,7 +35,7 @@ pub fn order(name: &str, body: Bytes) -> Option<AdminCall> {
     let (path, body) = match name {
         "why" => ("/why", body),
         "purge" => ("/purge", body),
-        // Only users who may edit the file reload it, on the command line.
+        // Reloading the file requires permission to edit it, so it is a command on the command line.
         "compare" => ("/reload", Bytes::from_static(br#"{"compare":true}"#)),
         _ => return None,
     };

@@ -39,7 +39,7 @@ pub fn create(name: &str) -> io::Result<File> {
     Ok(rustix::fs::memfd_create(name, flags).map(File::from)?)
 }
 
-/// Seals the file, which nobody can change from then on, and rewinds it.
+/// Seals the file against changes, and rewinds it.
 pub fn seal(file: &mut File) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     Ok(rustix::fs::fcntl_add_seals(file, SEALS)?)

@@ -33,7 +33,7 @@ pub struct UpstreamStats {
     full_client: AtomicU64,
     /// A bit for each class whose next request the full queue would reject, in the order of [`Class::ALL`].
     full_classes: AtomicU8,
-    /// The seed of the hashes, so that nobody can choose an address with the same hash as another client's.
+    /// The seed of the hashes, so that a client cannot choose an address with the same hash as another client's.
     hash_seed: RandomState,
     /// Requests that were moved to a class or client that is served sooner.
     promoted: AtomicU64,

@@ -1,8 +1,8 @@
 //! The short cluster test: three nodes, an engine with a replica and a real WordPress in network namespaces, with faults of the
 //! engine, the nodes and the network.
 //!
-//! The test kit contains the test; `make cluster` runs it with more rounds. Users who may not create network namespaces get a
-//! note on stderr that the test was skipped.
+//! The test kit contains the test; `make cluster` runs it with more rounds. Without permission to create network namespaces, the
+//! test prints on stderr that it was skipped.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

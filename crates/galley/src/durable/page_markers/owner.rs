@@ -1,4 +1,4 @@
-//! The user who must be able to remove files from a folder.
+//! The user with permission to remove files from a folder.
 
 use std::fs;
 use std::io;

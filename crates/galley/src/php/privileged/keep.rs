@@ -307,7 +307,7 @@ fn listener(pool: &PlannedPool, plan: &LaunchPlan) -> io::Result<Option<UnixList
     let ProgramKind::Program { socket, .. } = &pool.kind else {
         return Ok(None);
     };
-    // Uses descriptors, because the outer folder belongs to Galley's user, who may run anything.
+    // Uses descriptors, because the outer folder belongs to Galley's user, and that account may be compromised.
     let folder = privileges::own_folder(&pool.folder)?;
     let name = socket.file_name().unwrap_or_default();
     let path = format!("/proc/self/fd/{}", folder.as_raw_fd());

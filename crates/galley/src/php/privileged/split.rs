@@ -198,7 +198,7 @@ pub(super) fn fpm_parts(
 }
 
 /// Creates the inner folder and gives both folders to the user. Uses descriptors, because the runtime folder belongs to
-/// Galley's user, who may run anything.
+/// Galley's user. The account may be compromised.
 fn create_folders(folder: &Path, account: &Account) -> io::Result<SocketPath> {
     let outer = privileges::own_folder(folder)?;
     let mode = Mode::RWXU | Mode::XGRP | Mode::XOTH;
