@@ -101,8 +101,9 @@ pub(super) async fn connection(
         let info = info.get_or_insert_with(Box::<RequestInfo>::default);
         // Boxed, like everything long: an idle connection does not allocate the state of an exchange, and the runtime does not
         // copy it when the connection begins and ends. Written in place: `Box::pin` would copy all of it.
-        let exchange = turn.request(&mut connection, arrived, info);
-        match Box::into_pin(Box::write(Box::new_uninit(), exchange)).await {
+        let memory = Box::new_uninit();
+        let exchange = Box::write(memory, turn.request(&mut connection, arrived, info));
+        match Box::into_pin(exchange).await {
             AfterResponse::Request => {}
             AfterResponse::Close if connection.is_last_request => {
                 return close_as_requested(connection).await;
