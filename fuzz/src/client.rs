@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use galley_http::proxy::{self, ProxyHeaderStep};
 use galley_policy::access::passwords;
 use galley_policy::access::xmlrpc::{Call, XmlRpcScanner};
-use galley_policy::proxied::{ConnectionInfo, ForwardingField, NOBODY, Proxies};
+use galley_policy::proxied::{ConnectionInfo, ForwardingField, UNKNOWN_ADDRESS, Proxies};
 use galley_policy::request_info::Scheme;
 
 /// A PROXY protocol header never requests bytes beyond its end, however few bytes arrive at a time.
@@ -72,7 +72,7 @@ pub fn forwarded(data: &[u8]) {
         _ => (name, value),
     });
     let with_longer_list = proxies.origin(&connection_from([10, 0, 0, 1]), &longer);
-    assert!(with_longer_list.client == origin.client || origin.client == NOBODY);
+    assert!(with_longer_list.client == origin.client || origin.client == UNKNOWN_ADDRESS);
 }
 
 const NAMES: &[&str] = &[

@@ -183,7 +183,7 @@ impl FragmentTable {
             let pause = FIRST_PAUSE * (1 << count.min(MAX_DOUBLINGS));
             known.failures = Some(Failures {
                 count: count.saturating_add(1),
-                retry_at: now.plus(pause.min(LONGEST_PAUSE)),
+                retry_at: now.plus(pause.min(MAX_PAUSE)),
             });
             known.update_versions();
         }
@@ -403,7 +403,7 @@ const MAX_VERSIONS: usize = 32;
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The maximum pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+const MAX_PAUSE: Duration = Duration::from_secs(3600);
 
 /// The maximum exponent, so that the factor fits.
 const MAX_DOUBLINGS: u32 = 12;

@@ -142,4 +142,4 @@ fn time(unix_s: i64) -> SystemTime {
 pub const SOON: Duration = Duration::from_secs(10 * 86_400);
 
 /// The maximum size of a file, in bytes: a chain has some kilobytes, the system's file of all authorities 200.
-pub const MOST_BYTES: u64 = 1 << 20;
+pub const MAX_BYTES: u64 = 1 << 20;

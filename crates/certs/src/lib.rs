@@ -10,7 +10,7 @@ pub mod file;
 mod names;
 mod read;
 
-pub use chain::{CertificateChain, CertificateError, DateValidity, MOST_BYTES, SOON};
+pub use chain::{CertificateChain, CertificateError, DateValidity, MAX_BYTES, SOON};
 pub use names::CertificateNames;
 pub use read::{CertificateFileError, CertificateFiles, CertificatePem, read, read_roots};
 

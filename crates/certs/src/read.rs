@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::chain::{CertificateChain, CertificateError, MOST_BYTES};
+use crate::chain::{CertificateChain, CertificateError, MAX_BYTES};
 use crate::file;
 
 /// The paths of a certificate and of its key, which may be the same file.
@@ -114,7 +114,7 @@ enum Secrecy {
 }
 
 fn contents(path: &Path, secrecy: Secrecy) -> Result<Vec<u8>, CertificateError> {
-    let found = file::read(path, MOST_BYTES)?;
+    let found = file::read(path, MAX_BYTES)?;
     if secrecy == Secrecy::Secret && found.mode & OTHERS_READ != 0 {
         return Err(CertificateError::Exposed(found.mode & 0o777));
     }

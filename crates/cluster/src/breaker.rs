@@ -48,7 +48,7 @@ impl EngineBreaker {
         self.failures = self.failures.saturating_add(1);
         if self.failures >= MAX_FAILURES {
             self.open_until = Some(now + self.pause);
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            self.pause = (self.pause * 2).min(MAX_PAUSE);
         }
     }
 }
@@ -57,7 +57,7 @@ impl EngineBreaker {
 const MAX_FAILURES: u32 = 3;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const MAX_PAUSE: Duration = Duration::from_secs(8);
 
 #[cfg(test)]
 mod tests {
@@ -93,6 +93,6 @@ mod tests {
         assert!(breaker.admits(later));
         assert!(!breaker.admits(later));
         // The reply is lost: the next request tries after a pause.
-        assert!(breaker.admits(later + LONGEST_PAUSE));
+        assert!(breaker.admits(later + MAX_PAUSE));
     }
 }

@@ -89,7 +89,7 @@ impl EngineLink {
                 Err(error) => {
                     tracing::debug!(%error, "nothing is shared with other nodes for now");
                     sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_PAUSE);
                 }
             }
         }
@@ -115,4 +115,4 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The pause between two attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);

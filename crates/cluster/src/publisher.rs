@@ -15,7 +15,7 @@ use crate::members::{Members, Settled};
 use crate::message::{Message, RemotePurge};
 use crate::outbox::Outbox;
 use crate::own_purges::BegunPurge;
-use crate::reach::{LONGEST_WAIT, PurgeReach};
+use crate::reach::{MAX_WAIT, PurgeReach};
 use crate::shared::Shared;
 use crate::stream_id::StreamId;
 
@@ -90,10 +90,10 @@ impl Publisher {
             };
             let why: Arc<str> = format!("the cluster's engine cannot be used: {error}").into();
             self.fail_waiters(&why);
-            pause = if began.elapsed() > LONGEST_PAUSE {
+            pause = if began.elapsed() > MAX_PAUSE {
                 FIRST_PAUSE
             } else {
-                (pause * 2).min(LONGEST_PAUSE)
+                (pause * 2).min(MAX_PAUSE)
             };
             if let Wake::Stopped = self.wait_disconnected(Instant::now() + pause, &why) {
                 break;
@@ -233,7 +233,7 @@ impl Publisher {
         while let Some(sent) = self.sent.front() {
             let reach = if settled.covers(sent.id) && is_confirmed(sent) {
                 PurgeReach::Cluster
-            } else if sent.outgoing.since.elapsed() <= LONGEST_WAIT {
+            } else if sent.outgoing.since.elapsed() <= MAX_WAIT {
                 break;
             } else {
                 PurgeReach::Local(why_late(&settled, is_confirmed(sent)))
@@ -253,7 +253,7 @@ impl Publisher {
         }
         if !self.sent.is_empty() && !is_changed {
             std::thread::sleep(self.poll);
-            let longest = LONGEST_POLL.max(first_poll(self.members.shown.len()));
+            let longest = MAX_POLL.max(first_poll(self.members.shown.len()));
             self.poll = (self.poll * 3 / 2).min(longest);
         }
         Ok(())
@@ -346,12 +346,12 @@ fn why_late(settled: &Settled, is_confirmed: bool) -> Arc<str> {
 /// may confirm the former primary until it learns of the new one; sentinels announce it every 2 s.
 const AFTER_FAILOVER: Duration = Duration::from_secs(10);
 
-/// The timeout of each reply. Publishers get a reply after at most [`LONGEST_WAIT`], which is longer than connecting again takes.
+/// The timeout of each reply. Publishers get a reply after at most [`MAX_WAIT`], which is longer than connecting again takes.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The pause between two checks of the members' keys. Most members apply a purge immediately; an absent one takes seconds.
 const FIRST_POLL: Duration = Duration::from_micros(300);
-const LONGEST_POLL: Duration = Duration::from_millis(10);
+const MAX_POLL: Duration = Duration::from_millis(10);
 
 /// The pause per member. With 100 members, a check takes the engine 125 us.
 const POLL_OF_A_MEMBER: Duration = Duration::from_micros(30);
@@ -360,7 +360,7 @@ const POLL_OF_A_MEMBER: Duration = Duration::from_micros(30);
 const IDLE: Duration = Duration::from_millis(500);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// The maximum age of a purge that may have been lost with its engine.
 const RECENT: Duration = Duration::from_secs(600);

@@ -36,14 +36,14 @@ impl PendingReach {
         Self(Pending::Is(PurgeReach::Local(why.into())))
     }
 
-    /// Waits at most `LONGEST_WAIT`, whatever the engine does. Cancel-safe.
+    /// Waits at most `MAX_WAIT`, whatever the engine does. Cancel-safe.
     pub async fn reach(self) -> PurgeReach {
         let receiver = match self.0 {
             Pending::Waits(receiver) => receiver,
             Pending::Is(reach) => return reach,
         };
         let local = |why: &str| PurgeReach::Local(why.into());
-        match tokio::time::timeout(LONGEST_WAIT, receiver).await {
+        match tokio::time::timeout(MAX_WAIT, receiver).await {
             Ok(Ok(reach)) => reach,
             Ok(Err(_)) => {
                 local("the server ends, or too many purges wait for the cluster's engine")
@@ -54,4 +54,4 @@ impl PendingReach {
 }
 
 /// The maximum time that a publisher waits for the members.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(5);

@@ -66,10 +66,10 @@ impl Reader {
             let began = Instant::now();
             let Err(error) = self.follow() else { break };
             self.disconnected(&error);
-            pause = if began.elapsed() > LONGEST_PAUSE {
+            pause = if began.elapsed() > MAX_PAUSE {
                 FIRST_PAUSE
             } else {
-                (pause * 2).min(LONGEST_PAUSE)
+                (pause * 2).min(MAX_PAUSE)
             };
             std::thread::sleep(pause);
         }
@@ -341,7 +341,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 const WAIT: Duration = Duration::from_millis(500);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// The interval of writing the position. The file may be older than the last applied entry.
 const WRITE_EVERY: Duration = Duration::from_secs(1);

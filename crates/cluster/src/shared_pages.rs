@@ -119,7 +119,7 @@ impl SharedPages {
         patience: SharedPatience,
         mut accept: impl FnMut(FoundPage<'_>) -> Option<T>,
     ) -> PageSearch<T> {
-        let until = Instant::now() + LONGEST_WAIT;
+        let until = Instant::now() + MAX_WAIT;
         let mut pause = FIRST_PAUSE;
         let mut lookup = self.lookup_of(page, random_word());
         let mut is_fetched_elsewhere = false;
@@ -149,7 +149,7 @@ impl SharedPages {
             }
             if is_fetched_elsewhere {
                 sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause = (pause * 2).min(MAX_PAUSE);
             }
         };
         count(&self.shared.pages.misses);
@@ -252,11 +252,11 @@ impl SharedPages {
 const DEADLINE: Duration = Duration::from_millis(5);
 
 /// The maximum wait for a page that another node is fetching.
-const LONGEST_WAIT: Duration = Duration::from_millis(500);
+const MAX_WAIT: Duration = Duration::from_millis(500);
 
 /// The pause between two lookups.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(40);
+const MAX_PAUSE: Duration = Duration::from_millis(40);
 
 /// Pages that expire sooner are not shared.
 const MIN_LIFETIME: Duration = Duration::from_secs(1);
@@ -296,7 +296,7 @@ mod tests {
         let searches: Vec<_> = searches.collect();
         let began = tokio::time::Instant::now();
         for search in searches {
-            let found = timeout(LONGEST_WAIT, search).await.unwrap().unwrap();
+            let found = timeout(MAX_WAIT, search).await.unwrap().unwrap();
             assert!(matches!(found, PageSearch::Fetch(None)));
         }
         assert!(began.elapsed() <= 2 * DEADLINE, "{:?}", began.elapsed());

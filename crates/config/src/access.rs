@@ -121,7 +121,7 @@ pub(crate) fn check_passwords(
 
 fn read(path: &Path) -> Result<(), (String, String)> {
     let make = format!("create it with `htpasswd -B -c {} NAME`", path.display());
-    let text = file::read_text(path, passwords::MOST_BYTES).map_err(|unread| {
+    let text = file::read_text(path, passwords::MAX_BYTES).map_err(|unread| {
         let help = match unread {
             FileError::NotRegular(_) | FileError::TooLarge(_) => MAKE_ANOTHER.to_owned(),
             FileError::System(_) | FileError::NotText(_) => make.clone(),

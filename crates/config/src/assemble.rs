@@ -141,10 +141,10 @@ fn admin(
 fn cache(section: &SectionTable, environment: &Environment, complaints: &mut Complaints) -> Cache {
     let memory = section
         .get("memory")
-        .unwrap_or_else(|| (environment.memory / 4).max(LEAST_MEMORY));
+        .unwrap_or_else(|| (environment.memory / 4).max(MIN_MEMORY));
     let max_object = match section.get::<u64>("max_object") {
         Some(bytes) => bytes,
-        None => (memory / 4).min(MOST_OBJECT),
+        None => (memory / 4).min(MAX_OBJECT),
     };
     let disk = section.get::<PathBuf>("disk").map(|path| CacheDisk {
         path,
@@ -261,8 +261,8 @@ fn log_fields(
         let help = "name each field once";
         section.complain("fields", "contains a field twice", help, complaints);
     }
-    if fields.len() > MOST_LOG_FIELDS {
-        let why = format!("contains more than {MOST_LOG_FIELDS} fields");
+    if fields.len() > MAX_LOG_FIELDS {
+        let why = format!("contains more than {MAX_LOG_FIELDS} fields");
         section.complain("fields", why, "remove some", complaints);
     }
     fields
@@ -270,8 +270,8 @@ fn log_fields(
 
 const NO_SITE: &str = "add a `[[site]]` with `hosts`, `root` and `php`, or start without a file: `galley run --root DIR`";
 /// The minimum that the option table allows.
-const LEAST_MEMORY: u64 = 16 << 20;
+const MIN_MEMORY: u64 = 16 << 20;
 
 /// The maximum number of fields: enough for all known fields and many header fields.
-const MOST_LOG_FIELDS: usize = 40;
-const MOST_OBJECT: u64 = 64 << 20;
+const MAX_LOG_FIELDS: usize = 40;
+const MAX_OBJECT: u64 = 64 << 20;

@@ -10,7 +10,7 @@ use galley_policy::access::{AccessSetting, CountryCode, RateLimit};
 use galley_policy::route::HostPattern;
 
 use crate::complaint::{Complaints, SourceSpan, shown};
-use crate::config::{Config, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, SiteConfig};
+use crate::config::{Config, MAX_ERROR_PAGE_BYTES, MAX_TOKEN_FILE_BYTES, SiteConfig};
 use crate::listen::{AdminListen, Listen};
 use crate::log::LogTarget;
 use crate::tree::{SectionTable, SiteTables};
@@ -102,7 +102,7 @@ pub(crate) fn error_page(
     let Some(page) = page else {
         return;
     };
-    let Err(why) = file::read_text(&page, MOST_OF_ERROR_PAGE) else {
+    let Err(why) = file::read_text(&page, MAX_ERROR_PAGE_BYTES) else {
         return;
     };
     let why = format!("is {}, {why}", shown_path(&page));
@@ -123,7 +123,7 @@ pub(crate) fn tsig_key_file(section: &SectionTable, name: &str, complaints: &mut
     let Some(file) = section.get::<PathBuf>(name) else {
         return;
     };
-    if let Err((why, help)) = token(&file, LEAST_TOKEN, "tsig-keygen galley") {
+    if let Err((why, help)) = token(&file, MIN_TOKEN, "tsig-keygen galley") {
         let why = format!("is {}, {why}", shown_path(&file));
         section.complain(name, why, &help, complaints);
     }
@@ -137,7 +137,7 @@ pub(crate) fn key_file(section: &SectionTable, name: &str, complaints: &mut Comp
             name,
             section.position(name),
             &file,
-            LEAST_KEY,
+            MIN_KEY,
             complaints,
         );
     }
@@ -151,7 +151,7 @@ pub(crate) fn token_at(
     file: &Path,
     complaints: &mut Complaints,
 ) {
-    secret_at(section, name, position, file, LEAST_TOKEN, complaints);
+    secret_at(section, name, position, file, MIN_TOKEN, complaints);
 }
 
 fn secret_at(
@@ -271,7 +271,7 @@ fn esi(options: &SectionTable, complaints: &mut Complaints) {
 fn token(path: &Path, least: usize, program: &str) -> Result<(), (String, String)> {
     let path_text = path.display();
     let make = || format!("create one: `{program} > {path_text}; chmod 600 {path_text}`");
-    let found = match file::read(path, MOST_OF_TOKEN) {
+    let found = match file::read(path, MAX_TOKEN_FILE_BYTES) {
         Ok(found) => found,
         Err(FileError::TooLarge(most)) => {
             let why = format!("whose token is longer than {most} bytes");
@@ -426,10 +426,10 @@ const TWO_SITES: &str =
     "keep the host in one of the sites, or give them different `listen` addresses";
 
 /// Enough for 128 bits, if every byte is random.
-const LEAST_TOKEN: usize = 16;
+const MIN_TOKEN: usize = 16;
 
 /// Enough for 128 bits in hexadecimal.
-const LEAST_KEY: usize = 32;
+const MIN_KEY: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -296,10 +296,10 @@ fn without_passwords(text: &str) -> Cow<'_, str> {
 
 /// A text of the file as it is shown: in backticks, without control characters and passwords, at most 80 characters.
 pub(crate) fn shown(text: &str) -> String {
-    const MOST: usize = 80;
+    const MAX_CHARACTERS: usize = 80;
     let mut out = String::from("`");
     for (count, c) in without_passwords(text).chars().enumerate() {
-        if count == MOST {
+        if count == MAX_CHARACTERS {
             out.push_str("...");
             break;
         }

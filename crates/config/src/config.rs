@@ -296,7 +296,7 @@ pub struct SiteConfig {
     pub upstream: UpstreamConfig,
     /// The upstreams that rules name; `Rule::upstream` is an index into this list.
     pub further: Vec<UpstreamConfig>,
-    /// The page for errors of the upstream: a readable file of at most [`MOST_OF_ERROR_PAGE`] bytes.
+    /// The page for errors of the upstream: a readable file of at most [`MAX_ERROR_PAGE_BYTES`] bytes.
     pub error_page: Option<PathBuf>,
     /// Pages for single statuses from 400 to 599.
     pub error_pages: Vec<(u16, PathBuf)>,
@@ -352,7 +352,7 @@ pub enum TlsVersion {
 }
 
 /// The maximum size of an error page, in bytes: Galley keeps it in memory.
-pub const MOST_OF_ERROR_PAGE: u64 = 256 << 10;
+pub const MAX_ERROR_PAGE_BYTES: u64 = 256 << 10;
 
 /// The maximum size of a token file, in bytes: the token must fit into a request head with all other fields.
-pub const MOST_OF_TOKEN: u64 = 4096;
+pub const MAX_TOKEN_FILE_BYTES: u64 = 4096;

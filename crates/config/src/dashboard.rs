@@ -50,7 +50,7 @@ fn reason_unfit(path: &str) -> Option<&'static str> {
     let Some(inner) = inner.filter(|inner| !inner.is_empty()) else {
         return Some("which is not a folder of the site");
     };
-    if inner.len() > MOST_BYTES {
+    if inner.len() > MAX_BYTES {
         return Some("which is too long");
     }
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -68,7 +68,7 @@ fn reason_unfit(path: &str) -> Option<&'static str> {
 }
 
 /// The maximum number of bytes between the slashes.
-const MOST_BYTES: usize = 128;
+const MAX_BYTES: usize = 128;
 
 #[cfg(test)]
 mod tests {

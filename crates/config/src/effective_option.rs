@@ -57,7 +57,7 @@ impl EffectiveOption {
 /// Masks names and passwords in URLs, and secrets in parameters and arguments, and shortens the line.
 fn masked(line: &str) -> String {
     let mut line = without_secrets(&without_passwords(line));
-    if let Some((at, _)) = line.char_indices().nth(MOST_LETTERS) {
+    if let Some((at, _)) = line.char_indices().nth(MAX_LETTERS) {
         line.truncate(at);
         line.push('…');
     }
@@ -114,7 +114,7 @@ fn without_secrets(text: &str) -> String {
 const SECRET_NAMES: &[&str] = &["password", "passwd", "secret", "token", "key"];
 
 /// The maximum number of characters of a value that are shown.
-const MOST_LETTERS: usize = 400;
+const MAX_LETTERS: usize = 400;
 
 #[cfg(test)]
 mod tests {

@@ -166,11 +166,11 @@ impl Loader {
         }
         let (why, help) = if self.seen.contains(canonical) {
             ("which was already read".to_owned(), "name each file once")
-        } else if self.seen.len() >= MOST_FILES {
-            let why = format!("but Galley reads at most {MOST_FILES} files");
+        } else if self.seen.len() >= MAX_FILES {
+            let why = format!("but Galley reads at most {MAX_FILES} files");
             (why, "put several sites into one file")
-        } else if self.chain.len() >= MOST_LEVELS {
-            let why = format!("which is nested more than {MOST_LEVELS} levels deep");
+        } else if self.chain.len() >= MAX_LEVELS {
+            let why = format!("which is nested more than {MAX_LEVELS} levels deep");
             (why, "include it from the first file")
         } else {
             return None;
@@ -273,8 +273,8 @@ fn matches_in(folder: &Path, pattern: &str) -> io::Result<Vec<PathBuf>> {
     };
     let mut names = Vec::new();
     for (count, entry) in entries.enumerate() {
-        if count >= MOST_ENTRIES {
-            let why = format!("it has more than {MOST_ENTRIES} entries");
+        if count >= MAX_ENTRIES {
+            let why = format!("it has more than {MAX_ENTRIES} entries");
             return Err(io::Error::other(why));
         }
         let name = entry?.file_name();
@@ -316,7 +316,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 fn text_of(path: &Path) -> Result<String, FileError> {
-    file::read_text(path, MOST_BYTES)
+    file::read_text(path, MAX_BYTES)
 }
 
 /// The message and remedy for a parser error.
@@ -345,11 +345,11 @@ fn incomplete(mut document: Document) -> Document {
 const ABSENT: [io::ErrorKind; 2] = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
 
 /// Far more than a person writes; prevents reading a whole disk image that was named by mistake.
-const MOST_BYTES: u64 = 4 << 20;
-const MOST_FILES: usize = 10_000;
+const MAX_BYTES: u64 = 4 << 20;
+const MAX_FILES: usize = 10_000;
 /// The maximum number of entries in a folder of a pattern: ten times the maximum number of files.
-const MOST_ENTRIES: usize = 100_000;
-const MOST_LEVELS: usize = 16;
+const MAX_ENTRIES: usize = 100_000;
+const MAX_LEVELS: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -57,7 +57,7 @@ pub use changed::{ChangedOption, changed_options};
 pub use complaint::{Colour, Complaint, Complaints, Warning};
 pub use config::{
     AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config, DnsMeans,
-    DnsProof, DnsServer, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
+    DnsProof, DnsServer, MAX_ERROR_PAGE_BYTES, MAX_TOKEN_FILE_BYTES, ServerConfig, SiteConfig, TlsVersion,
 };
 pub use effective_option::{EffectiveOption, EffectiveSection};
 pub use forward::{ForwardKind, PurgeForward};

@@ -32,9 +32,9 @@ pub(crate) fn server(
         workers: section.value("workers"),
         request_body: section.value("request_body"),
         spool: section.get("spool"),
-        spool_size: spool_size.unwrap_or_else(|| largest_body.saturating_mul(2).max(USUAL_SPOOL)),
+        spool_size: spool_size.unwrap_or_else(|| largest_body.saturating_mul(2).max(DEFAULT_SPOOL)),
         spool_response: section.value("spool_response"),
-        spool_memory: spool_memory.unwrap_or_else(|| (cache.memory / 8).max(LEAST_SPOOL_MEMORY)),
+        spool_memory: spool_memory.unwrap_or_else(|| (cache.memory / 8).max(MIN_SPOOL_MEMORY)),
         head_size: section.value("head_size"),
         head_timeout: section.value("head_timeout"),
         idle_timeout: section.value("idle_timeout"),
@@ -181,7 +181,7 @@ fn php_user(document: &Document, sites: &[SiteConfig], complaints: &mut Complain
     }
 }
 
-const USUAL_SPOOL: u64 = 1 << 30;
-const LEAST_SPOOL_MEMORY: u64 = 4 << 20;
+const DEFAULT_SPOOL: u64 = 1 << 30;
+const MIN_SPOOL_MEMORY: u64 = 4 << 20;
 /// Smaller request bodies are kept in memory and need no file, in bytes.
 const IN_MEMORY: u64 = 64 << 10;

@@ -94,9 +94,9 @@ fn read_share(
     form: &str,
 ) -> Result<(), Problem> {
     match (key, value) {
-        ("weight", DeValue::Integer(number)) => share.weight = bounded(key, number, MOST_WEIGHT)?,
+        ("weight", DeValue::Integer(number)) => share.weight = bounded(key, number, MAX_WEIGHT)?,
         ("max", DeValue::Integer(number)) => {
-            share.max = usize::try_from(bounded(key, number, MOST_REQUESTS)?).ok();
+            share.max = usize::try_from(bounded(key, number, MAX_REQUESTS)?).ok();
         }
         ("backup", DeValue::Boolean(backup)) => share.is_backup = *backup,
         ("weight" | "max" | "backup", _) => {
@@ -125,7 +125,7 @@ const PHP_FORM: &str =
     "write `{ address = \"10.0.0.1:9000\", weight = 2, backup = true, max = 50 }`";
 
 /// The same maximum as in `HAProxy`. Larger ratios are better achieved with fewer servers.
-const MOST_WEIGHT: u32 = 256;
+const MAX_WEIGHT: u32 = 256;
 
 /// The maximum of `in_flight`.
-const MOST_REQUESTS: u32 = 65_536;
+const MAX_REQUESTS: u32 = 65_536;

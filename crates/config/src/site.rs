@@ -251,7 +251,7 @@ fn error_pages(site: &SiteTables, complaints: &mut Complaints) -> Vec<(u16, Path
 fn cron(options: &SectionTable, obstacle: Option<&str>, complaints: &mut Complaints) -> Pace {
     let configured = options.get::<Pace>("cron");
     let Some(obstacle) = obstacle else {
-        return configured.unwrap_or(Pace::Every(USUAL_CRON));
+        return configured.unwrap_or(Pace::Every(DEFAULT_CRON_INTERVAL));
     };
     if let Some(Pace::Every(_)) = configured {
         let why = format!("is given, but {obstacle}");
@@ -474,7 +474,7 @@ fn index_of(upstream: UpstreamConfig, further: &mut Vec<UpstreamConfig>) -> usiz
 }
 
 /// The same as WordPress, which calls its scheduler at most once a minute.
-const USUAL_CRON: Duration = Duration::from_secs(60);
+const DEFAULT_CRON_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Four times the default of PHP-FPM, five workers; a typical number for small servers.
 const DEFAULT_IN_FLIGHT: usize = 20;

@@ -463,7 +463,7 @@ fn method(text: &str) -> Result<ConfigValue, Problem> {
     // Names are case-sensitive, and all registered ones are in upper case.
     let is_method =
         |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-    if (1..=MOST_METHOD_BYTES).contains(&text.len()) && text.bytes().all(is_method) {
+    if (1..=MAX_METHOD_BYTES).contains(&text.len()) && text.bytes().all(is_method) {
         return Ok(ConfigValue::Text(text.to_owned()));
     }
     problem(
@@ -489,4 +489,4 @@ const METHODS: &[&str] = &[
 ];
 
 /// The maximum that the parser of heads accepts.
-const MOST_METHOD_BYTES: usize = 32;
+const MAX_METHOD_BYTES: usize = 32;

@@ -221,7 +221,7 @@ impl FastCgiExchange {
     /// returned `None`: then it contains less than a record header, so its size stays [`INPUT_BYTES`]. The first one is smaller.
     pub fn input(&mut self) -> &mut BytesMut {
         let length = self.input.len();
-        if self.input.capacity() - length < LEAST_READ_BYTES {
+        if self.input.capacity() - length < MIN_READ_BYTES {
             match self.input_bytes {
                 0 => self.grow(FIRST_INPUT_BYTES),
                 FIRST_INPUT_BYTES => self.grow(INPUT_BYTES),
@@ -291,4 +291,4 @@ pub const FIRST_INPUT_BYTES: usize = 16 * 1024;
 const STDIN_RECORD_BYTES: u16 = 32 * 1024;
 
 /// With less free space than this in the read buffer, a new one is cheaper than reading in small pieces.
-const LEAST_READ_BYTES: usize = 8 * 1024;
+const MIN_READ_BYTES: usize = 8 * 1024;

@@ -107,7 +107,7 @@ fn is_source(name: &[u8]) -> bool {
 /// argument of `test`: whether such endings have been removed. Too many endings count as a match.
 fn any_form(lower_name: &[u8], test: impl Fn(&[u8], bool) -> bool) -> bool {
     let mut form = trimmed(lower_name);
-    for count in 0..MOST_FORMS {
+    for count in 0..MAX_FORMS {
         if test(form, count > 0) {
             return true;
         }
@@ -322,7 +322,7 @@ fn extension(name: &[u8]) -> Option<&[u8]> {
 }
 
 /// The maximum number of copy endings on a name; copies of copies have fewer.
-const MOST_FORMS: usize = 8;
+const MAX_FORMS: usize = 8;
 
 #[cfg(test)]
 mod tests;

@@ -59,7 +59,7 @@ impl RootListing {
         if !tree.is_local() || !stamp.is_older_than(before.checked_sub(SETTLING)?) {
             return None;
         }
-        let names = tree.root_names(MOST_NAMES)?;
+        let names = tree.root_names(MAX_NAMES)?;
         let list = Self { stamp, names };
         let is_usable = list.names.keys().all(|name| name.is_ascii())
             && list.is_case_sensitive(tree)
@@ -100,7 +100,7 @@ fn swap_case(name: &[u8]) -> Vec<u8> {
 }
 
 /// The maximum number of cached names. A WordPress root has some twenty; a larger root is looked up on the disk.
-const MOST_NAMES: usize = 4096;
+const MAX_NAMES: usize = 4096;
 
 /// How long a directory must be unchanged before its names are read: many times the resolution of the kernel's clock.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -186,7 +186,7 @@ mod tests {
     fn more_names_than_the_limit_are_not_cached() {
         let dir = tempfile::tempdir().unwrap();
         // `.` and `..` are names, too.
-        for number in 0..MOST_NAMES - 2 {
+        for number in 0..MAX_NAMES - 2 {
             fs::write(dir.path().join(format!("a{number}")), "").unwrap();
         }
         let tree = Tree::open(dir.path()).unwrap();

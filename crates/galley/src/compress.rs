@@ -73,7 +73,7 @@ pub struct CompressionTotals {
 impl Compressor {
     /// Starts `threads` threads, which end when the last clone of the result is dropped.
     pub fn start(threads: usize) -> io::Result<Arc<Self>> {
-        let (jobs, queue) = sync_channel(MOST_JOBS);
+        let (jobs, queue) = sync_channel(MAX_JOBS);
         let queue = Arc::new(Mutex::new(queue));
         let counts = Arc::new(CompressionCounters::default());
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -250,8 +250,8 @@ impl Compressing {
     /// Waits, for a limited time, until the queue is less than half full. For callers that queue many pages without a client
     /// waiting.
     pub async fn wait_for_queue(&self) {
-        for _ in 0..MOST_CHECKS {
-            if self.compressor.waiting.load(Ordering::Relaxed) < MOST_JOBS / 2 {
+        for _ in 0..MAX_CHECKS {
+            if self.compressor.waiting.load(Ordering::Relaxed) < MAX_JOBS / 2 {
                 break;
             }
             sleep(CHECK_INTERVAL).await;
@@ -397,13 +397,13 @@ const TIME_SLICE: Duration = Duration::from_micros(100);
 
 /// The interval between two checks of the queue, and their maximum number.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
-const MOST_CHECKS: usize = 100;
+const MAX_CHECKS: usize = 100;
 
 /// A plain body that is needed twice within this time is kept.
 const RECENT: Duration = Duration::from_secs(600);
 
 /// The maximum number of queued pages.
-const MOST_JOBS: usize = 1024;
+const MAX_JOBS: usize = 1024;
 
 /// Beyond these levels a WordPress page hardly gets smaller, at many times the processor time or the memory: br at 9 uses 34 MiB
 /// for a page that is a thousandth smaller than at 6, which uses 3. Levels 10 and 11 of br would save another seventh at twenty

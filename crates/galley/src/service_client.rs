@@ -116,7 +116,7 @@ where
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     let asking = async move {
         let (parts, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, MOST_BODY).collect().await;
+        let body = Limited::new(body, MAX_BODY).collect().await;
         Ok(ServiceResponse {
             status: parts.status,
             fields: parts.headers,
@@ -146,4 +146,4 @@ fn authority(server: &HttpUpstream) -> String {
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The maximum size of a response body, in bytes.
-const MOST_BODY: usize = 64 * 1024;
+const MAX_BODY: usize = 64 * 1024;

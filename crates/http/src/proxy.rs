@@ -52,7 +52,7 @@ pub struct Malformed;
 /// Cost: one pass over at most 107 bytes (version 1) or 16 bytes (version 2). Allocates nothing.
 pub fn read(received: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
     match received.first() {
-        None => Ok(ProxyHeaderStep::More(SHORTEST)),
+        None => Ok(ProxyHeaderStep::More(MIN_LINE)),
         Some(b'P') => version_1(received),
         Some(_) => version_2(received),
     }
@@ -60,7 +60,7 @@ pub fn read(received: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
 
 fn version_1(received: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
     let compared = received.len().min(PROXY.len());
-    if received.get(..compared) != PROXY.get(..compared) || received.len() > LONGEST_LINE {
+    if received.get(..compared) != PROXY.get(..compared) || received.len() > MAX_LINE {
         return Err(Malformed);
     }
     if let Some(end) = memchr::memchr(b'\n', received) {
@@ -74,7 +74,7 @@ fn version_1(received: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
         return line_1(line).map(ProxyHeaderStep::Whole);
     }
     let missing = missing_bytes(received);
-    if received.len() + missing > LONGEST_LINE {
+    if received.len() + missing > MAX_LINE {
         return Err(Malformed);
     }
     Ok(ProxyHeaderStep::More(missing))
@@ -82,8 +82,8 @@ fn version_1(received: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
 
 /// The minimum number of bytes that complete a version 1 line beginning with `received`.
 fn missing_bytes(received: &[u8]) -> usize {
-    if received.len() < SHORTEST {
-        return SHORTEST - received.len();
+    if received.len() < MIN_LINE {
+        return MIN_LINE - received.len();
     }
     if received.ends_with(b"\r") {
         return 1;
@@ -219,9 +219,9 @@ fn client(source: SocketAddr, destination: SocketAddr) -> Result<ProxySource, Ma
 const PROXY: &[u8] = b"PROXY ";
 const UNKNOWN: &[u8] = b"PROXY UNKNOWN";
 /// The size of `PROXY UNKNOWN` with its line end; a version 2 header has at least one byte more.
-const SHORTEST: usize = 15;
+const MIN_LINE: usize = 15;
 /// The maximum length of a version 1 line (section 2.1).
-const LONGEST_LINE: usize = 107;
+const MAX_LINE: usize = 107;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const HEAD_2: usize = 16;

@@ -97,7 +97,7 @@ fn add(
         ledger,
         matchers: HashMap::new(),
         level: 0,
-        imports_left: site::MOST_IMPORTS,
+        imports_left: site::MAX_IMPORTS,
     };
     converter.block(block, &mut site);
     site.sort_rules();

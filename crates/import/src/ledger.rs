@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use crate::source::{MOST_STATEMENTS, StatementOrigin};
+use crate::source::{MAX_STATEMENTS, StatementOrigin};
 
 /// The result for a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ struct LedgerEntry {
 impl Ledger {
     /// Adds a statement. `None`: there are too many, which [`Ledger::into_statements`] reports.
     pub fn enter(&mut self, text: &str, origin: StatementOrigin) -> Option<StatementId> {
-        if self.entries.len() >= MOST_STATEMENTS {
+        if self.entries.len() >= MAX_STATEMENTS {
             self.is_cut = true;
             return None;
         }
@@ -109,7 +109,7 @@ impl Ledger {
                 line: 0,
             },
             fate: StatementFate::NotCarried(format!(
-                "only the first {MOST_STATEMENTS} statements were read"
+                "only the first {MAX_STATEMENTS} statements were read"
             )),
         });
         let all = self.entries.into_iter().map(|entry| ImportedStatement {
@@ -165,16 +165,16 @@ impl Shares {
 fn one_line(text: &str) -> String {
     let mut line: String = text
         .chars()
-        .take(MOST_CHARACTERS)
+        .take(MAX_CHARACTERS)
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
-    if text.chars().nth(MOST_CHARACTERS).is_some() {
+    if text.chars().nth(MAX_CHARACTERS).is_some() {
         line.push_str("...");
     }
     line
 }
 
-const MOST_CHARACTERS: usize = 160;
+const MAX_CHARACTERS: usize = 160;
 
 const UNKNOWN: &str =
     "the import does not know this statement; look for an option in docs/reference/options.md";
@@ -217,6 +217,6 @@ mod tests {
     fn words_stay_on_one_line() {
         let line = one_line(&format!("a\n{}", "b".repeat(500)));
         assert!(line.starts_with("a b") && line.ends_with("b..."));
-        assert_eq!(line.chars().count(), MOST_CHARACTERS + 3);
+        assert_eq!(line.chars().count(), MAX_CHARACTERS + 3);
     }
 }

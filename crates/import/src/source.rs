@@ -29,16 +29,16 @@ impl fmt::Display for StatementOrigin {
 }
 
 /// The maximum number of files of an import.
-pub(crate) const MOST_FILES: usize = 1_000;
+pub(crate) const MAX_FILES: usize = 1_000;
 
 /// The maximum depth of `include`.
-pub(crate) const MOST_LEVELS: usize = 16;
+pub(crate) const MAX_LEVELS: usize = 16;
 
 /// The maximum depth of nested blocks.
-pub(crate) const MOST_NESTED: usize = 16;
+pub(crate) const MAX_NESTED: usize = 16;
 
 /// The maximum number of statements of an import. No person writes a configuration with more.
-pub(crate) const MOST_STATEMENTS: usize = 100_000;
+pub(crate) const MAX_STATEMENTS: usize = 100_000;
 
 /// Files of the packages that most configurations include.
 pub(crate) const STANDARD_FILES: &[&str] = &[

@@ -11,7 +11,7 @@ use crate::draft::{ImportedSite, RuleDraft, Section, Value};
 pub(crate) use crate::grammar::Grammar;
 use crate::ledger::{Ledger, StatementId};
 use crate::source::{
-    INCLUDE, MOST_FILES, MOST_LEVELS, MOST_NESTED, STANDARD_FILES, Source, StatementOrigin,
+    INCLUDE, MAX_FILES, MAX_LEVELS, MAX_NESTED, STANDARD_FILES, Source, StatementOrigin,
 };
 
 /// A statement, including those in its block.
@@ -147,7 +147,7 @@ impl<'a> Files<'a> {
             grammar,
             ledger,
             folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
-            left: MOST_FILES,
+            left: MAX_FILES,
             keeps_standard: false,
         }
     }
@@ -194,7 +194,7 @@ impl<'a> Files<'a> {
             self.ledger.not_carried(directive.id, remedy);
             return Vec::new();
         }
-        if level >= MOST_LEVELS || self.left < files.len() {
+        if level >= MAX_LEVELS || self.left < files.len() {
             let remedy = "too many files, or files that include each other";
             self.ledger.not_carried(directive.id, remedy);
             return Vec::new();
@@ -270,7 +270,7 @@ impl<'a> StatementParser<'a> {
                     }
                 }
                 WordsEnd::Semicolon => all.extend(self.directive(words, line, None)),
-                WordsEnd::Open if depth >= MOST_NESTED || is_code(&words) => {
+                WordsEnd::Open if depth >= MAX_NESTED || is_code(&words) => {
                     self.skip_block();
                     all.extend(self.directive(words, line, Some(Vec::new())));
                 }

@@ -60,7 +60,7 @@ fn write_setting(text: &mut String, setting: &Setting) {
     let mut origins = setting.origins.iter();
     if let Some(first) = origins.next() {
         let _ = write!(text, "  # {}", one_line(&first.to_string()));
-        for origin in origins.take(MOST_ORIGINS) {
+        for origin in origins.take(MAX_ORIGINS) {
             let _ = write!(text, ", {}", one_line(&origin.to_string()));
         }
     }
@@ -74,7 +74,7 @@ fn one_line(text: &str) -> String {
         .collect()
 }
 
-const MOST_ORIGINS: usize = 5;
+const MAX_ORIGINS: usize = 5;
 
 fn value(value: &Value) -> String {
     match value {

@@ -185,11 +185,11 @@ impl LoadOutcome {
             self.keep(expected.page, response.coding, body);
         }
         let length = response.length;
-        if self.lengths.len() < MOST_LENGTHS || self.lengths.contains_key(&length) {
+        if self.lengths.len() < MAX_LENGTHS || self.lengths.contains_key(&length) {
             *self.lengths.entry(length).or_default() += 1;
             let mut samples = self.samples.iter();
             let has_sample = samples.any(|sample| sample.body.len() as u64 == length);
-            self.keeps_next |= !has_sample && self.samples.len() < MOST_SAMPLES;
+            self.keeps_next |= !has_sample && self.samples.len() < MAX_SAMPLES;
         } else {
             self.other_lengths += 1;
         }
@@ -244,7 +244,7 @@ impl LoadOutcome {
     fn count_word(&mut self, word: &str) {
         if let Some(count) = self.cache_words.get_mut(word) {
             *count += 1;
-        } else if self.cache_words.len() < MOST_WATCHED {
+        } else if self.cache_words.len() < MAX_WATCHED {
             self.cache_words.insert(word.to_owned(), 1);
         }
     }
@@ -257,7 +257,7 @@ impl LoadOutcome {
         let line = (status, value.to_owned());
         if let Some(count) = self.watched.get_mut(&line) {
             *count += 1;
-        } else if self.watched.len() < MOST_WATCHED {
+        } else if self.watched.len() < MAX_WATCHED {
             self.watched.insert(line, 1);
         }
     }
@@ -267,7 +267,7 @@ impl LoadOutcome {
         (page, coding, &body).hash(&mut hasher);
         let hash = hasher.finish();
         let is_known = self.samples.iter().any(|sample| sample.hash == hash);
-        if !is_known && self.samples.len() < MOST_SAMPLES {
+        if !is_known && self.samples.len() < MAX_SAMPLES {
             self.samples.push(BodySample {
                 page,
                 coding,
@@ -279,7 +279,7 @@ impl LoadOutcome {
 }
 
 fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST_NS, 3)
+    Histogram::new_with_bounds(1, MAX_NS, 3)
         .expect("the bounds are in order and 3 digits are allowed")
 }
 
@@ -288,10 +288,10 @@ fn record(histogram: &mut Histogram<u64>, time: Duration) {
 }
 
 /// The maximum latency, ten minutes; longer times count as this.
-const LONGEST_NS: u64 = 600_000_000_000;
+const MAX_NS: u64 = 600_000_000_000;
 /// One body of this number is kept: a prime, so that over time every page is sampled.
 const SAMPLED: u64 = 997;
 /// Limited because each may be a large file.
-const MOST_SAMPLES: usize = 12;
-const MOST_LENGTHS: usize = 8;
-const MOST_WATCHED: usize = 64;
+const MAX_SAMPLES: usize = 12;
+const MAX_LENGTHS: usize = 8;
+const MAX_WATCHED: usize = 64;

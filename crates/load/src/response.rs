@@ -136,7 +136,7 @@ impl ReceivedResponse {
         if !self.head.is_empty() {
             let mut head = std::mem::take(&mut self.head);
             head.extend_from_slice(bytes);
-            if head.len() > MOST_HEAD {
+            if head.len() > MAX_HEAD {
                 return Err(MalformedResponse("a head without end"));
             }
             return self.read(&head);
@@ -184,7 +184,7 @@ impl ReceivedResponse {
 
     /// Parses the head at the start of `bytes`. Returns its length, or `None` if it is incomplete.
     fn begin(&mut self, bytes: &[u8]) -> Result<Option<usize>, MalformedResponse> {
-        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
         let count = match response.parse(bytes) {
             Ok(httparse::Status::Complete(count)) => count,
@@ -235,8 +235,8 @@ impl ReceivedResponse {
     }
 }
 
-const MOST_FIELDS: usize = 64;
-const MOST_HEAD: usize = 64 * 1024;
+const MAX_FIELDS: usize = 64;
+const MAX_HEAD: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

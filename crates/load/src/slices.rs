@@ -56,7 +56,7 @@ impl LoadSlice {
 /// Counts a request whose intended start was `due` after the start of the run.
 pub(crate) fn record(slices: &mut Vec<LoadSlice>, due: Duration, ended: Ended) {
     let at = usize::try_from(due.as_secs()).unwrap_or(usize::MAX);
-    let at = at.min(MOST_SLICES - 1);
+    let at = at.min(MAX_SLICES - 1);
     if slices.len() <= at {
         slices.resize_with(at + 1, LoadSlice::new);
     }
@@ -67,7 +67,7 @@ pub(crate) fn record(slices: &mut Vec<LoadSlice>, due: Duration, ended: Ended) {
     slice.failures += u64::from(ended.is_failure);
     let microseconds = u64::try_from(ended.latency.as_micros()).unwrap_or(u64::MAX);
     // The histogram grows with its values, so they are limited to an hour.
-    let recorded = slice.latency.record(microseconds.min(LONGEST_US));
+    let recorded = slice.latency.record(microseconds.min(MAX_US));
     debug_assert!(
         recorded.is_ok(),
         "a histogram that grows takes every number"
@@ -108,7 +108,7 @@ pub(crate) fn cache_word(value: &str) -> &str {
         }
     }
     let is_word =
-        word.len() <= LONGEST_WORD && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+        word.len() <= MAX_WORD && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
     if is_word && !word.is_empty() {
         word
     } else {
@@ -117,9 +117,9 @@ pub(crate) fn cache_word(value: &str) -> &str {
 }
 
 /// An hour; the last slice has all later requests.
-const MOST_SLICES: usize = 3600;
-const LONGEST_US: u64 = 3_600_000_000;
-const LONGEST_WORD: usize = 24;
+const MAX_SLICES: usize = 3600;
+const MAX_US: u64 = 3_600_000_000;
+const MAX_WORD: usize = 24;
 
 #[cfg(test)]
 mod tests {
@@ -162,7 +162,7 @@ mod tests {
             ended(5, 503, true),
         );
         record(&mut slices, Duration::MAX, ended(5, 0, true));
-        assert_eq!(slices.len(), MOST_SLICES);
+        assert_eq!(slices.len(), MAX_SLICES);
         assert_eq!((slices[0].requests, slices[0].failures), (1, 0));
         assert!((slices[0].quantile_ms(0.99) - 1500.0).abs() < 15.0);
         assert_eq!(slices[1].requests, 0);

@@ -66,8 +66,8 @@ impl Template {
                 .ok_or_else(|| wrong(format!("`{{` without `}}`: `{text}`")))?;
             parts.push(TemplatePart::Text(before.into()));
             let length = |digits: &str| {
-                let length = digits.parse().ok().filter(|length| *length <= LONGEST);
-                length.ok_or_else(|| wrong(format!("`{{{name}}}`: not a length up to {LONGEST}")))
+                let length = digits.parse().ok().filter(|length| *length <= MAX_LENGTH);
+                length.ok_or_else(|| wrong(format!("`{{{name}}}`: not a length up to {MAX_LENGTH}")))
             };
             parts.push(match (name, name.split_once(':')) {
                 ("count", _) => TemplatePart::Count,
@@ -149,7 +149,7 @@ impl Random {
 const DIGITS: &[u8] = b"0123456789";
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 /// The maximum length of random text: longer values are not realistic.
-const LONGEST: usize = 4096;
+const MAX_LENGTH: usize = 4096;
 /// The maximum depth of lists within lists.
 const DEPTH: usize = 8;
 

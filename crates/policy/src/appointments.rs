@@ -22,20 +22,20 @@ pub fn announced(fields: &HeaderMap) -> Option<Vec<Duration>> {
     Some(within_bounds(words))
 }
 
-/// Converts milliseconds to appointments: at most [`MOST`], none later than [`LATEST`].
+/// Converts milliseconds to appointments: at most [`MAX_APPOINTMENTS`], none later than [`LATEST`].
 pub fn within_bounds(milliseconds: impl IntoIterator<Item = u64>) -> Vec<Duration> {
     let mut all: Vec<Duration> = milliseconds
         .into_iter()
         .map(Duration::from_millis)
         .filter(|left| *left <= LATEST)
-        .take(MOST)
+        .take(MAX_APPOINTMENTS)
         .collect();
     all.sort_unstable();
     all
 }
 
 /// The maximum number of appointments. A plugin with more announces the rest after the first of these.
-pub const MOST: usize = 8;
+pub const MAX_APPOINTMENTS: usize = 8;
 
 /// The latest appointment. Later ones are announced again in time.
 pub const LATEST: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -67,6 +67,6 @@ mod tests {
             read("-1,1.5,x,31622400001,18446744073709551616,7"),
             Some(vec![7])
         );
-        assert_eq!(read("1,2,3,4,5,6,7,8,9").map(|all| all.len()), Some(MOST));
+        assert_eq!(read("1,2,3,4,5,6,7,8,9").map(|all| all.len()), Some(MAX_APPOINTMENTS));
     }
 }

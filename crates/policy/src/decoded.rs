@@ -23,12 +23,12 @@ pub enum Applied {
     Zstd,
 }
 
-/// A coding is not known, or there are more than [`MOST_APPLIED`].
+/// A coding is not known, or there are more than [`MAX_APPLIED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCoding;
 
 /// The codings of a response, in the order in which they were applied; empty if it has none.
-pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MOST_APPLIED]>, UnknownCoding> {
+pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MAX_APPLIED]>, UnknownCoding> {
     let mut found = SmallVec::new();
     let lines = fields.get_all(CONTENT_ENCODING).iter();
     for token in lines
@@ -49,7 +49,7 @@ pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MOST_APPLIED]>, 
         } else {
             return Err(UnknownCoding);
         };
-        if found.len() == MOST_APPLIED {
+        if found.len() == MAX_APPLIED {
             return Err(UnknownCoding);
         }
         found.push(one);
@@ -71,7 +71,7 @@ pub fn undo(fields: &mut HeaderMap) {
 }
 
 /// The maximum number of codings; each needs a decoder. A plugin behind a compressing server applies two.
-pub const MOST_APPLIED: usize = 3;
+pub const MAX_APPLIED: usize = 3;
 
 #[cfg(test)]
 mod tests {

@@ -45,7 +45,7 @@ pub enum ForwardingField {
 /// The client, scheme, host and port of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestOrigin<'a> {
-    /// The client's address; port 0 if it is unknown. [`NOBODY`] if a proxy does not name the client.
+    /// The client's address; port 0 if it is unknown. [`UNKNOWN_ADDRESS`] if a proxy does not name the client.
     pub client: SocketAddr,
     /// The scheme by which the client reached the first proxy.
     pub scheme: Scheme,
@@ -67,7 +67,7 @@ pub enum Port {
 /// The properties of a request without the fields of proxies.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionInfo<'a> {
-    /// The peer of the connection, or the client that the PROXY protocol named; [`NOBODY`] on a unix socket.
+    /// The peer of the connection, or the client that the PROXY protocol named; [`UNKNOWN_ADDRESS`] on a unix socket.
     pub peer: SocketAddr,
     /// The scheme of the connection.
     pub scheme: Scheme,
@@ -77,12 +77,12 @@ pub struct ConnectionInfo<'a> {
 
 /// The unspecified address, for clients over a unix socket and clients that a proxy hides. The only network that contains it is
 /// `0.0.0.0/0`.
-pub const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+pub const UNKNOWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Proxies {
     /// Whether the peer of a connection is a trusted proxy.
     pub fn trusts(&self, peer: SocketAddr) -> bool {
-        if peer == NOBODY {
+        if peer == UNKNOWN_ADDRESS {
             return self.unix;
         }
         !self.networks.is_empty() && self.trusts_address(peer.ip())
@@ -140,7 +140,7 @@ impl Proxies {
         for (at, element) in hops.enumerate() {
             hop = at;
             match node::address(element) {
-                None => client = NOBODY,
+                None => client = UNKNOWN_ADDRESS,
                 Some(address) => {
                     client = address;
                     if self.trusts_address(address.ip()) {
@@ -164,7 +164,7 @@ impl Proxies {
             // The farthest address counts, as long as the hops that stated it are trusted.
             info.scheme = element.scheme.or(info.scheme);
             info.host = element.host.or(info.host);
-            info.client = element.client.unwrap_or(NOBODY);
+            info.client = element.client.unwrap_or(UNKNOWN_ADDRESS);
             if !element
                 .client
                 .is_some_and(|at| self.trusts_address(at.ip()))
@@ -179,7 +179,7 @@ impl Proxies {
 fn x_real_ip<'a, F: HeaderFields<'a>>(peer: SocketAddr, fields: &F) -> ForwardedInfo<'a> {
     let client = match Elements::of(named(fields, "x-real-ip"), Separator::Comma).next() {
         None => peer,
-        Some(element) => node::address(element).unwrap_or(NOBODY),
+        Some(element) => node::address(element).unwrap_or(UNKNOWN_ADDRESS),
     };
     ForwardedInfo::with_fields(client, 0, fields)
 }

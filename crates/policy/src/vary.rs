@@ -9,7 +9,7 @@ mod selecting;
 
 use smallvec::SmallVec;
 
-pub use self::selecting::{LONGEST_SELECTION, Selecting};
+pub use self::selecting::{MAX_SELECTION, Selecting};
 use crate::site::VaryPolicy;
 
 /// All `Vary` lines of a response, as one list.

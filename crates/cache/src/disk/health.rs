@@ -84,7 +84,7 @@ impl WriteBreaker {
         if now < state.retry_at {
             return Err(state.reason);
         }
-        state.wait = (state.wait * 2).min(LONGEST_WAIT);
+        state.wait = (state.wait * 2).min(MAX_WAIT);
         state.retry_at = now.plus(state.wait);
         state.is_tried = true;
         Ok(())
@@ -168,7 +168,7 @@ const EISDIR: i32 = rustix::io::Errno::ISDIR.raw_os_error();
 /// Short, because an administrator who has freed space checks whether that helped.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 /// Long enough not to stress a failing disk, short enough to recover within the hour.
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests {
@@ -255,7 +255,7 @@ mod tests {
         }
         assert_eq!(breaker.admit(now), Ok(()));
         let waited = breaker.state().unwrap().1.since(now);
-        assert_eq!(waited, LONGEST_WAIT);
+        assert_eq!(waited, MAX_WAIT);
         breaker.succeeded();
         assert_eq!((breaker.admit(now), breaker.state()), (Ok(()), None));
     }

@@ -1,6 +1,6 @@
 //! The countries of addresses, from a database in the format of MMDB files (`server.geoip`).
 //!
-//! The file is read into memory, up to [`MOST_BYTES`]. Providers replace it every few days: [`Countries::refresh`] reads it
+//! The file is read into memory, up to [`MAX_BYTES`]. Providers replace it every few days: [`Countries::refresh`] reads it
 //! again if it has changed, and keeps the previous data if the new file cannot be used. A lookup walks a tree in memory,
 //! without a lock.
 
@@ -30,7 +30,7 @@ pub enum CountryFileError {
     #[error("{0}")]
     System(#[from] io::Error),
     /// The file is larger than any database of countries or cities.
-    #[error("it has more than {} MiB", MOST_BYTES >> 20)]
+    #[error("it has more than {} MiB", MAX_BYTES >> 20)]
     TooLarge,
     /// The file is not an MMDB file.
     #[error("it is no database in MaxMind's format: {0}")]
@@ -91,12 +91,12 @@ fn read(path: &Path) -> Result<Reader<Vec<u8>>, CountryFileError> {
     if !found.is_file() {
         return Err(io::Error::other("it is not a regular file").into());
     }
-    if found.len() > MOST_BYTES {
+    if found.len() > MAX_BYTES {
         return Err(CountryFileError::TooLarge);
     }
     let mut bytes = Vec::new();
     // The file may have grown since its size was read.
-    io::Read::read_to_end(&mut io::Read::take(file, MOST_BYTES), &mut bytes)?;
+    io::Read::read_to_end(&mut io::Read::take(file, MAX_BYTES), &mut bytes)?;
     let database = Reader::from_source(bytes)?;
     let kind = &database.metadata().database_type;
     if !["Country", "City", "Enterprise"]
@@ -109,7 +109,7 @@ fn read(path: &Path) -> Result<Reader<Vec<u8>>, CountryFileError> {
 }
 
 /// Databases of cities, which also contain countries, have 60 to 120 MiB.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -49,7 +49,7 @@ impl Passwords {
 
     /// Whether the file contains the name with this password. An unknown name takes as long as a known one.
     fn has(&self, name: &[u8], password: &[u8]) -> bool {
-        let file = match file::read_text(&self.path, passwords::MOST_BYTES) {
+        let file = match file::read_text(&self.path, passwords::MAX_BYTES) {
             Ok(file) => file,
             Err(error) => {
                 tracing::error!(file = %self.path.display(), %error, "cannot read the password file: all its passwords are rejected");
@@ -101,7 +101,7 @@ impl VerifiedPasswords {
         Self {
             key,
             known: Mutex::default(),
-            slots: Arc::new(Semaphore::new(MOST_COMPARISONS)),
+            slots: Arc::new(Semaphore::new(MAX_COMPARISONS)),
         }
     }
 
@@ -114,7 +114,7 @@ impl VerifiedPasswords {
         now: Tick,
         may_compare: impl FnOnce() -> Result<(), Duration>,
     ) -> PasswordCheck {
-        if credentials.len() > MOST_BYTES {
+        if credentials.len() > MAX_BYTES {
             return PasswordCheck::Wrong;
         }
         let digest = self.digest(file, client, credentials);
@@ -135,7 +135,7 @@ impl VerifiedPasswords {
         credentials: &[u8],
         may_compare: impl FnOnce() -> Result<(), Duration>,
     ) -> PasswordCheck {
-        if credentials.len() > MOST_BYTES {
+        if credentials.len() > MAX_BYTES {
             return PasswordCheck::Wrong;
         }
         let decoded = std::str::from_utf8(credentials).ok();
@@ -190,11 +190,11 @@ impl VerifiedPasswords {
 
     fn remember(&self, digest: [u8; 32], now: Tick) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST_KNOWN {
+        if known.len() >= MAX_KNOWN {
             known.retain(|_, since| now.since(*since) < REMEMBERED);
         }
         // All are recent: everyone's password is compared once more.
-        if known.len() >= MOST_KNOWN {
+        if known.len() >= MAX_KNOWN {
             known.clear();
         }
         known.insert(digest, now);
@@ -205,16 +205,16 @@ impl VerifiedPasswords {
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// The number of users within a minute.
-const MOST_KNOWN: usize = 4_096;
+const MAX_KNOWN: usize = 4_096;
 
 /// Helper threads for comparisons; the others are needed for files and bodies.
-const MOST_COMPARISONS: usize = 2;
+const MAX_COMPARISONS: usize = 2;
 
 /// How long a comparison may wait for a permit.
 const COMPARISON_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Limited because the time for some hashes grows with the square of a password's length.
-const MOST_BYTES: usize = 512;
+const MAX_BYTES: usize = 512;
 
 #[cfg(test)]
 mod tests {
@@ -313,7 +313,7 @@ mod tests {
             let mut digest = [0; 32];
             digest[..8].copy_from_slice(&number.to_be_bytes());
             verified.remember(digest, Tick(number));
-            assert!(verified.known.lock().unwrap().len() <= MOST_KNOWN);
+            assert!(verified.known.lock().unwrap().len() <= MAX_KNOWN);
         }
     }
 }

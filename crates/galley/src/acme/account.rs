@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use galley_certs::file;
 use galley_cluster::EngineAway;
-use galley_config::{AcmeConfig as Settings, MOST_OF_TOKEN};
+use galley_config::{AcmeConfig as Settings, MAX_TOKEN_FILE_BYTES};
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ impl AccountOpener {
     ) -> io::Result<Self> {
         let binding = settings.binding.as_ref().map(|(id, file)| {
             let failed = |why: String| io::Error::other(format!("`{}`: {why}", file.display()));
-            let text = file::read_text(file, MOST_OF_TOKEN).map_err(|e| failed(e.to_string()))?;
+            let text = file::read_text(file, MAX_TOKEN_FILE_BYTES).map_err(|e| failed(e.to_string()))?;
             let text = text.trim().trim_end_matches('=');
             let key = BASE64_URL_SAFE_NO_PAD.decode(text);
             let key = key.map_err(|e| failed(e.to_string()))?;
@@ -165,7 +165,7 @@ impl AccountOpener {
         let Some(sharing) = &self.sharing else {
             return self.register(notes).await;
         };
-        let until = Instant::now() + LONGEST_REGISTRATION;
+        let until = Instant::now() + MAX_REGISTRATION;
         loop {
             match sharing.take_account_turn().await {
                 Ok(Some(turn)) => {
@@ -310,7 +310,7 @@ fn parse(text: &str, directory: &str) -> Result<StoredAccount, String> {
 }
 
 /// The maximum time that a node waits while another one registers.
-const LONGEST_REGISTRATION: Duration = Duration::from_secs(40);
+const MAX_REGISTRATION: Duration = Duration::from_secs(40);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -98,8 +98,8 @@ impl RecordChange {
             .stderr(Stdio::from(stderr))
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(failed)?;
-        let Ok(ended) = timeout(PATIENCE, child.wait()).await else {
-            return Err(format!("`{program} {verb}` took longer than {PATIENCE:?}"));
+        let Ok(ended) = timeout(TIMEOUT, child.wait()).await else {
+            return Err(format!("`{program} {verb}` took longer than {TIMEOUT:?}"));
         };
         let status = ended.map_err(failed)?;
         if status.success() {
@@ -114,10 +114,10 @@ impl RecordChange {
 fn last_line(file: &mut File) -> String {
     let mut end = Vec::new();
     let length = file.seek(SeekFrom::End(0)).unwrap_or(0);
-    let begin = length.saturating_sub(MOST_READ);
+    let begin = length.saturating_sub(MAX_READ);
     if file.seek(SeekFrom::Start(begin)).is_ok() {
         // Unreadable output is not shown.
-        let _ = file.take(MOST_READ).read_to_end(&mut end);
+        let _ = file.take(MAX_READ).read_to_end(&mut end);
     }
     let text = String::from_utf8_lossy(&end);
     let last = text.lines().rev().find(|line| !line.trim().is_empty());
@@ -125,8 +125,8 @@ fn last_line(file: &mut File) -> String {
 }
 
 /// The time limit for the program. The API of a provider may need a minute.
-const PATIENCE: Duration = Duration::from_secs(120);
-const MOST_READ: u64 = 4096;
+const TIMEOUT: Duration = Duration::from_secs(120);
+const MAX_READ: u64 = 4096;
 
 #[cfg(test)]
 mod tests {

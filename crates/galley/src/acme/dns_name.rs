@@ -14,14 +14,14 @@ impl DnsName {
             let is_plain = label
                 .bytes()
                 .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-            if !(1..=MOST_OF_LABEL).contains(&length) || !is_plain {
+            if !(1..=MAX_LABEL).contains(&length) || !is_plain {
                 return None;
             }
             bytes.push(length);
             bytes.extend(label.bytes().map(|byte| byte.to_ascii_lowercase()));
         }
         bytes.push(0);
-        (bytes.len() <= MOST_OF_NAME).then_some(Self(bytes))
+        (bytes.len() <= MAX_NAME).then_some(Self(bytes))
     }
 
     /// The name in wire format.
@@ -36,7 +36,7 @@ pub(super) fn skip(bytes: &[u8]) -> Option<&[u8]> {
     loop {
         match rest {
             [0, rest @ ..] | [0xc0..=0xff, _, rest @ ..] => return Some(rest),
-            [length @ 1..=MOST_OF_LABEL, label @ ..] => {
+            [length @ 1..=MAX_LABEL, label @ ..] => {
                 rest = label.get(usize::from(*length)..)?;
             }
             _ => return None,
@@ -45,8 +45,8 @@ pub(super) fn skip(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// The limits of RFC 1035 section 2.3.4, in bytes.
-const MOST_OF_LABEL: u8 = 63;
-const MOST_OF_NAME: usize = 255;
+const MAX_LABEL: u8 = 63;
+const MAX_NAME: usize = 255;
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::rand;
 use galley_certs::file;
-use galley_config::{DnsServer, MOST_OF_TOKEN};
+use galley_config::{DnsServer, MAX_TOKEN_FILE_BYTES};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -25,7 +25,7 @@ pub(super) async fn change(
     value: &str,
 ) -> Result<(), String> {
     let shown = server.key_file.display();
-    let text = file::read_text(&server.key_file, MOST_OF_TOKEN)
+    let text = file::read_text(&server.key_file, MAX_TOKEN_FILE_BYTES)
         .map_err(|unread| format!("`{shown}`, {unread}"))?;
     let key = TsigKey::parse(&text).map_err(|bad| format!("`{shown}`, {bad}"))?;
     let record = DnsName::parse(name).ok_or("it is no name of the DNS")?;
@@ -57,7 +57,7 @@ pub(super) async fn change(
 
 /// The name itself and its parent domains, the nearest first.
 fn zones(name: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(name), |name| Some(name.split_once('.')?.1)).take(MOST_ZONES)
+    std::iter::successors(Some(name), |name| Some(name.split_once('.')?.1)).take(MAX_ZONES)
 }
 
 async fn send(
@@ -69,9 +69,9 @@ async fn send(
     rand::fill(&mut id).map_err(|_| "there are no random numbers")?;
     let request = dns_message::request(update, u16::from_be_bytes(id), now_s(), key)
         .ok_or("the proof is too long for a record")?;
-    let exchanged = timeout(PATIENCE, exchange(address, &request.message)).await;
+    let exchanged = timeout(TIMEOUT, exchange(address, &request.message)).await;
     let response = exchanged
-        .map_err(|_elapsed| format!("`{address}` did not respond within {PATIENCE:?}"))?
+        .map_err(|_elapsed| format!("`{address}` did not respond within {TIMEOUT:?}"))?
         .map_err(|error| format!("`{address}`: {error}"))?;
     dns_message::response(&response, &request, now_s(), key)
         .map_err(|bad| format!("`{address}`: {bad}"))
@@ -117,10 +117,10 @@ fn of_key(address: &str, code: u16) -> String {
 const REFUSED: u16 = 5;
 
 /// The time limit for one request. A server that signs its zone may need some seconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The maximum number of zones that are tried for one name.
-const MOST_ZONES: usize = 8;
+const MAX_ZONES: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -136,7 +136,7 @@ mod tests {
             "com",
         ];
         assert_eq!(all, wanted);
-        assert_eq!(zones(&"a.".repeat(100)).count(), MOST_ZONES);
+        assert_eq!(zones(&"a.".repeat(100)).count(), MAX_ZONES);
     }
 
     #[tokio::test]

@@ -57,7 +57,7 @@ impl HttpClient for AcmeClient {
             let host = request.uri().authority().map(ToString::to_string);
             let host = host.unwrap_or_default();
             let failed = |cause: Cause| Error::Other(format!("`{host}`: {cause}").into());
-            let response = tokio::time::timeout(PATIENCE, send(TlsConnector::from(tls), request));
+            let response = tokio::time::timeout(TIMEOUT, send(TlsConnector::from(tls), request));
             let response = match response.await {
                 Ok(Ok(response)) => response,
                 Ok(Err(cause)) => return Err(failed(cause)),
@@ -99,7 +99,7 @@ async fn send(
     address(&mut request, &uri)?;
     let response = async move {
         let (parts, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, MOST_RESPONSE)
+        let body = Limited::new(body, MAX_RESPONSE)
             .collect()
             .await?
             .to_bytes();
@@ -165,9 +165,9 @@ pub(super) fn trust(ca: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
 }
 
 /// The time limit for one request, from the DNS lookup to the last byte.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum size of a response in bytes. A certificate chain has about 10 KB.
-const MOST_RESPONSE: usize = 1 << 20;
+const MAX_RESPONSE: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

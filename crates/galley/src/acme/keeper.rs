@@ -113,7 +113,7 @@ impl CertificateKeeper {
             } else {
                 let longest = match self.parts.sharing {
                     Some(_) => SYNCHRONIZE_EVERY,
-                    None => LONGEST_SLEEP,
+                    None => MAX_SLEEP,
                 };
                 tokio::time::sleep(wait.min(longest)).await;
             }
@@ -254,7 +254,7 @@ impl CertificateKeeper {
         self.parts
             .certificate
             .note(|state| state.is_ordering = true);
-        let ordered = tokio::time::timeout(LONGEST_ORDER, self.order()).await;
+        let ordered = tokio::time::timeout(MAX_ORDER, self.order()).await;
         let ordered = ordered.unwrap_or_else(|_| Err(OrderError::new("the order took too long")));
         self.parts
             .certificate
@@ -475,6 +475,6 @@ const SYNCHRONIZE_EVERY: Duration = Duration::from_secs(15);
 /// The interval between two attempts while another node orders, or the engine is unavailable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest time between two readings of the clock.
-const LONGEST_SLEEP: Duration = Duration::from_secs(600);
+const MAX_SLEEP: Duration = Duration::from_secs(600);
 /// The time limit for an order. A hundred names need two minutes with a slow directory.
-const LONGEST_ORDER: Duration = Duration::from_secs(600);
+const MAX_ORDER: Duration = Duration::from_secs(600);

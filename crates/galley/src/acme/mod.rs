@@ -31,5 +31,5 @@ mod tsig;
 
 pub use self::challenges::{Acme, CHALLENGES};
 pub use self::open::{AcmeReady, AcmeSpec, open};
-pub use self::state::{CertificateStatus, MOST_NAMES, StatusFields, WantedCertificate};
+pub use self::state::{CertificateStatus, MAX_NAMES, StatusFields, WantedCertificate};
 pub use self::store::file_of;

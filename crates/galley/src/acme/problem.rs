@@ -35,7 +35,7 @@ impl OrderError {
         if !kind.is_empty() {
             let _ = write!(words, " ({kind})");
         }
-        for sub in problem.subproblems.iter().take(MOST_SUBPROBLEMS) {
+        for sub in problem.subproblems.iter().take(MAX_SUBPROBLEMS) {
             let _ = write!(words, "; {sub}");
         }
         Self {
@@ -87,9 +87,9 @@ impl fmt::Display for OrderError {
 /// Makes a text safe for logs and terminals, because the directory is untrusted.
 fn one_line(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut line: String = plain.take(MOST_WORDS + 1).collect();
-    if line.chars().count() > MOST_WORDS {
-        line = line.chars().take(MOST_WORDS - 3).collect();
+    let mut line: String = plain.take(MAX_WORDS + 1).collect();
+    if line.chars().count() > MAX_WORDS {
+        line = line.chars().take(MAX_WORDS - 3).collect();
         line.push_str("...");
     }
     line
@@ -97,8 +97,8 @@ fn one_line(text: &str) -> String {
 
 /// The namespace of RFC 8555 section 6.7.
 const ERRORS: &str = "urn:ietf:params:acme:error:";
-const MOST_WORDS: usize = 600;
-const MOST_SUBPROBLEMS: usize = 5;
+const MAX_WORDS: usize = 600;
+const MAX_SUBPROBLEMS: usize = 5;
 
 #[cfg(test)]
 mod tests {
@@ -131,6 +131,6 @@ mod tests {
         let trouble = OrderError::new(format!("a\n\x1b[31m{}", "ü".repeat(5_000)));
         assert!(trouble.words.starts_with("a  [31mü"));
         assert!(trouble.words.ends_with("..."));
-        assert_eq!(trouble.words.chars().count(), MOST_WORDS);
+        assert_eq!(trouble.words.chars().count(), MAX_WORDS);
     }
 }

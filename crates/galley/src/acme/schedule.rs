@@ -46,7 +46,7 @@ pub(super) fn renewal(
 /// The minimum time between an issued certificate and its renewal: a directory whose window is always in the past would otherwise
 /// cause endless orders.
 pub(super) fn rest(validity: ValidityPeriod) -> Duration {
-    (validity.length() / 3).min(SHORTEST_REST)
+    (validity.length() / 3).min(MIN_REST)
 }
 
 /// A failed order.
@@ -64,9 +64,9 @@ pub(super) struct RenewalFailure {
 /// that many machines do not try again at the same time. Never shorter than the directory requests.
 pub(super) fn pause(failure: RenewalFailure, first: Duration, random: u64) -> Duration {
     let doublings = failure.in_a_row.saturating_sub(1).min(16);
-    let pause = first.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+    let pause = first.saturating_mul(1 << doublings).min(MAX_PAUSE);
     let least = match failure.retry_after {
-        Some(requested) => requested.min(MOST_RETRY_AFTER),
+        Some(requested) => requested.min(MAX_RETRY_AFTER),
         None if failure.is_rate_limit => RATE_LIMITED,
         None => Duration::ZERO,
     };
@@ -98,12 +98,12 @@ fn part(time: Duration, random: u64) -> Duration {
 /// The time until the next query if the directory has no window or the query failed: RFC 9773 section 4.3.3.
 pub(super) const DEFAULT_QUERY_INTERVAL: Duration = Duration::from_secs(6 * 3_600);
 
-const LONGEST_PAUSE: Duration = Duration::from_secs(43_200);
+const MAX_PAUSE: Duration = Duration::from_secs(43_200);
 /// The pause after a rate limit. Let's Encrypt counts by the hour and by the week.
 const RATE_LIMITED: Duration = Duration::from_secs(3_600);
 /// The maximum pause that a directory can request: no single field may delay the renewal longer than a week.
-const MOST_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
-const SHORTEST_REST: Duration = Duration::from_secs(3_600);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
+const MIN_REST: Duration = Duration::from_secs(3_600);
 
 #[cfg(test)]
 mod tests {
@@ -222,10 +222,10 @@ mod tests {
             let window = has_window.then_some(RenewalWindow { start, end });
             let point = renewal(validity, window, random);
             prop_assert!(point <= to.max(from));
-            prop_assert!(rest(validity) <= SHORTEST_REST);
+            prop_assert!(rest(validity) <= MIN_REST);
             let failure = RenewalFailure { in_a_row, retry_after: requested.map(Duration::from_secs), is_rate_limit: has_window };
             let pause = pause(failure, Duration::from_secs(first), random);
-            prop_assert!(pause <= MOST_RETRY_AFTER * 5 / 4);
+            prop_assert!(pause <= MAX_RETRY_AFTER * 5 / 4);
         }
     }
 }

@@ -10,7 +10,7 @@ pub struct WantedCertificate {
     pub site: String,
     /// The site's index.
     pub number: u32,
-    /// Canonical host names without duplicates; never empty, at most [`MOST_NAMES`].
+    /// Canonical host names without duplicates; never empty, at most [`MAX_NAMES`].
     pub names: Vec<String>,
 }
 
@@ -80,4 +80,4 @@ impl CertificateStatus {
 }
 
 /// The maximum number of names in one certificate of Let's Encrypt; other directories do not permit more.
-pub const MOST_NAMES: usize = 100;
+pub const MAX_NAMES: usize = 100;

@@ -88,7 +88,7 @@ fn clear(folder: &Path) -> io::Result<()> {
 
 /// The file's text; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
-    match file::read_text(path, galley_certs::MOST_BYTES) {
+    match file::read_text(path, galley_certs::MAX_BYTES) {
         Ok(text) => Ok(Some(text)),
         Err(unread) if unread.is_missing() => Ok(None),
         Err(unread) => Err(unread.into()),
@@ -142,12 +142,12 @@ fn file_name(text: &str) -> String {
         '*' => '_',
         _ => '-',
     });
-    let name: String = plain.take(MOST_NAME).collect();
+    let name: String = plain.take(MAX_NAME).collect();
     name.trim_matches(['.', '-']).to_owned()
 }
 
 /// The maximum length. A host name has at most 253 bytes, a file name 255.
-const MOST_NAME: usize = 240;
+const MAX_NAME: usize = 240;
 
 /// The path of the certificate with this first name: its private key, then the chain.
 pub fn file_of(settings: &AcmeConfig, name: &str) -> PathBuf {

@@ -5,7 +5,7 @@
 //! `entries` and `next`; the same request with `after=NEXT` continues, until `next` is null.
 //!
 //! A listing is a walk through the cache that pauses between pages, so each call costs the same, however much is stored: it visits
-//! at most [`MOST_VISITED`] entries, and may therefore return few entries, or none, with a `next`. An entry that is stored or
+//! at most [`MAX_VISITED`] entries, and may therefore return few entries, or none, with a `next`. An entry that is stored or
 //! removed during the walk may be missed. A walk that is not continued ends after a timeout.
 
 use std::collections::VecDeque;
@@ -60,7 +60,7 @@ async fn list(
         tag: query.get("tag").map(tag_id),
         kind: query.get("kind").map(kind).transpose()?,
     };
-    let limit = usize::try_from(query.number("limit", DEFAULT_PAGE, LARGEST_PAGE)?).unwrap_or(1);
+    let limit = usize::try_from(query.number("limit", DEFAULT_PAGE, MAX_PAGE)?).unwrap_or(1);
     let (id, number, queries) = match query.get("after") {
         None => {
             let (id, queries) = state.lasting.listings.begin(state, wanted);
@@ -126,7 +126,7 @@ impl Listings {
         ));
         let mut open = self.lock();
         open.retain(|listing| !listing.queries.is_closed());
-        if open.len() >= MOST_LISTINGS {
+        if open.len() >= MAX_LISTINGS {
             open.pop_front();
         }
         open.push_back(Listing {
@@ -178,7 +178,7 @@ async fn walk(
         next += 1;
         let mut page = ListPage::default();
         let mut visited = 0;
-        while page.entries.len() < list_query.limit && visited < MOST_VISITED && !page.is_last {
+        while page.entries.len() < list_query.limit && visited < MAX_VISITED && !page.is_last {
             visited += 1;
             match entries.next() {
                 Some(entry) => page.entries.extend(wanted.row(&sites, clock, &entry)),
@@ -213,14 +213,14 @@ fn is_below(entry: &Entry, prefix: &[u8]) -> bool {
 }
 
 /// The maximum number of entries that one call visits: a few milliseconds of the admin thread.
-const MOST_VISITED: usize = 20_000;
+const MAX_VISITED: usize = 20_000;
 
 /// The default and the maximum number of entries in a response.
 const DEFAULT_PAGE: u64 = 100;
-const LARGEST_PAGE: u64 = 1_000;
+const MAX_PAGE: u64 = 1_000;
 
 /// The maximum number of walks in progress.
-const MOST_LISTINGS: usize = 8;
+const MAX_LISTINGS: usize = 8;
 
 /// How long a walk waits for the next query.
 const WALK_TIMEOUT: Duration = Duration::from_secs(60);

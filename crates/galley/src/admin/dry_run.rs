@@ -3,7 +3,7 @@
 //! ```json
 //! { "ok": true, "dry_run": true, "pages": 12, "complete": true }
 //! ```
-//! Variants of one URL count as one page, and pages that are already purged do not count. At most [`MOST_VISITED`] entries are
+//! Variants of one URL count as one page, and pages that are already purged do not count. At most [`MAX_VISITED`] entries are
 //! visited; if there are more, or a disk that may have others, `complete` is false and there may be more pages. Pages of which
 //! only a fragment would be rendered again do not count: they stay stored.
 
@@ -50,7 +50,7 @@ fn count(state: &AdminState, purges: &[(Arc<Site>, Purge)]) -> DryRun {
         .collect();
     let mut urls = HashSet::new();
     let mut entries = state.services.memory.entries();
-    for entry in entries.by_ref().take(MOST_VISITED) {
+    for entry in entries.by_ref().take(MAX_VISITED) {
         if wanted.iter().any(|wanted| wanted.matches(&entry)) {
             urls.insert((entry.scopes.host, entry.scopes.url));
         }
@@ -89,4 +89,4 @@ impl<'a> PurgeMatch<'a> {
 }
 
 /// The maximum number of entries that one count visits: some milliseconds of a helper thread.
-const MOST_VISITED: usize = 20_000;
+const MAX_VISITED: usize = 20_000;

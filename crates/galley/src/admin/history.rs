@@ -45,7 +45,7 @@ pub(super) async fn keep(shared: &AdminShared) {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let begun = Duration::from_secs(minute(now) * MINUTE.as_secs());
         let rest = (begun + MINUTE).saturating_sub(since);
-        tokio::time::sleep(rest.max(SHORTEST)).await;
+        tokio::time::sleep(rest.max(MIN_INTERVAL)).await;
         let state = shared.now();
         turn(&state);
         let reading = reading(&state.services);
@@ -153,4 +153,4 @@ fn minute(now: SystemTime) -> u64 {
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A sleep may end a little early by the wall clock; the rest is slept as well, without a busy loop.
-const SHORTEST: Duration = Duration::from_millis(50);
+const MIN_INTERVAL: Duration = Duration::from_millis(50);

@@ -57,7 +57,7 @@ impl SiteDashboards {
             runtime,
             router,
             shared,
-            permits: Arc::new(Semaphore::new(MOST_QUERIES)),
+            permits: Arc::new(Semaphore::new(MAX_QUERIES)),
         }
     }
 
@@ -207,7 +207,7 @@ impl SiteDashboards {
                 StatusCode::UNAUTHORIZED => StatusCode::FORBIDDEN,
                 status => status,
             };
-            let body = to_bytes(response.into_body(), MOST_RESPONSE).await;
+            let body = to_bytes(response.into_body(), MAX_RESPONSE).await;
             body.map(|body| reply(status, body))
         };
         match tokio::time::timeout(QUERY_TIMEOUT, exchange).await {
@@ -360,7 +360,7 @@ const ATTEMPTS: (u64, u64) = (5, 10);
 /// The timeout of a query; a purge waits for the disk and the cluster.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
-const MOST_QUERIES: usize = 16;
+const MAX_QUERIES: usize = 16;
 
 /// The maximum size of a response, in bytes.
-const MOST_RESPONSE: usize = 64 * 1024 * 1024;
+const MAX_RESPONSE: usize = 64 * 1024 * 1024;

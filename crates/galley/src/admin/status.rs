@@ -187,13 +187,13 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
 }
 
 /// The maximum number of listed pages that members get from PHP because theirs differ.
-const MOST_DIFFERENCES: usize = 50;
+const MAX_DIFFERENCES: usize = 50;
 
 /// The members of a site, if they get stored pages.
 fn members(state: &AdminState, private: &PrivateStore) -> Value {
     let counts = private.counts();
     let differences = private.differences(state.services.clock.tick());
-    let shown = differences.iter().take(MOST_DIFFERENCES).map(|known| {
+    let shown = differences.iter().take(MAX_DIFFERENCES).map(|known| {
         let (place, part) = match &known.difference {
             PageDifference::Fragments(name) | PageDifference::Repeated(name) => {
                 (None, Some(name.as_str()))

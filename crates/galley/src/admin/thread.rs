@@ -240,7 +240,7 @@ fn router(shared: &AdminShared) -> Router {
         .route("/upgrade", post(upgrade::upgrade))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
-        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(shared.clone())
 }
 
@@ -348,4 +348,4 @@ fn access(spec: &AdminSpec) -> AdminSocketAccess {
 }
 
 /// The maximum size of a request body, in bytes: thousands of URLs.
-const MOST_BODY: usize = 1024 * 1024;
+const MAX_BODY: usize = 1024 * 1024;

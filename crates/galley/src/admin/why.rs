@@ -75,8 +75,8 @@ pub(super) async fn batch(
     if reach == TokenReach::None {
         return unauthorized();
     }
-    if body.urls.len() > MOST_URLS {
-        let message = format!("at most {MOST_URLS} `urls` at once");
+    if body.urls.len() > MAX_URLS {
+        let message = format!("at most {MAX_URLS} `urls` at once");
         return refuse(StatusCode::BAD_REQUEST, &message);
     }
     let wanted = body.0.requests();
@@ -276,7 +276,7 @@ const SECTIONS: &[&str] = &[
 ];
 
 /// The maximum number of URLs in a batch: pages of WordPress list a few hundred at most.
-const MOST_URLS: usize = 200;
+const MAX_URLS: usize = 200;
 
 /// The default address of client and listener.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

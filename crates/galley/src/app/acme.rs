@@ -8,7 +8,7 @@ use galley_config::{Config, SiteConfig};
 use galley_policy::route::HostPattern;
 
 use super::ServerStartError;
-use crate::acme::{self, Acme, AcmeReady, MOST_NAMES, WantedCertificate};
+use crate::acme::{self, Acme, AcmeReady, MAX_NAMES, WantedCertificate};
 use crate::clock::Clock;
 use crate::tls::Certificates;
 
@@ -53,7 +53,7 @@ fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
     let mut all: Vec<WantedCertificate> = Vec::new();
     for (number, site) in (0..).zip(sites).filter(|(_, site)| site.has_auto_tls) {
         let names: Vec<String> = site.hosts.iter().filter_map(name).collect();
-        for names in names.chunks(MOST_NAMES) {
+        for names in names.chunks(MAX_NAMES) {
             let taken = all
                 .iter_mut()
                 .find(|one| one.names.first() == names.first());
@@ -62,7 +62,7 @@ fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
                     let new = names.iter().filter(|name| !taken.names.contains(name));
                     let new: Vec<String> = new.cloned().collect();
                     taken.names.extend(new);
-                    taken.names.truncate(MOST_NAMES);
+                    taken.names.truncate(MAX_NAMES);
                 }
                 None => all.push(WantedCertificate {
                     site: site.name.clone(),

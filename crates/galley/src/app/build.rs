@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use galley_cache::memory::SiteQuota;
 use galley_certs::file;
-use galley_config::{Config, MOST_OF_TOKEN, Pace, SiteConfig};
+use galley_config::{Config, MAX_TOKEN_FILE_BYTES, Pace, SiteConfig};
 use galley_files::{Options, Root};
 use galley_policy::headers::HeadChanges;
 use galley_policy::route::HostPattern;
@@ -293,7 +293,7 @@ pub(super) fn front_limits(config: &Config, connections: usize) -> ClientLimits 
 /// The content of a token file without the line end.
 pub(super) fn token(path: Option<&PathBuf>) -> Result<Option<String>, ServerStartError> {
     path.map(|path| {
-        file::read_text(path, MOST_OF_TOKEN)
+        file::read_text(path, MAX_TOKEN_FILE_BYTES)
             .map(|text| text.trim().to_owned())
             .map_err(|cause| ServerStartError::Token {
                 path: path.clone(),

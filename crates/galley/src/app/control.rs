@@ -461,14 +461,14 @@ fn log_result(result: &ReloadResult) {
 async fn close(upkeep: Upkeep, durable: Durable, php_ends: impl Future<Output = ()>) {
     let closing = tokio::task::spawn_blocking(move || {
         upkeep.stop();
-        durable.close(DISK_PATIENCE);
+        durable.close(DISK_TIMEOUT);
     });
     php_ends.await;
-    let in_time = tokio::time::timeout(DISK_PATIENCE * 2, closing).await;
+    let in_time = tokio::time::timeout(DISK_TIMEOUT * 2, closing).await;
     if in_time.is_err() {
         tracing::warn!("stopped while the disk cache was busy; the next start scans it");
     }
 }
 
 /// The time limit for pending writes to the disk when the server ends.
-const DISK_PATIENCE: Duration = Duration::from_secs(5);
+const DISK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -33,7 +33,7 @@ pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, clock: Clock) -> JoinSet<()> {
 fn first_run(cron: &CronRuns, every: Duration, clock: Clock) -> Duration {
     let next = cron.state().next;
     if cron.stop_runs() {
-        return SHORTEST_GAP;
+        return MIN_GAP;
     }
     match next {
         Some(next) => next.since(clock.tick()).min(every),
@@ -78,7 +78,7 @@ fn appointment(cron: &CronRuns, latest: Option<Instant>) -> Option<Instant> {
         return None;
     }
     let due = cron.appointment()? + MARGIN;
-    Some(latest.map_or(due, |latest| due.max(latest + SHORTEST_GAP)))
+    Some(latest.map_or(due, |latest| due.max(latest + MIN_GAP)))
 }
 
 fn soonest(due: Instant, appointment: Option<Instant>) -> Instant {
@@ -119,7 +119,7 @@ fn first(every: Duration, random: u64) -> Duration {
 fn pause(since_due: Duration, every: Duration, failures: u32) -> Duration {
     if failures > 0 {
         let doubled = every.saturating_mul(2_u32.saturating_pow(failures.min(10)));
-        return since_due + doubled.min(LONGEST_PAUSE.max(every));
+        return since_due + doubled.min(MAX_PAUSE.max(every));
     }
     let beats = since_due.as_millis() / every.as_millis().max(1);
     every.saturating_mul(u32::try_from(beats).unwrap_or(u32::MAX - 1) + 1)
@@ -134,10 +134,10 @@ fn later(now: Tick, left: Duration) -> Tick {
 const MARGIN: Duration = Duration::from_millis(50);
 
 /// The minimum time between the starts of two announced runs, whatever a plugin announces.
-const SHORTEST_GAP: Duration = Duration::from_secs(5);
+const MIN_GAP: Duration = Duration::from_secs(5);
 
 /// The longest pause after failures: tasks of a site whose PHP was down for long run within ten minutes after it is back.
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+const MAX_PAUSE: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {
@@ -153,7 +153,7 @@ mod tests {
         let latest = Instant::now();
         assert_eq!(
             appointment(&cron, Some(latest)),
-            Some(latest + SHORTEST_GAP)
+            Some(latest + MIN_GAP)
         );
         cron.rely_on_runs_until(latest + s(10));
         assert!(appointment(&cron, Some(latest)).unwrap() > latest + s(15));

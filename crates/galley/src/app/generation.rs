@@ -287,7 +287,7 @@ impl Threads {
                 let _ = accepting.await;
             }
         };
-        if tokio::time::timeout(LONGEST_ACCEPT, ends).await.is_err() {
+        if tokio::time::timeout(MAX_ACCEPT, ends).await.is_err() {
             tracing::warn!("a front thread of the previous configuration has not ended yet");
         }
     }
@@ -364,4 +364,4 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const DRAIN_SLACK: Duration = Duration::from_secs(2);
 
 /// The time limit for a front thread to stop accepting.
-const LONGEST_ACCEPT: Duration = Duration::from_secs(2);
+const MAX_ACCEPT: Duration = Duration::from_secs(2);

@@ -69,8 +69,8 @@ impl Lasting {
     ) -> Result<Self, ServerStartError> {
         let (memory, small_files) = memory(config, clock);
         let durable = durable::open(config, &memory, clock)?.with_cluster(cluster.clone());
-        let streams = (config.cache.memory / SHARE_OF_STREAMS).max(LEAST_FOR_STREAMS);
-        let private = (config.cache.memory / SHARE_OF_PRIVATE).max(LEAST_FOR_PRIVATE);
+        let streams = (config.cache.memory / SHARE_OF_STREAMS).max(MIN_FOR_STREAMS);
+        let private = (config.cache.memory / SHARE_OF_PRIVATE).max(MIN_FOR_PRIVATE);
         Ok(Self {
             clock,
             memory,
@@ -180,11 +180,11 @@ const SHARE_OF_FILES: u64 = 8;
 
 /// The memory for HTTP/2 streams, in addition to that for pages: a fraction of the memory for pages, with a minimum in bytes.
 const SHARE_OF_STREAMS: u64 = 8;
-const LEAST_FOR_STREAMS: u64 = 16 * 1024 * 1024;
+const MIN_FOR_STREAMS: u64 = 16 * 1024 * 1024;
 
 /// The memory for private fragments, in addition to that for pages: a fraction of the memory for pages, with a minimum in bytes.
 const SHARE_OF_PRIVATE: u64 = 16;
-const LEAST_FOR_PRIVATE: u64 = 4 * 1024 * 1024;
+const MIN_FOR_PRIVATE: u64 = 4 * 1024 * 1024;
 
 /// Pages are compressed once, so few threads suffice.
 const CORES_PER_COMPRESSOR: usize = 4;

@@ -138,7 +138,7 @@ impl PoolPlan<'_> {
             return None;
         };
         let pools = self.pools.get_mut(fetch_thread)?;
-        let spec = pools.get(index)?.for_cron(fetch::cron::LONGEST_RUN);
+        let spec = pools.get(index)?.for_cron(fetch::cron::MAX_RUN_TIME);
         pools.push(spec);
         Some(pools.len() - 1)
     }

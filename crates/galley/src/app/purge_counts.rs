@@ -102,7 +102,7 @@ impl<'p> SiteCount<'p> {
             if state == PageState::SoftPurged && !purge.is_hard {
                 continue;
             }
-            if purge.urls.len() < MOST_PAGES {
+            if purge.urls.len() < MAX_PAGES {
                 purge.urls.insert(url);
             } else {
                 purge.may_have_more = true;
@@ -128,7 +128,7 @@ impl<'p> SiteCount<'p> {
 }
 
 /// The maximum number of URLs that are counted for one purge: two megabytes.
-const MOST_PAGES: usize = 100_000;
+const MAX_PAGES: usize = 100_000;
 
 #[cfg(test)]
 mod tests {

@@ -40,7 +40,7 @@ impl RetiredGenerations {
             counters,
         });
         // Limits the number of threads and connections, however often the configuration is reloaded.
-        let over = self.all.len().saturating_sub(MOST_DRAINING);
+        let over = self.all.len().saturating_sub(MAX_DRAINING);
         for oldest in self.all.iter().take(over) {
             oldest.phase.send_replace(Phase::Stopping);
         }
@@ -77,4 +77,4 @@ impl RetiredGenerations {
 
 /// The maximum number of generations that drain concurrently. If there are more, the idle connections of the oldest are
 /// closed immediately.
-const MOST_DRAINING: usize = 4;
+const MAX_DRAINING: usize = 4;

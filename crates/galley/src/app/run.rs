@@ -159,7 +159,7 @@ async fn start(
     let node = node.start(&generation.config, purges, clock, &inherited)?;
     let current = Current::new(&generation.services, &generation.sites);
     let upkeep = upkeep::start(lasting.durable.clone(), Arc::clone(&current))?;
-    let requests = mpsc::channel(MOST_REQUESTS);
+    let requests = mpsc::channel(MAX_REQUESTS);
     let last_reload = Arc::default();
     let counters = generation.counters().to_vec();
     let spec = control::admin_spec(&generation, &logs, counters, &requests.0, &last_reload);
@@ -202,4 +202,4 @@ async fn start(
 const SMALL_MACHINE: u64 = 1 << 30;
 
 /// The maximum number of requests to the control thread that may wait while a reload is in progress.
-const MOST_REQUESTS: usize = 8;
+const MAX_REQUESTS: usize = 8;

@@ -102,7 +102,7 @@ impl StartingProcess {
             }
             Ok(received) => return Ok(received.message),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                match timeout(END_PATIENCE, self.child.wait()).await {
+                match timeout(END_TIMEOUT, self.child.wait()).await {
                     Ok(Ok(status)) => format!("the new process ended ({status})"),
                     _ => "the new process does not respond".to_owned(),
                 }
@@ -118,7 +118,7 @@ impl StartingProcess {
         message: UpgradeMessage,
         carried: &[BorrowedFd<'_>],
     ) -> Result<(), String> {
-        let sent = timeout(SEND_PATIENCE, self.channel.send(message, carried)).await;
+        let sent = timeout(SEND_TIMEOUT, self.channel.send(message, carried)).await;
         match sent {
             Ok(Ok(())) => Ok(()),
             // An earlier message from the new process is more precise.
@@ -129,7 +129,7 @@ impl StartingProcess {
 
     /// Kills the process and waits for its end, so that its locks are free.
     pub(super) async fn kill(mut self) {
-        let _ = timeout(END_PATIENCE, self.child.kill()).await;
+        let _ = timeout(END_TIMEOUT, self.child.kill()).await;
     }
 }
 
@@ -145,7 +145,7 @@ impl Drop for StartingProcess {
 const SOCKET_VARIABLES: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
 /// The time limit for sending a message. A new process that does not read by then is faulty.
-const SEND_PATIENCE: Duration = Duration::from_secs(30);
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The time limit for the end of a killed process.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);

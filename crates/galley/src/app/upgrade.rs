@@ -125,7 +125,7 @@ impl Control {
             return Ok(());
         };
         let drain = self.generation.config.server.drain_timeout;
-        match timeout(drain + END_PATIENCE, predecessor).await {
+        match timeout(drain + END_TIMEOUT, predecessor).await {
             Ok(_) => {
                 self.predecessor = None;
                 Ok(())
@@ -159,7 +159,7 @@ impl Control {
     /// Hands over everything that both processes may use, and waits until the new process has prepared everything that may fail.
     async fn prepare_successor(&self, starting: &mut StartingProcess) -> Result<(), UpgradeError> {
         let sent = self.send_all(starting).await;
-        match (starting.receive(START_PATIENCE).await, sent) {
+        match (starting.receive(START_TIMEOUT).await, sent) {
             (Ok(UpgradeMessage::Prepared), Ok(())) => Ok(()),
             (Err(why), _) => Err(why),
             (Ok(_), Err(why)) => Err(why.into()),
@@ -209,7 +209,7 @@ impl Control {
         let released = tokio::task::spawn_blocking(move || {
             let position = node.and_then(RunningCluster::leave);
             upkeep.stop();
-            durable.release(DISK_PATIENCE);
+            durable.release(DISK_TIMEOUT);
             let now = DiskClock {
                 tick: clock.tick(),
                 wall: clock.wall(),
@@ -237,7 +237,7 @@ impl Control {
         starting
             .send(UpgradeMessage::Released, carried.as_slice())
             .await?;
-        starting.receive(SERVE_PATIENCE).await
+        starting.receive(SERVE_TIMEOUT).await
     }
 
     /// Finishes the requests in progress while the new process serves all others. `Break`: this process can end. `Continue`: the
@@ -440,13 +440,13 @@ fn out_of_turn() -> UpgradeError {
 }
 
 /// The time limit for the preparations of the new process, which may have to start PHP.
-const START_PATIENCE: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The time limit for opening the disk and reading pages.
-const SERVE_PATIENCE: Duration = Duration::from_secs(30);
+const SERVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The time limit for pending writes to the disk; purges wait during this time.
-const DISK_PATIENCE: Duration = Duration::from_secs(2);
+const DISK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time that the previous process gets in addition to its drain.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use galley_certs::{CertificateFiles, CertificatePem, MOST_BYTES};
+use galley_certs::{CertificateFiles, CertificatePem, MAX_BYTES};
 
 use super::packet::UpgradeMessage;
 use crate::sys::memory_file;
@@ -31,7 +31,7 @@ pub fn read_certificate(
     cert_bytes: usize,
     file: impl AsFd,
 ) -> io::Result<CertificateSource> {
-    let mut chain = memory_file::read_sealed(file, 2 * MOST_BYTES)?;
+    let mut chain = memory_file::read_sealed(file, 2 * MAX_BYTES)?;
     if cert_bytes > chain.len() {
         return Err(io::ErrorKind::InvalidData.into());
     }

@@ -10,7 +10,7 @@ use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
 
-use super::packet::{MOST_BYTES, Packet, UpgradeMessage};
+use super::packet::{MAX_BYTES, Packet, UpgradeMessage};
 use crate::sys::packets;
 
 /// One end of the channel.
@@ -54,7 +54,7 @@ impl Predecessor {
 
     /// Waits for the next message. Errors: as [`UpgradeChannel::receive`].
     pub fn receive(&self) -> io::Result<Received> {
-        let mut buffer = vec![0; MOST_BYTES];
+        let mut buffer = vec![0; MAX_BYTES];
         let (length, descriptors) = packets::receive_all(&self.socket, &mut buffer)?;
         match Packet::read(buffer.get(..length).unwrap_or_default()) {
             Some(Packet::Message(message)) => Ok(Received {
@@ -68,7 +68,7 @@ impl Predecessor {
 
     /// Reports to the old process why this one does not start, and whether it would after a restart.
     pub fn refuse(&self, why: &str, needs_restart: bool) {
-        let why = why.chars().take(MOST_REASON).collect();
+        let why = why.chars().take(MAX_REASON).collect();
         let packet = Packet::Message(UpgradeMessage::Failed { why, needs_restart });
         // The old process may have ended.
         let _ = packets::send_all(&self.socket, &packet.bytes(), &[]);
@@ -141,7 +141,7 @@ impl UpgradeChannel {
         &self,
         descriptors: &mut Vec<OwnedFd>,
     ) -> io::Result<Option<Packet>> {
-        let mut buffer = vec![0; MOST_BYTES];
+        let mut buffer = vec![0; MAX_BYTES];
         let receive = || packets::receive_all(self.0.as_fd(), &mut buffer);
         let (length, carried) = match self.0.async_io(Interest::READABLE, receive).await {
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
@@ -162,7 +162,7 @@ fn unknown() -> io::Error {
 }
 
 /// The maximum length of a reason, such as the output of a process that does not start, in characters.
-const MOST_REASON: usize = 8192;
+const MAX_REASON: usize = 8192;
 
 /// The maximum time that the kernel needs to end a killed process.
 const END_TIMEOUT: Duration = Duration::from_secs(5);

@@ -166,7 +166,7 @@ const PURGE: u8 = b'P';
 const DONE: u8 = b'D';
 
 /// The maximum size of a packet, in bytes: a purge has up to 64 KiB of text, and a message a few paths.
-pub(super) const MOST_BYTES: usize = 96 * 1024;
+pub(super) const MAX_BYTES: usize = 96 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -210,7 +210,7 @@ mod tests {
                 strength: Strength::Hard,
             },
         };
-        assert!(Packet::Purge(0, record).bytes().len() < MOST_BYTES);
+        assert!(Packet::Purge(0, record).bytes().len() < MAX_BYTES);
     }
 
     proptest! {

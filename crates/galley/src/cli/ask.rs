@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_certs::file::{self, FileError};
-use galley_config::{AdminListen, Complaints, MOST_OF_TOKEN};
+use galley_config::{AdminListen, Complaints, MAX_TOKEN_FILE_BYTES};
 use http::{Request, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::handshake;
@@ -109,7 +109,7 @@ fn with_token(
         .clone()
         .or(configured_token)
         .map(|path| {
-            file::read_text(&path, MOST_OF_TOKEN).map_err(|cause| AdminError::Token { path, cause })
+            file::read_text(&path, MAX_TOKEN_FILE_BYTES).map_err(|cause| AdminError::Token { path, cause })
         })
         .transpose()?
         .map(|text| text.trim().to_owned());
@@ -161,7 +161,7 @@ impl AdminAddress {
     }
 
     fn ask(&self, method: &str, path: &str, body: Bytes) -> Result<Value, AdminError> {
-        self.ask_within(PATIENCE, method, path, body)
+        self.ask_within(TIMEOUT, method, path, body)
     }
 
     fn ask_within(
@@ -238,7 +238,7 @@ impl AdminAddress {
             .await
             .map_err(|e| unreadable(&e))?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), MOST_RESPONSE)
+        let body = Limited::new(response.into_body(), MAX_RESPONSE)
             .collect()
             .await
             .map_err(|e| unreadable(&e))?;
@@ -266,10 +266,10 @@ impl AdminAddress {
 }
 
 /// The time limit for a response.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum size of a response in bytes.
-const MOST_RESPONSE: usize = 64 * 1024 * 1024;
+const MAX_RESPONSE: usize = 64 * 1024 * 1024;
 
 /// Prints a response of the server, or the error.
 pub(super) fn response(result: Result<Value, AdminError>, show: impl FnOnce(&Value)) -> ExitCode {

@@ -34,7 +34,7 @@ pub(super) fn order(options: &AdminOptions, order: &Value) -> Result<Value, Exit
         Err(AdminError::Config(wrong)) => (ask::admin_despite(options), Some(wrong)),
         Err(trouble) => (Err(trouble), None),
     };
-    let send = |admin: AdminAddress| admin.post_within(PATIENCE, "/reload", order);
+    let send = |admin: AdminAddress| admin.post_within(TIMEOUT, "/reload", order);
     match (admin.and_then(send), wrong) {
         (Ok(report), _) => Ok(report),
         (Err(AdminError::Refused { status, error }), _) => {
@@ -81,4 +81,4 @@ pub(super) fn lines<'r>(report: &'r Value, list: &str) -> impl Iterator<Item = &
 const INVALID: u16 = 422;
 
 /// The time limit for a reload, which may start PHP of further sites.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);

@@ -16,7 +16,7 @@ use super::show;
 /// Runs `galley upgrade`.
 pub(super) fn upgrade(options: &UpgradeOptions) -> ExitCode {
     let upgraded = ask::admin(&options.admin)
-        .and_then(|admin| admin.post_within(PATIENCE, "/upgrade", &json!({})));
+        .and_then(|admin| admin.post_within(TIMEOUT, "/upgrade", &json!({})));
     match upgraded {
         Ok(report) => {
             if options.json {
@@ -51,4 +51,4 @@ fn print_report(report: &Value) {
 const NEEDS_RESTART: [u16; 2] = [409, 404];
 
 /// The time limit for an upgrade. The new process may have to start PHP.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);

@@ -1,7 +1,7 @@
 //! Decodes bodies that an upstream has compressed without being asked to, in limited steps.
 //!
 //! Every byte is untrusted. A step returns at most [`PIECE`] bytes, so a decompression bomb needs no more memory than a page and
-//! yields to other work. Above the size of a page that could be stored, at most [`MOST_RATIO`] bytes are returned for each byte of
+//! yields to other work. Above the size of a page that could be stored, at most [`MAX_RATIO`] bytes are returned for each byte of
 //! input. Windows are limited to the sizes that the codings permit on the web (RFC 7932 §9.1, RFC 9659 §3). A body that ends
 //! early, or whose checksum is wrong, is a [`CodingError`]. A few bytes after its end are ignored, as browsers do, since some
 //! plugins append them.
@@ -87,7 +87,7 @@ impl BodyDecoder {
             if produced == 0 {
                 continue;
             }
-            let is_bomb = stage.produced > self.free && stage.produced / MOST_RATIO > self.taken;
+            let is_bomb = stage.produced > self.free && stage.produced / MAX_RATIO > self.taken;
             if is_bomb {
                 return Err(CodingError);
             }
@@ -325,7 +325,7 @@ pub const PIECE: usize = 32 * 1024;
 
 /// The maximum ratio of decoded to encoded bytes. Pages reach ten, logs and tables thirty; deflate has a limit of a thousand,
 /// br and zstd have none.
-pub const MOST_RATIO: u64 = 100;
+pub const MAX_RATIO: u64 = 100;
 
 /// The maximum number of bytes after the end: enough for a newline or a comment of a plugin. With more, the body is invalid.
 const MAX_TRAILING: usize = 1024;

@@ -10,7 +10,7 @@ use galley_policy::decoded::Applied;
 use galley_policy::encoding::Coding;
 use proptest::prelude::*;
 
-use super::decode::{BodyDecoder, CodingError, DecodeStep, MOST_RATIO, PIECE};
+use super::decode::{BodyDecoder, CodingError, DecodeStep, MAX_RATIO, PIECE};
 use super::encode::{self, EncoderStream};
 
 const CODINGS: [(Coding, Applied); 3] = [
@@ -180,7 +180,7 @@ fn a_bomb_is_stopped_at_the_size_of_a_page() {
             }
         };
         assert_eq!(end, Err(CodingError), "{applied:?}");
-        let most = FREE.max(bomb.len() as u64 * (MOST_RATIO + 1)) + PIECE as u64;
+        let most = FREE.max(bomb.len() as u64 * (MAX_RATIO + 1)) + PIECE as u64;
         assert!(made <= most, "{applied:?}: {made} of {}", bomb.len());
         // A bomb in another coding is detected as well.
         let nested = coded(&bomb, Applied::Gzip);
@@ -200,7 +200,7 @@ fn a_bomb_is_stopped_at_the_size_of_a_page() {
         let plain = decoded(&[applied], &sent, 4000);
         assert_eq!(
             plain.is_ok(),
-            ratio as u64 <= MOST_RATIO,
+            ratio as u64 <= MAX_RATIO,
             "{coding:?} {ratio}"
         );
     }
@@ -296,7 +296,7 @@ proptest! {
             let at = at.index(whole.len());
             whole[at] ^= 1 << bit;
             if let Ok(plain) = decoded(&[applied], &whole, piece) {
-                prop_assert!(plain.len() as u64 <= FREE.max(whole.len() as u64 * (MOST_RATIO + 1)) + PIECE as u64);
+                prop_assert!(plain.len() as u64 <= FREE.max(whole.len() as u64 * (MAX_RATIO + 1)) + PIECE as u64);
             }
         }
     }

@@ -57,7 +57,7 @@ const READS: &[&str] = &[
 ];
 
 /// The maximum size of an action's body, in bytes: one URL or a few.
-pub const MOST_BODY: usize = 64 * 1024;
+pub const MAX_BODY: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

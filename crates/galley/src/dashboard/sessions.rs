@@ -46,7 +46,7 @@ impl Sessions {
     /// Creates a token that opens one session within `LOGIN_LIFETIME`.
     pub fn issue(&mut self, now: Instant) -> io::Result<String> {
         let token = secret()?;
-        if self.logins.len() >= MOST_LOGINS {
+        if self.logins.len() >= MAX_LOGINS {
             self.logins.pop_front();
         }
         self.logins.push_back(PendingLogin {
@@ -74,7 +74,7 @@ impl Sessions {
             cookie: secret()?,
             key: secret()?,
         };
-        if self.open.len() >= MOST_SESSIONS {
+        if self.open.len() >= MAX_SESSIONS {
             self.open.pop_front();
         }
         self.open.push_back(OpenSession {
@@ -136,10 +136,10 @@ pub const LOGIN_LIFETIME: Duration = Duration::from_secs(5 * 60);
 pub const SESSION_LIFETIME: Duration = Duration::from_secs(8 * 60 * 60);
 
 /// The maximum number of unused logins.
-const MOST_LOGINS: usize = 8;
+const MAX_LOGINS: usize = 8;
 
 /// The maximum number of open sessions; one more ends the oldest.
-const MOST_SESSIONS: usize = 16;
+const MAX_SESSIONS: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -196,17 +196,17 @@ mod tests {
     fn logins_and_sessions_are_bounded() {
         let mut sessions = Sessions::default();
         let now = Instant::now();
-        let tokens: Vec<String> = (0..MOST_LOGINS * 3)
+        let tokens: Vec<String> = (0..MAX_LOGINS * 3)
             .map(|_| sessions.issue(now).unwrap())
             .collect();
-        assert_eq!(sessions.logins.len(), MOST_LOGINS);
+        assert_eq!(sessions.logins.len(), MAX_LOGINS);
         assert!(sessions.redeem(&tokens[0], now).unwrap().is_none());
         let mut opened = Vec::new();
-        for _ in 0..=MOST_SESSIONS {
+        for _ in 0..=MAX_SESSIONS {
             let token = sessions.issue(now).unwrap();
             opened.extend(sessions.redeem(&token, now).unwrap());
         }
-        assert_eq!(sessions.open.len(), MOST_SESSIONS);
+        assert_eq!(sessions.open.len(), MAX_SESSIONS);
         assert!(!sessions.is_open(&opened[0], now) && sessions.is_open(&opened[1], now));
     }
 }

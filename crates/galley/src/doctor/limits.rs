@@ -74,10 +74,10 @@ fn judge_server(machine: &ProcFs, open: u64, limit: u64) -> DoctorFinding {
     let remedy = format!(
         "raise it for the service: {raise}LimitNOFILE={larger} below [Service] (systemctl edit galley), then systemctl restart galley"
     );
-    DoctorFinding::bad(level, CHECK, seen, WHY_DESCRIPTORS, remedy)
+    DoctorFinding::bad(level, CHECK, seen, DESCRIPTORS_REASON, remedy)
 }
 
-const WHY_DESCRIPTORS: &str = "each connection uses one descriptor, or two while it waits for PHP; beyond the limit, new connections are not accepted";
+const DESCRIPTORS_REASON: &str = "each connection uses one descriptor, or two while it waits for PHP; beyond the limit, new connections are not accepted";
 
 /// Numbers above this mean that there is no limit.
 const UNLIMITED: u64 = 1 << 40;

@@ -184,10 +184,10 @@ fn swap(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
         25.. if recent.is_none() => return DoctorFinding::unknown(CHECK, seen),
         _ => return DoctorFinding::fine(CHECK, seen),
     };
-    DoctorFinding::bad(level, CHECK, seen, WHY_SWAP, FIND_SWAPPED)
+    DoctorFinding::bad(level, CHECK, seen, SWAP_REASON, FIND_SWAPPED)
 }
 
-const WHY_SWAP: &str =
+const SWAP_REASON: &str =
     "swapped memory must be read from the disk before it can be used: a page takes seconds";
 
 const FIND_SWAPPED: &str = "find the swapped processes: grep -H VmSwap /proc/[0-9]*/status | sort -k2 -n | tail; lower the number of PHP's workers";

@@ -110,7 +110,7 @@ fn backlog(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
                 );
                 return match short_queue(limit) {
                     Some(remedy) => {
-                        DoctorFinding::bad(Severity::Notice, CHECK, seen, WHY_BACKLOG, remedy)
+                        DoctorFinding::bad(Severity::Notice, CHECK, seen, BACKLOG_REASON, remedy)
                     }
                     None => DoctorFinding::unknown(CHECK, seen),
                 };
@@ -125,7 +125,7 @@ fn backlog(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     let remedy = short_queue(limit).unwrap_or(
         "ss -ltn   # shows each listener's queue (Recv-Q) and its limit (Send-Q): a limit below 4096 is that program's own backlog setting, a full queue a program that is too slow",
     );
-    DoctorFinding::bad(level, CHECK, seen, WHY_BACKLOG, remedy)
+    DoctorFinding::bad(level, CHECK, seen, BACKLOG_REASON, remedy)
 }
 
 /// The remedy for short queues; `None` if the kernel permits the queue that Galley requests.
@@ -135,7 +135,7 @@ fn short_queue(limit: u64) -> Option<&'static str> {
     )
 }
 
-const WHY_BACKLOG: &str = "a burst of connections waits in a queue of the kernel; if the queue is full, connections are dropped and their visitors wait for seconds. The count includes all programs on this machine";
+const BACKLOG_REASON: &str = "a burst of connections waits in a queue of the kernel; if the queue is full, connections are dropped and their visitors wait for seconds. The count includes all programs on this machine";
 
 /// The queue that Galley requests, which is also the kernel's default since 5.4; before, it was 128.
 const WANTED_QUEUE: u64 = 4096;

@@ -104,7 +104,7 @@ async fn run(
     let mut output = Vec::new();
     loop {
         match connection.event(&mut NoBody).await.map_err(broken)? {
-            FastCgiEvent::Stdout(bytes) if output.len() + bytes.len() <= MOST_RESPONSE => {
+            FastCgiEvent::Stdout(bytes) if output.len() + bytes.len() <= MAX_RESPONSE => {
                 output.extend_from_slice(&bytes);
             }
             FastCgiEvent::Stdout(_) => return Err("PHP's response does not end".to_owned()),
@@ -224,7 +224,7 @@ const ENOUGH: u64 = 20_000;
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The maximum size of the response, in bytes.
-const MOST_RESPONSE: usize = 1 << 20;
+const MAX_RESPONSE: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -49,10 +49,10 @@ fn autoload(wordpress: &Value) -> DoctorFinding {
         .collect();
     let seen = format!("{seen}; the largest: {}", largest.join(", "));
     let remedy = "find the plugin that they belong to, then: wp option set-autoload NAME no";
-    DoctorFinding::bad(level, CHECK, seen, WHY_AUTOLOAD, remedy)
+    DoctorFinding::bad(level, CHECK, seen, AUTOLOAD_REASON, remedy)
 }
 
-const WHY_AUTOLOAD: &str = "WordPress reads and unpacks all of them for each page, including those that no plugin uses any longer";
+const AUTOLOAD_REASON: &str = "WordPress reads and unpacks all of them for each page, including those that no plugin uses any longer";
 
 fn cron(wordpress: &Value) -> DoctorFinding {
     const CHECK: &str = "cron";

@@ -28,7 +28,7 @@ impl AcknowledgedPurges {
             if names.contains(&name) {
                 continue;
             }
-            if names.len() == MOST_NAMES {
+            if names.len() == MAX_NAMES {
                 names.pop_front();
             }
             names.push_back(name);
@@ -50,7 +50,7 @@ impl AcknowledgedPurges {
 
 /// The maximum number of names. An editor's next request follows within seconds, and a field of two kilobytes is enough for the
 /// edits of an import.
-const MOST_NAMES: usize = 64;
+const MAX_NAMES: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -72,11 +72,11 @@ mod tests {
         acknowledged.note(response_names("id=b2,p1"));
         acknowledged.note(response_names("id=a1"));
         assert_eq!(acknowledged.line(), "a1 b2");
-        for n in 0..MOST_NAMES {
+        for n in 0..MAX_NAMES {
             acknowledged.note(response_names(&format!("id=n{n}")));
         }
         let line = acknowledged.line();
-        assert_eq!(line.split(' ').count(), MOST_NAMES);
-        assert!(line.starts_with("n0 ") && line.ends_with(&format!(" n{}", MOST_NAMES - 1)));
+        assert_eq!(line.split(' ').count(), MAX_NAMES);
+        assert!(line.starts_with("n0 ") && line.ends_with(&format!(" n{}", MAX_NAMES - 1)));
     }
 }

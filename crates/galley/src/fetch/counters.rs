@@ -25,7 +25,7 @@ pub struct FetchCounters {
     includes_fetched: AtomicU64,
     includes_failed: AtomicU64,
     esi_tags_left: AtomicU64,
-    /// The pages that were not stored, the newest last; at most [`MOST_LATELY`].
+    /// The pages that were not stored, the newest last; at most [`MAX_RECENT`].
     lately: Mutex<VecDeque<(Key, Lately)>>,
 }
 
@@ -149,7 +149,7 @@ impl FetchCounters {
     pub(super) fn not_stored(&self, key: &Key, why: NotStored, at: Tick) {
         let mut lately = self.lock();
         lately.retain(|(known, _)| known != key);
-        if lately.len() >= MOST_LATELY {
+        if lately.len() >= MAX_RECENT {
             lately.pop_front();
         }
         lately.push_back((key.clone(), Lately { why, at }));
@@ -161,7 +161,7 @@ impl FetchCounters {
 }
 
 /// The maximum number of recorded pages of one site: the reason is usually requested soon.
-const MOST_LATELY: usize = 64;
+const MAX_RECENT: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -175,7 +175,7 @@ mod tests {
             counters.not_stored(&key(number), NotStored::Empty, Tick(number as u64));
             counters.not_stored(&key(199), NotStored::Memory, Tick(number as u64));
         }
-        assert_eq!(counters.lock().len(), MOST_LATELY);
+        assert_eq!(counters.lock().len(), MAX_RECENT);
         assert_eq!(counters.lately(b"0"), None);
         let newest = counters.lately(b"199").unwrap();
         assert_eq!((newest.why, newest.at), (NotStored::Memory, Tick(199)));

@@ -25,7 +25,7 @@ impl FetchWorker {
         mut reply: oneshot::Sender<Result<(), CronTrouble>>,
     ) {
         let ended = tokio::select! {
-            ended = tokio::time::timeout(LONGEST_RUN, self.run_scheduler(&job)) => ended,
+            ended = tokio::time::timeout(MAX_RUN_TIME, self.run_scheduler(&job)) => ended,
             () = reply.closed() => return,
         };
         let late = CronTrouble::Upstream(FillError::Timeout);
@@ -73,4 +73,4 @@ async fn read_to_end(incoming: &mut IncomingResponse) -> Result<(), FillError> {
 }
 
 /// The time after which a run is no longer waited for. WordPress itself lets another run begin after a minute.
-pub const LONGEST_RUN: Duration = Duration::from_secs(600);
+pub const MAX_RUN_TIME: Duration = Duration::from_secs(600);

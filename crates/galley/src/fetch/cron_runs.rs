@@ -124,7 +124,7 @@ impl CronRuns {
             });
         }
         all.sort_unstable_by_key(|appointment| appointment.due);
-        all.truncate(appointments::MOST);
+        all.truncate(appointments::MAX_APPOINTMENTS);
         drop(all);
         self.announced.notify_one();
     }

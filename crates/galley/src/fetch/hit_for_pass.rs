@@ -21,7 +21,7 @@ pub struct PassReason {
     pub why: NotStored,
     /// The status of the response.
     pub status: StatusCode,
-    /// The names of the cookies that were the reason, at most [`MOST_COOKIES`].
+    /// The names of the cookies that were the reason, at most [`MAX_COOKIES`].
     pub cookies: Vec<String>,
     /// The fields that may be the reason, without cookies.
     pub fields: Vec<(String, String)>,
@@ -104,7 +104,7 @@ fn evidence(why: NotStored, response: &HeaderMap, site: &Policy) -> HeaderMap {
         .flat_map(|name| response.get_all(*name))
         .map(|value| cookie_name(value.as_bytes()));
     let reasons = names.filter(|name| !site.harmless_cookies.iter().any(|p| p.matches(name)));
-    for name in reasons.take(MOST_COOKIES) {
+    for name in reasons.take(MAX_COOKIES) {
         let is_new = fields
             .get_all(SET_COOKIE)
             .iter()
@@ -125,7 +125,7 @@ fn cookie_name(line: &[u8]) -> &[u8] {
 }
 
 fn cut(value: &[u8]) -> Option<HeaderValue> {
-    HeaderValue::from_bytes(value.get(..MOST_BYTES).unwrap_or(value)).ok()
+    HeaderValue::from_bytes(value.get(..MAX_BYTES).unwrap_or(value)).ok()
 }
 
 /// The reason, in the entry only; never sent.
@@ -152,10 +152,10 @@ const REASON_FIELDS: &[&str] = &[
 const COOKIES: &[&str] = &["set-cookie", "set-cookie2", "lsc-cookie"];
 
 /// The maximum number of recorded cookie names; the first few identify the plugin.
-pub const MOST_COOKIES: usize = 8;
+pub const MAX_COOKIES: usize = 8;
 
 /// The maximum size of a recorded field value, in bytes.
-const MOST_BYTES: usize = 256;
+const MAX_BYTES: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -199,7 +199,7 @@ mod tests {
         }
         response.insert(VARY, "v".repeat(5_000).parse().unwrap());
         let fields = evidence(NotStored::Vary, &response, &Policy::default());
-        assert!(fields.len() <= MOST_COOKIES + REASON_FIELDS.len() + 1);
-        assert!(fields.values().all(|value| value.len() <= MOST_BYTES));
+        assert!(fields.len() <= MAX_COOKIES + REASON_FIELDS.len() + 1);
+        assert!(fields.values().all(|value| value.len() <= MAX_BYTES));
     }
 }

@@ -89,7 +89,7 @@ impl Invalidations {
                 }
                 continue;
             }
-            if delayed.len() >= MOST_DELAYED {
+            if delayed.len() >= MAX_DELAYED {
                 tracing::debug!(site = site.name, scope = %page.1, "not purged: too many purges are delayed");
                 continue;
             }
@@ -200,4 +200,4 @@ fn client_limit(purges: UnsafeMethodPurges) -> Option<RateLimit> {
 const DELAY: Duration = Duration::from_secs(5);
 
 /// The maximum number of delayed purges of one fetch thread. Each needs a few hundred bytes, and at most as many as a request head.
-const MOST_DELAYED: usize = 256;
+const MAX_DELAYED: usize = 256;

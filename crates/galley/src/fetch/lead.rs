@@ -344,7 +344,7 @@ impl FetchWorker {
     /// Pauses refreshes of the page for a moment: the next visit would probably get an error again.
     pub(super) fn pause_refreshes(&self, job: &PageJob) {
         let mut failed = self.failed.borrow_mut();
-        if failed.len() >= MOST_FAILED {
+        if failed.len() >= MAX_FAILED {
             failed.clear();
         }
         failed.insert(job.key.clone(), self.clock.tick());
@@ -407,7 +407,7 @@ async fn drain_rest(mut incoming: IncomingResponse, site: Arc<FetchSite>, purges
         let mut length = 0;
         while let Ok(Some(piece)) = incoming.chunk().await {
             length += piece.len();
-            if length > LONGEST_REST {
+            if length > MAX_REST {
                 break;
             }
         }
@@ -422,7 +422,7 @@ fn is_passing(status: StatusCode, why: NotStored) -> bool {
 }
 
 /// Maximum number of bytes to read of a response without a reader.
-const LONGEST_REST: usize = 1024 * 1024;
+const MAX_REST: usize = 1024 * 1024;
 
 /// Maximum time to read a response without a reader.
 const REST_TIME: Duration = Duration::from_secs(2);
@@ -431,4 +431,4 @@ const REST_TIME: Duration = Duration::from_secs(2);
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum number of remembered failed refreshes.
-const MOST_FAILED: usize = 10_000;
+const MAX_FAILED: usize = 10_000;

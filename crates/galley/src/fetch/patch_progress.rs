@@ -36,7 +36,7 @@ impl PatchProgress {
     /// Records that PHP had no slot.
     pub(super) fn put_off(&mut self, now: Instant) {
         self.retry_at = Some(now + self.pause);
-        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        self.pause = (2 * self.pause).min(MAX_PAUSE);
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn next_turn<T>(all: &mut Vec<T>, is_due: impl FnMut(&T) -> bool) -> 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest pause between attempts.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -62,7 +62,7 @@ impl FetchWorker {
             sites.len() - 1
         });
         if let Some(known) = sites.get_mut(index)
-            && known.variants.len() < MOST_VARIANTS
+            && known.variants.len() < MAX_VARIANTS
         {
             let variant_job = known.variants.entry(variant);
             variant_job.or_insert_with(|| job.in_background());
@@ -192,13 +192,13 @@ impl FetchWorker {
                     variant,
                     page: Arc::downgrade(&entry),
                 });
-                if found.len() >= 2 * MOST_AWAITING {
-                    keep_hottest(&mut found, MOST_AWAITING);
+                if found.len() >= 2 * MAX_AWAITING {
+                    keep_hottest(&mut found, MAX_AWAITING);
                 }
             }
             pace.keep().await;
         }
-        hottest_first(found, MOST_AWAITING)
+        hottest_first(found, MAX_AWAITING)
     }
 
     fn has_variant(&self, site: &Arc<FetchSite>, variant: u64) -> bool {
@@ -263,10 +263,10 @@ fn keep_hottest(pages: &mut Vec<AwaitingPage>, most: usize) {
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// The maximum number of variants (combinations of host, device and cookies) of a site whose pages are patched in the background.
-const MOST_VARIANTS: usize = 64;
+const MAX_VARIANTS: usize = 64;
 
 /// The maximum number of pages that are patched after one purge; the others are patched when they are requested.
-const MOST_AWAITING: usize = 50_000;
+const MAX_AWAITING: usize = 50_000;
 
 /// The length of a time slice, after which a pause follows.
 const TIME_SLICE: Duration = Duration::from_millis(1);

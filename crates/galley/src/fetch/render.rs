@@ -152,7 +152,7 @@ impl FetchWorker {
         if batch.versions.is_empty() {
             return None;
         }
-        if batch.most == MOST_RENDERED {
+        if batch.most == MAX_RENDERED {
             let others = page.site.fragments.shared().into_iter().filter(|other| {
                 variant_id(page.key.bytes()) == Some(other.variant) && is_purged(&page.site, other)
             });
@@ -317,19 +317,19 @@ impl Batch {
             site: Arc::clone(site),
             versions: Vec::new(),
             bytes: 0,
-            most: MOST_RENDERED,
+            most: MAX_RENDERED,
         }
     }
 
     /// Adds a fragment, unless another batch contains it, or the request would become too large.
     fn add(&mut self, version: &Arc<FragmentVersion>) {
         let most = self.site.fragments.most_together(version.id);
-        let most = most.map_or(MOST_RENDERED, |most| most.min(MOST_RENDERED));
+        let most = most.map_or(MAX_RENDERED, |most| most.min(MAX_RENDERED));
         let bytes = self.bytes + version.definition.len() + 1;
         let is_first = self.versions.is_empty();
         // Fragments that failed or took long must not delay the others.
         let fits =
-            most == self.most && self.versions.len() < self.most && bytes <= MOST_DEFINITION_BYTES;
+            most == self.most && self.versions.len() < self.most && bytes <= MAX_DEFINITION_BYTES;
         if !is_first && !fits {
             return;
         }
@@ -400,10 +400,10 @@ pub(super) fn address(site: &Arc<FetchSite>) -> usize {
 }
 
 /// The maximum number of fragments in one request; the plugin renders no more.
-const MOST_RENDERED: usize = 24;
+const MAX_RENDERED: usize = 24;
 
 /// The maximum size of the definitions of a request, in bytes: they are sent in one field.
-const MOST_DEFINITION_BYTES: usize = 8000;
+const MAX_DEFINITION_BYTES: usize = 8000;
 
 /// The response time above which one of the fragments of a request counts as slow.
 const SLOW: Duration = Duration::from_secs(1);

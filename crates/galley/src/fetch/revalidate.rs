@@ -41,14 +41,14 @@ pub fn may_be_due(entry: &Entry, age: Duration) -> bool {
     is_last_part(&entry.life, age) && entry.kind == EntryKind::Page && entry.hits() >= HOT
 }
 
-/// Whether an entry expires soon: in the last tenth of the lifetime that remained when it was received, at most [`LONGEST_BEFORE`].
+/// Whether an entry expires soon: in the last tenth of the lifetime that remained when it was received, at most [`MAX_LEAD_TIME`].
 fn is_last_part(life: &Lifetime, age: Duration) -> bool {
     let left = life.fresh.saturating_sub(age);
-    if left > LONGEST_BEFORE {
+    if left > MAX_LEAD_TIME {
         return false;
     }
     let whole = life.fresh.saturating_sub(life.initial_age);
-    whole >= SHORTEST_LIFE && left < whole / 10
+    whole >= MIN_LIFETIME && left < whole / 10
 }
 
 /// The number that determines how much the lifetimes of a key are shortened; the same in every process.
@@ -77,10 +77,10 @@ impl FetchWorker {
 const HOT: u64 = 10;
 
 /// The longest time before expiry at which an entry is refreshed: a tenth of a week would be far too early.
-const LONGEST_BEFORE: Duration = Duration::from_secs(60);
+const MAX_LEAD_TIME: Duration = Duration::from_secs(60);
 
 /// The shortest lifetime of entries that are refreshed early; shorter ones always expire soon.
-const SHORTEST_LIFE: Duration = Duration::from_secs(5);
+const MIN_LIFETIME: Duration = Duration::from_secs(5);
 
 /// The time between two attempts for one entry if the upstream had no free slot.
 const PAUSE: Duration = Duration::from_secs(1);

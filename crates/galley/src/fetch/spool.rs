@@ -143,8 +143,8 @@ impl ResponseSpool {
         let memory = self.spools.memory();
         let free = memory.limit().saturating_sub(memory.used());
         let most = match backlog {
-            0 => free / LARGEST_CHUNK,
-            _ => self.window.min(free / LARGEST_SHARE),
+            0 => free / MAX_CHUNK,
+            _ => self.window.min(free / MAX_SHARE),
         };
         let length = chunk.len() as u64;
         if backlog + length > most {
@@ -273,10 +273,10 @@ pub(super) const AHEAD: usize = 256 * 1024;
 
 /// The divisor of the free memory for the lag of one client: with 8 MiB in total, a hundred clients that never read still get
 /// files.
-const LARGEST_SHARE: u64 = 64;
+const MAX_SHARE: u64 = 64;
 
 /// The divisor of the free memory for one chunk, for a client that has received everything before.
-const LARGEST_CHUNK: u64 = 4;
+const MAX_CHUNK: u64 = 4;
 
 /// The bytes that are read from a file at a time.
 const PIECE: usize = 16 * 1024;

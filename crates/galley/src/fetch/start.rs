@@ -34,7 +34,7 @@ pub fn start(
     cluster: Option<&ClusterPublisher>,
     sandbox: Option<Sandbox>,
 ) -> io::Result<(Handle, JoinHandle<()>)> {
-    let (commands, incoming) = mpsc::channel(MOST_COMMANDS);
+    let (commands, incoming) = mpsc::channel(MAX_COMMANDS);
     let stats: Arc<[Arc<UpstreamStats>]> = pools
         .iter()
         .map(|spec| Arc::new(UpstreamStats::new(spec)))
@@ -154,4 +154,4 @@ const PULSE: Duration = Duration::from_millis(500);
 
 /// The maximum number of commands in the queue of a fetch thread. A longer queue means that the upstream is overloaded by any
 /// measure.
-const MOST_COMMANDS: usize = 16_384;
+const MAX_COMMANDS: usize = 16_384;

@@ -30,7 +30,7 @@ pub struct Exporter {
 
 /// Starts the thread, which ends when the last tracer is dropped, or at [`Exporter::close`].
 pub fn start(server: &HttpUpstream, settings: TracerSettings) -> io::Result<Exporter> {
-    let (sender, spans) = mpsc::channel(MOST_QUEUED);
+    let (sender, spans) = mpsc::channel(MAX_QUEUED);
     let stats = Arc::new(TraceStats::default());
     let (closing, close) = oneshot::channel();
     let (ending, ended) = sync_channel(0);
@@ -126,7 +126,7 @@ impl ExportWorker {
     /// Sends a batch until the collector accepts or rejects it, or the time limit is reached.
     async fn export(&mut self, batch: &[FinishedSpan]) {
         let body = self.body(batch);
-        let deadline = Instant::now() + LONGEST_RETRY;
+        let deadline = Instant::now() + MAX_RETRY;
         let mut pause = FIRST_PAUSE;
         loop {
             let failure = match self.attempt(&body).await {
@@ -139,7 +139,7 @@ impl ExportWorker {
                 return self.warn(&failure.why);
             }
             sleep(wait).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 
@@ -196,8 +196,8 @@ async fn gather(spans: &mut mpsc::Receiver<FinishedSpan>, batch: &mut Vec<Finish
         None => return true,
     }
     let more = async {
-        while batch.len() < MOST_IN_BATCH {
-            let free = MOST_IN_BATCH - batch.len();
+        while batch.len() < MAX_IN_BATCH {
+            let free = MAX_IN_BATCH - batch.len();
             if spans.recv_many(batch, free).await == 0 {
                 return;
             }
@@ -215,20 +215,20 @@ fn jittered(pause: Duration) -> Duration {
 }
 
 /// The maximum number of queued spans: the default of OpenTelemetry's processors.
-const MOST_QUEUED: usize = 2048;
+const MAX_QUEUED: usize = 2048;
 
 /// The maximum number of spans in a request: also their default.
-const MOST_IN_BATCH: usize = 512;
+const MAX_IN_BATCH: usize = 512;
 
 /// How long the first span of a batch waits for others.
 const BATCH_TIME: Duration = Duration::from_secs(1);
 
 /// The first pause, and the longest one, unless the collector requests another.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// How long a batch is retried. The channel fills during this time.
-const LONGEST_RETRY: Duration = Duration::from_secs(60);
+const MAX_RETRY: Duration = Duration::from_secs(60);
 
 /// The timeout for the remaining spans at the end.
 const LAST_EXPORT: Duration = Duration::from_secs(1);

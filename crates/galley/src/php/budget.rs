@@ -3,7 +3,7 @@
 //!
 //! The system and the database get a fixed part of the memory, Galley the size of its cache and a little more, PHP the rest: first
 //! the opcode cache of each pool, which its workers share, then the workers. All pools have equal shares. A worker counts as
-//! [`USUAL_WORKER`] until it has been measured.
+//! [`TYPICAL_WORKER_BYTES`] until it has been measured.
 //!
 //! The memory is that of the machine or the smallest limit of this process's control groups, whichever is less.
 
@@ -54,13 +54,13 @@ pub struct MemoryDivision {
 impl MemoryDivision {
     /// Divides the memory of a machine.
     pub fn of(machine: MachineMemory) -> Self {
-        let system = (machine.memory / 10).max(LEAST_SYSTEM);
+        let system = (machine.memory / 10).max(MIN_SYSTEM);
         let database = machine.memory / 5;
         // The metadata of stored pages needs at most an eighth of their size.
         let galley = machine.cache + machine.cache / 8 + GALLEY;
         let php = machine.memory.saturating_sub(system + database + galley);
         let pool = php / (machine.pools.max(1) as u64);
-        let opcache = (pool / 4).clamp(LEAST_OPCACHE, MOST_OPCACHE) >> 20 << 20;
+        let opcache = (pool / 4).clamp(MIN_OPCACHE, MAX_OPCACHE) >> 20 << 20;
         Self {
             machine,
             system,
@@ -76,7 +76,7 @@ impl MemoryDivision {
         self.machine
             .cores
             .saturating_mul(WORKERS_PER_CORE)
-            .clamp(1, MOST_WORKERS)
+            .clamp(1, MAX_WORKERS)
     }
 
     /// The maximum number of concurrent requests of a pool whose workers use `worker` bytes each, the largest of them `largest`;
@@ -91,7 +91,7 @@ impl MemoryDivision {
 
     /// The maximum number of concurrent requests before any measurement.
     pub fn slots_at_start(&self) -> usize {
-        self.slots(USUAL_WORKER, USUAL_WORKER)
+        self.slots(TYPICAL_WORKER_BYTES, TYPICAL_WORKER_BYTES)
     }
 
     /// The reduced number of slots while the machine has only `available` bytes left, whatever uses the rest: half of `slots` if
@@ -104,47 +104,47 @@ impl MemoryDivision {
     /// The memory limit of one script: two scripts at their limit fit at the same time, or all of them at their usual size.
     /// WordPress does not work with less than the lower bound, and never needs more than the upper one.
     pub fn memory_limit(&self) -> u64 {
-        (self.share / 2).clamp(LEAST_SCRIPT, MOST_SCRIPT) >> 20 << 20
+        (self.share / 2).clamp(MIN_SCRIPT, MAX_SCRIPT) >> 20 << 20
     }
 
     /// The size above which a worker is replaced once it is idle.
     pub fn grown(&self, memory_limit: u64) -> u64 {
-        (memory_limit / 2).max(LEAST_GROWN)
+        (memory_limit / 2).max(MIN_GROWN)
     }
 }
 
 /// The assumed size of a worker with WordPress and some plugins, without the opcode cache, before this site's workers have
 /// been measured. A worker with WordPress 6.1 alone was measured at 6 MiB to 12 MiB (46 MiB to 58 MiB resident, most of it
 /// shared).
-pub const USUAL_WORKER: u64 = 20 << 20;
+pub const TYPICAL_WORKER_BYTES: u64 = 20 << 20;
 
 /// The assumed memory if it cannot be determined: that of a small machine, as for the configuration's defaults.
 const UNKNOWN_MEMORY: u64 = 256 << 20;
 
-const LEAST_SYSTEM: u64 = 24 << 20;
+const MIN_SYSTEM: u64 = 24 << 20;
 
 /// The memory of Galley without its cache: code, connection buffers, queues.
 const GALLEY: u64 = 16 << 20;
 
 /// The minimum size of the opcode cache. WordPress without plugins uses 26 MiB, including its administration (measured: 6.1,
 /// 551 scripts).
-const LEAST_OPCACHE: u64 = 32 << 20;
+const MIN_OPCACHE: u64 = 32 << 20;
 
 /// The maximum size of the opcode cache. A shop with fifty plugins does not fill it.
-const MOST_OPCACHE: u64 = 256 << 20;
+const MAX_OPCACHE: u64 = 256 << 20;
 
-const LEAST_SCRIPT: u64 = 64 << 20;
+const MIN_SCRIPT: u64 = 64 << 20;
 
 /// `WP_MAX_MEMORY_LIMIT`.
-const MOST_SCRIPT: u64 = 256 << 20;
+const MAX_SCRIPT: u64 = 256 << 20;
 
 const SHORT_PART: u64 = 25;
 
-const LEAST_GROWN: u64 = 64 << 20;
+const MIN_GROWN: u64 = 64 << 20;
 
 const WORKERS_PER_CORE: usize = 4;
 
-const MOST_WORKERS: usize = 32;
+const MAX_WORKERS: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -15,15 +15,15 @@ use tokio::time::timeout;
 
 /// The process ids of workers with the number of requests that each has served; `None` if the pool does not report them in time.
 pub(super) async fn requests(socket: &Path, page: &str) -> Option<Vec<(u32, u64)>> {
-    let response = timeout(PATIENCE, query(socket, page)).await.ok()??;
+    let response = timeout(TIMEOUT, query(socket, page)).await.ok()??;
     read(&response)
 }
 
-/// Whether a worker has reached its limit of requests, which depends on its process id and is between [`FEWEST`] and [`MOST`].
+/// Whether a worker has reached its limit of requests, which depends on its process id and is between [`MIN_REQUESTS`] and [`MAX_REQUESTS`].
 pub(super) fn is_worn(pid: u32, requests: u64) -> bool {
     // Fibonacci hashing spreads consecutive ids; the upper half of the product is better distributed.
     let spread = u64::from(pid).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    requests >= FEWEST + spread % (MOST - FEWEST)
+    requests >= MIN_REQUESTS + spread % (MAX_REQUESTS - MIN_REQUESTS)
 }
 
 async fn query(socket: &Path, page: &str) -> Option<Vec<u8>> {
@@ -43,7 +43,7 @@ async fn query(socket: &Path, page: &str) -> Option<Vec<u8>> {
     let mut response = Vec::new();
     loop {
         match connection.event(&mut NoBody).await.ok()? {
-            FastCgiEvent::Stdout(bytes) if response.len() + bytes.len() <= MOST_BYTES => {
+            FastCgiEvent::Stdout(bytes) if response.len() + bytes.len() <= MAX_BYTES => {
                 response.extend_from_slice(&bytes);
             }
             FastCgiEvent::Stdout(_) => return None,
@@ -66,16 +66,16 @@ fn read(response: &[u8]) -> Option<Vec<(u32, u64)>> {
 
 /// Extensions and plugins leak a little memory per request; replacing the worker frees it. With this many requests per process,
 /// starting a new one has no measurable cost.
-const FEWEST: u64 = 750;
-const MOST: u64 = 1250;
+const MIN_REQUESTS: u64 = 750;
+const MAX_REQUESTS: u64 = 1250;
 
 /// PHP-FPM's own limit (`pm.max_requests`). A worker reaches it only between two checks, or if the status page is not available.
 pub(super) const LAST_RESORT: u64 = 1500;
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum size of the status page. A worker needs about 500 bytes.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -99,13 +99,13 @@ mod tests {
     #[test]
     fn workers_have_different_request_limits() {
         let ends = |pid| {
-            (0..=MOST)
+            (0..=MAX_REQUESTS)
                 .find(|requests| is_worn(pid, *requests))
                 .unwrap_or(0)
         };
         let mut all: Vec<u64> = (5000..5032).map(ends).collect();
         assert!(
-            all.iter().all(|end| (FEWEST..MOST).contains(end)),
+            all.iter().all(|end| (MIN_REQUESTS..MAX_REQUESTS).contains(end)),
             "{all:?}"
         );
         all.sort_unstable();

@@ -40,7 +40,7 @@ impl Estimate {
         peaks.sort_unstable();
         let quartile = (peaks.len() * 3).div_ceil(4).saturating_sub(1);
         let usual = peaks.get(quartile).copied().unwrap_or(largest);
-        self.usual = follow(self.usual, usual.max(LEAST), elapsed);
+        self.usual = follow(self.usual, usual.max(MIN_SIZE), elapsed);
         self.largest = follow(self.largest, largest, elapsed).max(self.usual);
     }
 
@@ -105,7 +105,7 @@ pub(super) fn surplus(
 }
 
 /// The minimum estimate for a worker: PHP itself, before a script is read.
-const LEAST: u64 = 8 << 20;
+const MIN_SIZE: u64 = 8 << 20;
 
 /// The number of workers whose peaks count, including ended ones: the last worker of an idle pool may be untypical.
 const REMEMBERED: usize = 16;

@@ -136,12 +136,12 @@ impl Master {
             status = master.process.wait() => {
                 // The pipe holds the whole output; it ends with the last process of the group.
                 master.process.kill_group();
-                let _ = tokio::time::timeout(LOG_PATIENCE, &mut master.log).await;
+                let _ = tokio::time::timeout(LOG_TIMEOUT, &mut master.log).await;
                 let status = status.map_err(failed(&plan.binary))?;
                 Err(PhpStartError::Exited { status, said: master.output.text() })
             }
-            () = tokio::time::sleep(START_PATIENCE) => {
-                Err(PhpStartError::NotReady { patience: START_PATIENCE, said: master.output.text() })
+            () = tokio::time::sleep(START_TIMEOUT) => {
+                Err(PhpStartError::NotReady { patience: START_TIMEOUT, said: master.output.text() })
             }
         }
     }
@@ -200,7 +200,7 @@ impl Master {
             watcher.end().await;
         }
         // Waits briefly for the last lines of the log.
-        let _ = tokio::time::timeout(LOG_PATIENCE, &mut self.log).await;
+        let _ = tokio::time::timeout(LOG_TIMEOUT, &mut self.log).await;
     }
 
     fn spawn(plan: &MasterPlan, own: &MasterCommand) -> Result<Master, PhpStartError> {
@@ -348,11 +348,11 @@ pub(super) const NOT_FOR_PHP: [&str; 8] = [
 ];
 
 /// The time limit for a start: 50 ms on an idle machine, seconds with opcache preloading or slow disks.
-const START_PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longer than twice the pool's `process_control_timeout`, so that PHP-FPM's own escalation is first.
 pub(super) const END_TIMEOUT: Duration = Duration::from_secs(12);
 
 const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
 
-const LOG_PATIENCE: Duration = Duration::from_secs(1);
+const LOG_TIMEOUT: Duration = Duration::from_secs(1);

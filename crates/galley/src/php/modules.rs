@@ -31,7 +31,7 @@ async fn modules(program: &Path) -> Result<String, PhpStartError> {
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(PATIENCE, output)
+    let output = tokio::time::timeout(TIMEOUT, output)
         .await
         .map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?
         .map_err(failed)?;
@@ -70,7 +70,7 @@ fn sentences(listed: &str) -> Vec<String> {
     all
 }
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

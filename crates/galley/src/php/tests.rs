@@ -15,7 +15,7 @@ use crate::sys::cgroup::GroupLimits;
 
 use super::{MachineMemory, Managed, MasterState, MemoryDivision, PhpSettings, PhpStartError};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A site's root and a runtime folder.
 struct Site {
@@ -112,7 +112,7 @@ async fn run(socket: &Path, script: &Path) -> (String, FastCgiConnection<UnixStr
         .unwrap();
     let mut output = Vec::new();
     loop {
-        match tokio::time::timeout(PATIENCE, connection.event(&mut NoBody))
+        match tokio::time::timeout(TIMEOUT, connection.event(&mut NoBody))
             .await
             .expect("no answer")
             .unwrap()
@@ -159,7 +159,7 @@ fn has_watcher(master: u32) -> bool {
 
 /// Waits for a condition on processes that are not children of this one.
 fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         std::thread::yield_now();
@@ -240,7 +240,7 @@ async fn dropping_the_handle_ends_php() {
     let managed = Managed::start(site.settings()).await.unwrap();
     let (master, mut life) = (master_of(&managed), managed.life());
     drop(managed);
-    tokio::time::timeout(PATIENCE, life.wait_for(|life| *life == MasterState::Ended))
+    tokio::time::timeout(TIMEOUT, life.wait_for(|life| *life == MasterState::Ended))
         .await
         .unwrap()
         .unwrap();
@@ -278,7 +278,7 @@ async fn a_killed_master_is_restarted() {
         wait_for("both workers", || group(master).len() == 3);
         kill(master);
         let running = |now: &MasterState| matches!(now, MasterState::Running { master: new } if *new != master);
-        tokio::time::timeout(PATIENCE, life.wait_for(running))
+        tokio::time::timeout(TIMEOUT, life.wait_for(running))
             .await
             .expect("it did not come back")
             .unwrap();
@@ -309,7 +309,7 @@ async fn galley_replaces_a_worker_before_php_fpm_does() {
     let pid = |output: String| output.rsplit("\r\n").next().unwrap().to_owned();
     let first = pid(run(managed.socket(), &script).await.0);
     let mut requests = 1;
-    let deadline = Instant::now() + PATIENCE * 4;
+    let deadline = Instant::now() + TIMEOUT * 4;
     while replaced() == 0 {
         assert!(
             Instant::now() < deadline,
@@ -341,13 +341,13 @@ async fn stopping_works_while_restarts_fail() {
     std::fs::remove_dir(site.root()).unwrap();
     kill(master);
     tokio::time::timeout(
-        PATIENCE,
+        TIMEOUT,
         life.wait_for(|life| *life == MasterState::Restarting),
     )
     .await
     .unwrap()
     .unwrap();
-    tokio::time::timeout(PATIENCE, managed.stop())
+    tokio::time::timeout(TIMEOUT, managed.stop())
         .await
         .expect("stop did not end");
     assert_eq!(site.left(), 0);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use super::budget::{MemoryDivision, USUAL_WORKER};
+use super::budget::{MemoryDivision, TYPICAL_WORKER_BYTES};
 use super::counted::{self, is_worn};
 use super::estimate::{Estimate, Surplus, surplus};
 use super::meter::{Meter, Worker};
@@ -74,7 +74,7 @@ impl PoolWatch {
             line,
             numbers,
             meter: Meter::new(),
-            estimate: Estimate::new(USUAL_WORKER),
+            estimate: Estimate::new(TYPICAL_WORKER_BYTES),
             leaving: HashSet::new(),
             measured_at: Instant::now(),
             checked_at: None,

@@ -119,7 +119,7 @@ fn error_message(value: &serde_json::Value) -> String {
         .unwrap_or_default()
         .chars()
         .filter(|letter| !letter.is_control());
-    let text: String = text.take(MOST_MESSAGE).collect();
+    let text: String = text.take(MAX_MESSAGE).collect();
     if text.is_empty() {
         text
     } else {
@@ -138,11 +138,11 @@ fn retry_after(response: &ServiceResponse, now: SystemTime) -> Option<Duration> 
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(text.trim().parse().ok()?);
         Some(at.duration_since(now).unwrap_or_default())
     })?;
-    Some(requested.min(LONGEST_PAUSE))
+    Some(requested.min(MAX_PAUSE))
 }
 
 fn token(path: &Path) -> Result<String, SendError> {
-    let read = file::read_text(path, galley_config::MOST_OF_TOKEN);
+    let read = file::read_text(path, galley_config::MAX_TOKEN_FILE_BYTES);
     let text = read.map_err(|why| SendError::new(format!("{}: {why}", path.display())))?;
     Ok(text.trim().to_owned())
 }
@@ -158,7 +158,7 @@ impl SendError {
 }
 
 /// The maximum length of an error message from the target, in characters.
-const MOST_MESSAGE: usize = 200;
+const MAX_MESSAGE: usize = 200;
 
 /// The longest pause, even if the target requests a longer one.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+pub(super) const MAX_PAUSE: Duration = Duration::from_secs(600);

@@ -14,7 +14,7 @@ use galley_policy::purge::Purge;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::client::{Connector, LONGEST_PAUSE, SendError};
+use super::client::{Connector, MAX_PAUSE, SendError};
 use super::everything;
 use super::target::{ForwardTarget, TargetRequest};
 
@@ -118,7 +118,7 @@ impl TargetQueue {
             let purge = purge.clone();
             state.waiting.push_back(WaitingPurge { purge, waiters });
         }
-        if state.waiting.len() > MOST_WAITING {
+        if state.waiting.len() > MAX_WAITING {
             state.overflow();
         }
         if let Some(last) = state.waiting.back_mut() {
@@ -205,7 +205,7 @@ impl TargetQueue {
 impl QueueState {
     /// The oldest purges without duplicates. They remain in the queue.
     fn batch(&mut self) -> Vec<Purge> {
-        self.sending = self.waiting.len().min(MOST_BATCH);
+        self.sending = self.waiting.len().min(MAX_BATCH);
         let mut batch: Vec<Purge> = Vec::new();
         for one in self.waiting.iter().take(self.sending) {
             if !batch.contains(&one.purge) {
@@ -236,10 +236,10 @@ impl QueueState {
 
     fn failed(&mut self, error: &SendError) -> Duration {
         let pause = FIRST_PAUSE * 2_u32.saturating_pow(self.failures_in_a_row.min(10));
-        let pause = pause.min(USUAL_LONGEST_PAUSE);
+        let pause = pause.min(DEFAULT_MAX_PAUSE);
         let pause = pause
             .max(error.retry_after.unwrap_or_default())
-            .min(LONGEST_PAUSE);
+            .min(MAX_PAUSE);
         self.failures += 1;
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         self.trouble = Some(error.why.clone());
@@ -264,17 +264,17 @@ impl QueueState {
 }
 
 /// The maximum number of queued purges for one target: some megabytes.
-const MOST_WAITING: usize = 10_000;
+const MAX_WAITING: usize = 10_000;
 
 /// The maximum number of purges in one batch.
-const MOST_BATCH: usize = 500;
+const MAX_BATCH: usize = 500;
 
 /// The time for which purges are gathered, to send fewer requests.
 const GATHERING: Duration = Duration::from_millis(200);
 
 /// The first pause after a failure, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const USUAL_LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const DEFAULT_MAX_PAUSE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
@@ -299,9 +299,9 @@ mod tests {
     #[test]
     fn a_full_queue_becomes_a_purge_of_everything_after_the_current_batch() {
         let mut state = waiting(2000);
-        assert_eq!(state.batch().len(), MOST_BATCH);
+        assert_eq!(state.batch().len(), MAX_BATCH);
         state.overflow();
-        assert_eq!(state.waiting.len(), MOST_BATCH + 1);
+        assert_eq!(state.waiting.len(), MAX_BATCH + 1);
         state.taken();
         assert_eq!(state.batch()[0].scope, Scope::Site);
         assert_eq!((state.sent, state.overflows), (500, 1));

@@ -45,7 +45,7 @@ pub(super) struct ForwardWorker {
 
 /// A new inbox, and its receiver.
 pub(super) fn inbox() -> (ForwardInbox, mpsc::Receiver<ForwardedPurge>) {
-    let (purges, incoming) = mpsc::channel(MOST_INCOMING);
+    let (purges, incoming) = mpsc::channel(MAX_INCOMING);
     let needs = Arc::default();
     (ForwardInbox { purges, needs }, incoming)
 }
@@ -212,7 +212,7 @@ impl ForwardWorker {
         }
         let rounds = Arc::new(Semaphore::new(MAX_ROUNDS));
         let mut batch = Vec::new();
-        while self.incoming.recv_many(&mut batch, MOST_BATCH).await > 0 {
+        while self.incoming.recv_many(&mut batch, MAX_BATCH).await > 0 {
             let batch = std::mem::take(&mut batch);
             let purges = self.keep(&batch);
             let Ok(round) = Arc::clone(&rounds).acquire_owned().await else {
@@ -256,10 +256,10 @@ const UNCONFIRMED: &str = "a cache behind this one has not confirmed";
 const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum number of purges in one batch.
-const MOST_BATCH: usize = 500;
+const MAX_BATCH: usize = 500;
 
 /// The maximum number of batches that wait for confirmations at the same time; each waits for seconds at most.
 const MAX_ROUNDS: usize = 64;
 
 /// The maximum number of purges in the inbox.
-const MOST_INCOMING: usize = 10_000;
+const MAX_INCOMING: usize = 10_000;

@@ -11,7 +11,7 @@ use super::exchange::Exchange;
 use super::response::{Response, ResponseBody};
 use super::site::Services;
 use crate::body::RequestBody;
-use crate::dashboard::MOST_BODY;
+use crate::dashboard::MAX_BODY;
 use crate::fault::Fault;
 
 /// Whether a request for the dashboard may continue: nobody can intercept it.
@@ -52,7 +52,7 @@ fn request(exchange: &Exchange<'_>) -> Result<DashboardRequest, Fault> {
     };
     let body = match &exchange.body {
         RequestBody::Empty => Bytes::new(),
-        RequestBody::Memory(body) if body.len() <= MOST_BODY => body.clone(),
+        RequestBody::Memory(body) if body.len() <= MAX_BODY => body.clone(),
         RequestBody::Memory(_) | RequestBody::File(_) | RequestBody::Streamed(_) => {
             return Err(too_large());
         }

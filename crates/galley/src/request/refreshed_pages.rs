@@ -10,7 +10,7 @@ use galley_policy::time::Tick;
 /// The pages of one site that were refreshed lately.
 #[derive(Debug, Default)]
 pub struct RefreshedPages {
-    /// Pages by `RequestInfo::url_id`, and when each was refreshed; at most [`MOST_PAGES`].
+    /// Pages by `RequestInfo::url_id`, and when each was refreshed; at most [`MAX_PAGES`].
     pages: Mutex<HashMap<u64, Tick>>,
     refreshed: AtomicU64,
 }
@@ -28,10 +28,10 @@ impl RefreshedPages {
         if pages.get(&page).is_some_and(is_recent) {
             return false;
         }
-        if pages.len() >= MOST_PAGES {
+        if pages.len() >= MAX_PAGES {
             pages.retain(|_, at| is_recent(at));
         }
-        if pages.len() >= MOST_PAGES {
+        if pages.len() >= MAX_PAGES {
             return false;
         }
         pages.insert(page, now);
@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_secs(600);
 
 /// Pages of a site that are refreshed within [`PAUSE`]; a file that is missing everywhere means a forgotten purge of
 /// everything.
-const MOST_PAGES: usize = 1024;
+const MAX_PAGES: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -63,9 +63,9 @@ mod tests {
             pages.claim(page, later(700));
         }
         let known = pages.pages.lock().unwrap().len();
-        assert_eq!(known, MOST_PAGES);
+        assert_eq!(known, MAX_PAGES);
         assert!(!pages.claim(6000, later(700)), "full");
         assert!(pages.claim(6000, later(1301)), "old ones have left");
-        assert_eq!(pages.refreshed(), MOST_PAGES as u64 + 2);
+        assert_eq!(pages.refreshed(), MAX_PAGES as u64 + 2);
     }
 }

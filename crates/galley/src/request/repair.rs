@@ -66,7 +66,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     let Some(entry) = page.site.stored(&services.memory, &page.key).await else {
         return;
     };
-    if entry.length() > MOST_SEARCHED {
+    if entry.length() > MAX_SEARCHED {
         return;
     }
     let Some(entry) = page::unpack(services, &page, entry).await else {
@@ -115,7 +115,7 @@ fn is_generated(info: &RequestInfo) -> bool {
 
 /// The head of a navigation of the same browser to the page that `referer` names; `None` if the page is not of this host.
 fn page_head(exchange: &Exchange<'_>, referer: &[u8]) -> Option<Vec<u8>> {
-    if referer.len() > MOST_REFERER {
+    if referer.len() > MAX_REFERER {
         return None;
     }
     let target = uri::split(referer).ok()?;
@@ -185,7 +185,7 @@ const FOLDERS: [&[u8]; 4] = [
 const OF_THE_BROWSER: [&str; 3] = ["user-agent", "sec-ch-ua-mobile", "cookie"];
 
 /// Maximum length of a page's address; longer ones are ignored.
-const MOST_REFERER: usize = 4096;
+const MAX_REFERER: usize = 4096;
 
 /// Maximum size of a page to search, which runs on a front thread: a tenth of a millisecond.
-const MOST_SEARCHED: u64 = 1024 * 1024;
+const MAX_SEARCHED: u64 = 1024 * 1024;

@@ -2,7 +2,7 @@
 //! busy.
 //!
 //! The list is bounded and contains each target once. Values of a query may be secrets (keys of password resets, tokens),
-//! so only names are stored. A request below [`LEAST`] costs one comparison; slower requests have waited for so long that a short
+//! so only names are stored. A request below [`MIN_DURATION`] costs one comparison; slower requests have waited for so long that a short
 //! lock does not matter.
 
 use std::cmp::Reverse;
@@ -20,7 +20,7 @@ pub struct SlowRequests(Mutex<Vec<SlowRequest>>);
 pub struct SlowRequest {
     /// The method.
     pub method: String,
-    /// The path and the names of the query's parameters, raw and at most `LONGEST` bytes.
+    /// The path and the names of the query's parameters, raw and at most `MAX_PATH_BYTES` bytes.
     pub target: Vec<u8>,
     /// The longest time until the upstream's head.
     pub took: Duration,
@@ -33,7 +33,7 @@ pub struct SlowRequest {
 impl SlowRequests {
     /// Records the time that the upstream took until its head.
     pub fn note(&self, method: &str, target: &[u8], took: Duration, now: Tick) {
-        if took < LEAST {
+        if took < MIN_DURATION {
             return;
         }
         let target = shown(target);
@@ -48,7 +48,7 @@ impl SlowRequests {
             known.count = known.count.saturating_add(1);
             return;
         }
-        if all.len() >= MOST {
+        if all.len() >= MAX_REQUESTS {
             let fastest = (0..all.len()).min_by_key(|at| all.get(*at).map(|one| one.took));
             match fastest.and_then(|at| all.get(at).map(|one| (at, one.took))) {
                 Some((at, least)) if least < took => drop(all.swap_remove(at)),
@@ -91,21 +91,21 @@ fn shown(target: &[u8]) -> Vec<u8> {
             separator = b'&';
         }
     }
-    shown.truncate(LONGEST);
+    shown.truncate(MAX_PATH_BYTES);
     shown
 }
 
 /// Minimum time of a slow request: most pages of WordPress take less.
-const LEAST: Duration = Duration::from_millis(500);
+const MIN_DURATION: Duration = Duration::from_millis(500);
 
 /// How long a target is listed after it was last slow.
 const KEPT: Duration = Duration::from_secs(3600);
 
 /// Maximum number of targets per site.
-const MOST: usize = 20;
+const MAX_REQUESTS: usize = 20;
 
 /// Maximum length of a target in bytes.
-pub const LONGEST: usize = 300;
+pub const MAX_PATH_BYTES: usize = 300;
 
 #[cfg(test)]
 mod tests {
@@ -134,9 +134,9 @@ mod tests {
             );
         }
         let found = names(&all, at(0));
-        assert_eq!(found.len(), MOST);
+        assert_eq!(found.len(), MAX_REQUESTS);
         assert_eq!(
-            (found[0].as_str(), found[MOST - 1].as_str()),
+            (found[0].as_str(), found[MAX_REQUESTS - 1].as_str()),
             ("/99/", "/80/")
         );
         all.note("GET", b"/0/", Duration::from_secs(1), at(1));
@@ -166,6 +166,6 @@ mod tests {
         ] {
             assert_eq!(shown(target.as_bytes()), expected.as_bytes(), "{target}");
         }
-        assert_eq!(shown(&[b'a'; 5000]).len(), LONGEST);
+        assert_eq!(shown(&[b'a'; 5000]).len(), MAX_PATH_BYTES);
     }
 }

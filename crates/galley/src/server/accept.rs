@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use galley_policy::proxied::{NOBODY, Proxies};
+use galley_policy::proxied::{UNKNOWN_ADDRESS, Proxies};
 use rustix::net::SocketFlags;
 use tokio::io::{Interest, unix::AsyncFd};
 use tokio::net::{UnixListener, UnixStream};
@@ -128,7 +128,7 @@ impl ListeningSocket {
             Self::Tcp(listener) => listener.async_io(Interest::READABLE, accept_tcp).await,
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                Ok((Socket::Unix(stream), NOBODY))
+                Ok((Socket::Unix(stream), UNKNOWN_ADDRESS))
             }
         }
     }
@@ -139,7 +139,7 @@ fn accept_tcp(listener: &net::TcpListener) -> io::Result<(Socket, SocketAddr)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (socket, client) = rustix::net::acceptfrom_with(listener, flags)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    Ok((Socket::accepted(socket), client.map_or(NOBODY, plain)))
+    Ok((Socket::accepted(socket), client.map_or(UNKNOWN_ADDRESS, plain)))
 }
 
 /// Accepts the connections in the kernel's queue that the runtime has not reported yet: closing the listener would reset them.
@@ -156,11 +156,11 @@ fn take_last(core: &Rc<Core>, door: ListeningSocket, behind: &Behind) {
             Box::new(move || {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                Ok((Socket::Unix(UnixStream::from_std(stream)?), NOBODY))
+                Ok((Socket::Unix(UnixStream::from_std(stream)?), UNKNOWN_ADDRESS))
             })
         }
     };
-    for _ in 0..MOST_LAST {
+    for _ in 0..MAX_LAST {
         let Ok((stream, client)) = next() else {
             return;
         };
@@ -243,7 +243,7 @@ async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: B
 /// Counts the connection of a client, if the client may have one more. Trusted proxies, and clients without an address, are not
 /// limited.
 fn seat(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option<ConnectionSlot> {
-    if client == NOBODY || proxies.trusts(client) {
+    if client == UNKNOWN_ADDRESS || proxies.trusts(client) {
         return Some(ConnectionSlot::uncounted());
     }
     let seat = core.services.clients.seat(client.ip());
@@ -272,7 +272,7 @@ impl Drop for CountedConnection {
 }
 
 /// Limit of connections accepted while draining: the kernel's maximum backlog. A flood of new ones must not delay the end.
-const MOST_LAST: usize = 4096;
+const MAX_LAST: usize = 4096;
 
 /// The part of the connections that is closed at one time.
 const PARTS: usize = 64;

@@ -55,7 +55,7 @@ impl<'b> HitBatch<'b> {
     /// a socket accepts at once.
     pub(super) fn has_capacity(&self) -> bool {
         let bytes: usize = self.0.iter().map(|ready| ready.hit.body().len()).sum();
-        self.0.len() < MOST_RESPONSES && bytes < MOST_BYTES
+        self.0.len() < MAX_RESPONSES && bytes < MAX_BYTES
     }
 
     /// The bytes of all responses.
@@ -144,7 +144,7 @@ fn pieces<'a, 'r>(
 
 /// Copies a body behind its head if that is cheaper than another slice; returns whether it did.
 pub(super) fn copy_behind(output: &mut Vec<u8>, body: &[u8]) -> bool {
-    let is_short = output.len() + body.len() <= MOST_COPIED;
+    let is_short = output.len() + body.len() <= MAX_COPIED;
     if is_short {
         output.extend_from_slice(body);
     }
@@ -158,18 +158,18 @@ fn recycled<'to>(mut buffer: Vec<ReadyHit<'_>>) -> Vec<ReadyHit<'to>> {
 }
 
 /// Maximum number of responses in a batch, and of turns of a connection before other connections run.
-pub(super) const MOST_RESPONSES: usize = 32;
+pub(super) const MAX_RESPONSES: usize = 32;
 
 /// Slices of the longest batch: head and body of each response.
-pub(super) const MOST_SLICES: usize = SLICES_OF_ONE * MOST_RESPONSES;
+pub(super) const MAX_SLICES: usize = SLICES_OF_ONE * MAX_RESPONSES;
 pub(super) const SLICES_OF_ONE: usize = 2;
 
 /// Maximum number of bytes that are sent from the output buffer together. The kernel takes one piece by `send` 0.2 us sooner than two
 /// by `writev`; copying up to 12 KB that are in the processor's cache costs less than that, 16 KB more.
-const MOST_COPIED: usize = 12 * 1024;
+const MAX_COPIED: usize = 12 * 1024;
 
 /// Bytes of bodies after which no further response joins.
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use galley_http::framing::{BodyKind, Framing};
 use galley_http::head::{Head, Version};
 use galley_http::owned_head::OwnedHead;
 use galley_policy::outcome::{Outcome, RefusedWhy};
-use galley_policy::proxied::NOBODY;
+use galley_policy::proxied::UNKNOWN_ADDRESS;
 use galley_policy::request_info::RequestInfo;
 
 use super::Core;
@@ -169,7 +169,7 @@ impl Driver<'_> {
         let mut admission = Admission {
             sites: self.sites,
             client: self.endpoints.client,
-            local: self.endpoints.local.unwrap_or(NOBODY),
+            local: self.endpoints.local.unwrap_or(UNKNOWN_ADDRESS),
             scheme: self.endpoints.scheme(),
             request_id: std::mem::take(&mut open.request_id),
             info: std::mem::take(info),

@@ -23,7 +23,7 @@ use galley_policy::time::Tick;
 use http::header;
 
 use super::Core;
-use super::batch::{HitBatch, MOST_RESPONSES, ReadyHit, copy_behind};
+use super::batch::{HitBatch, MAX_RESPONSES, ReadyHit, copy_behind};
 use super::buffers::FastPathBuffers;
 use super::endpoints::Endpoints;
 use super::exchange::{Parsed, ParsedRequest};
@@ -160,7 +160,7 @@ impl FastPath {
     /// Whether to yield now: a client that pipelines without end must not starve the other connections of the
     /// thread.
     fn is_due(&mut self) -> bool {
-        let is_due = self.turns >= MOST_RESPONSES;
+        let is_due = self.turns >= MAX_RESPONSES;
         if is_due {
             self.turns = 0;
         }

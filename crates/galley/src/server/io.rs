@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use rustix::net::SendFlags;
 use tokio::io::AsyncWriteExt;
 
-use super::batch::{HitBatch, MOST_SLICES, SLICES_OF_ONE};
+use super::batch::{HitBatch, MAX_SLICES, SLICES_OF_ONE};
 use super::pool::BufferPool;
 use super::socket::Socket;
 use super::speed::{ReceiveProgress, SendProgress, Speed, at_once};
@@ -174,7 +174,7 @@ impl ClientConnection {
 
     /// Waits until the client disconnects, and reads what it sends until then, up to a limit. Never returns otherwise. Cancel-safe.
     pub(super) async fn vanished(&mut self) {
-        while self.input.len() < MOST_AHEAD {
+        while self.input.len() < MAX_AHEAD {
             self.input.reserve(READ_AT_ONCE);
             match self.stream.read_into(&mut self.input).await {
                 Ok(0) => {
@@ -357,7 +357,7 @@ fn try_write(stream: &mut Socket, batch: &HitBatch<'_>, heads: &[u8]) -> io::Res
             stream.try_write_vectored(batch.slices(heads, 0, &mut room))
         }
         _ => {
-            let mut room = [IoSlice::new(&[]); MOST_SLICES];
+            let mut room = [IoSlice::new(&[]); MAX_SLICES];
             stream.try_write_vectored(batch.slices(heads, 0, &mut room))
         }
     }
@@ -477,7 +477,7 @@ impl PendingBody {
 const READ_AT_ONCE: usize = 16 * 1024;
 
 /// Maximum number of bytes that a client may send while its response is being generated.
-const MOST_AHEAD: usize = 64 * 1024;
+const MAX_AHEAD: usize = 64 * 1024;
 
 /// Slices of one vectored write.
 const SLICES: usize = 8;

@@ -19,7 +19,7 @@ impl BufferPool {
         let mut input = std::mem::take(input);
         let mut output = std::mem::take(output);
         let mut pool = self.0.borrow_mut();
-        if pool.len() < MOST && input.capacity() <= LARGEST && output.capacity() <= LARGEST {
+        if pool.len() < MAX_BUFFERS && input.capacity() <= MAX_BUFFER_BYTES && output.capacity() <= MAX_BUFFER_BYTES {
             input.clear();
             output.clear();
             pool.push((input, output));
@@ -86,7 +86,7 @@ impl Spare {
     /// Returns the buffer for a head.
     pub(super) fn give_block(&self, mut block: Block) {
         let mut blocks = self.blocks.borrow_mut();
-        if blocks.len() < MOST && block.capacity() <= LARGEST_BLOCK {
+        if blocks.len() < MAX_BUFFERS && block.capacity() <= MAX_BLOCK_BYTES {
             block.clear();
             blocks.push(block);
         }
@@ -96,22 +96,22 @@ impl Spare {
 fn keep(spare: &RefCell<Vec<u8>>, mut buffer: Vec<u8>) {
     buffer.clear();
     let mut spare = spare.borrow_mut();
-    if buffer.capacity() > spare.capacity() && buffer.capacity() <= LARGEST_SPARE {
+    if buffer.capacity() > spare.capacity() && buffer.capacity() <= MAX_SPARE_BYTES {
         *spare = buffer;
     }
 }
 
 /// Maximum number of pooled buffers: connections of one core that are busy at the same time.
-const MOST: usize = 64;
+const MAX_BUFFERS: usize = 64;
 
 /// A buffer that grew beyond this is freed.
-const LARGEST: usize = 64 * 1024;
+const MAX_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The same limit for the output buffer: twice what a turn collects, because a buffer doubles as it grows.
-const LARGEST_SPARE: usize = 320 * 1024;
+const MAX_SPARE_BYTES: usize = 320 * 1024;
 
 /// The same limit for a head; those of browsers have a kilobyte or two.
-const LARGEST_BLOCK: usize = 16 * 1024;
+const MAX_BLOCK_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -123,9 +123,9 @@ mod tests {
         assert_eq!(spare.take().capacity(), 0);
         spare.give(b"old".repeat(100));
         spare.give(b"small".to_vec());
-        spare.give(Vec::with_capacity(LARGEST_SPARE + 1));
+        spare.give(Vec::with_capacity(MAX_SPARE_BYTES + 1));
         let taken = spare.take();
-        assert!(taken.is_empty() && (300..LARGEST_SPARE).contains(&taken.capacity()));
+        assert!(taken.is_empty() && (300..MAX_SPARE_BYTES).contains(&taken.capacity()));
         assert_eq!(spare.take().capacity(), 0);
     }
 
@@ -137,12 +137,12 @@ mod tests {
         assert_eq!((input.capacity(), output.capacity()), (0, 0));
         pool.take(&mut input, &mut output);
         assert!(input.capacity() > 0 && input.is_empty() && output.is_empty());
-        let (mut large, mut none) = (BytesMut::with_capacity(LARGEST + 1), Vec::new());
+        let (mut large, mut none) = (BytesMut::with_capacity(MAX_BUFFER_BYTES + 1), Vec::new());
         pool.give(&mut large, &mut none);
         assert!(pool.0.borrow().is_empty());
-        for _ in 0..MOST + 3 {
+        for _ in 0..MAX_BUFFERS + 3 {
             pool.give(&mut BytesMut::with_capacity(8), &mut Vec::new());
         }
-        assert_eq!(pool.0.borrow().len(), MOST);
+        assert_eq!(pool.0.borrow().len(), MAX_BUFFERS);
     }
 }

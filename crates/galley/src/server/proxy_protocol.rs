@@ -49,7 +49,7 @@ pub(super) async fn read_client(
 }
 
 async fn read(socket: &mut Socket) -> Option<ProxySource> {
-    let mut got = BytesMut::with_capacity(USUAL);
+    let mut got = BytesMut::with_capacity(TYPICAL_HEADER_BYTES);
     loop {
         match proxy::read(&got).ok()? {
             ProxyHeaderStep::Whole(header) => return Some(header),
@@ -64,4 +64,4 @@ async fn read(socket: &mut Socket) -> Option<ProxySource> {
 }
 
 /// Buffer size for a header with a few TLVs.
-const USUAL: usize = 256;
+const TYPICAL_HEADER_BYTES: usize = 256;

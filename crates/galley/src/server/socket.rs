@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
-use galley_policy::proxied::NOBODY;
+use galley_policy::proxied::UNKNOWN_ADDRESS;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -233,15 +233,15 @@ impl Socket {
         }
     }
 
-    /// The local address of the connection; [`NOBODY`] if there is none. One system call.
+    /// The local address of the connection; [`UNKNOWN_ADDRESS`] if there is none. One system call.
     pub(super) fn local_address(&self) -> SocketAddr {
         let address = match self {
             Self::Accepted(stream) => stream.local_addr(),
             Self::Tcp(stream) => stream.local_addr(),
             Self::Tls(stream) => stream.get_ref().0.local_addr(),
-            Self::Unix(_) => return NOBODY,
+            Self::Unix(_) => return UNKNOWN_ADDRESS,
         };
-        address.unwrap_or(NOBODY)
+        address.unwrap_or(UNKNOWN_ADDRESS)
     }
 
     /// Makes closing the connection send a reset.

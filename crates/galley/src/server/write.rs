@@ -260,7 +260,7 @@ pub(super) struct Ahead {
 impl Ahead {
     /// Takes the received pieces, up to a limit. A failure is reported again when the rest is awaited.
     pub(super) fn gather(&mut self, reader: &mut FillReader) {
-        while self.pieces.len() < MOST_PIECES {
+        while self.pieces.len() < MAX_PIECES {
             match reader.try_next() {
                 Ok(Ready::Chunk(chunk)) => self.push(chunk),
                 Ok(Ready::End) => {
@@ -278,7 +278,7 @@ impl Ahead {
         connection: &mut ClientConnection,
         reader: &mut FillReader,
     ) -> Result<(), Gone> {
-        while self.bytes < MOST_AHEAD {
+        while self.bytes < MAX_AHEAD {
             match next(connection, reader).await? {
                 Ok(Some(chunk)) => self.push(chunk),
                 Ok(None) => {
@@ -395,7 +395,7 @@ pub(super) async fn read_verified(
 }
 
 /// Maximum size of a body that is collected for an HTTP/1.0 client to keep its connection open: any page, not a download.
-const MOST_AHEAD: u64 = 1024 * 1024;
+const MAX_AHEAD: u64 = 1024 * 1024;
 
 /// Maximum number of pieces that are sent with the head: PHP's have 8 KiB, and one system call sends a few dozen efficiently.
-const MOST_PIECES: usize = 16;
+const MAX_PIECES: usize = 16;

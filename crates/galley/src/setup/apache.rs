@@ -42,7 +42,7 @@ fn hosts_of(machine: &Machine, file: &Path) -> Vec<VirtualHost> {
         machine,
         folder: folder.to_owned(),
         defines: HashMap::new(),
-        files_left: MOST_FILES,
+        files_left: MAX_FILES,
         main: HostDraft::default(),
         current: None,
         done: Vec::new(),
@@ -76,7 +76,7 @@ struct ConfigReader<'m> {
 
 impl ConfigReader<'_> {
     fn file(&mut self, path: &Path, depth: usize) {
-        if depth > MOST_INCLUDES || self.files_left == 0 {
+        if depth > MAX_INCLUDES || self.files_left == 0 {
             return;
         }
         self.files_left -= 1;
@@ -102,7 +102,7 @@ impl ConfigReader<'_> {
             "serverroot" if first.starts_with('/') => self.folder = PathBuf::from(first),
             "define" => {
                 let value = arguments.get(1).cloned().unwrap_or_default();
-                if self.defines.len() < MOST_FILES {
+                if self.defines.len() < MAX_FILES {
                     self.defines.insert(first.to_owned(), value);
                 }
             }
@@ -166,7 +166,7 @@ impl ConfigReader<'_> {
             .map_or(line, |_| line.trim_end_matches('>'));
         let mut words = Vec::new();
         let mut rest = line;
-        while !rest.is_empty() && words.len() < MOST_WORDS {
+        while !rest.is_empty() && words.len() < MAX_WORDS {
             let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
             let (word, after) = match quote {
                 Some(quote) => {
@@ -272,9 +272,9 @@ const INSTALLED: &[&str] = &[
     "/usr/local/apache2/conf/httpd.conf",
 ];
 
-const MOST_WORDS: usize = 1000;
-const MOST_INCLUDES: usize = 8;
-const MOST_FILES: usize = 2000;
+const MAX_WORDS: usize = 1000;
+const MAX_INCLUDES: usize = 8;
+const MAX_FILES: usize = 2000;
 
 #[cfg(test)]
 mod tests {

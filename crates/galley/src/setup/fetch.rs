@@ -60,8 +60,8 @@ pub async fn fetch_page(
         let stream = stream.map_err(|error| format!("TLS with {}: {error}", server.address))?;
         exchange(stream, server, host, path).await
     };
-    let fetched = tokio::time::timeout(PATIENCE, exchange).await;
-    fetched.map_err(|_| format!("{} does not respond within {PATIENCE:?}", server.address))?
+    let fetched = tokio::time::timeout(TIMEOUT, exchange).await;
+    fetched.map_err(|_| format!("{} does not respond within {TIMEOUT:?}", server.address))?
 }
 
 async fn exchange(
@@ -93,7 +93,7 @@ async fn exchange(
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| failed(&e))?;
         bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
-        if bytes.len() > MOST_BODY {
+        if bytes.len() > MAX_BODY {
             break;
         }
     }
@@ -115,13 +115,13 @@ async fn exchange(
         location: field("location"),
         title: pages::title(&html),
         cache_status: field("cache-status"),
-        links: pages::links(&html, host, MOST_LINKS),
+        links: pages::links(&html, host, MAX_LINKS),
         media_type,
     })
 }
 
 /// The time limit for a response. A page of a cold WordPress may need seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-const MOST_BODY: usize = 4 << 20;
-const MOST_LINKS: usize = 3;
+const MAX_BODY: usize = 4 << 20;
+const MAX_LINKS: usize = 3;

@@ -26,7 +26,7 @@ impl Machine {
         inner.fold(self.root.clone(), |all, name| all.join(name))
     }
 
-    /// The text of a regular file of at most `MOST_BYTES`; invalid UTF-8 is replaced.
+    /// The text of a regular file of at most `MAX_BYTES`; invalid UTF-8 is replaced.
     pub(super) fn text(&self, path: &Path) -> Option<String> {
         self.read(path).filter(|file| file.is_whole).map(|f| f.text)
     }
@@ -43,10 +43,10 @@ impl Machine {
             return None;
         }
         let mut bytes = Vec::new();
-        let mut limited = File::open(&path).ok()?.take(MOST_BYTES + 1);
+        let mut limited = File::open(&path).ok()?.take(MAX_BYTES + 1);
         limited.read_to_end(&mut bytes).ok()?;
-        let is_whole = bytes.len() as u64 <= MOST_BYTES;
-        bytes.truncate(usize::try_from(MOST_BYTES).unwrap_or(usize::MAX));
+        let is_whole = bytes.len() as u64 <= MAX_BYTES;
+        bytes.truncate(usize::try_from(MAX_BYTES).unwrap_or(usize::MAX));
         Some(ReadFile {
             text: String::from_utf8_lossy(&bytes).into_owned(),
             is_whole,
@@ -65,11 +65,11 @@ impl Machine {
         self.path(path).exists()
     }
 
-    /// The names in a folder, sorted; at most `MOST_NAMES`.
+    /// The names in a folder, sorted; at most `MAX_NAMES`.
     pub(super) fn names(&self, folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(self.path(folder)).into_iter().flatten();
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let mut names: Vec<String> = names.take(MOST_NAMES).collect();
+        let mut names: Vec<String> = names.take(MAX_NAMES).collect();
         names.sort();
         names
     }
@@ -95,7 +95,7 @@ impl Machine {
                     .map(|name| folder.join(name))
                     .collect()
             });
-            found = next.take(MOST_NAMES).collect();
+            found = next.take(MAX_NAMES).collect();
         }
         found.retain(|path| self.exists(path));
         found
@@ -150,10 +150,10 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// The maximum size of a file in bytes: configurations have some kilobytes.
-const MOST_BYTES: u64 = 1024 * 1024;
+const MAX_BYTES: u64 = 1024 * 1024;
 
 /// The maximum number of names in a folder, and of matches of a pattern.
-const MOST_NAMES: usize = 20_000;
+const MAX_NAMES: usize = 20_000;
 
 #[cfg(test)]
 pub(super) mod sample {

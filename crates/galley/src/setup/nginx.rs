@@ -48,7 +48,7 @@ fn hosts_of(machine: &Machine, file: &Path) -> Vec<VirtualHost> {
     let mut reader = ConfigReader {
         machine,
         folder: file.parent().unwrap_or(Path::new("/")),
-        files_left: MOST_FILES,
+        files_left: MAX_FILES,
     };
     let all = reader.file(file, 0);
     let mut blocks = Vec::new();
@@ -250,7 +250,7 @@ struct ConfigReader<'m> {
 
 impl ConfigReader<'_> {
     fn file(&mut self, path: &Path, depth: usize) -> Vec<Directive> {
-        if depth > MOST_INCLUDES || self.files_left == 0 {
+        if depth > MAX_INCLUDES || self.files_left == 0 {
             return Vec::new();
         }
         self.files_left -= 1;
@@ -292,7 +292,7 @@ fn parse(text: &str) -> Vec<Directive> {
                 };
                 add(&mut open, directive);
             }
-            Token::Open if open.len() <= MOST_NESTED => open.push(Directive {
+            Token::Open if open.len() <= MAX_NESTED => open.push(Directive {
                 words: std::mem::take(&mut words),
                 block: Vec::new(),
             }),
@@ -406,9 +406,9 @@ const INSTALLED: &[&str] = &[
     "/usr/local/openresty/nginx/conf/nginx.conf",
 ];
 
-const MOST_NESTED: usize = 32;
-const MOST_INCLUDES: usize = 8;
-const MOST_FILES: usize = 2000;
+const MAX_NESTED: usize = 32;
+const MAX_INCLUDES: usize = 8;
+const MAX_FILES: usize = 2000;
 
 #[cfg(test)]
 mod tests {

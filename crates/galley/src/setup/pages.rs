@@ -7,7 +7,7 @@ pub(super) fn title(html: &str) -> Option<String> {
     let open = start + lower.get(start..)?.find('>')? + 1;
     let close = open + lower.get(open..)?.find("</title")?;
     let words: Vec<&str> = html.get(open..close)?.split_whitespace().collect();
-    Some(words.join(" ").chars().take(MOST_TITLE).collect())
+    Some(words.join(" ").chars().take(MAX_TITLE).collect())
 }
 
 /// Paths of linked pages on this host, each once, in order. Excludes files, the administration, and URLs with a query.
@@ -43,15 +43,15 @@ fn page(target: &str, host: &str) -> Option<String> {
     let is_page = path.starts_with('/')
         && !path.starts_with("//")
         && path.len() > 1
-        && path.len() <= MOST_PATH
+        && path.len() <= MAX_PATH
         && path.bytes().all(is_plain)
         && !path.starts_with("/wp-")
         && !path.split('/').any(|part| part == "feed");
     is_page.then(|| path.to_owned())
 }
 
-const MOST_TITLE: usize = 200;
-const MOST_PATH: usize = 300;
+const MAX_TITLE: usize = 200;
+const MAX_PATH: usize = 300;
 
 #[cfg(test)]
 mod tests {

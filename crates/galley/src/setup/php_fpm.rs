@@ -105,7 +105,7 @@ impl PoolDraft {
 }
 
 fn read(machine: &Machine, file: &Path, all: &mut Vec<PoolDraft>, depth: usize) {
-    if depth > MOST_INCLUDES || all.len() > MOST_POOLS {
+    if depth > MAX_INCLUDES || all.len() > MAX_POOLS {
         return;
     }
     let Some(text) = machine.text(file) else {
@@ -147,8 +147,8 @@ const INSTALLED: &[&str] = &[
     "/usr/local/etc/php-fpm.d/*.conf",
 ];
 
-const MOST_INCLUDES: usize = 4;
-const MOST_POOLS: usize = 1000;
+const MAX_INCLUDES: usize = 4;
+const MAX_POOLS: usize = 1000;
 
 #[cfg(test)]
 mod tests {

@@ -41,7 +41,7 @@ impl MachineProcess {
                 let inner = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
                 inner.parse().ok()
             })
-            .take(MOST_SOCKETS)
+            .take(MAX_SOCKETS)
             .collect()
     }
 
@@ -73,7 +73,7 @@ pub(super) fn all(machine: &Machine) -> Vec<MachineProcess> {
 }
 
 /// The maximum number of sockets of a process. A web server has one for each connection.
-const MOST_SOCKETS: usize = 100_000;
+const MAX_SOCKETS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {

@@ -69,10 +69,10 @@ impl Trial {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let ready = tokio::time::timeout(START_PATIENCE, ready(&mut child)).await;
+        let ready = tokio::time::timeout(START_TIMEOUT, ready(&mut child)).await;
         let listeners = ready.unwrap_or_else(|_| {
             Err(TrialError::Ended(format!(
-                "it is not ready within {START_PATIENCE:?}"
+                "it is not ready within {START_TIMEOUT:?}"
             )))
         })?;
         Ok(Self {
@@ -109,7 +109,7 @@ impl Trial {
             // Not reaped yet, so the id has not been reused.
             let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
-        let _ = tokio::time::timeout(STOP_PATIENCE, self.child.wait()).await;
+        let _ = tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await;
     }
 }
 
@@ -135,7 +135,7 @@ async fn ready(child: &mut Child) -> Result<TrialListeners, TrialError> {
             }
             _ => log.push(line),
         }
-        if log.len() > MOST_LINES {
+        if log.len() > MAX_LINES {
             log.remove(0);
         }
     }
@@ -199,6 +199,6 @@ const FILES: &[&str] = &[
 /// An address without a listener.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-const START_PATIENCE: Duration = Duration::from_secs(60);
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
-const MOST_LINES: usize = 30;
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_LINES: usize = 30;

@@ -133,7 +133,7 @@ pub struct WordPressInfo {
 
 /// Runs a query in the WordPress in `root` through the `php` command, as the owner of its content: never as root.
 ///
-/// The error is a text for people. Not cancel-safe; PHP is killed after `PATIENCE`.
+/// The error is a text for people. Not cancel-safe; PHP is killed after `TIMEOUT`.
 pub async fn ask_wordpress(root: &Path, host: &str) -> Result<WordPressInfo, String> {
     let mut command = tokio::process::Command::new("php");
     command
@@ -150,8 +150,8 @@ pub async fn ask_wordpress(root: &Path, host: &str) -> Result<WordPressInfo, Str
         let command = command.as_std_mut();
         command.uid(owner.uid).gid(owner.gid);
     }
-    let output = match tokio::time::timeout(PATIENCE, command.output()).await {
-        Err(_) => return Err(format!("PHP did not finish within {PATIENCE:?}")),
+    let output = match tokio::time::timeout(TIMEOUT, command.output()).await {
+        Err(_) => return Err(format!("PHP did not finish within {TIMEOUT:?}")),
         Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
             return Err("the command `php` is not installed".to_owned());
         }
@@ -217,7 +217,7 @@ if ( is_string( $galley_home ) && '' !== $galley_home ) {
 /// The text before the result, because WordPress may print text in front of it.
 const MARK: &str = "\u{1}galley\u{1}";
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ impl WpConfig {
             rest = after;
             if let Some((name, value)) = definition(after) {
                 // In PHP the first definition of a constant counts.
-                if constants.len() < MOST_CONSTANTS {
+                if constants.len() < MAX_CONSTANTS {
                     constants.entry(name).or_insert(value);
                 }
             }
@@ -67,7 +67,7 @@ fn string(text: &str) -> Option<(String, &str)> {
             },
             c => value.push(c),
         }
-        if value.len() > MOST_VALUE {
+        if value.len() > MAX_VALUE {
             return None;
         }
     }
@@ -99,8 +99,8 @@ fn comment_end(text: &str, end: &str) -> usize {
     text.find(end).map_or(text.len(), |at| at + end.len())
 }
 
-const MOST_CONSTANTS: usize = 1000;
-const MOST_VALUE: usize = 64 * 1024;
+const MAX_CONSTANTS: usize = 1000;
+const MAX_VALUE: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -37,9 +37,9 @@ pub fn send(socket: impl AsFd, packet: &[u8], carried: Option<BorrowedFd<'_>>) -
     send_all(socket, packet, carried.as_slice())
 }
 
-/// As [`send`], with at most [`MOST_CARRIED`] descriptors.
+/// As [`send`], with at most [`MAX_CARRIED`] descriptors.
 pub fn send_all(socket: impl AsFd, packet: &[u8], carried: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_CARRIED))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_CARRIED))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !carried.is_empty() && !control.push(SendAncillaryMessage::ScmRights(carried)) {
         return Err(io::Error::other("no space for the descriptors"));
@@ -56,9 +56,9 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Optio
     Ok((length, carried.pop()))
 }
 
-/// As [`receive`], with at most [`MOST_CARRIED`] descriptors.
+/// As [`receive`], with at most [`MAX_CARRIED`] descriptors.
 pub fn receive_all(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_CARRIED))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_CARRIED))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut pieces = [IoSliceMut::new(buffer)];
     let flags = RecvFlags::CMSG_CLOEXEC;
@@ -73,7 +73,7 @@ pub fn receive_all(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, V
 }
 
 /// The maximum number of descriptors in one packet.
-pub const MOST_CARRIED: usize = 4;
+pub const MAX_CARRIED: usize = 4;
 
 /// As [`receive`], without descriptors: the kernel closes those that arrive.
 pub fn receive_plain(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(super) fn request_slice(length: Duration) {
     let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     if let Ok(now) = read()
-        && now.policy == USUAL_POLICY
+        && now.policy == DEFAULT_POLICY
     {
         let _ = write(&Attributes {
             runtime: length,
@@ -79,7 +79,7 @@ const THIS: libc::pid_t = 0;
 const NO_FLAGS: libc::c_uint = 0;
 
 /// `SCHED_OTHER`.
-const USUAL_POLICY: u32 = 0;
+const DEFAULT_POLICY: u32 = 0;
 
 /// `SCHED_ATTR_SIZE_VER0`, which every kernel since 3.14 knows.
 const SIZE: u32 = 48;
@@ -103,7 +103,7 @@ mod tests {
                 (inherited.runtime, read().unwrap().runtime)
             };
             let child = std::thread::spawn(child).join().unwrap();
-            if before.policy != USUAL_POLICY || asked.runtime == before.runtime {
+            if before.policy != DEFAULT_POLICY || asked.runtime == before.runtime {
                 // An older kernel ignores the request.
                 assert_eq!(child, (before.runtime, before.runtime));
                 return;

@@ -84,7 +84,7 @@ impl AccessLog {
         let Some(sink) = Sink::open(target)? else {
             return Ok(Self { form, open: None });
         };
-        let (sender, receiver) = sync_channel(MOST_BUFFERS);
+        let (sender, receiver) = sync_channel(MAX_BUFFERS);
         let (ending, ended) = sync_channel(0);
         let shared = Arc::new(LogShared::default());
         let thread = WriterThread {
@@ -300,7 +300,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// A buffer with less free space than this is full; a longer line enlarges it once.
 const ORDINARY_LINE: usize = 2 << 10;
 /// The maximum number of buffers that wait for the writer, a mebibyte in total.
-const MOST_BUFFERS: usize = 16;
+const MAX_BUFFERS: usize = 16;
 /// How long closing waits for a slow disk, or a reader that has stopped.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 

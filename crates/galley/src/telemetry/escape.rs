@@ -6,7 +6,7 @@
 use galley_policy::classes;
 
 /// Appends `bytes` for a field in quotes: printable ASCII unchanged, every other byte, `"` and `\` as `\xHH`. Truncates the
-/// input to [`MOST`] bytes.
+/// input to [`MAX_BYTES`] bytes.
 pub(super) fn quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     ascii(out, bytes, |byte| {
         !matches!(byte, b' '..=b'~') || byte == b'"' || byte == b'\\'
@@ -21,7 +21,7 @@ pub(super) fn bare(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Appends `bytes` as a JSON string with quotes (RFC 8259 section 7): invalid UTF-8 becomes U+FFFD, control characters become
-/// `\u00HH`. Truncates the input to [`MOST`] bytes.
+/// `\u00HH`. Truncates the input to [`MAX_BYTES`] bytes.
 pub(super) fn json(out: &mut Vec<u8>, bytes: &[u8]) {
     let (bytes, is_cut) = cut(bytes);
     out.push(b'"');
@@ -74,8 +74,8 @@ fn unicode(out: &mut Vec<u8>, c: char) {
 }
 
 fn cut(bytes: &[u8]) -> (&[u8], bool) {
-    match bytes.get(..MOST) {
-        Some(start) if bytes.len() > MOST => (start, true),
+    match bytes.get(..MAX_BYTES) {
+        Some(start) if bytes.len() > MAX_BYTES => (start, true),
         _ => (bytes, false),
     }
 }
@@ -88,7 +88,7 @@ fn hex(nibble: u8) -> u8 {
 }
 
 /// The maximum length of a field, in bytes: longer than any legitimate field that people read in a log.
-pub(super) const MOST: usize = 1024;
+pub(super) const MAX_BYTES: usize = 1024;
 const CUT: &[u8] = b"...";
 
 #[cfg(test)]
@@ -126,14 +126,14 @@ mod tests {
 
     #[test]
     fn long_fields_are_truncated() {
-        let exact = "x".repeat(MOST);
+        let exact = "x".repeat(MAX_BYTES);
         assert_eq!(with(quoted, exact.as_bytes()), exact);
         assert_eq!(
-            with(quoted, "x".repeat(MOST + 1).as_bytes()),
+            with(quoted, "x".repeat(MAX_BYTES + 1).as_bytes()),
             format!("{exact}...")
         );
         assert_eq!(
-            with(json, "x".repeat(9 * MOST).as_bytes()),
+            with(json, "x".repeat(9 * MAX_BYTES).as_bytes()),
             format!("\"{exact}...\"")
         );
     }
@@ -162,7 +162,7 @@ mod tests {
             let text = with(json, &bytes);
             prop_assert!(!text.contains(['\n', '\r']));
             let read: String = serde_json::from_str(&text).unwrap();
-            if bytes.len() <= MOST {
+            if bytes.len() <= MAX_BYTES {
                 prop_assert_eq!(read, String::from_utf8_lossy(&bytes));
             }
         }

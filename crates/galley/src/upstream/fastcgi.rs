@@ -215,7 +215,7 @@ impl FastCgiUpstream {
                 };
                 // `WouldBlock`: the queue of the socket is full.
                 refused += u32::from(error.kind() != io::ErrorKind::WouldBlock);
-                let is_over = refused > RESTART_PATIENCE;
+                let is_over = refused > MAX_RESTART_WAITS;
                 if is_over || self.balancer.has_other(tried, Instant::now()) {
                     return Err(FillError::Connect);
                 }
@@ -231,4 +231,4 @@ impl FastCgiUpstream {
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The number of refused connections that are treated as a restart: 150 ms, so that a dead PHP is noticed early.
-const RESTART_PATIENCE: u32 = 3;
+const MAX_RESTART_WAITS: u32 = 3;

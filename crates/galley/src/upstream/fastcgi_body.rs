@@ -168,14 +168,14 @@ impl Errors {
         for byte in text {
             match byte {
                 b'\n' => self.flush(),
-                _ if self.line.len() < LONGEST_LINE => self.line.push(*byte),
+                _ if self.line.len() < MAX_LINE => self.line.push(*byte),
                 _ => {}
             }
         }
     }
 
     fn flush(&mut self) {
-        if !self.line.is_empty() && self.lines < MOST_LINES {
+        if !self.line.is_empty() && self.lines < MAX_LINES {
             let text = String::from_utf8_lossy(&self.line);
             tracing::warn!(
                 site = &*self.site,
@@ -213,7 +213,7 @@ pub(super) fn failure(error: &Error) -> FillError {
 }
 
 /// The maximum length of one line of the error stream, in bytes.
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE: usize = 4096;
 
 /// The maximum number of lines per request, so that a plugin that warns in a loop does not fill the disk.
-const MOST_LINES: usize = 50;
+const MAX_LINES: usize = 50;

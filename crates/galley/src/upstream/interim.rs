@@ -32,11 +32,11 @@ pub struct Mailbox(Arc<Mutex<Option<mpsc::Receiver<Interim>>>>);
 impl Mailbox {
     /// Begins an exchange. From then on, interim responses of an earlier exchange are dropped.
     pub fn open(&self) -> InterimSender {
-        let (responses, receiver) = mpsc::channel(MOST_WAITING);
+        let (responses, receiver) = mpsc::channel(MAX_WAITING);
         *self.lock() = Some(receiver);
         InterimSender {
             responses,
-            left: Arc::new(AtomicUsize::new(MOST_RESPONSES)),
+            left: Arc::new(AtomicUsize::new(MAX_RESPONSES)),
         }
     }
 
@@ -81,7 +81,7 @@ impl InterimSender {
     /// Forwards an interim response, or drops it if its status is 100 or 101, which concern the connection, or a limit is
     /// reached. Never waits.
     pub fn send(&self, status: StatusCode, fields: &HeaderMap) {
-        if !(102..=199).contains(&status.as_u16()) || size(fields) > LARGEST {
+        if !(102..=199).contains(&status.as_u16()) || size(fields) > MAX_BYTES {
             return;
         }
         let is_one_left = self
@@ -108,13 +108,13 @@ fn size(fields: &HeaderMap) -> usize {
 }
 
 /// The maximum number of interim responses per exchange.
-const MOST_RESPONSES: usize = 8;
+const MAX_RESPONSES: usize = 8;
 
 /// The maximum number of interim responses that the front thread has not received yet.
-const MOST_WAITING: usize = 4;
+const MAX_WAITING: usize = 4;
 
 /// The maximum size of the names and values of one response, in bytes: a few dozen links.
-const LARGEST: usize = 8 * 1024;
+const MAX_BYTES: usize = 8 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -151,14 +151,14 @@ mod tests {
     fn number_and_size_are_limited() {
         let mailbox = Mailbox::default();
         let sender = mailbox.open();
-        sender.send(StatusCode::EARLY_HINTS, &hints(&"x".repeat(LARGEST)));
+        sender.send(StatusCode::EARLY_HINTS, &hints(&"x".repeat(MAX_BYTES)));
         assert!(mailbox.try_next().is_none());
-        for _ in 0..=MOST_WAITING {
+        for _ in 0..=MAX_WAITING {
             sender.send(StatusCode::EARLY_HINTS, &hints("</a>"));
         }
         let waiting = std::iter::from_fn(|| mailbox.try_next()).count();
-        assert_eq!(waiting, MOST_WAITING);
-        let mut passed = MOST_WAITING + 1;
+        assert_eq!(waiting, MAX_WAITING);
+        let mut passed = MAX_WAITING + 1;
         loop {
             sender.send(StatusCode::PROCESSING, &HeaderMap::new());
             if mailbox.try_next().is_none() {
@@ -166,7 +166,7 @@ mod tests {
             }
             passed += 1;
         }
-        assert_eq!(passed, MOST_RESPONSES);
+        assert_eq!(passed, MAX_RESPONSES);
     }
 
     #[test]

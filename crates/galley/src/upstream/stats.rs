@@ -124,7 +124,7 @@ impl UpstreamStats {
     pub fn retry_after_s(&self) -> u32 {
         self.retry_after_s
             .load(Ordering::Relaxed)
-            .clamp(1, LONGEST_RETRY_S)
+            .clamp(1, MAX_RETRY_S)
     }
 
     /// Whether the full queue would reject one more request of `identity`: it rejects every request of the class, or those of this
@@ -175,7 +175,7 @@ impl UpstreamStats {
     }
 
     pub(super) fn set_retry_after(&self, seconds: f64) {
-        let seconds = seconds.ceil().clamp(1.0, f64::from(LONGEST_RETRY_S));
+        let seconds = seconds.ceil().clamp(1.0, f64::from(MAX_RETRY_S));
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -215,4 +215,4 @@ const _: () = assert!(Class::ALL.len() <= 8);
 const NO_CLIENT: u64 = 0;
 
 /// The longest `Retry-After`, in seconds: the overload may be over by then.
-const LONGEST_RETRY_S: u32 = 60;
+const MAX_RETRY_S: u32 = 60;

@@ -16,7 +16,7 @@ impl FrameHeader {
             length: usize::try_from(u32::from_be_bytes([0, a, b, c])).ok()?,
             kind,
             flags,
-            stream: u32::from_be_bytes(stream) & MOST_STREAM,
+            stream: u32::from_be_bytes(stream) & MAX_STREAM,
         })
     }
 
@@ -33,7 +33,7 @@ impl FrameHeader {
     }
 }
 
-/// Appends a HEADERS frame that starts a response, and ends the stream if `is_end`. `encoded` has at most [`MOST_FRAME`] bytes.
+/// Appends a HEADERS frame that starts a response, and ends the stream if `is_end`. `encoded` has at most [`MAX_FRAME`] bytes.
 pub fn write_head(out: &mut Vec<u8>, stream: u32, is_end: bool, encoded: &[u8]) {
     let flags = if is_end { END_STREAM } else { 0 };
     FrameHeader {
@@ -50,7 +50,7 @@ pub fn write_head(out: &mut Vec<u8>, stream: u32, is_end: bool, encoded: &[u8]) 
 pub fn write_body(out: &mut Vec<u8>, stream: u32, body: &[u8]) {
     let mut rest = body;
     while !rest.is_empty() {
-        let (part, behind) = rest.split_at(rest.len().min(MOST_FRAME));
+        let (part, behind) = rest.split_at(rest.len().min(MAX_FRAME));
         let flags = if behind.is_empty() { END_STREAM } else { 0 };
         FrameHeader {
             length: part.len(),
@@ -71,7 +71,7 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub const FRAME_HEAD: usize = 9;
 
 /// The maximum frame size that is accepted here: the minimum that RFC 9113 section 4.2 requires.
-pub const MOST_FRAME: usize = 16 * 1024;
+pub const MAX_FRAME: usize = 16 * 1024;
 
 pub(super) const DATA: u8 = 0;
 
@@ -102,4 +102,4 @@ pub(super) const HEADER_TABLE_SIZE: u16 = 1;
 pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// The maximum of stream ids and windows, which have 31 bits.
-pub(super) const MOST_STREAM: u32 = u32::MAX >> 1;
+pub(super) const MAX_STREAM: u32 = u32::MAX >> 1;

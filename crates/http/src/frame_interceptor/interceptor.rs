@@ -2,7 +2,7 @@
 
 use super::frame::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, FrameHeader, HAS_PRIORITY,
-    HEADER_TABLE_SIZE, HEADERS, INITIAL_WINDOW_SIZE, MOST_FRAME, MOST_STREAM, PADDED, PRIORITY,
+    HEADER_TABLE_SIZE, HEADERS, INITIAL_WINDOW_SIZE, MAX_FRAME, MAX_STREAM, PADDED, PRIORITY,
     RST_STREAM, SETTINGS, WINDOW_UPDATE,
 };
 use super::windows::Windows;
@@ -117,7 +117,7 @@ impl FrameInterceptor {
             let Some(frame) = FrameHeader::read(input) else {
                 return Ok(Intercepted::More);
             };
-            if frame.length > MOST_FRAME {
+            if frame.length > MAX_FRAME {
                 return Err(FrameError::FrameSize);
             }
             if self.partial_head.is_some() && frame.kind != CONTINUATION {
@@ -214,7 +214,7 @@ impl FrameInterceptor {
         through: &mut Vec<u8>,
     ) -> Result<(), FrameError> {
         let increment = <[u8; 4]>::try_from(payload).map(u32::from_be_bytes);
-        let increment = increment.map(|increment| increment & MOST_STREAM);
+        let increment = increment.map(|increment| increment & MAX_STREAM);
         match (frame.stream, increment) {
             (0, Ok(1..)) => {
                 let increment = increment.unwrap_or_default();
@@ -271,7 +271,7 @@ impl FrameInterceptor {
         }
         partial_head.continuations += 1;
         self.fragments.extend_from_slice(payload);
-        let is_endless = partial_head.continuations > MOST_CONTINUATIONS
+        let is_endless = partial_head.continuations > MAX_CONTINUATIONS
             || self.fragments.len() > self.most.saturating_mul(hpack::TOO_LARGE);
         if is_endless {
             return Err(FrameError::TooLarge);
@@ -397,7 +397,7 @@ impl FrameInterceptor {
         let mut rest = encoded;
         // A block without fields needs a frame, too.
         loop {
-            let (part, behind) = rest.split_at(rest.len().min(MOST_FRAME));
+            let (part, behind) = rest.split_at(rest.len().min(MAX_FRAME));
             if behind.is_empty() {
                 flags |= END_HEADERS;
             }
@@ -429,7 +429,7 @@ impl FrameInterceptor {
 }
 
 /// The maximum number of frames after the first of a head. A head within the limit needs three; the library accepts this many.
-const MOST_CONTINUATIONS: u32 = 5;
+const MAX_CONTINUATIONS: u32 = 5;
 
 const PRIORITY_BYTES: usize = 5;
 

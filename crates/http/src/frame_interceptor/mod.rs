@@ -19,7 +19,7 @@ mod frame;
 mod interceptor;
 mod windows;
 
-pub use self::frame::{FRAME_HEAD, MOST_FRAME, PREFACE, write_body, write_head};
+pub use self::frame::{FRAME_HEAD, MAX_FRAME, PREFACE, write_body, write_head};
 pub use self::interceptor::{FrameError, FrameInterceptor, Intercepted, Opening};
 
 #[cfg(test)]

@@ -228,7 +228,7 @@ fn connection_errors_have_the_code_of_their_cause() {
         ),
         (
             "a frame that is too large",
-            frame(77, 0, 0, &vec![0; MOST_FRAME + 1]),
+            frame(77, 0, 0, &vec![0; MAX_FRAME + 1]),
             FrameError::FrameSize,
         ),
         (
@@ -267,7 +267,7 @@ fn a_head_beyond_the_limit_exceeds_the_limit_of_the_library() {
         .unwrap();
     assert!(all.list_bytes() > 4_000);
     let block = block.repeat(3);
-    let bytes = frame(HEADERS, WHOLE, 3, &block[..MOST_FRAME]);
+    let bytes = frame(HEADERS, WHOLE, 3, &block[..MAX_FRAME]);
     let decoded = connection.take(&bytes, 1_000_000, |_| false);
     assert!(matches!(
         decoded,

@@ -32,7 +32,7 @@ impl Windows {
     /// Enlarges the connection's window; `None` if it would exceed the maximum.
     pub(super) fn open(&mut self, increment: u32) -> Option<()> {
         let ours = self.ours.checked_add(increment)?;
-        if ours.checked_add(self.library)? > MOST {
+        if ours.checked_add(self.library)? > MAX_WINDOW {
             return None;
         }
         self.ours = ours;
@@ -105,4 +105,4 @@ impl Windows {
 const FIRST: u32 = 65_535;
 
 /// The maximum window (RFC 9113 section 6.9.1).
-const MOST: u32 = u32::MAX >> 1;
+const MAX_WINDOW: u32 = u32::MAX >> 1;

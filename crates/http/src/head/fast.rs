@@ -10,7 +10,7 @@ use crate::classes;
 use crate::token::{is_token_byte, trim};
 
 /// The maximum number of field lines of a head that is parsed here: browsers send twelve to twenty.
-pub(crate) const MOST_FIELDS: usize = 32;
+pub(crate) const MAX_FAST_FIELDS: usize = 32;
 
 /// A head's request line, its number of field lines, and its length.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ pub(crate) struct FastHead<'b> {
 pub(crate) fn read<'b>(
     bytes: &'b [u8],
     limits: &HeadLimits,
-    fields: &mut [FieldLine<'b>; MOST_FIELDS],
+    fields: &mut [FieldLine<'b>; MAX_FAST_FIELDS],
 ) -> Option<FastHead<'b>> {
-    let most = limits.fields.min(MOST_FIELDS);
+    let most = limits.fields.min(MAX_FAST_FIELDS);
     let bytes = bytes.get(..limits.head_bytes).unwrap_or(bytes);
     let mut ends = LineEnds::new(bytes);
     let first = ends.next()?;
@@ -177,7 +177,7 @@ mod tests {
     type Read<'b> = Option<(FastHead<'b>, Vec<FieldLine<'b>>)>;
 
     fn fast<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Read<'b> {
-        let mut fields = [FieldLine::NONE; MOST_FIELDS];
+        let mut fields = [FieldLine::NONE; MAX_FAST_FIELDS];
         let whole = read(bytes, limits, &mut fields)?;
         let fields = fields[..whole.count].to_vec();
         Some((whole, fields))

@@ -9,7 +9,7 @@ use crate::refusal::BadRequest;
 /// A buffer for the field lines of one head: 1 KiB on the stack, so that parsing a usual head needs no allocation and no
 /// copy. A future that keeps one across an `.await` grows by as much.
 pub struct HeadBuffer<'b> {
-    pub(crate) usual: [FieldLine<'b>; fast::MOST_FIELDS],
+    pub(crate) usual: [FieldLine<'b>; fast::MAX_FAST_FIELDS],
     /// Allocated for a head with more field lines, or in an unusual form.
     pub(crate) large: Option<Box<[FieldLine<'b>; MAX_FIELDS]>>,
 }
@@ -18,7 +18,7 @@ impl HeadBuffer<'_> {
     /// An empty buffer. Costs almost nothing.
     pub const fn new() -> Self {
         Self {
-            usual: [FieldLine::NONE; fast::MOST_FIELDS],
+            usual: [FieldLine::NONE; fast::MAX_FAST_FIELDS],
             large: None,
         }
     }

@@ -43,7 +43,7 @@ fn next(bits: u64) -> (u16, u32) {
 
 #[cold]
 fn long(bits: u64) -> (u16, u32) {
-    for length in SHORT + 1..=LONGEST {
+    for length in SHORT + 1..=MAX_CODE_BITS {
         let code = u32::try_from(bits >> (u64::BITS - length)).unwrap_or(u32::MAX);
         let Some(row) = BY_LENGTH.get(length as usize) else {
             break;
@@ -54,7 +54,7 @@ fn long(bits: u64) -> (u16, u32) {
             return (symbol.copied().unwrap_or(END), length);
         }
     }
-    (END, LONGEST)
+    (END, MAX_CODE_BITS)
 }
 
 /// The codes of one length.
@@ -68,7 +68,7 @@ struct CodeRow {
 
 /// Bits of the prefix that is looked up in the table.
 const SHORT: u32 = 9;
-const LONGEST: u32 = 30;
+const MAX_CODE_BITS: u32 = 30;
 /// The end-of-string symbol.
 const END: u16 = 256;
 
@@ -91,7 +91,7 @@ static IN_ORDER: [u16; 257] = {
     let mut order = [0; 257];
     let mut place = 0;
     let mut length = 0;
-    while length <= LONGEST {
+    while length <= MAX_CODE_BITS {
         let mut symbol = 0;
         while symbol <= END {
             if LENGTHS[symbol as usize] as u32 == length {
@@ -105,15 +105,15 @@ static IN_ORDER: [u16; 257] = {
     order
 };
 
-static BY_LENGTH: [CodeRow; LONGEST as usize + 1] = {
+static BY_LENGTH: [CodeRow; MAX_CODE_BITS as usize + 1] = {
     let none = CodeRow {
         first: 0,
         count: 0,
         before: 0,
     };
-    let mut rows = [none; LONGEST as usize + 1];
+    let mut rows = [none; MAX_CODE_BITS as usize + 1];
     let (mut code, mut before, mut length) = (0, 0, 1);
-    while length <= LONGEST as usize {
+    while length <= MAX_CODE_BITS as usize {
         code <<= 1;
         let (mut count, mut symbol) = (0, 0);
         while symbol < LENGTHS.len() {

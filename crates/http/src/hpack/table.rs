@@ -29,7 +29,7 @@ impl Default for DynamicTable {
             base: 0,
             entries: VecDeque::new(),
             size: 0,
-            most: LARGEST,
+            most: MAX_SIZE,
         }
     }
 }
@@ -69,7 +69,7 @@ impl DynamicTable {
 
     /// Sets the maximum size; false if it exceeds the limit.
     pub(super) fn resize(&mut self, most: usize) -> bool {
-        if most > LARGEST {
+        if most > MAX_SIZE {
             return false;
         }
         self.most = most;
@@ -91,14 +91,14 @@ impl DynamicTable {
         let end = self.base + self.bytes.len();
         let begin = self.entries.front().map_or(end, |entry| entry.at);
         let removed = begin - self.base;
-        if removed >= LARGEST / 2 || removed == self.bytes.len() {
+        if removed >= MAX_SIZE / 2 || removed == self.bytes.len() {
             self.bytes.drain(..removed);
             self.base = begin;
         }
     }
 }
 
-const LARGEST: usize = TABLE_BYTES as usize;
+const MAX_SIZE: usize = TABLE_BYTES as usize;
 
 /// The static table (RFC 7541 appendix A).
 pub(super) const STATIC: [(&str, &str); 61] = [

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::ledger::Ledger;
-use crate::source::{MOST_FILES, MOST_LEVELS, MOST_NESTED, Source, StatementOrigin};
+use crate::source::{MAX_FILES, MAX_LEVELS, MAX_NESTED, Source, StatementOrigin};
 use crate::tree::ParsedDirective;
 
 /// Parses a file and its includes. Names of directives are in lower case, those of sections begin with `<`.
@@ -14,7 +14,7 @@ pub(crate) fn read(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Vec
         source,
         ledger,
         folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
-        left: MOST_FILES,
+        left: MAX_FILES,
     };
     reader.file(main, 0)
 }
@@ -82,7 +82,7 @@ impl ApacheReader<'_> {
             }
             return;
         }
-        let is_section = name.starts_with('<') && open.len() <= MOST_NESTED;
+        let is_section = name.starts_with('<') && open.len() <= MAX_NESTED;
         let directive = ParsedDirective {
             id,
             origin,
@@ -111,7 +111,7 @@ impl ApacheReader<'_> {
             self.ledger.not_carried(id, remedy);
             return Vec::new();
         }
-        if level >= MOST_LEVELS || self.left < files.len() {
+        if level >= MAX_LEVELS || self.left < files.len() {
             self.ledger
                 .not_carried(id, "too many files, or files that include each other");
             return Vec::new();

@@ -295,7 +295,7 @@ impl Converter<'_> {
 
     fn import(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         match self.snippets.get(directive.argument(0)).copied() {
-            Some(snippet) if self.level < MOST_SNIPPETS && self.imports_left > 0 => {
+            Some(snippet) if self.level < MAX_SNIPPETS && self.imports_left > 0 => {
                 self.imports_left -= 1;
                 self.ledger
                     .not_needed(directive.id, "the snippet is converted here");
@@ -347,10 +347,10 @@ fn code(status: Option<&str>) -> &str {
 const STATUSES: &[&str] = &["301", "302", "303", "307", "308", "permanent", "temporary"];
 
 /// The maximum depth of nested snippets.
-const MOST_SNIPPETS: usize = 8;
+const MAX_SNIPPETS: usize = 8;
 
 /// The maximum number of imports of a site.
-pub(super) const MOST_IMPORTS: usize = 100;
+pub(super) const MAX_IMPORTS: usize = 100;
 
 /// Converts `Name value`, `-Name`, `+Name value`, `?Name value`.
 fn field(

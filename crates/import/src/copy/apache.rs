@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::apache::words_of_line;
 use crate::copy::builder::{CopyBuilder, CopyError};
 use crate::copy::key::listen_key;
-use crate::source::{MOST_FILES, MOST_LEVELS, Source};
+use crate::source::{MAX_FILES, MAX_LEVELS, Source};
 
 /// The text of the copy.
 pub(super) fn text(
@@ -21,7 +21,7 @@ pub(super) fn text(
         source,
         builder,
         root: main.parent().unwrap_or(Path::new("/")).to_owned(),
-        left: MOST_FILES,
+        left: MAX_FILES,
         body: String::new(),
         modules: None,
         has_remote_ip: false,
@@ -70,7 +70,7 @@ impl ApacheCopy<'_, '_> {
                 Some("include" | "includeoptional") => {
                     let pattern = self.root.join(words.get(1).map_or("", String::as_str));
                     let files = self.source.matching(&pattern);
-                    if level < MOST_LEVELS && self.left >= files.len() {
+                    if level < MAX_LEVELS && self.left >= files.len() {
                         all.extend(files.iter().flat_map(|file| self.lines(file, level + 1)));
                     }
                 }

@@ -15,14 +15,14 @@ pub(super) fn of(pattern: &str) -> Vec<String> {
             text.insert_str(0, if needs_name { "/a" } else { "/" });
         }
     }
-    all.retain(|text| text.len() <= MOST_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic()));
+    all.retain(|text| text.len() <= MAX_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic()));
     all.sort();
     all.dedup();
     all
 }
 
 fn texts(hir: &Hir, depth: usize) -> Vec<String> {
-    if depth > MOST_DEPTH {
+    if depth > MAX_DEPTH {
         return vec![String::new()];
     }
     match hir.kind() {
@@ -32,7 +32,7 @@ fn texts(hir: &Hir, depth: usize) -> Vec<String> {
         HirKind::Capture(capture) => texts(&capture.sub, depth + 1),
         HirKind::Alternation(all) => {
             let mut found: Vec<String> = all.iter().flat_map(|one| texts(one, depth + 1)).collect();
-            found.truncate(MOST_TEXTS);
+            found.truncate(MAX_TEXTS);
             found
         }
         HirKind::Repetition(repetition) => repeated(repetition, depth),
@@ -42,7 +42,7 @@ fn texts(hir: &Hir, depth: usize) -> Vec<String> {
 
 fn repeated(repetition: &Repetition, depth: usize) -> Vec<String> {
     let once = texts(&repetition.sub, depth + 1);
-    let count = usize::try_from(repetition.min.clamp(1, MOST_REPEATED)).unwrap_or(1);
+    let count = usize::try_from(repetition.min.clamp(1, MAX_REPEATED)).unwrap_or(1);
     let mut found: Vec<String> = once.iter().map(|text| text.repeat(count)).collect();
     if repetition.min == 0 {
         found.push(String::new());
@@ -63,7 +63,7 @@ fn joined(parts: &[Hir], depth: usize) -> Vec<String> {
                 .filter_map(|(other, texts)| texts.get(if other == at { choice } else { 0 }))
                 .map(String::as_str)
                 .collect();
-            if !found.contains(&text) && found.len() < MOST_TEXTS {
+            if !found.contains(&text) && found.len() < MAX_TEXTS {
                 found.push(text);
             }
         }
@@ -104,10 +104,10 @@ fn contains(class: &Class, wanted: char) -> bool {
     }
 }
 
-const MOST_TEXTS: usize = 24;
-const MOST_BYTES: usize = 500;
-const MOST_REPEATED: u32 = 20;
-const MOST_DEPTH: usize = 50;
+const MAX_TEXTS: usize = 24;
+const MAX_BYTES: usize = 500;
+const MAX_REPEATED: u32 = 20;
+const MAX_DEPTH: usize = 50;
 
 #[cfg(test)]
 mod tests {
@@ -130,7 +130,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_pattern_is_accepted(pattern in "[a-z/.*+?(|)\\[\\]{}0-9^$\\\\-]{0,40}") {
-            prop_assert!(of(&pattern).len() <= MOST_TEXTS);
+            prop_assert!(of(&pattern).len() <= MAX_TEXTS);
         }
     }
 }

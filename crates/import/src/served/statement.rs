@@ -125,7 +125,7 @@ impl StatementScope {
             text: words
                 .chars()
                 .filter(|c| !c.is_control())
-                .take(MOST_CHARACTERS)
+                .take(MAX_CHARACTERS)
                 .collect(),
             origin: directive.origin.clone(),
             subject,
@@ -139,4 +139,4 @@ impl StatementScope {
 /// The host of requests to a server for every name.
 pub(super) const NO_NAME: &str = "localhost";
 
-const MOST_CHARACTERS: usize = 160;
+const MAX_CHARACTERS: usize = 160;

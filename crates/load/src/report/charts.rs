@@ -135,7 +135,7 @@ fn path(points: &[ChartPoint], length: usize, top: f64) -> String {
 pub(super) fn bars(title: &str, counts: &[(String, u64)]) -> String {
     let mut counts = counts.to_vec();
     counts.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
-    counts.truncate(MOST_BARS);
+    counts.truncate(MAX_BARS);
     let all: u64 = counts.iter().map(|(_, count)| count).sum();
     let height = 34.0 + 24.0 * counts.len() as f64;
     let mut out = format!(
@@ -199,4 +199,4 @@ const ROOM_X: f64 = 530.0;
 const ROOM_Y: f64 = 180.0;
 const BASE: f64 = 230.0;
 const BAR_ROOM: f64 = 380.0;
-const MOST_BARS: usize = 16;
+const MAX_BARS: usize = 16;

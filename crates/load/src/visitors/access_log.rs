@@ -22,7 +22,7 @@ pub fn access_log(text: &str) -> LoggedRequests {
     let mut found = LoggedRequests::default();
     let mut seconds: Vec<i64> = Vec::new();
     for line in text.lines() {
-        match request(line).filter(|_| seconds.len() < MOST_LINES) {
+        match request(line).filter(|_| seconds.len() < MAX_LINES) {
             Some(request) => {
                 // A log is ordered by the ends of requests, so its times may go back a little.
                 let second = seconds
@@ -77,7 +77,7 @@ fn request(line: &str) -> Option<LoggedRequest> {
 }
 
 /// The maximum number of requests from one log: a day of a large site.
-const MOST_LINES: usize = 2_000_000;
+const MAX_LINES: usize = 2_000_000;
 
 #[cfg(test)]
 mod tests {

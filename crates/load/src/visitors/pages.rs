@@ -36,7 +36,7 @@ impl VisitedPage {
     /// Creates a page; `None` if the text is not a path, or cannot be sent unchanged.
     pub fn new(method: PageMethod, target: &str) -> Option<Self> {
         let is_fit = target.starts_with('/')
-            && target.len() <= MOST_BYTES
+            && target.len() <= MAX_BYTES
             && target
                 .bytes()
                 .all(|byte| byte.is_ascii_graphic() && byte != b'#');
@@ -49,4 +49,4 @@ impl VisitedPage {
 }
 
 /// The maximum length of a path with its query: as long as servers accept in a request line.
-const MOST_BYTES: usize = 8000;
+const MAX_BYTES: usize = 8000;

@@ -17,7 +17,7 @@ pub fn sitemap(text: &str) -> Option<Sitemap> {
             .skip(1)
             .filter_map(|rest| rest.split_once("</loc>"));
         all.map(|(inner, _)| unescaped(inner.trim()))
-            .take(MOST_ADDRESSES)
+            .take(MAX_ADDRESSES)
             .collect()
     };
     if text.contains("<sitemapindex") {
@@ -50,7 +50,7 @@ fn unescaped(text: &str) -> String {
     text
 }
 
-const MOST_ADDRESSES: usize = 50_000;
+const MAX_ADDRESSES: usize = 50_000;
 
 #[cfg(test)]
 mod tests {

@@ -130,7 +130,7 @@ pub fn offered(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// The maximum size of a password file, in bytes: some ten thousand names.
-pub const MOST_BYTES: u64 = 1 << 20;
+pub const MAX_BYTES: u64 = 1 << 20;
 
 const SCHEME: &[u8] = b"basic ";
 

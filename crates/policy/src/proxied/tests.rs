@@ -120,7 +120,7 @@ fn only_the_configured_field_counts() {
     assert_eq!(found, "192.0.2.4:0".parse().unwrap());
     let odd = [("x-real-ip", "nobody")];
     let found = origin(&proxies(ForwardingField::XRealIp), "10.0.0.1:9", &odd).client;
-    assert_eq!(found, NOBODY);
+    assert_eq!(found, UNKNOWN_ADDRESS);
 }
 
 /// RFC 7239 sections 4 to 6.

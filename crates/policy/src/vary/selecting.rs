@@ -21,7 +21,7 @@ impl<'n> Selecting<'n> {
         Self { names }
     }
 
-    /// The selection of a request; `None` if it is longer than [`LONGEST_SELECTION`], which is not worth an entry.
+    /// The selection of a request; `None` if it is longer than [`MAX_SELECTION`], which is not worth an entry.
     pub fn of<'a>(
         self,
         fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
@@ -79,7 +79,7 @@ impl<'n> Selecting<'n> {
             };
             push(1, &value, &mut out);
         }
-        (out.len() <= LONGEST_SELECTION).then_some(out)
+        (out.len() <= MAX_SELECTION).then_some(out)
     }
 }
 
@@ -167,7 +167,7 @@ fn thousandths(value: Option<&[u8]>) -> u16 {
 const CONSTANT: &[HeaderName] = &[ACCEPT_ENCODING, COOKIE];
 
 /// The maximum length of a selection in bytes, which is part of a key and of a list of variants.
-pub const LONGEST_SELECTION: usize = 1024;
+pub const MAX_SELECTION: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn long_selections_are_rejected() {
-        let long = "x".repeat(LONGEST_SELECTION);
+        let long = "x".repeat(MAX_SELECTION);
         let names = [HeaderName::from_static("foo")];
         let lines = std::iter::once(("foo", long.as_bytes()));
         assert_eq!(Selecting::new(&names).of(lines), None);

@@ -17,14 +17,14 @@ pub(super) fn lines(old: &str, new: &str) -> String {
     let mut out = Vec::new();
     for (sign, side) in [('-', old), ('+', new)] {
         let differing = side.get(..side.len() - common_end).unwrap_or_default();
-        for line in differing.iter().take(MOST_LINES) {
-            let short: String = line.trim().chars().take(LONGEST_LINE).collect();
+        for line in differing.iter().take(MAX_LINES) {
+            let short: String = line.trim().chars().take(MAX_LINE).collect();
             out.push(format!("{sign} {short}"));
         }
-        if differing.len() > MOST_LINES {
+        if differing.len() > MAX_LINES {
             out.push(format!(
                 "{sign} ... {} more lines",
-                differing.len() - MOST_LINES
+                differing.len() - MAX_LINES
             ));
         }
     }
@@ -38,8 +38,8 @@ fn split(text: &str) -> Vec<&str> {
         .collect()
 }
 
-const MOST_LINES: usize = 6;
-const LONGEST_LINE: usize = 160;
+const MAX_LINES: usize = 6;
+const MAX_LINE: usize = 160;
 
 #[cfg(test)]
 mod tests {

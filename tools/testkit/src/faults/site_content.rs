@@ -71,7 +71,7 @@ impl SiteContent {
         let length = |page: usize| {
             let from_end = count - page;
             if let Some(index) = lengths.last.len().checked_sub(from_end) {
-                return lengths.last.get(index).copied().unwrap_or(SHORTEST);
+                return lengths.last.get(index).copied().unwrap_or(MIN_LENGTH);
             }
             let range = if page % lengths.long_every == 1 {
                 &lengths.long
@@ -82,7 +82,7 @@ impl SiteContent {
             range.start + random % range.len().max(1)
         };
         let pages = (0..count).map(|page| Page {
-            length: length(page).max(SHORTEST),
+            length: length(page).max(MIN_LENGTH),
             version: AtomicU64::new(1),
             minimum: AtomicU64::new(1),
         });
@@ -144,7 +144,7 @@ impl SiteContent {
             state ^= state << 17;
             body.extend_from_slice(&state.to_le_bytes());
         }
-        body.truncate(length.max(SHORTEST));
+        body.truncate(length.max(MIN_LENGTH));
         body
     }
 
@@ -195,7 +195,7 @@ pub(super) const TAGS: usize = 16;
 pub(super) const FOLDERS: usize = 10;
 pub(super) const ENDS: usize = 100;
 /// Enough for the first line.
-const SHORTEST: usize = 100;
+const MIN_LENGTH: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -273,10 +273,10 @@ mod tests {
         let content = sample();
         for page in 0..content.page_count() {
             assert_eq!(number(&path(page)), Some(page));
-            assert!(content.generate(page, 1).len() >= SHORTEST);
+            assert!(content.generate(page, 1).len() >= MIN_LENGTH);
         }
         assert_eq!(content.generate(38, 1).len(), 70_000);
-        assert_eq!(content.generate(39, 1).len(), SHORTEST);
+        assert_eq!(content.generate(39, 1).len(), MIN_LENGTH);
         for other in ["/", "/f1/p0002/", "/f1/p1/", "/f1/p0001", "/f1/p0001/x/"] {
             assert_eq!(number(other), None, "{other}");
         }

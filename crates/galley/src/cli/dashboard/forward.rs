@@ -25,14 +25,14 @@ impl AdminGateway {
     pub(super) fn new(admin: AdminAddress) -> Self {
         Self {
             admin,
-            places: Semaphore::new(MOST_QUESTIONS),
+            places: Semaphore::new(MAX_CALLS),
         }
     }
 
     /// The status of the server.
     pub(super) async fn status(&self) -> Result<Value, AdminError> {
         self.admin
-            .exchange_within(PATIENCE, "GET", "/status", Bytes::new())
+            .exchange_within(TIMEOUT, "GET", "/status", Bytes::new())
             .await
     }
 
@@ -49,7 +49,7 @@ impl AdminGateway {
             target,
             body,
         } = call;
-        let response = self.admin.exchange_within(PATIENCE, method, &target, body);
+        let response = self.admin.exchange_within(TIMEOUT, method, &target, body);
         match response.await {
             Ok(value) => (StatusCode::OK, Json(value)),
             Err(AdminError::Refused { status, error }) => {
@@ -73,6 +73,6 @@ pub(super) fn refuse(status: StatusCode, error: &str) -> DashboardReply {
 }
 
 /// The time limit for a request. A purge waits for the disk and the cluster.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-const MOST_QUESTIONS: usize = 16;
+const MAX_CALLS: usize = 16;

@@ -45,7 +45,7 @@ impl LivePages {
     pub(super) fn join(&self, secrets: SessionSecrets) -> Option<Events> {
         let mut pages = self.lock();
         pages.retain(|page| !page.events.is_closed());
-        if pages.len() >= MOST_PAGES {
+        if pages.len() >= MAX_PAGES {
             return None;
         }
         let (events, receiver) = mpsc::channel(1);
@@ -74,7 +74,7 @@ impl LivePages {
     }
 }
 
-const MOST_PAGES: usize = 16;
+const MAX_PAGES: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn the_number_of_pages_is_limited_and_closed_sessions_end() {
         let live = LivePages::default();
-        let mut pages: Vec<Events> = (0..MOST_PAGES)
+        let mut pages: Vec<Events> = (0..MAX_PAGES)
             .map(|_| live.join(secrets("a")).unwrap())
             .collect();
         assert!(live.join(secrets("a")).is_none());

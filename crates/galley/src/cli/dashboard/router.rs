@@ -17,7 +17,7 @@ use serde_json::json;
 use super::forward::refuse;
 use super::state::Dashboard;
 use crate::dashboard::{
-    DashboardAsset, MOST_BODY, SESSION_LIFETIME, SessionSecrets, check, find_asset, one, order,
+    DashboardAsset, MAX_BODY, SESSION_LIFETIME, SessionSecrets, check, find_asset, one, order,
     protect, read,
 };
 
@@ -33,7 +33,7 @@ pub(super) fn router(dashboard: &Arc<Dashboard>) -> Router {
         .merge(with_session)
         .fallback(asset)
         .layer(from_fn_with_state(Arc::clone(dashboard), guarded))
-        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(Arc::clone(dashboard))
 }
 

@@ -26,7 +26,7 @@ pub(super) fn mains(options: &ImportOptions, machine: &Machine) -> Vec<(ServerKi
     if !mains.is_empty() {
         return mains;
     }
-    USUAL_PLACES
+    DEFAULT_PATHS
         .iter()
         .map(|(kind, path)| (*kind, PathBuf::from(path)))
         .filter(|(_, path)| machine.path(path).is_file())
@@ -55,7 +55,7 @@ fn kind_of(path: &Path) -> ServerKind {
     }
 }
 
-const USUAL_PLACES: &[(ServerKind, &str)] = &[
+const DEFAULT_PATHS: &[(ServerKind, &str)] = &[
     (ServerKind::Nginx, "/etc/nginx/nginx.conf"),
     (ServerKind::Caddy, "/etc/caddy/Caddyfile"),
     (ServerKind::Varnish, "/etc/varnish/default.vcl"),

@@ -64,8 +64,8 @@ impl<'s> SiteFetcher<'s> {
         let url = format!("{}{}", self.site.url(), request.uri());
         let fetched = runtime()?.block_on(async {
             let exchange = self.exchange(request);
-            let late = || format!("no response within {PATIENCE:?}");
-            tokio::time::timeout(PATIENCE, exchange)
+            let late = || format!("no response within {TIMEOUT:?}");
+            tokio::time::timeout(TIMEOUT, exchange)
                 .await
                 .map_err(|_| late())?
         });
@@ -105,7 +105,7 @@ async fn send(
         .await
         .map_err(|e| e.to_string())?;
     let (head, body) = response.into_parts();
-    let body = Limited::new(body, MOST_BODY)
+    let body = Limited::new(body, MAX_BODY)
         .collect()
         .await
         .map_err(|e| e.to_string())?;
@@ -117,6 +117,6 @@ async fn send(
     })
 }
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum size of a body in bytes: that of a sitemap file (sitemaps.org).
-const MOST_BODY: usize = 50 * 1024 * 1024;
+const MAX_BODY: usize = 50 * 1024 * 1024;

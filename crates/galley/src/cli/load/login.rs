@@ -31,7 +31,7 @@ pub(super) fn cookie(options: &LoadOptions, fetcher: &SiteFetcher<'_>) -> Result
 
 fn secret(path: &Path) -> Result<String, String> {
     let text =
-        read_text(path, MOST_BYTES).map_err(|error| format!("`{}`: {error}", path.display()))?;
+        read_text(path, MAX_BYTES).map_err(|error| format!("`{}`: {error}", path.display()))?;
     Ok(text.trim().to_owned())
 }
 
@@ -59,4 +59,4 @@ fn log_in(user: &str, password: &str, fetcher: &SiteFetcher<'_>) -> Result<Strin
     Ok(cookies.join("; "))
 }
 
-const MOST_BYTES: u64 = 64 * 1024;
+const MAX_BYTES: u64 = 64 * 1024;

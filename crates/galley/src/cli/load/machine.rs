@@ -73,7 +73,7 @@ fn watch(galley: Option<&AdminAddress>, is_local: bool, ends: &AtomicBool) -> Ve
     let began = Instant::now();
     let mut samples = Vec::new();
     let mut before = MachineReading::now();
-    while samples.len() < MOST_SAMPLES {
+    while samples.len() < MAX_SAMPLES {
         let next = before.at + SAMPLE_INTERVAL;
         while Instant::now() < next {
             if ends.load(Ordering::Relaxed) {
@@ -141,7 +141,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// `USER_HZ`, which is constant for programs on Linux.
 const TICKS_PER_S: f64 = 100.0;
 /// The maximum number of samples: more than an hour.
-const MOST_SAMPLES: usize = 4000;
+const MAX_SAMPLES: usize = 4000;
 
 #[cfg(test)]
 mod tests {

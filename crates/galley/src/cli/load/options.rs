@@ -122,7 +122,7 @@ fn share(text: &str) -> Result<f64, String> {
 
 fn duration(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
-        Some(time) if !time.is_zero() && time <= LONGEST => Ok(time),
+        Some(time) if !time.is_zero() && time <= MAX_DURATION => Ok(time),
         _ => Err("write it as `500ms`, `30s` or `5m`, up to `1h`".to_owned()),
     }
 }
@@ -130,7 +130,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// The highest rate in requests per second; one thread sends no more.
 const HIGHEST_RATE: f64 = 1_000_000.0;
 /// The longest test: the report has one row per second.
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_DURATION: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
 mod tests {

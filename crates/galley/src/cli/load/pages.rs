@@ -34,8 +34,8 @@ fn logged(path: &Path) -> Result<Vec<VisitedPage>, String> {
     let wrong = |error: io::Error| format!("cannot read `{}`: {error}", path.display());
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(wrong)?;
-    file.take(MOST_LOG).read_to_end(&mut bytes).map_err(wrong)?;
-    let text = unpacked(&bytes, MOST_LOG).map_err(wrong)?;
+    file.take(MAX_LOG).read_to_end(&mut bytes).map_err(wrong)?;
+    let text = unpacked(&bytes, MAX_LOG).map_err(wrong)?;
     let found = access_log(&String::from_utf8_lossy(&text));
     if found.skipped > 0 {
         talk(&format!(
@@ -63,7 +63,7 @@ fn mapped(
     while let Some(file) = waiting.pop_front() {
         files += 1;
         let page = fetcher.get(&file.target)?;
-        let text = unpacked(&page.body, MOST_SITEMAP)
+        let text = unpacked(&page.body, MAX_SITEMAP)
             .map_err(|error| format!("cannot unpack {}{}: {error}", site.url(), file.target))?;
         let read = if page.status == 200 {
             sitemap(&String::from_utf8_lossy(&text))
@@ -82,7 +82,7 @@ fn mapped(
             Sitemap::Pages(urls) => {
                 for url in urls {
                     match site.page(&url) {
-                        Ok(page) if pages.len() < MOST_PAGES => pages.push(page),
+                        Ok(page) if pages.len() < MAX_PAGES => pages.push(page),
                         Ok(_) => {}
                         Err(_) => foreign += 1,
                     }
@@ -90,8 +90,8 @@ fn mapped(
             }
             Sitemap::Index(urls) => {
                 let further = urls.iter().filter_map(|url| site.page(url).ok());
-                waiting.extend(further.take(MOST_FILES - files.min(MOST_FILES)));
-                waiting.truncate(MOST_FILES - files.min(MOST_FILES));
+                waiting.extend(further.take(MAX_FILES - files.min(MAX_FILES)));
+                waiting.truncate(MAX_FILES - files.min(MAX_FILES));
             }
         }
     }
@@ -127,9 +127,9 @@ fn unpacked(bytes: &[u8], most: u64) -> io::Result<Cow<'_, [u8]>> {
 /// The first bytes of a gzip file (RFC 1952 section 2.3.1).
 const GZIP: &[u8] = &[0x1f, 0x8b];
 /// The maximum unpacked size of a sitemap file (sitemaps.org), in bytes.
-const MOST_SITEMAP: u64 = 50 * 1024 * 1024;
-const MOST_PAGES: usize = 200_000;
+const MAX_SITEMAP: u64 = 50 * 1024 * 1024;
+const MAX_PAGES: usize = 200_000;
 /// The maximum number of sitemap files.
-const MOST_FILES: usize = 100;
+const MAX_FILES: usize = 100;
 /// The maximum size of an access log, in bytes.
-const MOST_LOG: u64 = 1024 * 1024 * 1024;
+const MAX_LOG: u64 = 1024 * 1024 * 1024;

@@ -79,7 +79,7 @@ impl PlannedLoad {
                     visitors
                 })
             },
-            connections: connections.clamp(1, MOST_CONNECTIONS),
+            connections: connections.clamp(1, MAX_CONNECTIONS),
             pace,
         };
         Ok(Self {
@@ -144,4 +144,4 @@ fn setup(options: &LoadOptions, site: &TestedSite, pace: Pace, limit: Limit) -> 
 /// The number of concurrent requests on each HTTP/2 connection.
 const STREAMS: usize = 10;
 /// The maximum number of connections. Each needs a descriptor and a buffer.
-const MOST_CONNECTIONS: usize = 20_000;
+const MAX_CONNECTIONS: usize = 20_000;

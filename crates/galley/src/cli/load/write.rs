@@ -20,7 +20,7 @@ pub(super) fn earlier(options: &LoadOptions) -> Result<Option<LoadReport>, Strin
         |why: &dyn std::fmt::Display| format!("cannot compare with `{}`: {why}", path.display());
     let mut text = String::new();
     let file = File::open(path).map_err(|error| wrong(&error))?;
-    file.take(MOST_REPORT)
+    file.take(MAX_REPORT)
         .read_to_string(&mut text)
         .map_err(|error| wrong(&error))?;
     serde_json::from_str(&text)
@@ -129,4 +129,4 @@ const TITLES: [&str; 8] = [
     "slowest ms",
 ];
 /// The maximum size of an earlier report in bytes: an hour in rows.
-const MOST_REPORT: u64 = 64 * 1024 * 1024;
+const MAX_REPORT: u64 = 64 * 1024 * 1024;

@@ -221,14 +221,14 @@ impl WordPress {
             .build()
             .map_err(|cause| PluginError::Failed(cause.to_string()))?;
         let output =
-            runtime.block_on(async { tokio::time::timeout(PATIENCE, command.output()).await });
+            runtime.block_on(async { tokio::time::timeout(TIMEOUT, command.output()).await });
         let output = match output {
             Ok(Ok(output)) => output,
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Ok(Err(error)) => return Err(PluginError::Failed(format!("cannot run php: {error}"))),
             Err(_) => {
                 return Err(PluginError::Failed(format!(
-                    "PHP did not end within {PATIENCE:?}"
+                    "PHP did not end within {TIMEOUT:?}"
                 )));
             }
         };
@@ -283,7 +283,7 @@ fn in_short(text: &str) -> String {
         }
     }
     let words: Vec<&str> = plain.split_whitespace().collect();
-    words.join(" ").chars().take(MOST_SHOWN).collect()
+    words.join(" ").chars().take(MAX_SHOWN).collect()
 }
 
 /// Marks before and after the result, because WordPress and other plugins may print text around it.
@@ -307,9 +307,9 @@ const CONNECTION: &str = "galley-connection.php";
 const HEAD_BYTES: u64 = 8 * 1024;
 
 /// The time limit for activating a plugin.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-const MOST_SHOWN: usize = 400;
+const MAX_SHOWN: usize = 400;
 
 #[cfg(test)]
 mod tests {
@@ -319,7 +319,7 @@ mod tests {
     fn pages_are_shortened_to_their_text() {
         let page = "<!doctype html><title>Error</title>\n<p>No\tdatabase</p>\u{1b}[2J";
         assert_eq!(in_short(page), "Error No database [2J");
-        assert_eq!(in_short(&"x".repeat(1000)).len(), MOST_SHOWN);
+        assert_eq!(in_short(&"x".repeat(1000)).len(), MAX_SHOWN);
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl Change<'_> {
 
     /// Waits for the server, because the token file must belong to the owner of its admin socket.
     fn wait_for_server(&self) -> Result<(), SetupError> {
-        let deadline = Instant::now() + HIT_PATIENCE;
+        let deadline = Instant::now() + HIT_TIMEOUT;
         loop {
             match tools::galley(&["status"], &self.options.output) {
                 Ok(_) => return Ok(()),
@@ -223,7 +223,7 @@ impl Change<'_> {
                 continue;
             }
             let server = self.listen.endpoint(site.tls != TlsChoice::Off);
-            let deadline = Instant::now() + HIT_PATIENCE;
+            let deadline = Instant::now() + HIT_TIMEOUT;
             loop {
                 let page = runtime.block_on(fetch_page(server, host, "/"));
                 let is_hit = |status: &String| status.contains("; hit");
@@ -352,7 +352,7 @@ pub(super) fn require_one_managed(plan: &SetupPlan) -> Result<(), SetupError> {
 }
 
 const DROP_IN: &str = "/etc/systemd/system/galley.service.d/setup.conf";
-const HIT_PATIENCE: Duration = Duration::from_secs(30);
+const HIT_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

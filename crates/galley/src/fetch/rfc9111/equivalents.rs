@@ -1,7 +1,7 @@
 //! Addresses with the same path that differ only in parts on which the response does not depend (`No-Vary-Search`).
 //!
 //! A marker under a key of the path lists the queries under which such responses are stored, the newest last, at most
-//! [`MOST_QUERIES`]. It only leads to entries: the `No-Vary-Search` of an entry determines whether it is equivalent, and its
+//! [`MAX_QUERIES`]. It only leads to entries: the `No-Vary-Search` of an entry determines whether it is equivalent, and its
 //! validity whether it may be served. A purge of the requested address invalidates such an entry as well as a purge of its own
 //! address, since a client that purged one address must not get older content from the other.
 
@@ -92,7 +92,7 @@ impl FetchWorker {
         fields: &HeaderMap,
     ) {
         let record = join(page.info.query());
-        if record.len() > LONGEST_QUERY || Variance::of(fields).is_none() {
+        if record.len() > MAX_QUERY || Variance::of(fields).is_none() {
             return;
         }
         let query = EquivalentQuery {
@@ -108,7 +108,7 @@ impl FetchWorker {
             .unwrap_or_default();
         known.retain(|query| *query != record);
         known.push(record);
-        let excess = known.len().saturating_sub(MOST_QUERIES);
+        let excess = known.len().saturating_sub(MAX_QUERIES);
         known.drain(..excess);
         let marker = self.marker(page, Key::new(&record_key), in_progress.born.get());
         let marker = EntryParts {
@@ -135,10 +135,10 @@ fn split(record: &[u8]) -> Option<&[u8]> {
 }
 
 /// The maximum number of recorded queries of one path: each request for the path that has no entry checks all of them.
-pub const MOST_QUERIES: usize = 16;
+pub const MAX_QUERIES: usize = 16;
 
 /// The maximum length of a recorded query, in bytes.
-const LONGEST_QUERY: usize = 1024;
+const MAX_QUERY: usize = 1024;
 
 #[cfg(test)]
 mod tests {

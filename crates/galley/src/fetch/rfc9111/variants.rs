@@ -142,8 +142,8 @@ pub fn listed(
     }
     known.retain(|selection| !added.contains(selection));
     known.extend(added.iter().cloned());
-    if known.len() > MOST_VARIANTS {
-        removed.extend(known.drain(..known.len() - MOST_VARIANTS));
+    if known.len() > MAX_VARIANTS {
+        removed.extend(known.drain(..known.len() - MAX_VARIANTS));
     }
     (write(&known), removed)
 }
@@ -260,7 +260,7 @@ impl FetchWorker {
 }
 
 /// The maximum number of variants of one address.
-pub const MOST_VARIANTS: usize = 32;
+pub const MAX_VARIANTS: usize = 32;
 
 /// The length of the site's number at the end of a key, in bytes.
 pub(super) const SITE_NUMBER: usize = 4;
@@ -289,24 +289,24 @@ mod tests {
         let names = [HeaderName::from_static("foo")];
         let one = |number: usize| number.to_string().into_bytes();
         let mut list = Bytes::new();
-        for number in 0..MOST_VARIANTS + 3 {
+        for number in 0..MAX_VARIANTS + 3 {
             let marker = marker(&names, list.clone());
             let (next, removed) = listed(Some(&marker), &names, &[one(number)]);
             let wanted: Vec<_> = number
-                .checked_sub(MOST_VARIANTS)
+                .checked_sub(MAX_VARIANTS)
                 .map(one)
                 .into_iter()
                 .collect();
             assert_eq!(removed, wanted, "{number}");
             list = next;
         }
-        assert_eq!(read(&list).len(), MOST_VARIANTS);
+        assert_eq!(read(&list).len(), MAX_VARIANTS);
         let (again, removed) = listed(Some(&marker(&names, list.clone())), &names, &[one(9)]);
         assert!(removed.is_empty());
         assert_eq!(read(&again).last(), Some(&one(9)));
         let other = [HeaderName::from_static("bar")];
         let (fresh, removed) = listed(Some(&marker(&names, list)), &other, &[one(1)]);
-        assert_eq!((read(&fresh), removed.len()), (vec![one(1)], MOST_VARIANTS));
+        assert_eq!((read(&fresh), removed.len()), (vec![one(1)], MAX_VARIANTS));
     }
 
     fn marker(names: &[HeaderName], list: Bytes) -> Entry {

@@ -50,7 +50,7 @@ impl KeeperConnections {
     /// Starts without connections. `processes`: the maximum number of processes, which may all have to be reported at the same
     /// time.
     pub(super) fn new(processes: usize) -> Self {
-        let (receiver, received) = mpsc::channel(MOST);
+        let (receiver, received) = mpsc::channel(MAX_CONNECTIONS);
         Self {
             open: HashMap::new(),
             next: 0,
@@ -76,7 +76,7 @@ impl KeeperConnections {
     ///
     /// Errors: `EBUSY` if the maximum number of connections is open.
     pub(super) fn add_pair(&mut self) -> io::Result<(ConnectionId, OwnedFd)> {
-        if self.open.len() >= MOST {
+        if self.open.len() >= MAX_CONNECTIONS {
             return Err(Errno::BUSY.into());
         }
         let (here, there) = packets::pair()?;
@@ -160,7 +160,7 @@ async fn write(socket: Arc<UnixDatagram>, mut outgoing: mpsc::Receiver<OutgoingR
 }
 
 /// The maximum number of connections: Galley, its successor, and those whose end was not noticed yet.
-const MOST: usize = 4;
+const MAX_CONNECTIONS: usize = 4;
 
 /// The number of waiting reports in addition to one for each process.
 const BACKLOG: usize = 256;

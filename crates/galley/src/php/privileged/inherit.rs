@@ -49,7 +49,7 @@ pub struct SocketOffer {
 impl KeeperChannel {
     /// Creates an offer for another Galley.
     pub async fn offer(&self) -> io::Result<KeeperOffer> {
-        let connected = tokio::time::timeout(CONNECT_PATIENCE, self.connect());
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.connect());
         let socket = connected.await.map_err(|_| io::ErrorKind::TimedOut)??;
         let outputs = self.outputs();
         Ok(KeeperOffer { socket, outputs })
@@ -62,7 +62,7 @@ impl KeeperOffer {
         let process = end_of_peer(&self.socket)?;
         let outputs: HashMap<u32, OwnedFd> = self.outputs.into_iter().collect();
         let line = KeeperChannel::inherit(self.socket, outputs);
-        let line = tokio::time::timeout(CONNECT_PATIENCE, line)
+        let line = tokio::time::timeout(CONNECT_TIMEOUT, line)
             .await
             .map_err(|_| io::ErrorKind::TimedOut)??;
         let shutdown = KeeperShutdown::of_inherited(&line, process);
@@ -127,4 +127,4 @@ impl PrivilegedPoolOffer {
 }
 
 /// The time limit for a connection. The privileged process is busy only while it starts programs.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -261,7 +261,7 @@ impl PrivilegedKeeper {
 
     fn refuse(&mut self, from: ConnectionId, why: &str) {
         self.refusals = self.refusals.saturating_add(1);
-        if self.refusals <= MOST_LOGGED_REFUSALS {
+        if self.refusals <= MAX_LOGGED_REFUSALS {
             say(&format!("rejected a command: {why}"));
         }
         self.connections.send(from, Report::Refused, None);
@@ -386,4 +386,4 @@ fn say(line: &str) {
 }
 
 /// The maximum number of rejected commands that are logged: enough to detect a problem, too few to fill a disk.
-const MOST_LOGGED_REFUSALS: u32 = 8;
+const MAX_LOGGED_REFUSALS: u32 = 8;

@@ -63,14 +63,14 @@ impl LaunchPlan {
 
     /// Reads the contents of [`LaunchPlan::sealed`]. Rejects a file that is not sealed.
     pub(super) fn read(file: impl AsFd) -> io::Result<Self> {
-        let text = read_sealed(file, MOST_BYTES)
+        let text = read_sealed(file, MAX_BYTES)
             .map_err(|_| io::Error::other("this command is for Galley itself"))?;
         Ok(serde_json::from_slice(&text)?)
     }
 }
 
 /// The maximum size of a plan in bytes. A site needs some kilobytes.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// The hidden command for the privileged process and its children.
 pub(super) const COMMAND: &str = "privileged";

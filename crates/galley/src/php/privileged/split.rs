@@ -140,7 +140,7 @@ impl PrivilegeSplit {
 }
 
 fn is_ready(socket: &OwnedFd) -> io::Result<()> {
-    set_socket_timeout(socket, Timeout::Recv, Some(READY_PATIENCE))?;
+    set_socket_timeout(socket, Timeout::Recv, Some(READY_TIMEOUT))?;
     let mut packet = [0; BYTES + 1];
     let (length, _) = packets::receive(socket, &mut packet)?;
     let report = packet.get(..length).and_then(Report::read);
@@ -270,4 +270,4 @@ impl Privileged {
 }
 
 /// The time limit for the start of the privileged process, which starts nothing else.
-const READY_PATIENCE: Duration = Duration::from_secs(10);
+const READY_TIMEOUT: Duration = Duration::from_secs(10);

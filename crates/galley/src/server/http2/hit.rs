@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use galley_http::frame_interceptor::{MOST_FRAME, Opening};
+use galley_http::frame_interceptor::{MAX_FRAME, Opening};
 use galley_http::framing::{self, BodyKind, Host};
 use galley_http::h2::{self, Http2HeadBuffer};
 use galley_http::head;
@@ -138,8 +138,8 @@ fn try_find(
             let begin = encoded.len();
             let scheme = buffers.info.scheme();
             write_block(encoded, &hit, changes, scheme, core.date.get());
-            let is_small = encoded.len() - begin <= MOST_FRAME;
-            if is_small && hit.body().len() <= window.min(MOST_BODY) {
+            let is_small = encoded.len() - begin <= MAX_FRAME;
+            if is_small && hit.body().len() <= window.min(MAX_BODY) {
                 return Some(StreamLookup::Hit(StreamHit {
                     hit,
                     encoded: begin..encoded.len(),
@@ -279,4 +279,4 @@ impl SentHit {
 }
 
 /// The maximum size of a body that is sent at once, because all later output waits for it. Larger bodies alternate with others.
-const MOST_BODY: usize = 64 * 1024;
+const MAX_BODY: usize = 64 * 1024;

@@ -27,7 +27,7 @@ impl ParsedStreams {
     /// Whether one more request may be added. A request waits for the next poll of the library; requests that the library
     /// refuses are removed with the next accepted one.
     pub(super) fn has_capacity(&self) -> bool {
-        self.waiting.len() < MOST_STREAMS && self.bytes < MOST_BYTES
+        self.waiting.len() < MAX_STREAMS && self.bytes < MAX_BYTES
     }
 
     /// Adds a request for the stream that is opened next.
@@ -68,7 +68,7 @@ impl ParsedStreams {
 }
 
 /// The maximum number of requests: twice as many as the library permits at once (`limits`).
-const MOST_STREAMS: usize = 256;
+const MAX_STREAMS: usize = 256;
 
 /// The maximum memory of their heads, in bytes: heads of browsers for all of them, or a few of the largest.
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_BYTES: usize = 256 * 1024;

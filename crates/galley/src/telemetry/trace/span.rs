@@ -61,8 +61,8 @@ impl Attribute {
     /// Creates an attribute with a text, of which only the first 1,024 bytes are kept, since it may come from a client.
     pub fn text(name: &'static str, text: impl Into<String>) -> Self {
         let mut text = text.into();
-        if text.len() > MOST_TEXT {
-            let end = (0..=MOST_TEXT)
+        if text.len() > MAX_TEXT {
+            let end = (0..=MAX_TEXT)
                 .rev()
                 .find(|end| text.is_char_boundary(*end));
             text.truncate(end.unwrap_or(0));
@@ -91,4 +91,4 @@ impl Attribute {
 }
 
 /// Longer than the paths and browser names that people search for, and short enough to limit the size of a full channel.
-const MOST_TEXT: usize = 1024;
+const MAX_TEXT: usize = 1024;

@@ -77,7 +77,7 @@ pub(super) fn summary(seen: &SeenResponse) -> String {
             let title: String = title
                 .chars()
                 .filter(|c| !c.is_control())
-                .take(MOST_TITLE)
+                .take(MAX_TITLE)
                 .collect();
             format!("{} bytes, `{title}`", seen.body.len())
         }
@@ -94,7 +94,7 @@ const BUILT_IN_TEXTS: &[&str] = &[
     "<p>Varnish cache server</p>",
 ];
 
-const MOST_TITLE: usize = 60;
+const MAX_TITLE: usize = 60;
 
 #[cfg(test)]
 mod tests {

@@ -36,10 +36,10 @@ pub(super) async fn send(visit: &TryVisit, address: Option<SocketAddr>) -> SeenR
             .map_err(|error| format!("TLS: {error}"))?;
         exchange(stream, visit).await
     };
-    match tokio::time::timeout(PATIENCE, exchange).await {
+    match tokio::time::timeout(TIMEOUT, exchange).await {
         Ok(Ok(seen)) => seen,
         Ok(Err(why)) => SeenResponse::none(why),
-        Err(_) => SeenResponse::none(format!("no response within {PATIENCE:?}")),
+        Err(_) => SeenResponse::none(format!("no response within {TIMEOUT:?}")),
     }
 }
 
@@ -77,7 +77,7 @@ async fn exchange(
         .map_err(|error| error.to_string())?;
     let response = sender.send_request(request).await;
     let (head, body) = response.map_err(text)?.into_parts();
-    let body = Limited::new(body, MOST_BODY).collect().await;
+    let body = Limited::new(body, MAX_BODY).collect().await;
     driving.abort();
     let (bytes, mut trouble) = match body {
         Ok(body) => (body.to_bytes(), None),
@@ -125,10 +125,10 @@ fn decoded(bytes: &Bytes, coding: &str) -> io::Result<Bytes> {
 }
 
 /// The time limit for a response. A page of a cold WordPress may need seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum size of a body in bytes. Pages are smaller, and comparing the beginning of larger files would add nothing.
-const MOST_BODY: usize = 32 << 20;
-const LIMIT: u64 = MOST_BODY as u64;
+const MAX_BODY: usize = 32 << 20;
+const LIMIT: u64 = MAX_BODY as u64;
 
 #[cfg(test)]
 mod tests {

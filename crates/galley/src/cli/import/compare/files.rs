@@ -22,7 +22,7 @@ pub(super) fn below(root: &Path) -> RootFiles {
     let mut folders = 0;
     while let Some(folder) = waiting.pop() {
         folders += 1;
-        if folders > MOST_FOLDERS || found.all.len() >= MOST_FILES {
+        if folders > MAX_FOLDERS || found.all.len() >= MAX_FILES {
             break;
         }
         let entries = fs::read_dir(root.join(folder.trim_start_matches('/')));
@@ -39,10 +39,10 @@ pub(super) fn below(root: &Path) -> RootFiles {
             let path = format!("{folder}/{name}");
             let on_disk = root.join(path.trim_start_matches('/'));
             if on_disk.is_dir() {
-                if path.matches('/').count() <= 2 && found.folders.len() < MOST_SHOWN_FOLDERS {
+                if path.matches('/').count() <= 2 && found.folders.len() < MAX_SHOWN_FOLDERS {
                     found.folders.push(path.clone());
                 }
-                if path.matches('/').count() < MOST_LEVELS && !on_disk.is_symlink() {
+                if path.matches('/').count() < MAX_LEVELS && !on_disk.is_symlink() {
                     waiting.push(path);
                 }
             } else if on_disk.is_file() && !is_script(&name) {
@@ -58,7 +58,7 @@ pub(super) fn below(root: &Path) -> RootFiles {
         let bytes =
             fs::metadata(root.join(path.trim_start_matches('/'))).map_or(0, |file| file.len());
         let known = largest.entry(kind(path)).or_default();
-        if known.path.is_empty() || (known.bytes < bytes && bytes <= MOST_BYTES) {
+        if known.path.is_empty() || (known.bytes < bytes && bytes <= MAX_BYTES) {
             *known = LargestFile {
                 path: path.clone(),
                 bytes,
@@ -68,7 +68,7 @@ pub(super) fn below(root: &Path) -> RootFiles {
     found.kinds = largest
         .into_values()
         .map(|file| file.path)
-        .take(MOST_KINDS)
+        .take(MAX_KINDS)
         .collect();
     found
 }
@@ -100,13 +100,13 @@ fn kind(path: &str) -> String {
     format!("{}/{ending}", folder.unwrap_or_default())
 }
 
-const MOST_FOLDERS: usize = 4_000;
-const MOST_FILES: usize = 40_000;
-const MOST_LEVELS: usize = 10;
-const MOST_KINDS: usize = 80;
+const MAX_FOLDERS: usize = 4_000;
+const MAX_FILES: usize = 40_000;
+const MAX_LEVELS: usize = 10;
+const MAX_KINDS: usize = 80;
 /// The maximum size of a requested file in bytes. Larger files need more time and add nothing.
-const MOST_BYTES: u64 = 1 << 20;
-const MOST_SHOWN_FOLDERS: usize = 30;
+const MAX_BYTES: u64 = 1 << 20;
+const MAX_SHOWN_FOLDERS: usize = 30;
 
 #[cfg(test)]
 mod tests {

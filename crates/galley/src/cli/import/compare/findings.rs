@@ -67,7 +67,7 @@ impl DifferenceGroup {
             Some(at) if visit.curl().len() < self.visits[at].curl().len() => {
                 self.visits[at] = visit.clone();
             }
-            None if self.visits.len() < MOST_VISITS => self.visits.push(visit.clone()),
+            None if self.visits.len() < MAX_VISITS => self.visits.push(visit.clone()),
             Some(_) | None => {}
         }
         if self.origin.as_ref() != origin {
@@ -142,4 +142,4 @@ impl Findings {
 }
 
 /// The maximum number of requests in one group.
-const MOST_VISITS: usize = 500;
+const MAX_VISITS: usize = 500;

@@ -30,7 +30,7 @@ pub(super) fn logged(path: &Path, host: &VisitedHost) -> Result<FoundPages, TryE
             PageMethod::Get => visit,
             PageMethod::Head => visit.head(),
         };
-        if !found.visits.contains(&visit) && found.visits.len() < MOST_PAGES {
+        if !found.visits.contains(&visit) && found.visits.len() < MAX_PAGES {
             found.visits.push(visit);
         }
     }
@@ -97,14 +97,14 @@ pub(super) async fn mapped(
                 waiting.extend(
                     urls.into_iter()
                         .filter(|url| url.contains("://"))
-                        .take(MOST_SITEMAPS),
+                        .take(MAX_SITEMAPS),
                 );
-                waiting.truncate(MOST_SITEMAPS.saturating_sub(files));
+                waiting.truncate(MAX_SITEMAPS.saturating_sub(files));
             }
             Some(Sitemap::Pages(urls)) => {
                 for url in urls {
                     match of_url(&url, hosts) {
-                        Some(visit) if found.visits.len() < MOST_PAGES => found.visits.push(visit),
+                        Some(visit) if found.visits.len() < MAX_PAGES => found.visits.push(visit),
                         Some(_) => {}
                         None => foreign += 1,
                     }
@@ -143,16 +143,16 @@ fn read(path: &Path) -> Result<String, TryError> {
     };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(wrong)?;
-    file.take(MOST_BYTES)
+    file.take(MAX_BYTES)
         .read_to_end(&mut bytes)
         .map_err(wrong)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The maximum number of distinct requests from a log or a sitemap.
-const MOST_PAGES: usize = 2_000;
-const MOST_SITEMAPS: usize = 100;
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_PAGES: usize = 2_000;
+const MAX_SITEMAPS: usize = 100;
+const MAX_BYTES: u64 = 256 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -45,14 +45,14 @@ impl ProcessGroup {
     pub(super) fn last_output(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
-        let from = lines.len().saturating_sub(MOST_LINES);
+        let from = lines.len().saturating_sub(MAX_LINES);
         lines.get(from..).unwrap_or_default().join("\n")
     }
 
     /// Terminates the group, and kills the processes that remain.
     pub(super) async fn stop(mut self) {
         self.signal(Signal::TERM);
-        let _ = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        let _ = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
     }
 
     fn signal(&self, signal: Signal) {
@@ -69,5 +69,5 @@ impl Drop for ProcessGroup {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(5);
-const MOST_LINES: usize = 20;
+const TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_LINES: usize = 20;

@@ -43,7 +43,7 @@ struct VisitQueue {
 
 impl VisitQueue {
     fn add(&mut self, visit: TryVisit) {
-        if self.known.len() < MOST_VISITS && visit.is_fit() && self.known.insert(visit.clone()) {
+        if self.known.len() < MAX_VISITS && visit.is_fit() && self.known.insert(visit.clone()) {
             self.waiting.push_back(visit);
         }
     }
@@ -113,7 +113,7 @@ impl TryRun<'_> {
     /// Repeats requests to Galley, which compresses after its first response: a later one may be compressed.
     async fn settle_coding(&self, visit: &TryVisit, compared: &mut ComparedResponses) {
         let is_coding = |one: &VisibleDifference| one.kind == DifferenceKind::Coding;
-        if !compared.differences.iter().any(is_coding) || self.uncompressed.get() >= MOST_WAITS {
+        if !compared.differences.iter().any(is_coding) || self.uncompressed.get() >= MAX_WAITS {
             return;
         }
         for _ in 0..CODING_TRIES {
@@ -223,7 +223,7 @@ impl TryRun<'_> {
     async fn chain(&self, visit: &TryVisit, first: &SeenResponse, side: Side) -> Vec<String> {
         let ports = &self.endpoints.ports;
         let mut chain = vec![location(visit, first, ports)];
-        while chain.len() < MOST_REDIRECTS
+        while chain.len() < MAX_REDIRECTS
             && let Some(next) = chain.last().and_then(|url| of_url(url, self.hosts))
         {
             let next = TryVisit {
@@ -258,7 +258,7 @@ impl TryRun<'_> {
         if self.crawling == Crawling::Links && is_plain && old.status == Some(200) && old.is_html()
         {
             let html = String::from_utf8_lossy(&old.body);
-            for path in links(&html, &visit.host, MOST_LINKS) {
+            for path in links(&html, &visit.host, MAX_LINKS) {
                 queue.add(TryVisit::get(&visit.host, visit.is_tls, &path));
             }
         }
@@ -272,14 +272,14 @@ enum Side {
 }
 
 /// The maximum number of requests of a comparison.
-const MOST_VISITS: usize = 10_000;
+const MAX_VISITS: usize = 10_000;
 /// The maximum number of links of a page.
-const MOST_LINKS: usize = 200;
+const MAX_LINKS: usize = 200;
 /// The maximum number of redirects that are followed. Browsers follow twenty.
-const MOST_REDIRECTS: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 const PROGRESS: usize = 100;
 /// The number of repetitions. Galley loads a file into memory, and compresses it, some seconds after it was written.
 const CODING_TRIES: usize = 20;
 const CODING_PAUSE: Duration = Duration::from_millis(200);
 /// The number of responses that may remain uncompressed before the comparison no longer waits.
-const MOST_WAITS: usize = 3;
+const MAX_WAITS: usize = 3;

@@ -98,7 +98,7 @@ impl OldServer {
             process,
             listeners: Vec::new(),
         };
-        let deadline = Instant::now() + START_PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         // A listener of a module that is not loaded never opens.
         let mut settled = deadline;
         loop {
@@ -170,7 +170,7 @@ fn apache_variables(machine: &Machine, main: &Path, folder: &Path, command: &mut
     command.env("APACHE_PID_FILE", folder.join("apache.pid"));
 }
 
-const START_PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time to wait for further listeners after the first: servers open them one after the other.
 const SETTLING: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(50);

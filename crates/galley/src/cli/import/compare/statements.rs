@@ -32,7 +32,7 @@ pub(super) fn of_host(
     for statement in statements {
         let is_own = statement.hosts.is_empty()
             || statement.hosts.iter().any(|name| host.names.contains(name));
-        if is_own && all.len() < MOST_OF_HOST {
+        if is_own && all.len() < MAX_PER_HOST {
             all.extend(of_statement(statement, host, files, &addresses, means));
         }
     }
@@ -64,7 +64,7 @@ fn of_statement(
         .all
         .iter()
         .filter(|path| statement.paths.matches(path));
-    targets.extend(among.take(MOST_FILES).cloned());
+    targets.extend(among.take(MAX_FILES).cloned());
     let mut all = Vec::new();
     for target in targets {
         let visit = TryVisit::get(&host.name, host.is_tls(), &target);
@@ -99,7 +99,7 @@ fn addresses(configurations: [&ServedConfiguration; 2], means: &VisitMeans<'_>) 
     let mut all = vec![HERE, IpAddr::from([127, 0, 0, 2])];
     let mut add = |address: IpAddr| {
         let is_possible = means.takes_addresses || (address.is_loopback() && address.is_ipv4());
-        if is_possible && !all.contains(&address) && all.len() < MOST_ADDRESSES {
+        if is_possible && !all.contains(&address) && all.len() < MAX_ADDRESSES {
             all.push(address);
         }
     };
@@ -130,6 +130,6 @@ fn one_of(text: &str) -> Option<IpAddr> {
 
 /// An address for documentation (RFC 5737), which is in no network of a statement.
 const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 77));
-const MOST_ADDRESSES: usize = 24;
-const MOST_FILES: usize = 3;
-const MOST_OF_HOST: usize = 3_000;
+const MAX_ADDRESSES: usize = 24;
+const MAX_FILES: usize = 3;
+const MAX_PER_HOST: usize = 3_000;

@@ -82,7 +82,7 @@ impl TryVisit {
     /// Whether the target is valid in a request line.
     pub(super) fn is_fit(&self) -> bool {
         self.target.starts_with('/')
-            && self.target.len() <= MOST_TARGET
+            && self.target.len() <= MAX_TARGET
             && self
                 .target
                 .bytes()
@@ -135,7 +135,7 @@ fn shell(word: &str) -> String {
 /// The default address of visitors.
 pub(super) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The maximum length of a target that servers accept.
-const MOST_TARGET: usize = 4_000;
+const MAX_TARGET: usize = 4_000;
 
 #[cfg(test)]
 mod tests {

@@ -10,15 +10,15 @@ pub(super) fn of_host(host: &VisitedHost, files: &RootFiles) -> Vec<TryVisit> {
     if !host.has_content {
         return names(host);
     }
-    let mut all: Vec<TryVisit> = USUAL.iter().map(|target| get(target)).collect();
+    let mut all: Vec<TryVisit> = DEFAULT_PATHS.iter().map(|target| get(target)).collect();
     for folder in &files.folders {
         all.push(get(folder));
         all.push(get(&format!("{folder}/")));
     }
-    let files_too = files.kinds.iter().chain(files.all.iter().take(MOST_FILES));
+    let files_too = files.kinds.iter().chain(files.all.iter().take(MAX_FILES));
     all.extend(files_too.map(|file| get(file)));
     let mut varied: Vec<TryVisit> = ["/", "/?galley-try=1", MISSING].map(get).to_vec();
-    varied.extend(files.kinds.iter().take(MOST_VARIED).map(|file| get(file)));
+    varied.extend(files.kinds.iter().take(MAX_VARIED).map(|file| get(file)));
     for visit in varied {
         all.extend(variations(&visit));
     }
@@ -75,7 +75,7 @@ pub(super) fn unknown_host(is_tls: bool) -> TryVisit {
 pub(super) const MISSING: &str = "/galley-try-missing/";
 
 /// The usual paths. Excludes `wp-cron.php`, which executes tasks.
-const USUAL: &[&str] = &[
+const DEFAULT_PATHS: &[&str] = &[
     "/",
     "/?galley-try=1",
     "/?s=galley",
@@ -137,10 +137,10 @@ const USUAL: &[&str] = &[
 ];
 
 /// The maximum number of files that are requested once.
-const MOST_FILES: usize = 200;
+const MAX_FILES: usize = 200;
 
 /// The maximum number of files that are requested with all variations.
-const MOST_VARIED: usize = 16;
+const MAX_VARIED: usize = 16;
 
 const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.0 Mobile/15E148 Safari/604.1";
 

@@ -84,7 +84,7 @@ pub(super) fn basic(credentials: &str) -> String {
 
 /// Finds unused ports.
 fn free_ports() -> io::Result<Vec<u16>> {
-    let held: io::Result<Vec<TcpListener>> = (0..MOST_LISTENERS)
+    let held: io::Result<Vec<TcpListener>> = (0..MAX_LISTENERS)
         .map(|_| TcpListener::bind("127.0.0.1:0"))
         .collect();
     held?
@@ -93,4 +93,4 @@ fn free_ports() -> io::Result<Vec<u16>> {
         .collect()
 }
 
-const MOST_LISTENERS: usize = 32;
+const MAX_LISTENERS: usize = 32;
