@@ -1,6 +1,6 @@
 //! The HTTP/2 frame interceptor in front of the library: header blocks, and frames of intercepted streams.
 
-use galley_http::frame_interceptor::{FRAME_HEAD, FrameError, FrameInterceptor, Intercepted};
+use galley_http::frame_interceptor::{FRAME_HEAD, FrameError, FrameInterceptor, InterceptorOutput};
 use galley_http::hpack::{self, Block, HpackDecoder};
 
 /// Blocks are decoded within their limit. Fields written as literals are decoded unchanged with an empty dynamic table. The first byte
@@ -89,8 +89,8 @@ fn intercept<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> InterceptResult 
         let mut rest = input.as_slice();
         loop {
             let opening = match interceptor.next(&mut rest, &mut result.forwarded, &mut block) {
-                Ok(Intercepted::More) => break,
-                Ok(Intercepted::Head(opening)) => opening,
+                Ok(InterceptorOutput::More) => break,
+                Ok(InterceptorOutput::Head(opening)) => opening,
                 Err(error) => {
                     result.end = Err(error);
                     return result;

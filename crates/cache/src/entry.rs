@@ -113,7 +113,7 @@ pub struct Entry {
     /// The file from which the entry was made, if any.
     source: Option<Arc<EntrySource>>,
     /// The compression step that made `coded`.
-    made_by: Press,
+    made_by: CompressionStep,
     /// The fragments that the page shares with other pages, in the order of the body.
     fragments: Box<[PageFragment]>,
     /// The page's includes, if any.
@@ -123,7 +123,7 @@ pub struct Entry {
 /// The steps of compressing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Press {
+pub enum CompressionStep {
     /// Not checked yet.
     Untried = 0,
     /// Offered for compression, or not worth compressing.
@@ -160,9 +160,9 @@ impl Entry {
             body: PlainBody::Held(parts.body),
             lines,
             coded: Box::default(),
-            claimed_step: AtomicU8::new(Press::Untried as u8),
+            claimed_step: AtomicU8::new(CompressionStep::Untried as u8),
             source: None,
-            made_by: Press::Untried,
+            made_by: CompressionStep::Untried,
             fragments: Box::default(),
             assembly: None,
         };
@@ -214,7 +214,12 @@ impl Entry {
     /// A copy of the entry with the body in other codings, too, and with `fields` that match. `Memory::put_if_same` stores it
     /// in place of the original. Its comparison with purges starts over.
     #[must_use]
-    pub fn with_coded(&self, fields: &HeaderMap, coded: Vec<EncodedEntry>, made_by: Press) -> Self {
+    pub fn with_coded(
+        &self,
+        fields: &HeaderMap,
+        coded: Vec<EncodedEntry>,
+        made_by: CompressionStep,
+    ) -> Self {
         let (fields, lines) = fields::compact(fields);
         let entry = Self {
             fields,
@@ -230,7 +235,7 @@ impl Entry {
     /// A copy of the entry without the plain body, which can be restored from any of the codings.
     #[must_use]
     pub fn packed(&self) -> Self {
-        let body = if self.is_pressed() {
+        let body = if self.is_compression_tried() {
             self.body.packed()
         } else {
             self.body.clone()
@@ -285,7 +290,7 @@ impl Entry {
     }
 
     /// Releases the claim of a compression step that failed, so that a later hit may try again.
-    pub fn release_press(&self) {
+    pub fn release_compression(&self) {
         self.claimed_step
             .store(self.made_by as u8, Ordering::Relaxed);
     }
@@ -301,7 +306,7 @@ impl Entry {
     }
 
     /// Whether Galley made any of the codings.
-    pub fn is_pressed(&self) -> bool {
+    pub fn is_compression_tried(&self) -> bool {
         self.coded.iter().any(|coded| !coded.is_given)
     }
 
@@ -311,12 +316,12 @@ impl Entry {
     }
 
     /// The compression step that made the codings, whatever has been offered since.
-    pub fn pressed(&self) -> Press {
+    pub fn compression_step(&self) -> CompressionStep {
         self.made_by
     }
 
     /// Whether the caller must compress the entry: true for one caller per step.
-    pub fn claim_press(&self, step: Press) -> bool {
+    pub fn claim_compression(&self, step: CompressionStep) -> bool {
         self.claimed_step.load(Ordering::Relaxed) < step as u8
             && self.claimed_step.fetch_max(step as u8, Ordering::Relaxed) < step as u8
     }
@@ -361,7 +366,9 @@ impl Entry {
 
     /// Whether the entry is a page with a plain body that could be restored from one of its codings.
     pub fn is_packable(&self) -> bool {
-        matches!(self.body, PlainBody::Held(_)) && self.source.is_none() && self.is_pressed()
+        matches!(self.body, PlainBody::Held(_))
+            && self.source.is_none()
+            && self.is_compression_tried()
     }
 
     /// Records that the plain body of a packed entry is needed now. Returns whether it was also needed less than `recent` ago.

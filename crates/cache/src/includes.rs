@@ -23,7 +23,7 @@ pub struct IncludedPart {
 
 /// All responses that are included in a page, at any depth.
 #[derive(Clone, Debug, Default)]
-pub struct Inclusions {
+pub struct IncludedResponses {
     /// The page's includes, their includes, and so on.
     pub parts: Arc<[IncludedPart]>,
     /// The depth of nesting; 0: no includes.
@@ -49,7 +49,7 @@ pub struct Assembly {
     /// The includes, in the order of the body.
     pub includes: Box<[PageInclude]>,
     /// The responses that are included.
-    pub inclusions: Inclusions,
+    pub inclusions: IncludedResponses,
 }
 
 impl Assembly {
@@ -134,7 +134,7 @@ mod tests {
             let page = entry("a.test", PARTS[0].0, PARTS[0].1, born).with_assembly(Some(Arc::new(Assembly {
                 own_fresh: Duration::from_secs(60),
                 includes: Box::default(),
-                inclusions: Inclusions { parts: parts.collect(), depth: 1, is_cut: false },
+                inclusions: IncludedResponses { parts: parts.collect(), depth: 1, is_cut: false },
             })));
             for (purge, is_looked_at) in after.iter().zip(is_looked_at) {
                 table.publish(purge);
@@ -158,12 +158,12 @@ mod tests {
             })
         };
         let born = purge("a");
-        let inclusions = |born| Inclusions {
+        let inclusions = |born| IncludedResponses {
             parts: Arc::new([IncludedPart {
                 scopes: scopes("a.test", "/part", &["a"]),
                 born,
             }]),
-            ..Inclusions::default()
+            ..IncludedResponses::default()
         };
         assert!(table.newer_than_parts(0, &inclusions(0)));
         assert!(!table.newer_than_parts(0, &inclusions(born)));

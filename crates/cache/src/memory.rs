@@ -16,7 +16,7 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
 use crate::budget::MemoryBudget;
 use crate::entry::Entry;
-use crate::fill::Keep;
+use crate::fill::BodyRetention;
 use crate::key::{IdentityHash, Key, KeyRef};
 use crate::site_shares::{EvictionStep, SiteShares, TYPICAL_ENTRY};
 use crate::sync::Mutex;
@@ -228,8 +228,8 @@ impl Memory {
     }
 
     /// The limits that a fill must observe to keep a body for this store.
-    pub fn keep(&self) -> Keep {
-        Keep {
+    pub fn keep(&self) -> BodyRetention {
+        BodyRetention {
             budget: self.budget.clone(),
             max_bytes: self.max_object,
         }

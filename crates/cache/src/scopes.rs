@@ -1,6 +1,6 @@
 //! The scopes of purges that can reach a stored response.
 
-use crate::purge_table::Touch;
+use crate::purge_table::PurgeSubject;
 
 /// The scopes of purges that reach an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub struct Scopes {
 
 impl Scopes {
     /// The scopes, borrowed.
-    pub fn touch(&self) -> Touch<'_> {
-        Touch {
+    pub fn touch(&self) -> PurgeSubject<'_> {
+        PurgeSubject {
             host: self.host,
             url: self.url,
             path_query: &self.path_query,

@@ -22,7 +22,7 @@ pub(crate) enum PurgeEffect {
 
 /// The unpacked number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Proved {
+pub(crate) struct UnpackedValidity {
     /// The entry was compared with all purges up to this one.
     pub(crate) number: u64,
     /// The effect of those purges.
@@ -42,14 +42,14 @@ impl ValidityCheck {
         Self(AtomicU64::new(born << 1))
     }
 
-    pub(crate) fn load(&self) -> Proved {
+    pub(crate) fn load(&self) -> UnpackedValidity {
         let packed = self.0.load(Ordering::Relaxed);
         let verdict = match packed {
             PURGED => PurgeEffect::Hard,
             _ if packed & 1 == 1 => PurgeEffect::Soft,
             _ => PurgeEffect::Untouched,
         };
-        Proved {
+        UnpackedValidity {
             number: packed >> 1,
             verdict,
         }
@@ -75,7 +75,7 @@ mod tests {
         let proof = ValidityCheck::born(5);
         assert_eq!(
             proof.load(),
-            Proved {
+            UnpackedValidity {
                 number: 5,
                 verdict: PurgeEffect::Untouched
             }
@@ -84,7 +84,7 @@ mod tests {
         proof.note(7, PurgeEffect::Untouched);
         assert_eq!(
             proof.load(),
-            Proved {
+            UnpackedValidity {
                 number: 7,
                 verdict: PurgeEffect::Soft
             }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
 use galley_cache::key::Key;
 use galley_cache::memory::Memory;
-use galley_cache::purge_table::{Unlogged, Validity};
+use galley_cache::purge_table::{UnloggedPurgeTable, Validity};
 use galley_policy::key::{host_id, tag_id, url_id};
 use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::storable::Lifetime;
@@ -22,7 +22,7 @@ const MAX_YIELDS: usize = 1_000_000;
 /// State shared by the threads: the cache, the current content, and the version whose purge was acknowledged.
 struct SharedState {
     memory: Memory,
-    table: Unlogged,
+    table: UnloggedPurgeTable,
     content: AtomicU64,
     acknowledged: AtomicU64,
     /// Number of hits, so that the writer waits for readers.
@@ -120,7 +120,7 @@ impl SharedState {
 fn requests_after_an_acknowledged_purge_get_no_older_content() {
     let state = SharedState {
         memory: Memory::new(1 << 20, 1 << 20),
-        table: Unlogged::new(),
+        table: UnloggedPurgeTable::new(),
         content: AtomicU64::new(0),
         acknowledged: AtomicU64::new(0),
         hits: AtomicU64::new(0),

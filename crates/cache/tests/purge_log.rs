@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
 use galley_cache::key::Key;
-use galley_cache::log::{Durability, LogContents, OpenError, OpenedLog, PurgeLog, Restart};
+use galley_cache::log::{Durability, LogContents, OpenError, OpenedLog, PurgeLog, RestartEffect};
 use galley_cache::purge_table::{PurgeTable, Validity};
 use galley_policy::key::{host_id, tag_id, url_id};
 use galley_policy::purge::{Purge, Scope, Strength};
@@ -255,7 +255,7 @@ fn child_that_writes_up_to_a_file_size_limit() {
         Durability::Kept => None,
         Durability::Lost(loss) => Some(loss),
     });
-    assert_eq!(lost.unwrap().restart, Restart::PurgesAll);
+    assert_eq!(lost.unwrap().restart, RestartEffect::PurgesAll);
     assert!(!directory().join(FILE).exists());
     assert_eq!(table.prove(&page("t0", born)), Validity::Purged);
     let started = std::time::Instant::now();

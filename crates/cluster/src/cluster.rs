@@ -20,14 +20,14 @@ use crate::limit_exchange;
 use crate::limits::{ChargeSink, LimitCharge};
 use crate::message::RemotePurge;
 use crate::outbox::Outbox;
-use crate::own_purges::BegunPurge;
+use crate::own_purges::StartedPurge;
 use crate::page_command::PageCommand;
 use crate::page_thread::PageThread;
 use crate::position::{Position, PositionFile};
 use crate::publisher::Publisher;
 use crate::reach::PendingReach;
 use crate::reader::Reader;
-use crate::shared::{PurgeSink, Shared, member};
+use crate::shared::{ClusterState, PurgeSink, member};
 use crate::shared_pages::{PageSettings, SharedPages};
 use crate::shared_secrets::SharedSecrets;
 use crate::status::ClusterStatus;
@@ -59,7 +59,7 @@ pub struct ClusterSettings {
 /// Publishes purges to the other nodes. Clones share the state.
 #[derive(Clone)]
 pub struct ClusterPublisher {
-    shared: Arc<Shared>,
+    shared: Arc<ClusterState>,
     pages: Option<SharedPages>,
     secrets: Option<SharedSecrets>,
 }
@@ -67,12 +67,12 @@ pub struct ClusterPublisher {
 impl ClusterPublisher {
     /// Must be called before a purge is in effect on this node: until the purge is in the stream, no page of another node
     /// counts as newer.
-    pub fn begin(&self) -> BegunPurge {
-        BegunPurge::new(&self.shared.own)
+    pub fn begin(&self) -> StartedPurge {
+        StartedPurge::new(&self.shared.own)
     }
 
     /// Queues a purge that is in effect on this node. Its reach is known within 5 s.
-    pub fn publish(&self, site: &str, purge: &Purge, begun: BegunPurge) -> PendingReach {
+    pub fn publish(&self, site: &str, purge: &Purge, begun: StartedPurge) -> PendingReach {
         let (reply, receiver) = oneshot::channel();
         self.shared.inbox.push(Outgoing {
             content: RemotePurge {
@@ -132,14 +132,14 @@ impl ClusterPublisher {
 pub struct Cluster {
     engine: Engine,
     settings: ClusterSettings,
-    shared: Arc<Shared>,
+    shared: Arc<ClusterState>,
     pages: Option<(SharedPages, mpsc::Receiver<PageCommand>)>,
     secrets: Option<SharedSecrets>,
 }
 
 /// The threads of a node. They end when this is dropped.
 pub struct RunningCluster {
-    shared: Arc<Shared>,
+    shared: Arc<ClusterState>,
     publisher: Option<JoinHandle<()>>,
 }
 
@@ -158,12 +158,12 @@ impl Cluster {
             Lease::expired()
         };
         let incarnation = random_word();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ClusterState {
             lease: Arc::new(lease),
             member: member(&settings.node, &incarnation, serves),
             incarnation,
             serves_through_partitions: serves,
-            ..Shared::default()
+            ..ClusterState::default()
         });
         let key = settings.key_file.as_ref();
         let key = key.map(|file| ClusterKey::read(file, &settings.name));

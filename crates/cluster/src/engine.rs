@@ -10,7 +10,7 @@ use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, 
 use crate::engine_scripts::{BEGIN, PROGRESS, REGISTER};
 use crate::error::{EngineError, password};
 use crate::identity::EngineIdentity;
-use crate::info::Info;
+use crate::info::EngineInfo;
 use crate::lease::KEY_LIFETIME;
 use crate::limits::ChargeEntry;
 use crate::message::{Fields, Message};
@@ -77,17 +77,17 @@ pub(crate) struct Session {
     pub(crate) version: String,
     has_replicas: bool,
     /// The sentinels that named this primary, if any.
-    chosen: Option<Chosen>,
+    chosen: Option<EngineChoice>,
 }
 
-struct Chosen {
+struct EngineChoice {
     by: Sentinels,
     primary: String,
 }
 
 struct OpenConnection {
     connection: Connection,
-    chosen: Option<Chosen>,
+    chosen: Option<EngineChoice>,
 }
 
 impl Engine {
@@ -121,7 +121,7 @@ impl Engine {
             mut connection,
             chosen,
         } = self.open(reply_timeout)?;
-        let info = Info::query(&mut connection)?;
+        let info = EngineInfo::query(&mut connection)?;
         if info.text("role") != "master" {
             return Err(EngineError::Replica);
         }
@@ -161,13 +161,13 @@ impl Engine {
         Ok(self.choose()?.0)
     }
 
-    fn choose(&self) -> Result<(ConnectionInfo, Option<Chosen>), EngineError> {
+    fn choose(&self) -> Result<(ConnectionInfo, Option<EngineChoice>), EngineError> {
         let (mut info, chosen) = match &self.address {
             EngineAddress::Fixed(info) => (info.as_ref().clone(), None),
             EngineAddress::Sentinels(sentinels) => {
                 let (primary, info) = sentinels.primary()?;
                 let by = sentinels.clone();
-                (info, Some(Chosen { by, primary }))
+                (info, Some(EngineChoice { by, primary }))
             }
         };
         if let Some(password) = password(self.password_file.as_deref())? {

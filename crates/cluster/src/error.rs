@@ -43,7 +43,7 @@ pub enum EngineError {
 /// The engine does not reply at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the engine of the cluster does not reply")]
-pub struct EngineAway;
+pub struct EngineUnavailable;
 
 /// The password in a file. Read for each connection, so that a new password needs no restart.
 pub(crate) fn password(file: Option<&Path>) -> Result<Option<String>, EngineError> {

@@ -8,7 +8,7 @@ use galley_policy::purge::{Purge, Scope, Strength};
 use tokio::sync::oneshot;
 
 use crate::message::RemotePurge;
-use crate::own_purges::BegunPurge;
+use crate::own_purges::StartedPurge;
 use crate::reach::PurgeReach;
 
 /// A purge that is to be added to the stream.
@@ -20,7 +20,7 @@ pub(crate) struct Outgoing {
     /// Whether the outbox contains it.
     pub(crate) is_in_outbox: bool,
     /// `None`: it is in the stream.
-    pub(crate) begun: Option<BegunPurge>,
+    pub(crate) begun: Option<StartedPurge>,
 }
 
 impl Outgoing {
@@ -36,7 +36,7 @@ impl Outgoing {
         content: RemotePurge,
         since: Instant,
         is_in_outbox: bool,
-        begun: BegunPurge,
+        begun: StartedPurge,
     ) -> Self {
         Self {
             content,
@@ -164,7 +164,7 @@ mod tests {
         number: usize,
     ) -> (Outgoing, oneshot::Receiver<PurgeReach>) {
         let (reply, receiver) = oneshot::channel();
-        let begun = BegunPurge::new(own);
+        let begun = StartedPurge::new(own);
         let mut outgoing = Outgoing::without_waiter(whole_site(site), Instant::now(), false, begun);
         outgoing.content.purge.scope = Scope::Tag(format!("t{number}"));
         outgoing.reply = Some(reply);

@@ -7,9 +7,9 @@ use redis::{Connection, cmd};
 use crate::error::EngineError;
 
 /// The lines of `INFO`.
-pub(crate) struct Info(HashMap<String, String>);
+pub(crate) struct EngineInfo(HashMap<String, String>);
 
-impl Info {
+impl EngineInfo {
     pub(crate) fn query(connection: &mut Connection) -> Result<Self, EngineError> {
         let text: String = cmd("INFO").query(connection)?;
         Ok(Self::read(&text))

@@ -6,7 +6,7 @@ use redis::{Connection, cmd};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::info::Info;
+use crate::info::EngineInfo;
 
 /// The result of checking an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub fn inspect(address: &str, password_file: Option<PathBuf>) -> Result<EngineRe
         sentinels.query_once();
     }
     let mut connection = engine.connect_to_inspect()?;
-    let info = Info::query(&mut connection)?;
+    let info = EngineInfo::query(&mut connection)?;
     let mut problems = problems_of(&info);
     let is_on_disk = info.text("aof_enabled") != "0" || saves_periodically(&mut connection);
     if !is_on_disk {
@@ -57,7 +57,7 @@ fn saves_periodically(connection: &mut Connection) -> bool {
 }
 
 /// The problems that its `INFO` shows.
-fn problems_of(info: &Info) -> Vec<EngineProblem> {
+fn problems_of(info: &EngineInfo) -> Vec<EngineProblem> {
     let mut problems = Vec::new();
     let mut problem = |why: String, help| problems.push(EngineProblem { why, help });
     if info.text("role") != "master" {
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn problems_of_unsuitable_engines_are_found() {
         let suitable = "role:master\r\nredis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\nmaxmemory:0\r\ncluster_enabled:0\r\n";
-        let problems = |text: &str| problems_of(&Info::read(text));
+        let problems = |text: &str| problems_of(&EngineInfo::read(text));
         assert_eq!(problems(suitable), []);
         for (from, to, wanted) in [
             ("role:master", "role:slave", "is a replica"),
@@ -129,7 +129,7 @@ mod tests {
         }
         let valkey = suitable.replace("7.0.15", "7.2.4") + "valkey_version:9.1.0\r\n";
         assert_eq!(problems(&valkey), []);
-        assert_eq!(Info::read(&valkey).version(), "Valkey 9.1.0");
+        assert_eq!(EngineInfo::read(&valkey).version(), "Valkey 9.1.0");
         // An engine that reports nothing.
         assert_eq!(problems("").len(), 2);
     }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::limits::{decode, entries};
-use crate::shared::Shared;
+use crate::shared::ClusterState;
 
 /// Exchanges charges while the node runs.
-pub(crate) fn exchange(engine: &Engine, shared: &Shared) {
+pub(crate) fn exchange(engine: &Engine, shared: &ClusterState) {
     while !shared.is_stopped() {
         if shared.limits.sink().is_some()
             && let Err(error) = follow(engine, shared)
@@ -22,7 +22,7 @@ pub(crate) fn exchange(engine: &Engine, shared: &Shared) {
 }
 
 /// Uses one connection until it fails, the node ends, or limits are not shared any more.
-fn follow(engine: &Engine, shared: &Shared) -> Result<(), EngineError> {
+fn follow(engine: &Engine, shared: &ClusterState) -> Result<(), EngineError> {
     let mut session = engine.connect(REPLY_TIMEOUT)?;
     let mut last = session.newest_charges()?;
     shared.limits.set_connected(true);

@@ -11,14 +11,14 @@ use crate::status::MemberStatus;
 use crate::stream_id::StreamId;
 
 /// The entry up to which all members have applied the stream.
-pub(crate) enum Settled {
+pub(crate) enum AppliedByAll {
     /// No other member may send stored pages.
     All,
     /// The entry, and the slowest member.
     Until(StreamId, String),
 }
 
-impl Settled {
+impl AppliedByAll {
     fn with(self, applied: StreamId, member: &str) -> Self {
         match self {
             Self::Until(id, who) if id <= applied => Self::Until(id, who),
@@ -40,7 +40,7 @@ pub(crate) struct Members {
     own: String,
     /// The times at which their keys were last present.
     seen: HashMap<String, Instant>,
-    engine: EngineSeen,
+    engine: ObservedEngine,
     /// The time for which the engine must be unchanged before an absent key proves something.
     absence: Duration,
     /// Whether a member counts as gone because its key is absent.
@@ -52,13 +52,13 @@ pub(crate) struct Members {
 }
 
 /// The engine's identity and epoch, and the time of their last change.
-struct EngineSeen {
+struct ObservedEngine {
     identity: Option<EngineIdentity>,
     epoch: Option<String>,
     since: Instant,
 }
 
-impl EngineSeen {
+impl ObservedEngine {
     fn note_epoch(&mut self, epoch: Option<String>) {
         if self.epoch != epoch || epoch.is_none() {
             self.epoch = epoch;
@@ -79,7 +79,7 @@ impl Members {
         Self {
             own,
             seen: HashMap::new(),
-            engine: EngineSeen {
+            engine: ObservedEngine {
                 identity: None,
                 epoch: None,
                 since: Instant::now(),
@@ -110,7 +110,7 @@ impl Members {
     ///
     /// # Errors
     /// The epoch has changed: the engine has lost data.
-    pub(crate) fn note(&mut self, progress: Progress) -> Result<Settled, EngineError> {
+    pub(crate) fn note(&mut self, progress: Progress) -> Result<AppliedByAll, EngineError> {
         let had_epoch = self.engine.epoch.is_some();
         let is_lost = had_epoch && self.engine.epoch != progress.epoch;
         self.engine.note_epoch(progress.epoch);
@@ -126,7 +126,7 @@ impl Members {
         self.superseded.clear();
         self.shown.clear();
         let now = Instant::now();
-        let mut settled = Settled::All;
+        let mut settled = AppliedByAll::All;
         for (member, applied) in progress.members {
             if member == self.own {
                 continue;
@@ -191,7 +191,7 @@ mod tests {
         members: &mut Members,
         epoch: &str,
         keys: &[(&str, Option<&str>)],
-    ) -> Result<Settled, EngineError> {
+    ) -> Result<AppliedByAll, EngineError> {
         let keys = keys
             .iter()
             .map(|(member, last)| ((*member).to_owned(), last.map(id)));

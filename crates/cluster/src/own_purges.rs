@@ -10,11 +10,11 @@ use crate::stream_id::StreamId;
 pub(crate) struct OwnPurges {
     /// The number of purges that have a number on this node, or are about to get one, but are not in the stream.
     unappended: AtomicU64,
-    appended: Mutex<Appended>,
+    appended: Mutex<AppendedPurge>,
 }
 
 #[derive(Debug, Default)]
-struct Appended {
+struct AppendedPurge {
     /// The engine to which the publisher connected last.
     engine: String,
     /// All appended purges are in the stream up to this entry.
@@ -26,9 +26,9 @@ struct Appended {
 /// If it is dropped without `settle`, it counts forever: this node then accepts no further shared page, which is safe.
 #[derive(Debug)]
 #[must_use = "a purge that never gets into the stream ends the use of shared pages"]
-pub struct BegunPurge(Arc<OwnPurges>);
+pub struct StartedPurge(Arc<OwnPurges>);
 
-impl BegunPurge {
+impl StartedPurge {
     pub(crate) fn new(own: &Arc<OwnPurges>) -> Self {
         own.unappended.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(own))
@@ -51,7 +51,7 @@ impl OwnPurges {
         appended.engine = engine;
     }
 
-    /// Records an entry of this node. Must be called before its [`BegunPurge::settle`].
+    /// Records an entry of this node. Must be called before its [`StartedPurge::settle`].
     pub(crate) fn appended(&self, id: StreamId) {
         let mut appended = self.lock();
         appended.newest = appended.newest.max(id);
@@ -66,7 +66,7 @@ impl OwnPurges {
         (appended.engine == engine).then_some(appended.newest)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Appended> {
+    fn lock(&self) -> MutexGuard<'_, AppendedPurge> {
         self.appended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(own.newest("a"), None);
         own.connected("a".to_owned(), None);
         assert_eq!(own.newest("a"), Some(StreamId::START));
-        let (first, second) = (BegunPurge::new(&own), BegunPurge::new(&own));
+        let (first, second) = (StartedPurge::new(&own), StartedPurge::new(&own));
         own.appended(id("5-0"));
         first.settle();
         assert_eq!(own.newest("a"), None);
@@ -109,7 +109,7 @@ mod tests {
     fn a_dropped_purge_counts_forever() {
         let own = Arc::new(OwnPurges::default());
         own.connected("a".to_owned(), None);
-        drop(BegunPurge::new(&own));
+        drop(StartedPurge::new(&own));
         assert_eq!(own.newest("a"), None);
     }
 }

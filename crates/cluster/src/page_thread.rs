@@ -14,7 +14,7 @@ use crate::page_command::{
 };
 use crate::page_counters::count;
 use crate::page_value::{self, milliseconds};
-use crate::shared::Shared;
+use crate::shared::ClusterState;
 use crate::shared_pages::SharedPages;
 
 /// Executes commands until all senders are dropped.
@@ -27,7 +27,7 @@ pub(crate) struct PageThread {
 struct PageWorker {
     link: EngineLink,
     key: Arc<ClusterKey>,
-    shared: Arc<Shared>,
+    shared: Arc<ClusterState>,
     /// For the tokens that are issued.
     sender: mpsc::WeakSender<PageCommand>,
 }

@@ -11,32 +11,32 @@ use crate::engine::{Engine, Session};
 use crate::error::EngineError;
 use crate::inbox::{Outgoing, ReceivedPurges, bound};
 use crate::lease::KEY_LIFETIME;
-use crate::members::{Members, Settled};
+use crate::members::{AppliedByAll, Members};
 use crate::message::{Message, RemotePurge};
 use crate::outbox::Outbox;
-use crate::own_purges::BegunPurge;
+use crate::own_purges::StartedPurge;
 use crate::reach::{MAX_WAIT, PurgeReach};
-use crate::shared::Shared;
+use crate::shared::ClusterState;
 use crate::stream_id::StreamId;
 
 /// A purge that is in the stream.
-struct Sent {
+struct StreamedPurge {
     id: StreamId,
     appended: Instant,
     outgoing: Outgoing,
 }
 
 /// The result of waiting for purges.
-enum Wake {
+enum WakeReason {
     Stopped,
     Continue,
 }
 
 pub(crate) struct Publisher {
     engine: Engine,
-    shared: Arc<Shared>,
+    shared: Arc<ClusterState>,
     unsent: VecDeque<Outgoing>,
-    sent: VecDeque<Sent>,
+    sent: VecDeque<StreamedPurge>,
     /// Purges that were sent recently. They are published again if the engine may have lost them.
     recent: VecDeque<(Instant, RemotePurge)>,
     newest: Option<StreamId>,
@@ -52,7 +52,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(engine: Engine, shared: Arc<Shared>, mut outbox: Outbox) -> Self {
+    pub(crate) fn new(engine: Engine, shared: Arc<ClusterState>, mut outbox: Outbox) -> Self {
         let absence = match engine.sentinels() {
             None => KEY_LIFETIME,
             Some(_) => AFTER_FAILOVER,
@@ -61,7 +61,7 @@ impl Publisher {
         let left = outbox.read().into_iter();
         let unsent: VecDeque<Outgoing> = left
             .map(|content| {
-                Outgoing::without_waiter(content, now, true, BegunPurge::new(&shared.own))
+                Outgoing::without_waiter(content, now, true, StartedPurge::new(&shared.own))
             })
             .collect();
         shared.status().unsent = unsent.len();
@@ -95,7 +95,7 @@ impl Publisher {
             } else {
                 (pause * 2).min(MAX_PAUSE)
             };
-            if let Wake::Stopped = self.wait_disconnected(Instant::now() + pause, &why) {
+            if let WakeReason::Stopped = self.wait_disconnected(Instant::now() + pause, &why) {
                 break;
             }
         }
@@ -123,7 +123,7 @@ impl Publisher {
         loop {
             let wake = self.receive();
             self.send(&mut session)?;
-            if let Wake::Stopped = wake {
+            if let WakeReason::Stopped = wake {
                 return Ok(());
             }
             self.settle(&mut session)?;
@@ -135,7 +135,7 @@ impl Publisher {
         let is_in_outbox = !self.outbox.is_empty();
         for (since, content) in std::mem::take(&mut self.recent) {
             if since.elapsed() < RECENT {
-                let begun = BegunPurge::new(&self.shared.own);
+                let begun = StartedPurge::new(&self.shared.own);
                 self.unsent.push_back(Outgoing::without_waiter(
                     content,
                     since,
@@ -147,15 +147,15 @@ impl Publisher {
     }
 
     /// Receives queued purges. If there is nothing to do, waits for some time.
-    fn receive(&mut self) -> Wake {
+    fn receive(&mut self) -> WakeReason {
         let is_idle = self.unsent.is_empty() && self.sent.is_empty();
         self.take(if is_idle { IDLE } else { Duration::ZERO })
     }
 
-    fn take(&mut self, wait: Duration) -> Wake {
+    fn take(&mut self, wait: Duration) -> WakeReason {
         let (queue, wake) = match self.shared.inbox.take(wait) {
-            ReceivedPurges::Purges(queue) => (queue, Wake::Continue),
-            ReceivedPurges::Stopped(queue) => (queue, Wake::Stopped),
+            ReceivedPurges::Purges(queue) => (queue, WakeReason::Continue),
+            ReceivedPurges::Stopped(queue) => (queue, WakeReason::Stopped),
         };
         self.unsent.extend(queue);
         drop(bound(&mut self.unsent));
@@ -190,7 +190,7 @@ impl Publisher {
                 }
                 self.recent
                     .push_back((Instant::now(), outgoing.content.clone()));
-                self.sent.push_back(Sent {
+                self.sent.push_back(StreamedPurge {
                     id,
                     appended: Instant::now(),
                     outgoing,
@@ -213,7 +213,7 @@ impl Publisher {
     ///
     /// # Errors
     /// The engine has lost data.
-    fn check_members(&mut self, session: &mut Session) -> Result<Settled, EngineError> {
+    fn check_members(&mut self, session: &mut Session) -> Result<AppliedByAll, EngineError> {
         let progress = session.progress(&self.members.known())?;
         let noted = self.members.note(progress);
         self.has_lost |= noted.is_err();
@@ -227,8 +227,9 @@ impl Publisher {
         let confirmed = session.confirmed(Instant::now())?;
         // A member that is absent here may renew its lease at another primary, unless this primary was confirmed since.
         let relies_on_absence = self.members.relies_on_absence;
-        let is_confirmed =
-            |sent: &Sent| !relies_on_absence || confirmed.is_some_and(|at| at >= sent.appended);
+        let is_confirmed = |sent: &StreamedPurge| {
+            !relies_on_absence || confirmed.is_some_and(|at| at >= sent.appended)
+        };
         let mut is_changed = false;
         while let Some(sent) = self.sent.front() {
             let reach = if settled.covers(sent.id) && is_confirmed(sent) {
@@ -260,7 +261,7 @@ impl Publisher {
     }
 
     /// Empties the outbox when all members have applied its contents.
-    fn clear_outbox(&mut self, settled: &Settled, is_confirmed: bool) {
+    fn clear_outbox(&mut self, settled: &AppliedByAll, is_confirmed: bool) {
         let is_sent = !self.unsent.iter().any(|outgoing| outgoing.is_in_outbox);
         let is_final = self.outbox_until.is_some_and(|id| settled.covers(id));
         if !self.outbox.is_empty() && is_confirmed && is_sent && is_final {
@@ -269,7 +270,7 @@ impl Publisher {
         }
     }
 
-    fn keep_sent(&mut self, sent: &Sent) {
+    fn keep_sent(&mut self, sent: &StreamedPurge) {
         if !sent.outgoing.is_in_outbox {
             self.outbox.keep(std::iter::once(&sent.outgoing.content));
         }
@@ -293,7 +294,7 @@ impl Publisher {
         let sent = std::mem::take(&mut self.sent);
         let fresh = sent.iter().filter(|sent| !sent.outgoing.is_in_outbox);
         self.outbox.keep(fresh.map(|sent| &sent.outgoing.content));
-        for Sent { id, outgoing, .. } in sent {
+        for StreamedPurge { id, outgoing, .. } in sent {
             self.outbox_until = self.outbox_until.max(Some(id));
             self.reply(outgoing.reply, PurgeReach::Local(Arc::clone(why)));
         }
@@ -314,12 +315,12 @@ impl Publisher {
     }
 
     /// Collects purges while there is no connection.
-    fn wait_disconnected(&mut self, until: Instant, why: &Arc<str>) -> Wake {
+    fn wait_disconnected(&mut self, until: Instant, why: &Arc<str>) -> WakeReason {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let wake = self.take(left);
             self.settle_unsent(why);
-            if matches!(wake, Wake::Stopped) || left.is_zero() {
+            if matches!(wake, WakeReason::Stopped) || left.is_zero() {
                 return wake;
             }
         }
@@ -333,12 +334,14 @@ fn first_poll(members: usize) -> Duration {
 }
 
 /// Why a purge is not final in time.
-fn why_late(settled: &Settled, is_confirmed: bool) -> Arc<str> {
+fn why_late(settled: &AppliedByAll, is_confirmed: bool) -> Arc<str> {
     match settled {
-        Settled::Until(_, who) if is_confirmed => {
+        AppliedByAll::Until(_, who) if is_confirmed => {
             format!("node `{who}` has not applied it yet").into()
         }
-        Settled::All | Settled::Until(..) => "the sentinels do not confirm the primary".into(),
+        AppliedByAll::All | AppliedByAll::Until(..) => {
+            "the sentinels do not confirm the primary".into()
+        }
     }
 }
 

@@ -13,13 +13,13 @@ use crate::error::EngineError;
 use crate::lease::LEASE;
 use crate::point::{NotedPoints, StreamPoint};
 use crate::position::{Position, PositionFile};
-use crate::shared::{NotePoint, PurgeSink, Shared};
+use crate::shared::{ClusterState, NotePoint, PurgeSink};
 use crate::stream_id::StreamId;
 
 /// Reads the stream while the node runs.
 pub(crate) struct Reader {
     engine: Engine,
-    shared: Arc<Shared>,
+    shared: Arc<ClusterState>,
     sink: Arc<dyn PurgeSink>,
     file: Option<PositionFile>,
     tick_at: Box<dyn Fn(Instant) -> Tick + Send>,
@@ -37,7 +37,7 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn new(
         engine: Engine,
-        shared: Arc<Shared>,
+        shared: Arc<ClusterState>,
         sink: Arc<dyn PurgeSink>,
         file: Option<PositionFile>,
         tick_at: Box<dyn Fn(Instant) -> Tick + Send>,

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, cmd};
 
 use crate::error::{EngineError, password};
-use crate::shared::Shared;
+use crate::shared::ClusterState;
 
 /// The sentinels of an engine, and their last agreement. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Sentinels {
     config: Arc<SentinelConfig>,
-    last: Arc<Mutex<Last>>,
+    last: Arc<Mutex<LastAgreement>>,
 }
 
 struct SentinelConfig {
@@ -32,7 +32,7 @@ struct SentinelConfig {
 
 /// The latest agreement, and why there is no newer one.
 #[derive(Default)]
-struct Last {
+struct LastAgreement {
     agreement: Option<Agreement>,
     error: Option<String>,
 }
@@ -120,7 +120,7 @@ impl Sentinels {
     }
 
     /// Queries the sentinels repeatedly, until the node ends.
-    pub(crate) fn watch(&self, shared: &Shared) {
+    pub(crate) fn watch(&self, shared: &ClusterState) {
         let mut connections = self.connections();
         while !shared.is_stopped() {
             self.query_all(&mut connections);
@@ -177,7 +177,7 @@ impl Sentinels {
         }
     }
 
-    fn last(&self) -> MutexGuard<'_, Last> {
+    fn last(&self) -> MutexGuard<'_, LastAgreement> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

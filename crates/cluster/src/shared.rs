@@ -38,7 +38,7 @@ pub type NotePoint = Box<dyn FnOnce(&NotedPoints) + Send>;
 
 /// The state that all threads of a node share.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct ClusterState {
     pub(crate) lease: Arc<Lease>,
     /// The run of this node, which its messages contain.
     pub(crate) incarnation: String,
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     pub(crate) pages: PageCounters,
 }
 
-impl Shared {
+impl ClusterState {
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         self.inbox.stop();

@@ -23,7 +23,7 @@ use crate::page_command::{
 };
 use crate::page_counters::count;
 use crate::point::BornPoint;
-use crate::shared::Shared;
+use crate::shared::ClusterState;
 use crate::status::PagesStatus;
 
 /// The limits of shared pages.
@@ -42,7 +42,7 @@ pub struct SharedPages {
     commands: mpsc::Sender<PageCommand>,
     most_bytes: u64,
     lifetime: Duration,
-    shared: Arc<Shared>,
+    shared: Arc<ClusterState>,
     breaker: Arc<Mutex<EngineBreaker>>,
     storing: Arc<Semaphore>,
 }
@@ -58,7 +58,7 @@ pub enum PageSearch<T> {
 
 /// Whether a node waits for a page that another node is fetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SharedPatience {
+pub enum SharedWait {
     /// Waits at most half a second.
     Waits,
     /// Fetches the page without waiting.
@@ -84,7 +84,7 @@ impl SharedPages {
     pub(crate) fn new(
         settings: &PageSettings,
         key: Arc<ClusterKey>,
-        shared: Arc<Shared>,
+        shared: Arc<ClusterState>,
     ) -> (Self, mpsc::Receiver<PageCommand>) {
         let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
         let pages = Self {
@@ -103,7 +103,7 @@ impl SharedPages {
         Arc::clone(&self.key)
     }
 
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    pub(crate) fn shared(&self) -> Arc<ClusterState> {
         Arc::clone(&self.shared)
     }
 
@@ -116,7 +116,7 @@ impl SharedPages {
     pub async fn find<T>(
         &self,
         page: PageName<'_>,
-        patience: SharedPatience,
+        patience: SharedWait,
         mut accept: impl FnMut(FoundPage<'_>) -> Option<T>,
     ) -> PageSearch<T> {
         let until = Instant::now() + MAX_WAIT;
@@ -138,7 +138,7 @@ impl SharedPages {
                     lookup.refused = mac;
                 }
                 Some(LookupReply::Token(token)) => break Some(token),
-                Some(LookupReply::Busy) if patience == SharedPatience::None => break None,
+                Some(LookupReply::Busy) if patience == SharedWait::None => break None,
                 Some(LookupReply::Busy) => is_fetched_elsewhere = true,
                 // After one late reply, this node must not fetch a page that another node is fetching.
                 None if is_fetched_elsewhere && self.breaker().is_closed() => {}
@@ -290,7 +290,7 @@ mod tests {
                     site: "a.test",
                     key: b"/",
                 };
-                pages.find(page, SharedPatience::Waits, |_| Some(())).await
+                pages.find(page, SharedWait::Waits, |_| Some(())).await
             })
         });
         let searches: Vec<_> = searches.collect();

@@ -3,7 +3,7 @@
 //! ```text
 //! galley:<name>:secret:<kind> <name>     see `secret_value`; expires with the secret
 //! galley:<name>:notes:<kind>             a list of short secrets that are valid for minutes
-//! galley:<name>:turn:<kind> <name>       a random text: a node is creating the secret; see `secret_turn`
+//! galley:<name>:turn:<kind> <name>       a random text: a node is creating the secret; see `secret_lock`
 //! galley:<name>:failures:<kind> <name>   the number of failures in a row
 //! ```
 //!
@@ -19,9 +19,9 @@ use redis::cmd;
 use crate::cluster_key::ClusterKey;
 use crate::engine::Engine;
 use crate::engine_link::EngineLink;
-use crate::error::EngineAway;
+use crate::error::EngineUnavailable;
 use crate::page_value::milliseconds;
-use crate::secret_turn::SecretTurn;
+use crate::secret_lock::SecretLock;
 use crate::secret_value::{self, SecretName};
 
 /// See the module. Clones share the state.
@@ -60,11 +60,11 @@ impl SharedSecrets {
         &self,
         name: SecretName<'_>,
         now: SystemTime,
-    ) -> Result<Option<Vec<u8>>, EngineAway> {
+    ) -> Result<Option<Vec<u8>>, EngineUnavailable> {
         let mut command = cmd("EVAL");
         command.arg(READ).arg(1).arg(self.key_of(SECRET, name));
         command.arg(MAX_BYTES);
-        let value: Option<Vec<u8>> = self.link.query(&command).await.ok_or(EngineAway)?;
+        let value: Option<Vec<u8>> = self.link.query(&command).await.ok_or(EngineUnavailable)?;
         let Some(value) = value else { return Ok(None) };
         let secret = secret_value::open(&self.key, name, now, &value);
         if secret.is_none() {
@@ -101,9 +101,12 @@ impl SharedSecrets {
     ///
     /// # Errors
     /// The engine does not reply.
-    pub async fn take_turn(&self, name: SecretName<'_>) -> Result<Option<SecretTurn>, EngineAway> {
+    pub async fn take_turn(
+        &self,
+        name: SecretName<'_>,
+    ) -> Result<Option<SecretLock>, EngineUnavailable> {
         let [turn, failures] = [TURN, FAILURES].map(|kind| self.key_of(kind, name));
-        SecretTurn::take(&self.link, turn, failures).await
+        SecretLock::take(&self.link, turn, failures).await
     }
 
     /// Adds notes of a kind, which all nodes can read for `lifetime`.
@@ -116,7 +119,7 @@ impl SharedSecrets {
         notes: impl Iterator<Item = Vec<u8>>,
         now: SystemTime,
         lifetime: Duration,
-    ) -> Result<PostedNotes, EngineAway> {
+    ) -> Result<PostedNotes, EngineUnavailable> {
         let until = now.checked_add(lifetime).unwrap_or(now);
         let name = SecretName { kind, name: "" };
         let sealed = notes.filter_map(|note| secret_value::seal(&self.key, name, until, &note));
@@ -130,18 +133,22 @@ impl SharedSecrets {
         command.arg(milliseconds(lifetime)).arg(MAX_NOTES);
         command.arg(&posted.values);
         let stored = self.link.query::<()>(&command).await;
-        stored.map(|()| posted).ok_or(EngineAway)
+        stored.map(|()| posted).ok_or(EngineUnavailable)
     }
 
     /// The valid notes of a kind.
     ///
     /// # Errors
     /// The engine does not reply.
-    pub async fn notes(&self, kind: &str, now: SystemTime) -> Result<Vec<Vec<u8>>, EngineAway> {
+    pub async fn notes(
+        &self,
+        kind: &str,
+        now: SystemTime,
+    ) -> Result<Vec<Vec<u8>>, EngineUnavailable> {
         let mut command = cmd("EVAL");
         command.arg(LIST).arg(1).arg(self.link.key(NOTES, kind));
         command.arg(MAX_NOTES).arg(MAX_NOTE_BYTES);
-        let values: Vec<Vec<u8>> = self.link.query(&command).await.ok_or(EngineAway)?;
+        let values: Vec<Vec<u8>> = self.link.query(&command).await.ok_or(EngineUnavailable)?;
         let name = SecretName { kind, name: "" };
         let notes = values.iter();
         Ok(notes

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use galley_cluster::{Cluster, ClusterSettings, EngineAway, SecretName, SharedSecrets};
+use galley_cluster::{Cluster, ClusterSettings, EngineUnavailable, SecretName, SharedSecrets};
 use galley_testkit::{Redis, Scratch};
 use tokio::time::sleep;
 
@@ -83,7 +83,7 @@ async fn all_nodes_can_read_secrets_and_notes() {
     assert_eq!(two.notes("challenge", now).await, Ok(vec![]));
 
     redis.kill();
-    assert_eq!(two.find(NAME, now).await, Err(EngineAway));
+    assert_eq!(two.find(NAME, now).await, Err(EngineUnavailable));
     assert!(!one.store(NAME, b"secret", now, until).await);
 }
 

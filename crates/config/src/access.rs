@@ -9,28 +9,30 @@ use galley_policy::access::{
 };
 use galley_policy::pattern::PathPattern;
 use galley_policy::site::{EqualSpellings, Preset, Rule};
-use galley_policy::spellings::Guard;
+use galley_policy::spellings::SpellingGuard;
 use ipnet::IpNet;
 
-use crate::complaint::{Complaints, shown};
+use crate::diagnostic::{Diagnostics, shown};
 use crate::tree::SectionTable;
 
 /// The access settings of a site.
-pub(crate) fn site(site: &SectionTable, preset: Preset, complaints: &mut Complaints) -> SiteAccess {
+pub(crate) fn site(
+    site: &SectionTable,
+    preset: Preset,
+    diagnostics: &mut Diagnostics,
+) -> SiteAccess {
     let is_wordpress = preset == Preset::WordPress;
     let limit = |name: &str, (per_minute, burst)| match site.get(name) {
         Some(AccessSetting::Is(limit)) => Some(limit),
         None if is_wordpress => RateLimit::new(per_minute, 60, burst),
         Some(AccessSetting::Off | AccessSetting::Nothing) | None => None,
     };
-    let word: Option<String> = site.get("xmlrpc");
-    let of_word = |word: &String| XmlRpc::ALL.iter().find(|one| one.word() == word).copied();
     SiteAccess {
-        common: common(site, complaints),
+        common: common(site, diagnostics),
         admin_allow: site.get("admin_allow").unwrap_or_default(),
         login_limit: limit("login_limit", LOGIN),
         xmlrpc_limit: limit("xmlrpc_limit", XMLRPC),
-        xmlrpc: word.as_ref().and_then(of_word).unwrap_or(if is_wordpress {
+        xmlrpc: xmlrpc(site).unwrap_or(if is_wordpress {
             XmlRpc::Limited
         } else {
             XmlRpc::On
@@ -40,8 +42,13 @@ pub(crate) fn site(site: &SectionTable, preset: Preset, complaints: &mut Complai
     }
 }
 
+fn xmlrpc(site: &SectionTable) -> Option<XmlRpc> {
+    let word: String = site.get("xmlrpc")?;
+    XmlRpc::ALL.iter().find(|one| one.word() == word).copied()
+}
+
 /// The access settings that sites and rules share.
-pub(crate) fn common(section: &SectionTable, complaints: &mut Complaints) -> AccessRules {
+pub(crate) fn common(section: &SectionTable, diagnostics: &mut Diagnostics) -> AccessRules {
     let networks = |name: &str| match section.get::<Vec<IpNet>>(name) {
         None => AccessSetting::Nothing,
         Some(list) if list.is_empty() => AccessSetting::Off,
@@ -54,7 +61,7 @@ pub(crate) fn common(section: &SectionTable, complaints: &mut Complaints) -> Acc
     };
     let password: AccessSetting<PathBuf> = section.get("basic_auth").unwrap_or_default();
     if let AccessSetting::Is(file) = &password {
-        check_passwords(section, "basic_auth", file, complaints);
+        check_passwords(section, "basic_auth", file, diagnostics);
     }
     AccessRules {
         allow: networks("allow"),
@@ -72,14 +79,14 @@ pub(crate) fn reach(
     section: &SectionTable,
     rule: &Rule,
     spellings: EqualSpellings,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) {
     let access = &rule.access;
     let hides = access.allow.get().is_some()
         || access.deny.get().is_some()
         || access.names_countries()
         || access.password.get().is_some();
-    let guard = Guard::of(spellings, std::slice::from_ref(rule), false);
+    let guard = SpellingGuard::of(spellings, std::slice::from_ref(rule), false);
     if !hides || !guard.may_close_pages() {
         return;
     }
@@ -99,7 +106,7 @@ pub(crate) fn reach(
     );
     let help = "make the page private in WordPress if its content is secret, and add a rule for each custom address; \
          docs/how-to/access.md has the list. Every rule of this kind also applies to `?p=` and `?page_id=`";
-    complaints.warn(
+    diagnostics.warn(
         section.position(name),
         format!("site.rule.{name}"),
         message,
@@ -112,11 +119,11 @@ pub(crate) fn check_passwords(
     section: &SectionTable,
     name: &str,
     file: &Path,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) {
     let Err((why, help)) = read(file) else { return };
     let why = format!("is `{}`, {why}", file.display());
-    section.complain(name, why, help, complaints);
+    section.report(name, why, help, diagnostics);
 }
 
 fn read(path: &Path) -> Result<(), (String, String)> {

@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use galley_policy::route::HostPattern;
 
 use crate::check;
-use crate::complaint::{Complaints, SourceSpan, shown};
-use crate::config::{AcmeChallenge, AcmeConfig, DnsMeans, DnsProof, DnsServer};
+use crate::config::{AcmeChallenge, AcmeConfig, DnsProof, DnsServer, DnsUpdateMethod};
+use crate::diagnostic::{Diagnostics, SourceSpan, shown};
 use crate::machine::Environment;
 use crate::tree::SectionTable;
 
 pub(crate) fn acme(
     section: &SectionTable,
     environment: &Environment,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> AcmeConfig {
-    check::token_file(section, "account_key_file", complaints);
-    root(section, complaints);
-    directory(section, complaints);
-    email(section, complaints);
-    let challenges = challenges(section, complaints);
+    check::token_file(section, "account_key_file", diagnostics);
+    root(section, diagnostics);
+    directory(section, diagnostics);
+    email(section, diagnostics);
+    let challenges = challenges(section, diagnostics);
     AcmeConfig {
         email: section.get("email"),
         directory: section.value("directory"),
@@ -29,16 +29,16 @@ pub(crate) fn acme(
         storage: section
             .get("storage")
             .unwrap_or_else(|| environment.state.join("acme")),
-        dns: dns(section, &challenges, complaints),
+        dns: dns(section, &challenges, diagnostics),
         challenges,
         profile: section.get("profile"),
-        binding: binding(section, complaints),
+        binding: binding(section, diagnostics),
         retry: section.value("retry"),
     }
 }
 
 /// External account binding: the account's name at the authority, and the file with its key.
-fn binding(section: &SectionTable, complaints: &mut Complaints) -> Option<(String, PathBuf)> {
+fn binding(section: &SectionTable, diagnostics: &mut Diagnostics) -> Option<(String, PathBuf)> {
     for (one, other) in [
         ("account_id", "account_key_file"),
         ("account_key_file", "account_id"),
@@ -46,7 +46,7 @@ fn binding(section: &SectionTable, complaints: &mut Complaints) -> Option<(Strin
         if section.has(one) && !section.has(other) {
             let why = format!("is given without `acme.{other}`");
             let help = "give both, as the authority issued them, or neither";
-            section.complain(one, why, help, complaints);
+            section.report(one, why, help, diagnostics);
         }
     }
     section
@@ -54,9 +54,9 @@ fn binding(section: &SectionTable, complaints: &mut Complaints) -> Option<(Strin
         .zip(section.get("account_key_file"))
 }
 
-fn challenges(section: &SectionTable, complaints: &mut Complaints) -> Vec<AcmeChallenge> {
+fn challenges(section: &SectionTable, diagnostics: &mut Diagnostics) -> Vec<AcmeChallenge> {
     let known = "`\"http-01\"`, `\"tls-alpn-01\"` or `\"dns-01\"`";
-    check::not_empty(section, "challenge", known, complaints);
+    check::not_empty(section, "challenge", known, diagnostics);
     let words: Vec<String> = section.value("challenge");
     // These are the values in the option's row.
     let challenges = words.iter().map(|word| match word.as_str() {
@@ -70,45 +70,45 @@ fn challenges(section: &SectionTable, complaints: &mut Complaints) -> Vec<AcmeCh
 fn dns(
     section: &SectionTable,
     challenges: &[AcmeChallenge],
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> Option<DnsProof> {
     let hook: Option<PathBuf> = section.get("dns_hook");
     let is_wanted = challenges.contains(&AcmeChallenge::Dns01);
     if is_wanted && hook.is_none() && !section.has("dns_server") {
         let why = "contains `dns-01`, but neither `acme.dns_hook` nor `acme.dns_server` is given";
         let help = "name a program in `dns_hook` or a server in `dns_server` that changes records of your DNS, or remove `dns-01`";
-        section.complain("challenge", why, help, complaints);
+        section.report("challenge", why, help, diagnostics);
     }
     if let Some(option) = MEANS.into_iter().find(|one| section.has(one) && !is_wanted) {
         let why = "is given, but `acme.challenge` does not contain `dns-01`";
         let help = format!("add `challenge = [\"dns-01\"]`, or remove `{option}`");
-        section.complain(option, why, &help, complaints);
+        section.report(option, why, &help, diagnostics);
     }
-    check_hook(section, hook.as_deref().filter(|_| is_wanted), complaints);
-    let server = server(section, complaints);
-    let means = hook.map(DnsMeans::Hook);
+    check_hook(section, hook.as_deref().filter(|_| is_wanted), diagnostics);
+    let server = server(section, diagnostics);
+    let means = hook.map(DnsUpdateMethod::Hook);
     Some(DnsProof {
-        means: means.or_else(|| server.map(DnsMeans::Update))?,
+        means: means.or_else(|| server.map(DnsUpdateMethod::Update))?,
         wait: section.value("dns_wait"),
     })
 }
 
-fn check_hook(section: &SectionTable, program: Option<&Path>, complaints: &mut Complaints) {
+fn check_hook(section: &SectionTable, program: Option<&Path>, diagnostics: &mut Diagnostics) {
     if let Some(program) = program.filter(|program| !is_executable(program)) {
         let program = program.display();
         let why = format!("is `{program}`, which does not exist or is not executable");
         let help = "name a file that Galley's user may execute (`chmod 755`)";
-        section.complain("dns_hook", why, help, complaints);
+        section.report("dns_hook", why, help, diagnostics);
     }
     if section.has("dns_hook") && section.has("dns_server") {
         let why = "and `acme.dns_hook` are both given, but only one of them can change the records";
-        section.complain("dns_server", why, "remove one of the two", complaints);
+        section.report("dns_server", why, "remove one of the two", diagnostics);
     }
 }
 
 /// The server for dynamic updates. Server and key require each other.
-fn server(section: &SectionTable, complaints: &mut Complaints) -> Option<DnsServer> {
-    check::tsig_key_file(section, "dns_key_file", complaints);
+fn server(section: &SectionTable, diagnostics: &mut Diagnostics) -> Option<DnsServer> {
+    check::tsig_key_file(section, "dns_key_file", diagnostics);
     for (one, other) in [
         ("dns_server", "dns_key_file"),
         ("dns_key_file", "dns_server"),
@@ -116,7 +116,7 @@ fn server(section: &SectionTable, complaints: &mut Complaints) -> Option<DnsServ
         if section.has(one) && !section.has(other) {
             let why = format!("is given without `acme.{other}`");
             let help = "give the server and the file with its key, as `tsig-keygen` prints it";
-            section.complain(one, why, help, complaints);
+            section.report(one, why, help, diagnostics);
         }
     }
     let text: String = section.get("dns_server")?;
@@ -124,7 +124,7 @@ fn server(section: &SectionTable, complaints: &mut Complaints) -> Option<DnsServ
     if address.is_none() {
         let why = format!("is {}, which is not the address of a server", shown(&text));
         let help = "write a host or an address, with a port unless it is 53: `ns1.example.com`, `192.0.2.1:5353`, `[2001:db8::1]`";
-        section.complain("dns_server", why, help, complaints);
+        section.report("dns_server", why, help, diagnostics);
     }
     Some(DnsServer {
         address: address?,
@@ -156,7 +156,7 @@ fn is_executable(file: &Path) -> bool {
     found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-fn directory(section: &SectionTable, complaints: &mut Complaints) {
+fn directory(section: &SectionTable, diagnostics: &mut Diagnostics) {
     let directory: String = section.value("directory");
     let rest = directory.strip_prefix("https://").unwrap_or_default();
     let is_plain = directory.bytes().all(|byte| byte.is_ascii_graphic());
@@ -164,22 +164,22 @@ fn directory(section: &SectionTable, complaints: &mut Complaints) {
     if !is_plain || !has_host {
         let why = format!("is {}, which is not an `https` URL", shown(&directory));
         let help = "write the URL of the authority's directory, such as `https://acme-v02.api.letsencrypt.org/directory`";
-        section.complain("directory", why, help, complaints);
+        section.report("directory", why, help, diagnostics);
     }
 }
 
-fn root(section: &SectionTable, complaints: &mut Complaints) {
+fn root(section: &SectionTable, diagnostics: &mut Diagnostics) {
     let file: Option<PathBuf> = section.get("ca");
     if let Some(file) = file
         && let Err(trouble) = galley_certs::read_roots(&file)
     {
         let why = format!("is `{}`, {trouble}", file.display());
         let help = "name a PEM file with the root certificate of the directory's server";
-        section.complain("ca", why, help, complaints);
+        section.report("ca", why, help, diagnostics);
     }
 }
 
-fn email(section: &SectionTable, complaints: &mut Complaints) {
+fn email(section: &SectionTable, diagnostics: &mut Diagnostics) {
     let Some(email) = section.get::<String>("email") else {
         return;
     };
@@ -191,15 +191,15 @@ fn email(section: &SectionTable, complaints: &mut Complaints) {
     if !is_plain || !is_address {
         let why = format!("is {}, which is not an email address", shown(&email));
         let help = "write one email address, such as `admin@example.com`, or leave the option out";
-        section.complain("email", why, help, complaints);
+        section.report("email", why, help, diagnostics);
     }
 }
 
-/// Complains about hosts of a site with `tls = "auto"` for which no authority issues a certificate by these challenges.
+/// Reports hosts of a site with `tls = "auto"` for which no authority issues a certificate by these challenges.
 pub(crate) fn hosts(
     section: &SectionTable,
     challenges: &[AcmeChallenge],
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) {
     let has_dns = challenges.contains(&AcmeChallenge::Dns01);
     let hosts: Vec<(SourceSpan, HostPattern)> = section.get("hosts").unwrap_or_default();
@@ -207,7 +207,7 @@ pub(crate) fn hosts(
         if let Some((why, help)) = obstacle(host, has_dns) {
             let text = check::host_text(host);
             let message = format!("`site.tls` is `auto`, but `{text}` {why}");
-            complaints.add(position, "site.tls", message, help);
+            diagnostics.add(position, "site.tls", message, help);
         }
     }
 }

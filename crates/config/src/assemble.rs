@@ -1,38 +1,36 @@
 //! Turns the [`Document`] into the [`Config`]: reads every option, here or in `site`, and checks combinations of options.
 //!
-//! The result is always a configuration; the caller discards it if there are complaints.
-
-use std::path::PathBuf;
+//! The result is always a configuration; the caller discards it if there are diagnostics.
 
 use crate::acme;
 use crate::check;
 use crate::cluster;
-use crate::complaint::Complaints;
 use crate::config::{AdminConfig, Cache, CacheDisk, Config};
+use crate::config_files::ConfigFiles;
 use crate::dashboard;
+use crate::diagnostic::Diagnostics;
 use crate::listen::AdminListen;
 use crate::log::{LogConfig, LogFormat, LogLevel, LogTarget, OtlpConfig};
 use crate::log_field::{KnownField, LogField};
 use crate::machine::Environment;
-use crate::origin::Origin;
 use crate::quantity::write_size;
 use crate::server;
 use crate::site;
 use crate::tls;
 use crate::tree::{Document, SectionTable};
 
-/// Checks the whole document, and returns the configuration or all complaints.
+/// Checks the whole document, and returns the configuration or all diagnostics.
 pub(crate) fn finish(
     mut document: Document,
     environment: &Environment,
-) -> Result<Config, Complaints> {
+) -> Result<Config, Diagnostics> {
     let mut config = assemble(&mut document, environment);
-    config.warnings = document.complaints.take_warnings();
-    if document.complaints.is_empty() {
-        config.origin = Some(Origin::new(document));
+    config.warnings = document.diagnostics.take_warnings();
+    if document.diagnostics.is_empty() {
+        config.origin = Some(ConfigFiles::new(document));
         Ok(config)
     } else {
-        Err(document.complaints.sorted())
+        Err(document.diagnostics.sorted())
     }
 }
 
@@ -41,12 +39,12 @@ pub(crate) fn admin_of(mut document: Document, environment: &Environment) -> Adm
     assemble(&mut document, environment).admin
 }
 
-/// The configuration that a document defines. Adds complaints to those of the document.
+/// The configuration that a document defines. Adds diagnostics to those of the document.
 fn assemble(document: &mut Document, environment: &Environment) -> Config {
-    let mut complaints = std::mem::take(&mut document.complaints);
-    let cache = cache(&document.cache, environment, &mut complaints);
+    let mut diagnostics = std::mem::take(&mut document.diagnostics);
+    let cache = cache(&document.cache, environment, &mut diagnostics);
     let largest = server::largest_body(document);
-    let server = server::server(&document.server, largest, &cache, &mut complaints);
+    let server = server::server(&document.server, largest, &cache, &mut diagnostics);
     let context = site::SiteContext {
         listen: &server.listen,
         listen_tls: &server.listen_tls,
@@ -58,21 +56,21 @@ fn assemble(document: &mut Document, environment: &Environment) -> Config {
     let sites: Vec<_> = document
         .sites
         .iter()
-        .map(|tables| site::site(tables, &context, &mut complaints))
+        .map(|tables| site::site(tables, &context, &mut diagnostics))
         .collect();
     let wants_acme = sites.iter().any(|site| site.has_auto_tls);
-    let acme = acme::acme(&document.acme, environment, &mut complaints);
+    let acme = acme::acme(&document.acme, environment, &mut diagnostics);
     let challenges = acme.challenges.clone();
-    let cluster = cluster::cluster(&document.cluster, &mut complaints);
+    let cluster = cluster::cluster(&document.cluster, &mut diagnostics);
     if wants_acme && cluster.as_ref().is_some_and(|one| one.key_file.is_none()) {
-        cluster::warn_of_certificates(&document.cluster, &mut complaints);
+        cluster::warn_of_certificates(&document.cluster, &mut diagnostics);
     }
     let config = Config {
         cluster,
         acme: wants_acme.then_some(acme),
-        admin: admin(&document.admin, environment, &mut complaints),
+        admin: admin(&document.admin, environment, &mut diagnostics),
         cache,
-        log: log(&document.log, &mut complaints),
+        log: log(&document.log, &mut diagnostics),
         warnings: Vec::new(),
         files: std::mem::take(&mut document.files),
         patterns: std::mem::take(&mut document.patterns),
@@ -83,44 +81,44 @@ fn assemble(document: &mut Document, environment: &Environment) -> Config {
     };
     if config.sites.is_empty() && !document.is_incomplete {
         let message = "there is no `[[site]]`, so nothing could be served";
-        complaints.add(&document.whole, "site", message, NO_SITE);
+        diagnostics.add(&document.whole, "site", message, NO_SITE);
     }
     for (tables, site) in document.sites.iter().zip(&config.sites) {
         if site.has_auto_tls {
-            acme::hosts(&tables.options, &challenges, &mut complaints);
+            acme::hosts(&tables.options, &challenges, &mut diagnostics);
         }
         if config.server.geoip.is_none() {
-            check::countries(tables, &mut complaints);
+            check::countries(tables, &mut diagnostics);
         }
-        check::outer_countries(tables, &mut complaints);
-        dashboard::admin(&tables.options, &config.admin.listen, &mut complaints);
+        check::outer_countries(tables, &mut diagnostics);
+        dashboard::admin(&tables.options, &config.admin.listen, &mut diagnostics);
         if config.cluster.is_none() {
-            check::shared_limits(tables, &mut complaints);
+            check::shared_limits(tables, &mut diagnostics);
         }
     }
     let wants_country = |field: &LogField| *field == LogField::Known(KnownField::Country);
     if config.server.geoip.is_none() && config.log.fields.iter().any(wants_country) {
-        document.log.complain(
+        document.log.report(
             "fields",
             check::NO_GEOIP,
             check::NAME_GEOIP,
-            &mut complaints,
+            &mut diagnostics,
         );
     }
-    check::hosts(&document.sites, &config.sites, &mut complaints);
-    tls::listeners(document, &config.sites, &mut complaints);
-    check::admin_address(&document.admin, &config, &mut complaints);
-    server::check(document, &config, &mut complaints);
-    document.complaints = complaints;
+    check::hosts(&document.sites, &config.sites, &mut diagnostics);
+    tls::listeners(document, &config.sites, &mut diagnostics);
+    check::admin_address(&document.admin, &config, &mut diagnostics);
+    server::check(document, &config, &mut diagnostics);
+    document.diagnostics = diagnostics;
     config
 }
 
 fn admin(
     section: &SectionTable,
     environment: &Environment,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> AdminConfig {
-    check::token_file(section, "token_file", complaints);
+    check::token_file(section, "token_file", diagnostics);
     let listen: Option<AdminListen> = section.get("listen");
     if let Some(AdminListen::Tcp(address)) = listen
         && !section.has("token_file")
@@ -130,7 +128,7 @@ fn admin(
         );
         let help =
             "add `token_file = \"...\"`, or listen on a socket: `unix:/run/galley/admin.sock`";
-        section.complain("listen", why, help, complaints);
+        section.report("listen", why, help, diagnostics);
     }
     AdminConfig {
         listen: listen.unwrap_or_else(|| AdminListen::Unix(environment.runtime.join("admin.sock"))),
@@ -138,7 +136,11 @@ fn admin(
     }
 }
 
-fn cache(section: &SectionTable, environment: &Environment, complaints: &mut Complaints) -> Cache {
+fn cache(
+    section: &SectionTable,
+    environment: &Environment,
+    diagnostics: &mut Diagnostics,
+) -> Cache {
     let memory = section
         .get("memory")
         .unwrap_or_else(|| (environment.memory / 4).max(MIN_MEMORY));
@@ -146,31 +148,34 @@ fn cache(section: &SectionTable, environment: &Environment, complaints: &mut Com
         Some(bytes) => bytes,
         None => (memory / 4).min(MAX_OBJECT),
     };
-    let disk = section.get::<PathBuf>("disk").map(|path| CacheDisk {
-        path,
-        bytes: section.value("disk_size"),
-        site_bytes: section.get("disk_size_per_site"),
-        inactive: section.value("inactive"),
-    });
     let cache = Cache {
         memory,
         memory_per_site: section.get("memory_per_site"),
         max_object,
         max_file: section.value("max_file"),
-        disk,
+        disk: disk(section),
     };
-    check_cache(section, &cache, complaints);
-    check_memory_per_site(section, &cache, complaints);
+    check_cache(section, &cache, diagnostics);
+    check_memory_per_site(section, &cache, diagnostics);
     cache
 }
 
+fn disk(section: &SectionTable) -> Option<CacheDisk> {
+    section.get("disk").map(|path| CacheDisk {
+        path,
+        bytes: section.value("disk_size"),
+        site_bytes: section.get("disk_size_per_site"),
+        inactive: section.value("inactive"),
+    })
+}
+
 /// Options of the disk require `disk`, and the cache must have enough memory or disk for the largest page.
-fn check_cache(section: &SectionTable, cache: &Cache, complaints: &mut Complaints) {
+fn check_cache(section: &SectionTable, cache: &Cache, diagnostics: &mut Diagnostics) {
     if cache.disk.is_none() {
         let why = "is set, but `cache.disk` is not, so Galley stores nothing on disk";
         let help = "add `disk = \"/var/cache/galley\"`, or remove the line";
         let options = ["disk_size", "disk_size_per_site", "inactive"];
-        section.complain_of_each(&options, why, help, complaints);
+        section.report_each(&options, why, help, diagnostics);
     }
     let on_disk = cache.disk.as_ref().map_or(0, |disk| disk.bytes / 2);
     if cache.max_object > on_disk.max(cache.memory) {
@@ -181,12 +186,12 @@ fn check_cache(section: &SectionTable, cache: &Cache, complaints: &mut Complaint
         );
         let help =
             "lower `max_object`, raise `memory`, or set `disk` and a `disk_size` of twice as much";
-        section.complain("max_object", why, help, complaints);
+        section.report("max_object", why, help, diagnostics);
     }
 }
 
 /// The limit of one site cannot exceed the whole memory.
-fn check_memory_per_site(section: &SectionTable, cache: &Cache, complaints: &mut Complaints) {
+fn check_memory_per_site(section: &SectionTable, cache: &Cache, diagnostics: &mut Diagnostics) {
     if cache
         .memory_per_site
         .is_some_and(|most| most > cache.memory)
@@ -196,34 +201,34 @@ fn check_memory_per_site(section: &SectionTable, cache: &Cache, complaints: &mut
             write_size(cache.memory)
         );
         let help = "lower `memory_per_site`, raise `memory`, or remove the line";
-        section.complain("memory_per_site", why, help, complaints);
+        section.report("memory_per_site", why, help, diagnostics);
     }
 }
 
-fn log(section: &SectionTable, complaints: &mut Complaints) -> LogConfig {
-    check::log_folders(section, complaints);
+fn log(section: &SectionTable, diagnostics: &mut Diagnostics) -> LogConfig {
+    check::log_folders(section, diagnostics);
     let format = match section.value::<String>("format").as_str() {
         "json" => LogFormat::Json,
         "ecs" => LogFormat::Ecs,
         _ => LogFormat::Combined,
     };
-    let fields = log_fields(section, format, complaints);
+    let fields = log_fields(section, format, diagnostics);
     LogConfig {
         access: section.value::<LogTarget>("access"),
         format,
         fields,
         error: section.value("error"),
         level: level(&section.value::<String>("level")),
-        otlp: otlp(section, complaints),
+        otlp: otlp(section, diagnostics),
     }
 }
 
 /// `None` if no collector is configured.
-fn otlp(section: &SectionTable, complaints: &mut Complaints) -> Option<OtlpConfig> {
+fn otlp(section: &SectionTable, diagnostics: &mut Diagnostics) -> Option<OtlpConfig> {
     let Some(collector) = section.get("otlp") else {
         let why = "has no effect without `otlp`";
         let help = "add `otlp = \"http://127.0.0.1:4318\"`, or remove the line";
-        section.complain_of_each(&["otlp_sample", "trace_parent"], why, help, complaints);
+        section.report_each(&["otlp_sample", "trace_parent"], why, help, diagnostics);
         return None;
     };
     Some(OtlpConfig {
@@ -248,22 +253,22 @@ fn level(word: &str) -> LogLevel {
 fn log_fields(
     section: &SectionTable,
     format: LogFormat,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> Vec<LogField> {
     let fields: Vec<LogField> = section.get("fields").unwrap_or_default();
     if !fields.is_empty() && format == LogFormat::Combined {
         let why = "applies only to `json` and `ecs`, but the format is `combined`";
         let help = "add `format = \"json\"` or `format = \"ecs\"`, or remove the line";
-        section.complain("fields", why, help, complaints);
+        section.report("fields", why, help, diagnostics);
     }
     let mut all = fields.iter().enumerate();
     if all.any(|(index, field)| fields.iter().take(index).any(|one| one == field)) {
         let help = "name each field once";
-        section.complain("fields", "contains a field twice", help, complaints);
+        section.report("fields", "contains a field twice", help, diagnostics);
     }
     if fields.len() > MAX_LOG_FIELDS {
         let why = format!("contains more than {MAX_LOG_FIELDS} fields");
-        section.complain("fields", why, "remove some", complaints);
+        section.report("fields", why, "remove some", diagnostics);
     }
     fields
 }

@@ -1,29 +1,29 @@
 //! How the requests of a site are distributed over several servers, and health checks.
 
 use crate::check;
-use crate::complaint::Complaints;
+use crate::diagnostic::Diagnostics;
 use crate::tree::SectionTable;
 use crate::upstream::{
     BalanceMethod, HealthCheckConfig, LoadBalancing, ServerShare, UpstreamConfig,
 };
 
 /// `balance`, `slow_start` and the `health_` options of a site.
-pub(crate) fn balancing(options: &SectionTable, complaints: &mut Complaints) -> LoadBalancing {
-    check::not_empty(options, "health_status", "a status", complaints);
+pub(crate) fn balancing(options: &SectionTable, diagnostics: &mut Diagnostics) -> LoadBalancing {
+    check::not_empty(options, "health_status", "a status", diagnostics);
     LoadBalancing {
-        method: method(options, complaints),
+        method: method(options, diagnostics),
         slow_start: options.value("slow_start"),
-        check: health_check(options, complaints),
+        check: health_check(options, diagnostics),
     }
 }
 
-fn method(options: &SectionTable, complaints: &mut Complaints) -> BalanceMethod {
+fn method(options: &SectionTable, diagnostics: &mut Diagnostics) -> BalanceMethod {
     let word: String = options.value("balance");
     let cookie: Option<String> = options.get("balance_cookie");
     if word != "cookie" && cookie.is_some() {
         let why = "is given, but applies only with `balance = \"cookie\"`";
         let help = "write `balance = \"cookie\"`, or remove it";
-        options.complain("balance_cookie", why, help, complaints);
+        options.report("balance_cookie", why, help, diagnostics);
     }
     match (word.as_str(), cookie) {
         ("least-connections", _) => BalanceMethod::LeastConnections,
@@ -32,23 +32,26 @@ fn method(options: &SectionTable, complaints: &mut Complaints) -> BalanceMethod 
         ("cookie", None) => {
             let why = "is `cookie`, but no cookie is named";
             let help = "add `balance_cookie = \"PHPSESSID\"`";
-            options.complain("balance", why, help, complaints);
+            options.report("balance", why, help, diagnostics);
             BalanceMethod::Client
         }
         _ => BalanceMethod::RoundRobin,
     }
 }
 
-fn health_check(options: &SectionTable, complaints: &mut Complaints) -> Option<HealthCheckConfig> {
+fn health_check(
+    options: &SectionTable,
+    diagnostics: &mut Diagnostics,
+) -> Option<HealthCheckConfig> {
     let Some(path) = options.get::<String>("health_check") else {
         let why = "is given, but there is no `health_check`";
         let help = "add `health_check = \"/health\"`, or remove it";
-        options.complain_of_each(OF_CHECKS, why, help, complaints);
+        options.report_each(OF_CHECKS, why, help, diagnostics);
         return None;
     };
     if path.ends_with('*') {
         let why = format!("is `{path}`, which is not one path");
-        options.complain("health_check", why, WHOLE_PATH, complaints);
+        options.report("health_check", why, WHOLE_PATH, diagnostics);
     }
     // The bounds in the option table ensure that the value fits.
     let count = |name| u32::try_from(options.value::<u64>(name)).unwrap_or(1);
@@ -70,7 +73,7 @@ fn health_check(options: &SectionTable, complaints: &mut Complaints) -> Option<H
 pub(crate) fn servers(
     section: &SectionTable,
     upstream: &UpstreamConfig,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) {
     let (option, servers): (_, Vec<(String, ServerShare)>) = match upstream {
         UpstreamConfig::Http(servers) => {
@@ -93,12 +96,12 @@ pub(crate) fn servers(
         {
             let why = format!("names `{name}` a second time");
             let help = "remove one of the two; `weight` gives a server a larger share";
-            section.complain(option, why, help, complaints);
+            section.report(option, why, help, diagnostics);
         }
     }
     if !servers.is_empty() && servers.iter().all(|(_, share)| share.is_backup) {
         let why = "has only backup servers";
-        section.complain(option, why, "remove `backup` from one of them", complaints);
+        section.report(option, why, "remove `backup` from one of them", diagnostics);
     }
 }
 

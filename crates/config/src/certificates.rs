@@ -4,7 +4,7 @@ use galley_certs::CertificateFiles;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::complaint::{SourceSpan, nearest, shown};
+use crate::diagnostic::{SourceSpan, nearest, shown};
 use crate::options::OptionRow;
 use crate::reader::ValueReader;
 use crate::upstream::UpstreamTls;
@@ -43,7 +43,7 @@ fn pair(
         if path.is_none() {
             let message = format!("`{}` has no `{name}`", row.path());
             let help = format!("for example `{} = {}`", row.name, row.example);
-            reader.complaints.add(&position, row.path(), message, help);
+            reader.diagnostics.add(&position, row.path(), message, help);
         }
         path.map(|path| reader.base.join(path))
     };
@@ -71,7 +71,7 @@ pub(crate) fn read_upstream(
         None => true,
         Some((_, DeValue::Boolean(verify))) => *verify,
         Some((flag, _)) => {
-            complain_of_type(reader, row, flag, "`true` or `false`");
+            report_type(reader, row, flag, "`true` or `false`");
             return None;
         }
     };
@@ -91,7 +91,7 @@ fn table<'v, 'i>(
         return Some(table);
     }
     let position = reader.position(value.span());
-    let written = reader.complaints.text(reader.source);
+    let written = reader.diagnostics.text(reader.source);
     let written = shown(written.get(value.span()).unwrap_or_default());
     let message = format!(
         "`{}` is {written}; expected {}",
@@ -99,11 +99,11 @@ fn table<'v, 'i>(
         row.kind.describe()
     );
     let help = format!("for example `{} = {}`", row.name, row.example);
-    reader.complaints.add(&position, row.path(), message, help);
+    reader.diagnostics.add(&position, row.path(), message, help);
     None
 }
 
-/// Complains about unknown keys and then returns `None`.
+/// Reports unknown keys and then returns `None`.
 fn check_keys(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
@@ -120,15 +120,15 @@ fn check_keys(
                 Some(word) => format!("did you mean `{word}`?"),
                 None => format!("known names: {}", names.join(", ")),
             };
-            reader.complaints.add(&position, row.path(), message, help);
+            reader.diagnostics.add(&position, row.path(), message, help);
             is_valid = None;
         }
     }
     is_valid
 }
 
-/// Marks an invalid value about which a complaint was added.
-struct Complained;
+/// Marks an invalid value about which a diagnostic was added.
+struct ReportedInvalid;
 
 /// A string of the table, if the key exists.
 fn text(
@@ -136,7 +136,7 @@ fn text(
     row: &OptionRow,
     table: &DeTable<'_>,
     name: &str,
-) -> Result<Option<String>, Complained> {
+) -> Result<Option<String>, ReportedInvalid> {
     let Some(value) = table.get(name) else {
         return Ok(None);
     };
@@ -145,22 +145,22 @@ fn text(
             Ok(Some(text.to_string()))
         }
         _ => {
-            complain_of_type(reader, row, value, "a string");
-            Err(Complained)
+            report_type(reader, row, value, "a string");
+            Err(ReportedInvalid)
         }
     }
 }
 
-fn complain_of_type(
+fn report_type(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,
     wanted: &str,
 ) {
     let position = reader.position(value.span());
-    let written = reader.complaints.text(reader.source);
+    let written = reader.diagnostics.text(reader.source);
     let written = shown(written.get(value.span()).unwrap_or_default());
     let message = format!("`{}` holds {written}; expected {wanted}", row.path());
     let help = format!("for example `{} = {}`", row.name, row.example);
-    reader.complaints.add(&position, row.path(), message, help);
+    reader.diagnostics.add(&position, row.path(), message, help);
 }

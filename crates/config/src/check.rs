@@ -9,49 +9,49 @@ use galley_certs::file::{self, FileError};
 use galley_policy::access::{AccessSetting, CountryCode, RateLimit};
 use galley_policy::route::HostPattern;
 
-use crate::complaint::{Complaints, SourceSpan, shown};
-use crate::config::{Config, MAX_ERROR_PAGE_BYTES, MAX_TOKEN_FILE_BYTES, SiteConfig};
+use crate::config::{Config, MAX_ERROR_PAGE, MAX_TOKEN_FILE, SiteConfig};
+use crate::diagnostic::{Diagnostics, SourceSpan, shown};
 use crate::listen::{AdminListen, Listen};
 use crate::log::LogTarget;
 use crate::tree::{SectionTable, SiteTables};
 
-/// Complains if a required option is missing.
+/// Reports an error if a required option is missing.
 pub(crate) fn required(
     section: &SectionTable,
     name: &str,
     help: &str,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) {
     if !section.has(name) {
         let message = format!("`{}` is missing", section.path(name));
-        complaints.add(&section.position, section.path(name), message, help);
+        diagnostics.add(&section.position, section.path(name), message, help);
     }
 }
 
-/// Complains about an empty list.
+/// Reports an empty list.
 pub(crate) fn not_empty(
     section: &SectionTable,
     name: &str,
     what: &str,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) {
     if section.list_len(name) == Some(0) {
         let why = "is `[]`, an empty list";
         let help = format!("name {what}, or leave the option out where it has a default");
-        section.complain(name, why, help, complaints);
+        section.report(name, why, help, diagnostics);
     }
 }
 
 /// Checks the lists of listeners of a site or of the server.
-pub(crate) fn listeners(section: &SectionTable, complaints: &mut Complaints) {
+pub(crate) fn listeners(section: &SectionTable, diagnostics: &mut Diagnostics) {
     for name in ["listen", "listen_tls"] {
-        not_empty(section, name, "an address", complaints);
-        no_address_twice(section, name, complaints);
+        not_empty(section, name, "an address", diagnostics);
+        no_address_twice(section, name, diagnostics);
     }
 }
 
-/// Complains about repeated listeners. Port 0 is a different port each time.
-fn no_address_twice(section: &SectionTable, name: &str, complaints: &mut Complaints) {
+/// Reports repeated listeners. Port 0 is a different port each time.
+fn no_address_twice(section: &SectionTable, name: &str, diagnostics: &mut Diagnostics) {
     let list: Vec<(SourceSpan, Listen)> = section.get(name).unwrap_or_default();
     for (index, (position, address)) in list.iter().enumerate() {
         if let Some((first, _)) = list
@@ -62,9 +62,9 @@ fn no_address_twice(section: &SectionTable, name: &str, complaints: &mut Complai
             let message = format!(
                 "`{}` names `{address}` a second time; the first is at {}",
                 section.path(name),
-                complaints.spot(first)
+                diagnostics.spot(first)
             );
-            complaints.add(
+            diagnostics.add(
                 position,
                 section.path(name),
                 message,
@@ -75,7 +75,7 @@ fn no_address_twice(section: &SectionTable, name: &str, complaints: &mut Complai
 }
 
 /// Checks that a root is a folder.
-pub(crate) fn root(section: &SectionTable, complaints: &mut Complaints) {
+pub(crate) fn root(section: &SectionTable, diagnostics: &mut Diagnostics) {
     let Some(root) = section.get::<PathBuf>("root") else {
         return;
     };
@@ -89,7 +89,7 @@ pub(crate) fn root(section: &SectionTable, complaints: &mut Complaints) {
     };
     let why = format!("is {}, {why}", shown_path(&root));
     let help = "name the folder with the site's files";
-    section.complain("root", why, help, complaints);
+    section.report("root", why, help, diagnostics);
 }
 
 /// Checks that an error page is a readable file within the size limit.
@@ -97,40 +97,40 @@ pub(crate) fn error_page(
     section: &SectionTable,
     name: &str,
     page: Option<PathBuf>,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) {
     let Some(page) = page else {
         return;
     };
-    let Err(why) = file::read_text(&page, MAX_ERROR_PAGE_BYTES) else {
+    let Err(why) = file::read_text(&page, MAX_ERROR_PAGE) else {
         return;
     };
     let why = format!("is {}, {why}", shown_path(&page));
     let help =
         "name an HTML page in UTF-8 with embedded styles and images, or leave the option out";
-    section.complain(name, why, help, complaints);
+    section.report(name, why, help, diagnostics);
 }
 
 /// Checks that a token file exists, is private, and is long enough not to be guessed.
-pub(crate) fn token_file(section: &SectionTable, name: &str, complaints: &mut Complaints) {
+pub(crate) fn token_file(section: &SectionTable, name: &str, diagnostics: &mut Diagnostics) {
     if let Some(file) = section.get::<PathBuf>(name) {
-        token_at(section, name, section.position(name), &file, complaints);
+        token_at(section, name, section.position(name), &file, diagnostics);
     }
 }
 
 /// As [`token_file`], for a key that is shared with a DNS server.
-pub(crate) fn tsig_key_file(section: &SectionTable, name: &str, complaints: &mut Complaints) {
+pub(crate) fn tsig_key_file(section: &SectionTable, name: &str, diagnostics: &mut Diagnostics) {
     let Some(file) = section.get::<PathBuf>(name) else {
         return;
     };
     if let Err((why, help)) = token(&file, MIN_TOKEN, "tsig-keygen galley") {
         let why = format!("is {}, {why}", shown_path(&file));
-        section.complain(name, why, &help, complaints);
+        section.report(name, why, &help, diagnostics);
     }
 }
 
 /// As [`token_file`], for a key from which others are derived.
-pub(crate) fn key_file(section: &SectionTable, name: &str, complaints: &mut Complaints) {
+pub(crate) fn key_file(section: &SectionTable, name: &str, diagnostics: &mut Diagnostics) {
     if let Some(file) = section.get::<PathBuf>(name) {
         secret_at(
             section,
@@ -138,7 +138,7 @@ pub(crate) fn key_file(section: &SectionTable, name: &str, complaints: &mut Comp
             section.position(name),
             &file,
             MIN_KEY,
-            complaints,
+            diagnostics,
         );
     }
 }
@@ -149,9 +149,9 @@ pub(crate) fn token_at(
     name: &str,
     position: &SourceSpan,
     file: &Path,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) {
-    secret_at(section, name, position, file, MIN_TOKEN, complaints);
+    secret_at(section, name, position, file, MIN_TOKEN, diagnostics);
 }
 
 fn secret_at(
@@ -160,60 +160,65 @@ fn secret_at(
     position: &SourceSpan,
     file: &Path,
     least: usize,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) {
     let Err((why, help)) = token(file, least, "openssl rand -hex 32") else {
         return;
     };
     let option = section.path(name);
     let message = format!("`{option}` is {}, {why}", shown_path(file));
-    complaints.add(position, option, message, help);
+    diagnostics.add(position, option, message, help);
 }
 
-/// Complains about options that contradict each other or their purpose.
-pub(crate) fn applications(options: &SectionTable, complaints: &mut Complaints) {
-    litespeed(options, complaints);
-    members(options, complaints);
-    outer_ttl(options, complaints);
-    esi(options, complaints);
+/// Reports options that contradict each other or their purpose.
+pub(crate) fn applications(options: &SectionTable, diagnostics: &mut Diagnostics) {
+    litespeed(options, diagnostics);
+    members(options, diagnostics);
+    outer_ttl(options, diagnostics);
+    esi(options, diagnostics);
 }
 
 /// Without the preset Galley ignores the headers of `LiteSpeed` Cache.
-fn litespeed(options: &SectionTable, complaints: &mut Complaints) {
+fn litespeed(options: &SectionTable, diagnostics: &mut Diagnostics) {
     let is_rfc9111 = options.value::<String>("preset") == "none";
     if options.value::<bool>("litespeed") && is_rfc9111 {
         let why = "is given, but without the WordPress preset Galley ignores LiteSpeed Cache";
         let help = "remove it, or remove `preset = \"none\"`";
-        options.complain("litespeed", why, help, complaints);
+        options.report("litespeed", why, help, diagnostics);
     }
 }
 
 /// Without the preset Galley cannot distinguish members from other visitors.
-fn members(options: &SectionTable, complaints: &mut Complaints) {
+fn members(options: &SectionTable, diagnostics: &mut Diagnostics) {
     let is_rfc9111 = options.value::<String>("preset") == "none";
     if options.value::<String>("members") == "fragments" && is_rfc9111 {
         let why = "is `fragments`, but without the WordPress preset Galley does not know members";
         let help = "remove it, or remove `preset = \"none\"`";
-        options.complain("members", why, help, complaints);
+        options.report("members", why, help, diagnostics);
     }
 }
 
 /// Without a cluster there are no nodes that could share limits.
-pub(crate) fn shared_limits(site: &SiteTables, complaints: &mut Complaints) {
+pub(crate) fn shared_limits(site: &SiteTables, diagnostics: &mut Diagnostics) {
     for options in site.rules.iter().chain([&site.options]) {
         for name in ["limit", "login_limit", "xmlrpc_limit"] {
             let limit: Option<AccessSetting<RateLimit>> =
                 options.has(name).then(|| options.get(name)).flatten();
             if matches!(limit, Some(AccessSetting::Is(limit)) if limit.is_shared()) {
                 let why = "has `shared = true`, but there is no `[cluster]`";
-                options.complain(name, why, "remove `shared`, or add `[cluster]`", complaints);
+                options.report(
+                    name,
+                    why,
+                    "remove `shared`, or add `[cluster]`",
+                    diagnostics,
+                );
             }
         }
     }
 }
 
 /// Options with countries require a database.
-pub(crate) fn countries(site: &SiteTables, complaints: &mut Complaints) {
+pub(crate) fn countries(site: &SiteTables, diagnostics: &mut Diagnostics) {
     for options in site.rules.iter().chain([&site.options]) {
         for name in ["allow_countries", "deny_countries", "countries"] {
             let list: Vec<CountryCode> = options
@@ -222,19 +227,19 @@ pub(crate) fn countries(site: &SiteTables, complaints: &mut Complaints) {
                 .flatten()
                 .unwrap_or_default();
             if !list.is_empty() {
-                options.complain(name, NO_GEOIP, NAME_GEOIP, complaints);
+                options.report(name, NO_GEOIP, NAME_GEOIP, diagnostics);
             }
         }
     }
 }
 
 /// Caches in front do not know which rule applied to a page.
-pub(crate) fn outer_countries(site: &SiteTables, complaints: &mut Complaints) {
+pub(crate) fn outer_countries(site: &SiteTables, diagnostics: &mut Diagnostics) {
     let by_country = site.rules.iter().any(|rule| rule.has("countries"));
     if by_country && site.options.has("outer_ttl") {
         let why = "is given, but a cache in front would mix what the rules with `countries` send";
         let help = "remove one of the two";
-        site.options.complain("outer_ttl", why, help, complaints);
+        site.options.report("outer_ttl", why, help, diagnostics);
     }
 }
 
@@ -242,7 +247,7 @@ pub(crate) const NO_GEOIP: &str = "needs the countries of clients, but there is 
 pub(crate) const NAME_GEOIP: &str = "add `geoip = \"/path/GeoLite2-Country.mmdb\"` to `[server]`";
 
 /// Other caches know neither the variants nor the fields that an upstream sends without the preset.
-fn outer_ttl(options: &SectionTable, complaints: &mut Complaints) {
+fn outer_ttl(options: &SectionTable, diagnostics: &mut Diagnostics) {
     if !options.has("outer_ttl") {
         return;
     }
@@ -255,15 +260,15 @@ fn outer_ttl(options: &SectionTable, complaints: &mut Complaints) {
     } else {
         return;
     };
-    options.complain("outer_ttl", why, "remove one of the two", complaints);
+    options.report("outer_ttl", why, "remove one of the two", diagnostics);
 }
 
 /// Rejects a list of hosts with `*`.
-fn esi(options: &SectionTable, complaints: &mut Complaints) {
+fn esi(options: &SectionTable, diagnostics: &mut Diagnostics) {
     let hosts: Vec<HostPattern> = options.value("esi_hosts");
     if hosts.contains(&HostPattern::Any) {
         let why = "contains `*`: an include must not name every host";
-        options.complain("esi_hosts", why, "list the hosts", complaints);
+        options.report("esi_hosts", why, "list the hosts", diagnostics);
     }
 }
 
@@ -271,7 +276,7 @@ fn esi(options: &SectionTable, complaints: &mut Complaints) {
 fn token(path: &Path, least: usize, program: &str) -> Result<(), (String, String)> {
     let path_text = path.display();
     let make = || format!("create one: `{program} > {path_text}; chmod 600 {path_text}`");
-    let found = match file::read(path, MAX_TOKEN_FILE_BYTES) {
+    let found = match file::read(path, MAX_TOKEN_FILE) {
         Ok(found) => found,
         Err(FileError::TooLarge(most)) => {
             let why = format!("whose token is longer than {most} bytes");
@@ -308,7 +313,7 @@ fn is_exposed(owner: u32, mode: u32) -> bool {
 }
 
 /// Checks that the folders of log files exist; otherwise the first lost line would reveal a missing one.
-pub(crate) fn log_folders(section: &SectionTable, complaints: &mut Complaints) {
+pub(crate) fn log_folders(section: &SectionTable, diagnostics: &mut Diagnostics) {
     for name in ["access", "error"] {
         let Some(LogTarget::File(file)) = section.get(name) else {
             continue;
@@ -329,17 +334,17 @@ pub(crate) fn log_folders(section: &SectionTable, complaints: &mut Complaints) {
                     "\"stderr\""
                 }
             );
-            section.complain(name, why, help, complaints);
+            section.report(name, why, help, diagnostics);
         }
     }
 }
 
 /// Checks that a rule selects its paths by exactly one of two options.
-pub(crate) fn paths(section: &SectionTable, complaints: &mut Complaints) {
+pub(crate) fn paths(section: &SectionTable, diagnostics: &mut Diagnostics) {
     if section.has("pattern") && section.has("path") {
         let message = "`site.rule.path` and `site.rule.pattern` are both given, but one of them says which paths are meant";
         let help = "remove one of the two";
-        complaints.add(
+        diagnostics.add(
             section.position("pattern"),
             "site.rule.pattern",
             message,
@@ -351,13 +356,13 @@ pub(crate) fn paths(section: &SectionTable, complaints: &mut Complaints) {
             section,
             "path",
             "add `path = \"/form\"`, or `path = \"/*\"` for every path",
-            complaints,
+            diagnostics,
         );
     }
 }
 
-/// Complains about a host of two sites at one address, and about a host that one site names twice.
-pub(crate) fn hosts(sections: &[SiteTables], sites: &[SiteConfig], complaints: &mut Complaints) {
+/// Reports a host of two sites at one address, and a host that one site names twice.
+pub(crate) fn hosts(sections: &[SiteTables], sites: &[SiteConfig], diagnostics: &mut Diagnostics) {
     let mut claims: BTreeMap<String, Vec<(usize, SourceSpan)>> = BTreeMap::new();
     for (index, one) in sections.iter().enumerate() {
         let hosts: Vec<(SourceSpan, HostPattern)> = one.options.get("hosts").unwrap_or_default();
@@ -373,9 +378,9 @@ pub(crate) fn hosts(sections: &[SiteTables], sites: &[SiteConfig], complaints: &
                 } else {
                     (", which another site has at", TWO_SITES)
                 };
-                let spot = complaints.spot(first);
+                let spot = diagnostics.spot(first);
                 let message = format!("`site.hosts` names `{text}`{why} {spot}");
-                complaints.add(&position, "site.hosts", message, help);
+                diagnostics.add(&position, "site.hosts", message, help);
             }
             earlier.push((index, position));
         }
@@ -390,8 +395,12 @@ fn may_overlap(sites: &[SiteConfig], a: usize, b: usize) -> bool {
     overlap(&a.listen, &b.listen) || overlap(&a.listen_tls, &b.listen_tls)
 }
 
-/// Complains if the admin interface and sites have the same address.
-pub(crate) fn admin_address(section: &SectionTable, config: &Config, complaints: &mut Complaints) {
+/// Reports an error if the admin interface and sites have the same address.
+pub(crate) fn admin_address(
+    section: &SectionTable,
+    config: &Config,
+    diagnostics: &mut Diagnostics,
+) {
     let AdminListen::Tcp(admin) = config.admin.listen else {
         return;
     };
@@ -405,7 +414,7 @@ pub(crate) fn admin_address(section: &SectionTable, config: &Config, complaints:
     if let Some(taken) = public.find(|one| !listener.is_any_port() && listener.overlaps(one)) {
         let why = format!("is `{admin}`, but sites listen at `{taken}`");
         let help = "give it another port, or a socket: `unix:/run/galley/admin.sock`";
-        section.complain("listen", why, help, complaints);
+        section.report("listen", why, help, diagnostics);
     }
 }
 

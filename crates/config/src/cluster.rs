@@ -1,62 +1,62 @@
 //! `[cluster]`: connecting several nodes by an engine such as Redis.
 
 use crate::check;
-use crate::complaint::Complaints;
 use crate::config::{ClusterConfig, SharedPagesConfig};
+use crate::diagnostic::Diagnostics;
 use crate::tree::SectionTable;
 
 /// `None` if `engine` is missing.
 pub(crate) fn cluster(
     section: &SectionTable,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> Option<ClusterConfig> {
-    check::token_file(section, "password_file", complaints);
-    check::key_file(section, "key_file", complaints);
+    check::token_file(section, "password_file", diagnostics);
+    check::key_file(section, "key_file", diagnostics);
     let Some(engine) = section.get::<String>("engine") else {
         let why = "has no effect without `engine`";
         let help = "add `engine = \"redis://host:6379\"`, or remove the section";
-        section.complain_of_each(OTHERS, why, help, complaints);
+        section.report_each(OTHERS, why, help, diagnostics);
         return None;
     };
-    check_engine(section, &engine, complaints);
-    check_pages(section, complaints);
+    check_engine(section, &engine, diagnostics);
+    check_pages(section, diagnostics);
     let node = section.get("node").unwrap_or_else(host_name);
     Some(ClusterConfig {
         pages: pages(section),
         key_file: section.get("key_file"),
         engine,
         password_file: section.get("password_file"),
-        name: checked_name(section, "name", section.value("name"), complaints),
-        node: checked_name(section, "node", node, complaints),
+        name: checked_name(section, "name", section.value("name"), diagnostics),
+        node: checked_name(section, "node", node, diagnostics),
         serve_through_partitions: section.value::<String>("on_partition") == "serve",
     })
 }
 
 /// Options of shared pages require the key.
-fn check_pages(section: &SectionTable, complaints: &mut Complaints) {
+fn check_pages(section: &SectionTable, diagnostics: &mut Diagnostics) {
     if !section.has("key_file") {
         let why = "has no effect without `key_file`";
         let help = "add `key_file`: nodes share only pages that they can authenticate";
-        section.complain_of_each(&["pages", "pages_lifetime"], why, help, complaints);
+        section.report_each(&["pages", "pages_lifetime"], why, help, diagnostics);
     }
 }
 
 /// The URL must have a supported scheme, and sentinels require the name of their primary.
-fn check_engine(section: &SectionTable, engine: &str, complaints: &mut Complaints) {
+fn check_engine(section: &SectionTable, engine: &str, diagnostics: &mut Diagnostics) {
     if !SCHEMES.iter().any(|scheme| engine.starts_with(scheme)) {
         let why = format!(
             "is `{}`, which is not the URL of an engine",
             without_login(engine)
         );
         let help = "write `redis://host:6379`, `rediss://host:6379`, `redis+unix:///path` or `redis+sentinel://host,host,host/name`";
-        section.complain("engine", why, help, complaints);
+        section.report("engine", why, help, diagnostics);
     } else if engine.contains("+sentinel://") && !names_primary(engine) {
         let why = format!(
             "is `{}`, which does not name the primary of the sentinels",
             without_login(engine)
         );
         let help = "write `redis+sentinel://host1:26379,host2:26379,host3:26379/name`, with the name from `sentinel monitor name`; a password belongs in `password_file`";
-        section.complain("engine", why, help, complaints);
+        section.report("engine", why, help, diagnostics);
     }
 }
 
@@ -65,12 +65,12 @@ fn checked_name(
     section: &SectionTable,
     option: &str,
     name: String,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> String {
     if !is_name(&name) {
         let why = format!("is `{name}`, which is not a name");
         let help = "use up to 64 letters, digits, `-`, `_` and `.`";
-        section.complain(option, why, help, complaints);
+        section.report(option, why, help, diagnostics);
     }
     name
 }
@@ -85,12 +85,12 @@ fn pages(section: &SectionTable) -> Option<SharedPagesConfig> {
 }
 
 /// Warns that a site has `tls = "auto"`, but there is no key.
-pub(crate) fn warn_of_certificates(section: &SectionTable, complaints: &mut Complaints) {
+pub(crate) fn warn_of_certificates(section: &SectionTable, diagnostics: &mut Diagnostics) {
     let position = section.position("engine");
     let message = "is set without `key_file`, so each node orders a certificate of its own for the sites with `tls = \"auto\"`, and answers only the challenges of its own orders";
     let help =
         "add `key_file`: then one node orders for all, and every node answers the challenges";
-    complaints.warn(position, "cluster.engine", message, help);
+    diagnostics.warn(position, "cluster.engine", message, help);
 }
 
 /// Whether a text is a valid part of the engine's keys.

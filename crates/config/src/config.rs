@@ -14,13 +14,13 @@ use galley_policy::route::HostPattern;
 use galley_policy::site::{NamePattern, Policy};
 use ipnet::IpNet;
 
-use crate::complaint::{Complaints, Warning};
+use crate::config_files::{ConfigFiles, MachineFinding};
+use crate::diagnostic::{Diagnostics, Warning};
 use crate::forward::PurgeForward;
 use crate::kept::KeptValue;
 use crate::listen::{AdminListen, Listen};
 use crate::log::{LogConfig, LogTarget};
-use crate::origin::{MachineFinding, Origin};
-use crate::quantity::Pace;
+use crate::quantity::RunInterval;
 use crate::upstream::{LoadBalancing, ManagedPhp, UpstreamConfig, UpstreamLimits, UpstreamTls};
 
 /// A checked configuration.
@@ -47,16 +47,16 @@ pub struct Config {
     /// The patterns of `include`, absolute; [`crate::included`] returns the files that match now.
     pub patterns: Vec<PathBuf>,
     /// The positions of all options.
-    pub(crate) origin: Option<Origin>,
+    pub(crate) origin: Option<ConfigFiles>,
     /// Values of the previous configuration that stay in effect, whatever the files contain.
     pub(crate) kept: Vec<KeptValue>,
 }
 
 impl Config {
-    /// Problems on this machine as complaints.
-    pub fn complaints(&self, findings: &[MachineFinding]) -> Complaints {
+    /// Problems on this machine as diagnostics.
+    pub fn diagnostics(&self, findings: &[MachineFinding]) -> Diagnostics {
         let origin = self.origin.as_ref();
-        origin.map_or_else(Complaints::default, |origin| origin.complaints(findings))
+        origin.map_or_else(Diagnostics::default, |origin| origin.diagnostics(findings))
     }
 
     /// Problems on this machine as warnings.
@@ -246,14 +246,14 @@ pub enum AcmeChallenge {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsProof {
     /// How records are changed.
-    pub means: DnsMeans,
+    pub means: DnsUpdateMethod,
     /// The maximum time until all DNS servers of the zone have a new record.
     pub wait: Duration,
 }
 
 /// How DNS records are changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DnsMeans {
+pub enum DnsUpdateMethod {
     /// By a program.
     Hook(PathBuf),
     /// By dynamic updates (RFC 2136).
@@ -296,7 +296,7 @@ pub struct SiteConfig {
     pub upstream: UpstreamConfig,
     /// The upstreams that rules name; `Rule::upstream` is an index into this list.
     pub further: Vec<UpstreamConfig>,
-    /// The page for errors of the upstream: a readable file of at most [`MAX_ERROR_PAGE_BYTES`] bytes.
+    /// The page for errors of the upstream: a readable file of at most [`MAX_ERROR_PAGE`] bytes.
     pub error_page: Option<PathBuf>,
     /// Pages for single statuses from 400 to 599.
     pub error_pages: Vec<(u16, PathBuf)>,
@@ -325,7 +325,7 @@ pub struct SiteConfig {
     /// Whether WordPress is a multisite in sub-directories.
     pub multisite: bool,
     /// How often Galley runs the site's scheduled tasks; `Off` if it cannot.
-    pub cron: Pace,
+    pub cron: RunInterval,
     /// Protocols to which connections to the HTTP upstreams may switch, in lower case.
     pub upgrade: Vec<String>,
     /// Limits for the site's upstreams.
@@ -352,7 +352,7 @@ pub enum TlsVersion {
 }
 
 /// The maximum size of an error page, in bytes: Galley keeps it in memory.
-pub const MAX_ERROR_PAGE_BYTES: u64 = 256 << 10;
+pub const MAX_ERROR_PAGE: u64 = 256 << 10;
 
 /// The maximum size of a token file, in bytes: the token must fit into a request head with all other fields.
-pub const MAX_TOKEN_FILE_BYTES: u64 = 4096;
+pub const MAX_TOKEN_FILE: u64 = 4096;

@@ -3,42 +3,42 @@
 use std::path::PathBuf;
 
 use crate::access;
-use crate::complaint::Complaints;
+use crate::diagnostic::Diagnostics;
 use crate::listen::AdminListen;
 use crate::tree::SectionTable;
 
 /// The path of the dashboard, if the site has a valid one.
-pub(crate) fn path(options: &SectionTable, complaints: &mut Complaints) -> Option<String> {
+pub(crate) fn path(options: &SectionTable, diagnostics: &mut Diagnostics) -> Option<String> {
     let file: Option<PathBuf> = options.get("dashboard_auth");
     if let Some(file) = &file {
-        access::check_passwords(options, "dashboard_auth", file, complaints);
+        access::check_passwords(options, "dashboard_auth", file, diagnostics);
     }
     let Some(path) = options.get::<String>("dashboard") else {
         let why = "is given, but there is no `dashboard`";
         let help = "add `dashboard = \"/galley/\"`, or remove it";
-        options.complain_of_each(&["dashboard_auth"], why, help, complaints);
+        options.report_each(&["dashboard_auth"], why, help, diagnostics);
         return None;
     };
     if let Some(why) = reason_unfit(&path) {
         let help = "write a path of letters, digits, `-` and `_` with a slash at both ends: `\"/galley/\"`";
         let why = format!("is `{path}`, {why}");
-        options.complain("dashboard", why, help, complaints);
+        options.report("dashboard", why, help, diagnostics);
         return None;
     }
     if !options.has("dashboard_auth") {
         let why = "is on the public address of the site, and needs a password";
         let help = "add `dashboard_auth = \"FILE\"`; `htpasswd -B -c FILE NAME` creates one";
-        options.complain("dashboard", why, help, complaints);
+        options.report("dashboard", why, help, diagnostics);
     }
     file.map(|_| path)
 }
 
-/// Complains about a dashboard without the admin interface, whose thread answers its requests.
-pub(crate) fn admin(options: &SectionTable, listen: &AdminListen, complaints: &mut Complaints) {
+/// Reports a dashboard without the admin interface, whose thread answers its requests.
+pub(crate) fn admin(options: &SectionTable, listen: &AdminListen, diagnostics: &mut Diagnostics) {
     if options.has("dashboard") && matches!(listen, AdminListen::Off) {
         let why = "is given, but the admin interface is off";
         let help = "give `listen` of `[admin]` an address, or leave it out";
-        options.complain("dashboard", why, help, complaints);
+        options.report("dashboard", why, help, diagnostics);
     }
 }
 

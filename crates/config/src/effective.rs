@@ -4,11 +4,11 @@
 //! depends on the machine or on other options, the resulting value is shown if known. Secrets are masked.
 
 use crate::config::{Config, SiteConfig};
+use crate::config_files::ConfigFiles;
 use crate::effective_option::{EffectiveOption, EffectiveSection};
 use crate::kept::KeptValue;
 use crate::listen::Listen;
 use crate::options::{Fallback, OptionRow, OptionSection};
-use crate::origin::Origin;
 use crate::quantity::{write_duration, write_size};
 use crate::table::{self, STATUS};
 use crate::tree::{SectionTable, StatusTable};
@@ -84,7 +84,7 @@ impl Config {
 }
 
 fn section(
-    origin: &Origin,
+    origin: &ConfigFiles,
     section: &SectionTable,
     computed: impl Fn(&OptionRow) -> Option<String>,
 ) -> EffectiveSection {
@@ -143,7 +143,11 @@ fn computed_of_site(site: &SiteConfig, row: &OptionRow) -> Option<String> {
 }
 
 /// The lifetimes by status: those of the file and of the preset.
-fn lifetimes(origin: &Origin, site: &SiteConfig, written: &StatusTable) -> Vec<EffectiveOption> {
+fn lifetimes(
+    origin: &ConfigFiles,
+    site: &SiteConfig,
+    written: &StatusTable,
+) -> Vec<EffectiveOption> {
     let spot = origin.spot(&written.options.position);
     let is_set = |status: u16| written.statuses.iter().any(|(one, _)| *one == status);
     let all = site.rules.ttl.by_status.iter();

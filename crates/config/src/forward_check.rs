@@ -3,24 +3,24 @@
 use galley_policy::route::HostPattern;
 
 use crate::check;
-use crate::complaint::{Complaints, SourceSpan};
+use crate::diagnostic::{Diagnostics, SourceSpan};
 use crate::forward::{ForwardKind, PurgeForward};
 use crate::tree::SectionTable;
 
-/// The caches in `purge_forward`. Complains about exposed tokens and unmet requirements.
+/// The caches in `purge_forward`. Reports exposed tokens and unmet requirements.
 pub(crate) fn read(
     options: &SectionTable,
     hosts: &[HostPattern],
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> Vec<PurgeForward> {
     let positioned: Vec<(SourceSpan, PurgeForward)> = options.get(OPTION).unwrap_or_default();
     for (position, one) in &positioned {
         if let Some(file) = &one.token_file {
-            check::token_at(options, OPTION, position, file, complaints);
+            check::token_at(options, OPTION, position, file, diagnostics);
         }
         if let Some((why, help)) = missing(options, hosts, one) {
             let option = options.path(OPTION);
-            complaints.add(position, option.clone(), format!("`{option}` {why}"), help);
+            diagnostics.add(position, option.clone(), format!("`{option}` {why}"), help);
         }
     }
     positioned.into_iter().map(|(_, one)| one).collect()

@@ -2,12 +2,12 @@
 
 use galley_policy::headers::{self, Changes, FieldChange, FieldName, HeaderField};
 
-use crate::complaint::{Complaints, SourceSpan};
+use crate::diagnostic::{Diagnostics, SourceSpan};
 use crate::options::OptionSection;
 use crate::tree::SectionTable;
 
 /// `remove_headers`, `set_headers` and `add_headers` of a site or a rule.
-pub(crate) fn changes(section: &SectionTable, complaints: &mut Complaints) -> Changes {
+pub(crate) fn changes(section: &SectionTable, diagnostics: &mut Diagnostics) -> Changes {
     let help = match section.kind {
         OptionSection::SiteRule => "remove it from the rule",
         _ => "remove it",
@@ -16,7 +16,7 @@ pub(crate) fn changes(section: &SectionTable, complaints: &mut Complaints) -> Ch
         if let Some(why) = headers::refusal(name, change) {
             let option = section.path(option);
             let message = format!("`{option}` names `{name}`, {why}");
-            complaints.add(position, option, message, help);
+            diagnostics.add(position, option, message, help);
         }
     };
     let removed: Vec<(SourceSpan, FieldName)> = section.get("remove_headers").unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Reads the main file and its includes.
 //!
-//! Each file may be read only once; a repetition is a complaint, and a complaint about a cycle names its files. A pattern may
+//! Each file may be read only once; a repetition is an error, and the error for a cycle names its files. A pattern may
 //! match nothing, a plain path must exist. Files are read in the order in which they are named, and matches of a pattern by
 //! name.
 
@@ -11,38 +11,38 @@ use std::path::{Component, Path, PathBuf};
 use galley_certs::file::{self, FileError};
 use toml::de::DeTable;
 
-use crate::complaint::{Complaints, SourceSpan, shown};
+use crate::diagnostic::{Diagnostics, SourceSpan, shown};
 use crate::reader::ValueReader;
 use crate::tree::{Document, SectionTable};
 use crate::walk;
 
 /// The contents of `path` and its includes.
 pub(crate) fn read_file(path: &Path) -> Document {
-    let mut complaints = Complaints::default();
+    let mut diagnostics = Diagnostics::default();
     match text_of(path) {
-        Ok(text) => start(complaints, path, &text),
+        Ok(text) => start(diagnostics, path, &text),
         Err(unread) => {
-            let source = complaints.add_source(path, "");
+            let source = diagnostics.add_source(path, "");
             let whole = SourceSpan { source, span: None };
             let message = format!(
                 "the configuration file is {}, {unread}",
                 shown(&path.display().to_string())
             );
             let help = "name a file that exists and that this user may read";
-            complaints.add(&whole, "", message, help);
-            incomplete(Document::new(complaints, whole))
+            diagnostics.add(&whole, "", message, help);
+            incomplete(Document::new(diagnostics, whole))
         }
     }
 }
 
 /// The contents of `text` and its includes.
 pub(crate) fn read_text(name: &str, text: &str) -> Document {
-    start(Complaints::default(), Path::new(name), text)
+    start(Diagnostics::default(), Path::new(name), text)
 }
 
-fn start(mut complaints: Complaints, name: &Path, text: &str) -> Document {
-    let source = complaints.add_source(name, text);
-    let document = Document::new(complaints, SourceSpan { source, span: None });
+fn start(mut diagnostics: Diagnostics, name: &Path, text: &str) -> Document {
+    let source = diagnostics.add_source(name, text);
+    let document = Document::new(diagnostics, SourceSpan { source, span: None });
     let path = std::path::absolute(name).unwrap_or_else(|_| name.to_owned());
     let mut loader = Loader {
         document,
@@ -80,10 +80,10 @@ impl Loader {
         self.chain.pop();
     }
 
-    /// Reads the text of a source. If a line cannot be parsed, further complaints about it are dropped; if the header of a
-    /// section cannot be parsed, so are all complaints below it, because its options were read into the wrong section.
+    /// Reads the text of a source. If a line cannot be parsed, further diagnostics about it are dropped; if the header of a
+    /// section cannot be parsed, so are all diagnostics below it, because its options were read into the wrong section.
     fn parse(&mut self, source: usize, base: &Path) -> SectionTable {
-        let text = self.document.complaints.text(source);
+        let text = self.document.diagnostics.text(source);
         let (tree, errors) = DeTable::parse_recoverable(&text);
         let bad = self.syntax_errors(source, &text, errors);
         let bad_header = bad.iter().find(|line| {
@@ -91,22 +91,22 @@ impl Loader {
                 .nth(**line - 1)
                 .is_some_and(|line| line.trim_start().starts_with('['))
         });
-        let mut complaints = std::mem::take(&mut self.document.complaints);
-        let before = complaints.len();
+        let mut diagnostics = std::mem::take(&mut self.document.diagnostics);
+        let before = diagnostics.len();
         let mut reader = ValueReader {
             base,
             source,
-            complaints: &mut complaints,
+            diagnostics: &mut diagnostics,
         };
         let top = walk::walk(tree.get_ref(), &mut self.document, &mut reader);
-        complaints.drop_consequential(before, source, |line| {
+        diagnostics.drop_consequential(before, source, |line| {
             bad.contains(&line) || bad_header.is_some_and(|bad| line > *bad)
         });
-        self.document.complaints = complaints;
+        self.document.diagnostics = diagnostics;
         top
     }
 
-    /// Complains once about each line that is not valid TOML, and returns those lines. After a list that is not closed, every
+    /// Reports once each line that is not valid TOML, and returns those lines. After a list that is not closed, every
     /// further line of the file lacks a comma; only the first is reported.
     fn syntax_errors(
         &mut self,
@@ -121,12 +121,12 @@ impl Loader {
                 source,
                 span: Some(error.span().unwrap_or(text.len()..text.len())),
             };
-            let (line, _) = self.document.complaints.position(&position);
+            let (line, _) = self.document.diagnostics.position(&position);
             let misses_comma = error.message().contains("missing comma");
             let follows = open_list && misses_comma;
             if !follows && !lines.contains(&line) {
                 let (message, help) = syntax(error.message());
-                self.document.complaints.add(&position, "", message, help);
+                self.document.diagnostics.add(&position, "", message, help);
             }
             open_list |= misses_comma;
             lines.push(line);
@@ -141,7 +141,7 @@ impl Loader {
         let (message, help) = match read {
             Ok((canonical, text)) => {
                 let Some(obstacle) = self.obstacle(&canonical, &shown_path) else {
-                    let source = self.document.complaints.add_source(&path, &text);
+                    let source = self.document.diagnostics.add_source(&path, &text);
                     return self.file(source, path);
                 };
                 obstacle
@@ -153,7 +153,7 @@ impl Loader {
         };
         self.document.is_incomplete = true;
         self.document
-            .complaints
+            .diagnostics
             .add(position, "include", message, help);
     }
 
@@ -193,7 +193,7 @@ impl Loader {
             .join(" ")
     }
 
-    /// The files that a pattern matches. Complains about folders that cannot be read.
+    /// The files that a pattern matches. Reports folders that cannot be read.
     fn expand(&mut self, position: &SourceSpan, pattern: &Path) -> Vec<PathBuf> {
         let expansion = Expansion::of(pattern);
         for (folder, error) in &expansion.unreadable {
@@ -203,7 +203,7 @@ impl Loader {
             );
             let help = "give this user read access to the folder";
             self.document
-                .complaints
+                .diagnostics
                 .add(position, "include", message, help);
         }
         if expansion.is_pattern {

@@ -1,7 +1,7 @@
-//! The configuration file: parses and checks it into a [`Config`], or returns complaints.
+//! The configuration file: parses and checks it into a [`Config`], or returns diagnostics.
 //!
 //! One table of options ([`options()`]) defines everything: the names, how a value is read, its bounds and its default, the
-//! reference page and the sample file. A file is read once and completely. One run reports all complaints of all files,
+//! reference page and the sample file. A file is read once and completely. One run reports all diagnostics of all files,
 //! each with its position, the reason and a remedy. Nothing is guessed, capped or dropped silently: a [`Config`] is
 //! complete and valid.
 //!
@@ -15,9 +15,10 @@ mod certificates;
 mod changed;
 mod check;
 mod cluster;
-mod complaint;
 mod config;
+mod config_files;
 mod dashboard;
+mod diagnostic;
 mod effective;
 mod effective_option;
 mod forward;
@@ -33,7 +34,6 @@ mod log_field;
 mod machine;
 mod manual_page;
 mod options;
-mod origin;
 mod php;
 mod quantity;
 mod read;
@@ -49,16 +49,19 @@ mod table;
 mod text;
 mod tls;
 mod tree;
+mod upgrade;
 mod upstream;
 mod value;
 mod walk;
 
 pub use changed::{ChangedOption, changed_options};
-pub use complaint::{Colour, Complaint, Complaints, Warning};
 pub use config::{
-    AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config, DnsMeans,
-    DnsProof, DnsServer, MAX_ERROR_PAGE_BYTES, MAX_TOKEN_FILE_BYTES, ServerConfig, SiteConfig, TlsVersion,
+    AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config, DnsProof,
+    DnsServer, DnsUpdateMethod, MAX_ERROR_PAGE, MAX_TOKEN_FILE, ServerConfig, SiteConfig,
+    TlsVersion,
 };
+pub use config_files::{MachineFinding, OptionPath};
+pub use diagnostic::{Colour, Diagnostic, Diagnostics, Warning};
 pub use effective_option::{EffectiveOption, EffectiveSection};
 pub use forward::{ForwardKind, PurgeForward};
 pub use include::included;
@@ -69,8 +72,7 @@ pub use log_field::{KnownField, LogField};
 pub use machine::{memory, runtime_dir};
 pub use manual_page::manual_page;
 pub use options::{Fallback, OptionRow, OptionSection, ValueKind};
-pub use origin::{MachineFinding, OptionPath};
-pub use quantity::{Pace, parse_duration, parse_size, write_duration, write_size};
+pub use quantity::{RunInterval, parse_duration, parse_size, write_duration, write_size};
 pub use reference::{reference, sample};
 pub use site::default_token_file;
 pub use table::options;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use galley_certs::CertificateFiles;
 
 use crate::assemble::{admin_of, finish};
-use crate::complaint::Complaints;
 use crate::config::{AdminConfig, Config};
+use crate::diagnostic::Diagnostics;
 use crate::machine::Environment;
 use crate::{include, root};
 
@@ -49,7 +49,7 @@ impl ConfigSource {
     /// Reads the configuration. The certificates in `known` were read before and may be unreadable now.
     ///
     /// Errors: as [`load`] and [`for_root`].
-    pub fn load(&self, known: &[CertificateFiles]) -> Result<Config, Complaints> {
+    pub fn load(&self, known: &[CertificateFiles]) -> Result<Config, Diagnostics> {
         let environment = Environment {
             runtime: self.runtime.clone(),
             state: self.state.clone(),
@@ -70,8 +70,8 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// Reads a configuration file and all its includes.
 ///
-/// Errors: all complaints of all files, in the order of files and lines.
-pub fn load(path: &Path) -> Result<Config, Complaints> {
+/// Errors: all diagnostics of all files, in the order of files and lines.
+pub fn load(path: &Path) -> Result<Config, Diagnostics> {
     finish(include::read_file(path), &Environment::current())
 }
 
@@ -80,16 +80,16 @@ pub fn load_admin(path: &Path) -> AdminConfig {
     admin_of(include::read_file(path), &Environment::current())
 }
 
-/// Reads a configuration from `text`. `name` is shown in complaints; relative paths and includes start at its folder.
+/// Reads a configuration from `text`. `name` is shown in diagnostics; relative paths and includes start at its folder.
 ///
 /// Errors: as [`load`].
-pub fn from_text(name: &str, text: &str) -> Result<Config, Complaints> {
+pub fn from_text(name: &str, text: &str) -> Result<Config, Diagnostics> {
     finish(include::read_text(name, text), &Environment::current())
 }
 
 /// The configuration without a file: one site for every host on port 8080, from the WordPress folder `dir`, with managed PHP.
 ///
 /// Errors: `dir` is not a folder, or contains none of `wp-config.php`, `wp-load.php` and `index.php`.
-pub fn for_root(dir: &Path) -> Result<Config, Complaints> {
+pub fn for_root(dir: &Path) -> Result<Config, Diagnostics> {
     finish(root::for_root(dir), &Environment::current())
 }

@@ -253,7 +253,7 @@ impl OptionSection {
         }
     }
 
-    /// The prefix of option names in complaints: `site.rule`; empty for the top.
+    /// The prefix of option names in diagnostics: `site.rule`; empty for the top.
     pub fn prefix(self) -> &'static str {
         self.header().trim_matches(['[', ']'])
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// How often a task runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum RunInterval {
     /// Never.
     Off,
     /// The time between two starts.

@@ -1,4 +1,4 @@
-//! Converts a TOML value to a value of the kind in the option table, or complains.
+//! Converts a TOML value to a value of the kind in the option table, or reports why not.
 //!
 //! `text` defines the meaning of strings. Bounds of numbers are checked only here.
 
@@ -14,7 +14,7 @@ use crate::servers;
 use crate::text::{bounded_number, parse_text};
 use crate::value::ConfigValue;
 
-/// The value of an option; `None` after a complaint.
+/// The value of an option; `None` after a diagnostic.
 pub(crate) fn read(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
@@ -40,7 +40,7 @@ fn read_list(
             help: format!("put it in brackets: `{} = {}`", row.name, row.example),
             ..wrong_type(row, &row.kind, value.get_ref())
         };
-        reader.complain(row, value, "is", problem);
+        reader.report(row, value, "is", problem);
         return None;
     };
     let mut list = Vec::new();
@@ -72,7 +72,7 @@ fn read_one(
         (_, DeValue::String(text)) => parse_text(kind, text, reader.base),
         (_, other) => Err(wrong_type(row, kind, other)),
     };
-    read.map_err(|problem| reader.complain(row, value, verb, problem))
+    read.map_err(|problem| reader.report(row, value, verb, problem))
         .ok()
 }
 

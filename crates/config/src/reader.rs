@@ -6,7 +6,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use crate::complaint::{Complaints, SourceSpan, shown};
+use crate::diagnostic::{Diagnostics, SourceSpan, shown};
 use crate::options::OptionRow;
 
 /// Reads the values of one file.
@@ -14,7 +14,7 @@ pub(crate) struct ValueReader<'r> {
     /// The folder of the file, absolute.
     pub base: &'r Path,
     pub source: usize,
-    pub complaints: &'r mut Complaints,
+    pub diagnostics: &'r mut Diagnostics,
 }
 
 /// Why a value is invalid, and the remedy.
@@ -33,8 +33,8 @@ impl ValueReader<'_> {
         }
     }
 
-    /// Complains about a value, or about the member of a list.
-    pub fn complain(
+    /// Reports an invalid value, or an invalid member of a list.
+    pub fn report(
         &mut self,
         row: &OptionRow,
         value: &Spanned<DeValue<'_>>,
@@ -44,7 +44,7 @@ impl ValueReader<'_> {
         let text = match value.get_ref() {
             DeValue::String(text) => shown(text),
             _ => shown(
-                self.complaints
+                self.diagnostics
                     .text(self.source)
                     .get(value.span())
                     .unwrap_or_default(),
@@ -52,7 +52,7 @@ impl ValueReader<'_> {
         };
         let message = format!("`{}` {verb} {text}, {}", row.path(), problem.why);
         let position = self.position(value.span());
-        self.complaints
+        self.diagnostics
             .add(&position, row.path(), message, problem.help);
     }
 }

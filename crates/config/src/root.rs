@@ -5,15 +5,15 @@ use std::path::Path;
 use galley_policy::route::HostPattern;
 
 use crate::check::shown_path;
-use crate::complaint::{Complaints, SourceSpan};
+use crate::diagnostic::{Diagnostics, SourceSpan};
 use crate::tree::{Document, SiteTables};
 use crate::upstream::UpstreamConfig;
 use crate::value::ConfigValue;
 
 /// One site for every host, from `dir`, with managed PHP; all other options have their defaults.
 pub(crate) fn for_root(dir: &Path) -> Document {
-    let mut complaints = Complaints::default();
-    let source = complaints.add_source(dir, "");
+    let mut diagnostics = Diagnostics::default();
+    let source = diagnostics.add_source(dir, "");
     let whole = SourceSpan { source, span: None };
     let path = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     if path.is_dir() && !FILES.iter().any(|name| path.join(name).is_file()) {
@@ -21,9 +21,9 @@ pub(crate) fn for_root(dir: &Path) -> Document {
         let dir = shown_path(dir);
         let message = format!("{dir} does not look like WordPress: it contains none of {names}");
         let help = "name the folder that contains WordPress, or write a configuration file";
-        complaints.add(&whole, "root", message, help);
+        diagnostics.add(&whole, "root", message, help);
     }
-    let mut document = Document::new(complaints, whole.clone());
+    let mut document = Document::new(diagnostics, whole.clone());
     let mut site = SiteTables::new(&whole);
     let every_host = ConfigValue::List(vec![(whole.clone(), ConfigValue::Host(HostPattern::Any))]);
     for (name, value) in [

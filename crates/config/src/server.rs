@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use galley_policy::proxied::{ForwardingField, Proxies};
 
 use crate::check::{self, shown_path};
-use crate::complaint::{Complaints, SourceSpan};
 use crate::config::{Cache, Config, ServerConfig, SiteConfig, TlsVersion};
+use crate::diagnostic::{Diagnostics, SourceSpan};
 use crate::listen::{Listen, Proxy};
 use crate::quantity::write_size;
 use crate::tree::{Document, SectionTable};
@@ -15,11 +15,11 @@ pub(crate) fn server(
     section: &SectionTable,
     largest_body: u64,
     cache: &Cache,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> ServerConfig {
-    check::listeners(section, complaints);
-    spool_folder(section, complaints);
-    spool_size(section, largest_body, complaints);
+    check::listeners(section, diagnostics);
+    spool_folder(section, diagnostics);
+    spool_size(section, largest_body, diagnostics);
     let spool_size = section.get("spool_size");
     let spool_memory = section.get("spool_memory");
     ServerConfig {
@@ -73,7 +73,7 @@ pub(crate) fn largest_body(document: &Document) -> u64 {
 }
 
 /// Checks that `spool` is a folder.
-fn spool_folder(section: &SectionTable, complaints: &mut Complaints) {
+fn spool_folder(section: &SectionTable, diagnostics: &mut Diagnostics) {
     let Some(folder) = section.get::<PathBuf>("spool") else {
         return;
     };
@@ -84,11 +84,11 @@ fn spool_folder(section: &SectionTable, complaints: &mut Complaints) {
     };
     let why = format!("is {}, {why}", shown_path(&folder));
     let help = "create it, on a disk and not in memory, or leave the option out";
-    section.complain("spool", why, help, complaints);
+    section.report("spool", why, help, diagnostics);
 }
 
 /// Checks that the budget of the folder is enough for one request.
-fn spool_size(section: &SectionTable, largest: u64, complaints: &mut Complaints) {
+fn spool_size(section: &SectionTable, largest: u64, diagnostics: &mut Diagnostics) {
     if let Some(bytes) = section.get::<u64>("spool_size")
         && bytes < largest
         && largest > IN_MEMORY
@@ -99,7 +99,7 @@ fn spool_size(section: &SectionTable, largest: u64, complaints: &mut Complaints)
             write_size(largest)
         );
         let help = "raise it, or lower `request_body`";
-        section.complain("spool_size", why, help, complaints);
+        section.report("spool_size", why, help, diagnostics);
     }
 }
 
@@ -131,14 +131,14 @@ fn socket_mode(word: &str) -> u32 {
 }
 
 /// Options about proxies require a trusted proxy, and a listener that sites use.
-pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Complaints) {
+pub(crate) fn check(document: &Document, config: &Config, diagnostics: &mut Diagnostics) {
     let section = &document.server;
     let proxies = &config.server.proxies;
     let trusts_no_proxy = proxies.networks.is_empty() && !proxies.unix;
     if trusts_no_proxy {
         let why = "is given, but `trusted_proxies` names no proxy";
         let help = "add `trusted_proxies = [\"10.0.0.5\"]` with the addresses of the proxies, or remove it";
-        section.complain_of_each(&["client_field", "proxy_protocol"], why, help, complaints);
+        section.report_each(&["client_field", "proxy_protocol"], why, help, diagnostics);
     }
     let all: Vec<(SourceSpan, Listen)> = section.get("proxy_protocol").unwrap_or_default();
     for (position, listen) in all {
@@ -148,35 +148,35 @@ pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Compl
             let message =
                 format!("`server.proxy_protocol` names `{listen}`, where no site listens");
             let help = "write it as in `listen`";
-            complaints.add(&position, section.path("proxy_protocol"), message, help);
+            diagnostics.add(&position, section.path("proxy_protocol"), message, help);
         }
     }
-    privileges(document, complaints);
-    php_user(document, &config.sites, complaints);
+    privileges(document, diagnostics);
+    php_user(document, &config.sites, diagnostics);
 }
 
 /// Checks the user that Galley switches to, which must not be root.
-fn privileges(document: &Document, complaints: &mut Complaints) {
+fn privileges(document: &Document, diagnostics: &mut Diagnostics) {
     let section = &document.server;
     let Some(user) = section.get::<String>("user") else {
         let why = "is given without `user`";
-        section.complain_of_each(&["group"], why, "add `user`, or remove it", complaints);
+        section.report_each(&["group"], why, "add `user`, or remove it", diagnostics);
         return;
     };
     if user == "root" {
         let why = "is `root`, but the option exists to give up the rights of root";
         let help = "name a user without files of its own, such as `galley` or `www-data`, or leave the option out";
-        section.complain("user", why, help, complaints);
+        section.report("user", why, help, diagnostics);
     }
 }
 
-/// Complains if PHP would run as root.
-fn php_user(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
+/// Reports an error if PHP would run as root.
+fn php_user(document: &Document, sites: &[SiteConfig], diagnostics: &mut Diagnostics) {
     for (tables, site) in document.sites.iter().zip(sites) {
         if site.managed.user.as_deref() == Some("root") {
             let why = "is `root`, but PHP never runs as root";
             let help = "name the user who owns the site's files";
-            tables.options.complain("php_user", why, help, complaints);
+            tables.options.report("php_user", why, help, diagnostics);
         }
     }
 }

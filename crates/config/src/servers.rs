@@ -9,7 +9,7 @@ use crate::text::parse_text;
 use crate::upstream::{HttpUpstream, PhpServer, ServerShare, UpstreamConfig};
 use crate::value::ConfigValue;
 
-/// Reads `php`: one address, `managed`, or a list of servers. `None` after a complaint.
+/// Reads `php`: one address, `managed`, or a list of servers. `None` after a diagnostic.
 pub(crate) fn read_php(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
@@ -25,7 +25,7 @@ pub(crate) fn read_php(
             let help = "name the servers by their addresses, or write `php = \"managed\"` alone";
             let why = "which cannot be one of several servers".to_owned();
             let help = help.to_owned();
-            reader.complain(row, member, "holds", Problem { why, help });
+            reader.report(row, member, "holds", Problem { why, help });
             return None;
         };
         servers.extend(one);
@@ -33,7 +33,7 @@ pub(crate) fn read_php(
     if servers.is_empty() {
         let why = "an empty list".to_owned();
         let help = format!("name a server: `{} = {}`", row.name, row.example);
-        reader.complain(row, value, "is", Problem { why, help });
+        reader.report(row, value, "is", Problem { why, help });
         return None;
     }
     Some(ConfigValue::Php(UpstreamConfig::Php(servers)))
@@ -53,7 +53,7 @@ fn read_member(
             format!("for example `{} = {}`", row.name, row.example),
         ),
     };
-    read.map_err(|problem| reader.complain(row, value, verb, problem))
+    read.map_err(|problem| reader.report(row, value, verb, problem))
         .ok()
 }
 

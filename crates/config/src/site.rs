@@ -8,26 +8,28 @@ use galley_policy::compress::Compress;
 use galley_policy::encoding::Coding;
 use galley_policy::headers::FieldName;
 use galley_policy::images::ImageSiblings;
-use galley_policy::redirect::Home;
+use galley_policy::redirect::CanonicalAddress;
 use galley_policy::route::HostPattern;
 use galley_policy::site::{
-    EsiPolicy, Ignore, MemberPages, NamePattern, Policy, Preset, Rule, TtlTable, UpstreamTimeouts,
+    EsiPolicy, IgnoredParts, MemberPages, NamePattern, Policy, Preset, Rule, TtlTable,
+    UpstreamTimeouts,
 };
 
 use crate::access;
 use crate::balance;
 use crate::check;
-use crate::complaint::{Complaints, SourceSpan};
 use crate::config::SiteConfig;
 use crate::dashboard;
+use crate::diagnostic::Diagnostics;
 use crate::forward_check;
 use crate::headers;
 use crate::listen::Listen;
 use crate::php;
-use crate::quantity::Pace;
+use crate::quantity::RunInterval;
 use crate::redirect;
 use crate::tls;
 use crate::tree::{SectionTable, SiteTables};
+use crate::upgrade;
 use crate::upstream::{HttpUpstream, Program, UpstreamConfig, UpstreamLimits};
 use crate::value::FromValue;
 
@@ -51,28 +53,33 @@ pub(crate) struct SiteContext<'a> {
 pub(crate) fn site(
     site: &SiteTables,
     context: &SiteContext<'_>,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> SiteConfig {
     let options = &site.options;
-    check_hosts(options, complaints);
-    check::listeners(options, complaints);
-    check::root(options, complaints);
-    check::error_page(options, "error_page", options.get("error_page"), complaints);
-    check::token_file(options, "token_file", complaints);
-    check::token_file(options, "purge_secret_file", complaints);
-    check::applications(options, complaints);
-    check::log_folders(&site.log, complaints);
+    check_hosts(options, diagnostics);
+    check::listeners(options, diagnostics);
+    check::root(options, diagnostics);
+    check::error_page(
+        options,
+        "error_page",
+        options.get("error_page"),
+        diagnostics,
+    );
+    check::token_file(options, "token_file", diagnostics);
+    check::token_file(options, "purge_secret_file", diagnostics);
+    check::applications(options, diagnostics);
+    check::log_folders(&site.log, diagnostics);
     let hosts: Vec<HostPattern> = options.get("hosts").unwrap_or_default();
-    let upstream = upstream(options, complaints);
-    php::upstream(site, &upstream, complaints);
+    let upstream = upstream(options, diagnostics);
+    php::upstream(site, &upstream, diagnostics);
     let mut further = Vec::new();
-    let home = redirect::home(options, &hosts, context.listen_tls, complaints);
-    let rules = site_rules(site, home, &mut further, complaints);
+    let home = redirect::home(options, &hosts, context.listen_tls, diagnostics);
+    let rules = site_rules(site, home, &mut further, diagnostics);
     let obstacle = cron_obstacle(&hosts, &upstream, rules.preset);
-    let cron = cron(options, obstacle, complaints);
+    let cron = cron(options, obstacle, diagnostics);
     SiteConfig {
         dashboard_auth: options.get("dashboard_auth"),
-        token_file: token_file(site, context, &hosts, complaints),
+        token_file: token_file(site, context, &hosts, diagnostics),
         name: hosts.first().map_or_else(String::new, check::host_text),
         listen: listeners(options, "listen", context.listen),
         listen_tls: if options.has("tls") {
@@ -80,31 +87,31 @@ pub(crate) fn site(
         } else {
             Vec::new()
         },
-        certificates: tls::certificates(options, &hosts, context.now, context.known, complaints),
-        upstream_tls: tls::upstream(options, uses_tls(&upstream, &further), complaints),
+        certificates: tls::certificates(options, &hosts, context.now, context.known, diagnostics),
+        upstream_tls: tls::upstream(options, uses_tls(&upstream, &further), diagnostics),
         root: options.get::<PathBuf>("root"),
         allow_files: allow_files(options),
         image_siblings: image_siblings(options),
         early_hints: options.value("early_hints"),
-        balancing: balance::balancing(options, complaints),
+        balancing: balance::balancing(options, diagnostics),
         limits: limits(options, &upstream),
         upstream,
         further,
         compress: compress(options, rules.preset),
-        nginx_cache_path: nginx_cache_path(options, rules.preset, complaints),
+        nginx_cache_path: nginx_cache_path(options, rules.preset, diagnostics),
         rules,
         error_page: options.get("error_page"),
-        error_pages: error_pages(site, complaints),
+        error_pages: error_pages(site, diagnostics),
         request_body: options.get("request_body").unwrap_or(context.request_body),
         purge_allow: options.value("purge_allow"),
         purge_secret_file: options.get("purge_secret_file"),
         purge_get: options.value("purge_get"),
         purge_directory: options.get("purge_directory"),
-        purge_forward: forward_check::read(options, &hosts, complaints),
+        purge_forward: forward_check::read(options, &hosts, diagnostics),
         multisite: options.value("multisite"),
         cron,
-        upgrade: upgrade(options, complaints),
-        managed: php::managed(site, complaints),
+        upgrade: upgrade::protocols(options, diagnostics),
+        managed: php::managed(site, diagnostics),
         has_auto_tls: tls::is_auto(options),
         access: site.log.get("access"),
         errors: site.log.get("error"),
@@ -113,18 +120,18 @@ pub(crate) fn site(
 }
 
 /// Checks that the site has hosts.
-fn check_hosts(options: &SectionTable, complaints: &mut Complaints) {
+fn check_hosts(options: &SectionTable, diagnostics: &mut Diagnostics) {
     check::required(
         options,
         "hosts",
         "add `hosts = [\"example.com\"]`, or `hosts = [\"*\"]` for every host",
-        complaints,
+        diagnostics,
     );
     check::not_empty(
         options,
         "hosts",
         "a host, or `\"*\"` for every host",
-        complaints,
+        diagnostics,
     );
 }
 
@@ -138,44 +145,12 @@ fn uses_tls(upstream: &UpstreamConfig, further: &[UpstreamConfig]) -> bool {
     all.any(|one| matches!(one, UpstreamConfig::Http(servers) if servers.iter().any(|one| one.tls)))
 }
 
-/// `upgrade` of a site. Complains about protocols that would let requests bypass Galley.
-fn upgrade(options: &SectionTable, complaints: &mut Complaints) -> Vec<String> {
-    let all: Vec<String> = options.value("upgrade");
-    let positioned: Vec<(SourceSpan, String)> = options.get("upgrade").unwrap_or_default();
-    for (position, name) in positioned {
-        if let Some((why, help)) = upgrade_obstacle(&name) {
-            let message = format!("`site.upgrade` names `{name}`, {why}");
-            complaints.add(&position, "site.upgrade", message, help);
-        }
-    }
-    all.iter().map(|name| name.to_ascii_lowercase()).collect()
-}
-
-/// Why connections may not switch to a protocol, and the remedy.
-fn upgrade_obstacle(protocol: &str) -> Option<(&'static str, &'static str)> {
-    let lower = protocol.to_ascii_lowercase();
-    if ["h2", "http", "tls"]
-        .iter()
-        .any(|known| lower.starts_with(known))
-    {
-        return Some((
-            "which would carry requests to the upstream that Galley does not check",
-            "remove it: only Galley speaks HTTP to the upstream",
-        ));
-    }
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~/".contains(&byte);
-    (!lower.bytes().all(is_token)).then_some((
-        "which is not the name of a protocol",
-        "write the name as in the `Upgrade` field: `websocket`",
-    ))
-}
-
 /// The token file that the site names, or the default one if it exists.
 fn token_file(
     site: &SiteTables,
     context: &SiteContext<'_>,
     hosts: &[HostPattern],
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> Option<PathBuf> {
     let options = &site.options;
     if options.has("token_file") {
@@ -183,7 +158,13 @@ fn token_file(
     }
     let usual = default_token_file(context.folder?, hosts.first()?);
     usual.symlink_metadata().ok()?;
-    check::token_at(options, "token_file", &options.position, &usual, complaints);
+    check::token_at(
+        options,
+        "token_file",
+        &options.position,
+        &usual,
+        diagnostics,
+    );
     Some(usual)
 }
 
@@ -198,7 +179,7 @@ pub fn default_token_file(folder: &Path, first_host: &HostPattern) -> PathBuf {
 }
 
 /// `php` or `upstream` of a site or a rule; `Files` if neither is set.
-fn upstream(section: &SectionTable, complaints: &mut Complaints) -> UpstreamConfig {
+fn upstream(section: &SectionTable, diagnostics: &mut Diagnostics) -> UpstreamConfig {
     let prefix = section.kind.prefix();
     if section.has("php") && section.has("upstream") {
         let message = format!(
@@ -206,10 +187,10 @@ fn upstream(section: &SectionTable, complaints: &mut Complaints) -> UpstreamConf
         );
         let help = "keep `php` for PHP-FPM, or `upstream` for a web server with PHP in it";
         let position = section.position("upstream");
-        complaints.add(position, section.path("upstream"), message, help);
+        diagnostics.add(position, section.path("upstream"), message, help);
     }
-    check::not_empty(section, "upstream", "a URL", complaints);
-    php::command(section, complaints);
+    check::not_empty(section, "upstream", "a URL", diagnostics);
+    php::command(section, diagnostics);
     let upstream = match (section.get("php"), section.get("php_command")) {
         (Some(UpstreamConfig::Managed), Some(command)) => UpstreamConfig::Program(Program {
             command,
@@ -220,7 +201,7 @@ fn upstream(section: &SectionTable, complaints: &mut Complaints) -> UpstreamConf
             .get::<Vec<HttpUpstream>>("upstream")
             .map_or(UpstreamConfig::Files, UpstreamConfig::Http),
     };
-    balance::servers(section, &upstream, complaints);
+    balance::servers(section, &upstream, diagnostics);
     upstream
 }
 
@@ -236,28 +217,37 @@ fn allow_files(options: &SectionTable) -> Vec<NamePattern> {
 }
 
 /// Pages for single statuses.
-fn error_pages(site: &SiteTables, complaints: &mut Complaints) -> Vec<(u16, PathBuf)> {
+fn error_pages(site: &SiteTables, diagnostics: &mut Diagnostics) -> Vec<(u16, PathBuf)> {
     let mut pages = Vec::new();
     for (status, value) in &site.error_pages.statuses {
         let page = PathBuf::from_value(value);
         let option = status.to_string();
-        check::error_page(&site.error_pages.options, &option, page.clone(), complaints);
+        check::error_page(
+            &site.error_pages.options,
+            &option,
+            page.clone(),
+            diagnostics,
+        );
         pages.extend(page.map(|page| (*status, page)));
     }
     pages
 }
 
-/// How often the scheduled tasks run: by default once a minute if possible. Complains about an interval if it is not possible.
-fn cron(options: &SectionTable, obstacle: Option<&str>, complaints: &mut Complaints) -> Pace {
-    let configured = options.get::<Pace>("cron");
+/// How often the scheduled tasks run: by default once a minute if possible. Reports an interval if it is not possible.
+fn cron(
+    options: &SectionTable,
+    obstacle: Option<&str>,
+    diagnostics: &mut Diagnostics,
+) -> RunInterval {
+    let configured = options.get::<RunInterval>("cron");
     let Some(obstacle) = obstacle else {
-        return configured.unwrap_or(Pace::Every(DEFAULT_CRON_INTERVAL));
+        return configured.unwrap_or(RunInterval::Every(DEFAULT_CRON_INTERVAL));
     };
-    if let Some(Pace::Every(_)) = configured {
+    if let Some(RunInterval::Every(_)) = configured {
         let why = format!("is given, but {obstacle}");
-        options.complain("cron", why, "remove it, or correct that", complaints);
+        options.report("cron", why, "remove it, or correct that", diagnostics);
     }
-    Pace::Off
+    RunInterval::Off
 }
 
 /// Why Galley cannot run the scheduled tasks of a site.
@@ -302,17 +292,22 @@ fn limits(options: &SectionTable, upstream: &UpstreamConfig) -> UpstreamLimits {
 fn nginx_cache_path(
     options: &SectionTable,
     preset: Preset,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> Option<PathBuf> {
     let path: Option<PathBuf> = options.get("nginx_cache_path");
     if path.is_some() && preset == Preset::None {
         let why = "has no effect with `preset = \"none\"`";
-        options.complain("nginx_cache_path", why, "remove one of the two", complaints);
+        options.report(
+            "nginx_cache_path",
+            why,
+            "remove one of the two",
+            diagnostics,
+        );
     }
     if path.is_some() && path == options.get("purge_directory") {
         let why = "names the folder of `purge_directory`";
         let help = "remove `purge_directory`: removing all files of `nginx_cache_path` purges the site, too";
-        options.complain("nginx_cache_path", why, help, complaints);
+        options.report("nginx_cache_path", why, help, diagnostics);
     }
     path
 }
@@ -346,9 +341,9 @@ fn compress(options: &SectionTable, preset: Preset) -> Compress {
 
 fn site_rules(
     site: &SiteTables,
-    home: Home,
+    home: CanonicalAddress,
     further: &mut Vec<UpstreamConfig>,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> Policy {
     let options = &site.options;
     let preset = match options.value::<String>("preset").as_str() {
@@ -370,18 +365,18 @@ fn site_rules(
         ignore_query: options.value("ignore_query"),
         ttl: ttl(site, policy.ttl.clone()),
         home,
-        changes: headers::changes(options, complaints),
+        changes: headers::changes(options, diagnostics),
         tag_field: options.get::<FieldName>("tag_header"),
         outer_ttl: options.get("outer_ttl"),
-        hsts: redirect::hsts(options, complaints).map(|(_, value)| value),
-        dashboard: dashboard::path(options, complaints),
-        access: access::site(options, preset, complaints),
+        hsts: redirect::hsts(options, diagnostics).map(|(_, value)| value),
+        dashboard: dashboard::path(options, diagnostics),
+        access: access::site(options, preset, diagnostics),
         rules: site
             .rules
             .iter()
             .map(|one| {
-                let rule = rule(one, options, further, complaints);
-                access::reach(one, &rule, policy.urls.spellings, complaints);
+                let rule = rule(one, options, further, diagnostics);
+                access::reach(one, &rule, policy.urls.spellings, diagnostics);
                 rule
             })
             .collect(),
@@ -423,12 +418,12 @@ fn rule(
     section: &SectionTable,
     site: &SectionTable,
     further: &mut Vec<UpstreamConfig>,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> Rule {
-    check::paths(section, complaints);
-    check::not_empty(section, "methods", "a method", complaints);
-    check::not_empty(section, "countries", "a country", complaints);
-    php::rule(section, site, complaints);
+    check::paths(section, diagnostics);
+    check::not_empty(section, "methods", "a method", diagnostics);
+    check::not_empty(section, "countries", "a country", diagnostics);
+    php::rule(section, site, diagnostics);
     let ignored: Vec<String> = section.value("ignore");
     let ignores = |word: &str| ignored.iter().any(|one| one == word);
     Rule {
@@ -438,7 +433,7 @@ fn rule(
         countries: section.get("countries").unwrap_or_default(),
         cache: section.get("cache"),
         ttl: section.get("ttl"),
-        ignore: Ignore {
+        ignore: IgnoredParts {
             cache_control: ignores("cache-control"),
             expires: ignores("expires"),
             set_cookie: ignores("set-cookie"),
@@ -447,18 +442,18 @@ fn rule(
         },
         stream: section.value("stream"),
         stream_request: section.value("stream_request"),
-        upstream: match upstream(section, complaints) {
+        upstream: match upstream(section, diagnostics) {
             UpstreamConfig::Files => None,
             other => Some(index_of(other, further)),
         },
-        redirect: redirect::of_rule(section, complaints),
-        changes: headers::changes(section, complaints),
+        redirect: redirect::of_rule(section, diagnostics),
+        changes: headers::changes(section, diagnostics),
         request_body: section.get("request_body"),
         timeouts: UpstreamTimeouts {
             first_byte: section.get("first_byte_timeout"),
             read: section.get("read_timeout"),
         },
-        access: access::common(section, complaints),
+        access: access::common(section, diagnostics),
     }
 }
 

@@ -15,13 +15,13 @@ use galley_policy::route::{HostPattern, canonical_host};
 use galley_policy::site::NamePattern;
 use ipnet::IpNet;
 
-use crate::complaint::nearest;
+use crate::diagnostic::nearest;
 use crate::limit;
 use crate::listen::{AdminListen, Listen, Proxy};
 use crate::log::LogTarget;
 use crate::log_field::LogField;
 use crate::options::{ValueKind, one_of};
-use crate::quantity::{Pace, parse_duration, parse_size};
+use crate::quantity::{RunInterval, parse_duration, parse_size};
 use crate::reader::{Problem, problem};
 use crate::upstream::{HttpUpstream, PhpAddress, PhpServer, ServerShare, UpstreamConfig};
 use crate::value::ConfigValue;
@@ -49,10 +49,9 @@ pub(crate) fn parse_text(
         ValueKind::Time { least, most } => {
             duration(kind, *least..=*most, text).map(ConfigValue::Time)
         }
-        ValueKind::TimeOrOff { .. } if text == "off" => Ok(ConfigValue::Pace(Pace::Off)),
-        ValueKind::TimeOrOff { least, most } => {
-            duration(kind, *least..=*most, text).map(|time| ConfigValue::Pace(Pace::Every(time)))
-        }
+        ValueKind::TimeOrOff { .. } if text == "off" => Ok(ConfigValue::Pace(RunInterval::Off)),
+        ValueKind::TimeOrOff { least, most } => duration(kind, *least..=*most, text)
+            .map(|time| ConfigValue::Pace(RunInterval::Every(time))),
         ValueKind::Word(words) => word(words, text),
         ValueKind::Text | ValueKind::Glob => Ok(ConfigValue::Text(text.to_owned())),
         ValueKind::Path => Ok(ConfigValue::Path(base.join(text))),

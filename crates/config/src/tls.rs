@@ -1,6 +1,6 @@
 //! Certificates in the configuration: `tls` of a site, and whether each is usable; TLS for upstreams.
 //!
-//! An unusable certificate is a complaint. A usable one that needs attention (it expires soon, or lacks a host) is a
+//! An unusable certificate is an error. A usable one that needs attention (it expires soon, or lacks a host) is a
 //! warning, because it must not prevent a server with many sites from starting.
 
 use std::path::Path;
@@ -10,8 +10,8 @@ use galley_certs::{CertificateChain, CertificateError, CertificateFiles, DateVal
 use galley_policy::route::HostPattern;
 
 use crate::check;
-use crate::complaint::{Complaints, SourceSpan};
 use crate::config::SiteConfig;
+use crate::diagnostic::{Diagnostics, SourceSpan};
 use crate::listen::Listen;
 use crate::tree::{Document, SectionTable};
 use crate::upstream::UpstreamTls;
@@ -30,14 +30,14 @@ pub(crate) fn certificates(
     hosts: &[HostPattern],
     now: SystemTime,
     known: &[CertificateFiles],
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> Vec<CertificateFiles> {
     let configured: Vec<(SourceSpan, CertificateFiles)> = options.get("tls").unwrap_or_default();
     let mut good = Vec::new();
     for (position, files) in &configured {
         match galley_certs::read(files) {
             Ok(certificate) => {
-                dates(position, files, &certificate, now, complaints);
+                dates(position, files, &certificate, now, diagnostics);
                 good.push(certificate);
             }
             // Only root can read it, and it was read before Galley gave up root.
@@ -45,12 +45,12 @@ pub(crate) fn certificates(
             Err(wrong) => {
                 let message = format!("`site.tls` names {wrong}");
                 let help = help(&wrong.error, &wrong.path, files);
-                complaints.add(position, "site.tls", message, help);
+                diagnostics.add(position, "site.tls", message, help);
             }
         }
     }
     if good.len() == configured.len() && !good.is_empty() {
-        names(options.position("tls"), hosts, &good, complaints);
+        names(options.position("tls"), hosts, &good, diagnostics);
     }
     configured.into_iter().map(|(_, files)| files).collect()
 }
@@ -84,7 +84,7 @@ fn dates(
     files: &CertificateFiles,
     certificate: &CertificateChain,
     now: SystemTime,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) {
     let days = |from: SystemTime, to: SystemTime| {
         let length = to.duration_since(from).unwrap_or_default();
@@ -109,7 +109,7 @@ fn dates(
         ),
     };
     let message = format!("`site.tls` names `{}`, which {what}", files.cert.display());
-    complaints.warn(position, "site.tls", message, help);
+    diagnostics.warn(position, "site.tls", message, help);
 }
 
 /// Warns of hosts that none of the certificates contains: browsers will show an error.
@@ -117,7 +117,7 @@ fn names(
     position: &SourceSpan,
     hosts: &[HostPattern],
     all: &[CertificateChain],
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) {
     let hosts = hosts.iter().map(check::host_text);
     let foreign = hosts.filter(|host| {
@@ -138,22 +138,22 @@ fn names(
         foreign.join(", ")
     );
     let help = "get a certificate that includes these names, or move them to a site with its own certificate";
-    complaints.warn(position, "site.tls", message, help);
+    diagnostics.warn(position, "site.tls", message, help);
 }
 
 /// Checks that sites with certificates have TLS listeners, and that TLS listeners have certificates.
-pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
+pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], diagnostics: &mut Diagnostics) {
     for (tables, site) in document.sites.iter().zip(sites) {
         let options = &tables.options;
         if options.has_value("tls") && site.listen_tls.is_empty() && !options.has("listen_tls") {
             let why = "is given, but the site has no TLS listener";
             let help = "add `listen_tls = [\"0.0.0.0:443\"]` to `[server]`";
-            options.complain("tls", why, help, complaints);
+            options.report("tls", why, help, diagnostics);
         }
         if options.has("listen_tls") && !options.has("tls") {
             let why = "is given, but the site has no certificate";
             let help = "add `tls = { cert = \"...\", key = \"...\" }`";
-            options.complain("listen_tls", why, help, complaints);
+            options.report("listen_tls", why, help, diagnostics);
         }
     }
     let server = &document.server;
@@ -161,16 +161,16 @@ pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &
     if server.has("listen_tls") && !has_any && !document.is_incomplete {
         let why = "is given, but no site has a certificate";
         let help = "add `tls = { cert = \"...\", key = \"...\" }` to a site, or remove the line";
-        server.complain("listen_tls", why, help, complaints);
+        server.report("listen_tls", why, help, diagnostics);
     }
     let all = document.sites.iter().map(|site| &site.options);
     for section in all.chain([server]) {
-        mixed_listeners(section, sites, complaints);
+        mixed_listeners(section, sites, diagnostics);
     }
 }
 
-/// Complains about an address with both TLS and plain connections.
-fn mixed_listeners(section: &SectionTable, sites: &[SiteConfig], complaints: &mut Complaints) {
+/// Reports an address with both TLS and plain connections.
+fn mixed_listeners(section: &SectionTable, sites: &[SiteConfig], diagnostics: &mut Diagnostics) {
     let secure: Vec<(SourceSpan, Listen)> = section.get("listen_tls").unwrap_or_default();
     for (position, address) in secure {
         if let Listen::Unix(_) = address {
@@ -179,7 +179,7 @@ fn mixed_listeners(section: &SectionTable, sites: &[SiteConfig], complaints: &mu
                 section.path("listen_tls")
             );
             let help = "a unix socket needs no TLS: add it to `listen`";
-            complaints.add(&position, section.path("listen_tls"), message, help);
+            diagnostics.add(&position, section.path("listen_tls"), message, help);
             continue;
         }
         let mut plain = sites.iter().flat_map(|site| &site.listen);
@@ -190,7 +190,7 @@ fn mixed_listeners(section: &SectionTable, sites: &[SiteConfig], complaints: &mu
                 section.path("listen_tls")
             );
             let help = "give one of the two another port; 80 and 443 are usual";
-            complaints.add(&position, section.path("listen_tls"), message, help);
+            diagnostics.add(&position, section.path("listen_tls"), message, help);
         }
     }
 }
@@ -199,14 +199,14 @@ fn mixed_listeners(section: &SectionTable, sites: &[SiteConfig], complaints: &mu
 pub(crate) fn upstream(
     options: &SectionTable,
     uses_tls: bool,
-    complaints: &mut Complaints,
+    diagnostics: &mut Diagnostics,
 ) -> UpstreamTls {
     const OPTION: &str = "upstream_tls";
     let configured: Option<UpstreamTls> = options.get(OPTION);
     if configured.is_some() && !uses_tls {
         let why = "is given, but no `upstream` begins with `https://`";
         let help = "write `upstream = [\"https://host:port\"]`, or remove it";
-        options.complain(OPTION, why, help, complaints);
+        options.report(OPTION, why, help, diagnostics);
     }
     let tls = configured.unwrap_or_default();
     if let Some(ca) = &tls.ca
@@ -214,24 +214,24 @@ pub(crate) fn upstream(
     {
         let why = format!("names `{}`, {trouble}", ca.display());
         let help = "name a file with the authority's certificate in PEM form";
-        options.complain(OPTION, why, help, complaints);
+        options.report(OPTION, why, help, diagnostics);
     }
     if !tls.verify {
-        warn_of_unverified(options.position(OPTION), tls.ca.as_deref(), complaints);
+        warn_of_unverified(options.position(OPTION), tls.ca.as_deref(), diagnostics);
     }
     tls
 }
 
 /// Warns of an upstream whose certificate is not verified.
-fn warn_of_unverified(position: &SourceSpan, ca: Option<&Path>, complaints: &mut Complaints) {
+fn warn_of_unverified(position: &SourceSpan, ca: Option<&Path>, diagnostics: &mut Diagnostics) {
     let message =
         "`verify` is `false`: Galley does not notice a server that impersonates the upstream";
     let help =
         "name the upstream's certificate authority instead: `ca = \"/etc/galley/upstream-ca.pem\"`";
-    complaints.warn(position, "site.upstream_tls", message, help);
+    diagnostics.warn(position, "site.upstream_tls", message, help);
     if let Some(ca) = ca {
         let message = format!("`ca` is `{}`, but `verify` is `false`", ca.display());
-        complaints.add(
+        diagnostics.add(
             position,
             "site.upstream_tls",
             message,

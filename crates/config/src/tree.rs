@@ -1,7 +1,7 @@
 //! The contents of all files together by section, before they are checked as a whole.
 //!
 //! A [`SectionTable`] is one section as written; a [`Document`] is all of them. An option with an invalid value is kept
-//! without a value, so that no second complaint says that it is missing.
+//! without a value, so that no second diagnostic says that it is missing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeValue;
 
-use crate::complaint::{Complaints, SourceSpan};
+use crate::diagnostic::{Diagnostics, SourceSpan};
 use crate::options::{Fallback, OptionSection};
 use crate::read::read;
 use crate::reader::ValueReader;
@@ -34,7 +34,7 @@ pub(crate) struct Document {
     pub whole: SourceSpan,
     /// Whether a file could not be read or parsed, so that a missing option may be in it.
     pub is_incomplete: bool,
-    pub complaints: Complaints,
+    pub diagnostics: Diagnostics,
 }
 
 /// One `[[site]]` with its sections.
@@ -64,7 +64,7 @@ pub(crate) struct SectionTable {
 }
 
 impl Document {
-    pub fn new(complaints: Complaints, whole: SourceSpan) -> Self {
+    pub fn new(diagnostics: Diagnostics, whole: SourceSpan) -> Self {
         Self {
             server: SectionTable::new(OptionSection::Server, whole.clone()),
             admin: SectionTable::new(OptionSection::Admin, whole.clone()),
@@ -77,7 +77,7 @@ impl Document {
             patterns: Vec::new(),
             whole,
             is_incomplete: false,
-            complaints,
+            diagnostics,
         }
     }
 }
@@ -112,7 +112,7 @@ impl SectionTable {
         }
     }
 
-    /// Sets a value, or `None` after a complaint about it. Returns the position of an earlier one.
+    /// Sets a value, or `None` after a diagnostic about it. Returns the position of an earlier one.
     pub fn set(
         &mut self,
         name: &'static str,
@@ -129,29 +129,29 @@ impl SectionTable {
         format!("{}.{name}", self.kind.prefix())
     }
 
-    /// Complains about an option at its position, otherwise at that of its section; `why` continues after the option.
-    pub fn complain(
+    /// Reports an option at its position, otherwise at that of its section; `why` continues after the option.
+    pub fn report(
         &self,
         name: &str,
         why: impl fmt::Display,
         help: impl Into<String>,
-        complaints: &mut Complaints,
+        diagnostics: &mut Diagnostics,
     ) {
         let option = self.path(name);
         let message = format!("`{option}` {why}");
-        complaints.add(self.position(name), option, message, help);
+        diagnostics.add(self.position(name), option, message, help);
     }
 
-    /// Complains about each of these options that the file sets.
-    pub fn complain_of_each(
+    /// Reports each of these options that the file sets.
+    pub fn report_each(
         &self,
         names: &[&str],
         why: &str,
         help: &str,
-        complaints: &mut Complaints,
+        diagnostics: &mut Diagnostics,
     ) {
         for name in names.iter().filter(|name| self.has(name)) {
-            self.complain(name, why, help, complaints);
+            self.report(name, why, help, diagnostics);
         }
     }
 
@@ -204,11 +204,11 @@ fn default(section: OptionSection, name: &str) -> Option<ConfigValue> {
         return None;
     };
     let value = DeValue::parse(text).ok()?;
-    let mut complaints = Complaints::default();
+    let mut diagnostics = Diagnostics::default();
     let mut reader = ValueReader {
         base: Path::new("/"),
         source: 0,
-        complaints: &mut complaints,
+        diagnostics: &mut diagnostics,
     };
     read(&mut reader, row, &value)
 }

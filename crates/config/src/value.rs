@@ -14,12 +14,12 @@ use galley_policy::route::HostPattern;
 use galley_policy::site::NamePattern;
 use ipnet::IpNet;
 
-use crate::complaint::SourceSpan;
+use crate::diagnostic::SourceSpan;
 use crate::forward::PurgeForward;
 use crate::listen::{AdminListen, Listen, Proxy};
 use crate::log::LogTarget;
 use crate::log_field::LogField;
-use crate::quantity::Pace;
+use crate::quantity::RunInterval;
 use crate::upstream::{HttpUpstream, UpstreamConfig, UpstreamTls};
 
 /// A value of some kind.
@@ -29,7 +29,7 @@ pub(crate) enum ConfigValue {
     /// A count, or a size in bytes.
     Number(u64),
     Time(Duration),
-    Pace(Pace),
+    Pace(RunInterval),
     /// A word, a text, a URL path or a glob.
     Text(String),
     /// An absolute path.
@@ -53,7 +53,7 @@ pub(crate) enum ConfigValue {
     LogField(LogField),
     File(AccessSetting<PathBuf>),
     Limit(AccessSetting<RateLimit>),
-    /// The valid members; there are complaints about the others.
+    /// The valid members; there are diagnostics about the others.
     List(Vec<(SourceSpan, ConfigValue)>),
 }
 
@@ -80,7 +80,7 @@ from_value! {
     Flag => bool,
     Number => u64,
     Time => Duration,
-    Pace => Pace,
+    Pace => RunInterval,
     Text => String,
     Path => PathBuf,
     Listen => Listen,
@@ -134,7 +134,7 @@ impl FromValue for Vec<(SourceSpan, CertificateFiles)> {
     }
 }
 
-/// A list with the position of each member, for checks that complain about one of them.
+/// A list with the position of each member, for checks that report one of them.
 impl<T: FromValue> FromValue for Vec<(SourceSpan, T)> {
     fn from_value(value: &ConfigValue) -> Option<Self> {
         match value {

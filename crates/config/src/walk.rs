@@ -8,7 +8,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::complaint::{SourceSpan, nearest, shown};
+use crate::diagnostic::{SourceSpan, nearest, shown};
 use crate::options::{OptionRow, OptionSection};
 use crate::read::read;
 use crate::reader::ValueReader;
@@ -113,7 +113,7 @@ fn status(
     let prefix = section.prefix();
     let message = format!("`{prefix}` names {}, {why}", shown(key.get_ref()));
     reader
-        .complaints
+        .diagnostics
         .add(&position, format!("{prefix}.{STATUS}"), message, help);
     None
 }
@@ -166,10 +166,10 @@ fn set_twice(
     let message = format!(
         "`{}` is given a second time; the first is at {}",
         row.path(),
-        reader.complaints.spot(earlier)
+        reader.diagnostics.spot(earlier)
     );
     reader
-        .complaints
+        .diagnostics
         .add(position, row.path(), message, "keep one of the two");
 }
 
@@ -187,7 +187,7 @@ fn unknown(
     if let Some(new) = table::new_name(section, name) {
         let message = format!("`{name}` was renamed to `{new}`");
         let help = format!("write `{new}`");
-        return reader.complaints.add(position, option, message, help);
+        return reader.diagnostics.add(position, option, message, help);
     }
     let text = shown(name);
     let message = match (section, value) {
@@ -196,7 +196,7 @@ fn unknown(
         (other, _) => format!("unknown option {text} in `{}`", other.header()),
     };
     let help = help_for_unknown(section, name);
-    reader.complaints.add(position, option, message, help);
+    reader.diagnostics.add(position, option, message, help);
 }
 
 /// The remedy for an unknown name.
@@ -274,7 +274,7 @@ fn wrong_form(reader: &mut ValueReader<'_>, section: OptionSection, value: &Span
         section.header()
     );
     reader
-        .complaints
+        .diagnostics
         .add(&position, section.prefix(), message, help);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::deny;
-use crate::htaccess::{Subject, evaluate, read};
+use crate::htaccess::{AccessSubject, evaluate, read};
 use crate::options::Options;
 use crate::path::RelPath;
 
@@ -13,7 +13,11 @@ pub fn htaccess(text: &[u8], decoded_path: &[u8]) {
         return;
     };
     let chain = [Arc::new(read(text))];
-    for subject in [Subject::Requested, Subject::File, Subject::Script] {
+    for subject in [
+        AccessSubject::Requested,
+        AccessSubject::File,
+        AccessSubject::Script,
+    ] {
         let name = path.segment(0).unwrap_or_default();
         let verdict = evaluate(&chain, &path, name, subject);
         assert!(evaluate(&chain, &path, name, subject) == verdict);

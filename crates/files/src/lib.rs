@@ -29,5 +29,5 @@ mod types;
 pub use asset::{Asset, FileForm};
 pub use options::Options;
 pub use resolve::Resolved;
-pub use response::{FileResponse, IMMUTABLE, Part, answer, is_immutable, validators};
+pub use response::{BodyPiece, FileResponse, IMMUTABLE, answer, is_immutable, validators};
 pub use root::Root;

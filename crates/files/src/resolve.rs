@@ -18,12 +18,12 @@ use rustix::io::Errno;
 use crate::asset::{Asset, FileForm};
 use crate::cached_lookup::CachedLookup;
 use crate::deny::{self, ScriptName};
-use crate::htaccess::{self, PublicAccess, Rules, Subject};
+use crate::htaccess::{self, AccessSubject, PublicAccess, Rules};
 use crate::open_root::OpenRoot;
 use crate::options::Options;
 use crate::path::RelPath;
 use crate::pictures::PictureSearch;
-use crate::tree::{Located, Node};
+use crate::tree::{FileLocation, Node};
 
 /// The result of resolving a path.
 #[derive(Debug)]
@@ -222,7 +222,7 @@ impl<'t> PathLookup<'t> {
                 PathTarget::Nothing => path.len().saturating_sub(1),
                 _ => path.len(),
             };
-            match self.access_within(path, most, Subject::Requested) {
+            match self.access_within(path, most, AccessSubject::Requested) {
                 PublicAccess::Public => {}
                 PublicAccess::Unchecked if !self.options.php => return Some(Resolved::Missing),
                 PublicAccess::Unchecked | PublicAccess::Denied => {
@@ -322,10 +322,10 @@ impl<'t> PathLookup<'t> {
     /// `.htaccess` files: nearly every page that is not stored needs it.
     fn front_node(&self, relative: &[u8]) -> Node {
         if self.in_memory.is_some() && self.root.front.is_recent(self.now) {
-            return Node::Regular(Located { real: None });
+            return Node::Regular(FileLocation { real: None });
         }
         let node = self.node(relative);
-        if matches!(node, Node::Regular(Located { real: None })) {
+        if matches!(node, Node::Regular(FileLocation { real: None })) {
             self.root.front.record(self.now);
         }
         node
@@ -360,7 +360,7 @@ impl<'t> PathLookup<'t> {
         real: Option<&[u8]>,
         path_info: Option<Vec<u8>>,
     ) -> Resolved {
-        if self.access_to(at, real, Subject::Script) != PublicAccess::Public {
+        if self.access_to(at, real, AccessSubject::Script) != PublicAccess::Public {
             return Resolved::Denied;
         }
         Resolved::Script(Script {
@@ -380,7 +380,7 @@ impl<'t> PathLookup<'t> {
         if self.is_denied(at, real, ScriptName::No) || self.in_memory.is_some() {
             return Resolved::Denied;
         }
-        match self.access_to(at, real, Subject::File) {
+        match self.access_to(at, real, AccessSubject::File) {
             PublicAccess::Public => {}
             // An upstream that evaluates `.htaccess` can check the conditions that are not checked here.
             PublicAccess::Unchecked if !self.options.php => return Resolved::Missing,
@@ -412,7 +412,7 @@ impl<'t> PathLookup<'t> {
     /// Whether a file at a link-free path may be sent.
     fn may_be_sent(&self, path: &RelPath) -> bool {
         !self.is_denied(path, None, ScriptName::No)
-            && self.access_to(path, None, Subject::File) == PublicAccess::Public
+            && self.access_to(path, None, AccessSubject::File) == PublicAccess::Public
     }
 
     /// Whether the names forbid access, with links unresolved or resolved, or the two names are not of the same kind.
@@ -434,7 +434,7 @@ impl<'t> PathLookup<'t> {
     }
 
     /// The access by the `.htaccess` files, for the path with links unresolved and resolved.
-    fn access_to(&self, at: &RelPath, real: Option<&[u8]>, subject: Subject) -> PublicAccess {
+    fn access_to(&self, at: &RelPath, real: Option<&[u8]>, subject: AccessSubject) -> PublicAccess {
         let requested = self.access(at, subject);
         match real.map(RelPath::from_relative) {
             None => requested,
@@ -443,17 +443,17 @@ impl<'t> PathLookup<'t> {
         }
     }
 
-    fn access(&self, path: &RelPath, subject: Subject) -> PublicAccess {
+    fn access(&self, path: &RelPath, subject: AccessSubject) -> PublicAccess {
         // For an existing file, the last segment is known not to be a directory.
         let most = match subject {
-            Subject::Requested => path.len(),
-            Subject::File | Subject::Script => path.len().saturating_sub(1),
+            AccessSubject::Requested => path.len(),
+            AccessSubject::File | AccessSubject::Script => path.len().saturating_sub(1),
         };
         self.access_within(path, most, subject)
     }
 
     /// As [`Self::access`]. At most the first `most` segments may be directories.
-    fn access_within(&self, path: &RelPath, most: usize, subject: Subject) -> PublicAccess {
+    fn access_within(&self, path: &RelPath, most: usize, subject: AccessSubject) -> PublicAccess {
         let chain: Vec<Arc<_>> = (0..=most)
             .map_while(|depth| self.rules(path.first(depth)))
             .collect();

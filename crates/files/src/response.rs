@@ -23,14 +23,14 @@ pub struct FileResponse {
     /// All fields except `Content-Length`, `Date` and connection fields.
     pub fields: HeaderMap,
     /// The body in order; empty for 304, 405, 412, 416 and for `HEAD`.
-    pub parts: Vec<Part>,
+    pub parts: Vec<BodyPiece>,
     /// The length of the body in bytes; for `HEAD`, that of the response to `GET`.
     pub length: u64,
 }
 
 /// A piece of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum BodyPiece {
     /// Literal bytes: the heads between the parts of a multipart body.
     Bytes(Vec<u8>),
     /// Bytes `start..end` of the file.
@@ -106,7 +106,7 @@ fn add_lifetime(fields: &mut HeaderMap, info: &RequestInfo) {
 
 fn all(whole: &HeaderMap, length: u64, info: &RequestInfo) -> FileResponse {
     let has_body = info.method() == Method::Get && length > 0;
-    let span = Part::Span {
+    let span = BodyPiece::Span {
         start: 0,
         end: length,
     };
@@ -128,7 +128,7 @@ fn one(whole: &HeaderMap, length: u64, span: ByteSpan) -> FileResponse {
     FileResponse {
         status: StatusCode::PARTIAL_CONTENT,
         fields,
-        parts: vec![Part::Span {
+        parts: vec![BodyPiece::Span {
             start: span.start,
             end: span.end,
         }],
@@ -155,15 +155,15 @@ fn many(whole: &HeaderMap, all: u64, spans: &[ByteSpan]) -> FileResponse {
         length = length
             .saturating_add(bytes(&head))
             .saturating_add(span.length());
-        parts.push(Part::Bytes(head.into_bytes()));
-        parts.push(Part::Span {
+        parts.push(BodyPiece::Bytes(head.into_bytes()));
+        parts.push(BodyPiece::Span {
             start: span.start,
             end: span.end,
         });
     }
     let end = format!("\r\n--{boundary}--\r\n");
     length = length.saturating_add(bytes(&end));
-    parts.push(Part::Bytes(end.into_bytes()));
+    parts.push(BodyPiece::Bytes(end.into_bytes()));
     FileResponse {
         status: StatusCode::PARTIAL_CONTENT,
         fields,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::fs::FileType;
 
 use crate::recheck::LastSeen;
-use crate::tree::{DirectoryStamp, Located, Node, Tree};
+use crate::tree::{DirectoryStamp, FileLocation, Node, Tree};
 
 /// The cached names of a root directory. See the module.
 #[derive(Default)]
@@ -84,7 +84,7 @@ impl RootListing {
             None if first.is_empty() => None,
             None => Some(Node::Absent),
             Some(FileType::RegularFile) if first.len() == relative.len() => {
-                Some(Node::Regular(Located { real: None }))
+                Some(Node::Regular(FileLocation { real: None }))
             }
             Some(_) => None,
         }
@@ -148,7 +148,7 @@ mod tests {
             let found = match list.node(path.as_bytes()) {
                 None => "unknown",
                 Some(Node::Absent) => "absent",
-                Some(Node::Regular(Located { real: None })) => "regular",
+                Some(Node::Regular(FileLocation { real: None })) => "regular",
                 Some(_) => "something else",
             };
             assert_eq!(found, meaning, "{path}");

@@ -37,7 +37,7 @@ pub(crate) struct Tree {
 /// What a path below the root names.
 pub(crate) enum Node {
     /// A regular file.
-    Regular(Located),
+    Regular(FileLocation),
     /// A directory.
     Directory,
     /// A FIFO, socket or device: never opened.
@@ -72,7 +72,7 @@ impl DirectoryStamp {
 }
 
 /// The location of a file.
-pub(crate) struct Located {
+pub(crate) struct FileLocation {
     /// The link-free relative path, if it differs from the requested one.
     pub(crate) real: Option<Vec<u8>>,
 }
@@ -126,7 +126,7 @@ impl Tree {
             Err(errno) => return Node::from_errno(errno),
         };
         match kind.map(|metadata| metadata.file_type()) {
-            Ok(kind) if kind.is_file() => Node::Regular(Located { real }),
+            Ok(kind) if kind.is_file() => Node::Regular(FileLocation { real }),
             Ok(kind) if kind.is_dir() => Node::Directory,
             Ok(_) => Node::Special,
             Err(error) => Node::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
@@ -158,7 +158,7 @@ impl Tree {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let stat = rustix::fs::statx(descriptor, c"", flags, StatxFlags::TYPE).ok()?;
         Some(match FileType::from_raw_mode(stat.stx_mode.into()) {
-            FileType::RegularFile => Node::Regular(Located { real: None }),
+            FileType::RegularFile => Node::Regular(FileLocation { real: None }),
             FileType::Directory => Node::Directory,
             _ => Node::Special,
         })

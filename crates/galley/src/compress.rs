@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use galley_cache::body::StoredBody;
 use galley_cache::budget::MemoryBudget;
-use galley_cache::entry::{EncodedEntry, Entry, EntryKind, Press};
+use galley_cache::entry::{CompressionStep, EncodedEntry, Entry, EntryKind};
 use galley_cache::memory::Memory;
 use galley_policy::compress::{Compress, coded_fields, vary_on_coding};
 use galley_policy::encoding::Coding;
@@ -46,7 +46,7 @@ struct CompressionJob {
     /// Weak: an entry that has been evicted need not be compressed, and must not use memory.
     entry: Weak<Entry>,
     settings: Arc<Compress>,
-    step: Press,
+    step: CompressionStep,
 }
 
 #[derive(Debug, Default)]
@@ -116,7 +116,7 @@ impl Compressor {
             let (std::sync::mpsc::TrySendError::Full(job)
             | std::sync::mpsc::TrySendError::Disconnected(job)) = error;
             if let Some(entry) = job.entry.upgrade() {
-                entry.release_press();
+                entry.release_compression();
             }
             self.counts.put_off.fetch_add(1, Ordering::Relaxed);
         }
@@ -210,7 +210,7 @@ impl Compressing {
         });
         let mut fields = new.fields.clone();
         vary_on_coding(&mut fields);
-        let new = new.with_coded(&fields, coded.collect(), held.pressed());
+        let new = new.with_coded(&fields, coded.collect(), held.compression_step());
         if held.is_packed() { new.packed() } else { new }
     }
 
@@ -260,16 +260,16 @@ impl Compressing {
 
     /// Queues an entry if it should be compressed. Called at each hit, and cheap if there is nothing to do. Never waits.
     pub fn offer(&self, entry: &Arc<Entry>) {
-        let step = if !entry.is_pressed() {
-            Press::Tried
+        let step = if !entry.is_compression_tried() {
+            CompressionStep::Tried
         } else if entry.is_packable() && self.is_memory_short() {
-            Press::Packed
+            CompressionStep::Packed
         } else if self.settings.dense_after > 0 && entry.hits() >= self.settings.dense_after {
-            Press::Dense
+            CompressionStep::Dense
         } else {
             return;
         };
-        if !entry.claim_press(step) {
+        if !entry.claim_compression(step) {
             return;
         }
         let is_page = entry.kind == EntryKind::Page && entry.pieces().is_none();
@@ -298,17 +298,17 @@ impl CompressionJob {
         let Some(entry) = self.entry.upgrade() else {
             return;
         };
-        if self.step == Press::Packed {
+        if self.step == CompressionStep::Packed {
             let _ = self.memory.put_if_same(&entry, Arc::new(entry.packed()));
             return;
         }
         let Some(coded) = self.coded(&entry, counts) else {
             return;
         };
-        let reached = if self.step == Press::Dense {
-            Press::Dense
+        let reached = if self.step == CompressionStep::Dense {
+            CompressionStep::Dense
         } else {
-            Press::Quick
+            CompressionStep::Quick
         };
         let is_complete = coded.len() == self.settings.codings.len();
         let mut fields = entry.fields.clone();
@@ -379,7 +379,7 @@ impl CompressionJob {
             Coding::Brotli => (self.settings.brotli_level, DENSE_BROTLI),
             Coding::Zstd => (self.settings.zstd_level, DENSE_ZSTD),
         };
-        if self.step == Press::Dense {
+        if self.step == CompressionStep::Dense {
             quick.max(dense)
         } else {
             quick

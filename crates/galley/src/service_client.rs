@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::tls::{ClientTrouble, UpstreamTlsClient};
+use crate::tls::{UpstreamTlsClient, UpstreamTlsError};
 
 /// A client of one service, with a new connection for each request.
 pub struct ServiceClient {
@@ -52,7 +52,7 @@ pub enum ServiceError {
 
 impl ServiceClient {
     /// Creates a client for an address. Reads the certificates that the system trusts.
-    pub fn new(server: &HttpUpstream) -> Result<Self, ClientTrouble> {
+    pub fn new(server: &HttpUpstream) -> Result<Self, UpstreamTlsError> {
         let host = server.host.trim_start_matches('[').trim_end_matches(']');
         let tls = if server.tls {
             Some(UpstreamTlsClient::new(host, None, true)?)

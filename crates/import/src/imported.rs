@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ledger::{ImportedStatement, Ledger, Shares};
+use crate::ledger::{ImportedStatement, Ledger, StatementCounts};
 use crate::source::Source;
 use crate::{apache, caddy, nginx, vcl, write};
 
@@ -30,8 +30,8 @@ pub struct Imported {
 
 impl Imported {
     /// The number of statements by result.
-    pub fn shares(&self) -> Shares {
-        Shares::of(&self.statements)
+    pub fn shares(&self) -> StatementCounts {
+        StatementCounts::of(&self.statements)
     }
 }
 

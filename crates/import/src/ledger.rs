@@ -125,7 +125,7 @@ impl Ledger {
 
 /// The number of statements by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shares {
+pub struct StatementCounts {
     /// See [`StatementFate::Carried`].
     pub carried: usize,
     /// See [`StatementFate::NotNeeded`].
@@ -134,7 +134,7 @@ pub struct Shares {
     pub not_carried: usize,
 }
 
-impl Shares {
+impl StatementCounts {
     /// Counts the results of `statements`.
     pub fn of(statements: &[ImportedStatement]) -> Self {
         let mut shares = Self::default();
@@ -196,7 +196,7 @@ mod tests {
         ledger.enter("lua_code x;", at(1)).unwrap();
         let all = ledger.into_statements();
         assert_eq!(all[0].fate, StatementFate::NotCarried(UNKNOWN.to_owned()));
-        assert_eq!(Shares::of(&all).not_carried, 1);
+        assert_eq!(StatementCounts::of(&all).not_carried, 1);
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod write;
 
 pub use copy::{CopiedListener, CopyError, CopyWorkspace, ServerCopy, copy};
 pub use imported::{Imported, ServerKind, import};
-pub use ledger::{ImportedStatement, Shares, StatementFate};
+pub use ledger::{ImportedStatement, StatementCounts, StatementFate};
 pub use served::{
     ServedConfiguration, ServedHost, ServedListener, ServedStatement, StatementPaths,
     StatementSubject, served,

@@ -264,7 +264,7 @@ impl<'a> StatementParser<'a> {
                     all.extend(id.map(|id| self.entered(id, words, line, Some(block))));
                 }
                 WordsEnd::Semicolon | WordsEnd::Open if words.is_empty() => {
-                    self.complain(line, "a statement without a name");
+                    self.report(line, "a statement without a name");
                     if end == WordsEnd::Open {
                         self.skip_block();
                     }
@@ -281,7 +281,7 @@ impl<'a> StatementParser<'a> {
                 }
                 WordsEnd::Close | WordsEnd::Text => {
                     if !words.is_empty() {
-                        self.complain(
+                        self.report(
                             line,
                             &format!("`{}` does not end with `;`", words.join(" ")),
                         );
@@ -289,7 +289,7 @@ impl<'a> StatementParser<'a> {
                     if end == WordsEnd::Text || depth > 0 {
                         return all;
                     }
-                    self.complain(line, "a `}` without a `{`");
+                    self.report(line, "a `}` without a `{`");
                 }
             }
         }
@@ -333,7 +333,7 @@ impl<'a> StatementParser<'a> {
         }
     }
 
-    fn complain(&mut self, line: usize, what: &str) {
+    fn report(&mut self, line: usize, what: &str) {
         let origin = self.origin(line);
         if let Some(id) = self.ledger.enter(what, origin) {
             self.ledger
@@ -569,13 +569,13 @@ mod tests {
         let names: Vec<_> = all.iter().map(ParsedDirective::name).collect();
         assert_eq!(names, ["c", "http"]);
         let statements = ledger.into_statements();
-        let complaints: Vec<_> = statements
+        let diagnostics: Vec<_> = statements
             .iter()
             .filter(|one| matches!(&one.fate, StatementFate::NotCarried(why) if why.contains("grammar")))
             .map(|one| one.text.as_str())
             .collect();
         assert_eq!(
-            complaints,
+            diagnostics,
             [
                 "`a b` does not end with `;`",
                 "a `}` without a `{`",

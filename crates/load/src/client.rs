@@ -25,7 +25,7 @@ use crate::{
     http1, http2,
     outcome::LoadOutcome,
     requests::Requests,
-    run::{Bounds, RequestSource, Run},
+    run::{RequestSource, Run, RunBounds},
     schedule::Pace,
 };
 
@@ -217,7 +217,7 @@ impl LoadClient {
                 (end, end, Some(count))
             }
         };
-        let bounds = Bounds {
+        let bounds = RunBounds {
             began,
             end,
             requests,
@@ -236,7 +236,7 @@ impl LoadClient {
         Ok(outcomes)
     }
 
-    fn runs(&self, bounds: Bounds) -> Result<Vec<Rc<Run>>, LoadError> {
+    fn runs(&self, bounds: RunBounds) -> Result<Vec<Rc<Run>>, LoadError> {
         let _within = self.runtime.enter();
         let runs = self.loads.iter().map(|load| {
             let source = Rc::clone(&load.source);

@@ -16,7 +16,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
-use crate::{LoadError, trust::Trust};
+use crate::{LoadError, trust::TrustedCertificates};
 
 /// The server, and the type of connections to it.
 #[derive(Debug, Clone)]
@@ -37,10 +37,10 @@ pub struct TargetTls {
     /// The name that the certificate must contain.
     pub name: String,
     /// The trusted certificates.
-    pub trusted: Trust,
+    pub trusted: TrustedCertificates,
     /// The protocol.
     pub protocol: TargetProtocol,
-    /// Whether handshakes may resume a previous session. With [`Trust::Only`] they must, or must not; others count as broken.
+    /// Whether handshakes may resume a previous session. With [`TrustedCertificates::Only`] they must, or must not; others count as broken.
     pub resumes: bool,
 }
 
@@ -154,7 +154,7 @@ impl Dialer {
         } else {
             HandshakeKind::Full
         };
-        let is_checked = matches!(tls.trusted, Trust::Only(_));
+        let is_checked = matches!(tls.trusted, TrustedCertificates::Only(_));
         if is_checked && session.handshake_kind() != Some(wanted) {
             // The connection is used nevertheless: the first ones get the tickets with which others resume.
             self.wrong_handshakes.set(self.wrong_handshakes.get() + 1);

@@ -9,9 +9,9 @@ use std::{
 use hdrhistogram::Histogram;
 
 use crate::{
-    requests::Expected,
+    requests::ResponseCheck,
     response::{BodyCoding, ReceivedResponse},
-    slices::{self, Ended, LoadSlice},
+    slices::{self, LoadSlice, RequestResult},
 };
 
 /// The results of one workload in one run, or the sum of several.
@@ -161,7 +161,7 @@ impl LoadOutcome {
     /// Counts a complete response.
     pub(crate) fn record(
         &mut self,
-        expected: Expected,
+        expected: ResponseCheck,
         response: &mut ReceivedResponse,
         latency: Duration,
     ) {
@@ -234,7 +234,7 @@ impl LoadOutcome {
     }
 
     /// Counts a request in the second of its intended start.
-    pub(crate) fn record_slice(&mut self, due: Duration, ended: Ended) {
+    pub(crate) fn record_slice(&mut self, due: Duration, ended: RequestResult) {
         if self.is_watched {
             *self.statuses.entry(ended.status).or_default() += 1;
             slices::record(&mut self.slices, due, ended);

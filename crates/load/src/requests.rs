@@ -7,7 +7,7 @@ use crate::template::{Random, Template, Values};
 /// A source of requests. It is called for each request in turn, before its intended start; the last one of a run may not be sent.
 pub trait Requests {
     /// Writes the head of the next request, in the format of HTTP/1.1, into `head`, which is empty. Returns the expected response.
-    fn next(&mut self, head: &mut Vec<u8>) -> Expected;
+    fn next(&mut self, head: &mut Vec<u8>) -> ResponseCheck;
 
     /// The intended start of the request with this number, counted from 0, since the start of the run; `None` ends the run.
     fn due(&self, _number: u64) -> Option<Duration> {
@@ -17,7 +17,7 @@ pub trait Requests {
 
 /// The expected response to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Expected {
+pub struct ResponseCheck {
     /// The number of the page, from 0, for samples.
     pub page: usize,
     /// The status code.
@@ -46,7 +46,7 @@ const TOO_MANY_REQUESTS: u16 = 429;
 
 /// The order in which pages are requested.
 #[derive(Debug, Clone)]
-pub enum Order {
+pub enum RequestOrder {
     /// This number of pages, one after the other, and again from the first.
     InTurn(usize),
     /// This number of pages by Zipf's law with exponent 1: the n-th is requested 1/n times as often as the first.
@@ -66,10 +66,10 @@ pub struct Generator {
 
 impl Generator {
     /// Creates requests for pages that are expected to respond with `status`.
-    pub fn new(template: Template, order: &Order, status: u16) -> Self {
+    pub fn new(template: Template, order: &RequestOrder, status: u16) -> Self {
         let (pages, sums) = match *order {
-            Order::InTurn(pages) => (pages, Vec::new()),
-            Order::Zipf(pages) => (pages, sums(pages)),
+            RequestOrder::InTurn(pages) => (pages, Vec::new()),
+            RequestOrder::Zipf(pages) => (pages, sums(pages)),
         };
         Self {
             template,
@@ -96,11 +96,11 @@ impl Generator {
 }
 
 impl Requests for Generator {
-    fn next(&mut self, head: &mut Vec<u8>) -> Expected {
+    fn next(&mut self, head: &mut Vec<u8>) -> ResponseCheck {
         self.values.count += 1;
         self.values.page = self.page();
         self.template.write(head, &mut self.values);
-        Expected {
+        ResponseCheck {
             page: self.values.page,
             status: ExpectedStatus::Exactly(self.status),
         }
@@ -123,14 +123,14 @@ mod tests {
 
     use super::*;
 
-    fn generator(order: &Order) -> Generator {
+    fn generator(order: &RequestOrder) -> Generator {
         let template = Template::parse("GET /{page}?n={count}", &BTreeMap::new()).unwrap();
         Generator::new(template, order, 200)
     }
 
     #[test]
     fn pages_in_turn_repeat() {
-        let mut generator = generator(&Order::InTurn(2));
+        let mut generator = generator(&RequestOrder::InTurn(2));
         for (page, wanted) in [
             (0, "GET /1?n=0000000001"),
             (1, "GET /2?n=0000000002"),
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn zipf_prefers_the_first_and_reaches_the_last() {
-        let mut generator = generator(&Order::Zipf(1000));
+        let mut generator = generator(&RequestOrder::Zipf(1000));
         let mut counts = vec![0_u32; 1000];
         for _ in 0..200_000 {
             counts[generator.next(&mut Vec::new()).page] += 1;

@@ -9,10 +9,10 @@ use std::{
 use crate::{
     LoadError,
     outcome::LoadOutcome,
-    requests::{Expected, Requests},
+    requests::{Requests, ResponseCheck},
     response::ReceivedResponse,
     schedule::{Pace, RateSchedule},
-    slices::Ended,
+    slices::RequestResult,
 };
 
 /// A source of requests that a workload keeps between runs.
@@ -20,7 +20,7 @@ pub(crate) type RequestSource = Rc<RefCell<Box<dyn Requests>>>;
 
 /// When a run starts and ends, and after how many requests.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
+pub(crate) struct RunBounds {
     pub(crate) began: Instant,
     pub(crate) end: Instant,
     /// The maximum number of requests; `None`: only the time ends the run.
@@ -32,7 +32,7 @@ pub(crate) struct Bounds {
 pub(crate) struct Run {
     source: RequestSource,
     pub(crate) outcome: RefCell<LoadOutcome>,
-    bounds: Bounds,
+    bounds: RunBounds,
     /// The number of requests that are left to send.
     left: Cell<u64>,
     /// The intended start of the request in progress, for each worker.
@@ -55,7 +55,7 @@ impl Run {
     pub(crate) fn new(
         source: RequestSource,
         pace: Pace,
-        bounds: Bounds,
+        bounds: RunBounds,
     ) -> Result<Self, LoadError> {
         let schedule = RateSchedule::new(pace)?;
         Ok(Self {
@@ -161,7 +161,7 @@ impl Run {
                 self.slice(
                     &mut outcome,
                     *start,
-                    Ended::without_response(now.saturating_duration_since(*start)),
+                    RequestResult::without_response(now.saturating_duration_since(*start)),
                 );
             }
             if self.bounds.requests.is_none() {
@@ -187,11 +187,11 @@ impl Run {
                 return;
             };
             outcome.record_unsent(end - start);
-            self.slice(outcome, start, Ended::without_response(end - start));
+            self.slice(outcome, start, RequestResult::without_response(end - start));
         }
     }
 
-    fn slice(&self, outcome: &mut LoadOutcome, start: Instant, ended: Ended) {
+    fn slice(&self, outcome: &mut LoadOutcome, start: Instant, ended: RequestResult) {
         let due = start.saturating_duration_since(self.bounds.began);
         outcome.record_slice(due, ended);
     }
@@ -204,7 +204,7 @@ impl LoadWorker {
         &self,
         head: &mut Vec<u8>,
         response: &mut ReceivedResponse,
-    ) -> Option<Expected> {
+    ) -> Option<ResponseCheck> {
         let prepare = || self.request(head, response);
         let (start, expected) = self.run.next_start(prepare).await?;
         self.run.left.set(self.run.left.get() - 1);
@@ -212,7 +212,7 @@ impl LoadWorker {
         Some(expected)
     }
 
-    fn request(&self, head: &mut Vec<u8>, response: &mut ReceivedResponse) -> Expected {
+    fn request(&self, head: &mut Vec<u8>, response: &mut ReceivedResponse) -> ResponseCheck {
         head.clear();
         response.reset(self.run.outcome.borrow_mut().wants_body());
         let expected = self.run.source.borrow_mut().next(head);
@@ -221,14 +221,14 @@ impl LoadWorker {
     }
 
     /// Records a complete response.
-    pub(crate) fn done(&self, expected: Expected, response: &mut ReceivedResponse) {
+    pub(crate) fn done(&self, expected: ResponseCheck, response: &mut ReceivedResponse) {
         let now = Instant::now();
         self.run.last.set(now);
         let start = self.set_start(None).unwrap_or(now);
         let latency = now.saturating_duration_since(start);
         let mut outcome = self.run.outcome.borrow_mut();
         outcome.record(expected, response, latency);
-        let ended = Ended {
+        let ended = RequestResult {
             latency,
             status: response.status,
             is_failure: !expected.status.permits(response.status),
@@ -243,8 +243,11 @@ impl LoadWorker {
         let elapsed = now.saturating_duration_since(start);
         let mut outcome = self.run.outcome.borrow_mut();
         outcome.record_broken(elapsed, || what.to_string());
-        self.run
-            .slice(&mut outcome, start, Ended::without_response(elapsed));
+        self.run.slice(
+            &mut outcome,
+            start,
+            RequestResult::without_response(elapsed),
+        );
     }
 
     /// Counts a connection that replaced one that the server had closed gracefully.

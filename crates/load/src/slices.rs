@@ -19,14 +19,14 @@ pub struct LoadSlice {
 
 /// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct RequestResult {
     pub(crate) latency: Duration,
     /// The status; 0: no response.
     pub(crate) status: u16,
     pub(crate) is_failure: bool,
 }
 
-impl Ended {
+impl RequestResult {
     pub(crate) fn without_response(latency: Duration) -> Self {
         Self {
             latency,
@@ -54,7 +54,7 @@ impl LoadSlice {
 }
 
 /// Counts a request whose intended start was `due` after the start of the run.
-pub(crate) fn record(slices: &mut Vec<LoadSlice>, due: Duration, ended: Ended) {
+pub(crate) fn record(slices: &mut Vec<LoadSlice>, due: Duration, ended: RequestResult) {
     let at = usize::try_from(due.as_secs()).unwrap_or(usize::MAX);
     let at = at.min(MAX_SLICES - 1);
     if slices.len() <= at {
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn requests_count_in_the_second_in_which_they_were_due() {
         let mut slices = Vec::new();
-        let ended = |ms, status, is_failure| Ended {
+        let ended = |ms, status, is_failure| RequestResult {
             latency: Duration::from_millis(ms),
             status,
             is_failure,

@@ -67,7 +67,8 @@ impl Template {
             parts.push(TemplatePart::Text(before.into()));
             let length = |digits: &str| {
                 let length = digits.parse().ok().filter(|length| *length <= MAX_LENGTH);
-                length.ok_or_else(|| wrong(format!("`{{{name}}}`: not a length up to {MAX_LENGTH}")))
+                length
+                    .ok_or_else(|| wrong(format!("`{{{name}}}`: not a length up to {MAX_LENGTH}")))
             };
             parts.push(match (name, name.split_once(':')) {
                 ("count", _) => TemplatePart::Count,

@@ -14,7 +14,7 @@ use rustls::{
 
 /// The trusted certificates of a target.
 #[derive(Debug, Clone)]
-pub enum Trust {
+pub enum TrustedCertificates {
     /// Only this certificate, over TLS 1.3 with AES-128-GCM and X25519, so that all servers do the same work.
     Only(CertificateDer<'static>),
     /// Certificates of these authorities.
@@ -23,21 +23,21 @@ pub enum Trust {
     Any,
 }
 
-impl Trust {
+impl TrustedCertificates {
     /// Creates the TLS configuration of the client; `resumes`: whether connections may resume a previous session.
     ///
     /// # Errors
     /// If the certificate of [`Only`](Self::Only) cannot be used.
     pub fn client_config(&self, alpn: &[u8], resumes: bool) -> Result<ClientConfig, Error> {
         let mut config = match self {
-            Trust::Only(certificate) => pinned(certificate)?,
-            Trust::Roots(roots) => {
+            TrustedCertificates::Only(certificate) => pinned(certificate)?,
+            TrustedCertificates::Roots(roots) => {
                 let roots = Arc::clone(roots);
                 builder(aws_lc_rs::default_provider())?
                     .with_root_certificates(roots)
                     .with_no_client_auth()
             }
-            Trust::Any => {
+            TrustedCertificates::Any => {
                 let provider = aws_lc_rs::default_provider();
                 let any = AnyCertificate(provider.clone());
                 builder(provider)?

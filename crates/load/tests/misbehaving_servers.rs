@@ -15,8 +15,8 @@ use std::{
 };
 
 use galley_load::{
-    Connections, Generator, Limit, LoadClient, LoadError, Order, Pace, Target, Template, Timeouts,
-    Workload,
+    Connections, Generator, Limit, LoadClient, LoadError, Pace, RequestOrder, Target, Template,
+    Timeouts, Workload,
 };
 use galley_testkit::origin::{Origin, ResponseWriter};
 use rustix::time::{ClockId, clock_gettime};
@@ -34,7 +34,7 @@ fn client(addr: SocketAddr, connections: usize, pace: Pace) -> LoadClient {
     let template =
         Template::parse("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n", &BTreeMap::new()).unwrap();
     let workload = Workload {
-        requests: Box::new(Generator::new(template, &Order::InTurn(1), 200)),
+        requests: Box::new(Generator::new(template, &RequestOrder::InTurn(1), 200)),
         connections,
         pace,
     };

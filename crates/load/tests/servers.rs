@@ -15,8 +15,8 @@ use std::{
 };
 
 use galley_load::{
-    Connections, Generator, Limit, LoadClient, LoadOutcome, Order, Pace, Target, TargetProtocol,
-    TargetTls, Template, Trust, Workload,
+    Connections, Generator, Limit, LoadClient, LoadOutcome, Pace, RequestOrder, Target,
+    TargetProtocol, TargetTls, Template, TrustedCertificates, Workload,
 };
 use galley_testkit::{Nginx, Scratch, origin::Origin};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -35,7 +35,7 @@ fn workload(head: &str, connections: usize, pace: Pace) -> Workload {
     let head = head.replace('\n', "\r\n") + "\r\n\r\n";
     let template = Template::parse(&head, &BTreeMap::new()).unwrap();
     Workload {
-        requests: Box::new(Generator::new(template, &Order::InTurn(1), 200)),
+        requests: Box::new(Generator::new(template, &RequestOrder::InTurn(1), 200)),
         connections,
         pace,
     }
@@ -73,7 +73,10 @@ fn responses_are_counted_with_every_protocol() {
     let scratch = Scratch::new().unwrap();
     let (nginx, trusted) = nginx(scratch.path());
     let tls = |protocol, resumes| {
-        let (name, trusted) = ("a.test".to_owned(), Trust::Only(trusted.clone()));
+        let (name, trusted) = (
+            "a.test".to_owned(),
+            TrustedCertificates::Only(trusted.clone()),
+        );
         Some(TargetTls {
             name,
             trusted,
@@ -134,7 +137,7 @@ fn heads_with_many_fields_are_sent_over_http2() {
     let target = Target {
         tls: Some(TargetTls {
             name: "a.test".to_owned(),
-            trusted: Trust::Only(trusted),
+            trusted: TrustedCertificates::Only(trusted),
             protocol: TargetProtocol::Http2 { streams: 1 },
             resumes: false,
         }),
@@ -168,7 +171,7 @@ fn unexpected_statuses_and_handshakes_are_counted_and_named() {
     // No session exists to resume.
     let tls = TargetTls {
         name: "a.test".to_owned(),
-        trusted: Trust::Only(trusted),
+        trusted: TrustedCertificates::Only(trusted),
         protocol: TargetProtocol::Http1,
         resumes: true,
     };

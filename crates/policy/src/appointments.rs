@@ -67,6 +67,9 @@ mod tests {
             read("-1,1.5,x,31622400001,18446744073709551616,7"),
             Some(vec![7])
         );
-        assert_eq!(read("1,2,3,4,5,6,7,8,9").map(|all| all.len()), Some(MAX_APPOINTMENTS));
+        assert_eq!(
+            read("1,2,3,4,5,6,7,8,9").map(|all| all.len()),
+            Some(MAX_APPOINTMENTS)
+        );
     }
 }

@@ -50,7 +50,7 @@ impl CacheControl {
     /// Reads all lines of `Cache-Control`, or of a field of the same form. Never fails.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut control = Self::default();
-        let mut confined = qualified::Confined::default();
+        let mut confined = qualified::QualifiedNames::default();
         for line in lines {
             for_each_member(line, |member| {
                 control.read_member(member);

@@ -204,13 +204,13 @@ mod tests {
 
     #[test]
     fn a_rule_that_ignores_cookies_ignores_login_cookies() {
-        use crate::site::{Ignore, Rule};
+        use crate::site::{IgnoredParts, Rule};
         let site = Policy {
             rules: vec![Rule {
                 path: "/page*".to_owned(),
-                ignore: Ignore {
+                ignore: IgnoredParts {
                     cookie: true,
-                    ..Ignore::default()
+                    ..IgnoredParts::default()
                 },
                 ..Rule::default()
             }],

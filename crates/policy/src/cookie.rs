@@ -21,7 +21,7 @@ pub enum Class {
 
 /// One `name=value` of a `Cookie` line, without surrounding whitespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair<'a> {
+pub struct CookiePair<'a> {
     /// The text before the first `=`; never empty.
     pub name: &'a [u8],
     /// The value; empty if there is no `=`.
@@ -29,7 +29,7 @@ pub struct Pair<'a> {
 }
 
 /// The pairs of a `Cookie` line. Only `;` separates: to PHP, neither quotes nor commas have a meaning here.
-pub fn pairs(line: &[u8]) -> impl Iterator<Item = Pair<'_>> {
+pub fn pairs(line: &[u8]) -> impl Iterator<Item = CookiePair<'_>> {
     let mut rest = Some(line);
     let parts = std::iter::from_fn(move || {
         let line = rest?;
@@ -40,7 +40,7 @@ pub fn pairs(line: &[u8]) -> impl Iterator<Item = Pair<'_>> {
     parts.filter_map(|part| {
         let (name, value) = split_pair(part);
         let name = name.trim_ascii();
-        (!name.is_empty()).then_some(Pair {
+        (!name.is_empty()).then_some(CookiePair {
             name,
             value: value.trim_ascii(),
         })

@@ -14,13 +14,13 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::cache_control::{CacheControl, delta_seconds};
 use crate::fields::has_any;
-use crate::site::{AddressedFields, Ignore, Policy, TtlTable};
+use crate::site::{AddressedFields, IgnoredParts, Policy, TtlTable};
 use crate::storable::ResponseHead;
 use crate::time::parse_date;
 
 /// The field that defines how long a response is fresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Voice {
+pub enum FreshnessSource {
     /// `Galley-Cache-Control`, of Galley's plugin.
     Galley,
     /// `CDN-Cache-Control`.
@@ -45,7 +45,7 @@ pub enum Voice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// The field that counts.
-    pub voice: Voice,
+    pub freshness_source: FreshnessSource,
     /// The directives; empty if the field has none.
     pub control: CacheControl,
     /// The lifetime, counted from the moment of generation. `None`: not stated.
@@ -65,7 +65,7 @@ pub struct StaleWindows {
 pub fn statement(
     fields: &HeaderMap,
     addressed: AddressedFields,
-    ignore: Ignore,
+    ignore: IgnoredParts,
     now: SystemTime,
 ) -> Statement {
     let addressed_statement = || {
@@ -83,15 +83,15 @@ pub fn statement(
     let control = (!ignore.cache_control && is_present(fields, CACHE_CONTROL))
         .then(|| CacheControl::parse(values(fields, CACHE_CONTROL)));
     let expires = (!ignore.expires).then(|| expires(fields, now)).flatten();
-    let voice = match (&control, expires) {
-        (Some(_), _) => Voice::CacheControl,
-        (None, Some(_)) => Voice::Expires,
-        (None, None) => Voice::Nobody,
+    let freshness_source = match (&control, expires) {
+        (Some(_), _) => FreshnessSource::CacheControl,
+        (None, Some(_)) => FreshnessSource::Expires,
+        (None, None) => FreshnessSource::Nobody,
     };
     let control = control.unwrap_or_default();
     let lifetime = control.shared_lifetime().or(expires);
     Statement {
-        voice,
+        freshness_source,
         control,
         lifetime,
     }
@@ -182,7 +182,13 @@ pub fn stated_age(fields: &HeaderMap) -> Option<Duration> {
 
 /// Whether a response forbids to send it stale, whatever the client and the site permit (RFC 9111 §4.2.4).
 pub fn forbids_stale(fields: &HeaderMap, addressed: AddressedFields) -> bool {
-    let control = statement(fields, addressed, Ignore::default(), SystemTime::UNIX_EPOCH).control;
+    let control = statement(
+        fields,
+        addressed,
+        IgnoredParts::default(),
+        SystemTime::UNIX_EPOCH,
+    )
+    .control;
     control.must_revalidate
         || control.proxy_revalidate
         || control.s_maxage.is_some()
@@ -191,14 +197,14 @@ pub fn forbids_stale(fields: &HeaderMap, addressed: AddressedFields) -> bool {
 
 fn targeted(fields: &HeaderMap) -> Option<Statement> {
     [
-        ("galley-cache-control", Voice::Galley),
-        ("cdn-cache-control", Voice::Cdn),
+        ("galley-cache-control", FreshnessSource::Galley),
+        ("cdn-cache-control", FreshnessSource::Cdn),
     ]
     .into_iter()
-    .find_map(|(name, voice)| {
+    .find_map(|(name, freshness_source)| {
         let control = CacheControl::parse_targeted(values(fields, name))?;
         Some(Statement {
-            voice,
+            freshness_source,
             lifetime: control.shared_lifetime(),
             control,
         })
@@ -210,7 +216,7 @@ fn other_products(fields: &HeaderMap, now: SystemTime) -> Option<Statement> {
     if is_present(fields, "surrogate-control") {
         let control = CacheControl::parse_surrogate(values(fields, "surrogate-control"));
         return Some(Statement {
-            voice: Voice::Surrogate,
+            freshness_source: FreshnessSource::Surrogate,
             lifetime: control.shared_lifetime(),
             control,
         });
@@ -218,7 +224,7 @@ fn other_products(fields: &HeaderMap, now: SystemTime) -> Option<Statement> {
     if is_present(fields, "x-litespeed-cache-control") {
         let control = CacheControl::parse(values(fields, "x-litespeed-cache-control"));
         return Some(Statement {
-            voice: Voice::LiteSpeed,
+            freshness_source: FreshnessSource::LiteSpeed,
             lifetime: control.shared_lifetime(),
             control,
         });
@@ -228,7 +234,7 @@ fn other_products(fields: &HeaderMap, now: SystemTime) -> Option<Statement> {
     }
     let value = values(fields, "x-accel-expires").next()?.trim_ascii();
     Some(Statement {
-        voice: Voice::Accel,
+        freshness_source: FreshnessSource::Accel,
         control: CacheControl::default(),
         lifetime: Some(accel_lifetime(value, now)),
     })
@@ -244,7 +250,7 @@ fn vcaching(fields: &HeaderMap) -> Option<Statement> {
     let no_store = forbids("x-vc-cacheable", b"NO") || forbids("x-vc-enabled", b"false");
     let lifetime = value("x-vc-ttl").map(|text| delta_seconds(text).unwrap_or_default());
     (no_store || lifetime.is_some()).then(|| Statement {
-        voice: Voice::Vcaching,
+        freshness_source: FreshnessSource::Vcaching,
         control: CacheControl {
             no_store,
             ..CacheControl::default()
@@ -258,7 +264,7 @@ fn surrogate(fields: &HeaderMap) -> Option<Statement> {
     let lines: Vec<&[u8]> = values(fields, "surrogate-control").collect();
     let control = CacheControl::parse_surrogate_for(&lines, SURROGATE_NAME)?;
     Some(Statement {
-        voice: Voice::Surrogate,
+        freshness_source: FreshnessSource::Surrogate,
         lifetime: control.shared_lifetime(),
         control,
     })

@@ -11,7 +11,7 @@ use std::ops::Range;
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::cookie::{self, Class, Pair};
+use crate::cookie::{self, Class, CookiePair};
 use crate::fragments::FragmentPart;
 use crate::site::Policy;
 use crate::wordpress;
@@ -73,7 +73,7 @@ pub fn session_cookies<'a>(
 }
 
 /// The cookies of a line that identify a member or a cart: each identifies the session.
-pub fn owners(line: &[u8]) -> impl Iterator<Item = Pair<'_>> {
+pub fn owners(line: &[u8]) -> impl Iterator<Item = CookiePair<'_>> {
     cookie::pairs(line).filter(|pair| wordpress::is_member_cookie(pair.name))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! WordPress ignores letter case, characters that no slug has, and doubled slashes; it accepts a path after `index.php`,
 //! and reads the page's name or number from the query. A rule that restricts `/internal/*` must apply to all of these.
-//! [`Guard`] contains a site's rules in a folded form, and `rules_of` lists the rules that apply to a request in addition to the
+//! [`SpellingGuard`] contains a site's rules in a folded form, and `rules_of` lists the rules that apply to a request in addition to the
 //! one that matches its path: each of them must allow the request. Too many rules may apply, but not too few: if a spelling
 //! does not reveal the page (`?p=12`), every rule that may restrict a page applies.
 //!
@@ -17,20 +17,20 @@ mod variables;
 pub use self::form::FormScanner;
 
 use self::folded_rule::{BASES, FoldedRule, MatchKind, REST};
-use self::variables::{Meaning, meaning};
+use self::variables::{VariableMeaning, meaning};
 use crate::access::CountryCode;
 use crate::query::{self, FormDecoded, MAX_PARAMETERS, split_pair};
 use crate::site::{EqualSpellings, Rule};
 
 /// The rules of a site in folded form. Empty if no rule has an access setting.
 #[derive(Clone, Debug, Default)]
-pub struct Guard {
+pub struct SpellingGuard {
     folded: Vec<FoldedRule>,
     /// Variables that must not select a page from the body of a `POST` request.
     form: Vec<&'static [u8]>,
 }
 
-impl Guard {
+impl SpellingGuard {
     /// The guard of a site with these rules. `site_restricts`: whether the site itself restricts access, to which a rule
     /// may make an exception. Empty without the WordPress preset.
     pub fn of(spellings: EqualSpellings, rules: &[Rule], site_restricts: bool) -> Self {
@@ -46,11 +46,16 @@ impl Guard {
         let applies = |meaning| {
             site_restricts
                 || match meaning {
-                    Meaning::AnyPage | Meaning::Page => guard.any(FoldedRule::may_restrict_a_page),
-                    Meaning::Rest => guard.any(|rule| rule.may_restrict_below(REST)),
-                    Meaning::Below(base) => guard.any(|rule| rule.may_restrict_below(base)),
-                    Meaning::Date => guard.any(FoldedRule::may_restrict_a_date),
-                    Meaning::Feed | Meaning::Type | Meaning::Taxonomy | Meaning::Nothing => false,
+                    VariableMeaning::AnyPage | VariableMeaning::Page => {
+                        guard.any(FoldedRule::may_restrict_a_page)
+                    }
+                    VariableMeaning::Rest => guard.any(|rule| rule.may_restrict_below(REST)),
+                    VariableMeaning::Below(base) => guard.any(|rule| rule.may_restrict_below(base)),
+                    VariableMeaning::Date => guard.any(FoldedRule::may_restrict_a_date),
+                    VariableMeaning::Feed
+                    | VariableMeaning::Type
+                    | VariableMeaning::Taxonomy
+                    | VariableMeaning::Nothing => false,
                 }
         };
         let names = variables::ALL.iter();
@@ -115,7 +120,7 @@ pub(crate) struct SpellingBuffers {
 /// without duplicates. A rule is an index, or `None` for the site's own setting if no rule matches a spelling.
 pub(crate) fn rules_of(
     request: &RequestedPaths<'_>,
-    guard: &Guard,
+    guard: &SpellingGuard,
     rules: &[Rule],
     buffers: &mut SpellingBuffers,
     found: &mut Vec<Option<usize>>,
@@ -139,7 +144,7 @@ pub(crate) fn rules_of(
 
 /// The effect of a spelling that no rule matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unmatched {
+enum UnmatchedEffect {
     /// The setting of the site applies.
     Site,
     /// None: the spelling may not be a URL of a page.
@@ -148,7 +153,7 @@ enum Unmatched {
 
 struct RuleFinder<'w> {
     request: RequestedPaths<'w>,
-    guard: &'w Guard,
+    guard: &'w SpellingGuard,
     rules: &'w [Rule],
     buffers: &'w mut SpellingBuffers,
     found: &'w mut Vec<Option<usize>>,
@@ -158,14 +163,14 @@ impl RuleFinder<'_> {
     fn path(&mut self) {
         let path = self.request.path;
         self.set(&[path]);
-        self.spelling(Unmatched::Nothing);
+        self.spelling(UnmatchedEffect::Nothing);
         self.after_scripts(path);
         // WordPress decodes the path of a page again.
         for _ in 0..DECODINGS {
             if !self.decode() {
                 break;
             }
-            self.spelling(Unmatched::Site);
+            self.spelling(UnmatchedEffect::Site);
         }
     }
 
@@ -182,12 +187,12 @@ impl RuleFinder<'_> {
                 let before = path.get(..start).unwrap_or_default();
                 for base in [&b""[..], before] {
                     self.set(&[base, tail]);
-                    self.spelling(Unmatched::Site);
+                    self.spelling(UnmatchedEffect::Site);
                     for _ in 0..DECODINGS {
                         if !self.decode() {
                             break;
                         }
-                        self.spelling(Unmatched::Site);
+                        self.spelling(UnmatchedEffect::Site);
                     }
                 }
             }
@@ -217,31 +222,31 @@ impl RuleFinder<'_> {
 
     fn parameter(&mut self, variable: &[u8], value: &[u8], is_rest: bool) {
         let meaning = meaning(variable);
-        if is_rest && meaning != Some(Meaning::Rest) {
+        if is_rest && meaning != Some(VariableMeaning::Rest) {
             return;
         }
         match meaning {
-            Some(Meaning::Nothing) => {}
-            Some(Meaning::AnyPage) => self.add_all(FoldedRule::may_restrict_a_page),
-            Some(Meaning::Page) => self.at_bases(b"/", value),
-            Some(Meaning::Rest) => self.at_bases(REST, value),
-            Some(Meaning::Below(base)) => self.add_below(base),
-            Some(Meaning::Date) => self.add_all(FoldedRule::may_restrict_a_date),
-            Some(Meaning::Feed) => {
+            Some(VariableMeaning::Nothing) => {}
+            Some(VariableMeaning::AnyPage) => self.add_all(FoldedRule::may_restrict_a_page),
+            Some(VariableMeaning::Page) => self.at_bases(b"/", value),
+            Some(VariableMeaning::Rest) => self.at_bases(REST, value),
+            Some(VariableMeaning::Below(base)) => self.add_below(base),
+            Some(VariableMeaning::Date) => self.add_all(FoldedRule::may_restrict_a_date),
+            Some(VariableMeaning::Feed) => {
                 let path = self.request.path;
                 self.set(&[path, b"/feed/"]);
                 self.buffers.text.extend(FormDecoded(value));
-                self.spelling(Unmatched::Nothing);
+                self.spelling(UnmatchedEffect::Nothing);
             }
-            Some(Meaning::Type) => {
+            Some(VariableMeaning::Type) => {
                 if FormDecoded(value).eq(*b"product") {
                     self.add_below(b"/shop/");
                 }
                 self.set(&[b"/"]);
                 self.buffers.text.extend(FormDecoded(value));
-                self.spelling(Unmatched::Nothing);
+                self.spelling(UnmatchedEffect::Nothing);
             }
-            Some(Meaning::Taxonomy) => {
+            Some(VariableMeaning::Taxonomy) => {
                 let base: Vec<u8> =
                     [b"/".to_vec(), FormDecoded(value).collect(), b"/".to_vec()].concat();
                 self.add_below(&base);
@@ -249,7 +254,7 @@ impl RuleFinder<'_> {
             None => {
                 self.set(&[b"/", variable, b"/"]);
                 self.buffers.text.extend(FormDecoded(value));
-                self.spelling(Unmatched::Nothing);
+                self.spelling(UnmatchedEffect::Nothing);
             }
         }
     }
@@ -261,12 +266,12 @@ impl RuleFinder<'_> {
         for at in slashes {
             self.set(&[path.get(..at).unwrap_or_default(), below, b"/"]);
             self.buffers.text.extend(FormDecoded(value));
-            self.spelling(Unmatched::Site);
+            self.spelling(UnmatchedEffect::Site);
             for _ in 0..DECODINGS {
                 if !self.decode() {
                     break;
                 }
-                self.spelling(Unmatched::Site);
+                self.spelling(UnmatchedEffect::Site);
             }
         }
     }
@@ -291,7 +296,7 @@ impl RuleFinder<'_> {
     }
 
     /// Compares the text with the rules, and if it is a feed or a further page, also the page to which it belongs.
-    fn spelling(&mut self, unmatched: Unmatched) {
+    fn spelling(&mut self, unmatched: UnmatchedEffect) {
         let SpellingBuffers {
             text, lower, slug, ..
         } = &mut *self.buffers;
@@ -319,7 +324,7 @@ impl RuleFinder<'_> {
 
     /// Compares folded text with the rules. `unmatched: None` means the page of a requested feed: there only a rule that restricts
     /// access counts. Returns whether a matching rule has an access setting.
-    fn compare(&mut self, unmatched: Option<Unmatched>) -> bool {
+    fn compare(&mut self, unmatched: Option<UnmatchedEffect>) -> bool {
         let SpellingBuffers { lower, slug, .. } = &*self.buffers;
         let mut has_access_setting = false;
         for (index, rule) in self.guard.folded.iter().enumerate() {
@@ -340,7 +345,7 @@ impl RuleFinder<'_> {
                 Some(MatchKind::Slug) | None => {}
             }
         }
-        if unmatched == Some(Unmatched::Site) {
+        if unmatched == Some(UnmatchedEffect::Site) {
             add(self.found, None);
         }
         has_access_setting

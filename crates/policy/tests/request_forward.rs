@@ -9,7 +9,7 @@ use galley_policy::cgi::{self, BadCgiHead, CgiConnection, Script};
 use galley_policy::forward::{self, BodyLength, Client, Schedule, UpstreamRequest};
 use galley_policy::key::write_key;
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
-use galley_policy::site::{Ignore, Policy, Rule};
+use galley_policy::site::{IgnoredParts, Policy, Rule};
 use proptest::prelude::*;
 
 const LINE: RequestLineInfo<'static> = RequestLineInfo {
@@ -300,9 +300,9 @@ fn method_overrides_are_forwarded_only_with_unsafe_methods() {
 
 #[test]
 fn a_rule_that_ignores_cookies_removes_them_from_upstream_requests() {
-    let ignore = Ignore {
+    let ignore = IgnoredParts {
         cookie: true,
-        ..Ignore::default()
+        ..IgnoredParts::default()
     };
     let site = Policy {
         rules: vec![Rule {

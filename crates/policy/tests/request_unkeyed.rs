@@ -9,7 +9,7 @@ use galley_policy::forward::{self, Client, UpstreamRequest};
 use galley_policy::key::write_key;
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::route;
-use galley_policy::site::{AuthorizationPolicy, Ignore, NamePattern, Policy, Rule};
+use galley_policy::site::{AuthorizationPolicy, IgnoredParts, NamePattern, Policy, Rule};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -297,9 +297,9 @@ fn site() -> impl Strategy<Value = Policy> {
             ignore_query: vec![NamePattern::parse("ref")],
             rules: vec![Rule {
                 path: "/a*".to_owned(),
-                ignore: Ignore {
+                ignore: IgnoredParts {
                     cookie: ignore_cookie,
-                    ..Ignore::default()
+                    ..IgnoredParts::default()
                 },
                 ..Rule::default()
             }],

@@ -4,8 +4,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use galley_policy::freshness::{Voice, default_lifetime, initial_age, statement, windows};
-use galley_policy::site::{AddressedFields, Ignore, Policy, Preset, TtlTable};
+use galley_policy::freshness::{
+    FreshnessSource, default_lifetime, initial_age, statement, windows,
+};
+use galley_policy::site::{AddressedFields, IgnoredParts, Policy, Preset, TtlTable};
 use galley_policy::storable::ResponseHead;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
@@ -35,61 +37,66 @@ fn seconds(lifetime: Option<Duration>) -> Option<u64> {
 
 const CC: (&str, &str) = ("cache-control", "max-age=1, private");
 /// Fields of a response with the field that takes precedence, the lifetime in seconds, and whether it is private.
-const PRECEDENCE: &[(Rows<'static>, Voice, Option<u64>, bool)] = &[
-    (&[], Voice::Nobody, None, false),
-    (&[CC], Voice::CacheControl, Some(1), true),
+const PRECEDENCE: &[(Rows<'static>, FreshnessSource, Option<u64>, bool)] = &[
+    (&[], FreshnessSource::Nobody, None, false),
+    (&[CC], FreshnessSource::CacheControl, Some(1), true),
     (
         &[("cache-control", "s-maxage=5, max-age=1")],
-        Voice::CacheControl,
+        FreshnessSource::CacheControl,
         Some(5),
         false,
     ),
-    (&[("cache-control", " ")], Voice::Nobody, None, false),
+    (
+        &[("cache-control", " ")],
+        FreshnessSource::Nobody,
+        None,
+        false,
+    ),
     (
         &[CC, ("x-accel-expires", "7")],
-        Voice::Accel,
+        FreshnessSource::Accel,
         Some(7),
         false,
     ),
     (
         &[CC, ("x-accel-expires", "@784111787")],
-        Voice::Accel,
+        FreshnessSource::Accel,
         Some(10),
         false,
     ),
     (
         &[CC, ("x-accel-expires", "@1")],
-        Voice::Accel,
+        FreshnessSource::Accel,
         Some(0),
         false,
     ),
     (
         &[CC, ("x-vc-ttl", "8"), ("x-vc-enabled", "true")],
-        Voice::Vcaching,
+        FreshnessSource::Vcaching,
         Some(8),
         false,
     ),
     (
         &[CC, ("x-vc-ttl", "a while"), ("x-accel-expires", "7")],
-        Voice::Vcaching,
+        FreshnessSource::Vcaching,
         Some(0),
         false,
     ),
     (
         &[CC, ("x-vc-cacheable", "YES"), ("x-accel-expires", "7")],
-        Voice::Accel,
+        FreshnessSource::Accel,
         Some(7),
         false,
     ),
     (
         &[CC, ("x-accel-expires", "off")],
-        Voice::Accel,
+        FreshnessSource::Accel,
         Some(0),
         false,
     ),
     (
         &[CC, ("x-litespeed-cache-control", "public,max-age=9")],
-        Voice::LiteSpeed,
+        FreshnessSource::LiteSpeed,
         Some(9),
         false,
     ),
@@ -98,7 +105,7 @@ const PRECEDENCE: &[(Rows<'static>, Voice, Option<u64>, bool)] = &[
             CC,
             ("x-litespeed-cache-control", "shared,private,max-age=9"),
         ],
-        Voice::LiteSpeed,
+        FreshnessSource::LiteSpeed,
         Some(9),
         true,
     ),
@@ -108,7 +115,7 @@ const PRECEDENCE: &[(Rows<'static>, Voice, Option<u64>, bool)] = &[
             ("surrogate-control", "max-age=11+5"),
             ("x-accel-expires", "7"),
         ],
-        Voice::Surrogate,
+        FreshnessSource::Surrogate,
         Some(11),
         false,
     ),
@@ -118,7 +125,7 @@ const PRECEDENCE: &[(Rows<'static>, Voice, Option<u64>, bool)] = &[
             ("cdn-cache-control", "max-age=13"),
             ("surrogate-control", "max-age=11"),
         ],
-        Voice::Cdn,
+        FreshnessSource::Cdn,
         Some(13),
         false,
     ),
@@ -128,27 +135,27 @@ const PRECEDENCE: &[(Rows<'static>, Voice, Option<u64>, bool)] = &[
             ("galley-cache-control", "max-age=15"),
             ("cdn-cache-control", "max-age=13"),
         ],
-        Voice::Galley,
+        FreshnessSource::Galley,
         Some(15),
         false,
     ),
     // A malformed or empty targeted field is ignored (RFC 9213 §2.1).
     (
         &[CC, ("galley-cache-control", "max-age=15,")],
-        Voice::CacheControl,
+        FreshnessSource::CacheControl,
         Some(1),
         true,
     ),
     (
         &[CC, ("cdn-cache-control", "")],
-        Voice::CacheControl,
+        FreshnessSource::CacheControl,
         Some(1),
         true,
     ),
     // A targeted field without a lifetime still replaces Cache-Control and Expires.
     (
         &[CC, ("cdn-cache-control", "public")],
-        Voice::Cdn,
+        FreshnessSource::Cdn,
         None,
         false,
     ),
@@ -156,16 +163,20 @@ const PRECEDENCE: &[(Rows<'static>, Voice, Option<u64>, bool)] = &[
 
 #[test]
 fn only_the_field_with_the_highest_precedence_counts() {
-    for (rows, voice, lifetime, private) in PRECEDENCE {
+    for (rows, freshness_source, lifetime, private) in PRECEDENCE {
         let found = statement(
             &fields(rows),
             AddressedFields::OfPlugins,
-            Ignore::default(),
+            IgnoredParts::default(),
             now(),
         );
         assert_eq!(
-            (found.voice, seconds(found.lifetime), found.control.private),
-            (*voice, *lifetime, *private),
+            (
+                found.freshness_source,
+                seconds(found.lifetime),
+                found.control.private
+            ),
+            (*freshness_source, *lifetime, *private),
             "{rows:?}"
         );
     }
@@ -180,7 +191,15 @@ fn without_a_preset_only_standard_fields_count() {
             ("x-accel-expires", "7"),
             ("cache-control", "max-age=1"),
         ]);
-        seconds(statement(&rows, AddressedFields::Standard, Ignore::default(), now()).lifetime)
+        seconds(
+            statement(
+                &rows,
+                AddressedFields::Standard,
+                IgnoredParts::default(),
+                now(),
+            )
+            .lifetime,
+        )
     };
     let table = [
         ("", Some(1)),
@@ -203,18 +222,27 @@ fn fields_ignored_by_a_rule_do_not_count() {
         ("cache-control", "max-age=1"),
         ("expires", "Sun, 06 Nov 1994 08:50:37 GMT"),
     ]);
-    let voice = |cache_control, expires| {
-        let ignore = Ignore {
+    let freshness_source = |cache_control, expires| {
+        let ignore = IgnoredParts {
             cache_control,
             expires,
-            ..Ignore::default()
+            ..IgnoredParts::default()
         };
         let found = statement(&rows, AddressedFields::OfPlugins, ignore, now());
-        (found.voice, seconds(found.lifetime))
+        (found.freshness_source, seconds(found.lifetime))
     };
-    assert_eq!(voice(false, true), (Voice::Galley, Some(3)));
-    assert_eq!(voice(true, false), (Voice::Expires, Some(60)));
-    assert_eq!(voice(true, true), (Voice::Nobody, None));
+    assert_eq!(
+        freshness_source(false, true),
+        (FreshnessSource::Galley, Some(3))
+    );
+    assert_eq!(
+        freshness_source(true, false),
+        (FreshnessSource::Expires, Some(60))
+    );
+    assert_eq!(
+        freshness_source(true, true),
+        (FreshnessSource::Nobody, None)
+    );
 }
 
 #[test]
@@ -259,7 +287,7 @@ fn expires_is_relative_to_date() {
         let found = statement(
             &fields(rows),
             AddressedFields::Standard,
-            Ignore::default(),
+            IgnoredParts::default(),
             now(),
         );
         assert_eq!(seconds(found.lifetime), Some(*expected), "{rows:?}");
@@ -334,7 +362,7 @@ fn stale_windows_follow_the_response_and_the_site() {
         let lifetime_statement = statement(
             &fields(&[("cache-control", text)]),
             AddressedFields::OfPlugins,
-            Ignore::default(),
+            IgnoredParts::default(),
             now(),
         );
         let found = windows(
@@ -381,8 +409,12 @@ fn without_a_lifetime_the_ttl_table_or_heuristics_apply() {
     for (status, rows, preset, expected) in table {
         let fields = fields(rows);
         let policy = Policy::of(*preset);
-        let lifetime_statement =
-            statement(&fields, policy.storage.fields, Ignore::default(), now());
+        let lifetime_statement = statement(
+            &fields,
+            policy.storage.fields,
+            IgnoredParts::default(),
+            now(),
+        );
         let status = StatusCode::from_u16(*status).unwrap();
         let response = ResponseHead {
             status,

@@ -7,7 +7,7 @@ mod response_support;
 use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
-use galley_policy::site::{Ignore, Policy, Rule, TtlTable};
+use galley_policy::site::{IgnoredParts, Policy, Rule, TtlTable};
 use galley_policy::storable::{Lifetime, ResponseHead, Storability, judge, judge_spread};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
@@ -62,9 +62,9 @@ fn chosen_lifetimes_are_reduced_by_at_most_a_tenth() {
         rules: vec![Rule {
             path: "/rule".to_owned(),
             ttl: Some(Duration::from_secs(3600)),
-            ignore: Ignore {
+            ignore: IgnoredParts {
                 cache_control: true,
-                ..Ignore::default()
+                ..IgnoredParts::default()
             },
             ..Rule::default()
         }],

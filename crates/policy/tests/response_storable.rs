@@ -7,7 +7,7 @@ mod response_support;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use galley_policy::outcome::NotStored;
-use galley_policy::site::{Ignore, NamePattern, Policy, Rule, TtlTable};
+use galley_policy::site::{IgnoredParts, NamePattern, Policy, Rule, TtlTable};
 use galley_policy::storable::{Lifetime, ResponseHead, Storability, judge, judge_body};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
@@ -532,7 +532,7 @@ fn redirects_to_the_same_url_are_not_stored() {
 #[test]
 fn a_rule_sets_the_lifetime_if_the_response_has_none() {
     const NO: (&str, &str) = ("cache-control", "no-store, private");
-    let nothing = Ignore::default();
+    let nothing = IgnoredParts::default();
     with_rule(&[
         (nothing, Some(700), 200, &[], store(700, 10, 100)),
         (
@@ -549,20 +549,20 @@ fn a_rule_sets_the_lifetime_if_the_response_has_none() {
 
 #[test]
 fn fields_ignored_by_a_rule_do_not_prevent_storing() {
-    let nothing = Ignore::default();
-    let control = Ignore {
+    let nothing = IgnoredParts::default();
+    let control = IgnoredParts {
         cache_control: true,
         ..nothing
     };
-    let both = Ignore {
+    let both = IgnoredParts {
         expires: true,
         ..control
     };
-    let cookies = Ignore {
+    let cookies = IgnoredParts {
         set_cookie: true,
         ..nothing
     };
-    let vary = Ignore {
+    let vary = IgnoredParts {
         vary: true,
         ..nothing
     };
@@ -604,10 +604,10 @@ fn fields_ignored_by_a_rule_do_not_prevent_storing() {
     ]);
 }
 
-type RuleRow<'t> = (Ignore, Option<u64>, u16, Rows<'t>, Storability);
+type RuleRow<'t> = (IgnoredParts, Option<u64>, u16, Rows<'t>, Storability);
 
 fn with_rule(table: &[RuleRow<'_>]) {
-    let site = |ignore: Ignore, ttl: Option<u64>| Policy {
+    let site = |ignore: IgnoredParts, ttl: Option<u64>| Policy {
         rules: vec![Rule {
             path: "/page/*".to_owned(),
             ttl: ttl.map(Duration::from_secs),

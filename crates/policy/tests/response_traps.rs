@@ -12,7 +12,7 @@ use galley_policy::encoding::{AcceptedCodings, Coding};
 use galley_policy::freshness::{initial_age, statement, windows};
 use galley_policy::outcome::{NotStored, PassWhy};
 use galley_policy::request_info::Cacheability;
-use galley_policy::site::{AddressedFields, Ignore, NamePattern, Policy, TtlTable};
+use galley_policy::site::{AddressedFields, IgnoredParts, NamePattern, Policy, TtlTable};
 use galley_policy::storable::{ResponseHead, Storability, judge, stored_fields};
 use galley_policy::time::Tick;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -151,7 +151,7 @@ fn trap_06_s_maxage_forbids_stale_responses_without_explicit_permission() {
         let found = statement(
             &map(&[("cache-control", control)]),
             AddressedFields::Standard,
-            Ignore::default(),
+            IgnoredParts::default(),
             now(),
         );
         let windows = windows(&found, StatusCode::OK, &ttl);

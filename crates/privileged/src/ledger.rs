@@ -153,7 +153,7 @@ impl PoolLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::How;
+    use crate::packet::KillSignal;
     use proptest::prelude::*;
 
     fn judged(ledger: &PoolLedger, order: PrivilegedOrder) -> Option<OrderRefusal> {
@@ -180,7 +180,7 @@ mod tests {
         let signal = |pool, process| PrivilegedOrder::Signal {
             pool,
             process,
-            how: How::Kill,
+            how: KillSignal::Kill,
         };
         assert_eq!(judged(&ledger, signal(0, 10)), None);
         for (pool, process) in [(0, 11), (1, 10), (0, 1), (1, 12)] {

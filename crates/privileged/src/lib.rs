@@ -12,4 +12,4 @@ mod ledger;
 mod packet;
 
 pub use ledger::{OrderRefusal, PoolLedger, Running};
-pub use packet::{BYTES, How, PrivilegedOrder, Report};
+pub use packet::{BYTES, KillSignal, PrivilegedOrder, Report};

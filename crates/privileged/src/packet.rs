@@ -40,7 +40,7 @@ pub enum PrivilegedOrder {
         /// The process id, 1 to `i32::MAX`.
         process: u32,
         /// The signal.
-        how: How,
+        how: KillSignal,
     },
     /// Make a worker end after its current request.
     Replace {
@@ -55,7 +55,7 @@ pub enum PrivilegedOrder {
 
 /// The signal that ends a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum KillSignal {
     /// SIGQUIT: PHP-FPM lets its workers finish.
     Quit,
     /// SIGTERM.
@@ -124,7 +124,7 @@ impl PrivilegedOrder {
             (2, how, [pool, process, 0]) => Some(Self::Signal {
                 pool,
                 process: process_id(process)?,
-                how: How::of(how)?,
+                how: KillSignal::of(how)?,
             }),
             (3, 0, [pool, worker, 0]) => Some(Self::Replace {
                 pool,
@@ -136,7 +136,7 @@ impl PrivilegedOrder {
     }
 }
 
-impl How {
+impl KillSignal {
     fn number(self) -> u8 {
         match self {
             Self::Quit => 1,
@@ -237,7 +237,7 @@ mod tests {
         let order = PrivilegedOrder::Signal {
             pool: 2,
             process: 0x0102,
-            how: How::Kill,
+            how: KillSignal::Kill,
         };
         let bytes = [2, 3, 0, 0, 2, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
         assert_eq!(order.bytes(), bytes);

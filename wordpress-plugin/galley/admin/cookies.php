@@ -12,7 +12,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-const MOST_COOKIES   = 8;
+const MAX_COOKIES    = 8;
 const COOKIE_SECONDS = 21600;
 const COOKIE_DAYS    = 7;
 
@@ -64,7 +64,7 @@ function cookies_set( array $fields ): array {
 function with_cookies( array $known, array $names, string $path, int $now ): array {
 	foreach ( $names as $name ) {
 		$is_recent = isset( $known[ $name ]['time'] ) && $now - (int) $known[ $name ]['time'] < COOKIE_SECONDS;
-		if ( $is_recent || ( ! isset( $known[ $name ] ) && count( $known ) >= MOST_COOKIES ) ) {
+		if ( $is_recent || ( ! isset( $known[ $name ] ) && count( $known ) >= MAX_COOKIES ) ) {
 			continue;
 		}
 		$known[ $name ] = array_merge(

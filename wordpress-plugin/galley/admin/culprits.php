@@ -35,9 +35,9 @@ const PURGERS = array(
 const CACHE_SUITES = array( 'w3-total-cache', 'wp-rocket', 'litespeed-cache', 'wp-fastest-cache', 'breeze', 'hummingbird-performance', 'powered-cache' );
 
 /** Limits of the search for the plugin that sets a cookie. */
-const MOST_FILES      = 4000;
-const MOST_FILE_BYTES = 400000;
-const MOST_SECONDS    = 3.0;
+const MAX_FILES      = 4000;
+const MAX_FILE_BYTES = 400000;
+const MAX_SECONDS    = 3.0;
 
 /**
  * Returns a sentence for each conflict that prevents caching, by a stable key.
@@ -142,15 +142,15 @@ function cookie_sentence( string $name, array $seen ): string {
  */
 function culprit_of( string $cookie ): ?array {
 	$needles = session_name() === $cookie ? array( 'session_start' ) : array( $cookie );
-	$until   = microtime( true ) + MOST_SECONDS;
-	$left    = MOST_FILES;
+	$until   = microtime( true ) + MAX_SECONDS;
+	$left    = MAX_FILES;
 	foreach ( code_folders() as $name => $folder ) {
 		foreach ( php_files( $folder ) as $file ) {
 			if ( --$left < 0 || microtime( true ) > $until ) {
 				return null;
 			}
 			// phpcs:ignore WordPress.WP.AlternativeFunctions.file_get_contents_file_get_contents -- a local file.
-			$line = line_with( (string) file_get_contents( $file, false, null, 0, MOST_FILE_BYTES ), $needles );
+			$line = line_with( (string) file_get_contents( $file, false, null, 0, MAX_FILE_BYTES ), $needles );
 			if ( $line > 0 ) {
 				return array(
 					'by' => (string) $name,

@@ -23,7 +23,7 @@ const ENGINE_ADDRESSES = array(
 );
 
 /** Timeout for an answer, in seconds. */
-const ENGINE_PATIENCE = 0.2;
+const ENGINE_TIMEOUT = 0.2;
 
 /**
  * Returns the first address at which an engine answers, or an empty string. The user of PHP opens the connection, as for an object cache.
@@ -42,11 +42,11 @@ function object_engine( array $addresses ): string {
 function engine_answers( string $address ): bool {
 	$scheme = is_socket_path( $address ) ? 'unix' : 'tcp';
 	// phpcs:ignore WordPress.PHP.NoSilencedErrors.Discouraged -- that nothing listens is an answer.
-	$stream = @stream_socket_client( "$scheme://$address", $code, $message, ENGINE_PATIENCE );
+	$stream = @stream_socket_client( "$scheme://$address", $code, $message, ENGINE_TIMEOUT );
 	if ( false === $stream ) {
 		return false;
 	}
-	stream_set_timeout( $stream, 0, (int) ( ENGINE_PATIENCE * 1000000 ) );
+	stream_set_timeout( $stream, 0, (int) ( ENGINE_TIMEOUT * 1000000 ) );
 	fwrite( $stream, "PING\r\n" ); // phpcs:ignore WordPress.WP.AlternativeFunctions -- a socket, not a file.
 	$reply = (string) fread( $stream, 16 ); // phpcs:ignore WordPress.WP.AlternativeFunctions -- a socket, not a file.
 	fclose( $stream ); // phpcs:ignore WordPress.WP.AlternativeFunctions -- a socket, not a file.

@@ -15,10 +15,10 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /** Minimum lifetime in seconds. PHP would generate pages with a shorter one all the time. */
-const SHORTEST_LIFETIME = 60;
+const MIN_LIFETIME = 60;
 
-const MOST_EXCLUDED_PATHS   = 50;
-const LONGEST_EXCLUDED_PATH = 200;
+const MAX_EXCLUDED_PATHS = 50;
+const MAX_EXCLUDED_PATH  = 200;
 
 /** Seconds after which development mode ends. */
 const DEVELOPMENT_SECONDS = 7200;
@@ -59,7 +59,7 @@ function clean_choices( $raw ): array {
 	$paths    = array();
 	foreach ( array_filter( (array) $lines, 'is_string' ) as $line ) {
 		$line = trim( $line );
-		if ( preg_match( '~^/[\x21-\x7e]*$~D', $line ) && strlen( $line ) <= LONGEST_EXCLUDED_PATH && count( $paths ) < MOST_EXCLUDED_PATHS ) {
+		if ( preg_match( '~^/[\x21-\x7e]*$~D', $line ) && strlen( $line ) <= MAX_EXCLUDED_PATH && count( $paths ) < MAX_EXCLUDED_PATHS ) {
 			$paths[ $line ] = $line;
 		}
 	}
@@ -67,7 +67,7 @@ function clean_choices( $raw ): array {
 	$types = preg_grep( '/^[a-z0-9_-]{1,20}$/D', $types );
 	$rules = $raw['speculation'] ?? '';
 	return array(
-		'lifetime'    => $lifetime <= 0 ? 0 : min( LIFETIME, max( SHORTEST_LIFETIME, $lifetime ) ),
+		'lifetime'    => $lifetime <= 0 ? 0 : min( LIFETIME, max( MIN_LIFETIME, $lifetime ) ),
 		'paths'       => array_values( $paths ),
 		'types'       => array_values( array_unique( $types ? $types : array() ) ),
 		'preload'     => ! empty( $raw['preload'] ),

@@ -12,7 +12,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-const LONGEST_ANSWER = 1048576;
+const MAX_RESPONSE_BYTES = 1048576;
 
 /**
  * Returns the address and the token of the server's admin interface, or null if it is not configured.
@@ -203,7 +203,7 @@ function send_all( $stream, string $text, float $until ): bool {
  */
 function read_answer( $stream, float $until ): string {
 	$text = '';
-	while ( strlen( $text ) < LONGEST_ANSWER && ! feof( $stream ) ) {
+	while ( strlen( $text ) < MAX_RESPONSE_BYTES && ! feof( $stream ) ) {
 		$left = $until - microtime( true );
 		if ( $left <= 0 || ! wait_for_stream( $stream, 'read', $left ) ) {
 			break;

@@ -16,10 +16,10 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /** Maximum number of times that are announced at once. The plugin announces further times after the first of them. */
-const MOST_APPOINTMENTS = 8;
+const MAX_APPOINTMENTS = 8;
 
 /** Maximum number of blogs of a network that one run checks. The schedule of each blog requires one query. */
-const MOST_BLOGS = 500;
+const MAX_BLOGS = 500;
 
 if ( server_runs_tasks() && ! defined( 'DISABLE_WP_CRON' ) ) {
 	// WordPress reads the constant when everything is loaded, or when the request ends (since 6.9).
@@ -90,7 +90,7 @@ function due_in( array $crons, array $names, float $now ): array {
 		}
 	}
 	sort( $due );
-	return array_slice( $due, 0, MOST_APPOINTMENTS );
+	return array_slice( $due, 0, MAX_APPOINTMENTS );
 }
 
 /**
@@ -143,7 +143,7 @@ function wake_blogs(): void {
 	$blogs = get_sites(
 		array(
 			'fields'       => 'ids',
-			'number'       => MOST_BLOGS,
+			'number'       => MAX_BLOGS,
 			'network_id'   => get_current_network_id(),
 			'site__not_in' => array( get_main_site_id() ),
 			'archived'     => 0,

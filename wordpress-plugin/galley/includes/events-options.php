@@ -120,11 +120,11 @@ function queue_base( string $taxonomy, string $base ): void {
 			'taxonomy'   => $taxonomy,
 			'hide_empty' => false,
 			'fields'     => 'ids',
-			'number'     => MOST_ORDERS,
+			'number'     => MAX_PURGES,
 		)
 	);
 	$own   = 'post_tag' === $taxonomy ? 'tag' : 'category_name';
-	if ( ! is_array( $terms ) || count( $terms ) >= MOST_ORDERS / 4 || ! is_free( explode( '/', trim( $base, '/' ) )[0], $own ) ) {
+	if ( ! is_array( $terms ) || count( $terms ) >= MAX_PURGES / 4 || ! is_free( explode( '/', trim( $base, '/' ) )[0], $own ) ) {
 		queue_purge( 'b' );
 		return;
 	}
@@ -239,7 +239,7 @@ function queue_sticky( array $old, array $new ): void {
  */
 function per_page_tags( int $old, int $new ): array {
 	$tags = array( 'op.posts_per_page' );
-	for ( $posts = max( 0, min( $old, $new ) ) + 1; $posts <= MOST_PER_PAGE; $posts++ ) {
+	for ( $posts = max( 0, min( $old, $new ) ) + 1; $posts <= MAX_PER_PAGE; $posts++ ) {
 		$tags[] = "pp$posts";
 	}
 	return $tags;

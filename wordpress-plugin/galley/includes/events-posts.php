@@ -55,8 +55,8 @@ function on_picture_gone( $id ): void {
 	global $wpdb;
 	$sql = "SELECT post_id FROM $wpdb->postmeta WHERE meta_key = '_thumbnail_id' AND meta_value = %s LIMIT %d";
 	// phpcs:ignore WordPress.DB -- must be current.
-	$posts = $wpdb->get_col( $wpdb->prepare( $sql, (string) (int) $id, MOST_ORDERS + 1 ) );
-	if ( count( $posts ) > MOST_ORDERS ) {
+	$posts = $wpdb->get_col( $wpdb->prepare( $sql, (string) (int) $id, MAX_PURGES + 1 ) );
+	if ( count( $posts ) > MAX_PURGES ) {
 		queue_purge( 'b' );
 		return;
 	}
@@ -307,7 +307,7 @@ function queue_lists( int $id, array $lists ): void {
 			$asked[ "after$number" ]  = neighbour_sql( $list['type'], $list['date'], $id, 'after' );
 			$asked[ "month$number" ]  = count_sql( array( 'period' => substr( preg_replace( '/\D/', '', $list['date'] ), 0, 6 ) ) + $list['about'], 1, '0000-00-00 00:00:00', $id );
 			if ( ! $list['stays'] ) {
-				$asked[ "all$number" ] = count_sql( $list['about'], MOST_COUNTED, '0000-00-00 00:00:00', $id );
+				$asked[ "all$number" ] = count_sql( $list['about'], MAX_COUNTED, '0000-00-00 00:00:00', $id );
 			}
 		}
 		$lists[ $number ] = $list;

@@ -97,7 +97,7 @@ function queue_term( int $term_id, array $old, ?array $new ): void {
 	if ( $new && $old['name'] !== $new['name'] ) {
 		$sorted = sorted_otherwise( $term_id, $old['taxonomy'], $old['name'], $new['name'] );
 		// If there are too many posts, purge all pages that print the ID or the slug of this term.
-		queue_purge( count( $sorted ) < MOST_ORDERS ? preg_replace( '/^/', 'to', $sorted ) : "ts$term_id" );
+		queue_purge( count( $sorted ) < MAX_PURGES ? preg_replace( '/^/', 'to', $sorted ) : "ts$term_id" );
 	}
 	if ( $new && ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) ) {
 		// The addresses of the term and of its descendants change, and the addresses of posts that contain the term.
@@ -118,7 +118,7 @@ function queue_term( int $term_id, array $old, ?array $new ): void {
 /**
  * Returns the posts whose terms are in a different order after this term was renamed. The REST API returns term IDs in the order of the names.
  *
- * @return string[] Post IDs, at most `MOST_ORDERS`.
+ * @return string[] Post IDs, at most `MAX_PURGES`.
  */
 function sorted_otherwise( int $term_id, string $taxonomy, string $old, string $new ): array {
 	global $wpdb;
@@ -126,7 +126,7 @@ function sorted_otherwise( int $term_id, string $taxonomy, string $old, string $
 	$other = "$wpdb->term_relationships b ON b.object_id = a.object_id JOIN $wpdb->term_taxonomy y ON y.term_taxonomy_id = b.term_taxonomy_id AND y.taxonomy = x.taxonomy JOIN $wpdb->terms t ON t.term_id = y.term_id";
 	$where = 't.term_id <> x.term_id AND ( t.name BETWEEN %s AND %s OR t.name BETWEEN %s AND %s )';
 	// phpcs:ignore WordPress.DB -- must be current.
-	return $wpdb->get_col( $wpdb->prepare( "SELECT DISTINCT a.object_id FROM $own JOIN $other WHERE $where LIMIT %d", $term_id, $taxonomy, $old, $new, $new, $old, MOST_ORDERS ) );
+	return $wpdb->get_col( $wpdb->prepare( "SELECT DISTINCT a.object_id FROM $own JOIN $other WHERE $where LIMIT %d", $term_id, $taxonomy, $old, $new, $new, $old, MAX_PURGES ) );
 }
 
 /**
@@ -198,7 +198,7 @@ function on_deleted_term( $term_id, $place = 0, $taxonomy = '', $term = null, $p
 		$key = 'l.' . word( $type ) . '.t' . (int) $term_id;
 		queue_purge( array( $key, "$key.q", "$key.n" ) );
 	}
-	foreach ( array_slice( (array) $posts, 0, MOST_ORDERS ) as $id ) {
+	foreach ( array_slice( (array) $posts, 0, MAX_PURGES ) as $id ) {
 		queue_purge( array( 'p' . (int) $id, 'pt' . (int) $id ) );
 	}
 }

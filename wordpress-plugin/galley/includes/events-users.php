@@ -78,8 +78,8 @@ function author_list( string $type, int $user ): array {
 function queue_inheritance( int $user, int $heir ): void {
 	global $wpdb;
 	// phpcs:ignore WordPress.DB -- must be current.
-	$posts = $wpdb->get_results( $wpdb->prepare( "SELECT ID, post_type FROM $wpdb->posts WHERE post_author = %d AND post_status IN ('publish', 'inherit') AND post_type <> 'revision' LIMIT %d", $user, MOST_ORDERS ) );
-	if ( count( $posts ) >= MOST_ORDERS ) {
+	$posts = $wpdb->get_results( $wpdb->prepare( "SELECT ID, post_type FROM $wpdb->posts WHERE post_author = %d AND post_status IN ('publish', 'inherit') AND post_type <> 'revision' LIMIT %d", $user, MAX_PURGES ) );
+	if ( count( $posts ) >= MAX_PURGES ) {
 		queue_purge( 'b' );
 		return;
 	}

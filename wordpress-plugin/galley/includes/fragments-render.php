@@ -16,7 +16,7 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /** Maximum number of definitions in one request. */
-const MOST_RENDERED = 24;
+const MAX_RENDERED = 24;
 
 if ( is_shared() && null !== wanted_fragment() ) {
 	add_filter( 'do_parse_request', __NAMESPACE__ . '\\skip_request', PHP_INT_MAX );
@@ -39,7 +39,7 @@ function render_fragments(): void {
 	$_SERVER['REQUEST_URI'] = '/galley-fragment/';
 	// WordPress prints the ID of a menu item only once per request.
 	remove_filter( 'nav_menu_item_id', '_nav_menu_item_id_use_once' );
-	$wanted = array_slice( explode( ',', (string) wanted_fragment() ), 0, MOST_RENDERED );
+	$wanted = array_slice( explode( ',', (string) wanted_fragment() ), 0, MAX_RENDERED );
 	$body   = '';
 	foreach ( $wanted as $number => $signed ) {
 		$known = read_definition( $signed );

@@ -37,13 +37,13 @@ const FRAGMENT_BLOCKS = array(
 );
 
 /** Maximum number of fragments of a page. Further fragments become part of the page. */
-const MOST_FRAGMENTS = 40;
+const MAX_FRAGMENTS = 40;
 
 /** Maximum length of the header of a fragment, in bytes. A fragment that needs a longer header becomes part of the page. */
-const LONGEST_FRAGMENT_FIELD = 3800;
+const MAX_FRAGMENT_FIELD = 3800;
 
 /** Maximum length of all these headers together, in bytes. */
-const MOST_FRAGMENT_BYTES = 16000;
+const MAX_FRAGMENT_BYTES = 16000;
 
 /** The open fragment: number, label, definition, tags of the surrounding page, block types. Fragments do not nest. */
 $GLOBALS['galley_open_fragment'] = null;
@@ -274,10 +274,10 @@ function finish_fragments( string $html ): string {
 		if ( array_intersect_key( $fragment['tags'], $marked ) ) {
 			$fragment = about_page( $fragment );
 		}
-		$field = null === $place || count( $GLOBALS['galley_fragment_fields'] ) >= MOST_FRAGMENTS ? null : fragment_field( $fragment, $place );
+		$field = null === $place || count( $GLOBALS['galley_fragment_fields'] ) >= MAX_FRAGMENTS ? null : fragment_field( $fragment, $place );
 		$bytes = strlen( implode( '', $GLOBALS['galley_fragment_fields'] ) ) + strlen( (string) $field );
 		// Two empty fragments may begin at the same byte.
-		if ( null === $field || $bytes > MOST_FRAGMENT_BYTES || isset( $GLOBALS['galley_fragment_fields'][ $place[0] ] ) ) {
+		if ( null === $field || $bytes > MAX_FRAGMENT_BYTES || isset( $GLOBALS['galley_fragment_fields'][ $place[0] ] ) ) {
 			$GLOBALS['galley_tags'] += $fragment['tags'];
 		} else {
 			$GLOBALS['galley_fragment_fields'][ $place[0] ] = $field;
@@ -391,7 +391,7 @@ function fragment_field( array $fragment, array $place ): ?string {
 	if ( array_intersect_key( $fragment['definition'], array_flip( array( 'about', 'menu', 'terms' ) ) ) ) {
 		$field .= $tags ? ' context' : '- context';
 	}
-	return strlen( $field ) > LONGEST_FRAGMENT_FIELD ? null : $field;
+	return strlen( $field ) > MAX_FRAGMENT_FIELD ? null : $field;
 }
 
 /**

@@ -28,7 +28,7 @@ function gather_queries(): void {
  * Lists with up to this number of posts have a tag with their number of posts (`pp`), so that a change of the setting for the posts per
  * page purges only lists that it changes.
  */
-const MOST_PER_PAGE = 100;
+const MAX_PER_PAGE = 100;
 
 /** Post types that no list contains. Pages that show such posts have other tags for them. */
 const UNLISTED_TYPES = array( 'nav_menu_item', 'wp_template', 'wp_template_part', 'wp_global_styles', 'custom_css', 'customize_changeset', 'revision', 'oembed_cache', 'user_request' );
@@ -344,13 +344,13 @@ function gather_results( $posts, $query = null ) {
 		}
 	}
 	if ( ! $query->is_singular() && empty( $query->query['posts_per_page'] ) ) {
-		$found = empty( $query->query_vars['no_found_rows'] ) ? (int) $query->found_posts : MOST_PER_PAGE + 1;
+		$found = empty( $query->query_vars['no_found_rows'] ) ? (int) $query->found_posts : MAX_PER_PAGE + 1;
 		if ( $query->is_feed() ) {
 			tag( 'op.posts_per_rss' );
 		} else {
 			// On a page after the last one, WordPress does not know how many posts come before it.
-			$found = 0 === $found && (int) ( $query->query_vars['paged'] ?? 0 ) > 1 ? MOST_PER_PAGE + 1 : $found;
-			tag( $found > MOST_PER_PAGE ? 'op.posts_per_page' : "pp$found" );
+			$found = 0 === $found && (int) ( $query->query_vars['paged'] ?? 0 ) > 1 ? MAX_PER_PAGE + 1 : $found;
+			tag( $found > MAX_PER_PAGE ? 'op.posts_per_page' : "pp$found" );
 		}
 	}
 	if ( $query->is_feed() && $query->is_main_query() ) {

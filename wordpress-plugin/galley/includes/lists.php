@@ -49,7 +49,7 @@ const STEPS = array(
 const DEEPEST = 500;
 
 /** Maximum number of tags for the posts of one list. More tags are not worth their cost. */
-const MOST_MEMBERS = 60;
+const MAX_MEMBERS = 60;
 
 /** Conditions whose lists have ranks. */
 const RANKED_CONDITIONS = array(
@@ -156,7 +156,7 @@ function conditions( string $type, array $list ): array {
 		$flat         = within_terms( $flat, $list['within'] );
 		$list['with'] = array_diff( $list['with'], $list['within'] );
 	}
-	$list['members'] = count( (array) $list['members'] ) * count( $flat ) > MOST_MEMBERS ? null : $list['members'];
+	$list['members'] = count( (array) $list['members'] ) * count( $flat ) > MAX_MEMBERS ? null : $list['members'];
 	foreach ( $flat as $key ) {
 		$tags = array_merge( $tags, deep( $key, $list ) );
 		foreach ( $list['with'] as $term ) {

@@ -20,7 +20,7 @@ $GLOBALS['galley_nonces'] = array();
 $GLOBALS['galley_buffers'] = ob_get_level();
 
 /** Maximum number of nonces that are recorded for a page. If a page creates more, the recorded ones limit its lifetime. */
-const MOST_NONCES = 100;
+const MAX_NONCES = 100;
 
 if ( is_shared() ) {
 	add_filter( 'nonce_user_logged_out', __NAMESPACE__ . '\\note_nonce', PHP_INT_MAX, 2 );
@@ -40,7 +40,7 @@ add_filter( 'rest_authentication_errors', __NAMESPACE__ . '\\forgive_stale_nonce
  */
 function note_nonce( $uid, $action = -1 ) {
 	static $is_inner = false;
-	if ( $is_inner || count( $GLOBALS['galley_nonces'] ) >= MOST_NONCES ) {
+	if ( $is_inner || count( $GLOBALS['galley_nonces'] ) >= MAX_NONCES ) {
 		return $uid;
 	}
 	$is_inner = true;

@@ -24,7 +24,7 @@ const DEAD_AFTER = 120;
 const UNHEARD_AFTER = 10;
 
 /** Maximum number of rows that one request reads. */
-const MOST_PENDING = 20;
+const MAX_PENDING = 20;
 
 /**
  * Assigns an ID to the purges of this request, and writes the row that announces them.
@@ -136,7 +136,7 @@ function query_pending( string $sql, array $values ) {
 function read_pending(): array {
 	$found = array();
 	foreach ( wp_using_ext_object_cache() ? stored_pending() : wp_load_alloptions() as $name => $text ) {
-		if ( 0 === strncmp( (string) $name, 'galley_pending_', 15 ) && count( $found ) < MOST_PENDING ) {
+		if ( 0 === strncmp( (string) $name, 'galley_pending_', 15 ) && count( $found ) < MAX_PENDING ) {
 			$value                                 = json_decode( (string) $text, true );
 			$found[ substr( (string) $name, 15 ) ] = array(
 				'at'     => (int) ( $value['at'] ?? 0 ),
@@ -156,7 +156,7 @@ function stored_pending(): array {
 	global $wpdb;
 	$hide = $wpdb->suppress_errors( true );
 	// phpcs:ignore WordPress.DB -- must not come from a cache.
-	$rows = $wpdb->get_results( 'SELECT option_name, option_value FROM ' . pending_table() . " WHERE option_name LIKE 'galley\\_pending\\_%' LIMIT " . MOST_PENDING );
+	$rows = $wpdb->get_results( 'SELECT option_name, option_value FROM ' . pending_table() . " WHERE option_name LIKE 'galley\\_pending\\_%' LIMIT " . MAX_PENDING );
 	$wpdb->suppress_errors( $hide );
 	return array_column( $rows ? $rows : array(), 'option_value', 'option_name' );
 }

@@ -14,7 +14,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-const MOST_PRELOADED   = 2000;
+const MAX_PRELOADED    = 2000;
 const PRELOAD_SECONDS  = 20.0;
 const PRELOAD_PAUSE    = 30;
 const PRELOAD_FAILURES = 5;
@@ -209,7 +209,7 @@ function preload_addresses(): array {
 	$clean = array();
 	foreach ( array_filter( $urls, 'is_string' ) as $url ) {
 		$own = own_address( $url );
-		if ( null !== $own && count( $clean ) < MOST_PRELOADED ) {
+		if ( null !== $own && count( $clean ) < MAX_PRELOADED ) {
 			$clean[ $own ] = $own;
 		}
 	}
@@ -246,7 +246,7 @@ function sitemap_addresses(): array {
 		foreach ( $types ? array_keys( $types ) : array( '' ) as $type ) {
 			$most = (int) $provider->get_max_num_pages( (string) $type );
 			$page = 0;
-			while ( ++$page <= $most && count( $urls ) < MOST_PRELOADED ) {
+			while ( ++$page <= $most && count( $urls ) < MAX_PRELOADED ) {
 				$rows = (array) $provider->get_url_list( $page, (string) $type );
 				$urls = array_merge( $urls, array_column( $rows, 'loc' ) );
 			}

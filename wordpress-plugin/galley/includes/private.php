@@ -18,7 +18,7 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /** Maximum number of private parts of a page. Galley does not serve a page with more private parts to members from the cache. */
-const MOST_PRIVATE = 24;
+const MAX_PRIVATE = 24;
 
 /** The lowest marker number of private parts. Shared fragments have lower numbers. */
 const FIRST_PRIVATE = 9000;
@@ -264,7 +264,7 @@ function finish_private( string $html ): string {
 			'place' => array( $found[1], $found[2] ),
 		);
 	}
-	if ( count( $parts ) <= MOST_PRIVATE ) {
+	if ( count( $parts ) <= MAX_PRIVATE ) {
 		$GLOBALS['galley_private_fields'] = array_map( __NAMESPACE__ . '\\private_field', $parts );
 	}
 	return $plain;
@@ -282,7 +282,7 @@ function nonce_places( string $page, array $nonces, array $taken ): array {
 	foreach ( $nonces as $nonce => $name ) {
 		$nonce = substr( (string) $nonce, 1 );
 		$at    = -1;
-		while ( '' !== $nonce && false !== ( $at = strpos( $page, $nonce, $at + 1 ) ) && count( $found ) <= MOST_PRIVATE ) { // phpcs:ignore Generic.CodeAnalysis.AssignmentInCondition, WordPress.CodeAnalysis.AssignmentInCondition -- a search.
+		while ( '' !== $nonce && false !== ( $at = strpos( $page, $nonce, $at + 1 ) ) && count( $found ) <= MAX_PRIVATE ) { // phpcs:ignore Generic.CodeAnalysis.AssignmentInCondition, WordPress.CodeAnalysis.AssignmentInCondition -- a search.
 			$end     = $at + strlen( $nonce );
 			$overlap = array_filter(
 				$taken,
@@ -308,7 +308,7 @@ function nonce_places( string $page, array $nonces, array $taken ): array {
 function private_field( array $part ): array {
 	$tags                   = is_member_page() ? $part['tags'] + tags_of_member() : array();
 	list( $start, $length ) = $part['place'];
-	$text                   = implode( ' ', array( $part['name'], $start, $length, '-', "private-$part[scope]", implode( ',', collapsed( array_map( 'strval', array_keys( $tags ) ), 200, LONGEST_FRAGMENT_FIELD - 500 ) ) ) );
+	$text                   = implode( ' ', array( $part['name'], $start, $length, '-', "private-$part[scope]", implode( ',', collapsed( array_map( 'strval', array_keys( $tags ) ), 200, MAX_FRAGMENT_FIELD - 500 ) ) ) );
 	return array( $start, $start + $length, rtrim( $text ) );
 }
 

@@ -13,7 +13,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-const MOST_LOGGED = 50;
+const MAX_LOGGED = 50;
 
 /** Maximum time, in seconds, that an edit waits for the number of pages that one purge request affects. */
 const COUNT_SECONDS = 0.5;
@@ -200,11 +200,11 @@ function write_purge_log(): void {
 
 	$hide = $wpdb->suppress_errors( true );
 	// phpcs:ignore WordPress.DB -- a row of this plugin, which bypasses the option caches, so that rows of concurrent requests are not lost.
-	$done = $wpdb->query( $wpdb->prepare( "INSERT INTO $wpdb->options (option_name, option_value, autoload) VALUES ('galley_log', %s, 'no') ON DUPLICATE KEY UPDATE option_value = SUBSTRING_INDEX(CONCAT(option_value, VALUES(option_value)), %s, %d)", $lines, "\n", -1 - MOST_LOGGED ) );
+	$done = $wpdb->query( $wpdb->prepare( "INSERT INTO $wpdb->options (option_name, option_value, autoload) VALUES ('galley_log', %s, 'no') ON DUPLICATE KEY UPDATE option_value = SUBSTRING_INDEX(CONCAT(option_value, VALUES(option_value)), %s, %d)", $lines, "\n", -1 - MAX_LOGGED ) );
 	$wpdb->suppress_errors( $hide );
 	if ( false === $done ) {
 		// The database does not support these functions. An example is SQLite.
-		update_option( 'galley_log', implode( '', array_map( __NAMESPACE__ . '\\log_line', array_slice( array_merge( purge_log(), log_rows( $lines ) ), -MOST_LOGGED ) ) ), false );
+		update_option( 'galley_log', implode( '', array_map( __NAMESPACE__ . '\\log_line', array_slice( array_merge( purge_log(), log_rows( $lines ) ), -MAX_LOGGED ) ) ), false );
 	}
 }
 

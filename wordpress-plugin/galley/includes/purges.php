@@ -14,7 +14,7 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /** Maximum number of purges that are sent individually. If there are more, the plugin purges the whole blog. */
-const MOST_ORDERS = 500;
+const MAX_PURGES = 500;
 
 $GLOBALS['galley_purges'] = array(
 	'hard' => array(),
@@ -154,7 +154,7 @@ function compact_purges( array $words, string $prefix = '' ): array {
 		return array( '*' );
 	}
 	$whole = $prefix . 'b';
-	if ( count( $words ) > MOST_ORDERS ) {
+	if ( count( $words ) > MAX_PURGES ) {
 		foreach ( $words as $word ) {
 			if ( '/' !== $word[0] && 0 !== strncmp( $word, $prefix, strlen( $prefix ) ) ) {
 				// The purges concern several blogs.

@@ -16,7 +16,7 @@ const AS_A_BROWSER = array(
 );
 
 /** Maximum number of addresses in one request, as the server accepts it. */
-const MOST_ASKED = 200;
+const MAX_URLS = 200;
 
 /**
  * Returns the host name of this site for visitors, without a port.
@@ -59,7 +59,7 @@ function call_for_site( string $path, array $body, float $timeout ): array {
  * @return array<string, array> `what`, `why` and `age_s` by address. Empty if the server does not respond.
  */
 function pages_states( array $urls ): array {
-	$urls = array_slice( array_values( $urls ), 0, MOST_ASKED );
+	$urls = array_slice( array_values( $urls ), 0, MAX_URLS );
 	if ( ! $urls || ! connection() ) {
 		return array();
 	}

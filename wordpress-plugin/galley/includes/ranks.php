@@ -12,7 +12,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-const MOST_COUNTED = 5000;
+const MAX_COUNTED = 5000;
 
 /**
  * Returns the lists whose number of pages changed since posts were added.
@@ -24,11 +24,11 @@ function changed_pages( array $lists ): array {
 	$per_page = max( 1, (int) get_option( 'posts_per_page' ) );
 	$asked    = array();
 	foreach ( $lists as $key => list( $list ) ) {
-		$asked[ $key ] = count_sql( $list, MOST_COUNTED + 1 );
+		$asked[ $key ] = count_sql( $list, MAX_COUNTED + 1 );
 	}
 	$changed = array();
 	foreach ( ask_each( $asked ) as $key => $now ) {
-		if ( $now > MOST_COUNTED || crosses_page( $now - $lists[ $key ][1], $now, $per_page ) ) {
+		if ( $now > MAX_COUNTED || crosses_page( $now - $lists[ $key ][1], $now, $per_page ) ) {
 			$changed[] = $key;
 		}
 	}

@@ -6,7 +6,7 @@
  * A page of results has the tag `sw`, and `l.<type>.s.<word>` in place of `l.<type>.s`. The word consists of ASCII letters and digits,
  * because WordPress finds a word within other words, and the database decides which other letters are equal. The plugin writes the word to
  * the database before the query runs. So a later change of a post finds the word, and the query sees the result of an earlier change. The
- * plugin stores at most MOST_WORDS words; the next change then deletes all words and purges all searches. Each change of a post purges the
+ * plugin stores at most MAX_WORDS words; the next change then deletes all words and purges all searches. Each change of a post purges the
  * searches that have no such tag: those without such a word, with results from other code, or with an unknown collation.
  *
  * If a search is for this word alone, the plugin also recognizes changes that leave the post at its place among the results. The tag of a
@@ -23,16 +23,16 @@ defined( 'ABSPATH' ) || exit;
 const WORD_OPTION = 'galley_word_';
 
 /** Maximum number of words. */
-const MOST_WORDS = 100;
+const MAX_WORDS = 100;
 
 /** Maximum number of search tags that a change of a post purges. Beyond it, the change purges all searches. */
-const MOST_SEARCHES = 100;
+const MAX_SEARCHES = 100;
 
 /** Minimum length of a word. Nearly every text contains shorter words. */
-const SHORTEST_WORD = 3;
+const MIN_WORD_LENGTH = 3;
 
 /** Maximum length of a word. The plugin uses the beginning of a longer one. */
-const LONGEST_WORD = 40;
+const MAX_WORD_LENGTH = 40;
 
 /** Collations under which two ASCII letters are equal only if they are the same letter, in uppercase or lowercase. */
 const PLAIN_COLLATIONS = '/^utf8(mb[34])?_((general|unicode|unicode_520)(_nopad)?|(0900|uca1400|uca1400_nopad)_a[is])_ci$/D';
@@ -81,7 +81,7 @@ function longest_word( array $terms, string $prefix ): string {
 			$longest = strlen( $run ) > strlen( $longest ) ? $run : $longest;
 		}
 	}
-	return strlen( $longest ) < SHORTEST_WORD ? '' : small( substr( $longest, 0, LONGEST_WORD ) );
+	return strlen( $longest ) < MIN_WORD_LENGTH ? '' : small( substr( $longest, 0, MAX_WORD_LENGTH ) );
 }
 
 /**
@@ -101,7 +101,7 @@ function keep_word( string $word ): bool {
 	if ( in_array( $word, $words, true ) ) {
 		return true;
 	}
-	if ( count( $words ) >= MOST_WORDS || ! tells_letters_apart() ) {
+	if ( count( $words ) >= MAX_WORDS || ! tells_letters_apart() ) {
 		return false;
 	}
 	$hide = $wpdb->suppress_errors( true );
@@ -147,7 +147,7 @@ function kept_words(): array {
 function wanted_words(): array {
 	global $wpdb;
 	$words = kept_words();
-	if ( count( $words ) < MOST_WORDS ) {
+	if ( count( $words ) < MAX_WORDS ) {
 		return $words;
 	}
 	queue_purge( 'sw' );
@@ -165,7 +165,7 @@ function queue_searches( array $changes ): void {
 	$words = $changes ? wanted_words() : array();
 	foreach ( $words ? $changes : array() as list( $id, $old, $new ) ) {
 		$tags = search_tags( $id, $words, $old, $new );
-		queue_purge( count( $tags ) > MOST_SEARCHES ? 'sw' : $tags );
+		queue_purge( count( $tags ) > MAX_SEARCHES ? 'sw' : $tags );
 	}
 }
 

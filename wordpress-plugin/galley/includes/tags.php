@@ -40,13 +40,13 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /** Maximum number of tags. Beyond it, classes collapse. The server accepts 1024. */
-const MOST_TAGS = 900;
+const MAX_TAGS = 900;
 
 /** Maximum length of all tags together, with their separators. */
-const MOST_TAG_BYTES = 16000;
+const MAX_TAG_BYTES = 16000;
 
 /** Maximum length of one header line: what every server between PHP and Galley accepts. */
-const LONGEST_LINE = 3800;
+const MAX_LINE_BYTES = 3800;
 
 $GLOBALS['galley_tags']   = array();
 $GLOBALS['galley_prefix'] = own_prefix();
@@ -114,7 +114,7 @@ function word( string $text ): string {
  * @param string[] $tags Without duplicates.
  * @return string[]
  */
-function collapsed( array $tags, int $most = MOST_TAGS, int $bytes = MOST_TAG_BYTES ): array {
+function collapsed( array $tags, int $most = MAX_TAGS, int $bytes = MAX_TAG_BYTES ): array {
 	while ( count( $tags ) > $most || strlen( implode( ',', $tags ) ) > $bytes ) {
 		$classes = array();
 		foreach ( $tags as $tag ) {
@@ -149,7 +149,7 @@ function lines( array $words, string $start = '' ): array {
 	$lines = array();
 	$line  = '';
 	foreach ( $words as $word ) {
-		if ( '' !== $line && strlen( $line ) + strlen( $word ) + 1 > LONGEST_LINE ) {
+		if ( '' !== $line && strlen( $line ) + strlen( $word ) + 1 > MAX_LINE_BYTES ) {
 			$lines[] = $line;
 			$line    = '';
 		}

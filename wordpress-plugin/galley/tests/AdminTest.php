@@ -88,7 +88,7 @@ final class AdminTest extends TestCase {
 		for ( $number = 0; $number < 50; $number++ ) {
 			$known = Galley\with_cookies( $known, array( "c$number" ), '/', 2000 );
 		}
-		$this->assertCount( Galley\MOST_COOKIES, $known );
+		$this->assertCount( Galley\MAX_COOKIES, $known );
 	}
 
 	public function test_drop_ins_and_conflicting_purgers_are_named() {

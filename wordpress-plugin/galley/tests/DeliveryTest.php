@@ -31,12 +31,12 @@ final class DeliveryTest extends TestCase {
 	}
 
 	public function test_too_many_purges_are_merged(): void {
-		$many = array_map( static function ( int $n ): string { return "p$n"; }, range( 1, Galley\MOST_ORDERS + 1 ) );
+		$many = array_map( static function ( int $n ): string { return "p$n"; }, range( 1, Galley\MAX_PURGES + 1 ) );
 		$this->assertSame( array( 'b' ), Galley\compact_purges( $many ) );
 		$this->assertSame( array( '/a/', 'b' ), Galley\compact_purges( array( 'p1', '/a/', 'b' ) ) );
 		$this->assertSame( array( '*' ), Galley\compact_purges( array( 'p1', '*' ) ) );
 		$this->assertSame( array( '3.p1', '2.b' ), Galley\compact_purges( array( '2.p1', '3.p1', '2.b' ), '2.' ) );
-		$of_two = array_map( static function ( int $n ): string { return ( $n % 2 + 2 ) . ".p$n"; }, range( 1, Galley\MOST_ORDERS + 1 ) );
+		$of_two = array_map( static function ( int $n ): string { return ( $n % 2 + 2 ) . ".p$n"; }, range( 1, Galley\MAX_PURGES + 1 ) );
 		$this->assertSame( array( '*' ), Galley\compact_purges( $of_two, '2.' ) );
 	}
 

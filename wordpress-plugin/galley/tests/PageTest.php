@@ -102,11 +102,11 @@ final class PageTest extends TestCase {
 			$this->assertSame( $none, Galley\clean_choices( $invalid ) );
 		}
 		$clean = Galley\clean_choices( array( 'lifetime' => '5', 'paths' => " /a/*\r\n\nnot-a-path\n/b c\n/a/*\n/d", 'types' => array( 'page', 'page', 'No Type', 5 ), 'preload' => '1', 'speculation' => 'prefetch' ) );
-		$this->assertSame( array( 'lifetime' => Galley\SHORTEST_LIFETIME, 'paths' => array( '/a/*', '/d' ), 'types' => array( 'page' ), 'preload' => true, 'speculation' => 'prefetch' ), $clean );
+		$this->assertSame( array( 'lifetime' => Galley\MIN_LIFETIME, 'paths' => array( '/a/*', '/d' ), 'types' => array( 'page' ), 'preload' => true, 'speculation' => 'prefetch' ), $clean );
 		$this->assertSame( $clean, Galley\clean_choices( $clean ) );
 		$many = Galley\clean_choices( array( 'lifetime' => PHP_INT_MAX, 'paths' => array_map( static function ( $n ) { return "/$n"; }, range( 1, 999 ) ) ) );
 		$this->assertSame( Galley\LIFETIME, $many['lifetime'] );
-		$this->assertCount( Galley\MOST_EXCLUDED_PATHS, $many['paths'] );
+		$this->assertCount( Galley\MAX_EXCLUDED_PATHS, $many['paths'] );
 	}
 
 	public function test_path_patterns_match_whole_paths() {

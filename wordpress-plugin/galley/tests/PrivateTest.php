@@ -87,7 +87,7 @@ final class PrivateTest extends TestCase {
 
 	public function test_too_many_private_parts_disable_all_of_them(): void {
 		$html = '';
-		for ( $number = 0; $number <= Galley\MOST_PRIVATE; $number++ ) {
+		for ( $number = 0; $number <= Galley\MAX_PRIVATE; $number++ ) {
 			$html .= self::part( "part-$number", 'x' );
 		}
 		Galley\finish_private( $html );

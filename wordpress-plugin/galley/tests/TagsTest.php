@@ -24,7 +24,7 @@ final class TagsTest extends TestCase {
 		$lines = Galley\lines( $words );
 		$this->assertSame( $words, explode( ',', implode( ',', $lines ) ) );
 		foreach ( $lines as $line ) {
-			$this->assertLessThanOrEqual( Galley\LONGEST_LINE, strlen( $line ) );
+			$this->assertLessThanOrEqual( Galley\MAX_LINE_BYTES, strlen( $line ) );
 		}
 		$this->assertSame( array( 'stale,a,b' ), Galley\lines( array( 'a', 'b' ), 'stale,' ) );
 		$this->assertSame( array(), Galley\lines( array() ) );

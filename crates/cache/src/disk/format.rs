@@ -31,7 +31,7 @@
 //! ```
 //!
 //! A `Vary` list is among the fields. The header's checksum covers the table's, which covers the blocks', so any damage is
-//! found before the data is used. Reading is total: any bytes give an entry or [`Bad`].
+//! found before the data is used. Reading is total: any bytes give an entry or [`InvalidFile`].
 
 mod assembly;
 mod fragments;
@@ -44,7 +44,9 @@ use galley_policy::time::Tick;
 use http::StatusCode;
 
 use self::assembly::AssemblyCounts;
-use super::layout::{Bad, Cursor, FIXED, MAGIC, MAX_HEADER, VERSION, header_sum, milliseconds};
+use super::layout::{
+    Cursor, FIXED, InvalidFile, MAGIC, MAX_HEADER, VERSION, header_sum, milliseconds,
+};
 use super::moment::StoredTime;
 use super::seal::{DirectoryKey, FileName};
 use crate::body::StoredBody;
@@ -164,19 +166,19 @@ impl PageComposition {
 }
 
 /// Reads a whole header, checksum first.
-pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader, Bad> {
-    let sum: [u8; 8] = Cursor(header.get(184..).ok_or(Bad)?).array()?;
+pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader, InvalidFile> {
+    let sum: [u8; 8] = Cursor(header.get(184..).ok_or(InvalidFile)?).array()?;
     if header_sum(header, seal) != Some(u64::from_le_bytes(sum)) {
-        return Err(Bad);
+        return Err(InvalidFile);
     }
     let kind = match header.get(6) {
         Some(1) => EntryKind::Page,
         Some(2) => EntryKind::HitForPass,
         Some(3) => EntryKind::Varies,
-        _ => return Err(Bad),
+        _ => return Err(InvalidFile),
     };
-    let born = Cursor(header.get(48..).ok_or(Bad)?).number()?;
-    let mut cursor = Cursor(header.get(72..FIXED).ok_or(Bad)?);
+    let born = Cursor(header.get(48..).ok_or(InvalidFile)?).number()?;
+    let mut cursor = Cursor(header.get(72..FIXED).ok_or(InvalidFile)?);
     let stamp = StoredTime {
         boot: cursor.array()?,
         boot_ms: cursor.number()?,
@@ -193,14 +195,15 @@ pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader,
     let (key, path_query) = (cursor.count()?, cursor.count()?);
     let (tag_ids, tag_names, fields) = (cursor.count()?, cursor.count()?, cursor.count()?);
     cursor.count()?;
-    let status = StatusCode::from_u16(u16::from_le_bytes(cursor.array()?)).map_err(|_| Bad)?;
+    let status =
+        StatusCode::from_u16(u16::from_le_bytes(cursor.array()?)).map_err(|_| InvalidFile)?;
     let fragments = u16::from_le_bytes(cursor.array()?);
     let counts = AssemblyCounts {
         includes: u16::from_le_bytes(cursor.array()?),
         parts: u16::from_le_bytes(cursor.array()?),
     };
 
-    let mut head = Cursor(header.get(FIXED..).ok_or(Bad)?);
+    let mut head = Cursor(header.get(FIXED..).ok_or(InvalidFile)?);
     let parts = EntryParts {
         key: Key::new(head.take(key)?),
         kind,
@@ -223,7 +226,7 @@ pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader,
         assembly: assembly::read(counts, &mut head)?,
     };
     if !head.0.is_empty() {
-        return Err(Bad);
+        return Err(InvalidFile);
     }
     Ok(StoredHeader {
         parts,

@@ -16,19 +16,19 @@ use std::time::Duration;
 use galley_policy::storable::Lifetime;
 
 use super::format::{self, StoredOrigin};
-use super::layout::{self, Bad, FIXED, Layout};
-use super::moment::{Boot, DiskClock, StoredTime, since_wall};
+use super::layout::{self, FIXED, InvalidFile, Layout};
+use super::moment::{BootClock, DiskClock, StoredTime, since_wall};
 use super::seal::{DirectoryKey, FileName};
 use crate::body::StoredBody;
 use crate::budget::MemoryBudget;
 use crate::entry::{Entry, EntryParts};
-use crate::includes::{Assembly, IncludedPart, Inclusions};
+use crate::includes::{Assembly, IncludedPart, IncludedResponses};
 
 /// Writes pages for another process of this machine.
 pub struct PageWriter<W> {
     out: W,
     key: DirectoryKey,
-    boot: Boot,
+    boot: BootClock,
     now: DiskClock,
 }
 
@@ -38,7 +38,7 @@ impl<W: Write> PageWriter<W> {
         Self {
             out,
             key: key(),
-            boot: Boot::here(now),
+            boot: BootClock::here(now),
             now,
         }
     }
@@ -95,7 +95,7 @@ pub fn read_record(
         key: key(),
         clock: PageClock::Since(since),
         now,
-        births: Births::Each(born),
+        born_numbers: BornNumbers::Each(born),
     };
     let entry = reader.next(budget)?;
     reader.from.is_empty().then_some(entry)
@@ -104,7 +104,7 @@ pub fn read_record(
 /// The source of the time since a page was written.
 enum PageClock {
     /// This machine's clock since its boot.
-    Boot(Boot),
+    Boot(BootClock),
     /// The time that another process measured, or the wall clock if that shows more time.
     Since(Duration),
 }
@@ -127,35 +127,35 @@ pub struct PageReader<'b, R> {
     key: DirectoryKey,
     clock: PageClock,
     now: DiskClock,
-    births: Births<'b>,
+    born_numbers: BornNumbers<'b>,
 }
 
 /// The purge numbers that become `born` of the pages.
-enum Births<'b> {
+enum BornNumbers<'b> {
     /// One number for all pages.
     All(u64),
     /// Maps each number of the writer to one of this process, if it has one.
     Each(&'b dyn Fn(u64) -> Option<u64>),
 }
 
-impl Births<'_> {
-    fn of(&self, number: u64) -> Result<u64, Bad> {
+impl BornNumbers<'_> {
+    fn of(&self, number: u64) -> Result<u64, InvalidFile> {
         match self {
             Self::All(born) => Ok(*born),
-            Self::Each(born) => born(number).ok_or(Bad),
+            Self::Each(born) => born(number).ok_or(InvalidFile),
         }
     }
 
     /// The page's parts with their numbers mapped.
-    fn of_assembly(&self, assembly: &Assembly) -> Result<Assembly, Bad> {
+    fn of_assembly(&self, assembly: &Assembly) -> Result<Assembly, InvalidFile> {
         let parts = assembly.inclusions.parts.iter().map(|part| {
             Ok(IncludedPart {
                 born: self.of(part.born)?,
                 ..part.clone()
             })
         });
-        let inclusions = Inclusions {
-            parts: parts.collect::<Result<_, Bad>>()?,
+        let inclusions = IncludedResponses {
+            parts: parts.collect::<Result<_, InvalidFile>>()?,
             ..assembly.inclusions.clone()
         };
         Ok(Assembly {
@@ -171,9 +171,9 @@ impl<R: Read> PageReader<'_, R> {
         Self {
             from,
             key: key(),
-            clock: PageClock::Boot(Boot::here(now)),
+            clock: PageClock::Boot(BootClock::here(now)),
             now,
-            births: Births::All(born),
+            born_numbers: BornNumbers::All(born),
         }
     }
 
@@ -182,18 +182,18 @@ impl<R: Read> PageReader<'_, R> {
         self.read(budget).ok()
     }
 
-    fn read(&mut self, budget: &MemoryBudget) -> Result<Arc<Entry>, Bad> {
+    fn read(&mut self, budget: &MemoryBudget) -> Result<Arc<Entry>, InvalidFile> {
         let mut header = vec![0; FIXED];
-        self.from.read_exact(&mut header).map_err(|_| Bad)?;
+        self.from.read_exact(&mut header).map_err(|_| InvalidFile)?;
         let fixed = layout::fixed(&header)?;
         if fixed.generation != GENERATION || fixed.name != NAME {
-            return Err(Bad);
+            return Err(InvalidFile);
         }
         header.resize(fixed.layout.header, 0);
-        let rest = header.get_mut(FIXED..).ok_or(Bad)?;
-        self.from.read_exact(rest).map_err(|_| Bad)?;
+        let rest = header.get_mut(FIXED..).ok_or(InvalidFile)?;
+        self.from.read_exact(rest).map_err(|_| InvalidFile)?;
         let stored = format::stored(&header, &self.key)?;
-        let reservation = budget.try_reserve(fixed.layout.body).ok_or(Bad)?;
+        let reservation = budget.try_reserve(fixed.layout.body).ok_or(InvalidFile)?;
         let body = self.bytes(fixed.layout.body)?;
         let table = self.bytes(fixed.layout.blocks() * 8)?;
         layout::check(&body, &layout::sums(&table, &fixed, &self.key)?, &self.key)?;
@@ -202,26 +202,26 @@ impl<R: Read> PageReader<'_, R> {
         let parts = EntryParts {
             body: StoredBody::reserved(body, reservation),
             stored_at: self.now.tick,
-            born: self.births.of(parts.born)?,
+            born: self.born_numbers.of(parts.born)?,
             ..parts
         };
         let mut composition = stored.composition;
         for fragment in &mut composition.fragments {
-            fragment.born = self.births.of(fragment.born)?;
+            fragment.born = self.born_numbers.of(fragment.born)?;
         }
         if let Some(assembly) = &mut composition.assembly {
-            *assembly = Arc::new(self.births.of_assembly(assembly)?);
+            *assembly = Arc::new(self.born_numbers.of_assembly(assembly)?);
         }
         Ok(Arc::new(composition.of(Entry::new(parts))))
     }
 
     /// Reads bytes. The buffer grows with the bytes received, because the length has not been verified yet.
-    fn bytes(&mut self, length: u64) -> Result<Vec<u8>, Bad> {
+    fn bytes(&mut self, length: u64) -> Result<Vec<u8>, InvalidFile> {
         let mut bytes = Vec::new();
         let read = self.from.by_ref().take(length).read_to_end(&mut bytes);
         match read {
             Ok(read) if read as u64 == length => Ok(bytes),
-            _ => Err(Bad),
+            _ => Err(InvalidFile),
         }
     }
 }
@@ -340,7 +340,7 @@ mod tests {
         let assembly = Assembly {
             own_fresh: Duration::from_secs(60),
             includes: [PageInclude { range, source }].into(),
-            inclusions: Inclusions {
+            inclusions: IncludedResponses {
                 parts: [part(9), part(12)].into(),
                 depth: 1,
                 is_cut: false,

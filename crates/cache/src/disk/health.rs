@@ -62,11 +62,11 @@ pub enum Health {
 #[derive(Debug, Default)]
 pub(super) struct WriteBreaker {
     /// Held for a few lines. Written after each failure or success.
-    off: Mutex<Option<Off>>,
+    off: Mutex<Option<DisabledState>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Off {
+struct DisabledState {
     reason: PauseReason,
     retry_at: Tick,
     wait: Duration,
@@ -110,7 +110,7 @@ impl WriteBreaker {
         match off.as_mut() {
             Some(state) => state.reason = reason,
             None => {
-                *off = Some(Off {
+                *off = Some(DisabledState {
                     reason,
                     retry_at: now.plus(FIRST_WAIT),
                     wait: FIRST_WAIT,
@@ -133,7 +133,7 @@ impl WriteBreaker {
         self.off().map(|state| (state.reason, state.retry_at))
     }
 
-    fn off(&self) -> std::sync::MutexGuard<'_, Option<Off>> {
+    fn off(&self) -> std::sync::MutexGuard<'_, Option<DisabledState>> {
         self.off.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,11 +9,11 @@ use super::seal::{DirectoryKey, FileName};
 
 /// A file that this process did not write, that is damaged, or that is obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bad;
+pub(super) struct InvalidFile;
 
 /// The fields of the fixed part that are needed for reading the rest.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fixed {
+pub(super) struct FixedHeader {
     pub(super) generation: [u8; 16],
     pub(super) name: FileName,
     pub(super) fingerprint: u64,
@@ -48,14 +48,14 @@ impl Layout {
 }
 
 /// Parses the fixed part far enough to read the rest. Nothing is verified yet.
-pub(super) fn fixed(bytes: &[u8]) -> Result<Fixed, Bad> {
-    let mut cursor = Cursor(bytes.get(..FIXED).ok_or(Bad)?);
+pub(super) fn fixed(bytes: &[u8]) -> Result<FixedHeader, InvalidFile> {
+    let mut cursor = Cursor(bytes.get(..FIXED).ok_or(InvalidFile)?);
     if cursor.array()? != MAGIC {
-        return Err(Bad);
+        return Err(InvalidFile);
     }
     let version = u16::from_le_bytes(cursor.array()?);
     if !(OLDEST_VERSION..=VERSION).contains(&version) {
-        return Err(Bad);
+        return Err(InvalidFile);
     }
     cursor.take(2)?;
     let generation = cursor.array()?;
@@ -64,12 +64,12 @@ pub(super) fn fixed(bytes: &[u8]) -> Result<Fixed, Bad> {
     cursor.number()?;
     let body = cursor.number()?;
     let table_sum = cursor.number()?;
-    let mut cursor = Cursor(bytes.get(172..176).ok_or(Bad)?);
-    let header = FIXED.checked_add(cursor.count()?).ok_or(Bad)?;
+    let mut cursor = Cursor(bytes.get(172..176).ok_or(InvalidFile)?);
+    let header = FIXED.checked_add(cursor.count()?).ok_or(InvalidFile)?;
     if header > MAX_HEADER || body > MAX_BODY {
-        return Err(Bad);
+        return Err(InvalidFile);
     }
-    Ok(Fixed {
+    Ok(FixedHeader {
         generation,
         name,
         fingerprint,
@@ -115,73 +115,77 @@ pub(super) fn table(body: &[u8], seal: &DirectoryKey) -> Vec<u8> {
 }
 
 /// Verifies a table against the header, and returns the checksums.
-pub(super) fn sums(table: &[u8], fixed: &Fixed, seal: &DirectoryKey) -> Result<Box<[u64]>, Bad> {
+pub(super) fn sums(
+    table: &[u8],
+    fixed: &FixedHeader,
+    seal: &DirectoryKey,
+) -> Result<Box<[u64]>, InvalidFile> {
     let is_whole = table.len() as u64 == fixed.layout.blocks() * 8;
     if !is_whole || seal.sum_of(table) != fixed.table_sum {
-        return Err(Bad);
+        return Err(InvalidFile);
     }
     let mut cursor = Cursor(table);
     cursor.numbers(table.len() / 8)
 }
 
 /// Verifies blocks of a body against their checksums.
-pub(super) fn check(body: &[u8], sums: &[u64], seal: &DirectoryKey) -> Result<(), Bad> {
+pub(super) fn check(body: &[u8], sums: &[u64], seal: &DirectoryKey) -> Result<(), InvalidFile> {
     let blocks = body.chunks(BLOCK);
     let is_right = blocks.len() == sums.len()
         && blocks
             .zip(sums)
             .all(|(block, sum)| seal.sum_of(block) == *sum);
-    if is_right { Ok(()) } else { Err(Bad) }
+    if is_right { Ok(()) } else { Err(InvalidFile) }
 }
 
 /// Reads numbers and bytes from the beginning of a slice.
 pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 
 impl<'a> Cursor<'a> {
-    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Bad> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(Bad)?;
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], InvalidFile> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(InvalidFile)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Bad> {
-        self.take(N)?.try_into().map_err(|_| Bad)
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], InvalidFile> {
+        self.take(N)?.try_into().map_err(|_| InvalidFile)
     }
 
-    pub(super) fn number(&mut self) -> Result<u64, Bad> {
+    pub(super) fn number(&mut self) -> Result<u64, InvalidFile> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(super) fn count(&mut self) -> Result<usize, Bad> {
-        usize::try_from(u32::from_le_bytes(self.array()?)).map_err(|_| Bad)
+    pub(super) fn count(&mut self) -> Result<usize, InvalidFile> {
+        usize::try_from(u32::from_le_bytes(self.array()?)).map_err(|_| InvalidFile)
     }
 
-    pub(super) fn numbers(&mut self, count: usize) -> Result<Box<[u64]>, Bad> {
-        let mut taken = Cursor(self.take(count.checked_mul(8).ok_or(Bad)?)?);
+    pub(super) fn numbers(&mut self, count: usize) -> Result<Box<[u64]>, InvalidFile> {
+        let mut taken = Cursor(self.take(count.checked_mul(8).ok_or(InvalidFile)?)?);
         (0..count).map(|_| taken.number()).collect()
     }
 
-    pub(super) fn texts(&mut self, count: usize) -> Result<Vec<String>, Bad> {
+    pub(super) fn texts(&mut self, count: usize) -> Result<Vec<String>, InvalidFile> {
         // Nothing is reserved in advance: the bytes may not contain as many texts.
         let mut texts = Vec::new();
         for _ in 0..count {
             let length = self.count()?;
-            let text = std::str::from_utf8(self.take(length)?).map_err(|_| Bad)?;
+            let text = std::str::from_utf8(self.take(length)?).map_err(|_| InvalidFile)?;
             texts.push(text.to_owned());
         }
         Ok(texts)
     }
 
-    pub(super) fn fields(&mut self, count: usize) -> Result<HeaderMap, Bad> {
+    pub(super) fn fields(&mut self, count: usize) -> Result<HeaderMap, InvalidFile> {
         if count > MAX_FIELDS {
-            return Err(Bad);
+            return Err(InvalidFile);
         }
         let mut fields = HeaderMap::new();
         for _ in 0..count {
             let (name, value) = (self.count()?, self.count()?);
-            let name = HeaderName::from_bytes(self.take(name)?).map_err(|_| Bad)?;
-            let value = HeaderValue::from_bytes(self.take(value)?).map_err(|_| Bad)?;
-            fields.try_append(name, value).map_err(|_| Bad)?;
+            let name = HeaderName::from_bytes(self.take(name)?).map_err(|_| InvalidFile)?;
+            let value = HeaderValue::from_bytes(self.take(value)?).map_err(|_| InvalidFile)?;
+            fields.try_append(name, value).map_err(|_| InvalidFile)?;
         }
         Ok(fields)
     }

@@ -17,6 +17,7 @@ mod handover;
 mod health;
 mod index;
 mod layout;
+mod maintenance;
 mod moment;
 mod pieces;
 mod place;
@@ -26,16 +27,15 @@ mod shared;
 mod snapshot;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 pub(super) mod write;
 
 pub use self::handover::{PageReader, PageWriter, read_record, write_record};
 pub use self::health::{Health, PauseReason};
 pub use self::layout::BLOCK;
+pub use self::maintenance::{HeaderView, ScanProgress, SweepResult};
 pub use self::moment::DiskClock;
 pub use self::pieces::{BodyPieces, DiskReadError};
 pub use self::read::{DiskLookup, OnDisk};
 pub use self::seal::{FileName, SiteId, SiteName};
 pub use self::shared::{Disk, DiskLimits, DiskUsage};
-pub use self::upkeep::{HeaderView, ScanProgress, Swept};
 pub use self::write::{EntryWriter, NotStored};

@@ -5,7 +5,7 @@
 //! After a boot only the wall clock is available. If it is before the time of storing, the elapsed time is unknown, and
 //! the entry counts as at the end of its freshness: it is revalidated, but can still be sent when the upstream fails.
 //!
-//! This module reads no clock after [`Boot::here`].
+//! This module reads no clock after [`BootClock::here`].
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -34,13 +34,13 @@ pub(super) struct StoredTime {
 
 /// The current boot of the machine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Boot {
+pub(super) struct BootClock {
     id: [u8; 16],
     /// The time since boot when the process's tick was 0.
     tick_zero_ms: u64,
 }
 
-impl Boot {
+impl BootClock {
     /// Reads the boot id from the kernel. If that fails, uses a random id: then only this process uses the clock since boot.
     pub(super) fn here(now: DiskClock) -> Self {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn ages_over_restarts_and_steps() {
-        let stored_by = Boot::of([1; 16], 50_000);
+        let stored_by = BootClock::of([1; 16], 50_000);
         let then = stored_by.stamp(at(10_000, 1_000_000));
         let s = Duration::from_secs;
         // The reader's boot, its time, and the expected age of an entry that had 5 s when stored and is fresh for 60 s.
@@ -157,25 +157,25 @@ mod tests {
             ),
             (
                 "restarted, same boot",
-                Boot::of([1; 16], 100_000),
+                BootClock::of([1; 16], 100_000),
                 at(0, 7),
                 s(45),
             ),
             (
                 "booted again",
-                Boot::of([2; 16], 3),
+                BootClock::of([2; 16], 3),
                 at(0, 1_000_100),
                 s(105),
             ),
             (
                 "booted again, clock behind",
-                Boot::of([2; 16], 3),
+                BootClock::of([2; 16], 3),
                 at(0, 999_999),
                 s(60),
             ),
             (
                 "same boot, impossible clock",
-                Boot::of([1; 16], 0),
+                BootClock::of([1; 16], 0),
                 at(0, 5),
                 s(60),
             ),
@@ -187,7 +187,7 @@ mod tests {
             };
             assert_eq!(reader.age(&then, s(5), &life, now), wanted, "{what}");
         }
-        let nothing_known = Boot::of([2; 16], 3);
+        let nothing_known = BootClock::of([2; 16], 3);
         let life = crate::testing::life();
         let old = nothing_known.age(&then, s(500), &life, at(0, 5));
         assert_eq!(old, s(500), "never younger than it was");
@@ -198,8 +198,8 @@ mod tests {
         let text = "00000000-0000-0000-0000-0000000001ff\n";
         assert_eq!(parse_boot_id(text), Some(0x1ff_u128.to_le_bytes()));
         assert_eq!(parse_boot_id(""), None);
-        let here = Boot::here(at(0, 0));
-        assert_eq!(here.id, Boot::here(at(0, 0)).id);
+        let here = BootClock::here(at(0, 0));
+        assert_eq!(here.id, BootClock::here(at(0, 0)).id);
     }
 
     #[test]

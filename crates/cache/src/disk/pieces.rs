@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::layout::{self, BLOCK, Bad};
+use super::layout::{self, BLOCK, InvalidFile};
 use super::seal::FileName;
 use super::shared::DiskShared;
 
@@ -18,28 +18,28 @@ use super::shared::DiskShared;
 pub struct DiskReadError;
 
 /// Why a read failed.
-pub(super) enum Flaw {
+pub(super) enum ReadFailure {
     Bad,
     Failed(io::Error),
 }
 
-impl From<Bad> for Flaw {
-    fn from(Bad: Bad) -> Self {
+impl From<InvalidFile> for ReadFailure {
+    fn from(InvalidFile: InvalidFile) -> Self {
         Self::Bad
     }
 }
 
-pub(super) fn read_at(file: &File, at: u64, length: usize) -> Result<Vec<u8>, Flaw> {
+pub(super) fn read_at(file: &File, at: u64, length: usize) -> Result<Vec<u8>, ReadFailure> {
     let mut bytes = vec![0; length];
     fill(file, at, &mut bytes)?;
     Ok(bytes)
 }
 
-pub(super) fn fill(file: &File, at: u64, bytes: &mut [u8]) -> Result<(), Flaw> {
+pub(super) fn fill(file: &File, at: u64, bytes: &mut [u8]) -> Result<(), ReadFailure> {
     match file.read_exact_at(bytes, at) {
         // Truncated while it was read.
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Flaw::Bad),
-        read => read.map_err(Flaw::Failed),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(ReadFailure::Bad),
+        read => read.map_err(ReadFailure::Failed),
     }
 }
 
@@ -118,11 +118,11 @@ impl BodyPieces {
             .and_then(|()| Ok(layout::check(&bytes, sum, &self.shared.seal)?));
         match read {
             Ok(()) => Ok(bytes.into()),
-            Err(Flaw::Bad) => {
+            Err(ReadFailure::Bad) => {
                 self.shared.discard(&self.name, &self.file);
                 Err(DiskReadError)
             }
-            Err(Flaw::Failed(error)) => {
+            Err(ReadFailure::Failed(error)) => {
                 self.shared.read_failed(&error);
                 Err(DiskReadError)
             }

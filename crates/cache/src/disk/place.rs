@@ -33,14 +33,14 @@ pub(super) struct OpenedDirectory {
     pub(super) seal: DirectoryKey,
     /// The lock is held while this file is open.
     pub(super) lock: File,
-    pub(super) before: Before,
+    pub(super) before: PreviousEntries,
     /// Why the key could not be written. Until it is written, stored entries are valid only in this process.
     pub(super) key_error: Option<io::Error>,
 }
 
 /// The entries from previous processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum PreviousEntries {
     /// No entries of this generation.
     Nothing,
     /// Entries, and the snapshot's bytes if there was one. The snapshot file has been removed.
@@ -63,13 +63,13 @@ impl CacheDirectory {
         let mut key_error = None;
         let before = if let Some(key) = kept {
             place.key = key;
-            Before::Entries(place.take_snapshot())
+            PreviousEntries::Entries(place.take_snapshot())
         } else {
             place.move_aside(&place.entries())?;
             remove_if_there(&place.snapshot())?;
             // Even if the disk is full, the cache can be used until the next start.
             key_error = place.write_key(generation).err();
-            Before::Nothing
+            PreviousEntries::Nothing
         };
         // If these fail, the disk can still be read. The first entry to be stored reports the error.
         if is_occupied(&place.temporaries()) {
@@ -219,21 +219,33 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("cache");
         let open = |generation: u8| CacheDirectory::open(&root, [generation; 16]).map(|o| o.before);
-        assert_eq!(open(1).unwrap(), Before::Nothing);
-        assert_eq!(open(1).unwrap(), Before::Entries(None));
+        assert_eq!(open(1).unwrap(), PreviousEntries::Nothing);
+        assert_eq!(open(1).unwrap(), PreviousEntries::Entries(None));
         std::fs::write(root.join("index"), b"snapshot").unwrap();
         assert_eq!(
             open(1).unwrap(),
-            Before::Entries(Some(b"snapshot".to_vec()))
+            PreviousEntries::Entries(Some(b"snapshot".to_vec()))
         );
-        assert_eq!(open(1).unwrap(), Before::Entries(None), "believed once");
-        assert_eq!(open(2).unwrap(), Before::Nothing, "another generation");
+        assert_eq!(
+            open(1).unwrap(),
+            PreviousEntries::Entries(None),
+            "believed once"
+        );
+        assert_eq!(
+            open(2).unwrap(),
+            PreviousEntries::Nothing,
+            "another generation"
+        );
         for at in 0..48 {
-            assert_eq!(open(2).unwrap(), Before::Entries(None));
+            assert_eq!(open(2).unwrap(), PreviousEntries::Entries(None));
             let mut bytes = std::fs::read(root.join("key")).unwrap();
             bytes[at] ^= 1;
             std::fs::write(root.join("key"), bytes).unwrap();
-            assert_eq!(open(2).unwrap(), Before::Nothing, "byte {at} of the key");
+            assert_eq!(
+                open(2).unwrap(),
+                PreviousEntries::Nothing,
+                "byte {at} of the key"
+            );
         }
     }
 

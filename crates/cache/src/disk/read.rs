@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use super::format::{self, StoredHeader};
 use super::index::IndexLookup;
-use super::layout::{self, Bad, FIXED, Fixed};
+use super::layout::{self, FIXED, FixedHeader, InvalidFile};
 use super::moment::DiskClock;
-use super::pieces::{BodyPieces, Flaw, fill, read_at};
+use super::pieces::{BodyPieces, ReadFailure, fill, read_at};
 use super::seal::{FileName, SiteName};
 use super::shared::{Disk, DiskShared};
 use crate::body::StoredBody;
@@ -94,7 +94,7 @@ pub(super) enum Miss {
 /// A file with its header read and verified.
 pub(super) struct OpenedEntry {
     file: File,
-    fixed: Fixed,
+    fixed: FixedHeader,
     /// The beginning of the file: at least the header, often the whole file.
     first: Vec<u8>,
     pub(super) stored: StoredHeader,
@@ -147,8 +147,8 @@ impl DiskShared {
                 first,
                 stored,
             }),
-            Err(Flaw::Bad) => Err(Miss::Bad(file)),
-            Err(Flaw::Failed(error)) => Err(Miss::Failed(error)),
+            Err(ReadFailure::Bad) => Err(Miss::Bad(file)),
+            Err(ReadFailure::Failed(error)) => Err(Miss::Failed(error)),
         }
     }
 
@@ -157,21 +157,21 @@ impl DiskShared {
         file: &File,
         name: &FileName,
         first: usize,
-    ) -> Result<(Fixed, Vec<u8>, StoredHeader), Flaw> {
-        let length = file.metadata().map_err(Flaw::Failed)?.len();
+    ) -> Result<(FixedHeader, Vec<u8>, StoredHeader), ReadFailure> {
+        let length = file.metadata().map_err(ReadFailure::Failed)?.len();
         let first = usize::try_from(length).unwrap_or(first).min(first);
         let mut bytes = read_at(file, 0, first)?;
         let fixed = layout::fixed(&bytes)?;
         let is_ours = fixed.generation == self.generation() && fixed.name == *name;
         if !is_ours || fixed.layout.total() != length {
-            return Err(Flaw::Bad);
+            return Err(ReadFailure::Bad);
         }
         let header = fixed.layout.header;
         if header > bytes.len() {
             let rest = read_at(file, bytes.len() as u64, header - bytes.len())?;
             bytes.extend_from_slice(&rest);
         }
-        let stored = format::stored(bytes.get(..header).ok_or(Bad)?, &self.seal)?;
+        let stored = format::stored(bytes.get(..header).ok_or(InvalidFile)?, &self.seal)?;
         Ok((fixed, bytes, stored))
     }
 
@@ -182,10 +182,10 @@ impl DiskShared {
         now: DiskClock,
     ) -> Result<Arc<Entry>, Miss> {
         let layout = opened.fixed.layout;
-        let read = || -> Result<Vec<u8>, Flaw> {
-            let length = usize::try_from(layout.body).map_err(|_| Flaw::Bad)?;
+        let read = || -> Result<Vec<u8>, ReadFailure> {
+            let length = usize::try_from(layout.body).map_err(|_| ReadFailure::Bad)?;
             let body = opened.range(layout.header as u64, length)?;
-            let table = usize::try_from(layout.blocks() * 8).map_err(|_| Flaw::Bad)?;
+            let table = usize::try_from(layout.blocks() * 8).map_err(|_| ReadFailure::Bad)?;
             let table = opened.range(layout.table_at(), table)?;
             let sums = layout::sums(&table, &opened.fixed, &self.seal)?;
             layout::check(&body, &sums, &self.seal)?;
@@ -196,8 +196,8 @@ impl DiskShared {
                 let body = StoredBody::reserved(body, reservation);
                 Ok(self.entry(opened.stored, body, now))
             }
-            Err(Flaw::Bad) => Err(Miss::Bad(opened.file)),
-            Err(Flaw::Failed(error)) => Err(Miss::Failed(error)),
+            Err(ReadFailure::Bad) => Err(Miss::Bad(opened.file)),
+            Err(ReadFailure::Failed(error)) => Err(Miss::Failed(error)),
         }
     }
 
@@ -208,15 +208,15 @@ impl DiskShared {
         now: DiskClock,
     ) -> Result<OnDisk, Miss> {
         let layout = opened.fixed.layout;
-        let read = || -> Result<Box<[u64]>, Flaw> {
-            let table = usize::try_from(layout.blocks() * 8).map_err(|_| Flaw::Bad)?;
+        let read = || -> Result<Box<[u64]>, ReadFailure> {
+            let table = usize::try_from(layout.blocks() * 8).map_err(|_| ReadFailure::Bad)?;
             let table = opened.range(layout.table_at(), table)?;
             Ok(layout::sums(&table, &opened.fixed, &self.seal)?)
         };
         let sums = match read() {
             Ok(sums) => sums,
-            Err(Flaw::Bad) => return Err(Miss::Bad(opened.file)),
-            Err(Flaw::Failed(error)) => return Err(Miss::Failed(error)),
+            Err(ReadFailure::Bad) => return Err(Miss::Bad(opened.file)),
+            Err(ReadFailure::Failed(error)) => return Err(Miss::Failed(error)),
         };
         let stored = self.aged(opened.stored, now);
         let pieces = BodyPieces {
@@ -280,7 +280,7 @@ impl DiskShared {
 
 impl OpenedEntry {
     /// A part of the file. Uses the bytes that are in memory.
-    fn range(&self, at: u64, length: usize) -> Result<Vec<u8>, Flaw> {
+    fn range(&self, at: u64, length: usize) -> Result<Vec<u8>, ReadFailure> {
         let from = usize::try_from(at)
             .unwrap_or(usize::MAX)
             .min(self.first.len());

@@ -15,8 +15,8 @@ use super::files::DiskFiles;
 use super::health::{Health, WriteBreaker};
 use super::index::{self, Index, IndexLimits, UNIT};
 use super::layout::MAX_BODY;
-use super::moment::{self, Boot, DiskClock};
-use super::place::{Before, CacheDirectory, OpenedDirectory};
+use super::moment::{self, BootClock, DiskClock};
+use super::place::{CacheDirectory, OpenedDirectory, PreviousEntries};
 use super::seal::{BUCKETS, DirectoryKey, FileName, SiteId, SiteName};
 use super::snapshot;
 
@@ -80,7 +80,7 @@ impl Disk {
         generation: [u8; 16],
         now: DiskClock,
     ) -> io::Result<Self> {
-        Self::open_in(dir, limits, generation, now, Boot::here(now))
+        Self::open_in(dir, limits, generation, now, BootClock::here(now))
     }
 
     pub(super) fn open_in(
@@ -88,7 +88,7 @@ impl Disk {
         limits: DiskLimits,
         generation: [u8; 16],
         now: DiskClock,
-        boot: Boot,
+        boot: BootClock,
     ) -> io::Result<Self> {
         let OpenedDirectory {
             place,
@@ -107,8 +107,8 @@ impl Disk {
         };
         let second = moment::wall_seconds(now.wall);
         let index = match before {
-            Before::Nothing => Index::new(index_limits, BUCKETS),
-            Before::Entries(snapshot) => snapshot
+            PreviousEntries::Nothing => Index::new(index_limits, BUCKETS),
+            PreviousEntries::Entries(snapshot) => snapshot
                 .and_then(|bytes| snapshot::read(&bytes, index_limits, generation, second, &seal))
                 .unwrap_or_else(|| Index::new(index_limits, 0)),
         };
@@ -248,7 +248,7 @@ pub(super) struct DiskShared {
     pub(super) limits: DiskLimits,
     /// Written by `begin_generation`.
     generation: Mutex<[u8; 16]>,
-    pub(super) boot: Boot,
+    pub(super) boot: BootClock,
     /// The time at which the cache was opened.
     pub(super) opened: DiskClock,
     /// The latest tick of any caller.

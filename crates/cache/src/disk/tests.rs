@@ -9,7 +9,7 @@ use bytes::Bytes;
 use rustix::io::Errno;
 
 use super::files::DiskOperation;
-use super::moment::Boot;
+use super::moment::BootClock;
 use super::*;
 use crate::budget::MemoryBudget;
 use crate::entry::{Entry, EntryParts};
@@ -271,7 +271,7 @@ fn ages_continue_across_restarts_and_boots() {
         (s(2), s(60)),
         "what is counted on below"
     );
-    let (disk, site) = reopen(at(0), Boot::of([1; 16], 500_000));
+    let (disk, site) = reopen(at(0), BootClock::of([1; 16], 500_000));
     disk.put(site, &page("/a", 0, b"a"), at(10_000)).unwrap();
     assert_eq!(age(&disk, site, at(13_000)), s(15));
     drop(disk);
@@ -280,18 +280,18 @@ fn ages_continue_across_restarts_and_boots() {
         tick: Tick(tick),
         wall: UNIX_EPOCH + s(1_000_000 - 86_400),
     };
-    let (disk, site) = reopen(set_back(0), Boot::of([1; 16], 530_000));
+    let (disk, site) = reopen(set_back(0), BootClock::of([1; 16], 530_000));
     assert_eq!(age(&disk, site, set_back(0)), s(32));
     assert_eq!(age(&disk, site, set_back(4_000)), s(36));
     drop(disk);
-    let (disk, site) = reopen(at(100_000), Boot::of([2; 16], 0));
+    let (disk, site) = reopen(at(100_000), BootClock::of([2; 16], 0));
     assert_eq!(
         age(&disk, site, at(100_000)),
         s(102),
         "booted: by the wall clock"
     );
     drop(disk);
-    let (disk, site) = reopen(set_back(0), Boot::of([3; 16], 0));
+    let (disk, site) = reopen(set_back(0), BootClock::of([3; 16], 0));
     assert_eq!(
         age(&disk, site, set_back(0)),
         s(60),

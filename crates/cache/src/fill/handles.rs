@@ -6,15 +6,15 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::after::{After, HeldWakers};
-use super::parts::{FillError, FillHead, FillRead, Finished, Keep, NoReaders};
+use super::deferred::{DeferredActions, DeferredWakers};
+use super::parts::{BodyRetention, FillError, FillHead, FillRead, FillResult, NoReaders};
 use super::state::{FillOutcome, FillState};
 use crate::body::StoredBody;
 use crate::sync::Mutex;
 
 /// A new fill, without a head. `window_bytes`: the maximum distance between a windowed writer and its slowest reader (the
 /// writer stops at the first chunk that reaches it). Without `keep`, a shared fill is windowed, too.
-pub fn fill(window_bytes: usize, keep: Option<Keep>) -> (FillWriter, Arc<Fill>) {
+pub fn fill(window_bytes: usize, keep: Option<BodyRetention>) -> (FillWriter, Arc<Fill>) {
     let shared = Arc::new(FillShared {
         state: Mutex::new(FillState::new(window_bytes as u64, keep)),
     });
@@ -79,7 +79,7 @@ pub struct FillWriter {
     shared: Arc<FillShared>,
     ending: DropAction,
     /// See [`FillWriter::hold`].
-    delayed: Option<HeldWakers>,
+    delayed: Option<DeferredWakers>,
 }
 
 /// What dropping the writer does.
@@ -101,7 +101,7 @@ impl FillWriter {
         self.delayed = None;
     }
 
-    fn with<T>(&mut self, step: impl FnOnce(&mut FillState, &mut After) -> T) -> T {
+    fn with<T>(&mut self, step: impl FnOnce(&mut FillState, &mut DeferredActions) -> T) -> T {
         let delayed = &mut self.delayed;
         self.shared.with(|state, after| {
             let result = step(state, after);
@@ -151,7 +151,7 @@ impl FillWriter {
     }
 
     /// Ends the body. Readers see the end first. Then, if all bytes were kept, one buffer replaces the chunks.
-    pub fn finish(mut self) -> Finished {
+    pub fn finish(mut self) -> FillResult {
         self.ending = DropAction::Done;
         let FillOutcome { length, kept } = self.shared.with(FillState::finish);
         self.release();
@@ -162,7 +162,7 @@ impl FillWriter {
                 .with(|state, after| state.replace_chunks(body.bytes().clone(), after));
             Some(body)
         });
-        Finished { body, length }
+        FillResult { body, length }
     }
 
     /// Ends the fill for all readers immediately.
@@ -255,8 +255,8 @@ struct FillShared {
 impl FillShared {
     /// Runs `step` under the lock, then the work that it collected (waking and dropping). Dropping a waker may drop a task, and
     /// with it a reader of this fill.
-    fn with<T>(&self, step: impl FnOnce(&mut FillState, &mut After) -> T) -> T {
-        let mut after = After::default();
+    fn with<T>(&self, step: impl FnOnce(&mut FillState, &mut DeferredActions) -> T) -> T {
+        let mut after = DeferredActions::default();
         let result = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             step(&mut state, &mut after)

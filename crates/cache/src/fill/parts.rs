@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::body::StoredBody;
 use crate::budget::MemoryBudget;
-use crate::includes::Inclusions;
+use crate::includes::IncludedResponses;
 
 /// The head of a response that is being received.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub enum FillSharing {
         /// The ids of the tags, for callers that must compare the fill with purges before they use it.
         tags: Vec<u64>,
         /// Other responses whose bytes the body includes, which must be compared with purges, too.
-        inclusions: Inclusions,
+        inclusions: IncludedResponses,
     },
     /// Only the first reader that joined.
     Private,
@@ -81,7 +81,7 @@ pub struct NoReaders;
 
 /// The limits for keeping the body of a shared fill; see `Memory::keep`.
 #[derive(Clone, Debug)]
-pub struct Keep {
+pub struct BodyRetention {
     /// The budget from which the bytes are reserved.
     pub budget: MemoryBudget,
     /// The maximum size of a kept body, in bytes.
@@ -90,7 +90,7 @@ pub struct Keep {
 
 /// The result of a fill.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct FillResult {
     /// The whole body, if it was kept. `None` for private fills, for fills that exceeded their limits, and for fills whose
     /// length differs from that in their head.
     pub body: Option<StoredBody>,

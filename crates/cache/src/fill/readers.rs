@@ -1,11 +1,11 @@
 //! The readers of a fill: their positions and wakers.
 //!
 //! Each reader has a numbered slot, which is reused after the reader has left, and at most one waker, registered while it waits.
-//! Replaced and unused wakers are moved to [`After`], because dropping a waker may drop a task, and with it a reader.
+//! Replaced and unused wakers are moved to [`DeferredActions`], because dropping a waker may drop a task, and with it a reader.
 
 use std::task::{Context, Waker};
 
-use super::after::After;
+use super::deferred::DeferredActions;
 use super::parts::FillError;
 
 /// See the module.
@@ -43,7 +43,7 @@ impl Readers {
         slot
     }
 
-    pub(super) fn remove(&mut self, slot: usize, after: &mut After) {
+    pub(super) fn remove(&mut self, slot: usize, after: &mut DeferredActions) {
         if let Some(reader) = self.slots.get_mut(slot).and_then(Option::take) {
             after.drop_wakers.extend(reader.waker);
             self.free.push(slot);
@@ -55,7 +55,7 @@ impl Readers {
         self.slots.len() - self.free.len()
     }
 
-    pub(super) fn register(&mut self, slot: usize, cx: &Context<'_>, after: &mut After) {
+    pub(super) fn register(&mut self, slot: usize, cx: &Context<'_>, after: &mut DeferredActions) {
         let Some(reader) = self.slots.get_mut(slot).and_then(Option::as_mut) else {
             return;
         };
@@ -71,7 +71,7 @@ impl Readers {
             .extend(reader.waker.replace(cx.waker().clone()));
     }
 
-    pub(super) fn wake(&mut self, after: &mut After) {
+    pub(super) fn wake(&mut self, after: &mut DeferredActions) {
         after.wake.extend(
             self.slots
                 .iter_mut()

@@ -1,6 +1,6 @@
 //! The state that the writer and the readers of a fill share, under one short lock.
 //!
-//! Every step is synchronous. It collects in [`After`] the work that must be done after the lock is released. Positions are byte
+//! Every step is synchronous. It collects in [`DeferredActions`] the work that must be done after the lock is released. Positions are byte
 //! offsets from the start of the body, so chunks can be dropped or joined without effect on the readers.
 
 use std::collections::VecDeque;
@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use galley_policy::outcome::NotStored;
 
-use super::after::{After, Chunk};
-use super::parts::{FillError, FillHead, FillRead, FillSharing, Keep, NoReaders};
+use super::deferred::{Chunk, DeferredActions};
+use super::parts::{BodyRetention, FillError, FillHead, FillRead, FillSharing, NoReaders};
 use super::readers::Readers;
 use crate::budget::{MemoryBudget, Reservation};
 
@@ -25,7 +25,7 @@ pub(super) struct FillOutcome {
 pub(super) struct FillState {
     head: Option<Arc<FillHead>>,
     phase: FillPhase,
-    mode: Mode,
+    mode: RetainedBytes,
     /// Contiguous. Some readers may have read part of the first chunk.
     chunks: VecDeque<Chunk>,
     /// The number of bytes received so far.
@@ -49,12 +49,12 @@ enum FillPhase {
 }
 
 /// The bytes that are kept.
-enum Mode {
+enum RetainedBytes {
     /// Before the head.
-    Undecided(Option<Keep>),
+    Undecided(Option<BodyRetention>),
     /// All bytes, reserved from the budget.
     Kept {
-        keep: Keep,
+        keep: BodyRetention,
         reservation: Reservation,
     },
     /// The bytes that the slowest reader has not read yet. The backlog of a fill that exceeded its limit stays reserved.
@@ -62,11 +62,11 @@ enum Mode {
 }
 
 impl FillState {
-    pub(super) fn new(window: u64, keep: Option<Keep>) -> Self {
+    pub(super) fn new(window: u64, keep: Option<BodyRetention>) -> Self {
         Self {
             head: None,
             phase: FillPhase::Open,
-            mode: Mode::Undecided(keep),
+            mode: RetainedBytes::Undecided(keep),
             chunks: VecDeque::new(),
             length: 0,
             // With a window of 0 the writer could never continue.
@@ -81,8 +81,8 @@ impl FillState {
 
     // The writer's steps.
 
-    pub(super) fn set_head(&mut self, head: FillHead, after: &mut After) {
-        let Mode::Undecided(keep) = &mut self.mode else {
+    pub(super) fn set_head(&mut self, head: FillHead, after: &mut DeferredActions) {
+        let RetainedBytes::Undecided(keep) = &mut self.mode else {
             return;
         };
         let keep = keep.take();
@@ -90,13 +90,13 @@ impl FillState {
             FillSharing::Private => {
                 self.readers
                     .exclude_all_but_first(FillError::Unstorable(NotStored::Private));
-                Mode::Window(None)
+                RetainedBytes::Window(None)
             }
             // If the length is known, all of it is reserved here, so that a transfer in progress is not aborted midway.
             FillSharing::Shared { .. } => {
                 match keep.and_then(|keep| Some((reserve(&keep, head.length)?, keep))) {
-                    Some((reservation, keep)) => Mode::Kept { keep, reservation },
-                    None => Mode::Window(None),
+                    Some((reservation, keep)) => RetainedBytes::Kept { keep, reservation },
+                    None => RetainedBytes::Window(None),
                 }
             }
         };
@@ -105,8 +105,12 @@ impl FillState {
         self.wake_writer_if_gone(after);
     }
 
-    pub(super) fn push(&mut self, bytes: Bytes, after: &mut After) -> Result<(), NoReaders> {
-        if matches!(self.mode, Mode::Undecided(_)) {
+    pub(super) fn push(
+        &mut self,
+        bytes: Bytes,
+        after: &mut DeferredActions,
+    ) -> Result<(), NoReaders> {
+        if matches!(self.mode, RetainedBytes::Undecided(_)) {
             // The permitted readers are not known before the head.
             self.fail(FillError::Malformed, after);
         }
@@ -131,7 +135,7 @@ impl FillState {
     pub(super) fn poll_window(
         &mut self,
         cx: &Context<'_>,
-        after: &mut After,
+        after: &mut DeferredActions,
     ) -> Poll<Result<(), NoReaders>> {
         self.poll_below(self.window, cx, after)
     }
@@ -141,12 +145,12 @@ impl FillState {
         &mut self,
         bytes: u64,
         cx: &Context<'_>,
-        after: &mut After,
+        after: &mut DeferredActions,
     ) -> Poll<Result<(), NoReaders>> {
         match self.mode {
             _ if self.phase != FillPhase::Open => return Poll::Ready(Ok(())),
-            Mode::Kept { .. } => return Poll::Ready(Ok(())),
-            Mode::Undecided(_) | Mode::Window(_) => {}
+            RetainedBytes::Kept { .. } => return Poll::Ready(Ok(())),
+            RetainedBytes::Undecided(_) | RetainedBytes::Window(_) => {}
         }
         if self.is_unread() {
             return Poll::Ready(Err(NoReaders));
@@ -159,7 +163,7 @@ impl FillState {
         Poll::Pending
     }
 
-    pub(super) fn poll_gone(&mut self, cx: &Context<'_>, after: &mut After) -> Poll<()> {
+    pub(super) fn poll_gone(&mut self, cx: &Context<'_>, after: &mut DeferredActions) -> Poll<()> {
         if self.is_unread() {
             return Poll::Ready(());
         }
@@ -167,7 +171,7 @@ impl FillState {
         Poll::Pending
     }
 
-    pub(super) fn finish(&mut self, after: &mut After) -> FillOutcome {
+    pub(super) fn finish(&mut self, after: &mut DeferredActions) -> FillOutcome {
         let length = self.length;
         let Some(head) = &self.head else {
             self.fail(FillError::Malformed, after);
@@ -184,7 +188,7 @@ impl FillState {
         }
         self.readers.wake(after);
         let kept = match (&self.mode, self.phase) {
-            (Mode::Kept { keep, .. }, FillPhase::Done) => {
+            (RetainedBytes::Kept { keep, .. }, FillPhase::Done) => {
                 let chunks = self
                     .chunks
                     .iter()
@@ -198,7 +202,7 @@ impl FillState {
     }
 
     /// Replaces the chunks by the joined body, which has a separate reservation.
-    pub(super) fn replace_chunks(&mut self, whole: Bytes, after: &mut After) {
+    pub(super) fn replace_chunks(&mut self, whole: Bytes, after: &mut DeferredActions) {
         after.drop_chunks.extend(self.chunks.drain(..));
         if !whole.is_empty() {
             self.chunks.push_back(Chunk {
@@ -206,18 +210,18 @@ impl FillState {
                 bytes: whole,
             });
         }
-        if let Mode::Kept { reservation, .. } = &mut self.mode {
+        if let RetainedBytes::Kept { reservation, .. } = &mut self.mode {
             reservation.shrink_to(0);
         }
     }
 
-    pub(super) fn fail(&mut self, failure: FillError, after: &mut After) {
+    pub(super) fn fail(&mut self, failure: FillError, after: &mut DeferredActions) {
         if self.phase != FillPhase::Open {
             return;
         }
         self.phase = FillPhase::Failed(failure);
         after.drop_chunks.extend(self.chunks.drain(..));
-        self.mode = Mode::Window(None);
+        self.mode = RetainedBytes::Window(None);
         self.readers.wake(after);
         self.wake_writer(after);
     }
@@ -226,14 +230,15 @@ impl FillState {
 
     pub(super) fn join(&mut self) -> Option<usize> {
         let is_open = match (&self.mode, self.phase) {
-            (_, FillPhase::Failed(_)) | (Mode::Undecided(_) | Mode::Kept { .. }, _) => true,
+            (_, FillPhase::Failed(_))
+            | (RetainedBytes::Undecided(_) | RetainedBytes::Kept { .. }, _) => true,
             // No bytes have been dropped before the first reader joined, so it still gets all of them.
-            (Mode::Window(_), _) => !self.readers.had_any(),
+            (RetainedBytes::Window(_), _) => !self.readers.had_any(),
         };
         is_open.then(|| self.readers.add())
     }
 
-    pub(super) fn close_joining(&mut self, after: &mut After) {
+    pub(super) fn close_joining(&mut self, after: &mut DeferredActions) {
         self.is_joinable = false;
         self.wake_writer_if_gone(after);
     }
@@ -244,7 +249,7 @@ impl FillState {
         &mut self,
         slot: usize,
         cx: &Context<'_>,
-        after: &mut After,
+        after: &mut DeferredActions,
     ) -> Poll<Result<Arc<FillHead>, FillError>> {
         if let Some(failure) = self.failure_for(slot) {
             return Poll::Ready(Err(failure));
@@ -260,7 +265,7 @@ impl FillState {
         &mut self,
         slot: usize,
         cx: &Context<'_>,
-        after: &mut After,
+        after: &mut DeferredActions,
     ) -> Poll<Result<Option<Bytes>, FillError>> {
         match self.take(slot, after) {
             Ok(FillRead::Chunk(bytes)) => Poll::Ready(Ok(Some(bytes))),
@@ -273,7 +278,11 @@ impl FillState {
         }
     }
 
-    pub(super) fn take(&mut self, slot: usize, after: &mut After) -> Result<FillRead, FillError> {
+    pub(super) fn take(
+        &mut self,
+        slot: usize,
+        after: &mut DeferredActions,
+    ) -> Result<FillRead, FillError> {
         if let Some(failure) = self.failure_for(slot) {
             return Err(failure);
         }
@@ -293,7 +302,7 @@ impl FillState {
         Ok(FillRead::Chunk(bytes))
     }
 
-    pub(super) fn remove_reader(&mut self, slot: usize, after: &mut After) {
+    pub(super) fn remove_reader(&mut self, slot: usize, after: &mut DeferredActions) {
         self.readers.remove(slot, after);
         self.advance_window(after);
         self.wake_writer_if_gone(after);
@@ -327,7 +336,7 @@ impl FillState {
     }
 
     pub(super) fn is_kept(&self) -> bool {
-        matches!(self.mode, Mode::Kept { .. })
+        matches!(self.mode, RetainedBytes::Kept { .. })
     }
 
     fn failure_for(&self, slot: usize) -> Option<FillError> {
@@ -340,9 +349,9 @@ impl FillState {
     /// Whether the fill has no readers, none can join, and the body is not kept.
     pub(super) fn is_unread(&self) -> bool {
         let can_join = match self.mode {
-            Mode::Kept { .. } => return false,
-            Mode::Undecided(_) => self.is_joinable,
-            Mode::Window(_) => self.is_joinable && !self.readers.had_any(),
+            RetainedBytes::Kept { .. } => return false,
+            RetainedBytes::Undecided(_) => self.is_joinable,
+            RetainedBytes::Window(_) => self.is_joinable && !self.readers.had_any(),
         };
         !can_join && !self.readers.has_any()
     }
@@ -355,23 +364,25 @@ impl FillState {
     // Keeping and dropping bytes.
 
     /// Reserves all bytes up to `length`. If that fails, the fill becomes a window.
-    fn reserve_received(&mut self, after: &mut After) {
-        let Mode::Kept { keep, reservation } = &mut self.mode else {
+    fn reserve_received(&mut self, after: &mut DeferredActions) {
+        let RetainedBytes::Kept { keep, reservation } = &mut self.mode else {
             return;
         };
         let missing = self.length.saturating_sub(reservation.bytes());
         if self.length <= keep.max_bytes && reservation.try_grow(missing).is_ok() {
             return;
         }
-        if let Mode::Kept { reservation, .. } = mem::replace(&mut self.mode, Mode::Window(None)) {
-            self.mode = Mode::Window(Some(reservation));
+        if let RetainedBytes::Kept { reservation, .. } =
+            mem::replace(&mut self.mode, RetainedBytes::Window(None))
+        {
+            self.mode = RetainedBytes::Window(Some(reservation));
         }
         self.trim(after);
         self.wake_writer_if_gone(after);
     }
 
     /// Called after a reader advanced or left: drops the bytes that all readers have read, and wakes the writer if it can continue.
-    fn advance_window(&mut self, after: &mut After) {
+    fn advance_window(&mut self, after: &mut DeferredActions) {
         self.trim(after);
         // Checked last, because it visits every reader, and a kept fill may have thousands.
         if !self.backlog_wakers.is_empty() && self.backlog() < self.wanted {
@@ -379,8 +390,8 @@ impl FillState {
         }
     }
 
-    fn trim(&mut self, after: &mut After) {
-        let Mode::Window(reservation) = &mut self.mode else {
+    fn trim(&mut self, after: &mut DeferredActions) {
+        let RetainedBytes::Window(reservation) = &mut self.mode else {
             return;
         };
         let read_by_all = match self.readers.slowest() {
@@ -402,20 +413,20 @@ impl FillState {
         }
     }
 
-    fn wake_writer_if_gone(&mut self, after: &mut After) {
+    fn wake_writer_if_gone(&mut self, after: &mut DeferredActions) {
         if self.is_unread() {
             self.wake_writer(after);
         }
     }
 
-    fn wake_writer(&mut self, after: &mut After) {
+    fn wake_writer(&mut self, after: &mut DeferredActions) {
         after.wake.append(&mut self.backlog_wakers);
         after.wake.append(&mut self.readers_gone_wakers);
     }
 }
 
 /// Reserves the body when the head is received. `None`: the body cannot be kept.
-fn reserve(keep: &Keep, length: Option<u64>) -> Option<Reservation> {
+fn reserve(keep: &BodyRetention, length: Option<u64>) -> Option<Reservation> {
     let length = length.unwrap_or(0);
     if length > keep.max_bytes {
         None
@@ -425,7 +436,7 @@ fn reserve(keep: &Keep, length: Option<u64>) -> Option<Reservation> {
 }
 
 /// Adds a task's waker unless the list contains it.
-fn register(wakers: &mut Vec<Waker>, cx: &Context<'_>, after: &mut After) {
+fn register(wakers: &mut Vec<Waker>, cx: &Context<'_>, after: &mut DeferredActions) {
     if wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
         return;
     }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::budget::MemoryBudget;
-use crate::includes::Inclusions;
+use crate::includes::IncludedResponses;
 use crate::testing::life;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -23,7 +23,7 @@ fn shared_head(length: Option<u64>) -> FillHead {
     let share = FillSharing::Shared {
         life: life(),
         tags: vec![1],
-        inclusions: Inclusions::default(),
+        inclusions: IncludedResponses::default(),
     };
     FillHead {
         status: StatusCode::OK,
@@ -41,8 +41,8 @@ fn private_head() -> FillHead {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as `fill` takes it")]
-fn keep(limit: u64) -> Option<Keep> {
-    Some(Keep {
+fn keep(limit: u64) -> Option<BodyRetention> {
+    Some(BodyRetention {
         budget: MemoryBudget::new(limit),
         max_bytes: limit,
     })
@@ -294,7 +294,7 @@ fn a_fill_that_outgrows_its_limit_becomes_a_window() {
     let budget = MemoryBudget::new(10);
     let (mut writer, fill) = fill(
         4,
-        Some(Keep {
+        Some(BodyRetention {
             budget: budget.clone(),
             max_bytes: 10,
         }),
@@ -338,7 +338,7 @@ fn a_fill_that_outgrows_its_limit_becomes_a_window() {
 #[test]
 fn a_known_length_is_reserved_at_the_head_or_not_kept_at_all() {
     let budget = MemoryBudget::new(10);
-    let keep = Keep {
+    let keep = BodyRetention {
         budget: budget.clone(),
         max_bytes: 10,
     };
@@ -359,7 +359,7 @@ fn a_kept_body_stays_reserved_until_its_last_clone_is_dropped() {
     let budget = MemoryBudget::new(100);
     let (mut writer, fill) = fill(
         4,
-        Some(Keep {
+        Some(BodyRetention {
             budget: budget.clone(),
             max_bytes: 100,
         }),
@@ -542,7 +542,7 @@ proptest! {
         limit in prop::sample::select(vec![0, 300, 2_000, 1_000_000]),
     ) {
         let budget = MemoryBudget::new(limit);
-        let (mut writer, fill) = fill(256, Some(Keep { budget: budget.clone(), max_bytes: limit }));
+        let (mut writer, fill) = fill(256, Some(BodyRetention { budget: budget.clone(), max_bytes: limit }));
         let mut readers = vec![(fill.reader().unwrap(), Vec::new())];
         writer.head(shared_head(None));
         let mut sent = Vec::new();

@@ -11,15 +11,15 @@ use std::time::{Duration, SystemTime};
 
 use galley_policy::purge::{Scope, Strength};
 
-use super::format::Logged;
+use super::format::LoggedPurge;
 
 /// Soft purges older than this are folded first: the pages that they touched have been refreshed or are not requested.
 pub(super) const SOFT_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Folds `purges`, whose numbers rise by site. Returns at most `limit` records, or one for each site if that is more, sorted by
 /// number.
-pub(super) fn fold(purges: Vec<Logged>, limit: usize, now: SystemTime) -> Vec<Logged> {
-    let mut sites: BTreeMap<String, Vec<Logged>> = BTreeMap::new();
+pub(super) fn fold(purges: Vec<LoggedPurge>, limit: usize, now: SystemTime) -> Vec<LoggedPurge> {
+    let mut sites: BTreeMap<String, Vec<LoggedPurge>> = BTreeMap::new();
     for logged in purges {
         match sites.get_mut(&logged.site) {
             Some(of_site) => of_site.push(logged),
@@ -39,13 +39,13 @@ pub(super) fn fold(purges: Vec<Logged>, limit: usize, now: SystemTime) -> Vec<Lo
             }
         }
     }
-    let mut folded: Vec<Logged> = sites.into_values().flatten().collect();
+    let mut folded: Vec<LoggedPurge> = sites.into_values().flatten().collect();
     folded.sort_by_key(|logged| logged.number);
     folded
 }
 
 /// Removes purges that newer purges of the same site cover exactly. `of_site` is in the order of numbers, before and after.
-fn drop_superfluous(of_site: &mut Vec<Logged>) {
+fn drop_superfluous(of_site: &mut Vec<LoggedPurge>) {
     let (mut hard, mut soft) = (HashSet::new(), HashSet::new());
     let mut kept: Vec<bool> = of_site
         .iter()
@@ -66,8 +66,8 @@ fn drop_superfluous(of_site: &mut Vec<Logged>) {
 }
 
 /// Replaces all soft purges up to the newest old one by one soft purge of the whole site.
-fn soften_old(of_site: &mut Vec<Logged>, now: SystemTime) {
-    let is_old = |logged: &Logged| {
+fn soften_old(of_site: &mut Vec<LoggedPurge>, now: SystemTime) {
+    let is_old = |logged: &LoggedPurge| {
         let age = now.duration_since(logged.at).unwrap_or_default();
         logged.purge.strength == Strength::Soft && age > SOFT_AGE
     };
@@ -78,7 +78,7 @@ fn soften_old(of_site: &mut Vec<Logged>, now: SystemTime) {
 }
 
 /// Keeps the `newest` newest purges and replaces all earlier ones by one hard purge of the whole site.
-fn raise_floor(of_site: &mut Vec<Logged>, newest: usize) {
+fn raise_floor(of_site: &mut Vec<LoggedPurge>, newest: usize) {
     let floor_at = of_site.len().saturating_sub(newest + 1);
     of_site.drain(..floor_at);
     if let Some(floor) = of_site.first_mut() {
@@ -110,8 +110,8 @@ mod tests {
         SystemTime::UNIX_EPOCH + 1_000 * DAY
     }
 
-    fn logged(number: u64, strength: Strength, scope: Scope) -> Logged {
-        Logged {
+    fn logged(number: u64, strength: Strength, scope: Scope) -> LoggedPurge {
+        LoggedPurge {
             site: "a".into(),
             number,
             at: now(),
@@ -144,7 +144,7 @@ mod tests {
         ];
         for (purges, kept) in table {
             let purges = (1..).zip(purges);
-            let purges: Vec<Logged> = purges
+            let purges: Vec<LoggedPurge> = purges
                 .map(|(number, (strength, scope))| logged(number, strength, scope))
                 .collect();
             let folded = fold(purges.clone(), 100, now());
@@ -155,12 +155,12 @@ mod tests {
 
     #[test]
     fn above_the_limit_old_soft_purges_are_folded_first_then_the_oldest_of_large_sites() {
-        let old_soft = (1..=50).map(|n| Logged {
+        let old_soft = (1..=50).map(|n| LoggedPurge {
             at: now() - 8 * DAY,
             ..logged(n, Strength::Soft, tag(&format!("s{n}")))
         });
         let recent = (51..=60).map(|n| logged(n, Strength::Hard, tag(&format!("h{n}"))));
-        let purges: Vec<Logged> = old_soft.chain(recent).collect();
+        let purges: Vec<LoggedPurge> = old_soft.chain(recent).collect();
         assert_eq!(
             fold(purges.clone(), 60, now()),
             purges,
@@ -173,7 +173,7 @@ mod tests {
             (folded[0].purge.strength, folded[0].number),
             (Strength::Soft, 50)
         );
-        let quiet = Logged {
+        let quiet = LoggedPurge {
             site: "b".into(),
             ..logged(1, Strength::Hard, tag("t"))
         };
@@ -187,7 +187,7 @@ mod tests {
         assert!(folded.is_sorted_by_key(|logged| logged.number));
     }
 
-    fn purges() -> impl Strategy<Value = Vec<Logged>> {
+    fn purges() -> impl Strategy<Value = Vec<LoggedPurge>> {
         let scope = prop_oneof![
             4 => prop::sample::select(vec!["t", "u", "v", "*"]).prop_map(tag),
             1 => Just(Scope::Site),
@@ -205,7 +205,7 @@ mod tests {
                 } else {
                     Strength::Soft
                 };
-                Logged {
+                LoggedPurge {
                     at: now() - age * DAY,
                     ..logged(number, strength, scope)
                 }
@@ -214,7 +214,7 @@ mod tests {
         })
     }
 
-    fn severities(purges: &[Logged]) -> Vec<u8> {
+    fn severities(purges: &[LoggedPurge]) -> Vec<u8> {
         let purge_table = PurgeTable::new();
         for logged in purges {
             purge_table.replay(logged.number, &logged.purge);

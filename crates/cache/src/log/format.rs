@@ -63,7 +63,7 @@ impl fmt::Debug for Generation {
 
 /// A purge in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logged {
+pub struct LoggedPurge {
     /// The name of the site to whose counter `number` belongs.
     pub site: String,
     /// The number of the purge.
@@ -127,7 +127,7 @@ pub(super) struct Image {
 
 impl Image {
     /// `purges` must be in the order of numbers. The start record is inserted at the position of its number.
-    pub(super) fn new(generation: Generation, start: Start, purges: &[Logged]) -> Self {
+    pub(super) fn new(generation: Generation, start: RunStart, purges: &[LoggedPurge]) -> Self {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + 2 * RECORD_BYTES * (purges.len() + 1));
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -166,7 +166,7 @@ impl Image {
 
 /// The start record of a run: the counters begin at `number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Start {
+pub(super) struct RunStart {
     pub(super) number: u64,
     pub(super) at: SystemTime,
 }
@@ -214,7 +214,7 @@ pub(super) struct RecordStamp {
     pub(super) at: SystemTime,
 }
 
-fn push_logged(out: &mut Vec<u8>, logged: &Logged) {
+fn push_logged(out: &mut Vec<u8>, logged: &LoggedPurge) {
     let stamp = RecordStamp {
         number: logged.number,
         at: logged.at,
@@ -222,7 +222,7 @@ fn push_logged(out: &mut Vec<u8>, logged: &Logged) {
     push_purge(out, &logged.site, stamp, &logged.purge);
 }
 
-fn push_start(out: &mut Vec<u8>, start: Start) {
+fn push_start(out: &mut Vec<u8>, start: RunStart) {
     let stamp = RecordStamp {
         number: start.number,
         at: start.at,

@@ -2,13 +2,13 @@
 
 use std::time::SystemTime;
 
-use super::format::{Generation, HEADER_BYTES, Image, MARK_AT, RECORD_BYTES, Start, mark};
+use super::format::{Generation, HEADER_BYTES, Image, MARK_AT, RECORD_BYTES, RunStart, mark};
 use super::scan::scan;
 
 /// Panics if the parser panics, or if a log that was written completely is not read completely.
 pub fn purge_log(bytes: &[u8]) {
     let _ = scan(bytes);
-    let start = Start {
+    let start = RunStart {
         number: 1,
         at: SystemTime::UNIX_EPOCH,
     };

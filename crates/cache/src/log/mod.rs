@@ -28,7 +28,7 @@ mod ticket;
 mod writer;
 
 pub use self::error::OpenError;
-pub use self::format::{Generation, Logged};
+pub use self::format::{Generation, LoggedPurge};
 pub use self::purge_log::{LogContents, OpenedLog, Published, PurgeLog};
 pub use self::record::PurgeRecord;
-pub use self::ticket::{Durability, DurableTicket, Loss, Restart};
+pub use self::ticket::{Durability, DurableTicket, NotDurable, RestartEffect};

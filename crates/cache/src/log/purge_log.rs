@@ -11,11 +11,11 @@ use galley_policy::purge::{Purge, Scope, Strength};
 use super::error::OpenError;
 use super::files::{Directory, LogDirectory};
 use super::fold;
-use super::format::{Generation, Image, Logged, RecordStamp, Start};
+use super::format::{Generation, Image, LoggedPurge, RecordStamp, RunStart};
 use super::limits::{LogLimits, NAME};
 use super::queue::{LogShared, LogStatus};
 use super::scan::{Scanned, scan};
-use super::ticket::{Durability, DurableTicket, Restart};
+use super::ticket::{Durability, DurableTicket, RestartEffect};
 use super::writer::{
     InstallError, LogFileState, LogWriterThread, NameDurability, OpenLogFile, remove_log, replace,
 };
@@ -31,7 +31,7 @@ pub struct OpenedLog {
     /// The number at which all counters begin.
     pub start: u64,
     /// The purges of earlier runs, folded. The numbers of each site rise.
-    pub purges: Vec<Logged>,
+    pub purges: Vec<LoggedPurge>,
     /// The state of the log on the disk, for the operator.
     pub found: LogContents,
 }
@@ -48,7 +48,7 @@ impl OpenedLog {
     /// Entries with `born` below this number are purged; 0: no such limit. The number is that of the newest hard purge of the
     /// whole site, including purges that were folded into one.
     pub fn floor(&self, site: &str) -> u64 {
-        let is_floor = |logged: &&Logged| {
+        let is_floor = |logged: &&LoggedPurge| {
             logged.site == site
                 && logged.purge.strength == Strength::Hard
                 && logged.purge.scope == Scope::Site
@@ -131,7 +131,7 @@ impl PurgeLog {
         if let Some(writer) = writer {
             // If the thread panicked, all waiters have been notified.
             let _ = writer.join();
-            self.shared.fail_queue(Restart::MayForget);
+            self.shared.fail_queue(RestartEffect::MayForget);
         }
     }
 
@@ -167,7 +167,7 @@ impl PurgeLog {
         let highest = past.as_ref().map_or(0, |past| past.highest);
         let purges = past.map_or_else(Vec::new, |past| past.purges);
         let purges = fold::fold(purges, limits.records, now);
-        let start = Start {
+        let start = RunStart {
             number: highest.saturating_add(GAP),
             at: now,
         };
@@ -184,7 +184,7 @@ impl PurgeLog {
                 };
                 let restart;
                 (restart, names) = remove_log(&*files, before);
-                if restart == Restart::MayForget {
+                if restart == RestartEffect::MayForget {
                     // The next run may find the log of the last one, and assign the numbers of this run again.
                     generation = fresh()?;
                 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use galley_policy::purge::{Purge, Scope, Strength};
 
-use super::format::{Generation, Logged, RecordStamp, push_purge};
-use super::ticket::{Durability, DurableTicket, Loss, Restart, SyncRound};
+use super::format::{Generation, LoggedPurge, RecordStamp, push_purge};
+use super::ticket::{Durability, DurableTicket, NotDurable, RestartEffect, SyncRound};
 
 /// The state that publishers and the writer share.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ enum QueueLifecycle {
     /// The log is being closed. The queue is still written.
     Closing,
     /// The writer has panicked.
-    Dead(Restart),
+    Dead(RestartEffect),
 }
 
 /// The records of one write.
@@ -85,13 +85,18 @@ impl LogBatch {
 /// A batch that is dropped without an outcome was never written, because the writer panicked.
 impl Drop for LogBatch {
     fn drop(&mut self) {
-        self.round.finish(writer_died(Restart::MayForget));
+        self.round.finish(writer_died(RestartEffect::MayForget));
     }
 }
 
 impl LogShared {
     /// `replayed`: the purges that were read from the log.
-    pub(super) fn new(start: u64, limit: usize, status: LogStatus, replayed: &[Logged]) -> Self {
+    pub(super) fn new(
+        start: u64,
+        limit: usize,
+        status: LogStatus,
+        replayed: &[LoggedPurge],
+    ) -> Self {
         let highest = replayed.iter().map(|logged| {
             let stamp = RecordStamp {
                 number: logged.number,
@@ -156,7 +161,7 @@ impl LogShared {
     }
 
     /// Fails the queue, because the writer has ended.
-    pub(super) fn fail_queue(&self, restart: Restart) {
+    pub(super) fn fail_queue(&self, restart: RestartEffect) {
         let batch = {
             let mut queue = self.lock();
             queue.lifecycle = QueueLifecycle::Dead(restart);
@@ -193,15 +198,15 @@ impl LogShared {
     }
 
     /// Everything published so far, as one hard purge for each site; and the contents of the queue, which those purges cover.
-    pub(super) fn take_floors(&self) -> (LogBatch, Vec<Logged>) {
+    pub(super) fn take_floors(&self) -> (LogBatch, Vec<LoggedPurge>) {
         let mut queue = self.lock();
-        let floors = queue.highest.iter().map(|(site, stamp)| Logged {
+        let floors = queue.highest.iter().map(|(site, stamp)| LoggedPurge {
             site: String::from(&**site),
             number: stamp.number,
             at: stamp.at,
             purge: WHOLE_SITE,
         });
-        let mut floors: Vec<Logged> = floors.collect();
+        let mut floors: Vec<LoggedPurge> = floors.collect();
         let batch = mem::take(&mut queue.batch);
         drop(queue);
         floors.sort_by_key(|logged| logged.number);
@@ -224,8 +229,8 @@ impl LogShared {
     }
 }
 
-fn writer_died(restart: Restart) -> Durability {
-    Durability::Lost(Loss {
+fn writer_died(restart: RestartEffect) -> Durability {
+    Durability::Lost(NotDurable {
         reason: "the log's writer has ended".into(),
         restart,
     })

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use galley_policy::purge::{Purge, PurgePattern, Scope, Strength};
 
 use super::format::{
-    Chain, GENERATION_AT, Generation, HEADER_BYTES, HEADER_CHECK_AT, HOST, HOST_GIVEN, Logged,
-    MAGIC, MARK_AT, MAX_RECORD, PATTERN, PREFIX, PURGE, QUERY_GIVEN, RECORD_BYTES, SITE, START,
-    Start, TAG, TEXTS_AT, URL, VERSION, length_at, mark, time, u64_at,
+    Chain, GENERATION_AT, Generation, HEADER_BYTES, HEADER_CHECK_AT, HOST, HOST_GIVEN, LoggedPurge,
+    MAGIC, MARK_AT, MAX_RECORD, PATTERN, PREFIX, PURGE, QUERY_GIVEN, RECORD_BYTES, RunStart, SITE,
+    START, TAG, TEXTS_AT, URL, VERSION, length_at, mark, time, u64_at,
 };
 
 /// A log that was read to its end.
@@ -19,9 +19,9 @@ use super::format::{
 pub(super) struct Scanned {
     pub(super) generation: Generation,
     /// The last start record.
-    pub(super) start: Start,
+    pub(super) start: RunStart,
     /// The purges in the order of the file. The numbers of each site rise.
-    pub(super) purges: Vec<Logged>,
+    pub(super) purges: Vec<LoggedPurge>,
     /// The end of the last complete record.
     pub(super) end: usize,
     /// The highest number.
@@ -127,19 +127,19 @@ fn cut<'a>(bytes: &'a [u8], at: usize, chain: &Chain) -> Result<Option<&'a [u8]>
 struct RecordReader {
     chain: Chain,
     numbers: Numbers,
-    purges: Vec<Logged>,
-    start: Option<Start>,
+    purges: Vec<LoggedPurge>,
+    start: Option<RunStart>,
 }
 
 impl RecordReader {
-    fn take(&mut self, record: &[u8]) -> Result<(), Wrong> {
-        let number = u64_at(record, 32).ok_or(Wrong::Record)?;
-        let at = time(u64_at(record, 40).ok_or(Wrong::Record)?);
+    fn take(&mut self, record: &[u8]) -> Result<(), RecordError> {
+        let number = u64_at(record, 32).ok_or(RecordError::Record)?;
+        let at = time(u64_at(record, 40).ok_or(RecordError::Record)?);
         match record[8] {
             PURGE => {
-                let (site, purge) = read_purge(record).ok_or(Wrong::Record)?;
+                let (site, purge) = read_purge(record).ok_or(RecordError::Record)?;
                 self.numbers.advance(&site, number)?;
-                self.purges.push(Logged {
+                self.purges.push(LoggedPurge {
                     site,
                     number,
                     at,
@@ -148,23 +148,23 @@ impl RecordReader {
             }
             START => {
                 self.numbers.start(number)?;
-                self.start = Some(Start { number, at });
+                self.start = Some(RunStart { number, at });
             }
-            _ => return Err(Wrong::Record),
+            _ => return Err(RecordError::Record),
         }
         let check = record.len() - size_of::<u64>();
-        self.chain.link = u64_at(record, check).ok_or(Wrong::Record)?;
+        self.chain.link = u64_at(record, check).ok_or(RecordError::Record)?;
         Ok(())
     }
 }
 
 /// The error of a record with correct checksums.
-enum Wrong {
+enum RecordError {
     Record,
     NotRising,
 }
 
-impl Wrong {
+impl RecordError {
     fn at(self, at: usize) -> LogError {
         match self {
             Self::Record => LogError::Record(at),
@@ -182,18 +182,18 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn start(&mut self, number: u64) -> Result<(), Wrong> {
+    fn start(&mut self, number: u64) -> Result<(), RecordError> {
         if number <= self.highest || number > MAX_NUMBER {
-            return Err(Wrong::NotRising);
+            return Err(RecordError::NotRising);
         }
         (self.start, self.highest) = (number, number);
         Ok(())
     }
 
-    fn advance(&mut self, site: &str, number: u64) -> Result<(), Wrong> {
+    fn advance(&mut self, site: &str, number: u64) -> Result<(), RecordError> {
         let last = self.sites.get(site).copied().unwrap_or_default();
         if number <= last.max(self.start) || number > MAX_NUMBER {
-            return Err(Wrong::NotRising);
+            return Err(RecordError::NotRising);
         }
         match self.sites.get_mut(site) {
             Some(last) => *last = number,

@@ -72,7 +72,7 @@ fn page(tags: &[&str], born: u64) -> Entry {
     entry(SITE, "/p", tags, born)
 }
 
-fn restart(outcome: &Durability) -> Restart {
+fn restart(outcome: &Durability) -> RestartEffect {
     match outcome {
         Durability::Lost(loss) => loss.restart,
         Durability::Kept => panic!("kept"),
@@ -175,7 +175,7 @@ fn all_scopes_survive_a_restart() {
     {
         let purge = Purge { scope, strength };
         let published = publish(&opened.log, &purge_table, &purge);
-        expected.push(Logged {
+        expected.push(LoggedPurge {
             site: SITE.into(),
             number: published.number,
             at: now(),
@@ -251,7 +251,7 @@ fn a_full_disk_delays_no_purge_and_is_reported() {
     sim.fail(&[Op::Write]);
     let published = publish(&opened.log, &purge_table, &tag("t"));
     let outcome = published.ticket.wait();
-    assert_eq!(restart(&outcome), Restart::PurgesAll);
+    assert_eq!(restart(&outcome), RestartEffect::PurgesAll);
     assert_eq!(purge_table.prove(&old), Validity::Purged, "obeyed");
     assert_eq!(opened.log.durability(), outcome);
     assert!(!sim.has(NAME), "taken away");
@@ -279,7 +279,7 @@ fn a_lost_log_recovers_under_a_new_generation() {
     let born = purge_table.current();
     sim.fail(&[Op::Create, Op::Write]);
     let lost = publish(&opened.log, &purge_table, &tag("lost"));
-    assert_eq!(restart(&lost.ticket.wait()), Restart::PurgesAll);
+    assert_eq!(restart(&lost.ticket.wait()), RestartEffect::PurgesAll);
     sim.fail(&[]);
     // The writer retries without a new purge.
     until(|| opened.log.durability() == Durability::Kept);
@@ -307,7 +307,7 @@ fn a_file_whose_fdatasync_failed_is_never_used_again() {
     let lost = publish(&opened.log, &purge_table, &tag("lost"))
         .ticket
         .wait();
-    assert_eq!(restart(&lost), Restart::PurgesAll);
+    assert_eq!(restart(&lost), RestartEffect::PurgesAll);
     sim.fail(&[]);
     assert_eq!(
         publish(&opened.log, &purge_table, &tag("kept"))
@@ -322,13 +322,19 @@ fn a_file_whose_fdatasync_failed_is_never_used_again() {
 
 #[test]
 fn a_ticket_tells_the_effect_of_a_restart() {
-    let table: &[(&[Op], Restart)] = &[
-        (&[Op::Write], Restart::PurgesAll),
-        (&[Op::Write, Op::Remove], Restart::PurgesAll),
-        (&[Op::Write, Op::Empty], Restart::PurgesAll),
-        (&[Op::Write, Op::SyncNames], Restart::PurgesAll),
-        (&[Op::Write, Op::Empty, Op::SyncNames], Restart::MayForget),
-        (&[Op::Write, Op::Empty, Op::Remove], Restart::MayForget),
+    let table: &[(&[Op], RestartEffect)] = &[
+        (&[Op::Write], RestartEffect::PurgesAll),
+        (&[Op::Write, Op::Remove], RestartEffect::PurgesAll),
+        (&[Op::Write, Op::Empty], RestartEffect::PurgesAll),
+        (&[Op::Write, Op::SyncNames], RestartEffect::PurgesAll),
+        (
+            &[Op::Write, Op::Empty, Op::SyncNames],
+            RestartEffect::MayForget,
+        ),
+        (
+            &[Op::Write, Op::Empty, Op::Remove],
+            RestartEffect::MayForget,
+        ),
     ];
     for &(faults, expected) in table {
         let sim = Sim::default();
@@ -340,7 +346,7 @@ fn a_ticket_tells_the_effect_of_a_restart() {
             let (reopened, _) = open(&sim.reboot(left), limits());
             let forgets = reopened.generation == opened.generation;
             assert!(
-                !forgets || expected == Restart::MayForget,
+                !forgets || expected == RestartEffect::MayForget,
                 "{faults:?} {left:?}"
             );
         }
@@ -362,11 +368,14 @@ fn a_read_only_log_is_replayed_and_removed() {
     assert_eq!(reopened.generation, opened.generation);
     let replayed = page(&["t"], old.born);
     assert_eq!(purge_table.prove(&replayed), Validity::Purged);
-    assert_eq!(restart(&reopened.log.durability()), Restart::PurgesAll);
+    assert_eq!(
+        restart(&reopened.log.durability()),
+        RestartEffect::PurgesAll
+    );
     let lost = publish(&reopened.log, &purge_table, &tag("u"))
         .ticket
         .wait();
-    assert_eq!(restart(&lost), Restart::PurgesAll);
+    assert_eq!(restart(&lost), RestartEffect::PurgesAll);
     let (third, _) = open(&sim.reboot(Left::SYNCED), limits());
     assert_ne!(third.generation, opened.generation);
 }
@@ -380,7 +389,10 @@ fn pages_of_a_run_without_a_log_are_purged_in_the_next() {
     drop(opened.log);
     sim.fail(&[Op::Create, Op::Remove, Op::Empty]);
     let (untraced, purge_table) = open(&sim, without_retry());
-    assert_eq!(restart(&untraced.log.durability()), Restart::MayForget);
+    assert_eq!(
+        restart(&untraced.log.durability()),
+        RestartEffect::MayForget
+    );
     let first = publish(&untraced.log, &purge_table, &tag("t")).number;
     let (next, purge_table) = open(&sim.reboot(Left::ALL), limits());
     assert_eq!(next.generation, opened.generation);
@@ -397,19 +409,19 @@ fn a_log_that_may_reappear_after_a_power_failure_does_not_count_as_removed() {
     drop(opened.log);
     sim.fail(&[Op::SyncNames]);
     let (second, _) = open(&sim, without_retry());
-    assert_eq!(restart(&second.log.durability()), Restart::MayForget);
+    assert_eq!(restart(&second.log.durability()), RestartEffect::MayForget);
     drop(second.log);
     assert!(!sim.has(NAME));
     sim.fail(&[Op::SyncNames, Op::Create]);
     let (third, purge_table) = open(&sim, limits());
     let outcome = publish(&third.log, &purge_table, &tag("t")).ticket.wait();
-    assert_eq!(restart(&outcome), Restart::MayForget);
+    assert_eq!(restart(&outcome), RestartEffect::MayForget);
     let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!(next.generation, opened.generation, "it came back");
     // Once names are durable again, the log cannot reappear.
     sim.fail(&[Op::Create]);
     let outcome = publish(&third.log, &purge_table, &tag("t")).ticket.wait();
-    assert_eq!(restart(&outcome), Restart::PurgesAll);
+    assert_eq!(restart(&outcome), RestartEffect::PurgesAll);
     let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
     assert_ne!(next.generation, opened.generation);
 }
@@ -436,14 +448,14 @@ fn truncating_the_file_is_not_enough_while_names_are_in_doubt() {
             ticket.outcome().unwrap()
         };
         sim.fail(&[Op::Write, Op::Remove, Op::Empty]);
-        assert_eq!(restart(&purge()), Restart::MayForget);
+        assert_eq!(restart(&purge()), RestartEffect::MayForget);
         sim.fail(&[Op::SyncNames, Op::Remove]);
         assert_ne!(purge(), Durability::Kept);
         let generation = opened.generation;
         (opened, generation)
     };
     let comes_back = |sim: &Sim, (lost, generation): (OpenedLog, Generation)| {
-        assert_eq!(restart(&lost.log.durability()), Restart::MayForget);
+        assert_eq!(restart(&lost.log.durability()), RestartEffect::MayForget);
         let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
         assert_eq!(next.generation, generation);
     };
@@ -648,6 +660,6 @@ fn tickets_fail_when_the_writer_panics() {
     );
     until(|| opened.log.durability() != Durability::Kept);
     let outcome = publish(&opened.log, &purge_table, &tag("u")).ticket.wait();
-    assert_eq!(restart(&outcome), Restart::PurgesAll);
+    assert_eq!(restart(&outcome), RestartEffect::PurgesAll);
     assert!(!sim.has(NAME));
 }

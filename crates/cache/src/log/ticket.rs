@@ -12,22 +12,22 @@ use std::task::{Context, Poll, Waker};
 pub enum Durability {
     /// The purge is on the disk and survives a crash. Acknowledge it.
     Kept,
-    /// The purge is in effect until this process ends; [`Loss::restart`] tells what happens then. Acknowledge it with a warning.
-    Lost(Loss),
+    /// The purge is in effect until this process ends; [`NotDurable::restart`] tells what happens then. Acknowledge it with a warning.
+    Lost(NotDurable),
 }
 
 /// Why a purge is not on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loss {
+pub struct NotDurable {
     /// The error of the system, for the operator, not for clients.
     pub reason: Arc<str>,
     /// The effect of a restart.
-    pub restart: Restart,
+    pub restart: RestartEffect,
 }
 
 /// The effect of a restart on purges that are not on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
+pub enum RestartEffect {
     /// The log was removed, so everything stored so far counts as purged hard: no purge is lost.
     PurgesAll,
     /// The log could not be removed: purged entries may be sent again from the disk after a restart.

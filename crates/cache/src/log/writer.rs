@@ -14,11 +14,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::files::{LogDirectory, LogFile};
 use super::fold::fold;
-use super::format::{Chain, Generation, Image, Logged, MARK_AT, Start, mark};
+use super::format::{Chain, Generation, Image, LoggedPurge, MARK_AT, RunStart, mark};
 use super::limits::{LogLimits, NAME};
 use super::queue::{LogBatch, LogShared};
 use super::scan::scan;
-use super::ticket::{Durability, Loss, Restart};
+use super::ticket::{Durability, NotDurable, RestartEffect};
 
 /// See the module.
 pub(super) struct LogWriterThread {
@@ -26,7 +26,7 @@ pub(super) struct LogWriterThread {
     pub(super) shared: Arc<LogShared>,
     pub(super) limits: LogLimits,
     /// The first number of this run's counters.
-    pub(super) start: Start,
+    pub(super) start: RunStart,
     pub(super) names: NameDurability,
     pub(super) state: LogFileState,
 }
@@ -36,7 +36,7 @@ pub(super) enum LogFileState {
     Writing(OpenLogFile),
     /// There is no file. The next attempt to create one is at `retry_at`.
     Lost {
-        loss: Loss,
+        loss: NotDurable,
         retry_at: Instant,
     },
 }
@@ -45,10 +45,10 @@ impl LogFileState {
     /// The state of a lost log, and the outcome for its tickets.
     pub(super) fn lost(
         reason: Arc<str>,
-        restart: Restart,
+        restart: RestartEffect,
         limits: LogLimits,
     ) -> (Self, Durability) {
-        let loss = Loss { reason, restart };
+        let loss = NotDurable { reason, restart };
         let retry_at = Instant::now() + limits.retry;
         (
             Self::Lost {
@@ -166,7 +166,7 @@ impl LogWriterThread {
         self.stay_lost(error, restart)
     }
 
-    fn stay_lost(&mut self, error: &io::Error, restart: Restart) -> Durability {
+    fn stay_lost(&mut self, error: &io::Error, restart: RestartEffect) -> Durability {
         let (state, outcome) = LogFileState::lost(error.to_string().into(), restart, self.limits);
         self.state = state;
         self.shared
@@ -204,9 +204,9 @@ impl LogWriterThread {
     fn fail_again(&mut self, failed: &InstallError) -> Durability {
         match (failed, &self.state) {
             (InstallError::Unnamed(error), LogFileState::Lost { loss, .. })
-                if loss.restart == Restart::PurgesAll =>
+                if loss.restart == RestartEffect::PurgesAll =>
             {
-                self.stay_lost(error, Restart::PurgesAll)
+                self.stay_lost(error, RestartEffect::PurgesAll)
             }
             (InstallError::Unnamed(error), _) => self.lose(error),
             (InstallError::Named(error), _) => {
@@ -268,7 +268,7 @@ fn read_folded(files: &dyn LogDirectory, limits: LogLimits, length: u64) -> io::
     }
     let newest = scanned.purges.iter().map(|logged| logged.at).max();
     let now = newest.unwrap_or(SystemTime::UNIX_EPOCH);
-    let purges: Vec<Logged> = fold(scanned.purges, limits.records, now);
+    let purges: Vec<LoggedPurge> = fold(scanned.purges, limits.records, now);
     Ok(Image::new(scanned.generation, scanned.start, &purges))
 }
 
@@ -325,7 +325,7 @@ impl NameDurability {
 pub(super) fn remove_log(
     files: &dyn LogDirectory,
     names: NameDurability,
-) -> (Restart, NameDurability) {
+) -> (RestartEffect, NameDurability) {
     let emptied = files.empty(NAME);
     let removed = files.remove(NAME);
     let synced = files.sync();
@@ -333,9 +333,9 @@ pub(super) fn remove_log(
     // The truncated file is the one with the name after a power failure, too.
     let is_empty = emptied.is_ok() && (synced.is_ok() || names == NameDurability::Durable);
     let restart = if is_gone || is_empty {
-        Restart::PurgesAll
+        RestartEffect::PurgesAll
     } else {
-        Restart::MayForget
+        RestartEffect::MayForget
     };
     (restart, NameDurability::of(&synced))
 }

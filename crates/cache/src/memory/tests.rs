@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::body::StoredBody;
-use crate::entry::{EncodedEntry, EntryParts, Press};
+use crate::entry::{CompressionStep, EncodedEntry, EntryParts};
 use crate::purge_table::{PurgeTable, Validity};
 use crate::source::EntrySource;
 use crate::testing::{entry, parts};
@@ -498,13 +498,13 @@ fn a_file_reserves_all_its_codings_and_keeps_its_siblings() {
     });
     let source = EntrySource::new(Box::from(*b"stamp"), Tick(5));
     let entry = Arc::new(entry.of_file(source, vec![coded(EncodedEntry::given, Coding::Gzip)]));
-    assert!(!entry.is_pressed());
+    assert!(!entry.is_compression_tried());
     memory.put(Arc::clone(&entry)).unwrap();
     assert_eq!(memory.budget().used(), entry.weight());
     let given = entry.coded().to_vec();
     let all = [given, vec![coded(EncodedEntry::new, Coding::Brotli)]].concat();
-    let denser = Arc::new(entry.with_coded(&entry.fields, all, Press::Quick));
-    assert!(denser.is_pressed() && denser.weight() > entry.weight() + 3000);
+    let denser = Arc::new(entry.with_coded(&entry.fields, all, CompressionStep::Quick));
+    assert!(denser.is_compression_tried() && denser.weight() > entry.weight() + 3000);
     memory.put_if_same(&entry, Arc::clone(&denser)).unwrap();
     // A check that is recorded for one copy is recorded for the other.
     entry.source().unwrap().confirm(Tick(9));

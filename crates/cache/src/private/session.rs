@@ -51,7 +51,7 @@ impl SessionNumbers {
 
     /// `cookies`: in the format of `galley_policy::private::session_cookies`.
     pub(super) fn visitor(&self, variant: u64, cookies: &[u8], agent: &[u8]) -> VisitorId {
-        let place = |pair: galley_policy::cookie::Pair<'_>| {
+        let place = |pair: galley_policy::cookie::CookiePair<'_>| {
             let hash = self.hash(&[b"owner", pair.name, pair.value]);
             usize::try_from(hash % (NUMBERS as u128)).unwrap_or_default()
         };

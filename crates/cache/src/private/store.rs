@@ -11,7 +11,7 @@ use galley_policy::private::{PageDifference, PrivateScope};
 use galley_policy::time::Tick;
 
 use super::session::{SessionNumbers, SessionTicket, VisitorId};
-use super::verdicts::{PageVerdict, ReportedDifference, Verdicts};
+use super::verdicts::{PageVerdict, PageVerdicts, ReportedDifference};
 use crate::budget::MemoryBudget;
 use crate::entry::Entry;
 use crate::fragments::PageFragment;
@@ -22,7 +22,7 @@ pub struct PrivateStore {
     sessions: SessionNumbers,
     budget: MemoryBudget,
     visitors: Mutex<StoredVisitors>,
-    verdicts: Mutex<Verdicts>,
+    verdicts: Mutex<PageVerdicts>,
     assembled: AtomicU64,
     compared: AtomicU64,
     differed: AtomicU64,
@@ -277,7 +277,7 @@ impl PrivateStore {
             .hash(&[b"class", page.key.bytes(), class.as_bytes()])
     }
 
-    fn verdicts(&self) -> MutexGuard<'_, Verdicts> {
+    fn verdicts(&self) -> MutexGuard<'_, PageVerdicts> {
         lock(&self.verdicts)
     }
 }

@@ -44,9 +44,9 @@ struct ComparedPage {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Verdicts(HashMap<u128, ComparedPage>);
+pub(super) struct PageVerdicts(HashMap<u128, ComparedPage>);
 
-impl Verdicts {
+impl PageVerdicts {
     /// The verdict on a page with this `born`. `counts`: the page will be sent.
     pub(super) fn of(&mut self, page: u128, born: u64, now: Tick, counts: bool) -> PageVerdict {
         let Some(known) = self.0.get_mut(&page) else {

@@ -13,13 +13,13 @@
 //! Not here: the durable log ([`crate::log`], which publishes through this module) and the removal of purged entries
 //! (`Memory::sweep`).
 
-mod mark;
+mod matching_purge;
+mod purge_scope;
 mod table;
 mod tables;
-mod touching;
 
 pub use galley_policy::decide::Validity;
 
-pub use self::mark::Touch;
-pub use self::table::{PurgeTable, Touched, Unlogged};
-pub use self::touching::{PurgeKind, Touching};
+pub use self::matching_purge::{MatchingPurge, PurgeKind};
+pub use self::purge_scope::PurgeSubject;
+pub use self::table::{FillPurgeState, PurgeTable, UnloggedPurgeTable};

@@ -7,18 +7,18 @@ use std::sync::{PoisonError, TryLockError};
 use galley_policy::decide::Validity;
 use galley_policy::purge::Purge;
 
-use super::mark::{self, Touch};
+use super::matching_purge::MatchingPurge;
+use super::purge_scope::{self, PurgeSubject};
 use super::tables::{PurgeTableLimits, TableLookup, Tables};
-use super::touching::Touching;
 use crate::entry::Entry;
 use crate::fragments::PageFragment;
-use crate::includes::Inclusions;
+use crate::includes::IncludedResponses;
 use crate::sync::{AtomicU64, RwLock};
 use crate::validity::PurgeEffect;
 
 /// Whether purges that are newer than a fill touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touched {
+pub enum FillPurgeState {
     /// No purge touches the fill. A request may join.
     No,
     /// A purge touches the fill. Requests that begin now must not use it.
@@ -30,7 +30,7 @@ pub enum Touched {
 
 /// The purges of one site.
 ///
-/// Code outside this crate cannot publish in this table, because that would bypass the log. [`Unlogged`] is the table of a site
+/// Code outside this crate cannot publish in this table, because that would bypass the log. [`UnloggedPurgeTable`] is the table of a site
 /// without a log.
 ///
 /// ```
@@ -96,9 +96,9 @@ impl PurgeTable {
     /// the purge touches. Calls `note` with the purge's number inside the critical section, so that a queue filled by `note`
     /// has the order of the numbers. `note` must be short and must not use this table.
     ///
-    /// Not public: purges are published through the log ([`crate::log::PurgeLog::publish`]), or in an [`Unlogged`] table.
+    /// Not public: purges are published through the log ([`crate::log::PurgeLog::publish`]), or in an [`UnloggedPurgeTable`] table.
     pub(crate) fn publish_with<T>(&self, purge: &Purge, note: impl FnOnce(u64) -> T) -> T {
-        let mark = mark::Mark::of(&purge.scope);
+        let mark = purge_scope::PurgeScope::of(&purge.scope);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let number = tables.record(mark, purge.strength);
         let noted = note(number);
@@ -115,7 +115,7 @@ impl PurgeTable {
     /// Records a purge of an earlier run with its original number. The purges of a site must be replayed in rising order,
     /// before the first request. A number that does not rise is replaced by the next one, which purges more, never less.
     pub(crate) fn replay(&self, number: u64, purge: &Purge) {
-        let mark = mark::Mark::of(&purge.scope);
+        let mark = purge_scope::PurgeScope::of(&purge.scope);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let number = tables.record_at(number, mark, purge.strength);
         self.current.store(number, Ordering::Release);
@@ -173,9 +173,9 @@ impl PurgeTable {
 
     /// Whether purges newer than `born` touch a fill. Waits for a writer. Soft purges count: a request after a soft purge does
     /// not join a fetch from before it.
-    pub fn newer_than(&self, born: u64, touch: Touch<'_>) -> Touched {
+    pub fn newer_than(&self, born: u64, touch: PurgeSubject<'_>) -> FillPurgeState {
         if self.current() <= born {
-            return Touched::No;
+            return FillPurgeState::No;
         }
         let looked = self
             .tables
@@ -184,27 +184,26 @@ impl PurgeTable {
             .look(born, &touch);
         let is_untouched = looked.settle(&touch) == PurgeEffect::Untouched;
         match (is_untouched, touch.tags) {
-            (false, _) => Touched::Yes,
-            (true, None) => Touched::OnlyTags,
-            (true, Some(_)) => Touched::No,
+            (false, _) => FillPurgeState::Yes,
+            (true, None) => FillPurgeState::OnlyTags,
+            (true, Some(_)) => FillPurgeState::No,
         }
     }
 
     /// Whether purges newer than `born` touch one of the responses that are included in a fill. Waits for a writer.
-    pub fn newer_than_parts(&self, born: u64, inclusions: &Inclusions) -> bool {
-        inclusions
-            .parts
-            .iter()
-            .any(|part| self.newer_than(born.max(part.born), part.scopes.touch()) != Touched::No)
+    pub fn newer_than_parts(&self, born: u64, inclusions: &IncludedResponses) -> bool {
+        inclusions.parts.iter().any(|part| {
+            self.newer_than(born.max(part.born), part.scopes.touch()) != FillPurgeState::No
+        })
     }
 
     /// The newest purge above `born` that touches something, for `galley why`; `None` if there is none. Changes nothing. Waits
     /// for a writer. Tests patterns under the lock, so it is not for a hot path.
-    pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
+    pub fn newest_match(&self, born: u64, touch: &PurgeSubject<'_>) -> Option<MatchingPurge> {
         self.tables
             .read()
             .unwrap_or_else(PoisonError::into_inner)
-            .newest_touching(born, touch)
+            .newest_match(born, touch)
     }
 
     fn prove_by(&self, entry: &Entry, on_contention: OnContention) -> Validity {
@@ -268,9 +267,9 @@ impl Default for PurgeTable {
 ///
 /// This is a separate type so that purges of a site with a log cannot bypass the log.
 #[derive(Debug, Default)]
-pub struct Unlogged(PurgeTable);
+pub struct UnloggedPurgeTable(PurgeTable);
 
-impl Unlogged {
+impl UnloggedPurgeTable {
     /// A table without purges.
     pub fn new() -> Self {
         Self::default()
@@ -282,7 +281,7 @@ impl Unlogged {
     }
 }
 
-impl Deref for Unlogged {
+impl Deref for UnloggedPurgeTable {
     type Target = PurgeTable;
 
     fn deref(&self) -> &PurgeTable {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use galley_policy::purge::Strength;
 
-use super::mark::{CompiledPattern, Mark, Touch, is_below, prefixes};
+use super::purge_scope::{CompiledPattern, PurgeScope, PurgeSubject, is_below, prefixes};
 use crate::validity::PurgeEffect;
 
 /// The number of purges that are stored exactly.
@@ -49,7 +49,7 @@ pub(super) struct Tables {
     /// The numbers of all purges, which touch the tag `*`.
     pub(super) any: PurgeSequences,
     pub(super) site: PurgeSequences,
-    pub(super) named: HashMap<Named, PurgeSequences, RandomState>,
+    pub(super) named: HashMap<NamedScope, PurgeSequences, RandomState>,
     pub(super) patterns: Vec<(Arc<CompiledPattern>, PurgeSequences)>,
     /// The newest purges without a gap, the newest last.
     ring: VecDeque<PurgeRecord>,
@@ -70,13 +70,13 @@ impl Tables {
     }
 
     /// Records a purge with the next number.
-    pub(super) fn record(&mut self, mark: Mark, strength: Strength) -> u64 {
+    pub(super) fn record(&mut self, mark: PurgeScope, strength: Strength) -> u64 {
         self.record_at(self.last + 1, mark, strength)
     }
 
     /// Records a purge with the number of an earlier run, or the next number if that one does not rise. A gap between numbers
     /// does no harm: the number of purges newer than a base is at most the difference of the numbers.
-    pub(super) fn record_at(&mut self, number: u64, mark: Mark, strength: Strength) -> u64 {
+    pub(super) fn record_at(&mut self, number: u64, mark: PurgeScope, strength: Strength) -> u64 {
         let number = number.max(self.last + 1);
         self.last = number;
         let verdict = match strength {
@@ -85,16 +85,16 @@ impl Tables {
         };
         self.any.raise(verdict, number);
         match &mark {
-            Mark::Site => self.site.raise(verdict, number),
-            Mark::Pattern(pattern) => self.pattern(pattern).raise(verdict, number),
-            Mark::Host(id) => self.named(Named::Host(*id)).raise(verdict, number),
-            Mark::Url(id) => self.named(Named::Url(*id)).raise(verdict, number),
-            Mark::Tag(id) => self.named(Named::Tag(*id)).raise(verdict, number),
-            Mark::PathQuery(bytes) => self
-                .named(Named::PathQuery(self.hash(bytes)))
+            PurgeScope::Site => self.site.raise(verdict, number),
+            PurgeScope::Pattern(pattern) => self.pattern(pattern).raise(verdict, number),
+            PurgeScope::Host(id) => self.named(NamedScope::Host(*id)).raise(verdict, number),
+            PurgeScope::Url(id) => self.named(NamedScope::Url(*id)).raise(verdict, number),
+            PurgeScope::Tag(id) => self.named(NamedScope::Tag(*id)).raise(verdict, number),
+            PurgeScope::PathQuery(bytes) => self
+                .named(NamedScope::PathQuery(self.hash(bytes)))
                 .raise(verdict, number),
-            Mark::Prefix(bytes) => self
-                .named(Named::Prefix(self.hash(bytes)))
+            PurgeScope::Prefix(bytes) => self
+                .named(NamedScope::Prefix(self.hash(bytes)))
                 .raise(verdict, number),
         }
         if self.ring.len() >= self.limits.ring {
@@ -120,7 +120,7 @@ impl Tables {
     }
 
     /// The effect of purges newer than `base` on `touch`. Patterns are collected, to be tested after the lock is released.
-    pub(super) fn look(&self, base: u64, touch: &Touch<'_>) -> TableLookup {
+    pub(super) fn look(&self, base: u64, touch: &PurgeSubject<'_>) -> TableLookup {
         if base < self.floor {
             return TableLookup::decided(PurgeEffect::Hard);
         }
@@ -142,14 +142,14 @@ impl Tables {
         if self.last <= base {
             return PurgeEffect::Untouched;
         }
-        let numbers = tags.filter_map(|tag| self.named.get(&Named::Tag(tag)));
+        let numbers = tags.filter_map(|tag| self.named.get(&NamedScope::Tag(tag)));
         numbers
             .map(|numbers| numbers.since(base))
             .max()
             .unwrap_or_default()
     }
 
-    fn look_in_ring(&self, base: u64, touch: &Touch<'_>) -> TableLookup {
+    fn look_in_ring(&self, base: u64, touch: &PurgeSubject<'_>) -> TableLookup {
         let mut looked = TableLookup::default();
         let path = touch.path();
         for record in self
@@ -159,13 +159,13 @@ impl Tables {
             .take_while(|record| record.number > base)
         {
             let is_touched = match &record.mark {
-                Mark::Site => true,
-                Mark::Host(id) => *id == touch.host,
-                Mark::Url(id) => *id == touch.url,
-                Mark::PathQuery(bytes) => **bytes == *touch.path_query,
-                Mark::Prefix(prefix) => is_below(path, prefix),
-                Mark::Tag(id) => touch.tags().contains(id),
-                Mark::Pattern(pattern) => {
+                PurgeScope::Site => true,
+                PurgeScope::Host(id) => *id == touch.host,
+                PurgeScope::Url(id) => *id == touch.url,
+                PurgeScope::PathQuery(bytes) => **bytes == *touch.path_query,
+                PurgeScope::Prefix(prefix) => is_below(path, prefix),
+                PurgeScope::Tag(id) => touch.tags().contains(id),
+                PurgeScope::Pattern(pattern) => {
                     looked.patterns.push((Arc::clone(pattern), record.verdict));
                     false
                 }
@@ -177,8 +177,8 @@ impl Tables {
         looked
     }
 
-    fn look_in_tables(&self, base: u64, touch: &Touch<'_>) -> TableLookup {
-        let since = |named: Named| {
+    fn look_in_tables(&self, base: u64, touch: &PurgeSubject<'_>) -> TableLookup {
+        let since = |named: NamedScope| {
             self.named
                 .get(&named)
                 .map_or(PurgeEffect::Untouched, |numbers| numbers.since(base))
@@ -186,14 +186,14 @@ impl Tables {
         let mut verdict = self
             .site
             .since(base)
-            .max(since(Named::Host(touch.host)))
-            .max(since(Named::Url(touch.url)))
-            .max(since(Named::PathQuery(self.hash(touch.path_query))));
+            .max(since(NamedScope::Host(touch.host)))
+            .max(since(NamedScope::Url(touch.url)))
+            .max(since(NamedScope::PathQuery(self.hash(touch.path_query))));
         for &tag in touch.tags() {
-            verdict = verdict.max(since(Named::Tag(tag)));
+            verdict = verdict.max(since(NamedScope::Tag(tag)));
         }
         for prefix in prefixes(touch.path()) {
-            verdict = verdict.max(since(Named::Prefix(self.hash(prefix))));
+            verdict = verdict.max(since(NamedScope::Prefix(self.hash(prefix))));
         }
         let newer = self
             .patterns
@@ -234,7 +234,7 @@ impl Tables {
             .retain(|(_, numbers)| numbers.newest() > floor);
     }
 
-    fn named(&mut self, named: Named) -> &mut PurgeSequences {
+    fn named(&mut self, named: NamedScope) -> &mut PurgeSequences {
         self.named.entry(named).or_default()
     }
 
@@ -285,7 +285,7 @@ impl TableLookup {
     }
 
     /// Tests the patterns that can still change the verdict, and returns the verdict.
-    pub(super) fn settle(self, touch: &Touch<'_>) -> PurgeEffect {
+    pub(super) fn settle(self, touch: &PurgeSubject<'_>) -> PurgeEffect {
         let mut verdict = self.verdict;
         for (pattern, says) in self.patterns {
             if says > verdict && pattern.matches(touch.path_query) {
@@ -298,7 +298,7 @@ impl TableLookup {
 
 /// A scope whose purge numbers are in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Named {
+pub(super) enum NamedScope {
     Host(u64),
     Url(u64),
     PathQuery(u64),
@@ -340,5 +340,5 @@ impl PurgeSequences {
 struct PurgeRecord {
     number: u64,
     verdict: PurgeEffect,
-    mark: Mark,
+    mark: PurgeScope,
 }

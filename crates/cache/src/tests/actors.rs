@@ -15,10 +15,10 @@ use super::world::{
 use crate::body::StoredBody;
 use crate::entry::{Entry, EntryKind};
 use crate::fill::{self, FillError, FillHead, FillReader, FillSharing, FillWriter};
-use crate::includes::Inclusions;
-use crate::log::{Durability, Restart};
+use crate::includes::IncludedResponses;
+use crate::log::{Durability, RestartEffect};
 use crate::memory::PutRefused;
-use crate::purge_table::{Touch, Touched, Validity};
+use crate::purge_table::{FillPurgeState, PurgeSubject, Validity};
 use crate::sync::point;
 use crate::testing::{life, scopes};
 
@@ -138,19 +138,19 @@ fn try_join(world: &World, page: usize, in_progress_fetch: &Arc<TestFetch>) -> J
     let touched = touched(world, page, in_progress_fetch, None);
     match touched {
         _ if world.is_without(Without::JoiningChecksForPurges) => return Joining::Joined(reader),
-        Touched::No => return Joining::Joined(reader),
-        Touched::OnlyTags if world.is_without(Without::JoiningWaitsForTags) => {
+        FillPurgeState::No => return Joining::Joined(reader),
+        FillPurgeState::OnlyTags if world.is_without(Without::JoiningWaitsForTags) => {
             return Joining::Joined(reader);
         }
-        Touched::Yes => return lead_unless_replaced(world, page, in_progress_fetch),
-        Touched::OnlyTags => {}
+        FillPurgeState::Yes => return lead_unless_replaced(world, page, in_progress_fetch),
+        FillPurgeState::OnlyTags => {}
     }
     let Ok(head) = block_on(reader.head()) else {
         return Joining::LookAgain;
     };
     match &head.share {
         FillSharing::Shared { tags, .. }
-            if touched_by(world, page, in_progress_fetch, tags) == Touched::No =>
+            if touched_by(world, page, in_progress_fetch, tags) == FillPurgeState::No =>
         {
             Joining::Joined(reader)
         }
@@ -165,7 +165,12 @@ fn lead_unless_replaced(world: &World, page: usize, in_progress_fetch: &Arc<Test
     }
 }
 
-fn touched_by(world: &World, page: usize, in_progress_fetch: &TestFetch, tags: &[u64]) -> Touched {
+fn touched_by(
+    world: &World,
+    page: usize,
+    in_progress_fetch: &TestFetch,
+    tags: &[u64],
+) -> FillPurgeState {
     touched(world, page, in_progress_fetch, Some(tags))
 }
 
@@ -174,13 +179,13 @@ fn touched(
     page: usize,
     in_progress_fetch: &TestFetch,
     tags: Option<&[u64]>,
-) -> Touched {
+) -> FillPurgeState {
     let Some(born) = *in_progress_fetch.born.lock().unwrap() else {
-        return Touched::No;
+        return FillPurgeState::No;
     };
     let (host, path_query) = PAGES[page];
     let scopes = scopes(host, path_query, &[]);
-    let touch = Touch {
+    let touch = PurgeSubject {
         tags,
         ..scopes.touch()
     };
@@ -277,7 +282,7 @@ fn generate(
         share: FillSharing::Shared {
             life: life(),
             tags: scopes(SITE, "/", &tags).tags.into(),
-            inclusions: Inclusions::default(),
+            inclusions: IncludedResponses::default(),
         },
         length: None,
     });
@@ -493,7 +498,9 @@ fn publish(world: &World, purge: &Purge) -> PurgeDurability {
     }
     match block_on(published.ticket) {
         Durability::Kept => PurgeDurability::Durable,
-        Durability::Lost(loss) if loss.restart == Restart::PurgesAll => PurgeDurability::Durable,
+        Durability::Lost(loss) if loss.restart == RestartEffect::PurgesAll => {
+            PurgeDurability::Durable
+        }
         Durability::Lost(_) => PurgeDurability::UntilExit,
     }
 }

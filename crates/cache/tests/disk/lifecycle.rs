@@ -1,7 +1,7 @@
 //! Start, stop, generations, limits, sweeping, and bodies in pieces.
 
 use galley_cache::disk::{DiskUsage, Health, NotStored};
-use galley_cache::purge_table::{Unlogged, Validity};
+use galley_cache::purge_table::{UnloggedPurgeTable, Validity};
 use galley_policy::purge::{Purge, Scope, Strength};
 
 use super::*;
@@ -198,7 +198,7 @@ fn memory_is_reserved_for_complete_bodies() {
 fn purges_apply_to_entries_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
-    let purge_table = Unlogged::new();
+    let purge_table = UnloggedPurgeTable::new();
     disk.put(site, &page("/a", purge_table.current(), "old"), at(0))
         .unwrap();
     let purge = Purge {

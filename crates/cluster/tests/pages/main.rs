@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use galley_cluster::{PageSearch, PageToShare, SharedPatience};
+use galley_cluster::{PageSearch, PageToShare, SharedWait};
 use galley_policy::purge::Scope;
 use galley_testkit::{Signal, wait_for};
 
@@ -69,7 +69,7 @@ fn a_purge_between_the_lookup_and_the_comparison_is_respected() {
         pair.other.find_eventually(PAGE).await;
         let mut is_read = false;
         while !is_read {
-            let search = pair.other.pages.find(PAGE, SharedPatience::Waits, |found| {
+            let search = pair.other.pages.find(PAGE, SharedWait::Waits, |found| {
                 // The page was read from the engine; now a purge of the other node is applied.
                 let mut table = pair.other.sink.0.lock().unwrap();
                 assert!(table.accepts(TAG, found.points));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use galley_cluster::{
     BornPoint, Cluster, ClusterPublisher, ClusterSettings, FetchToken, NotePoint, PageName,
     PageSearch, PageSettings, PageToShare, PagesStatus, PurgePoints, PurgeReach, PurgeSink,
-    RemotePurge, RunningCluster, SharedPages, SharedPatience,
+    RemotePurge, RunningCluster, SharedPages, SharedWait,
 };
 use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::time::Tick;
@@ -138,7 +138,7 @@ impl Node {
 
     /// Looks a page up as the server does: accepts it only if no purge is newer, and gives up after a late reply.
     pub async fn find_once(&self, page: PageName<'_>) -> PageSearch<Vec<u8>> {
-        let find = self.pages.find(page, SharedPatience::Waits, |found| {
+        let find = self.pages.find(page, SharedWait::Waits, |found| {
             let table = self.sink.0.lock().unwrap();
             let is_newer = table.accepts(TAG, found.points);
             is_newer.then(|| found.record.to_vec())

@@ -15,7 +15,7 @@ pub(crate) enum PublicAccess {
 
 /// What access is requested for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum AccessSubject {
     /// The path as requested; it may not exist.
     Requested,
     /// A regular file that would be sent.

@@ -17,7 +17,7 @@ mod pattern;
 mod rewrite;
 mod rules;
 
-pub(crate) use access::{PublicAccess, Subject};
+pub(crate) use access::{AccessSubject, PublicAccess};
 pub(crate) use cache::HtaccessCache;
 #[cfg(fuzzing)]
 pub(crate) use parse::parse as read;

@@ -4,7 +4,7 @@
 //! explicit stack. An unclosed section extends to the end of the file.
 
 use super::access::{HtaccessSection, PublicAccess};
-use super::pattern::{Case, HtaccessPattern};
+use super::pattern::{CaseSensitivity, HtaccessPattern};
 use super::rewrite::{ConditionResult, Conditions, Rewrite};
 use super::rules::Rules;
 
@@ -106,8 +106,8 @@ impl Parser {
 
     fn open_files(&mut self, name: &str, arguments: &[String]) -> SectionKind {
         let pattern = match arguments {
-            [tilde, regex, ..] if tilde == "~" => self.regex(regex, Case::Exact),
-            [regex, ..] if name == "filesmatch" => self.regex(regex, Case::Exact),
+            [tilde, regex, ..] if tilde == "~" => self.regex(regex, CaseSensitivity::Exact),
+            [regex, ..] if name == "filesmatch" => self.regex(regex, CaseSensitivity::Exact),
             [glob, ..] => {
                 self.count_pattern();
                 HtaccessPattern::glob(glob)
@@ -185,7 +185,7 @@ impl Parser {
                     && is_refusal(status)
                 {
                     let pattern = self
-                        .regex(regex, Case::Exact)
+                        .regex(regex, CaseSensitivity::Exact)
                         .or_else(|| HtaccessPattern::below("/"));
                     self.rules.refused.extend(pattern);
                 }
@@ -267,7 +267,7 @@ impl Parser {
             .any(|frame| matches!(frame.kind, SectionKind::Ignored))
     }
 
-    fn regex(&mut self, text: &str, case: Case) -> Option<HtaccessPattern> {
+    fn regex(&mut self, text: &str, case: CaseSensitivity) -> Option<HtaccessPattern> {
         self.count_pattern();
         if self.exceeds_limit {
             return None;

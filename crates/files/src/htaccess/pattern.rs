@@ -15,14 +15,14 @@ pub(super) struct HtaccessPattern {
 
 /// Whether matching is case-sensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Case {
+pub(super) enum CaseSensitivity {
     Exact,
     Ignored,
 }
 
 impl HtaccessPattern {
     /// Compiles a regular expression; `None` if it is invalid, too large, or needs backtracking.
-    pub(super) fn regex(text: &str, case: Case) -> Option<Self> {
+    pub(super) fn regex(text: &str, case: CaseSensitivity) -> Option<Self> {
         if let Some((not, rest)) = split_negation(text) {
             return Some(Self {
                 is: compile(&format!("^(?:{rest})"), case)?,
@@ -59,13 +59,13 @@ impl HtaccessPattern {
             }
         }
         regex.push('$');
-        Self::regex(&regex, Case::Exact)
+        Self::regex(&regex, CaseSensitivity::Exact)
     }
 
     /// Compiles a URL path that also matches every path below it.
     pub(super) fn below(path: &str) -> Option<Self> {
         let path = regex::escape(path.trim_end_matches('/'));
-        Self::regex(&format!("^{path}(?:/|$)"), Case::Exact)
+        Self::regex(&format!("^{path}(?:/|$)"), CaseSensitivity::Exact)
     }
 
     pub(super) fn matches(&self, text: &[u8]) -> bool {
@@ -73,10 +73,10 @@ impl HtaccessPattern {
     }
 }
 
-fn compile(text: &str, case: Case) -> Option<Regex> {
+fn compile(text: &str, case: CaseSensitivity) -> Option<Regex> {
     RegexBuilder::new(text)
         .unicode(false)
-        .case_insensitive(case == Case::Ignored)
+        .case_insensitive(case == CaseSensitivity::Ignored)
         .dot_matches_new_line(true)
         .size_limit(MAX_SIZE)
         .dfa_size_limit(MAX_SIZE)

@@ -6,8 +6,8 @@
 //! ignored. If every request for a file is rewritten to a script (`RewriteRule ^(.*)$ guard.php?file=$1`), the script
 //! guards that file: sending it directly would bypass the guard, so it is denied.
 
-use super::access::Subject;
-use super::pattern::{Case, HtaccessPattern};
+use super::access::AccessSubject;
+use super::pattern::{CaseSensitivity, HtaccessPattern};
 
 /// One `RewriteRule` with its conditions.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ enum Action {
 }
 
 /// Whether `rules` deny the subject. `path` is relative to their directory.
-pub(super) fn refuses(rules: &[Rewrite], path: &[u8], subject: Subject) -> bool {
+pub(super) fn refuses(rules: &[Rewrite], path: &[u8], subject: AccessSubject) -> bool {
     let mut at = 0;
     while let Some(rule) = rules.get(at) {
         at += 1;
@@ -52,7 +52,7 @@ pub(super) fn refuses(rules: &[Rewrite], path: &[u8], subject: Subject) -> bool 
             Action::Refuse => return true,
             Action::End => return false,
             Action::Skip(count) => at = at.saturating_add(count),
-            Action::ToScript if subject == Subject::File => return true,
+            Action::ToScript if subject == AccessSubject::File => return true,
             Action::ToScript | Action::Nothing => {}
         }
     }
@@ -60,10 +60,10 @@ pub(super) fn refuses(rules: &[Rewrite], path: &[u8], subject: Subject) -> bool 
 }
 
 impl ConditionResult {
-    fn is_true_for(self, subject: Subject) -> bool {
+    fn is_true_for(self, subject: AccessSubject) -> bool {
         match self {
             Self::None => true,
-            Self::TrueForFile => subject != Subject::Requested,
+            Self::TrueForFile => subject != AccessSubject::Requested,
             Self::Other => false,
         }
     }
@@ -121,7 +121,7 @@ struct Flags {
     ends: bool,
     is_chained: bool,
     skip: usize,
-    case: Case,
+    case: CaseSensitivity,
 }
 
 impl Flags {
@@ -131,7 +131,7 @@ impl Flags {
             ends: false,
             is_chained: false,
             skip: 0,
-            case: Case::Exact,
+            case: CaseSensitivity::Exact,
         };
         let list = text
             .trim()
@@ -146,7 +146,7 @@ impl Flags {
                 "l" | "last" | "end" => flags.ends = true,
                 "c" | "chain" => flags.is_chained = true,
                 "s" | "skip" => flags.skip = value.parse().unwrap_or(0),
-                "nc" | "nocase" => flags.case = Case::Ignored,
+                "nc" | "nocase" => flags.case = CaseSensitivity::Ignored,
                 _ => {}
             }
         }

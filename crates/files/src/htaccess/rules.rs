@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::access::{Compat, HtaccessSection, PublicAccess, Subject};
+use super::access::{AccessSubject, Compat, HtaccessSection, PublicAccess};
 use super::pattern::HtaccessPattern;
 use super::rewrite::{self, Rewrite};
 use crate::path::RelPath;
@@ -31,7 +31,7 @@ pub(crate) fn evaluate(
     chain: &[Arc<Rules>],
     path: &RelPath,
     name: &[u8],
-    subject: Subject,
+    subject: AccessSubject,
 ) -> PublicAccess {
     let mut state = HtaccessState {
         require: (PublicAccess::Public, 0),

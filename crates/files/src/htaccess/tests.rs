@@ -7,7 +7,7 @@ use std::sync::Arc;
 use PublicAccess::{Denied, Public, Unchecked};
 
 /// The access to a file. `texts`: the `.htaccess` of the root and of each deeper directory.
-fn access_of(texts: &[&str], path: &str, subject: Subject) -> PublicAccess {
+fn access_of(texts: &[&str], path: &str, subject: AccessSubject) -> PublicAccess {
     let chain: Vec<Arc<Rules>> = texts
         .iter()
         .map(|text| Arc::new(parse::parse(text.as_bytes())))
@@ -20,7 +20,7 @@ fn access_of(texts: &[&str], path: &str, subject: Subject) -> PublicAccess {
 #[track_caller]
 fn check(text: &str, path: &str, expected: PublicAccess) {
     assert_eq!(
-        access_of(&[text], path, Subject::File),
+        access_of(&[text], path, AccessSubject::File),
         expected,
         "{path} with\n{text}"
     );
@@ -321,7 +321,7 @@ fn deeper_directories_override() {
         ("RewriteRule .* - [F]", "RewriteEngine On", Denied),
     ] {
         assert_eq!(
-            access_of(&[root, deeper], "/d/x.txt", Subject::File),
+            access_of(&[root, deeper], "/d/x.txt", AccessSubject::File),
             expected,
             "{root}\n--\n{deeper}"
         );
@@ -435,7 +435,10 @@ fn conditions_joined_by_or() {
 fn a_file_that_a_script_guards_is_not_sent() {
     let guard = "RewriteCond %{REQUEST_FILENAME} -s\nRewriteRule ^(.*)$ /guard.php?file=$1 [QSA,L]";
     check(guard, "/x.pdf", Denied);
-    assert_eq!(access_of(&[guard], "/index.php", Subject::Script), Public);
+    assert_eq!(
+        access_of(&[guard], "/index.php", AccessSubject::Script),
+        Public
+    );
     check(
         "RewriteRule ^(.*)$ https://example.org/x.php [L]",
         "/x.pdf",
@@ -463,11 +466,11 @@ fn rules_written_by_wordpress_deny_nothing() {
             check(text, path, Public);
         }
         for path in ["/index.php", "/wp-login.php", "/wp-admin/admin-ajax.php"] {
-            assert_eq!(access_of(&[text], path, Subject::Script), Public);
-            assert_eq!(access_of(&[text], path, Subject::Requested), Public);
+            assert_eq!(access_of(&[text], path, AccessSubject::Script), Public);
+            assert_eq!(access_of(&[text], path, AccessSubject::Requested), Public);
         }
         assert_eq!(
-            access_of(&[text], "/2020/01/post/", Subject::Requested),
+            access_of(&[text], "/2020/01/post/", AccessSubject::Requested),
             Public
         );
     }
@@ -485,7 +488,7 @@ proptest::proptest! {
     fn parsing_never_panics(bytes: Vec<u8>, path in "[a-z./]{0,12}") {
         let chain = [Arc::new(parse::parse(&bytes))];
         if let Some(path) = RelPath::from_relative(path.as_bytes()) {
-            evaluate(&chain, &path, b"x", Subject::File);
+            evaluate(&chain, &path, b"x", AccessSubject::File);
         }
     }
 
@@ -493,10 +496,10 @@ proptest::proptest! {
     fn parsing_lines_of_directives_never_panics(text in "((</?|)(Files|If|RequireAll|Limit|Require|RewriteRule|RewriteCond|Order|Redirect|Deny)[ \"'\\\\*~!\\[\\](,)a-z=0-9>]{0,20}\n){0,20}") {
         let chain = [Arc::new(parse::parse(text.as_bytes()))];
         let path = RelPath::parse(b"/x").unwrap();
-        let verdict = evaluate(&chain, &path, b"x", Subject::File);
+        let verdict = evaluate(&chain, &path, b"x", AccessSubject::File);
         // A final directive that denies always applies, whatever text precedes it.
         let closed = [Arc::clone(&chain[0]), Arc::new(parse::parse(b"Deny from all"))];
         let deeper = RelPath::parse(b"/x/y").unwrap();
-        proptest::prop_assert_ne!(evaluate(&closed, &deeper, b"y", Subject::File), Public, "{:?}", verdict);
+        proptest::prop_assert_ne!(evaluate(&closed, &deeper, b"y", AccessSubject::File), Public, "{:?}", verdict);
     }
 }

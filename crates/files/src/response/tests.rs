@@ -45,8 +45,8 @@ fn text<'a>(response: &'a FileResponse, name: &str) -> Option<&'a str> {
         .map(|value| value.to_str().unwrap())
 }
 
-fn span(start: u64, end: u64) -> Part {
-    Part::Span { start, end }
+fn span(start: u64, end: u64) -> BodyPiece {
+    BodyPiece::Span { start, end }
 }
 
 #[test]
@@ -196,8 +196,8 @@ fn several_ranges() {
     let mut body = String::new();
     for part in &response.parts {
         match part {
-            Part::Bytes(bytes) => body.push_str(std::str::from_utf8(bytes).unwrap()),
-            Part::Span { start, end } => {
+            BodyPiece::Bytes(bytes) => body.push_str(std::str::from_utf8(bytes).unwrap()),
+            BodyPiece::Span { start, end } => {
                 let range = usize::try_from(*start).unwrap()..usize::try_from(*end).unwrap();
                 body.push_str(&content[range]);
             }

@@ -63,7 +63,7 @@ export async function post(name, body) {
 export async function listing(query, most) {
   const entries = [];
   let after = null;
-  for (let asked = 0; asked < MOST_CALLS && entries.length < most; asked += 1) {
+  for (let asked = 0; asked < MAX_CALLS && entries.length < most; asked += 1) {
     const answer = await get('cache', { ...query, limit: most, after });
     entries.push(...answer.entries);
     after = answer.next;
@@ -154,4 +154,4 @@ function fields() {
 
 const RETRY_MS = 3000;
 const POLL_MS = 2000;
-const MOST_CALLS = 20;
+const MAX_CALLS = 20;

@@ -1,7 +1,7 @@
 // The frame of the dashboard: login, the site that is looked at, the view that the address names, live samples.
 
 import { get, hasPassword, isSignedIn, login, logout, watch } from './api.js';
-import { complain, h, quiet } from './dom.js';
+import { showError, h, quiet } from './dom.js';
 import { day } from './day.js';
 import { live } from './live.js';
 import { loginForm } from './login.js';
@@ -60,14 +60,14 @@ async function show() {
     await view.show(place, context);
     place.dataset.ready = 'yes';
   } catch (error) {
-    complain(error.message);
+    showError(error.message);
   }
 }
 
-// No samples come; the next one takes the complaint away.
+// No samples come; the next one removes the error.
 function cut(why) {
   isCut = true;
-  complain(why);
+  showError(why);
 }
 
 function sampled(event) {
@@ -123,7 +123,7 @@ async function start() {
     event.preventDefault();
     byId('main').focus();
   });
-  byId('logout').addEventListener('click', () => logout().catch((error) => complain(error.message)));
+  byId('logout').addEventListener('click', () => logout().catch((error) => showError(error.message)));
   byId('site').addEventListener('change', () => {
     context.site = byId('site').value;
     quiet();
@@ -155,5 +155,5 @@ start().catch((error) => {
   if (!isSignedIn()) {
     signedOut();
   }
-  complain(error.message);
+  showError(error.message);
 });

@@ -80,7 +80,7 @@ export function tell(text) {
   show('trouble', '');
 }
 
-export function complain(text) {
+export function showError(text) {
   show('trouble', text);
 }
 

@@ -1,7 +1,7 @@
 // Signing in with a name and a password, where the dashboard is on the address of a site.
 
 import { login } from './api.js';
-import { complain, field, h, quiet } from './dom.js';
+import { showError, field, h, quiet } from './dom.js';
 
 // Shows the form; calls `signedIn` when the password was right.
 export function loginForm(place, signedIn) {
@@ -15,7 +15,7 @@ export function loginForm(place, signedIn) {
       quiet();
       await signedIn();
     } catch (error) {
-      complain(error.message);
+      showError(error.message);
       document.getElementById('password').value = '';
       document.getElementById('password').focus();
     }

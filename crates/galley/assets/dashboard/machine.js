@@ -1,7 +1,7 @@
 // PHP, certificates, configuration and cluster: what the status of the server says of them.
 
 import { get, post } from './api.js';
-import { complain, facts, figures, h, table } from './dom.js';
+import { showError, facts, figures, h, table } from './dom.js';
 import { bytes, count, duration, moment } from './figures.js';
 
 function chosen({ status, site }) {
@@ -147,7 +147,7 @@ export const configuration = {
       try {
         result.replaceChildren(...changes(await post('compare', {})));
       } catch (error) {
-        complain(error.message);
+        showError(error.message);
       }
     };
     place.replaceChildren(...[

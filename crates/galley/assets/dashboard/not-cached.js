@@ -36,9 +36,9 @@ export const notCached = {
   async show(place, context) {
     const { sites } = await get('not-cached', { site: context.site });
     const parts = [];
-    const busiest = sites.toSorted((a, b) => b.requests - a.requests).slice(0, MOST_SITES);
+    const busiest = sites.toSorted((a, b) => b.requests - a.requests).slice(0, MAX_SITES);
     for (const site of busiest) {
-      const { entries } = await listing({ site: site.name, kind: 'hit-for-pass' }, MOST_PAGES);
+      const { entries } = await listing({ site: site.name, kind: 'hit-for-pass' }, MAX_PAGES);
       parts.push(h('h2', {}, site.name), reasons(site), h('h3', {}, 'Affected pages'), affected(site.name, entries, site.pages));
     }
     if (sites.length > busiest.length) {
@@ -48,5 +48,5 @@ export const notCached = {
   },
 };
 
-const MOST_SITES = 8;
-const MOST_PAGES = 100;
+const MAX_SITES = 8;
+const MAX_PAGES = 100;

@@ -1,7 +1,7 @@
 // Stored pages: search, purge, and why a URL is cached or not.
 
 import { listing, post } from './api.js';
-import { complain, confirmed, facts, field, h, table, tell } from './dom.js';
+import { showError, confirmed, facts, field, h, table, tell } from './dom.js';
 import { bytes, count, duration, several } from './figures.js';
 
 const STATES = {
@@ -20,7 +20,7 @@ async function purge(what, question, order, context, after) {
     tell(`Purged ${what}.${result.warning ? ` Warning: ${result.warning}.` : ''}${reach}`);
     await after();
   } catch (error) {
-    complain(error.message);
+    showError(error.message);
   }
 }
 
@@ -46,7 +46,7 @@ function purgeSite(context, after) {
 function row(entry, context, after) {
   const whyLink = h('a', { href: `#why?${new URLSearchParams({ url: entry.url })}`, 'aria-label': `Why: ${entry.url}` }, 'Why');
   const button = h('button', { type: 'button', 'aria-label': `Purge ${entry.url}`, onclick: () => purgePage(entry.url, context, after) }, 'Purge');
-  const tags = entry.tags.slice(0, MOST_TAGS).map((tag) =>
+  const tags = entry.tags.slice(0, MAX_TAGS).map((tag) =>
     h('button', { type: 'button', class: 'tag', 'aria-label': `Purge the tag ${tag}`, onclick: () => purgeTag(tag, context, after) }, tag));
   const more = entry.tags.length - tags.length;
   const left = entry.left_s < 0 ? 'stale' : duration(entry.left_s);
@@ -76,7 +76,7 @@ export const pages = {
     };
     const form = h('form', { class: 'row', role: 'search', onsubmit: (event) => {
       event.preventDefault();
-      load().catch((error) => complain(error.message));
+      load().catch((error) => showError(error.message));
     } },
     field('prefix', 'Path begins with', { placeholder: '/blog/' }),
     field('tag', 'Has the tag'),
@@ -123,7 +123,7 @@ export const why = {
     };
     const form = h('form', { class: 'row', onsubmit: (event) => {
       event.preventDefault();
-      explain().catch((error) => complain(error.message));
+      explain().catch((error) => showError(error.message));
     } },
     field('url', 'URL, as a browser shows it', { required: true, value: query.get('url') ?? '' }),
     field('cookie', 'Cookies of the request (optional)', { placeholder: 'name=value; other=value' }),
@@ -136,5 +136,5 @@ export const why = {
   },
 };
 
-const MOST_TAGS = 8;
+const MAX_TAGS = 8;
 const SCREEN = 200;

@@ -15,7 +15,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use galley_policy::access::{RateLimit, TICKS_PER_S, Taken};
+use galley_policy::access::{RateLimit, TICKS_PER_S, TokenResult};
 use galley_policy::time::Tick;
 use siphasher::sip::SipHasher13;
 
@@ -46,8 +46,8 @@ impl Buckets {
     pub fn take(&self, owner: &impl Hash, limit: &RateLimit, now: Tick) -> Result<(), Duration> {
         let now = bucket_time(now);
         self.change(owner, now, |full_at| match limit.take(full_at, now) {
-            Taken::None(wait) => Err(wait),
-            Taken::Token(full_at) => Ok(full_at),
+            TokenResult::None(wait) => Err(wait),
+            TokenResult::Token(full_at) => Ok(full_at),
         })
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use galley_certs::file;
-use galley_cluster::EngineAway;
-use galley_config::{AcmeConfig as Settings, MAX_TOKEN_FILE_BYTES};
+use galley_cluster::EngineUnavailable;
+use galley_config::{AcmeConfig as Settings, MAX_TOKEN_FILE};
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ impl AccountOpener {
     ) -> io::Result<Self> {
         let binding = settings.binding.as_ref().map(|(id, file)| {
             let failed = |why: String| io::Error::other(format!("`{}`: {why}", file.display()));
-            let text = file::read_text(file, MAX_TOKEN_FILE_BYTES).map_err(|e| failed(e.to_string()))?;
+            let text = file::read_text(file, MAX_TOKEN_FILE).map_err(|e| failed(e.to_string()))?;
             let text = text.trim().trim_end_matches('=');
             let key = BASE64_URL_SAFE_NO_PAD.decode(text);
             let key = key.map_err(|e| failed(e.to_string()))?;
@@ -177,7 +177,7 @@ impl AccountOpener {
                     return opened;
                 }
                 Ok(None) if Instant::now() < until => sleep(RETRY_INTERVAL).await,
-                Ok(None) | Err(EngineAway) => return self.register(notes).await,
+                Ok(None) | Err(EngineUnavailable) => return self.register(notes).await,
             }
             if let Some(stored) = self.known().await {
                 return self.enter(stored, notes).await;

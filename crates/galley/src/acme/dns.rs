@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use galley_config::DnsMeans;
+use galley_config::DnsUpdateMethod;
 use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -20,7 +20,7 @@ use super::problem::OrderError;
 pub(super) struct TxtRecord(Option<RecordChange>);
 
 struct RecordChange {
-    means: DnsMeans,
+    means: DnsUpdateMethod,
     /// The record's name, `_acme-challenge.example.com`, also for a wildcard.
     name: String,
     value: String,
@@ -31,7 +31,7 @@ impl TxtRecord {
     ///
     /// Errors: the program fails (the text contains its last line of standard error), or the server rejects the update.
     pub(super) async fn set(
-        means: &DnsMeans,
+        means: &DnsUpdateMethod,
         host: &str,
         value: String,
     ) -> Result<Self, OrderError> {
@@ -73,8 +73,8 @@ impl Drop for TxtRecord {
 impl RecordChange {
     async fn run(&self, action: RecordAction) -> Result<(), String> {
         match &self.means {
-            DnsMeans::Hook(program) => self.run_hook(program, action).await,
-            DnsMeans::Update(server) => {
+            DnsUpdateMethod::Hook(program) => self.run_hook(program, action).await,
+            DnsUpdateMethod::Update(server) => {
                 dns_update::change(server, action, &self.name, &self.value).await
             }
         }
@@ -162,7 +162,7 @@ mod tests {
     async fn records_are_added_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let program = hook(folder.path(), "");
-        let means = DnsMeans::Hook(program);
+        let means = DnsUpdateMethod::Hook(program);
         let wildcard = TxtRecord::set(&means, "*.example.com", "a_1-".to_owned()).await;
         drop(wildcard.unwrap());
         assert_eq!(
@@ -181,7 +181,7 @@ mod tests {
             folder.path(),
             "echo first >&2; echo 'no such zone' >&2; echo >&2; exit 3",
         );
-        let means = DnsMeans::Hook(program);
+        let means = DnsUpdateMethod::Hook(program);
         let failed = TxtRecord::set(&means, "example.com", "x".to_owned()).await;
         let words = failed.map(|_| ()).unwrap_err().words;
         assert!(words.starts_with("example.com: `"), "{words}");
@@ -191,7 +191,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_program_is_named_in_the_error() {
-        let means = DnsMeans::Hook(PathBuf::from("/nowhere"));
+        let means = DnsUpdateMethod::Hook(PathBuf::from("/nowhere"));
         let failed = TxtRecord::set(&means, "example.com", "x".to_owned()).await;
         let words = failed.map(|_| ()).unwrap_err().words;
         assert!(words.contains("cannot run `/nowhere`"), "{words}");

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::rand;
 use galley_certs::file;
-use galley_config::{DnsServer, MAX_TOKEN_FILE_BYTES};
+use galley_config::{DnsServer, MAX_TOKEN_FILE};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -25,7 +25,7 @@ pub(super) async fn change(
     value: &str,
 ) -> Result<(), String> {
     let shown = server.key_file.display();
-    let text = file::read_text(&server.key_file, MAX_TOKEN_FILE_BYTES)
+    let text = file::read_text(&server.key_file, MAX_TOKEN_FILE)
         .map_err(|unread| format!("`{shown}`, {unread}"))?;
     let key = TsigKey::parse(&text).map_err(|bad| format!("`{shown}`, {bad}"))?;
     let record = DnsName::parse(name).ok_or("it is no name of the DNS")?;

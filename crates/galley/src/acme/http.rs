@@ -99,10 +99,7 @@ async fn send(
     address(&mut request, &uri)?;
     let response = async move {
         let (parts, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, MAX_RESPONSE)
-            .collect()
-            .await?
-            .to_bytes();
+        let body = Limited::new(body, MAX_RESPONSE).collect().await?.to_bytes();
         Ok::<_, Cause>(Response::from_parts(parts, Full::new(body)))
     };
     let mut response = pin!(response);

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use galley_cluster::{EngineAway, SecretTurn};
+use galley_cluster::{EngineUnavailable, SecretLock};
 use instant_acme::Error;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -44,9 +44,9 @@ pub(super) struct KeeperParts {
 }
 
 /// Whether this node may order.
-enum OrderTurn {
+enum OrderPermission {
     /// This node orders for all nodes.
-    Shared(SecretTurn),
+    Shared(SecretLock),
     /// This node orders for itself: there are no other nodes, or the engine has been unavailable for long.
     Alone,
     /// This node waits: another node orders, or the engine may become available again.
@@ -142,18 +142,18 @@ impl CertificateKeeper {
             return std::future::pending().await;
         };
         match self.take_turn().await {
-            OrderTurn::Alone => {
+            OrderPermission::Alone => {
                 if let Err(trouble) = Box::pin(self.get()).await {
                     self.failed(&trouble, None);
                 }
             }
-            OrderTurn::Wait => self.not_before = Instant::now() + RETRY_INTERVAL,
-            OrderTurn::Shared(turn) => self.get_for_all(turn).await,
+            OrderPermission::Wait => self.not_before = Instant::now() + RETRY_INTERVAL,
+            OrderPermission::Shared(turn) => self.get_for_all(turn).await,
         }
     }
 
     /// Orders for all nodes, unless another one has just done so.
-    async fn get_for_all(&mut self, turn: SecretTurn) {
+    async fn get_for_all(&mut self, turn: SecretLock) {
         self.synchronize().await;
         if !self.wait(self.parts.clock.wall()).is_zero() {
             return turn.give_back().await;
@@ -173,23 +173,23 @@ impl CertificateKeeper {
         }
     }
 
-    async fn take_turn(&mut self) -> OrderTurn {
+    async fn take_turn(&mut self) -> OrderPermission {
         let Some(sharing) = &self.parts.sharing else {
-            return OrderTurn::Alone;
+            return OrderPermission::Alone;
         };
         let taken = sharing.take_turn(self.first_name()).await;
         let alone_at = match taken {
             Ok(turn) => {
                 self.alone_at = None;
-                return turn.map_or(OrderTurn::Wait, OrderTurn::Shared);
+                return turn.map_or(OrderPermission::Wait, OrderPermission::Shared);
             }
-            Err(EngineAway) => self.alone_at.unwrap_or_else(|| self.order_alone_at()),
+            Err(EngineUnavailable) => self.alone_at.unwrap_or_else(|| self.order_alone_at()),
         };
         self.alone_at = Some(alone_at);
         if Instant::now() < alone_at {
-            OrderTurn::Wait
+            OrderPermission::Wait
         } else {
-            OrderTurn::Alone
+            OrderPermission::Alone
         }
     }
 
@@ -206,7 +206,7 @@ impl CertificateKeeper {
         );
         tracing::warn!(
             site = self.parts.certificate.wanted.site,
-            "{EngineAway}: this node orders a certificate of its own in {} s unless it does",
+            "{EngineUnavailable}: this node orders a certificate of its own in {} s unless it does",
             patience.as_secs()
         );
         Instant::now() + patience

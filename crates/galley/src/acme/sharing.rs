@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_cluster::{EngineAway, PostedNotes, SecretName, SecretTurn, SharedSecrets};
+use galley_cluster::{EngineUnavailable, PostedNotes, SecretLock, SecretName, SharedSecrets};
 
 use super::Acme;
 use super::certificate::IssuedCertificate;
@@ -41,7 +41,7 @@ impl Sharing {
     pub(super) async fn certificate(
         &self,
         first: &str,
-    ) -> Result<Option<IssuedCertificate>, EngineAway> {
+    ) -> Result<Option<IssuedCertificate>, EngineUnavailable> {
         let name = self.name(first);
         let found = self.find(CERTIFICATE, &name).await?;
         Ok(found.and_then(|pem| IssuedCertificate::read(&pem).ok()))
@@ -60,7 +60,10 @@ impl Sharing {
     }
 
     /// Takes the turn to order a certificate; `None` if another node has it.
-    pub(super) async fn take_turn(&self, first: &str) -> Result<Option<SecretTurn>, EngineAway> {
+    pub(super) async fn take_turn(
+        &self,
+        first: &str,
+    ) -> Result<Option<SecretLock>, EngineUnavailable> {
         let name = self.name(first);
         let name = SecretName {
             kind: CERTIFICATE,
@@ -70,7 +73,7 @@ impl Sharing {
     }
 
     /// The shared account.
-    pub(super) async fn account(&self) -> Result<Option<String>, EngineAway> {
+    pub(super) async fn account(&self) -> Result<Option<String>, EngineUnavailable> {
         self.find(ACCOUNT, &self.directory).await
     }
 
@@ -84,7 +87,7 @@ impl Sharing {
     }
 
     /// Takes the turn to register an account; `None` if another node has it.
-    pub(super) async fn take_account_turn(&self) -> Result<Option<SecretTurn>, EngineAway> {
+    pub(super) async fn take_account_turn(&self) -> Result<Option<SecretLock>, EngineUnavailable> {
         self.secrets.take_turn(self.account_name()).await
     }
 
@@ -135,7 +138,7 @@ impl Sharing {
         }
     }
 
-    async fn find(&self, kind: &str, name: &str) -> Result<Option<String>, EngineAway> {
+    async fn find(&self, kind: &str, name: &str) -> Result<Option<String>, EngineUnavailable> {
         let name = SecretName { kind, name };
         let found = self.secrets.find(name, self.clock.wall()).await?;
         Ok(found.and_then(|bytes| String::from_utf8(bytes).ok()))

@@ -27,7 +27,7 @@ use super::auth::AdminClient;
 use super::entry::{self, brief};
 use super::listings::{ListFilter, ListPage, ListQuery, Listing, Listings};
 use super::query::QueryParams;
-use super::target::{JsonReply, View, refuse, target};
+use super::target::{AdminView, JsonReply, refuse, target};
 use crate::clock::Clock;
 use crate::request::{Site, site_mark};
 use crate::sys;
@@ -53,8 +53,8 @@ async fn list(
     let target = target(state, client, query.get("site"))?;
     let wanted = ListFilter {
         site: match target.view {
-            View::Server => None,
-            View::Sites => target.sites.first().map(|site| site.mark),
+            AdminView::Server => None,
+            AdminView::Sites => target.sites.first().map(|site| site.mark),
         },
         prefix: query.get("prefix").map(prefix).transpose()?,
         tag: query.get("tag").map(tag_id),
@@ -63,10 +63,10 @@ async fn list(
     let limit = usize::try_from(query.number("limit", DEFAULT_PAGE, MAX_PAGE)?).unwrap_or(1);
     let (id, number, queries) = match query.get("after") {
         None => {
-            let (id, queries) = state.lasting.listings.begin(state, wanted);
+            let (id, queries) = state.process_state.listings.begin(state, wanted);
             (id, 0, queries)
         }
-        Some(cursor) => state.lasting.listings.find(cursor, &wanted)?,
+        Some(cursor) => state.process_state.listings.find(cursor, &wanted)?,
     };
     let (reply, page) = oneshot::channel();
     let list_query = ListQuery {

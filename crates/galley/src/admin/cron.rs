@@ -24,7 +24,7 @@ use super::purges::{PurgeReply, refuse, targets};
 /// The body of an announcement.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Announced {
+pub(super) struct CronAnnouncement {
     #[serde(default)]
     site: Option<String>,
     due_ms: Vec<u64>,
@@ -34,9 +34,9 @@ pub(super) struct Announced {
 pub(super) async fn announce(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
-    body: Json<Announced>,
+    body: Json<CronAnnouncement>,
 ) -> PurgeReply {
-    let Announced { site, due_ms } = body.0;
+    let CronAnnouncement { site, due_ms } = body.0;
     let targets = match targets(&state, reach(&state, &client), site.as_deref()) {
         Ok(targets) => targets,
         Err(reply) => return reply,

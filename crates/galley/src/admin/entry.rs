@@ -3,7 +3,7 @@
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::fragments::PageFragment;
 use galley_cache::includes::PageInclude;
-use galley_cache::purge_table::{Touching, Validity};
+use galley_cache::purge_table::{MatchingPurge, Validity};
 use galley_policy::key::{KeyParts, read_key};
 use galley_policy::purge::Strength;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
 /// All members: also lifetimes, size, born sequence and relevant fields.
 pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
     let mut value = brief(clock, site, entry);
-    let touching = newest_touching(site, entry);
+    let touching = newest_match(site, entry);
     let more = json!({
         "stale_while_revalidate_s": entry.life.stale_while_revalidate.as_secs(),
         "stale_if_error_s": entry.life.stale_if_error.as_secs(),
@@ -100,19 +100,19 @@ fn include(include: &PageInclude) -> Value {
 }
 
 /// The newest purge that touches a page or its includes.
-fn newest_touching(site: &Site, entry: &Entry) -> Option<Touching> {
+fn newest_match(site: &Site, entry: &Entry) -> Option<MatchingPurge> {
     let purges = &site.core.purges;
-    let own = purges.newest_touching(entry.born, &entry.scopes.touch());
+    let own = purges.newest_match(entry.born, &entry.scopes.touch());
     let parts = entry.assembly().map(|assembly| &*assembly.inclusions.parts);
     let parts = parts.unwrap_or_default().iter();
     parts
-        .filter_map(|part| purges.newest_touching(part.born, &part.scopes.touch()))
+        .filter_map(|part| purges.newest_match(part.born, &part.scopes.touch()))
         .chain(own)
         .max_by_key(|touching| touching.number)
 }
 
 /// A purge that matches an entry.
-pub(super) fn matching_purge(touching: Touching) -> Value {
+pub(super) fn matching_purge(touching: MatchingPurge) -> Value {
     let strength = strength(touching.strength());
     json!({ "number": touching.number, "kind": touching.kind.word(), "strength": strength })
 }

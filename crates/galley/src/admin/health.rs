@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::AdminState;
 use super::auth::{AdminClient, TokenReach, reach};
 use super::target::JsonReply;
-use crate::fetch::cron::CronTrouble;
+use crate::fetch::cron::CronError;
 use crate::request::{Site, probe};
 
 /// Handles `GET /livez`.
@@ -53,7 +53,7 @@ pub(super) async fn ready(
 
 /// Sends one request to each upstream that has not responded yet, all at the same time. Returns why the others are not ready.
 async fn upstreams(state: &AdminState) -> Vec<String> {
-    let mut ready = state.lasting.ready_sites.lock().await;
+    let mut ready = state.process_state.ready_sites.lock().await;
     let mut probes = JoinSet::new();
     for site in state.sites.iter().filter(|site| !ready.contains(&site.row)) {
         probes.spawn(has_responded(Arc::clone(site)));
@@ -76,11 +76,11 @@ async fn upstreams(state: &AdminState) -> Vec<String> {
 async fn has_responded(site: Arc<Site>) -> (u32, Option<String>) {
     let name = &site.core.name;
     let reason = match tokio::time::timeout(PROBE_TIME, probe(&site)).await {
-        Ok(Some(Err(CronTrouble::Status(status)))) if status.is_server_error() => Some(format!(
+        Ok(Some(Err(CronError::Status(status)))) if status.is_server_error() => Some(format!(
             "site `{name}`: the upstream responded with status {status}"
         )),
         // Any other response shows that the upstream works; a site whose front page has no script needs no upstream.
-        Ok(None | Some(Ok(()) | Err(CronTrouble::Missing | CronTrouble::Status(_)))) => None,
+        Ok(None | Some(Ok(()) | Err(CronError::Missing | CronError::Status(_)))) => None,
         Ok(Some(Err(trouble))) => Some(format!("site `{name}`: the upstream: {trouble}")),
         Err(_late) => Some(format!(
             "site `{name}`: the upstream has not responded within {} s",

@@ -133,14 +133,14 @@ pub(super) fn reading(services: &Services) -> KernelCounters {
 /// The readings of the last hour.
 pub(super) fn last_hour(state: &AdminState) -> MutexGuard<'_, RecentCounters> {
     state
-        .lasting
+        .process_state
         .last_hour
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
 }
 
 fn lock(state: &AdminState) -> MutexGuard<'_, HashMap<u32, History>> {
-    let histories = state.lasting.history.lock();
+    let histories = state.process_state.history.lock();
     histories.unwrap_or_else(PoisonError::into_inner)
 }
 

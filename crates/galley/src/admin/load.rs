@@ -4,8 +4,8 @@
 
 use super::families;
 use super::text::{MetricRow, Text};
-use crate::upstream::ServerStanding::{Paused, Up};
-use crate::upstream::{BalancedServer, ClassCounts, ServerStanding, UpstreamStats};
+use crate::upstream::ServerEligibility::{Paused, Up};
+use crate::upstream::{BalancedServer, ClassCounts, ServerEligibility, UpstreamStats};
 
 type UpstreamRows<'g> = [(&'g str, &'g UpstreamStats)];
 
@@ -79,7 +79,7 @@ fn servers(rows: &UpstreamRows<'_>, text: &mut Text) {
     );
 }
 
-fn is(server: &BalancedServer, standing: ServerStanding) -> u64 {
+fn is(server: &BalancedServer, standing: ServerEligibility) -> u64 {
     u64::from(server.state.standing() == standing)
 }
 

@@ -20,7 +20,7 @@ use super::AdminState;
 use super::auth::AdminClient;
 use super::php;
 use super::site_counters::{ProcessCounters, SiteCounters};
-use super::target::{SiteSelection, View, target};
+use super::target::{AdminView, SiteSelection, target};
 use super::text::{MetricFamily, MetricRow, Text};
 use super::{
     bodies, certificates, cluster, disk, families, http2, load, purge_forward, status, tls,
@@ -42,11 +42,11 @@ pub(super) async fn metrics(
         Err(reply) => return reply.into_response(),
     };
     let descriptors = match target.view {
-        View::Server => tokio::task::spawn_blocking(sys::descriptors).await.ok(),
-        View::Sites => None,
+        AdminView::Server => tokio::task::spawn_blocking(sys::descriptors).await.ok(),
+        AdminView::Sites => None,
     };
     let mut text = Text::default();
-    if target.view == View::Server {
+    if target.view == AdminView::Server {
         server(&state, &mut text);
     }
     if let Some((open, limit)) = descriptors {
@@ -60,7 +60,7 @@ pub(super) async fn metrics(
 fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
     let sites = target.sites.iter();
     let mut rows: Vec<SiteCounters> = sites.map(|site| row(state, site)).collect();
-    if target.view == View::Server {
+    if target.view == AdminView::Server {
         rows.push(SiteCounters {
             site: "-".to_owned(),
             totals: CounterReader::site(&state.counters, None),

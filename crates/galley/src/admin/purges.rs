@@ -77,7 +77,7 @@ pub(super) async fn purge(
             );
         }
         Ok(purges) => purges,
-        Err(complaints) => return refuse(StatusCode::BAD_REQUEST, &complaints.join("; ")),
+        Err(diagnostics) => return refuse(StatusCode::BAD_REQUEST, &diagnostics.join("; ")),
     };
     if wanted.dry_run {
         return dry_run::reply(&state, purges).await;
@@ -193,33 +193,33 @@ fn purges(
     wanted: &PurgeRequest,
 ) -> Result<Vec<(Arc<Site>, Purge)>, Vec<String>> {
     let strength = wanted.strength();
-    let (mut purges, mut complaints) = (Vec::new(), Vec::new());
+    let (mut purges, mut diagnostics) = (Vec::new(), Vec::new());
     for site in targets {
-        let scopes = scopes(site, wanted, &mut complaints);
+        let scopes = scopes(site, wanted, &mut diagnostics);
         let scopes = scopes.into_iter();
         let own = scopes.filter(|scope| concerns(scope, site, state));
         purges.extend(own.map(|scope| (Arc::clone(site), Purge { scope, strength })));
     }
-    if purges.is_empty() && !wanted.urls.is_empty() && complaints.is_empty() {
-        complaints.push("no site has the host of these URLs".to_owned());
+    if purges.is_empty() && !wanted.urls.is_empty() && diagnostics.is_empty() {
+        diagnostics.push("no site has the host of these URLs".to_owned());
     }
-    complaints.dedup();
-    if complaints.is_empty() {
+    diagnostics.dedup();
+    if diagnostics.is_empty() {
         Ok(purges)
     } else {
-        Err(complaints)
+        Err(diagnostics)
     }
 }
 
 /// The scopes of a request that apply to a site.
-fn scopes(site: &Site, wanted: &PurgeRequest, complaints: &mut Vec<String>) -> Vec<Scope> {
+fn scopes(site: &Site, wanted: &PurgeRequest, diagnostics: &mut Vec<String>) -> Vec<Scope> {
     let mut scopes = Vec::new();
     if wanted.all {
         scopes.push(Scope::Site);
     }
     let mut add = |text: &str, scope: Result<Scope, PurgeError>| match scope {
         Ok(scope) => scopes.push(scope),
-        Err(error) => complaints.push(format!("`{text}`: {error}")),
+        Err(error) => diagnostics.push(format!("`{text}`: {error}")),
     };
     for url in &wanted.urls {
         add(url, purge::url_scope(url, &site.core.rules));

@@ -43,7 +43,7 @@ pub(super) async fn reload(
         ReloadAction::Apply
     };
     let (reply, result) = oneshot::channel();
-    let control = state.lasting.control.clone();
+    let control = state.process_state.control.clone();
     // The old state must not be kept alive until the reload ends.
     drop(state);
     let busy = || {

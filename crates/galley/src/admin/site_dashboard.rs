@@ -28,7 +28,8 @@ use crate::dashboard::{
     AdminCall, SESSION_LIFETIME, SessionSecrets, check, find_asset, order, protect, read, secrets,
 };
 use crate::request::{
-    DashboardAnswer, DashboardFuture, DashboardHost, DashboardRequest, SiteDashboard, limited_site,
+    DashboardFuture, DashboardHost, DashboardRequest, DashboardResponse, SiteDashboard,
+    limited_site,
 };
 
 /// Processes the requests to the dashboards of all sites.
@@ -61,7 +62,7 @@ impl SiteDashboards {
         }
     }
 
-    async fn respond(&self, request: &DashboardRequest) -> DashboardAnswer {
+    async fn respond(&self, request: &DashboardRequest) -> DashboardResponse {
         let state = self.shared.now();
         let site = state.sites.iter().find(|site| site.row == request.row);
         let mut response = match site.and_then(|site| site.dashboard.as_ref()) {
@@ -77,7 +78,7 @@ impl SiteDashboards {
         &self,
         dashboard: &SiteDashboard,
         request: &DashboardRequest,
-    ) -> DashboardAnswer {
+    ) -> DashboardResponse {
         let Some(path) = request.path.strip_prefix(&dashboard.path) else {
             return moved(dashboard);
         };
@@ -108,12 +109,12 @@ impl SiteDashboards {
         &self,
         dashboard: &SiteDashboard,
         request: &DashboardRequest,
-    ) -> DashboardAnswer {
+    ) -> DashboardResponse {
         let state = self.shared.now();
         let opened = match compare(&state, dashboard, request).await {
-            PasswordCheck::Right => state.lasting.logins.open(request.row, dashboard),
+            PasswordCheck::Right => state.process_state.logins.open(request.row, dashboard),
             PasswordCheck::Wrong => {
-                return DashboardAnswer {
+                return DashboardResponse {
                     refused: Some(RefusedWhy::Password),
                     ..refuse(403, "the name or the password is wrong")
                 };
@@ -140,7 +141,7 @@ impl SiteDashboards {
         request: &DashboardRequest,
     ) -> Option<SessionSecrets> {
         let given = secrets(cookie_name(request), &request.fields)?;
-        let logins = &self.shared.now().lasting.logins;
+        let logins = &self.shared.now().process_state.logins;
         let is_open = logins.is_open(request.row, dashboard, &given);
         is_open.then_some(given)
     }
@@ -150,7 +151,7 @@ impl SiteDashboards {
         dashboard: &SiteDashboard,
         request: &DashboardRequest,
         name: &str,
-    ) -> DashboardAnswer {
+    ) -> DashboardResponse {
         if self.session(dashboard, request).is_none() {
             return not_signed_in();
         }
@@ -165,12 +166,12 @@ impl SiteDashboards {
         dashboard: &SiteDashboard,
         request: &DashboardRequest,
         name: &str,
-    ) -> DashboardAnswer {
+    ) -> DashboardResponse {
         let Some(session) = self.session(dashboard, request) else {
             return not_signed_in();
         };
         if name == "logout" {
-            let logins = &self.shared.now().lasting.logins;
+            let logins = &self.shared.now().process_state.logins;
             logins.end(request.row, dashboard, &session);
             let mut response = value(StatusCode::OK, &json!({ "ok": true }));
             let expired = cookie(dashboard, request, "", 0);
@@ -184,7 +185,7 @@ impl SiteDashboards {
     }
 
     /// Sends a query to the admin interface with the rights of the site's token.
-    async fn query(&self, request: &DashboardRequest, call: AdminCall) -> DashboardAnswer {
+    async fn query(&self, request: &DashboardRequest, call: AdminCall) -> DashboardResponse {
         let Ok(_permit) = self.permits.try_acquire() else {
             return refuse(503, "too many concurrent dashboard requests: try again");
         };
@@ -253,10 +254,10 @@ async fn compare(
         .await
 }
 
-fn reply(status: StatusCode, body: Bytes) -> DashboardAnswer {
+fn reply(status: StatusCode, body: Bytes) -> DashboardResponse {
     let mut fields = HeaderMap::new();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
-    DashboardAnswer {
+    DashboardResponse {
         status: status.as_u16(),
         fields,
         body,
@@ -264,41 +265,41 @@ fn reply(status: StatusCode, body: Bytes) -> DashboardAnswer {
     }
 }
 
-fn value(status: StatusCode, value: &Value) -> DashboardAnswer {
+fn value(status: StatusCode, value: &Value) -> DashboardResponse {
     reply(status, value.to_string().into())
 }
 
-fn refuse(status: u16, error: &str) -> DashboardAnswer {
+fn refuse(status: u16, error: &str) -> DashboardResponse {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     value(status, &json!({ "ok": false, "error": error }))
 }
 
-fn not_allowed() -> DashboardAnswer {
+fn not_allowed() -> DashboardResponse {
     let mut response = refuse(405, "this method is not served here");
     let allow = HeaderValue::from_static("GET, HEAD, POST");
     response.fields.insert(header::ALLOW, allow);
     response
 }
 
-fn not_signed_in() -> DashboardAnswer {
+fn not_signed_in() -> DashboardResponse {
     refuse(401, "not signed in: reload the page and sign in")
 }
 
-fn too_many(wait: Duration) -> DashboardAnswer {
+fn too_many(wait: Duration) -> DashboardResponse {
     let mut response = refuse(429, "too many attempts: try again in a minute");
     let seconds = wait.as_millis().div_ceil(1_000).max(1);
     let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
     response
         .fields
         .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    DashboardAnswer {
+    DashboardResponse {
         refused: Some(RefusedWhy::Limited),
         ..response
     }
 }
 
 /// Redirects the path without the trailing slash to the path with it.
-fn moved(dashboard: &SiteDashboard) -> DashboardAnswer {
+fn moved(dashboard: &SiteDashboard) -> DashboardResponse {
     let mut response = reply(StatusCode::PERMANENT_REDIRECT, Bytes::new());
     if let Ok(location) = HeaderValue::from_str(&dashboard.path) {
         response.fields.insert(header::LOCATION, location);
@@ -307,7 +308,7 @@ fn moved(dashboard: &SiteDashboard) -> DashboardAnswer {
 }
 
 /// Returns a file of the page. The HTML file is changed to show the login with a password.
-fn file(content_type: &'static str, path: &str, bytes: &'static [u8]) -> DashboardAnswer {
+fn file(content_type: &'static str, path: &str, bytes: &'static [u8]) -> DashboardResponse {
     let mut response = reply(StatusCode::OK, Bytes::from_static(bytes));
     if path.is_empty() {
         let page = String::from_utf8_lossy(bytes);

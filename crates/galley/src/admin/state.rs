@@ -32,11 +32,11 @@ pub(super) struct AdminState {
     pub(super) counters: Vec<CounterReader>,
     pub(super) fetch_threads: Vec<Handle>,
     pub(super) logs: Vec<AccessLog>,
-    pub(super) lasting: Arc<AdminLasting>,
+    pub(super) process_state: Arc<AdminProcessState>,
 }
 
 /// The state that survives a reload.
-pub(super) struct AdminLasting {
+pub(super) struct AdminProcessState {
     /// The history of each site, by its row in the counters; written by [`super::history::keep`].
     pub(super) history: Mutex<HashMap<u32, History>>,
     /// Counters of the kernel and the spool over the last hour; written by [`super::history::keep`].

@@ -22,7 +22,7 @@ use super::cluster;
 use super::disk;
 use super::history::{last_hour, reading, recent};
 use super::purge_forward;
-use super::target::{JsonReply, View, target};
+use super::target::{AdminView, JsonReply, target};
 use super::tls;
 use crate::body::body_spools::BodySpools;
 use crate::compress::Compressor;
@@ -51,11 +51,11 @@ pub(super) async fn status(
         "sites": sites,
     });
     let answers = match target.view {
-        View::Server => {
+        AdminView::Server => {
             of_server(&state, &mut body);
             CounterReader::all(&state.counters)
         }
-        View::Sites => {
+        AdminView::Sites => {
             let row = target.sites.first().map(|site| site.row);
             CounterReader::site(&state.counters, row)
         }
@@ -82,7 +82,7 @@ fn of_server(state: &AdminState, body: &mut Value) {
     let in_progress: usize = state.fetch_threads.iter().map(Handle::in_progress).sum();
     body["upstream"] =
         json!({ "in_flight": in_flight, "waiting": waiting, "fetches_in_progress": in_progress });
-    body["last_reload"] = state.lasting.last_reload.value();
+    body["last_reload"] = state.process_state.last_reload.value();
     body["sandbox"] = json!(services.sandbox.word());
     body["privileged"] = json!(services.privileged.word());
     body["upgraded_connections"] = json!(services.tunnels.open());

@@ -19,12 +19,12 @@ pub(super) struct SiteSelection {
     /// The selected sites.
     pub(super) sites: Vec<Arc<Site>>,
     /// Whether information that does not belong to one site is shown, too.
-    pub(super) view: View,
+    pub(super) view: AdminView,
 }
 
 /// How much of the server is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum View {
+pub(super) enum AdminView {
     /// All information.
     Server,
     /// Only information about the sites.
@@ -35,7 +35,7 @@ impl SiteSelection {
     fn one(site: Arc<Site>) -> Self {
         Self {
             sites: vec![site],
-            view: View::Sites,
+            view: AdminView::Sites,
         }
     }
 }
@@ -76,11 +76,11 @@ fn whole(state: &AdminState, reach: TokenReach) -> Result<SiteSelection, JsonRep
     match reach {
         TokenReach::All => Ok(SiteSelection {
             sites: state.sites.to_vec(),
-            view: View::Server,
+            view: AdminView::Server,
         }),
         TokenReach::Site(own) => Ok(SiteSelection {
             sites: state.sites.get(own).map(Arc::clone).into_iter().collect(),
-            view: View::Sites,
+            view: AdminView::Sites,
         }),
         TokenReach::None => Err(unauthorized()),
     }

@@ -20,7 +20,7 @@ use super::site_dashboard::SiteDashboards;
 use super::site_login::SiteLogins;
 use super::socket::{AdminSocketAccess, bind_unix, set_access};
 use super::spec::AdminSpec;
-use super::state::{AdminLasting, AdminShared, AdminState};
+use super::state::{AdminProcessState, AdminShared, AdminState};
 use super::{
     cache, config, cron, health, history, metrics, not_cached, purge_list, purges, reload, status,
     upgrade, why,
@@ -65,18 +65,18 @@ impl AdminThread {
         {
             tracing::error!(%error, "cannot change the mode of the admin socket");
         }
-        let lasting = Arc::clone(&shared.now().lasting);
-        shared.replace(state(spec, lasting));
+        let process_state = Arc::clone(&shared.now().process_state);
+        shared.replace(state(spec, process_state));
         history::begin(&shared.now());
     }
 
     /// The listener for another process.
-    pub fn handed_over(&self) -> Option<HandedAdmin<'_>> {
+    pub fn handed_over(&self) -> Option<AdminHandover<'_>> {
         let socket = match self.listener.as_ref()? {
             AdminListener::Tcp(listener) => listener.as_fd(),
             AdminListener::Unix(listener) => listener.as_fd(),
         };
-        Some(HandedAdmin {
+        Some(AdminHandover {
             listen: self.listen.to_string(),
             socket,
         })
@@ -132,7 +132,7 @@ impl AdminThread {
 }
 
 /// The listener of the admin interface, for another process.
-pub struct HandedAdmin<'a> {
+pub struct AdminHandover<'a> {
     /// The address as in the configuration.
     pub listen: String,
     /// The socket.
@@ -184,8 +184,8 @@ pub fn start(spec: AdminSpec, inherited: Option<InheritedAdmin>) -> io::Result<A
         (AdminListener::Unix(_), _) => (listen.to_string(), None),
     };
     let duplicate = listener.try_clone()?;
-    let lasting = lasting(&spec);
-    let shared = AdminShared::new(state(spec, lasting));
+    let process_state = process_state(&spec);
+    let shared = AdminShared::new(state(spec, process_state));
     history::begin(&shared.now());
     let (stop, stopped) = oneshot::channel();
     let thread = spawn(listener, shared.clone(), stopped)?;
@@ -245,8 +245,8 @@ fn router(shared: &AdminShared) -> Router {
 }
 
 /// The state that survives a reload.
-fn lasting(spec: &AdminSpec) -> Arc<AdminLasting> {
-    Arc::new(AdminLasting {
+fn process_state(spec: &AdminSpec) -> Arc<AdminProcessState> {
+    Arc::new(AdminProcessState {
         history: Mutex::default(),
         last_hour: Mutex::new(RecentCounters::new(history::reading(&spec.services))),
         listings: Listings::default(),
@@ -257,7 +257,7 @@ fn lasting(spec: &AdminSpec) -> Arc<AdminLasting> {
     })
 }
 
-fn state(spec: AdminSpec, lasting: Arc<AdminLasting>) -> AdminState {
+fn state(spec: AdminSpec, process_state: Arc<AdminProcessState>) -> AdminState {
     AdminState {
         config: spec.config,
         token: spec.token,
@@ -272,7 +272,7 @@ fn state(spec: AdminSpec, lasting: Arc<AdminLasting>) -> AdminState {
         counters: spec.counters,
         fetch_threads: spec.fetch_threads,
         logs: spec.logs,
-        lasting,
+        process_state,
     }
 }
 

@@ -11,7 +11,7 @@ use super::text::Text;
 use super::{AdminState, families};
 use crate::request::{Services, Site};
 use crate::telemetry::counters::CounterReader;
-use crate::tls::Kinds;
+use crate::tls::CertificateSet;
 
 /// When the first certificate of a site expires, in seconds since 1970.
 pub(super) fn certificate_ends(services: &Services, site: &Site) -> Option<u64> {
@@ -34,7 +34,7 @@ pub(super) fn certificates_from_files(
 }
 
 /// The certificates for the first host of a site.
-fn kinds(services: &Services, site: &Site) -> Option<Arc<Kinds>> {
+fn kinds(services: &Services, site: &Site) -> Option<Arc<CertificateSet>> {
     if !site.speaks_tls {
         return None;
     }

@@ -32,7 +32,7 @@ pub(super) async fn upgrade(
         return refused;
     }
     let (reply, result) = oneshot::channel();
-    let control = state.lasting.control.clone();
+    let control = state.process_state.control.clone();
     drop(state);
     let busy = || {
         refuse(

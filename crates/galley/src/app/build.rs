@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use galley_cache::memory::SiteQuota;
 use galley_certs::file;
-use galley_config::{Config, MAX_TOKEN_FILE_BYTES, Pace, SiteConfig};
+use galley_config::{Config, MAX_TOKEN_FILE, RunInterval, SiteConfig};
 use galley_files::{Options, Root};
 use galley_policy::headers::HeadChanges;
 use galley_policy::route::HostPattern;
@@ -14,9 +14,9 @@ use galley_policy::route::HostPattern;
 use super::ServerStartError;
 use super::confine;
 use super::health::CheckedServer;
-use super::lasting::Lasting;
 use super::php::SitePhp;
-use super::pools::{self, BackendKind, Planned};
+use super::pools::{self, BackendKind, PlannedPools};
+use super::process_state::ProcessState;
 use super::site_states::{self, SiteIdentity};
 use crate::access::{Countries, Passwords};
 use crate::acme::Acme;
@@ -27,13 +27,13 @@ use crate::request::{
     AccessControl, ErrorPage, ErrorPages, PoolHandle, RefreshedPages, Services, Site, SiteCron,
     SiteDashboard, SiteFiles, SiteIncludes, SlowRequests, Upstream,
 };
-use crate::server::{ClientLimits, Speed};
+use crate::server::{ClientLimits, MinRate};
 use crate::sys;
 use crate::sys::sandbox::Sandbox;
 use crate::tls::Certificates;
 
 /// The parts that were built.
-pub(super) struct Built {
+pub(super) struct BuiltParts {
     pub(super) services: Arc<Services>,
     pub(super) sites: Arc<Vec<Arc<Site>>>,
     pub(super) fetch_threads: Vec<Handle>,
@@ -51,28 +51,28 @@ pub(super) struct Built {
 pub(super) fn build(
     config: &Config,
     php: &[SitePhp],
-    lasting: &mut Lasting,
+    process_state: &mut ProcessState,
     certificates: Arc<Certificates>,
     acme: Option<Arc<Acme>>,
-) -> Result<Built, ServerStartError> {
-    let (sandbox, level) = confine::sandbox(config, lasting.spools.folder());
-    let services = lasting.services(config, level, certificates, acme);
+) -> Result<BuiltParts, ServerStartError> {
+    let (sandbox, level) = confine::sandbox(config, process_state.spools.folder());
+    let services = process_state.services(config, level, certificates, acme);
     let countries = countries(config)?;
     let names = site_states::names(&config.sites);
-    let planned = pools::plan(config, php, &lasting.servers)?;
+    let planned = pools::plan(config, php, &process_state.servers)?;
     let (fetch_threads, threads) =
-        pools::start_fetch_threads(planned.pools, lasting, sandbox.as_ref())?;
+        pools::start_fetch_threads(planned.pools, process_state, sandbox.as_ref())?;
     let mut sites = Vec::with_capacity(config.sites.len());
     let mut next_log = 1;
     let all = config.sites.iter().zip(&names).zip(planned.sites).zip(php);
     for (number, (((site, name), planned), own_php)) in (0..).zip(all) {
         let log = if site.access.is_some() { next_log } else { 0 };
         next_log += usize::from(site.access.is_some());
-        let pages = lasting.compressing(&lasting.memory, site);
-        let (mut core, identity) = lasting.states.fetch_site(name, site, pages);
+        let pages = process_state.compressing(&process_state.memory, site);
+        let (mut core, identity) = process_state.states.fetch_site(name, site, pages);
         core.markers = markers(site, &core)?;
         let own = SiteParts {
-            folder: folder(site, &planned, identity.file_mark, lasting)?,
+            folder: folder(site, &planned, identity.file_mark, process_state)?,
             php: own_php
                 .primary
                 .as_ref()
@@ -86,8 +86,8 @@ pub(super) fn build(
         SiteIncludes::enable(&services, &built);
         sites.push(built);
     }
-    lasting.memory.share_among(&quotas(config, &sites));
-    Ok(Built {
+    process_state.memory.share_among(&quotas(config, &sites));
+    Ok(BuiltParts {
         services,
         sites: Arc::new(sites),
         fetch_threads,
@@ -139,7 +139,7 @@ fn quotas(config: &Config, sites: &[Arc<Site>]) -> Vec<SiteQuota> {
 
 fn build_site(
     site: &SiteConfig,
-    planned: &Planned,
+    planned: &PlannedPools,
     fetch_threads: &[Handle],
     core: fetch::FetchSite,
     own: SiteParts,
@@ -195,8 +195,8 @@ fn dashboard(site: &SiteConfig) -> Option<SiteDashboard> {
 }
 
 /// The settings for the site's scheduled tasks. Internal requests name the first host that is not a pattern.
-fn cron(site: &SiteConfig, planned: &Planned, fetch_threads: &[Handle]) -> Option<SiteCron> {
-    let (Pace::Every(every), Some(index)) = (site.cron, planned.cron) else {
+fn cron(site: &SiteConfig, planned: &PlannedPools, fetch_threads: &[Handle]) -> Option<SiteCron> {
+    let (RunInterval::Every(every), Some(index)) = (site.cron, planned.cron) else {
         return None;
     };
     let host = site.hosts.iter().find_map(|host| match host {
@@ -244,9 +244,9 @@ fn error_pages(site: &SiteConfig) -> Result<ErrorPages, ServerStartError> {
 /// A site's files.
 fn folder(
     site: &SiteConfig,
-    planned: &Planned,
+    planned: &PlannedPools,
     mark: u32,
-    lasting: &Lasting,
+    process_state: &ProcessState,
 ) -> Result<Option<Arc<SiteFiles>>, ServerStartError> {
     let Some(path) = &site.root else {
         return Ok(None);
@@ -263,9 +263,9 @@ fn folder(
         path: path.clone(),
         cause,
     })?;
-    let small = lasting.small_files.clone();
-    let memory = small.as_ref().map_or(&lasting.memory, |s| s.memory());
-    let compressing = lasting.compressing(memory, site);
+    let small = process_state.small_files.clone();
+    let memory = small.as_ref().map_or(&process_state.memory, |s| s.memory());
+    let compressing = process_state.compressing(memory, site);
     Ok(Some(Arc::new(SiteFiles::new(
         root,
         mark,
@@ -281,8 +281,8 @@ pub(super) fn front_limits(config: &Config, connections: usize) -> ClientLimits 
         head_bytes: server.head_size,
         head_timeout: server.head_timeout,
         idle_timeout: server.idle_timeout,
-        body_speed: Speed::new(server.body_timeout, server.min_rate),
-        response_speed: Speed::new(server.write_timeout, server.min_rate),
+        body_speed: MinRate::new(server.body_timeout, server.min_rate),
+        response_speed: MinRate::new(server.write_timeout, server.min_rate),
         drain_timeout: server.drain_timeout,
         connections,
         fast_path: server.fast_path,
@@ -293,7 +293,7 @@ pub(super) fn front_limits(config: &Config, connections: usize) -> ClientLimits 
 /// The content of a token file without the line end.
 pub(super) fn token(path: Option<&PathBuf>) -> Result<Option<String>, ServerStartError> {
     path.map(|path| {
-        file::read_text(path, MAX_TOKEN_FILE_BYTES)
+        file::read_text(path, MAX_TOKEN_FILE)
             .map(|text| text.trim().to_owned())
             .map_err(|cause| ServerStartError::Token {
                 path: path.clone(),

@@ -1,7 +1,7 @@
 //! The control thread while the server runs: owns the state that outlives generations, and changes from one generation to the next.
 //!
-//! A reload has two steps. [`Control::prepare`] reads the configuration and does everything that may fail; if it fails,
-//! nothing has changed. [`Control::switch`] starts the next generation on the same sockets and retires the current one.
+//! A reload has two steps. [`ControlThread::prepare`] reads the configuration and does everything that may fail; if it fails,
+//! nothing has changed. [`ControlThread::switch`] starts the next generation on the same sockets and retires the current one.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -14,18 +14,18 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::connections::ConnectionShare;
-use super::current::Current;
-use super::generation::{Generation, GenerationParts, Retired};
-use super::lasting::Lasting;
+use super::current::CurrentConfiguration;
+use super::generation::{Generation, GenerationParts, RetiredGeneration};
 use super::listeners::{HeldListeners, NewListeners};
-use super::logs::{LogChange, Logs};
+use super::logs::{AccessLogs, LogChange};
+use super::maintenance::MaintenanceThread;
 use super::php::{Php, PhpChange, RunningPool};
 use super::preflight::{RunningGalley, preflight};
+use super::process_state::ProcessState;
 use super::retired::RetiredGenerations;
 use super::signals::{SignalEvent, Signals};
 use super::successor::{Program, Successor};
 use super::tls::{self, Tls};
-use super::upkeep::Upkeep;
 use super::watch::ConfigWatch;
 use super::{ServerStartError, build, differences, php, sweep};
 use crate::admin::{
@@ -40,20 +40,20 @@ use crate::telemetry::counters::CounterReader;
 use crate::telemetry::errors::{ErrorLog, ErrorTargets, OpenTargets};
 
 /// The state of the control thread.
-pub(super) struct Control {
+pub(super) struct ControlThread {
     pub(super) source: ConfigSource,
-    pub(super) lasting: Lasting,
+    pub(super) process_state: ProcessState,
     pub(super) held: HeldListeners,
-    pub(super) logs: Logs,
+    pub(super) logs: AccessLogs,
     pub(super) error_log: ErrorLog,
     pub(super) php: Php,
     pub(super) generation: Generation,
-    pub(super) current: Arc<Current>,
+    pub(super) current: Arc<CurrentConfiguration>,
     pub(super) admin: AdminThread,
     pub(super) requests: (mpsc::Sender<ControlRequest>, mpsc::Receiver<ControlRequest>),
     pub(super) last_reload: Arc<LastReload>,
     pub(super) retired: RetiredGenerations,
-    pub(super) upkeep: Upkeep,
+    pub(super) maintenance: MaintenanceThread,
     /// The threads that read the purges of other nodes; they end when this is dropped.
     pub(super) node: Option<RunningCluster>,
     pub(super) watch: Option<ConfigWatch>,
@@ -65,7 +65,7 @@ pub(super) struct Control {
     pub(super) predecessor: Option<JoinHandle<()>>,
 }
 
-/// The reason why [`Control::run`] has returned.
+/// The reason why [`ControlThread::run`] has returned.
 pub(super) enum RunEnd {
     /// The server must end.
     Stopped,
@@ -92,7 +92,7 @@ struct Prepared {
     watch: Option<ConfigWatch>,
 }
 
-impl Control {
+impl ControlThread {
     /// Runs until the server must end or another process has taken over.
     pub(super) async fn run(&mut self, signals: &mut Signals) -> RunEnd {
         let sweeping = sweep::run(Arc::clone(&self.current));
@@ -170,7 +170,8 @@ impl Control {
                     Ok(prepared) => self.switch(prepared).await,
                     Err(error) => Err(error),
                 };
-                self.last_reload.note(self.lasting.clock.wall(), &result);
+                self.last_reload
+                    .note(self.process_state.clock.wall(), &result);
                 log_result(&result);
                 result
             }
@@ -242,7 +243,7 @@ impl Control {
         if found.is_empty() {
             return Ok(());
         }
-        Err(ReloadError::Failed(config.complaints(&found).to_string()))
+        Err(ReloadError::Failed(config.diagnostics(&found).to_string()))
     }
 
     /// Opens the error logs of another configuration, if they have changed.
@@ -294,12 +295,12 @@ impl Control {
         let now = &mut self.generation;
         self.current.replace(&now.services, &now.sites);
         before.hand_over();
-        now.take_over(&self.lasting);
+        now.take_over(&self.process_state);
         let mut threads = before.into_threads();
         let phase = threads.phase();
         let counters = threads.counters.clone();
         threads.retire().await;
-        let retired = Retired {
+        let retired = RetiredGeneration {
             threads,
             pools,
             logs,
@@ -331,7 +332,7 @@ impl Control {
             connections: share.connections,
             acme: self.generation.acme().filter(|_| same_directory),
         };
-        let started = Generation::start(parts, &mut self.lasting, &self.held);
+        let started = Generation::start(parts, &mut self.process_state, &self.held);
         if started.is_err() {
             self.held.forget(&added);
         }
@@ -365,8 +366,8 @@ impl Control {
             admin,
             php,
             logs,
-            mut lasting,
-            upkeep,
+            mut process_state,
+            maintenance,
             node,
             held,
             ..
@@ -385,8 +386,8 @@ impl Control {
             // Sends the purges that wait for the engine, or writes them to the disk.
             let _ = tokio::task::spawn_blocking(|| node.leave()).await;
         }
-        close(upkeep, lasting.durable.clone(), php::stop(php)).await;
-        lasting.tracing.close();
+        close(maintenance, process_state.durable.clone(), php::stop(php)).await;
+        process_state.tracing.close();
         logs.close();
     }
 }
@@ -394,7 +395,7 @@ impl Control {
 /// The parts of a generation that the admin interface shows.
 pub(super) fn admin_spec(
     generation: &Generation,
-    logs: &Logs,
+    logs: &AccessLogs,
     counters: Vec<CounterReader>,
     control: &mpsc::Sender<ControlRequest>,
     last_reload: &Arc<LastReload>,
@@ -422,12 +423,12 @@ async fn changed(watch: &mut Option<ConfigWatch>) {
     }
 }
 
-/// An error of the machine, as a complaint about the responsible option if an option is responsible.
+/// An error of the machine, as a diagnostic about the responsible option if an option is responsible.
 fn failed(config: &Config, error: &ServerStartError) -> ReloadError {
     let finding = error.finding(config);
     ReloadError::Failed(finding.map_or_else(
         || error.to_string(),
-        |finding| config.complaints(&[finding]).to_string(),
+        |finding| config.diagnostics(&[finding]).to_string(),
     ))
 }
 
@@ -458,9 +459,13 @@ fn log_result(result: &ReloadResult) {
 }
 
 /// Closes the disk cache while PHP ends.
-async fn close(upkeep: Upkeep, durable: Durable, php_ends: impl Future<Output = ()>) {
+async fn close(
+    maintenance: MaintenanceThread,
+    durable: Durable,
+    php_ends: impl Future<Output = ()>,
+) {
     let closing = tokio::task::spawn_blocking(move || {
-        upkeep.stop();
+        maintenance.stop();
         durable.close(DISK_TIMEOUT);
     });
     php_ends.await;

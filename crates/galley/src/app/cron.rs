@@ -151,10 +151,7 @@ mod tests {
         let soon = appointment(&cron, None).unwrap();
         assert!(soon > Instant::now() && soon < Instant::now() + s(2));
         let latest = Instant::now();
-        assert_eq!(
-            appointment(&cron, Some(latest)),
-            Some(latest + MIN_GAP)
-        );
+        assert_eq!(appointment(&cron, Some(latest)), Some(latest + MIN_GAP));
         cron.rely_on_runs_until(latest + s(10));
         assert!(appointment(&cron, Some(latest)).unwrap() > latest + s(15));
         assert_eq!(soonest(latest, Some(latest + s(1))), latest);
@@ -162,7 +159,7 @@ mod tests {
         cron.ended(LastRun {
             began: std::time::SystemTime::UNIX_EPOCH,
             took: s(1),
-            result: Err(crate::fetch::cron::CronTrouble::Missing),
+            result: Err(crate::fetch::cron::CronError::Missing),
         });
         assert_eq!(appointment(&cron, None), None);
     }

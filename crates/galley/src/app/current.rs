@@ -6,23 +6,23 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::request::{Services, Site};
 
 /// The current services and sites. The control thread writes them at each change of the configuration.
-pub(super) struct Current(Mutex<InForce>);
+pub(super) struct CurrentConfiguration(Mutex<ActiveConfiguration>);
 
-struct InForce {
+struct ActiveConfiguration {
     services: Weak<Services>,
     sites: Weak<Vec<Arc<Site>>>,
 }
 
-impl Current {
+impl CurrentConfiguration {
     /// Starts with the services and sites of the first configuration.
     pub(super) fn new(services: &Arc<Services>, sites: &Arc<Vec<Arc<Site>>>) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(InForce::of(services, sites))))
+        Arc::new(Self(Mutex::new(ActiveConfiguration::of(services, sites))))
     }
 
     /// Replaces the services and sites.
     pub(super) fn replace(&self, services: &Arc<Services>, sites: &Arc<Vec<Arc<Site>>>) {
         let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *now = InForce::of(services, sites);
+        *now = ActiveConfiguration::of(services, sites);
     }
 
     /// All current sites; `None` when the server has dropped them.
@@ -38,7 +38,7 @@ impl Current {
     }
 }
 
-impl InForce {
+impl ActiveConfiguration {
     fn of(services: &Arc<Services>, sites: &Arc<Vec<Arc<Site>>>) -> Self {
         Self {
             services: Arc::downgrade(services),

@@ -12,9 +12,9 @@ use galley_cache::memory::Memory;
 use galley_config::{Config, SiteConfig};
 use galley_policy::headers::Changes;
 use galley_policy::key::KEY_FORMAT;
-use galley_policy::redirect::Home;
+use galley_policy::redirect::CanonicalAddress;
 use galley_policy::site::{Policy, Rule, TtlTable, UpstreamTimeouts};
-use galley_policy::spellings::Guard;
+use galley_policy::spellings::SpellingGuard;
 use siphasher::sip::SipHasher13;
 
 use super::ServerStartError;
@@ -53,11 +53,11 @@ pub(super) fn fingerprint(rules: &Policy) -> u64 {
     let rules = rules.clone();
     let shaping = Policy {
         ttl: TtlTable::default(),
-        home: Home::default(),
+        home: CanonicalAddress::default(),
         changes: Changes::default(),
         hsts: None,
         // Derived from the other rules.
-        guard: Guard::default(),
+        guard: SpellingGuard::default(),
         rules: rules.rules.into_iter().map(as_stored).collect(),
         ..rules
     };
@@ -105,9 +105,9 @@ mod tests {
                 default: Duration::from_secs(7),
                 ..TtlTable::default()
             },
-            home: Home {
+            home: CanonicalAddress {
                 https: Some(443),
-                ..Home::default()
+                ..CanonicalAddress::default()
             },
             ..rules.clone()
         };

@@ -1,7 +1,7 @@
 //! One generation: the threads that serve one configuration, with everything else that only this configuration uses.
 //!
 //! A process has one current generation. A reload starts the next one on the same sockets. The previous one stops accepting
-//! connections, and ends with its last exchange. State that outlives generations is in [`super::lasting`] and on the control
+//! connections, and ends with its last exchange. State that outlives generations is in [`super::process_state`] and on the control
 //! thread.
 
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::ServerStartError;
-use super::build::{self, Built};
+use super::build::{self, BuiltParts};
 use super::health::CheckedServer;
-use super::lasting::Lasting;
 use super::listeners::{HeldListeners, Removals};
 use super::php::{RunningPool, SitePhp, stop_pools};
+use super::process_state::ProcessState;
 use super::signals::Signals;
-use super::tls::{self, CertificateCheckTask, TlsBefore};
+use super::tls::{self, CertificateCheckTask, PreviousTls};
 use super::{acme, canary, countries, cron, health};
 use crate::access::Countries;
 use crate::acme::{Acme, AcmeReady};
@@ -41,13 +41,13 @@ pub(super) struct Generation {
     /// The URL of each listener with its sites.
     pub(super) reached: Vec<(String, Arc<Sites>)>,
     pub(super) removals: Removals,
-    pub(super) tls: TlsBefore,
+    pub(super) tls: PreviousTls,
     /// The token of the admin interface.
     pub(super) token: Option<String>,
     acme: Option<Arc<Acme>>,
     checked: Vec<CheckedServer>,
     countries: Option<Arc<Countries>>,
-    threads: Threads,
+    threads: GenerationThreads,
     /// The tasks end when this is dropped.
     tasks: Tasks,
 }
@@ -67,7 +67,7 @@ pub(super) struct GenerationParts<'p> {
 }
 
 /// The threads of a generation.
-pub(super) struct Threads {
+pub(super) struct GenerationThreads {
     phase: watch::Sender<Phase>,
     /// One receiver for each front thread; closed when the thread has stopped accepting.
     accepting: Vec<oneshot::Receiver<()>>,
@@ -95,21 +95,27 @@ impl Generation {
     /// immediately.
     pub(super) fn start(
         parts: GenerationParts<'_>,
-        lasting: &mut Lasting,
+        process_state: &mut ProcessState,
         held: &HeldListeners,
     ) -> Result<Self, ServerStartError> {
         let (config, tls) = (parts.config, parts.tls);
-        let (clock, cluster) = (lasting.clock, lasting.cluster.as_ref());
+        let (clock, cluster) = (process_state.clock, process_state.cluster.as_ref());
         let ready = acme::open(&config, &tls.certificates, clock, parts.acme, cluster)?;
         let acme = ready.as_ref().map(AcmeReady::acme);
         let certificates = Arc::clone(&tls.certificates);
-        let built = build::build(&config, parts.php, lasting, certificates, acme.clone())?;
+        let built = build::build(
+            &config,
+            parts.php,
+            process_state,
+            certificates,
+            acme.clone(),
+        )?;
         let open = held.open(&config, &built.sites, tls.acceptor.as_ref())?;
         // A purge may arrive as soon as the threads run.
         let forwarding = forwarding(&config, &built.sites);
-        lasting.forwarder.begin(forwarding)?;
+        process_state.forwarder.begin(forwarding)?;
         let canaries = canary::start(&config, &built.sites)?;
-        let mut threads = Threads::new(config.server.drain_timeout);
+        let mut threads = GenerationThreads::new(config.server.drain_timeout);
         for (index, listeners) in open.per_core.into_iter().enumerate() {
             let limits = build::front_limits(&config, parts.connections);
             let spec = server::CoreSpec {
@@ -120,7 +126,7 @@ impl Generation {
                 logs: parts.logs.iter().map(AccessLog::writer).collect(),
                 logged: LoggedHeaders::of(&config.log.fields),
                 countries: countries::for_logs(&config, built.countries.as_ref()),
-                counters: threads.add_counters(lasting.states.rows()),
+                counters: threads.add_counters(process_state.states.rows()),
                 id_prefix: build::id_prefix(),
                 phase: threads.phase.subscribe(),
                 accepting: threads.add_accepting(),
@@ -128,7 +134,7 @@ impl Generation {
             };
             threads.fronts.push(server::start(spec)?);
         }
-        let Built {
+        let BuiltParts {
             services,
             sites,
             fetch_threads,
@@ -145,7 +151,7 @@ impl Generation {
             fetch_threads,
             reached: open.reached,
             removals: open.removals,
-            tls: TlsBefore {
+            tls: PreviousTls {
                 known: tls.known,
                 acceptor: tls.acceptor,
             },
@@ -163,22 +169,22 @@ impl Generation {
     }
 
     /// Starts the tasks of the current generation.
-    pub(super) fn take_over(&mut self, lasting: &Lasting) {
-        self.forward_purges(lasting);
+    pub(super) fn take_over(&mut self, process_state: &ProcessState) {
+        self.forward_purges(process_state);
         self.tasks.health_checks = health::start(&self.checked);
         self.tasks.countries = countries::watch(self.countries.as_ref());
-        self.tasks.schedules = cron::start(&self.sites, lasting.clock);
+        self.tasks.schedules = cron::start(&self.sites, process_state.clock);
         // After the listeners, because the authority connects to them. Nothing waits for a certificate.
         if let Some((acme, watch)) = self.tasks.ready.take() {
-            self.tasks.certificates = tls::check_regularly(watch, lasting.clock);
+            self.tasks.certificates = tls::check_regularly(watch, process_state.clock);
             self.tasks.keepers = acme.map(AcmeReady::start);
         }
     }
 
     /// Sets the caches that get the purges of the sites.
-    fn forward_purges(&self, lasting: &Lasting) {
+    fn forward_purges(&self, process_state: &ProcessState) {
         let sites = forwarding(&self.config, &self.sites);
-        if let Err(cause) = lasting.forwarder.configure(sites) {
+        if let Err(cause) = process_state.forwarder.configure(sites) {
             tracing::error!(%cause, "purges cannot be forwarded: no thread can be started");
         }
     }
@@ -210,12 +216,12 @@ impl Generation {
             () = signals.stop() => {}
         }
         threads.phase.send_replace(Phase::Stopping);
-        // Time for the remaining threads to end: `Threads::ended` allows no more.
+        // Time for the remaining threads to end: `GenerationThreads::ended` allows no more.
         let _ = tokio::time::timeout(DRAIN_SLACK, threads.all_ended()).await;
     }
 
     /// Drops everything except the threads, which end as soon as nothing else uses their data.
-    pub(super) fn into_threads(self) -> Threads {
+    pub(super) fn into_threads(self) -> GenerationThreads {
         self.threads
     }
 }
@@ -249,7 +255,7 @@ fn targets(site: &SiteConfig) -> Vec<ForwardTarget> {
     targets.collect()
 }
 
-impl Threads {
+impl GenerationThreads {
     fn new(drain: Duration) -> Self {
         Self {
             phase: watch::channel(Phase::Running).0,
@@ -326,13 +332,13 @@ impl Threads {
 }
 
 /// A generation that has stopped accepting, with the pools and logs that end after it.
-pub(super) struct Retired {
-    pub(super) threads: Threads,
+pub(super) struct RetiredGeneration {
+    pub(super) threads: GenerationThreads,
     pub(super) pools: Vec<RunningPool>,
     pub(super) logs: Vec<AccessLog>,
 }
 
-impl Retired {
+impl RetiredGeneration {
     /// Returns when everything has ended.
     pub(super) async fn ended(self) {
         self.threads.ended(|| ()).await;

@@ -20,12 +20,12 @@ use super::ServerStartError;
 use crate::binary_upgrade::ListenerName;
 use crate::request::{Site, Sites};
 use crate::server::{BoundListener, Listeners};
-use crate::sys::sockets::{self, Bound, Listening, Passed, SocketFile};
+use crate::sys::sockets::{self, BoundSockets, Listening, Passed, SocketFile};
 use crate::tls::Acceptor;
 
 /// Sockets that are bound but do not listen yet.
 #[derive(Default)]
-pub(super) struct NewListeners(Vec<(OpenListener, Bound)>);
+pub(super) struct NewListeners(Vec<(OpenListener, BoundSockets)>);
 
 /// A listener and its protocols.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ pub(super) struct OpenListener {
 /// Listening sockets, by their names.
 pub(super) struct HeldListeners {
     cores: usize,
-    held: BTreeMap<OpenListener, Held>,
+    held: BTreeMap<OpenListener, ListenerSockets>,
     /// The sockets from systemd that no listener uses yet.
     passed: Passed,
     /// The sockets from the previous process that no listener uses yet.
@@ -51,7 +51,7 @@ pub(super) struct InheritedSockets {
     pub(super) file: Option<PathBuf>,
 }
 
-struct Held {
+struct ListenerSockets {
     per_core: Vec<Vec<Listening>>,
     /// Removed when this is dropped.
     file: Option<SocketFile>,
@@ -119,9 +119,9 @@ impl HeldListeners {
             let inherited = self.inherited.remove(&listener.name());
             let bound = match (&listener.listen, inherited) {
                 (_, Some(inherited)) => inherited.bound(self.cores),
-                (Listen::Tcp(address), None) => Bound::tcp(*address, self.cores),
+                (Listen::Tcp(address), None) => BoundSockets::tcp(*address, self.cores),
                 (Listen::Unix(path), None) => {
-                    Bound::unix(path, config.server.socket_mode, self.cores)
+                    BoundSockets::unix(path, config.server.socket_mode, self.cores)
                 }
                 (Listen::Passed(name), None) => self.passed.bound(name, self.cores),
             };
@@ -140,7 +140,7 @@ impl HeldListeners {
         for (listener, bound) in listeners.0 {
             match bound.listen(self.cores) {
                 Ok((per_core, file)) => {
-                    let held = Held { per_core, file };
+                    let held = ListenerSockets { per_core, file };
                     self.held.insert(listener.clone(), held);
                     added.push(listener);
                 }
@@ -239,7 +239,11 @@ impl HeldListeners {
 
     /// The socket for a listener: its own, or one on the same address that another protocol used until now and that no entry of
     /// `rows` names any more.
-    fn socket(&self, listener: &OpenListener, rows: &Rows) -> Option<(&OpenListener, &Held)> {
+    fn socket(
+        &self,
+        listener: &OpenListener,
+        rows: &Rows,
+    ) -> Option<(&OpenListener, &ListenerSockets)> {
         let other = OpenListener {
             speaks_tls: !listener.speaks_tls,
             listen: listener.listen.clone(),
@@ -277,9 +281,9 @@ pub(super) struct HeldSocket<'h> {
 }
 
 impl InheritedSockets {
-    fn bound(self, cores: usize) -> io::Result<Bound> {
+    fn bound(self, cores: usize) -> io::Result<BoundSockets> {
         let file = self.file.as_deref().map(SocketFile::of).transpose()?;
-        Bound::inherited(self.sockets, file, cores)
+        BoundSockets::inherited(self.sockets, file, cores)
     }
 }
 

@@ -9,7 +9,7 @@ use super::ServerStartError;
 use crate::telemetry::access::{AccessLog, LineForm};
 
 /// The access logs: the server's first, then those of sites with a separate one, in the order of the sites.
-pub(super) struct Logs(Vec<NamedLog>);
+pub(super) struct AccessLogs(Vec<NamedLog>);
 
 struct NamedLog {
     target: LogTarget,
@@ -19,12 +19,12 @@ struct NamedLog {
 
 /// The logs of another configuration, prepared while the current logs are in use.
 pub(super) struct LogChange {
-    logs: Logs,
+    logs: AccessLogs,
     /// Whether each of the current logs continues.
     stays: Vec<bool>,
 }
 
-impl Logs {
+impl AccessLogs {
     /// Opens the logs of the first configuration.
     pub(super) fn open(config: &Config) -> Result<Self, ServerStartError> {
         Self(Vec::new()).prepare(config).map(|change| change.logs)

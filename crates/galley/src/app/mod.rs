@@ -5,7 +5,6 @@
 //! cannot keep it from ending the process.
 
 mod acme;
-mod apart;
 mod build;
 mod canary;
 mod cluster;
@@ -19,15 +18,17 @@ mod differences;
 mod durable;
 mod generation;
 mod health;
-mod lasting;
 mod listeners;
 mod logs;
+mod maintenance;
+mod other_users;
 mod pacing;
 mod php;
 mod php_wanted;
 mod pools;
 mod predecessor;
 mod preflight;
+mod process_state;
 mod purge_counts;
 mod refusal;
 mod retired;
@@ -42,11 +43,10 @@ mod sweep;
 mod tls;
 mod tracing_export;
 mod upgrade;
-mod upkeep;
 mod watch;
 
 pub use self::acme::files as kept_certificates;
-pub use self::apart::sites_apart;
+pub use self::other_users::sites_of_other_users;
 pub use self::predecessor::Inheritance;
 pub use self::preflight::{Preflight, RunningGalley, preflight};
 pub use self::refusal::{ServerStartError, of_php};

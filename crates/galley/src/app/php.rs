@@ -1,5 +1,5 @@
 //! The programs that Galley runs for its sites: PHP-FPM and other FastCGI programs, started first and ended
-//! last. Programs of other users are started in `apart`.
+//! last. Programs of other users are started in `other_users`.
 //!
 //! A pool outlives a configuration: the next one with the same settings for its site continues to use it, with the same
 //! processes and the same opcode cache. Only its share of the memory stays as it was at its start.
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use galley_config::Config;
 
 use super::ServerStartError;
-use super::apart::{Apart, is_apart};
+use super::other_users::{OtherUserPrograms, has_other_user};
 use super::php_wanted::{WantedPools, at, wanted};
 use super::predecessor::{InheritedPool, InheritedPrivileged};
 use crate::php::privileged::{KeeperChannel, KeeperShutdown, KeeperState};
@@ -30,7 +30,7 @@ pub(super) struct RunningPool {
     site: String,
     settings: PhpSettings,
     /// Whether the privileged process has started it.
-    is_apart: bool,
+    has_other_user: bool,
     managed: Managed,
     /// The ownership of a pool that the previous process has started.
     inherited: Option<Ownership>,
@@ -67,12 +67,12 @@ pub(super) struct PhpChange {
 /// Starts all programs, in the order of the sites. `inherited`: the pools of the previous process.
 pub(super) async fn start(
     config: &Config,
-    apart: Option<Apart>,
+    other_users: Option<OtherUserPrograms>,
     mut inherited: Vec<InheritedPool>,
 ) -> Result<(Php, Vec<SitePhp>), ServerStartError> {
-    let (mut pools, line, ending) = match apart {
-        Some(apart) => {
-            let (pools, line, ending) = apart.open(config).await?;
+    let (mut pools, line, ending) = match other_users {
+        Some(other_users) => {
+            let (pools, line, ending) = other_users.open(config).await?;
             (pools, Some(line), Some(ending))
         }
         None => (HashMap::new(), None, None),
@@ -91,7 +91,7 @@ pub(super) async fn start(
                 continue;
             };
             let kept = pools.remove(&(number, index)).zip(php.line.as_ref());
-            let is_apart = kept.is_some();
+            let has_other_user = kept.is_some();
             let before = inherited.iter().position(|before| {
                 before.site == wanted.name
                     && settings.command.is_empty()
@@ -116,7 +116,7 @@ pub(super) async fn start(
             all.push(Some(change.add(RunningPool {
                 site,
                 settings,
-                is_apart,
+                has_other_user,
                 managed,
                 inherited: ownership,
             })));
@@ -153,7 +153,7 @@ impl Php {
 
     /// The pools that another process may continue with.
     pub(super) fn offers(&self) -> Vec<InheritedPool> {
-        let own = self.running.iter().filter(|pool| !pool.is_apart);
+        let own = self.running.iter().filter(|pool| !pool.has_other_user);
         let offers = own.filter_map(|pool| {
             Some(InheritedPool {
                 site: pool.site.clone(),
@@ -224,21 +224,22 @@ impl Php {
         config: &Config,
         change: &mut PhpChange,
     ) -> Result<Option<PhpPool>, php::PhpStartError> {
-        let is_apart = is_apart(config, wanted.site);
+        let has_other_user = has_other_user(config, wanted.site);
         let candidates = self.running.iter().zip(&mut change.stays);
         let mut free = candidates.filter(|(pool, stays)| !**stays && pool.site == wanted.name);
-        let found = if is_apart {
+        let found = if has_other_user {
             // The privileged process starts only the programs in its plan.
             let is_program = !settings.command.is_empty();
-            let found = free
-                .find(|(pool, _)| pool.is_apart && pool.settings.command.is_empty() != is_program);
+            let found = free.find(|(pool, _)| {
+                pool.has_other_user && pool.settings.command.is_empty() != is_program
+            });
             let (pool, stays) = found.ok_or(php::PhpStartError::Apart)?;
             if !pool.settings.is_like(settings) {
                 change.restart.push(wanted.site.name.clone());
             }
             Some((pool, stays))
         } else {
-            free.find(|(pool, _)| !pool.is_apart && pool.settings.is_like(settings))
+            free.find(|(pool, _)| !pool.has_other_user && pool.settings.is_like(settings))
         };
         if let Some((pool, stays)) = found {
             *stays = true;
@@ -248,7 +249,7 @@ impl Php {
         Ok(Some(change.add(RunningPool {
             site: wanted.name.clone(),
             settings: settings.clone(),
-            is_apart: false,
+            has_other_user: false,
             managed,
             inherited: None,
         })))

@@ -6,14 +6,15 @@ use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 
 use galley_config::{
-    Config, HttpUpstream, Pace, PhpAddress, ServerShare, SiteConfig, UpstreamConfig as Configured,
+    Config, HttpUpstream, PhpAddress, RunInterval, ServerShare, SiteConfig,
+    UpstreamConfig as Configured,
 };
 use galley_policy::route::HostPattern;
 
 use super::ServerStartError;
 use super::health::{CheckPlan, CheckedServer};
-use super::lasting::Lasting;
 use super::php::{PhpPool, SitePhp};
+use super::process_state::ProcessState;
 use super::tls::UpstreamTlsClients;
 use crate::fetch::{self, Handle};
 use crate::sys;
@@ -49,7 +50,7 @@ pub(super) fn plan(
 /// The pools of all sites.
 pub(super) struct PoolsOfSites {
     /// The pools of each site, in the order of the sites.
-    pub(super) sites: Vec<Planned>,
+    pub(super) sites: Vec<PlannedPools>,
     /// The pools of each fetch thread.
     pub(super) pools: Vec<Vec<PoolSpec>>,
     /// All servers, with their health checks.
@@ -59,19 +60,22 @@ pub(super) struct PoolsOfSites {
 /// Starts one fetch thread for each list of pools. Returns the handles for requests and those for joining.
 pub(super) fn start_fetch_threads(
     pools: Vec<Vec<PoolSpec>>,
-    lasting: &Lasting,
+    process_state: &ProcessState,
     sandbox: Option<&Sandbox>,
 ) -> Result<(Vec<Handle>, Vec<JoinHandle<()>>), ServerStartError> {
     let (mut fetch_threads, mut threads) = (Vec::new(), Vec::new());
     for (index, pools) in pools.into_iter().enumerate() {
-        let (memory, spools) = (Arc::clone(&lasting.memory), Arc::clone(&lasting.spools));
+        let (memory, spools) = (
+            Arc::clone(&process_state.memory),
+            Arc::clone(&process_state.spools),
+        );
         let (handle, thread) = fetch::start(
             index,
             pools,
             memory,
             spools,
-            lasting.clock,
-            lasting.cluster.as_ref(),
+            process_state.clock,
+            process_state.cluster.as_ref(),
             sandbox.cloned(),
         )?;
         fetch_threads.push(handle);
@@ -92,7 +96,7 @@ struct PoolPlan<'p> {
 }
 
 /// The indexes of a site's pools.
-pub(super) struct Planned {
+pub(super) struct PlannedPools {
     pub(super) fetch_thread: usize,
     pub(super) primary: BackendKind,
     pub(super) further: Vec<BackendKind>,
@@ -108,7 +112,7 @@ pub(super) enum BackendKind {
 }
 
 impl PoolPlan<'_> {
-    fn site(&mut self, fetch_thread: usize, site: &SiteConfig, php: &SitePhp) -> Planned {
+    fn site(&mut self, fetch_thread: usize, site: &SiteConfig, php: &SitePhp) -> PlannedPools {
         let primary = self.pool(fetch_thread, site, &site.upstream, php.primary.as_ref());
         let further = site
             .further
@@ -121,10 +125,10 @@ impl PoolPlan<'_> {
             })
             .collect();
         let cron = match site.cron {
-            Pace::Every(_) => self.cron_pool(fetch_thread, primary),
-            Pace::Off => None,
+            RunInterval::Every(_) => self.cron_pool(fetch_thread, primary),
+            RunInterval::Off => None,
         };
-        Planned {
+        PlannedPools {
             fetch_thread,
             primary,
             further,

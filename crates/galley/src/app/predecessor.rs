@@ -9,12 +9,12 @@ use std::sync::Arc;
 use galley_cache::disk::DiskClock;
 use galley_certs::CertificateFiles;
 
-use super::lasting::Lasting;
 use super::listeners::InheritedSockets;
+use super::process_state::ProcessState;
 use super::site_states::PurgesByName;
 use crate::admin::InheritedAdmin;
 use crate::binary_upgrade::{
-    ListenerName, PoolOffer, Predecessor, PrivilegedPoolMessage, PurgeTables, Received,
+    ListenerName, PoolOffer, Predecessor, PrivilegedPoolMessage, PurgeTables, ReceivedMessage,
     UpgradeChannel, UpgradeMessage, exchange_purges, read_certificate, read_pages,
 };
 use crate::durable::{PurgeRelay, RelayedPurges, SitePurges};
@@ -62,7 +62,7 @@ impl Inheritance {
     pub fn receive(before: &Predecessor) -> io::Result<Self> {
         let mut all = Self::default();
         loop {
-            let Received {
+            let ReceivedMessage {
                 message,
                 descriptors,
             } = match before.receive() {
@@ -201,7 +201,7 @@ impl Handover {
         let _ = channel.send(UpgradeMessage::Prepared, &[]).await;
         let mut position = None;
         let mut received = channel.receive().await;
-        if let Ok(Received {
+        if let Ok(ReceivedMessage {
             message: UpgradeMessage::Position { position: theirs },
             ..
         }) = received
@@ -210,7 +210,7 @@ impl Handover {
             received = channel.receive().await;
         }
         let file = match received {
-            Ok(Received {
+            Ok(ReceivedMessage {
                 message: UpgradeMessage::Released,
                 descriptors,
             }) => descriptors.into_iter().next().map(File::from),
@@ -232,17 +232,17 @@ impl Handover {
 
     /// Reads the pages that were handed over, and starts to send every purge to the previous process as well. Must be called
     /// before the first response.
-    pub(super) fn take_pages(&mut self, lasting: &Lasting) -> InheritedPages {
-        let purges = lasting.durable.relay().begin(false);
+    pub(super) fn take_pages(&mut self, process_state: &ProcessState) -> InheritedPages {
+        let purges = process_state.durable.relay().begin(false);
         let now = DiskClock {
-            tick: lasting.clock.tick(),
-            wall: lasting.clock.wall(),
+            tick: process_state.clock.tick(),
+            wall: process_state.clock.wall(),
         };
-        let born = lasting.durable.first_number();
+        let born = process_state.durable.first_number();
         let pages = self
             .file
             .take()
-            .map_or(0, |file| read_pages(file, &lasting.memory, born, now));
+            .map_or(0, |file| read_pages(file, &process_state.memory, born, now));
         InheritedPages { pages, purges }
     }
 
@@ -256,8 +256,8 @@ impl Handover {
 
     /// Reports that this process serves visitors, and exchanges purges with the previous process until that has ended. The
     /// remaining files and programs of the previous process then belong to this one.
-    pub(super) async fn serve(self, inherited: InheritedPages, taken: TakenOver) {
-        let TakenOver {
+    pub(super) async fn serve(self, inherited: InheritedPages, taken: PredecessorState) {
+        let PredecessorState {
             folders,
             keeper,
             relay,
@@ -301,7 +301,7 @@ pub(super) struct InheritedPages {
 }
 
 /// The state that this process shares with the previous one until that has ended.
-pub(super) struct TakenOver {
+pub(super) struct PredecessorState {
     /// The folders of the PHP-FPMs that this process takes over.
     pub(super) folders: Vec<std::path::PathBuf>,
     /// The channel to the privileged process.

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use galley_cache::entry::{Entry, EntryKind};
 use galley_policy::purge::Strength;
 
-use super::current::Current;
+use super::current::CurrentConfiguration;
 use super::pacing::WalkPacing;
 use crate::durable::{CountablePurge, PurgedPages, ScopeMatch};
 use crate::request::{Site, site_mark};
 
 /// Counts the pages of all purges that were not counted yet. Blocks.
-pub(super) fn count(current: &Current) {
+pub(super) fn count(current: &CurrentConfiguration) {
     let (Some(services), Some(sites)) = (current.services(), current.sites()) else {
         return;
     };

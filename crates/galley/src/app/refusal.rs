@@ -151,7 +151,7 @@ pub enum ServerStartError {
         /// The site.
         site: String,
         /// The problem.
-        cause: crate::tls::ClientTrouble,
+        cause: crate::tls::UpstreamTlsError,
     },
     /// TLS itself is not usable.
     #[error("TLS cannot be used: {0}")]

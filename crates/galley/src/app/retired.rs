@@ -3,7 +3,7 @@
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::generation::{Generation, Retired};
+use super::generation::{Generation, RetiredGeneration};
 use crate::server::Phase;
 use crate::telemetry::counters::CounterReader;
 
@@ -12,13 +12,13 @@ use crate::telemetry::counters::CounterReader;
 pub(super) struct RetiredGenerations {
     pub(super) ending: JoinSet<u64>,
     /// Ordered from the oldest to the newest.
-    all: Vec<Draining>,
+    all: Vec<DrainingGeneration>,
     /// The sum of the counters of generations that have ended.
     past: Option<CounterReader>,
     next: u64,
 }
 
-struct Draining {
+struct DrainingGeneration {
     number: u64,
     phase: watch::Sender<Phase>,
     counters: Vec<CounterReader>,
@@ -28,13 +28,13 @@ impl RetiredGenerations {
     /// Adds a generation, and waits for its end in the background.
     pub(super) fn add(
         &mut self,
-        retired: Retired,
+        retired: RetiredGeneration,
         phase: watch::Sender<Phase>,
         counters: Vec<CounterReader>,
     ) {
         let number = self.next;
         self.next += 1;
-        self.all.push(Draining {
+        self.all.push(DrainingGeneration {
             number,
             phase,
             counters,

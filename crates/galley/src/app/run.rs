@@ -6,20 +6,20 @@ use std::sync::Arc;
 use galley_config::{Config, ConfigSource};
 use tokio::sync::mpsc;
 
-use super::apart::{self, Apart};
 use super::cluster::Node;
 use super::connections::ConnectionShare;
-use super::control::{self, Control, RunEnd};
-use super::current::Current;
+use super::control::{self, ControlThread, RunEnd};
+use super::current::CurrentConfiguration;
 use super::generation::{Generation, GenerationParts};
-use super::lasting::Lasting;
 use super::listeners::{HeldListeners, NewListeners};
-use super::logs::Logs;
+use super::logs::AccessLogs;
+use super::other_users::{self, OtherUserPrograms};
 use super::php;
-use super::predecessor::{Handover, Inheritance, TakenOver};
+use super::predecessor::{Handover, Inheritance, PredecessorState};
+use super::process_state::ProcessState;
 use super::refusal::ServerStartError;
-use super::tls::{self, Tls, TlsBefore};
-use super::{build, confine, retired, service_manager, signals, successor, upkeep, watch};
+use super::tls::{self, PreviousTls, Tls};
+use super::{build, confine, maintenance, retired, service_manager, signals, successor, watch};
 use crate::admin;
 use crate::binary_upgrade::Predecessor;
 use crate::clock::Clock;
@@ -49,10 +49,10 @@ pub fn run(
     // Before root is given up: usually only root can read the keys.
     let tls = tls::open(
         config,
-        &TlsBefore::inherited(config, &inheritance.certificates),
+        &PreviousTls::inherited(config, &inheritance.certificates),
     )?;
     confine::make_folders(config)?;
-    let apart = apart::prepare(config, inheritance.keeper.take())?;
+    let other_users = other_users::prepare(config, inheritance.keeper.take())?;
     confine::delegate_group(config);
     confine::give_up_root(config, &listeners)?;
     let error_log = errors::start(&ErrorTargets::of(config), config.log.level)?;
@@ -66,7 +66,7 @@ pub fn run(
             held,
             listeners,
             tls,
-            apart,
+            other_users,
             error_log,
             connections: share.connections,
             before,
@@ -79,7 +79,7 @@ pub fn run(
         if let Some(address) = control.admin.address() {
             announce(&format!("admin on {address}"));
         }
-        control.generation.take_over(&control.lasting);
+        control.generation.take_over(&control.process_state);
         announce("ready");
         // A process that takes over is announced by the previous one, the only one whose messages systemd accepts.
         if before.is_none() {
@@ -110,7 +110,7 @@ struct FirstParts<'b> {
     held: HeldListeners,
     listeners: NewListeners,
     tls: Tls,
-    apart: Option<Apart>,
+    other_users: Option<OtherUserPrograms>,
     error_log: ErrorLog,
     /// The maximum number of connections per core.
     connections: usize,
@@ -123,11 +123,11 @@ async fn start(
     config: Config,
     first: FirstParts<'_>,
     clock: Clock,
-) -> Result<Control, ServerStartError> {
+) -> Result<ControlThread, ServerStartError> {
     let mut held = first.held;
-    let logs = Logs::open(&config)?;
+    let logs = AccessLogs::open(&config)?;
     let inheritance = first.inheritance;
-    let (php, pools) = php::start(&config, first.apart, inheritance.pools).await?;
+    let (php, pools) = php::start(&config, first.other_users, inheritance.pools).await?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
@@ -139,10 +139,10 @@ async fn start(
         Some(before) => Some(Handover::begin(before, php.inherited()).await?),
         None => None,
     };
-    let mut lasting = Lasting::open(&config, php.keeper(), node.publisher(), clock)?;
+    let mut process_state = ProcessState::open(&config, php.keeper(), node.publisher(), clock)?;
     let inherited_pages = handover
         .as_mut()
-        .map(|handover| handover.take_pages(&lasting));
+        .map(|handover| handover.take_pages(&process_state));
     let parts = GenerationParts {
         token: build::token(config.admin.token_file.as_ref())?,
         config,
@@ -152,13 +152,13 @@ async fn start(
         connections: first.connections,
         acme: None,
     };
-    let generation = Generation::start(parts, &mut lasting, &held)?;
+    let generation = Generation::start(parts, &mut process_state, &held)?;
     let inherited = handover.as_mut().map(Handover::inherited_node);
-    let purges = lasting.states.purges();
+    let purges = process_state.states.purges();
     let inherited = inherited.unwrap_or_default();
     let node = node.start(&generation.config, purges, clock, &inherited)?;
-    let current = Current::new(&generation.services, &generation.sites);
-    let upkeep = upkeep::start(lasting.durable.clone(), Arc::clone(&current))?;
+    let current = CurrentConfiguration::new(&generation.services, &generation.sites);
+    let maintenance = maintenance::start(process_state.durable.clone(), Arc::clone(&current))?;
     let requests = mpsc::channel(MAX_REQUESTS);
     let last_reload = Arc::default();
     let counters = generation.counters().to_vec();
@@ -168,18 +168,18 @@ async fn start(
         cause,
     })?;
     let predecessor = handover.zip(inherited_pages).map(|(handover, pages)| {
-        let taken = TakenOver {
+        let taken = PredecessorState {
             folders: php.inherited_folders(),
             keeper: php.line().cloned(),
-            relay: lasting.durable.relay().clone(),
-            purges: lasting.states.purges(),
+            relay: process_state.durable.relay().clone(),
+            purges: process_state.states.purges(),
         };
         tokio::spawn(handover.serve(pages, taken))
     });
-    Ok(Control {
+    Ok(ControlThread {
         watch: watch::ConfigWatch::new(&generation.config),
         source: first.source,
-        lasting,
+        process_state,
         held,
         logs,
         error_log: first.error_log,
@@ -193,7 +193,7 @@ async fn start(
         left_pools: Vec::new(),
         predecessor,
         retired: retired::RetiredGenerations::default(),
-        upkeep,
+        maintenance,
         node,
     })
 }

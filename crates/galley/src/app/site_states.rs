@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use galley_cache::budget::MemoryBudget;
 use galley_cache::fragment_table::FragmentTable;
 use galley_cache::private::PrivateStore;
-use galley_config::{Pace, SiteConfig};
+use galley_config::{RunInterval, SiteConfig};
 use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::site::MemberPages;
 
@@ -153,8 +153,8 @@ impl SiteStates {
             acknowledged: Arc::clone(&state.acknowledged),
             // WordPress must not rely on runs that Galley no longer makes.
             cron: match site.cron {
-                Pace::Every(_) => Arc::clone(&state.cron),
-                Pace::Off => Arc::default(),
+                RunInterval::Every(_) => Arc::clone(&state.cron),
+                RunInterval::Off => Arc::default(),
             },
             fragments: Arc::clone(&state.fragments.1),
             private: (site.rules.members == MemberPages::Fragments)

@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::admin::UpgradeError;
-use crate::binary_upgrade::{ENVIRONMENT, Received, UpgradeChannel, UpgradeMessage};
+use crate::binary_upgrade::{ENVIRONMENT, ReceivedMessage, UpgradeChannel, UpgradeMessage};
 use crate::durable::RelayedPurges;
 use crate::sys::packets;
 
@@ -90,7 +90,7 @@ impl StartingProcess {
             return Err(UpgradeError::Failed(why));
         };
         let why = match received {
-            Ok(Received {
+            Ok(ReceivedMessage {
                 message: UpgradeMessage::Failed { why, needs_restart },
                 ..
             }) => {

@@ -17,13 +17,13 @@ use galley_policy::time::Tick;
 use http::header;
 use tokio::time::{Instant, timeout_at};
 
-use super::current::Current;
+use super::current::CurrentConfiguration;
 use super::pacing::WalkPacing;
 use super::purge_counts;
 use crate::request::{Site, site_mark};
 
 /// Sweeps until the server has dropped its sites.
-pub(super) async fn run(current: Arc<Current>) {
+pub(super) async fn run(current: Arc<CurrentConfiguration>) {
     let mut seen = Vec::new();
     for round in 1_u32.. {
         count_until(&current, Instant::now() + PAUSE).await;
@@ -44,7 +44,7 @@ pub(super) async fn run(current: Arc<Current>) {
 }
 
 /// Counts the pages of new purges until `end`.
-async fn count_until(current: &Arc<Current>, end: Instant) {
+async fn count_until(current: &Arc<CurrentConfiguration>, end: Instant) {
     while let Some(signal) = current.services().map(|all| all.durable.purge_signal()) {
         // Keeps no reference to the services while it waits: they end with the server.
         if timeout_at(end, signal.notified()).await.is_err() {
@@ -61,13 +61,13 @@ async fn count_until(current: &Arc<Current>, end: Instant) {
 }
 
 /// The newest purge number of each site. Also logs the number of suppressed warnings.
-fn purges(current: &Current) -> Option<Vec<u64>> {
+fn purges(current: &CurrentConfiguration) -> Option<Vec<u64>> {
     current.services()?.upstream_warnings.settle();
     let sites = current.sites()?;
     Some(sites.iter().map(|site| site.purges.current()).collect())
 }
 
-fn sweep(current: &Current) {
+fn sweep(current: &CurrentConfiguration) {
     let (Some(services), Some(sites)) = (current.services(), current.sites()) else {
         return;
     };

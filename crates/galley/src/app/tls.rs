@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use super::ServerStartError;
 use crate::clock::Clock;
 use crate::tls::{
-    Acceptor, CertificateSource, CertificateWatch, Certificates, H2, Kinds, Least, Slot,
-    UpstreamTlsClient, Watched, acceptor,
+    Acceptor, CertificateSet, CertificateSource, CertificateWatch, Certificates, H2, MinTlsVersion,
+    Slot, UpstreamTlsClient, Watched, acceptor,
 };
 
 /// The certificates of a configuration.
@@ -35,12 +35,12 @@ pub(super) type KnownCertificates = Vec<(Vec<CertificateFiles>, Arc<Slot>)>;
 
 /// The state that continues from the previous configuration.
 #[derive(Clone, Default)]
-pub(super) struct TlsBefore {
+pub(super) struct PreviousTls {
     pub(super) known: KnownCertificates,
     pub(super) acceptor: Option<Acceptor>,
 }
 
-impl TlsBefore {
+impl PreviousTls {
     /// The certificates that the previous process has handed over for the sites of `config`.
     pub(super) fn inherited(config: &Config, certificates: &[CertificateSource]) -> Self {
         let slot = |site: &SiteConfig| {
@@ -49,7 +49,7 @@ impl TlsBefore {
                 found.cloned()
             };
             let sources: Option<Vec<_>> = site.certificates.iter().map(find).collect();
-            let kinds = Kinds::from_sources(sources?).ok().flatten()?;
+            let kinds = CertificateSet::from_sources(sources?).ok().flatten()?;
             Some((site.certificates.clone(), Slot::new(kinds)))
         };
         Self {
@@ -60,7 +60,7 @@ impl TlsBefore {
 }
 
 /// Reads all certificates.
-pub(super) fn open(config: &Config, before: &TlsBefore) -> Result<Tls, ServerStartError> {
+pub(super) fn open(config: &Config, before: &PreviousTls) -> Result<Tls, ServerStartError> {
     let certificates = Arc::new(Certificates::default());
     let (mut watched, mut known, mut out_of_reach) = (Vec::new(), Vec::new(), Vec::new());
     let mut slots = Vec::new();
@@ -113,8 +113,8 @@ fn acceptor_of(
         return Ok(None);
     }
     let least = match config.server.tls_min_version {
-        TlsVersion::V12 => Least::Tls12,
-        TlsVersion::V13 => Least::Tls13,
+        TlsVersion::V12 => MinTlsVersion::Tls12,
+        TlsVersion::V13 => MinTlsVersion::Tls13,
     };
     let acceptor = acceptor(certificates, least, PROTOCOLS, before);
     acceptor.map(Some).map_err(ServerStartError::Tls)

@@ -14,14 +14,14 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::connections::ConnectionShare;
-use super::control::{Control, RunEnd, admin_spec};
+use super::control::{ControlThread, RunEnd, admin_spec};
 use super::generation::{Generation, GenerationParts};
-use super::lasting::Lasting;
+use super::maintenance::MaintenanceThread;
 use super::predecessor::{InheritedNode, InheritedPool, InheritedPrivileged};
+use super::process_state::ProcessState;
 use super::signals::Signals;
 use super::successor::{StartingProcess, Successor};
-use super::upkeep::Upkeep;
-use super::{ServerStartError, build, cluster, service_manager, tls, upkeep};
+use super::{ServerStartError, build, cluster, maintenance, service_manager, tls};
 use crate::admin::{UpgradeError, UpgradeReport, UpgradeResult};
 use crate::binary_upgrade::{
     PageSource, PoolOffer, PrivilegedPoolMessage, PurgeTables, UpgradeMessage, exchange_purges,
@@ -33,7 +33,7 @@ use crate::request::{Site, site_mark};
 use crate::sys;
 use crate::tls::CertificateSource;
 
-impl Control {
+impl ControlThread {
     /// Hands over to the program in its present version.
     pub(super) async fn upgrade(
         &mut self,
@@ -98,7 +98,7 @@ impl Control {
             return Err(HandoverError::Refused(why));
         }
         // From here on purges also wait for the new process.
-        let purges = self.lasting.durable.relay().begin(true);
+        let purges = self.process_state.durable.relay().begin(true);
         let serving = self.release(&mut starting).await;
         match serving {
             Ok(UpgradeMessage::Serving { pools, pages }) => {
@@ -201,14 +201,17 @@ impl Control {
         starting: &mut StartingProcess,
     ) -> Result<UpgradeMessage, UpgradeError> {
         let node = self.node.take();
-        let upkeep = std::mem::replace(&mut self.upkeep, Upkeep::none());
-        let durable = self.lasting.durable.clone();
-        let (memory, clock) = (Arc::clone(&self.lasting.memory), self.lasting.clock);
+        let maintenance = std::mem::replace(&mut self.maintenance, MaintenanceThread::none());
+        let durable = self.process_state.durable.clone();
+        let (memory, clock) = (
+            Arc::clone(&self.process_state.memory),
+            self.process_state.clock,
+        );
         let sites = Arc::clone(&self.generation.sites);
         let most_bytes = memory.budget().limit() / SHARE_OF_PAGES;
         let released = tokio::task::spawn_blocking(move || {
             let position = node.and_then(RunningCluster::leave);
-            upkeep.stop();
+            maintenance.stop();
             durable.release(DISK_TIMEOUT);
             let now = DiskClock {
                 tick: clock.tick(),
@@ -258,7 +261,7 @@ impl Control {
         self.generation.hand_over();
         self.admin.retire();
         self.retired.stop();
-        let tables = self.lasting.states.purges();
+        let tables = self.process_state.states.purges();
         let drained = self.generation.drained(signals);
         let left = tokio::select! {
             () = drained => None,
@@ -278,7 +281,7 @@ impl Control {
     /// the disk do not reflect them, so they are applied to the purge tables that are opened here.
     async fn restore(&mut self, left: Vec<RelayedPurge>, mut purges: RelayedPurges) {
         self.left_pools.clear();
-        let relay = self.lasting.durable.relay().clone();
+        let relay = self.process_state.durable.relay().clone();
         if let Err(error) = self.serve_again().await {
             // Purges and pages are in memory, which is sufficient until a restart.
             relay.end();
@@ -295,7 +298,7 @@ impl Control {
         if let Err(error) = self.admin.resume(spec) {
             tracing::error!(%error, "the admin interface cannot be opened until a restart");
         }
-        let tables = self.lasting.states.purges();
+        let tables = self.process_state.states.purges();
         tokio::spawn(async move {
             for purge in left {
                 publish_again(&tables, purge);
@@ -309,11 +312,12 @@ impl Control {
 
     async fn serve_again(&mut self) -> Result<(), ServerStartError> {
         let config = (*self.generation.config).clone();
-        let clock = self.lasting.clock;
+        let clock = self.process_state.clock;
         let php = self.php.prepare(&config).await?;
         let tls = tls::open(&config, &self.generation.tls)?;
         let node = cluster::Node::prepare(&config)?;
-        let mut lasting = Lasting::open(&config, self.php.keeper(), node.publisher(), clock)?;
+        let mut process_state =
+            ProcessState::open(&config, self.php.keeper(), node.publisher(), clock)?;
         let share = ConnectionShare::new(&config, sys::raise_descriptor_limit());
         let logs = self.logs.all();
         let parts = GenerationParts {
@@ -325,12 +329,15 @@ impl Control {
             connections: share.connections,
             acme: None,
         };
-        let next = Generation::start(parts, &mut lasting, &self.held)?;
-        let purges = lasting.states.purges();
+        let next = Generation::start(parts, &mut process_state, &self.held)?;
+        let purges = process_state.states.purges();
         self.node = node.start(&config, purges, clock, &InheritedNode::default())?;
         self.php.replace(php);
-        self.lasting = lasting;
-        self.upkeep = upkeep::start(self.lasting.durable.clone(), Arc::clone(&self.current))?;
+        self.process_state = process_state;
+        self.maintenance = maintenance::start(
+            self.process_state.durable.clone(),
+            Arc::clone(&self.current),
+        )?;
         self.replace_generation(next, Vec::new(), Vec::new()).await;
         Ok(())
     }

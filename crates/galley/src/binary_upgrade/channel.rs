@@ -19,7 +19,7 @@ pub struct UpgradeChannel(UnixDatagram);
 
 /// A received message with its descriptors.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceivedMessage {
     /// The message.
     pub message: UpgradeMessage,
     /// The descriptors that the packet carried.
@@ -53,11 +53,11 @@ impl Predecessor {
     }
 
     /// Waits for the next message. Errors: as [`UpgradeChannel::receive`].
-    pub fn receive(&self) -> io::Result<Received> {
+    pub fn receive(&self) -> io::Result<ReceivedMessage> {
         let mut buffer = vec![0; MAX_BYTES];
         let (length, descriptors) = packets::receive_all(&self.socket, &mut buffer)?;
         match Packet::read(buffer.get(..length).unwrap_or_default()) {
-            Some(Packet::Message(message)) => Ok(Received {
+            Some(Packet::Message(message)) => Ok(ReceivedMessage {
                 message,
                 descriptors,
             }),
@@ -114,10 +114,10 @@ impl UpgradeChannel {
     /// Receives the next message, before the exchange of purges begins.
     ///
     /// Errors: the other process has ended (`UnexpectedEof`), or has sent an unknown message.
-    pub async fn receive(&self) -> io::Result<Received> {
+    pub async fn receive(&self) -> io::Result<ReceivedMessage> {
         let mut descriptors = Vec::new();
         match self.receive_packet(&mut descriptors).await? {
-            Some(Packet::Message(message)) => Ok(Received {
+            Some(Packet::Message(message)) => Ok(ReceivedMessage {
                 message,
                 descriptors,
             }),

@@ -12,7 +12,7 @@ mod pages;
 mod relay;
 
 pub use certificates::{read_certificate, write_certificate};
-pub use channel::{ENVIRONMENT, Predecessor, Received, UpgradeChannel};
+pub use channel::{ENVIRONMENT, Predecessor, ReceivedMessage, UpgradeChannel};
 pub use packet::{ListenerName, PoolOffer, PrivilegedPoolMessage, UpgradeMessage};
 pub use pages::{PageSource, read_pages, write_pages};
 pub use relay::{PurgeTables, exchange_purges};

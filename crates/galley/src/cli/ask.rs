@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_certs::file::{self, FileError};
-use galley_config::{AdminListen, Complaints, MAX_TOKEN_FILE_BYTES};
+use galley_config::{AdminListen, Diagnostics, MAX_TOKEN_FILE};
 use http::{Request, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::handshake;
@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::options::AdminOptions;
-use super::outcome::{DEFAULT_CONFIG, complain, configuration, fail};
+use super::outcome::{DEFAULT_CONFIG, configuration, fail, print_diagnostics};
 
 /// The address of a running server's admin interface, and the token.
 pub(super) struct AdminAddress {
@@ -33,7 +33,7 @@ enum AdminEndpoint {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AdminError {
     #[error("{0}")]
-    Config(Complaints),
+    Config(Diagnostics),
     #[error("the admin interface is off in `{0}`: set `[admin] listen`, or give --admin")]
     Off(PathBuf),
     #[error("invalid admin address `{0}`: use unix:/path or http://address:port")]
@@ -57,7 +57,7 @@ impl AdminError {
     /// Prints the error.
     pub(super) fn report(&self) -> ExitCode {
         match self {
-            Self::Config(complaints) => complain(complaints),
+            Self::Config(diagnostics) => print_diagnostics(diagnostics),
             trouble => fail(&trouble.to_string()),
         }
     }
@@ -109,7 +109,8 @@ fn with_token(
         .clone()
         .or(configured_token)
         .map(|path| {
-            file::read_text(&path, MAX_TOKEN_FILE_BYTES).map_err(|cause| AdminError::Token { path, cause })
+            file::read_text(&path, MAX_TOKEN_FILE)
+                .map_err(|cause| AdminError::Token { path, cause })
         })
         .transpose()?
         .map(|text| text.trim().to_owned());

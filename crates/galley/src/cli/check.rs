@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use galley_config::{Complaints, Config, UpstreamConfig};
+use galley_config::{Config, Diagnostics, UpstreamConfig};
 use serde_json::{Value, json};
 
 use super::options::{AdminOptions, CheckOptions};
@@ -19,8 +19,8 @@ pub(super) fn check(options: &CheckOptions) -> ExitCode {
     let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
     let config = match galley_config::load(path) {
         Ok(config) => config,
-        Err(complaints) => {
-            print(&complaints, as_json);
+        Err(diagnostics) => {
+            print(&diagnostics, as_json);
             return ExitCode::from(EXIT_USAGE);
         }
     };
@@ -37,7 +37,7 @@ pub(super) fn check(options: &CheckOptions) -> ExitCode {
         show::checked(path, &config, &lacks, &notes, diff.as_ref(), as_json);
         return ExitCode::SUCCESS;
     }
-    print(&config.complaints(&all), as_json);
+    print(&config.diagnostics(&all), as_json);
     if !as_json {
         show::notes(&notes);
     }
@@ -48,11 +48,11 @@ pub(super) fn check(options: &CheckOptions) -> ExitCode {
     }
 }
 
-fn print(complaints: &Complaints, as_json: bool) {
+fn print(diagnostics: &Diagnostics, as_json: bool) {
     if as_json {
-        show::data(&show::complaints(complaints));
+        show::data(&show::diagnostics(diagnostics));
     } else {
-        show::talk_lines(&complaints.to_string());
+        show::talk_lines(&diagnostics.to_string());
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::ask::response;
 use super::options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
-use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, fail, talk};
+use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, fail, print_diagnostics, talk};
 use super::{
     ask, check, dashboard, doctor, import, load, plugin, reload, setup, show, upgrade, why,
 };
@@ -65,9 +65,9 @@ fn run(options: &RunOptions) -> ExitCode {
     };
     let config = match source.load(&inheritance.certificates()) {
         Ok(config) => config,
-        Err(complaints) => {
-            refuse(&complaints.to_string(), false);
-            return complain(&complaints);
+        Err(diagnostics) => {
+            refuse(&diagnostics.to_string(), false);
+            return print_diagnostics(&diagnostics);
         }
     };
     let Err(error) = app::run(&config, source, before.as_ref(), inheritance, &talk) else {
@@ -77,9 +77,9 @@ fn run(options: &RunOptions) -> ExitCode {
         refuse(&error.to_string(), error.needs_restart());
         return fail(&error.to_string());
     };
-    let complaints = config.complaints(&[finding]).to_string();
-    refuse(&complaints, error.needs_restart());
-    show::talk_lines(&complaints);
+    let diagnostics = config.diagnostics(&[finding]).to_string();
+    refuse(&diagnostics, error.needs_restart());
+    show::talk_lines(&diagnostics);
     if error.is_configuration() {
         ExitCode::from(EXIT_USAGE)
     } else {

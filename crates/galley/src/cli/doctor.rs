@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::ask as running;
 use super::options::{AdminOptions, DoctorOptions};
-use super::outcome::{DEFAULT_CONFIG, complain, configuration, runtime, talk};
+use super::outcome::{DEFAULT_CONFIG, configuration, print_diagnostics, runtime, talk};
 use super::show::{self, line};
 use crate::app;
 use crate::doctor::{self, DoctorFinding, MemoryPlan, PhpProbe, ProcFs, Severity};
@@ -27,7 +27,7 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
     let config = match configuration(path) {
         Ok(config) => config,
-        Err(complaints) => return complain(&complaints),
+        Err(diagnostics) => return print_diagnostics(&diagnostics),
     };
     let machine = ProcFs::at(&options.machine);
     talk("looking at the machine");
@@ -135,7 +135,7 @@ fn plan(config: &Config, file: &Path, root: &Path) -> MemoryPlan {
         memory: galley_config::memory(root).unwrap_or(0),
         cache: config.cache.memory,
         file: file.to_path_buf(),
-        apart: app::sites_apart(config),
+        other_users: app::sites_of_other_users(config),
         in_flight: config
             .sites
             .iter()

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use galley_config::{Complaints, Config};
+use galley_config::{Config, Diagnostics};
 
 use super::show;
 
@@ -15,8 +15,8 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, String> {
         .map_err(|e| e.to_string())
 }
 
-pub(super) fn complain(complaints: &Complaints) -> ExitCode {
-    show::talk_lines(&complaints.to_string());
+pub(super) fn print_diagnostics(diagnostics: &Diagnostics) -> ExitCode {
+    show::talk_lines(&diagnostics.to_string());
     ExitCode::from(EXIT_USAGE)
 }
 
@@ -36,6 +36,6 @@ pub(super) const DEFAULT_CONFIG: &str = "/etc/galley/galley.toml";
 pub(super) const EXIT_USAGE: u8 = 2;
 
 /// Reads the configuration for commands that query a running server.
-pub(super) fn configuration(path: &Path) -> Result<Config, Complaints> {
+pub(super) fn configuration(path: &Path) -> Result<Config, Diagnostics> {
     galley_config::load(path)
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::ask::{self, AdminAddress, AdminError};
 use super::options::{AdminOptions, ReloadOptions};
-use super::outcome::{EXIT_USAGE, complain, talk};
+use super::outcome::{EXIT_USAGE, print_diagnostics, talk};
 use super::{option_change, show};
 
 /// Runs `galley reload`.
@@ -46,7 +46,7 @@ pub(super) fn order(options: &AdminOptions, order: &Value) -> Result<Value, Exit
                 ExitCode::FAILURE
             })
         }
-        (Err(_), Some(wrong)) => Err(complain(&wrong)),
+        (Err(_), Some(wrong)) => Err(print_diagnostics(&wrong)),
         (Err(trouble), None) => Err(trouble.report()),
     }
 }

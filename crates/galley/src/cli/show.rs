@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use galley_config::{Complaints, Config, UpstreamConfig, Warning};
+use galley_config::{Config, Diagnostics, UpstreamConfig, Warning};
 use serde_json::{Value, json};
 
 use super::option_change;
@@ -116,9 +116,9 @@ fn warning(one: &Warning) -> Value {
     json!({ "spot": one.spot, "option": one.option, "message": one.message, "help": one.help })
 }
 
-/// The complaints for scripts.
-pub(super) fn complaints(complaints: &Complaints) -> Value {
-    let all: Vec<Value> = complaints
+/// The diagnostics for scripts.
+pub(super) fn diagnostics(diagnostics: &Diagnostics) -> Value {
+    let all: Vec<Value> = diagnostics
         .iter()
         .map(|c| {
             json!({

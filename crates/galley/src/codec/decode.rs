@@ -17,7 +17,7 @@ use zstd::stream::raw::{self, DParameter, InBuffer, Operation, OutBuffer};
 /// Removes the codings of one body.
 pub struct BodyDecoder {
     /// The codings, the one that was applied last first.
-    stages: Vec<Stage>,
+    stages: Vec<DecoderStage>,
     /// The output buffer of one step.
     out: Vec<u8>,
     /// The number of encoded bytes that were pushed.
@@ -49,7 +49,7 @@ impl BodyDecoder {
     pub fn new(applied: &[Applied], budget: &MemoryBudget, free: u64) -> Option<Self> {
         let memory = applied.iter().map(|one| decoder_memory(*one)).sum();
         let reservation = budget.try_reserve(memory)?;
-        let stages = applied.iter().rev().map(|one| Stage::new(*one));
+        let stages = applied.iter().rev().map(|one| DecoderStage::new(*one));
         Some(Self {
             stages: stages.collect::<Option<Vec<_>>>()?,
             out: vec![0; PIECE],
@@ -103,7 +103,7 @@ impl BodyDecoder {
 
     /// Whether the body may end here. No bytes at all are an empty body, because redirects are sent like this.
     pub fn end(&self) -> Result<(), CodingError> {
-        let is_whole = |stage: &Stage| stage.has_ended || !stage.has_begun;
+        let is_whole = |stage: &DecoderStage| stage.has_ended || !stage.has_begun;
         if self.stages.iter().all(is_whole) {
             Ok(())
         } else {
@@ -113,7 +113,7 @@ impl BodyDecoder {
 }
 
 /// The decoder of one coding.
-struct Stage {
+struct DecoderStage {
     format: Format,
     input: Bytes,
     produced: u64,
@@ -142,7 +142,7 @@ struct DecoderProgress {
     has_ended: bool,
 }
 
-impl Stage {
+impl DecoderStage {
     fn new(applied: Applied) -> Option<Self> {
         let alloc = StandardAlloc::default;
         let format = match applied {

@@ -63,7 +63,7 @@ const DECODER_MEMORY: u64 = 64 * 1024;
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use galley_cache::entry::{EntryParts, Press};
+    use galley_cache::entry::{CompressionStep, EntryParts};
     use http::HeaderMap;
 
     use super::*;
@@ -79,7 +79,7 @@ mod tests {
 
     fn packed(plain: &[u8], coded: Vec<u8>) -> Entry {
         let form = EncodedEntry::new(Coding::Gzip, &HeaderMap::new(), Bytes::from(coded).into());
-        let page = page(plain).with_coded(&HeaderMap::new(), vec![form], Press::Quick);
+        let page = page(plain).with_coded(&HeaderMap::new(), vec![form], CompressionStep::Quick);
         page.packed()
     }
 

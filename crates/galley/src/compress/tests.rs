@@ -33,7 +33,7 @@ fn entry(body: &str, lines: &[(header::HeaderName, &'static str)]) -> Entry {
     })
 }
 
-fn work(memory: &Arc<Memory>, entry: &Arc<Entry>, step: Press) -> CompressionCounters {
+fn work(memory: &Arc<Memory>, entry: &Arc<Entry>, step: CompressionStep) -> CompressionCounters {
     let counts = CompressionCounters::default();
     let job = CompressionJob {
         memory: Arc::clone(memory),
@@ -58,7 +58,7 @@ fn a_page_is_compressed_in_all_codings_and_accounted() {
     let page = Arc::new(entry(&"<p>row</p>".repeat(2000), &[]));
     memory.put(Arc::clone(&page)).unwrap();
     let plain_alone = memory.budget().used();
-    work(&memory, &page, Press::Tried);
+    work(&memory, &page, CompressionStep::Tried);
     let coded = memory.peek(b"k").unwrap();
     let codings: Vec<_> = coded.coded().iter().map(|one| one.coding).collect();
     assert_eq!(codings, settings().codings);
@@ -83,7 +83,7 @@ fn a_page_stays_plain_without_memory_to_compress() {
     memory.put(Arc::clone(&page)).unwrap();
     let free = memory.budget().limit() - memory.budget().used();
     let held = memory.budget().try_reserve(free - 600 * 1024).unwrap();
-    let counts = work(&memory, &page, Press::Tried);
+    let counts = work(&memory, &page, CompressionStep::Tried);
     // There is only enough memory for gzip.
     assert_eq!(counts.bytes.into_inner(), page.length());
     let codings = memory.peek(b"k").unwrap();
@@ -96,7 +96,7 @@ fn a_plain_body_needed_twice_is_kept_while_there_is_memory() {
     let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
     let page = Arc::new(entry(&"<p>row</p>".repeat(2000), &[]));
     memory.put(Arc::clone(&page)).unwrap();
-    work(&memory, &page, Press::Tried);
+    work(&memory, &page, CompressionStep::Tried);
     let compressor = Compressor::start(1).unwrap();
     let compressing = Compressing::new(compressor, Arc::clone(&memory), settings());
     let held = || memory.peek(b"k").unwrap();
@@ -115,11 +115,11 @@ fn a_plain_body_needed_twice_is_kept_while_there_is_memory() {
     let free = memory.budget().limit() - memory.budget().used();
     let others = memory.budget().try_reserve(free / 4 * 3).unwrap();
     let packed = held();
-    assert!(compressing.is_memory_short() && packed.claim_press(Press::Packed));
-    work(&memory, &packed, Press::Packed);
+    assert!(compressing.is_memory_short() && packed.claim_compression(CompressionStep::Packed));
+    work(&memory, &packed, CompressionStep::Packed);
     drop(packed);
     assert!(!wanted(RECENT + Duration::from_secs(2)), "memory is short");
-    assert_eq!(held().pressed(), Press::Quick);
+    assert_eq!(held().compression_step(), CompressionStep::Quick);
     drop(others);
 }
 
@@ -128,7 +128,7 @@ fn a_damaged_page_is_removed() {
     let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
     let page = Arc::new(entry(&"<p>row</p>".repeat(2000), &[]));
     let gzip = EncodedEntry::new(Coding::Gzip, &page.fields, Bytes::from_static(b"?").into());
-    let page = page.with_coded(&page.fields, vec![gzip], Press::Quick);
+    let page = page.with_coded(&page.fields, vec![gzip], CompressionStep::Quick);
     let damaged = Arc::new(page.packed());
     memory.put(Arc::clone(&damaged)).unwrap();
     let compressor = Compressor::start(1).unwrap();
@@ -143,13 +143,13 @@ fn codings_are_inherited_by_an_equal_body() {
     let body = "<p>row</p>".repeat(2000);
     let page = Arc::new(entry(&body, &[]));
     memory.put(Arc::clone(&page)).unwrap();
-    work(&memory, &page, Press::Dense);
+    work(&memory, &page, CompressionStep::Dense);
     let held = memory.peek(b"k").unwrap();
     let compressing = Compressing::new(Compressor::start(1).unwrap(), memory, settings());
     let renewed = compressing.inherit(entry(&body, &[(header::ETAG, "\"new\"")]), &held);
     assert_eq!(
-        (renewed.coded().len(), renewed.pressed()),
-        (3, Press::Dense)
+        (renewed.coded().len(), renewed.compression_step()),
+        (3, CompressionStep::Dense)
     );
     for (new, old) in renewed.coded().iter().zip(held.coded()) {
         assert_eq!(
@@ -163,7 +163,10 @@ fn codings_are_inherited_by_an_equal_body() {
         );
     }
     assert_eq!(renewed.fields[header::VARY], "Accept-Encoding");
-    assert!(!renewed.claim_press(Press::Tried), "nothing is left to do");
+    assert!(
+        !renewed.claim_compression(CompressionStep::Tried),
+        "nothing is left to do"
+    );
     let changed = compressing.inherit(entry(&body[1..], &[]), &held);
     assert!(changed.coded().is_empty());
     let forbidden = entry(&body, &[(header::CACHE_CONTROL, "no-transform")]);

@@ -6,7 +6,7 @@ use super::finding::DoctorFinding;
 use super::machine::ProcFs;
 use super::memory::MemoryPlan;
 use super::object_cache::ObjectEngine;
-use super::recent::Recent;
+use super::recent::RecentChanges;
 use super::{clock, disk, limits, memory, network, php, server, wordpress};
 
 /// Runs all checks of the machine, in the order in which their results are shown. `status` is the status of the running server, or
@@ -16,7 +16,7 @@ pub fn machine(
     plan: &MemoryPlan,
     status: &Result<Value, String>,
 ) -> Vec<DoctorFinding> {
-    let recent = Recent::of_status(status);
+    let recent = RecentChanges::of_status(status);
     let mut findings = network::findings(machine, recent.as_ref());
     findings.extend(limits::findings(machine, plan));
     findings.extend(server::privileged(machine, plan));

@@ -16,23 +16,28 @@ pub(super) fn free_space(folder: &Path) -> DoctorFinding {
             return DoctorFinding::unknown(CHECK, format!("{}: {error}", folder.display()));
         }
     };
-    let blocks = FreeOf {
+    let blocks = FreeSpace {
         free: stat.f_bavail,
         all: stat.f_blocks,
     };
-    let files = FreeOf {
+    let files = FreeSpace {
         free: stat.f_favail,
         all: stat.f_files,
     };
     judge_free_space(folder, stat.f_frsize, &blocks, &files)
 }
 
-struct FreeOf {
+struct FreeSpace {
     free: u64,
     all: u64,
 }
 
-fn judge_free_space(folder: &Path, block: u64, blocks: &FreeOf, files: &FreeOf) -> DoctorFinding {
+fn judge_free_space(
+    folder: &Path,
+    block: u64,
+    blocks: &FreeSpace,
+    files: &FreeSpace,
+) -> DoctorFinding {
     const CHECK: &str = "room";
     let seen = format!(
         "{}: {} of {} free",
@@ -119,7 +124,7 @@ mod tests {
 
     #[test]
     fn free_bytes_and_files_are_judged() {
-        let of = |(free, all)| FreeOf { free, all };
+        let of = |(free, all)| FreeSpace { free, all };
         let judge =
             |blocks, files| judge_free_space(Path::new("/"), 4096, &of(blocks), &of(files)).level;
         assert_eq!(judge((50, 100), (50, 100)), Severity::Fine);

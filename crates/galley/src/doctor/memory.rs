@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use super::recent::Recent;
+use super::recent::RecentChanges;
 use super::{DoctorFinding, ProcFs, Severity, percent, size};
 
 /// The resources that the configuration permits or requires.
@@ -19,7 +19,7 @@ pub struct MemoryPlan {
     /// The configuration file.
     pub file: PathBuf,
     /// The number of sites whose PHP runs as another user, under a server that gives up root.
-    pub apart: usize,
+    pub other_users: usize,
     /// The maximum number of concurrent requests at PHP or Apache, for all sites together.
     pub in_flight: u64,
     /// Folders that need free space.
@@ -31,7 +31,7 @@ pub struct MemoryPlan {
 pub(super) fn findings(
     machine: &ProcFs,
     plan: &MemoryPlan,
-    recent: Option<&Recent>,
+    recent: Option<&RecentChanges>,
 ) -> Vec<DoctorFinding> {
     let mut findings = vec![
         left(machine),
@@ -121,7 +121,7 @@ fn smaller_pool(plan: &MemoryPlan, largest: u64, database: u64) -> String {
     }
 }
 
-fn killed(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
+fn killed(machine: &ProcFs, recent: Option<&RecentChanges>) -> DoctorFinding {
     const CHECK: &str = "oom";
     let Some(count) = machine.word("proc/vmstat", "oom_kill ", "oom_kill") else {
         return DoctorFinding::unknown(CHECK, "the kernel does not report it");
@@ -163,7 +163,7 @@ fn killed(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
 
 /// Swap in use is not a problem: the kernel moves memory there that was unused for long. A problem is memory that it reads back, or
 /// swap that is nearly full.
-fn swap(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
+fn swap(machine: &ProcFs, recent: Option<&RecentChanges>) -> DoctorFinding {
     const CHECK: &str = "swap";
     let read = |name| machine.line("proc/meminfo", name);
     let (Some(total), Some(free)) = (read("SwapTotal"), read("SwapFree")) else {
@@ -271,7 +271,7 @@ mod tests {
             (30, pages + 1, Severity::Notice),
             (10, 0, Severity::Wrong),
         ] {
-            let recent = Recent {
+            let recent = RecentChanges {
                 swapped_in,
                 ..quiet()
             };
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn kills_of_the_last_hour_count() {
         let recent = |oom_kills| {
-            Some(Recent {
+            Some(RecentChanges {
                 oom_kills,
                 ..quiet()
             })

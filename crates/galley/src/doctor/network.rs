@@ -1,10 +1,10 @@
 //! Checks connections: the kernel's connection tracking table, local ports, and connections that the kernel drops before Galley
 //! sees them.
 
-use super::recent::{Recent, listen_drops};
+use super::recent::{RecentChanges, listen_drops};
 use super::{DoctorFinding, ProcFs, Severity, percent};
 
-pub(super) fn findings(machine: &ProcFs, recent: Option<&Recent>) -> Vec<DoctorFinding> {
+pub(super) fn findings(machine: &ProcFs, recent: Option<&RecentChanges>) -> Vec<DoctorFinding> {
     vec![conntrack(machine), ports(machine), backlog(machine, recent)]
 }
 
@@ -81,7 +81,7 @@ fn more_ports(machine: &ProcFs, range: u64) -> String {
 }
 
 /// Checks the connections that were dropped because the queue of a listener was full.
-fn backlog(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
+fn backlog(machine: &ProcFs, recent: Option<&RecentChanges>) -> DoctorFinding {
     const CHECK: &str = "backlog";
     let Some(limit) = machine.number("proc/sys/net/core/somaxconn") else {
         return DoctorFinding::unknown(CHECK, "the kernel does not report it");
@@ -232,7 +232,7 @@ mod tests {
             ("128", 0, Severity::Notice),
             ("128", 11, Severity::Wrong),
         ] {
-            let recent = Recent {
+            let recent = RecentChanges {
                 listen_drops,
                 ..quiet()
             };

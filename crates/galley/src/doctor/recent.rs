@@ -36,7 +36,7 @@ pub struct RecentCounters {
 
 /// The differences between the oldest reading and the current values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Recent {
+pub(super) struct RecentChanges {
     /// The time that the counts cover, in minutes, 0 to 60.
     pub minutes: u64,
     pub listen_drops: u64,
@@ -112,7 +112,7 @@ impl RecentCounters {
     }
 }
 
-impl Recent {
+impl RecentChanges {
     /// Reads the differences in the status of the running server; `None` if no server responds, or if the status has none.
     pub(super) fn of_status(status: &Result<Value, String>) -> Option<Self> {
         let recent = &status.as_ref().ok()?["last_hour"];
@@ -147,8 +147,8 @@ pub(super) mod tests {
     use super::*;
 
     /// The report of a server that has run for 40 minutes.
-    pub(in crate::doctor) fn quiet() -> Recent {
-        Recent {
+    pub(in crate::doctor) fn quiet() -> RecentChanges {
+        RecentChanges {
             minutes: 40,
             listen_drops: 0,
             accepted: 10_000,
@@ -171,13 +171,13 @@ pub(super) mod tests {
     fn counts_cover_the_last_hour_only() {
         let mut counters = RecentCounters::new(reading(7));
         let status = Ok(json!({ "last_hour": counters.value(&reading(9)) }));
-        let recent = Recent::of_status(&status).unwrap();
+        let recent = RecentChanges::of_status(&status).unwrap();
         assert_eq!((recent.minutes, recent.listen_drops), (0, 2));
         for minute in 1..=100 {
             counters.add(reading(7 + minute));
         }
         let status = Ok(json!({ "last_hour": counters.value(&reading(107)) }));
-        let recent = Recent::of_status(&status).unwrap();
+        let recent = RecentChanges::of_status(&status).unwrap();
         assert_eq!(
             (recent.minutes, recent.listen_drops, recent.accepted),
             (60, 60, 600)
@@ -187,10 +187,13 @@ pub(super) mod tests {
 
     #[test]
     fn a_status_without_counters_gives_none() {
-        assert_eq!(Recent::of_status(&Err("no server".to_owned())), None);
-        assert_eq!(Recent::of_status(&Ok(json!({ "version": "1" }))), None);
+        assert_eq!(RecentChanges::of_status(&Err("no server".to_owned())), None);
+        assert_eq!(
+            RecentChanges::of_status(&Ok(json!({ "version": "1" }))),
+            None
+        );
         let text = Ok(json!({ "last_hour": { "minutes": "x" } }));
-        assert_eq!(Recent::of_status(&text), None);
+        assert_eq!(RecentChanges::of_status(&text), None);
     }
 
     #[test]

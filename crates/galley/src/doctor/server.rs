@@ -4,17 +4,17 @@
 
 use serde_json::Value;
 
-use super::recent::Recent;
+use super::recent::RecentChanges;
 use super::{DoctorFinding, MemoryPlan, ProcFs, Severity, percent, size};
 
 /// Checks the process that keeps root; `None` if none is needed, or no server runs.
 pub(super) fn privileged(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFinding> {
     const CHECK: &str = "privileged";
-    if plan.apart == 0 {
+    if plan.other_users == 0 {
         return None;
     }
     let server = machine.server(&plan.file)?;
-    let of = match plan.apart {
+    let of = match plan.other_users {
         1 => "one site's PHP".to_owned(),
         many => format!("the PHP of {many} sites"),
     };
@@ -60,7 +60,7 @@ pub fn spool_findings(status: &Result<Value, String>) -> DoctorFinding {
     ) else {
         return DoctorFinding::unknown(CHECK, "the server does not report it");
     };
-    let Some(recent) = Recent::of_status(&Ok(status.clone())) else {
+    let Some(recent) = RecentChanges::of_status(&Ok(status.clone())) else {
         return DoctorFinding::unknown(CHECK, "the server does not report it");
     };
     let seen = format!(
@@ -125,12 +125,12 @@ mod tests {
 
     #[test]
     fn a_missing_privileged_process_is_reported() {
-        let plan = |apart| MemoryPlan {
-            apart,
+        let plan = |other_users| MemoryPlan {
+            other_users,
             file: PathBuf::from("/etc/galley/galley.toml"),
             ..MemoryPlan::default()
         };
-        for (child, parent, apart, wanted) in [
+        for (child, parent, other_users, wanted) in [
             ("galley\0privileged\0", "7", 2, Some(Severity::Fine)),
             ("galley\0privileged\0", "7", 0, None),
             // A child of another server, and another kind of child.
@@ -140,7 +140,7 @@ mod tests {
             ("", "7", 2, Some(Severity::Wrong)),
         ] {
             let stand_in = running(child, parent);
-            let found = privileged(&stand_in.machine(), &plan(apart));
+            let found = privileged(&stand_in.machine(), &plan(other_users));
             let level = found.as_ref().map(|finding| finding.level);
             assert_eq!(level, wanted, "{child:?} of {parent}: {found:?}");
             if let Some(finding) = found {

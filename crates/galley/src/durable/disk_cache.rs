@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use galley_cache::disk::{
     Disk, DiskClock, DiskLookup, DiskUsage, HeaderView, Health, ScanProgress, SiteId, SiteName,
-    Swept,
+    SweepResult,
 };
 use galley_cache::entry::Entry;
 use galley_cache::key::Key;
@@ -121,7 +121,7 @@ impl DiskCache {
     }
 
     /// Checks some of the entries on the disk and removes those for which `is_purged` returns true. Blocks.
-    pub fn sweep_step(&self, is_purged: impl FnMut(&HeaderView) -> bool) -> Swept {
+    pub fn sweep_step(&self, is_purged: impl FnMut(&HeaderView) -> bool) -> SweepResult {
         let swept = self.disk.sweep_step(self.now(), is_purged);
         self.counts
             .swept

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use galley_cache::entry::Entry;
 use galley_cache::log::OpenedLog;
-use galley_cache::purge_table::{PurgeTable, Touch, Touched, Touching, Unlogged, Validity};
+use galley_cache::purge_table::{
+    FillPurgeState, MatchingPurge, PurgeSubject, PurgeTable, UnloggedPurgeTable, Validity,
+};
 use galley_cluster::{
     BornPoint, ClusterPublisher, NotedPoints, PendingReach, PurgePoints, StreamPoint,
 };
@@ -71,7 +73,7 @@ pub struct SitePurges {
 
 enum PurgeTarget {
     /// A table without a log; with the reason, if a log is configured.
-    Unlogged(Unlogged, Option<Arc<str>>),
+    Unlogged(UnloggedPurgeTable, Option<Arc<str>>),
     Logged(PurgeTable, Arc<OpenedLog>),
 }
 
@@ -80,7 +82,7 @@ impl SitePurges {
     pub fn in_memory(site: String, clock: Clock, unusable: Option<Arc<str>>) -> Self {
         Self {
             site,
-            table: PurgeTarget::Unlogged(Unlogged::new(), unusable),
+            table: PurgeTarget::Unlogged(UnloggedPurgeTable::new(), unusable),
             clock,
             first: 0,
             cluster: None,
@@ -303,12 +305,12 @@ impl SitePurges {
     }
 
     /// See [`PurgeTable::newer_than`].
-    pub fn newer_than(&self, born: u64, touch: Touch<'_>) -> Touched {
+    pub fn newer_than(&self, born: u64, touch: PurgeSubject<'_>) -> FillPurgeState {
         self.table().newer_than(born, touch)
     }
 
-    /// See [`PurgeTable::newest_touching`].
-    pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
-        self.table().newest_touching(born, touch)
+    /// See [`PurgeTable::newest_match`].
+    pub fn newest_match(&self, born: u64, touch: &PurgeSubject<'_>) -> Option<MatchingPurge> {
+        self.table().newest_match(born, touch)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use galley_cache::log::{Durability, DurableTicket, Loss, Restart};
+use galley_cache::log::{Durability, DurableTicket, NotDurable, RestartEffect};
 use galley_cluster::{PendingReach, PurgeReach};
 use tokio::sync::oneshot;
 
@@ -27,7 +27,7 @@ pub(super) enum PendingReceipt {
     Done,
     Waits(DurableTicket),
     /// The purge cannot be stored on the disk.
-    Lost(Loss),
+    Lost(NotDurable),
 }
 
 impl Receipt {
@@ -134,10 +134,10 @@ impl From<Durability> for PurgeReceipt {
                 reach: None,
                 reason: Some(loss.reason),
                 warning: Some(match loss.restart {
-                    Restart::PurgesAll => {
+                    RestartEffect::PurgesAll => {
                         "executed, but not written to the disk: a restart will purge everything"
                     }
-                    Restart::MayForget => {
+                    RestartEffect::MayForget => {
                         "executed, but not written to the disk: after a restart, purged pages may come back"
                     }
                 }),
@@ -147,9 +147,9 @@ impl From<Durability> for PurgeReceipt {
 }
 
 /// The loss of purges without a log, when pages of earlier runs may exist.
-pub(super) fn loss_without_log(reason: &Arc<str>) -> Loss {
-    Loss {
+pub(super) fn loss_without_log(reason: &Arc<str>) -> NotDurable {
+    NotDurable {
         reason: Arc::clone(reason),
-        restart: Restart::MayForget,
+        restart: RestartEffect::MayForget,
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Activity {
 }
 
 /// One job or piece of background work, which counts until it is dropped.
-pub(super) struct Work {
+pub(super) struct ActivityGuard {
     activity: Arc<Activity>,
     kind: WorkKind,
 }
@@ -31,12 +31,12 @@ enum WorkKind {
 
 impl Activity {
     /// Counts a job.
-    pub(super) fn job(self: &Arc<Self>) -> Work {
+    pub(super) fn job(self: &Arc<Self>) -> ActivityGuard {
         self.begin(WorkKind::Job)
     }
 
     /// Counts work that may be abandoned when the thread ends.
-    pub(super) fn background(self: &Arc<Self>) -> Work {
+    pub(super) fn background(self: &Arc<Self>) -> ActivityGuard {
         self.begin(WorkKind::Background)
     }
 
@@ -52,9 +52,9 @@ impl Activity {
         }
     }
 
-    fn begin(self: &Arc<Self>, kind: WorkKind) -> Work {
+    fn begin(self: &Arc<Self>, kind: WorkKind) -> ActivityGuard {
         self.of(kind).fetch_add(1, Ordering::Relaxed);
-        Work {
+        ActivityGuard {
             activity: Arc::clone(self),
             kind,
         }
@@ -68,7 +68,7 @@ impl Activity {
     }
 }
 
-impl Drop for Work {
+impl Drop for ActivityGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             tracing::error!("a request to the upstream ended in a panic");

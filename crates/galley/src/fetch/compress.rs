@@ -21,7 +21,7 @@ use http::{StatusCode, header};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use super::in_progress::{InProgressFetch, Wait};
+use super::in_progress::{InProgressFetch, WaitingRequest};
 use super::spool::{AHEAD, ResponseSpool};
 use super::store::WINDOW;
 use super::{FetchSite, FetchWorker, PassJob};
@@ -221,7 +221,7 @@ impl FetchWorker {
         &self,
         site: &FetchSite,
         info: &RequestInfo,
-        wait: &mut Wait,
+        wait: &mut WaitingRequest,
         index: usize,
         head: &FillHead,
     ) -> EncodedBody {
@@ -233,7 +233,7 @@ impl FetchWorker {
         &self,
         site: &FetchSite,
         info: &RequestInfo,
-        wait: &mut Wait,
+        wait: &mut WaitingRequest,
         index: usize,
         head: &FillHead,
     ) -> Option<EncodedBody> {

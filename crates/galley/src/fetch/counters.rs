@@ -26,12 +26,12 @@ pub struct FetchCounters {
     includes_failed: AtomicU64,
     esi_tags_left: AtomicU64,
     /// The pages that were not stored, the newest last; at most [`MAX_RECENT`].
-    lately: Mutex<VecDeque<(Key, Lately)>>,
+    lately: Mutex<VecDeque<(Key, UncachedPage)>>,
 }
 
 /// A page that was generated and not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lately {
+pub struct UncachedPage {
     /// The reason.
     pub why: NotStored,
     /// The time.
@@ -81,7 +81,7 @@ impl FetchCounters {
     }
 
     /// The latest reason why the page of `key` was not stored, if it is still recorded.
-    pub fn lately(&self, key: &[u8]) -> Option<Lately> {
+    pub fn lately(&self, key: &[u8]) -> Option<UncachedPage> {
         let lately = self.lock();
         let found = lately.iter().rev().find(|(known, _)| known.bytes() == key);
         found.map(|(_, lately)| *lately)
@@ -95,7 +95,7 @@ impl FetchCounters {
     }
 
     /// The recorded pages that were generated and not stored, the newest first.
-    pub fn not_stored_lately(&self) -> Vec<(Key, Lately)> {
+    pub fn not_stored_lately(&self) -> Vec<(Key, UncachedPage)> {
         self.lock().iter().rev().cloned().collect()
     }
 
@@ -152,10 +152,10 @@ impl FetchCounters {
         if lately.len() >= MAX_RECENT {
             lately.pop_front();
         }
-        lately.push_back((key.clone(), Lately { why, at }));
+        lately.push_back((key.clone(), UncachedPage { why, at }));
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, Lately)>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, UncachedPage)>> {
         self.lately.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,7 +13,7 @@ use galley_policy::purge;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-pub use super::cron_runs::{CronRuns, CronState, CronTransition, CronTrouble, LastRun};
+pub use super::cron_runs::{CronError, CronRuns, CronState, CronTransition, LastRun};
 pub use super::jobs::CronJob;
 use super::{FetchWorker, acknowledged, publish};
 use crate::upstream::{self, IncomingResponse};
@@ -22,26 +22,26 @@ impl FetchWorker {
     pub(super) async fn cron(
         &self,
         job: CronJob,
-        mut reply: oneshot::Sender<Result<(), CronTrouble>>,
+        mut reply: oneshot::Sender<Result<(), CronError>>,
     ) {
         let ended = tokio::select! {
             ended = tokio::time::timeout(MAX_RUN_TIME, self.run_scheduler(&job)) => ended,
             () = reply.closed() => return,
         };
-        let late = CronTrouble::Upstream(FillError::Timeout);
+        let late = CronError::Upstream(FillError::Timeout);
         let _ = reply.send(ended.unwrap_or(Err(late)));
     }
 
-    async fn run_scheduler(&self, job: &CronJob) -> Result<(), CronTrouble> {
+    async fn run_scheduler(&self, job: &CronJob) -> Result<(), CronError> {
         let sent = Cell::new(Instant::now());
         let exchange = async {
             let pool = self.pool(job.pool)?;
-            let turn = upstream::QueueTurn::default();
+            let turn = upstream::QueuePosition::default();
             let slot = pool.enter(job.call.queue_identity(), &turn).await?;
             pool.send(slot, &job.call, &|| sent.set(Instant::now()))
                 .await
         };
-        let mut incoming = exchange.await.map_err(CronTrouble::Upstream)?;
+        let mut incoming = exchange.await.map_err(CronError::Upstream)?;
         let delay = sent.get().elapsed();
         job.site.cron.read_appointments(&incoming.fields, delay);
         let purges = purge::from_response(&incoming.fields, &job.site.rules);
@@ -53,11 +53,11 @@ impl FetchWorker {
                 .acknowledged
                 .note(acknowledged::names(&incoming.fields));
         }
-        ended.map_err(CronTrouble::Upstream)?;
+        ended.map_err(CronError::Upstream)?;
         if incoming.status.is_success() {
             Ok(())
         } else {
-            Err(CronTrouble::Status(incoming.status))
+            Err(CronError::Status(incoming.status))
         }
     }
 }

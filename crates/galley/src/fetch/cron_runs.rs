@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// Why a run failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CronTrouble {
+pub enum CronError {
     /// The root has no scheduler.
     #[error("there is no `/wp-cron.php` below the root")]
     Missing,
@@ -72,7 +72,7 @@ pub struct LastRun {
     /// The duration of the run.
     pub took: Duration,
     /// The result.
-    pub result: Result<(), CronTrouble>,
+    pub result: Result<(), CronError>,
 }
 
 /// How a run changed the state of the site's runs.
@@ -234,7 +234,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn last(result: Result<(), CronTrouble>) -> LastRun {
+    fn last(result: Result<(), CronError>) -> LastRun {
         LastRun {
             began: SystemTime::UNIX_EPOCH,
             took: Duration::from_secs(1),
@@ -246,7 +246,7 @@ mod tests {
     fn only_a_change_is_a_transition_and_wordpress_relies_only_on_a_successful_run() {
         let cron = CronRuns::default();
         assert!(!cron.is_relied_on(), "before the first");
-        let bad = Err(CronTrouble::Upstream(FillError::Connect));
+        let bad = Err(CronError::Upstream(FillError::Connect));
         let transitions = [Ok(()), bad, bad, Ok(()), Ok(())].map(|result| {
             cron.begins();
             assert!(cron.state().is_running && cron.state().next.is_none());

@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::fill::FillError;
-use galley_cache::includes::{Assembly, IncludedPart, Inclusions, PageInclude};
-use galley_cache::purge_table::Touched;
+use galley_cache::includes::{Assembly, IncludedPart, IncludedResponses, PageInclude};
+use galley_cache::purge_table::FillPurgeState;
 use galley_policy::esi::template::{EsiTemplate, IncludeSource, OnError};
 use galley_policy::esi::{MAX_INCLUDES, announcement};
 use galley_policy::fragments::FRAGMENT;
@@ -27,7 +27,7 @@ use super::include::{IncludeFailure, IncludedBody, RETRY};
 use super::jobs::IncludingPage;
 use super::patch::ReceivedFragments;
 use super::splice::{SplicedBody, splice};
-use super::store::ToStore;
+use super::store::StorePlan;
 use super::{FetchWorker, PageJob, PassJob, ResponseSink};
 use crate::durable::Recorder;
 use crate::upstream::IncomingResponse;
@@ -42,7 +42,7 @@ struct PageParts {
 pub(super) struct AssembledPage {
     body: Vec<u8>,
     includes: Vec<PageInclude>,
-    inclusions: Inclusions,
+    inclusions: IncludedResponses,
     /// The remaining time for which all includes are fresh; `None`: the page has no includes.
     left: Option<Duration>,
 }
@@ -149,7 +149,7 @@ impl FetchWorker {
                 tokio::task::spawn_local(worker.include(Rc::clone(&page), source))
             })
             .collect();
-        let mut found = Gathered::default();
+        let mut found = IncludeResults::default();
         let mut requests = requests.into_iter();
         for slot in &parts.slots {
             let included = match requests.next() {
@@ -189,7 +189,8 @@ impl FetchWorker {
         let entry = held.or_else(in_memory).filter(|entry| {
             let own_fresh = entry.assembly().map(|assembly| assembly.own_fresh);
             own_fresh.is_some_and(|fresh| fresh > entry.age(self.clock.tick()))
-                && job.site.purges.newer_than(entry.born, entry.scopes.touch()) == Touched::No
+                && job.site.purges.newer_than(entry.born, entry.scopes.touch())
+                    == FillPurgeState::No
         });
         job.site.compressing.unpacked(&entry?)
     }
@@ -201,7 +202,7 @@ impl FetchWorker {
         in_progress: &Rc<InProgressFetch>,
         sink: &mut ResponseSink,
         entry: &Arc<Entry>,
-    ) -> Result<Option<ToStore>, FillError> {
+    ) -> Result<Option<StorePlan>, FillError> {
         let includes = entry.assembly().map(|assembly| assembly.includes.to_vec());
         let parts = PageParts {
             body: entry.body().cloned().ok_or(FillError::Include)?,
@@ -221,7 +222,7 @@ impl FetchWorker {
         let mut fields = entry.fields.clone();
         fields.remove(header::ETAG);
         let incoming = IncomingResponse::whole(entry.status, fields.clone(), body);
-        let to_store = ToStore {
+        let to_store = StorePlan {
             status: entry.status,
             fields,
             life,
@@ -241,7 +242,7 @@ impl FetchWorker {
 
 /// The results of the includes of a page, in their order.
 #[derive(Default)]
-struct Gathered {
+struct IncludeResults {
     bodies: Vec<Bytes>,
     parts: Vec<IncludedPart>,
     depth: u8,
@@ -249,7 +250,7 @@ struct Gathered {
     left: Option<Duration>,
 }
 
-impl Gathered {
+impl IncludeResults {
     /// Adds the next include.
     fn add(
         &mut self,
@@ -290,7 +291,7 @@ impl Gathered {
             includes: includes
                 .map(|(slot, range)| PageInclude { range, ..slot })
                 .collect(),
-            inclusions: Inclusions {
+            inclusions: IncludedResponses {
                 parts: self.parts.into(),
                 depth: self.depth,
                 is_cut: self.is_cut,

@@ -12,9 +12,9 @@ use galley_policy::site::VaryPolicy;
 use galley_policy::time::Tick;
 use tokio::sync::{mpsc, oneshot};
 
-use super::activity::{Activity, Work};
-use super::cron_runs::CronTrouble;
-use super::jobs::{CronJob, Fetched, PageJob, PassJob, When};
+use super::activity::{Activity, ActivityGuard};
+use super::cron_runs::CronError;
+use super::jobs::{CronJob, FetchResult, PageJob, PassJob, RefreshReason};
 use super::registry::FetchRegistry;
 use super::site::FetchSite;
 use super::spool::AHEAD;
@@ -26,23 +26,23 @@ pub(super) enum FetchCommand {
     Page(
         Box<PageJob>,
         Option<Tick>,
-        oneshot::Sender<Result<Fetched, FillError>>,
+        oneshot::Sender<Result<FetchResult, FillError>>,
     ),
     Pass(Box<PassJob>, FillWriter),
-    Refresh(Box<PageJob>, When),
+    Refresh(Box<PageJob>, RefreshReason),
     /// A stored page whose purged fragments must be replaced.
     Patch(
         Box<PageJob>,
         Arc<Entry>,
         oneshot::Sender<Option<Arc<Entry>>>,
     ),
-    Cron(Box<CronJob>, oneshot::Sender<Result<(), CronTrouble>>),
+    Cron(Box<CronJob>, oneshot::Sender<Result<(), CronError>>),
 }
 
 /// A command in the queue of a fetch thread.
 pub(super) struct QueuedCommand {
     pub(super) command: FetchCommand,
-    pub(super) work: Work,
+    pub(super) work: ActivityGuard,
 }
 
 /// Sends jobs to one fetch thread. Cheap to clone.
@@ -95,7 +95,7 @@ impl Handle {
 
     /// Sends the job for a page and returns a reader of it; `since` as in [`FetchCommand::Page`]. Cancel-safe: the fill
     /// continues without this reader.
-    async fn send(&self, job: PageJob, since: Option<Tick>) -> Result<Fetched, FillError> {
+    async fn send(&self, job: PageJob, since: Option<Tick>) -> Result<FetchResult, FillError> {
         let (reply, response) = oneshot::channel();
         self.queue(FetchCommand::Page(Box::new(job), since, reply))?;
         response.await.map_err(|_| FillError::Aborted)?
@@ -111,7 +111,7 @@ impl Handle {
     }
 
     /// Starts a background refresh of a page. Does nothing if one is in progress or the channel is full.
-    pub fn refresh(&self, job: PageJob, when: When) {
+    pub fn refresh(&self, job: PageJob, when: RefreshReason) {
         let _ = self.queue(FetchCommand::Refresh(Box::new(job), when));
     }
 
@@ -136,7 +136,7 @@ impl Handle {
         info: &RequestInfo,
         key: &[u8],
         job: impl FnOnce() -> PageJob,
-    ) -> Result<Fetched, FillError> {
+    ) -> Result<FetchResult, FillError> {
         // With RFC 9111 the fetch in progress for a key may be for another variant.
         let waiters = match site.rules.storage.vary {
             VaryPolicy::CoveredByKey => self.registry.waiters(&Key::new(key)),
@@ -154,21 +154,21 @@ impl Handle {
             Some(silent) => either(silent.reader, ordered).await,
             None => ordered.await,
         };
-        fetched.map(Fetched::after_a_wait)
+        fetched.map(FetchResult::after_a_wait)
     }
 
     /// The response for a job that needs a new fetch ([`PageJob::while_partitioned`]). Cancel-safe: the fill continues without this
     /// reader.
-    pub async fn new_page(&self, job: PageJob) -> Result<Fetched, FillError> {
+    pub async fn new_page(&self, job: PageJob) -> Result<FetchResult, FillError> {
         self.send(job, None).await
     }
 
     /// Runs the scheduler and returns when it has ended. Dropping the future aborts the run.
-    pub async fn cron(&self, job: CronJob) -> Result<(), CronTrouble> {
+    pub async fn cron(&self, job: CronJob) -> Result<(), CronError> {
         let (reply, response) = oneshot::channel();
         self.queue(FetchCommand::Cron(Box::new(job), reply))
-            .map_err(CronTrouble::Upstream)?;
-        let gone = CronTrouble::Upstream(FillError::Aborted);
+            .map_err(CronError::Upstream)?;
+        let gone = CronError::Upstream(FillError::Aborted);
         response.await.unwrap_or(Err(gone))
     }
 }
@@ -176,8 +176,8 @@ impl Handle {
 /// The first of two: the head of a page that has fallen silent, or the later fetch. If both fail, the later failure.
 pub(super) async fn either(
     mut silent: FillReader,
-    ordered: impl Future<Output = Result<Fetched, FillError>>,
-) -> Result<Fetched, FillError> {
+    ordered: impl Future<Output = Result<FetchResult, FillError>>,
+) -> Result<FetchResult, FillError> {
     let mut ordered = pin!(ordered);
     tokio::select! {
         biased;
@@ -189,7 +189,7 @@ pub(super) async fn either(
             return ordered.await;
         },
     }
-    Ok(Fetched::Fill {
+    Ok(FetchResult::Fill {
         reader: silent,
         coded: None,
         outcome: StoreOutcome::Undecided,

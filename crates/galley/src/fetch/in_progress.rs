@@ -26,11 +26,11 @@ use http::header::{HeaderName, HeaderValue};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::jobs::Fetched;
+use super::jobs::FetchResult;
 use super::shared_fetch::SharedFetch;
 use super::site::FetchLimits;
 use super::waiters::{FetchProgress, NOT_SENT, Waiters};
-use crate::upstream::QueueTurn;
+use crate::upstream::QueuePosition;
 
 /// A page that is being fetched.
 pub(super) struct InProgressFetch {
@@ -51,7 +51,7 @@ pub(super) struct InProgressFetch {
     /// Notified when a waiter has left.
     left: Notify,
     /// The position of the request in the queue for a slot.
-    pub(super) turn: QueueTurn,
+    pub(super) turn: QueuePosition,
     /// When the request was sent.
     sent_at: Cell<Tick>,
     is_overtaken: Cell<bool>,
@@ -100,7 +100,7 @@ impl InProgressFetch {
             }),
             changed: Notify::new(),
             left: Notify::new(),
-            turn: QueueTurn::default(),
+            turn: QueuePosition::default(),
             sent_at: Cell::new(Tick(0)),
             is_overtaken: Cell::new(false),
         }
@@ -275,12 +275,12 @@ impl Drop for InProgressFetch {
 pub(super) struct WaiterSlot {
     pub(super) in_progress: Rc<InProgressFetch>,
     pub(super) reader: FillReader,
-    pub(super) terms: WaitTerms,
+    pub(super) terms: WaitRole,
 }
 
 /// The role of a waiting request in a fetch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum WaitTerms {
+pub(super) enum WaitRole {
     /// It started the fetch.
     Leads,
     /// It may use the response.
@@ -290,8 +290,8 @@ pub(super) enum WaitTerms {
 }
 
 /// A waiting request, with all fetches that may answer it, the newest last.
-pub(super) struct Wait {
-    reply: oneshot::Sender<Result<Fetched, FillError>>,
+pub(super) struct WaitingRequest {
+    reply: oneshot::Sender<Result<FetchResult, FillError>>,
     slots: Vec<WaiterSlot>,
     /// A fetch whose response does not answer this request.
     rejected: Option<Rc<InProgressFetch>>,
@@ -311,7 +311,7 @@ pub(super) enum WaiterEvent {
 }
 
 /// How to use a head that has arrived.
-pub(super) enum HeadVerdict {
+pub(super) enum HeadUse {
     /// The response answers the request.
     Use,
     /// It does not; another fetch may.
@@ -322,8 +322,8 @@ pub(super) enum HeadVerdict {
     Failed(FillError),
 }
 
-impl Wait {
-    pub(super) fn new(reply: oneshot::Sender<Result<Fetched, FillError>>) -> Self {
+impl WaitingRequest {
+    pub(super) fn new(reply: oneshot::Sender<Result<FetchResult, FillError>>) -> Self {
         Self {
             reply,
             slots: Vec::new(),
@@ -336,7 +336,7 @@ impl Wait {
     /// The same request, as the one that started the fetch.
     pub(super) fn leading(mut self, in_progress: &Rc<InProgressFetch>) -> Self {
         self.may_lead = false;
-        self.join(in_progress, WaitTerms::Leads);
+        self.join(in_progress, WaitRole::Leads);
         self
     }
 
@@ -377,7 +377,7 @@ impl Wait {
     }
 
     /// Joins a fetch; false if joining is closed.
-    pub(super) fn join(&mut self, in_progress: &Rc<InProgressFetch>, terms: WaitTerms) -> bool {
+    pub(super) fn join(&mut self, in_progress: &Rc<InProgressFetch>, terms: WaitRole) -> bool {
         let Some(reader) = in_progress.fill.reader() else {
             return false;
         };
@@ -432,27 +432,27 @@ impl Wait {
     pub(super) fn take(
         mut self,
         index: usize,
-        verdict: &HeadVerdict,
+        verdict: &HeadUse,
         coded: Option<FillReader>,
     ) -> Option<Self> {
         match verdict {
-            HeadVerdict::Use => {
+            HeadUse::Use => {
                 let slot = self.slots.swap_remove(index);
-                let fetched = Fetched::Fill {
+                let fetched = FetchResult::Fill {
                     reader: slot.reader,
                     coded,
                     outcome: slot.in_progress.store_outcome.get(),
-                    collapsed: slot.terms != WaitTerms::Leads,
+                    collapsed: slot.terms != WaitRole::Leads,
                 };
                 self.finish(Ok(fetched));
                 return None;
             }
-            HeadVerdict::HitForPass => {
-                self.finish(Ok(Fetched::HitForPass));
+            HeadUse::HitForPass => {
+                self.finish(Ok(FetchResult::HitForPass));
                 return None;
             }
-            HeadVerdict::Reject => self.rejected = Some(self.slots.remove(index).in_progress),
-            HeadVerdict::Failed(failure) => {
+            HeadUse::Reject => self.rejected = Some(self.slots.remove(index).in_progress),
+            HeadUse::Failed(failure) => {
                 self.note_failure();
                 self.failure = Some(*failure);
                 self.slots.remove(index);
@@ -477,7 +477,7 @@ impl Wait {
     }
 
     /// Ends the wait.
-    pub(super) fn finish(self, result: Result<Fetched, FillError>) {
+    pub(super) fn finish(self, result: Result<FetchResult, FillError>) {
         let _ = self.reply.send(result);
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::fill::{FillError, FillHead, FillReader, FillSharing};
-use galley_cache::includes::{IncludedPart, Inclusions};
+use galley_cache::includes::{IncludedPart, IncludedResponses};
 use galley_policy::esi::MAX_DEPTH;
 use galley_policy::esi::target::IncludeRefused;
 use galley_policy::esi::template::IncludeSource;
@@ -21,14 +21,14 @@ use tokio::sync::oneshot;
 
 use super::entry_parts::scopes;
 use super::jobs::{IncludeFound, IncludingPage};
-use super::{FetchSite, FetchWorker, Fetched, PageJob};
+use super::{FetchResult, FetchSite, FetchWorker, PageJob};
 
 /// The bytes of an include.
 #[derive(Debug, Default)]
 pub(super) struct IncludedBody {
     pub(super) bytes: Bytes,
     /// The include and its nested includes. `depth` is 0 if there are none.
-    pub(super) inclusions: Inclusions,
+    pub(super) inclusions: IncludedResponses,
     /// The remaining time for which the include is fresh.
     pub(super) left: Duration,
 }
@@ -139,13 +139,15 @@ impl FetchWorker {
             .await
             .map_err(|_| IncludeFailure::Upstream(FillError::Aborted))?;
         match fetched {
-            Ok(Fetched::Entry(entry) | Fetched::Shared(entry) | Fetched::Awaited(entry)) => {
-                self.body_of_entry(&site, &entry)
-            }
-            Ok(Fetched::HitForPass) | Err(FillError::Unstorable(_)) => {
+            Ok(
+                FetchResult::Entry(entry)
+                | FetchResult::Shared(entry)
+                | FetchResult::Awaited(entry),
+            ) => self.body_of_entry(&site, &entry),
+            Ok(FetchResult::HitForPass) | Err(FillError::Unstorable(_)) => {
                 Err(IncludeFailure::NotShared)
             }
-            Ok(Fetched::Fill { mut reader, .. }) => {
+            Ok(FetchResult::Fill { mut reader, .. }) => {
                 let head = reader.head().await.map_err(failed)?;
                 let (part, left) = shared(&head)?;
                 let own = IncludedPart {
@@ -186,7 +188,7 @@ impl FetchWorker {
             born: entry.born,
         };
         let assembly = entry.assembly();
-        let nested = assembly.map(|assembly| Inclusions {
+        let nested = assembly.map(|assembly| IncludedResponses {
             // Pages with omitted includes are stored only if they were requested directly.
             is_cut: false,
             ..assembly.inclusions.clone()
@@ -219,7 +221,7 @@ impl FetchWorker {
 /// The properties of a response that may be shared, from its head.
 struct SharedPart {
     tags: Vec<u64>,
-    inclusions: Inclusions,
+    inclusions: IncludedResponses,
 }
 
 fn shared(head: &FillHead) -> Result<(SharedPart, Duration), IncludeFailure> {
@@ -246,11 +248,14 @@ fn is_plain(status: StatusCode, fields: &HeaderMap) -> bool {
 }
 
 /// An include together with its nested includes.
-fn joined(own: IncludedPart, nested: &Inclusions) -> Result<Inclusions, IncludeFailure> {
+fn joined(
+    own: IncludedPart,
+    nested: &IncludedResponses,
+) -> Result<IncludedResponses, IncludeFailure> {
     if nested.depth >= MAX_DEPTH {
         return Err(IncludeFailure::Depth);
     }
-    Ok(Inclusions {
+    Ok(IncludedResponses {
         parts: std::iter::once(own)
             .chain(nested.parts.iter().cloned())
             .collect(),

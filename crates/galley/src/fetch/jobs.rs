@@ -132,7 +132,7 @@ pub struct PassJob {
     /// The complete request for the upstream.
     pub call: UpstreamCall,
     /// What may be stored from the response.
-    pub learn: Option<LearnFromPass>,
+    pub learn: Option<PassedResponseUse>,
     /// Whether Galley reads the response itself, so that it must be plain and have the plugin's fields.
     pub is_read_here: bool,
     /// The session that the request may change.
@@ -203,7 +203,7 @@ pub trait IncludeLookup: Send + Sync {
 }
 
 /// The result of a page job.
-pub enum Fetched {
+pub enum FetchResult {
     /// A fill to read from; `collapsed` if another request's job had started it.
     Fill {
         /// The reader.
@@ -227,7 +227,7 @@ pub enum Fetched {
 
 /// Why a page is refreshed in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum RefreshReason {
     /// It is stale.
     Stale,
     /// It expires soon.
@@ -237,15 +237,15 @@ pub enum When {
 }
 
 /// What may be stored from a passed request.
-pub struct LearnFromPass {
+pub struct PassedResponseUse {
     /// The key to store it under.
     pub key: Key,
     /// The kind of the stored response.
-    pub lesson: PassLesson,
+    pub lesson: PassedResponseKind,
 }
 
 /// The kinds of what may be stored from a passed request.
-pub enum PassLesson {
+pub enum PassedResponseKind {
     /// The requested `Range` of this address.
     Part(Key),
     /// The response that a `GET` of the same address would get.

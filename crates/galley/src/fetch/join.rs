@@ -10,7 +10,7 @@ use std::sync::Arc;
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::fill::{self, FillError, FillHead, FillSharing, FillWriter};
 use galley_cache::key::Key;
-use galley_cache::purge_table::{Touch, Touched};
+use galley_cache::purge_table::{FillPurgeState, PurgeSubject};
 use galley_policy::decide::{Decision, Validity, decide};
 use galley_policy::outcome::PassWhy;
 use galley_policy::site::VaryPolicy;
@@ -22,17 +22,19 @@ use tokio::sync::oneshot;
 
 use super::compress::EncodedBody;
 use super::entry_parts::scopes;
-use super::in_progress::{HeadVerdict, InProgressFetch, Wait, WaitTerms, WaiterEvent, WaiterSlot};
-use super::revalidate::{self, When};
+use super::in_progress::{
+    HeadUse, InProgressFetch, WaitRole, WaiterEvent, WaiterSlot, WaitingRequest,
+};
+use super::revalidate::{self, RefreshReason};
 use super::rfc9111::variants;
 use super::store::WINDOW;
 use super::wait::FetchFor;
 use super::waiters::NOT_SENT;
-use super::{FetchWorker, Fetched, PageJob};
+use super::{FetchResult, FetchWorker, PageJob};
 
 /// The parameters of a fetch to start: its key, and the silent fetch that it replaces.
-struct ToLead {
-    wait: Wait,
+struct FetchStart {
+    wait: WaitingRequest,
     key: Key,
     overtaken: Option<Rc<InProgressFetch>>,
 }
@@ -52,13 +54,13 @@ impl FetchWorker {
         self: Rc<Self>,
         job: Box<PageJob>,
         since: Option<Tick>,
-        reply: oneshot::Sender<Result<Fetched, FillError>>,
+        reply: oneshot::Sender<Result<FetchResult, FillError>>,
     ) {
-        let mut wait = Wait::new(reply);
+        let mut wait = WaitingRequest::new(reply);
         if since.is_some_and(|since| self.has_failed_since(&job, since)) {
             wait.note_failure();
         }
-        let Some(ToLead {
+        let Some(FetchStart {
             wait,
             key,
             overtaken,
@@ -85,18 +87,19 @@ impl FetchWorker {
     }
 
     /// Refreshes a response in the background, unless that is in progress. Returns whether a request was sent.
-    pub(super) async fn refresh(self: Rc<Self>, job: PageJob, when: When) -> bool {
+    pub(super) async fn refresh(self: Rc<Self>, job: PageJob, when: RefreshReason) -> bool {
         let key = self.fetch_key(&job);
         let current = self.in_progress.borrow().get(&key).map(Rc::clone);
         let overtaken = current.filter(|in_progress| !in_progress.fill.has_ended());
         // A refresh that a purge concerns does not delay the next one.
         let is_busy = overtaken.as_ref().is_some_and(|in_progress| {
-            !in_progress.is_silent() && touched(in_progress, &job, None) != Touched::Yes
+            !in_progress.is_silent() && touched(in_progress, &job, None) != FillPurgeState::Yes
         });
+        let is_missing = || self.usable_entry(&job).is_none();
         let is_wanted = match when {
-            When::Stale => self.usable_entry(&job).is_none(),
-            When::Spare => self.has_spare_slots(job.pool) && self.usable_entry(&job).is_none(),
-            When::Early => self.has_spare_slots(job.pool) && self.is_ending(&key),
+            RefreshReason::Stale => is_missing(),
+            RefreshReason::Spare => self.has_spare_slots(job.pool) && is_missing(),
+            RefreshReason::Early => self.has_spare_slots(job.pool) && self.is_ending(&key),
         };
         if is_busy || !is_wanted || self.failed_lately(&job) {
             return false;
@@ -146,21 +149,21 @@ impl FetchWorker {
     }
 
     /// Waits until a fetch has a head, and joins those that start in the meantime. The result says how to start one.
-    async fn wait_for_head(&self, job: &PageJob, mut wait: Wait) -> Option<ToLead> {
+    async fn wait_for_head(&self, job: &PageJob, mut wait: WaitingRequest) -> Option<FetchStart> {
         loop {
             if let Some(entry) = self.usable_entry(job) {
                 let is_shared = wait.has_found(&entry);
                 wait.finish(Ok(match entry.kind {
-                    EntryKind::Page if is_shared => Fetched::Shared(entry),
-                    EntryKind::Page => Fetched::Entry(entry),
-                    EntryKind::HitForPass | EntryKind::Varies => Fetched::HitForPass,
+                    EntryKind::Page if is_shared => FetchResult::Shared(entry),
+                    EntryKind::Page => FetchResult::Entry(entry),
+                    EntryKind::HitForPass | EntryKind::Varies => FetchResult::HitForPass,
                 }));
                 return None;
             }
             let key = self.fetch_key(job);
             match self.join_or_lead(job, &key, &mut wait) {
                 JoinOutcome::Lead(overtaken) if wait.may_lead() => {
-                    return Some(ToLead {
+                    return Some(FetchStart {
                         wait,
                         key,
                         overtaken,
@@ -186,14 +189,14 @@ impl FetchWorker {
                 }
             };
             if let Some(entry) = wait.slot(index).and_then(|slot| self.found_for(job, slot)) {
-                wait.finish(Ok(Fetched::Shared(entry)));
+                wait.finish(Ok(FetchResult::Shared(entry)));
                 return None;
             }
-            let verdict = wait.slot(index).map_or(HeadVerdict::Reject, |slot| {
-                self.judge(slot, job, &key, &head)
-            });
+            let verdict = wait
+                .slot(index)
+                .map_or(HeadUse::Reject, |slot| self.judge(slot, job, &key, &head));
             let coded = match (&verdict, &head) {
-                (HeadVerdict::Use, Ok(head)) => {
+                (HeadUse::Use, Ok(head)) => {
                     self.code_for(&job.site, &job.info, &mut wait, index, head)
                 }
                 _ => EncodedBody::default(),
@@ -209,7 +212,7 @@ impl FetchWorker {
     }
 
     /// Checks for a fetch in progress, and joins it if there is one.
-    fn join_or_lead(&self, job: &PageJob, key: &Key, wait: &mut Wait) -> JoinOutcome {
+    fn join_or_lead(&self, job: &PageJob, key: &Key, wait: &mut WaitingRequest) -> JoinOutcome {
         let current = self.in_progress.borrow().get(key).map(Rc::clone);
         // A fetch leaves the table at the moment it ends; one that did not has panicked.
         let Some(in_progress) =
@@ -227,9 +230,9 @@ impl FetchWorker {
         let is_joinable = !(is_silent && in_progress.fill.has_head());
         if is_joinable && !wait.is_at(&in_progress) {
             let terms = match touched(&in_progress, job, None) {
-                Touched::No => WaitTerms::Joined,
-                Touched::OnlyTags => WaitTerms::ToCheck,
-                Touched::Yes => return JoinOutcome::Lead(None),
+                FillPurgeState::No => WaitRole::Joined,
+                FillPurgeState::OnlyTags => WaitRole::ToCheck,
+                FillPurgeState::Yes => return JoinOutcome::Lead(None),
             };
             let admission = in_progress.waiters.admission();
             if !is_silent
@@ -258,17 +261,17 @@ impl FetchWorker {
         job: &PageJob,
         key: &Key,
         head: &Result<Arc<FillHead>, FillError>,
-    ) -> HeadVerdict {
+    ) -> HeadUse {
         let head = match (head, slot.terms) {
             // The reader of a response that may not be stored reports the reason, and the request is passed.
-            (Ok(_), WaitTerms::Leads)
-            | (Err(FillError::Unstorable(_)), WaitTerms::Leads | WaitTerms::Joined) => {
-                return HeadVerdict::Use;
+            (Ok(_), WaitRole::Leads)
+            | (Err(FillError::Unstorable(_)), WaitRole::Leads | WaitRole::Joined) => {
+                return HeadUse::Use;
             }
             // The page is looked up again.
-            (Err(_), WaitTerms::ToCheck) => return HeadVerdict::Reject,
-            (Err(_), _) if slot.in_progress.shared.entry().is_some() => return HeadVerdict::Reject,
-            (Err(failure), _) => return HeadVerdict::Failed(*failure),
+            (Err(_), WaitRole::ToCheck) => return HeadUse::Reject,
+            (Err(_), _) if slot.in_progress.shared.entry().is_some() => return HeadUse::Reject,
+            (Err(failure), _) => return HeadUse::Failed(*failure),
             (Ok(head), _) => head,
         };
         let FillSharing::Shared {
@@ -277,17 +280,17 @@ impl FetchWorker {
             inclusions,
         } = &head.share
         else {
-            return HeadVerdict::HitForPass;
+            return HeadUse::HitForPass;
         };
         let purges = job.site.purges.table();
-        let is_purged = slot.terms == WaitTerms::ToCheck
-            && (touched(&slot.in_progress, job, Some(tags)) != Touched::No
+        let is_purged = slot.terms == WaitRole::ToCheck
+            && (touched(&slot.in_progress, job, Some(tags)) != FillPurgeState::No
                 || purges.newer_than_parts(slot.in_progress.born.get(), inclusions));
         if is_purged {
-            return HeadVerdict::Reject;
+            return HeadUse::Reject;
         }
         if job.storage().vary == VaryPolicy::CoveredByKey {
-            return HeadVerdict::Use;
+            return HeadUse::Use;
         }
         let names = variants::names(&head.fields);
         let selecting = Selecting::new(&names);
@@ -296,18 +299,18 @@ impl FetchWorker {
             || own_selection != selecting.of(variants::lines(&slot.in_progress.sent))
         {
             return if self.fetch_key(job) == *key {
-                HeadVerdict::HitForPass
+                HeadUse::HitForPass
             } else {
-                HeadVerdict::Reject
+                HeadUse::Reject
             };
         }
         let is_for_all = !slot.in_progress.is_confined.get()
             && life.fresh > life.initial_age
             && may_answer_credentials(job, &head.fields);
         if is_for_all {
-            HeadVerdict::Use
+            HeadUse::Use
         } else {
-            HeadVerdict::HitForPass
+            HeadUse::HitForPass
         }
     }
 
@@ -363,13 +366,13 @@ fn may_answer_credentials(job: &PageJob, fields: &HeaderMap) -> bool {
     !job.info.has_authorization() || SharedWith::of(fields, &job.site.rules) == SharedWith::Everyone
 }
 
-fn touched(in_progress: &InProgressFetch, job: &PageJob, tags: Option<&[u64]>) -> Touched {
+fn touched(in_progress: &InProgressFetch, job: &PageJob, tags: Option<&[u64]>) -> FillPurgeState {
     let born = in_progress.born.get();
     if born == NOT_SENT {
-        return Touched::No;
+        return FillPurgeState::No;
     }
     let scopes = scopes(&job.info, Vec::new());
-    let touch = Touch {
+    let touch = PurgeSubject {
         tags,
         ..scopes.touch()
     };

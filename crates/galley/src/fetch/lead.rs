@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_cache::fill::{FillError, FillHead, FillSharing, FillWriter, Finished};
-use galley_cache::includes::Inclusions;
+use galley_cache::fill::{FillError, FillHead, FillResult, FillSharing, FillWriter};
+use galley_cache::includes::IncludedResponses;
 use galley_cache::purge_table::Validity;
 use galley_policy::esi::announcement;
 use galley_policy::forward;
@@ -29,7 +29,7 @@ use super::in_progress::{InProgressFetch, is_abandoned};
 use super::jobs::IncludingPage;
 use super::rfc9111::{HeadUpdate, Validated};
 use super::spool::{AHEAD, ResponseSpool};
-use super::store::ToStore;
+use super::store::StorePlan;
 use super::wait::FetchFor;
 use super::{
     FetchSite, FetchWorker, PageJob, ResponseSink, acknowledged, buffering_mode, publish, relay,
@@ -76,7 +76,7 @@ impl FetchWorker {
             // Too large for memory, and received slowly: no other request waits for the entry.
             Ok(to_store) => {
                 if let Some(to_store) = to_store {
-                    let not_in_memory = Finished {
+                    let not_in_memory = FillResult {
                         body: None,
                         length: 0,
                     };
@@ -105,7 +105,7 @@ impl FetchWorker {
         in_progress: &Rc<InProgressFetch>,
         sink: &mut ResponseSink,
         purpose: FetchFor,
-    ) -> Result<Option<ToStore>, FillError> {
+    ) -> Result<Option<StorePlan>, FillError> {
         let site_purges = &job.site.purges;
         // Read before anything is compared with purges, because the response may not reflect later ones.
         let (current, now) = (site_purges.current(), self.clock.tick());
@@ -163,7 +163,7 @@ impl FetchWorker {
                     Err(FillError::Malformed)
                 }
                 _ => {
-                    let received = Received {
+                    let received = ReceivedHead {
                         incoming,
                         purges: &purges,
                     };
@@ -185,9 +185,9 @@ impl FetchWorker {
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
         sink: &mut ResponseSink,
-        received: Received<'_>,
-    ) -> Result<Option<ToStore>, FillError> {
-        let Received {
+        received: ReceivedHead<'_>,
+    ) -> Result<Option<StorePlan>, FillError> {
+        let ReceivedHead {
             mut incoming,
             purges,
         } = received;
@@ -291,7 +291,7 @@ impl FetchWorker {
         sink: &mut ResponseSink,
         mut incoming: IncomingResponse,
         why: NotStored,
-    ) -> Result<Option<ToStore>, FillError> {
+    ) -> Result<Option<StorePlan>, FillError> {
         in_progress.set_not_stored(why);
         // An error is not a property of the address, and a response to credentials says nothing about other requests.
         let is_of_address = !incoming.status.is_server_error() && !job.info.has_authorization();
@@ -366,7 +366,7 @@ impl FetchWorker {
 }
 
 /// A response whose head has been received.
-struct Received<'r> {
+struct ReceivedHead<'r> {
     incoming: IncomingResponse,
     /// The purges that it carries.
     purges: &'r [Purge],
@@ -391,7 +391,7 @@ async fn relay_error_page(
             life: Lifetime::default(),
             // The inputs of its generation are unknown, so any newer purge may concern it.
             tags: Tags::everything().ids,
-            inclusions: Inclusions::default(),
+            inclusions: IncludedResponses::default(),
         },
         length: incoming.length(),
     });

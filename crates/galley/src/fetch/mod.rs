@@ -47,7 +47,7 @@ mod worker;
 
 pub use handle::Handle;
 pub use jobs::{
-    Fetched, IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPage, PageJob, PassJob,
+    FetchResult, IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPage, PageJob, PassJob,
 };
 use publish::{Acknowledgement, publish, write_to_disk};
 use relay::{ResponseSink, buffering_mode, relay};

@@ -20,7 +20,7 @@ use super::compress::Outlet;
 use super::rfc9111::{BodyCopy, publish_purges};
 use super::spool::{AHEAD, ResponseSpool};
 use super::{FetchWorker, PassJob, acknowledged, buffering_mode};
-use crate::upstream::{IncomingResponse, QueueTurn};
+use crate::upstream::{IncomingResponse, QueuePosition};
 
 impl FetchWorker {
     pub(super) async fn pass(self: Rc<Self>, job: PassJob, mut writer: FillWriter) {
@@ -44,7 +44,7 @@ impl FetchWorker {
         let pool = self.pool(job.pool)?;
         let began = Cell::new((job.site.purges.current(), self.clock.tick()));
         let sending = || began.set((job.site.purges.current(), self.clock.tick()));
-        let turn = QueueTurn::default();
+        let turn = QueuePosition::default();
         let mut incoming = {
             let exchange = pin!(async {
                 let waiting = job.call.begin_span("queue");

@@ -10,7 +10,7 @@ use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryParts};
 use galley_cache::fragment_table::RenderedFragment;
 use galley_cache::fragments::{FragmentVersion, PageFragment, digest};
-use galley_cache::purge_table::{Touched, Validity};
+use galley_cache::purge_table::{FillPurgeState, Validity};
 use galley_policy::fragments::{self, FragmentPart, InvalidFragments};
 use galley_policy::key::{fragment_id, variant_id};
 use galley_policy::private::PrivateScope;
@@ -240,7 +240,7 @@ impl FetchWorker {
             };
             let tags = scopes(&job.info, version.all_tags().collect());
             if !is_disagreement(replaced.fragments(), fragment, &shared)
-                || job.site.purges.newer_than(fragment.born, tags.touch()) != Touched::No
+                || job.site.purges.newer_than(fragment.born, tags.touch()) != FillPurgeState::No
             {
                 continue;
             }

@@ -29,7 +29,7 @@ struct AwaitingPage {
 }
 
 /// The site that is patched next, and the purge up to which it will be patched.
-struct PatchTurn {
+struct PatchTarget {
     site: Arc<FetchSite>,
     purges: u64,
 }
@@ -84,19 +84,19 @@ impl FetchWorker {
     }
 
     /// The next site that was purged since its pages were last patched.
-    fn next_purged(&self) -> Option<PatchTurn> {
+    fn next_purged(&self) -> Option<PatchTarget> {
         let now = Instant::now();
         let mut sites = self.patched_sites.borrow_mut();
         let due = next_turn(&mut sites, |known| {
             known.progress.is_due(known.site.purges.current(), now)
         })?;
-        Some(PatchTurn {
+        Some(PatchTarget {
             site: Arc::clone(&due.site),
             purges: due.site.purges.current(),
         })
     }
 
-    fn end_turn(&self, turn: &PatchTurn, is_done: bool) {
+    fn end_turn(&self, turn: &PatchTarget, is_done: bool) {
         let mut sites = self.patched_sites.borrow_mut();
         let mut known = sites.iter_mut();
         match known.find(|known| Arc::ptr_eq(&known.site, &turn.site)) {
@@ -116,7 +116,7 @@ impl FetchWorker {
         {
             return true;
         }
-        let mut pace = Pace::new();
+        let mut pace = PatchThrottle::new();
         let mut pages = self.awaiting(site, &mut pace).await;
         site.counters.add_awaiting(pages.len());
         let mut is_done = true;
@@ -179,7 +179,7 @@ impl FetchWorker {
     }
 
     /// The pages that need only a patch, the most requested first.
-    async fn awaiting(&self, site: &Arc<FetchSite>, pace: &mut Pace) -> Vec<AwaitingPage> {
+    async fn awaiting(&self, site: &Arc<FetchSite>, pace: &mut PatchThrottle) -> Vec<AwaitingPage> {
         let mut found = Vec::new();
         for entry in self.memory.entries() {
             if may_await(&entry)
@@ -215,11 +215,11 @@ impl FetchWorker {
 }
 
 /// Limits work to short time slices with longer pauses.
-struct Pace {
+struct PatchThrottle {
     began: Instant,
 }
 
-impl Pace {
+impl PatchThrottle {
     fn new() -> Self {
         Self {
             began: Instant::now(),

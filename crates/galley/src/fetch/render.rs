@@ -28,8 +28,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::sleep;
 
 use super::entry_parts::scopes;
-use super::jobs::{RenderingInProgress, When};
-use super::{FetchSite, FetchWorker, Fetched, PageJob};
+use super::jobs::{RefreshReason, RenderingInProgress};
+use super::{FetchResult, FetchSite, FetchWorker, PageJob};
 
 /// Why fragments are rendered.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,12 +125,12 @@ impl FetchWorker {
     /// Returns whether PHP has responded. If it has not, the failure does not count against the fragments.
     async fn fetch_batch(self: &Rc<Self>, job: PageJob, purpose: RenderFor) -> bool {
         match purpose {
-            RenderFor::Background => Rc::clone(self).refresh(job, When::Stale).await,
+            RenderFor::Background => Rc::clone(self).refresh(job, RefreshReason::Stale).await,
             RenderFor::Visitor => {
                 let (reply, response) = oneshot::channel();
                 tokio::task::spawn_local(Rc::clone(self).page(Box::new(job), None, reply));
                 match response.await {
-                    Ok(Ok(Fetched::Fill { reader, .. })) => read_to_end(reader).await.is_ok(),
+                    Ok(Ok(FetchResult::Fill { reader, .. })) => read_to_end(reader).await.is_ok(),
                     Ok(Ok(_) | Err(FillError::Unstorable(_))) => true,
                     Ok(Err(_)) | Err(_) => false,
                 }
@@ -144,8 +144,8 @@ impl FetchWorker {
         self: &Rc<Self>,
         page: &PageJob,
         missing: &[&Arc<FragmentVersion>],
-    ) -> Option<Batch> {
-        let mut batch = Batch::new(self, &page.site);
+    ) -> Option<RenderBatch> {
+        let mut batch = RenderBatch::new(self, &page.site);
         for version in missing {
             batch.add(version);
         }
@@ -300,7 +300,7 @@ pub(super) fn is_purged(site: &FetchSite, fragment: &SharedFragment) -> bool {
 }
 
 /// The fragments that one request renders.
-struct Batch {
+struct RenderBatch {
     worker: Rc<FetchWorker>,
     site: Arc<FetchSite>,
     versions: Vec<Arc<FragmentVersion>>,
@@ -310,7 +310,7 @@ struct Batch {
     most: usize,
 }
 
-impl Batch {
+impl RenderBatch {
     fn new(worker: &Rc<FetchWorker>, site: &Arc<FetchSite>) -> Self {
         Self {
             worker: Rc::clone(worker),
@@ -346,7 +346,7 @@ impl Batch {
     }
 }
 
-impl Drop for Batch {
+impl Drop for RenderBatch {
     fn drop(&mut self) {
         let mut renderings = self.worker.renderings.borrow_mut();
         for version in &self.versions {

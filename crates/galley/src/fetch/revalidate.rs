@@ -13,7 +13,7 @@ use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
 use super::FetchWorker;
-pub use super::jobs::When;
+pub use super::jobs::RefreshReason;
 use crate::upstream::UpstreamPool;
 
 /// An entry in the form that the decision needs, with the age at its lookup; `None` for a list of variants.

@@ -13,14 +13,13 @@ use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::memory::Memory;
 use galley_cluster::lease::Lease;
 use galley_cluster::{
-    FetchToken, FoundPage, PageName, PageSearch, PageToShare, RecordWriter, SharedPages,
-    SharedPatience,
+    FetchToken, FoundPage, PageName, PageSearch, PageToShare, RecordWriter, SharedPages, SharedWait,
 };
 use galley_policy::decide::{Decision, Validity, decide};
 use galley_policy::key::variant_id;
 use galley_policy::request_info::RequestInfo;
 
-use super::in_progress::{InProgressFetch, WaitTerms, WaiterSlot};
+use super::in_progress::{InProgressFetch, WaitRole, WaiterSlot};
 use super::wait::FetchFor;
 use super::{FetchSite, FetchWorker, PageJob, revalidate, write_to_disk};
 use crate::clock::Clock;
@@ -122,7 +121,7 @@ impl FetchWorker {
             let is_kept = self.memory.put(Arc::clone(&entry)).is_ok();
             is_kept.then_some(entry)
         };
-        match pages.find(lookup.name(), SharedPatience::Waits, take).await {
+        match pages.find(lookup.name(), SharedWait::Waits, take).await {
             PageSearch::Fetch(token) => {
                 in_progress.shared.may_fetch(token);
                 None
@@ -147,7 +146,7 @@ impl FetchWorker {
         let stored = revalidate::stored(&entry, Validity::Valid, age);
         let decision = decide(&job.info, &job.site.rules, stored.as_ref());
         let is_hit = matches!(decision, Decision::Hit | Decision::HitAndRefresh);
-        (is_hit || slot.terms == WaitTerms::Leads).then_some(entry)
+        (is_hit || slot.terms == WaitRole::Leads).then_some(entry)
     }
 
     /// Stores a fetched page for the other nodes, without waiting.

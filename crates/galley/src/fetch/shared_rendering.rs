@@ -12,7 +12,7 @@ use std::sync::Arc;
 use galley_cache::disk::write_record;
 use galley_cache::fragment_table::RenderedFragment;
 use galley_cache::fragments::{FragmentVersion, digest};
-use galley_cluster::{FoundPage, PageName, PageSearch, SharedPatience};
+use galley_cluster::{FoundPage, PageName, PageSearch, SharedWait};
 use tokio::task::spawn_local;
 
 use super::render::{address, fragment_key};
@@ -24,7 +24,7 @@ struct RenderingLookup {
     site: Arc<FetchSite>,
     id: u64,
     key: Vec<u8>,
-    patience: SharedPatience,
+    patience: SharedWait,
 }
 
 impl FetchWorker {
@@ -50,9 +50,9 @@ impl FetchWorker {
                 patience,
             })
         };
-        let is_first_found = find(first, SharedPatience::Waits).await;
+        let is_first_found = find(first, SharedWait::Waits).await;
         let rest = versions.iter().map(|version| {
-            (version.id != first).then(|| spawn_local(find(version.id, SharedPatience::None)))
+            (version.id != first).then(|| spawn_local(find(version.id, SharedWait::None)))
         });
         let rest: Vec<_> = rest.collect();
         let mut missing = Vec::new();

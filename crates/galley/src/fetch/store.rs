@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
-use galley_cache::fill::{FillError, FillHead, FillSharing, Finished};
-use galley_cache::includes::{Assembly, Inclusions};
+use galley_cache::fill::{FillError, FillHead, FillResult, FillSharing};
+use galley_cache::includes::{Assembly, IncludedResponses};
 use galley_cache::key::Key;
 use galley_cache::memory::PutRefused;
 use galley_cache::purge_table::Validity;
@@ -35,7 +35,7 @@ use crate::sys;
 use crate::upstream::IncomingResponse;
 
 /// The data that is stored when the body is complete.
-pub(super) struct ToStore {
+pub(super) struct StorePlan {
     pub(super) status: StatusCode,
     pub(super) fields: HeaderMap,
     pub(super) life: Lifetime,
@@ -50,7 +50,7 @@ pub(super) struct ToStore {
     pub(super) recorder: Recorder,
 }
 
-impl ToStore {
+impl StorePlan {
     /// The tags of the page and its fragments.
     fn all_tags(&self) -> Tags {
         let mut tags = self.tags.clone();
@@ -61,9 +61,9 @@ impl ToStore {
     }
 
     /// The responses that the page includes.
-    fn inclusions(&self) -> Inclusions {
+    fn inclusions(&self) -> IncludedResponses {
         let assembly = self.assembly.as_ref();
-        assembly.map_or_else(Inclusions::default, |one| one.inclusions.clone())
+        assembly.map_or_else(IncludedResponses::default, |one| one.inclusions.clone())
     }
 
     /// The same page, assembled with ESI includes. The positions of its fragments in its fields no longer match, so the fragments
@@ -98,7 +98,7 @@ impl FetchWorker {
         in_progress: &InProgressFetch,
         incoming: &IncomingResponse,
         life: Lifetime,
-    ) -> Option<ToStore> {
+    ) -> Option<StorePlan> {
         let rules = &job.site.rules;
         let mut fields = storable::stored_fields(&incoming.fields, rules, job.info.rule());
         let (names, selections) = match job.storage().validation {
@@ -125,7 +125,7 @@ impl FetchWorker {
             Ok(fragments) => (tags::collect(&incoming.fields), fragments),
             Err(InvalidFragments) => (Tags::everything(), ReceivedFragments::default()),
         };
-        Some(ToStore {
+        Some(StorePlan {
             status: incoming.status,
             fields,
             life,
@@ -145,8 +145,8 @@ impl FetchWorker {
         in_progress: &Rc<InProgressFetch>,
         sink: &mut ResponseSink,
         mut incoming: IncomingResponse,
-        mut to_store: ToStore,
-    ) -> Result<Option<ToStore>, FillError> {
+        mut to_store: StorePlan,
+    ) -> Result<Option<StorePlan>, FillError> {
         if !to_store.names.is_empty() {
             // Later requests then find their own variant, or this fetch under the key of its variant.
             self.note_variants(job, in_progress, &to_store.names, &to_store.selections);
@@ -189,7 +189,7 @@ impl FetchWorker {
         &self,
         job: &PageJob,
         in_progress: &InProgressFetch,
-        to_store: &ToStore,
+        to_store: &StorePlan,
         length: Option<u64>,
     ) -> Recorder {
         let is_judged_whole =
@@ -213,8 +213,8 @@ impl FetchWorker {
         self: &Rc<Self>,
         job: &PageJob,
         in_progress: &InProgressFetch,
-        mut to_store: ToStore,
-        finished: Finished,
+        mut to_store: StorePlan,
+        finished: FillResult,
     ) {
         if !in_progress.may_replace(self.memory.peek(job.key.bytes()).as_deref()) {
             return;
@@ -292,7 +292,7 @@ impl FetchWorker {
         &self,
         job: &PageJob,
         in_progress: &InProgressFetch,
-        to_store: &ToStore,
+        to_store: &StorePlan,
         key: Key,
     ) -> EntryParts {
         EntryParts {

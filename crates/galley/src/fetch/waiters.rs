@@ -21,7 +21,7 @@ use galley_policy::request_info::RequestInfo;
 use galley_policy::time::Tick;
 use tokio::sync::watch;
 
-use super::jobs::Fetched;
+use super::jobs::FetchResult;
 use super::site::FetchSite;
 
 /// A fetch in progress, as other threads see it.
@@ -166,19 +166,19 @@ impl Waiters {
 }
 
 /// A fetch that has fallen silent.
-pub(super) struct Silent {
+pub(super) struct SilentFetch {
     pub(super) reader: FillReader,
     pub(super) sent_at: Tick,
 }
 
 /// The result of waiting.
 pub(super) enum WaitResult {
-    Fetched(Fetched),
+    Fetched(FetchResult),
     /// The fetch thread must decide. A fetch in progress that has only fallen silent may still answer.
-    Nothing(Option<Silent>),
+    Nothing(Option<SilentFetch>),
 }
 
-impl Fetched {
+impl FetchResult {
     /// The same for a request that had waited before its job was sent: it has also waited for the fetch that has stored the page
     /// since then.
     pub(super) fn after_a_wait(self) -> Self {
@@ -218,7 +218,7 @@ impl Waiter {
         let coding = coding.filter(|_| entry.coded().is_empty());
         match coding.and_then(|coding| self.waiters.coded(coding)) {
             Some(coded) => self.read_fill(Some(coded), StoreOutcome::Stored),
-            None => WaitResult::Fetched(Fetched::Awaited(entry)),
+            None => WaitResult::Fetched(FetchResult::Awaited(entry)),
         }
     }
 
@@ -231,7 +231,7 @@ impl Waiter {
         if !self.waiters.fill.has_head() {
             let sent_at = Tick(self.waiters.sent_at.load(Ordering::Relaxed));
             let reader = self.reader;
-            return WaitResult::Nothing(Some(Silent { reader, sent_at }));
+            return WaitResult::Nothing(Some(SilentFetch { reader, sent_at }));
         }
         let Ok(head) = self.reader.head().await else {
             return self.read_fill(None, outcome);
@@ -249,7 +249,7 @@ impl Waiter {
     }
 
     fn read_fill(self, coded: Option<FillReader>, outcome: StoreOutcome) -> WaitResult {
-        WaitResult::Fetched(Fetched::Fill {
+        WaitResult::Fetched(FetchResult::Fill {
             reader: self.reader,
             coded,
             outcome,
@@ -389,13 +389,13 @@ mod tests {
                 either(silent, pending()).await
             };
             match fetched {
-                Ok(fetched) => assert!(arrives && matches!(fetched, Fetched::Fill { .. })),
+                Ok(fetched) => assert!(arrives && matches!(fetched, FetchResult::Fill { .. })),
                 Err(failure) => assert_eq!((arrives, failure), (false, FillError::Timeout)),
             }
         }
         let (_writer, fill) = fill::fill(1, None);
-        let ordered = ready(Ok(Fetched::HitForPass));
+        let ordered = ready(Ok(FetchResult::HitForPass));
         let fetched = either(fill.reader().unwrap(), ordered).await;
-        assert!(matches!(fetched, Ok(Fetched::HitForPass)));
+        assert!(matches!(fetched, Ok(FetchResult::HitForPass)));
     }
 }

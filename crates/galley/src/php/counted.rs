@@ -105,7 +105,8 @@ mod tests {
         };
         let mut all: Vec<u64> = (5000..5032).map(ends).collect();
         assert!(
-            all.iter().all(|end| (MIN_REQUESTS..MAX_REQUESTS).contains(end)),
+            all.iter()
+                .all(|end| (MIN_REQUESTS..MAX_REQUESTS).contains(end)),
             "{all:?}"
         );
         all.sort_unstable();

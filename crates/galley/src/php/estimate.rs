@@ -11,7 +11,7 @@ use super::meter::Worker;
 
 /// Sizes of workers in bytes: high-water marks that fall slowly.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Estimate {
+pub(super) struct WorkerSizeEstimate {
     /// The size of most workers.
     pub(super) usual: u64,
     /// The size of the largest worker.
@@ -20,7 +20,7 @@ pub(super) struct Estimate {
     last: Vec<(u32, u64)>,
 }
 
-impl Estimate {
+impl WorkerSizeEstimate {
     /// Starts with an assumed size.
     pub(super) fn new(assumed: u64) -> Self {
         Self {
@@ -79,7 +79,7 @@ fn follow(mark: u64, seen: u64, elapsed: Duration) -> u64 {
 
 /// The reason why a worker is replaced early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Surplus {
+pub(super) enum ReplaceReason {
     /// The worker uses more memory than a worker may.
     Grown,
     /// All workers together use more than their share, and this one the most.
@@ -93,15 +93,15 @@ pub(super) fn surplus(
     leaving: impl Fn(u32) -> bool,
     share: u64,
     grown: u64,
-) -> Option<(Worker, Surplus)> {
+) -> Option<(Worker, ReplaceReason)> {
     let staying = || workers.iter().filter(|worker| !leaving(worker.pid));
     let largest = *staying().max_by_key(|worker| worker.now)?;
     if largest.now > grown {
-        return Some((largest, Surplus::Grown));
+        return Some((largest, ReplaceReason::Grown));
     }
     // The replacement of a single worker that is larger than the share would soon be as large.
     let all: u64 = staying().map(|worker| worker.now).sum();
-    (all > share && staying().nth(1).is_some()).then_some((largest, Surplus::Share))
+    (all > share && staying().nth(1).is_some()).then_some((largest, ReplaceReason::Share))
 }
 
 /// The minimum estimate for a worker: PHP itself, before a script is read.
@@ -141,7 +141,7 @@ mod tests {
             (&[30, 30, 30, 300], 30, 300),
             (&[30, 31, 32, 33, 34, 35, 36, 37], 35, 37),
         ] {
-            let mut estimate = Estimate::new(24 * MIB);
+            let mut estimate = WorkerSizeEstimate::new(24 * MIB);
             estimate.observe(&workers(peaks), second);
             assert_eq!(
                 (estimate.usual / MIB, estimate.largest / MIB),
@@ -149,7 +149,7 @@ mod tests {
                 "{peaks:?}"
             );
         }
-        let mut estimate = Estimate::new(100 * MIB);
+        let mut estimate = WorkerSizeEstimate::new(100 * MIB);
         estimate.observe(&workers(&[40, 40]), SINKING / 2);
         assert_eq!((estimate.usual / MIB, estimate.largest / MIB), (70, 70));
         for _ in 0..200 {
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_last_worker_of_an_idle_pool_does_not_determine_the_estimate() {
-        let mut estimate = Estimate::new(24 * MIB);
+        let mut estimate = WorkerSizeEstimate::new(24 * MIB);
         let mut all = workers(&[30, 30, 30, 30, 30, 300]);
         estimate.observe(&all, Duration::ZERO);
         estimate.observe(&all.split_off(5), Duration::ZERO);
@@ -186,9 +186,9 @@ mod tests {
     fn only_the_largest_worker_is_replaced_at_a_time() {
         for (held, leaving, share, grown, expected) in [
             (&[10, 20][..], 0, 100, 64, None),
-            (&[10, 70, 80], 0, 1000, 64, Some((3, Surplus::Grown))),
-            (&[10, 70, 80], 3, 1000, 64, Some((2, Surplus::Grown))),
-            (&[40, 50, 30], 0, 100, 64, Some((2, Surplus::Share))),
+            (&[10, 70, 80], 0, 1000, 64, Some((3, ReplaceReason::Grown))),
+            (&[10, 70, 80], 3, 1000, 64, Some((2, ReplaceReason::Grown))),
+            (&[40, 50, 30], 0, 100, 64, Some((2, ReplaceReason::Share))),
             (&[40, 50, 30], 2, 100, 64, None),
             (&[60], 0, 50, 64, None),
             (&[], 0, 0, 0, None),

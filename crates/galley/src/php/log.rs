@@ -40,7 +40,7 @@ impl RecentLines {
 
 /// The source of the lines.
 #[derive(Clone, Debug)]
-pub(super) struct Speaker {
+pub(super) struct LogSource {
     pub(super) site: String,
     /// The program's name.
     pub(super) program: String,
@@ -48,7 +48,7 @@ pub(super) struct Speaker {
 }
 
 /// Logs the lines until the last process has closed the pipe.
-pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, recent: RecentLines) {
+pub(super) async fn forward(pipe: impl AsyncRead + Unpin, source: LogSource, recent: RecentLines) {
     let mut pipe = BufReader::new(pipe);
     let mut line = Vec::new();
     loop {
@@ -69,24 +69,24 @@ pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, rece
         };
         pipe.consume(taken);
         if is_whole {
-            pass_on(&line, &speaker, &recent);
+            pass_on(&line, &source, &recent);
             line.clear();
         }
     }
     if !line.is_empty() {
-        pass_on(&line, &speaker, &recent);
+        pass_on(&line, &source, &recent);
     }
 }
 
-fn pass_on(line: &[u8], speaker: &Speaker, recent: &RecentLines) {
+fn pass_on(line: &[u8], source: &LogSource, recent: &RecentLines) {
     let text = String::from_utf8_lossy(line);
     let entry = parse(&text);
-    let Speaker {
+    let LogSource {
         site,
         program,
         numbers,
-    } = speaker;
-    if let Some(Overdue { script, request }) = overdue(entry.message) {
+    } = source;
+    if let Some(KilledRequest { script, request }) = overdue(entry.message) {
         count(&numbers.overdue);
         tracing::warn!(
             site,
@@ -108,7 +108,7 @@ fn pass_on(line: &[u8], speaker: &Speaker, recent: &RecentLines) {
 
 /// The request of a worker that PHP-FPM has killed.
 #[derive(Debug, PartialEq, Eq)]
-struct Overdue<'a> {
+struct KilledRequest<'a> {
     script: &'a str,
     /// The method and the path.
     request: &'a str,
@@ -116,11 +116,11 @@ struct Overdue<'a> {
 
 /// Parses `[pool a] child 1, script '/x.php' (request: "GET /x.php") execution timed out (2.1 sec), terminating`: the wording of
 /// `fpm_request_check_timed_out` since PHP 5.4.
-fn overdue(message: &str) -> Option<Overdue<'_>> {
+fn overdue(message: &str) -> Option<KilledRequest<'_>> {
     let (rest, _) = message.rsplit_once("\") execution timed out (")?;
     let (_, rest) = rest.split_once(", script '")?;
     let (script, request) = rest.split_once("' (request: \"")?;
-    Some(Overdue { script, request })
+    Some(KilledRequest { script, request })
 }
 
 /// One line, `[date] LEVEL: message`. A line with another format is a warning as a whole.
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn killed_workers_are_reported_with_their_script() {
         let line = r#"[pool galley] child 12332, script '/r/it's hang.php' (request: "GET /hang.php?a=") execution timed out (2.1 sec), terminating"#;
-        let seen = Overdue {
+        let seen = KilledRequest {
             script: "/r/it's hang.php",
             request: "GET /hang.php?a=",
         };
@@ -236,12 +236,12 @@ mod tests {
         assert_eq!(recent.text(), "it printed nothing");
         let mut log = vec![b'x'; LINE_BYTES + 10];
         log.extend_from_slice(b"\n[now] NOTICE: left out\none\ntwo\nthree\nfour");
-        let speaker = Speaker {
+        let source = LogSource {
             site: "site".to_owned(),
             program: "php-fpm".to_owned(),
             numbers: Arc::new(PoolNumbers::new(1, 0)),
         };
-        forward(&log[..], speaker, recent.clone()).await;
+        forward(&log[..], source, recent.clone()).await;
         assert_eq!(
             recent.text(),
             format!("{}; one; two; three; four", "x".repeat(10))

@@ -17,7 +17,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_privileged::How;
+use galley_privileged::KillSignal;
 use rustix::process::Pid;
 use tokio::io::AsyncRead;
 use tokio::net::UnixStream;
@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 
 use super::PhpStartError;
 use super::handover::{CurrentMaster, MasterHandles, Ownership, PoolFolder, copy};
-use super::log::{self, RecentLines, Speaker};
+use super::log::{self, LogSource, RecentLines};
 use super::numbers::PoolNumbers;
 use super::privileged::{KeeperChannel, SocketPath};
 use super::process::{AdoptedProcess, MasterProcess};
@@ -159,7 +159,7 @@ impl Master {
     /// Ends the master: SIGQUIT, after which workers finish their requests, then SIGKILL for the rest.
     pub(super) async fn end(mut self) {
         if self.process.is_running() {
-            self.process.signal(How::Quit);
+            self.process.signal(KillSignal::Quit);
             let _ = tokio::time::timeout(END_TIMEOUT, self.process.wait()).await;
         }
         self.bury().await;
@@ -262,14 +262,14 @@ impl Master {
     ) -> Master {
         let output = RecentLines::default();
         let recent = output.clone();
-        let speaker = Speaker {
+        let source = LogSource {
             site: plan.site.clone(),
             program: "php-fpm".to_owned(),
             numbers: Arc::clone(&plan.numbers),
         };
         let log = tokio::spawn(async move {
             if let Some(pipe) = pipe {
-                log::forward(pipe, speaker, recent).await;
+                log::forward(pipe, source, recent).await;
             }
         });
         Master {

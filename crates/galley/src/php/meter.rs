@@ -24,12 +24,12 @@ pub(super) struct Worker {
 
 /// Measures the children of a master, and remembers values that have not changed since.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct WorkerMeter {
     proc: PathBuf,
     known: HashMap<u32, (Resident, Worker)>,
 }
 
-impl Meter {
+impl WorkerMeter {
     pub(super) fn new() -> Self {
         Self {
             proc: PathBuf::from("/proc"),
@@ -145,14 +145,14 @@ mod tests {
 
     const STATUS: &str = "Name:\tphp-fpm8.2\nVmHWM:\t   90000 kB\nVmRSS:\t   68656 kB\nRssAnon:\t   56104 kB\nRssFile:\t   11464 kB\nRssShmem:\t    1088 kB\n";
 
-    fn meter(files: &[(&str, &str)]) -> (tempfile::TempDir, Meter) {
+    fn meter(files: &[(&str, &str)]) -> (tempfile::TempDir, WorkerMeter) {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = dir.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let mut meter = Meter::new();
+        let mut meter = WorkerMeter::new();
         meter.proc = dir.path().to_owned();
         (dir, meter)
     }

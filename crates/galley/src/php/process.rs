@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 
-use galley_privileged::How;
+use galley_privileged::KillSignal;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, pidfd_send_signal};
 use tokio::net::unix::pipe;
 use tokio::process::Child;
@@ -87,11 +87,11 @@ impl MasterProcess {
     }
 
     /// Signals the process to end, but not its group. On failure it has just ended.
-    pub(super) fn signal(&self, how: How) {
+    pub(super) fn signal(&self, how: KillSignal) {
         let signal = match how {
-            How::Quit => Signal::QUIT,
-            How::Terminate => Signal::TERM,
-            How::Kill => return self.kill_group(),
+            KillSignal::Quit => Signal::QUIT,
+            KillSignal::Terminate => Signal::TERM,
+            KillSignal::Kill => return self.kill_group(),
         };
         match self {
             Self::Own(child, group) => {
@@ -112,7 +112,7 @@ impl MasterProcess {
             Self::Own(_, group) | Self::Adopted(AdoptedProcess { group, .. }) => {
                 let _ = kill_process_group(*group, Signal::KILL);
             }
-            Self::Kept(process) => process.signal(How::Kill),
+            Self::Kept(process) => process.signal(KillSignal::Kill),
         }
     }
 }

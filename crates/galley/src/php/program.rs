@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use galley_privileged::How;
+use galley_privileged::KillSignal;
 use rustix::process::{Pid, Signal};
 use tokio::io::AsyncRead;
 use tokio::process::{Child, Command};
@@ -25,14 +25,14 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::backoff::Backoff;
 use super::handover::ManagedEnd;
-use super::log::{self, RecentLines, Speaker};
+use super::log::{self, LogSource, RecentLines};
 use super::master::END_TIMEOUT;
 use super::master_state::MasterState;
 use super::numbers::{PoolNumbers, count};
-use super::outlook::{Outlook, SEARCH_PATH, requests};
 use super::prepare;
 use super::privileged::KeeperChannel;
 use super::process::MasterProcess;
+use super::profile::{ProgramProfile, SEARCH_PATH, requests};
 use super::watcher::SHELL;
 use super::{PhpSettings, PhpStartError};
 use crate::sys::account::{self, Account};
@@ -54,24 +54,24 @@ pub(super) async fn start(settings: PhpSettings) -> Result<RunningProgram, PhpSt
 
 /// Starts the program with the privileged process.
 pub(super) async fn start_privileged(
-    outlook: Outlook,
+    profile: ProgramProfile,
     line: KeeperChannel,
     pool: u32,
 ) -> Result<RunningProgram, PhpStartError> {
     let launcher = ProgramLauncher::Kept { line, pool };
-    run(ProgramSpawner::new(outlook, launcher)).await
+    run(ProgramSpawner::new(profile, launcher)).await
 }
 
 async fn run(spawner: ProgramSpawner) -> Result<RunningProgram, PhpStartError> {
     let spawner = Arc::new(spawner);
     // The first process is started here, so that a missing program is reported immediately.
     let first = spawner.spawn(0).await?;
-    let Outlook {
+    let ProgramProfile {
         workers, socket, ..
-    } = &spawner.outlook;
+    } = &spawner.profile;
     let (workers, socket) = (*workers, socket.clone());
     tracing::info!(
-        site = spawner.outlook.site,
+        site = spawner.profile.site,
         workers,
         program = spawner.name(),
         "a FastCGI program is running"
@@ -121,7 +121,7 @@ async fn supervise(
     if tokio::time::timeout(END_TIMEOUT, all).await.is_err() {
         slots.shutdown().await;
     }
-    tracing::info!(site = spawner.outlook.site, "{} has ended", spawner.name());
+    tracing::info!(site = spawner.profile.site, "{} has ended", spawner.name());
     // Kills the rest of the group, and removes the files, before the end is reported.
     drop(slots);
     drop(spawner);
@@ -150,7 +150,7 @@ async fn run_slot(
                     _ = ending.changed() => {
                         // Galley's own children were signalled as a group.
                         if matches!(process, MasterProcess::Kept(_)) {
-                            process.signal(How::Terminate);
+                            process.signal(KillSignal::Terminate);
                         }
                         process.wait().await
                     }
@@ -194,7 +194,7 @@ impl RestartPauses {
         ended: io::Result<ExitStatus>,
         lived: Duration,
     ) -> Duration {
-        let (site, name) = (&spawner.outlook.site, spawner.name());
+        let (site, name) = (&spawner.profile.site, spawner.name());
         let status = match ended {
             Ok(status) if status.success() => return self.after_success(spawner, lived),
             Ok(status) => status.to_string(),
@@ -212,7 +212,7 @@ impl RestartPauses {
         self.brief = self.brief.saturating_add(1);
         if self.brief >= SUSPICIOUS && self.brief.is_power_of_two() {
             tracing::warn!(
-                site = spawner.outlook.site,
+                site = spawner.profile.site,
                 "{} ended by itself within a second, {} times in a row: it may need an option that keeps it in the foreground, or a higher number of requests for each process",
                 spawner.name(),
                 self.brief
@@ -224,7 +224,7 @@ impl RestartPauses {
 
 /// The state that all processes share. When it is dropped, they are killed and their files removed.
 struct ProgramSpawner {
-    outlook: Outlook,
+    profile: ProgramProfile,
     launcher: ProgramLauncher,
     numbers: Arc<PoolNumbers>,
 }
@@ -250,10 +250,10 @@ struct ProgramCommand {
 }
 
 impl ProgramSpawner {
-    fn new(outlook: Outlook, launcher: ProgramLauncher) -> Self {
-        let numbers = Arc::new(PoolNumbers::new(outlook.workers, outlook.share));
+    fn new(profile: ProgramProfile, launcher: ProgramLauncher) -> Self {
+        let numbers = Arc::new(PoolNumbers::new(profile.workers, profile.share));
         Self {
-            outlook,
+            profile,
             launcher,
             numbers,
         }
@@ -261,10 +261,10 @@ impl ProgramSpawner {
 
     fn own(settings: PhpSettings) -> Result<Self, PhpStartError> {
         let directory = prepare::directory(&settings)?;
-        let outlook = Outlook::new(&settings, directory.path());
+        let profile = ProgramProfile::new(&settings, directory.path());
         let listener =
-            UnixListener::bind(&outlook.socket).map_err(|source| PhpStartError::Files {
-                path: outlook.socket.clone(),
+            UnixListener::bind(&profile.socket).map_err(|source| PhpStartError::Files {
+                path: profile.socket.clone(),
                 source,
             })?;
         let user = prepare::user(&settings);
@@ -301,18 +301,18 @@ impl ProgramSpawner {
             watcher,
             group,
         };
-        Ok(Self::new(outlook, ProgramLauncher::Own(Box::new(own))))
+        Ok(Self::new(profile, ProgramLauncher::Own(Box::new(own))))
     }
 
     /// The file name of the program.
     fn name(&self) -> &str {
-        let program = self.outlook.command.first().map_or("", String::as_str);
+        let program = self.profile.command.first().map_or("", String::as_str);
         program.rsplit('/').next().unwrap_or(program)
     }
 
     /// Starts one process with the socket as its standard input.
     async fn spawn(&self, slot: usize) -> Result<MasterProcess, PhpStartError> {
-        let program = self.outlook.command.first();
+        let program = self.profile.command.first();
         let program = program.map(PathBuf::from).unwrap_or_default();
         let failed = |source| PhpStartError::Spawn {
             program: program.clone(),
@@ -320,7 +320,7 @@ impl ProgramSpawner {
         };
         match &self.launcher {
             ProgramLauncher::Own(own) => {
-                let mut child = own.spawn(&self.outlook, slot).map_err(failed)?;
+                let mut child = own.spawn(&self.profile, slot).map_err(failed)?;
                 if let Some(pipe) = child.stderr.take() {
                     self.listen(pipe);
                 }
@@ -342,19 +342,19 @@ impl ProgramSpawner {
 
     /// Logs the output of a process. The task ends when the process has closed the pipe.
     fn listen(&self, pipe: impl AsyncRead + Unpin + Send + 'static) {
-        let speaker = Speaker {
-            site: self.outlook.site.clone(),
+        let source = LogSource {
+            site: self.profile.site.clone(),
             program: self.name().to_owned(),
             numbers: Arc::clone(&self.numbers),
         };
-        tokio::spawn(log::forward(pipe, speaker, RecentLines::default()));
+        tokio::spawn(log::forward(pipe, source, RecentLines::default()));
     }
 }
 
 impl ProgramCommand {
-    fn spawn(&self, outlook: &Outlook, slot: usize) -> io::Result<Child> {
+    fn spawn(&self, profile: &ProgramProfile, slot: usize) -> io::Result<Child> {
         let socket: OwnedFd = self.listener.try_clone()?.into();
-        let mut words = outlook.command.iter();
+        let mut words = profile.command.iter();
         let mut command = Command::new(words.next().map_or("", String::as_str));
         command
             .args(words)

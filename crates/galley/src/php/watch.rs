@@ -15,8 +15,8 @@ use rustix::process::{Pid, Signal};
 
 use super::budget::{MemoryDivision, TYPICAL_WORKER_BYTES};
 use super::counted::{self, is_worn};
-use super::estimate::{Estimate, Surplus, surplus};
-use super::meter::{Meter, Worker};
+use super::estimate::{ReplaceReason, WorkerSizeEstimate, surplus};
+use super::meter::{Worker, WorkerMeter};
 use super::numbers::{PoolNumbers, count};
 use super::privileged::KeeperChannel;
 
@@ -48,8 +48,8 @@ pub(super) struct PoolWatch {
     settings: WatchSettings,
     line: Option<(KeeperChannel, u32)>,
     numbers: Arc<PoolNumbers>,
-    meter: Meter,
-    estimate: Estimate,
+    meter: WorkerMeter,
+    estimate: WorkerSizeEstimate,
     /// Workers that have the signal to end and still run.
     leaving: HashSet<u32>,
     measured_at: Instant,
@@ -73,8 +73,8 @@ impl PoolWatch {
             settings,
             line,
             numbers,
-            meter: Meter::new(),
-            estimate: Estimate::new(TYPICAL_WORKER_BYTES),
+            meter: WorkerMeter::new(),
+            estimate: WorkerSizeEstimate::new(TYPICAL_WORKER_BYTES),
             leaving: HashSet::new(),
             measured_at: Instant::now(),
             checked_at: None,
@@ -129,7 +129,7 @@ impl PoolWatch {
     }
 
     fn set_slots(&mut self) {
-        let Estimate { usual, largest, .. } = self.estimate;
+        let WorkerSizeEstimate { usual, largest, .. } = self.estimate;
         let fitting = self.settings.budget.slots(usual, largest);
         let available = self.meter.available();
         let places = self.settings.budget.slots_when_short(fitting, available);
@@ -177,8 +177,8 @@ impl PoolWatch {
             return;
         };
         let why = match why {
-            Surplus::Grown => "it has exceeded the memory limit of a worker",
-            Surplus::Share => "all workers together exceed their memory limit",
+            ReplaceReason::Grown => "it has exceeded the memory limit of a worker",
+            ReplaceReason::Share => "all workers together exceed their memory limit",
         };
         // A site whose pages are all large has a worker replaced every second in busy hours.
         let is_long_ago = |last: Instant| last.elapsed() > LOG_INTERVAL;

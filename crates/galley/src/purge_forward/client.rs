@@ -142,7 +142,7 @@ fn retry_after(response: &ServiceResponse, now: SystemTime) -> Option<Duration> 
 }
 
 fn token(path: &Path) -> Result<String, SendError> {
-    let read = file::read_text(path, galley_config::MAX_TOKEN_FILE_BYTES);
+    let read = file::read_text(path, galley_config::MAX_TOKEN_FILE);
     let text = read.map_err(|why| SendError::new(format!("{}: {why}", path.display())))?;
     Ok(text.trim().to_owned())
 }

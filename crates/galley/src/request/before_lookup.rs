@@ -4,7 +4,7 @@
 //! There are two, because the body of a request is received between them: [`check_head`] decides with the head alone
 //! whether the request is allowed, [`before_lookup`] handles requests that are not for a page.
 
-use galley_policy::access::{self, Demands};
+use galley_policy::access::{self, AccessConditions};
 use galley_policy::decide::{self, Decision};
 use galley_policy::outcome::RefusedWhy;
 use galley_policy::redirect;
@@ -24,17 +24,17 @@ pub fn check_head<'r>(
     exchange: &Exchange<'_>,
     rules: &'r Policy,
     has_tls: bool,
-) -> Result<Demands<'r>, Fault> {
+) -> Result<AccessConditions<'r>, Fault> {
     if !exchange.serves_method() {
         let note = "no rule for this path names the method";
         return Err(Fault::new(RefusedWhy::UnknownMethod, note));
     }
     let client = exchange.site.access.client(exchange.client.ip());
     let judged = access::judge(rules, &exchange.info, client);
-    let is_open = judged.as_ref().is_ok_and(Demands::are_none);
+    let is_open = judged.as_ref().is_ok_and(AccessConditions::are_none);
     // Plugins send purges without a password, and these go no further.
     if !is_open && PurgeRequest::is_allowed(exchange) {
-        return Ok(Demands::default());
+        return Ok(AccessConditions::default());
     }
     let mut demands = judged.map_err(|barred| {
         let why = barred.why();

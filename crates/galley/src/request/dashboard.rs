@@ -6,7 +6,7 @@ use galley_policy::outcome::{Outcome, RefusedWhy};
 use galley_policy::request_info::{Method, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::dashboard_door::DashboardRequest;
+use super::dashboard_gateway::DashboardRequest;
 use super::exchange::Exchange;
 use super::response::{Response, ResponseBody};
 use super::site::Services;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use galley_certs::file::{self, FileError};
-use galley_config::MAX_ERROR_PAGE_BYTES;
+use galley_config::MAX_ERROR_PAGE;
 
 use crate::fault::Fault;
 
@@ -25,7 +25,7 @@ impl ErrorPage {
     ///
     /// Errors: it cannot be read, is not a regular file, is too long, or is not UTF-8.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        file::read_text(path, MAX_ERROR_PAGE_BYTES).map(Self::new)
+        file::read_text(path, MAX_ERROR_PAGE).map(Self::new)
     }
 
     fn new(text: String) -> Self {

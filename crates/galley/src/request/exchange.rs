@@ -312,7 +312,7 @@ pub fn admit<'h>(
 }
 
 /// What the fast path determined about a request without a body that it cannot answer itself.
-pub struct Resumed {
+pub struct FastPathResult {
     /// The site of the request.
     pub site: Arc<Site>,
     /// The client that trusted proxies name.
@@ -327,7 +327,7 @@ pub struct Resumed {
 pub fn resume<'h>(
     admission: Admission<'_>,
     head: &'h Head<'h, 'h>,
-    resumed: Resumed,
+    resumed: FastPathResult,
 ) -> Exchange<'h> {
     Exchange {
         head,

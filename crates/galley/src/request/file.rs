@@ -120,8 +120,7 @@ fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Resu
     let files::FileForm {
         mut file, length, ..
     } = asset.into_best(info.codings(), info.images());
-    let whole =
-        matches!(answer.parts.as_slice(), [files::Part::Span { start: 0, end }] if *end == length);
+    let whole = matches!(answer.parts.as_slice(), [files::BodyPiece::Span { start: 0, end }] if *end == length);
     let small = whole.then(|| read_small(&mut file, length, SMALL));
     let small = small.transpose()?.flatten();
     Ok(FileProbe::File(answer, Arc::new(file), small))
@@ -142,7 +141,7 @@ fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
     let (fields, bytes) = of_coded.unwrap_or_else(plain);
     let answer = files::answer(&fields, bytes.len() as u64, &exchange.info);
     // All ranges are within the file: they were computed for this length.
-    let body = |parts: Vec<files::Part>| {
+    let body = |parts: Vec<files::BodyPiece>| {
         ResponseBody::Bytes(parts::cut(&bytes, &parts).unwrap_or_default())
     };
     from_file(exchange, answer, body)
@@ -167,7 +166,7 @@ fn from_coded(
 fn from_file(
     exchange: &Exchange<'_>,
     response: files::FileResponse,
-    body: impl FnOnce(Vec<files::Part>) -> ResponseBody,
+    body: impl FnOnce(Vec<files::BodyPiece>) -> ResponseBody,
 ) -> Response {
     let is_head = exchange.info.method() == Method::Head;
     let body = match response.status.as_u16() {

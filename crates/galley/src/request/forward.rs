@@ -22,7 +22,7 @@ use super::trace;
 use crate::body::RequestBody;
 use crate::fault::Fault;
 use crate::fetch::PageJob;
-use crate::upstream::switch::Switch;
+use crate::upstream::switch::ProtocolSwitch;
 use crate::upstream::{QueueIdentity, UpstreamCall};
 
 /// The kind of upstream that generates the response to this request.
@@ -193,7 +193,7 @@ pub(super) fn upstream_call(
 pub(super) fn switch(
     services: &Services,
     exchange: &mut Exchange<'_>,
-) -> Result<Option<Switch>, Fault> {
+) -> Result<Option<ProtocolSwitch>, Fault> {
     let Some(protocol) = exchange.upgrade.take() else {
         return Ok(None);
     };

@@ -21,7 +21,7 @@ use galley_policy::site::ValidationPolicy;
 use super::exchange::Exchange;
 use super::file::{self, FileMatch};
 use super::forward::{backend, fetch_request, page_job, pool};
-use super::lookup::{LookupResult, Purpose, lookup};
+use super::lookup::{LookupPurpose, LookupResult, lookup};
 use super::redirect;
 use super::site::{Services, Site};
 use crate::fetch::{IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPage};
@@ -108,7 +108,7 @@ impl SiteIncludes {
         page: &IncludingPage,
     ) -> Result<IncludeFound, IncludeRefused> {
         let services = &*self.services;
-        let found = lookup(services, exchange, Purpose::Serve).await;
+        let found = lookup(services, exchange, LookupPurpose::Serve).await;
         let decision = found.decide(&exchange.info, exchange.policy());
         let stale = match decision {
             Decision::Hit | Decision::HitAndRefresh => {

@@ -27,7 +27,7 @@ use crate::fetch::rfc9111::variants;
 
 /// The purpose of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum LookupPurpose {
     /// To answer a client: counts a hit, and removes purged entries.
     Serve,
     /// To explain the decision: changes nothing, and blocks on the disk.
@@ -110,7 +110,7 @@ impl LookupResult {
 pub async fn lookup(
     services: &Services,
     exchange: &Exchange<'_>,
-    purpose: Purpose,
+    purpose: LookupPurpose,
 ) -> LookupResult {
     let reader = LookupContext {
         services,
@@ -144,7 +144,7 @@ pub async fn lookup(
 struct LookupContext<'r, 'h> {
     services: &'r Services,
     exchange: &'r Exchange<'h>,
-    purpose: Purpose,
+    purpose: LookupPurpose,
     now: Tick,
 }
 
@@ -157,7 +157,7 @@ impl LookupContext<'_, '_> {
             && let Some(store) = &core.private
             && let Some(visitor) = member_session::visitor(self.exchange, store)
         {
-            let counts = self.purpose == Purpose::Serve;
+            let counts = self.purpose == LookupPurpose::Serve;
             let is_valid = |own: &Entry| core.purges.prove_waiting(own) == Validity::Valid;
             found.own = store.look(&visitor, page, self.now, counts, is_valid);
         }
@@ -168,8 +168,8 @@ impl LookupContext<'_, '_> {
     async fn under(&self, key: &[u8]) -> LookupResult {
         let (memory, site) = (&self.services.memory, &self.exchange.site);
         let entry = match self.purpose {
-            Purpose::Serve => site.stored(memory, key).await,
-            Purpose::Explain => {
+            LookupPurpose::Serve => site.stored(memory, key).await,
+            LookupPurpose::Explain => {
                 let on_disk = || site.core.disk.as_ref()?.peek(key);
                 memory.peek(key).or_else(on_disk)
             }
@@ -198,7 +198,7 @@ impl LookupContext<'_, '_> {
         let is_of_no_use = validity == Validity::Purged
             && entry.fragments().is_empty()
             && entry.assembly().is_none();
-        if is_of_no_use && self.purpose == Purpose::Serve {
+        if is_of_no_use && self.purpose == LookupPurpose::Serve {
             self.services.memory.remove_if_same(&entry);
         }
         LookupResult {
@@ -269,7 +269,7 @@ impl LookupContext<'_, '_> {
                 query.is_untouched(exchange.site.core.purges.table(), entry) && self.is_fresh(entry)
             },
         )?;
-        if self.purpose == Purpose::Serve {
+        if self.purpose == LookupPurpose::Serve {
             // Counts the hit.
             let _ = memory.get(entry.key.bytes());
         }

@@ -31,9 +31,9 @@ use super::page;
 use super::response::{Response, ResponseBody};
 use super::site::{PoolHandle, Services};
 use crate::fault::Fault;
-use crate::fetch::revalidate::When;
-use crate::fetch::rfc9111::{LearnFromPass, PassLesson, variants};
-use crate::fetch::{Fetched, PassJob};
+use crate::fetch::revalidate::RefreshReason;
+use crate::fetch::rfc9111::{PassedResponseKind, PassedResponseUse, variants};
+use crate::fetch::{FetchResult, PassJob};
 use crate::upstream::UpstreamCall;
 use crate::upstream::interim::InterimSender;
 
@@ -103,9 +103,9 @@ impl Miss<'_, '_> {
         let began = Instant::now();
         let composed = self.order(&pool, class, hinted).await;
         let (mut reader, coded, outcome, collapsed) = match composed {
-            Ok(Fetched::Entry(entry)) => return self.sent(entry, Outcome::Hit).await,
-            Ok(Fetched::Shared(entry)) => return self.sent(entry, Outcome::Shared).await,
-            Ok(Fetched::Awaited(entry)) => {
+            Ok(FetchResult::Entry(entry)) => return self.sent(entry, Outcome::Hit).await,
+            Ok(FetchResult::Shared(entry)) => return self.sent(entry, Outcome::Shared).await,
+            Ok(FetchResult::Awaited(entry)) => {
                 let stored = match entry.assembly() {
                     Some(_) => StoreOutcome::StoredIncludes,
                     None => StoreOutcome::Stored,
@@ -117,7 +117,7 @@ impl Miss<'_, '_> {
                 answer.upstream_time = Some(began.elapsed());
                 return Ok(answer);
             }
-            Ok(Fetched::HitForPass) => {
+            Ok(FetchResult::HitForPass) => {
                 let why = if self.found.is_partitioned() {
                     PassWhy::Partition
                 } else {
@@ -125,7 +125,7 @@ impl Miss<'_, '_> {
                 };
                 return self.pass(Outcome::Pass(why)).await;
             }
-            Ok(Fetched::Fill {
+            Ok(FetchResult::Fill {
                 reader,
                 coded,
                 outcome,
@@ -183,7 +183,7 @@ impl Miss<'_, '_> {
         pool: &PoolHandle,
         class: Class,
         hinted: Option<InterimSender>,
-    ) -> Result<Fetched, FillError> {
+    ) -> Result<FetchResult, FillError> {
         let exchange = &*self.exchange;
         let order = || {
             let request = fetch_request(self.services, exchange, Credentials::OfClient);
@@ -327,7 +327,7 @@ pub(super) async fn refresh(
     services: &Services,
     exchange: &Exchange<'_>,
     entry: &Arc<Entry>,
-    when: When,
+    when: RefreshReason,
 ) {
     let script = match super::file::find(exchange).await {
         Ok(super::file::FileMatch::Script(script)) => Some(script),
@@ -360,26 +360,26 @@ fn in_memory(found: &LookupResult) -> Option<Arc<Entry>> {
 }
 
 /// The effects of a passed request on the cache.
-fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<LearnFromPass> {
+fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<PassedResponseUse> {
     if exchange.policy().storage.validation != ValidationPolicy::Origin {
         return None;
     }
     let (info, key) = (&exchange.info, || Key::new(&exchange.key));
     match (info.method(), info.cacheability()) {
-        (Method::Head, Cacheability::Cacheable) => in_memory(found).map(|held| LearnFromPass {
+        (Method::Head, Cacheability::Cacheable) => in_memory(found).map(|held| PassedResponseUse {
             key: key(),
-            lesson: PassLesson::Head(held),
+            lesson: PassedResponseKind::Head(held),
         }),
         (Method::Get, Cacheability::Cacheable) if found.response().is_none() => {
-            info.range().map(|range| LearnFromPass {
+            info.range().map(|range| PassedResponseUse {
                 key: Key::new(&variants::part_key(&exchange.key, range)),
-                lesson: PassLesson::Part(key()),
+                lesson: PassedResponseKind::Part(key()),
             })
         }
         (Method::Post, Cacheability::Pass(PassWhy::Method)) => {
-            later_get(exchange).map(|get| LearnFromPass {
+            later_get(exchange).map(|get| PassedResponseUse {
                 key: key(),
-                lesson: PassLesson::Taught(Box::new(get)),
+                lesson: PassedResponseKind::Taught(Box::new(get)),
             })
         }
         _ => None,

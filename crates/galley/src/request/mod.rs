@@ -9,7 +9,7 @@ mod access_control;
 mod before_lookup;
 mod coded_file;
 mod dashboard;
-mod dashboard_door;
+mod dashboard_gateway;
 mod error_page;
 mod exchange;
 mod file;
@@ -39,11 +39,12 @@ mod trace;
 pub use access::{enter, limited_site};
 pub use access_control::AccessControl;
 pub use before_lookup::{before_lookup, check_head};
-pub use dashboard_door::{
-    DashboardAnswer, DashboardDoor, DashboardFuture, DashboardHost, DashboardRequest, SiteDashboard,
+pub use dashboard_gateway::{
+    DashboardFuture, DashboardGateway, DashboardHost, DashboardRequest, DashboardResponse,
+    SiteDashboard,
 };
 pub use error_page::{ErrorPage, ErrorPages};
-pub use exchange::{Admission, Exchange, Resumed, admit, origin, resume, site_mark};
+pub use exchange::{Admission, Exchange, FastPathResult, admit, origin, resume, site_mark};
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
 pub use forward::{backend, fetch_request, member_request, pass_request, streams_body};
 pub use hit::{Hit, Keys, hit};

@@ -17,12 +17,12 @@ use tokio::task::spawn_blocking;
 use super::folder::{FileLookup, WantedFile};
 use super::site::{PoolHandle, Site, SiteCron, Upstream};
 use crate::body::RequestBody;
-use crate::fetch::cron::{CronJob, CronTrouble};
+use crate::fetch::cron::{CronError, CronJob};
 use crate::sys;
 use crate::upstream::UpstreamCall;
 
 /// Runs the scheduler of a site, and returns when the run has ended. Dropping the future aborts the run.
-pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
+pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronError> {
     let wanted = OwnCall {
         target: CRON,
         path: Some(CRON_PATH),
@@ -37,7 +37,7 @@ pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
 /// # Errors
 ///
 /// Any response without success is an error, including a redirect.
-pub async fn probe(site: &Site) -> Option<Result<(), CronTrouble>> {
+pub async fn probe(site: &Site) -> Option<Result<(), CronError>> {
     let (Upstream::Php(pool) | Upstream::Http(pool)) = &site.upstream else {
         return None;
     };
@@ -64,7 +64,7 @@ struct OwnCall<'c> {
 }
 
 impl OwnCall<'_> {
-    async fn send(&self, site: &Site, pool: &PoolHandle, is_cron: bool) -> Result<(), CronTrouble> {
+    async fn send(&self, site: &Site, pool: &PoolHandle, is_cron: bool) -> Result<(), CronError> {
         // A plugin that redirects everything to HTTPS would redirect this request, too.
         let scheme = if site.speaks_tls {
             Scheme::Https
@@ -83,7 +83,7 @@ impl OwnCall<'_> {
         let fields = || std::iter::once(("user-agent", AGENT));
         let mut info = RequestInfo::default();
         info.parse(&line, fields(), &site.core.rules)
-            .map_err(|_| CronTrouble::Host)?;
+            .map_err(|_| CronError::Host)?;
         let script = match site.upstream {
             Upstream::Php(_) => Some(self.script(site, &info).await?),
             Upstream::Http(_) | Upstream::Files => None,
@@ -124,8 +124,8 @@ impl OwnCall<'_> {
     }
 
     /// The script of the target. Without a scheduler below the root, WordPress would respond with a page instead.
-    async fn script(&self, site: &Site, info: &RequestInfo) -> Result<Script, CronTrouble> {
-        let folder = site.folder.clone().ok_or(CronTrouble::Missing)?;
+    async fn script(&self, site: &Site, info: &RequestInfo) -> Result<Script, CronError> {
+        let folder = site.folder.clone().ok_or(CronError::Missing)?;
         if self.path.is_none()
             && let Some(script) = folder.script(info, false)
         {
@@ -140,7 +140,7 @@ impl OwnCall<'_> {
                 Ok(script)
             }
             Ok(FileLookup::Other(_) | FileLookup::Kept(_) | FileLookup::File(_)) | Err(_) => {
-                Err(CronTrouble::Missing)
+                Err(CronError::Missing)
             }
         }
     }

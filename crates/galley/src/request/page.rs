@@ -10,7 +10,7 @@ use bytes::Bytes;
 use galley_cache::disk::BodyPieces;
 use galley_cache::entry::Entry;
 use galley_cache::fill::{FillHead, FillReader};
-use galley_files::Part;
+use galley_files::BodyPiece;
 use galley_policy::conditional::{self, ConditionalResult, OF_NOT_MODIFIED, Validators};
 use galley_policy::encoding::Coding;
 use galley_policy::outcome::Outcome;
@@ -92,7 +92,7 @@ fn from_held(
         (None, Some(body), _) => ResponseBody::Bytes(body.clone()),
         (None, None, Some(pieces)) => stored(
             pieces,
-            vec![Part::Span {
+            vec![BodyPiece::Span {
                 start: 0,
                 end: pieces.length(),
             }],
@@ -351,7 +351,7 @@ fn apply_range(exchange: &Exchange<'_>, answer: &mut Response) {
         }
         Ranges::One(span) => {
             let (start, end) = (span.start, span.end);
-            if let Some(body) = whole.body(vec![Part::Span { start, end }]) {
+            if let Some(body) = whole.body(vec![BodyPiece::Span { start, end }]) {
                 answer.status = 206;
                 answer.body = body;
                 push(
@@ -379,11 +379,11 @@ impl WholeBody {
     }
 
     /// Parts of the body; `None` if a part is outside of it.
-    fn body(&self, parts: Vec<Part>) -> Option<ResponseBody> {
+    fn body(&self, parts: Vec<BodyPiece>) -> Option<ResponseBody> {
         let all = self.length();
-        let is_inside = |part: &Part| match part {
-            Part::Bytes(_) => true,
-            Part::Span { start, end } => start < end && *end <= all,
+        let is_inside = |part: &BodyPiece| match part {
+            BodyPiece::Bytes(_) => true,
+            BodyPiece::Span { start, end } => start < end && *end <= all,
         };
         if !parts.iter().all(is_inside) {
             return None;
@@ -395,10 +395,10 @@ impl WholeBody {
     }
 }
 
-fn stored(pieces: &Arc<BodyPieces>, parts: Vec<Part>) -> ResponseBody {
+fn stored(pieces: &Arc<BodyPieces>, parts: Vec<BodyPiece>) -> ResponseBody {
     let length = parts.iter().map(|part| match part {
-        Part::Bytes(bytes) => bytes.len() as u64,
-        Part::Span { start, end } => end.saturating_sub(*start),
+        BodyPiece::Bytes(bytes) => bytes.len() as u64,
+        BodyPiece::Span { start, end } => end.saturating_sub(*start),
     });
     ResponseBody::Stored {
         pieces: Arc::clone(pieces),

@@ -5,14 +5,14 @@
 use std::io::Write as _;
 
 use bytes::Bytes;
-use galley_files::Part;
+use galley_files::BodyPiece;
 use galley_policy::range::ByteSpan;
 use http::HeaderValue;
 
 /// The parts and how they are named.
 pub struct Multipart {
     /// All parts of the stored body, with their heads between.
-    pub parts: Vec<Part>,
+    pub parts: Vec<BodyPiece>,
     /// With the boundary.
     pub media_type: HeaderValue,
 }
@@ -30,34 +30,35 @@ pub fn multipart(
         if let Some(media_type) = media_type {
             head.extend([b"Content-Type: ", media_type.as_bytes(), b"\r\n"].concat());
         }
-        let (start, end) = (span.start, span.end);
+        let ByteSpan { start, end } = *span;
         let last = end.checked_sub(1)?;
         write!(head, "Content-Range: bytes {start}-{last}/{length}\r\n\r\n").ok()?;
-        parts.push(Part::Bytes(head));
-        parts.push(Part::Span { start, end });
+        parts.push(BodyPiece::Bytes(head));
+        parts.push(BodyPiece::Span { start, end });
     }
-    parts.push(Part::Bytes(format!("\r\n--{boundary}--\r\n").into_bytes()));
+    let end = format!("\r\n--{boundary}--\r\n");
+    parts.push(BodyPiece::Bytes(end.into_bytes()));
     let media_type = format!("multipart/byteranges; boundary={boundary}");
-    Some(Multipart {
-        parts,
-        media_type: HeaderValue::from_str(&media_type).ok()?,
-    })
+    let media_type = HeaderValue::from_str(&media_type).ok()?;
+    Some(Multipart { parts, media_type })
 }
 
 /// The bytes of parts of `whole`; one range alone is not copied. `None` if one is outside.
-pub fn cut(whole: &Bytes, parts: &[Part]) -> Option<Bytes> {
+pub fn cut(whole: &Bytes, parts: &[BodyPiece]) -> Option<Bytes> {
     let range = |start: u64, end: u64| {
         let range = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
         whole.get(range.clone()).map(|_| range)
     };
-    if let [Part::Span { start, end }] = parts {
+    if let [BodyPiece::Span { start, end }] = parts {
         return range(*start, *end).map(|range| whole.slice(range));
     }
     let mut body = Vec::new();
     for part in parts {
         match part {
-            Part::Bytes(bytes) => body.extend_from_slice(bytes),
-            Part::Span { start, end } => body.extend_from_slice(whole.get(range(*start, *end)?)?),
+            BodyPiece::Bytes(bytes) => body.extend_from_slice(bytes),
+            BodyPiece::Span { start, end } => {
+                body.extend_from_slice(whole.get(range(*start, *end)?)?);
+            }
         }
     }
     Some(body.into())

@@ -36,7 +36,7 @@ use super::response::{Response, ResponseBody};
 use super::site::Services;
 use crate::fault::Fault;
 use crate::fetch::PassJob;
-use crate::fetch::revalidate::When;
+use crate::fetch::revalidate::RefreshReason;
 
 /// The stored page with the member's private fragments.
 pub(super) async fn assembled(
@@ -194,7 +194,7 @@ impl Miss<'_, '_> {
         page.call.trace = None;
         page.call.client_address = exchange.own_address();
         page.call.request_id = format!("{}-public", exchange.request_id);
-        pool.fetch_thread.refresh(page, When::Spare);
+        pool.fetch_thread.refresh(page, RefreshReason::Spare);
     }
 }
 

@@ -20,7 +20,7 @@ use super::exchange::Exchange;
 use super::site::Services;
 use super::{miss, page};
 use crate::durable::PurgeSource;
-use crate::fetch::revalidate::When;
+use crate::fetch::revalidate::RefreshReason;
 
 /// Handles a request that was answered with 404: refreshes the page that `Referer` names if its stored copy names the missing file.
 pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
@@ -93,7 +93,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
         file = %String::from_utf8_lossy(exchange.info.path()).escape_debug(),
         "refreshed, because it names a file that does not exist any longer"
     );
-    miss::refresh(services, &page, &entry, When::Stale).await;
+    miss::refresh(services, &page, &entry, RefreshReason::Stale).await;
 }
 
 /// Whether a path is a style sheet or script in a directory to which WordPress, themes and plugins write.

@@ -12,12 +12,12 @@ use super::access::{self, enter};
 use super::before_lookup::before_lookup;
 use super::exchange::Exchange;
 use super::forward::backend;
-use super::lookup::{LookupResult, Purpose, lookup};
+use super::lookup::{LookupPurpose, LookupResult, lookup};
 use super::response::Response;
 use super::site::Services;
 use super::{dashboard, file, miss, page, private, purge, redirect, repair, trace};
 use crate::fault::Fault;
-use crate::fetch::revalidate::When;
+use crate::fetch::revalidate::RefreshReason;
 
 /// Responds to an exchange whose body has been received. Never fails: an error becomes a response.
 pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Response {
@@ -78,7 +78,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
     if exchange.key.is_empty() {
         exchange.write_key();
     }
-    let found = lookup(services, exchange, Purpose::Serve).await;
+    let found = lookup(services, exchange, LookupPurpose::Serve).await;
     let rules = &exchange.site.core.rules;
     let decision = found.decide(&exchange.info, rules);
     if let Some(answer) = from_cache(services, exchange, &found, &decision).await {
@@ -127,24 +127,30 @@ async fn from_cache(
     found: &LookupResult,
     decision: &Decision,
 ) -> Option<Response> {
-    let (outcome, refresh) = match decision {
-        Decision::Hit => (Outcome::Hit, None),
-        Decision::HitAndRefresh => (Outcome::Hit, found.claims_refresh().then_some(When::Early)),
-        Decision::StaleWhileRevalidate => {
-            (Outcome::Stale(StaleWhy::Revalidating), Some(When::Stale))
-        }
-        Decision::StaleAccepted => (Outcome::Stale(StaleWhy::MaxStale), None),
+    let outcome = match decision {
+        Decision::Hit | Decision::HitAndRefresh => Outcome::Hit,
+        Decision::StaleWhileRevalidate => Outcome::Stale(StaleWhy::Revalidating),
+        Decision::StaleAccepted => Outcome::Stale(StaleWhy::MaxStale),
         Decision::Assemble => return private::assembled(services, exchange, found).await,
         _ => return None,
     };
     let entry = found.response()?;
-    if let Some(when) = refresh {
-        miss::refresh(services, exchange, entry, when).await;
+    if let Some(reason) = refresh_reason(found, decision) {
+        miss::refresh(services, exchange, entry, reason).await;
     }
     if found.is_joined {
         return page::from_joined(services, exchange, Arc::clone(entry));
     }
     page::from_entry(services, exchange, Arc::clone(entry), outcome).await
+}
+
+/// Why a response that is sent from the cache is also refreshed in the background; `None`: it is not.
+fn refresh_reason(found: &LookupResult, decision: &Decision) -> Option<RefreshReason> {
+    match decision {
+        Decision::HitAndRefresh => found.claims_refresh().then_some(RefreshReason::Early),
+        Decision::StaleWhileRevalidate => Some(RefreshReason::Stale),
+        _ => None,
+    }
 }
 
 /// The fault for a decision to refuse, with its note for the log.

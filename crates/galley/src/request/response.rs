@@ -65,7 +65,7 @@ pub enum ResponseBody {
         /// The body.
         pieces: Arc<BodyPieces>,
         /// The parts to send, in order.
-        parts: Vec<galley_files::Part>,
+        parts: Vec<galley_files::BodyPiece>,
         /// The sum of the parts.
         length: u64,
     },
@@ -74,7 +74,7 @@ pub enum ResponseBody {
         /// The file.
         file: Arc<std::fs::File>,
         /// The parts to send, in order.
-        parts: Vec<galley_files::Part>,
+        parts: Vec<galley_files::BodyPiece>,
         /// The sum of the parts.
         length: u64,
     },

@@ -19,7 +19,7 @@ use galley_policy::site::Rule;
 use ipnet::IpNet;
 
 use super::access_control::AccessControl;
-use super::dashboard_door::{DashboardDoor, SiteDashboard};
+use super::dashboard_gateway::{DashboardGateway, SiteDashboard};
 use super::error_page::ErrorPages;
 use super::folder::{SiteFiles, SmallFiles};
 use super::refreshed_pages::RefreshedPages;
@@ -38,7 +38,7 @@ use crate::purge_forward::PurgeForwarder;
 use crate::sys::sandbox::SandboxLevel;
 use crate::telemetry::errors::{LogInterval, RateLimited};
 use crate::telemetry::trace::Tracer;
-use crate::tls::{Certificates, Presented};
+use crate::tls::{Certificates, SelectedCertificates};
 use crate::upstream::UpstreamStats;
 use crate::upstream::switch::Tunnels;
 
@@ -251,7 +251,7 @@ pub struct Sites {
     /// The proxies that are trusted to name their clients.
     proxies: Arc<Proxies>,
     /// The certificate that a client over TLS was shown.
-    presented: Option<Presented>,
+    presented: Option<SelectedCertificates>,
 }
 
 impl Sites {
@@ -271,7 +271,7 @@ impl Sites {
 
     /// The same sites for a connection on which the client was shown the certificate `presented`.
     #[must_use]
-    pub fn under(&self, presented: Presented) -> Self {
+    pub fn under(&self, presented: SelectedCertificates) -> Self {
         Self {
             table: Arc::clone(&self.table),
             all: Arc::clone(&self.all),
@@ -348,7 +348,7 @@ pub struct Services {
     /// The cache of small files, unless it is disabled.
     pub small_files: Option<Arc<SmallFiles>>,
     /// The channel to the thread that serves the dashboards of sites.
-    pub dashboards: Arc<DashboardDoor>,
+    pub dashboards: Arc<DashboardGateway>,
     /// Rate limits and password checks by client.
     pub clients: Arc<ClientState>,
     /// Warnings about upstreams, rate-limited because any visitor's request can cause one.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use galley_policy::proxied::{UNKNOWN_ADDRESS, Proxies};
+use galley_policy::proxied::{Proxies, UNKNOWN_ADDRESS};
 use rustix::net::SocketFlags;
 use tokio::io::{Interest, unix::AsyncFd};
 use tokio::net::{UnixListener, UnixStream};
@@ -32,7 +32,7 @@ pub(super) async fn run(
     mut phase: watch::Receiver<Phase>,
 ) {
     let is_removed = listener.is_removed;
-    let behind = Behind {
+    let behind = ListenerProtocols {
         sites: listener.sites,
         speaks_proxy: listener.speaks_proxy,
         tls: listener.tls,
@@ -95,7 +95,7 @@ async fn is_over(phase: &mut watch::Receiver<Phase>) -> Phase {
 
 /// The protocols of a listener.
 #[derive(Clone)]
-struct Behind {
+struct ListenerProtocols {
     sites: Arc<Sites>,
     speaks_proxy: bool,
     tls: Option<Acceptor>,
@@ -139,11 +139,14 @@ fn accept_tcp(listener: &net::TcpListener) -> io::Result<(Socket, SocketAddr)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (socket, client) = rustix::net::acceptfrom_with(listener, flags)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    Ok((Socket::accepted(socket), client.map_or(UNKNOWN_ADDRESS, plain)))
+    Ok((
+        Socket::accepted(socket),
+        client.map_or(UNKNOWN_ADDRESS, plain),
+    ))
 }
 
 /// Accepts the connections in the kernel's queue that the runtime has not reported yet: closing the listener would reset them.
-fn take_last(core: &Rc<Core>, door: ListeningSocket, behind: &Behind) {
+fn take_last(core: &Rc<Core>, door: ListeningSocket, behind: &ListenerProtocols) {
     let next: Box<dyn Fn() -> io::Result<(Socket, SocketAddr)>> = match door {
         ListeningSocket::Tcp(listener) => {
             let listener = listener.into_inner();
@@ -181,7 +184,7 @@ fn make_room(core: &Core) {
     }
 }
 
-fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
+fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &ListenerProtocols) {
     let Some(seat) = seat(core, client, behind.sites.proxies()) else {
         return stream.reset_at_end();
     };
@@ -208,7 +211,7 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
 }
 
 /// A connection that begins with a PROXY header or a TLS handshake.
-async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: Behind) {
+async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: ListenerProtocols) {
     let mut counted = None;
     let (mut client, mut local) = (client, None);
     if behind.speaks_proxy {

@@ -9,13 +9,13 @@ use std::net::IpAddr;
 
 use galley_http::response_writer::ConnectionField;
 
-use super::request_words::RequestWords;
+use super::request_log_fields::RequestLogFields;
 use crate::request::Hit;
 
 /// A hit whose head is in the output buffer.
 pub(super) struct ReadyHit<'b> {
     pub(super) hit: Hit,
-    pub(super) log_fields: RequestWords<'b>,
+    pub(super) log_fields: RequestLogFields<'b>,
     /// The address of the client.
     pub(super) client: IpAddr,
     /// The end of the hit's part of the output buffer: its head, and its body if that was copied.

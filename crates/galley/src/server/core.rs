@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::buffers::FastPathBuffers;
 use super::io::HttpDate;
-use super::pool::{BufferPool, Spare};
+use super::pool::{BufferPool, OutputBuffers};
 use super::run_slices::RunSlices;
 use super::spec::{ClientLimits, Phase};
 use super::timer::Timers;
@@ -34,7 +34,7 @@ pub(super) struct Core {
     pub(super) buffers: RefCell<FastPathBuffers>,
     /// Buffers of idle connections.
     pub(super) pool: Rc<BufferPool>,
-    pub(super) spare: Rc<Spare>,
+    pub(super) spare: Rc<OutputBuffers>,
     pub(super) logs: RefCell<Vec<LogWriter>>,
     /// Header fields that the configuration adds to access lines.
     pub(super) logged: LoggedHeaders,

@@ -21,7 +21,7 @@ use crate::body::body_spools::{BodySpools, SpoolFull};
 use crate::body::streamed_body::stream;
 use crate::body::{RequestBody, Spool};
 use crate::fault::Fault;
-use crate::request::{self, Admission, Exchange, Response, Resumed, Sites};
+use crate::request::{self, Admission, Exchange, FastPathResult, Response, Sites};
 use crate::telemetry::counters::Closed;
 use crate::upstream::interim::Mailbox;
 use crate::upstream::switch::AwaitedSwitch;
@@ -37,11 +37,11 @@ pub(super) struct ParsedRequest {
 /// The results of the fast path besides the head.
 pub(super) struct Parsed {
     pub(super) info: RequestInfo,
-    pub(super) resumed: Resumed,
+    pub(super) resumed: FastPathResult,
 }
 
 /// What is known about a request besides its head.
-pub(super) enum Known<'h> {
+pub(super) enum KnownRequest<'h> {
     /// Its framing.
     Framed(&'h Framing<'h>),
     /// It has no body; the fast path has parsed it.
@@ -90,13 +90,13 @@ impl Driver<'_> {
         &self,
         protocol: &mut P,
         head: &'h Head<'h, 'h>,
-        known: Known<'h>,
+        known: KnownRequest<'h>,
         open: &mut OpenRecord<'_>,
         info: &mut RequestInfo,
     ) -> Option<Responded> {
         let framing = match &known {
-            Known::Framed(framing) => Some(*framing),
-            Known::Parsed(_) => None,
+            KnownRequest::Framed(framing) => Some(*framing),
+            KnownRequest::Parsed(_) => None,
         };
         let has_body = framing.is_some_and(|framing| !matches!(framing.body, BodyKind::None));
         // Before the site's own rules: the name must be validated even if a rule redirects or denies the request.
@@ -162,7 +162,7 @@ impl Driver<'_> {
     fn admit<'h>(
         &self,
         head: &'h Head<'h, 'h>,
-        known: Known<'h>,
+        known: KnownRequest<'h>,
         open: &mut OpenRecord<'_>,
         info: &mut RequestInfo,
     ) -> Result<Exchange<'h>, Box<Response>> {
@@ -176,8 +176,8 @@ impl Driver<'_> {
             mailbox: (head.version != Version::H10).then(|| self.mailbox.clone()),
         };
         let framing = match known {
-            Known::Framed(framing) => framing,
-            Known::Parsed(parsed) => {
+            KnownRequest::Framed(framing) => framing,
+            KnownRequest::Parsed(parsed) => {
                 admission.info = parsed.info;
                 return Ok(request::resume(admission, head, parsed.resumed));
             }
@@ -199,7 +199,7 @@ impl Driver<'_> {
         protocol: &mut P,
         framing: Option<&Framing<'_>>,
         exchange: &mut Exchange<'_>,
-    ) -> Result<Handled, BodyError> {
+    ) -> Result<HandledRequest, BodyError> {
         let mut upload = match framing {
             Some(framing) => self.take_body(protocol, framing, exchange).await?,
             None => None,
@@ -208,7 +208,7 @@ impl Driver<'_> {
         if let Some(upload) = &mut upload {
             upload.finish(protocol, self.core).await?;
         }
-        Ok(Handled {
+        Ok(HandledRequest {
             response,
             rest: upload.filter(|upload| !upload.is_complete()),
         })
@@ -303,7 +303,7 @@ impl Driver<'_> {
 }
 
 /// A response, and the streamed body whose end it did not wait for.
-struct Handled {
+struct HandledRequest {
     response: Response,
     /// A streamed body that the upstream did not receive completely.
     rest: Option<Upload>,

@@ -29,9 +29,9 @@ use super::endpoints::Endpoints;
 use super::exchange::{Parsed, ParsedRequest};
 use super::io::{ClientConnection, HttpDate};
 use super::record::{self, RecordEnd};
-use super::request_words::RequestWords;
+use super::request_log_fields::RequestLogFields;
 use super::write::AfterResponse;
-use crate::request::{self, Hit, Resumed, Site, Sites};
+use crate::request::{self, FastPathResult, Hit, Site, Sites};
 
 /// The state of a connection between hits.
 #[derive(Default)]
@@ -134,7 +134,7 @@ fn write_records(
     let id = &mut core.buffers.borrow_mut().id;
     for (ready, body_bytes, vanished) in batch.ends(written) {
         core.write_request_id(id);
-        let about = record::About {
+        let about = record::RecordContext {
             client: ready.client,
             tls_version: context.endpoints.tls_version,
             request_id: id,
@@ -204,14 +204,14 @@ impl RequestContext<'_> {
             };
             read += length;
             match found {
-                Found::Hit(ready) => {
+                BufferedRequest::Hit(ready) => {
                     let connection = ready.connection;
                     batch.push(ready);
                     if connection == ConnectionField::Close {
                         break;
                     }
                 }
-                Found::Missed(parsed) => {
+                BufferedRequest::Missed(parsed) => {
                     *missed = Some(parsed);
                     break;
                 }
@@ -227,7 +227,7 @@ impl RequestContext<'_> {
         buffers: &mut FastPathBuffers,
         host: &mut KnownHost,
         output: &mut Vec<u8>,
-    ) -> Option<(Found<'b>, usize)> {
+    ) -> Option<(BufferedRequest<'b>, usize)> {
         let core = self.core;
         let mut lines = head::HeadBuffer::new();
         let (request, length) = read_plain(core, input, &mut lines)?;
@@ -260,7 +260,7 @@ impl RequestContext<'_> {
                     }),
                     keep_alive: request.connection != ConnectionField::Close,
                 };
-                return Some((Found::Missed(parsed), length));
+                return Some((BufferedRequest::Missed(parsed), length));
             }
         };
         let info = &buffers.info;
@@ -285,12 +285,12 @@ impl RequestContext<'_> {
             log: site.log,
             site: site.row,
         };
-        Some((Found::Hit(ready), length))
+        Some((BufferedRequest::Hit(ready), length))
     }
 }
 
 /// A request at the beginning of the buffer.
-enum Found<'b> {
+enum BufferedRequest<'b> {
     Hit(ReadyHit<'b>),
     Missed(ParsedRequest),
 }
@@ -298,7 +298,7 @@ enum Found<'b> {
 /// A request that may be a hit.
 struct PlainRequest<'b, 'r> {
     head: Head<'b, 'r>,
-    log_fields: RequestWords<'b>,
+    log_fields: RequestLogFields<'b>,
     host: &'b str,
     connection: ConnectionField,
 }
@@ -329,7 +329,7 @@ fn read_plain<'b, 'r>(
         (true, Version::H10) => ConnectionField::KeepAlive10,
         (true, Version::H11 | Version::H2) => ConnectionField::KeepAlive,
     };
-    let log_fields = RequestWords::of(&head, &core.logged);
+    let log_fields = RequestLogFields::of(&head, &core.logged);
     Some((
         PlainRequest {
             head,
@@ -346,7 +346,7 @@ pub(super) enum HitLookup<'l> {
     /// A hit, and its site.
     Hit(Hit, &'l Arc<Site>),
     /// No hit; the request's [`galley_policy::request_info::RequestInfo`] is in the buffers.
-    Missed(Resumed),
+    Missed(FastPathResult),
 }
 
 /// Looks up a request without a body; `None` if it has no site, or is not plain.
@@ -377,7 +377,7 @@ pub(super) fn find<'l>(
     let lookup = request::hit(&core.services, site, info, client, now, keys);
     Some(match lookup {
         Ok(hit) => HitLookup::Hit(hit, site),
-        Err(earlier) => HitLookup::Missed(Resumed {
+        Err(earlier) => HitLookup::Missed(FastPathResult {
             site: Arc::clone(site),
             client: origin.client,
             key: std::mem::take(&mut keys.page),

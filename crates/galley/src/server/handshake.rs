@@ -19,7 +19,7 @@ use super::socket::Socket;
 use super::timer::Timer;
 use crate::request::Sites;
 use crate::telemetry::counters::Handshake;
-use crate::tls::{ACME, Acceptor, H2, Presented};
+use crate::tls::{ACME, Acceptor, H2, SelectedCertificates};
 
 /// Serves a connection until it ends.
 pub(super) async fn connection(
@@ -43,7 +43,7 @@ pub(super) async fn connection(
     drop(timer);
     let session = stream.get_ref().1;
     endpoints.tls_version = session.protocol_version().and_then(version_name);
-    let presented = Presented::new(&acceptor.certificates, session.server_name());
+    let presented = SelectedCertificates::new(&acceptor.certificates, session.server_name());
     let protocol = session.alpn_protocol();
     // A certificate authority has seen the certificate that it validates, and sends no request (RFC 8737 section 3).
     if protocol == Some(ACME) {

@@ -17,17 +17,17 @@ use galley_policy::request_info::RequestInfo;
 
 use super::Core;
 use super::endpoints::Endpoints;
-use super::exchange::{Driver, Known, ParsedRequest, Responded, no_request};
+use super::exchange::{Driver, KnownRequest, ParsedRequest, Responded, no_request};
 use super::fast_path::{self, FastPath, FastPathOutcome};
 use super::http2;
-use super::io::{ClientConnection, Gone};
-use super::protocol::{ArrivingBody, BodyError, ClientGone, Protocol};
+use super::io::{ClientConnection, IoError};
+use super::protocol::{ArrivingBody, BodyError, ClientDisconnected, Protocol};
 use super::record::{OpenRecord, RecordEnd};
-use super::request_words::RequestWords;
+use super::request_log_fields::RequestLogFields;
 use super::socket::Socket;
 use super::speed::ReceiveProgress;
 use super::tunnel;
-use super::write::{self, AfterResponse, ClientSupport};
+use super::write::{self, AfterResponse, ClientProtocol};
 use crate::body::streamed_body::PART_BYTES;
 use crate::fault::Fault;
 use crate::request::{Response, Sites};
@@ -81,8 +81,8 @@ pub(super) async fn connection(
             FastPathOutcome::Nothing => next_head(&core, &mut connection).await,
         };
         let arrived = match parsed {
-            Ok(HeadArrival::Whole(head)) => Arrived::Head(head),
-            Ok(HeadArrival::Parsed(parsed)) => Arrived::Parsed(parsed),
+            Ok(HeadArrival::Whole(head)) => NextRequest::Head(head),
+            Ok(HeadArrival::Parsed(parsed)) => NextRequest::Parsed(parsed),
             Ok(HeadArrival::InPieces) => continue,
             Err(NoHead::Nothing) => return connection.part(),
             Err(NoHead::Refused(status)) => {
@@ -92,7 +92,7 @@ pub(super) async fn connection(
         endpoints
             .local
             .get_or_insert_with(|| connection.local_address());
-        let turn = RequestTurn {
+        let turn = RequestHandler {
             core: &core,
             sites: &sites,
             endpoints,
@@ -163,7 +163,7 @@ enum NoHead {
 }
 
 /// Waits for a request to begin.
-async fn first_byte(core: &Core, connection: &mut ClientConnection) -> Result<(), Gone> {
+async fn first_byte(core: &Core, connection: &mut ClientConnection) -> Result<(), IoError> {
     let limit = core.timeout(core.limits.idle_timeout);
     connection.fill_idle(limit).await
 }
@@ -199,8 +199,8 @@ async fn next_head(core: &Core, connection: &mut ClientConnection) -> Result<Hea
         has_waited = true;
         match connection.fill_head(deadline).await {
             Ok(()) => {}
-            Err(Gone::Late) if scanner.has_begun() => return Err(NoHead::Refused(408)),
-            Err(Gone::Late | Gone::Closed) => return Err(NoHead::Nothing),
+            Err(IoError::Late) if scanner.has_begun() => return Err(NoHead::Refused(408)),
+            Err(IoError::Late | IoError::Closed) => return Err(NoHead::Nothing),
         }
     }
 }
@@ -221,30 +221,30 @@ fn read_head(
 }
 
 /// A request whose head has been read.
-enum Arrived {
+enum NextRequest {
     Head(OwnedHead),
     Parsed(ParsedRequest),
 }
 
-struct RequestTurn<'c> {
+struct RequestHandler<'c> {
     core: &'c Rc<Core>,
     sites: &'c Sites,
     endpoints: Endpoints,
     mailbox: &'c Mailbox,
 }
 
-impl RequestTurn<'_> {
+impl RequestHandler<'_> {
     /// Responds to one request and writes its access record.
     async fn request(
         &self,
         connection: &mut ClientConnection,
-        arrived: Arrived,
+        arrived: NextRequest,
         info: &mut RequestInfo,
     ) -> AfterResponse {
         let (owned, parsed) = match arrived {
-            Arrived::Head(head) => (head, None),
-            Arrived::Parsed(request) => {
-                let known = Known::Parsed(request.parsed);
+            NextRequest::Head(head) => (head, None),
+            NextRequest::Parsed(request) => {
+                let known = KnownRequest::Parsed(request.parsed);
                 (request.head, Some((request.keep_alive, known)))
             }
         };
@@ -263,12 +263,12 @@ impl RequestTurn<'_> {
         let has_body = framing.is_some_and(|framing| !matches!(framing.body, BodyKind::None));
         let (keep_alive, known) = match (parsed, &framing) {
             (Some(parsed), _) => parsed,
-            (None, Some(framing)) => (framing.keep_alive, Known::Framed(framing)),
+            (None, Some(framing)) => (framing.keep_alive, KnownRequest::Framed(framing)),
             (None, None) => return AfterResponse::Drop,
         };
         connection.is_last_request = !keep_alive && !has_body;
         let mut open = open(self.core, self.endpoints, Some(&head));
-        let peer = ClientSupport {
+        let peer = ClientProtocol {
             version: head.version,
             keep_alive: keep_alive && !self.core.stopping.get(),
         };
@@ -294,7 +294,7 @@ impl RequestTurn<'_> {
         connection: &mut ClientConnection,
         open: OpenRecord<'_>,
         responded: Responded,
-        peer: ClientSupport,
+        peer: ClientProtocol,
     ) -> AfterResponse {
         // Held until the response is written: the upstream may still be generating it.
         let _rest = responded.rest;
@@ -308,7 +308,7 @@ impl RequestTurn<'_> {
         }
         if responded.is_late {
             // Nothing is stored for it, so no client waits for the response.
-            let peer = ClientSupport::closing();
+            let peer = ClientProtocol::closing();
             self.finish(connection, open, response, peer).await;
             return AfterResponse::Drop;
         }
@@ -348,7 +348,7 @@ impl RequestTurn<'_> {
         connection: &mut ClientConnection,
         open: OpenRecord<'_>,
         mut response: Response,
-        peer: ClientSupport,
+        peer: ClientProtocol,
     ) -> AfterResponse {
         // This includes refusals: a body behind the head would be parsed as the next response (RFC 9110 §9.3.2).
         if open
@@ -370,7 +370,7 @@ impl RequestTurn<'_> {
 
 fn open<'h>(core: &Core, endpoints: Endpoints, head: Option<&Head<'h, '_>>) -> OpenRecord<'h> {
     OpenRecord {
-        log_fields: head.map(|head| RequestWords::of(head, &core.logged)),
+        log_fields: head.map(|head| RequestLogFields::of(head, &core.logged)),
         client: endpoints.client.ip(),
         tls_version: endpoints.tls_version,
         request_id: core.request_id(),
@@ -386,7 +386,7 @@ async fn refuse(core: &Core, connection: &mut ClientConnection, endpoints: Endpo
     let open = open(core, endpoints, None);
     let response = no_request(status, &open.request_id);
     let logged = core.logged_of(&response);
-    let (mut end, _) = write::send_response(connection, response, ClientSupport::closing()).await;
+    let (mut end, _) = write::send_response(connection, response, ClientProtocol::closing()).await;
     end.logged = logged;
     open.close(core, &end);
 }
@@ -397,14 +397,17 @@ struct Http1<'w> {
 }
 
 impl Protocol for Http1<'_> {
-    async fn send_continue(&mut self) -> Result<(), ClientGone> {
+    async fn send_continue(&mut self) -> Result<(), ClientDisconnected> {
         // A client that has begun to send the body does not wait.
         if !self.connection.input.is_empty() {
             return Ok(());
         }
         let line = galley_http::response_writer::CONTINUE;
         self.connection.output.extend_from_slice(line);
-        self.connection.send(&[]).await.map_err(|_| ClientGone)
+        self.connection
+            .send(&[])
+            .await
+            .map_err(|_| ClientDisconnected)
     }
 
     async fn body_part(
@@ -432,16 +435,16 @@ impl Protocol for Http1<'_> {
             {
                 match connection.fill_body(coming).await {
                     Ok(()) => {}
-                    Err(Gone::Closed) => return Err(BodyError::Gone),
-                    Err(Gone::Late) => return Err(BodyError::Late),
+                    Err(IoError::Closed) => return Err(BodyError::Gone),
+                    Err(IoError::Late) => return Err(BodyError::Late),
                 }
             }
         }
     }
 
-    async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone> {
+    async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientDisconnected> {
         let sent = write::interim(self.connection, &interim).await;
-        sent.map_err(|_| ClientGone)
+        sent.map_err(|_| ClientDisconnected)
     }
 
     async fn closed(&mut self) {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -17,8 +18,8 @@ use tokio::io::AsyncWriteExt;
 use super::batch::{HitBatch, MAX_SLICES, SLICES_OF_ONE};
 use super::pool::BufferPool;
 use super::socket::Socket;
-use super::speed::{ReceiveProgress, SendProgress, Speed, at_once};
-use super::timer::{Deadline, Late, Timer};
+use super::speed::{MinRate, ReceiveProgress, SendProgress, at_once};
+use super::timer::{Deadline, DeadlinePassed, Timer};
 
 /// A connection to a client.
 pub(super) struct ClientConnection {
@@ -31,7 +32,7 @@ pub(super) struct ClientConnection {
     /// The core's `Date`, for responses without their own.
     pub(super) date: Rc<Cell<HttpDate>>,
     pool: Rc<BufferPool>,
-    send_speed: Speed,
+    send_speed: MinRate,
     /// Whether the client has announced that it sends nothing after the current request, which has been read completely.
     pub(super) is_last_request: bool,
 }
@@ -41,20 +42,20 @@ pub(super) type HttpDate = [u8; 29];
 
 /// Why a read or a write ended.
 #[derive(Debug)]
-pub(super) enum Gone {
+pub(super) enum IoError {
     /// The connection was closed, reset, or broken.
     Closed,
     /// The deadline passed.
     Late,
 }
 
-impl From<Late> for Gone {
-    fn from(_: Late) -> Self {
+impl From<DeadlinePassed> for IoError {
+    fn from(_: DeadlinePassed) -> Self {
         Self::Late
     }
 }
 
-impl From<io::Error> for Gone {
+impl From<io::Error> for IoError {
     fn from(_: io::Error) -> Self {
         Self::Closed
     }
@@ -66,7 +67,7 @@ impl ClientConnection {
         timer: Timer,
         date: Rc<Cell<HttpDate>>,
         pool: Rc<BufferPool>,
-        send_speed: Speed,
+        send_speed: MinRate,
     ) -> Self {
         Self {
             stream,
@@ -91,16 +92,16 @@ impl ClientConnection {
     }
 
     /// Reads the available bytes into `input`, waiting for at least one; `Closed` at the end. Cancel-safe.
-    pub(super) async fn fill(stream: &mut Socket, input: &mut BytesMut) -> Result<(), Gone> {
+    pub(super) async fn fill(stream: &mut Socket, input: &mut BytesMut) -> Result<(), IoError> {
         input.reserve(READ_AT_ONCE);
         match stream.read_into(input).await? {
-            0 => Err(Gone::Closed),
+            0 => Err(IoError::Closed),
             _ => Ok(()),
         }
     }
 
     /// As [`ClientConnection::fill`], for the rest of a head.
-    pub(super) async fn fill_head(&mut self, deadline: Deadline) -> Result<(), Gone> {
+    pub(super) async fn fill_head(&mut self, deadline: Deadline) -> Result<(), IoError> {
         let Self {
             stream,
             input,
@@ -113,7 +114,10 @@ impl ClientConnection {
     }
 
     /// As [`ClientConnection::fill`], for the rest of a body that must not come too slowly.
-    pub(super) async fn fill_body(&mut self, progress: &mut ReceiveProgress) -> Result<(), Gone> {
+    pub(super) async fn fill_body(
+        &mut self,
+        progress: &mut ReceiveProgress,
+    ) -> Result<(), IoError> {
         let before = self.input.len();
         loop {
             match self.fill_before(progress.until).await {
@@ -121,14 +125,14 @@ impl ClientConnection {
                     progress.add(self.input.len() - before);
                     return Ok(progress.judge(&self.timer)?);
                 }
-                Err(Gone::Late) => progress.judge(&self.timer)?,
+                Err(IoError::Late) => progress.judge(&self.timer)?,
                 Err(gone) => return Err(gone),
             }
         }
     }
 
     /// As [`ClientConnection::fill`], for the first byte of a request, which may never come.
-    pub(super) async fn fill_idle(&mut self, limit: Duration) -> Result<(), Gone> {
+    pub(super) async fn fill_idle(&mut self, limit: Duration) -> Result<(), IoError> {
         // The first byte of the next request gets other buffers.
         self.give_buffers();
         self.timer.begin_idle(limit);
@@ -138,11 +142,13 @@ impl ClientConnection {
         came
     }
 
-    fn poll_idle(&mut self, cx: &mut Context<'_>, has_waited: &mut bool) -> Poll<Result<(), Gone>> {
+    fn poll_idle(
+        &mut self,
+        cx: &mut Context<'_>,
+        has_waited: &mut bool,
+    ) -> Poll<Result<(), IoError>> {
         // A woken task reads at once. Before the first wait there is usually nothing to read, so no buffer is needed.
-        let may_read =
-            std::mem::replace(has_waited, true) || self.stream.poll_readable(cx)?.is_ready();
-        if may_read {
+        if mem::replace(has_waited, true) || self.stream.poll_readable(cx)?.is_ready() {
             let Self {
                 stream,
                 input,
@@ -153,16 +159,16 @@ impl ClientConnection {
             pool.take(input, output);
             input.reserve(READ_AT_ONCE);
             match stream.poll_read_into(cx, input)? {
-                Poll::Ready(0) => return Poll::Ready(Err(Gone::Closed)),
+                Poll::Ready(0) => return Poll::Ready(Err(IoError::Closed)),
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
                 Poll::Pending => pool.give(input, output),
             }
         }
-        self.timer.poll_late(cx).map(|()| Err(Gone::Late))
+        self.timer.poll_late(cx).map(|()| Err(IoError::Late))
     }
 
     /// As [`ClientConnection::fill`], until a deadline.
-    pub(super) async fn fill_before(&mut self, deadline: Deadline) -> Result<(), Gone> {
+    pub(super) async fn fill_before(&mut self, deadline: Deadline) -> Result<(), IoError> {
         let Self {
             stream,
             input,
@@ -220,7 +226,7 @@ impl ClientConnection {
     }
 
     /// Writes the head in `output`, then `body`.
-    pub(super) async fn send(&mut self, body: &[Bytes]) -> Result<(), Gone> {
+    pub(super) async fn send(&mut self, body: &[Bytes]) -> Result<(), IoError> {
         self.parts().1.send(body).await
     }
 
@@ -230,10 +236,10 @@ impl ClientConnection {
     }
 
     /// Writes the head in `output`, if there is one, and lets the kernel hold it back for the bytes that follow. Plain sockets only.
-    pub(super) async fn send_head_before_more(&mut self) -> Result<(), Gone> {
+    pub(super) async fn send_head_before_more(&mut self) -> Result<(), IoError> {
         let mut written = 0;
         while written < self.output.len() {
-            let head = std::mem::take(&mut self.output);
+            let head = mem::take(&mut self.output);
             let rest = head.get(written..).unwrap_or_default();
             let sent = self
                 .write_with(|socket| Ok(rustix::net::send(socket, rest, SendFlags::MORE)?))
@@ -252,7 +258,7 @@ impl ClientConnection {
         file: &File,
         at: u64,
         most: u64,
-    ) -> Result<u64, Gone> {
+    ) -> Result<u64, IoError> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let sent = self
             .write_with(|socket| {
@@ -262,7 +268,7 @@ impl ClientConnection {
             .await?;
         match sent {
             // The file was truncated after its length was sent.
-            0 => Err(Gone::Closed),
+            0 => Err(IoError::Closed),
             sent => Ok(sent as u64),
         }
     }
@@ -271,7 +277,7 @@ impl ClientConnection {
     async fn write_with(
         &mut self,
         mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
-    ) -> Result<usize, Gone> {
+    ) -> Result<usize, IoError> {
         let mut progress = match at_once(self.stream.write_direct(&mut write)).await {
             Some(written) => return Ok(written?),
             None => SendProgress::begin(self.send_speed, &self.stream),
@@ -280,7 +286,7 @@ impl ClientConnection {
             let writing = self.stream.write_direct(&mut write);
             match self.timer.within(self.send_speed.window, writing).await {
                 Ok(written) => return Ok(written?),
-                Err(Late) => progress.judge(&self.stream)?,
+                Err(DeadlinePassed) => progress.judge(&self.stream)?,
             }
         }
     }
@@ -299,12 +305,12 @@ pub(super) struct ResponseSender<'w> {
     timer: &'w mut Timer,
     /// The core's `Date`.
     pub(super) date: &'w Cell<HttpDate>,
-    send_speed: Speed,
+    send_speed: MinRate,
 }
 
 impl ResponseSender<'_> {
     /// Writes the head in `output`, then `body`, in as few calls as the socket allows; ends if the client is too slow.
-    pub(super) async fn send(&mut self, body: &[Bytes]) -> Result<(), Gone> {
+    pub(super) async fn send(&mut self, body: &[Bytes]) -> Result<(), IoError> {
         let Self {
             stream,
             output,
@@ -329,7 +335,7 @@ impl ResponseSender<'_> {
     }
 
     /// Waits until everything has been sent: over TLS, written bytes may still be buffered.
-    async fn send_rest(&mut self) -> Result<(), Gone> {
+    async fn send_rest(&mut self) -> Result<(), IoError> {
         while self.stream.holds_back() {
             if let Some(sent) = at_once(self.stream.send_rest()).await {
                 sent?;
@@ -340,7 +346,7 @@ impl ResponseSender<'_> {
                 let sending = self.stream.send_rest();
                 match self.timer.within(self.send_speed.window, sending).await {
                     Ok(sent) => break sent?,
-                    Err(Late) => progress.judge(&*self.stream)?,
+                    Err(DeadlinePassed) => progress.judge(&*self.stream)?,
                 }
             }
         }
@@ -367,11 +373,11 @@ fn try_write(stream: &mut Socket, batch: &HitBatch<'_>, heads: &[u8]) -> io::Res
 async fn write(
     stream: &mut Socket,
     timer: &Timer,
-    speed: Speed,
+    speed: MinRate,
     slices: &[IoSlice<'_>],
-) -> Result<usize, Gone> {
+) -> Result<usize, IoError> {
     let taken = |written: io::Result<usize>| match written? {
-        0 => Err(Gone::Closed),
+        0 => Err(IoError::Closed),
         written => Ok(written),
     };
     if let Some(written) = at_once(stream.write_vectored(slices)).await {
@@ -382,7 +388,7 @@ async fn write(
         let writing = stream.write_vectored(slices);
         match timer.within(speed.window, writing).await {
             Ok(written) => return taken(written),
-            Err(Late) => progress.judge(stream)?,
+            Err(DeadlinePassed) => progress.judge(stream)?,
         }
     }
 }
@@ -394,7 +400,7 @@ impl ResponseSender<'_> {
         &mut self,
         batch: &HitBatch<'_>,
         written: &mut usize,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), IoError> {
         // The socket nearly always accepts everything, and then there is nothing to wait for and no deadline is needed.
         match try_write(self.stream, batch, self.output) {
             Ok(count) => *written += count,
@@ -413,7 +419,7 @@ impl ResponseSender<'_> {
         &mut self,
         batch: &HitBatch<'_>,
         written: &mut usize,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), IoError> {
         let all = batch.length(self.output);
         while *written < all {
             let mut room = [IoSlice::new(&[]); SLICES];

@@ -20,7 +20,7 @@ mod pool;
 mod protocol;
 mod proxy_protocol;
 mod record;
-mod request_words;
+mod request_log_fields;
 mod run_slices;
 mod socket;
 mod span;
@@ -35,5 +35,5 @@ mod write;
 
 use self::core::Core;
 pub use self::spec::{BoundListener, ClientLimits, CoreSpec, Listeners, Phase};
-pub use self::speed::Speed;
+pub use self::speed::MinRate;
 pub use self::start::start;

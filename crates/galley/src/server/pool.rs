@@ -19,7 +19,10 @@ impl BufferPool {
         let mut input = std::mem::take(input);
         let mut output = std::mem::take(output);
         let mut pool = self.0.borrow_mut();
-        if pool.len() < MAX_BUFFERS && input.capacity() <= MAX_BUFFER_BYTES && output.capacity() <= MAX_BUFFER_BYTES {
+        if pool.len() < MAX_BUFFERS
+            && input.capacity() <= MAX_BUFFER_BYTES
+            && output.capacity() <= MAX_BUFFER_BYTES
+        {
             input.clear();
             output.clear();
             pool.push((input, output));
@@ -40,14 +43,14 @@ impl BufferPool {
 /// output. The turns of a core follow one another, so the buffers are always free, large enough after the first large turn, and
 /// in the processor's cache.
 #[derive(Default)]
-pub(super) struct Spare {
+pub(super) struct OutputBuffers {
     out: RefCell<Vec<u8>>,
     input: RefCell<Vec<u8>>,
     encoded: RefCell<Vec<u8>>,
     blocks: RefCell<Vec<Block>>,
 }
 
-impl Spare {
+impl OutputBuffers {
     /// The output buffer; empty while another connection uses it.
     pub(super) fn take(&self) -> Vec<u8> {
         self.out.take()
@@ -119,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_spare_buffer_is_the_largest_within_bounds() {
-        let spare = Spare::default();
+        let spare = OutputBuffers::default();
         assert_eq!(spare.take().capacity(), 0);
         spare.give(b"old".repeat(100));
         spare.give(b"small".to_vec());

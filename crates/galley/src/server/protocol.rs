@@ -12,7 +12,7 @@ use crate::upstream::interim::Interim;
 /// The part of an exchange that depends on the version of HTTP.
 pub(super) trait Protocol {
     /// Sends `100 Continue` to a client that waits for it before it sends the body (RFC 9110 §10.1.1).
-    async fn send_continue(&mut self) -> Result<(), ClientGone>;
+    async fn send_continue(&mut self) -> Result<(), ClientDisconnected>;
 
     /// The next part of the body, of at most [`crate::body::streamed_body::PART_BYTES`]; `None` at the end. Cancel-safe.
     async fn body_part(
@@ -22,14 +22,14 @@ pub(super) trait Protocol {
     ) -> Result<Option<Bytes>, BodyError>;
 
     /// Sends an interim response (RFC 9110 §15.2). Errors: the client has disconnected.
-    async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone>;
+    async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientDisconnected>;
 
     /// Ready when the client has disconnected.
     async fn closed(&mut self);
 }
 
 /// The client has closed the connection or reset the stream.
-pub(super) struct ClientGone;
+pub(super) struct ClientDisconnected;
 
 /// Why a body could not be received.
 pub(super) enum BodyError {
@@ -45,8 +45,8 @@ impl From<Fault> for BodyError {
     }
 }
 
-impl From<ClientGone> for BodyError {
-    fn from(_: ClientGone) -> Self {
+impl From<ClientDisconnected> for BodyError {
+    fn from(_: ClientDisconnected) -> Self {
         Self::Gone
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use galley_policy::outcome::{Outcome, RefusedWhy};
 
 use super::core::Core;
-use super::request_words::{RequestWords, words};
+use super::request_log_fields::{RequestLogFields, words};
 use crate::telemetry::access::AccessRecord;
 use crate::telemetry::counters::CountedResponse;
 use crate::telemetry::fields::ResponseValues;
@@ -14,7 +14,7 @@ use crate::telemetry::trace::RequestTrace;
 
 /// The fields of an access record that are known while the request runs.
 pub(super) struct OpenRecord<'h> {
-    pub(super) log_fields: Option<RequestWords<'h>>,
+    pub(super) log_fields: Option<RequestLogFields<'h>>,
     pub(super) client: IpAddr,
     /// The TLS version of the connection.
     pub(super) tls_version: Option<&'static str>,
@@ -57,7 +57,7 @@ impl RecordEnd {
 impl OpenRecord<'_> {
     /// Writes the record and counts the request.
     pub(super) fn close(self, core: &Core, end: &RecordEnd) {
-        let about = About {
+        let about = RecordContext {
             client: self.client,
             tls_version: self.tls_version,
             request_id: &self.request_id,
@@ -72,7 +72,7 @@ impl OpenRecord<'_> {
 }
 
 /// The fields of a record besides the request's own.
-pub(super) struct About<'a> {
+pub(super) struct RecordContext<'a> {
     pub(super) client: IpAddr,
     pub(super) tls_version: Option<&'static str>,
     pub(super) request_id: &'a str,
@@ -87,8 +87,8 @@ pub(super) struct About<'a> {
 /// Writes the record of a request and counts it. `request` is `None` if the head could not be parsed.
 pub(super) fn write(
     core: &Core,
-    request: Option<&RequestWords<'_>>,
-    about: About<'_>,
+    request: Option<&RequestLogFields<'_>>,
+    about: RecordContext<'_>,
     end: &RecordEnd,
 ) {
     let record = AccessRecord {

@@ -37,12 +37,12 @@ pub(super) enum Socket {
 }
 
 /// A connection that knows how many of its bytes have not been acknowledged.
-pub(super) trait Unsent {
+pub(super) trait UnacknowledgedBytes {
     /// Bytes in the kernel's send buffer; 0 if that is unknown.
     fn unsent(&self) -> u64;
 }
 
-impl Unsent for Socket {
+impl UnacknowledgedBytes for Socket {
     fn unsent(&self) -> u64 {
         match self {
             // It has not been waited for.

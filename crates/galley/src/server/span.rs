@@ -23,7 +23,7 @@ use rustix::io::ReadWriteFlags;
 use std::ops::Range;
 use tokio::task::{spawn_blocking, yield_now};
 
-use super::io::{ClientConnection, Gone};
+use super::io::{ClientConnection, IoError};
 
 /// Sends the bytes `span` of a file, after the head in `connection.output` if there is one. `sent` counts the sent bytes. Not
 /// cancel-safe: if it is dropped midway, the connection must be closed.
@@ -32,7 +32,7 @@ pub(super) async fn send(
     file: &Arc<File>,
     span: Range<u64>,
     sent: &mut u64,
-) -> Result<(), Gone> {
+) -> Result<(), IoError> {
     let piece = if connection.takes_files() {
         PIECE
     } else {
@@ -68,7 +68,7 @@ pub(super) async fn send(
 }
 
 /// The next bytes of a file, at most `most`, for a socket that cannot use `sendfile`.
-pub(super) async fn piece(file: &Arc<File>, at: u64, most: u64) -> Result<Bytes, Gone> {
+pub(super) async fn piece(file: &Arc<File>, at: u64, most: u64) -> Result<Bytes, IoError> {
     if is_at_hand(file, at, most) {
         return Ok(read_now(file, at, most)?);
     }
@@ -98,11 +98,11 @@ fn is_byte_at_hand(file: &File, at: u64) -> bool {
     )
 }
 
-async fn read(file: Arc<File>, at: u64, length: u64) -> Result<Bytes, Gone> {
+async fn read(file: Arc<File>, at: u64, length: u64) -> Result<Bytes, IoError> {
     // Allocated here, where it is dropped: otherwise each of dozens of helper threads would keep its own buffers.
     let piece = empty(length)?;
     let piece = spawn_blocking(move || fill(&file, at, piece));
-    Ok(piece.await.map_err(|_| Gone::Closed)??)
+    Ok(piece.await.map_err(|_| IoError::Closed)??)
 }
 
 fn read_now(file: &File, at: u64, length: u64) -> io::Result<Bytes> {

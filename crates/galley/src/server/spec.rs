@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
-use super::speed::Speed;
+use super::speed::MinRate;
 use crate::access::Countries;
 use crate::request::{Services, Sites};
 use crate::sys::sandbox::Sandbox;
@@ -38,9 +38,9 @@ pub struct ClientLimits {
     /// Maximum time to wait for the first byte of the next request.
     pub idle_timeout: Duration,
     /// Minimum speed at which a client must send a body.
-    pub body_speed: Speed,
+    pub body_speed: MinRate,
     /// Minimum speed at which a client must receive a response.
-    pub response_speed: Speed,
+    pub response_speed: MinRate,
     /// Maximum time for exchanges in progress when the server stops.
     pub drain_timeout: Duration,
     /// Maximum number of connections per core.

@@ -10,17 +10,17 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::socket::Unsent;
-use super::timer::{Deadline, Late, Timer};
+use super::socket::UnacknowledgedBytes;
+use super::timer::{Deadline, DeadlinePassed, Timer};
 
 /// The minimum number of bytes in a window.
 #[derive(Clone, Copy, Debug)]
-pub struct Speed {
+pub struct MinRate {
     pub(super) window: Duration,
     bytes: u64,
 }
 
-impl Speed {
+impl MinRate {
     /// At least `per_s` bytes for each second of a window, and at least one byte in any window.
     pub fn new(window: Duration, per_s: u64) -> Self {
         let ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
@@ -38,13 +38,13 @@ impl Speed {
 
 /// A body that is being received.
 pub(super) struct ReceiveProgress {
-    speed: Speed,
+    speed: MinRate,
     pub(super) until: Deadline,
     came: u64,
 }
 
 impl ReceiveProgress {
-    pub(super) fn begin(speed: Speed, timer: &Timer) -> Self {
+    pub(super) fn begin(speed: MinRate, timer: &Timer) -> Self {
         Self {
             speed,
             until: timer.deadline(speed.window),
@@ -58,12 +58,12 @@ impl ReceiveProgress {
     }
 
     /// Evaluates a window at its end, and begins the next.
-    pub(super) fn judge(&mut self, timer: &Timer) -> Result<(), Late> {
+    pub(super) fn judge(&mut self, timer: &Timer) -> Result<(), DeadlinePassed> {
         if !timer.is_past(self.until) {
             return Ok(());
         }
         if !self.speed.is_enough(self.came) {
-            return Err(Late);
+            return Err(DeadlinePassed);
         }
         *self = Self::begin(self.speed, timer);
         Ok(())
@@ -72,13 +72,13 @@ impl ReceiveProgress {
 
 /// A response that the client must receive.
 pub(super) struct SendProgress {
-    speed: Speed,
+    speed: MinRate,
     /// Bytes that had not been acknowledged when the window began.
     unsent: u64,
 }
 
 impl SendProgress {
-    pub(super) fn begin(speed: Speed, socket: &impl Unsent) -> Self {
+    pub(super) fn begin(speed: MinRate, socket: &impl UnacknowledgedBytes) -> Self {
         Self {
             speed,
             unsent: socket.unsent(),
@@ -86,12 +86,15 @@ impl SendProgress {
     }
 
     /// Evaluates a window in which nothing was written, and begins the next.
-    pub(super) fn judge(&mut self, socket: &impl Unsent) -> Result<(), Late> {
+    pub(super) fn judge(
+        &mut self,
+        socket: &impl UnacknowledgedBytes,
+    ) -> Result<(), DeadlinePassed> {
         let unsent = socket.unsent();
         let arrived = self.unsent.saturating_sub(unsent);
         self.unsent = unsent;
         if !self.speed.is_enough(arrived) {
-            return Err(Late);
+            return Err(DeadlinePassed);
         }
         Ok(())
     }
@@ -122,7 +125,7 @@ mod tests {
     use super::super::timer::Timers;
     use crate::sys;
 
-    impl Unsent for TcpStream {
+    impl UnacknowledgedBytes for TcpStream {
         fn unsent(&self) -> u64 {
             sys::unsent(self.as_fd())
         }
@@ -132,7 +135,7 @@ mod tests {
     fn a_body_is_judged_by_whole_windows() {
         let timers = Rc::new(Timers::default());
         let timer = timers.register();
-        let mut coming = ReceiveProgress::begin(Speed::new(Duration::from_secs(10), 500), &timer);
+        let mut coming = ReceiveProgress::begin(MinRate::new(Duration::from_secs(10), 500), &timer);
         // Fast at the beginning, then a byte a second.
         coming.add(100_000);
         for (second, wanted) in [(9, true), (10, true), (15, true), (19, true), (20, false)] {
@@ -140,13 +143,13 @@ mod tests {
             coming.add(1);
             assert_eq!(coming.judge(&timer).is_ok(), wanted, "after {second} s");
         }
-        let mut steady = ReceiveProgress::begin(Speed::new(Duration::from_secs(10), 500), &timer);
+        let mut steady = ReceiveProgress::begin(MinRate::new(Duration::from_secs(10), 500), &timer);
         for second in 21..200 {
             timers.sweep(Tick(second * 1_000));
             steady.add(500);
             assert!(steady.judge(&timer).is_ok(), "after {second} s");
         }
-        let mut silent = ReceiveProgress::begin(Speed::new(Duration::from_secs(10), 0), &timer);
+        let mut silent = ReceiveProgress::begin(MinRate::new(Duration::from_secs(10), 0), &timer);
         timers.sweep(Tick(300_000));
         assert!(silent.judge(&timer).is_err());
     }
@@ -159,7 +162,7 @@ mod tests {
         server.set_nonblocking(true).unwrap();
         let piece = vec![0; 1 << 20];
         while server.write(&piece).is_ok() {}
-        let speed = Speed::new(Duration::from_secs(1), 1_000);
+        let speed = MinRate::new(Duration::from_secs(1), 1_000);
         let mut leaving = SendProgress::begin(speed, &server);
         assert!(leaving.unsent > 0);
         assert!(leaving.judge(&server).is_err(), "nothing was read");

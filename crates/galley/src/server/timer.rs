@@ -54,7 +54,7 @@ enum WaitKind {
 
 /// The deadline passed before the awaited event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Late;
+pub struct DeadlinePassed;
 
 impl Timers {
     /// A timer for a new connection.
@@ -141,7 +141,7 @@ impl Timer {
         &self,
         limit: Duration,
         work: impl Future<Output = T>,
-    ) -> Result<T, Late> {
+    ) -> Result<T, DeadlinePassed> {
         let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(NEVER);
         self.until(self.timers.now.get().saturating_add(limit_ms), work)
             .await
@@ -158,7 +158,7 @@ impl Timer {
         &self,
         deadline: Deadline,
         work: impl Future<Output = T>,
-    ) -> Result<T, Late> {
+    ) -> Result<T, DeadlinePassed> {
         self.until(deadline.0, work).await
     }
 
@@ -167,7 +167,7 @@ impl Timer {
         &self,
         limit: Duration,
         work: impl Future<Output = T>,
-    ) -> Result<T, Late> {
+    ) -> Result<T, DeadlinePassed> {
         self.state.wait_for_request(self.timers.now.get());
         let result = self.within(limit, work).await;
         self.state.waits.set(WaitKind::Other);
@@ -220,7 +220,7 @@ impl Timer {
         &self,
         deadline: Deadline,
         work: impl Future<Output = T>,
-    ) -> Result<T, Late> {
+    ) -> Result<T, DeadlinePassed> {
         self.state.waits.set(WaitKind::Head);
         let result = self.before(deadline, work).await;
         self.state.waits.set(WaitKind::Other);
@@ -232,7 +232,11 @@ impl Timer {
         self.timers.now.get() >= deadline.0
     }
 
-    async fn until<T>(&self, deadline: u64, work: impl Future<Output = T>) -> Result<T, Late> {
+    async fn until<T>(
+        &self,
+        deadline: u64,
+        work: impl Future<Output = T>,
+    ) -> Result<T, DeadlinePassed> {
         let mut work = pin!(work);
         self.state.late.set(false);
         self.state.deadline.set(deadline);
@@ -241,7 +245,7 @@ impl Timer {
                 return Poll::Ready(Ok(value));
             }
             if self.state.late.get() {
-                return Poll::Ready(Err(Late));
+                return Poll::Ready(Err(DeadlinePassed));
             }
             let mut waker = self.state.waker.borrow_mut();
             if !waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
@@ -304,7 +308,7 @@ mod tests {
             first.within(Duration::from_secs(1), std::future::pending::<()>()),
             sweep
         );
-        assert_eq!(outcome, Err(Late));
+        assert_eq!(outcome, Err(DeadlinePassed));
         drop(first);
         assert_eq!(timers.all.borrow().len(), 1);
         assert_eq!(
@@ -333,7 +337,7 @@ mod tests {
             busy.within(Duration::from_secs(60), work),
             end
         );
-        assert_eq!((one, two), (Err(Late), Ok(7)));
+        assert_eq!((one, two), (Err(DeadlinePassed), Ok(7)));
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Core;
 use super::protocol::{ArrivingBody, BodyError, Protocol};
-use super::timer::Late;
+use super::timer::DeadlinePassed;
 use crate::body::streamed_body::BodySender;
 
 /// A body that is forwarded while it is received.
@@ -127,7 +127,7 @@ impl Upload {
             match permit.map(|permit| permit.is_some()) {
                 Ok(true) => self.advance(protocol, core).await?,
                 Ok(false) => self.state = UploadState::Declined,
-                Err(Late) => {
+                Err(DeadlinePassed) => {
                     self.sender.stop();
                     self.state = UploadState::Declined;
                 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use galley_cache::disk::BodyPieces;
 use galley_cache::fill::{FillError, FillRead as Ready, FillReader};
-use galley_files::Part;
+use galley_files::BodyPiece;
 use galley_http::head::Version;
 use galley_http::response_writer::{self, CHUNK_END, ConnectionField, LAST_CHUNK, Length};
 use http::HeaderValue;
 use http::header::UPGRADE;
 use tokio::task::spawn_blocking;
 
-use super::io::{ClientConnection, Gone};
+use super::io::{ClientConnection, IoError};
 use super::record::RecordEnd;
 use super::span;
 use crate::request::{Response, ResponseBody};
@@ -30,12 +30,12 @@ pub(super) enum AfterResponse {
 
 /// The client's version of HTTP, and whether it keeps the connection open.
 #[derive(Clone, Copy)]
-pub(super) struct ClientSupport {
+pub(super) struct ClientProtocol {
     pub(super) version: Version,
     pub(super) keep_alive: bool,
 }
 
-impl ClientSupport {
+impl ClientProtocol {
     pub(super) fn closing() -> Self {
         Self {
             version: Version::H11,
@@ -63,7 +63,7 @@ impl ClientSupport {
 pub(super) async fn send_response(
     connection: &mut ClientConnection,
     mut response: Response,
-    mut peer: ClientSupport,
+    mut peer: ClientProtocol,
 ) -> (RecordEnd, AfterResponse) {
     let body = std::mem::replace(&mut response.body, ResponseBody::None);
     let mut sent = 0;
@@ -82,7 +82,7 @@ pub(super) async fn send_response(
                 connection,
                 &response,
                 &mut peer,
-                Arriving { reader, length },
+                IncomingBodyReader { reader, length },
                 &mut sent,
             )
             .await
@@ -123,7 +123,7 @@ pub(super) async fn send_response(
 fn head(
     connection: &mut ClientConnection,
     response: &Response,
-    peer: ClientSupport,
+    peer: ClientProtocol,
     length: Length,
 ) {
     let stored = response.fields.map().iter();
@@ -150,7 +150,7 @@ pub(super) async fn switching(
     connection: &mut ClientConnection,
     response: &Response,
     protocol: &HeaderValue,
-) -> Result<(), Gone> {
+) -> Result<(), IoError> {
     let stored = response.fields.map().iter();
     let extra = response.extra.iter().map(|(name, value)| (name, value));
     let own = std::iter::once((&UPGRADE, protocol));
@@ -169,10 +169,10 @@ pub(super) async fn switching(
 async fn plain(
     connection: &mut ClientConnection,
     response: &Response,
-    peer: ClientSupport,
+    peer: ClientProtocol,
     length: Length,
     body: &[Bytes],
-) -> Result<(), Gone> {
+) -> Result<(), IoError> {
     head(connection, response, peer, length);
     connection.send(body).await
 }
@@ -181,7 +181,7 @@ async fn plain(
 pub(super) async fn interim(
     connection: &mut ClientConnection,
     interim: &Interim,
-) -> Result<(), Gone> {
+) -> Result<(), IoError> {
     let fields = interim.fields.iter();
     connection.output.clear();
     response_writer::write_head(
@@ -194,7 +194,7 @@ pub(super) async fn interim(
     connection.send(&[]).await
 }
 
-struct Arriving {
+struct IncomingBodyReader {
     reader: FillReader,
     length: Option<u64>,
 }
@@ -205,11 +205,11 @@ struct Arriving {
 async fn fill(
     connection: &mut ClientConnection,
     response: &Response,
-    peer: &mut ClientSupport,
-    mut body: Arriving,
+    peer: &mut ClientProtocol,
+    mut body: IncomingBodyReader,
     sent: &mut u64,
-) -> Result<(), Gone> {
-    let mut ahead = Ahead::default();
+) -> Result<(), IoError> {
+    let mut ahead = BufferedBody::default();
     let waits = body.length.is_none() && peer.version == Version::H10;
     if waits {
         ahead.wait(connection, &mut body.reader).await?;
@@ -251,13 +251,13 @@ async fn fill(
 
 /// The part of a body that has been received before its head is sent.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct BufferedBody {
     pub(super) pieces: Vec<Bytes>,
     pub(super) bytes: u64,
     pub(super) is_whole: bool,
 }
 
-impl Ahead {
+impl BufferedBody {
     /// Takes the received pieces, up to a limit. A failure is reported again when the rest is awaited.
     pub(super) fn gather(&mut self, reader: &mut FillReader) {
         while self.pieces.len() < MAX_PIECES {
@@ -277,7 +277,7 @@ impl Ahead {
         &mut self,
         connection: &mut ClientConnection,
         reader: &mut FillReader,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), IoError> {
         while self.bytes < MAX_AHEAD {
             match next(connection, reader).await? {
                 Ok(Some(chunk)) => self.push(chunk),
@@ -285,7 +285,7 @@ impl Ahead {
                     self.is_whole = true;
                     return Ok(());
                 }
-                Err(_) => return Err(Gone::Closed),
+                Err(_) => return Err(IoError::Closed),
             }
         }
         Ok(())
@@ -303,14 +303,14 @@ async fn pump(
     reader: &mut FillReader,
     chunked: bool,
     sent: &mut u64,
-) -> Result<(), Gone> {
+) -> Result<(), IoError> {
     loop {
         let Ok(next) = next(connection, reader).await? else {
             // The only possible signal is to close: the bytes sent so far are fewer than announced, so the client notices.
             if !connection.output.is_empty() {
                 connection.send(&[]).await?;
             }
-            return Err(Gone::Closed);
+            return Err(IoError::Closed);
         };
         let Some(chunk) = next else { return Ok(()) };
         *sent += chunk.len() as u64;
@@ -329,11 +329,11 @@ async fn pump(
 async fn next(
     connection: &mut ClientConnection,
     reader: &mut FillReader,
-) -> Result<Result<Option<Bytes>, FillError>, Gone> {
+) -> Result<Result<Option<Bytes>, FillError>, IoError> {
     tokio::select! {
         biased;
         next = reader.next() => Ok(next),
-        () = connection.vanished() => Err(Gone::Closed),
+        () = connection.vanished() => Err(IoError::Closed),
     }
 }
 
@@ -347,19 +347,19 @@ enum BodySource {
 async fn send_parts(
     connection: &mut ClientConnection,
     source: &BodySource,
-    parts: Vec<Part>,
+    parts: Vec<BodyPiece>,
     sent: &mut u64,
-) -> Result<(), Gone> {
+) -> Result<(), IoError> {
     for part in parts {
         match (part, source) {
-            (Part::Bytes(bytes), _) => {
+            (BodyPiece::Bytes(bytes), _) => {
                 *sent += bytes.len() as u64;
                 connection.send(&[bytes.into()]).await?;
             }
-            (Part::Span { start, end }, BodySource::File(file)) => {
+            (BodyPiece::Span { start, end }, BodySource::File(file)) => {
                 span::send(connection, file, start..end, sent).await?;
             }
-            (Part::Span { start, end }, BodySource::Pieces(pieces)) => {
+            (BodyPiece::Span { start, end }, BodySource::Pieces(pieces)) => {
                 let mut at = start;
                 while at < end {
                     let piece = read_verified(pieces, at, end).await?;
@@ -382,7 +382,7 @@ pub(super) async fn read_verified(
     pieces: &Arc<BodyPieces>,
     at: u64,
     end: u64,
-) -> Result<Bytes, Gone> {
+) -> Result<Bytes, IoError> {
     let pieces = Arc::clone(pieces);
     let buffer = Vec::with_capacity(pieces.longest_piece());
     // A damaged block ends the response early: sent bytes cannot be taken back.
@@ -391,7 +391,7 @@ pub(super) async fn read_verified(
         .ok()
         .and_then(Result::ok)
         .filter(|piece| !piece.is_empty())
-        .ok_or(Gone::Closed)
+        .ok_or(IoError::Closed)
 }
 
 /// Maximum size of a body that is collected for an HTTP/1.0 client to keep its connection open: any page, not a download.

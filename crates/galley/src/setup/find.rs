@@ -44,7 +44,9 @@ pub fn detect(machine: &Machine, named: &[PathBuf]) -> Detection {
     hosts.extend(apache::virtual_hosts(machine, &processes));
     let folders: BTreeSet<PathBuf> = if named.is_empty() {
         let served = hosts.iter().filter_map(|host| host.root.clone());
-        let usual = DEFAULT_PATHS.iter().flat_map(|p| machine.matching(Path::new(p)));
+        let usual = DEFAULT_PATHS
+            .iter()
+            .flat_map(|p| machine.matching(Path::new(p)));
         let all = served
             .chain(usual)
             .filter(|folder| machine.is_folder(folder));

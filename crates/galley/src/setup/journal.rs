@@ -49,7 +49,7 @@ pub enum UndoStep {
 
 /// The result of undoing a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Undone {
+pub enum UndoResult {
     /// The previous state was restored.
     Restored,
     /// The file was changed by another program since, so that it was kept.
@@ -158,7 +158,7 @@ impl SetupJournal {
 
 impl UndoStep {
     /// Restores a file or removes a created one. Other steps are undone by programs.
-    pub fn undo_file(&self) -> io::Result<Undone> {
+    pub fn undo_file(&self) -> io::Result<UndoResult> {
         match self {
             Self::File {
                 path,
@@ -170,30 +170,30 @@ impl UndoStep {
                 // A crash between the record and the change leaves the previous state, which also counts as restored.
                 let is_before = found.as_deref() == before.as_ref().map(String::as_bytes);
                 if !is_before && found.is_some_and(|found| sha256(&found) != *written) {
-                    return Ok(Undone::Kept);
+                    return Ok(UndoResult::Kept);
                 }
                 match before {
                     _ if is_before => {}
                     Some(text) => replace(path, text.as_bytes(), *mode)?,
                     None => remove(path)?,
                 }
-                Ok(Undone::Restored)
+                Ok(UndoResult::Restored)
             }
             Self::Made { path } => undo_made(path),
-            Self::Unit { .. } | Self::Plugin { .. } => Ok(Undone::Kept),
+            Self::Unit { .. } | Self::Plugin { .. } => Ok(UndoResult::Kept),
         }
     }
 }
 
 /// Removes a created file or folder, unless the folder is not empty.
-fn undo_made(path: &Path) -> io::Result<Undone> {
+fn undo_made(path: &Path) -> io::Result<UndoResult> {
     let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
     if !is_folder {
         remove(path)?;
     } else if fs::remove_dir(path).is_err() {
-        return Ok(Undone::Kept);
+        return Ok(UndoResult::Kept);
     }
-    Ok(Undone::Restored)
+    Ok(UndoResult::Restored)
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -239,7 +239,7 @@ fn sha256(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn undo(configuration: &Path) -> Vec<Undone> {
+    fn undo(configuration: &Path) -> Vec<UndoResult> {
         let mut journal = SetupJournal::open(configuration).unwrap();
         let mut all = Vec::new();
         while let Some(step) = journal.steps().last().cloned() {
@@ -268,7 +268,7 @@ mod tests {
         let mut journal = SetupJournal::open(&config).unwrap();
         assert!(journal.has_written(&config));
         journal.write(&config, "two", 0o644).unwrap();
-        assert_eq!(undo(&config), [Undone::Restored; 4]);
+        assert_eq!(undo(&config), [UndoResult::Restored; 4]);
         assert_eq!(fs::read_to_string(&config).unwrap(), "before");
         assert_eq!(fs::metadata(&config).unwrap().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
@@ -301,7 +301,7 @@ mod tests {
             .unwrap();
         fs::write(&config, "theirs").unwrap();
         assert!(!SetupJournal::open(&config).unwrap().has_written(&config));
-        assert_eq!(undo(&config), [Undone::Kept]);
+        assert_eq!(undo(&config), [UndoResult::Kept]);
         assert_eq!(fs::read_to_string(&config).unwrap(), "theirs");
     }
 

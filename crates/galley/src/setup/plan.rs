@@ -63,7 +63,7 @@ impl SiteDraft {
         site: &DetectedSite,
         info: Option<&WordPressInfo>,
         detection: &Detection,
-        wishes: &SetupWishes,
+        choices: &SetupChoices,
     ) -> Result<Self, String> {
         let reported = info.map(|info| info.home.as_str());
         let home = reported
@@ -96,12 +96,12 @@ impl SiteDraft {
             hosts.push(format!("*.{first}"));
         }
         let mut notes = Vec::new();
-        let php = match &wishes.php {
+        let php = match &choices.php {
             Some(address) => PhpChoice::Fpm(address.clone()),
             None => choose_php(site, detection, &mut notes)?,
         };
         let is_https = home.is_some_and(|home| home.is_https);
-        let tls = choose_tls(wishes.tls, site, detection, &hosts, &mut notes);
+        let tls = choose_tls(choices.tls, site, detection, &hosts, &mut notes);
         if is_https && tls == TlsChoice::Off {
             notes.push("WordPress uses https, and Galley has no certificate for it: use --tls auto when Galley has port 443, or keep a TLS proxy in front".to_owned());
         }
@@ -174,16 +174,16 @@ fn write_files(text: &mut String, files: &CertificateFiles) {
 
 /// The user's choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetupWishes {
+pub struct SetupChoices {
     /// The certificates.
-    pub tls: TlsWish,
+    pub tls: TlsPreference,
     /// The PHP-FPM of the sites; `None`: the detected one.
     pub php: Option<String>,
 }
 
 /// The certificates that the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsWish {
+pub enum TlsPreference {
     /// Existing certificates.
     Found,
     /// Galley obtains them.
@@ -193,16 +193,16 @@ pub enum TlsWish {
 }
 
 fn choose_tls(
-    wish: TlsWish,
+    wish: TlsPreference,
     site: &DetectedSite,
     detection: &Detection,
     hosts: &[String],
     notes: &mut Vec<String>,
 ) -> TlsChoice {
     match wish {
-        TlsWish::Off => return TlsChoice::Off,
-        TlsWish::Auto => return TlsChoice::Auto,
-        TlsWish::Found => {}
+        TlsPreference::Off => return TlsChoice::Off,
+        TlsPreference::Auto => return TlsChoice::Auto,
+        TlsPreference::Found => {}
     }
     let served = site.hosts.iter().find_map(|host| host.certificate.clone());
     let by_server = served
@@ -453,11 +453,11 @@ mod tests {
         ])
     }
 
-    fn wish(tls: TlsWish) -> SetupWishes {
-        SetupWishes { tls, php: None }
+    fn wish(tls: TlsPreference) -> SetupChoices {
+        SetupChoices { tls, php: None }
     }
 
-    fn plan(sample: &SampleMachine, tls: TlsWish) -> SetupPlan {
+    fn plan(sample: &SampleMachine, tls: TlsPreference) -> SetupPlan {
         let detection = detect(&sample.machine(), &[]);
         let site = SiteDraft::new(&detection.sites[0], None, &detection, &wish(tls)).unwrap();
         SetupPlan {
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn a_site_behind_nginx_with_a_certificate_of_certbot() {
-        let text = plan(&sample(), TlsWish::Found).configuration();
+        let text = plan(&sample(), TlsPreference::Found).configuration();
         for wanted in [
             "hosts = [\"www.e.com\", \"e.com\"]\n",
             "root = \"/var/www/e\"\n",
@@ -483,7 +483,7 @@ mod tests {
         ] {
             assert!(text.contains(wanted), "{wanted} is not in\n{text}");
         }
-        let off = plan(&sample(), TlsWish::Off);
+        let off = plan(&sample(), TlsPreference::Off);
         assert!(!off.configuration().contains("tls ="));
         assert!(
             off.sites[0]
@@ -491,14 +491,14 @@ mod tests {
                 .iter()
                 .any(|note| note.contains("--tls auto"))
         );
-        let auto = plan(&sample(), TlsWish::Auto).configuration();
+        let auto = plan(&sample(), TlsPreference::Auto).configuration();
         assert!(auto.contains("tls = \"auto\"\n"), "{auto}");
     }
 
     #[test]
     fn the_configuration_of_a_test_is_accepted() {
         let sample = sample();
-        let mut plan = plan(&sample, TlsWish::Off);
+        let mut plan = plan(&sample, TlsPreference::Off);
         plan.sites[0].root = sample.root().join("var/www/e");
         for text in [
             plan.trial(None),
@@ -519,7 +519,12 @@ mod tests {
             "<?php define('WP_HOME', 'https://e.com/blog/');",
         );
         let detection = detect(&sample.machine(), &[]);
-        let refused = SiteDraft::new(&detection.sites[0], None, &detection, &wish(TlsWish::Off));
+        let refused = SiteDraft::new(
+            &detection.sites[0],
+            None,
+            &detection,
+            &wish(TlsPreference::Off),
+        );
         assert!(refused.unwrap_err().contains("`blog`"));
         let bare = SampleMachine::new(&[
             ("var/www/wp-load.php", ""),
@@ -529,7 +534,12 @@ mod tests {
             ),
         ]);
         let detection = detect(&bare.machine(), &[]);
-        let refused = SiteDraft::new(&detection.sites[0], None, &detection, &wish(TlsWish::Off));
+        let refused = SiteDraft::new(
+            &detection.sites[0],
+            None,
+            &detection,
+            &wish(TlsPreference::Off),
+        );
         assert!(refused.unwrap_err().contains("php-fpm"));
     }
 
@@ -559,11 +569,11 @@ mod tests {
         ]);
         let detection = detect(&sample.machine(), &[]);
         let choose = |php: Option<&str>| {
-            let wishes = SetupWishes {
-                tls: TlsWish::Off,
+            let choices = SetupChoices {
+                tls: TlsPreference::Off,
                 php: php.map(str::to_owned),
             };
-            SiteDraft::new(&detection.sites[0], None, &detection, &wishes)
+            SiteDraft::new(&detection.sites[0], None, &detection, &choices)
                 .unwrap()
                 .php
         };

@@ -16,7 +16,7 @@ use super::plan::{SetupPlan, SiteDraft};
 
 /// A running Galley for a test. Killed when this is dropped.
 #[derive(Debug)]
-pub struct Trial {
+pub struct TestInstance {
     child: Child,
     listeners: TrialListeners,
     _folder: tempfile::TempDir,
@@ -43,7 +43,7 @@ pub enum TrialError {
     Fetch(String),
 }
 
-impl Trial {
+impl TestInstance {
     /// Starts a plan, as `user` if this process is root.
     pub async fn start(plan: &SetupPlan, user: Option<&str>) -> Result<Self, TrialError> {
         Self::run(&plan.trial(user)).await

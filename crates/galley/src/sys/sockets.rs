@@ -28,12 +28,12 @@ pub enum Listening {
 
 /// Bound sockets that do not listen yet: for each address, those of all cores.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundSockets {
     sockets: Vec<Vec<Socket>>,
     file: Option<SocketFile>,
 }
 
-impl Bound {
+impl BoundSockets {
     /// Binds an address. Port 0 selects a free port.
     pub fn tcp(address: SocketAddr, cores: usize) -> io::Result<Self> {
         let first = bind(address)?;
@@ -164,7 +164,7 @@ impl Passed {
     }
 
     /// Returns all sockets of a name, or the socket at a position, counted from 0.
-    pub fn bound(&mut self, name: &str, cores: usize) -> io::Result<Bound> {
+    pub fn bound(&mut self, name: &str, cores: usize) -> io::Result<BoundSockets> {
         let named = self.names.iter().take(self.sockets.len()).enumerate();
         let mut places: Vec<usize> = named
             .filter(|(_, known)| *known == name)
@@ -190,7 +190,7 @@ impl Passed {
             );
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
-        Ok(Bound {
+        Ok(BoundSockets {
             sockets,
             file: None,
         })
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn accepted_connections_send_without_delay() {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let bound = Bound::tcp(address, 1).unwrap();
+        let bound = BoundSockets::tcp(address, 1).unwrap();
         let (mut all, _) = bound.listen(1).unwrap();
         let Some(Listening::Tcp(listener)) = all.remove(0).pop() else {
             panic!("no TCP listener");
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn cores_share_the_port_selected_for_zero() {
-        let bound = Bound::tcp("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        let bound = BoundSockets::tcp("127.0.0.1:0".parse().unwrap(), 3).unwrap();
         let (all, file) = bound.listen(3).unwrap();
         let urls: Vec<String> = all
             .iter()
@@ -352,15 +352,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("web.sock");
         fs::write(&path, "mine").unwrap();
-        let refused = Bound::unix(&path, 0o600, 1).unwrap_err();
+        let refused = BoundSockets::unix(&path, 0o600, 1).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         fs::remove_file(&path).unwrap();
         drop(UnixListener::bind(&path).unwrap());
-        let bound = Bound::unix(&path, 0o600, 2).unwrap();
+        let bound = BoundSockets::unix(&path, 0o600, 2).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let (all, file) = bound.listen(2).unwrap();
-        let refused = Bound::unix(&path, 0o600, 1).unwrap_err();
+        let refused = BoundSockets::unix(&path, 0o600, 1).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
         // The socket of another server is not removed.
         fs::remove_file(&path).unwrap();
@@ -368,7 +368,7 @@ mod tests {
         drop((all, file));
         assert!(path.exists());
         drop(other);
-        let again = Bound::unix(&path, 0o600, 1).unwrap();
+        let again = BoundSockets::unix(&path, 0o600, 1).unwrap();
         drop(again);
         assert!(!path.exists());
     }

@@ -15,10 +15,10 @@ use galley_config::LogTarget;
 use jiff::tz::TimeZone;
 
 use super::line::Formatter;
-use super::sink::Sink;
+use super::sink::LogSink;
 
 pub use super::line::LineForm;
-pub use super::record::{AccessRecord, Words};
+pub use super::record::{AccessRecord, LoggedHeadParts};
 
 /// A handle to one access log; clones refer to the same log.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl AccessLog {
     /// Errors: the file cannot be opened, or the thread cannot be started.
     pub fn open(target: &LogTarget, form: LineForm) -> io::Result<Self> {
         let form = Arc::new(form);
-        let Some(sink) = Sink::open(target)? else {
+        let Some(sink) = LogSink::open(target)? else {
             return Ok(Self { form, open: None });
         };
         let (sender, receiver) = sync_channel(MAX_BUFFERS);
@@ -237,7 +237,7 @@ impl OpenWriter {
 
 struct WriterThread {
     receiver: Receiver<Message>,
-    sink: Sink,
+    sink: LogSink,
     shared: Arc<LogShared>,
     /// The number of dropped lines that were reported to the operator, and the time of the last report.
     reported: u64,

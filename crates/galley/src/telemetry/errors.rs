@@ -17,7 +17,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::{Layer, Registry, reload};
 
-use super::sink::Sink;
+use super::sink::LogSink;
 
 pub use super::rate::{LogInterval, RateLimited};
 
@@ -73,15 +73,15 @@ pub fn start(targets: &ErrorTargets, level: LogLevel) -> Result<ErrorLog, Unopen
 /// The open targets.
 #[derive(Debug)]
 pub struct OpenTargets {
-    common: Sink,
-    sites: BTreeMap<String, Sink>,
+    common: LogSink,
+    sites: BTreeMap<String, LogSink>,
 }
 
 impl OpenTargets {
     /// Opens targets that will replace others. Nothing is written to them yet.
     pub fn open(targets: &ErrorTargets) -> Result<Self, UnopenedTarget> {
-        let open = |target: &LogTarget| match Sink::open(target) {
-            Ok(sink) => Ok(sink.unwrap_or(Sink::Stderr)),
+        let open = |target: &LogTarget| match LogSink::open(target) {
+            Ok(sink) => Ok(sink.unwrap_or(LogSink::Stderr)),
             Err(cause) => Err(UnopenedTarget {
                 target: target.clone(),
                 cause,
@@ -110,7 +110,7 @@ impl OpenTargets {
 
     fn reopen(&mut self) -> io::Result<()> {
         let sites = self.sites.values_mut();
-        let results: Vec<_> = sites.map(Sink::reopen).collect();
+        let results: Vec<_> = sites.map(LogSink::reopen).collect();
         self.common.reopen()?;
         results.into_iter().collect()
     }

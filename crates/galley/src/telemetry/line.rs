@@ -209,12 +209,12 @@ pub(super) mod tests {
     use http::HeaderValue;
 
     use super::*;
-    use crate::telemetry::record::Words;
+    use crate::telemetry::record::LoggedHeadParts;
     use galley_policy::outcome::{PassWhy, RefusedWhy};
     use proptest::prelude::*;
 
-    fn words() -> Words<'static> {
-        Words {
+    fn words() -> LoggedHeadParts<'static> {
+        LoggedHeadParts {
             method: "GET",
             target: b"/a/?b=c",
             version: "HTTP/1.1",
@@ -264,7 +264,7 @@ pub(super) mod tests {
         );
         let passed = AccessRecord {
             client: "2001:db8::1".parse().unwrap(),
-            words: Words {
+            words: LoggedHeadParts {
                 target: b"/\"\n\xff",
                 referer: Some(b"http://example.com/\" 200"),
                 ..words()
@@ -287,7 +287,7 @@ pub(super) mod tests {
     fn json_lines() {
         let refused = AccessRecord {
             outcome: Outcome::Refused(RefusedWhy::Timeout),
-            words: Words {
+            words: LoggedHeadParts {
                 user_agent: None,
                 ..words()
             },
@@ -307,7 +307,7 @@ pub(super) mod tests {
         let passed = AccessRecord {
             outcome: Outcome::Pass(PassWhy::Cookie),
             upstream_time: Some(Duration::from_millis(1_250)),
-            words: Words {
+            words: LoggedHeadParts {
                 referer: Some(b"https://example.com/\""),
                 user_agent: None,
                 ..words()
@@ -441,7 +441,7 @@ pub(super) mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..3000),
             seconds in any::<u64>(),
         ) {
-            let words = Words {
+            let words = LoggedHeadParts {
                 method: &method,
                 host: host.as_bytes(),
                 target: &bytes,

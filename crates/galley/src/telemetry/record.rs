@@ -15,7 +15,7 @@ pub struct AccessRecord<'a> {
     /// The address of the client.
     pub client: IpAddr,
     /// The request head.
-    pub words: Words<'a>,
+    pub words: LoggedHeadParts<'a>,
     /// The status that was sent.
     pub status: u16,
     /// The body bytes that were sent.
@@ -44,7 +44,7 @@ pub struct AccessRecord<'a> {
 
 /// The parts of a request head that a line contains, as the client sent them, valid or not.
 #[derive(Clone, Copy, Debug)]
-pub struct Words<'a> {
+pub struct LoggedHeadParts<'a> {
     /// The method; `-` if the head could not be read.
     pub method: &'a str,
     /// The raw target.

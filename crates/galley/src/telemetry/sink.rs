@@ -8,13 +8,13 @@ use galley_config::LogTarget;
 
 /// An open target. Every write contains one or several complete lines.
 #[derive(Debug)]
-pub(super) enum Sink {
+pub(super) enum LogSink {
     Stdout,
     Stderr,
     File { path: PathBuf, file: File },
 }
 
-impl Sink {
+impl LogSink {
     /// Opens a target; `None` for [`LogTarget::Off`].
     pub(super) fn open(target: &LogTarget) -> io::Result<Option<Self>> {
         Ok(match target {

@@ -34,11 +34,11 @@ struct NameTable {
 
 /// The current certificates of one site. If they have keys of several types, a client gets the first that it supports.
 #[derive(Debug)]
-pub struct Slot(ArcSwap<Kinds>);
+pub struct Slot(ArcSwap<CertificateSet>);
 
 /// Certificates for the same hosts with different types of keys, those with short signatures first; never empty.
 #[derive(Clone, Debug)]
-pub struct Kinds {
+pub struct CertificateSet {
     all: Vec<Arc<CertificateChain>>,
     sources: Vec<CertificateSource>,
 }
@@ -52,7 +52,7 @@ pub struct CertificateSource {
     pub pem: CertificatePem,
 }
 
-impl Kinds {
+impl CertificateSet {
     /// Sorts the certificates; `None` without any.
     pub fn new(mut all: Vec<Arc<CertificateChain>>) -> Option<Self> {
         // An RSA signature costs twenty times as much processor time as one on P-256.
@@ -98,12 +98,12 @@ impl Kinds {
 
 impl Slot {
     /// Creates a slot with these certificates.
-    pub fn new(kinds: Kinds) -> Arc<Self> {
+    pub fn new(kinds: CertificateSet) -> Arc<Self> {
         Arc::new(Self(ArcSwap::from_pointee(kinds)))
     }
 
     /// Replaces the certificates; existing connections keep theirs.
-    pub fn renew(&self, kinds: Kinds) {
+    pub fn renew(&self, kinds: CertificateSet) {
         self.0.store(Arc::new(kinds));
     }
 
@@ -118,7 +118,7 @@ impl Slot {
             .flat_map(|source| [&source.files.cert, &source.files.key]);
         if !kinds.sources.is_empty() && files.all(|file| galley_certs::file::open(file).is_ok()) {
             let all = kinds.all.clone();
-            let without = Kinds {
+            let without = CertificateSet {
                 all,
                 sources: Vec::new(),
             };
@@ -128,7 +128,7 @@ impl Slot {
     }
 
     /// The current certificates.
-    pub fn kinds(&self) -> Arc<Kinds> {
+    pub fn kinds(&self) -> Arc<CertificateSet> {
         self.0.load_full()
     }
 
@@ -157,8 +157,8 @@ impl Certificates {
     /// Errors: the reason why it cannot be used.
     pub fn put(&self, names: &[String], key: Arc<CertifiedKey>) -> Result<(), CertificateError> {
         let certificate = Arc::new(CertificateChain::of(key)?);
-        let kinds =
-            Kinds::new(vec![certificate]).ok_or(CertificateError::Missing("certificate"))?;
+        let kinds = CertificateSet::new(vec![certificate])
+            .ok_or(CertificateError::Missing("certificate"))?;
         let slot = Slot::new(kinds);
         self.change(|table| {
             let had = names
@@ -256,14 +256,14 @@ fn place(host: &str) -> Arc<str> {
 
 /// The certificates that were selected for a connection.
 #[derive(Clone, Debug)]
-pub struct Presented {
+pub struct SelectedCertificates {
     certificates: Arc<Certificates>,
     /// The name in the client's SNI, in lower case.
     name: Option<Box<str>>,
     slot: Option<Arc<Slot>>,
 }
 
-impl Presented {
+impl SelectedCertificates {
     /// The certificates for a client with SNI `name`.
     pub fn new(certificates: &Arc<Certificates>, name: Option<&str>) -> Self {
         let name = name.map(str::to_ascii_lowercase);
@@ -316,7 +316,7 @@ mod tests {
 
     fn slot(key: &Arc<CertifiedKey>) -> Arc<Slot> {
         let certificate = CertificateChain::of(Arc::clone(key)).unwrap();
-        Slot::new(Kinds::new(vec![Arc::new(certificate)]).unwrap())
+        Slot::new(CertificateSet::new(vec![Arc::new(certificate)]).unwrap())
     }
 
     #[test]
@@ -379,7 +379,7 @@ mod tests {
             ),
             (second.as_slice(), slot(&certificate(&["c.test"]))),
         ]);
-        let allowed = |name, host| Presented::new(&all, name).allows(host);
+        let allowed = |name, host| SelectedCertificates::new(&all, name).allows(host);
         for (name, host, wanted) in [
             (Some("a.test"), "a.test", true),
             (Some("a.test"), "b.test", true),
@@ -394,10 +394,10 @@ mod tests {
             assert_eq!(allowed(name, host), wanted, "{name:?} {host}");
         }
         // A renewal does not change the site.
-        let before = Presented::new(&all, Some("a.test"));
+        let before = SelectedCertificates::new(&all, Some("a.test"));
         let slot = all.find(Some("a.test")).unwrap();
         let new = CertificateChain::of(certificate(&["e.test"])).unwrap();
-        slot.renew(Kinds::new(vec![Arc::new(new)]).unwrap());
+        slot.renew(CertificateSet::new(vec![Arc::new(new)]).unwrap());
         assert!(before.allows("b.test") && before.allows("e.test"));
     }
 }

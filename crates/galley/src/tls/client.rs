@@ -26,7 +26,7 @@ pub struct UpstreamTlsClient {
 
 /// Why TLS to an upstream is not possible.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientTrouble {
+pub enum UpstreamTlsError {
     /// The file with the authorities cannot be used.
     #[error("`site.upstream_tls` names a `ca` {0}")]
     Ca(CertificateError),
@@ -46,10 +46,10 @@ pub enum ClientTrouble {
 impl UpstreamTlsClient {
     /// Creates the settings for an upstream with the name `name`. `ca`: the trusted authorities, instead of the system's.
     /// Blocks on the disk.
-    pub fn new(name: &str, ca: Option<&Path>, verify: bool) -> Result<Self, ClientTrouble> {
+    pub fn new(name: &str, ca: Option<&Path>, verify: bool) -> Result<Self, UpstreamTlsError> {
         let bare = name.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(bare.to_owned())
-            .map_err(|_| ClientTrouble::Name(bare.to_owned()))?;
+            .map_err(|_| UpstreamTlsError::Name(bare.to_owned()))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?;
@@ -84,17 +84,17 @@ impl fmt::Debug for UpstreamTlsClient {
     }
 }
 
-fn roots(ca: Option<&Path>) -> Result<RootCertStore, ClientTrouble> {
+fn roots(ca: Option<&Path>) -> Result<RootCertStore, UpstreamTlsError> {
     let mut store = RootCertStore::empty();
     let found = match ca {
-        Some(path) => galley_certs::read_roots(path).map_err(ClientTrouble::Ca)?,
+        Some(path) => galley_certs::read_roots(path).map_err(UpstreamTlsError::Ca)?,
         None => rustls_native_certs::load_native_certs().certs,
     };
     // Some authorities of every system are too old to be parsed; the others are trusted nevertheless.
     let (added, _) = store.add_parsable_certificates(found);
     match (added, ca) {
-        (0, None) => Err(ClientTrouble::NoRoots),
-        (0, Some(_)) => Err(ClientTrouble::Ca(CertificateError::Missing(
+        (0, None) => Err(UpstreamTlsError::NoRoots),
+        (0, Some(_)) => Err(UpstreamTlsError::Ca(CertificateError::Missing(
             "usable certificate",
         ))),
         _ => Ok(store),

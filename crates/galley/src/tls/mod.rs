@@ -2,7 +2,7 @@
 //!
 //! [`Certificates`] finds a certificate by name during a handshake, so it takes no lock and does not read the disk;
 //! [`CertificateWatch`] updates it when files change. [`acceptor`] creates the settings that all handshakes share. This module
-//! does not use client sockets or requests; [`Presented`] decides which hosts may be requested on a connection.
+//! does not use client sockets or requests; [`SelectedCertificates`] decides which hosts may be requested on a connection.
 //!
 //! The implementation is rustls with the cryptography of AWS-LC: weak features (TLS 1.1, RC4, static RSA, renegotiation,
 //! compression) do not exist in it, so none has to be disabled.
@@ -13,8 +13,10 @@ mod protocols;
 mod server;
 mod watch;
 
-pub use certificates::{CertificateSource, Certificates, Kinds, Presented, Slot};
-pub use client::{ClientTrouble, UpstreamTlsClient};
+pub use certificates::{
+    CertificateSet, CertificateSource, Certificates, SelectedCertificates, Slot,
+};
+pub use client::{UpstreamTlsClient, UpstreamTlsError};
 pub use protocols::{ACME, H2};
-pub use server::{Acceptor, Least, acceptor};
+pub use server::{Acceptor, MinTlsVersion, acceptor};
 pub use watch::{CertificateWatch, Watched};

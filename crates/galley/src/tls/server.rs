@@ -15,7 +15,7 @@ use super::protocols::ACME;
 
 /// The oldest accepted version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Least {
+pub enum MinTlsVersion {
     /// TLS 1.2, and 1.3 with clients that support it.
     Tls12,
     /// Only TLS 1.3.
@@ -37,7 +37,7 @@ pub struct Acceptor {
 /// Errors: only if the TLS library cannot be used.
 pub fn acceptor(
     certificates: &Arc<Certificates>,
-    least: Least,
+    least: MinTlsVersion,
     protocols: &[&[u8]],
     before: Option<&Acceptor>,
 ) -> Result<Acceptor, rustls::Error> {
@@ -60,10 +60,12 @@ pub fn acceptor(
     })
 }
 
-fn builder(least: Least) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, rustls::Error> {
+fn builder(
+    least: MinTlsVersion,
+) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, rustls::Error> {
     let versions: &[&SupportedProtocolVersion] = match least {
-        Least::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
-        Least::Tls13 => &[&rustls::version::TLS13],
+        MinTlsVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
+        MinTlsVersion::Tls13 => &[&rustls::version::TLS13],
     };
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(provider);
@@ -84,14 +86,14 @@ mod tests {
     #[test]
     fn ticket_keys_rotate_and_are_shared_until_a_restart() {
         let certificates = Arc::new(Certificates::default());
-        let make = || acceptor(&certificates, Least::Tls12, &[H2], None).unwrap();
+        let make = || acceptor(&certificates, MinTlsVersion::Tls12, &[H2], None).unwrap();
         let (one, two) = (make().config, make().config);
         let ticket = one.ticketer.encrypt(b"a session").unwrap();
         assert!(one.ticketer.decrypt(&ticket).is_some());
         assert!(two.ticketer.decrypt(&ticket).is_none());
         let next = acceptor(
             &certificates,
-            Least::Tls13,
+            MinTlsVersion::Tls13,
             &[H2],
             Some(&Acceptor {
                 config: Arc::clone(&one),

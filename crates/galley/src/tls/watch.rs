@@ -11,7 +11,7 @@ use galley_certs::{
     CertificateChain, CertificateFileError, CertificateFiles, CertificatePem, DateValidity,
 };
 
-use super::certificates::{CertificateSource, Kinds, Slot};
+use super::certificates::{CertificateSet, CertificateSource, Slot};
 use crate::sys::stamps::{FileStamp, stamp};
 
 /// All watched certificates. One thread checks them.
@@ -43,7 +43,7 @@ impl Watched {
             })
         };
         let sources: Result<_, String> = files.iter().map(read).collect();
-        Ok(Kinds::from_sources(sources?)?.map(|kinds| Self {
+        Ok(CertificateSet::from_sources(sources?)?.map(|kinds| Self {
             site: site.to_owned(),
             slot: Slot::new(kinds),
             files: stamps,
@@ -86,7 +86,7 @@ impl Watched {
                 if all.iter().all(is_known) {
                     return;
                 }
-                if let Some(kinds) = Kinds::new(all) {
+                if let Some(kinds) = CertificateSet::new(all) {
                     self.slot.renew(kinds);
                     tracing::info!(site, "the certificate was renewed");
                 }

@@ -33,9 +33,9 @@ pub(super) struct AdaptiveLimit {
     /// Uncongested latency of a response, in seconds.
     baseline_s: Option<f64>,
     /// The previous window, if the limit has changed since.
-    previous: Option<JudgedWindow>,
+    previous: Option<CompletedWindow>,
     /// The window before the first of several decreases, so that small losses do not add up unnoticed.
-    origin: Option<JudgedWindow>,
+    origin: Option<CompletedWindow>,
     /// Windows for which the limit stays unchanged.
     cooldown: u32,
     /// The next cooldown.
@@ -55,7 +55,7 @@ struct SampleWindow {
 
 /// A complete window.
 #[derive(Clone, Copy, Debug)]
-struct JudgedWindow {
+struct CompletedWindow {
     limit: usize,
     responses_per_s: f64,
     latency_s: f64,
@@ -127,7 +127,7 @@ impl AdaptiveLimit {
         let is_complete = responses >= (3 * limit).max(MIN_RESPONSES);
         if is_complete && duration >= MIN_WINDOW {
             let responses = f64::from(self.window.responses);
-            let window = JudgedWindow {
+            let window = CompletedWindow {
                 limit,
                 responses_per_s: responses / duration.as_secs_f64(),
                 latency_s: self.window.latency_s / responses,
@@ -139,7 +139,7 @@ impl AdaptiveLimit {
         }
     }
 
-    fn judge(&mut self, now: JudgedWindow, is_full: bool) {
+    fn judge(&mut self, now: CompletedWindow, is_full: bool) {
         self.responses_per_s = Some(now.responses_per_s);
         let baseline = self.baseline(now.latency_s, is_full);
         self.baseline_s = Some(baseline);
@@ -206,7 +206,7 @@ impl AdaptiveLimit {
         }
     }
 
-    fn lower(&mut self, now: JudgedWindow) {
+    fn lower(&mut self, now: CompletedWindow) {
         self.set(
             (now.limit * 2 / 3)
                 .max(MIN_LIMIT)
@@ -242,7 +242,7 @@ impl SampleWindow {
 }
 
 /// Relative change of throughput per relative change of the limit: 1, proportional; 0, none.
-fn elasticity(previous: JudgedWindow, now: JudgedWindow) -> f64 {
+fn elasticity(previous: CompletedWindow, now: CompletedWindow) -> f64 {
     let relative = |previous: f64, now: f64| now / previous.max(f64::EPSILON) - 1.0;
     let limits = relative(slots(previous.limit), slots(now.limit));
     relative(previous.responses_per_s, now.responses_per_s) / limits

@@ -9,7 +9,7 @@ use galley_policy::site::UpstreamTimeouts;
 
 use super::interim::InterimSender;
 use super::queue::QueueIdentity;
-use super::switch::Switch;
+use super::switch::ProtocolSwitch;
 use crate::body::RequestBody;
 use crate::body::streamed_body::StreamedBody;
 use crate::telemetry::trace::{OpenSpan, SpanKind, TraceScope};
@@ -39,7 +39,7 @@ pub struct UpstreamCall {
     /// Receives interim responses; `None`: they are dropped. FastCGI has none.
     pub interim: Option<InterimSender>,
     /// The protocol that the client requests instead of HTTP; HTTP upstreams only.
-    pub switch: Option<Switch>,
+    pub switch: Option<ProtocolSwitch>,
     /// The span that contains the request's spans; `None`: the request is not traced.
     pub trace: Option<TraceScope>,
 }

@@ -29,7 +29,7 @@ use super::attempt_span::AttemptSpan;
 use super::balancer::{Balancer, ServerChoice};
 use super::breaker::Attempt;
 use super::call::UpstreamCall;
-use super::http1_body::{HttpBody, HttpShared, HyperRequestBody, Link};
+use super::http1_body::{BodyConnection, HttpBody, HttpShared, HyperRequestBody};
 use super::idle::IdleConnections;
 use super::incoming::{IncomingBody, IncomingResponse};
 use super::resolve::ResolvedName;
@@ -82,7 +82,7 @@ impl HttpPeer {
 
 /// A connection for one request.
 struct ReadyConnection<'c> {
-    connection: Link,
+    connection: BodyConnection,
     /// The server, and its index.
     server: (usize, &'c HttpPeer),
     attempt: Attempt<'c>,
@@ -146,7 +146,7 @@ impl HttpConnections {
     async fn exchange(
         &self,
         call: &UpstreamCall,
-        mut connection: Link,
+        mut connection: BodyConnection,
         index: usize,
         server: &HttpPeer,
         span: &AttemptSpan,
@@ -198,7 +198,7 @@ impl HttpConnections {
         &self,
         call: &UpstreamCall,
         error: &hyper::Error,
-        connection: &Link,
+        connection: &BodyConnection,
         server: usize,
     ) -> FailedAttempt {
         if call.is_upload_aborted() {
@@ -304,7 +304,7 @@ impl HttpConnections {
     }
 
     /// An idle connection to a server that responds.
-    async fn idle(&self, index: usize, state: &ServerState) -> Option<Link> {
+    async fn idle(&self, index: usize, state: &ServerState) -> Option<BodyConnection> {
         while let Some(mut connection) = self.shared.idle.take(index) {
             // `ready` waits until the connection's task has settled after the last exchange; a closed one fails.
             if state.breaker.is_closed() && connection.sender.ready().await.is_ok() {
@@ -315,7 +315,7 @@ impl HttpConnections {
     }
 }
 
-async fn connect(server: &HttpPeer, time_limit: Duration) -> Result<Link, FillError> {
+async fn connect(server: &HttpPeer, time_limit: Duration) -> Result<BodyConnection, FillError> {
     let stream = server.name.connect(time_limit).await;
     let stream = stream.map_err(|_| FillError::Connect)?;
     // Heads and bodies are sent in whole writes; waiting to fill segments only delays PHP.
@@ -332,7 +332,7 @@ async fn connect(server: &HttpPeer, time_limit: Duration) -> Result<Link, FillEr
     }
 }
 
-async fn start_http1<S>(stream: S) -> Result<Link, FillError>
+async fn start_http1<S>(stream: S) -> Result<BodyConnection, FillError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -345,7 +345,7 @@ where
     tokio::task::spawn_local(async move {
         let _ = connection.with_upgrades().await;
     });
-    Ok(Link { sender, watch })
+    Ok(BodyConnection { sender, watch })
 }
 
 /// Builds the request; `None` if its parts are invalid.

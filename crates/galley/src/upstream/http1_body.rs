@@ -20,19 +20,19 @@ use crate::body::RequestBodyReader;
 use crate::body::streamed_body::UploadPace;
 
 /// A connection, and the state of the next response head on it.
-pub(super) struct Link {
+pub(super) struct BodyConnection {
     pub(super) sender: SendRequest<HyperRequestBody>,
     pub(super) watch: Arc<HeadWatch>,
 }
 
 pub(super) struct HttpShared {
-    pub(super) idle: Rc<IdleConnections<Link>>,
+    pub(super) idle: Rc<IdleConnections<BodyConnection>>,
     /// The number of exchanges whose response has not begun.
     pub(super) unanswered: Cell<usize>,
 }
 
 impl HttpShared {
-    fn release(&self, server: usize, connection: Link, all: &Arc<AtomicUsize>) {
+    fn release(&self, server: usize, connection: BodyConnection, all: &Arc<AtomicUsize>) {
         if self.unanswered.get() == 0 && !connection.sender.is_closed() {
             self.idle.put_back(server, connection, all);
         }
@@ -43,7 +43,7 @@ impl HttpShared {
 pub(super) struct HttpBody {
     pub(super) body: HyperBody,
     /// The connection, with the index of its server.
-    pub(super) connection: Option<(usize, Link)>,
+    pub(super) connection: Option<(usize, BodyConnection)>,
     /// The number of idle connections to that server, over all pools.
     pub(super) all_idle: Arc<AtomicUsize>,
     /// The maximum time between two pieces.

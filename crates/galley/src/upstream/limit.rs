@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use super::PoolSpec;
 use super::adaptive::AdaptiveLimit;
 use super::admission::{AdmissionContext, AdmissionDecision, Processors, SlotHolders, processors};
-use super::queue::{AdmissionQueue, Joined, QueueIdentity, QueueTicket};
+use super::queue::{AdmissionQueue, JoinResult, QueueIdentity, QueueTicket};
 use super::queue_deadline::{QueueDeadlines, WaitDecision};
 use super::stats::UpstreamStats;
 use crate::sys;
@@ -63,7 +63,7 @@ enum SlotDecision {
 
 /// The position of a request in the queue, if it is queued; another request for the same page can promote it.
 #[derive(Default)]
-pub struct QueueTurn(Cell<Option<QueueTicket>>);
+pub struct QueuePosition(Cell<Option<QueueTicket>>);
 
 /// One slot; dropping it admits the next request.
 pub struct Slot {
@@ -93,7 +93,7 @@ impl ConcurrencyLimit {
     pub(super) async fn enter(
         &self,
         identity: QueueIdentity,
-        turn: &QueueTurn,
+        turn: &QueuePosition,
     ) -> Result<Slot, FillError> {
         if self.0.take_free(identity) {
             self.0.stats.count_admitted(identity.class);
@@ -139,7 +139,7 @@ impl ConcurrencyLimit {
 
     /// Moves a queued request to the class and client of `identity`, if it is served sooner there, because that client waits for
     /// the same page.
-    pub(super) fn promote(&self, turn: &QueueTurn, identity: QueueIdentity) {
+    pub(super) fn promote(&self, turn: &QueuePosition, identity: QueueIdentity) {
         let mut state = self.0.state.borrow_mut();
         if let Some(ticket) = turn.0.get()
             && state.queue.promote(ticket, identity)
@@ -202,7 +202,7 @@ impl LimitShared {
         let joined = Instant::now();
         let mut state = self.state.borrow_mut();
         let outcome = if state.deadlines.longest().is_zero() {
-            Joined::Refused
+            JoinResult::Refused
         } else {
             state.newest = Some(identity);
             state
@@ -212,13 +212,13 @@ impl LimitShared {
         self.publish(&state);
         drop(state);
         match outcome {
-            Joined::Waits(ticket) => Ok(ticket),
-            Joined::Evicting(ticket, evicted) => {
+            JoinResult::Waits(ticket) => Ok(ticket),
+            JoinResult::Evicting(ticket, evicted) => {
                 // The receiver is dropped if that request is canceled at the same time.
                 let _ = evicted.decision.send(SlotDecision::Evicted);
                 Ok(ticket)
             }
-            Joined::Refused => {
+            JoinResult::Refused => {
                 self.reject(identity);
                 Err(FillError::Overload)
             }

@@ -38,9 +38,11 @@ pub use balancer::{BalancedServer, Balancing};
 pub use call::UpstreamCall;
 pub use health_check::{CheckTarget, HealthCheck};
 pub use incoming::IncomingResponse;
-pub use limit::{QueueTurn, Slot};
+pub use limit::{QueuePosition, Slot};
 pub use pool::UpstreamPool;
 pub use queue::QueueIdentity;
-pub use server_state::{CheckThresholds, HealthChange, ServerStanding, ServerState, ServerStates};
+pub use server_state::{
+    CheckThresholds, HealthChange, ServerEligibility, ServerState, ServerStates,
+};
 pub use spec::{ExchangeEnd, FastCgiAddress, HttpServer, PoolSpec, UpstreamAddress};
 pub use stats::{ClassCounts, Load, UpstreamStats};

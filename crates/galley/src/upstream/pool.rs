@@ -13,7 +13,7 @@ use super::call::UpstreamCall;
 use super::fastcgi::FastCgiUpstream;
 use super::http1::HttpConnections;
 use super::incoming::IncomingResponse;
-use super::limit::{ConcurrencyLimit, QueueTurn, Slot};
+use super::limit::{ConcurrencyLimit, QueuePosition, Slot};
 use super::queue::QueueIdentity;
 use super::spec::{PoolSpec, UpstreamAddress};
 use super::stats::UpstreamStats;
@@ -61,7 +61,7 @@ impl UpstreamPool {
     pub async fn enter(
         &self,
         identity: QueueIdentity,
-        turn: &QueueTurn,
+        turn: &QueuePosition,
     ) -> Result<Slot, FillError> {
         let pause = self.pause();
         if !pause.is_zero() {
@@ -85,7 +85,7 @@ impl UpstreamPool {
 
     /// Moves a queued request to the class and client of `identity`, if it is served sooner there, because that client waits for
     /// the same page.
-    pub fn promote(&self, turn: &QueueTurn, identity: QueueIdentity) {
+    pub fn promote(&self, turn: &QueuePosition, identity: QueueIdentity) {
         self.limit.promote(turn, identity);
     }
 

@@ -64,7 +64,7 @@ struct QueuedClient {
 
 /// The outcome of joining the queue.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Joined<T> {
+pub(super) enum JoinResult<T> {
     /// The request is queued.
     Waits(QueueTicket),
     /// The request is queued, and the request of this value was evicted.
@@ -99,11 +99,11 @@ impl<T> AdmissionQueue<T> {
     }
 
     /// Adds a request.
-    pub(super) fn join(&mut self, identity: QueueIdentity, pending: T) -> Joined<T> {
+    pub(super) fn join(&mut self, identity: QueueIdentity, pending: T) -> JoinResult<T> {
         let mut evicted = None;
         if self.waiting.len() >= self.most {
             let Some(victim) = self.victim(identity) else {
-                return Joined::Refused;
+                return JoinResult::Refused;
             };
             evicted = self.leave(victim);
         }
@@ -112,8 +112,8 @@ impl<T> AdmissionQueue<T> {
         self.waiting.insert(ticket, (identity, pending));
         self.push_to_class(identity, ticket);
         match evicted {
-            Some((_, pending)) => Joined::Evicting(ticket, pending),
-            None => Joined::Waits(ticket),
+            Some((_, pending)) => JoinResult::Evicting(ticket, pending),
+            None => JoinResult::Waits(ticket),
         }
     }
 

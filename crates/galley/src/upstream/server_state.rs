@@ -79,7 +79,7 @@ pub enum HealthChange {
 
 /// Whether a server gets requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerStanding {
+pub enum ServerEligibility {
     /// The server gets requests.
     Up,
     /// The circuit breaker is open, because the server does not respond.
@@ -141,13 +141,13 @@ impl ServerState {
     }
 
     /// Whether the server gets requests.
-    pub fn standing(&self) -> ServerStanding {
+    pub fn standing(&self) -> ServerEligibility {
         if self.is_out() {
-            ServerStanding::Down
+            ServerEligibility::Down
         } else if self.breaker.is_closed() {
-            ServerStanding::Up
+            ServerEligibility::Up
         } else {
-            ServerStanding::Paused
+            ServerEligibility::Paused
         }
     }
 
@@ -260,7 +260,7 @@ impl CheckedHealth {
     }
 }
 
-impl ServerStanding {
+impl ServerEligibility {
     /// The word for the state in `galley status`.
     pub fn word(self) -> &'static str {
         match self {
@@ -332,7 +332,11 @@ mod tests {
             let change = state.checked(passed, THRESHOLDS, Instant::now());
             changes.push((change, state.standing()));
         }
-        let (none, up, down) = (HealthChange::None, ServerStanding::Up, ServerStanding::Down);
+        let (none, up, down) = (
+            HealthChange::None,
+            ServerEligibility::Up,
+            ServerEligibility::Down,
+        );
         let out = (HealthChange::TakenOut, down);
         let back = (HealthChange::BroughtBack, up);
         let mut wanted = vec![(none, up); 5];
@@ -350,9 +354,9 @@ mod tests {
         for _ in 0..3 {
             state.checked(false, THRESHOLDS, Instant::now());
         }
-        assert_eq!(state.standing(), ServerStanding::Down);
+        assert_eq!(state.standing(), ServerEligibility::Down);
         state.forget_checks();
-        assert_eq!(state.standing(), ServerStanding::Up);
+        assert_eq!(state.standing(), ServerEligibility::Up);
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::balancer::{BalancedServer, Balancing};
-use super::server_state::ServerStanding;
+use super::server_state::ServerEligibility;
 use crate::tls::UpstreamTlsClient;
 
 /// The address of an upstream, and the limits of its pool.
@@ -136,7 +136,7 @@ impl PoolSpec {
             });
             Some(capacity.fold(0, usize::saturating_add))
         };
-        let is_up = |server: &BalancedServer| server.state.standing() == ServerStanding::Up;
+        let is_up = |server: &BalancedServer| server.state.standing() == ServerEligibility::Up;
         capacity(&|server| is_up(server) && !server.share.is_backup)
             .or_else(|| capacity(&is_up))
             .or_else(|| capacity(&|_| true))

@@ -1,6 +1,6 @@
 //! A connection to an HTTP upstream that switches to another protocol (RFC 9110 §7.8), usually a WebSocket.
 //!
-//! A request for another protocol has a [`Switch`]. Only a 101 with the requested protocol turns the connection into a tunnel,
+//! A request for another protocol has a [`ProtocolSwitch`]. Only a 101 with the requested protocol turns the connection into a tunnel,
 //! which is passed to the front thread that waits for the response; any other response is an ordinary one. So no byte of the
 //! client reaches the upstream outside HTTP before both have agreed. The limit on tunnels is checked before the request is sent.
 
@@ -56,7 +56,7 @@ impl Tunnels {
     }
 
     /// Reserves one tunnel, and returns its two ends; `None`: the maximum is reached.
-    pub fn offer(&self, protocol: HeaderValue) -> Option<(Switch, AwaitedSwitch)> {
+    pub fn offer(&self, protocol: HeaderValue) -> Option<(ProtocolSwitch, AwaitedSwitch)> {
         let entered = self
             .open
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
@@ -65,7 +65,7 @@ impl Tunnels {
         entered.ok()?;
         let slot = TunnelSlot(Arc::clone(&self.open));
         let (sender, stream) = oneshot::channel();
-        let switch = Switch {
+        let switch = ProtocolSwitch {
             protocol: protocol.clone(),
             hand_over: Arc::new(Mutex::new(Some(sender))),
         };
@@ -80,12 +80,12 @@ impl Tunnels {
 
 /// The upstream's end of a requested tunnel.
 #[derive(Clone, Debug)]
-pub struct Switch {
+pub struct ProtocolSwitch {
     protocol: HeaderValue,
     hand_over: Arc<Mutex<Option<oneshot::Sender<TunnelStream>>>>,
 }
 
-impl Switch {
+impl ProtocolSwitch {
     /// Adds the request for the protocol to the fields of a request.
     pub(super) fn write_fields(&self, fields: &mut HeaderMap) {
         fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));

@@ -77,7 +77,7 @@ fn connection_count() -> u64 {
 #[test]
 fn clients_that_do_not_read_take_little_memory_and_are_disconnected() {
     let count = connection_count();
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     for case in CASES {
         let authority = Authority::new();
         let page = "<?php header('Content-Type: text/html'); echo str_repeat('a page ', 5000);";
@@ -112,14 +112,14 @@ fn clients_that_do_not_read_take_little_memory_and_are_disconnected() {
         );
         assert!(site.get("/page/").is_hit());
         if left > 0 {
-            complaints.push(format!("{}: {left} connections stayed open", case.name));
+            problems.push(format!("{}: {left} connections stayed open", case.name));
         }
         if peak - before > FIXED + count * case.max {
-            complaints.push(format!("{}: {each} bytes per connection", case.name));
+            problems.push(format!("{}: {each} bytes per connection", case.name));
         }
         drop(clients);
     }
-    assert!(complaints.is_empty(), "{complaints:#?}");
+    assert!(problems.is_empty(), "{problems:#?}");
 }
 
 /// Resident memory of the server in bytes.

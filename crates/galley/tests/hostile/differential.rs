@@ -37,23 +37,19 @@ fn galley_is_stricter_than_nginx_and_hyper_except_for_known_differences() {
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let strategy = stream();
     let mut counts = Counts::default();
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     for number in 0..streams {
         let stream = strategy.new_tree(&mut runner).unwrap().current();
         let stream = numbered(&stream, number);
-        if let Err(complaint) = compare(&galley, &nginx, &stream, number, &mut counts) {
+        if let Err(problem) = compare(&galley, &nginx, &stream, number, &mut counts) {
             if KNOWN_DIFFERENCES.iter().any(|(fits, _)| fits(&stream)) {
                 counts.known_differences += 1;
                 continue;
             }
-            complaints.push(format!("{number}: {complaint}\n{}", escaped(&stream)));
+            problems.push(format!("{number}: {problem}\n{}", escaped(&stream)));
         }
     }
-    assert!(
-        complaints.is_empty(),
-        "seed {seed}, {}",
-        complaints.join("\n")
-    );
+    assert!(problems.is_empty(), "seed {seed}, {}", problems.join("\n"));
     eprintln!("{counts:?}");
     // A comparison in which no request is read, or no stream rejected, proves nothing.
     assert!(counts.read > streams, "{counts:?}");

@@ -21,14 +21,14 @@ fn every_case_has_the_expected_result() {
     let cases = parse_cases(&read_file());
     assert!(cases.len() >= 120, "{} cases", cases.len());
     let server = GalleyWithEcho::start(cases.len());
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let result = run(server.addr(), case, number, TIMEOUT, || server.echo.take());
-        check_result(&mut complaints, case, &result);
-        complaints.extend(check_stored(&server, case, number, &result));
+        check_result(&mut problems, case, &result);
+        problems.extend(check_stored(&server, case, number, &result));
         server.echo.take();
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
     // Clients cannot cause errors or warnings in the log.
     let log = server.galley.log();
     assert!(
@@ -41,12 +41,12 @@ fn every_case_has_the_expected_result() {
 fn every_case_has_the_expected_result_with_php_fpm() {
     let cases = parse_cases(&read_file());
     let php = GalleyWithPhp::start(cases.len());
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     for (number, case) in cases.iter().enumerate().filter(|(_, case)| case.with_php) {
         let result = run(php.galley.addr(), case, number, TIMEOUT, || php.take());
-        check_result(&mut complaints, case, &result);
+        check_result(&mut problems, case, &result);
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 /// With `UPDATE_GOLDEN` set, the test records the results of the installed nginx.
@@ -85,9 +85,9 @@ fn nginx_has_the_recorded_results() {
 /// How long nginx keeps a connection open before it counts as waiting. For a recorded close, the test waits for [`TIMEOUT`].
 const NGINX_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
-fn check_result(complaints: &mut Vec<String>, case: &Case, result: &CaseResult) {
+fn check_result(problems: &mut Vec<String>, case: &Case, result: &CaseResult) {
     if !result.matches(case) {
-        complaints.push(format!(
+        problems.push(format!(
             "{}: {} ({}); expected {:?}",
             case.name,
             result.text(),
@@ -105,7 +105,7 @@ fn check_stored(
     number: usize,
     result: &CaseResult,
 ) -> Vec<String> {
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     for path in ["/a", "/smuggled", "/b"] {
         let response = Request::get(path).host(&host(number)).send(server.addr());
         let response = response.unwrap();
@@ -113,12 +113,12 @@ fn check_stored(
         let was_fetched = result.received.contains(&clean);
         if response.status != 200 || response.text() != clean || (response.is_hit() && !was_fetched)
         {
-            complaints.push(format!(
+            problems.push(format!(
                 "{}: the next client gets {} from {path}",
                 case.name,
                 response.excerpt(),
             ));
         }
     }
-    complaints
+    problems
 }

@@ -26,19 +26,19 @@ fn every_http2_case_has_the_expected_result() {
     let cases = parse_cases(&read_file());
     assert!(cases.len() >= 70, "{} cases", cases.len());
     let server = GalleyWithEcho::start_h2c(cases.len());
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let result = run(server.addr(), case, number, || server.echo.take());
         if !result.matches(case) {
             let (name, rfc) = (&case.name, &case.rfc);
-            complaints.push(format!(
+            problems.push(format!(
                 "{name}: {} ({rfc}); expected {:?}",
                 result.text(),
                 case.expected
             ));
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
     let log = server.galley.log();
     assert!(
         !log.contains("panic") && !log.contains(" error ") && !log.contains(" warn "),

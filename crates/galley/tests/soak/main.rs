@@ -17,6 +17,6 @@ fn a_long_load_causes_no_failures_and_no_leaks() {
     };
     let report = StressPart::Soak.run(&settings).unwrap();
     assert_eq!(report.requests, 200_000);
-    let complaints = report.complaints(settings.length);
-    assert!(complaints.is_empty(), "{complaints:?}\n{report:#?}");
+    let problems = report.missed_goals(settings.length);
+    assert!(problems.is_empty(), "{problems:?}\n{report:#?}");
 }

@@ -22,8 +22,8 @@ fn run(part: StressPart) -> PartReport {
         progress: |_| {},
     };
     let report = part.run(&settings).unwrap();
-    let complaints = report.complaints(settings.length);
-    assert!(complaints.is_empty(), "{complaints:?}\n{report:#?}");
+    let problems = report.missed_goals(settings.length);
+    assert!(problems.is_empty(), "{problems:?}\n{report:#?}");
     report
 }
 

@@ -5,7 +5,7 @@ use super::frame::{
     HEADER_TABLE_SIZE, HEADERS, INITIAL_WINDOW_SIZE, MAX_FRAME, MAX_STREAM, PADDED, PRIORITY,
     RST_STREAM, SETTINGS, WINDOW_UPDATE,
 };
-use super::windows::Windows;
+use super::windows::SendWindows;
 use crate::hpack::{self, Block, HpackDecoder};
 
 /// Why the connection must end: the error code of its `GOAWAY` (RFC 9113 section 7).
@@ -33,7 +33,7 @@ pub enum FrameError {
 
 /// The result of reading bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intercepted {
+pub enum InterceptorOutput {
     /// All complete frames were sorted. The rest of the input is the start of a frame.
     More,
     /// A head was read. The caller passes it on ([`FrameInterceptor::pass`]) or sends the response.
@@ -68,7 +68,7 @@ pub struct FrameInterceptor {
     last_opened: u32,
     /// The highest stream that was passed to the library.
     last_passed: u32,
-    windows: Windows,
+    windows: SendWindows,
     /// The maximum size of a head in bytes, as [`Block::list_bytes`] counts.
     most: usize,
     /// The table size for response heads that the client has set, in bytes.
@@ -94,7 +94,7 @@ impl FrameInterceptor {
             fragments: Vec::new(),
             last_opened: 0,
             last_passed: 0,
-            windows: Windows::default(),
+            windows: SendWindows::default(),
             most,
             table_size: hpack::TABLE_BYTES,
             is_table_smaller: false,
@@ -108,14 +108,14 @@ impl FrameInterceptor {
         input: &mut &[u8],
         through: &mut Vec<u8>,
         block: &mut Block,
-    ) -> Result<Intercepted, FrameError> {
+    ) -> Result<InterceptorOutput, FrameError> {
         loop {
             self.consume_rest(input, through);
             if self.rest > 0 {
-                return Ok(Intercepted::More);
+                return Ok(InterceptorOutput::More);
             }
             let Some(frame) = FrameHeader::read(input) else {
-                return Ok(Intercepted::More);
+                return Ok(InterceptorOutput::More);
             };
             if frame.length > MAX_FRAME {
                 return Err(FrameError::FrameSize);
@@ -132,7 +132,7 @@ impl FrameInterceptor {
                 continue;
             }
             let Some((bytes, behind)) = input.split_at_checked(FRAME_HEAD + frame.length) else {
-                return Ok(Intercepted::More);
+                return Ok(InterceptorOutput::More);
             };
             let payload = bytes.get(FRAME_HEAD..).unwrap_or_default();
             match frame.kind {
@@ -144,7 +144,7 @@ impl FrameInterceptor {
                 _ => {
                     if let Some(opening) = self.head(frame, payload, block)? {
                         *input = behind;
-                        return Ok(Intercepted::Head(opening));
+                        return Ok(InterceptorOutput::Head(opening));
                     }
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! A library keeps a state for each stream, which costs several times as much as sending a stored page. A request for a stored
 //! page needs no state: its stream is opened by one frame and closed by the frames of the response. So a
-//! [`FrameInterceptor`] in front of the library parses heads ([`Intercepted::Head`]). The caller sends the response, or
+//! [`FrameInterceptor`] in front of the library parses heads ([`InterceptorOutput::Head`]). The caller sends the response, or
 //! passes the request to the library ([`FrameInterceptor::pass`]).
 //!
 //! Both sides share three states, which are kept consistent here:
@@ -20,7 +20,7 @@ mod interceptor;
 mod windows;
 
 pub use self::frame::{FRAME_HEAD, MAX_FRAME, PREFACE, write_body, write_head};
-pub use self::interceptor::{FrameError, FrameInterceptor, Intercepted, Opening};
+pub use self::interceptor::{FrameError, FrameInterceptor, InterceptorOutput, Opening};
 
 #[cfg(test)]
 mod tests;

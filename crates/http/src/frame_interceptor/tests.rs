@@ -43,7 +43,7 @@ impl TestConnection {
         for piece in bytes.chunks(piece.max(1)) {
             input.extend_from_slice(piece);
             let mut rest = input.as_slice();
-            while let Intercepted::Head(opening) =
+            while let InterceptorOutput::Head(opening) =
                 self.interceptor
                     .next(&mut rest, &mut self.through, &mut self.block)?
             {
@@ -298,7 +298,7 @@ fn a_stub_only_opens_the_stream() {
             connection
                 .interceptor
                 .next(&mut rest, &mut connection.through, &mut connection.block);
-        let Ok(Intercepted::Head(opening)) = step else {
+        let Ok(InterceptorOutput::Head(opening)) = step else {
             panic!("{step:?}");
         };
         connection

@@ -8,7 +8,7 @@ use super::frame::{FrameHeader, WINDOW_UPDATE};
 
 /// The send window of a connection. See the module.
 #[derive(Debug)]
-pub(super) struct Windows {
+pub(super) struct SendWindows {
     ours: u32,
     /// The library's part, as far as the library knows.
     library: u32,
@@ -17,7 +17,7 @@ pub(super) struct Windows {
     has_library_streams: bool,
 }
 
-impl Default for Windows {
+impl Default for SendWindows {
     fn default() -> Self {
         Self {
             ours: 0,
@@ -28,7 +28,7 @@ impl Default for Windows {
     }
 }
 
-impl Windows {
+impl SendWindows {
     /// Enlarges the connection's window; `None` if it would exceed the maximum.
     pub(super) fn open(&mut self, increment: u32) -> Option<()> {
         let ours = self.ours.checked_add(increment)?;

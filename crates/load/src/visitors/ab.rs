@@ -3,7 +3,7 @@
 use super::pages::VisitedPage;
 use crate::{
     LoadError,
-    requests::{Expected, ExpectedStatus, Requests},
+    requests::{ExpectedStatus, Requests, ResponseCheck},
 };
 
 /// Requests of `ab` for pages in turn.
@@ -43,11 +43,11 @@ impl AbRequests {
 }
 
 impl Requests for AbRequests {
-    fn next(&mut self, head: &mut Vec<u8>) -> Expected {
+    fn next(&mut self, head: &mut Vec<u8>) -> ResponseCheck {
         let page = self.next;
         self.next = (page + 1) % self.heads.len();
         head.extend(self.heads.get(page).into_iter().flatten());
-        Expected {
+        ResponseCheck {
             page,
             status: ExpectedStatus::Served,
         }

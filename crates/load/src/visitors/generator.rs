@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     LoadError,
-    requests::{Expected, ExpectedStatus, Requests},
+    requests::{ExpectedStatus, Requests, ResponseCheck},
     template::{Random, Template, Values},
 };
 
@@ -135,7 +135,7 @@ fn lists() -> BTreeMap<String, Vec<String>> {
 }
 
 impl Requests for Visitors {
-    fn next(&mut self, head: &mut Vec<u8>) -> Expected {
+    fn next(&mut self, head: &mut Vec<u8>) -> ResponseCheck {
         self.values.count += 1;
         let at = self.page();
         let is_logged_in = self.happens(self.shares.logged_in);
@@ -149,7 +149,7 @@ impl Requests for Visitors {
             head.extend_from_slice(self.shares.cookie.as_bytes());
         }
         head.extend_from_slice(b"\r\n\r\n");
-        Expected {
+        ResponseCheck {
             page: at,
             status: ExpectedStatus::Served,
         }

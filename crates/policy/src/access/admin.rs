@@ -13,7 +13,7 @@ use crate::request_info::{Method, RequestInfo};
 
 /// The audience of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Area {
+pub enum Audience {
     /// The request is outside the administration.
     Outside,
     /// The request is in the administration, and every client may send it.
@@ -26,15 +26,15 @@ pub enum Area {
 
 /// Returns the audience of a request. Segments count at any depth, since WordPress may be in a directory, a network may have
 /// sites in directories, and PHP gets the path after a script (`/wp-login.php/x`).
-pub fn area(info: &RequestInfo) -> Area {
+pub fn area(info: &RequestInfo) -> Audience {
     let path = info.decoded_path();
     if is_login(info) {
         return login(info);
     }
     match below_admin(path) {
-        None => Area::Outside,
-        Some(rest) if is_for_visitors(rest) => Area::Visitors,
-        Some(_) => Area::Admins,
+        None => Audience::Outside,
+        Some(rest) if is_for_visitors(rest) => Audience::Visitors,
+        Some(_) => Audience::Admins,
     }
 }
 
@@ -81,30 +81,33 @@ fn is_for_visitors(below: &[u8]) -> bool {
 }
 
 /// The audience of `wp-login.php` with this query. Each parameter must be one that the action has.
-fn login(info: &RequestInfo) -> Area {
+fn login(info: &RequestInfo) -> Audience {
     let raw = info.raw_query().unwrap_or_default();
     let is_read = matches!(info.method(), Method::Get | Method::Head);
     // With an index PHP makes an array of a parameter. WordPress does not accept that as an action, and shows the login form.
     let has_index = FormDecoded(raw).any(|byte| byte == b'[');
     let Some(action) = only(raw, b"action").filter(|_| !has_index) else {
-        return Area::Admins;
+        return Audience::Admins;
     };
-    let known: (&[&[u8]], Area) = match (action.as_slice(), is_read) {
-        (b"postpass", _) => (&[b"action", b"redirect_to", b"wp_lang"], Area::VisitorsForm),
+    let known: (&[&[u8]], Audience) = match (action.as_slice(), is_read) {
+        (b"postpass", _) => (
+            &[b"action", b"redirect_to", b"wp_lang"],
+            Audience::VisitorsForm,
+        ),
         (b"logout", true) => (
             &[b"action", b"redirect_to", b"wp_lang", b"_wpnonce"],
-            Area::Visitors,
+            Audience::Visitors,
         ),
         (b"confirmaction", true) => (
             &[b"action", b"request_id", b"confirm_key", b"wp_lang"],
-            Area::Visitors,
+            Audience::Visitors,
         ),
-        _ => return Area::Admins,
+        _ => return Audience::Admins,
     };
     if variables(raw).all(|(name, _)| is_one_of(&name, known.0)) {
         known.1
     } else {
-        Area::Admins
+        Audience::Admins
     }
 }
 

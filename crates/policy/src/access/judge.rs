@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ipnet::IpNet;
 
-use super::admin::{self, Area, area};
+use super::admin::{self, Audience, area};
 use super::authors::{self, asks_in_head};
 use super::country::{AccessClient, CountryCode};
 use super::limit::RateLimit;
@@ -63,7 +63,7 @@ pub enum By {
 
 /// Why a request is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Barred {
+pub enum DenialReason {
     /// `deny` names the client.
     Denied(By),
     /// `allow` does not name the client.
@@ -80,7 +80,7 @@ pub enum Barred {
     Authors,
 }
 
-impl Barred {
+impl DenialReason {
     /// The reason in the words of the log and the header.
     pub const fn why(self) -> RefusedWhy {
         match self {
@@ -97,7 +97,7 @@ impl Barred {
 
 /// The conditions that a request must still meet.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Demands<'s> {
+pub struct AccessConditions<'s> {
     /// The buckets from which it needs a token each.
     pub limits: Vec<(Bucket, &'s RateLimit)>,
     /// The password files for each of which it needs a name and a password.
@@ -108,7 +108,7 @@ pub struct Demands<'s> {
     pub form: bool,
 }
 
-impl Demands<'_> {
+impl AccessConditions<'_> {
     /// Whether there are no conditions.
     pub fn are_none(&self) -> bool {
         *self == Self::default()
@@ -162,7 +162,7 @@ pub fn judge<'s>(
     site: &'s Policy,
     info: &RequestInfo,
     client: AccessClient,
-) -> Result<Demands<'s>, Barred> {
+) -> Result<AccessConditions<'s>, DenialReason> {
     let address = client.address.to_canonical();
     let access = &site.access;
     networks(site, info, address)?;
@@ -170,16 +170,16 @@ pub fn judge<'s>(
     let area = area(info);
     let is_outside_admin_networks =
         !access.admin_allow.is_empty() && !names(&access.admin_allow, address);
-    if is_outside_admin_networks && area == Area::Admins {
-        return Err(Barred::NotAdmin);
+    if is_outside_admin_networks && area == Audience::Admins {
+        return Err(DenialReason::NotAdmin);
     }
     let is_wordpress = site.urls.has_wordpress_paths;
     let is_xmlrpc = is_wordpress && xmlrpc::is_meant(info);
     if is_xmlrpc && access.xmlrpc == XmlRpc::Off {
-        return Err(Barred::XmlRpc);
+        return Err(DenialReason::XmlRpc);
     }
     if access.hide_authors && asks_in_head(info) {
-        return Err(Barred::Authors);
+        return Err(DenialReason::Authors);
     }
     let is_post = info.method() == Method::Post;
     let special = if is_xmlrpc {
@@ -197,14 +197,14 @@ pub fn judge<'s>(
     };
     let body = if is_xmlrpc && is_post && access.xmlrpc == XmlRpc::Limited {
         Some(BodyCheck::XmlRpc)
-    } else if is_outside_admin_networks && is_post && area == Area::VisitorsForm {
+    } else if is_outside_admin_networks && is_post && area == Audience::VisitorsForm {
         Some(BodyCheck::VisitorsForm)
     } else if access.hide_authors && authors::may_request_in_body(info) {
         Some(BodyCheck::Authors)
     } else {
         None
     };
-    let mut demands = Demands {
+    let mut demands = AccessConditions {
         limits: Vec::new(),
         passwords: Vec::new(),
         body,
@@ -236,17 +236,17 @@ pub fn depends_on_client(site: &Policy, info: &RequestInfo) -> bool {
     })
 }
 
-fn networks(site: &Policy, info: &RequestInfo, client: IpAddr) -> Result<(), Barred> {
+fn networks(site: &Policy, info: &RequestInfo, client: IpAddr) -> Result<(), DenialReason> {
     for rule in info.guarding() {
         if let Some((by, deny)) = setting(site, rule, |access| &access.deny)
             && names(deny, client)
         {
-            return Err(Barred::Denied(by));
+            return Err(DenialReason::Denied(by));
         }
         if let Some((by, allow)) = setting(site, rule, |access| &access.allow)
             && !names(allow, client)
         {
-            return Err(Barred::NotAllowed(by));
+            return Err(DenialReason::NotAllowed(by));
         }
     }
     Ok(())
@@ -256,18 +256,18 @@ fn countries(
     site: &Policy,
     info: &RequestInfo,
     country: Option<CountryCode>,
-) -> Result<(), Barred> {
+) -> Result<(), DenialReason> {
     let is_in = |list: &[CountryCode]| country.is_some_and(|country| list.contains(&country));
     for rule in info.guarding() {
         if let Some((by, deny)) = setting(site, rule, |access| &access.deny_countries)
             && is_in(deny)
         {
-            return Err(Barred::CountryDenied(by));
+            return Err(DenialReason::CountryDenied(by));
         }
         if let Some((by, allow)) = setting(site, rule, |access| &access.allow_countries)
             && !is_in(allow)
         {
-            return Err(Barred::CountryNotAllowed(by));
+            return Err(DenialReason::CountryNotAllowed(by));
         }
     }
     Ok(())

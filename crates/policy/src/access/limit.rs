@@ -16,7 +16,7 @@ pub struct RateLimit {
 
 /// The result of a request for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum TokenResult {
     /// A token was taken; the new state of the bucket.
     Token(u64),
     /// The bucket is empty; the time until the next token.
@@ -72,15 +72,15 @@ impl RateLimit {
 
     /// Takes a token at `now` from a bucket that will be full at `full_at`, both in ticks. A moment long ago, such as 0, means a
     /// full bucket.
-    pub fn take(&self, full_at: u64, now: u64) -> Taken {
+    pub fn take(&self, full_at: u64, now: u64) -> TokenResult {
         let full_at = full_at.max(now).saturating_add(self.interval());
         let bound = now.saturating_add(self.depth());
         match full_at.checked_sub(bound) {
             Some(wait @ 1..) => {
                 let ms = wait.div_ceil(TICKS_PER_S / 1_000);
-                Taken::None(Duration::from_millis(ms))
+                TokenResult::None(Duration::from_millis(ms))
             }
-            _ => Taken::Token(full_at),
+            _ => TokenResult::Token(full_at),
         }
     }
 
@@ -152,20 +152,23 @@ mod tests {
         let mut state = 0;
         let now = 1_000 * TICKS_PER_S;
         for _ in 0..5 {
-            let Taken::Token(next) = limit.take(state, now) else {
+            let TokenResult::Token(next) = limit.take(state, now) else {
                 panic!("refused within the burst");
             };
             state = next;
         }
-        assert_eq!(limit.take(state, now), Taken::None(Duration::from_secs(6)));
+        assert_eq!(
+            limit.take(state, now),
+            TokenResult::None(Duration::from_secs(6))
+        );
         let later = now + 4 * TICKS_PER_S;
         assert_eq!(
             limit.take(state, later),
-            Taken::None(Duration::from_secs(2))
+            TokenResult::None(Duration::from_secs(2))
         );
         assert!(matches!(
             limit.take(state, now + 6 * TICKS_PER_S),
-            Taken::Token(_)
+            TokenResult::Token(_)
         ));
     }
 
@@ -182,7 +185,7 @@ mod tests {
             let began = now;
             for gap in gaps {
                 now += gap;
-                if let Taken::Token(next) = limit.take(state, now) {
+                if let TokenResult::Token(next) = limit.take(state, now) {
                     state = next;
                     granted += 1;
                 }

@@ -13,11 +13,13 @@ pub mod passwords;
 mod settings;
 pub mod xmlrpc;
 
-pub use self::admin::{Area, area, is_visitors_form};
+pub use self::admin::{Audience, area, is_visitors_form};
 pub use self::authors::{asks_in_head, form};
 pub use self::country::{AccessClient, CountryCode};
-pub use self::judge::{Barred, BodyCheck, Bucket, By, Demands, depends_on_client, judge};
-pub use self::limit::{RateLimit, TICKS_PER_S, Taken};
+pub use self::judge::{
+    AccessConditions, BodyCheck, Bucket, By, DenialReason, depends_on_client, judge,
+};
+pub use self::limit::{RateLimit, TICKS_PER_S, TokenResult};
 pub use self::settings::{AccessRules, AccessSetting, SiteAccess, XmlRpc};
 
 #[cfg(test)]

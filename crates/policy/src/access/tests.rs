@@ -37,7 +37,7 @@ fn judged<'s>(
     method: &str,
     target: &str,
     client: &str,
-) -> Result<Demands<'s>, Barred> {
+) -> Result<AccessConditions<'s>, DenialReason> {
     let info = info_of(method, target, &[], site);
     judge(site, &info, client.parse::<IpAddr>().unwrap().into())
 }
@@ -77,31 +77,35 @@ fn lists_of_networks_deny_clients() {
         ],
         ..Policy::default()
     };
-    let deny_site = Err(Barred::Denied(By::Site));
+    let deny_site = Err(DenialReason::Denied(By::Site));
     for (target, client, wanted) in [
         ("/", "10.1.2.3", Ok(())),
         ("/", "::ffff:10.1.2.3", Ok(())),
         ("/", "2001:db8::5", Ok(())),
         ("/", "10.9.1.1", deny_site),
-        ("/", "192.0.2.1", Err(Barred::NotAllowed(By::Site))),
+        ("/", "192.0.2.1", Err(DenialReason::NotAllowed(By::Site))),
         ("/open", "192.0.2.1", Ok(())),
         ("/open", "10.9.1.1", deny_site),
         ("//open", "192.0.2.1", Ok(())),
-        ("/inner/x", "10.1.2.3", Err(Barred::NotAllowed(By::Rule(1)))),
+        (
+            "/inner/x",
+            "10.1.2.3",
+            Err(DenialReason::NotAllowed(By::Rule(1))),
+        ),
         (
             "/%69nner/x",
             "10.1.2.3",
-            Err(Barred::NotAllowed(By::Rule(1))),
+            Err(DenialReason::NotAllowed(By::Rule(1))),
         ),
         (
             "//inner/x",
             "10.1.2.3",
-            Err(Barred::NotAllowed(By::Rule(1))),
+            Err(DenialReason::NotAllowed(By::Rule(1))),
         ),
         (
             "/a/../inner/x",
             "10.1.2.3",
-            Err(Barred::NotAllowed(By::Rule(1))),
+            Err(DenialReason::NotAllowed(By::Rule(1))),
         ),
         ("/inner/x", "127.0.0.1", Ok(())),
     ] {
@@ -183,7 +187,7 @@ fn only_admin_networks_reach_the_administration() {
     for (method, target) in closed {
         assert_eq!(
             judged(&site, method, target, "192.0.2.1").map(|_| ()),
-            Err(Barred::NotAdmin),
+            Err(DenialReason::NotAdmin),
             "{method} {target}"
         );
         assert!(
@@ -544,8 +548,8 @@ fn lists_of_countries_deny_clients() {
     };
     assert!(site.names_countries() && !site.is_open());
     let (denied, not_allowed) = (
-        Barred::CountryDenied(By::Site),
-        Barred::CountryNotAllowed(By::Rule(0)),
+        DenialReason::CountryDenied(By::Site),
+        DenialReason::CountryNotAllowed(By::Rule(0)),
     );
     for (target, country, barred) in [
         ("/", Some("DE"), None),
@@ -586,7 +590,7 @@ fn a_rule_for_some_countries_restricts_other_spellings_for_them_only() {
     let client: IpAddr = "192.0.2.1".parse().unwrap();
     for target in ["/internal/", "/?pagename=internal", "/?p=12"] {
         for (country, barred) in [
-            (Some("AT"), Some(Barred::Denied(By::Rule(0)))),
+            (Some("AT"), Some(DenialReason::Denied(By::Rule(0)))),
             (Some("DE"), None),
             (None, None),
         ] {

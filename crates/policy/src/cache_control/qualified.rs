@@ -10,12 +10,12 @@ use crate::fields;
 
 /// The names in the directives read so far.
 #[derive(Default)]
-pub(super) struct Confined {
+pub(super) struct QualifiedNames {
     names: Vec<HeaderName>,
     has_plain: bool,
 }
 
-impl Confined {
+impl QualifiedNames {
     /// Reads one directive.
     pub(super) fn read(&mut self, member: &[u8]) {
         let (name, value) = fields::name_value(member);

@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::access::{self, Area, xmlrpc};
+use crate::access::{self, Audience, xmlrpc};
 use crate::request_info::{Cacheability, Device, RequestInfo};
 use crate::route::{self, HostPattern};
 use crate::site::Policy;
@@ -156,7 +156,7 @@ fn is_named(known: &HostPattern, host: &str) -> bool {
 /// Whether an include may become part of a page: it can be shared, it is outside the administration, and access control permits
 /// everybody to request it, or the same visitors as the page.
 pub fn is_for_everybody(site: &Policy, page: &RequestInfo, include: &RequestInfo) -> bool {
-    let is_special = access::area(include) != Area::Outside
+    let is_special = access::area(include) != Audience::Outside
         || xmlrpc::is_meant(include)
         || access::asks_in_head(include);
     // An include is requested without a country, so that rules for countries would not apply to it.

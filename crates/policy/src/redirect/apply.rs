@@ -1,6 +1,6 @@
 //! The redirect of one request.
 
-use super::target::{Home, Redirect};
+use super::target::{CanonicalAddress, Redirect};
 use crate::request_info::{Method, RequestInfo, Scheme};
 use crate::site::{Policy, Rule};
 
@@ -36,7 +36,7 @@ pub fn of(info: &RequestInfo, site: &Policy, has_tls: bool) -> Option<Redirectio
 /// Whether a request used another address than the site's canonical one. Purges are exempt because they are sent from this
 /// machine, without TLS. Challenges for a host are requested without TLS too, also from servers that serve them from a folder
 /// (RFC 8555 section 8.3).
-fn is_other_address(info: &RequestInfo, home: &Home, https: Option<u16>) -> bool {
+fn is_other_address(info: &RequestInfo, home: &CanonicalAddress, https: Option<u16>) -> bool {
     let is_other = (https.is_some() && info.scheme() == Scheme::Http)
         || home.host.as_ref().is_some_and(|host| host != info.host());
     is_other
@@ -44,7 +44,7 @@ fn is_other_address(info: &RequestInfo, home: &Home, https: Option<u16>) -> bool
         && !info.path().starts_with(ACME_CHALLENGES)
 }
 
-fn home(info: &RequestInfo, home: &Home, https: Option<u16>) -> Option<Redirection> {
+fn home(info: &RequestInfo, home: &CanonicalAddress, https: Option<u16>) -> Option<Redirection> {
     let tls_port = https.filter(|_| info.scheme() == Scheme::Http);
     let host = match &home.host {
         Some(host) if !(tls_port.is_some() && home.secure_first) => host,

@@ -12,7 +12,7 @@ mod apply;
 mod target;
 
 pub use self::apply::{Redirection, may_apply, of};
-pub use self::target::{Home, Redirect, RedirectTarget};
+pub use self::target::{CanonicalAddress, Redirect, RedirectTarget};
 
 #[cfg(test)]
 mod tests;

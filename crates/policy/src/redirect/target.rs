@@ -2,7 +2,7 @@
 
 /// The canonical address of a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Home {
+pub struct CanonicalAddress {
     /// The port of TLS, if requests without TLS are redirected to it.
     pub https: Option<u16>,
     /// The canonical host to which requests for the site's other hosts are redirected.

@@ -35,7 +35,7 @@ fn redirect_of(method: &str, url: &str, scheme: Scheme, site: &Policy) -> String
 
 fn home(https: Option<u16>, host: Option<&str>, secure_first: bool) -> Policy {
     Policy {
-        home: Home {
+        home: CanonicalAddress {
             https,
             host: host.map(str::to_owned),
             secure_first,
@@ -186,9 +186,9 @@ fn rules_redirect() {
 #[test]
 fn redirects_to_tls_precede_rules() {
     let site = Policy {
-        home: Home {
+        home: CanonicalAddress {
             https: Some(443),
-            ..Home::default()
+            ..CanonicalAddress::default()
         },
         ..rule("/old", "/new", |_| {})
     };

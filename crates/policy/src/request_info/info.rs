@@ -39,7 +39,7 @@ pub struct RequestInfo {
     pub(super) found: FieldFindings,
     /// The rules for other spellings of the URL.
     pub(super) spelling_rules: Vec<Option<usize>>,
-    pub(super) scratch: Scratch,
+    pub(super) scratch: ParseBuffers,
 }
 
 /// The results of parsing; reset as a whole.
@@ -87,7 +87,7 @@ pub(super) struct FieldFindings {
 
 /// Buffers that only `parse` uses. They are empty between two calls, so that clones do not copy them.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(super) struct ParseBuffers {
     pub(super) work: Vec<u8>,
     pub(super) parameters: Vec<Parameter>,
     pub(super) cookies: Vec<VaryCookie>,
@@ -107,7 +107,7 @@ impl Clone for RequestInfo {
             arena: self.arena.clone(),
             found: self.found,
             spelling_rules: self.spelling_rules.clone(),
-            scratch: Scratch::default(),
+            scratch: ParseBuffers::default(),
         }
     }
 

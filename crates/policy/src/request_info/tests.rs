@@ -4,7 +4,7 @@ use super::*;
 use crate::encoding::Coding;
 use crate::key;
 use crate::outcome::PassWhy;
-use crate::site::{Ignore, NamePattern, Policy, Rule};
+use crate::site::{IgnoredParts, NamePattern, Policy, Rule};
 use crate::testing::parsed;
 use crate::uri::BadTarget;
 
@@ -343,9 +343,9 @@ fn rules_override_the_preset() {
         path: path.to_owned(),
         ..Rule::default()
     };
-    let no_cookies = Ignore {
+    let no_cookies = IgnoredParts {
         cookie: true,
-        ..Ignore::default()
+        ..IgnoredParts::default()
     };
     let site = Policy {
         vary_cookies: vec![NamePattern::parse("lang")],

@@ -16,5 +16,5 @@ pub use self::preset::{
     RequestDirectives, RequestPolicy, StaleOnStatus, StorableStatuses, StoragePolicy,
     UnnamedCookies, UnsafeMethodPurges, UpstreamRequests, UrlPolicy, ValidationPolicy, VaryPolicy,
 };
-pub use self::rule::{Ignore, Rule, UpstreamTimeouts};
+pub use self::rule::{IgnoredParts, Rule, UpstreamTimeouts};
 pub use self::ttl::TtlTable;

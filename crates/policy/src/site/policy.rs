@@ -14,9 +14,9 @@ use super::rule::Rule;
 use super::ttl::TtlTable;
 use crate::access::SiteAccess;
 use crate::headers::Changes;
-use crate::redirect::Home;
+use crate::redirect::CanonicalAddress;
 use crate::route::HostPattern;
-use crate::spellings::Guard;
+use crate::spellings::SpellingGuard;
 
 /// The built-in values that a site starts from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub struct Policy {
     /// The default lifetimes.
     pub ttl: TtlTable,
     /// The canonical address of the site, if the configuration names one.
-    pub home: Home,
+    pub home: CanonicalAddress,
     /// Changes of response fields.
     pub changes: Changes,
     /// The field with the tags of a page, for caches in front; `None`: tags are not sent.
@@ -97,7 +97,7 @@ pub struct Policy {
     /// `[[site.rule]]` in file order; only the first that matches applies.
     pub rules: Vec<Rule>,
     /// The rules in the form in which other spellings of a URL are compared with them; built by [`Policy::guarded`].
-    pub guard: Guard,
+    pub guard: SpellingGuard,
 }
 
 impl Default for Policy {
@@ -147,7 +147,7 @@ impl Policy {
             vary_cookies: Vec::new(),
             bypass_cookies: Vec::new(),
             ignore_query: Vec::new(),
-            home: Home::default(),
+            home: CanonicalAddress::default(),
             changes: Changes::default(),
             tag_field: None,
             outer_ttl: None,
@@ -155,7 +155,7 @@ impl Policy {
             dashboard: None,
             access: SiteAccess::default(),
             rules: Vec::new(),
-            guard: Guard::default(),
+            guard: SpellingGuard::default(),
         }
     }
 
@@ -216,7 +216,7 @@ impl Policy {
     /// The same policy with the guard of its rules.
     #[must_use]
     pub fn guarded(mut self) -> Self {
-        self.guard = Guard::of(
+        self.guard = SpellingGuard::of(
             self.urls.spellings,
             &self.rules,
             self.access.common.closes(),

@@ -23,7 +23,7 @@ pub struct Rule {
     /// The lifetime: overrides the response's if `ignore` says so, otherwise used if the response states none.
     pub ttl: Option<Duration>,
     /// The fields that are ignored.
-    pub ignore: Ignore,
+    pub ignore: IgnoredParts,
     /// Whether responses are forwarded as they arrive, at the client's pace, and never spooled to a file.
     pub stream: bool,
     /// Whether request bodies are sent to the upstream as they arrive, at the client's pace.
@@ -83,7 +83,7 @@ impl Rule {
 
 /// `ignore = [...]` of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ignore {
+pub struct IgnoredParts {
     /// `Cache-Control` (and its targeted forms) of the response.
     pub cache_control: bool,
     /// `Expires` of the response.

@@ -39,7 +39,7 @@ fn tuned(path: &str) -> Rule {
 }
 
 fn found(rules: &[Rule], method: &str, target: &str) -> Vec<Option<usize>> {
-    let guard = Guard::of(EqualSpellings::WordPress, rules, false);
+    let guard = SpellingGuard::of(EqualSpellings::WordPress, rules, false);
     let target = target.as_bytes();
     let (raw, query) = split_query(target);
     let (mut canonical, mut path) = (Vec::new(), Vec::new());
@@ -326,11 +326,11 @@ fn exceptions_apply_only_to_their_own_path() {
 
 #[test]
 fn sites_without_a_restricting_rule_have_no_guard() {
-    assert!(!Guard::of(EqualSpellings::WordPress, &[tuned("/x*")], true).is_needed());
-    assert!(!Guard::of(EqualSpellings::Exact, &[closed("/x*")], true).is_needed());
-    let rest = Guard::of(EqualSpellings::WordPress, &[closed("/wp-json/*")], false);
+    assert!(!SpellingGuard::of(EqualSpellings::WordPress, &[tuned("/x*")], true).is_needed());
+    assert!(!SpellingGuard::of(EqualSpellings::Exact, &[closed("/x*")], true).is_needed());
+    let rest = SpellingGuard::of(EqualSpellings::WordPress, &[closed("/wp-json/*")], false);
     assert!(!rest.may_close_pages());
-    let finds = |guard: &Guard, body: &[u8]| {
+    let finds = |guard: &SpellingGuard, body: &[u8]| {
         let mut form = guard.form(b"application/x-www-form-urlencoded");
         form.push(body);
         form.finish()
@@ -340,7 +340,7 @@ fn sites_without_a_restricting_rule_have_no_guard() {
 
 #[test]
 fn forms_that_select_a_page_are_found() {
-    let guard = Guard::of(EqualSpellings::WordPress, &[closed("/internal/*")], false);
+    let guard = SpellingGuard::of(EqualSpellings::WordPress, &[closed("/internal/*")], false);
     let long = format!("a={}&page_id=1", "b".repeat(5_000));
     let (form, parts) = (
         "application/x-www-form-urlencoded",
@@ -387,7 +387,7 @@ proptest! {
     ) {
         let path = [b"/".to_vec(), path].concat();
         let rules = [opened("/a*"), closed("/b/*"), closed("/*")];
-        let guard = Guard::of(EqualSpellings::WordPress, &rules, true);
+        let guard = SpellingGuard::of(EqualSpellings::WordPress, &rules, true);
         let request = RequestedPaths { method: "GET", overrides_method: false, path: &path, query: &query, country: None };
         let mut found = Vec::new();
         rules_of(&request, &guard, &rules, &mut SpellingBuffers::default(), &mut found);
@@ -398,7 +398,7 @@ proptest! {
 
     #[test]
     fn any_form_is_accepted(body in proptest::collection::vec(any::<u8>(), 0..200), size in 1_usize..50) {
-        let guard = Guard::of(EqualSpellings::WordPress, &[closed("/b/*")], true);
+        let guard = SpellingGuard::of(EqualSpellings::WordPress, &[closed("/b/*")], true);
         for media_type in [&b"multipart/x"[..], b"application/x-www-form-urlencoded"] {
             let mut reader = guard.form(media_type);
             for piece in body.chunks(size) {

@@ -2,7 +2,7 @@
 
 /// The pages that a query variable selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum VariableMeaning {
     /// None: the variable sets, for example, an order or a page of a list.
     Nothing,
     /// One page or post whose path the variable does not contain.
@@ -24,56 +24,62 @@ pub(super) enum Meaning {
 }
 
 /// The pages that a variable selects; `None` if WordPress itself does not know the variable.
-pub(super) fn meaning(variable: &[u8]) -> Option<Meaning> {
+pub(super) fn meaning(variable: &[u8]) -> Option<VariableMeaning> {
     let at = ALL.binary_search_by(|(name, _)| (*name).cmp(variable));
     let known = at.ok().and_then(|at| ALL.get(at));
     known.map(|(_, meaning)| *meaning)
 }
 
 /// Sorted by name: `WP::$public_query_vars`, variables of the REST API and the sitemaps, and WooCommerce's taxonomies.
-pub(super) const ALL: &[(&[u8], Meaning)] = &[
-    (b"attachment", Meaning::AnyPage),
-    (b"attachment_id", Meaning::AnyPage),
-    (b"author", Meaning::Below(b"/author/")),
-    (b"author_name", Meaning::Below(b"/author/")),
-    (b"cat", Meaning::Below(b"/category/")),
-    (b"category_name", Meaning::Below(b"/category/")),
-    (b"cpage", Meaning::Nothing),
-    (b"day", Meaning::Date),
-    (b"embed", Meaning::Nothing),
-    (b"favicon", Meaning::Below(b"/favicon.ico")),
-    (b"feed", Meaning::Feed),
-    (b"hour", Meaning::Date),
-    (b"m", Meaning::Date),
-    (b"minute", Meaning::Date),
-    (b"monthnum", Meaning::Date),
-    (b"name", Meaning::AnyPage),
-    (b"order", Meaning::Nothing),
-    (b"orderby", Meaning::Nothing),
-    (b"p", Meaning::AnyPage),
-    (b"page", Meaning::Nothing),
-    (b"page_id", Meaning::AnyPage),
-    (b"paged", Meaning::Nothing),
-    (b"pagename", Meaning::Page),
-    (b"post_format", Meaning::Below(b"/type/")),
-    (b"post_type", Meaning::Type),
-    (b"product_cat", Meaning::Below(b"/product-category/")),
-    (b"product_tag", Meaning::Below(b"/product-tag/")),
-    (b"rest_route", Meaning::Rest),
-    (b"robots", Meaning::Below(b"/robots.txt")),
-    (b"s", Meaning::Below(b"/search/")),
-    (b"second", Meaning::Date),
-    (b"sitemap", Meaning::Below(b"/wp-sitemap")),
-    (b"sitemap-stylesheet", Meaning::Below(b"/wp-sitemap")),
-    (b"sitemap-subtype", Meaning::Nothing),
-    (b"subpost", Meaning::AnyPage),
-    (b"subpost_id", Meaning::AnyPage),
-    (b"tag", Meaning::Below(b"/tag/")),
-    (b"tag_id", Meaning::Below(b"/tag/")),
-    (b"taxonomy", Meaning::Taxonomy),
-    (b"term", Meaning::Nothing),
-    (b"w", Meaning::Date),
-    (b"year", Meaning::Date),
+pub(super) const ALL: &[(&[u8], VariableMeaning)] = &[
+    (b"attachment", VariableMeaning::AnyPage),
+    (b"attachment_id", VariableMeaning::AnyPage),
+    (b"author", VariableMeaning::Below(b"/author/")),
+    (b"author_name", VariableMeaning::Below(b"/author/")),
+    (b"cat", VariableMeaning::Below(b"/category/")),
+    (b"category_name", VariableMeaning::Below(b"/category/")),
+    (b"cpage", VariableMeaning::Nothing),
+    (b"day", VariableMeaning::Date),
+    (b"embed", VariableMeaning::Nothing),
+    (b"favicon", VariableMeaning::Below(b"/favicon.ico")),
+    (b"feed", VariableMeaning::Feed),
+    (b"hour", VariableMeaning::Date),
+    (b"m", VariableMeaning::Date),
+    (b"minute", VariableMeaning::Date),
+    (b"monthnum", VariableMeaning::Date),
+    (b"name", VariableMeaning::AnyPage),
+    (b"order", VariableMeaning::Nothing),
+    (b"orderby", VariableMeaning::Nothing),
+    (b"p", VariableMeaning::AnyPage),
+    (b"page", VariableMeaning::Nothing),
+    (b"page_id", VariableMeaning::AnyPage),
+    (b"paged", VariableMeaning::Nothing),
+    (b"pagename", VariableMeaning::Page),
+    (b"post_format", VariableMeaning::Below(b"/type/")),
+    (b"post_type", VariableMeaning::Type),
+    (
+        b"product_cat",
+        VariableMeaning::Below(b"/product-category/"),
+    ),
+    (b"product_tag", VariableMeaning::Below(b"/product-tag/")),
+    (b"rest_route", VariableMeaning::Rest),
+    (b"robots", VariableMeaning::Below(b"/robots.txt")),
+    (b"s", VariableMeaning::Below(b"/search/")),
+    (b"second", VariableMeaning::Date),
+    (b"sitemap", VariableMeaning::Below(b"/wp-sitemap")),
+    (
+        b"sitemap-stylesheet",
+        VariableMeaning::Below(b"/wp-sitemap"),
+    ),
+    (b"sitemap-subtype", VariableMeaning::Nothing),
+    (b"subpost", VariableMeaning::AnyPage),
+    (b"subpost_id", VariableMeaning::AnyPage),
+    (b"tag", VariableMeaning::Below(b"/tag/")),
+    (b"tag_id", VariableMeaning::Below(b"/tag/")),
+    (b"taxonomy", VariableMeaning::Taxonomy),
+    (b"term", VariableMeaning::Nothing),
+    (b"w", VariableMeaning::Date),
+    (b"year", VariableMeaning::Date),
 ];
 
 /// Scripts in the root folder of every WordPress.

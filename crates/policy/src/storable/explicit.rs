@@ -6,7 +6,7 @@ use super::response::{ResponseHead, Storability};
 use crate::freshness::{self};
 use crate::outcome::NotStored;
 use crate::request_info::RequestInfo;
-use crate::site::{Ignore, Policy};
+use crate::site::{IgnoredParts, Policy};
 use crate::vary::Vary;
 use http::header::{CONTENT_LOCATION, CONTENT_RANGE};
 
@@ -51,7 +51,7 @@ fn explicit_only(response: &ResponseHead<'_>, verdict: Storability, site: &Polic
     let statement = freshness::statement(
         response.fields,
         site.storage.fields,
-        Ignore::default(),
+        IgnoredParts::default(),
         response.now,
     );
     let varies = Vary::of(response.fields) != Vary::Fields(smallvec::SmallVec::new());

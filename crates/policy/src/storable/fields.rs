@@ -265,7 +265,7 @@ const READ_BY_CACHES: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::{Ignore, Rule};
+    use crate::site::{IgnoredParts, Rule};
 
     fn map(rows: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
@@ -353,9 +353,9 @@ mod tests {
 
     #[test]
     fn an_ignored_vary_is_not_stored() {
-        let ignore = Ignore {
+        let ignore = IgnoredParts {
             vary: true,
-            ..Ignore::default()
+            ..IgnoredParts::default()
         };
         let site = Policy {
             rules: vec![Rule {

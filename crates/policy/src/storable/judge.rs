@@ -9,7 +9,7 @@ use crate::freshness::{self, StaleWindows, Statement};
 use crate::outcome::NotStored;
 use crate::request_info::{Cacheability, Method, RequestInfo};
 use crate::site::{
-    AddressedFields, AuthorizationPolicy, Ignore, Policy, StorableStatuses, ValidationPolicy,
+    AddressedFields, AuthorizationPolicy, IgnoredParts, Policy, StorableStatuses, ValidationPolicy,
     VaryPolicy,
 };
 use crate::vary::Vary;
@@ -40,7 +40,7 @@ pub fn judge_spread(
 
 fn statement(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> Statement {
     let rule = info.rule().and_then(|index| site.rules.get(index));
-    let ignore = rule.map_or(Ignore::default(), |rule| rule.ignore);
+    let ignore = rule.map_or(IgnoredParts::default(), |rule| rule.ignore);
     freshness::statement(response.fields, site.storage.fields, ignore, response.now)
 }
 
@@ -51,7 +51,7 @@ fn judge_statement(
     statement: &Statement,
 ) -> Storability {
     let rule = info.rule().and_then(|index| site.rules.get(index));
-    let ignore = rule.map_or(Ignore::default(), |rule| rule.ignore);
+    let ignore = rule.map_or(IgnoredParts::default(), |rule| rule.ignore);
     let forbidden = check_request(info, statement, site)
         .and_then(|()| check_status(response, statement, site))
         .and_then(|()| check_cookies(response.fields, site, ignore))
@@ -146,7 +146,7 @@ fn check_status(
     }
 }
 
-fn check_cookies(fields: &HeaderMap, site: &Policy, ignore: Ignore) -> Result<(), NotStored> {
+fn check_cookies(fields: &HeaderMap, site: &Policy, ignore: IgnoredParts) -> Result<(), NotStored> {
     if ignore.set_cookie || cookies_set(fields, site).all(|name| is_harmless(name, site)) {
         Ok(())
     } else {
@@ -161,7 +161,7 @@ fn is_harmless(name: &[u8], site: &Policy) -> bool {
         .any(|pattern| pattern.matches(name))
 }
 
-fn check_vary(fields: &HeaderMap, site: &Policy, ignore: Ignore) -> Result<(), NotStored> {
+fn check_vary(fields: &HeaderMap, site: &Policy, ignore: IgnoredParts) -> Result<(), NotStored> {
     let vary = Vary::of(fields);
     let is_supported = match site.storage.vary {
         VaryPolicy::CoveredByKey => vary.is_covered_by_key(site.storage.vary),

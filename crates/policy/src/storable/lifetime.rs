@@ -12,7 +12,7 @@ use http::header::EXPIRES;
 use super::fields::cookies_set;
 use super::response::{Lifetime, ResponseHead, Storability};
 use crate::cache_control::CacheControl;
-use crate::freshness::{self, StaleWindows, Statement, Voice};
+use crate::freshness::{self, FreshnessSource, StaleWindows, Statement};
 use crate::outcome::NotStored;
 use crate::site::{Policy, Rule};
 
@@ -28,7 +28,7 @@ pub(super) fn missing_page(
 ) -> Option<Duration> {
     let is_wordpress_head = site.storage.checks_pages
         && response.status == StatusCode::NOT_FOUND
-        && statement.voice == Voice::CacheControl
+        && statement.freshness_source == FreshnessSource::CacheControl
         && response
             .fields
             .get(EXPIRES)

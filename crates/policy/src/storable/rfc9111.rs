@@ -10,7 +10,7 @@ use crate::cache_control::CacheControl;
 use crate::freshness::{self, StaleWindows, Statement};
 use crate::outcome::NotStored;
 use crate::request_info::RequestInfo;
-use crate::site::{Ignore, Policy, Rule};
+use crate::site::{IgnoredParts, Policy, Rule};
 use http::HeaderMap;
 use http::header::{ETAG, LAST_MODIFIED};
 use std::time::Duration;
@@ -128,7 +128,7 @@ pub enum SharedWith {
 impl SharedWith {
     /// The requests for which the stored fields permit use.
     pub fn of(fields: &HeaderMap, site: &Policy) -> Self {
-        let ignore = Ignore::default();
+        let ignore = IgnoredParts::default();
         let now = std::time::SystemTime::UNIX_EPOCH;
         let control = freshness::statement(fields, site.storage.fields, ignore, now).control;
         if permits_authorized(&control) {

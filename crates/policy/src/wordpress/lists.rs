@@ -7,18 +7,18 @@
 pub(super) struct NameList {
     /// The first bytes of all names and prefixes.
     first: [bool; 256],
-    pub(super) exact: Sorted,
-    pub(super) prefixes: Sorted,
+    pub(super) exact: SortedTexts,
+    pub(super) prefixes: SortedTexts,
 }
 
 /// Sorted texts, searched by their first byte: most names in requests share it with few entries or none.
-pub(super) struct Sorted {
+pub(super) struct SortedTexts {
     pub(super) all: &'static [&'static [u8]],
     /// The number of texts that begin with a lower byte.
     below: [u8; 257],
 }
 
-impl Sorted {
+impl SortedTexts {
     const fn new(all: &'static [&'static [u8]]) -> Self {
         let mut below = [0; 257];
         let mut at = 0;
@@ -51,8 +51,8 @@ impl NameList {
     const fn new(exact: &'static [&'static [u8]], prefixes: &'static [&'static [u8]]) -> Self {
         Self {
             first: first_bytes(exact, prefixes),
-            exact: Sorted::new(exact),
-            prefixes: Sorted::new(prefixes),
+            exact: SortedTexts::new(exact),
+            prefixes: SortedTexts::new(prefixes),
         }
     }
 

@@ -51,7 +51,7 @@ impl Times {
 
 impl PartReport {
     /// Every limit that was exceeded, as a sentence.
-    pub fn complaints(&self, length: RunLength) -> Vec<String> {
+    pub fn missed_goals(&self, length: RunLength) -> Vec<String> {
         let mut all = self.violations.clone();
         if self.failures > 0 {
             all.push(format!("{} failures, none expected", self.failures));
@@ -94,7 +94,7 @@ impl PartReport {
         self.failures += counts.failures;
         self.rejected += counts.rejected;
         self.longest_wait = self.longest_wait.max(counts.longest_wait);
-        self.notes.extend(counts.complaints);
+        self.notes.extend(counts.examples);
     }
 }
 
@@ -129,13 +129,13 @@ mod tests {
             usage: [usage; 2],
             ..PartReport::default()
         };
-        assert!(good.complaints(RunLength::Long).is_empty());
+        assert!(good.missed_goals(RunLength::Long).is_empty());
         let slow = PartReport {
             page: times,
             ..good.clone()
         };
-        assert!(slow.complaints(RunLength::Short).is_empty());
-        assert_eq!(slow.complaints(RunLength::Long).len(), 1);
+        assert!(slow.missed_goals(RunLength::Short).is_empty());
+        assert_eq!(slow.missed_goals(RunLength::Long).len(), 1);
         let grown = ResourceUsage {
             memory: 100_000_000,
             descriptors: 300,
@@ -148,6 +148,6 @@ mod tests {
             violations: vec!["the server has ended".to_owned()],
             ..good
         };
-        assert_eq!(failed.complaints(RunLength::Short).len(), 5);
+        assert_eq!(failed.missed_goals(RunLength::Short).len(), 5);
     }
 }

@@ -121,7 +121,7 @@ impl StressSite {
         }
         Err(TestkitError::Refused(format!(
             "pages cannot be generated: {}\n{}",
-            counts.complaints.join("\n"),
+            counts.examples.join("\n"),
             self.galley.log()
         )))
     }

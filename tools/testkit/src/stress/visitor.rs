@@ -23,7 +23,7 @@ pub(super) struct VisitorCounts {
     pub(super) failures: u64,
     pub(super) rejected: u64,
     pub(super) longest_wait: Duration,
-    pub(super) complaints: Vec<String>,
+    pub(super) examples: Vec<String>,
 }
 
 /// The response that a request must get.
@@ -158,7 +158,7 @@ impl VisitorCounts {
 
     fn fail(&mut self, path: &str, outcome: &Outcome) {
         self.failures += 1;
-        if self.complaints.len() < MAX_COMPLAINTS {
+        if self.examples.len() < MAX_EXAMPLES {
             let what = match outcome {
                 Outcome::Complete(response) => {
                     format!("status {}, {} bytes", response.status, response.body.len())
@@ -166,7 +166,7 @@ impl VisitorCounts {
                 Outcome::Truncated => "the response was truncated".to_owned(),
                 Outcome::NoResponse(error) => error.to_string(),
             };
-            self.complaints.push(format!("{path}: {what}"));
+            self.examples.push(format!("{path}: {what}"));
         }
     }
 
@@ -175,9 +175,8 @@ impl VisitorCounts {
         self.failures += other.failures;
         self.rejected += other.rejected;
         self.longest_wait = self.longest_wait.max(other.longest_wait);
-        let room = MAX_COMPLAINTS.saturating_sub(self.complaints.len());
-        self.complaints
-            .extend(other.complaints.into_iter().take(room));
+        let room = MAX_EXAMPLES.saturating_sub(self.examples.len());
+        self.examples.extend(other.examples.into_iter().take(room));
     }
 }
 
@@ -241,7 +240,7 @@ fn schedule(policy: &[&str], priority: &str) -> bool {
 }
 
 /// Enough to show what failures have in common.
-const MAX_COMPLAINTS: usize = 5;
+const MAX_EXAMPLES: usize = 5;
 
 /// For one response.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -8,7 +8,8 @@ use std::{
 };
 
 use galley_load::{
-    Connections, Limit, LoadClient, LoadOutcome, Pace, Target, TargetProtocol, TargetTls, Trust,
+    Connections, Limit, LoadClient, LoadOutcome, Pace, Target, TargetProtocol, TargetTls,
+    TrustedCertificates,
 };
 use galley_testkit::client::Connection;
 
@@ -303,7 +304,7 @@ fn fill_caches<'a>(
 fn target(context: &RunContext<'_>, server: &Server, scenario: &Scenario) -> Target {
     let tls = scenario.tls.map(|protocol| TargetTls {
         name: context.plan.host.clone(),
-        trusted: Trust::Only(context.certificate.trusted.clone()),
+        trusted: TrustedCertificates::Only(context.certificate.trusted.clone()),
         protocol: match protocol {
             TlsProtocol::Http1 => TargetProtocol::Http1,
             TlsProtocol::H2 => TargetProtocol::Http2 {

@@ -1,6 +1,6 @@
 //! The requests of a scenario as bytes, and the expected response.
 
-use galley_load::{Generator, Order, Pace, Template, Workload};
+use galley_load::{Generator, Pace, RequestOrder, Template, Workload};
 
 use super::{
     check::ExpectedResponse,
@@ -236,21 +236,25 @@ impl<'a> ScenarioRequests<'a> {
         pace: Pace,
     ) -> Result<Workload, CommandError> {
         let order = if self.page == Page::Pages && self.pages > 0 {
-            Order::Zipf(self.pages)
+            RequestOrder::Zipf(self.pages)
         } else {
-            Order::InTurn(self.count())
+            RequestOrder::InTurn(self.count())
         };
         self.ordered(&order, connections, pace)
     }
 
     /// A workload that requests each page once.
     pub(super) fn each_page_once(&self) -> Result<Workload, CommandError> {
-        self.ordered(&Order::InTurn(self.count()), FILL_CONNECTIONS, Pace::Closed)
+        self.ordered(
+            &RequestOrder::InTurn(self.count()),
+            FILL_CONNECTIONS,
+            Pace::Closed,
+        )
     }
 
     fn ordered(
         &self,
-        order: &Order,
+        order: &RequestOrder,
         connections: usize,
         pace: Pace,
     ) -> Result<Workload, CommandError> {

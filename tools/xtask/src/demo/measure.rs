@@ -12,7 +12,8 @@ use std::{
 };
 
 use galley_load::{
-    Connections, Generator, Limit, LoadClient, LoadOutcome, Order, Pace, Target, Template, Workload,
+    Connections, Generator, Limit, LoadClient, LoadOutcome, Pace, RequestOrder, Target, Template,
+    Workload,
 };
 use galley_testkit::client::Request;
 
@@ -90,7 +91,7 @@ fn load(
     let head = format!("GET / HTTP/1.1\r\nHost: {addr}\r\nUser-Agent: {AGENT}\r\n{fields}\r\n");
     let template = Template::parse(&head, &BTreeMap::new())?;
     let workload = Workload {
-        requests: Box::new(Generator::new(template, &Order::InTurn(1), 200)),
+        requests: Box::new(Generator::new(template, &RequestOrder::InTurn(1), 200)),
         connections,
         pace: Pace::Closed,
     };

@@ -8,8 +8,8 @@ use std::{
 };
 
 use galley_load::{
-    Connections, Expected, ExpectedStatus, Limit, LoadClient, LoadOutcome, Pace, Requests, Target,
-    Workload,
+    Connections, ExpectedStatus, Limit, LoadClient, LoadOutcome, Pace, Requests, ResponseCheck,
+    Target, Workload,
 };
 use galley_testkit::{
     TestkitError,
@@ -88,9 +88,9 @@ fn run_load(
 struct RepeatedRequest(Vec<u8>);
 
 impl Requests for RepeatedRequest {
-    fn next(&mut self, head: &mut Vec<u8>) -> Expected {
+    fn next(&mut self, head: &mut Vec<u8>) -> ResponseCheck {
         head.extend_from_slice(&self.0);
-        Expected {
+        ResponseCheck {
             page: 0,
             status: ExpectedStatus::Exactly(200),
         }
@@ -131,7 +131,7 @@ impl ZipfRequests {
 }
 
 impl Requests for ZipfRequests {
-    fn next(&mut self, head: &mut Vec<u8>) -> Expected {
+    fn next(&mut self, head: &mut Vec<u8>) -> ResponseCheck {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
@@ -144,7 +144,7 @@ impl Requests for ZipfRequests {
         if let Some(bytes) = self.heads.get(page).or_else(|| self.heads.last()) {
             head.extend_from_slice(bytes);
         }
-        Expected {
+        ResponseCheck {
             page,
             status: ExpectedStatus::Exactly(200),
         }

@@ -119,10 +119,10 @@ fn run(
     if common.json {
         println!("{}", table::json(&reports, settings.length));
     }
-    let complaints = reports
+    let missed = reports
         .iter()
-        .map(|(_, report)| report.complaints(settings.length).len());
-    match complaints.sum() {
+        .map(|(_, report)| report.missed_goals(settings.length).len());
+    match missed.sum() {
         0_usize => Ok(()),
         count => Err(format!("{count} limits were exceeded: see above").into()),
     }

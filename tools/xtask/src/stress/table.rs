@@ -33,8 +33,8 @@ pub(super) fn markdown(reports: &[(StressPart, PartReport)], length: RunLength) 
     }
     out.push('\n');
     for (part, report) in reports {
-        for complaint in report.complaints(length) {
-            let _ = writeln!(out, "- {}, NOT KEPT: {complaint}", part.name());
+        for goal in report.missed_goals(length) {
+            let _ = writeln!(out, "- {}, NOT KEPT: {goal}", part.name());
         }
         for note in &report.notes {
             let _ = writeln!(out, "- {}: {note}", part.name());
@@ -59,7 +59,7 @@ pub(super) fn json(reports: &[(StressPart, PartReport)], length: RunLength) -> V
             "memory_bytes": [first.memory, last.memory],
             "stored_bytes": [first.stored, last.stored],
             "descriptors": [first.descriptors, last.descriptors],
-            "not_kept": report.complaints(length),
+            "not_kept": report.missed_goals(length),
             "notes": report.notes,
         })
     };

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use galley_policy::esi::template::{IncludeSource, OnError};
 
-use super::super::layout::{Bad, Cursor, milliseconds};
-use crate::includes::{Assembly, IncludedPart, Inclusions, PageInclude};
+use super::super::layout::{Cursor, InvalidFile, milliseconds};
+use crate::includes::{Assembly, IncludedPart, IncludedResponses, PageInclude};
 use crate::scopes::Scopes;
 
 /// The numbers of includes and parts in a file; zeros for a page without includes.
@@ -76,12 +76,12 @@ pub(super) fn write(assembly: &Assembly, born: u64, out: &mut Vec<u8>) -> Option
 pub(super) fn read(
     counts: AssemblyCounts,
     head: &mut Cursor<'_>,
-) -> Result<Option<Arc<Assembly>>, Bad> {
+) -> Result<Option<Arc<Assembly>>, InvalidFile> {
     if counts.includes == 0 {
         return if counts.parts == 0 {
             Ok(None)
         } else {
-            Err(Bad)
+            Err(InvalidFile)
         };
     }
     let own_fresh = Duration::from_millis(head.number()?);
@@ -93,7 +93,7 @@ pub(super) fn read(
     for _ in 0..counts.includes {
         let include = include(head)?;
         if include.range.start < end || include.range.end < include.range.start {
-            return Err(Bad);
+            return Err(InvalidFile);
         }
         end = include.range.end;
         includes.push(include);
@@ -105,7 +105,7 @@ pub(super) fn read(
     Ok(Some(Arc::new(Assembly {
         own_fresh,
         includes: includes.into(),
-        inclusions: Inclusions {
+        inclusions: IncludedResponses {
             parts: parts.into(),
             depth,
             is_cut,
@@ -113,7 +113,7 @@ pub(super) fn read(
     })))
 }
 
-fn include(head: &mut Cursor<'_>) -> Result<PageInclude, Bad> {
+fn include(head: &mut Cursor<'_>) -> Result<PageInclude, InvalidFile> {
     let start = u32::from_le_bytes(head.array()?);
     let end = u32::from_le_bytes(head.array()?);
     let on_error = if flag(head)? {
@@ -125,7 +125,9 @@ fn include(head: &mut Cursor<'_>) -> Result<PageInclude, Bad> {
     let (src, alt) = (head.count()?, head.count()?);
     let mut address = |length: usize| {
         let bytes = head.take(length)?;
-        std::str::from_utf8(bytes).map(Box::from).map_err(|_| Bad)
+        std::str::from_utf8(bytes)
+            .map(Box::from)
+            .map_err(|_| InvalidFile)
     };
     let (src, alt) = (address(src)?, address(alt)?);
     Ok(PageInclude {
@@ -138,7 +140,7 @@ fn include(head: &mut Cursor<'_>) -> Result<PageInclude, Bad> {
     })
 }
 
-fn part(head: &mut Cursor<'_>) -> Result<IncludedPart, Bad> {
+fn part(head: &mut Cursor<'_>) -> Result<IncludedPart, InvalidFile> {
     let (born, host, url) = (head.number()?, head.number()?, head.number()?);
     let (path_query, tags) = (head.count()?, head.count()?);
     Ok(IncludedPart {
@@ -152,11 +154,11 @@ fn part(head: &mut Cursor<'_>) -> Result<IncludedPart, Bad> {
     })
 }
 
-fn flag(head: &mut Cursor<'_>) -> Result<bool, Bad> {
+fn flag(head: &mut Cursor<'_>) -> Result<bool, InvalidFile> {
     match head.array()? {
         [0] => Ok(false),
         [1] => Ok(true),
-        _ => Err(Bad),
+        _ => Err(InvalidFile),
     }
 }
 

@@ -9,7 +9,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use super::super::layout::{Bad, Cursor};
+use super::super::layout::{Cursor, InvalidFile};
 use crate::fragments::{FragmentVersion, PageFragment};
 
 pub(super) fn write(fragments: &[PageFragment], out: &mut Vec<u8>) -> Option<()> {
@@ -38,7 +38,7 @@ pub(super) fn write(fragments: &[PageFragment], out: &mut Vec<u8>) -> Option<()>
     Some(())
 }
 
-pub(super) fn read(count: usize, head: &mut Cursor<'_>) -> Result<Vec<PageFragment>, Bad> {
+pub(super) fn read(count: usize, head: &mut Cursor<'_>) -> Result<Vec<PageFragment>, InvalidFile> {
     // Nothing is reserved in advance: the bytes may not contain as many fragments.
     let mut fragments = Vec::new();
     let mut end = 0;
@@ -46,7 +46,7 @@ pub(super) fn read(count: usize, head: &mut Cursor<'_>) -> Result<Vec<PageFragme
         let fragment = one(head)?;
         let range = &fragment.range;
         if range.start < end || range.end < range.start {
-            return Err(Bad);
+            return Err(InvalidFile);
         }
         end = range.end;
         fragments.push(fragment);
@@ -54,7 +54,7 @@ pub(super) fn read(count: usize, head: &mut Cursor<'_>) -> Result<Vec<PageFragme
     Ok(fragments)
 }
 
-fn one(head: &mut Cursor<'_>) -> Result<PageFragment, Bad> {
+fn one(head: &mut Cursor<'_>) -> Result<PageFragment, InvalidFile> {
     let start = u32::from_le_bytes(head.array()?);
     let end = u32::from_le_bytes(head.array()?);
     let born = head.number()?;
@@ -63,13 +63,15 @@ fn one(head: &mut Cursor<'_>) -> Result<PageFragment, Bad> {
     let is_shared = match head.array()? {
         [0] => false,
         [1] => true,
-        _ => return Err(Bad),
+        _ => return Err(InvalidFile),
     };
     let (label, definition, blocks) = (head.count()?, head.count()?, head.count()?);
     let (tags, rendered, except) = (head.count()?, head.count()?, head.count()?);
     let mut text = |length: usize| {
         let bytes = head.take(length)?;
-        std::str::from_utf8(bytes).map(Box::from).map_err(|_| Bad)
+        std::str::from_utf8(bytes)
+            .map(Box::from)
+            .map_err(|_| InvalidFile)
     };
     let (label, definition, blocks) = (text(label)?, text(definition)?, text(blocks)?);
     let tags = head.numbers(tags)?;

@@ -7,12 +7,13 @@ use galley_policy::fragments::FragmentPart;
 
 use crate::fragment_table::{FragmentTable, RenderedFragment};
 use crate::fragments::PageFragment;
-use crate::includes::{Assembly, IncludedPart, Inclusions, PageInclude};
+use crate::includes::{Assembly, IncludedPart, IncludedResponses, PageInclude};
 use proptest::prelude::*;
 
 use super::*;
 use crate::disk::layout::{
-    BLOCK, Bad, FIXED, MAX_HEADER, VERSION, check, fixed, header_sum, seal_header, sums, table,
+    BLOCK, FIXED, InvalidFile, MAX_HEADER, VERSION, check, fixed, header_sum, seal_header, sums,
+    table,
 };
 use crate::testing::{life, scopes};
 use http::HeaderMap;
@@ -175,7 +176,7 @@ fn assembled() -> Entry {
             include(3..3, None, OnError::Fail),
         ]
         .into(),
-        inclusions: Inclusions {
+        inclusions: IncludedResponses {
             parts: [part(7), part(50)].into(),
             depth: 2,
             is_cut: false,
@@ -264,9 +265,13 @@ fn bodies_are_checked_block_by_block() {
     assert_eq!(check(&body[..BLOCK], &sums[..1], &seal()), Ok(()));
     let mut flipped = body.clone();
     flipped[BLOCK * 2] ^= 1;
-    assert_eq!(check(&flipped, &sums, &seal()), Err(Bad));
+    assert_eq!(check(&flipped, &sums, &seal()), Err(InvalidFile));
     assert_eq!(check(&flipped[..BLOCK * 2], &sums[..2], &seal()), Ok(()));
-    assert_eq!(check(&body[..BLOCK], &sums, &seal()), Err(Bad), "too few");
+    assert_eq!(
+        check(&body[..BLOCK], &sums, &seal()),
+        Err(InvalidFile),
+        "too few"
+    );
     for at in 0..table.len() {
         let mut table = table.clone();
         table[at] ^= 1;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::disk::moment::Boot;
+use crate::disk::moment::BootClock;
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -269,7 +269,7 @@ impl World<'_> {
 
 /// Opens the cache with the test's clock as the machine's clock, which continues across restarts.
 fn open_with(dir: &Path, limits: DiskLimits, now: DiskClock) -> (Disk, SiteName) {
-    let boot = Boot::of([1; 16], 0);
+    let boot = BootClock::of([1; 16], 0);
     let disk = Disk::open_in(dir, limits, [1; 16], now, boot).unwrap();
     let site = disk.site("a.test", 7);
     (disk, site)

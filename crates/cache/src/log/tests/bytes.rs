@@ -4,20 +4,20 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::log::format::{
-    Chain, HEADER_BYTES, Image, MARK_AT, RecordStamp, Start, mark, push_purge,
+    Chain, HEADER_BYTES, Image, MARK_AT, RecordStamp, RunStart, mark, push_purge,
 };
 use crate::log::scan::{LogError, Scanned, scan};
 use galley_policy::purge::Scope;
 use std::time::SystemTime;
 
 const GENERATION: Generation = Generation::from_bytes(*b"0123456789abcdef");
-const START: Start = Start {
+const START: RunStart = RunStart {
     number: 7,
     at: SystemTime::UNIX_EPOCH,
 };
 
-fn logged(number: u64, scope: Scope) -> Logged {
-    Logged {
+fn logged(number: u64, scope: Scope) -> LoggedPurge {
+    LoggedPurge {
         site: SITE.into(),
         number,
         at: now(),
@@ -26,7 +26,7 @@ fn logged(number: u64, scope: Scope) -> Logged {
 }
 
 /// A file with a start and the records `appended`. All of it except for the last `unacknowledged` bytes is acknowledged.
-fn file(appended: &[Logged], unacknowledged: usize) -> Vec<u8> {
+fn file(appended: &[LoggedPurge], unacknowledged: usize) -> Vec<u8> {
     let image = Image::new(GENERATION, START, &[]);
     let (header, mut chain, mut bytes) = (image.header(), image.chain, image.bytes);
     let mut acknowledged = bytes.len();
@@ -47,7 +47,7 @@ fn file(appended: &[Logged], unacknowledged: usize) -> Vec<u8> {
     bytes
 }
 
-fn three() -> [Logged; 3] {
+fn three() -> [LoggedPurge; 3] {
     [
         logged(8, Scope::Site),
         logged(9, Scope::Tag("t".into())),
@@ -120,7 +120,7 @@ fn a_truncated_record_is_removed_only_if_it_was_not_acknowledged() {
 #[test]
 fn invalid_logs_are_rejected() {
     let bytes = file(&three(), 0);
-    let start = |number| Image::new(GENERATION, Start { number, ..START }, &[]);
+    let start = |number| Image::new(GENERATION, RunStart { number, ..START }, &[]);
     let mut zeros = bytes.clone();
     zeros.resize(bytes.len() + 512, 0);
     let mut foreign = file(&three()[..1], 0);

@@ -101,7 +101,7 @@ fn run_scenario(steps: &[Step], limits: LogLimits, ends_at: usize) -> CrashScena
                     let outcome = ticket.wait();
                     let is_kept = outcome == Durability::Kept;
                     if is_kept
-                        || (!scenario.sim.is_out() && restart(&outcome) == Restart::PurgesAll)
+                        || (!scenario.sim.is_out() && restart(&outcome) == RestartEffect::PurgesAll)
                     {
                         scenario.acknowledged.push(expected_severity);
                     }

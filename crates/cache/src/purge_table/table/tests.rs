@@ -349,19 +349,28 @@ fn every_purge_touches_the_tag_for_everything() {
 fn requests_join_only_fills_that_no_newer_purge_touches() {
     let purge_table = PurgeTable::new();
     let own = scopes("a.test", "/p", &["t"]);
-    let before_head = Touch {
+    let before_head = PurgeSubject {
         tags: None,
         ..own.touch()
     };
-    assert_eq!(purge_table.newer_than(0, before_head), Touched::No);
+    assert_eq!(purge_table.newer_than(0, before_head), FillPurgeState::No);
     purge_table.publish(&hard(tag("other")));
-    assert_eq!(purge_table.newer_than(0, before_head), Touched::OnlyTags);
-    assert_eq!(purge_table.newer_than(0, own.touch()), Touched::No);
+    assert_eq!(
+        purge_table.newer_than(0, before_head),
+        FillPurgeState::OnlyTags
+    );
+    assert_eq!(purge_table.newer_than(0, own.touch()), FillPurgeState::No);
     let for_all = scopes("a.test", "/p", &["*"]);
-    assert_eq!(purge_table.newer_than(0, for_all.touch()), Touched::Yes);
+    assert_eq!(
+        purge_table.newer_than(0, for_all.touch()),
+        FillPurgeState::Yes
+    );
     purge_table.publish(&hard(tag("t")));
-    assert_eq!(purge_table.newer_than(0, before_head), Touched::OnlyTags);
-    assert_eq!(purge_table.newer_than(0, own.touch()), Touched::Yes);
+    assert_eq!(
+        purge_table.newer_than(0, before_head),
+        FillPurgeState::OnlyTags
+    );
+    assert_eq!(purge_table.newer_than(0, own.touch()), FillPurgeState::Yes);
     for scope in [
         Scope::Site,
         Scope::Host("a.test".into()),
@@ -373,12 +382,12 @@ fn requests_join_only_fills_that_no_newer_purge_touches() {
         purge_table.publish(&soft(scope.clone()));
         assert_eq!(
             purge_table.newer_than(born, before_head),
-            Touched::Yes,
+            FillPurgeState::Yes,
             "{scope:?}"
         );
         assert_eq!(
             purge_table.newer_than(purge_table.current(), before_head),
-            Touched::No
+            FillPurgeState::No
         );
     }
 }
@@ -579,8 +588,8 @@ fn model_touches(page: &Page, scope: &Scope) -> bool {
 
 fn model(page: &Page, born: u64, purges: &[Purge]) -> PurgeEffect {
     let newer = purges.iter().skip(usize::try_from(born).unwrap());
-    let touching = newer.filter(|purge| model_touches(page, &purge.scope));
-    let verdicts = touching.map(|purge| match purge.strength {
+    let matching_purge = newer.filter(|purge| model_touches(page, &purge.scope));
+    let verdicts = matching_purge.map(|purge| match purge.strength {
         Strength::Hard => PurgeEffect::Hard,
         Strength::Soft => PurgeEffect::Soft,
     });
@@ -610,7 +619,7 @@ fn play(purge_table: &PurgeTable, steps: &[Step], mut check: impl FnMut(Validity
                 let (page, entry) = at.get(&pages);
                 let says = model(page, entry.born, &purges);
                 let touched =
-                    purge_table.newer_than(entry.born, entry.scopes.touch()) == Touched::Yes;
+                    purge_table.newer_than(entry.born, entry.scopes.touch()) == FillPurgeState::Yes;
                 assert!(touched || says == PurgeEffect::Untouched);
                 check(purge_table.prove(entry), says);
             }

@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
-use galley_policy::access::{self, AccessClient, Barred, BodyCheck, Bucket, By, Demands};
+use galley_policy::access::{
+    self, AccessClient, AccessConditions, BodyCheck, Bucket, By, DenialReason,
+};
 use serde_json::{Value, json};
 
 use super::advice::{Advice, ReasonText};
@@ -13,7 +15,7 @@ fn client(exchange: &Exchange<'_>) -> AccessClient {
     exchange.site.access.client(exchange.client.ip())
 }
 
-fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<Demands<'e>, Barred> {
+fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<AccessConditions<'e>, DenialReason> {
     access::judge(&exchange.site.core.rules, &exchange.info, client(exchange))
 }
 
@@ -34,10 +36,12 @@ pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
         reasons.advice(by, exchange, &params)
     };
     match judged(exchange) {
-        Err(Barred::Denied(by)) => Some(network("deny", by, NAMED)),
-        Err(Barred::NotAllowed(by)) => Some(network("allow", by, MISSING)),
-        Err(Barred::CountryDenied(by)) => Some(country("deny_countries", by, COUNTRY)),
-        Err(Barred::CountryNotAllowed(by)) => Some(country("allow_countries", by, NO_COUNTRY)),
+        Err(DenialReason::Denied(by)) => Some(network("deny", by, NAMED)),
+        Err(DenialReason::NotAllowed(by)) => Some(network("allow", by, MISSING)),
+        Err(DenialReason::CountryDenied(by)) => Some(country("deny_countries", by, COUNTRY)),
+        Err(DenialReason::CountryNotAllowed(by)) => {
+            Some(country("allow_countries", by, NO_COUNTRY))
+        }
         Err(barred) => Some(super::words::refused(barred.why())),
         Ok(demands) => {
             let by = *demands.passwords.first()?;
@@ -83,11 +87,13 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
         Ok(demands) => demands,
         Err(barred) => {
             let by = match barred {
-                Barred::Denied(by)
-                | Barred::NotAllowed(by)
-                | Barred::CountryDenied(by)
-                | Barred::CountryNotAllowed(by) => option_owner(by, exchange),
-                Barred::NotAdmin | Barred::XmlRpc | Barred::Authors => "the site".to_owned(),
+                DenialReason::Denied(by)
+                | DenialReason::NotAllowed(by)
+                | DenialReason::CountryDenied(by)
+                | DenialReason::CountryNotAllowed(by) => option_owner(by, exchange),
+                DenialReason::NotAdmin | DenialReason::XmlRpc | DenialReason::Authors => {
+                    "the site".to_owned()
+                }
             };
             return json!({
                 "client": client,
@@ -121,15 +127,15 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
     })
 }
 
-const fn option(barred: Barred) -> &'static str {
+const fn option(barred: DenialReason) -> &'static str {
     match barred {
-        Barred::Denied(_) => "deny",
-        Barred::NotAllowed(_) => "allow",
-        Barred::CountryDenied(_) => "deny_countries",
-        Barred::CountryNotAllowed(_) => "allow_countries",
-        Barred::NotAdmin => "admin_allow",
-        Barred::XmlRpc => "xmlrpc",
-        Barred::Authors => "hide_authors",
+        DenialReason::Denied(_) => "deny",
+        DenialReason::NotAllowed(_) => "allow",
+        DenialReason::CountryDenied(_) => "deny_countries",
+        DenialReason::CountryNotAllowed(_) => "allow_countries",
+        DenialReason::NotAdmin => "admin_allow",
+        DenialReason::XmlRpc => "xmlrpc",
+        DenialReason::Authors => "hide_authors",
     }
 }
 

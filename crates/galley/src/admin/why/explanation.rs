@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use galley_cache::purge_table::{Touch, Touching};
+use galley_cache::purge_table::{MatchingPurge, PurgeSubject};
 use galley_cluster::ClusterPublisher;
 use galley_policy::site::Policy;
 use tokio::runtime::Handle;
@@ -10,11 +10,11 @@ use tokio::runtime::Handle;
 use super::below::PathExplanation;
 use super::question::WhyRequest;
 use crate::admin::AdminState;
-use crate::fetch::counters::Lately;
+use crate::fetch::counters::UncachedPage;
 use crate::fetch::hit_for_pass::{self, PassReason};
 use crate::fetch::shared::SharedLookup;
 use crate::request::Exchange;
-use crate::request::lookup::{LookupResult, Purpose, lookup};
+use crate::request::lookup::{LookupPurpose, LookupResult, lookup};
 
 /// The facts about a request.
 pub(super) struct Explanation<'s, 'h> {
@@ -24,9 +24,9 @@ pub(super) struct Explanation<'s, 'h> {
     pub(super) found: LookupResult,
     /// The reason in a hit-for-pass entry.
     pub(super) reason: Option<PassReason>,
-    pub(super) lately: Option<Lately>,
+    pub(super) lately: Option<UncachedPage>,
     /// The newest purge that matches the URL, since the entry was born, or at all without an entry.
-    pub(super) touching: Option<Touching>,
+    pub(super) touching: Option<MatchingPurge>,
     pub(super) below: PathExplanation,
     /// Whether the URL was given with `https://`.
     pub(super) is_https: bool,
@@ -40,12 +40,12 @@ impl<'s, 'h> Explanation<'s, 'h> {
         wanted: &WhyRequest,
     ) -> Self {
         exchange.write_key();
-        let pending = lookup(&state.services, &exchange, Purpose::Explain);
+        let pending = lookup(&state.services, &exchange, LookupPurpose::Explain);
         let found = Handle::current().block_on(pending);
         let (core, purges) = (&exchange.site.core, &exchange.site.core.purges);
         let entry = found.entry.as_ref().map(|(entry, _)| entry);
         let touching = match entry {
-            Some(entry) => purges.newest_touching(entry.born, &entry.scopes.touch()),
+            Some(entry) => purges.newest_match(entry.born, &entry.scopes.touch()),
             None => touching(&exchange),
         };
         Self {
@@ -94,14 +94,14 @@ impl<'s, 'h> Explanation<'s, 'h> {
 }
 
 /// The newest purge that matches the request's URL; only stored entries have tags.
-fn touching(exchange: &Exchange<'_>) -> Option<Touching> {
+fn touching(exchange: &Exchange<'_>) -> Option<MatchingPurge> {
     let mut path_query = Vec::new();
     exchange.info.path_query(&mut path_query);
-    let touch = Touch {
+    let touch = PurgeSubject {
         host: exchange.info.host_id(),
         url: exchange.info.url_id(),
         path_query: &path_query,
         tags: None,
     };
-    exchange.site.core.purges.newest_touching(0, &touch)
+    exchange.site.core.purges.newest_match(0, &touch)
 }

@@ -66,7 +66,7 @@ pub(in crate::admin) fn not_stored(why: NotStored, reason: Option<&PassReason>) 
     let fields = reason.map_or(&[][..], |reason| &reason.fields);
     let cache_field = CACHE_FIELDS
         .iter()
-        .find_map(|voice| fields.iter().find(|(name, _)| name == voice));
+        .find_map(|freshness_source| fields.iter().find(|(name, _)| name == freshness_source));
     let says = |otherwise: &'static ReasonText| match cache_field {
         Some((name, value)) => reasons::STORED_FIELD.with(&[("field", name), ("value", value)]),
         None => otherwise.plain(),

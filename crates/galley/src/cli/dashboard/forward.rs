@@ -19,7 +19,7 @@ pub(super) struct AdminGateway {
 }
 
 /// A response in JSON.
-pub(super) type DashboardReply = (StatusCode, Json<Value>);
+pub(super) type JsonResponse = (StatusCode, Json<Value>);
 
 impl AdminGateway {
     pub(super) fn new(admin: AdminAddress) -> Self {
@@ -37,7 +37,7 @@ impl AdminGateway {
     }
 
     /// Forwards a call to the admin interface.
-    pub(super) async fn ask(&self, call: AdminCall) -> DashboardReply {
+    pub(super) async fn ask(&self, call: AdminCall) -> JsonResponse {
         let Ok(_place) = self.places.try_acquire() else {
             return refuse(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -68,7 +68,7 @@ impl AdminGateway {
 }
 
 /// An error response with its reason.
-pub(super) fn refuse(status: StatusCode, error: &str) -> DashboardReply {
+pub(super) fn refuse(status: StatusCode, error: &str) -> JsonResponse {
     (status, Json(json!({ "ok": false, "error": error })))
 }
 

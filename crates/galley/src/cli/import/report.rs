@@ -55,7 +55,7 @@ fn list<'s>(title: &str, statements: impl Iterator<Item = &'s ImportedStatement>
     }
 }
 
-pub(super) fn words(fate: &StatementFate) -> FateWords<'_> {
+pub(super) fn words(fate: &StatementFate) -> OutcomeTexts<'_> {
     match fate {
         StatementFate::Carried(option) => ("carried", option),
         StatementFate::NotNeeded(why) => ("not-needed", why),
@@ -64,7 +64,7 @@ pub(super) fn words(fate: &StatementFate) -> FateWords<'_> {
 }
 
 /// The word for scripts, and the text for people.
-pub(super) type FateWords<'f> = (&'static str, &'f str);
+pub(super) type OutcomeTexts<'f> = (&'static str, &'f str);
 
 pub(super) fn as_json(imported: &Imported) -> Value {
     let statements = imported.statements.iter().map(|statement| {
@@ -81,10 +81,10 @@ pub(super) fn as_json(imported: &Imported) -> Value {
     })
 }
 
-/// Prints Galley's complaints about the new file: paths that do not exist here, and values that could not be converted.
+/// Prints Galley's diagnostics about the new file: paths that do not exist here, and values that could not be converted.
 pub(super) fn check(configuration: &str) {
-    if let Err(complaints) = galley_config::from_text("galley.toml", configuration) {
+    if let Err(diagnostics) = galley_config::from_text("galley.toml", configuration) {
         show::talk_lines("\ngalley check will report:");
-        show::talk_lines(&complaints.to_string());
+        show::talk_lines(&diagnostics.to_string());
     }
 }

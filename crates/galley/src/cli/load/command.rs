@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use galley_config::{Complaints, Config};
+use galley_config::{Config, Diagnostics};
 use galley_load::{KneeCause, LoadClient, LoadReport, VisitedPage, find_knee};
 
 use super::fetcher::{SiteFetcher, trust};
@@ -20,7 +20,7 @@ use super::site::TestedSite;
 use super::workload::PlannedLoad;
 use super::write;
 use crate::cli::ask;
-use crate::cli::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, fail, runtime, talk};
+use crate::cli::outcome::{DEFAULT_CONFIG, EXIT_USAGE, fail, print_diagnostics, runtime, talk};
 use crate::sys::raise_descriptor_limit;
 
 /// Runs the command.
@@ -47,7 +47,7 @@ pub(in crate::cli) fn load(options: &LoadOptions) -> ExitCode {
     let fetcher = SiteFetcher::new(&site, &trust);
     let config = match configuration(options) {
         Ok(config) => config,
-        Err(complaints) => return complain(&complaints),
+        Err(diagnostics) => return print_diagnostics(&diagnostics),
     };
     if let Err(why) = permission(&site, config.as_ref(), options.i_own.as_deref(), &fetcher) {
         return wrong(why);
@@ -59,7 +59,7 @@ pub(in crate::cli) fn load(options: &LoadOptions) -> ExitCode {
 }
 
 /// The configuration, if there is one. A file that the options name must be valid.
-fn configuration(options: &LoadOptions) -> Result<Option<Config>, Complaints> {
+fn configuration(options: &LoadOptions) -> Result<Option<Config>, Diagnostics> {
     match &options.admin.config {
         Some(path) => galley_config::load(path).map(Some),
         None => Ok(galley_config::load(Path::new(DEFAULT_CONFIG)).ok()),

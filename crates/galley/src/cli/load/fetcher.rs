@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_load::Trust;
+use galley_load::TrustedCertificates;
 use http::{HeaderMap, Request, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::handshake;
@@ -21,7 +21,7 @@ use crate::cli::outcome::runtime;
 /// Sends requests to the site, each on a new connection; does not follow redirects.
 pub(super) struct SiteFetcher<'s> {
     site: &'s TestedSite,
-    trust: &'s Trust,
+    trust: &'s TrustedCertificates,
 }
 
 /// A response.
@@ -32,17 +32,17 @@ pub(super) struct FetchedPage {
 }
 
 /// Which certificates to trust: those of the system's authorities, or all.
-pub(super) fn trust(is_insecure: bool) -> Trust {
+pub(super) fn trust(is_insecure: bool) -> TrustedCertificates {
     if is_insecure {
-        return Trust::Any;
+        return TrustedCertificates::Any;
     }
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    Trust::Roots(Arc::new(roots))
+    TrustedCertificates::Roots(Arc::new(roots))
 }
 
 impl<'s> SiteFetcher<'s> {
-    pub(super) fn new(site: &'s TestedSite, trust: &'s Trust) -> Self {
+    pub(super) fn new(site: &'s TestedSite, trust: &'s TrustedCertificates) -> Self {
         Self { site, trust }
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use galley_load::{
     AbRequests, Connections, Limit, LoadError, LoadSetup, Pace, Target, TargetProtocol, TargetTls,
-    Trust, VisitedPage, VisitorShares, Visitors, Workload,
+    TrustedCertificates, VisitedPage, VisitorShares, Visitors, Workload,
 };
 
 use super::options::LoadOptions;
@@ -24,7 +24,7 @@ impl PlannedLoad {
         site: &TestedSite,
         pages: Vec<VisitedPage>,
         cookie: String,
-        trust: Trust,
+        trust: TrustedCertificates,
     ) -> Result<Self, LoadError> {
         let is_closed = options.requests.is_some();
         let connections = if is_closed {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::error::PluginError;
 use super::folder::FileOwner;
 use super::target::{self, PluginTarget};
-use super::wordpress::{MARK, Put, WordPress};
+use super::wordpress::{InstallResult, MARK, WordPress};
 use crate::cli::options::{PluginCommand, PluginOptions, RemoveOptions};
 use crate::cli::{ask, show};
 
@@ -58,7 +58,7 @@ fn install(options: &PluginOptions) -> Result<PluginReport, PluginError> {
 
 /// The result of an installation.
 struct Installed {
-    put: Put,
+    put: InstallResult,
     plugin: PathBuf,
     connection: PathBuf,
     /// The reason if the plugin is not active.

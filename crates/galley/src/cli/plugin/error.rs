@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use galley_config::Complaints;
+use galley_config::Diagnostics;
 
-use crate::cli::outcome::{EXIT_USAGE, complain, fail, talk};
+use crate::cli::outcome::{EXIT_USAGE, fail, print_diagnostics, talk};
 
 /// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PluginError {
     #[error("{0}")]
-    Config(Complaints),
+    Config(Diagnostics),
     #[error("{0}")]
     Usage(String),
     #[error("{0}")]
@@ -31,7 +31,7 @@ impl PluginError {
 
     pub(super) fn message(&self) -> ExitCode {
         match self {
-            Self::Config(complaints) => complain(complaints),
+            Self::Config(diagnostics) => print_diagnostics(diagnostics),
             Self::Usage(message) => {
                 talk(message);
                 ExitCode::from(EXIT_USAGE)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use galley_certs::file;
 use galley_config::{
-    AdminListen, Config, MAX_TOKEN_FILE_BYTES, SiteConfig, UpstreamConfig, default_token_file,
+    AdminListen, Config, MAX_TOKEN_FILE, SiteConfig, UpstreamConfig, default_token_file,
 };
 use galley_policy::route::HostPattern;
 
@@ -144,7 +144,7 @@ fn find_site<'c>(
 }
 
 fn read_token(file: &Path) -> Result<String, PluginError> {
-    let text = file::read_text(file, MAX_TOKEN_FILE_BYTES).map_err(|unread| {
+    let text = file::read_text(file, MAX_TOKEN_FILE).map_err(|unread| {
         PluginError::Failed(format!("the token file is `{}`, {unread}", file.display()))
     })?;
     let token = text.trim();

@@ -12,13 +12,13 @@ use super::folder::{FileOwner, PluginFolder, temporary};
 
 /// The result of installing the plugin's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Put {
+pub(super) enum InstallResult {
     New,
     Replaced,
     Same,
 }
 
-impl Put {
+impl InstallResult {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::New => "installed",
@@ -72,10 +72,10 @@ impl WordPress {
     }
 
     /// Writes the plugin to a temporary folder, and moves that to the plugin's path atomically.
-    pub(super) fn put_plugin(&self, files: &[(&str, &[u8])]) -> Result<Put, PluginError> {
+    pub(super) fn put_plugin(&self, files: &[(&str, &[u8])]) -> Result<InstallResult, PluginError> {
         let there = self.ours()?;
         if there == Some(true) && self.is_same(files) {
-            return Ok(Put::Same);
+            return Ok(InstallResult::Same);
         }
         let owner = if rustix::process::geteuid().is_root() {
             Some(self.owner()?)
@@ -92,8 +92,8 @@ impl WordPress {
             return Err(failed(cause));
         }
         Ok(match there {
-            None => Put::New,
-            Some(_) => Put::Replaced,
+            None => InstallResult::New,
+            Some(_) => InstallResult::Replaced,
         })
     }
 

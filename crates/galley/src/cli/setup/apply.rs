@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::error::SetupError;
 use super::ports::ListenPlan;
 use super::report::SetupReport;
-use super::survey::Survey;
+use super::survey::SetupFindings;
 use super::undo::{self, SERVICE};
 use super::units::{self, UnitChange};
 use super::{consent::Consent, tools};
@@ -24,7 +24,7 @@ use crate::setup::{
 /// The changes to make.
 pub(super) struct Change<'a> {
     pub(super) options: &'a SetupOptions,
-    pub(super) survey: &'a Survey,
+    pub(super) survey: &'a SetupFindings,
     pub(super) plan: &'a SetupPlan,
     pub(super) listen: &'a ListenPlan,
     pub(super) consent: Consent,

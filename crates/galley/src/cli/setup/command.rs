@@ -10,13 +10,13 @@ use super::consent::Consent;
 use super::error::SetupError;
 use super::ports::{self, ListenPlan};
 use super::report::SetupReport;
-use super::survey::{self, Survey};
+use super::survey::{self, SetupFindings};
 use super::undo;
 use crate::cli::options::SetupOptions;
 use crate::cli::outcome::{EXIT_USAGE, runtime, talk};
 use crate::cli::show;
 use crate::setup::{
-    PageComparison, PhpChoice, SetupJournal, SetupPlan, Trial, TrialError, compare_pages,
+    PageComparison, PhpChoice, SetupJournal, SetupPlan, TestInstance, TrialError, compare_pages,
 };
 
 /// Runs `galley setup`.
@@ -77,7 +77,7 @@ fn run(options: &SetupOptions) -> Result<ExitCode, SetupError> {
 /// Prints the result: JSON, the configuration of a dry run, or the changes.
 fn print(
     options: &SetupOptions,
-    survey: &Survey,
+    survey: &SetupFindings,
     plan: &SetupPlan,
     report: &SetupReport,
 ) -> ExitCode {
@@ -120,7 +120,7 @@ fn require_replaceable(output: &Path, journal: &SetupJournal) -> Result<(), Setu
     )))
 }
 
-fn choose_ports(options: &SetupOptions, survey: &Survey) -> Result<ListenPlan, SetupError> {
+fn choose_ports(options: &SetupOptions, survey: &SetupFindings) -> Result<ListenPlan, SetupError> {
     let foreign = ports::foreign(&survey.detection);
     let stop = ports::taken_over(&options.take_over, &foreign)?;
     if !stop.is_empty() {
@@ -143,7 +143,7 @@ fn choose_ports(options: &SetupOptions, survey: &Survey) -> Result<ListenPlan, S
 }
 
 /// Checks that every site would work with Galley on the ports of visitors.
-fn require_ready_for_ports(survey: &Survey) -> Result<(), SetupError> {
+fn require_ready_for_ports(survey: &SetupFindings) -> Result<(), SetupError> {
     for site in survey.sites.iter().map(|site| &site.draft) {
         let root = site.root.display();
         if matches!(site.php, PhpChoice::Http(_)) {
@@ -160,7 +160,7 @@ fn require_ready_for_ports(survey: &Survey) -> Result<(), SetupError> {
     Ok(())
 }
 
-fn plan(options: &SetupOptions, survey: &Survey, listen: &ListenPlan) -> SetupPlan {
+fn plan(options: &SetupOptions, survey: &SetupFindings, listen: &ListenPlan) -> SetupPlan {
     let (plain, tls) = listen.listen();
     SetupPlan {
         listen: plain,
@@ -172,13 +172,13 @@ fn plan(options: &SetupOptions, survey: &Survey, listen: &ListenPlan) -> SetupPl
 }
 
 /// Runs the configuration on a loopback port. Error: it does not start, a request fails, or a page differs.
-fn test(survey: &Survey, plan: &SetupPlan) -> Result<Vec<PageComparison>, SetupError> {
+fn test(survey: &SetupFindings, plan: &SetupPlan) -> Result<Vec<PageComparison>, SetupError> {
     talk("testing the configuration on a loopback port");
     let runtime = runtime().map_err(SetupError::Failed)?;
     let is_root = rustix::process::geteuid().is_root();
     let has_user = plan.has_package && is_root && survey.managed().is_none();
     let compared: Result<Vec<PageComparison>, TrialError> = runtime.block_on(async {
-        let trial = Trial::start(plan, has_user.then_some("galley")).await?;
+        let trial = TestInstance::start(plan, has_user.then_some("galley")).await?;
         let mut all = Vec::new();
         for site in &survey.sites {
             let galley = trial.endpoint(site.draft.is_https);
@@ -219,7 +219,7 @@ fn test(survey: &Survey, plan: &SetupPlan) -> Result<Vec<PageComparison>, SetupE
 /// The units that the user at the terminal agrees to replace by Galley.
 fn offer_take_over(
     consent: Consent,
-    survey: &Survey,
+    survey: &SetupFindings,
     listen: &ListenPlan,
     options: &SetupOptions,
 ) -> Option<Vec<String>> {

@@ -22,24 +22,24 @@ impl Consent {
 
     /// Whether a change may be made that is the purpose of the command.
     pub(super) fn to(self, question: &str) -> bool {
-        self == Self::Given || ask(question, Answer::Yes)
+        self == Self::Given || ask(question, EnterKeyMeaning::Yes)
     }
 
     /// Whether a change may be made that `--yes` does not include.
     pub(super) fn only_by_hand(self, question: &str) -> bool {
-        self == Self::Ask && ask(question, Answer::No)
+        self == Self::Ask && ask(question, EnterKeyMeaning::No)
     }
 }
 
 /// The meaning of the enter key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answer {
+enum EnterKeyMeaning {
     Yes,
     No,
 }
 
-fn ask(question: &str, default: Answer) -> bool {
-    let choice = if default == Answer::Yes {
+fn ask(question: &str, default: EnterKeyMeaning) -> bool {
+    let choice = if default == EnterKeyMeaning::Yes {
         "[Y/n]"
     } else {
         "[y/N]"
@@ -52,7 +52,7 @@ fn ask(question: &str, default: Answer) -> bool {
         // The end of the input is not consent.
         Ok(0) | Err(_) => false,
         Ok(_) => match line.trim().to_ascii_lowercase().as_str() {
-            "" => default == Answer::Yes,
+            "" => default == EnterKeyMeaning::Yes,
             answer => matches!(answer, "y" | "yes"),
         },
     }

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use galley_config::Complaints;
+use galley_config::Diagnostics;
 
-use crate::cli::outcome::{EXIT_USAGE, complain, fail, talk};
+use crate::cli::outcome::{EXIT_USAGE, fail, print_diagnostics, talk};
 use crate::setup::TrialError;
 
 /// The reason why the command stops.
@@ -19,7 +19,7 @@ pub(super) enum SetupError {
     Failed(String),
     /// The configuration is invalid.
     #[error("{0}")]
-    Config(Complaints),
+    Config(Diagnostics),
     /// The test of the configuration failed.
     #[error("{0}")]
     Trial(#[from] TrialError),
@@ -36,7 +36,7 @@ impl SetupError {
 
     pub(super) fn message(&self) -> ExitCode {
         match self {
-            Self::Config(complaints) => complain(complaints),
+            Self::Config(diagnostics) => print_diagnostics(diagnostics),
             Self::Usage(message) => {
                 talk(message);
                 ExitCode::from(EXIT_USAGE)

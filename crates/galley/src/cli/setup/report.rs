@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::survey::{Survey, SurveyedSite};
+use super::survey::{SetupFindings, SurveyedSite};
 use crate::setup::{PageComparison, PageSummary};
 
 /// The result of a run.
@@ -30,7 +30,7 @@ fn site_value(site: &SurveyedSite) -> Value {
 }
 
 impl SetupReport {
-    pub(super) fn value(&self, survey: &Survey, configuration: &str) -> Value {
+    pub(super) fn value(&self, survey: &SetupFindings, configuration: &str) -> Value {
         let sites = survey.sites.iter().map(site_value);
         let skipped = survey.skipped.iter();
         let skipped = skipped.map(|site| json!({ "root": site.root, "why": site.why }));

@@ -7,7 +7,7 @@ use super::ports;
 use crate::cli::options::{SetupOptions, TlsOption};
 use crate::cli::outcome::{runtime, talk};
 use crate::setup::{
-    DetectedSite, Detection, Machine, ServerEndpoint, SetupWishes, SiteDraft, TlsWish,
+    DetectedSite, Detection, Machine, ServerEndpoint, SetupChoices, SiteDraft, TlsPreference,
     WordPressInfo, ask_wordpress, detect,
 };
 
@@ -28,14 +28,14 @@ pub(super) struct SkippedSite {
 }
 
 /// The findings on the machine.
-pub(super) struct Survey {
+pub(super) struct SetupFindings {
     pub(super) detection: Detection,
     pub(super) sites: Vec<SurveyedSite>,
     pub(super) skipped: Vec<SkippedSite>,
 }
 
 /// Detects the machine's services, and queries each WordPress.
-pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
+pub(super) fn survey(options: &SetupOptions) -> Result<SetupFindings, SetupError> {
     let mut named = Vec::new();
     for folder in &options.wordpress {
         let real = folder.canonicalize();
@@ -50,11 +50,11 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
     }
     talk("looking for WordPress, web servers, PHP and certificates");
     let detection = detect(&Machine::at("/"), &named);
-    let wishes = SetupWishes {
+    let choices = SetupChoices {
         tls: match options.tls {
-            TlsOption::Found => TlsWish::Found,
-            TlsOption::Auto => TlsWish::Auto,
-            TlsOption::Off => TlsWish::Off,
+            TlsOption::Found => TlsPreference::Found,
+            TlsOption::Auto => TlsPreference::Auto,
+            TlsOption::Off => TlsPreference::Off,
         },
         php: options.php.clone(),
     };
@@ -68,7 +68,7 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
         let host = site.hosts.iter().flat_map(|host| &host.names).next();
         let host = host.map_or("localhost", |name| name.trim_start_matches("*."));
         let info = runtime.block_on(ask_wordpress(&site.wordpress.root, host));
-        let draft = SiteDraft::new(site, info.as_ref().ok(), &detection, &wishes);
+        let draft = SiteDraft::new(site, info.as_ref().ok(), &detection, &choices);
         let draft = draft.and_then(|draft| match other_owner(&draft, &detection, &sites) {
             Some(other) => Err(format!("its address is that of {}", other.display())),
             None => Ok(draft),
@@ -88,7 +88,7 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
             }),
         }
     }
-    Ok(Survey {
+    Ok(SetupFindings {
         detection,
         sites,
         skipped,
@@ -180,7 +180,7 @@ fn lines(
     lines
 }
 
-impl Survey {
+impl SetupFindings {
     /// Prints the findings.
     pub(super) fn explain(&self) {
         for line in self.sites.iter().flat_map(|site| &site.lines) {

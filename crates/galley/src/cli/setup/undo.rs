@@ -5,13 +5,16 @@ use std::path::Path;
 use super::error::SetupError;
 use super::units;
 use crate::cli::outcome::talk;
-use crate::setup::{SetupJournal, UndoStep, Undone};
+use crate::setup::{SetupJournal, UndoResult, UndoStep};
 
 /// Changes that could not be undone, one line each.
-pub(super) type Remains = Vec<String>;
+pub(super) type UndoFailures = Vec<String>;
 
 /// Restores the state in which the journal had `until` steps.
-pub(super) fn back_to(journal: &mut SetupJournal, until: usize) -> Result<Remains, SetupError> {
+pub(super) fn back_to(
+    journal: &mut SetupJournal,
+    until: usize,
+) -> Result<UndoFailures, SetupError> {
     let mut remains = Vec::new();
     let mut service: Option<ServiceState> = None;
     while journal.steps().len() > until {
@@ -71,14 +74,14 @@ fn run(arguments: &[&str]) -> Option<String> {
 }
 
 /// Undoes one step; returns what could not be undone.
-fn undo(step: &UndoStep) -> Remains {
+fn undo(step: &UndoStep) -> UndoFailures {
     match step {
         UndoStep::File { path, .. } | UndoStep::Made { path } => match step.undo_file() {
-            Ok(Undone::Restored) => {
+            Ok(UndoResult::Restored) => {
                 talk(&format!("restored {}", path.display()));
                 Vec::new()
             }
-            Ok(Undone::Kept) => vec![format!(
+            Ok(UndoResult::Kept) => vec![format!(
                 "`{}` has changed since, so it stays",
                 path.display()
             )],
@@ -102,7 +105,7 @@ fn undo(step: &UndoStep) -> Remains {
     }
 }
 
-fn remove_plugin(root: &Path) -> Remains {
+fn remove_plugin(root: &Path) -> UndoFailures {
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(error) => return vec![error.to_string()],

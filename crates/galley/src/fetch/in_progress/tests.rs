@@ -36,8 +36,8 @@ async fn silence_is_measured_from_the_last_progress_and_not_in_the_queue() {
 async fn waiters_are_notified_of_silence_once_and_each_next_fetch_has_twice_the_limit() {
     let (_writer, first) = in_progress(None);
     let (reply, _response) = oneshot::channel();
-    let mut wait = Wait::new(reply);
-    assert!(wait.join(&first, WaitTerms::Joined));
+    let mut wait = WaitingRequest::new(reply);
+    assert!(wait.join(&first, WaitRole::Joined));
     let began = Instant::now();
     let sent_late = async {
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -81,19 +81,17 @@ async fn the_first_head_is_used_and_one_failure_of_two_is_ignored() {
     let (first_writer, first) = in_progress(None);
     let (second_writer, second) = in_progress(Some(&first));
     let (reply, mut response) = oneshot::channel();
-    let mut wait = Wait::new(reply);
-    assert!(wait.join(&first, WaitTerms::Joined) && wait.join(&second, WaitTerms::Joined));
+    let mut wait = WaitingRequest::new(reply);
+    assert!(wait.join(&first, WaitRole::Joined) && wait.join(&second, WaitRole::Joined));
     second_writer.fail(FillError::Timeout);
     let WaiterEvent::Head(index, Err(failure)) = wait.event().await else {
         panic!("the failure of the second comes first");
     };
-    let wait = wait
-        .take(index, &HeadVerdict::Failed(failure), None)
-        .unwrap();
+    let wait = wait.take(index, &HeadUse::Failed(failure), None).unwrap();
     assert!(!wait.may_lead() && wait.is_at(&first) && !wait.is_at(&second));
     assert!(response.try_recv().is_err(), "the first may still answer");
     first_writer.fail(FillError::Closed);
-    let verdict = HeadVerdict::Failed(FillError::Closed);
+    let verdict = HeadUse::Failed(FillError::Closed);
     assert!(wait.take(0, &verdict, None).is_none());
     assert!(matches!(response.await, Ok(Err(FillError::Closed))));
 }
@@ -102,8 +100,8 @@ async fn the_first_head_is_used_and_one_failure_of_two_is_ignored() {
 async fn a_disconnected_client_waits_no_longer() {
     let (_writer, in_progress) = in_progress(None);
     let (reply, response) = oneshot::channel();
-    let mut wait = Wait::new(reply);
-    wait.join(&in_progress, WaitTerms::Joined);
+    let mut wait = WaitingRequest::new(reply);
+    wait.join(&in_progress, WaitRole::Joined);
     assert_eq!(in_progress.fill.readers(), 1);
     drop(response);
     assert!(matches!(wait.event().await, WaiterEvent::Disconnected));
@@ -116,8 +114,8 @@ async fn a_fetch_is_abandoned_when_its_last_waiter_has_disconnected() {
     let (_writer, in_progress) = in_progress(None);
     let wait = || {
         let (reply, _) = oneshot::channel();
-        let mut wait = Wait::new(reply);
-        wait.join(&in_progress, WaitTerms::Joined);
+        let mut wait = WaitingRequest::new(reply);
+        wait.join(&in_progress, WaitRole::Joined);
         wait
     };
     let (first, second) = (wait(), wait());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
 use galley_cache::key::Key;
 use galley_cache::memory::Memory;
-use galley_cache::purge_table::{PurgeTable, Touch, Touched};
+use galley_cache::purge_table::{FillPurgeState, PurgeSubject, PurgeTable};
 use galley_policy::key;
 use galley_policy::no_vary_search::Variance;
 use galley_policy::request_info::RequestInfo;
@@ -68,11 +68,11 @@ impl EquivalentQuery<'_> {
     /// address of the entry.
     pub fn is_untouched(self, purges: &PurgeTable, entry: &Entry) -> bool {
         let scopes = scopes(self.info, Vec::new());
-        let touch = Touch {
+        let touch = PurgeSubject {
             tags: Some(&entry.scopes.tags),
             ..scopes.touch()
         };
-        purges.newer_than(entry.born, touch) == Touched::No
+        purges.newer_than(entry.born, touch) == FillPurgeState::No
     }
 
     fn record_key(self) -> Vec<u8> {

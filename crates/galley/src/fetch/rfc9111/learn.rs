@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
-use galley_cache::purge_table::{Touched, Validity};
+use galley_cache::purge_table::{FillPurgeState, Validity};
 use galley_policy::purge::Purge;
 use galley_policy::range;
 use galley_policy::storable::{self, Lifetime, ResponseHead, Storability};
@@ -16,7 +16,7 @@ use galley_policy::tags;
 use http::header::HeaderMap;
 use http::{StatusCode, header};
 
-use super::super::jobs::PassLesson;
+use super::super::jobs::PassedResponseKind;
 use super::revalidate::ValidatingExchange;
 use crate::fetch::entry_parts::scopes;
 use crate::fetch::{Acknowledgement, FetchWorker, PassJob, publish, write_to_disk};
@@ -62,9 +62,11 @@ impl FetchWorker {
             now: self.clock.wall(),
         };
         let verdict = match &learn.lesson {
-            PassLesson::Part(_) => storable::judge_part(&job.info, &response_head, rules),
-            PassLesson::Taught(reader) => storable::judge_taught(reader, &response_head, rules),
-            PassLesson::Head(held) => {
+            PassedResponseKind::Part(_) => storable::judge_part(&job.info, &response_head, rules),
+            PassedResponseKind::Taught(reader) => {
+                storable::judge_taught(reader, &response_head, rules)
+            }
+            PassedResponseKind::Head(held) => {
                 let is_usable = incoming.status == StatusCode::OK
                     && job.site.purges.prove_waiting(held) != Validity::Purged;
                 if is_usable {
@@ -126,7 +128,7 @@ impl FetchWorker {
         if job.site.purges.prove_waiting(&entry) == Validity::Purged {
             return;
         }
-        if let PassLesson::Part(address) = &learn.lesson {
+        if let PassedResponseKind::Part(address) = &learn.lesson {
             self.join_part(job, address, &entry);
         }
         let outcome = self.memory.put(Arc::clone(&entry));
@@ -146,7 +148,7 @@ pub(in crate::fetch) fn publish_purges(
     let before = site_purges.current();
     let is_undisturbed = since.filter(|_| job.learn.is_some()).is_some_and(|since| {
         let scopes = scopes(&job.info, tags::collect(&incoming.fields).ids);
-        site_purges.newer_than(since, scopes.touch()) == Touched::No
+        site_purges.newer_than(since, scopes.touch()) == FillPurgeState::No
     });
     let acknowledgement = publish(&job.site, purges);
     let after = site_purges.current();

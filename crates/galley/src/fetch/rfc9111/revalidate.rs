@@ -9,7 +9,7 @@ use std::time::Duration;
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryParts};
 use galley_cache::fill::{FillError, FillHead, FillSharing, FillWriter};
-use galley_cache::includes::Inclusions;
+use galley_cache::includes::IncludedResponses;
 use galley_policy::storable::{self, ResponseHead, Storability};
 use galley_policy::tags::{self, MAX_TAGS, Tags};
 use http::header::{self, HeaderMap};
@@ -70,7 +70,7 @@ impl FetchWorker {
                 let share = FillSharing::Shared {
                     life,
                     tags: tags.ids.clone(),
-                    inclusions: Inclusions::default(),
+                    inclusions: IncludedResponses::default(),
                 };
                 let entry = Entry::new(EntryParts {
                     key: held.key.clone(),

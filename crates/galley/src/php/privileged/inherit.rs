@@ -13,8 +13,8 @@ use super::shutdown::end_of_peer;
 use super::split::fpm_parts;
 use super::{KeeperChannel, KeeperShutdown, PrivilegedPool, SocketPath, SplitItem};
 use crate::php::handover::copy;
-use crate::php::outlook::Outlook;
 use crate::php::prepare::SOCKET;
+use crate::php::profile::ProgramProfile;
 use crate::php::{PhpSettings, PhpStartError};
 
 /// The connection and pipes that another Galley needs in order to continue with the privileged process.
@@ -116,7 +116,7 @@ impl PrivilegedPoolOffer {
                 let parts = Box::new(parts);
                 SplitItem::Fpm { parts, socket_path }
             }
-            None => SplitItem::Program(Outlook::new(settings, &self.folder)),
+            None => SplitItem::Program(ProgramProfile::new(settings, &self.folder)),
         };
         Ok(PrivilegedPool {
             pool: self.pool,

@@ -14,7 +14,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use galley_privileged::{How, PoolLedger, PrivilegedOrder, Report, Running};
+use galley_privileged::{KillSignal, PoolLedger, PrivilegedOrder, Report, Running};
 use rustix::fs::{AtFlags, chownat};
 use rustix::io::Errno;
 use rustix::process::{
@@ -136,7 +136,7 @@ impl PrivilegedKeeper {
             && let Some(kept) = self.children.get(&process)
             && !self.connections.is_open(kept.started_by)
         {
-            send_signal(process, How::Kill);
+            send_signal(process, KillSignal::Kill);
         }
     }
 
@@ -249,7 +249,7 @@ impl PrivilegedKeeper {
     fn bury(&mut self, process: u32) -> Option<Report> {
         let KeptChild { mut child, .. } = self.children.remove(&process)?;
         // Its id is not reused before it is reaped.
-        send_signal(process, How::Kill);
+        send_signal(process, KillSignal::Kill);
         let status = child.wait().map_or(0, ExitStatusExt::into_raw);
         let pool = self.ledger.ended(process)?;
         Some(Report::Ended {
@@ -273,23 +273,19 @@ impl PrivilegedKeeper {
             let planned = usize::try_from(pool)
                 .ok()
                 .and_then(|at| self.plan.pools.get(at));
-            let is_fpm = planned.is_some_and(|pool| matches!(pool.kind, ProgramKind::Fpm { .. }));
-            send_signal(process, if is_fpm { How::Quit } else { How::Terminate });
+            let signal = match planned.map(|pool| &pool.kind) {
+                Some(ProgramKind::Fpm { .. }) => KillSignal::Quit,
+                Some(ProgramKind::Program { .. }) | None => KillSignal::Terminate,
+            };
+            send_signal(process, signal);
         }
         let _ = tokio::time::timeout(END_TIMEOUT, self.bury_all()).await;
         for running in self.ledger.all() {
-            send_signal(running.process, How::Kill);
+            send_signal(running.process, KillSignal::Kill);
         }
         self.bury_all().await;
         for pool in &self.plan.pools {
-            if let Err(error) = std::fs::remove_dir_all(&pool.folder)
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                say(&format!(
-                    "cannot remove `{}`: {error}",
-                    pool.folder.display()
-                ));
-            }
+            remove_folder(&pool.folder);
         }
     }
 
@@ -339,20 +335,28 @@ fn errno_of(error: &io::Error) -> u32 {
     error.raw_os_error().map_or(0, i32::unsigned_abs)
 }
 
+fn remove_folder(path: &Path) {
+    if let Err(error) = std::fs::remove_dir_all(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        say(&format!("cannot remove `{}`: {error}", path.display()));
+    }
+}
+
 fn pid(number: u32) -> Option<Pid> {
     i32::try_from(number).ok().and_then(Pid::from_raw)
 }
 
 /// Signals a process that has not been reaped, or its group. On failure the process has just ended.
-fn send_signal(process: u32, how: How) {
+fn send_signal(process: u32, signal: KillSignal) {
     let Some(process) = pid(process) else {
         return;
     };
-    let _ = match how {
-        How::Quit => kill_process(process, Signal::QUIT),
-        How::Terminate => kill_process(process, Signal::TERM),
+    let _ = match signal {
+        KillSignal::Quit => kill_process(process, Signal::QUIT),
+        KillSignal::Terminate => kill_process(process, Signal::TERM),
         // The process may have left its group.
-        How::Kill => {
+        KillSignal::Kill => {
             let _ = kill_process(process, Signal::KILL);
             kill_process_group(process, Signal::KILL)
         }

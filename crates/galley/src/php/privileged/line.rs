@@ -15,7 +15,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use galley_privileged::{BYTES, How, PrivilegedOrder, Report};
+use galley_privileged::{BYTES, KillSignal, PrivilegedOrder, Report};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
@@ -320,7 +320,7 @@ impl PrivilegedProcess {
     }
 
     /// Signals the process to end. On failure it has just ended.
-    pub(crate) fn signal(&self, how: How) {
+    pub(crate) fn signal(&self, how: KillSignal) {
         if self.is_running() {
             let _ = self.line.send(PrivilegedOrder::Signal {
                 pool: self.pool,
@@ -344,7 +344,7 @@ impl PrivilegedProcess {
 impl Drop for PrivilegedProcess {
     fn drop(&mut self) {
         if self.line.ownership().is_ours() {
-            self.signal(How::Kill);
+            self.signal(KillSignal::Kill);
         }
     }
 }

@@ -17,9 +17,9 @@ use tempfile::TempDir;
 use super::plan::{LaunchPlan, PlannedPool, ProgramKind};
 use super::{COMMAND, KeeperChannel, KeeperShutdown, SocketPath};
 use crate::php::master::NOT_FOR_PHP;
-use crate::php::outlook::{self, Outlook};
 use crate::php::pool::SocketAccess;
 use crate::php::prepare::{INNER, PreparedPool, SOCKET, Sockets, directory, pool_parts};
+use crate::php::profile::{self, ProgramProfile};
 use crate::php::{PhpSettings, PhpStartError};
 use crate::sys::account::{self, Account};
 use crate::sys::{packets, privileges};
@@ -47,7 +47,7 @@ pub(crate) enum SplitItem {
         parts: Box<PreparedPool>,
         socket_path: SocketPath,
     },
-    Program(Outlook),
+    Program(ProgramProfile),
 }
 
 impl PrivilegeSplit {
@@ -220,7 +220,7 @@ fn program(
     account: Account,
 ) -> Result<(PlannedPool, SplitItem, TempDir), PhpStartError> {
     let directory = directory(settings)?;
-    let outlook = Outlook::new(settings, directory.path());
+    let profile = ProgramProfile::new(settings, directory.path());
     let path = settings.command.first();
     let path = path.map(PathBuf::from).unwrap_or_default();
     if let Err(source) = fs::metadata(&path) {
@@ -231,16 +231,16 @@ fn program(
         program: path,
         arguments: settings.command.iter().skip(1).cloned().collect(),
         kind: ProgramKind::Program {
-            socket: outlook.socket.clone(),
-            requests: (0..outlook.workers).map(outlook::requests).collect(),
+            socket: profile.socket.clone(),
+            requests: (0..profile.workers).map(profile::requests).collect(),
         },
         account,
         root: settings.root.clone(),
-        slots: outlook.workers,
+        slots: profile.workers,
         folder: directory.path().to_owned(),
         sandbox: None,
     };
-    Ok((pool, SplitItem::Program(outlook), directory))
+    Ok((pool, SplitItem::Program(profile), directory))
 }
 
 fn files(path: &Path) -> impl FnOnce(io::Error) -> PhpStartError + use<> {

@@ -14,7 +14,7 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use super::plan::{LaunchPlan, ProgramKind};
 use crate::php::master::NOT_FOR_PHP;
-use crate::php::outlook::SEARCH_PATH;
+use crate::php::profile::SEARCH_PATH;
 use crate::sys::{memory_file, privileges};
 
 /// Becomes the process of a pool for one of its slots. Returns only on failure.

@@ -10,19 +10,19 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use galley_http::frame_interceptor::{FrameError, Intercepted};
+use galley_http::frame_interceptor::{FrameError, InterceptorOutput};
 use h2::Reason;
 use h2::server;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-use super::super::socket::Unsent;
+use super::super::socket::UnacknowledgedBytes;
 use super::deadlines::{self, ConnectionDeadlines, ConnectionTimeout};
 use super::ending::{Http2End, finish, frame_error_end, frame_error_reason, library_end};
 use super::exchange::{self, StreamRequest};
 use super::framed_socket::{FramedSocket, LibraryIo};
 use super::hit::{self, HeadContext, HitBuffers, SentHit, StreamLookup};
-use super::ledger::Flood;
+use super::ledger::FrameKind;
 use super::limits;
 use super::parsed::ParsedStreams;
 use super::preface::exchange_prefaces;
@@ -34,7 +34,9 @@ use crate::server::timer::{Deadline, Timer};
 use crate::telemetry::http2::Http2EndReason;
 
 /// Serves an HTTP/2 connection to its end.
-pub(in crate::server) async fn connection<S: AsyncRead + AsyncWrite + Unsent + Unpin>(
+pub(in crate::server) async fn connection<
+    S: AsyncRead + AsyncWrite + UnacknowledgedBytes + Unpin,
+>(
     core: Rc<Core>,
     stream: S,
     sites: Arc<Sites>,
@@ -44,7 +46,7 @@ pub(in crate::server) async fn connection<S: AsyncRead + AsyncWrite + Unsent + U
 }
 
 /// As [`connection`], for a connection of which `begun` has already been read.
-pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + Unsent + Unpin>(
+pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + UnacknowledgedBytes + Unpin>(
     core: Rc<Core>,
     stream: S,
     begun: &BytesMut,
@@ -114,7 +116,7 @@ struct Http2Connection<'c, S> {
     endpoints: Endpoints,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
+impl<S: AsyncRead + AsyncWrite + UnacknowledgedBytes + Unpin> Http2Connection<'_, S> {
     async fn run(mut self) -> Http2End {
         let end = poll_fn(|cx| self.poll(cx)).await;
         let Self {
@@ -258,7 +260,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
     }
 
     /// The flood that the ledger has detected, including starved streams.
-    fn flood(&self) -> Option<Flood> {
+    fn flood(&self) -> Option<FrameKind> {
         let starved = self.quota.take_starved_count();
         let mut socket = self.socket.borrow_mut();
         if starved > 0 {
@@ -297,9 +299,9 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
                 break Ok(());
             }
             match socket.intercept(&mut block) {
-                Ok(Intercepted::More) => break Ok(()),
+                Ok(InterceptorOutput::More) => break Ok(()),
                 Err(error) => break Err(Http2ReadError::Frame(error)),
-                Ok(Intercepted::Head(opening)) => {
+                Ok(InterceptorOutput::Head(opening)) => {
                     self.requests += 1;
                     let may_respond = self.core.limits.fast_path
                         && !self.is_closing

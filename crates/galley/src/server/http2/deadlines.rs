@@ -8,14 +8,14 @@
 use std::time::Duration;
 
 use crate::server::ClientLimits;
-use crate::server::speed::Speed;
+use crate::server::speed::MinRate;
 use crate::server::timer::{Deadline, Timer};
 
 /// The clocks of one connection; see the module.
 pub(super) struct ConnectionDeadlines {
     idle_timeout: Duration,
     head_timeout: Duration,
-    speed: Speed,
+    speed: MinRate,
     idle: Option<Deadline>,
     head: Option<Deadline>,
     receiving: Option<ReceivePeriod>,
@@ -189,7 +189,7 @@ mod tests {
         ConnectionDeadlines {
             idle_timeout: Duration::from_secs(60),
             head_timeout: Duration::from_secs(10),
-            speed: Speed::new(Duration::from_secs(30), 100),
+            speed: MinRate::new(Duration::from_secs(30), 100),
             idle: None,
             head: None,
             receiving: None,

@@ -27,12 +27,12 @@ use crate::fault::Fault;
 use crate::request::{Response, Sites};
 use crate::server::Core;
 use crate::server::endpoints::Endpoints;
-use crate::server::exchange::{Driver, Known, Parsed, no_request};
-use crate::server::protocol::{ArrivingBody, BodyError, ClientGone, Protocol};
+use crate::server::exchange::{Driver, KnownRequest, Parsed, no_request};
+use crate::server::protocol::{ArrivingBody, BodyError, ClientDisconnected, Protocol};
 use crate::server::record::{OpenRecord, RecordEnd};
-use crate::server::request_words::RequestWords;
+use crate::server::request_log_fields::RequestLogFields;
 use crate::server::speed::ReceiveProgress;
-use crate::server::timer::{Late, Timer};
+use crate::server::timer::{DeadlinePassed, Timer};
 use crate::server::upload::Upload;
 use crate::telemetry::fields::LoggedHeaders;
 use crate::upstream::interim::{Interim, Mailbox};
@@ -66,15 +66,15 @@ impl StreamHead {
         }
     }
 
-    fn words(&self, logged: &LoggedHeaders) -> RequestWords<'_> {
+    fn words(&self, logged: &LoggedHeaders) -> RequestLogFields<'_> {
         match self {
-            Self::Read(parts) => RequestWords::of_h2(
+            Self::Read(parts) => RequestLogFields::of_h2(
                 &request_head::line(parts),
                 request_head::bytes_of(&parts.headers),
                 logged,
             ),
             Self::Parsed { head, .. } => {
-                RequestWords::of(&head.head(&mut HeadBuffer::new()), logged)
+                RequestLogFields::of(&head.head(&mut HeadBuffer::new()), logged)
             }
         }
     }
@@ -209,7 +209,7 @@ impl StreamContext<'_> {
                         });
                     }
                 };
-                let known = Known::Framed(&framing);
+                let known = KnownRequest::Framed(&framing);
                 driver
                     .respond(protocol, &head, known, &mut open, &mut info)
                     .await
@@ -217,7 +217,7 @@ impl StreamContext<'_> {
             (StreamHead::Parsed { head, .. }, Some(parsed)) => {
                 let mut buffer = HeadBuffer::new();
                 let head = head.head(&mut buffer);
-                let known = Known::Parsed(parsed);
+                let known = KnownRequest::Parsed(parsed);
                 driver
                     .respond(protocol, &head, known, &mut open, &mut info)
                     .await
@@ -252,13 +252,13 @@ struct Http2<'s> {
 }
 
 impl Protocol for Http2<'_> {
-    async fn send_continue(&mut self) -> Result<(), ClientGone> {
+    async fn send_continue(&mut self) -> Result<(), ClientDisconnected> {
         if self.body.is_end_stream() {
             return Ok(());
         }
         let response = response::bare_response(StatusCode::CONTINUE, HeaderMap::new());
         let sent = self.respond.send_informational(response);
-        sent.map_err(|_| ClientGone)
+        sent.map_err(|_| ClientDisconnected)
     }
 
     /// Trailers are dropped. The library checks that the body has the announced length, and its frames are smaller than a part.
@@ -271,13 +271,17 @@ impl Protocol for Http2<'_> {
         let progress = body.progress.get_or_insert_with(begin);
         loop {
             let Ok(next) = self.timer.before(progress.until, self.body.data()).await else {
-                progress.judge(self.timer).map_err(|Late| BodyError::Late)?;
+                progress
+                    .judge(self.timer)
+                    .map_err(|DeadlinePassed| BodyError::Late)?;
                 continue;
             };
             let Some(data) = next else { return Ok(None) };
             let data = data.map_err(|_| BodyError::Gone)?;
             progress.add(data.len());
-            progress.judge(self.timer).map_err(|Late| BodyError::Late)?;
+            progress
+                .judge(self.timer)
+                .map_err(|DeadlinePassed| BodyError::Late)?;
             let Some(room) = body.room.checked_sub(data.len() as u64) else {
                 let note = "more bytes than the site allows";
                 return Err(Fault::new(RefusedWhy::BodyTooLarge, note).into());
@@ -291,12 +295,12 @@ impl Protocol for Http2<'_> {
         }
     }
 
-    async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone> {
+    async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientDisconnected> {
         let mut fields = interim.fields;
         response::strip(&mut fields);
         let response = response::bare_response(interim.status, fields);
         let sent = self.respond.send_informational(response);
-        sent.map_err(|_| ClientGone)
+        sent.map_err(|_| ClientDisconnected)
     }
 
     async fn closed(&mut self) {

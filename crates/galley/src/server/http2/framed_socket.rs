@@ -14,15 +14,15 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use galley_http::frame_interceptor::{
-    self, FrameError, FrameInterceptor, Intercepted, Opening, PREFACE,
+    self, FrameError, FrameInterceptor, InterceptorOutput, Opening, PREFACE,
 };
 use galley_http::hpack::Block;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use super::super::socket::Unsent;
+use super::super::socket::UnacknowledgedBytes;
 use super::ledger::FrameLedger;
 use crate::server::Core;
-use crate::server::pool::Spare;
+use crate::server::pool::OutputBuffers;
 use crate::server::timer::Timers;
 
 /// The socket with the pending bytes of both directions.
@@ -56,7 +56,7 @@ pub(super) struct FramedSocket<S> {
     pub(super) written: u64,
     pub(super) ledger: FrameLedger,
     timers: Rc<Timers>,
-    spare: Rc<Spare>,
+    spare: Rc<OutputBuffers>,
 }
 
 /// The stream of the library.
@@ -167,14 +167,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
     }
 
     /// Passes the input through the interceptor up to the next head, which is decoded to `block`.
-    pub(super) fn intercept(&mut self, block: &mut Block) -> Result<Intercepted, FrameError> {
+    pub(super) fn intercept(&mut self, block: &mut Block) -> Result<InterceptorOutput, FrameError> {
         let all = self.input.get(self.processed..).unwrap_or_default();
         let mut rest = all;
         let step = self
             .interceptor
             .next(&mut rest, &mut self.library_input, block)?;
         self.processed += all.len() - rest.len();
-        if step == Intercepted::More {
+        if step == InterceptorOutput::More {
             // The rest is the beginning of one frame.
             self.input.drain(..self.processed);
             self.processed = 0;
@@ -267,7 +267,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
     /// The number of bytes that the client has received since the beginning, as far as the operating system knows.
     pub(super) fn arrived(&self) -> u64
     where
-        S: Unsent,
+        S: UnacknowledgedBytes,
     {
         self.written.saturating_sub(self.stream.unsent())
     }

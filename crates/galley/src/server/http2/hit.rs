@@ -23,7 +23,7 @@ use http::StatusCode;
 use http::header;
 
 use super::request_head::{self, Pseudo};
-use crate::request::{Hit, Resumed, Sites};
+use crate::request::{FastPathResult, Hit, Sites};
 use crate::server::Core;
 use crate::server::endpoints::Endpoints;
 use crate::server::exchange::{Parsed, ParsedRequest};
@@ -32,7 +32,7 @@ use crate::server::fast_path::{
 };
 use crate::server::io::HttpDate;
 use crate::server::record::{self, RecordEnd};
-use crate::server::request_words::RequestWords;
+use crate::server::request_log_fields::RequestLogFields;
 
 /// Buffers that a connection reuses for its next hit.
 #[derive(Default)]
@@ -151,7 +151,7 @@ fn try_find(
                 }));
             }
             encoded.truncate(begin);
-            Resumed {
+            FastPathResult {
                 site: Arc::clone(site),
                 client: origin.client,
                 key: std::mem::take(&mut buffers.keys.page),
@@ -249,7 +249,7 @@ impl SentHit {
         {
             let id = &mut core.buffers.borrow_mut().id;
             core.write_request_id(id);
-            let about = record::About {
+            let about = record::RecordContext {
                 client,
                 tls_version,
                 request_id: id,
@@ -271,7 +271,7 @@ impl SentHit {
                 .and_then(|pseudo| {
                     Some((pseudo.plain_line()?, request_head::fields_of(&self.block)))
                 })
-                .map(|(line, fields)| RequestWords::of_h2(&line, fields, &core.logged));
+                .map(|(line, fields)| RequestLogFields::of_h2(&line, fields, &core.logged));
             record::write(core, log_fields.as_ref(), about, &end);
         }
         core.spare.give_block(self.block);

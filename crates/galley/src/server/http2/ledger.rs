@@ -16,20 +16,20 @@ use crate::telemetry::http2::Http2ConnectionCounts;
 pub(super) struct FrameLedger {
     received: FrameScanner,
     sent: FrameScanner,
-    resets: Allowance,
-    idle: Allowance,
-    flood: Option<Flood>,
+    resets: TokenBucket,
+    idle: TokenBucket,
+    flood: Option<FrameKind>,
     pub(super) counts: Http2ConnectionCounts,
 }
 
 /// The kind of frames of which there were too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flood {
+pub(super) enum FrameKind {
     Resets,
     IdleFrames,
 }
 
-impl Flood {
+impl FrameKind {
     /// The text for the log.
     pub(super) const fn word(self) -> &'static str {
         match self {
@@ -48,15 +48,15 @@ impl FrameLedger {
                 ..FrameScanner::default()
             },
             sent: FrameScanner::default(),
-            resets: Allowance::new(RESETS, now_ms),
-            idle: Allowance::new(IDLE_FRAMES, now_ms),
+            resets: TokenBucket::new(RESETS, now_ms),
+            idle: TokenBucket::new(IDLE_FRAMES, now_ms),
             flood: None,
             counts: Http2ConnectionCounts::default(),
         }
     }
 
     /// The detected flood, if any.
-    pub(super) fn flood(&self) -> Option<Flood> {
+    pub(super) fn flood(&self) -> Option<FrameKind> {
         self.flood
     }
 
@@ -89,7 +89,7 @@ impl FrameLedger {
                 _ => 1,
             };
             if !self.idle.take(cost, now_ms) {
-                self.flood.get_or_insert(Flood::IdleFrames);
+                self.flood.get_or_insert(FrameKind::IdleFrames);
             }
         }
     }
@@ -131,13 +131,13 @@ impl FrameLedger {
             .resets
             .take(streams.saturating_mul(STARVED_COST), now_ms)
         {
-            self.flood.get_or_insert(Flood::Resets);
+            self.flood.get_or_insert(FrameKind::Resets);
         }
     }
 
     fn reset(&mut self, now_ms: u64) {
         if !self.resets.take(1, now_ms) {
-            self.flood.get_or_insert(Flood::Resets);
+            self.flood.get_or_insert(FrameKind::Resets);
         }
     }
 }
@@ -202,7 +202,7 @@ impl FrameScanner {
 
 /// A token bucket.
 #[derive(Debug)]
-struct Allowance {
+struct TokenBucket {
     left: u32,
     rate: Rate,
     /// The time of the last refill.
@@ -215,7 +215,7 @@ struct Rate {
     per_s: u32,
 }
 
-impl Allowance {
+impl TokenBucket {
     fn new(rate: Rate, now_ms: u64) -> Self {
         Self {
             left: rate.most,
@@ -358,7 +358,7 @@ mod tests {
         for _ in 0..RESETS.per_s {
             ledger.receive(&frame(RST_STREAM, 0, 4), 1000);
         }
-        assert_eq!(ledger.flood(), Some(Flood::Resets));
+        assert_eq!(ledger.flood(), Some(FrameKind::Resets));
     }
 
     #[test]
@@ -379,7 +379,7 @@ mod tests {
                 sent += 1;
                 assert!(sent <= IDLE_FRAMES.most + 1, "kind {kind}");
             }
-            assert_eq!(ledger.flood(), Some(Flood::IdleFrames));
+            assert_eq!(ledger.flood(), Some(FrameKind::IdleFrames));
         }
         for (length, is_flood) in [(1000_u32, false), (1, true)] {
             let data = [&length.to_be_bytes()[1..], &[DATA, 0, 0, 0, 0, 1]].concat();

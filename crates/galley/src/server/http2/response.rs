@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use galley_cache::disk::BodyPieces;
 use galley_cache::fill::FillReader;
-use galley_files::Part;
+use galley_files::BodyPiece;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -21,11 +21,11 @@ use super::limits::SEND_BUFFER;
 use super::quota::StreamReservation;
 use super::request_head::DEFAULT_URGENCY;
 use crate::request::{Response, ResponseBody, ResponseFields};
-use crate::server::io::{Gone, HttpDate};
+use crate::server::io::{HttpDate, IoError};
 use crate::server::record::RecordEnd;
 use crate::server::span;
-use crate::server::timer::{Late, Timer};
-use crate::server::write::{Ahead, read_verified};
+use crate::server::timer::{DeadlinePassed, Timer};
+use crate::server::write::{BufferedBody, read_verified};
 use crate::telemetry::fields::ResponseValues;
 
 /// The parameters for sending a stream's response.
@@ -71,7 +71,7 @@ async fn send_all(
     sent: &mut u64,
 ) -> Result<(), Reason> {
     let date = options.date;
-    let mut ahead = Ahead::default();
+    let mut ahead = BufferedBody::default();
     let (length, is_end) = match &body {
         ResponseBody::None => (None, true),
         ResponseBody::Unsent(length) => (*length, true),
@@ -95,7 +95,7 @@ async fn send_all(
     if is_end {
         return Ok(());
     }
-    let mut sending = Sending { out, options };
+    let mut sending = SendingBody { out, options };
     match body {
         ResponseBody::None | ResponseBody::Unsent(_) => Ok(()),
         ResponseBody::Bytes(bytes) => sending.last(bytes, sent).await,
@@ -172,12 +172,12 @@ enum StreamSource {
 }
 
 /// A body that is being sent.
-pub(super) struct Sending {
+pub(super) struct SendingBody {
     pub(super) out: SendStream<Bytes>,
     pub(super) options: SendOptions,
 }
 
-impl Sending {
+impl SendingBody {
     /// Sends a piece that ends the body.
     pub(super) async fn last(&mut self, piece: Bytes, sent: &mut u64) -> Result<(), Reason> {
         self.piece(piece, true, sent).await
@@ -230,7 +230,7 @@ impl Sending {
             match options.timer.within(limit, waiting).await {
                 Ok(Some(Ok(_))) => {}
                 Ok(Some(Err(_)) | None) => return Err(Reason::CANCEL),
-                Err(Late) => {
+                Err(DeadlinePassed) => {
                     options.reservation.starve();
                     return Err(Reason::CANCEL);
                 }
@@ -242,7 +242,7 @@ impl Sending {
     async fn fill(
         &mut self,
         mut reader: FillReader,
-        ahead: Ahead,
+        ahead: BufferedBody,
         sent: &mut u64,
     ) -> Result<(), Reason> {
         let is_whole = ahead.is_whole;
@@ -271,13 +271,13 @@ impl Sending {
     async fn parts(
         &mut self,
         source: &StreamSource,
-        parts: Vec<Part>,
+        parts: Vec<BodyPiece>,
         sent: &mut u64,
     ) -> Result<(), Reason> {
         for part in parts {
             match (part, source) {
-                (Part::Bytes(bytes), _) => self.piece(bytes.into(), false, sent).await?,
-                (Part::Span { start, end }, StreamSource::File(file)) => {
+                (BodyPiece::Bytes(bytes), _) => self.piece(bytes.into(), false, sent).await?,
+                (BodyPiece::Span { start, end }, StreamSource::File(file)) => {
                     let mut at = start;
                     while at < end {
                         let left = usize::try_from(end - at).unwrap_or(usize::MAX);
@@ -288,7 +288,7 @@ impl Sending {
                         self.piece(piece, false, sent).await?;
                     }
                 }
-                (Part::Span { start, end }, StreamSource::Pieces(pieces)) => {
+                (BodyPiece::Span { start, end }, StreamSource::Pieces(pieces)) => {
                     let mut at = start;
                     while at < end {
                         self.wait_for_capacity(1).await?;
@@ -305,7 +305,7 @@ impl Sending {
     }
 }
 
-fn internal_error(_: Gone) -> Reason {
+fn internal_error(_: IoError) -> Reason {
     Reason::INTERNAL_ERROR
 }
 

@@ -62,9 +62,7 @@ impl Attribute {
     pub fn text(name: &'static str, text: impl Into<String>) -> Self {
         let mut text = text.into();
         if text.len() > MAX_TEXT {
-            let end = (0..=MAX_TEXT)
-                .rev()
-                .find(|end| text.is_char_boundary(*end));
+            let end = (0..=MAX_TEXT).rev().find(|end| text.is_char_boundary(*end));
             text.truncate(end.unwrap_or(0));
         }
         Self {

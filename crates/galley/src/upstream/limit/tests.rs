@@ -56,7 +56,9 @@ fn visitor(client: u32) -> QueueIdentity {
 }
 
 async fn enter(limit: &ConcurrencyLimit, client: u32) -> Result<Slot, FillError> {
-    limit.enter(visitor(client), &QueueTurn::default()).await
+    limit
+        .enter(visitor(client), &QueuePosition::default())
+        .await
 }
 
 /// A writer may use every slot.
@@ -65,7 +67,7 @@ async fn save(limit: &ConcurrencyLimit) -> Result<Slot, FillError> {
         class: Class::Editor,
         client: Network::V4(1),
     };
-    limit.enter(identity, &QueueTurn::default()).await
+    limit.enter(identity, &QueuePosition::default()).await
 }
 
 fn load(limit: &ConcurrencyLimit) -> (usize, usize) {
@@ -251,17 +253,17 @@ async fn a_promoted_request_is_served_under_the_other_identity() {
     let limit = limit(1, 100);
     let taken = enter(&limit, 1).await;
     let order = RefCell::new(Vec::new());
-    let turn = QueueTurn::default();
+    let turn = QueuePosition::default();
     let crawler = QueueIdentity {
         class: Class::Crawler,
         client: Network::V4(1),
     };
-    let wait = async |name: &'static str, turn: &QueueTurn| {
+    let wait = async |name: &'static str, turn: &QueuePosition| {
         let slot = limit.enter(crawler, turn).await;
         order.borrow_mut().push(name);
         drop(slot);
     };
-    let (a, b) = (QueueTurn::default(), QueueTurn::default());
+    let (a, b) = (QueuePosition::default(), QueuePosition::default());
     tokio::join!(wait("a", &a), wait("b", &b), wait("wanted", &turn), async {
         limit.promote(&turn, visitor(2));
         drop(taken);
@@ -340,7 +342,7 @@ proptest! {
                         let (limit, held) = (Rc::clone(&limit), Rc::clone(&held));
                         let identity = QueueIdentity { class: Class::ALL[class], client: Network::V4(client) };
                         tasks.push(tokio::task::spawn_local(async move {
-                            if let Ok(slot) = limit.enter(identity, &QueueTurn::default()).await {
+                            if let Ok(slot) = limit.enter(identity, &QueuePosition::default()).await {
                                 held.borrow_mut().push(slot);
                             }
                         }));

@@ -82,21 +82,27 @@ fn a_full_queue_evicts_the_newest_request_of_the_largest_client() {
     for name in ["a1", "a2", "a3", "a4"] {
         assert!(matches!(
             queue.join(identity(Class::Visitor, 1), name),
-            Joined::Waits(_)
+            JoinResult::Waits(_)
         ));
     }
     assert_eq!(
         queue.join(identity(Class::Visitor, 1), "a5"),
-        Joined::Refused
+        JoinResult::Refused
     );
     let joined = queue.join(identity(Class::Visitor, 2), "b1");
-    assert!(matches!(joined, Joined::Evicting(_, "a4")), "{joined:?}");
+    assert!(
+        matches!(joined, JoinResult::Evicting(_, "a4")),
+        "{joined:?}"
+    );
     let joined = queue.join(identity(Class::Editor, 3), "e1");
-    assert!(matches!(joined, Joined::Evicting(_, "a3")), "{joined:?}");
+    assert!(
+        matches!(joined, JoinResult::Evicting(_, "a3")),
+        "{joined:?}"
+    );
     // Now no client exceeds its share.
     assert_eq!(
         queue.join(identity(Class::Visitor, 2), "b2"),
-        Joined::Refused
+        JoinResult::Refused
     );
     assert_eq!(served(&mut queue), ["e1", "a1", "b1", "a2"]);
 }
@@ -109,7 +115,7 @@ fn many_clients_of_one_class_do_not_starve_another_class() {
     }
     let joined = queue.join(identity(Class::Visitor, 1000), "reader");
     assert!(
-        matches!(joined, Joined::Evicting(_, "forged")),
+        matches!(joined, JoinResult::Evicting(_, "forged")),
         "{joined:?}"
     );
     let first: Vec<_> = (0..2)
@@ -125,7 +131,7 @@ fn a_promoted_request_is_served_before_the_crawl() {
     let mut last = None;
     for number in 0..50 {
         let name = if number == 49 { "wanted" } else { "crawl" };
-        if let Joined::Waits(ticket) = queue.join(identity(Class::Crawler, 1), name) {
+        if let JoinResult::Waits(ticket) = queue.join(identity(Class::Crawler, 1), name) {
             last = Some(ticket);
         }
     }
@@ -147,7 +153,7 @@ fn a_request_is_moved_only_if_it_is_served_sooner() {
     let mut queue = AdmissionQueue::new(100);
     let mut tickets = Vec::new();
     for name in ["a0", "a1", "a2", "a3"] {
-        if let Joined::Waits(ticket) = queue.join(identity(Class::Visitor, 1), name) {
+        if let JoinResult::Waits(ticket) = queue.join(identity(Class::Visitor, 1), name) {
             tickets.push(ticket);
         }
     }
@@ -162,15 +168,16 @@ fn a_request_is_moved_only_if_it_is_served_sooner() {
 fn canceled_requests_use_no_memory() {
     let mut queue = AdmissionQueue::new(100);
     for client in 0..10_000 {
-        if let Joined::Waits(ticket) = queue.join(identity(Class::Visitor, client % 5000), "x") {
+        if let JoinResult::Waits(ticket) = queue.join(identity(Class::Visitor, client % 5000), "x")
+        {
             queue.leave(ticket);
         }
     }
-    let Joined::Waits(_stays) = queue.join(identity(Class::Visitor, 1), "stays") else {
+    let JoinResult::Waits(_stays) = queue.join(identity(Class::Visitor, 1), "stays") else {
         panic!("there is room");
     };
     for _ in 0..10_000 {
-        if let Joined::Waits(ticket) = queue.join(identity(Class::Visitor, 1), "x") {
+        if let JoinResult::Waits(ticket) = queue.join(identity(Class::Visitor, 1), "x") {
             queue.leave(ticket);
         }
     }
@@ -219,17 +226,17 @@ proptest! {
                   prop_assert!(is_full || !is_full_for_class);
                   prop_assert_eq!(queue.is_full_for(identity(class, 1_000)), is_full_for_class, "a client without queued requests");
                   let joined = queue.join(identity(class, client), number);
-                  prop_assert_eq!(matches!(joined, Joined::Refused), is_full);
+                  prop_assert_eq!(matches!(joined, JoinResult::Refused), is_full);
                   match joined {
-                    Joined::Waits(ticket) => {
+                    JoinResult::Waits(ticket) => {
                         prop_assert!(waiting.len() < most);
                         waiting.insert(number, ticket);
                     }
-                    Joined::Evicting(ticket, evicted) => {
+                    JoinResult::Evicting(ticket, evicted) => {
                         prop_assert!(waiting.remove(&evicted).is_some());
                         waiting.insert(number, ticket);
                     }
-                    Joined::Refused => prop_assert_eq!(waiting.len(), most),
+                    JoinResult::Refused => prop_assert_eq!(waiting.len(), most),
                   }
                 }
                 Step::Cancel(at) if !waiting.is_empty() => {

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use galley::sys::packets;
-use galley_privileged::{BYTES, How, PrivilegedOrder, Report};
+use galley_privileged::{BYTES, KillSignal, PrivilegedOrder, Report};
 use galley_testkit::{Scratch, runs_as_root, wait_for};
 use rustix::fs::{MemfdFlags, SealFlags};
 
@@ -116,7 +116,7 @@ fn invalid_orders_are_refused_without_effect() {
     assert!(status_field(process, "Uid:").starts_with(&format!("{}\t", account("games").0)));
     let own_pid = std::process::id();
     let signal = |pool, process| {
-        let how = How::Kill;
+        let how = KillSignal::Kill;
         PrivilegedOrder::Signal { pool, process, how }
             .bytes()
             .to_vec()
@@ -196,7 +196,7 @@ fn a_second_galley_takes_over_the_running_programs() {
     assert_eq!(receive(&second_galley).0, Report::Ready);
     // Each Galley gets the reports about its own orders, and both get the report about an end.
     let (second, _output) = expect_started(privileged.exchange(&start(1)));
-    let how = How::Kill;
+    let how = KillSignal::Kill;
     let signal = PrivilegedOrder::Signal {
         pool: 0,
         process: first,

@@ -18,11 +18,11 @@ use super::rounds::{Crawling, TryRun};
 use super::servers::{OldServer, PreparedServer, prepare};
 use super::statements::{self, VisitMeans};
 use super::visit::TryVisit;
-use super::workplace::Workplace;
+use super::workplace::TestWorkspace;
 use super::{files, rules, text, value, visits};
 use crate::cli::outcome::{EXIT_USAGE, runtime, talk};
 use crate::cli::show;
-use crate::setup::{Machine, Trial};
+use crate::setup::{Machine, TestInstance};
 
 /// The options of the command line.
 pub(in crate::cli::import) struct TryOptions<'o> {
@@ -74,7 +74,7 @@ struct TryPlan<'p> {
 #[derive(Default)]
 struct RunningServers {
     old: Option<OldServer>,
-    galley: Option<Trial>,
+    galley: Option<TestInstance>,
 }
 
 impl RunningServers {
@@ -90,7 +90,7 @@ impl RunningServers {
 
 impl TryPlan<'_> {
     async fn run(&self) -> Result<TryReport, TryError> {
-        let workplace = Workplace::new()?;
+        let workplace = TestWorkspace::new()?;
         let mut running = RunningServers::default();
         let outcome = tokio::select! {
             outcome = self.compare(&workplace, &mut running) => outcome,
@@ -102,7 +102,7 @@ impl TryPlan<'_> {
 
     async fn compare(
         &self,
-        workplace: &Workplace,
+        workplace: &TestWorkspace,
         running: &mut RunningServers,
     ) -> Result<TryReport, TryError> {
         let Some((kind, main)) = self.mains.first() else {
@@ -119,7 +119,7 @@ impl TryPlan<'_> {
         let old = running
             .old
             .insert(OldServer::start(prepared, workplace.path()).await?);
-        let galley = running.galley.insert(Trial::run(&draft).await?);
+        let galley = running.galley.insert(TestInstance::run(&draft).await?);
         let served = served(self.machine, self.mains);
         let endpoints = TryEndpoints::new(&served, &old.listeners, galley);
         let hosts = hosts(&served, &old.listeners);
@@ -158,7 +158,7 @@ impl TryPlan<'_> {
     fn draft(
         &self,
         prepared: &PreparedServer,
-        workplace: &Workplace,
+        workplace: &TestWorkspace,
         takes_addresses: bool,
     ) -> Result<String, TryError> {
         let text = match self.options.draft {

@@ -8,7 +8,7 @@ use galley_import::{CopiedListener, ServedConfiguration, ServedHost, StatementSu
 
 use super::servers::address;
 use super::visit::TryVisit;
-use crate::setup::Trial;
+use crate::setup::TestInstance;
 
 /// A host of the old server to send requests to.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl TryEndpoints {
     pub(super) fn new(
         served: &ServedConfiguration,
         listeners: &[CopiedListener],
-        galley: &Trial,
+        galley: &TestInstance,
     ) -> Self {
         let mut old = HashMap::new();
         for host in &served.hosts {

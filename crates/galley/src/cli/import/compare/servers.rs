@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::error::TryError;
 use super::process::ProcessGroup;
-use super::workplace::Workplace;
+use super::workplace::TestWorkspace;
 use crate::setup::Machine;
 
 /// The old server, on loopback ports.
@@ -33,7 +33,7 @@ pub(super) fn prepare(
     machine: &Machine,
     kind: ServerKind,
     main: &Path,
-    workplace: &Workplace,
+    workplace: &TestWorkspace,
 ) -> Result<PreparedServer, TryError> {
     let copy = copy(machine, kind, main, workplace.copy())?;
     let folder = workplace.path();

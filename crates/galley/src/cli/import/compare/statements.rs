@@ -8,11 +8,11 @@ use ipnet::IpNet;
 use super::endpoints::VisitedHost;
 use super::files::RootFiles;
 use super::visit::{HERE, TryVisit};
-use super::workplace::{Workplace, basic};
+use super::workplace::{TestWorkspace, basic};
 
 /// The conditions that the test can simulate.
 pub(super) struct VisitMeans<'w> {
-    pub(super) workplace: &'w Workplace,
+    pub(super) workplace: &'w TestWorkspace,
     /// The password files that are replaced for both servers.
     pub(super) passwords: &'w [std::path::PathBuf],
     /// Whether both servers read a visitor's address from `X-Forwarded-For`.

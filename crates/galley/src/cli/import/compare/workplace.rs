@@ -13,14 +13,14 @@ use sha1::{Digest, Sha1};
 use crate::sys::random_bytes;
 
 /// The folder of a test.
-pub(super) struct Workplace {
+pub(super) struct TestWorkspace {
     folder: tempfile::TempDir,
     copy: CopyWorkspace,
     /// The password of the only user in each password file: valid for this test only.
     secret: String,
 }
 
-impl Workplace {
+impl TestWorkspace {
     pub(super) fn new() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("galley-try-").tempdir()?;
         // Both servers may run as other users, who need access.

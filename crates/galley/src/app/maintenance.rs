@@ -14,17 +14,17 @@ use galley_cache::entry::EntryKind;
 use galley_cache::log::Durability;
 
 use super::ServerStartError;
-use super::current::Current;
+use super::current::CurrentConfiguration;
 use super::sweep;
 use crate::durable::{DiskCache, Durable};
 use crate::request::{Site, site_mark};
 
 /// The maintenance thread, if there is a disk cache.
-pub(super) struct Upkeep {
+pub(super) struct MaintenanceThread {
     thread: Option<(SyncSender<()>, JoinHandle<()>)>,
 }
 
-impl Upkeep {
+impl MaintenanceThread {
     /// No thread.
     pub(super) fn none() -> Self {
         Self { thread: None }
@@ -40,12 +40,15 @@ impl Upkeep {
 }
 
 /// Starts the thread if there is a disk cache.
-pub(super) fn start(durable: Durable, current: Arc<Current>) -> Result<Upkeep, ServerStartError> {
+pub(super) fn start(
+    durable: Durable,
+    current: Arc<CurrentConfiguration>,
+) -> Result<MaintenanceThread, ServerStartError> {
     let Some(disk) = durable.disk_cache().map(Arc::clone) else {
-        return Ok(Upkeep::none());
+        return Ok(MaintenanceThread::none());
     };
     let (stop, stopped) = sync_channel(0);
-    let round = UpkeepRound {
+    let round = MaintenanceRound {
         durable,
         disk,
         current,
@@ -54,17 +57,17 @@ pub(super) fn start(durable: Durable, current: Arc<Current>) -> Result<Upkeep, S
         is_hurried: false,
     };
     let thread = std::thread::Builder::new()
-        .name("disk-upkeep".to_owned())
+        .name("disk-maintenance".to_owned())
         .spawn(move || round.run(&stopped))?;
-    Ok(Upkeep {
+    Ok(MaintenanceThread {
         thread: Some((stop, thread)),
     })
 }
 
-struct UpkeepRound {
+struct MaintenanceRound {
     durable: Durable,
     disk: Arc<DiskCache>,
-    current: Arc<Current>,
+    current: Arc<CurrentConfiguration>,
     last_report: LastReport,
     /// The number of purges of all sites when the round began.
     purges: u64,
@@ -72,7 +75,7 @@ struct UpkeepRound {
     is_hurried: bool,
 }
 
-impl UpkeepRound {
+impl MaintenanceRound {
     fn run(mut self, stopped: &Receiver<()>) {
         let mut is_counted = false;
         loop {

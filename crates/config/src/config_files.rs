@@ -1,17 +1,17 @@
 //! The positions of the options of a checked configuration, for problems that only this machine shows: a port in use, a user
-//! that does not exist. Such problems are reported like all complaints, with file, line and value.
+//! that does not exist. Such problems are reported like all errors, with file, line and value.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::complaint::{Complaints, SourceSpan, Warning, shown};
+use crate::diagnostic::{Diagnostics, SourceSpan, Warning, shown};
 use crate::listen::Listen;
 use crate::tree::{Document, SectionTable};
 
 /// The files from which a configuration was read.
 #[derive(Clone)]
-pub struct Origin(Arc<Document>);
+pub struct ConfigFiles(Arc<Document>);
 
 /// The path of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct MachineFinding {
     pub help: String,
 }
 
-impl Origin {
+impl ConfigFiles {
     pub(crate) fn new(document: Document) -> Self {
         Self(Arc::new(document))
     }
@@ -67,34 +67,34 @@ impl Origin {
 
     /// `file:line`.
     pub(crate) fn spot(&self, position: &SourceSpan) -> String {
-        self.0.complaints.spot(position)
+        self.0.diagnostics.spot(position)
     }
 
     /// The text of the file at a position.
     pub(crate) fn text(&self, position: &SourceSpan) -> String {
-        self.0.complaints.text_at(position).to_owned()
+        self.0.diagnostics.text_at(position).to_owned()
     }
 
-    /// The findings as complaints, in the order of files and lines.
-    pub fn complaints(&self, findings: &[MachineFinding]) -> Complaints {
-        let mut complaints = self.0.complaints.with_the_same_sources();
+    /// The findings as diagnostics, in the order of files and lines.
+    pub fn diagnostics(&self, findings: &[MachineFinding]) -> Diagnostics {
+        let mut diagnostics = self.0.diagnostics.with_the_same_sources();
         for finding in findings {
             let (option, position) = self.option(&finding.at);
             let message = finding.message(&option);
-            complaints.add(&position, option, message, finding.help.as_str());
+            diagnostics.add(&position, option, message, finding.help.as_str());
         }
-        complaints.sorted()
+        diagnostics.sorted()
     }
 
     /// The findings as warnings.
     pub fn warnings(&self, findings: &[MachineFinding]) -> Vec<Warning> {
-        let mut complaints = self.0.complaints.with_the_same_sources();
+        let mut diagnostics = self.0.diagnostics.with_the_same_sources();
         for finding in findings {
             let (option, position) = self.option(&finding.at);
             let message = finding.message(&option);
-            complaints.warn(&position, option, message, finding.help.as_str());
+            diagnostics.warn(&position, option, message, finding.help.as_str());
         }
-        complaints.take_warnings()
+        diagnostics.take_warnings()
     }
 
     /// The option with its section, and its position, otherwise that of its section.
@@ -156,7 +156,7 @@ impl MachineFinding {
     }
 }
 
-impl fmt::Debug for Origin {
+impl fmt::Debug for ConfigFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Origin")
     }

@@ -14,7 +14,7 @@ use crate::php::privileged::{
 use crate::php::{PhpSettings, PhpStartError};
 
 /// The programs of users other than Galley's, and the process that starts them.
-pub(super) enum Apart {
+pub(super) enum OtherUserPrograms {
     /// The process was started by this Galley.
     Own(Privileged, PrivilegedPools),
     /// The process was started by an earlier Galley.
@@ -29,14 +29,14 @@ type PrivilegedPools = HashMap<(usize, usize), PrivilegedPool>;
 pub(super) fn prepare(
     config: &Config,
     inherited: Option<InheritedKeeper>,
-) -> Result<Option<Apart>, ServerStartError> {
+) -> Result<Option<OtherUserPrograms>, ServerStartError> {
     if let Some(inherited) = inherited {
-        return Ok(Some(Apart::Inherited(inherited)));
+        return Ok(Some(OtherUserPrograms::Inherited(inherited)));
     }
     let Some(user) = &config.server.user else {
         return Ok(None);
     };
-    let wanted = apart_pools(config);
+    let wanted = other_user_pools(config);
     if wanted.is_empty() {
         return Ok(None);
     }
@@ -50,10 +50,10 @@ pub(super) fn prepare(
         pools.insert(pool.place, kept.map_err(|cause| at(pool.site, cause))?);
     }
     let privileged = split.start().map_err(failed)?;
-    Ok(Some(Apart::Own(privileged, pools)))
+    Ok(Some(OtherUserPrograms::Own(privileged, pools)))
 }
 
-impl Apart {
+impl OtherUserPrograms {
     /// Returns the pools, the channel to the privileged process, and the handle that ends it. Must be called within a runtime.
     pub(super) async fn open(
         self,
@@ -99,7 +99,7 @@ fn inherited_pools(
     mut inherited: Vec<InheritedPrivileged>,
 ) -> Result<PrivilegedPools, ServerStartError> {
     let mut pools = HashMap::new();
-    for pool in apart_pools(config) {
+    for pool in other_user_pools(config) {
         let found = inherited.iter().position(|before| {
             before.site == pool.name && before.settings == pool.settings.likeness()
         });
@@ -113,21 +113,21 @@ fn inherited_pools(
 }
 
 /// A program that the privileged process starts.
-struct ApartPool<'c> {
+struct OtherUserPool<'c> {
     site: &'c SiteConfig,
     name: String,
     place: (usize, usize),
     settings: PhpSettings,
 }
 
-fn apart_pools(config: &Config) -> Vec<ApartPool<'_>> {
+fn other_user_pools(config: &Config) -> Vec<OtherUserPool<'_>> {
     let mut all = Vec::new();
     for (number, wanted) in wanted(config).into_iter().enumerate() {
-        if !is_apart(config, wanted.site) {
+        if !has_other_user(config, wanted.site) {
             continue;
         }
         for (index, settings) in wanted.pools.into_iter().enumerate() {
-            all.extend(settings.map(|settings| ApartPool {
+            all.extend(settings.map(|settings| OtherUserPool {
                 site: wanted.site,
                 name: wanted.name.clone(),
                 place: (number, index),
@@ -139,17 +139,20 @@ fn apart_pools(config: &Config) -> Vec<ApartPool<'_>> {
 }
 
 /// Whether the programs of a site run as another user than a Galley that gives up root.
-pub(super) fn is_apart(config: &Config, site: &SiteConfig) -> bool {
+pub(super) fn has_other_user(config: &Config, site: &SiteConfig) -> bool {
     let (own, other) = (&config.server.user, &site.managed.user);
     own.is_some() && other.is_some() && own != other
 }
 
 /// The number of sites that run a program as a user other than that of a Galley that gives up root.
-pub fn sites_apart(config: &Config) -> usize {
+pub fn sites_of_other_users(config: &Config) -> usize {
     let has_program = |site: &&SiteConfig| {
         let mut upstreams = upstreams(site).enumerate();
         upstreams.any(|(index, upstream)| is_own(index, upstream) && upstream.is_managed())
     };
-    let apart = config.sites.iter().filter(|site| is_apart(config, site));
-    apart.filter(has_program).count()
+    let other_users = config
+        .sites
+        .iter()
+        .filter(|site| has_other_user(config, site));
+    other_users.filter(has_program).count()
 }

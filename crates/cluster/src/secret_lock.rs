@@ -11,29 +11,29 @@ use tokio::time::timeout;
 
 use crate::engine::random_word;
 use crate::engine_link::EngineLink;
-use crate::error::EngineAway;
+use crate::error::EngineUnavailable;
 use crate::page_value::milliseconds;
 
 /// The lock; see the module. It expires soon after it was dropped.
-pub struct SecretTurn {
+pub struct SecretLock {
     link: Arc<EngineLink>,
     turn: String,
     failures: String,
     word: String,
 }
 
-impl SecretTurn {
+impl SecretLock {
     /// Acquires the lock; `None`: another node has it.
     pub(crate) async fn take(
         link: &Arc<EngineLink>,
         turn: String,
         failures: String,
-    ) -> Result<Option<Self>, EngineAway> {
+    ) -> Result<Option<Self>, EngineUnavailable> {
         let word = random_word();
         let mut command = cmd("EVAL");
         command.arg(TAKE).arg(1).arg(&turn);
         command.arg(&word).arg(milliseconds(LIFETIME));
-        let is_taken: bool = link.query(&command).await.ok_or(EngineAway)?;
+        let is_taken: bool = link.query(&command).await.ok_or(EngineUnavailable)?;
         Ok(is_taken.then(|| Self {
             link: Arc::clone(link),
             turn,

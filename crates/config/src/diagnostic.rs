@@ -1,7 +1,7 @@
-//! Complaints: the error, its position, the reason, and the remedy.
+//! Diagnostics: the error, its position, the reason, and the remedy.
 //!
 //! They are collected and never returned early, so one run reports all of them. Text from the file is shown in backticks,
-//! shortened and with control characters escaped, because a complaint is printed on a terminal.
+//! shortened and with control characters escaped, because a diagnostic is printed on a terminal.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,16 +13,16 @@ use annotate_snippets::{
     AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str,
 };
 
-/// One complaint.
+/// One diagnostic.
 #[derive(Clone, Debug)]
-pub struct Complaint {
+pub struct Diagnostic {
     /// The file as it was named, or the folder for a configuration without a file.
     pub file: PathBuf,
     /// The line, from 1; 0: the file as a whole.
     pub line: usize,
     /// The column in characters, from 1; 0: the file as a whole.
     pub column: usize,
-    /// The option with its section, such as `site.root`; empty if the complaint is about the syntax of the file.
+    /// The option with its section, such as `site.root`; empty if the diagnostic is about the syntax of the file.
     pub option: String,
     /// The error and its reason.
     pub message: String,
@@ -31,10 +31,10 @@ pub struct Complaint {
     position: SourceSpan,
 }
 
-/// All complaints of one run, in the order of files and lines. Not empty if returned as an error.
+/// All diagnostics of one run, in the order of files and lines. Not empty if returned as an error.
 #[derive(Debug, Default)]
-pub struct Complaints {
-    list: Vec<Complaint>,
+pub struct Diagnostics {
+    list: Vec<Diagnostic>,
     warnings: Vec<Warning>,
     sources: Vec<SourceFile>,
 }
@@ -82,23 +82,23 @@ pub(crate) struct SourceFile {
     pub text: Arc<str>,
 }
 
-impl Complaints {
-    /// The complaints, in the order of files and lines.
-    pub fn iter(&self) -> impl Iterator<Item = &Complaint> {
+impl Diagnostics {
+    /// The diagnostics, in the order of files and lines.
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.list.iter()
     }
 
-    /// The number of complaints.
+    /// The number of diagnostics.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there are no complaints; never true for an error that this crate returns.
+    /// Whether there are no diagnostics; never true for an error that this crate returns.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// All complaints as text for people, separated by empty lines.
+    /// All diagnostics as text for people, separated by empty lines.
     pub fn render(&self, colour: Colour) -> String {
         let renderer = match colour {
             Colour::Plain => Renderer::plain(),
@@ -136,7 +136,7 @@ impl Complaints {
             .map_or_else(|| "".into(), |source| Arc::clone(&source.text))
     }
 
-    /// Adds a complaint.
+    /// Adds a diagnostic.
     pub(crate) fn add(
         &mut self,
         position: &SourceSpan,
@@ -145,7 +145,7 @@ impl Complaints {
         help: impl Into<String>,
     ) {
         let (line, column) = self.position(position);
-        self.list.push(Complaint {
+        self.list.push(Diagnostic {
             file: self
                 .sources
                 .get(position.source)
@@ -180,7 +180,7 @@ impl Complaints {
         std::mem::take(&mut self.warnings)
     }
 
-    /// `file:line` of a position, to be mentioned in a complaint about another one.
+    /// `file:line` of a position, to be mentioned in a diagnostic about another one.
     pub(crate) fn spot(&self, position: &SourceSpan) -> String {
         let name = self
             .sources
@@ -213,7 +213,7 @@ impl Complaints {
         (line, before[line_start..].chars().count() + 1)
     }
 
-    /// Removes complaints that follow from an error in their line: those after the first `from`, about `source`, on a line for
+    /// Removes diagnostics that follow from an error in their line: those after the first `from`, about `source`, on a line for
     /// which `is_affected` is true.
     pub(crate) fn drop_consequential(
         &mut self,
@@ -228,7 +228,7 @@ impl Complaints {
         });
     }
 
-    /// Sorts the complaints by position. The sort is stable: complaints about the same position keep their order.
+    /// Sorts the diagnostics by position. The sort is stable: diagnostics about the same position keep their order.
     pub(crate) fn sorted(mut self) -> Self {
         self.list.sort_by_key(|one| {
             (
@@ -239,7 +239,7 @@ impl Complaints {
         self
     }
 
-    fn render_one(&self, one: &Complaint, renderer: &Renderer) -> String {
+    fn render_one(&self, one: &Diagnostic, renderer: &Renderer) -> String {
         let title = Level::ERROR.primary_title(one.message.as_str());
         let help = Level::HELP.message(normalize_untrusted_str(&one.help));
         let name = one.file.display().to_string();
@@ -262,15 +262,15 @@ impl Complaints {
     }
 }
 
-impl fmt::Display for Complaints {
+impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.render(Colour::Plain))
     }
 }
 
-impl std::error::Error for Complaints {}
+impl std::error::Error for Diagnostics {}
 
-/// Replaces each byte of a password in a URL, such as `http://user:password@host`, by an asterisk, because complaints are
+/// Replaces each byte of a password in a URL, such as `http://user:password@host`, by an asterisk, because diagnostics are
 /// logged. Lengths and positions do not change.
 fn without_passwords(text: &str) -> Cow<'_, str> {
     let mut hidden = Cow::Borrowed(text);
@@ -364,13 +364,13 @@ mod tests {
             assert_eq!(without_passwords(text), wanted);
         }
         assert_eq!(shown("http://a:secret@b"), "`http://a:******@b`");
-        let mut complaints = Complaints::default();
+        let mut diagnostics = Diagnostics::default();
         let text = "[log]\notlp = \"ftp://a:secret@b\"\n";
-        let source = complaints.add_source(Path::new("a.toml"), text);
+        let source = diagnostics.add_source(Path::new("a.toml"), text);
         let span = Some(13..text.len() - 1);
         let position = SourceSpan { source, span };
-        complaints.add(&position, "log.otlp", "unusable", "give another");
-        let shown = complaints.render(Colour::Plain);
+        diagnostics.add(&position, "log.otlp", "unusable", "give another");
+        let shown = diagnostics.render(Colour::Plain);
         assert!(!shown.contains("secret"), "{shown}");
         assert!(shown.contains("ftp://a:******@b"), "{shown}");
     }
@@ -393,9 +393,9 @@ mod tests {
 
     #[test]
     fn colors_are_rendered_only_if_requested() {
-        let mut complaints = Complaints::default();
-        let source = complaints.add_source(Path::new("a.toml"), "x = 1\n");
-        complaints.add(
+        let mut diagnostics = Diagnostics::default();
+        let source = diagnostics.add_source(Path::new("a.toml"), "x = 1\n");
+        diagnostics.add(
             &SourceSpan {
                 source,
                 span: Some(0..1),
@@ -404,25 +404,25 @@ mod tests {
             "unknown option `x`",
             "leave it out",
         );
-        assert!(!complaints.to_string().contains('\u{1b}'));
-        assert!(complaints.render(Colour::Styled).contains('\u{1b}'));
+        assert!(!diagnostics.to_string().contains('\u{1b}'));
+        assert!(diagnostics.render(Colour::Styled).contains('\u{1b}'));
     }
 
     #[test]
     fn positions_count_lines_and_characters() {
-        let mut complaints = Complaints::default();
-        let source = complaints.add_source(Path::new("a.toml"), "ä = 1\nöö = 2\n");
+        let mut diagnostics = Diagnostics::default();
+        let source = diagnostics.add_source(Path::new("a.toml"), "ä = 1\nöö = 2\n");
         let position = |at: usize| SourceSpan {
             source,
             span: Some(at..at),
         };
-        assert_eq!(complaints.position(&position(0)), (1, 1));
-        assert_eq!(complaints.position(&position(7)), (2, 1));
-        assert_eq!(complaints.position(&position(9)), (2, 2));
-        assert_eq!(complaints.position(&position(10_000)), (3, 1));
-        assert_eq!(complaints.spot(&position(7)), "a.toml:2");
+        assert_eq!(diagnostics.position(&position(0)), (1, 1));
+        assert_eq!(diagnostics.position(&position(7)), (2, 1));
+        assert_eq!(diagnostics.position(&position(9)), (2, 2));
+        assert_eq!(diagnostics.position(&position(10_000)), (3, 1));
+        assert_eq!(diagnostics.spot(&position(7)), "a.toml:2");
         assert_eq!(
-            complaints.spot(&SourceSpan { source, span: None }),
+            diagnostics.spot(&SourceSpan { source, span: None }),
             "a.toml"
         );
     }

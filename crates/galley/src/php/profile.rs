@@ -6,7 +6,7 @@ use super::PhpSettings;
 
 /// The properties of a program that are known before it runs.
 #[derive(Debug)]
-pub(crate) struct Outlook {
+pub(crate) struct ProgramProfile {
     pub(super) site: String,
     pub(super) command: Vec<String>,
     pub(super) workers: usize,
@@ -14,7 +14,7 @@ pub(crate) struct Outlook {
     pub(super) share: u64,
 }
 
-impl Outlook {
+impl ProgramProfile {
     /// The properties of a program whose socket is in `folder`.
     pub(super) fn new(settings: &PhpSettings, folder: &Path) -> Self {
         Self {

@@ -5,12 +5,12 @@
 
 use galley_policy::purge::Strength;
 
-use super::mark::{Touch, prefixes};
-use super::tables::{Named, PurgeSequences, Tables};
+use super::purge_scope::{PurgeSubject, prefixes};
+use super::tables::{NamedScope, PurgeSequences, Tables};
 
 /// A purge that touched something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Touching {
+pub struct MatchingPurge {
     /// The number. For [`PurgeKind::Forgotten`], the highest possible number.
     pub number: u64,
     /// The scope.
@@ -56,7 +56,7 @@ impl PurgeKind {
     }
 }
 
-impl Touching {
+impl MatchingPurge {
     /// The strength of the purge.
     pub const fn strength(self) -> Strength {
         if self.is_soft {
@@ -68,16 +68,20 @@ impl Touching {
 }
 
 impl Tables {
-    /// See [`crate::purge_table::PurgeTable::newest_touching`].
-    pub(super) fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
-        let mut newest = (born < self.floor).then_some(Touching {
+    /// See [`crate::purge_table::PurgeTable::newest_match`].
+    pub(super) fn newest_match(
+        &self,
+        born: u64,
+        touch: &PurgeSubject<'_>,
+    ) -> Option<MatchingPurge> {
+        let mut newest = (born < self.floor).then_some(MatchingPurge {
             number: self.floor,
             kind: PurgeKind::Forgotten,
             is_soft: false,
         });
         let mut consider = |kind: PurgeKind, numbers: &PurgeSequences| {
             for (number, is_soft) in [(numbers.soft, true), (numbers.hard, false)] {
-                let found = Touching {
+                let found = MatchingPurge {
                     number,
                     kind,
                     is_soft,
@@ -87,18 +91,18 @@ impl Tables {
                 }
             }
         };
-        let named = |named: Named| self.named.get(&named).copied().unwrap_or_default();
+        let named = |named: NamedScope| self.named.get(&named).copied().unwrap_or_default();
         consider(PurgeKind::Site, &self.site);
-        consider(PurgeKind::Host, &named(Named::Host(touch.host)));
-        consider(PurgeKind::Url, &named(Named::Url(touch.url)));
-        let path_query = Named::PathQuery(self.hash(touch.path_query));
+        consider(PurgeKind::Host, &named(NamedScope::Host(touch.host)));
+        consider(PurgeKind::Url, &named(NamedScope::Url(touch.url)));
+        let path_query = NamedScope::PathQuery(self.hash(touch.path_query));
         consider(PurgeKind::Url, &named(path_query));
         for prefix in prefixes(touch.path()) {
-            let prefix = Named::Prefix(self.hash(prefix));
+            let prefix = NamedScope::Prefix(self.hash(prefix));
             consider(PurgeKind::Prefix, &named(prefix));
         }
         for &tag in touch.tags() {
-            consider(PurgeKind::Tag, &named(Named::Tag(tag)));
+            consider(PurgeKind::Tag, &named(NamedScope::Tag(tag)));
         }
         for (pattern, numbers) in &self.patterns {
             if numbers.newest() > born && pattern.matches(touch.path_query) {
@@ -146,11 +150,11 @@ mod tests {
         let mut before = 0;
         for strength in [Strength::Hard, Strength::Soft] {
             for (scope, kind) in &table {
-                assert_eq!(purge_table.newest_touching(before, &scopes.touch()), None);
+                assert_eq!(purge_table.newest_match(before, &scopes.touch()), None);
                 let number = publish(&purge_table, scope.clone(), strength);
                 let other = Scope::Host("b.test".to_owned());
                 let unrelated = publish(&purge_table, other, Strength::Hard);
-                let found = purge_table.newest_touching(0, &scopes.touch()).unwrap();
+                let found = purge_table.newest_match(0, &scopes.touch()).unwrap();
                 assert_eq!(
                     (found.number, found.kind, found.strength()),
                     (number, *kind, strength)
@@ -165,7 +169,7 @@ mod tests {
         let purge_table = PurgeTable::new();
         let scopes = scopes("a.test", "/x", &["*"]);
         publish(&purge_table, Scope::Tag("other".to_owned()), Strength::Soft);
-        let found = purge_table.newest_touching(0, &scopes.touch()).unwrap();
+        let found = purge_table.newest_match(0, &scopes.touch()).unwrap();
         assert_eq!((found.kind, found.is_soft), (PurgeKind::Any, true));
     }
 }

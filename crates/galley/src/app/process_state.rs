@@ -26,7 +26,7 @@ use crate::compress::{Compressing, Compressor};
 use crate::durable::Durable;
 use crate::php::privileged::KeeperState;
 use crate::purge_forward::PurgeForwarder;
-use crate::request::{DashboardDoor, Services, SmallFiles, UpstreamWarnings};
+use crate::request::{DashboardGateway, Services, SmallFiles, UpstreamWarnings};
 use crate::sys;
 use crate::sys::sandbox::SandboxLevel;
 use crate::telemetry::errors::LogInterval;
@@ -35,7 +35,7 @@ use crate::upstream::ServerStates;
 use crate::upstream::switch::Tunnels;
 
 /// The state that outlives configurations. Owned by the control thread.
-pub(super) struct Lasting {
+pub(super) struct ProcessState {
     pub(super) clock: Clock,
     pub(super) memory: Arc<Memory>,
     pub(super) small_files: Option<Arc<SmallFiles>>,
@@ -50,7 +50,7 @@ pub(super) struct Lasting {
     /// The state of clients, with the limits that it was created with.
     clients: Option<(usize, Vec<IpNet>, Arc<ClientState>)>,
     tunnels: Tunnels,
-    dashboards: Arc<DashboardDoor>,
+    dashboards: Arc<DashboardGateway>,
     /// Health and load of the upstreams' servers.
     pub(super) servers: ServerStates,
     /// Forwards purges to caches on other machines.
@@ -59,7 +59,7 @@ pub(super) struct Lasting {
     pub(super) tracing: Tracing,
 }
 
-impl Lasting {
+impl ProcessState {
     /// Opens the state with the sizes and folders of the first configuration.
     pub(super) fn open(
         config: &Config,

@@ -30,7 +30,7 @@ pub enum ScanProgress {
 
 /// The result of one step of the sweeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepResult {
     /// Entries examined.
     pub looked: u64,
     /// Entries removed.
@@ -91,11 +91,11 @@ impl Disk {
         &self,
         now: DiskClock,
         mut is_purged: impl FnMut(&HeaderView) -> bool,
-    ) -> Swept {
+    ) -> SweepResult {
         let shared = &self.shared;
         shared.at(now);
         let bucket = shared.sweep_hand.fetch_add(1, Ordering::Relaxed) % BUCKETS;
-        let mut swept = Swept {
+        let mut swept = SweepResult {
             looked: 0,
             removed: shared.shrink(),
             ends_round: bucket == BUCKETS - 1,

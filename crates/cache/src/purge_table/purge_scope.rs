@@ -11,7 +11,7 @@ use galley_policy::purge::{PurgePattern, Scope};
 
 /// The properties that purges can touch, borrowed from an entry or from a request that wants to join a fill.
 #[derive(Clone, Copy, Debug)]
-pub struct Touch<'a> {
+pub struct PurgeSubject<'a> {
     /// `galley_policy::key::host_id`.
     pub host: u64,
     /// `galley_policy::key::url_id`.
@@ -22,7 +22,7 @@ pub struct Touch<'a> {
     pub tags: Option<&'a [u64]>,
 }
 
-impl<'a> Touch<'a> {
+impl<'a> PurgeSubject<'a> {
     /// The path alone. A canonical path contains no `?`.
     pub(super) fn path(&self) -> &'a [u8] {
         let end = self.path_query.iter().position(|&byte| byte == b'?');
@@ -42,7 +42,7 @@ impl<'a> Touch<'a> {
 
 /// The scope of a purge.
 #[derive(Debug)]
-pub(super) enum Mark {
+pub(super) enum PurgeScope {
     Site,
     Host(u64),
     Url(u64),
@@ -54,7 +54,7 @@ pub(super) enum Mark {
     Pattern(Arc<CompiledPattern>),
 }
 
-impl Mark {
+impl PurgeScope {
     pub(super) fn of(scope: &Scope) -> Self {
         match scope {
             Scope::Site => Self::Site,

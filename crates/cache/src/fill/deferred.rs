@@ -6,13 +6,13 @@ use bytes::Bytes;
 
 /// Run by `FillShared::with` after the lock is released.
 #[derive(Default)]
-pub(super) struct After {
+pub(super) struct DeferredActions {
     pub(super) wake: Vec<Waker>,
     pub(super) drop_wakers: Vec<Waker>,
     pub(super) drop_chunks: Vec<Chunk>,
 }
 
-impl After {
+impl DeferredActions {
     pub(super) fn run(self) {
         drop(self.drop_chunks);
         drop(self.drop_wakers);
@@ -24,15 +24,15 @@ impl After {
 
 /// Wakers whose wakeup is delayed until this is dropped.
 #[derive(Default)]
-pub(super) struct HeldWakers(Vec<Waker>);
+pub(super) struct DeferredWakers(Vec<Waker>);
 
-impl HeldWakers {
-    pub(super) fn take_from(&mut self, after: &mut After) {
+impl DeferredWakers {
+    pub(super) fn take_from(&mut self, after: &mut DeferredActions) {
         self.0.append(&mut after.wake);
     }
 }
 
-impl Drop for HeldWakers {
+impl Drop for DeferredWakers {
     fn drop(&mut self) {
         for waker in self.0.drain(..) {
             waker.wake();

@@ -5,12 +5,12 @@ use galley_http::head::{Head, Version};
 use galley_policy::classes::is_name;
 use http::HeaderName;
 
-use crate::telemetry::access::Words;
+use crate::telemetry::access::LoggedHeadParts;
 use crate::telemetry::fields::{LoggedHeaders, RequestValues};
 
 /// The fields of a request head that the access record contains.
 #[derive(Clone)]
-pub(super) struct RequestWords<'h> {
+pub(super) struct RequestLogFields<'h> {
     pub(super) method: &'h str,
     target: &'h [u8],
     version: Version,
@@ -21,7 +21,7 @@ pub(super) struct RequestWords<'h> {
     pub(super) logged: RequestValues<'h>,
 }
 
-impl<'h> RequestWords<'h> {
+impl<'h> RequestLogFields<'h> {
     /// The fields of an HTTP/2 request.
     pub(super) fn of_h2(
         line: &h2::PseudoFields<'h>,
@@ -82,8 +82,8 @@ impl<'h> RequestWords<'h> {
 }
 
 /// The fields of a record; dashes if the head could not be parsed.
-pub(super) fn words<'h>(request: Option<&RequestWords<'h>>) -> Words<'h> {
-    Words {
+pub(super) fn words<'h>(request: Option<&RequestLogFields<'h>>) -> LoggedHeadParts<'h> {
+    LoggedHeadParts {
         method: request.map_or("-", |request| request.method),
         target: request.map_or(b"-", |request| request.target),
         version: match request.map(|request| request.version) {

@@ -41,7 +41,7 @@ pub struct DashboardRequest {
 }
 
 /// What the dashboard answers.
-pub struct DashboardAnswer {
+pub struct DashboardResponse {
     /// Final status.
     pub status: u16,
     /// All fields but those of framing.
@@ -53,7 +53,7 @@ pub struct DashboardAnswer {
 }
 
 /// A pending answer; `None`: nobody answers any longer.
-pub type DashboardFuture = Pin<Box<dyn Future<Output = Option<DashboardAnswer>> + Send>>;
+pub type DashboardFuture = Pin<Box<dyn Future<Output = Option<DashboardResponse>> + Send>>;
 
 /// The side that answers for dashboards.
 pub trait DashboardHost: Send + Sync {
@@ -61,22 +61,22 @@ pub trait DashboardHost: Send + Sync {
     fn answer(&self, request: DashboardRequest) -> DashboardFuture;
 }
 
-/// Where dashboards are answered: nowhere before [`DashboardDoor::open`] and after [`DashboardDoor::close`]. One for the process.
+/// Where dashboards are answered: nowhere before [`DashboardGateway::open`] and after [`DashboardGateway::close`]. One for the process.
 #[derive(Default)]
-pub struct DashboardDoor(ArcSwapOption<OpenDoor>);
+pub struct DashboardGateway(ArcSwapOption<OpenGateway>);
 
-struct OpenDoor(Box<dyn DashboardHost>);
+struct OpenGateway(Box<dyn DashboardHost>);
 
-impl DashboardDoor {
+impl DashboardGateway {
     /// What the host answers, if there is one.
-    pub async fn answer(&self, request: DashboardRequest) -> Option<DashboardAnswer> {
+    pub async fn answer(&self, request: DashboardRequest) -> Option<DashboardResponse> {
         let open = self.0.load_full()?;
         open.0.answer(request).await
     }
 
     /// From now on `host` answers.
     pub fn open(&self, host: impl DashboardHost + 'static) {
-        self.0.store(Some(Arc::new(OpenDoor(Box::new(host)))));
+        self.0.store(Some(Arc::new(OpenGateway(Box::new(host)))));
     }
 
     /// Nobody answers any more.
