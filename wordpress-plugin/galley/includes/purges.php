@@ -143,7 +143,8 @@ function take_purges(): array {
 }
 
 /**
- * Removes purges that other purges include. If there are too many purges, returns a purge of the whole blog. Pure.
+ * Removes purges that other purges include. If there are too many purges, replaces the tags of the blogs with most of them by purges
+ * of these whole blogs, or if that is not sufficient, everything by a purge of all blogs. Pure.
  *
  * @param string[] $words  Purges.
  * @param string   $prefix Blog prefix.
@@ -153,25 +154,47 @@ function compact_purges( array $words, string $prefix = '' ): array {
 	if ( in_array( '*', $words, true ) ) {
 		return array( '*' );
 	}
-	$whole = $prefix . 'b';
-	if ( count( $words ) > MAX_PURGES ) {
-		foreach ( $words as $word ) {
-			if ( '/' !== $word[0] && 0 !== strncmp( $word, $prefix, strlen( $prefix ) ) ) {
-				// The purges concern several blogs.
-				return array( '*' );
-			}
+	$blogs = array();
+	foreach ( $words as $word ) {
+		$blog = prefix_of_tag( $word, $prefix );
+		if ( null !== $blog ) {
+			$blogs[ $blog ] = ( $blogs[ $blog ] ?? 0 ) + 1;
 		}
-		$words[] = $whole;
 	}
-	if ( ! in_array( $whole, $words, true ) ) {
-		return $words;
+	arsort( $blogs );
+	$left = count( $words );
+	foreach ( $blogs as $blog => $tags ) {
+		if ( $left > MAX_PURGES ) {
+			$words[] = $blog . 'b';
+			$left   -= $tags - 1;
+		}
+	}
+	if ( $left > MAX_PURGES && '' !== $prefix ) {
+		return array( '*' );
 	}
 	return array_values(
 		array_filter(
-			$words,
-			static function ( string $word ) use ( $whole, $prefix ): bool {
-				return $word === $whole || '/' === $word[0] || 0 !== strncmp( $word, $prefix, strlen( $prefix ) );
+			array_unique( $words ),
+			static function ( string $word ) use ( $words, $prefix ): bool {
+				$blog = prefix_of_tag( $word, $prefix );
+				return null === $blog || $blog . 'b' === $word || ! in_array( $blog . 'b', $words, true );
 			}
 		)
 	);
+}
+
+/**
+ * Returns the prefix of the blog to which a tag belongs; null for a path and for a tag that all blogs of a network share. Pure.
+ *
+ * @param string $word   Purge.
+ * @param string $prefix Blog prefix of any blog; empty without a network.
+ */
+function prefix_of_tag( string $word, string $prefix ): ?string {
+	if ( '/' === $word[0] ) {
+		return null;
+	}
+	if ( '' === $prefix ) {
+		return '';
+	}
+	return preg_match( '/^\d+\./', $word, $found ) ? $found[0] : null;
 }

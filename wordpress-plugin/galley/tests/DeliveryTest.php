@@ -37,7 +37,12 @@ final class DeliveryTest extends TestCase {
 		$this->assertSame( array( '*' ), Galley\compact_purges( array( 'p1', '*' ) ) );
 		$this->assertSame( array( '3.p1', '2.b' ), Galley\compact_purges( array( '2.p1', '3.p1', '2.b' ), '2.' ) );
 		$of_two = array_map( static function ( int $n ): string { return ( $n % 2 + 2 ) . ".p$n"; }, range( 1, Galley\MAX_PURGES + 1 ) );
-		$this->assertSame( array( '*' ), Galley\compact_purges( $of_two, '2.' ) );
+		$merged = Galley\compact_purges( $of_two, '2.' );
+		$this->assertSame( array( 250, '2.p2', '3.b' ), array( count( preg_grep( '/^2\.p/', $merged ) ), $merged[0], end( $merged ) ) );
+		$of_network = array_merge( array( 'u5', '/a/', '3.p1' ), array_map( static function ( string $tag ): string { return "2.$tag"; }, $many ) );
+		$this->assertSame( array( 'u5', '/a/', '3.p1', '2.b' ), Galley\compact_purges( $of_network, '3.' ) );
+		$of_many_blogs = array_map( static function ( int $n ): string { return "$n.p1"; }, range( 1, Galley\MAX_PURGES + 1 ) );
+		$this->assertSame( array( '*' ), Galley\compact_purges( $of_many_blogs, '2.' ) );
 	}
 
 	public function test_pending_rows_are_deleted_kept_or_resent(): void {
