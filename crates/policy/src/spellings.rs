@@ -49,8 +49,10 @@ impl SpellingGuard {
                     VariableMeaning::AnyPage | VariableMeaning::Page => {
                         guard.any(FoldedRule::may_restrict_a_page)
                     }
-                    VariableMeaning::Rest => guard.any(|rule| rule.may_restrict_below(REST)),
-                    VariableMeaning::Below(base) => guard.any(|rule| rule.may_restrict_below(base)),
+                    VariableMeaning::Rest => guard.any(|rule| rule.may_restrict_below(REST, None)),
+                    VariableMeaning::Below(base) => {
+                        guard.any(|rule| rule.may_restrict_below(base, None))
+                    }
                     VariableMeaning::Date => guard.any(FoldedRule::may_restrict_a_date),
                     VariableMeaning::Feed
                     | VariableMeaning::Type
@@ -351,8 +353,13 @@ impl RuleFinder<'_> {
         has_access_setting
     }
 
+    /// Adds the rules that may restrict a path below `base`, in each directory that may contain WordPress.
     fn add_below(&mut self, base: &[u8]) {
-        self.add_all(|rule| rule.may_restrict_below(base));
+        let mut path = std::mem::take(&mut self.buffers.next);
+        slug::lower(self.request.path, &mut path);
+        let folders = || memchr::memchr_iter(b'/', &path).take(BASES);
+        self.add_all(|rule| folders().any(|at| rule.may_restrict_below(base, path.get(..at))));
+        self.buffers.next = path;
     }
 
     fn add_all(&mut self, condition: impl Fn(&FoldedRule) -> bool) {

@@ -122,16 +122,20 @@ impl FoldedRule {
         self.restricts && self.may_be_page
     }
 
-    /// Whether the rule may restrict a path below `base`, which ends with `/` if it is a folder.
-    pub(super) fn may_restrict_below(&self, base: &[u8]) -> bool {
+    /// Whether the rule may restrict a path below `base`, which ends with `/` if it is a folder, in a WordPress in `folder`: `/blog`,
+    /// in lower case. `None`: in any folder.
+    pub(super) fn may_restrict_below(&self, base: &[u8], folder: Option<&[u8]>) -> bool {
         self.restricts
             && match &self.matches {
-                Matches::Path { lower, reach, .. } => {
-                    let is_below = lower.starts_with(without_slash(base));
-                    is_below
-                        || reach.has(lower, without_slash(base))
-                        || (*reach == RuleReach::Prefix && base.starts_with(lower))
-                }
+                Matches::Path { lower, reach, .. } => match folder {
+                    Some(folder) => lower
+                        .strip_prefix(folder)
+                        .is_some_and(|path| reach.may_be_below(path, base)),
+                    None => {
+                        let mut paths = std::iter::once(&lower[..]).chain(paths_in_folders(lower));
+                        paths.any(|path| reach.may_be_below(path, base))
+                    }
+                },
                 // A batch of the REST API may name any route.
                 Matches::Pattern { names_files, .. } if *names_files && base != REST => false,
                 Matches::Pattern { prefixes, .. } => prefixes
@@ -177,16 +181,26 @@ impl RuleReach {
             Self::Prefix => rest.is_some(),
         }
     }
+
+    fn may_be_below(self, rule_path: &[u8], base: &[u8]) -> bool {
+        rule_path.starts_with(without_slash(base))
+            || self.has(rule_path, without_slash(base))
+            || (self == Self::Prefix && base.starts_with(rule_path))
+    }
 }
 
 /// Whether a path that begins with `beginning` may be below `base`, which ends with `/` if it is a folder, in one of the folders
 /// that may contain WordPress.
 fn may_be_below(beginning: &[u8], base: &[u8]) -> bool {
     let is_below = |path: &[u8]| path.starts_with(without_slash(base)) || base.starts_with(path);
-    let mut folders = memchr::memchr_iter(b'/', beginning).take(BASES);
     // A prefix that ends with a folder does not determine the paths in it.
-    let in_folder = |at: usize| beginning.get(at..).filter(|path| path.len() > 1);
-    is_below(beginning) || folders.any(|at| in_folder(at).is_some_and(is_below))
+    is_below(beginning) || paths_in_folders(beginning).any(|path| path.len() > 1 && is_below(path))
+}
+
+/// The rest of a path in each folder that may contain WordPress, from `/`.
+fn paths_in_folders(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let folders = memchr::memchr_iter(b'/', path).take(BASES);
+    folders.filter_map(|at| path.get(at..))
 }
 
 /// The path without a final slash.

@@ -83,6 +83,24 @@ fn assert_closes(rule: &Rule, targets: &[&str], wanted: bool) {
     }
 }
 
+#[test]
+fn a_path_restricts_searches_and_lists_of_a_wordpress_in_a_folder() {
+    for (path, target, wanted) in [
+        ("/blog/search*", "/blog/?s=x", true),
+        ("/blog/search/*", "/blog/index.php?s=x", true),
+        ("/Blog/search/*", "/BLOG/a/post/?s=x", true),
+        ("/a/b/c/author/ann", "/a/b/c/?author=1", true),
+        ("/blog/search*", "/?s=x", false),
+        ("/blog/search*", "/shop/?s=x", false),
+        ("/blog/search*", "/blog/?tag=x", false),
+        ("/blog/search", "/blogs/?s=x", false),
+        ("/search*", "/blog/?s=x", true),
+        ("/*", "/?s=x", true),
+    ] {
+        assert_closes(&closed(path), &[target], wanted);
+    }
+}
+
 /// Every search got a 403, whatever the pattern.
 #[test]
 fn r19_a_pattern_restricts_searches_and_lists_only_if_it_may_match_them() {
