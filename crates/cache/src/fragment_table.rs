@@ -42,8 +42,8 @@ pub struct SharedFragment {
     pub version: Arc<FragmentVersion>,
     /// The last rendering; `None`: the fragment was read with a page from the disk.
     pub rendered: Option<Arc<Entry>>,
-    /// See [`FragmentTable::most_together`].
-    pub most_together: Option<usize>,
+    /// See [`FragmentTable::max_batch`].
+    pub max_batch: Option<usize>,
 }
 
 /// The fragments of a site.
@@ -67,7 +67,7 @@ struct KnownFragment {
     variant: u64,
     rendered: Option<RenderedFragment>,
     /// The maximum number of fragments in one request with this one, if the last such request was slow.
-    most_together: Option<usize>,
+    max_batch: Option<usize>,
     /// Whether a caller is rendering the fragment.
     is_claimed: bool,
     failures: Option<Failures>,
@@ -194,14 +194,14 @@ impl FragmentTable {
     pub fn note_duration(&self, id: u64, together: usize, is_slow: bool) {
         let mut table = self.lock();
         if let Some(known) = table.by_id.get_mut(&id) {
-            known.most_together = is_slow.then_some((together / 2).max(1));
+            known.max_batch = is_slow.then_some((together / 2).max(1));
         }
     }
 
     /// The maximum number of fragments in a request that renders this one: 1 if the last rendering failed. `None`: no limit.
-    pub fn most_together(&self, id: u64) -> Option<usize> {
+    pub fn max_batch(&self, id: u64) -> Option<usize> {
         let table = self.lock();
-        table.by_id.get(&id).and_then(KnownFragment::most_together)
+        table.by_id.get(&id).and_then(KnownFragment::max_batch)
     }
 
     /// The fragments that pages share.
@@ -213,7 +213,7 @@ impl FragmentTable {
                 variant: known.variant,
                 version: versions.find(|version| version.is_shared())?,
                 rendered: known.rendered.as_ref().map(|last| Arc::clone(&last.entry)),
-                most_together: known.most_together(),
+                max_batch: known.max_batch(),
             })
         });
         shared.collect()
@@ -371,8 +371,8 @@ impl KnownFragment {
         }
     }
 
-    fn most_together(&self) -> Option<usize> {
-        self.failures.map_or(self.most_together, |_| Some(1))
+    fn max_batch(&self) -> Option<usize> {
+        self.failures.map_or(self.max_batch, |_| Some(1))
     }
 
     fn is_used(&self) -> bool {

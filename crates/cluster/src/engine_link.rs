@@ -51,7 +51,7 @@ impl EngineLink {
     }
 
     /// Sends several commands together; `None`: see [`EngineLink::query`].
-    pub(crate) async fn query_together<T: FromRedisValue>(&self, commands: &Pipeline) -> Option<T> {
+    pub(crate) async fn query_pipeline<T: FromRedisValue>(&self, commands: &Pipeline) -> Option<T> {
         let (mut connection, number) = self.connection()?;
         let replies = commands.query_async(&mut connection).await;
         replies.map_err(|error| self.failed(&error, number)).ok()

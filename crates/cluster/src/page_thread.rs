@@ -115,7 +115,7 @@ impl PageWorker {
             .arg(&lookup.refused)
             .arg(lookup.most_bytes);
         let (bytes, left_ms, has_token): (Vec<u8>, i64, i64) =
-            self.link.query_together(&commands).await?;
+            self.link.query_pipeline(&commands).await?;
         // Released if the page existed and has expired in the meantime.
         let token = (has_token == 1).then(|| FetchToken {
             name: lookup.name.clone(),

@@ -74,11 +74,11 @@ impl SecretLock {
         let mut command = cmd("DEL");
         command.arg(&self.failures);
         let _: Option<i64> = self.link.query(&command).await;
-        self.give_back().await;
+        self.release().await;
     }
 
     /// Releases the lock.
-    pub async fn give_back(self) {
+    pub async fn release(self) {
         let mut command = cmd("EVAL");
         command
             .arg(GIVE_BACK)

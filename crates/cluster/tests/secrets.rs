@@ -112,6 +112,6 @@ async fn only_one_node_at_a_time_has_the_turn() {
     turn.succeeded().await;
     let turn = one.take_turn(NAME).await.unwrap().unwrap();
     assert_eq!(turn.count_failure().await, Some(1));
-    turn.give_back().await;
+    turn.release().await;
     assert!(two.take_turn(NAME).await.unwrap().is_some());
 }

@@ -197,7 +197,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
                     cx.waker().wake_by_ref();
                     return Ok(());
                 }
-                Poll::Ready(Ok(Some(chunk))) => self.exchange.give_body(chunk)?,
+                Poll::Ready(Ok(Some(chunk))) => self.exchange.push_body(chunk)?,
                 Poll::Ready(Ok(None)) => self.exchange.end_body()?,
                 Poll::Ready(Err(error)) => {
                     self.exchange.spend();

@@ -128,7 +128,7 @@ impl FastCgiExchange {
 
     /// Accepts a chunk of any size; call it only if [`FastCgiExchange::wants_body`]. Fails with [`Error::BodyLength`] if the
     /// body becomes longer than declared. Ends the stream after the last byte.
-    pub fn give_body(&mut self, chunk: Bytes) -> Result<(), Error> {
+    pub fn push_body(&mut self, chunk: Bytes) -> Result<(), Error> {
         let ExchangePhase::Open {
             declared,
             missing,

@@ -214,7 +214,7 @@ fn a_connection_is_not_reusable_if_the_response_ends_before_the_request() {
         let mut exchange = FastCgiExchange::new();
         exchange.begin(&request).unwrap();
         drain(&mut exchange);
-        exchange.give_body(Bytes::from(vec![b'x'; given])).unwrap();
+        exchange.push_body(Bytes::from(vec![b'x'; given])).unwrap();
         if written {
             drain(&mut exchange);
         }
@@ -239,7 +239,7 @@ fn a_request_has_the_records_of_the_specification() {
             body_length: 5,
         })
         .unwrap();
-    exchange.give_body(Bytes::from_static(b"hello")).unwrap();
+    exchange.push_body(Bytes::from_static(b"hello")).unwrap();
     assert!(!exchange.wants_body());
     let mut expected = Vec::new();
     record::write_begin(&mut expected);
@@ -257,8 +257,8 @@ fn a_body_of_another_length_is_rejected() {
     };
     let mut long = FastCgiExchange::new();
     long.begin(&request).unwrap();
-    long.give_body(Bytes::from_static(b"1234")).unwrap();
-    let error = long.give_body(Bytes::from_static(b"5678901")).unwrap_err();
+    long.push_body(Bytes::from_static(b"1234")).unwrap();
+    let error = long.push_body(Bytes::from_static(b"5678901")).unwrap_err();
     assert!(
         matches!(
             error,
@@ -271,7 +271,7 @@ fn a_body_of_another_length_is_rejected() {
     );
     let mut short = FastCgiExchange::new();
     short.begin(&request).unwrap();
-    short.give_body(Bytes::from_static(b"1234")).unwrap();
+    short.push_body(Bytes::from_static(b"1234")).unwrap();
     let error = short.end_body().unwrap_err();
     assert!(
         matches!(
@@ -315,7 +315,7 @@ fn pending_output_is_limited() {
     let mut max_pending = 0;
     for _ in 0..200 {
         while exchange.wants_body() {
-            exchange.give_body(Bytes::from_static(&[0; 9000])).unwrap();
+            exchange.push_body(Bytes::from_static(&[0; 9000])).unwrap();
         }
         max_pending = max_pending.max(exchange.outgoing().remaining());
         exchange.outgoing().advance(5000);
@@ -333,7 +333,7 @@ fn pending_output_is_limited() {
             body_length: 1 << 23,
         })
         .unwrap();
-    exchange.give_body(Bytes::from(vec![3; 1 << 23])).unwrap();
+    exchange.push_body(Bytes::from(vec![3; 1 << 23])).unwrap();
     assert!(exchange.outgoing().remaining() < OUTPUT_BYTES + 33 * 1024);
     let written = drain(&mut exchange);
     let mut rest = &written[..];

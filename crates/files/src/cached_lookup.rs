@@ -46,6 +46,6 @@ impl<'t> CachedLookup<'t> {
 
     fn look(&self, relative: &[u8]) -> Option<Node> {
         let listed = self.names.as_ref().and_then(|names| names.node(relative));
-        listed.or_else(|| self.root.tree.look_cached(relative))
+        listed.or_else(|| self.root.tree.lookup_cached(relative))
     }
 }

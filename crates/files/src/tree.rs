@@ -135,7 +135,7 @@ impl Tree {
 
     /// As [`Tree::look`], but only from the kernel's memory. `None` if it would have to read the disk, or if there is a link in
     /// the path.
-    pub(crate) fn look_cached(&self, relative: &[u8]) -> Option<Node> {
+    pub(crate) fn lookup_cached(&self, relative: &[u8]) -> Option<Node> {
         if self.stepwise.load(Ordering::Relaxed) || self.lacks_cached_lookup.load(Ordering::Relaxed)
         {
             return None;
@@ -354,7 +354,7 @@ pub(crate) fn read_rule_file(
 }
 
 /// The metadata of `name` in `dir`, without opening it. Follows links.
-pub(crate) fn look_in(dir: BorrowedFd<'_>, name: &str) -> io::Result<Metadata> {
+pub(crate) fn metadata_in(dir: BorrowedFd<'_>, name: &str) -> io::Result<Metadata> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?).metadata()
 }

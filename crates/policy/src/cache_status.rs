@@ -13,7 +13,7 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const OWN: &[u8] = b"galley";
 
 /// Removes every member with this cache's name, in any case. A line that is not a list of members is dropped.
-pub fn drop_own(fields: &mut HeaderMap) {
+pub fn remove_own(fields: &mut HeaderMap) {
     if !fields.contains_key(&CACHE_STATUS) {
         return;
     }
@@ -73,7 +73,7 @@ mod tests {
         for line in lines {
             fields.append(CACHE_STATUS, HeaderValue::from_str(line).unwrap());
         }
-        drop_own(&mut fields);
+        remove_own(&mut fields);
         let lines = fields.get_all(CACHE_STATUS).iter();
         lines.map(|v| v.to_str().unwrap().to_owned()).collect()
     }

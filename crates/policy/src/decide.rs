@@ -482,7 +482,7 @@ mod tests {
         }
         assert_eq!(decide(&info, &site, None), pass());
         // Private fragments are never used for anonymous visitors.
-        let stranger = info.of_stranger().unwrap();
+        let stranger = info.without_member().unwrap();
         let stored = StoredResponse {
             private: PrivateParts::Complete,
             ..stored(0, &life, Valid, &fields)

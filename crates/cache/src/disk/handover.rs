@@ -38,7 +38,7 @@ impl<W: Write> PageWriter<W> {
         Self {
             out,
             key: key(),
-            boot: BootClock::here(now),
+            boot: BootClock::current(now),
             now,
         }
     }
@@ -171,7 +171,7 @@ impl<R: Read> PageReader<'_, R> {
         Self {
             from,
             key: key(),
-            clock: PageClock::Boot(BootClock::here(now)),
+            clock: PageClock::Boot(BootClock::current(now)),
             now,
             born_numbers: BornNumbers::All(born),
         }

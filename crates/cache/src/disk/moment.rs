@@ -5,7 +5,7 @@
 //! After a boot only the wall clock is available. If it is before the time of storing, the elapsed time is unknown, and
 //! the entry counts as at the end of its freshness: it is revalidated, but can still be sent when the upstream fails.
 //!
-//! This module reads no clock after [`BootClock::here`].
+//! This module reads no clock after [`BootClock::current`].
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -42,7 +42,7 @@ pub(super) struct BootClock {
 
 impl BootClock {
     /// Reads the boot id from the kernel. If that fails, uses a random id: then only this process uses the clock since boot.
-    pub(super) fn here(now: DiskClock) -> Self {
+    pub(super) fn current(now: DiskClock) -> Self {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
             .ok()
             .and_then(|text| parse_boot_id(&text))
@@ -198,8 +198,8 @@ mod tests {
         let text = "00000000-0000-0000-0000-0000000001ff\n";
         assert_eq!(parse_boot_id(text), Some(0x1ff_u128.to_le_bytes()));
         assert_eq!(parse_boot_id(""), None);
-        let here = BootClock::here(at(0, 0));
-        assert_eq!(here.id, BootClock::here(at(0, 0)).id);
+        let current = BootClock::current(at(0, 0));
+        assert_eq!(current.id, BootClock::current(at(0, 0)).id);
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl CacheDirectory {
             PreviousEntries::Entries(place.take_snapshot())
         } else {
             place.move_aside(&place.entries())?;
-            remove_if_there(&place.snapshot())?;
+            remove_if_exists(&place.snapshot())?;
             // Even if the disk is full, the cache can be used until the next start.
             key_error = place.write_key(generation).err();
             PreviousEntries::Nothing
@@ -88,7 +88,7 @@ impl CacheDirectory {
     /// Writes the key file: after the next start, files of this generation are valid.
     pub(super) fn write_key(&self, generation: [u8; 16]) -> io::Result<()> {
         let fresh = self.root.join("key.new");
-        remove_if_there(&fresh)?;
+        remove_if_exists(&fresh)?;
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -198,7 +198,7 @@ fn is_occupied(dir: &Path) -> bool {
     std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+fn remove_if_exists(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,

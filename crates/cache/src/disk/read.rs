@@ -269,7 +269,7 @@ impl DiskShared {
     /// Handles a miss: removes the row or the file, or counts a failure.
     pub(super) fn settle(&self, name: &FileName, miss: Miss) {
         match miss {
-            Miss::Gone => self.forget_if_gone(name),
+            Miss::Gone => self.forget_if_missing(name),
             Miss::Bad(file) => self.discard(name, &file),
             Miss::Failed(error) => {
                 self.read_failed(&error);

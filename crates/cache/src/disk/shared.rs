@@ -80,7 +80,7 @@ impl Disk {
         generation: [u8; 16],
         now: DiskClock,
     ) -> io::Result<Self> {
-        Self::open_in(dir, limits, generation, now, BootClock::here(now))
+        Self::open_in(dir, limits, generation, now, BootClock::current(now))
     }
 
     pub(super) fn open_in(
@@ -311,7 +311,7 @@ impl DiskShared {
         self.breaker.read_failed(error, self.now());
     }
 
-    pub(super) fn forget_if_gone(&self, name: &FileName) {
+    pub(super) fn forget_if_missing(&self, name: &FileName) {
         let _writer = self.writer(name);
         let there = std::fs::symlink_metadata(self.place.file(name));
         if there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {

@@ -176,7 +176,7 @@ impl FillWriter {
         self.shared.with(|state, _| state.has_readers())
     }
 
-    /// Whether the bytes are no longer needed; see [`FillWriter::readers_gone`].
+    /// Whether the bytes are no longer needed; see [`FillWriter::all_readers_dropped`].
     pub fn is_unread(&self) -> bool {
         self.shared.with(|state, _| state.is_unread())
     }
@@ -189,8 +189,12 @@ impl FillWriter {
     /// Waits until the bytes are no longer needed: the fill is a window (private, or over its limit) and the last reader has
     /// left, or no reader joined and every handle has been dropped. Before the head: when all handles and readers are gone.
     /// Never ends while the fill is kept. Cancel-safe.
-    pub async fn readers_gone(&self) {
-        poll_fn(|cx| self.shared.with(|state, after| state.poll_gone(cx, after))).await;
+    pub async fn all_readers_dropped(&self) {
+        poll_fn(|cx| {
+            self.shared
+                .with(|state, after| state.poll_readers_dropped(cx, after))
+        })
+        .await;
     }
 }
 

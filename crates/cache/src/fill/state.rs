@@ -102,7 +102,7 @@ impl FillState {
         };
         self.head = Some(Arc::new(head));
         self.readers.wake(after);
-        self.wake_writer_if_gone(after);
+        self.wake_writer_without_readers(after);
     }
 
     pub(super) fn push(
@@ -163,7 +163,11 @@ impl FillState {
         Poll::Pending
     }
 
-    pub(super) fn poll_gone(&mut self, cx: &Context<'_>, after: &mut DeferredActions) -> Poll<()> {
+    pub(super) fn poll_readers_dropped(
+        &mut self,
+        cx: &Context<'_>,
+        after: &mut DeferredActions,
+    ) -> Poll<()> {
         if self.is_unread() {
             return Poll::Ready(());
         }
@@ -240,7 +244,7 @@ impl FillState {
 
     pub(super) fn close_joining(&mut self, after: &mut DeferredActions) {
         self.is_joinable = false;
-        self.wake_writer_if_gone(after);
+        self.wake_writer_without_readers(after);
     }
 
     // A reader's steps.
@@ -305,7 +309,7 @@ impl FillState {
     pub(super) fn remove_reader(&mut self, slot: usize, after: &mut DeferredActions) {
         self.readers.remove(slot, after);
         self.advance_window(after);
-        self.wake_writer_if_gone(after);
+        self.wake_writer_without_readers(after);
     }
 
     // What is known.
@@ -378,7 +382,7 @@ impl FillState {
             self.mode = RetainedBytes::Window(Some(reservation));
         }
         self.trim(after);
-        self.wake_writer_if_gone(after);
+        self.wake_writer_without_readers(after);
     }
 
     /// Called after a reader advanced or left: drops the bytes that all readers have read, and wakes the writer if it can continue.
@@ -413,7 +417,7 @@ impl FillState {
         }
     }
 
-    fn wake_writer_if_gone(&mut self, after: &mut DeferredActions) {
+    fn wake_writer_without_readers(&mut self, after: &mut DeferredActions) {
         if self.is_unread() {
             self.wake_writer(after);
         }

@@ -172,7 +172,7 @@ fn a_shared_fill_goes_on_without_readers() {
     drop(fill);
     assert!(!writer.has_readers() && writer.is_kept());
     assert_eq!(push(&mut writer, "whole page"), TAKEN);
-    assert!(once(writer.readers_gone()).is_pending());
+    assert!(once(writer.all_readers_dropped()).is_pending());
     assert_eq!(writer.finish().body.unwrap().bytes(), "whole page");
 }
 
@@ -210,7 +210,7 @@ fn the_reader_of_a_private_fill_may_join_late() {
     writer.head(private_head());
     assert_eq!(push(&mut writer, "12345"), TAKEN);
     assert!(
-        once(writer.readers_gone()).is_pending(),
+        once(writer.all_readers_dropped()).is_pending(),
         "it may still come"
     );
     let mut reader = fill.reader().unwrap();
@@ -221,7 +221,7 @@ fn the_reader_of_a_private_fill_may_join_late() {
         fill.reader().is_none(),
         "nobody takes up what another has left"
     );
-    assert_eq!(once(writer.readers_gone()), Poll::Ready(()));
+    assert_eq!(once(writer.all_readers_dropped()), Poll::Ready(()));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn the_writer_of_a_private_fill_notices_that_its_reader_left() {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
     assert!(
-        pin!(writer.readers_gone())
+        pin!(writer.all_readers_dropped())
             .poll(&mut Context::from_waker(&waker))
             .is_pending()
     );
@@ -243,7 +243,7 @@ fn the_writer_of_a_private_fill_notices_that_its_reader_left() {
     );
     drop(reader);
     assert_eq!(bell.count(), 2, "once for the room, once for the readers");
-    assert_eq!(once(writer.readers_gone()), Poll::Ready(()));
+    assert_eq!(once(writer.all_readers_dropped()), Poll::Ready(()));
     assert_eq!(push(&mut writer, "more"), UNREAD);
     assert!(!writer.has_readers());
 }
@@ -276,7 +276,7 @@ fn the_writer_notices_that_every_handle_was_dropped_before_a_reader_joined() {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
     assert!(
-        pin!(writer.readers_gone())
+        pin!(writer.all_readers_dropped())
             .poll(&mut Context::from_waker(&waker))
             .is_pending()
     );
@@ -654,7 +654,7 @@ fn waiting_is_cancel_safe() {
         Poll::Ready(Ok(Some(Bytes::from_static(b"12345"))))
     );
     assert!(once(reader.next()).is_pending());
-    assert!(once(writer.readers_gone()).is_pending());
+    assert!(once(writer.all_readers_dropped()).is_pending());
     assert_eq!(push(&mut writer, "6"), TAKEN);
     assert_eq!(reader.try_next(), chunk("6"));
 }

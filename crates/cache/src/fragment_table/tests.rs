@@ -139,14 +139,11 @@ fn failed_or_slow_fragments_are_rendered_with_fewer_others() {
     table.note_failure(held[2].id, Tick(0));
     let together = || {
         let shared = table.shared().into_iter();
-        let many = shared.filter(|one| one.variant == 7 && one.most_together.is_none());
+        let many = shared.filter(|one| one.variant == 7 && one.max_batch.is_none());
         many.map(|one| one.version.id).collect::<Vec<_>>()
     };
     assert_eq!(together(), [held[0].id]);
-    let most = || {
-        held.each_ref()
-            .map(|version| table.most_together(version.id))
-    };
+    let most = || held.each_ref().map(|version| table.max_batch(version.id));
     assert_eq!(most(), [None, Some(12), Some(1), None]);
     table.note_duration(held[1].id, 1, true);
     assert_eq!(most(), [None, Some(1), Some(1), None]);

@@ -154,10 +154,10 @@ impl PurgeTable {
         }
         let touch = entry.scopes.touch();
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
-        let page = tables.look(entry.born, &touch);
+        let page = tables.lookup(entry.born, &touch);
         let is_purged = |fragment: &&PageFragment| {
             let tags = fragment.version.all_tags();
-            tables.look_at_tags(fragment.born, tags) != PurgeEffect::Untouched
+            tables.effect_on_tags(fragment.born, tags) != PurgeEffect::Untouched
         };
         let numbered = entry.fragments().iter().enumerate();
         let purged: Vec<_> = numbered
@@ -181,7 +181,7 @@ impl PurgeTable {
             .tables
             .read()
             .unwrap_or_else(PoisonError::into_inner)
-            .look(born, &touch);
+            .lookup(born, &touch);
         let is_untouched = looked.settle(&touch) == PurgeEffect::Untouched;
         match (is_untouched, touch.tags) {
             (false, _) => FillPurgeState::Yes,
@@ -231,11 +231,11 @@ impl PurgeTable {
             };
             let fragments = entry.fragments().iter().map(|fragment| {
                 let base = proved.number.max(fragment.born);
-                tables.look_at_tags(base, fragment.version.all_tags())
+                tables.effect_on_tags(base, fragment.version.all_tags())
             });
             // A soft purge of a fragment counts as a hard one: replacing the bytes costs little, so the old ones need not be sent.
             let looked = match fragments.max() {
-                None | Some(PurgeEffect::Untouched) => tables.look(proved.number, &touch),
+                None | Some(PurgeEffect::Untouched) => tables.lookup(proved.number, &touch),
                 Some(PurgeEffect::Soft | PurgeEffect::Hard) => {
                     TableLookup::decided(PurgeEffect::Hard)
                 }
@@ -243,7 +243,7 @@ impl PurgeTable {
             let parts = included.unwrap_or_default().iter();
             let parts = parts.map(|part| {
                 let base = proved.number.max(part.born);
-                tables.look(base, &part.scopes.touch())
+                tables.lookup(base, &part.scopes.touch())
             });
             (looked, parts.collect::<Vec<_>>())
         };

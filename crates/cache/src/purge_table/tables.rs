@@ -120,7 +120,7 @@ impl Tables {
     }
 
     /// The effect of purges newer than `base` on `touch`. Patterns are collected, to be tested after the lock is released.
-    pub(super) fn look(&self, base: u64, touch: &PurgeSubject<'_>) -> TableLookup {
+    pub(super) fn lookup(&self, base: u64, touch: &PurgeSubject<'_>) -> TableLookup {
         if base < self.floor {
             return TableLookup::decided(PurgeEffect::Hard);
         }
@@ -128,14 +128,14 @@ impl Tables {
             return TableLookup::decided(self.any.since(base));
         }
         if self.last.saturating_sub(base) <= self.ring.len() as u64 {
-            self.look_in_ring(base, touch)
+            self.lookup_in_ring(base, touch)
         } else {
-            self.look_in_tables(base, touch)
+            self.lookup_in_tables(base, touch)
         }
     }
 
     /// The effect of purges of tags newer than `base`.
-    pub(super) fn look_at_tags(&self, base: u64, tags: impl Iterator<Item = u64>) -> PurgeEffect {
+    pub(super) fn effect_on_tags(&self, base: u64, tags: impl Iterator<Item = u64>) -> PurgeEffect {
         if base < self.floor {
             return PurgeEffect::Hard;
         }
@@ -149,7 +149,7 @@ impl Tables {
             .unwrap_or_default()
     }
 
-    fn look_in_ring(&self, base: u64, touch: &PurgeSubject<'_>) -> TableLookup {
+    fn lookup_in_ring(&self, base: u64, touch: &PurgeSubject<'_>) -> TableLookup {
         let mut looked = TableLookup::default();
         let path = touch.path();
         for record in self
@@ -177,7 +177,7 @@ impl Tables {
         looked
     }
 
-    fn look_in_tables(&self, base: u64, touch: &PurgeSubject<'_>) -> TableLookup {
+    fn lookup_in_tables(&self, base: u64, touch: &PurgeSubject<'_>) -> TableLookup {
         let since = |named: NamedScope| {
             self.named
                 .get(&named)

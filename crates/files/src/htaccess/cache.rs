@@ -82,7 +82,7 @@ impl HtaccessCache {
                 return None;
             }
         };
-        let stamp = HtaccessStamp::of(&tree::look_in(directory.as_fd(), NAME));
+        let stamp = HtaccessStamp::of(&tree::metadata_in(directory.as_fd(), NAME));
         if let Some(rules) = self.unchanged(relative, stamp, now) {
             return Some(rules);
         }

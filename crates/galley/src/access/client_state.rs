@@ -80,11 +80,11 @@ impl ClientState {
     }
 
     /// Counts a new connection of a client; `None` at the limit.
-    pub fn seat(&self, client: IpAddr) -> Option<ConnectionSlot> {
+    pub fn connection_slot(&self, client: IpAddr) -> Option<ConnectionSlot> {
         if self.is_exempt(client) {
             return Some(ConnectionSlot::uncounted());
         }
-        self.connections.seat(Network::of(client))
+        self.connections.connection_slot(Network::of(client))
     }
 
     /// Checks credentials: the value after `Basic` in `Authorization`.

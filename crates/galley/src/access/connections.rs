@@ -37,14 +37,14 @@ impl ClientConnections {
         }
     }
 
-    pub(super) fn seat(self: &Arc<Self>, client: Network) -> Option<ConnectionSlot> {
+    pub(super) fn connection_slot(self: &Arc<Self>, client: Network) -> Option<ConnectionSlot> {
         if self.most == 0 {
             return Some(ConnectionSlot::uncounted());
         }
         let slots = self.rows.each_ref().map(|row| row.slot(client));
-        let seat = ConnectionSlot(Some((Arc::clone(self), slots)));
+        let slot = ConnectionSlot(Some((Arc::clone(self), slots)));
         let before = self.each(slots, |count| count.fetch_add(1, Ordering::Relaxed));
-        (before < self.most).then_some(seat)
+        (before < self.most).then_some(slot)
     }
 
     fn each(&self, slots: [usize; 2], act: impl Fn(&AtomicU32) -> u32) -> u32 {
@@ -95,21 +95,25 @@ mod tests {
     fn each_client_has_a_connection_limit() {
         let connections = Arc::new(ClientConnections::new(3));
         let one = Network::V4(1);
-        let mut seats: Vec<ConnectionSlot> =
-            (0..3).map(|_| connections.seat(one).unwrap()).collect();
-        assert!(connections.seat(one).is_none() && connections.seat(one).is_none());
-        assert!(connections.seat(Network::V4(2)).is_some());
+        let mut seats: Vec<ConnectionSlot> = (0..3)
+            .map(|_| connections.connection_slot(one).unwrap())
+            .collect();
+        assert!(
+            connections.connection_slot(one).is_none()
+                && connections.connection_slot(one).is_none()
+        );
+        assert!(connections.connection_slot(Network::V4(2)).is_some());
         seats.pop();
-        let again = connections.seat(one);
-        assert!(again.is_some() && connections.seat(one).is_none());
+        let again = connections.connection_slot(one);
+        assert!(again.is_some() && connections.connection_slot(one).is_none());
         drop((seats, again));
         assert_eq!(
             (0..5)
-                .filter_map(|_| connections.seat(one).map(std::mem::forget))
+                .filter_map(|_| connections.connection_slot(one).map(std::mem::forget))
                 .count(),
             3
         );
         let any = Arc::new(ClientConnections::new(0));
-        assert!((0..100).all(|_| any.seat(one).is_some()));
+        assert!((0..100).all(|_| any.connection_slot(one).is_some()));
     }
 }

@@ -173,7 +173,7 @@ impl AccountOpener {
                         Some(stored) => self.enter(stored, notes).await,
                         None => turn.during(self.register(notes)).await,
                     };
-                    turn.give_back().await;
+                    turn.release().await;
                     return opened;
                 }
                 Ok(None) if Instant::now() < until => sleep(RETRY_INTERVAL).await,

@@ -156,7 +156,7 @@ impl CertificateKeeper {
     async fn get_for_all(&mut self, turn: SecretLock) {
         self.synchronize().await;
         if !self.wait(self.parts.clock.wall()).is_zero() {
-            return turn.give_back().await;
+            return turn.release().await;
         }
         match turn.during(Box::pin(self.get())).await {
             Ok(()) => {

@@ -272,7 +272,7 @@ fn includes(rows: &[SiteCounters], text: &mut Text) {
     }
     text.family(families::ESI_TAGS_LEFT);
     for (site, own) in of_process(rows) {
-        text.sample(&[("site", site)], own.fills.esi_tags_left);
+        text.sample(&[("site", site)], own.fills.unresolved_esi_tags);
     }
 }
 

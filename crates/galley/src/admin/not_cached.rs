@@ -70,13 +70,13 @@ fn reason(kind: &str, word: &str, requests: u64, advice: &Advice) -> Option<Valu
 
 fn pages(state: &AdminState, site: &Site) -> Vec<Value> {
     let now = state.services.clock.tick();
-    let lately = site.core.counters.not_stored_lately().into_iter();
-    lately
-        .map(|(key, lately)| {
-            let mut value = words::not_stored(lately.why, None).value();
+    let pages = site.core.counters.recently_not_stored().into_iter();
+    pages
+        .map(|(key, page)| {
+            let mut value = words::not_stored(page.why, None).value();
             value["url"] = json!(url_of(key.bytes()));
-            value["word"] = json!(lately.why.word());
-            value["ago_s"] = json!(now.since(lately.at).as_secs());
+            value["word"] = json!(page.why.word());
+            value["ago_s"] = json!(now.since(page.at).as_secs());
             value
         })
         .collect()

@@ -153,8 +153,8 @@ pub(super) fn upstream(stats: &UpstreamStats) -> Value {
 
 fn of_site(state: &AdminState, site: &Site) -> Value {
     let totals = CounterReader::site(&state.counters, Some(site.row));
-    let lately = recent(state, site, LATELY_MINUTES);
-    let lately = lately.iter().fold(Minute::default(), Minute::plus);
+    let last_minutes = recent(state, site, LATELY_MINUTES);
+    let last_minutes = last_minutes.iter().fold(Minute::default(), Minute::plus);
     json!({
         "name": site.core.name,
         "hosts": site.hosts.iter().map(written).collect::<Vec<_>>(),
@@ -182,7 +182,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         "fragments_switched_off": site.core.fragments.switched_off(),
         "fragments_failed": site.core.fragments.failed(),
         "members": site.core.private.as_deref().map(|private| members(state, private)),
-        "last_10_minutes": { "requests": lately.requests, "hit_ratio": lately.hit_ratio() },
+        "last_10_minutes": { "requests": last_minutes.requests, "hit_ratio": last_minutes.hit_ratio() },
     })
 }
 

@@ -208,9 +208,9 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
         .entry
         .as_ref()
         .map(|(entry, _)| entry::whole(clock, &exchange.site, entry));
-    let lately = explanation.lately.map(|lately| {
-        let ago_s = clock.tick().since(lately.at).as_secs();
-        json!({ "why": lately.why.word(), "ago_s": ago_s })
+    let last_not_stored = explanation.last_not_stored.map(|page| {
+        let ago_s = clock.tick().since(page.at).as_secs();
+        json!({ "why": page.why.word(), "ago_s": ago_s })
     });
     let reason = if is_shared {
         Some(reasons::NOW_SHARED.plain())
@@ -247,7 +247,7 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
         "file": explanation.below.value(),
         "entry": entry,
         "not_stored": explanation.reason.as_ref().map(show::reason),
-        "not_stored_lately": lately,
+        "not_stored_lately": last_not_stored,
         "purges": {
             "published": exchange.site.core.purges.given(),
             "touching": explanation.touching.map(entry::matching_purge),

@@ -37,10 +37,7 @@ pub(super) fn delegate_group(config: &Config) {
 }
 
 /// Becomes the user that the configuration names. Must be called while there is one thread.
-pub(super) fn give_up_root(
-    config: &Config,
-    listeners: &NewListeners,
-) -> Result<(), ServerStartError> {
+pub(super) fn drop_root(config: &Config, listeners: &NewListeners) -> Result<(), ServerStartError> {
     let Some(user) = &config.server.user else {
         return Ok(());
     };

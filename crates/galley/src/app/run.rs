@@ -54,7 +54,7 @@ pub fn run(
     confine::make_folders(config)?;
     let other_users = other_users::prepare(config, inheritance.keeper.take())?;
     confine::delegate_group(config);
-    confine::give_up_root(config, &listeners)?;
+    confine::drop_root(config, &listeners)?;
     let error_log = errors::start(&ErrorTargets::of(config), config.log.level)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

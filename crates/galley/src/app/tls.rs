@@ -142,7 +142,7 @@ pub(super) fn check_regularly(
     if watch.is_empty() {
         return None;
     }
-    watch.tell(clock.wall());
+    watch.log_expiring(clock.wall());
     Some(CertificateCheckTask(tokio::spawn(check(watch, clock))))
 }
 
@@ -155,7 +155,7 @@ async fn check(mut watch: CertificateWatch, clock: Clock) {
         let checked = tokio::task::spawn_blocking(move || {
             watch.look();
             if checks.is_multiple_of(CHECKS_PER_DAY) {
-                watch.tell(clock.wall());
+                watch.log_expiring(clock.wall());
             }
             watch
         });

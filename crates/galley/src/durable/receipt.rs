@@ -52,7 +52,7 @@ impl Receipt {
         if let Some(forwarded) = self.forwarded {
             let receipt = forwarded.await;
             return receipt
-                .unwrap_or_else(|_| PurgeReceipt::default().only_here("the server ends"));
+                .unwrap_or_else(|_| PurgeReceipt::default().local_only("the server ends"));
         }
         let receipt = self.here.acknowledged().await;
         if let Some(elsewhere) = self.elsewhere {
@@ -60,7 +60,7 @@ impl Receipt {
             let _ = elsewhere.await;
         }
         if self.is_unforwarded {
-            return receipt.only_here("too many purges wait for caches behind this one");
+            return receipt.local_only("too many purges wait for caches behind this one");
         }
         let Some(cluster) = self.cluster else {
             return receipt;
@@ -95,7 +95,7 @@ pub struct PurgeReceipt {
 
 impl PurgeReceipt {
     /// The same for a purge that other caches do not know yet.
-    fn only_here(self, why: &str) -> Self {
+    fn local_only(self, why: &str) -> Self {
         Self {
             reach: Some(PurgeReach::Local(why.into())),
             ..self

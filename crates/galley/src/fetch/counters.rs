@@ -24,9 +24,9 @@ pub struct FetchCounters {
     includes_stored: AtomicU64,
     includes_fetched: AtomicU64,
     includes_failed: AtomicU64,
-    esi_tags_left: AtomicU64,
+    unresolved_esi_tags: AtomicU64,
     /// The pages that were not stored, the newest last; at most [`MAX_RECENT`].
-    lately: Mutex<VecDeque<(Key, UncachedPage)>>,
+    last_not_stored: Mutex<VecDeque<(Key, UncachedPage)>>,
 }
 
 /// A page that was generated and not stored.
@@ -60,7 +60,7 @@ pub struct Fills {
     /// ESI includes that had no response.
     pub includes_failed: u64,
     /// ESI tags that remained in pages because Galley does not support them.
-    pub esi_tags_left: u64,
+    pub unresolved_esi_tags: u64,
 }
 
 impl FetchCounters {
@@ -76,26 +76,26 @@ impl FetchCounters {
             includes_stored: self.includes_stored.load(Ordering::Relaxed),
             includes_fetched: self.includes_fetched.load(Ordering::Relaxed),
             includes_failed: self.includes_failed.load(Ordering::Relaxed),
-            esi_tags_left: self.esi_tags_left.load(Ordering::Relaxed),
+            unresolved_esi_tags: self.unresolved_esi_tags.load(Ordering::Relaxed),
         }
     }
 
     /// The latest reason why the page of `key` was not stored, if it is still recorded.
-    pub fn lately(&self, key: &[u8]) -> Option<UncachedPage> {
-        let lately = self.lock();
-        let found = lately.iter().rev().find(|(known, _)| known.bytes() == key);
-        found.map(|(_, lately)| *lately)
+    pub fn last_not_stored(&self, key: &[u8]) -> Option<UncachedPage> {
+        let pages = self.lock();
+        let found = pages.iter().rev().find(|(known, _)| known.bytes() == key);
+        found.map(|(_, page)| *page)
     }
 
     /// Whether the page of `key` was last not stored for a reason that may well apply again. A purge during one fetch does not
     /// affect the next one.
     pub(super) fn tends_not_to_be_stored(&self, key: &[u8]) -> bool {
-        self.lately(key)
-            .is_some_and(|lately| lately.why != NotStored::Purged)
+        self.last_not_stored(key)
+            .is_some_and(|page| page.why != NotStored::Purged)
     }
 
     /// The recorded pages that were generated and not stored, the newest first.
-    pub fn not_stored_lately(&self) -> Vec<(Key, UncachedPage)> {
+    pub fn recently_not_stored(&self) -> Vec<(Key, UncachedPage)> {
         self.lock().iter().rev().cloned().collect()
     }
 
@@ -129,8 +129,8 @@ impl FetchCounters {
         self.includes_fetched.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn esi_tags_left(&self, count: u64) {
-        self.esi_tags_left.fetch_add(count, Ordering::Relaxed);
+    pub(super) fn count_unresolved_esi_tags(&self, count: u64) {
+        self.unresolved_esi_tags.fetch_add(count, Ordering::Relaxed);
     }
 
     pub(super) fn include_failed(&self) {
@@ -147,16 +147,18 @@ impl FetchCounters {
     }
 
     pub(super) fn not_stored(&self, key: &Key, why: NotStored, at: Tick) {
-        let mut lately = self.lock();
-        lately.retain(|(known, _)| known != key);
-        if lately.len() >= MAX_RECENT {
-            lately.pop_front();
+        let mut pages = self.lock();
+        pages.retain(|(known, _)| known != key);
+        if pages.len() >= MAX_RECENT {
+            pages.pop_front();
         }
-        lately.push_back((key.clone(), UncachedPage { why, at }));
+        pages.push_back((key.clone(), UncachedPage { why, at }));
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, UncachedPage)>> {
-        self.lately.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last_not_stored
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,13 +178,16 @@ mod tests {
             counters.not_stored(&key(199), NotStored::Memory, Tick(number as u64));
         }
         assert_eq!(counters.lock().len(), MAX_RECENT);
-        assert_eq!(counters.lately(b"0"), None);
-        let newest = counters.lately(b"199").unwrap();
+        assert_eq!(counters.last_not_stored(b"0"), None);
+        let newest = counters.last_not_stored(b"199").unwrap();
         assert_eq!((newest.why, newest.at), (NotStored::Memory, Tick(199)));
-        assert_eq!(counters.lately(b"198").unwrap().why, NotStored::Empty);
+        assert_eq!(
+            counters.last_not_stored(b"198").unwrap().why,
+            NotStored::Empty
+        );
         counters.stored(&key(199));
-        assert_eq!(counters.lately(b"199"), None);
-        assert!(counters.lately(b"198").is_some());
+        assert_eq!(counters.last_not_stored(b"199"), None);
+        assert!(counters.last_not_stored(b"198").is_some());
     }
 
     #[test]
@@ -195,7 +200,7 @@ mod tests {
         assert!(tends(NotStored::Empty));
         assert!(!tends(NotStored::Purged));
         assert_eq!(
-            counters.lately(b"page").unwrap().why,
+            counters.last_not_stored(b"page").unwrap().why,
             NotStored::Purged,
             "`galley why` still names it"
         );

@@ -83,7 +83,7 @@ impl FetchWorker {
         }
         let template = EsiTemplate::parse(&body);
         drop(body);
-        page.site.counters.esi_tags_left(template.left);
+        page.site.counters.count_unresolved_esi_tags(template.left);
         let slots = template.includes.into_iter().map(|tag| {
             let at = u32::try_from(tag.at).ok()?;
             Some(PageInclude {

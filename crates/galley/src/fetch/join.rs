@@ -101,7 +101,7 @@ impl FetchWorker {
             RefreshReason::Spare => self.has_spare_slots(job.pool) && is_missing(),
             RefreshReason::Early => self.has_spare_slots(job.pool) && self.is_ending(&key),
         };
-        if is_busy || !is_wanted || self.failed_lately(&job) {
+        if is_busy || !is_wanted || self.failed_recently(&job) {
             return false;
         }
         let (in_progress, writer) = self.start_fetch(&job, key, overtaken.as_deref());

@@ -94,7 +94,7 @@ impl FetchWorker {
             }
         }
         self.finish_fetch(in_progress);
-        in_progress.shared.give_back();
+        in_progress.shared.release();
     }
 
     /// Sends the validators of the held response if there are any. Sends the request again without them if a purge made the 304
@@ -350,7 +350,7 @@ impl FetchWorker {
         failed.insert(job.key.clone(), self.clock.tick());
     }
 
-    pub(super) fn failed_lately(&self, job: &PageJob) -> bool {
+    pub(super) fn failed_recently(&self, job: &PageJob) -> bool {
         let failed = self.failed.borrow();
         let since = |when: &Tick| self.clock.tick().since(*when);
         failed

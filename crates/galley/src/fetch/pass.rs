@@ -56,7 +56,7 @@ impl FetchWorker {
             // that it does not wait for.
             tokio::select! {
                 incoming = exchange => incoming?,
-                () = writer.readers_gone(), if job.call.is_safe() => return Err(FillError::Aborted),
+                () = writer.all_readers_dropped(), if job.call.is_safe() => return Err(FillError::Aborted),
                 // Without its body the request cannot run to its end.
                 () = job.call.body.broken() => return Err(FillError::Aborted),
             }

@@ -163,7 +163,7 @@ impl FetchWorker {
         }
         let is_slow = missing
             .iter()
-            .any(|version| site.fragments.most_together(version.id).is_some());
+            .any(|version| site.fragments.max_batch(version.id).is_some());
         if pass == Pass::Quick && is_slow {
             return false;
         }

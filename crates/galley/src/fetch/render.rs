@@ -323,7 +323,7 @@ impl RenderBatch {
 
     /// Adds a fragment, unless another batch contains it, or the request would become too large.
     fn add(&mut self, version: &Arc<FragmentVersion>) {
-        let most = self.site.fragments.most_together(version.id);
+        let most = self.site.fragments.max_batch(version.id);
         let most = most.map_or(MAX_RENDERED, |most| most.min(MAX_RENDERED));
         let bytes = self.bytes + version.definition.len() + 1;
         let is_first = self.versions.is_empty();

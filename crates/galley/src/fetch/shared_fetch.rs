@@ -37,7 +37,7 @@ impl SharedFetch {
     }
 
     /// Lets other nodes fetch the page if they are still waiting for it.
-    pub(super) fn give_back(&self) {
+    pub(super) fn release(&self) {
         drop(self.token.take());
     }
 }

@@ -109,7 +109,7 @@ impl ResponseSpool {
     pub(super) async fn feed_readers(&mut self, writer: &mut FillWriter) -> FillError {
         loop {
             if self.is_clear() {
-                writer.readers_gone().await;
+                writer.all_readers_dropped().await;
                 return FillError::Aborted;
             }
             if let Err(failure) = self.advance(writer).await {

@@ -94,7 +94,7 @@ pub fn start(
 }
 
 async fn work(worker: Rc<FetchWorker>, mut incoming: mpsc::Receiver<QueuedCommand>) {
-    tokio::task::spawn_local(pulse());
+    tokio::task::spawn_local(keep_timer_pending());
     tokio::task::spawn_local(Rc::clone(&worker).patch_in_background());
     let activity = Arc::clone(&worker.activity);
     let invalidations = Rc::clone(&worker.invalidations);
@@ -113,11 +113,11 @@ async fn work(worker: Rc<FetchWorker>, mut incoming: mpsc::Receiver<QueuedComman
 
 /// Keeps a timer that always expires soon. Whenever a new timer expires before all others, the runtime writes to its own event
 /// descriptor and so wakes itself at once without need. Each exchange has some timers of many seconds that rarely expire.
-async fn pulse() {
-    let mut pulse = tokio::time::interval(PULSE);
-    pulse.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+async fn keep_timer_pending() {
+    let mut timer = tokio::time::interval(PULSE);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        pulse.tick().await;
+        timer.tick().await;
     }
 }
 

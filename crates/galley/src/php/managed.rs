@@ -244,7 +244,7 @@ async fn supervise(
                 "php-fpm ended with an unknown status ({error}); restarting it"
             ),
         }
-        master.bury().await;
+        master.reap().await;
         // Stopping takes precedence over a start in progress, which cleans up when it is dropped.
         master = tokio::select! {
             master = again(&plan, &mut backoff, since.elapsed()) => master,

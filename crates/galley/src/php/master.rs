@@ -162,7 +162,7 @@ impl Master {
             self.process.signal(KillSignal::Quit);
             let _ = tokio::time::timeout(END_TIMEOUT, self.process.wait()).await;
         }
-        self.bury().await;
+        self.reap().await;
     }
 
     /// Takes over a master that another process has started.
@@ -193,7 +193,7 @@ impl Master {
     }
 
     /// Cleans up after a dead or dying master: workers, process table entry, watcher.
-    pub(super) async fn bury(mut self) {
+    pub(super) async fn reap(mut self) {
         self.process.kill_group();
         let _ = self.process.wait().await;
         if let Some(watcher) = self.watcher.take() {
@@ -284,7 +284,7 @@ impl Master {
 
 impl Drop for Master {
     fn drop(&mut self) {
-        // After `bury` no process has the master's id, and the group is empty.
+        // After `reap` no process has the master's id, and the group is empty.
         if self.process.is_running() && self.ownership.is_ours() {
             self.process.kill_group();
         }

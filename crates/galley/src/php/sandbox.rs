@@ -47,7 +47,7 @@ pub(super) fn sandbox(wanted: &PhpSandbox, root: &Path, program: &Path, pool: &P
     if let Some(ports) = &wanted.connect_ports {
         sandbox.connect_only(ports);
     }
-    sandbox.set_apart();
+    sandbox.forbid_signals();
     sandbox
 }
 

@@ -178,7 +178,7 @@ impl Miss<'_, '_> {
     /// get the stored page.
     pub(super) fn fetch_for_members(&self) {
         let exchange = &*self.exchange;
-        let Some(stranger) = exchange.info.of_stranger() else {
+        let Some(stranger) = exchange.info.without_member() else {
             return;
         };
         if !self.found.is_missing() {

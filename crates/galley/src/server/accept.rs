@@ -185,10 +185,10 @@ fn make_room(core: &Core) {
 }
 
 fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &ListenerProtocols) {
-    let Some(seat) = seat(core, client, behind.sites.proxies()) else {
+    let Some(slot) = connection_slot(core, client, behind.sites.proxies()) else {
         return stream.reset_at_end();
     };
-    let counted = (CountedConnection::begin(core), seat);
+    let counted = (CountedConnection::begin(core), slot);
     let core = Rc::clone(core);
     // Two tasks, because a task is as large as its largest wait: a plain connection needs no memory for handshakes. The runtime copies
     // a task when it begins and twice when it ends, so it gets a pointer.
@@ -222,10 +222,10 @@ async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: L
         let Some((source, destination)) = Box::pin(reading).await else {
             return;
         };
-        let Some(seat) = seat(&core, source, proxies) else {
+        let Some(slot) = connection_slot(&core, source, proxies) else {
             return stream.reset_at_end();
         };
-        counted = Some(seat);
+        counted = Some(slot);
         (client, local) = (source, Some(destination));
     }
     let endpoints = Endpoints {
@@ -245,15 +245,15 @@ async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: L
 
 /// Counts the connection of a client, if the client may have one more. Trusted proxies, and clients without an address, are not
 /// limited.
-fn seat(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option<ConnectionSlot> {
+fn connection_slot(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option<ConnectionSlot> {
     if client == UNKNOWN_ADDRESS || proxies.trusts(client) {
         return Some(ConnectionSlot::uncounted());
     }
-    let seat = core.services.clients.seat(client.ip());
-    if seat.is_none() {
+    let slot = core.services.clients.connection_slot(client.ip());
+    if slot.is_none() {
         core.counters.closed(Closed::TooMany);
     }
-    seat
+    slot
 }
 
 struct CountedConnection(Rc<Core>);

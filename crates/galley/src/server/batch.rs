@@ -60,13 +60,13 @@ impl<'b> HitBatch<'b> {
 
     /// The bytes of all responses.
     pub(super) fn length(&self, heads: &[u8]) -> usize {
-        let bodies = self.0.iter().map(|ready| ready.body_apart().len());
+        let bodies = self.0.iter().map(|ready| ready.separate_body().len());
         heads.len() + bodies.sum::<usize>()
     }
 
     /// Whether all responses are in the output buffer.
     pub(super) fn is_contiguous(&self) -> bool {
-        self.0.iter().all(|ready| ready.body_apart().is_empty())
+        self.0.iter().all(|ready| ready.separate_body().is_empty())
     }
 
     /// The slices to write after `written` bytes, as many as `slices` has room for; empty at the end.
@@ -76,7 +76,10 @@ impl<'b> HitBatch<'b> {
         written: usize,
         slices: &'r mut [IoSlice<'a>],
     ) -> &'r [IoSlice<'a>] {
-        let parts = self.0.iter().map(|ready| (ready.end, ready.body_apart()));
+        let parts = self
+            .0
+            .iter()
+            .map(|ready| (ready.end, ready.separate_body()));
         pieces(parts, heads, written, slices)
     }
 
@@ -85,7 +88,7 @@ impl<'b> HitBatch<'b> {
         let (mut start, mut left) = (0, written);
         self.0.iter().map(move |ready| {
             let body = ready.hit.body().len();
-            let all = ready.end - start + ready.body_apart().len();
+            let all = ready.end - start + ready.separate_body().len();
             start = ready.end;
             let of_body = (left + body).saturating_sub(all).min(body);
             let is_short = left < all;
@@ -97,7 +100,7 @@ impl<'b> HitBatch<'b> {
 
 impl ReadyHit<'_> {
     /// The body, if it is not in the output buffer.
-    fn body_apart(&self) -> &[u8] {
+    fn separate_body(&self) -> &[u8] {
         if self.is_copied {
             return &[];
         }

@@ -10,7 +10,7 @@ impl ClientConnection {
     /// Closes a connection without a request in progress.
     pub(super) fn part(mut self) {
         self.stream.send_close_notify();
-        self.give_buffers();
+        self.return_buffers();
     }
 
     /// Closes the connection with a reset. An incomplete response must not look complete to a client that detects its end
@@ -28,7 +28,7 @@ impl ClientConnection {
 
     /// Closes the connection so that the last response arrives: half-closes, then reads on for a moment, because closing with
     /// unread bytes makes the kernel send a reset that can overtake the response.
-    pub(super) async fn leave(mut self) {
+    pub(super) async fn lingering_close(mut self) {
         let deadline = self.timer.deadline(LINGER);
         // Over TLS this writes the close notification, which a client that reads nothing could delay forever.
         let ending = self.stream.shutdown();

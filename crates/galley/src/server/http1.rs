@@ -108,7 +108,7 @@ pub(super) async fn connection(
             AfterResponse::Close if connection.is_last_request => {
                 return close_as_requested(connection).await;
             }
-            AfterResponse::Close => return Box::pin(connection.leave()).await,
+            AfterResponse::Close => return Box::pin(connection.lingering_close()).await,
             AfterResponse::Drop => return connection.reset(),
         }
     }
@@ -131,9 +131,9 @@ async fn serve_http2(
 /// Closes the connection as the client requested.
 async fn close_as_requested(mut connection: ClientConnection) {
     if connection.may_close_at_once() {
-        connection.give_buffers();
+        connection.return_buffers();
     } else {
-        Box::pin(connection.leave()).await;
+        Box::pin(connection.lingering_close()).await;
     }
 }
 
@@ -152,7 +152,7 @@ async fn refuse_and_close(
     if is_late {
         return connection.reset();
     }
-    connection.leave().await;
+    connection.lingering_close().await;
 }
 
 enum NoHead {

@@ -82,8 +82,8 @@ impl ClientConnection {
     }
 
     /// Returns the buffers to the pool: a connection that is idle or ends holds none.
-    pub(super) fn give_buffers(&mut self) {
-        self.pool.give(&mut self.input, &mut self.output);
+    pub(super) fn return_buffers(&mut self) {
+        self.pool.put_back(&mut self.input, &mut self.output);
     }
 
     /// The socket, and the input that has not been used.
@@ -134,7 +134,7 @@ impl ClientConnection {
     /// As [`ClientConnection::fill`], for the first byte of a request, which may never come.
     pub(super) async fn fill_idle(&mut self, limit: Duration) -> Result<(), IoError> {
         // The first byte of the next request gets other buffers.
-        self.give_buffers();
+        self.return_buffers();
         self.timer.begin_idle(limit);
         let mut has_waited = false;
         let came = poll_fn(|cx| self.poll_idle(cx, &mut has_waited)).await;
@@ -161,7 +161,7 @@ impl ClientConnection {
             match stream.poll_read_into(cx, input)? {
                 Poll::Ready(0) => return Poll::Ready(Err(IoError::Closed)),
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
-                Poll::Pending => pool.give(input, output),
+                Poll::Pending => pool.put_back(input, output),
             }
         }
         self.timer.poll_late(cx).map(|()| Err(IoError::Late))
@@ -336,7 +336,7 @@ impl ResponseSender<'_> {
 
     /// Waits until everything has been sent: over TLS, written bytes may still be buffered.
     async fn send_rest(&mut self) -> Result<(), IoError> {
-        while self.stream.holds_back() {
+        while self.stream.has_buffered() {
             if let Some(sent) = at_once(self.stream.send_rest()).await {
                 sent?;
                 continue;
@@ -407,7 +407,7 @@ impl ResponseSender<'_> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error.into()),
         }
-        if *written < batch.length(self.output) || self.stream.holds_back() {
+        if *written < batch.length(self.output) || self.stream.has_buffered() {
             // Boxed: otherwise its state would be created and moved for each hit.
             Box::pin(self.send_rest_of(batch, written)).await?;
         }

@@ -12,7 +12,7 @@ pub(super) struct BufferPool(RefCell<Vec<(BytesMut, Vec<u8>)>>);
 
 impl BufferPool {
     /// Takes the buffers of a connection. They contain no unused bytes.
-    pub(super) fn give(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
+    pub(super) fn put_back(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
         if input.capacity() == 0 && output.capacity() == 0 {
             return;
         }
@@ -57,7 +57,7 @@ impl OutputBuffers {
     }
 
     /// Returns the output buffer.
-    pub(super) fn give(&self, buffer: Vec<u8>) {
+    pub(super) fn put_back(&self, buffer: Vec<u8>) {
         keep(&self.out, buffer);
     }
 
@@ -67,7 +67,7 @@ impl OutputBuffers {
     }
 
     /// Returns the input buffer.
-    pub(super) fn give_input(&self, buffer: Vec<u8>) {
+    pub(super) fn return_input(&self, buffer: Vec<u8>) {
         keep(&self.input, buffer);
     }
 
@@ -77,7 +77,7 @@ impl OutputBuffers {
     }
 
     /// Returns the buffer for header blocks.
-    pub(super) fn give_encoded(&self, buffer: Vec<u8>) {
+    pub(super) fn return_encoded(&self, buffer: Vec<u8>) {
         keep(&self.encoded, buffer);
     }
 
@@ -87,7 +87,7 @@ impl OutputBuffers {
     }
 
     /// Returns the buffer for a head.
-    pub(super) fn give_block(&self, mut block: Block) {
+    pub(super) fn return_block(&self, mut block: Block) {
         let mut blocks = self.blocks.borrow_mut();
         if blocks.len() < MAX_BUFFERS && block.capacity() <= MAX_BLOCK_BYTES {
             block.clear();
@@ -124,9 +124,9 @@ mod tests {
     fn the_spare_buffer_is_the_largest_within_bounds() {
         let spare = OutputBuffers::default();
         assert_eq!(spare.take().capacity(), 0);
-        spare.give(b"old".repeat(100));
-        spare.give(b"small".to_vec());
-        spare.give(Vec::with_capacity(MAX_SPARE_BYTES + 1));
+        spare.put_back(b"old".repeat(100));
+        spare.put_back(b"small".to_vec());
+        spare.put_back(Vec::with_capacity(MAX_SPARE_BYTES + 1));
         let taken = spare.take();
         assert!(taken.is_empty() && (300..MAX_SPARE_BYTES).contains(&taken.capacity()));
         assert_eq!(spare.take().capacity(), 0);
@@ -136,15 +136,15 @@ mod tests {
     fn buffers_go_round_empty_and_within_bounds() {
         let pool = BufferPool::default();
         let (mut input, mut output) = (BytesMut::from(&b"old"[..]), b"old".to_vec());
-        pool.give(&mut input, &mut output);
+        pool.put_back(&mut input, &mut output);
         assert_eq!((input.capacity(), output.capacity()), (0, 0));
         pool.take(&mut input, &mut output);
         assert!(input.capacity() > 0 && input.is_empty() && output.is_empty());
         let (mut large, mut none) = (BytesMut::with_capacity(MAX_BUFFER_BYTES + 1), Vec::new());
-        pool.give(&mut large, &mut none);
+        pool.put_back(&mut large, &mut none);
         assert!(pool.0.borrow().is_empty());
         for _ in 0..MAX_BUFFERS + 3 {
-            pool.give(&mut BytesMut::with_capacity(8), &mut Vec::new());
+            pool.put_back(&mut BytesMut::with_capacity(8), &mut Vec::new());
         }
         assert_eq!(pool.0.borrow().len(), MAX_BUFFERS);
     }

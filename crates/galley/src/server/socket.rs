@@ -177,7 +177,7 @@ impl Socket {
     }
 
     /// Whether accepted bytes are buffered here.
-    pub(super) fn holds_back(&self) -> bool {
+    pub(super) fn has_buffered(&self) -> bool {
         match self {
             Self::Accepted(_) | Self::Tcp(_) | Self::Unix(_) => false,
             Self::Tls(stream) => stream.get_ref().1.wants_write(),

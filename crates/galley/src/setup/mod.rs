@@ -35,4 +35,4 @@ pub use pages::links;
 pub use php_fpm::FpmPool;
 pub use plan::{PhpChoice, SetupChoices, SetupPlan, SiteDraft, TlsChoice, TlsPreference};
 pub use trial::{TestInstance, TrialError, compare_pages};
-pub use wordpress::{DetectedWordPress, WordPressInfo, ask_wordpress};
+pub use wordpress::{DetectedWordPress, WordPressInfo, query_wordpress};

@@ -134,7 +134,7 @@ pub struct WordPressInfo {
 /// Runs a query in the WordPress in `root` through the `php` command, as the owner of its content: never as root.
 ///
 /// The error is a text for people. Not cancel-safe; PHP is killed after `TIMEOUT`.
-pub async fn ask_wordpress(root: &Path, host: &str) -> Result<WordPressInfo, String> {
+pub async fn query_wordpress(root: &Path, host: &str) -> Result<WordPressInfo, String> {
     let mut command = tokio::process::Command::new("php");
     command
         .args(["-d", "display_errors=stderr", "-r", SCRIPT])

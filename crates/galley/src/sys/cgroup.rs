@@ -272,7 +272,7 @@ fn is_ours(process: u32) -> bool {
             return true;
         }
         let Ok(stat) = fs::read_to_string(format!("/proc/{at}/stat")) else {
-            return at == process && is_gone(process);
+            return at == process && has_exited(process);
         };
         // The fields after the name, which may contain anything: state, parent.
         let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
@@ -286,7 +286,7 @@ fn is_ours(process: u32) -> bool {
 }
 
 /// Whether the process does not exist. Processes that `/proc` hides are found, too.
-fn is_gone(process: u32) -> bool {
+fn has_exited(process: u32) -> bool {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw);
     process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }

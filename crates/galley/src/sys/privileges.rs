@@ -97,7 +97,7 @@ pub fn own_folder(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Gives an open file or pipe to an account, so that it can be opened again by its descriptor.
-pub fn give_open(file: impl AsFd, account: &Account) -> io::Result<()> {
+pub fn chown_open(file: impl AsFd, account: &Account) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
     Ok(rustix::fs::fchown(file, Some(uid), Some(gid))?)
 }

@@ -97,7 +97,7 @@ impl Sandbox {
     }
 
     /// Forbids signals to processes outside of the sandbox. Landlock always forbids tracing them.
-    pub fn set_apart(&mut self) {
+    pub fn forbid_signals(&mut self) {
         self.is_apart = true;
     }
 
@@ -226,7 +226,7 @@ mod tests {
         }
         sandbox.write(Path::new("/dev/null"));
         sandbox.connect_only(&[listed.port()]);
-        sandbox.set_apart();
+        sandbox.forbid_signals();
         let secret = dir.path().join("secret");
         let (held, (output, connected)) = sandbox
             .within(|| {

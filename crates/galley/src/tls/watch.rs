@@ -149,7 +149,7 @@ impl CertificateWatch {
     }
 
     /// Logs the certificates that have expired, expire soon, or are not valid yet.
-    pub fn tell(&self, now: SystemTime) {
+    pub fn log_expiring(&self, now: SystemTime) {
         self.0.iter().for_each(|one| one.log_expiry(now));
     }
 

@@ -49,7 +49,7 @@ impl IncomingResponse {
         body: IncomingBody,
         is_head: bool,
     ) -> Self {
-        cache_status::drop_own(&mut fields);
+        cache_status::remove_own(&mut fields);
         // A 304 may state the length of the 200 (RFC 9110 §8.6); other statuses without content have no length.
         let is_bare = is_head || has_no_content(status);
         let expected = (!is_bare).then(|| content_length(&fields)).flatten();

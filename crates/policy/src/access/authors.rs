@@ -13,7 +13,7 @@ use crate::request_info::{Method, RequestInfo};
 use crate::spellings::{FormScanner, is_own_script, is_rest};
 
 /// Whether the head requests names of users. Does not allocate.
-pub fn asks_in_head(info: &RequestInfo) -> bool {
+pub fn requests_user_names(info: &RequestInfo) -> bool {
     let path = info.decoded_path();
     let raw = info.raw_query().unwrap_or_default();
     let by_query = !has_separate_parameters(info) && (has_author(raw) || has_sitemap(raw));

@@ -6,7 +6,7 @@ use std::path::Path;
 use ipnet::IpNet;
 
 use super::admin::{self, Audience, area};
-use super::authors::{self, asks_in_head};
+use super::authors::{self, requests_user_names};
 use super::country::{AccessClient, CountryCode};
 use super::limit::RateLimit;
 use super::settings::{AccessRules, AccessSetting, XmlRpc};
@@ -178,7 +178,7 @@ pub fn judge<'s>(
     if is_xmlrpc && access.xmlrpc == XmlRpc::Off {
         return Err(DenialReason::XmlRpc);
     }
-    if access.hide_authors && asks_in_head(info) {
+    if access.hide_authors && requests_user_names(info) {
         return Err(DenialReason::Authors);
     }
     let is_post = info.method() == Method::Post;

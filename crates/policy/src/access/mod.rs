@@ -14,7 +14,7 @@ mod settings;
 pub mod xmlrpc;
 
 pub use self::admin::{Audience, area, is_visitors_form};
-pub use self::authors::{asks_in_head, form};
+pub use self::authors::{form, requests_user_names};
 pub use self::country::{AccessClient, CountryCode};
 pub use self::judge::{
     AccessConditions, BodyCheck, Bucket, By, DenialReason, depends_on_client, judge,

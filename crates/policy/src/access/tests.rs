@@ -323,7 +323,7 @@ fn names_of_authors_are_not_disclosed() {
         "/wp-json/x/wp-json/wp/v2/users",
     ] {
         let info = info_of("GET", target, &[], &site);
-        assert!(asks_in_head(&info), "{target}");
+        assert!(requests_user_names(&info), "{target}");
     }
     for target in [
         "/",
@@ -341,11 +341,11 @@ fn names_of_authors_are_not_disclosed() {
         "/?_embed",
     ] {
         let info = info_of("GET", target, &[], &site);
-        assert!(!asks_in_head(&info), "{target}");
+        assert!(!requests_user_names(&info), "{target}");
     }
     let cookie = [("Cookie", "wordpress_logged_in_0123=x")];
     let info = info_of("GET", "/wp-json/wp/v2/users?who=authors", &cookie, &site);
-    assert!(!asks_in_head(&info), "an editor's own");
+    assert!(!requests_user_names(&info), "an editor's own");
 }
 
 #[test]

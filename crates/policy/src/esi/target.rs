@@ -158,7 +158,7 @@ fn is_named(known: &HostPattern, host: &str) -> bool {
 pub fn is_for_everybody(site: &Policy, page: &RequestInfo, include: &RequestInfo) -> bool {
     let is_special = access::area(include) != Audience::Outside
         || xmlrpc::is_meant(include)
-        || access::asks_in_head(include);
+        || access::requests_user_names(include);
     // An include is requested without a country, so that rules for countries would not apply to it.
     let is_hidden = site.hides_by_country();
     if is_special || is_hidden || include.cacheability() != Cacheability::Cacheable {

@@ -116,7 +116,7 @@ impl Compiled {
     }
 
     /// Whether any name with one of these bits may have to be removed: [`mask_of`].
-    pub fn may_touch(&self, mask: u64) -> bool {
+    pub fn may_remove(&self, mask: u64) -> bool {
         self.mask & mask != 0
     }
 
@@ -154,7 +154,7 @@ impl Compiled {
 
     /// Stored lines without the removed ones; `mask` is the union of [`mask_of`] for their names. Usually one slice with all lines.
     pub fn left<'l>(&'l self, lines: &'l [u8], mask: u64) -> RemainingLines<'l> {
-        let removed = if self.may_touch(mask) {
+        let removed = if self.may_remove(mask) {
             self.removed.as_slice()
         } else {
             &[]

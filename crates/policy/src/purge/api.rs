@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::dialect_request::DialectRequest;
 use super::error::{MAX_PURGES, PurgeError};
-use super::path::{host_url_scope, looks_wide, pattern_path, text, wide_scope};
+use super::path::{host_url_scope, means_several_pages, pattern_path, text, wide_scope};
 use super::scope::{Scope, prefix_scope, url_scope};
 use crate::route::canonical_host;
 use crate::uri;
@@ -26,7 +26,7 @@ pub(super) fn souin_key(request: &DialectRequest<'_>) -> Result<Scope, PurgeErro
         return Ok(Scope::Site);
     };
     let query = request.info.raw_query();
-    if looks_wide(&path, query) {
+    if means_several_pages(&path, query) {
         wide_scope(host, &path, query, None)
     } else {
         host_url_scope(&host, path.as_bytes(), query, request.site)

@@ -25,7 +25,7 @@ pub(super) fn path_scope(
         }
         PathReading::Regex => wide_scope(host, &as_pattern, query, request.fields.ending),
         PathReading::Prefix => wide_scope(host, &as_pattern, query, None),
-        PathReading::Unspecified if looks_wide(&as_pattern, query) => {
+        PathReading::Unspecified if means_several_pages(&as_pattern, query) => {
             wide_scope(host, &as_pattern, query, None)
         }
         PathReading::Exact | PathReading::Unspecified => {
@@ -102,7 +102,7 @@ const ESCAPED_PUNCTUATION: &[(&str, &str)] = &[
 ];
 
 /// Whether a path without an explicit reading means more than one page.
-pub(super) fn looks_wide(path: &str, query: Option<&[u8]>) -> bool {
+pub(super) fn means_several_pages(path: &str, query: Option<&[u8]>) -> bool {
     let is_wide = |part: &[u8]| part.ends_with(b"*") || memchr::memmem::find(part, b".*").is_some();
     is_wide(path.as_bytes())
         || query.is_some_and(is_wide)
@@ -235,7 +235,7 @@ mod tests {
         #[test]
         fn never_panics(path in "/[ -~]{0,20}", list in proptest::collection::vec(any::<u8>(), 0..30)) {
             let _ = wide_scope(String::new(), &pattern_path(&path), Some(&list), None);
-            let _ = looks_wide(&path, Some(&list));
+            let _ = means_several_pages(&path, Some(&list));
         }
     }
 }

@@ -332,7 +332,7 @@ impl RequestInfo {
     /// The same request from an anonymous client. Its response is public, because its [`crate::forward::trimmed`] form contains
     /// nothing of a session. `None` if [`Self::is_member`] is false.
     #[must_use]
-    pub fn of_stranger(&self) -> Option<Self> {
+    pub fn without_member(&self) -> Option<Self> {
         let mut info = self.is_member().then(|| self.clone())?;
         info.found.is_member = false;
         info.found.has_session = false;

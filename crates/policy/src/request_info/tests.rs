@@ -544,7 +544,7 @@ fn members_are_clients_whose_cookies_alone_bypass_the_cache() {
         };
         let mut info = RequestInfo::default();
         info.parse(&line, rows.iter().copied(), site).unwrap();
-        assert_eq!(info.of_stranger().is_some(), info.is_member());
+        assert_eq!(info.without_member().is_some(), info.is_member());
         if info.is_member() {
             assert_eq!(info.cacheability(), Cacheability::Pass(PassWhy::Cookie));
         }

@@ -127,15 +127,13 @@ impl FoldedRule {
     pub(super) fn may_restrict_below(&self, base: &[u8], folder: Option<&[u8]>) -> bool {
         self.restricts
             && match &self.matches {
-                Matches::Path { lower, reach, .. } => match folder {
-                    Some(folder) => lower
-                        .strip_prefix(folder)
-                        .is_some_and(|path| reach.may_be_below(path, base)),
-                    None => {
-                        let mut paths = std::iter::once(&lower[..]).chain(paths_in_folders(lower));
-                        paths.any(|path| reach.may_be_below(path, base))
+                Matches::Path { lower, reach, .. } => {
+                    let is_below = |path: &[u8]| reach.may_be_below(path, base);
+                    match folder.map(|folder| lower.strip_prefix(folder)) {
+                        Some(path) => path.is_some_and(is_below),
+                        None => is_below(lower) || paths_in_folders(lower).any(is_below),
                     }
-                },
+                }
                 // A batch of the REST API may name any route.
                 Matches::Pattern { names_files, .. } if *names_files && base != REST => false,
                 Matches::Pattern { prefixes, .. } => prefixes

@@ -111,8 +111,8 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
             let seconds = entry.life.fresh.as_secs();
             reasons::MISSED_OLD.with(&[("seconds", &seconds)])
         }
-        (_, None) => match explanation.lately {
-            Some(lately) => not_stored(lately.why, None),
+        (_, None) => match explanation.last_not_stored {
+            Some(page) => not_stored(page.why, None),
             None => {
                 by_purge(reasons::MISSED_GONE).unwrap_or_else(|| reasons::MISSED_NOTHING.plain())
             }

@@ -24,7 +24,7 @@ pub(super) struct Explanation<'s, 'h> {
     pub(super) found: LookupResult,
     /// The reason in a hit-for-pass entry.
     pub(super) reason: Option<PassReason>,
-    pub(super) lately: Option<UncachedPage>,
+    pub(super) last_not_stored: Option<UncachedPage>,
     /// The newest purge that matches the URL, since the entry was born, or at all without an entry.
     pub(super) touching: Option<MatchingPurge>,
     pub(super) below: PathExplanation,
@@ -51,7 +51,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
         Self {
             state,
             reason: entry.and_then(|entry| hit_for_pass::reason(entry)),
-            lately: core.counters.lately(&exchange.key),
+            last_not_stored: core.counters.last_not_stored(&exchange.key),
             touching,
             below: PathExplanation::resolve(&exchange),
             is_https: wanted.url.starts_with("https://"),

@@ -49,7 +49,7 @@ fn install(options: &PluginOptions) -> Result<PluginReport, PluginError> {
         plugin: wordpress.plugin(),
         connection,
         active: activate(&wordpress, &target, php),
-        server: ask_server(&target),
+        server: check_token(&target),
         closed: target::closed_folder(&target.address, php),
         target,
     };
@@ -149,7 +149,7 @@ fn activate(
 }
 
 /// Whether the running server accepts the token.
-fn ask_server(target: &PluginTarget) -> Result<(), String> {
+fn check_token(target: &PluginTarget) -> Result<(), String> {
     let admin = ask::AdminAddress::at(&target.address, &target.token).map_err(|e| e.to_string())?;
     match admin.get("/status") {
         Ok(_) => Ok(()),

@@ -54,7 +54,7 @@ impl PluginFolder {
             Ok(()) => {
                 let made = self.enter(name)?;
                 fchmod(&made.fd, Mode::from_raw_mode(0o755))?;
-                give(&made.fd, owner)?;
+                chown(&made.fd, owner)?;
                 Ok(made)
             }
             Err(Errno::EXIST) => self.enter(name),
@@ -106,7 +106,7 @@ impl PluginFolder {
         let fd = openat(&self.fd, name, flags, Mode::from_raw_mode(0o600))?;
         let mut file = File::from(fd);
         file.write_all(bytes)?;
-        give(&file, owner)?;
+        chown(&file, owner)?;
         fchmod(&file, Mode::from_raw_mode(mode))?;
         file.sync_data()
     }
@@ -182,7 +182,7 @@ pub(super) fn random_hex(bytes: usize) -> io::Result<String> {
     Ok(text)
 }
 
-fn give(fd: impl AsFd, owner: Option<FileOwner>) -> io::Result<()> {
+fn chown(fd: impl AsFd, owner: Option<FileOwner>) -> io::Result<()> {
     if let Some(owner) = owner {
         let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
         fchown(fd, Some(uid), Some(gid))?;

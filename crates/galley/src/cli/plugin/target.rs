@@ -174,14 +174,14 @@ fn make_token(config: &Config, site: &SiteConfig) -> Result<PathBuf, PluginError
             .mode(0o700)
             .create(tokens)
             .map_err(failed)?;
-        give(tokens, owner).map_err(failed)?;
+        chown(tokens, owner).map_err(failed)?;
     }
     let token = random_hex(TOKEN_BYTES).map_err(failed)?;
     let mut options = fs::OpenOptions::new();
     let made = options.write(true).create_new(true).mode(0o600).open(&file);
     let mut made = made.map_err(failed)?;
     std::io::Write::write_all(&mut made, format!("{token}\n").as_bytes()).map_err(failed)?;
-    give(&file, owner).map_err(failed)?;
+    chown(&file, owner).map_err(failed)?;
     Ok(file)
 }
 
@@ -198,7 +198,7 @@ fn server_user(config: &Config) -> Option<FileOwner> {
     rustix::process::geteuid().is_root().then_some(owner)
 }
 
-fn give(path: &Path, owner: Option<FileOwner>) -> std::io::Result<()> {
+fn chown(path: &Path, owner: Option<FileOwner>) -> std::io::Result<()> {
     match owner {
         Some(owner) => std::os::unix::fs::lchown(path, Some(owner.uid), Some(owner.gid)),
         None => Ok(()),

@@ -256,10 +256,10 @@ fn undo(options: &SetupOptions) -> Result<ExitCode, SetupError> {
         }
     }
     let remains = undo::back_to(&mut journal, 0)?;
-    Ok(tell_remains(&remains, options))
+    Ok(report_undo_failures(&remains, options))
 }
 
-fn tell_remains(remains: &[String], options: &SetupOptions) -> ExitCode {
+fn report_undo_failures(remains: &[String], options: &SetupOptions) -> ExitCode {
     if options.json {
         show::data(&serde_json::json!({ "ok": remains.is_empty(), "remains": remains }));
     }

@@ -8,7 +8,7 @@ use crate::cli::options::{SetupOptions, TlsOption};
 use crate::cli::outcome::{runtime, talk};
 use crate::setup::{
     DetectedSite, Detection, Machine, ServerEndpoint, SetupChoices, SiteDraft, TlsPreference,
-    WordPressInfo, ask_wordpress, detect,
+    WordPressInfo, detect, query_wordpress,
 };
 
 /// A WordPress that can be set up.
@@ -67,7 +67,7 @@ pub(super) fn survey(options: &SetupOptions) -> Result<SetupFindings, SetupError
     for site in candidates {
         let host = site.hosts.iter().flat_map(|host| &host.names).next();
         let host = host.map_or("localhost", |name| name.trim_start_matches("*."));
-        let info = runtime.block_on(ask_wordpress(&site.wordpress.root, host));
+        let info = runtime.block_on(query_wordpress(&site.wordpress.root, host));
         let draft = SiteDraft::new(site, info.as_ref().ok(), &detection, &choices);
         let draft = draft.and_then(|draft| match other_owner(&draft, &detection, &sites) {
             Some(other) => Err(format!("its address is that of {}", other.display())),

@@ -96,7 +96,7 @@ impl PrivilegedKeeper {
                     }
                 }
                 Some(Ok(process)) = self.ends.join_next() => {
-                    if let Some(report) = self.bury(process) {
+                    if let Some(report) = self.reap(process) {
                         self.connections.send_all(report);
                     }
                 }
@@ -203,7 +203,7 @@ impl PrivilegedKeeper {
         };
         let (reader, writer) = io::pipe()?;
         // PHP-FPM reopens the pipe by its descriptor.
-        privileges::give_open(&writer, &planned.account)?;
+        privileges::chown_open(&writer, &planned.account)?;
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("galley")
@@ -246,7 +246,7 @@ impl PrivilegedKeeper {
     }
 
     /// Kills the rest of the group of a process that has ended, and removes it from the ledger.
-    fn bury(&mut self, process: u32) -> Option<Report> {
+    fn reap(&mut self, process: u32) -> Option<Report> {
         let KeptChild { mut child, .. } = self.children.remove(&process)?;
         // Its id is not reused before it is reaped.
         send_signal(process, KillSignal::Kill);
@@ -262,7 +262,7 @@ impl PrivilegedKeeper {
     fn refuse(&mut self, from: ConnectionId, why: &str) {
         self.refusals = self.refusals.saturating_add(1);
         if self.refusals <= MAX_LOGGED_REFUSALS {
-            say(&format!("rejected a command: {why}"));
+            log_line(&format!("rejected a command: {why}"));
         }
         self.connections.send(from, Report::Refused, None);
     }
@@ -279,20 +279,20 @@ impl PrivilegedKeeper {
             };
             send_signal(process, signal);
         }
-        let _ = tokio::time::timeout(END_TIMEOUT, self.bury_all()).await;
+        let _ = tokio::time::timeout(END_TIMEOUT, self.reap_all()).await;
         for running in self.ledger.all() {
             send_signal(running.process, KillSignal::Kill);
         }
-        self.bury_all().await;
+        self.reap_all().await;
         for pool in &self.plan.pools {
             remove_folder(&pool.folder);
         }
     }
 
-    async fn bury_all(&mut self) {
+    async fn reap_all(&mut self) {
         while let Some(ended) = self.ends.join_next().await {
             if let Ok(process) = ended {
-                self.bury(process);
+                self.reap(process);
             }
         }
     }
@@ -319,7 +319,7 @@ fn listener(pool: &PlannedPool, plan: &LaunchPlan) -> io::Result<Option<UnixList
         Some(gid),
         AtFlags::SYMLINK_NOFOLLOW,
     )?;
-    privileges::give_open(&folder, &plan.galley)?;
+    privileges::chown_open(&folder, &plan.galley)?;
     Ok(Some(listener))
 }
 
@@ -339,7 +339,7 @@ fn remove_folder(path: &Path) {
     if let Err(error) = std::fs::remove_dir_all(path)
         && error.kind() != io::ErrorKind::NotFound
     {
-        say(&format!("cannot remove `{}`: {error}", path.display()));
+        log_line(&format!("cannot remove `{}`: {error}", path.display()));
     }
 }
 
@@ -384,7 +384,7 @@ fn ignored_signals() -> io::Result<Vec<Listening>> {
 }
 
 /// Writes to standard error, which is Galley's: this process has no log.
-fn say(line: &str) {
+fn log_line(line: &str) {
     use std::io::Write;
     let _ = writeln!(io::stderr(), "galley: privileged process: {line}");
 }

@@ -113,7 +113,7 @@ impl KeeperChannel {
         {
             let mut waiting = self.waiting();
             if waiting.is_gone {
-                return Err(gone());
+                return Err(connection_lost());
             }
             if let Some(inherited) = waiting.inherited.remove(&(pool, place)) {
                 return Ok(inherited);
@@ -121,7 +121,7 @@ impl KeeperChannel {
             self.send(PrivilegedOrder::Start { pool, place })?;
             waiting.starts.insert((pool, place), sender);
         }
-        receiver.await.unwrap_or_else(|_| Err(gone()))
+        receiver.await.unwrap_or_else(|_| Err(connection_lost()))
     }
 
     /// Makes a worker of a pool end after its request.
@@ -135,12 +135,12 @@ impl KeeperChannel {
         {
             let mut waiting = self.waiting();
             if waiting.is_gone {
-                return Err(gone());
+                return Err(connection_lost());
             }
             self.send(PrivilegedOrder::Connect)?;
             waiting.connections.push_back(sender);
         }
-        receiver.await.unwrap_or_else(|_| Err(gone()))
+        receiver.await.unwrap_or_else(|_| Err(connection_lost()))
     }
 
     /// Copies of the pipes with the output of running processes, by process id.
@@ -337,7 +337,7 @@ impl PrivilegedProcess {
         }
         let status = (&mut self.end).await;
         self.has_ended = true;
-        status.map_err(|_| gone())
+        status.map_err(|_| connection_lost())
     }
 }
 
@@ -355,6 +355,6 @@ fn errno_error(errno: u32) -> Option<io::Error> {
     errno.map(io::Error::from_raw_os_error)
 }
 
-fn gone() -> io::Error {
+fn connection_lost() -> io::Error {
     io::Error::other("the privileged process has ended; restart Galley")
 }

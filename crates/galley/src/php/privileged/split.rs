@@ -207,10 +207,10 @@ fn create_folders(folder: &Path, account: &Account) -> io::Result<SocketPath> {
     let inner = openat(&outer, INNER, flags, Mode::empty())?;
     // Independent of the umask.
     fchmod(&inner, mode)?;
-    privileges::give_open(&inner, account)?;
+    privileges::chown_open(&inner, account)?;
     // A descriptor that only permits path lookups.
     let way = openat(&outer, INNER, flags | OFlags::PATH, Mode::empty())?;
-    privileges::give_open(&outer, account)?;
+    privileges::chown_open(&outer, account)?;
     SocketPath::new(way, SOCKET, account.uid)
 }
 

@@ -344,8 +344,8 @@ impl<S: AsyncRead + AsyncWrite + UnacknowledgedBytes + Unpin> Http2Connection<'_
             let (stream, head, body) = sent.parts(&encoded);
             socket.write_response(stream, head, body);
         }
-        self.core.spare.give_block(block);
-        self.core.spare.give_encoded(encoded);
+        self.core.spare.return_block(block);
+        self.core.spare.return_encoded(encoded);
         Poll::Ready(result)
     }
 

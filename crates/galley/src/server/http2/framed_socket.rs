@@ -137,10 +137,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
     /// Returns empty buffers to the pool.
     pub(super) fn release_buffers(&mut self) {
         if self.output.is_empty() && self.output.capacity() > 0 {
-            self.spare.give(std::mem::take(&mut self.output));
+            self.spare.put_back(std::mem::take(&mut self.output));
         }
         if self.input.is_empty() && self.input.capacity() > 0 {
-            self.spare.give_input(std::mem::take(&mut self.input));
+            self.spare.return_input(std::mem::take(&mut self.input));
         }
         if self.library_input.is_empty() {
             self.library_input = Vec::new();

@@ -274,7 +274,7 @@ impl SentHit {
                 .map(|(line, fields)| RequestLogFields::of_h2(&line, fields, &core.logged));
             record::write(core, log_fields.as_ref(), about, &end);
         }
-        core.spare.give_block(self.block);
+        core.spare.return_block(self.block);
     }
 }
 
