@@ -61,7 +61,7 @@ pub enum Port {
     /// The port in the target or in `Host`.
     Named,
     /// A proxy has named the port; `None`: the scheme's default.
-    Told(Option<u16>),
+    Given(Option<u16>),
 }
 
 /// The properties of a request without the fields of proxies.
@@ -117,14 +117,14 @@ impl Proxies {
         origin.scheme = info.scheme.unwrap_or(own.scheme);
         if let Some(host) = info.host {
             origin.host = host;
-            origin.port = Port::Told(route::port(host));
+            origin.port = Port::Given(route::port(host));
         }
         if let Some(port) = info.port {
-            origin.port = Port::Told(Some(port));
+            origin.port = Port::Given(Some(port));
         }
         // Port 80 with `https`, or 443 with `http`, is the port of a hop after which TLS ended or began.
-        if let Port::Told(Some(80 | 443)) = origin.port {
-            origin.port = Port::Told(None);
+        if let Port::Given(Some(80 | 443)) = origin.port {
+            origin.port = Port::Given(None);
         }
         origin
     }

@@ -241,7 +241,7 @@ pub struct PassedResponseUse {
     /// The key to store it under.
     pub key: Key,
     /// The kind of the stored response.
-    pub lesson: PassedResponseKind,
+    pub kind: PassedResponseKind,
 }
 
 /// The kinds of what may be stored from a passed request.
@@ -249,7 +249,7 @@ pub enum PassedResponseKind {
     /// The requested `Range` of this address.
     Part(Key),
     /// The response that a `GET` of the same address would get.
-    Taught(Box<RequestInfo>),
+    DerivedGet(Box<RequestInfo>),
     /// The head of this entry.
     Head(Arc<Entry>),
 }

@@ -18,8 +18,7 @@ use galley_policy::spellings::FormScanner;
 use http::header::{self, HeaderMap, HeaderValue};
 
 use super::before_lookup::check_head;
-use super::exchange::Exchange;
-use super::progress::AccessState;
+use super::exchange::{AccessState, Exchange};
 use super::redirect;
 use super::response::{Response, ResponseBody};
 use super::site::{Services, Site};

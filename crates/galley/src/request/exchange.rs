@@ -6,16 +6,20 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use galley_cache::entry::Entry;
+use galley_cache::private::{PrivateStore, SessionEnd, VisitorId};
 use galley_http::framing::{BodyKind, Framing};
 use galley_http::head::Head;
+use galley_policy::access::BodyCheck;
+use galley_policy::key::variant_id;
 use galley_policy::outcome::RefusedWhy;
+use galley_policy::private::session_cookies;
 use galley_policy::proxied::{ConnectionInfo, Port, RequestOrigin};
 use galley_policy::request_info::{Method, RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::route;
 use galley_policy::site::{Policy, Rule};
 use http::HeaderValue;
 
-use super::progress::{AccessState, EarlierLookup};
 use super::site::{Site, Sites, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
@@ -162,7 +166,7 @@ impl<'h> Exchange<'h> {
     }
 
     /// The `RequestInfo` of a `GET` of the same address with the same fields.
-    pub(super) fn facts_of_get(&self) -> Option<RequestInfo> {
+    pub(super) fn info_of_get(&self) -> Option<RequestInfo> {
         let line = RequestLineInfo {
             method: "GET",
             target: self.head.target,
@@ -174,10 +178,24 @@ impl<'h> Exchange<'h> {
         };
         let mut info = RequestInfo::default();
         // The port that was determined before: a trusted proxy may have named it.
-        let port = Port::Told(self.info.port());
+        let port = Port::Given(self.info.port());
         let rules = &self.site.core.rules;
         let read = info.parse_at(&line, port, self.head.fields(), rules);
         read.ok().map(|()| info)
+    }
+
+    /// The session of the request.
+    pub(super) fn visitor(&self, store: &PrivateStore) -> Option<VisitorId> {
+        let cookies = session_cookies(self.fields(), self.policy());
+        let agent = self.info.user_agent().unwrap_or_default();
+        Some(store.visitor(variant_id(&self.key)?, &cookies, agent))
+    }
+
+    /// What ends the session of the request, if something private may be stored for it.
+    pub(super) fn session_end(&self) -> Option<SessionEnd> {
+        let store = self.site.core.private.as_ref()?;
+        let visitor = self.info.has_session().then(|| self.visitor(store))?;
+        Some(SessionEnd::of(store, visitor?))
     }
 
     /// The client's address in background requests: the local address, or localhost for a request over a unix socket.
@@ -199,6 +217,51 @@ impl<'h> Exchange<'h> {
     pub fn interim(&self) -> Option<interim::InterimSender> {
         self.mailbox.as_ref().map(Mailbox::open)
     }
+}
+
+/// Whether access control has granted a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessState {
+    /// It has not been checked.
+    #[default]
+    Unchecked,
+    /// It is granted.
+    Granted {
+        /// What its body has to be checked for.
+        body: Option<BodyCheck>,
+        /// Whether a password granted it, which PHP must not see.
+        hides_password: bool,
+        /// Whether its body must not select a page.
+        form: bool,
+    },
+}
+
+impl AccessState {
+    /// Whether the request is granted whatever its body contains.
+    pub(super) fn is_settled(self) -> bool {
+        matches!(
+            self,
+            Self::Granted {
+                body: None,
+                form: false,
+                ..
+            }
+        )
+    }
+}
+
+/// What the fast path found in memory for a request that it does not answer, so that it need not be looked up again.
+#[derive(Debug, Default)]
+pub enum EarlierLookup {
+    /// Nothing was looked up.
+    #[default]
+    None,
+    /// Nothing is stored under the request's key in memory; the disk may hold something.
+    NotInMemory,
+    /// Nothing is stored under the request's key, neither in memory nor on disk.
+    Nothing,
+    /// The entry of the request's key.
+    Found(Arc<Entry>),
 }
 
 /// The mark of the site to which a key belongs.

@@ -19,7 +19,7 @@ use galley_policy::request_info::{Cacheability, Method, RequestInfo};
 use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 
-use super::progress::EarlierLookup;
+use super::exchange::EarlierLookup;
 use super::site::{Services, Site};
 use super::{access, page};
 use crate::fetch::revalidate;

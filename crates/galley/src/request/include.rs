@@ -74,7 +74,7 @@ impl SiteIncludes {
             country: None,
         };
         let mut info = RequestInfo::default();
-        let port = Port::Told(page.info.port());
+        let port = Port::Given(page.info.port());
         info.parse_at(&line, port, head.fields(), &site.core.rules)
             .map_err(|_| IncludeRefused::Address)?;
         self.check(&site, page, &info)?;

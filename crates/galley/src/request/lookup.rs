@@ -16,10 +16,8 @@ use galley_policy::request_info::{Cacheability, Method, RequestInfo};
 use galley_policy::site::{Policy, VaryPolicy};
 use galley_policy::time::Tick;
 
-use super::exchange::Exchange;
-use super::member_session;
+use super::exchange::{EarlierLookup, Exchange};
 use super::page;
-use super::progress::EarlierLookup;
 use super::site::Services;
 use crate::fetch::revalidate::{self, stored};
 use crate::fetch::rfc9111::equivalents::EquivalentQuery;
@@ -155,7 +153,7 @@ impl LookupContext<'_, '_> {
         let core = &self.exchange.site.core;
         if let Some(page) = found.response()
             && let Some(store) = &core.private
-            && let Some(visitor) = member_session::visitor(self.exchange, store)
+            && let Some(visitor) = self.exchange.visitor(store)
         {
             let counts = self.purpose == LookupPurpose::Serve;
             let is_valid = |own: &Entry| core.purges.prove_waiting(own) == Validity::Valid;

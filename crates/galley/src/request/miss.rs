@@ -26,7 +26,6 @@ use super::forward::{
 };
 use super::hints;
 use super::lookup::LookupResult;
-use super::member_session;
 use super::page;
 use super::response::{Response, ResponseBody};
 use super::site::{PoolHandle, Services};
@@ -232,8 +231,8 @@ impl Miss<'_, '_> {
             return self.fall_back(pool.fault(FillError::Overload)).await;
         }
         let began = Instant::now();
-        let learn = lesson(self.exchange, self.found);
-        let session = member_session::session_end(self.exchange);
+        let learn = passed_response_use(self.exchange, self.found);
+        let session = self.exchange.session_end();
         let is_safe = self.exchange.info.method().is_safe();
         if let Some(session) = session.as_ref().filter(|_| !is_safe) {
             session.end();
@@ -360,7 +359,7 @@ fn in_memory(found: &LookupResult) -> Option<Arc<Entry>> {
 }
 
 /// The effects of a passed request on the cache.
-fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<PassedResponseUse> {
+fn passed_response_use(exchange: &Exchange<'_>, found: &LookupResult) -> Option<PassedResponseUse> {
     if exchange.policy().storage.validation != ValidationPolicy::Origin {
         return None;
     }
@@ -368,18 +367,18 @@ fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<PassedRespons
     match (info.method(), info.cacheability()) {
         (Method::Head, Cacheability::Cacheable) => in_memory(found).map(|held| PassedResponseUse {
             key: key(),
-            lesson: PassedResponseKind::Head(held),
+            kind: PassedResponseKind::Head(held),
         }),
         (Method::Get, Cacheability::Cacheable) if found.response().is_none() => {
             info.range().map(|range| PassedResponseUse {
                 key: Key::new(&variants::part_key(&exchange.key, range)),
-                lesson: PassedResponseKind::Part(key()),
+                kind: PassedResponseKind::Part(key()),
             })
         }
         (Method::Post, Cacheability::Pass(PassWhy::Method)) => {
             later_get(exchange).map(|get| PassedResponseUse {
                 key: key(),
-                lesson: PassedResponseKind::Taught(Box::new(get)),
+                kind: PassedResponseKind::DerivedGet(Box::new(get)),
             })
         }
         _ => None,
@@ -388,7 +387,7 @@ fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<PassedRespons
 
 /// The `GET` that the stored entry of this address could answer.
 fn later_get(exchange: &Exchange<'_>) -> Option<RequestInfo> {
-    let get = exchange.facts_of_get()?;
+    let get = exchange.info_of_get()?;
     (get.cacheability() == Cacheability::Cacheable && !get.has_authorization()).then_some(get)
 }
 

@@ -19,13 +19,11 @@ mod hints;
 mod hit;
 mod include;
 pub mod lookup;
-mod member_session;
 mod miss;
 mod own_call;
 mod page;
 mod parts;
 mod private;
-mod progress;
 mod purge;
 mod redirect;
 mod refreshed_pages;
@@ -44,13 +42,14 @@ pub use dashboard_gateway::{
     SiteDashboard,
 };
 pub use error_page::{ErrorPage, ErrorPages};
-pub use exchange::{Admission, Exchange, FastPathResult, admit, origin, resume, site_mark};
+pub use exchange::{
+    Admission, EarlierLookup, Exchange, FastPathResult, admit, origin, resume, site_mark,
+};
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
 pub use forward::{backend, fetch_request, member_request, pass_request, streams_body};
 pub use hit::{Hit, Keys, hit};
 pub use include::SiteIncludes;
 pub use own_call::{probe, run_cron};
-pub use progress::EarlierLookup;
 pub use redirect::has_tls;
 pub use refreshed_pages::RefreshedPages;
 pub use respond::handle;

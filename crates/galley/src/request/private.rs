@@ -29,7 +29,6 @@ use http::{HeaderMap, StatusCode};
 use super::exchange::Exchange;
 use super::forward::{fetch_request, member_request, page_job, pool, upstream_call, who};
 use super::lookup::LookupResult;
-use super::member_session::visitor;
 use super::miss::{Miss, collect};
 use super::page;
 use super::response::{Response, ResponseBody};
@@ -79,7 +78,7 @@ impl Miss<'_, '_> {
         let (Some(store), Some(public)) = (&core.private, self.found.response()) else {
             return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
         };
-        let Some(visitor) = visitor(self.exchange, store) else {
+        let Some(visitor) = self.exchange.visitor(store) else {
             return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
         };
         let plain = Box::pin(page::unpack(

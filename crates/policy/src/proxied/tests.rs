@@ -213,26 +213,26 @@ fn scheme_host_and_port_are_those_of_the_client() {
         (vec![("x-forwarded-proto", "gopher")], own),
         (
             vec![("x-forwarded-proto", "https"), ("x-forwarded-port", "443")],
-            ("https", "own.test", Port::Told(None)),
+            ("https", "own.test", Port::Given(None)),
         ),
         // TLS ended one hop before the proxy that names its own port.
         (
             vec![("x-forwarded-proto", "https"), ("x-forwarded-port", "80")],
-            ("https", "own.test", Port::Told(None)),
+            ("https", "own.test", Port::Given(None)),
         ),
         (
             vec![("x-forwarded-port", "8443")],
-            ("http", "own.test", Port::Told(Some(8443))),
+            ("http", "own.test", Port::Given(Some(8443))),
         ),
         (vec![("x-forwarded-port", "0")], own),
         (vec![("x-forwarded-port", "+80")], own),
         (
             vec![("x-forwarded-host", "shop.test")],
-            ("http", "shop.test", Port::Told(None)),
+            ("http", "shop.test", Port::Given(None)),
         ),
         (
             vec![("x-forwarded-host", "shop.test:8080")],
-            ("http", "shop.test:8080", Port::Told(Some(8080))),
+            ("http", "shop.test:8080", Port::Given(Some(8080))),
         ),
         (vec![("x-forwarded-host", " ")], own),
         // Lists: the element of the hop that named the client, never that of the client.
@@ -242,7 +242,7 @@ fn scheme_host_and_port_are_those_of_the_client() {
                 ("x-forwarded-proto", "https, http"),
                 ("x-forwarded-host", "evil.test, shop.test"),
             ],
-            ("http", "shop.test", Port::Told(None)),
+            ("http", "shop.test", Port::Given(None)),
         ),
         (
             vec![
@@ -250,7 +250,7 @@ fn scheme_host_and_port_are_those_of_the_client() {
                 ("x-forwarded-proto", "http, https, http"),
                 ("x-forwarded-host", "evil.test, shop.test, inner.test"),
             ],
-            ("https", "shop.test", Port::Told(None)),
+            ("https", "shop.test", Port::Given(None)),
         ),
         (
             vec![
@@ -318,7 +318,7 @@ proptest! {
         let own = ConnectionInfo { peer: "10.0.0.1:1".parse().unwrap(), scheme: Scheme::Https, host: HOST };
         for field in [ForwardingField::XForwardedFor, ForwardingField::Forwarded, ForwardingField::XRealIp] {
             let found = proxies(field).origin(&own, &fields.clone());
-            prop_assert!(!matches!(found.port, Port::Told(Some(0))));
+            prop_assert!(!matches!(found.port, Port::Given(Some(0))));
         }
     }
 }

@@ -81,7 +81,7 @@ impl RequestInfo {
         if let Some(authority) = target.authority {
             pass.port = route::named_port(authority, line.host);
         }
-        if let Port::Told(port) = port {
+        if let Port::Given(port) = port {
             pass.port = port;
         }
         self.finish_fields(&pass);

@@ -5,7 +5,8 @@ use std::{fmt::Write as _, path::PathBuf};
 use galley_testkit::Quartiles;
 
 use super::{
-    generator::{LatencyPercentiles, LoadGenerator, LoadSettings, oha},
+    generator::{LoadGenerator, oha},
+    settings::{LatencyPercentiles, LoadSettings},
     target::{BEHAVIORS, LoadTarget},
 };
 use crate::{

@@ -10,27 +10,11 @@ use serde_json::Value;
 
 use super::browser::BROWSER_FIELDS;
 use super::reference;
+use super::settings::{LatencyPercentiles, LoadSettings};
 use crate::{
     bench::{Cores, on_core},
     demo::CommandError,
 };
-
-/// The load of all generators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LoadSettings {
-    /// Requests per second.
-    pub(super) rate: u32,
-    pub(super) seconds: u32,
-    pub(super) connections: u32,
-}
-
-/// The result of one run.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct LatencyPercentiles {
-    pub(super) requests: u64,
-    /// The 50th, 90th and 99th percentile in milliseconds.
-    pub(super) ms: [f64; 3],
-}
 
 /// A load generator with an open loop.
 #[derive(Debug, Clone, PartialEq, Eq)]

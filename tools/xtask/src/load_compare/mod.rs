@@ -7,6 +7,7 @@ mod browser;
 mod command;
 mod generator;
 mod reference;
+mod settings;
 mod target;
 
 pub(crate) use command::{Arguments, run};

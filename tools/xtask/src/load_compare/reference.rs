@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::browser::BROWSER_FIELDS;
-use super::generator::{LatencyPercentiles, LoadSettings};
+use super::settings::{LatencyPercentiles, LoadSettings};
 use crate::demo::CommandError;
 
 /// Sends the load and returns the percentiles.

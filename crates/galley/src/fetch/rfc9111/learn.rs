@@ -61,9 +61,9 @@ impl FetchWorker {
             response_delay: delay,
             now: self.clock.wall(),
         };
-        let verdict = match &learn.lesson {
+        let verdict = match &learn.kind {
             PassedResponseKind::Part(_) => storable::judge_part(&job.info, &response_head, rules),
-            PassedResponseKind::Taught(reader) => {
+            PassedResponseKind::DerivedGet(reader) => {
                 storable::judge_taught(reader, &response_head, rules)
             }
             PassedResponseKind::Head(held) => {
@@ -128,7 +128,7 @@ impl FetchWorker {
         if job.site.purges.prove_waiting(&entry) == Validity::Purged {
             return;
         }
-        if let PassedResponseKind::Part(address) = &learn.lesson {
+        if let PassedResponseKind::Part(address) = &learn.kind {
             self.join_part(job, address, &entry);
         }
         let outcome = self.memory.put(Arc::clone(&entry));
