@@ -43,7 +43,7 @@ pub(crate) struct Agreement {
     /// `host:port` of the primary.
     pub(crate) primary: String,
     /// A time before the first of them was queried.
-    pub(crate) asked: Instant,
+    pub(crate) queried_at: Instant,
 }
 
 /// The report of one sentinel about the primary.
@@ -92,7 +92,7 @@ impl Sentinels {
     pub(crate) fn primary(&self) -> Result<(String, ConnectionInfo), EngineError> {
         let last = self.last();
         let agreement = last.agreement.as_ref();
-        let Some(agreement) = agreement.filter(|agreement| agreement.asked.elapsed() < FRESH)
+        let Some(agreement) = agreement.filter(|agreement| agreement.queried_at.elapsed() < FRESH)
         else {
             let why = last.error.clone();
             return Err(EngineError::Sentinels(why.unwrap_or_else(|| {
@@ -115,7 +115,7 @@ impl Sentinels {
                     agreement.primary
                 )))
             }
-            agreement => Ok(agreement.as_ref().map(|agreement| agreement.asked)),
+            agreement => Ok(agreement.as_ref().map(|agreement| agreement.queried_at)),
         }
     }
 
@@ -146,7 +146,7 @@ impl Sentinels {
     }
 
     fn query_all(&self, connections: &mut [SentinelConnection<'_>]) {
-        let asked = Instant::now();
+        let queried_at = Instant::now();
         let mut reports = Vec::with_capacity(connections.len());
         let mut errors = Vec::new();
         for connection in connections.iter_mut() {
@@ -160,7 +160,7 @@ impl Sentinels {
         if let Some(primary) = agreed {
             last.agreement = Some(Agreement {
                 primary: primary.to_owned(),
-                asked,
+                queried_at,
             });
             last.error = None;
         } else {

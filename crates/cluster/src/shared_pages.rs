@@ -111,12 +111,12 @@ impl SharedPages {
         self.commands.downgrade()
     }
 
-    /// Searches for a page that `accept` accepts. If another node is fetching the page, waits for it according to `patience`.
+    /// Searches for a page that `accept` accepts. If another node is fetching the page, waits for it according to `wait`.
     /// Cancel-safe.
     pub async fn find<T>(
         &self,
         page: PageName<'_>,
-        patience: SharedWait,
+        wait: SharedWait,
         mut accept: impl FnMut(FoundPage<'_>) -> Option<T>,
     ) -> PageSearch<T> {
         let until = Instant::now() + MAX_WAIT;
@@ -138,7 +138,7 @@ impl SharedPages {
                     lookup.refused = mac;
                 }
                 Some(LookupReply::Token(token)) => break Some(token),
-                Some(LookupReply::Busy) if patience == SharedWait::None => break None,
+                Some(LookupReply::Busy) if wait == SharedWait::None => break None,
                 Some(LookupReply::Busy) => is_fetched_elsewhere = true,
                 // After one late reply, this node must not fetch a page that another node is fetching.
                 None if is_fetched_elsewhere && self.breaker().is_closed() => {}

@@ -1,12 +1,12 @@
 //! Files below a site's root: which file a path means, whether it may be sent, and in which form.
 //!
 //! [`Root::resolve`] does for WordPress what `try_files` does in nginx. It never opens a path outside the root, anything
-//! but regular files, or a file that the list of denied names or a `.htaccess` denies. [`answer()`] turns a file into a
+//! but regular files, or a file that the list of denied names or a `.htaccess` denies. [`respond()`] turns a file into a
 //! response. The functions of [`Root`] may block on the disk (except [`Root::resolve_script`]): callers run them outside the
 //! threads that serve connections.
 //!
 //! Read in this order: `resolve` (the meaning of a path), `tree` (how files are opened), `deny` and `htaccess` (which files
-//! are denied), `asset` (an opened file), `answer`.
+//! are denied), `asset` (an opened file), `respond`.
 
 mod asset;
 mod cached_lookup;
@@ -29,5 +29,5 @@ mod types;
 pub use asset::{Asset, FileForm};
 pub use options::Options;
 pub use resolve::Resolved;
-pub use response::{BodyPiece, FileResponse, IMMUTABLE, answer, is_immutable, validators};
+pub use response::{BodyPiece, FileResponse, IMMUTABLE, is_immutable, respond, validators};
 pub use root::Root;

@@ -44,7 +44,7 @@ pub enum BodyPiece {
 
 /// The response to a request for a file. `whole`: the head of a 200 with the whole file, as [`crate::Asset::fields`] returns
 /// it; `length`: the size of the file in bytes.
-pub fn answer(whole: &HeaderMap, length: u64, info: &RequestInfo) -> FileResponse {
+pub fn respond(whole: &HeaderMap, length: u64, info: &RequestInfo) -> FileResponse {
     match info.method() {
         Method::Get | Method::Head => {}
         _ => return method_not_allowed(),

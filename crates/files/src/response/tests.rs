@@ -35,7 +35,7 @@ fn respond(whole: &Whole, method: &str, target: &str, fields: &[(&str, &str)]) -
     let mut info = RequestInfo::default();
     let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
     info.parse(&line, fields, &Policy::default()).unwrap();
-    answer(&whole.0, whole.1, &info)
+    super::respond(&whole.0, whole.1, &info)
 }
 
 fn text<'a>(response: &'a FileResponse, name: &str) -> Option<&'a str> {

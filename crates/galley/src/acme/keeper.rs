@@ -199,7 +199,7 @@ impl CertificateKeeper {
         let usable = self.held.as_ref().filter(|held| self.is_complete(held));
         let left = usable.and_then(|held| held.validity.to.duration_since(now).ok());
         let random = u64::from_ne_bytes(sys::random_bytes());
-        let patience = schedule::patience(
+        let engine_wait = schedule::engine_wait(
             left.unwrap_or_default(),
             self.parts.opener.settings.retry,
             random,
@@ -207,9 +207,9 @@ impl CertificateKeeper {
         tracing::warn!(
             site = self.parts.certificate.wanted.site,
             "{EngineUnavailable}: this node orders a certificate of its own in {} s unless it does",
-            patience.as_secs()
+            engine_wait.as_secs()
         );
-        Instant::now() + patience
+        Instant::now() + engine_wait
     }
 
     /// Uses the certificate of another node if it is newer, and shares this one if it is newer than theirs.

@@ -77,7 +77,7 @@ pub(super) fn pause(failure: RenewalFailure, first: Duration, random: u64) -> Du
 /// The time that a node waits for the engine of its cluster before it orders a certificate for itself: without a certificate
 /// between one and two times `first`, otherwise a quarter to a half of the time that is `left`. It is random, because
 /// authorities issue only a few certificates a week for the same names, and all nodes wait for the same engine.
-pub(super) fn patience(left: Duration, first: Duration, random: u64) -> Duration {
+pub(super) fn engine_wait(left: Duration, first: Duration, random: u64) -> Duration {
     let least = (left / 4).max(first);
     least + part(least, random)
 }
@@ -201,7 +201,7 @@ mod tests {
                 Duration::from_secs(left * 3_600),
                 Duration::from_secs(3_600),
             );
-            patience(left, first, random).as_secs() / 3_600
+            engine_wait(left, first, random).as_secs() / 3_600
         };
         assert_eq!([hours(0, 0), hours(2, 0), hours(400, 0)], [1, 1, 100]);
         assert_eq!(hours(0, 1 << 63), 1);

@@ -18,7 +18,7 @@ fn spools(state: &AdminState, text: &mut Text) {
     text.value(families::SPOOL_DISK, spooled.disk);
     text.value(families::SPOOL_DISK_LIMIT, spooled.disk_limit);
     text.value(families::SPOOL_REQUESTS, spooled.requests);
-    text.value(families::SPOOL_RESPONSES, spooled.answers);
+    text.value(families::SPOOL_RESPONSES, spooled.responses);
     text.value(families::SPOOL_REJECTED, spooled.refused);
     text.value(families::SPOOL_BLOCKED, spooled.held_up);
 }

@@ -43,11 +43,11 @@ pub(super) struct SiteDashboards {
 }
 
 impl DashboardHost for SiteDashboards {
-    fn answer(&self, request: DashboardRequest) -> DashboardFuture {
+    fn respond(&self, request: DashboardRequest) -> DashboardFuture {
         let own = self.clone();
         let response = self
             .runtime
-            .spawn(async move { own.respond(&request).await });
+            .spawn(async move { own.handle(&request).await });
         Box::pin(async move { response.await.ok() })
     }
 }
@@ -62,7 +62,7 @@ impl SiteDashboards {
         }
     }
 
-    async fn respond(&self, request: &DashboardRequest) -> DashboardResponse {
+    async fn handle(&self, request: &DashboardRequest) -> DashboardResponse {
         let state = self.shared.now();
         let site = state.sites.iter().find(|site| site.row == request.row);
         let mut response = match site.and_then(|site| site.dashboard.as_ref()) {

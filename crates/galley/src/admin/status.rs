@@ -219,7 +219,7 @@ fn spools(spools: &BodySpools) -> Value {
     json!({
         "memory_bytes": spooled.memory, "memory_limit": spooled.memory_limit, "disk_bytes": spooled.disk,
         "disk_limit": spooled.disk_limit, "folder": spools.folder(), "requests": spooled.requests,
-        "answers": spooled.answers, "refused": spooled.refused, "held_up": spooled.held_up,
+        "answers": spooled.responses, "refused": spooled.refused, "held_up": spooled.held_up,
     })
 }
 

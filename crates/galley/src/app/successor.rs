@@ -80,13 +80,13 @@ impl StartingProcess {
         self.child.id().unwrap_or_default()
     }
 
-    /// Waits for the next message, at most as long as `patience`.
+    /// Waits for the next message, at most as long as `limit`.
     pub(super) async fn receive(
         &mut self,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<UpgradeMessage, UpgradeError> {
-        let Ok(received) = timeout(patience, self.channel.receive()).await else {
-            let why = format!("the new process sent nothing for {patience:?}");
+        let Ok(received) = timeout(limit, self.channel.receive()).await else {
+            let why = format!("the new process sent nothing for {limit:?}");
             return Err(UpgradeError::Failed(why));
         };
         let why = match received {

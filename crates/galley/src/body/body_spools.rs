@@ -62,7 +62,7 @@ pub struct Spooled {
     /// Request bodies that were written to a file.
     pub requests: u64,
     /// Responses of which a part was written to a file.
-    pub answers: u64,
+    pub responses: u64,
     /// Request bodies that were rejected because the spool was full.
     pub refused: u64,
     /// Responses for which the upstream had to wait for the client.
@@ -179,7 +179,7 @@ impl BodySpools {
             disk: self.disk.used(),
             disk_limit: self.disk.limit(),
             requests: count(&self.requests),
-            answers: count(&self.responses),
+            responses: count(&self.responses),
             refused: count(&self.refused),
             held_up: count(&self.held_up),
         }

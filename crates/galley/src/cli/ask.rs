@@ -154,20 +154,20 @@ impl AdminAddress {
     /// Sends a command with its own time limit.
     pub(super) fn post_within(
         &self,
-        patience: Duration,
+        timeout: Duration,
         path: &str,
         body: &Value,
     ) -> Result<Value, AdminError> {
-        self.ask_within(patience, "POST", path, body.to_string().into())
+        self.call_within(timeout, "POST", path, body.to_string().into())
     }
 
     fn ask(&self, method: &str, path: &str, body: Bytes) -> Result<Value, AdminError> {
-        self.ask_within(TIMEOUT, method, path, body)
+        self.call_within(TIMEOUT, method, path, body)
     }
 
-    fn ask_within(
+    fn call_within(
         &self,
-        patience: Duration,
+        timeout: Duration,
         method: &str,
         path: &str,
         body: Bytes,
@@ -176,13 +176,13 @@ impl AdminAddress {
             .enable_all()
             .build()
             .map_err(|cause| self.unreachable(cause))?;
-        runtime.block_on(self.exchange_within(patience, method, path, body))
+        runtime.block_on(self.exchange_within(timeout, method, path, body))
     }
 
     /// Like the calls above, for callers with a runtime.
     pub(super) async fn exchange_within(
         &self,
-        patience: Duration,
+        timeout: Duration,
         method: &str,
         path: &str,
         body: Bytes,
@@ -201,9 +201,9 @@ impl AdminAddress {
                 }
             }
         };
-        tokio::time::timeout(patience, exchange)
+        tokio::time::timeout(timeout, exchange)
             .await
-            .map_err(|_| AdminError::Late(patience))?
+            .map_err(|_| AdminError::Late(timeout))?
     }
 
     fn unreachable(&self, cause: std::io::Error) -> AdminError {

@@ -120,11 +120,11 @@ impl Durable {
         self.open.as_ref().map_or(0, |open| open.past.start)
     }
 
-    /// Closes the folder, for another process: writes pending pages, at most for `patience`. Later purges and pages exist only
+    /// Closes the folder, for another process: writes pending pages, at most for `timeout`. Later purges and pages exist only
     /// in memory. Blocks.
-    pub fn release(&self, patience: Duration) {
+    pub fn release(&self, timeout: Duration) {
         self.forward.release();
-        self.close(patience);
+        self.close(timeout);
         if let Some(open) = &self.open {
             open.past.log.close();
             if let Some(stored) = &open.stored
@@ -257,9 +257,9 @@ impl Durable {
         }
     }
 
-    /// Writes pending pages, at most for `patience`, and the snapshot, so that the next start does not have to count the files.
+    /// Writes pending pages, at most for `timeout`, and the snapshot, so that the next start does not have to count the files.
     /// Blocks.
-    pub fn close(&self, patience: Duration) {
+    pub fn close(&self, timeout: Duration) {
         let Some(stored) = self.stored() else { return };
         stored.disk.close_queue();
         let writer = stored
@@ -267,7 +267,7 @@ impl Durable {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         while let Some(writer) = &writer
             && !writer.is_finished()
             && Instant::now() < until

@@ -24,7 +24,7 @@ struct RenderingLookup {
     site: Arc<FetchSite>,
     id: u64,
     key: Vec<u8>,
-    patience: SharedWait,
+    wait: SharedWait,
 }
 
 impl FetchWorker {
@@ -42,12 +42,12 @@ impl FetchWorker {
         let Some(first) = ids.min().filter(|_| is_shared) else {
             return versions.to_vec();
         };
-        let find = |id, patience| {
+        let find = |id, wait| {
             Rc::clone(self).find_rendering(RenderingLookup {
                 site: Arc::clone(&page.site),
                 id,
                 key: fragment_key(page, id),
-                patience,
+                wait,
             })
         };
         let is_first_found = find(first, SharedWait::Waits).await;
@@ -79,7 +79,7 @@ impl FetchWorker {
             key: &lookup.key,
         };
         let accept = |found: FoundPage<'_>| self.accept_rendering(&lookup, &found);
-        match pages.find(name, lookup.patience, accept).await {
+        match pages.find(name, lookup.wait, accept).await {
             PageSearch::Found(rendered) => {
                 lookup.site.fragments.rendered(lookup.id, rendered);
                 true

@@ -343,7 +343,7 @@ mod tests {
         }
         assert!(spool.is_clear());
         let counted = spools.counted();
-        assert_eq!((counted.memory, counted.disk, counted.answers), (0, 0, 0));
+        assert_eq!((counted.memory, counted.disk, counted.responses), (0, 0, 0));
     }
 
     #[tokio::test]
@@ -357,7 +357,7 @@ mod tests {
         }
         let counted = spools.counted();
         assert_eq!(counted.memory, 30_000 + FILE_MEMORY);
-        assert_eq!((counted.disk, counted.answers), (2_000_000 - 30_000, 1));
+        assert_eq!((counted.disk, counted.responses), (2_000_000 - 30_000, 1));
         let (got, ()) = tokio::join!(rest(reader), spool.end(writer));
         assert!(got == whole(200));
         let after = spools.counted();
@@ -406,7 +406,7 @@ mod tests {
             all.push((spool, writer, reader));
         }
         let counted = spools.counted();
-        assert_eq!((counted.answers, counted.held_up), (100, 0));
+        assert_eq!((counted.responses, counted.held_up), (100, 0));
         assert!(counted.memory <= 8 << 20);
     }
 

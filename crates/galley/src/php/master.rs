@@ -138,10 +138,10 @@ impl Master {
                 master.process.kill_group();
                 let _ = tokio::time::timeout(LOG_TIMEOUT, &mut master.log).await;
                 let status = status.map_err(failed(&plan.binary))?;
-                Err(PhpStartError::Exited { status, said: master.output.text() })
+                Err(PhpStartError::Exited { status, output: master.output.text() })
             }
             () = tokio::time::sleep(START_TIMEOUT) => {
-                Err(PhpStartError::NotReady { patience: START_TIMEOUT, said: master.output.text() })
+                Err(PhpStartError::NotReady { timeout: START_TIMEOUT, output: master.output.text() })
             }
         }
     }

@@ -138,19 +138,19 @@ pub enum PhpStartError {
         source: io::Error,
     },
     /// The program ended before its socket accepted connections.
-    #[error("php-fpm ended at once ({status}): {said}")]
+    #[error("php-fpm ended at once ({status}): {output}")]
     Exited {
         /// The exit status.
         status: ExitStatus,
         /// The last lines of its log.
-        said: String,
+        output: String,
     },
     /// The socket did not accept connections in time.
-    #[error("php-fpm did not accept connections within {patience:?}: {said}")]
+    #[error("php-fpm did not accept connections within {timeout:?}: {output}")]
     NotReady {
         /// The time limit.
-        patience: Duration,
+        timeout: Duration,
         /// The last lines of its log.
-        said: String,
+        output: String,
     },
 }

@@ -31,18 +31,25 @@ pub(super) async fn respond(
     exchange: &Exchange<'_>,
 ) -> Result<Response, Fault> {
     let request = request(exchange)?;
-    let answer = services.dashboards.answer(request).await;
-    let answer = answer.ok_or_else(|| {
+    let response = services.dashboards.respond(request).await;
+    let response = response.ok_or_else(|| {
         let note = "the admin interface does not answer for the dashboard";
         Fault::new(RefusedWhy::Internal, note)
     })?;
     let body = if exchange.info.method() == Method::Head {
-        ResponseBody::Unsent(u64::try_from(answer.body.len()).ok())
+        ResponseBody::Unsent(u64::try_from(response.body.len()).ok())
     } else {
-        ResponseBody::Bytes(answer.body)
+        ResponseBody::Bytes(response.body)
     };
-    let outcome = answer.refused.map_or(Outcome::Dashboard, Outcome::Refused);
-    Ok(Response::new(answer.status, answer.fields, body, outcome))
+    let outcome = response
+        .refused
+        .map_or(Outcome::Dashboard, Outcome::Refused);
+    Ok(Response::new(
+        response.status,
+        response.fields,
+        body,
+        outcome,
+    ))
 }
 
 fn request(exchange: &Exchange<'_>) -> Result<DashboardRequest, Fault> {

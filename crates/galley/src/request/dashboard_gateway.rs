@@ -58,7 +58,7 @@ pub type DashboardFuture = Pin<Box<dyn Future<Output = Option<DashboardResponse>
 /// The side that answers for dashboards.
 pub trait DashboardHost: Send + Sync {
     /// Answers one request.
-    fn answer(&self, request: DashboardRequest) -> DashboardFuture;
+    fn respond(&self, request: DashboardRequest) -> DashboardFuture;
 }
 
 /// Where dashboards are answered: nowhere before [`DashboardGateway::open`] and after [`DashboardGateway::close`]. One for the process.
@@ -69,9 +69,9 @@ struct OpenGateway(Box<dyn DashboardHost>);
 
 impl DashboardGateway {
     /// What the host answers, if there is one.
-    pub async fn answer(&self, request: DashboardRequest) -> Option<DashboardResponse> {
+    pub async fn respond(&self, request: DashboardRequest) -> Option<DashboardResponse> {
         let open = self.0.load_full()?;
-        open.0.answer(request).await
+        open.0.respond(request).await
     }
 
     /// From now on `host` answers.

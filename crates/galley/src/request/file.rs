@@ -28,7 +28,7 @@ use crate::fault::Fault;
 /// The result of resolving a path below the root.
 pub enum FileMatch {
     /// A response without the upstream: a file, or a redirect to a directory's address with a slash.
-    Answer(Response),
+    Response(Response),
     /// A script to run.
     Script(Script),
     /// Neither file nor script.
@@ -52,7 +52,7 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
     if let Some(entry) =
         folder.file_in_memory(&exchange.info, runs_program, folder.now(), &mut Vec::new())
     {
-        return Ok(FileMatch::Answer(from_kept(exchange, &entry)));
+        return Ok(FileMatch::Response(from_kept(exchange, &entry)));
     }
     if let Some(script) = folder.script(&exchange.info, runs_program) {
         return Ok(FileMatch::Script(script));
@@ -69,9 +69,9 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
     .map_err(|e| Fault::new(RefusedWhy::Internal, e.to_string()))?
     .map_err(|e| Fault::new(RefusedWhy::Internal, format!("cannot read a file: {e}")))?;
     match looked {
-        FileProbe::Kept(entry) => Ok(FileMatch::Answer(from_kept(exchange, &entry))),
-        FileProbe::File(answer, file, small) => {
-            let length = answer.length;
+        FileProbe::Kept(entry) => Ok(FileMatch::Response(from_kept(exchange, &entry))),
+        FileProbe::File(response, file, small) => {
+            let length = response.length;
             let body = |parts| match small {
                 Some(bytes) => ResponseBody::Bytes(bytes),
                 None => ResponseBody::File {
@@ -80,12 +80,14 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
                     length,
                 },
             };
-            Ok(FileMatch::Answer(from_file(exchange, answer, body)))
+            Ok(FileMatch::Response(from_file(exchange, response, body)))
         }
-        FileProbe::Coded(answer, body) => Ok(FileMatch::Answer(from_coded(exchange, answer, body))),
+        FileProbe::Coded(response, body) => {
+            Ok(FileMatch::Response(from_coded(exchange, response, body)))
+        }
         FileProbe::Other(files::Resolved::Script(script)) => Ok(FileMatch::Script(script)),
         FileProbe::Other(files::Resolved::Redirect(path)) => {
-            redirect(exchange, &path).map(FileMatch::Answer)
+            redirect(exchange, &path).map(FileMatch::Response)
         }
         FileProbe::Other(files::Resolved::Missing | files::Resolved::File(_)) => {
             Ok(FileMatch::Missing)
@@ -106,24 +108,24 @@ fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Resu
     let fields = folder.fields(&asset, best);
     if let Some(coding) = folder.live_coding(&asset, &fields, info) {
         let fields = live::passed_fields(&fields, coding);
-        let answer = files::answer(&fields, best.length, info);
-        if answer.parts.is_empty() {
-            return Ok(FileProbe::Coded(answer, None));
+        let response = files::respond(&fields, best.length, info);
+        if response.parts.is_empty() {
+            return Ok(FileProbe::Coded(response, None));
         }
         let compressing = folder.compressing();
         let body = coded_file::begin(compressing, &best.file, best.length, coding, &fields);
         if body.is_some() {
-            return Ok(FileProbe::Coded(answer, body));
+            return Ok(FileProbe::Coded(response, body));
         }
     }
-    let answer = files::answer(&fields, best.length, info);
+    let response = files::respond(&fields, best.length, info);
     let files::FileForm {
         mut file, length, ..
     } = asset.into_best(info.codings(), info.images());
-    let whole = matches!(answer.parts.as_slice(), [files::BodyPiece::Span { start: 0, end }] if *end == length);
+    let whole = matches!(response.parts.as_slice(), [files::BodyPiece::Span { start: 0, end }] if *end == length);
     let small = whole.then(|| read_small(&mut file, length, SMALL));
     let small = small.transpose()?.flatten();
-    Ok(FileProbe::File(answer, Arc::new(file), small))
+    Ok(FileProbe::File(response, Arc::new(file), small))
 }
 
 /// The response for a file in memory. Ranges refer to the file on the disk (see `page::form`).
@@ -139,12 +141,12 @@ fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
         )
     };
     let (fields, bytes) = of_coded.unwrap_or_else(plain);
-    let answer = files::answer(&fields, bytes.len() as u64, &exchange.info);
+    let response = files::respond(&fields, bytes.len() as u64, &exchange.info);
     // All ranges are within the file: they were computed for this length.
     let body = |parts: Vec<files::BodyPiece>| {
         ResponseBody::Bytes(parts::cut(&bytes, &parts).unwrap_or_default())
     };
-    from_file(exchange, answer, body)
+    from_file(exchange, response, body)
 }
 
 /// The response for a file that is compressed while it is sent, so that its length is unknown.

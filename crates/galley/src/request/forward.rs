@@ -65,7 +65,7 @@ pub(super) fn pool(exchange: &Exchange<'_>) -> Result<PoolHandle, Fault> {
 }
 
 /// The class and client in whose queue the request waits for a slot.
-pub(super) fn who(exchange: &Exchange<'_>, class: Class) -> QueueIdentity {
+pub(super) fn queue_identity(exchange: &Exchange<'_>, class: Class) -> QueueIdentity {
     QueueIdentity {
         class,
         client: Network::of(exchange.client.ip()),

@@ -127,7 +127,7 @@ impl SiteIncludes {
         let (below, script) = match file::find(exchange).await {
             Ok(FileMatch::Script(script)) => (PathKind::Script, Some(script)),
             Ok(FileMatch::Missing) => (PathKind::Missing, None),
-            Ok(FileMatch::Answer(_)) | Err(_) => return Err(IncludeRefused::File),
+            Ok(FileMatch::Response(_)) | Err(_) => return Err(IncludeRefused::File),
         };
         let fetch = fetch_decision().below_root(&exchange.info, below, backend(exchange));
         let pool = pool(exchange).map_err(|_| IncludeRefused::File)?;

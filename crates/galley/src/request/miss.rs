@@ -22,7 +22,7 @@ use http::header::{self, HeaderValue};
 
 use super::exchange::Exchange;
 use super::forward::{
-    backend, fetch_request, page_job, pass_request, pool, switch, upstream_call, who,
+    backend, fetch_request, page_job, pass_request, pool, queue_identity, switch, upstream_call,
 };
 use super::hints;
 use super::lookup::LookupResult;
@@ -57,10 +57,10 @@ fn is_rejected_early(
     class: Class,
     key: Option<&[u8]>,
 ) -> bool {
-    let who = who(exchange, class);
+    let queue_identity = queue_identity(exchange, class);
     let is_prefetch = exchange.info.is_prefetch();
     pool.fetch_thread
-        .rejects_early(pool.index, who, key, is_prefetch)
+        .rejects_early(pool.index, queue_identity, key, is_prefetch)
 }
 
 impl Miss<'_, '_> {
@@ -73,9 +73,9 @@ impl Miss<'_, '_> {
             let page = page_job(self.exchange, &pool, request, self.script.clone(), class);
             let patched = pool.fetch_thread.patch(page, Arc::clone(held)).await;
             if let Some(entry) = patched
-                && let Some(answer) = self.stored(entry, Outcome::Patched).await
+                && let Some(response) = self.stored(entry, Outcome::Patched).await
             {
-                return Ok(answer);
+                return Ok(response);
             }
         }
         self.fetch().await
@@ -100,8 +100,8 @@ impl Miss<'_, '_> {
         }
         let hinted = hints::send(self.exchange, self.found);
         let began = Instant::now();
-        let composed = self.order(&pool, class, hinted).await;
-        let (mut reader, coded, outcome, collapsed) = match composed {
+        let fetched = self.fetch_page(&pool, class, hinted).await;
+        let (mut reader, coded, outcome, collapsed) = match fetched {
             Ok(FetchResult::Entry(entry)) => return self.sent(entry, Outcome::Hit).await,
             Ok(FetchResult::Shared(entry)) => return self.sent(entry, Outcome::Shared).await,
             Ok(FetchResult::Awaited(entry)) => {
@@ -110,11 +110,11 @@ impl Miss<'_, '_> {
                     None => StoreOutcome::Stored,
                 };
                 let miss = self.miss(stored, true);
-                let Some(mut answer) = self.stored(entry, miss).await else {
+                let Some(mut response) = self.stored(entry, miss).await else {
                     return self.pass_without_memory().await;
                 };
-                answer.upstream_time = Some(began.elapsed());
-                return Ok(answer);
+                response.upstream_time = Some(began.elapsed());
+                return Ok(response);
             }
             Ok(FetchResult::HitForPass) => {
                 let why = if self.found.is_partitioned() {
@@ -145,7 +145,7 @@ impl Miss<'_, '_> {
             return self.fall_back(FillError::Closed.into()).await;
         }
         let outcome = self.miss(with_includes(outcome, &head), collapsed);
-        let mut answer = if self.stale_on_error {
+        let mut response = if self.stale_on_error {
             // A stored response exists, so the new one is received completely before its first byte is sent: a failure stays invisible.
             match self.whole(&head, reader, coded).await {
                 Ok((head, body)) => page::from_whole(self.exchange, &head, body, outcome),
@@ -163,28 +163,28 @@ impl Miss<'_, '_> {
             && life.initial_age.as_secs() > 0
         {
             let age = HeaderValue::from(life.initial_age.as_secs());
-            answer.extra.push((header::AGE, age));
+            response.extra.push((header::AGE, age));
         }
-        answer.upstream_time = Some(upstream_time);
-        Ok(answer)
+        response.upstream_time = Some(upstream_time);
+        Ok(response)
     }
 
     /// Sends a page that has been stored; passes the request if there is no memory to unpack it.
     async fn sent(self, entry: Arc<Entry>, outcome: Outcome) -> Result<Response, Fault> {
         match self.stored(entry, outcome).await {
-            Some(answer) => Ok(answer),
+            Some(response) => Ok(response),
             None => self.pass_without_memory().await,
         }
     }
 
-    async fn order(
+    async fn fetch_page(
         &self,
         pool: &PoolHandle,
         class: Class,
         hinted: Option<InterimSender>,
     ) -> Result<FetchResult, FillError> {
         let exchange = &*self.exchange;
-        let order = || {
+        let fetch_page = || {
             let request = fetch_request(self.services, exchange, Credentials::OfClient);
             let mut page = page_job(exchange, pool, request, self.script.clone(), class);
             if exchange.policy().storage.validation == ValidationPolicy::Origin {
@@ -197,11 +197,11 @@ impl Miss<'_, '_> {
         if self.found.is_partitioned() {
             return pool
                 .fetch_thread
-                .new_page(order().while_partitioned())
+                .new_page(fetch_page().while_partitioned())
                 .await;
         }
         let (site, info, key) = (&exchange.site.core, &exchange.info, &exchange.key);
-        pool.fetch_thread.page(site, info, key, order).await
+        pool.fetch_thread.page(site, info, key, fetch_page).await
     }
 
     /// The complete new response, in a coding that this client accepts if one is being made.
@@ -273,9 +273,9 @@ impl Miss<'_, '_> {
         if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
             return self.fall_back(FillError::Closed.into()).await;
         }
-        let mut answer = page::from_fill_whole(self.exchange, &head, reader, outcome);
-        answer.upstream_time = Some(began.elapsed());
-        Ok(answer)
+        let mut response = page::from_fill_whole(self.exchange, &head, reader, outcome);
+        response.upstream_time = Some(began.elapsed());
+        Ok(response)
     }
 
     fn miss(&self, outcome: StoreOutcome, collapsed: bool) -> Outcome {
@@ -332,7 +332,7 @@ pub(super) async fn refresh(
         Ok(super::file::FileMatch::Script(script)) => Some(script),
         Ok(super::file::FileMatch::Missing) => None,
         // A file has replaced the page; the stored response expires by itself.
-        Ok(super::file::FileMatch::Answer(_)) | Err(_) => return,
+        Ok(super::file::FileMatch::Response(_)) | Err(_) => return,
     };
     let Ok(pool) = pool(exchange) else {
         return;
@@ -421,13 +421,13 @@ async fn in_coding(coded: Option<FillReader>) -> Option<(Arc<FillHead>, FillRead
 
 /// Whether PHP died in the middle of a page that began well.
 fn is_broken(exchange: &Exchange<'_>, head: &FillHead, body: &[u8]) -> bool {
-    let answered = ResponseHead {
+    let judged_head = ResponseHead {
         status: head.status,
         fields: &head.fields,
         response_delay: Duration::ZERO,
         now: SystemTime::UNIX_EPOCH,
     };
-    storable::judge_body(&answered, &exchange.site.core.rules, body).is_err()
+    storable::judge_body(&judged_head, &exchange.site.core.rules, body).is_err()
 }
 
 /// The complete body of a response that may be stored. Fails if the body is larger than the largest object in memory.

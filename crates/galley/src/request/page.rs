@@ -100,7 +100,7 @@ fn from_held(
         // Packed: a 304, or a response to HEAD.
         (None, None, None) => ResponseBody::Unsent(Some(entry.length())),
     };
-    let mut answer = Response {
+    let mut response = Response {
         status,
         fields: match coded {
             Some(coded) => ResponseFields::Own(coded.fields()),
@@ -111,20 +111,20 @@ fn from_held(
         outcome,
         upstream_time: None,
     };
-    answer
+    response
         .extra
         .push((header::AGE, HeaderValue::from(age.as_secs())));
-    let mut answer = answer.explained(shown_ttl);
-    let map = answer.fields.map();
+    let mut response = response.explained(shown_ttl);
+    let map = response.fields.map();
     match condition(&exchange.info, rules(exchange), status, map) {
-        ConditionalResult::NotModified => not_modified(&mut answer),
+        ConditionalResult::NotModified => not_modified(&mut response),
         ConditionalResult::Proceed | ConditionalResult::Failed => {
             if status == 200 {
-                apply_range(exchange, &mut answer);
+                apply_range(exchange, &mut response);
             }
         }
     }
-    finish(exchange, answer)
+    finish(exchange, response)
 }
 
 fn rules<'e>(exchange: &'e Exchange<'_>) -> &'e Policy {
@@ -184,13 +184,13 @@ pub fn from_joined(
         entry: Arc::clone(&entry),
         range,
     };
-    let mut answer = from_held(services, exchange, entry, Outcome::Hit);
-    let mut fields = answer.fields.map().clone();
+    let mut response = from_held(services, exchange, entry, Outcome::Hit);
+    let mut fields = response.fields.map().clone();
     let content_range = HeaderValue::from_str(&content_range).ok()?;
     fields.insert(header::CONTENT_RANGE, content_range);
-    answer.fields = ResponseFields::Own(fields);
-    answer.body = ResponseBody::Bytes(Bytes::from_owner(piece));
-    Some(answer)
+    response.fields = ResponseFields::Own(fields);
+    response.body = ResponseBody::Bytes(Bytes::from_owner(piece));
+    Some(response)
 }
 
 /// Bytes of an entry; the entry keeps accounting for their memory until they have been sent.
@@ -215,7 +215,7 @@ pub fn from_fill(
     outcome: Outcome,
 ) -> Response {
     let body = ResponseBody::Fill(reader, head.length);
-    let mut answer = Response::new(head.status.as_u16(), head.fields.clone(), body, outcome);
+    let mut response = Response::new(head.status.as_u16(), head.fields.clone(), body, outcome);
     if matches!(
         condition(
             &exchange.info,
@@ -225,9 +225,9 @@ pub fn from_fill(
         ),
         ConditionalResult::NotModified
     ) {
-        not_modified(&mut answer);
+        not_modified(&mut response);
     }
-    finish(exchange, answer)
+    finish(exchange, response)
 }
 
 /// The response to a passed request, unchanged.
@@ -242,14 +242,14 @@ pub fn from_fill_whole(
         204 | 304 => ResponseBody::None,
         _ => ResponseBody::Fill(reader, head.length),
     };
-    let answer = Response::new(status, head.fields.clone(), body, outcome);
+    let response = Response::new(status, head.fields.clone(), body, outcome);
     if exchange.info.method() == Method::Head {
         Response {
-            body: answer.body.unsent(),
-            ..answer
+            body: response.body.unsent(),
+            ..response
         }
     } else {
-        answer
+        response
     }
 }
 
@@ -260,13 +260,13 @@ pub fn from_whole(
     body: Bytes,
     outcome: Outcome,
 ) -> Response {
-    let answer = Response::new(
+    let response = Response::new(
         head.status.as_u16(),
         head.fields.clone(),
         ResponseBody::Bytes(body),
         outcome,
     );
-    finish(exchange, answer)
+    finish(exchange, response)
 }
 
 pub(super) fn condition(
@@ -306,19 +306,19 @@ fn of_not_modified<'f>(
 }
 
 /// Turns a response into a 304.
-fn not_modified(answer: &mut Response) {
+fn not_modified(response: &mut Response) {
     let mut fields = HeaderMap::new();
-    for (name, value) in of_not_modified(answer.fields.map()) {
+    for (name, value) in of_not_modified(response.fields.map()) {
         fields.append(name.clone(), value.clone());
     }
-    answer.fields = ResponseFields::Own(fields);
-    answer.status = 304;
-    answer.body = ResponseBody::None;
+    response.fields = ResponseFields::Own(fields);
+    response.status = 304;
+    response.body = ResponseBody::None;
 }
 
 /// The ranges of a stored page (RFC 9110 §14.2).
-fn apply_range(exchange: &Exchange<'_>, answer: &mut Response) {
-    let whole = match &answer.body {
+fn apply_range(exchange: &Exchange<'_>, response: &mut Response) {
+    let whole = match &response.body {
         ResponseBody::Bytes(bytes) => WholeBody::Memory(bytes.clone()),
         ResponseBody::Stored { pieces, .. } => WholeBody::Disk(Arc::clone(pieces)),
         _ => return,
@@ -326,36 +326,40 @@ fn apply_range(exchange: &Exchange<'_>, answer: &mut Response) {
     let (Some(wanted), Method::Get) = (exchange.info.range(), exchange.info.method()) else {
         return;
     };
-    if !conditional::range_applies(exchange.info.if_range(), &validators(answer.fields.map())) {
+    if !conditional::range_applies(exchange.info.if_range(), &validators(response.fields.map())) {
         return;
     }
     let length = whole.length();
     match range::parse(wanted, length) {
         Ranges::Whole => {}
         Ranges::Many(spans) => {
-            let media_type = answer.fields.map().get(header::CONTENT_TYPE);
+            let media_type = response.fields.map().get(header::CONTENT_TYPE);
             if let Some(several) = parts::multipart(length, media_type, &spans)
                 && let Some(body) = whole.body(several.parts)
             {
-                let mut fields = answer.fields.map().clone();
+                let mut fields = response.fields.map().clone();
                 fields.insert(header::CONTENT_TYPE, several.media_type);
-                answer.fields = ResponseFields::Own(fields);
-                answer.status = 206;
-                answer.body = body;
+                response.fields = ResponseFields::Own(fields);
+                response.status = 206;
+                response.body = body;
             }
         }
         Ranges::Unsatisfiable => {
-            answer.status = 416;
-            answer.body = ResponseBody::Bytes(Bytes::new());
-            push(answer, header::CONTENT_RANGE, &format!("bytes */{length}"));
+            response.status = 416;
+            response.body = ResponseBody::Bytes(Bytes::new());
+            push(
+                response,
+                header::CONTENT_RANGE,
+                &format!("bytes */{length}"),
+            );
         }
         Ranges::One(span) => {
             let (start, end) = (span.start, span.end);
             if let Some(body) = whole.body(vec![BodyPiece::Span { start, end }]) {
-                answer.status = 206;
-                answer.body = body;
+                response.status = 206;
+                response.body = body;
                 push(
-                    answer,
+                    response,
                     header::CONTENT_RANGE,
                     &format!("bytes {start}-{}/{length}", end - 1),
                 );
@@ -407,31 +411,31 @@ fn stored(pieces: &Arc<BodyPieces>, parts: Vec<BodyPiece>) -> ResponseBody {
     }
 }
 
-fn push(answer: &mut Response, name: HeaderName, value: &str) {
+fn push(response: &mut Response, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
-        answer.extra.push((name, value));
+        response.extra.push((name, value));
     }
 }
 
 /// Removes the body for HEAD, and restores in a redirect what was removed from the address for the upstream.
-fn finish(exchange: &Exchange<'_>, mut answer: Response) -> Response {
+fn finish(exchange: &Exchange<'_>, mut response: Response) -> Response {
     if exchange.info.method() == Method::Head {
-        answer.body = answer.body.unsent();
+        response.body = response.body.unsent();
     }
-    if answer.status == 204 {
+    if response.status == 204 {
         // PHP may print a body with any status. This one has no body (RFC 9110 §15.3.5), and its bytes would be parsed as the next response.
-        answer.body = ResponseBody::None;
+        response.body = ResponseBody::None;
     }
-    if (300..400).contains(&answer.status)
-        && answer.status != 304
+    if (300..400).contains(&response.status)
+        && response.status != 304
         && let Some(dropped) = exchange.info.dropped_query()
-        && let Some(location) = redirected(answer.fields.map(), dropped)
+        && let Some(location) = redirected(response.fields.map(), dropped)
     {
-        let mut fields = answer.fields.map().clone();
+        let mut fields = response.fields.map().clone();
         fields.insert(header::LOCATION, location);
-        answer.fields = ResponseFields::Own(fields);
+        response.fields = ResponseFields::Own(fields);
     }
-    answer
+    response
 }
 
 fn redirected(fields: &HeaderMap, dropped: &[u8]) -> Option<HeaderValue> {

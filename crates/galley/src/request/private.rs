@@ -27,7 +27,9 @@ use http::header::SET_COOKIE;
 use http::{HeaderMap, StatusCode};
 
 use super::exchange::Exchange;
-use super::forward::{fetch_request, member_request, page_job, pool, upstream_call, who};
+use super::forward::{
+    fetch_request, member_request, page_job, pool, queue_identity, upstream_call,
+};
 use super::lookup::LookupResult;
 use super::miss::{Miss, collect};
 use super::page;
@@ -117,14 +119,14 @@ impl Miss<'_, '_> {
         };
         let own = own_fragments(self.exchange, &page, &parts, now);
         store.keep(&visitor, page.ticket, Some(class), public, own, now);
-        let mut answer = Response::new(
+        let mut response = Response::new(
             page.head.status.as_u16(),
             private::own_fields(&passed_fields(fields, &core.rules)),
             ResponseBody::Bytes(page.body),
             Outcome::Pass(PassWhy::Compared),
         );
-        answer.upstream_time = Some(page.upstream_time);
-        Ok(answer)
+        response.upstream_time = Some(page.upstream_time);
+        Ok(response)
     }
 
     async fn generate(
@@ -137,7 +139,7 @@ impl Miss<'_, '_> {
         let class = Class::of(&exchange.info);
         if pool.fetch_thread.rejects_early(
             pool.index,
-            who(exchange, class),
+            queue_identity(exchange, class),
             None,
             exchange.info.is_prefetch(),
         ) {

@@ -21,8 +21,8 @@ use crate::fetch::revalidate::RefreshReason;
 
 /// Responds to an exchange whose body has been received. Never fails: an error becomes a response.
 pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Response {
-    let mut answer = match respond(services, exchange).await {
-        Ok(answer) => answer,
+    let mut response = match respond(services, exchange).await {
+        Ok(response) => response,
         Err(fault) => {
             // A paused upstream is logged once, when the pause begins.
             if fault.is_upstream() && fault.why != RefusedWhy::UpstreamPaused {
@@ -37,34 +37,37 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Respons
     };
     // The dashboard's fields protect it, so the site cannot change them.
     if exchange.policy().is_dashboard(exchange.info.decoded_path()) {
-        return answer;
+        return response;
     }
-    if answer.status == 404 {
+    if response.status == 404 {
         // Boxed: this is rare, and its state would be part of every idle connection.
         Box::pin(repair::missed(services, exchange)).await;
     }
-    if let Some(time) = answer.upstream_time {
+    if let Some(time) = response.upstream_time {
         let (site, head) = (&exchange.site, exchange.head);
         let now = services.clock.tick();
         site.slow_requests.note(head.method, head.target, time, now);
     }
-    answer.change(
-        exchange.site.heads.of(exchange.info.rule(), answer.status),
+    response.change(
+        exchange
+            .site
+            .heads
+            .of(exchange.info.rule(), response.status),
         exchange.info.scheme(),
     );
     if matches!(
-        answer.outcome,
+        response.outcome,
         Outcome::Assembled | Outcome::Pass(PassWhy::Compared)
     ) {
-        answer.keep_private();
+        response.keep_private();
     }
-    answer
+    response
 }
 
 async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Response, Fault> {
     enter(services, exchange).await?;
-    if let Some(answer) = access::check_body(exchange).await? {
-        return Ok(answer);
+    if let Some(response) = access::check_body(exchange).await? {
+        return Ok(response);
     }
     let has_tls = redirect::has_tls(services, &exchange.site, exchange.info.host());
     match before_lookup(services, exchange, &exchange.site.core.rules, has_tls) {
@@ -81,11 +84,11 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
     let found = lookup(services, exchange, LookupPurpose::Serve).await;
     let rules = &exchange.site.core.rules;
     let decision = found.decide(&exchange.info, rules);
-    if let Some(answer) = from_cache(services, exchange, &found, &decision).await {
-        return Ok(answer);
+    if let Some(response) = from_cache(services, exchange, &found, &decision).await {
+        return Ok(response);
     }
     let (below, script) = match file::find(exchange).await? {
-        file::FileMatch::Answer(answer) => return Ok(answer),
+        file::FileMatch::Response(response) => return Ok(response),
         file::FileMatch::Script(script) => (PathKind::Script, Some(script)),
         file::FileMatch::Missing => (PathKind::Missing, None),
     };

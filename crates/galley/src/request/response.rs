@@ -108,30 +108,31 @@ impl Response {
 
     /// The error page for a fault.
     pub fn fault(fault: &Fault, request_id: &str) -> Self {
-        let mut answer = Self::status_page(fault.status(), Outcome::Refused(fault.why), request_id);
+        let mut response =
+            Self::status_page(fault.status(), Outcome::Refused(fault.why), request_id);
         if let Some(seconds) = fault.retry_after_s {
-            answer
+            response
                 .extra
                 .push((header::RETRY_AFTER, HeaderValue::from(seconds)));
         }
         if let Some(page) = &fault.page {
-            answer.body = ResponseBody::Bytes(page.clone());
+            response.body = ResponseBody::Bytes(page.clone());
         }
         match fault.status() {
-            405 => answer.extra.push((header::ALLOW, METHODS)),
-            401 => answer.extra.push((header::WWW_AUTHENTICATE, BASIC)),
+            405 => response.extra.push((header::ALLOW, METHODS)),
+            401 => response.extra.push((header::WWW_AUTHENTICATE, BASIC)),
             _ => {}
         }
-        answer
+        response
     }
 
     /// The error page for a fault: the site's own if it has one for this status, else Galley's.
     pub fn site_fault(fault: &Fault, site: &Site, request_id: &str) -> Self {
-        let mut answer = Self::fault(fault, request_id);
+        let mut response = Self::fault(fault, request_id);
         if let Some(page) = site.error_pages.render(fault, request_id) {
-            answer.body = ResponseBody::Bytes(page);
+            response.body = ResponseBody::Bytes(page);
         }
-        answer
+        response
     }
 
     /// Applies the field changes of the configuration. This is the last change to a response before it is sent.

@@ -37,8 +37,8 @@ pub(super) async fn run(
         speaks_proxy: listener.speaks_proxy,
         tls: listener.tls,
     };
-    let door = match ListeningSocket::open(listener.socket) {
-        Ok(door) => door,
+    let socket = match ListeningSocket::open(listener.socket) {
+        Ok(socket) => socket,
         Err(error) => {
             tracing::error!(%error, "cannot use a listener");
             return;
@@ -48,7 +48,7 @@ pub(super) async fn run(
     loop {
         if core.phase.get() == Phase::Retiring {
             if is_removed.load(Ordering::Acquire) {
-                take_last(&core, door, &behind);
+                take_last(&core, socket, &behind);
             }
             return;
         }
@@ -59,13 +59,13 @@ pub(super) async fn run(
         }
         let accepted = tokio::select! {
             biased;
-            accepted = door.accept() => accepted,
+            accepted = socket.accept() => accepted,
             now = is_over(&mut phase) => match now {
                 Phase::Retiring => {
                     core.phase.set(now);
                     continue;
                 }
-                Phase::Running | Phase::Stopping => return take_last(&core, door, &behind),
+                Phase::Running | Phase::Stopping => return take_last(&core, socket, &behind),
             },
         };
         match accepted {
@@ -146,8 +146,8 @@ fn accept_tcp(listener: &net::TcpListener) -> io::Result<(Socket, SocketAddr)> {
 }
 
 /// Accepts the connections in the kernel's queue that the runtime has not reported yet: closing the listener would reset them.
-fn take_last(core: &Rc<Core>, door: ListeningSocket, behind: &ListenerProtocols) {
-    let next: Box<dyn Fn() -> io::Result<(Socket, SocketAddr)>> = match door {
+fn take_last(core: &Rc<Core>, socket: ListeningSocket, behind: &ListenerProtocols) {
+    let next: Box<dyn Fn() -> io::Result<(Socket, SocketAddr)>> = match socket {
         ListeningSocket::Tcp(listener) => {
             let listener = listener.into_inner();
             Box::new(move || accept_tcp(&listener))

@@ -204,7 +204,9 @@ impl Driver<'_> {
             Some(framing) => self.take_body(protocol, framing, exchange).await?,
             None => None,
         };
-        let response = self.answer(protocol, exchange, upload.as_mut()).await?;
+        let response = self
+            .relay_while_handled(protocol, exchange, upload.as_mut())
+            .await?;
         if let Some(upload) = &mut upload {
             upload.finish(protocol, self.core).await?;
         }
@@ -264,7 +266,7 @@ impl Driver<'_> {
         spool.finish().await.map_err(|SpoolFull| no_room(spools))
     }
 
-    async fn answer<P: Protocol>(
+    async fn relay_while_handled<P: Protocol>(
         &self,
         protocol: &mut P,
         exchange: &mut Exchange<'_>,

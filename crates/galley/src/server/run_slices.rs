@@ -49,14 +49,14 @@ mod tests {
     #[test]
     fn what_follows_begins_where_the_last_ended_until_the_core_waits() {
         let has_waited = Arc::new(AtomicBool::new(false));
-        let moments = RunSlices::new(Arc::clone(&has_waited));
-        let ended = moments.end();
-        assert_eq!(moments.begin(), ended);
+        let slices = RunSlices::new(Arc::clone(&has_waited));
+        let ended = slices.end();
+        assert_eq!(slices.begin(), ended);
         while Instant::now() == ended {}
-        assert_eq!(moments.begin(), ended);
+        assert_eq!(slices.begin(), ended);
         has_waited.store(true, Ordering::Relaxed);
-        let woken = moments.begin();
+        let woken = slices.begin();
         assert!(woken > ended);
-        assert_eq!(moments.begin(), woken);
+        assert_eq!(slices.begin(), woken);
     }
 }

@@ -151,10 +151,10 @@ impl CoreCounters {
     /// Counts an HTTP/2 connection at its end.
     pub fn http2(
         &self,
-        tally: &http2::Http2ConnectionCounts,
+        counts: &http2::Http2ConnectionCounts,
         ended: Option<http2::Http2EndReason>,
     ) {
-        self.set.http2.count(tally, ended);
+        self.set.http2.count(counts, ended);
     }
 }
 

@@ -59,14 +59,14 @@ pub(super) struct Http2Counters {
 
 impl Http2Counters {
     /// Counts a connection at its end.
-    pub(super) fn count(&self, tally: &Http2ConnectionCounts, ended: Option<Http2EndReason>) {
+    pub(super) fn count(&self, counts: &Http2ConnectionCounts, ended: Option<Http2EndReason>) {
         let is = |why| u64::from(ended == Some(why));
         let [flood, protocol, slow] = Http2EndReason::ALL.map(is);
         let Http2ConnectionCounts {
             streams,
             resets_by_client,
             resets_by_galley,
-        } = *tally;
+        } = *counts;
         let more = [
             1,
             streams,
@@ -112,13 +112,13 @@ mod tests {
     #[test]
     fn connections_are_summed() {
         let (one, two) = (Http2Counters::default(), Http2Counters::default());
-        let tally = Http2ConnectionCounts {
+        let counts = Http2ConnectionCounts {
             streams: 5,
             resets_by_client: 2,
             resets_by_galley: 1,
         };
-        one.count(&tally, None);
-        one.count(&tally, Some(Http2EndReason::Slow));
+        one.count(&counts, None);
+        one.count(&counts, Some(Http2EndReason::Slow));
         two.count(
             &Http2ConnectionCounts::default(),
             Some(Http2EndReason::Flood),
