@@ -19,7 +19,6 @@ use http::header::{self, HeaderMap, HeaderValue};
 
 use super::before_lookup::check_head;
 use super::exchange::{AccessState, Exchange};
-use super::redirect;
 use super::response::{Response, ResponseBody};
 use super::site::{Services, Site};
 use crate::access::{LimitedSite, PasswordCheck};
@@ -30,7 +29,7 @@ use crate::fault::Fault;
 pub fn is_open(site: &Site, info: &RequestInfo, client: IpAddr) -> bool {
     site.access.is_open_to_all
         || access::judge(&site.core.rules, info, site.access.client(client))
-            .is_ok_and(|demands| demands.are_none())
+            .is_ok_and(|conditions| conditions.are_none())
 }
 
 /// Grants or denies a request access. A request that was granted access is not checked again.
@@ -40,18 +39,18 @@ pub async fn enter(services: &Services, exchange: &mut Exchange<'_>) -> Result<(
     }
     let site = Arc::clone(&exchange.site);
     let rules = &site.core.rules;
-    let has_tls = redirect::has_tls(services, &site, exchange.info.host());
-    let demands = check_head(exchange, rules, has_tls)?;
-    for (bucket, limit) in demands.limits {
+    let has_tls = services.has_tls(&site, exchange.info.host());
+    let conditions = check_head(exchange, rules, has_tls)?;
+    for (bucket, limit) in conditions.limits {
         take(services, exchange, bucket, limit)?;
     }
-    for by in &demands.passwords {
+    for by in &conditions.passwords {
         prove(services, exchange, *by).await?;
     }
     exchange.access = AccessState::Granted {
-        body: demands.body,
-        hides_password: !demands.passwords.is_empty() && !rules.access.forwards_password,
-        form: demands.form,
+        body: conditions.body,
+        hides_password: !conditions.passwords.is_empty() && !rules.access.forwards_password,
+        form: conditions.form,
     };
     Ok(())
 }

@@ -36,15 +36,15 @@ pub fn check_head<'r>(
     if !is_open && PurgeRequest::is_allowed(exchange) {
         return Ok(AccessConditions::default());
     }
-    let mut demands = judged.map_err(|barred| {
-        let why = barred.why();
-        Fault::new(why, format!("{why:?}, by {barred:?}"))
+    let mut conditions = judged.map_err(|reason| {
+        let why = reason.why();
+        Fault::new(why, format!("{why:?}, by {reason:?}"))
     })?;
     // No password is requested over plain HTTP if the response redirects to TLS.
-    if !demands.passwords.is_empty() && redirect::of(&exchange.info, rules, has_tls).is_some() {
-        demands.passwords.clear();
+    if !conditions.passwords.is_empty() && redirect::of(&exchange.info, rules, has_tls).is_some() {
+        conditions.passwords.clear();
     }
-    Ok(demands)
+    Ok(conditions)
 }
 
 /// The kind of a permitted request, if that is decided without a lookup: a purge, a redirect, the dashboard, or denied.

@@ -14,11 +14,11 @@ use galley_policy::outcome::RefusedWhy;
 use galley_policy::private::session_cookies;
 use galley_policy::request_info::Method;
 use galley_policy::site::UpstreamRequests;
+use galley_policy::trace_context::TraceParent;
 
 use super::exchange::Exchange;
 use super::purge::PurgeRequest;
 use super::site::{PoolHandle, Services, Upstream};
-use super::trace;
 use crate::body::RequestBody;
 use crate::fault::Fault;
 use crate::fetch::PageJob;
@@ -97,7 +97,7 @@ pub fn fetch_request(
         }
     }
     let trace = match credentials {
-        Credentials::OfClient => trace::forwarded_shared(services, exchange),
+        Credentials::OfClient => shared_trace_context(services, exchange),
         Credentials::None => ForwardedTrace::None,
     };
     forward::set_trace(&mut request, trace);
@@ -136,8 +136,35 @@ pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamReq
             forward::announce(&mut request, &services.identity, &core.rules);
         }
     }
-    forward::set_trace(&mut request, trace::forwarded(services, exchange));
+    forward::set_trace(&mut request, trace_context(services, exchange));
     request
+}
+
+/// The trace context of a request that is forwarded for its client alone.
+fn trace_context(services: &Services, exchange: &Exchange<'_>) -> ForwardedTrace {
+    if services.tracer.is_some() {
+        return ForwardedTrace::Own {
+            continues: exchange
+                .trace
+                .as_ref()
+                .is_some_and(|trace| trace.parent_id.is_some()),
+        };
+    }
+    TraceParent::of_fields(exchange.head.fields())
+        .map_or(ForwardedTrace::None, ForwardedTrace::Client)
+}
+
+/// The same for a request whose response is for all. By RFC 9111 it is forwarded as it was sent.
+///
+/// A stored page must not depend on the request that caused its generation. So the trace context of a shared fetch is
+/// Galley's own: the span, and also the trace id unless a trusted proxy has set it. The site's owner runs that proxy, or
+/// has let clients choose those 32 digits with `trace_parent = "any"`. It is declared unkeyed, like the request's id.
+fn shared_trace_context(services: &Services, exchange: &Exchange<'_>) -> ForwardedTrace {
+    let is_trimmed = exchange.policy().upstream_requests == UpstreamRequests::Trimmed;
+    match trace_context(services, exchange) {
+        ForwardedTrace::Client(_) if is_trimmed && !exchange.is_from_proxy => ForwardedTrace::None,
+        trace => trace,
+    }
 }
 
 /// The fetch of a response that may be stored.

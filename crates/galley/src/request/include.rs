@@ -22,7 +22,6 @@ use super::exchange::Exchange;
 use super::file::{self, FileMatch};
 use super::forward::{backend, fetch_request, page_job, pool};
 use super::lookup::{LookupPurpose, LookupResult, lookup};
-use super::redirect;
 use super::site::{Services, Site};
 use crate::fetch::{IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPage};
 
@@ -91,7 +90,7 @@ impl SiteIncludes {
         info: &RequestInfo,
     ) -> Result<(), IncludeRefused> {
         let rules = &site.core.rules;
-        let has_tls = redirect::has_tls(&self.services, site, info.host());
+        let has_tls = self.services.has_tls(site, info.host());
         if decide::before_lookup(info, rules, has_tls).is_some() {
             return Err(IncludeRefused::Redirect);
         }

@@ -25,14 +25,12 @@ mod page;
 mod parts;
 mod private;
 mod purge;
-mod redirect;
 mod refreshed_pages;
 mod repair;
 mod respond;
 mod response;
 mod site;
 mod slow_requests;
-mod trace;
 
 pub use access::{enter, limited_site};
 pub use access_control::AccessControl;
@@ -50,7 +48,6 @@ pub use forward::{backend, fetch_request, member_request, pass_request, streams_
 pub use hit::{Hit, Keys, hit};
 pub use include::SiteIncludes;
 pub use own_call::{probe, run_cron};
-pub use redirect::has_tls;
 pub use refreshed_pages::RefreshedPages;
 pub use respond::handle;
 pub use response::{CACHE_STATUS, Response, ResponseBody, ResponseFields};

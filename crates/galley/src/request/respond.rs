@@ -7,6 +7,7 @@ use std::sync::Arc;
 use galley_policy::decide::{Decision, PathKind};
 use galley_policy::outcome::{MissWhy, Outcome, PassWhy, RefusedWhy, StaleWhy};
 use galley_policy::request_info::Method;
+use galley_policy::trace_context::TraceParent;
 
 use super::access::{self, enter};
 use super::before_lookup::before_lookup;
@@ -15,9 +16,10 @@ use super::forward::backend;
 use super::lookup::{LookupPurpose, LookupResult, lookup};
 use super::response::Response;
 use super::site::Services;
-use super::{dashboard, file, miss, page, private, purge, redirect, repair, trace};
+use super::{dashboard, file, miss, page, private, purge, repair};
 use crate::fault::Fault;
 use crate::fetch::revalidate::RefreshReason;
+use crate::telemetry::trace::RequestTrace;
 
 /// Responds to an exchange whose body has been received. Never fails: an error becomes a response.
 pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Response {
@@ -69,11 +71,11 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
     if let Some(response) = access::check_body(exchange).await? {
         return Ok(response);
     }
-    let has_tls = redirect::has_tls(services, &exchange.site, exchange.info.host());
+    let has_tls = services.has_tls(&exchange.site, exchange.info.host());
     match before_lookup(services, exchange, &exchange.site.core.rules, has_tls) {
         None => {}
         Some(Decision::Purge) => return purge::respond(exchange).await,
-        Some(Decision::Redirect(found)) => return redirect::respond(&found),
+        Some(Decision::Redirect(found)) => return Response::redirect(&found),
         Some(Decision::Dashboard) => return dashboard::respond(services, exchange).await,
         Some(Decision::Refuse(why)) => return Err(refusal(why, exchange.info.method())),
         Some(_) => return Ok(Response::methods()),
@@ -102,7 +104,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         Decision::Patch => (MissWhy::Purged, false),
         _ => (MissWhy::Uri, false),
     };
-    trace::begin(services, exchange);
+    begin_trace(services, exchange);
     let miss = miss::Miss {
         services,
         exchange,
@@ -153,6 +155,16 @@ fn refresh_reason(found: &LookupResult, decision: &Decision) -> Option<RefreshRe
         Decision::HitAndRefresh => found.claims_refresh().then_some(RefreshReason::Early),
         Decision::StaleWhileRevalidate => Some(RefreshReason::Stale),
         _ => None,
+    }
+}
+
+/// Begins the request's part of a trace, if traces are recorded. Requests that a stored page answers have none.
+fn begin_trace(services: &Services, exchange: &mut Exchange<'_>) {
+    if let Some(tracer) = &services.tracer {
+        let parent = TraceParent::of_fields(exchange.head.fields());
+        let scheme = exchange.info.scheme().as_str();
+        let trace = RequestTrace::begin(tracer, parent, exchange.is_from_proxy, scheme);
+        exchange.trace = Some(trace);
     }
 }
 

@@ -10,6 +10,7 @@ use galley_cache::fill::FillReader;
 use galley_policy::headers::Compiled;
 use galley_policy::outcome::{Outcome, RefusedWhy};
 use galley_policy::private;
+use galley_policy::redirect::Redirection;
 use galley_policy::request_info::Scheme;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -104,6 +105,17 @@ impl Response {
             self.extra.push((CACHE_STATUS, value));
         }
         self
+    }
+
+    /// A redirect; [`galley_policy::redirect`] decides its target.
+    pub fn redirect(found: &Redirection) -> Result<Self, Fault> {
+        let location = HeaderValue::from_bytes(&found.location).map_err(|_| {
+            let note = "the address cannot be used in a redirect";
+            Fault::new(RefusedWhy::BadRequest, note)
+        })?;
+        let fields = HeaderMap::from_iter([(header::LOCATION, location)]);
+        let body = ResponseBody::Bytes(Bytes::new());
+        Ok(Self::new(found.status, fields, body, Outcome::Redirect))
     }
 
     /// The error page for a fault.

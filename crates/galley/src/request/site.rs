@@ -359,6 +359,15 @@ pub struct Services {
     pub http2_floods: LogInterval,
 }
 
+impl Services {
+    /// Whether a host can be reached over TLS: not while the first certificate of a site with `tls = "auto"` is still being issued.
+    pub fn has_tls(&self, site: &Site, host: &str) -> bool {
+        let waits =
+            self.acme.is_some() && site.speaks_tls && self.certificates.find(Some(host)).is_none();
+        !waits
+    }
+}
+
 /// Logs warnings about failing upstreams without filling the log.
 pub struct UpstreamWarnings(RateLimited);
 

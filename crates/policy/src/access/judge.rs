@@ -204,7 +204,7 @@ pub fn judge<'s>(
     } else {
         None
     };
-    let mut demands = AccessConditions {
+    let mut conditions = AccessConditions {
         limits: Vec::new(),
         passwords: Vec::new(),
         body,
@@ -214,16 +214,16 @@ pub fn judge<'s>(
         let limit = setting(site, rule, |access| &access.limit);
         let limit = limit.map(|(by, limit)| (Bucket::Of(by), limit));
         let password = setting(site, rule, |access| &access.password);
-        demands
+        conditions
             .limits
-            .extend(limit.filter(|one| !demands.limits.contains(one)));
+            .extend(limit.filter(|one| !conditions.limits.contains(one)));
         let by = password.map(|(by, _)| by);
-        demands
+        conditions
             .passwords
-            .extend(by.filter(|one| !demands.passwords.contains(one)));
+            .extend(by.filter(|one| !conditions.passwords.contains(one)));
     }
-    demands.limits.extend(special);
-    Ok(demands)
+    conditions.limits.extend(special);
+    Ok(conditions)
 }
 
 /// Whether access depends on the address or country of the client.

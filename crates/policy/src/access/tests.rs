@@ -142,10 +142,10 @@ fn visitors_reach_the_parts_of_the_administration_that_they_need() {
             "{method} {target}"
         );
     }
-    let demands = judged(&site, "POST", "/wp-login.php?action=postpass", "192.0.2.1").unwrap();
-    assert_eq!(demands.body, Some(BodyCheck::VisitorsForm));
-    let demands = judged(&site, "POST", "/wp-login.php?action=postpass", "10.0.0.1").unwrap();
-    assert_eq!(demands.body, None);
+    let conditions = judged(&site, "POST", "/wp-login.php?action=postpass", "192.0.2.1").unwrap();
+    assert_eq!(conditions.body, Some(BodyCheck::VisitorsForm));
+    let conditions = judged(&site, "POST", "/wp-login.php?action=postpass", "10.0.0.1").unwrap();
+    assert_eq!(conditions.body, None);
 }
 
 #[test]
@@ -258,8 +258,8 @@ fn each_request_needs_tokens_of_its_buckets() {
         ..Policy::default()
     };
     let buckets = |method: &str, target: &str| {
-        let demands = judged(&site, method, target, "192.0.2.1").unwrap();
-        demands
+        let conditions = judged(&site, method, target, "192.0.2.1").unwrap();
+        conditions
             .limits
             .into_iter()
             .map(|(bucket, limit)| (bucket, limit.rate()))
@@ -551,7 +551,7 @@ fn lists_of_countries_deny_clients() {
         DenialReason::CountryDenied(By::Site),
         DenialReason::CountryNotAllowed(By::Rule(0)),
     );
-    for (target, country, barred) in [
+    for (target, country, reason) in [
         ("/", Some("DE"), None),
         ("/", Some("FR"), Some(denied)),
         ("/", None, None),
@@ -567,7 +567,7 @@ fn lists_of_countries_deny_clients() {
             country: country.and_then(CountryCode::parse),
         };
         let seen = judge(&site, &info, client).err();
-        assert_eq!(seen, barred, "{target} from {country:?}");
+        assert_eq!(seen, reason, "{target} from {country:?}");
     }
 }
 
@@ -589,7 +589,7 @@ fn a_rule_for_some_countries_restricts_other_spellings_for_them_only() {
     assert!(site.names_countries() && !site.is_open() && site.hides_by_country());
     let client: IpAddr = "192.0.2.1".parse().unwrap();
     for target in ["/internal/", "/?pagename=internal", "/?p=12"] {
-        for (country, barred) in [
+        for (country, reason) in [
             (Some("AT"), Some(DenialReason::Denied(By::Rule(0)))),
             (Some("DE"), None),
             (None, None),
@@ -601,7 +601,7 @@ fn a_rule_for_some_countries_restricts_other_spellings_for_them_only() {
             };
             let info = parsed(&line, &[], &site);
             let seen = judge(&site, &info, client.into()).err();
-            assert_eq!(seen, barred, "{target} from {country:?}");
+            assert_eq!(seen, reason, "{target} from {country:?}");
         }
     }
 }

@@ -176,7 +176,7 @@ pub fn is_for_everybody(site: &Policy, page: &RequestInfo, include: &RequestInfo
     let anonymous = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     !access::depends_on_client(site, include)
         && access::judge(site, include, anonymous.into())
-            .is_ok_and(|demands| demands.passwords.is_empty())
+            .is_ok_and(|conditions| conditions.passwords.is_empty())
 }
 
 #[cfg(test)]

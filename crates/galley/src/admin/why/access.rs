@@ -43,8 +43,8 @@ pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
             Some(country("allow_countries", by, NO_COUNTRY))
         }
         Err(barred) => Some(super::words::refused(barred.why())),
-        Ok(demands) => {
-            let by = *demands.passwords.first()?;
+        Ok(conditions) => {
+            let by = *conditions.passwords.first()?;
             Some(PASSWORD.advice(by, exchange, &[]))
         }
     }
@@ -83,8 +83,8 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
     let country = client(exchange).country;
     let country = country.map(|country| country.to_string());
     let client = exchange.client.ip().to_canonical().to_string();
-    let demands = match judged(exchange) {
-        Ok(demands) => demands,
+    let conditions = match judged(exchange) {
+        Ok(conditions) => conditions,
         Err(barred) => {
             let by = match barred {
                 DenialReason::Denied(by)
@@ -103,7 +103,7 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
             });
         }
     };
-    let limits = demands.limits.iter().map(|(bucket, limit)| {
+    let limits = conditions.limits.iter().map(|(bucket, limit)| {
         let (option, by) = match *bucket {
             Bucket::Of(by) => ("limit", option_owner(by, exchange)),
             Bucket::Login => ("login_limit", "the site".to_owned()),
@@ -118,8 +118,8 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
         "country": country,
         "barred": null,
         "limits": limits.collect::<Vec<_>>(),
-        "password": demands.passwords.first().map(|by| option_owner(*by, exchange)),
-        "body": demands.body.map(|check| match check {
+        "password": conditions.passwords.first().map(|by| option_owner(*by, exchange)),
+        "body": conditions.body.map(|check| match check {
             BodyCheck::XmlRpc => "its XML-RPC method",
             BodyCheck::VisitorsForm => "that it is the form of a protected post",
             BodyCheck::Authors => "that it requests no author",

@@ -10,17 +10,17 @@ use super::advice::Advice;
 use super::below::PathExplanation;
 use super::reasons;
 use crate::fault;
-use crate::request::{TRUSTED, backend, before_lookup, check_head, has_tls};
+use crate::request::{TRUSTED, backend, before_lookup, check_head};
 
 /// The decision on a request after the lookup. Passwords are not compared, and no rate limit is counted.
 pub(super) fn decision(explanation: &Explanation<'_, '_>) -> Decision {
     let exchange = &explanation.exchange;
     let services = &explanation.state.services;
     let (info, rules) = (&exchange.info, explanation.rules());
-    let has_tls = has_tls(services, &exchange.site, info.host());
+    let has_tls = services.has_tls(&exchange.site, info.host());
     match check_head(exchange, &rules, has_tls) {
         Err(fault) => return Decision::Refuse(fault.why),
-        Ok(demands) if !demands.passwords.is_empty() && !info.has_authorization() => {
+        Ok(conditions) if !conditions.passwords.is_empty() && !info.has_authorization() => {
             return Decision::Refuse(RefusedWhy::Password);
         }
         Ok(_) => {}
