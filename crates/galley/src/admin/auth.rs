@@ -31,7 +31,7 @@ pub(super) enum AdminPeer {
     /// The dashboard of the site with this row in the counters, for a signed-in user.
     Dashboard(u32),
     /// Any other client.
-    Stranger,
+    Other,
 }
 
 impl Connected<IncomingStream<'_, UnixListener>> for AdminPeer {
@@ -39,14 +39,14 @@ impl Connected<IncomingStream<'_, UnixListener>> for AdminPeer {
         let own = rustix::process::geteuid().as_raw();
         match stream.io().peer_cred() {
             Ok(peer) if peer.uid() == own || peer.uid() == 0 => Self::Operator,
-            Ok(_) | Err(_) => Self::Stranger,
+            Ok(_) | Err(_) => Self::Other,
         }
     }
 }
 
 impl Connected<IncomingStream<'_, TcpListener>> for AdminPeer {
     fn connect_info(_: IncomingStream<'_, TcpListener>) -> Self {
-        Self::Stranger
+        Self::Other
     }
 }
 
@@ -63,7 +63,7 @@ impl<S: Sync> FromRequestParts<S> for AdminClient {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let peer = parts.extensions.get::<ConnectInfo<AdminPeer>>();
         Ok(Self {
-            peer: peer.map_or(AdminPeer::Stranger, |ConnectInfo(peer)| *peer),
+            peer: peer.map_or(AdminPeer::Other, |ConnectInfo(peer)| *peer),
             token: bearer(&parts.headers).map(str::to_owned),
         })
     }
@@ -78,7 +78,7 @@ pub(super) fn reach(state: &AdminState, client: &AdminClient) -> TokenReach {
                 let site = state.sites.iter().position(|site| site.row == row);
                 site.map_or(TokenReach::None, TokenReach::Site)
             }
-            AdminPeer::Stranger => TokenReach::None,
+            AdminPeer::Other => TokenReach::None,
         };
     };
     if state

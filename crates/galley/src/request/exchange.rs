@@ -69,28 +69,8 @@ impl<'h> Exchange<'h> {
 
     /// A background request to the same site with the same client's address, for which no client waits.
     pub(super) fn of_another<'o>(&self, head: &'o Head<'o, 'o>, info: RequestInfo) -> Exchange<'o> {
-        Exchange {
-            head,
-            info,
-            site: Arc::clone(&self.site),
-            body: RequestBody::Empty,
-            client: self.client,
-            local: self.local,
-            request_id: self.request_id.clone(),
-            key: Vec::new(),
-            earlier: EarlierLookup::None,
-            // Galley makes this request itself.
-            access: AccessState::Granted {
-                body: None,
-                form: false,
-                hides_password: true,
-            },
-            upgrade: None,
-            awaited: None,
-            trace: None,
-            is_from_proxy: false,
-            mailbox: None,
-        }
+        let (site, request_id) = (Arc::clone(&self.site), self.request_id.clone());
+        Exchange::by_galley(head, info, site, self.client, self.local, request_id)
     }
 
     /// The request for an include of a page, made for the client that requested the page.
@@ -103,14 +83,28 @@ impl<'h> Exchange<'h> {
     ) -> Self {
         let address = page.call.server_address;
         let local = address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let local = SocketAddr::new(local, page.call.server_port);
+        let request_id = page.call.request_id.clone();
+        Self::by_galley(head, info, site, client, local, request_id)
+    }
+
+    /// A request that Galley itself makes, so access control has nothing to check.
+    fn by_galley(
+        head: &'h Head<'h, 'h>,
+        info: RequestInfo,
+        site: Arc<Site>,
+        client: SocketAddr,
+        local: SocketAddr,
+        request_id: String,
+    ) -> Self {
         Exchange {
             head,
             info,
             site,
             body: RequestBody::Empty,
             client,
-            local: SocketAddr::new(local, page.call.server_port),
-            request_id: page.call.request_id.clone(),
+            local,
+            request_id,
             key: Vec::new(),
             earlier: EarlierLookup::None,
             access: AccessState::Granted {

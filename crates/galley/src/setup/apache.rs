@@ -20,11 +20,8 @@ pub(super) fn virtual_hosts(machine: &Machine, processes: &[MachineProcess]) -> 
         let folder = process.option("-d").unwrap_or("/etc/apache2");
         Some(Path::new(folder).join(process.option("-f")?))
     });
-    let mut files: Vec<PathBuf> = named.chain(INSTALLED.iter().map(PathBuf::from)).collect();
-    files.retain(|file| file.is_absolute() && machine.is_file(file));
-    files.sort();
-    files.dedup();
-    files
+    machine
+        .files_among(named.chain(INSTALLED.iter().map(PathBuf::from)))
         .iter()
         .flat_map(|file| hosts_of(machine, file))
         .collect()

@@ -57,6 +57,16 @@ impl Machine {
         self.path(path).is_file()
     }
 
+    /// The paths that are absolute and name a file, sorted, each once.
+    pub(super) fn files_among(&self, paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> = paths
+            .filter(|path| path.is_absolute() && self.is_file(path))
+            .collect();
+        files.sort();
+        files.dedup();
+        files
+    }
+
     pub(super) fn is_folder(&self, path: &Path) -> bool {
         self.path(path).is_dir()
     }

@@ -34,11 +34,8 @@ impl Directive {
 pub(super) fn virtual_hosts(machine: &Machine, processes: &[MachineProcess]) -> Vec<VirtualHost> {
     let running = processes.iter().filter(|process| process.name == "nginx");
     let named = running.filter_map(|process| process.option("-c").map(PathBuf::from));
-    let mut files: Vec<PathBuf> = named.chain(INSTALLED.iter().map(PathBuf::from)).collect();
-    files.retain(|file| file.is_absolute() && machine.is_file(file));
-    files.sort();
-    files.dedup();
-    files
+    machine
+        .files_among(named.chain(INSTALLED.iter().map(PathBuf::from)))
         .iter()
         .flat_map(|file| hosts_of(machine, file))
         .collect()
