@@ -12,3 +12,4 @@ mod configuration;
 mod pages;
 mod phrases;
 mod references;
+mod symbols;
