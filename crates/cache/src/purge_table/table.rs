@@ -34,10 +34,10 @@ pub enum FillPurgeState {
 /// without a log.
 ///
 /// ```
-/// # use galley_cache::purge_table::Unlogged;
+/// # use galley_cache::purge_table::UnloggedPurgeTable;
 /// # use galley_policy::purge::{Purge, Scope, Strength};
 /// # let purge = Purge { scope: Scope::Site, strength: Strength::Hard };
-/// let table = Unlogged::new();
+/// let table = UnloggedPurgeTable::new();
 /// table.publish(&purge);
 /// ```
 ///
