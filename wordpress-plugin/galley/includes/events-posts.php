@@ -16,10 +16,12 @@ defined( 'ABSPATH' ) || exit;
 const SHOWN_FIELDS = array( '_thumbnail_id', '_wp_page_template', '_wp_attachment_metadata', '_wp_attached_file' );
 
 $GLOBALS['galley_touched'] = array();
+$GLOBALS['galley_shown']   = array();
 
-add_action( 'pre_post_update', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
-add_action( 'before_delete_post', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
-add_action( 'delete_attachment', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
+foreach ( array( 'pre_post_update', 'before_delete_post', 'delete_attachment' ) as $galley_action ) {
+	add_action( $galley_action, __NAMESPACE__ . '\\note_shown_post', PHP_INT_MIN );
+	add_action( $galley_action, __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
+}
 add_action( 'delete_attachment', __NAMESPACE__ . '\\on_picture_gone', PHP_INT_MIN );
 add_action( 'add_term_relationship', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
 add_action( 'delete_term_relationships', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
@@ -45,6 +47,21 @@ function touch_post( $id ): void {
 	if ( $post instanceof \WP_Post ) {
 		$is_new = is_being_inserted( $id );
 		touched( $post, $is_new ? null : post_state( $post ), $is_new );
+	}
+}
+
+/**
+ * Records the state of a post that this request has published and now changes again. If the request also hides or deletes it, pages that
+ * were generated in between show it, although the states before and after the request are the same for visitors.
+ */
+function note_shown_post( $id ): void {
+	$key = touched_key( (int) $id );
+	if ( ! array_key_exists( $key, $GLOBALS['galley_touched'] ) || ! empty( $GLOBALS['galley_touched'][ $key ]['visible'] ) ) {
+		return;
+	}
+	$post = get_post( (int) $id );
+	if ( $post instanceof \WP_Post && is_public( $post ) ) {
+		$GLOBALS['galley_shown'][ $key ] = post_state( $post );
 	}
 }
 
@@ -240,7 +257,10 @@ function queue_post( int $id ): void {
 	$post   = get_post( $id );
 	$new    = $post instanceof \WP_Post ? post_state( $post ) : null;
 	$newest = $GLOBALS['galley_newest'][ $key ] ?? '';
-	unset( $GLOBALS['galley_touched'][ $key ], $GLOBALS['galley_fields'][ $key ], $GLOBALS['galley_newest'][ $key ] );
+	if ( empty( $old['visible'] ) && empty( $new['visible'] ) ) {
+		$old = $GLOBALS['galley_shown'][ $key ] ?? $old;
+	}
+	unset( $GLOBALS['galley_touched'][ $key ], $GLOBALS['galley_shown'][ $key ], $GLOBALS['galley_fields'][ $key ], $GLOBALS['galley_newest'][ $key ] );
 	if ( ! $old && ! $new ) {
 		// Created and deleted in this request: the states before and after it are the same.
 		return;

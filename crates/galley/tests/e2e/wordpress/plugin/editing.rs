@@ -160,6 +160,30 @@ fn publishing_a_scheduled_post_purges_the_404_page_and_lists() {
 }
 
 #[test]
+fn a_post_that_one_request_publishes_and_deletes_is_purged_from_pages() {
+    let (stack, _lock) = shared_stack();
+    for (day, end) in [
+        (5, "wp_delete_post($id, true);"),
+        (6, "wp_trash_post($id);"),
+        (7, "wp_update_post(['ID' => $id, 'post_status' => 'draft']);"),
+    ] {
+        let archive = format!("/1999/12/0{day}/");
+        let generated = stack.php(&format!(
+            "$id = wp_insert_post(['post_title' => 'For a moment', 'post_content' => 'x', 'post_status' => 'publish', \
+             'post_date' => '1999-12-0{day} 12:00:00', 'post_author' => 1]); \
+             $context = stream_context_create(['http' => ['header' => 'Host: {}']]); \
+             echo file_get_contents('http://{}{archive}', false, $context); {end}",
+            stack.host,
+            stack.addr(),
+        ));
+        assert!(generated.contains("For a moment"), "{generated}");
+        let page = stack.get(&archive);
+        assert!(!page.is_hit(), "{end}");
+        assert_no_text(&page, "For a moment");
+    }
+}
+
+#[test]
 fn changes_from_the_command_line_purge_pages() {
     let (stack, _lock) = shared_stack();
     let id = post_id(stack, "salt-smoke-and-patience");
