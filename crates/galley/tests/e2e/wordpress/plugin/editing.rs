@@ -165,7 +165,10 @@ fn a_post_that_one_request_publishes_and_deletes_is_purged_from_pages() {
     for (day, end) in [
         (5, "wp_delete_post($id, true);"),
         (6, "wp_trash_post($id);"),
-        (7, "wp_update_post(['ID' => $id, 'post_status' => 'draft']);"),
+        (
+            7,
+            "wp_update_post(['ID' => $id, 'post_status' => 'draft']);",
+        ),
     ] {
         let archive = format!("/1999/12/0{day}/");
         let generated = stack.php(&format!(
