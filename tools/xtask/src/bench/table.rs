@@ -52,7 +52,7 @@ fn environment(report: &BenchReport) -> String {
     if others > MAX_OTHERS {
         let _ = writeln!(
             out,
-            "\nThe machine was not idle: other processes used up to {:.0} % of it. Compare ratios only.",
+            "\nThe machine was not idle: other processes, or other machines of its host, used up to {:.0} % of it. Compare ratios only.",
             others * 100.0
         );
     }
