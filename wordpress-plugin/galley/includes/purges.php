@@ -172,12 +172,13 @@ function compact_purges( array $words, string $prefix = '' ): array {
 	if ( $left > MAX_PURGES && '' !== $prefix ) {
 		return array( '*' );
 	}
+	$all = array_flip( $words );
 	return array_values(
 		array_filter(
 			array_unique( $words ),
-			static function ( string $word ) use ( $words, $prefix ): bool {
+			static function ( string $word ) use ( $all, $prefix ): bool {
 				$blog = prefix_of_tag( $word, $prefix );
-				return null === $blog || $blog . 'b' === $word || ! in_array( $blog . 'b', $words, true );
+				return null === $blog || $blog . 'b' === $word || ! isset( $all[ $blog . 'b' ] );
 			}
 		)
 	);
