@@ -330,7 +330,8 @@ fn forged_request_fields_do_not_appear_in_stored_pages(stack: &WordPressStack) {
     let page = stack.get("/claims/").expect_status(200);
     assert_cache_status(&page, HIT);
     let raw = String::from_utf8_lossy(&page.raw).to_lowercase();
-    for trace in ["canary", "198.51.100.77", "https://wp.test", "4443"] {
+    // The port with its colon: an ETag is a digest, whose digits can be any.
+    for trace in ["canary", "198.51.100.77", "https://wp.test", ":4443"] {
         assert!(!raw.contains(trace), "{trace} in {raw}");
     }
     assert!(raw.contains("</html>"), "the page is not complete");
