@@ -129,7 +129,7 @@ pub fn whole(data: &[u8]) {
 }
 
 /// A purge request results in at least one purge or an error.
-pub fn purge_order(data: &[u8]) {
+pub fn purge_request(data: &[u8]) {
     let mut buffer = HeadBuffer::new();
     let Ok(ParsedHead::Whole { head, length }) = parse(data, &HeadLimits::default(), &mut buffer)
     else {

@@ -10,8 +10,8 @@ use galley_policy::storable::{self, ResponseHead, Storability};
 use http::StatusCode;
 
 /// A stored response has no cookies, and forwarded fields contain no framing fields.
-pub fn upstream_answer(data: &[u8]) {
-    let Ok((status, fields)) = galley_policy::cgi::answer(data) else {
+pub fn upstream_response(data: &[u8]) {
+    let Ok((status, fields)) = galley_policy::cgi::response(data) else {
         return;
     };
     let bare = Policy {

@@ -95,7 +95,7 @@ fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, max: u64) -> Option<(V
 }
 
 /// Arbitrary fields of an upstream result in exactly one response head, with at most one framing field.
-pub fn answer(data: &[u8]) {
+pub fn response(data: &[u8]) {
     let fields = data.split(|byte| *byte == b'\n').filter_map(|line| {
         let colon = line.iter().position(|byte| *byte == b':')?;
         Some((

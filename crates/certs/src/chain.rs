@@ -111,7 +111,7 @@ impl CertificateChain {
     }
 
     /// The validity at `now`.
-    pub fn standing(&self, now: SystemTime) -> DateValidity {
+    pub fn date_validity(&self, now: SystemTime) -> DateValidity {
         if now < self.not_before {
             DateValidity::Early
         } else if now >= self.not_after {

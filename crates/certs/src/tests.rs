@@ -41,14 +41,14 @@ fn names_and_dates_of_a_certificate_are_read() {
     );
     let day = Duration::from_secs(86_400);
     let (from, to) = (certificate.not_before, certificate.not_after);
-    for (now, standing) in [
+    for (now, validity) in [
         (from - day, DateValidity::Early),
         (from, DateValidity::Good),
         (to - 11 * day, DateValidity::Good),
         (to - 9 * day, DateValidity::Ending),
         (to, DateValidity::Over),
     ] {
-        assert_eq!(certificate.standing(now), standing);
+        assert_eq!(certificate.date_validity(now), validity);
     }
 }
 

@@ -90,7 +90,7 @@ fn dates(
         let length = to.duration_since(from).unwrap_or_default();
         length.as_secs() / 86_400
     };
-    let (what, help) = match certificate.standing(now) {
+    let (what, help) = match certificate.date_validity(now) {
         DateValidity::Good => return,
         DateValidity::Ending => (
             format!("expires in {} days", days(now, certificate.not_after)),

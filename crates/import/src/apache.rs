@@ -16,28 +16,28 @@ use std::path::Path;
 
 use crate::draft::{Draft, ImportedSite, Value};
 use crate::known;
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::source::Source;
 use crate::tree::ParsedDirective;
-use context::{HostContext, record_fate};
+use context::{HostContext, record_outcome};
 pub(crate) use reader::{read as read_directives, words as words_of_line};
 
 /// Converts the configuration with the main file `main`. A `.htaccess` becomes one site for every host.
-pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
-    let all = reader::read(source, main, ledger);
+pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
+    let all = reader::read(source, main, report);
     let mut draft = Draft::default();
     let mut global = Vec::new();
     let mut hosts = Vec::new();
-    collect(&all, ledger, &mut global, &mut hosts);
+    collect(&all, report, &mut global, &mut hosts);
     if hosts.is_empty() && !global.is_empty() {
-        add(only_site(source, main, &global, ledger), &mut draft);
+        add(only_site(source, main, &global, report), &mut draft);
         return finish(draft);
     }
     for directive in &global {
-        global_directive(directive, &mut draft, ledger);
+        global_directive(directive, &mut draft, report);
     }
     for host in hosts {
-        virtual_host(source, host, &mut draft, ledger);
+        virtual_host(source, host, &mut draft, report);
     }
     finish(draft)
 }
@@ -47,9 +47,9 @@ fn only_site(
     source: &dyn Source,
     main: &Path,
     directives: &[&ParsedDirective],
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) -> ImportedSite {
-    let mut context = HostContext::new(ledger);
+    let mut context = HostContext::new(report);
     let mut site = ImportedSite::default();
     for directive in directives {
         site::convert(directive, &mut site, &mut context);
@@ -58,7 +58,7 @@ fn only_site(
         let root = main.parent().unwrap_or(Path::new("/"));
         site.section.set("root", root.display().to_string(), None);
     } else {
-        htaccess(source, &mut site, ledger);
+        htaccess(source, &mut site, report);
     }
     site
 }
@@ -66,7 +66,7 @@ fn only_site(
 /// Separates global directives and virtual hosts. Directives in conditions on modules count as if they were outside.
 fn collect<'a>(
     all: &'a [ParsedDirective],
-    ledger: &mut Ledger,
+    report: &mut Report,
     global: &mut Vec<&'a ParsedDirective>,
     hosts: &mut Vec<&'a ParsedDirective>,
 ) {
@@ -74,15 +74,15 @@ fn collect<'a>(
         match directive.name() {
             "<virtualhost" => hosts.push(directive),
             "<ifmodule" | "<ifdefine" | "<ifversion" if is_for_workers(directive) => {
-                ledger.not_needed(directive.id, table::WORKERS);
+                report.not_needed(directive.id, table::WORKERS);
                 for inner in directive.inner() {
-                    ledger.not_needed(inner.id, table::WORKERS);
+                    report.not_needed(inner.id, table::WORKERS);
                 }
             }
             "<ifmodule" | "<ifdefine" | "<ifversion" => {
                 let why = "the directives in the section are converted one by one";
-                ledger.not_needed(directive.id, why);
-                collect(directive.inner(), ledger, global, hosts);
+                report.not_needed(directive.id, why);
+                collect(directive.inner(), report, global, hosts);
             }
             _ => global.push(directive),
         }
@@ -95,25 +95,25 @@ fn is_for_workers(directive: &ParsedDirective) -> bool {
 }
 
 /// Converts a directive outside of virtual hosts.
-fn global_directive(directive: &ParsedDirective, draft: &mut Draft, ledger: &mut Ledger) {
+fn global_directive(directive: &ParsedDirective, draft: &mut Draft, report: &mut Report) {
     let last = directive.arguments().last().map_or("", String::as_str);
     match directive.name() {
         "<directory" => {
-            directive.not_needed("Galley sends only files below the root of a site", ledger);
+            directive.not_needed("Galley sends only files below the root of a site", report);
         }
         "errorlog" => {
             let path = last.replace("${APACHE_LOG_DIR}", "/var/log/apache2");
             draft.log.set("error", path, &directive.origin);
-            ledger.carried(directive.id, "log.error");
+            report.carried(directive.id, "log.error");
         }
         "<files" | "<filesmatch" if known::is_private_name(last) => {
-            directive.not_needed("Galley never sends such files", ledger);
+            directive.not_needed("Galley never sends such files", report);
         }
         "timeout" | "keepalivetimeout" if draft.server.is_empty() => {
             let why = "Galley's time-outs protect against slow clients (`server.head_timeout`, `idle_timeout`)";
-            ledger.not_needed(directive.id, why);
+            report.not_needed(directive.id, why);
         }
-        _ => record_fate(directive, ledger),
+        _ => record_outcome(directive, report),
     }
 }
 
@@ -121,18 +121,18 @@ fn virtual_host(
     source: &dyn Source,
     host: &ParsedDirective,
     draft: &mut Draft,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
-    ledger.carried(host.id, "a site");
+    report.carried(host.id, "a site");
     let mut site = ImportedSite::default();
-    let mut context = HostContext::new(ledger);
+    let mut context = HostContext::new(report);
     for directive in host.inner() {
         site::convert(directive, &mut site, &mut context);
     }
     let is_tls = context.has_tls;
     let redirects_all = context.redirects_all.take();
     listeners(host, is_tls, draft);
-    htaccess(source, &mut site, ledger);
+    htaccess(source, &mut site, report);
     match redirects_all {
         Some(target) => redirect_host(&site, &target, &host.origin, draft),
         // Galley sends 421 for hosts of no site.
@@ -161,7 +161,7 @@ fn denies_all(site: &ImportedSite) -> bool {
 }
 
 /// Converts the `.htaccess` in the root of a site.
-fn htaccess(source: &dyn Source, site: &mut ImportedSite, ledger: &mut Ledger) {
+fn htaccess(source: &dyn Source, site: &mut ImportedSite, report: &mut Report) {
     let Some(Value::Text(root)) = site.section.get("root").cloned() else {
         return;
     };
@@ -169,10 +169,10 @@ fn htaccess(source: &dyn Source, site: &mut ImportedSite, ledger: &mut Ledger) {
     if source.text(&path).is_none() {
         return;
     }
-    let all = reader::read(source, &path, ledger);
+    let all = reader::read(source, &path, report);
     let mut flat = Vec::new();
-    collect(&all, ledger, &mut flat, &mut Vec::new());
-    let mut context = HostContext::new(ledger);
+    collect(&all, report, &mut flat, &mut Vec::new());
+    let mut context = HostContext::new(report);
     for directive in flat {
         site::convert(directive, site, &mut context);
     }

@@ -7,28 +7,28 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::draft::{Draft, ImportedSite, Section};
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::source::Source;
 use crate::tree::{self, Grammar, ParsedDirective};
 pub(crate) use address::SiteAddress;
 use site::Converter;
 
 /// Converts a Caddyfile. A file without braces is one site, whose addresses are its first line.
-pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
-    let all = tree::read(source, main, Grammar::Caddy, ledger);
+pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
+    let all = tree::read(source, main, Grammar::Caddy, report);
     let mut draft = Draft::default();
     let snippets = snippets(&all);
     for (index, directive) in all.iter().enumerate() {
         if directive.name().starts_with('(') {
             let why = "the snippet is converted where it is imported";
-            ledger.not_needed(directive.id, why);
+            report.not_needed(directive.id, why);
         } else if directive.name() == "{" {
-            global(directive, &mut draft, ledger);
+            global(directive, &mut draft, report);
         } else if directive.block.is_some() {
-            add(directive, directive.inner(), &snippets, &mut draft, ledger);
+            add(directive, directive.inner(), &snippets, &mut draft, report);
         } else if index == 0 {
             let rest = all.get(1..).unwrap_or_default();
-            add(directive, rest, &snippets, &mut draft, ledger);
+            add(directive, rest, &snippets, &mut draft, report);
             break;
         }
     }
@@ -44,23 +44,23 @@ fn snippets(all: &[ParsedDirective]) -> HashMap<&str, &ParsedDirective> {
 }
 
 /// Converts the global options.
-fn global(directive: &ParsedDirective, draft: &mut Draft, ledger: &mut Ledger) {
+fn global(directive: &ParsedDirective, draft: &mut Draft, report: &mut Report) {
     let why = "the options of the block are converted one by one";
-    ledger.not_needed(directive.id, why);
+    report.not_needed(directive.id, why);
     for inner in directive.inner() {
         let (origin, value) = (&inner.origin, inner.argument(0));
         match inner.name() {
             "email" => {
                 draft.acme.set("email", value, origin);
-                ledger.carried(inner.id, "acme.email");
+                report.carried(inner.id, "acme.email");
             }
             "acme_ca" => {
                 draft.acme.set("directory", value, origin);
-                ledger.carried(inner.id, "acme.directory");
+                report.carried(inner.id, "acme.directory");
             }
             "admin" | "debug" | "order" | "grace_period" | "storage" | "persist_config"
             | "servers" | "log" => {
-                inner.not_needed("Galley does this by itself, or has a safe default", ledger);
+                inner.not_needed("Galley does this by itself, or has a safe default", report);
             }
             _ => {}
         }
@@ -72,7 +72,7 @@ fn add(
     block: &[ParsedDirective],
     snippets: &HashMap<&str, &ParsedDirective>,
     draft: &mut Draft,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
     let mut site = ImportedSite::default();
     let mut is_plain = false;
@@ -88,13 +88,13 @@ fn add(
         is_plain |= address.is_plain();
         listen(&address, head, &mut draft.server);
     }
-    ledger.carried(head.id, "hosts");
+    report.carried(head.id, "hosts");
     if !is_plain {
         site.section.set("tls", "auto", &head.origin);
     }
     let mut converter = Converter {
         snippets,
-        ledger,
+        report,
         matchers: HashMap::new(),
         level: 0,
         imports_left: site::MAX_IMPORTS,

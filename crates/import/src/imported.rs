@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ledger::{ImportedStatement, Ledger, StatementCounts};
+use crate::report::{ImportedStatement, Report, StatementCounts};
 use crate::source::Source;
 use crate::{apache, caddy, nginx, vcl, write};
 
@@ -38,11 +38,11 @@ impl Imported {
 /// Converts the configurations in `mains`, each with the kind of its server. Sites that are in several of them are joined, and
 /// earlier ones take precedence: name the server that visitors connect to before the servers behind it.
 pub fn import(source: &dyn Source, mains: &[(ServerKind, PathBuf)]) -> Imported {
-    let mut ledger = Ledger::default();
+    let mut report = Report::default();
     let mut names = Vec::new();
     let mut draft = crate::draft::Draft::default();
     for (kind, main) in mains {
-        let one = convert(*kind, source, main, &mut ledger);
+        let one = convert(*kind, source, main, &mut report);
         draft.join(one);
         names.push(main.display().to_string());
     }
@@ -52,7 +52,7 @@ pub fn import(source: &dyn Source, mains: &[(ServerKind, PathBuf)]) -> Imported 
     );
     Imported {
         configuration: write::write(&draft, &head),
-        statements: ledger.into_statements(),
+        statements: report.into_statements(),
     }
 }
 
@@ -60,12 +60,12 @@ fn convert(
     kind: ServerKind,
     source: &dyn Source,
     main: &Path,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) -> crate::draft::Draft {
     match kind {
-        ServerKind::Nginx => nginx::convert(source, main, ledger),
-        ServerKind::Varnish => vcl::convert(source, main, ledger),
-        ServerKind::Apache => apache::convert(source, main, ledger),
-        ServerKind::Caddy => caddy::convert(source, main, ledger),
+        ServerKind::Nginx => nginx::convert(source, main, report),
+        ServerKind::Varnish => vcl::convert(source, main, report),
+        ServerKind::Apache => apache::convert(source, main, report),
+        ServerKind::Caddy => caddy::convert(source, main, report),
     }
 }

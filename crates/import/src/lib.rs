@@ -1,7 +1,7 @@
 //! Converts configurations of other web servers to a configuration of Galley.
 //!
 //! [`import`] reads the files of nginx, Varnish, Apache or Caddy through a [`Source`] and returns the text of a
-//! `galley.toml`, in which each option names the line that it comes from, and a report with the [`StatementFate`] of every
+//! `galley.toml`, in which each option names the line that it comes from, and a report with the [`StatementOutcome`] of every
 //! statement: carried, not needed, or not carried with a remedy. A statement that no part of the import handles is reported
 //! as not carried; nothing is dropped silently.
 //!
@@ -17,8 +17,8 @@ mod draft;
 mod grammar;
 mod imported;
 mod known;
-mod ledger;
 mod nginx;
+mod report;
 mod served;
 mod source;
 mod tree;
@@ -28,7 +28,7 @@ mod write;
 
 pub use copy::{CopiedListener, CopyError, CopyWorkspace, ServerCopy, copy};
 pub use imported::{Imported, ServerKind, import};
-pub use ledger::{ImportedStatement, StatementCounts, StatementFate};
+pub use report::{ImportedStatement, StatementCounts, StatementOutcome};
 pub use served::{
     ServedConfiguration, ServedHost, ServedListener, ServedStatement, StatementPaths,
     StatementSubject, served,

@@ -15,16 +15,16 @@ mod table;
 use std::path::Path;
 
 use crate::draft::{Draft, ImportedSite, RuleDraft, RulePriority, Section, Value};
-use crate::ledger::{Ledger, StatementFate};
+use crate::report::{Report, StatementOutcome};
 use crate::source::Source;
 use crate::tree::{self, Grammar, ParsedDirective};
 use context::{Context, ExpiryOfType};
 use server::{Server, ServerRedirect};
 
 /// Converts the configuration with the main file `main`. A file with only the statements of a server counts as one server.
-pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
-    let all = tree::read(source, main, Grammar::Nginx, ledger);
-    let mut context = Context::new(ledger);
+pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
+    let all = tree::read(source, main, Grammar::Nginx, report);
+    let mut context = Context::new(report);
     let (mut inherited, mut servers) = (Vec::new(), Vec::new());
     collect(&all, &mut context, &mut inherited, &mut servers);
     if servers.is_empty() && !inherited.is_empty() {
@@ -77,10 +77,10 @@ fn is_outside(name: &str) -> bool {
 }
 
 fn record_outside(directive: &ParsedDirective, context: &mut Context<'_>) {
-    match table::fate_of(directive.name()) {
-        Some(StatementFate::NotCarried(remedy)) => context.not_carried(directive, remedy),
-        Some(StatementFate::NotNeeded(why)) => context.not_needed(directive, why),
-        Some(StatementFate::Carried(_)) | None => {}
+    match table::outcome_of(directive.name()) {
+        Some(StatementOutcome::NotCarried(remedy)) => context.not_carried(directive, remedy),
+        Some(StatementOutcome::NotNeeded(why)) => context.not_needed(directive, why),
+        Some(StatementOutcome::Carried(_)) | None => {}
     }
     for inner in directive.inner() {
         if directive.name() == "types" {

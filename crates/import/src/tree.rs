@@ -9,7 +9,7 @@ use std::str::CharIndices;
 
 use crate::draft::{ImportedSite, RuleDraft, Section, Value};
 pub(crate) use crate::grammar::Grammar;
-use crate::ledger::{Ledger, StatementId};
+use crate::report::{Report, StatementId};
 use crate::source::{
     INCLUDE, MAX_FILES, MAX_LEVELS, MAX_NESTED, STANDARD_FILES, Source, StatementOrigin,
 };
@@ -43,10 +43,10 @@ impl ParsedDirective {
     }
 
     /// Records that Galley needs nothing for this statement and those in its block.
-    pub fn not_needed(&self, why: &str, ledger: &mut Ledger) {
-        ledger.not_needed(self.id, why);
+    pub fn not_needed(&self, why: &str, report: &mut Report) {
+        report.not_needed(self.id, why);
         for inner in self.inner() {
-            inner.not_needed(why, ledger);
+            inner.not_needed(why, report);
         }
     }
 
@@ -56,10 +56,10 @@ impl ParsedDirective {
         option: &str,
         value: impl Into<Value>,
         section: &mut Section,
-        ledger: &mut Ledger,
+        report: &mut Report,
     ) {
         section.set(option, value, &self.origin);
-        ledger.carried(self.id, option);
+        report.carried(self.id, option);
     }
 
     /// Adds the values of this statement to a list.
@@ -68,35 +68,35 @@ impl ParsedDirective {
         option: &str,
         values: impl IntoIterator<Item = String>,
         section: &mut Section,
-        ledger: &mut Ledger,
+        report: &mut Report,
     ) {
         section.add(option, values, &self.origin);
-        ledger.carried(self.id, option);
+        report.carried(self.id, option);
     }
 
     /// Adds the rule made of this statement and its block, unless it equals the site's settings.
-    pub fn becomes(&self, rule: RuleDraft, site: &mut ImportedSite, ledger: &mut Ledger) {
+    pub fn becomes(&self, rule: RuleDraft, site: &mut ImportedSite, report: &mut Report) {
         if rule.section.settings.len() > 1 {
-            ledger.carried(self.id, "a rule");
+            report.carried(self.id, "a rule");
         } else {
-            ledger.not_needed(self.id, "nothing in it differs from the site");
+            report.not_needed(self.id, "nothing in it differs from the site");
         }
         site.add_rule(rule);
     }
 
     /// Records that `option` has the effect of this statement and those in its block.
-    pub fn carried(&self, option: &str, ledger: &mut Ledger) {
-        ledger.carried(self.id, option);
+    pub fn carried(&self, option: &str, report: &mut Report) {
+        report.carried(self.id, option);
         for inner in self.inner() {
-            inner.carried(option, ledger);
+            inner.carried(option, report);
         }
     }
 
     /// Records that this statement and those in its block are lost, and the remedy.
-    pub fn not_carried(&self, remedy: &str, ledger: &mut Ledger) {
-        ledger.not_carried(self.id, remedy);
+    pub fn not_carried(&self, remedy: &str, report: &mut Report) {
+        report.not_carried(self.id, remedy);
         for inner in self.inner() {
-            inner.not_carried(remedy, ledger);
+            inner.not_carried(remedy, report);
         }
     }
 
@@ -111,9 +111,9 @@ pub(crate) fn read(
     source: &dyn Source,
     main: &Path,
     grammar: Grammar,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) -> Vec<ParsedDirective> {
-    Files::new(source, main, grammar, ledger).file(main, 0)
+    Files::new(source, main, grammar, report).file(main, 0)
 }
 
 /// As [`read`], for a copy: an `include` of a standard file is kept, with its whole path.
@@ -121,9 +121,9 @@ pub(crate) fn read_whole(
     source: &dyn Source,
     main: &Path,
     grammar: Grammar,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) -> Vec<ParsedDirective> {
-    let files = Files::new(source, main, grammar, ledger);
+    let files = Files::new(source, main, grammar, report);
     Files {
         keeps_standard: true,
         ..files
@@ -134,18 +134,18 @@ pub(crate) fn read_whole(
 struct Files<'a> {
     source: &'a dyn Source,
     grammar: Grammar,
-    ledger: &'a mut Ledger,
+    report: &'a mut Report,
     folder: PathBuf,
     left: usize,
     keeps_standard: bool,
 }
 
 impl<'a> Files<'a> {
-    fn new(source: &'a dyn Source, main: &Path, grammar: Grammar, ledger: &'a mut Ledger) -> Self {
+    fn new(source: &'a dyn Source, main: &Path, grammar: Grammar, report: &'a mut Report) -> Self {
         Self {
             source,
             grammar,
-            ledger,
+            report,
             folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
             left: MAX_FILES,
             keeps_standard: false,
@@ -156,10 +156,10 @@ impl<'a> Files<'a> {
         self.left = self.left.saturating_sub(1);
         let name: Rc<str> = path.display().to_string().into();
         let Some(text) = self.source.text(path) else {
-            self.ledger.unreadable(name);
+            self.report.unreadable(name);
             return Vec::new();
         };
-        let mut parser = StatementParser::new(&text, name, self.grammar, self.ledger);
+        let mut parser = StatementParser::new(&text, name, self.grammar, self.report);
         let all = parser.statements(0);
         self.included(all, level)
     }
@@ -185,21 +185,21 @@ impl<'a> Files<'a> {
         let name = Path::new(pattern).file_name().unwrap_or_default();
         if STANDARD_FILES.iter().any(|standard| name == *standard) {
             let why = "Galley knows media types and the parameters of FastCGI";
-            self.ledger.not_needed(directive.id, why);
+            self.report.not_needed(directive.id, why);
             return self.standard(directive);
         }
         let files = self.source.matching(&self.folder.join(pattern));
         if files.is_empty() && !pattern.contains(['*', '?']) {
             let remedy = "the file does not exist here: run the import where it does";
-            self.ledger.not_carried(directive.id, remedy);
+            self.report.not_carried(directive.id, remedy);
             return Vec::new();
         }
         if level >= MAX_LEVELS || self.left < files.len() {
             let remedy = "too many files, or files that include each other";
-            self.ledger.not_carried(directive.id, remedy);
+            self.report.not_carried(directive.id, remedy);
             return Vec::new();
         }
-        self.ledger
+        self.report
             .not_needed(directive.id, "the statements of the file are read here");
         let files = files.iter();
         files.flat_map(|file| self.file(file, level + 1)).collect()
@@ -225,7 +225,7 @@ struct StatementParser<'a> {
     line: usize,
     file: Rc<str>,
     grammar: Grammar,
-    ledger: &'a mut Ledger,
+    report: &'a mut Report,
 }
 
 /// The end of a sequence of words.
@@ -238,14 +238,14 @@ enum WordsEnd {
 }
 
 impl<'a> StatementParser<'a> {
-    fn new(text: &'a str, file: Rc<str>, grammar: Grammar, ledger: &'a mut Ledger) -> Self {
+    fn new(text: &'a str, file: Rc<str>, grammar: Grammar, report: &'a mut Report) -> Self {
         Self {
             text,
             chars: text.char_indices().peekable(),
             line: 1,
             file,
             grammar,
-            ledger,
+            report,
         }
     }
 
@@ -264,7 +264,7 @@ impl<'a> StatementParser<'a> {
                     all.extend(id.map(|id| self.entered(id, words, line, Some(block))));
                 }
                 WordsEnd::Semicolon | WordsEnd::Open if words.is_empty() => {
-                    self.report(line, "a statement without a name");
+                    self.invalid(line, "a statement without a name");
                     if end == WordsEnd::Open {
                         self.skip_block();
                     }
@@ -281,7 +281,7 @@ impl<'a> StatementParser<'a> {
                 }
                 WordsEnd::Close | WordsEnd::Text => {
                     if !words.is_empty() {
-                        self.report(
+                        self.invalid(
                             line,
                             &format!("`{}` does not end with `;`", words.join(" ")),
                         );
@@ -289,7 +289,7 @@ impl<'a> StatementParser<'a> {
                     if end == WordsEnd::Text || depth > 0 {
                         return all;
                     }
-                    self.report(line, "a `}` without a `{`");
+                    self.invalid(line, "a `}` without a `{`");
                 }
             }
         }
@@ -308,7 +308,7 @@ impl<'a> StatementParser<'a> {
 
     fn enter(&mut self, words: &[String], line: usize, end: &str) -> Option<StatementId> {
         let text = words.join(" ") + end;
-        self.ledger.enter(&text, self.origin(line))
+        self.report.enter(&text, self.origin(line))
     }
 
     fn entered(
@@ -333,10 +333,10 @@ impl<'a> StatementParser<'a> {
         }
     }
 
-    fn report(&mut self, line: usize, what: &str) {
+    fn invalid(&mut self, line: usize, what: &str) {
         let origin = self.origin(line);
-        if let Some(id) = self.ledger.enter(what, origin) {
-            self.ledger
+        if let Some(id) = self.report.enter(what, origin) {
+            self.report
                 .not_carried(id, "this is not the grammar of nginx: correct the line");
         }
     }
@@ -502,7 +502,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ledger::StatementFate;
+    use crate::report::StatementOutcome;
 
     pub(crate) struct Texts(pub BTreeMap<PathBuf, String>);
 
@@ -522,14 +522,14 @@ mod tests {
         }
     }
 
-    fn parse_as(grammar: Grammar, text: &str) -> (Vec<ParsedDirective>, Ledger) {
-        let mut ledger = Ledger::default();
+    fn parse_as(grammar: Grammar, text: &str) -> (Vec<ParsedDirective>, Report) {
+        let mut report = Report::default();
         let files = BTreeMap::from([(PathBuf::from("/n/main"), text.to_owned())]);
-        let all = read(&Texts(files), Path::new("/n/main"), grammar, &mut ledger);
-        (all, ledger)
+        let all = read(&Texts(files), Path::new("/n/main"), grammar, &mut report);
+        (all, report)
     }
 
-    fn parse(text: &str) -> (Vec<ParsedDirective>, Ledger) {
+    fn parse(text: &str) -> (Vec<ParsedDirective>, Report) {
         parse_as(Grammar::Nginx, text)
     }
 
@@ -553,25 +553,25 @@ mod tests {
     fn words_blocks_quotes_and_comments_are_parsed() {
         let text = "user www; # end\nhttp {\n  log_format main '$a \"b\"';\n\
                     location ~ \\.php$ { return 404; }\n set ${x} \"a;b\"; }\n";
-        let (all, ledger) = parse(text);
+        let (all, report) = parse(text);
         assert_eq!(all[0].words, ["user", "www"]);
         let http = &all[1];
         assert_eq!(http.origin.line, 2);
         assert_eq!(http.inner()[0].words, ["log_format", "main", "$a \"b\""]);
         assert_eq!(http.inner()[1].words, ["location", "~", "\\.php$"]);
         assert_eq!(http.inner()[2].words, ["set", "${x}", "a;b"]);
-        assert_eq!(ledger.into_statements().len(), 6);
+        assert_eq!(report.into_statements().len(), 6);
     }
 
     #[test]
     fn invalid_statements_are_reported_and_parsing_continues() {
-        let (all, ledger) = parse("a b }\n; c;\nhttp { server { listen 80; }");
+        let (all, report) = parse("a b }\n; c;\nhttp { server { listen 80; }");
         let names: Vec<_> = all.iter().map(ParsedDirective::name).collect();
         assert_eq!(names, ["c", "http"]);
-        let statements = ledger.into_statements();
+        let statements = report.into_statements();
         let diagnostics: Vec<_> = statements
             .iter()
-            .filter(|one| matches!(&one.fate, StatementFate::NotCarried(why) if why.contains("grammar")))
+            .filter(|one| matches!(&one.outcome, StatementOutcome::NotCarried(why) if why.contains("grammar")))
             .map(|one| one.text.as_str())
             .collect();
         assert_eq!(
@@ -597,18 +597,21 @@ mod tests {
             ),
             (PathBuf::from("/n/sites/b"), "b;".to_owned()),
         ]);
-        let mut ledger = Ledger::default();
+        let mut report = Report::default();
         let main = Path::new("/n/nginx.conf");
-        let all = read(&Texts(files), main, Grammar::Nginx, &mut ledger);
+        let all = read(&Texts(files), main, Grammar::Nginx, &mut report);
         let names: Vec<_> = all.iter().map(ParsedDirective::name).collect();
         assert_eq!(names.iter().filter(|name| **name == "b").count(), 1);
         assert!(
             names.len() < 40,
             "a file that includes itself ends: {names:?}"
         );
-        let statements = ledger.into_statements();
+        let statements = report.into_statements();
         let lost = statements.iter().find(|one| one.text == "include gone;");
-        assert!(matches!(lost.unwrap().fate, StatementFate::NotCarried(_)));
+        assert!(matches!(
+            lost.unwrap().outcome,
+            StatementOutcome::NotCarried(_)
+        ));
     }
 
     proptest! {
@@ -617,11 +620,11 @@ mod tests {
             for grammar in [Grammar::Vcl, Grammar::Caddy] {
                 parse_as(grammar, &text);
             }
-            let (all, ledger) = parse(&text);
+            let (all, report) = parse(&text);
             fn count(all: &[ParsedDirective]) -> usize {
                 all.iter().map(|one| 1 + count(one.inner())).sum()
             }
-            prop_assert!(count(&all) <= ledger.into_statements().len());
+            prop_assert!(count(&all) <= report.into_statements().len());
         }
     }
 }

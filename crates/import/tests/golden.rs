@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use galley_import::{Imported, ServerKind, Source, StatementFate, import};
+use galley_import::{Imported, ServerKind, Source, StatementOutcome, import};
 
 /// The files of one case, which the import sees below `/etc/server`.
 struct CaseFiles {
@@ -77,13 +77,13 @@ const MAIN_FILES: &[(ServerKind, &str)] = &[
 
 fn report(imported: &Imported) -> String {
     let line = |statement: &galley_import::ImportedStatement| {
-        let (fate, what) = match &statement.fate {
-            StatementFate::Carried(what) => ("carried", what),
-            StatementFate::NotNeeded(what) => ("not needed", what),
-            StatementFate::NotCarried(what) => ("NOT CARRIED", what),
+        let (outcome, what) = match &statement.outcome {
+            StatementOutcome::Carried(what) => ("carried", what),
+            StatementOutcome::NotNeeded(what) => ("not needed", what),
+            StatementOutcome::NotCarried(what) => ("NOT CARRIED", what),
         };
         format!(
-            "{} {}\n    {fate}: {what}\n",
+            "{} {}\n    {outcome}: {what}\n",
             statement.origin, statement.text
         )
     };

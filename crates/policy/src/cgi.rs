@@ -241,7 +241,7 @@ pub const MAX_FIELDS: usize = 512;
 /// fields are dropped: Galley frames the message itself. LF alone is accepted here, unlike from HTTP upstreams: by RFC 3875
 /// section 6.2 lines end as in the server's system, programs behind fcgiwrap send LF, and the records around the head make it
 /// unambiguous.
-pub fn answer(head: &[u8]) -> Result<(StatusCode, HeaderMap), BadCgiHead> {
+pub fn response(head: &[u8]) -> Result<(StatusCode, HeaderMap), BadCgiHead> {
     let mut status = None;
     let mut fields = HeaderMap::new();
     let mut rest = head;

@@ -493,7 +493,7 @@ fn valid_cgi_responses_are_parsed() {
         (b"", 200, &[]),
         (b"\r\n", 200, &[]),
     ] {
-        let (actual_status, map) = cgi::answer(head).unwrap();
+        let (actual_status, map) = cgi::response(head).unwrap();
         let map: Vec<_> = map.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!((actual_status.as_u16(), map.as_slice()), (status, fields), "{}", head.escape_ascii());
     }
@@ -519,7 +519,7 @@ fn malformed_cgi_responses_are_rejected() {
         (b"a: b\n\nbody", BadCgiHead::Trailing),
     ] {
         assert_eq!(
-            cgi::answer(head).unwrap_err(),
+            cgi::response(head).unwrap_err(),
             why,
             "{}",
             head.escape_ascii()
@@ -527,7 +527,7 @@ fn malformed_cgi_responses_are_rejected() {
     }
     let too_many = "a: b\n".repeat(cgi::MAX_FIELDS + 1);
     assert_eq!(
-        cgi::answer(too_many.as_bytes()).unwrap_err(),
+        cgi::response(too_many.as_bytes()).unwrap_err(),
         BadCgiHead::TooMany
     );
 }
@@ -535,7 +535,7 @@ fn malformed_cgi_responses_are_rejected() {
 proptest! {
     #[test]
     fn parsing_a_cgi_head_never_panics(head in proptest::collection::vec(any::<u8>(), 0..120), text in "([aS:]|Status|: |[0-9]|\r|\n){0,20}") {
-        let _ = cgi::answer(&head);
-        let _ = cgi::answer(text.as_bytes());
+        let _ = cgi::response(&head);
+        let _ = cgi::response(text.as_bytes());
     }
 }

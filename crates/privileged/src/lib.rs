@@ -1,15 +1,15 @@
 //! The protocol between Galley, which has given up root, and a small process that keeps it: commands in one direction, reports
 //! in the other.
 //!
-//! - [`PrivilegedOrder`] and [`Report`]: packets of [`BYTES`] bytes each;
-//! - [`PoolLedger`]: decides which commands are executed. The process that keeps root trusts no byte, because an attacker who
+//! - [`PrivilegedCommand`] and [`Report`]: packets of [`BYTES`] bytes each;
+//! - [`PrivilegedPools`]: decides which commands are executed. The process that keeps root trusts no byte, because an attacker who
 //!   controls Galley could have written it: a command can only name a pool by its number, a slot in it, or a process that
-//!   the ledger knows.
+//!   the pools knows.
 //!
 //! Pure and total functions: no I/O, no clock. The server's `php::privileged` executes the commands.
 
-mod ledger;
 mod packet;
+mod pools;
 
-pub use ledger::{OrderRefusal, PoolLedger, Running};
-pub use packet::{BYTES, KillSignal, PrivilegedOrder, Report};
+pub use packet::{BYTES, KillSignal, PrivilegedCommand, Report};
+pub use pools::{CommandRefusal, PrivilegedPools, Running};

@@ -25,13 +25,13 @@ pub const BYTES: usize = 16;
 
 /// A command from Galley.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PrivilegedOrder {
+pub enum PrivilegedCommand {
     /// Start a process of a pool in one of its slots.
     Start {
         /// The number of the pool.
         pool: u32,
         /// The slot, counted from 0.
-        place: u32,
+        slot: u32,
     },
     /// Signal a main process of a pool.
     Signal {
@@ -74,7 +74,7 @@ pub enum Report {
         /// The number of the pool.
         pool: u32,
         /// The slot of the process.
-        place: u32,
+        slot: u32,
         /// The process id.
         process: u32,
     },
@@ -83,7 +83,7 @@ pub enum Report {
         /// The number of the pool.
         pool: u32,
         /// The slot of the process.
-        place: u32,
+        slot: u32,
         /// The error number of the system; 0: unknown.
         errno: u32,
     },
@@ -105,11 +105,11 @@ pub enum Report {
     },
 }
 
-impl PrivilegedOrder {
+impl PrivilegedCommand {
     /// Encodes the command.
     pub fn bytes(self) -> [u8; BYTES] {
         match self {
-            Self::Start { pool, place } => write(1, 0, [pool, 0, place]),
+            Self::Start { pool, slot } => write(1, 0, [pool, 0, slot]),
             Self::Signal { pool, process, how } => write(2, how.number(), [pool, process, 0]),
             Self::Replace { pool, worker } => write(3, 0, [pool, worker, 0]),
             Self::Connect => write(4, 0, [0, 0, 0]),
@@ -120,7 +120,7 @@ impl PrivilegedOrder {
     pub fn read(packet: &[u8]) -> Option<Self> {
         let (kind, how, numbers) = read(packet)?;
         match (kind, how, numbers) {
-            (1, 0, [pool, 0, place]) => Some(Self::Start { pool, place }),
+            (1, 0, [pool, 0, slot]) => Some(Self::Start { pool, slot }),
             (2, how, [pool, process, 0]) => Some(Self::Signal {
                 pool,
                 process: process_id(process)?,
@@ -159,10 +159,10 @@ impl Report {
             Self::Ready => write(17, 0, [0, 0, 0]),
             Self::Started {
                 pool,
-                place,
+                slot,
                 process,
-            } => write(18, 0, [pool, process, place]),
-            Self::Failed { pool, place, errno } => write(19, 0, [pool, place, errno]),
+            } => write(18, 0, [pool, process, slot]),
+            Self::Failed { pool, slot, errno } => write(19, 0, [pool, slot, errno]),
             Self::Ended {
                 pool,
                 process,
@@ -181,12 +181,12 @@ impl Report {
         }
         match (kind, numbers) {
             (17, [0, 0, 0]) => Some(Self::Ready),
-            (18, [pool, process, place]) => Some(Self::Started {
+            (18, [pool, process, slot]) => Some(Self::Started {
                 pool,
-                place,
+                slot,
                 process: process_id(process)?,
             }),
-            (19, [pool, place, errno]) => Some(Self::Failed { pool, place, errno }),
+            (19, [pool, slot, errno]) => Some(Self::Failed { pool, slot, errno }),
             (20, [pool, process, status]) => Some(Self::Ended {
                 pool,
                 process: process_id(process)?,
@@ -234,13 +234,13 @@ mod tests {
 
     #[test]
     fn packets_have_the_documented_layout() {
-        let order = PrivilegedOrder::Signal {
+        let command = PrivilegedCommand::Signal {
             pool: 2,
             process: 0x0102,
             how: KillSignal::Kill,
         };
         let bytes = [2, 3, 0, 0, 2, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
-        assert_eq!(order.bytes(), bytes);
+        assert_eq!(command.bytes(), bytes);
         let report = Report::Ended {
             pool: 1,
             process: 7,
@@ -271,21 +271,21 @@ mod tests {
             of(3, 0, 1 << 31, 0),
             of(3, 1, 5, 0),
         ] {
-            assert_eq!(PrivilegedOrder::read(&odd), None, "{odd:?}");
+            assert_eq!(PrivilegedCommand::read(&odd), None, "{odd:?}");
         }
         let good = of(1, 0, 0, 0);
-        assert!(PrivilegedOrder::read(&good).is_some());
+        assert!(PrivilegedCommand::read(&good).is_some());
         let longer = [&good[..], &[0]].concat();
-        assert_eq!(PrivilegedOrder::read(&longer), None);
-        assert_eq!(PrivilegedOrder::read(&good[..15]), None);
-        assert_eq!(PrivilegedOrder::read(&[]), None);
+        assert_eq!(PrivilegedCommand::read(&longer), None);
+        assert_eq!(PrivilegedCommand::read(&good[..15]), None);
+        assert_eq!(PrivilegedCommand::read(&[]), None);
     }
 
     proptest! {
         #[test]
         fn valid_bytes_are_encoded_unchanged(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
-            if let Some(order) = PrivilegedOrder::read(&bytes) {
-                prop_assert_eq!(&order.bytes()[..], &bytes[..]);
+            if let Some(command) = PrivilegedCommand::read(&bytes) {
+                prop_assert_eq!(&command.bytes()[..], &bytes[..]);
             }
             if let Some(report) = Report::read(&bytes) {
                 prop_assert_eq!(&report.bytes()[..], &bytes[..]);
@@ -296,10 +296,10 @@ mod tests {
         fn nearly_valid_bytes_are_encoded_unchanged(kind in 0_u8..24, how in 0_u8..5, numbers in any::<[u32; 3]>(), zero in any::<[bool; 3]>()) {
             let numbers = std::array::from_fn(|at| if zero[at] { 0 } else { numbers[at] });
             let bytes = write(kind, how, numbers);
-            let order = PrivilegedOrder::read(&bytes);
+            let command = PrivilegedCommand::read(&bytes);
             let report = Report::read(&bytes);
-            prop_assert!(order.is_none() || report.is_none());
-            prop_assert!(order.is_none_or(|order| order.bytes() == bytes));
+            prop_assert!(command.is_none() || report.is_none());
+            prop_assert!(command.is_none_or(|command| command.bytes() == bytes));
             prop_assert!(report.is_none_or(|report| report.bytes() == bytes));
         }
     }

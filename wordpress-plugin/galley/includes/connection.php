@@ -106,10 +106,10 @@ function call( string $method, string $path, ?array $body = null, float $timeout
 	}
 	$json = null === $body ? '' : (string) wp_json_encode( $body );
 	$sent = send_all( $stream, request_text( $method, $path, $json, $connection['token'] ), $until );
-	$text = $sent ? read_answer( $stream, $until ) : '';
+	$text = $sent ? read_response( $stream, $until ) : '';
 	// phpcs:ignore WordPress.WP.AlternativeFunctions.file_system_operations_fclose -- a socket.
 	fclose( $stream );
-	return parse_answer( $text );
+	return parse_response( $text );
 }
 
 /**
@@ -128,7 +128,7 @@ function request_text( string $method, string $path, string $json, string $token
  *
  * @return array{status: int, body: ?array, error: ?string}
  */
-function parse_answer( string $text ): array {
+function parse_response( string $text ): array {
 	$parts = explode( "\r\n\r\n", $text, 2 );
 	if ( ! isset( $parts[1] ) || ! preg_match( '~^HTTP/1\.[01] (\d{3})~', $parts[0], $found ) ) {
 		return failed_call( __( 'Galley did not respond in time', 'galley' ) );
@@ -201,7 +201,7 @@ function send_all( $stream, string $text, float $until ): bool {
  *
  * @param resource $stream An open socket.
  */
-function read_answer( $stream, float $until ): string {
+function read_response( $stream, float $until ): string {
 	$text = '';
 	while ( strlen( $text ) < MAX_RESPONSE_BYTES && ! feof( $stream ) ) {
 		$left = $until - microtime( true );

@@ -77,12 +77,12 @@ final class DeliveryTest extends TestCase {
 		$good = "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{\"ok\":true}";
 		$this->assertTrue( Galley\is_whole( $good ) );
 		$this->assertFalse( Galley\is_whole( substr( $good, 0, -1 ) ) );
-		$this->assertSame( array( 'status' => 200, 'body' => array( 'ok' => true ), 'error' => null ), Galley\parse_answer( $good ) );
-		$bad = Galley\parse_answer( "HTTP/1.1 401 No\r\n\r\n{\"error\":\"no such token\"}" );
+		$this->assertSame( array( 'status' => 200, 'body' => array( 'ok' => true ), 'error' => null ), Galley\parse_response( $good ) );
+		$bad = Galley\parse_response( "HTTP/1.1 401 No\r\n\r\n{\"error\":\"no such token\"}" );
 		$this->assertSame( array( 401, 'no such token' ), array( $bad['status'], $bad['error'] ) );
-		$this->assertSame( array( 'ok' => true ), Galley\parse_answer( "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"ok\"\r\n6\r\n:true}\r\n0\r\n\r\n" )['body'] );
+		$this->assertSame( array( 'ok' => true ), Galley\parse_response( "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"ok\"\r\n6\r\n:true}\r\n0\r\n\r\n" )['body'] );
 		foreach ( array( '', 'x', "HTTP/1.1 200 OK\r\n" ) as $text ) {
-			$this->assertSame( 0, Galley\parse_answer( $text )['status'] );
+			$this->assertSame( 0, Galley\parse_response( $text )['status'] );
 		}
 	}
 

@@ -8,19 +8,19 @@ import { bytes, count, duration, percent, several } from './figures.js';
 const ROOM = 90;
 const samples = [];
 
-function answersOf(status, name) {
+function responsesOf(status, name) {
   const site = status.sites.find((one) => one.name === name);
-  return site ? site.answers : status.answers;
+  return site ? site.responses : status.responses;
 }
 
-function ratio(answers) {
-  const fromMemory = answers.hit + answers.stale;
-  const all = fromMemory + answers.miss + answers.pass;
+function ratio(responses) {
+  const fromMemory = responses.hit + responses.stale;
+  const all = fromMemory + responses.miss + responses.pass;
   return all > 0 ? fromMemory / all : null;
 }
 
 function note({ status, site }) {
-  const sample = { at: performance.now(), uptime: status.uptime_s, site, answers: answersOf(status, site) };
+  const sample = { at: performance.now(), uptime: status.uptime_s, site, responses: responsesOf(status, site) };
   const last = samples.at(-1);
   // A restart and another site begin the counts anew.
   if (last && (sample.uptime < last.uptime || sample.site !== last.site)) {
@@ -37,21 +37,21 @@ function rates() {
   return samples.slice(1).map((sample, index) => {
     const before = samples[index];
     const seconds = Math.max((sample.at - before.at) / 1000, 0.1);
-    return Math.max(sample.answers.requests - before.answers.requests, 0) / seconds;
+    return Math.max(sample.responses.requests - before.responses.requests, 0) / seconds;
   });
 }
 
 function recentRatio() {
   const [first, last] = [samples[0], samples.at(-1)];
   const words = ['hit', 'stale', 'miss', 'pass'];
-  const since = Object.fromEntries(words.map((word) => [word, last.answers[word] - first.answers[word]]));
+  const since = Object.fromEntries(words.map((word) => [word, last.responses[word] - first.responses[word]]));
   return ratio(since);
 }
 
-// Answers with a status of 5xx among those of the last minutes.
+// Responses with a status of 5xx among those of the last minutes.
 function recentErrors() {
   const [first, last] = [samples[0], samples.at(-1)];
-  const of = (name) => Math.max((last.answers[name] ?? 0) - (first.answers[name] ?? 0), 0);
+  const of = (name) => Math.max((last.responses[name] ?? 0) - (first.responses[name] ?? 0), 0);
   const requests = of('requests');
   return { errors: of('server_errors'), share: requests > 0 ? of('server_errors') / requests : null };
 }
@@ -66,7 +66,7 @@ function sum(all, of) {
 
 function rows(context) {
   const { status, site } = context;
-  const answers = answersOf(status, site);
+  const responses = responsesOf(status, site);
   const upstreams = ofSites(context).flatMap((one) => one.upstreams);
   const paused = upstreams.flatMap((one) => one.servers).filter((server) => server.state !== 'up').length;
   const slots = sum(upstreams, (one) => one.slots);
@@ -74,11 +74,11 @@ function rows(context) {
   const failures = sum(upstreams.flatMap((one) => one.servers), (server) => server.failures);
   const { errors, share } = recentErrors();
   const all = [
-    ['Requests per second', rate === undefined ? '…' : rate.toFixed(1), `${count(answers.requests)} since the start`],
-    ['Hit ratio', percent(ratio(answers)), `now: ${percent(recentRatio())}`],
+    ['Requests per second', rate === undefined ? '…' : rate.toFixed(1), `${count(responses.requests)} since the start`],
+    ['Hit ratio', percent(ratio(responses)), `now: ${percent(recentRatio())}`],
     ['PHP slots in use', `${sum(upstreams, (one) => one.in_flight)} of ${slots}`, `${sum(upstreams, (one) => one.waiting)} waiting`],
-    ['Errors (5xx), last three minutes', share === null ? count(errors) : `${count(errors)} (${percent(share)})`, `${count(answers.server_errors)} since the start, ${several(failures, 'upstream failure')}`],
-    ['Refused or failed', count(answers.refused), paused > 0 ? `${several(paused, 'upstream server')} out of use` : 'all upstream servers in use'],
+    ['Errors (5xx), last three minutes', share === null ? count(errors) : `${count(errors)} (${percent(share)})`, `${count(responses.server_errors)} since the start, ${several(failures, 'upstream failure')}`],
+    ['Refused or failed', count(responses.refused), paused > 0 ? `${several(paused, 'upstream server')} out of use` : 'all upstream servers in use'],
   ];
   return [...all, ...machine(status)];
 }

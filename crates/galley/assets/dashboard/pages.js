@@ -54,7 +54,7 @@ function row(entry, context, after) {
     h('div', {}, entry.url, h('div', { class: 'row' }, whyLink, button)),
     duration(entry.age_s), left, bytes(entry.bytes), count(entry.hits),
     h('div', {}, tags, more > 0 ? h('span', { class: 'quiet' }, `and ${more} more`) : null),
-    STATES[entry.standing] ?? entry.standing,
+    STATES[entry.validity] ?? entry.validity,
   ];
 }
 
@@ -103,8 +103,8 @@ function explained(answer) {
       ['Cookies', cookies],
       ['Stored', entry ? `${entry.kind}, ${duration(entry.age_s)} old, ${bytes(entry.bytes)}, ${count(entry.hits)} hits` : 'nothing'],
       ['Tags', entry?.tags.join(', ')],
-      ['State', entry ? STATES[entry.standing] ?? entry.standing : null],
-      ['Not stored lately', answer.not_stored_lately ? `${answer.not_stored_lately.why}, ${duration(answer.not_stored_lately.ago_s)} ago` : null],
+      ['State', entry ? STATES[entry.validity] ?? entry.validity : null],
+      ['Last not stored', answer.last_not_stored ? `${answer.last_not_stored.why}, ${duration(answer.last_not_stored.ago_s)} ago` : null],
     ]),
   ].filter(Boolean);
 }

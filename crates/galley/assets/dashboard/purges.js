@@ -41,7 +41,7 @@ function listed(site) {
     `${duration(purge.ago_s)} ago`, purge.scope, taken(purge), purge.strength === 'soft' ? 'soft: the old page is sent until the new one is there' : 'hard',
     SOURCES[purge.source] ?? purge.source,
   ]);
-  return table(`The latest of ${count(site.given)} purges on ${site.name}`, columns, rows, 'Nothing was purged since the start.');
+  return table(`The latest of ${count(site.published)} purges on ${site.name}`, columns, rows, 'Nothing was purged since the start.');
 }
 
 export const purges = {

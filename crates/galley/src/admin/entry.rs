@@ -34,7 +34,7 @@ pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "hits": entry.hits(),
         // The reason of a hit-for-pass entry.
         "not_stored": not_stored,
-        "standing": validity(site.core.purges.prove_waiting(entry)),
+        "validity": validity(site.core.purges.prove_waiting(entry)),
     })
 }
 

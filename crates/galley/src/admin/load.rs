@@ -79,8 +79,8 @@ fn servers(rows: &UpstreamRows<'_>, text: &mut Text) {
     );
 }
 
-fn is(server: &BalancedServer, standing: ServerEligibility) -> u64 {
-    u64::from(server.state.standing() == standing)
+fn is(server: &BalancedServer, eligibility: ServerEligibility) -> u64 {
+    u64::from(server.state.eligibility() == eligibility)
 }
 
 fn first(stats: &UpstreamStats) -> &str {

@@ -94,7 +94,7 @@ fn own_counters(state: &AdminState, site: &Site) -> ProcessCounters {
     ProcessCounters {
         memory_bytes: state.services.memory.site_bytes(site.mark),
         disk_bytes: site.core.disk.as_ref().map(SiteDiskCache::bytes),
-        purges: site.core.purges.given(),
+        purges: site.core.purges.published(),
         healed: site.refreshed_pages.refreshed(),
         fills: site.core.counters.fills(),
         switched_off: site.core.fragments.switched_off().len(),

@@ -4,7 +4,7 @@
 //! moment later (`app::purge_counts`), and `pages` is null until then. If `complete` is false, there may be more.
 //!
 //! ```json
-//! { "ok": true, "sites": [ { "name": "example.com", "given": 7, "purges": [ { "scope": "url example.com/x/", "strength": "hard",
+//! { "ok": true, "sites": [ { "name": "example.com", "published": 7, "purges": [ { "scope": "url example.com/x/", "strength": "hard",
 //!   "source": "upstream", "ago_s": 12, "pages": 1, "complete": true } ] } ] }
 //! ```
 
@@ -42,5 +42,5 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
             })
         })
         .collect();
-    json!({ "name": site.core.name, "given": site.core.purges.given(), "purges": purges })
+    json!({ "name": site.core.name, "published": site.core.purges.published(), "purges": purges })
 }

@@ -25,7 +25,7 @@ use super::auth::AdminPeer;
 use super::state::AdminShared;
 use crate::access::PasswordCheck;
 use crate::dashboard::{
-    AdminCall, SESSION_LIFETIME, SessionSecrets, check, find_asset, order, protect, read, secrets,
+    AdminCall, SESSION_LIFETIME, SessionSecrets, action, check, find_asset, protect, read, secrets,
 };
 use crate::request::{
     DashboardFuture, DashboardHost, DashboardRequest, DashboardResponse, SiteDashboard,
@@ -178,7 +178,7 @@ impl SiteDashboards {
             response.fields.insert(header::SET_COOKIE, expired);
             return response;
         }
-        match order(name, request.body.clone()) {
+        match action(name, request.body.clone()) {
             Some(call) => self.query(request, call).await,
             None => refuse(404, "there is no such command"),
         }

@@ -60,7 +60,7 @@ pub(super) async fn status(
             CounterReader::site(&state.counters, row)
         }
     };
-    body["answers"] = Value::Object(words(&answers));
+    body["responses"] = Value::Object(words(&answers));
     (StatusCode::OK, Json(body))
 }
 
@@ -125,7 +125,7 @@ fn server(server: &BalancedServer) -> Value {
     let (state, share) = (&server.state, &server.share);
     let since = state.unchanged_for(tokio::time::Instant::now());
     json!({
-        "address": state.address, "state": state.standing().word(), "since_s": since.as_secs(),
+        "address": state.address, "state": state.eligibility().word(), "since_s": since.as_secs(),
         "in_flight": state.in_flight(), "max": share.max, "weight": share.weight, "backup": share.is_backup,
         "requests": state.requests(), "failures": state.failures(), "pauses": state.pauses(),
     })
@@ -167,10 +167,10 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         "upstreams": site.upstream_stats().iter().map(|stats| upstream(stats)).collect::<Vec<_>>(),
         "memory_bytes": state.services.memory.site_bytes(site.mark),
         "disk_bytes": site.core.disk.as_ref().map(SiteDiskCache::bytes),
-        "purges": site.core.purges.given(),
+        "purges": site.core.purges.published(),
         "purge_forward": purge_forward::value(state, site),
         "requests": totals.requests(),
-        "answers": words(&totals),
+        "responses": words(&totals),
         "reasons": {
             "pass": reasons(totals.passes()), "miss": reasons(totals.misses()), "not_stored": reasons(totals.not_stored()),
         },
@@ -219,7 +219,7 @@ fn spools(spools: &BodySpools) -> Value {
     json!({
         "memory_bytes": spooled.memory, "memory_limit": spooled.memory_limit, "disk_bytes": spooled.disk,
         "disk_limit": spooled.disk_limit, "folder": spools.folder(), "requests": spooled.requests,
-        "answers": spooled.responses, "refused": spooled.refused, "held_up": spooled.held_up,
+        "responses": spooled.responses, "refused": spooled.refused, "held_up": spooled.held_up,
     })
 }
 

@@ -247,9 +247,9 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
         "file": explanation.below.value(),
         "entry": entry,
         "not_stored": explanation.reason.as_ref().map(show::reason),
-        "not_stored_lately": last_not_stored,
+        "last_not_stored": last_not_stored,
         "purges": {
-            "published": exchange.site.core.purges.given(),
+            "published": exchange.site.core.purges.published(),
             "touching": explanation.touching.map(entry::matching_purge),
         },
     });
@@ -271,7 +271,7 @@ const SECTIONS: &[&str] = &[
     "file",
     "entry",
     "not_stored",
-    "not_stored_lately",
+    "last_not_stored",
     "purges",
 ];
 

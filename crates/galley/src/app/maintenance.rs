@@ -122,7 +122,7 @@ impl MaintenanceRound {
             .collect();
         let swept = self.disk.sweep_step(|view| is_dead(&owners, view));
         if swept.ends_round {
-            let purges = sites.iter().map(|site| site.core.purges.given()).sum();
+            let purges = sites.iter().map(|site| site.core.purges.published()).sum();
             self.is_hurried = purges != self.purges;
             self.purges = purges;
         }

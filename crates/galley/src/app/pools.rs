@@ -209,7 +209,7 @@ impl PoolPlan<'_> {
             read_timeout: limits.read_timeout,
             idle_share: limits.idle_share,
             idle_age: limits.idle_age,
-            end: ExchangeEnd::Answer,
+            end: ExchangeEnd::Response,
         });
         kind(pools.len() - 1)
     }

@@ -48,7 +48,7 @@ pub(super) enum AdminError {
     #[error("the server did not respond within {0:?}")]
     Late(Duration),
     #[error("cannot read the server's response: {0}")]
-    Answer(String),
+    Response(String),
     #[error("refused ({status}): {error}")]
     Refused { status: u16, error: String },
 }
@@ -220,7 +220,7 @@ impl AdminAddress {
         path: &str,
         body: Bytes,
     ) -> Result<Value, AdminError> {
-        let unreadable = |error: &dyn std::fmt::Display| AdminError::Answer(error.to_string());
+        let unreadable = |error: &dyn std::fmt::Display| AdminError::Response(error.to_string());
         let (mut sender, connection) = handshake(TokioIo::new(stream))
             .await
             .map_err(|e| unreadable(&e))?;
@@ -247,7 +247,7 @@ impl AdminAddress {
         let bytes = body.to_bytes();
         let value: Option<Value> = serde_json::from_slice(&bytes).ok();
         if status.is_success() {
-            return value.ok_or_else(|| AdminError::Answer("it is not JSON".to_owned()));
+            return value.ok_or_else(|| AdminError::Response("it is not JSON".to_owned()));
         }
         let error = value
             .and_then(|v| v["error"].as_str().map(str::to_owned))

@@ -127,7 +127,7 @@ pub(super) fn diagnostics(diagnostics: &Diagnostics) -> Value {
             })
         })
         .collect();
-    json!({ "ok": false, "complaints": all })
+    json!({ "ok": false, "errors": all })
 }
 
 /// The lines about problems.
@@ -160,11 +160,11 @@ pub(super) fn status(value: &Value) {
         let lines = lines.chain(fragments(site)).chain(forwarded(site));
         lines.for_each(|text| line(&text));
     }
-    let answers = value["answers"].as_object().into_iter().flatten();
-    let answers: Vec<String> = answers
+    let responses = value["responses"].as_object().into_iter().flatten();
+    let responses: Vec<String> = responses
         .map(|(word, count)| format!("{word} {count}"))
         .collect();
-    line(&format!("answers   {}", answers.join(", ")));
+    line(&format!("responses {}", responses.join(", ")));
     for remark in upstreams(&sites) {
         line(&format!("{:<9} {remark}", "upstream"));
     }

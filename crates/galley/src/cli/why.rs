@@ -191,7 +191,7 @@ fn entry(value: &Value) {
         row("sets", &format!("the cookie {}", text(cookie)));
     }
     fields("says", &reason["fields"]);
-    let lately = &value["not_stored_lately"];
+    let lately = &value["last_not_stored"];
     if let Some(why) = lately["why"].as_str() {
         let ago = &lately["ago_s"];
         row("lately", &format!("not stored {ago} s ago: {why}"));
@@ -216,7 +216,7 @@ fn purges(purges: &Value) {
 }
 
 fn stored(entry: &Value) {
-    let standing = standing(text(&entry["standing"]));
+    let validity = validity(text(&entry["validity"]));
     let kind = match text(&entry["kind"]) {
         "page" => "a page",
         _ => "a hit-for-pass object",
@@ -224,7 +224,7 @@ fn stored(entry: &Value) {
     row(
         "stored",
         &format!(
-            "{kind}, status {}, {} bytes, {standing}",
+            "{kind}, status {}, {} bytes, {validity}",
             entry["status"], entry["bytes"]
         ),
     );
@@ -244,7 +244,7 @@ fn lifetimes(entry: &Value) -> String {
     )
 }
 
-fn standing(word: &str) -> &str {
+fn validity(word: &str) -> &str {
     match word {
         "valid" => "not purged",
         "soft-purged" => "soft-purged: stale",

@@ -31,7 +31,7 @@ pub fn read(name: &str, query: Option<&str>) -> Option<AdminCall> {
 }
 
 /// Finds an action by name.
-pub fn order(name: &str, body: Bytes) -> Option<AdminCall> {
+pub fn action(name: &str, body: Bytes) -> Option<AdminCall> {
     let (path, body) = match name {
         "why" => ("/why", body),
         "purge" => ("/purge", body),
@@ -78,13 +78,13 @@ mod tests {
         ] {
             assert_eq!(target(name), None, "{name}");
         }
-        let order = |name| order(name, Bytes::from_static(b"{}"));
-        assert_eq!(order("purge").unwrap().target, "/purge");
-        let compare = order("compare").unwrap();
+        let action = |name| action(name, Bytes::from_static(b"{}"));
+        assert_eq!(action("purge").unwrap().target, "/purge");
+        let compare = action("compare").unwrap();
         assert_eq!(compare.target, "/reload");
         assert!(compare.body.ends_with(b":true}"));
         for name in ["", "reload", "upgrade", "cron", "status"] {
-            assert_eq!(order(name), None, "{name}");
+            assert_eq!(action(name), None, "{name}");
         }
     }
 }

@@ -9,6 +9,6 @@ mod guard;
 mod sessions;
 
 pub use assets::{DashboardAsset, find_asset};
-pub use calls::{AdminCall, MAX_BODY, order, read};
+pub use calls::{AdminCall, MAX_BODY, action, read};
 pub use guard::{check, one, protect, secrets};
 pub use sessions::{SESSION_LIFETIME, SessionSecrets, Sessions};

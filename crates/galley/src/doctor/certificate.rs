@@ -69,8 +69,8 @@ fn judge(
     now: SystemTime,
 ) -> DoctorFinding {
     let path = path.display();
-    let standing = certificate.standing(now);
-    let (word, date) = match standing {
+    let validity = certificate.date_validity(now);
+    let (word, date) = match validity {
         DateValidity::Early => ("from", certificate.not_before),
         DateValidity::Good | DateValidity::Ending | DateValidity::Over => {
             ("until", certificate.not_after)
@@ -83,7 +83,7 @@ fn judge(
     let date = i64::try_from(seconds).ok();
     let date = date.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
     let seen = format!("{site}: {path} counts {word} {}", date.unwrap_or_default());
-    let (level, why, remedy) = match standing {
+    let (level, why, remedy) = match validity {
         DateValidity::Good => return DoctorFinding::fine(CHECK, seen),
         DateValidity::Ending => (
             Severity::Notice,

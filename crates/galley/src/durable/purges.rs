@@ -251,7 +251,7 @@ impl SitePurges {
     }
 
     /// The number of purges since the start.
-    pub fn given(&self) -> u64 {
+    pub fn published(&self) -> u64 {
         self.current().saturating_sub(self.first)
     }
 

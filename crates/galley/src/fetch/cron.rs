@@ -45,10 +45,10 @@ impl FetchWorker {
         let delay = sent.get().elapsed();
         job.site.cron.read_appointments(&incoming.fields, delay);
         let purges = purge::from_response(&incoming.fields, &job.site.rules);
-        publish(&job.site, &purges).given(&job.site).await;
+        publish(&job.site, &purges).wait(&job.site).await;
         let ended = read_to_end(&mut incoming).await;
         // Once more at the end: PHP may commit the announced changes only then.
-        if publish(&job.site, &purges).given(&job.site).await {
+        if publish(&job.site, &purges).wait(&job.site).await {
             job.site
                 .acknowledged
                 .note(acknowledged::names(&incoming.fields));

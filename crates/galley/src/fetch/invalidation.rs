@@ -119,7 +119,7 @@ impl Invalidations {
         };
         let scope = page.1.clone();
         publish(&site, &[Purge { scope, strength }])
-            .given(&site)
+            .wait(&site)
             .await;
     }
 

@@ -143,7 +143,7 @@ impl FetchWorker {
             let names = acknowledged::names(&incoming.fields);
             let delay = in_progress.delay(self.clock.tick());
             job.site.cron.read_appointments(&incoming.fields, delay);
-            publish(&job.site, &purges).given(&job.site).await;
+            publish(&job.site, &purges).wait(&job.site).await;
             let to_store = match (incoming.status, validated) {
                 (StatusCode::NOT_MODIFIED, Some(validated)) => {
                     if site_purges.prove_waiting(validated.held) == Validity::Purged {
@@ -171,7 +171,7 @@ impl FetchWorker {
                 }
             };
             // Published again at the end: PHP may commit its changes only then.
-            if publish(&job.site, &purges).given(&job.site).await {
+            if publish(&job.site, &purges).wait(&job.site).await {
                 job.site.acknowledged.note(names);
             }
             return to_store;
@@ -413,7 +413,7 @@ async fn drain_rest(mut incoming: IncomingResponse, site: Arc<FetchSite>, purges
         }
     };
     let _ = tokio::time::timeout(REST_TIME, rest).await;
-    publish(&site, &purges).given(&site).await;
+    publish(&site, &purges).wait(&site).await;
 }
 
 /// Whether a failed response says nothing about the next one of this address, which is requested again.

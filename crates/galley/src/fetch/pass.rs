@@ -68,7 +68,7 @@ impl FetchWorker {
         let invalidation = self.invalidations.of(job, &incoming, self.clock.tick());
         purges.extend(invalidation.now);
         let (valid_at, acknowledgement) = publish_purges(job, &incoming, &purges, Some(born));
-        acknowledgement.given(&job.site).await;
+        acknowledgement.wait(&job.site).await;
         // The stored copy would lack the purges of its includes.
         let mut copy = match Box::pin(self.assemble_passed(job, &mut incoming)).await {
             Ok(true) => None,
@@ -76,7 +76,7 @@ impl FetchWorker {
             Err(failure) => {
                 let (_, acknowledgement) = publish_purges(job, &incoming, &purges, valid_at);
                 self.invalidations.delay(&job.site, invalidation.later);
-                acknowledgement.given(&job.site).await;
+                acknowledgement.wait(&job.site).await;
                 return Err(failure);
             }
         };
@@ -94,7 +94,7 @@ impl FetchWorker {
         outlet.release();
         let (valid_at, acknowledgement) = publish_purges(job, &incoming, &purges, valid_at);
         self.invalidations.delay(&job.site, invalidation.later);
-        if acknowledgement.given(&job.site).await {
+        if acknowledgement.wait(&job.site).await {
             job.site
                 .acknowledged
                 .note(acknowledged::names(&incoming.fields));

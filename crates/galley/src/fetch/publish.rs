@@ -37,7 +37,7 @@ pub(super) struct Acknowledgement(Option<Receipt>);
 
 impl Acknowledgement {
     /// Waits until the purges are on the disk and final in the cluster, or known not to become final. False: they are not final.
-    pub(super) async fn given(self, site: &FetchSite) -> bool {
+    pub(super) async fn wait(self, site: &FetchSite) -> bool {
         let Some(receipt) = self.0 else { return true };
         let receipt = receipt.acknowledged().await;
         receipt.log(&site.name);

@@ -113,7 +113,7 @@ mod tests {
             first_byte_timeout: second,
             read_timeout: second,
             idle_share: 25,
-            end: ExchangeEnd::Answer,
+            end: ExchangeEnd::Response,
             idle_age: second,
         }))
     }

@@ -100,7 +100,7 @@ impl Watched {
             let site = &self.site;
             let names: Vec<&str> = one.names.iter().take(3).collect();
             let names = names.join(", ");
-            match one.standing(now) {
+            match one.date_validity(now) {
                 DateValidity::Good => {}
                 DateValidity::Ending => tracing::warn!(
                     site, %names,

@@ -56,7 +56,8 @@ impl FastCgiBody {
                         self.splitter.push(piece).map_err(|bad| rejected(&bad))?;
                     if let Some(head) = head {
                         self.first = body;
-                        let (status, fields) = cgi::answer(&head).map_err(|bad| rejected(&bad))?;
+                        let (status, fields) =
+                            cgi::response(&head).map_err(|bad| rejected(&bad))?;
                         return Ok((status, fields, self));
                     }
                 }

@@ -146,7 +146,7 @@ impl HealthCheck {
                 FastCgiEvent::Stdout(bytes) => {
                     let output = splitter.push(bytes).map_err(CheckFailure::broken)?;
                     if let Some(head) = output.head {
-                        let response = cgi::answer(&head).map_err(CheckFailure::broken)?;
+                        let response = cgi::response(&head).map_err(CheckFailure::broken)?;
                         return Ok(response.0.as_u16());
                     }
                 }

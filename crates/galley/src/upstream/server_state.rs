@@ -141,7 +141,7 @@ impl ServerState {
     }
 
     /// Whether the server gets requests.
-    pub fn standing(&self) -> ServerEligibility {
+    pub fn eligibility(&self) -> ServerEligibility {
         if self.is_out() {
             ServerEligibility::Down
         } else if self.breaker.is_closed() {
@@ -330,7 +330,7 @@ mod tests {
         for passed in "--+---+-+++".chars().map(|mark| mark == '+') {
             tokio::time::advance(Duration::from_secs(1)).await;
             let change = state.checked(passed, THRESHOLDS, Instant::now());
-            changes.push((change, state.standing()));
+            changes.push((change, state.eligibility()));
         }
         let (none, up, down) = (
             HealthChange::None,
@@ -354,9 +354,9 @@ mod tests {
         for _ in 0..3 {
             state.checked(false, THRESHOLDS, Instant::now());
         }
-        assert_eq!(state.standing(), ServerEligibility::Down);
+        assert_eq!(state.eligibility(), ServerEligibility::Down);
         state.forget_checks();
-        assert_eq!(state.standing(), ServerEligibility::Up);
+        assert_eq!(state.eligibility(), ServerEligibility::Up);
     }
 
     #[tokio::test]

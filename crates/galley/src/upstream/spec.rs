@@ -48,7 +48,7 @@ pub struct PoolSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeEnd {
     /// The end of the response.
-    Answer,
+    Response,
     /// The worker becomes free: PHP may continue after its response. FastCGI only.
     Worker,
 }
@@ -136,7 +136,7 @@ impl PoolSpec {
             });
             Some(capacity.fold(0, usize::saturating_add))
         };
-        let is_up = |server: &BalancedServer| server.state.standing() == ServerEligibility::Up;
+        let is_up = |server: &BalancedServer| server.state.eligibility() == ServerEligibility::Up;
         capacity(&|server| is_up(server) && !server.share.is_backup)
             .or_else(|| capacity(&is_up))
             .or_else(|| capacity(&|_| true))

@@ -31,7 +31,7 @@ fn live_status_is_streamed_to_a_bounded_number_of_clients() {
     let event = first_sample(&dashboard, &session);
     assert_eq!(event["ok"], true, "{event}");
     assert_eq!(event["status"]["sites"][0]["name"], "a.test");
-    assert!(event["status"]["answers"]["hit"].as_u64() >= Some(1));
+    assert!(event["status"]["responses"]["hit"].as_u64() >= Some(1));
     let mut open = Vec::new();
     let refused = (0..40).find_map(|_| {
         let mut connection = Connection::open(dashboard.addr).unwrap();

@@ -108,7 +108,7 @@ fn a_streamed_page_is_not_reported_as_stored_after_a_refused_body() {
         site.get("/slow").is_hit()
     });
     assert!(
-        site.why("/slow").contains("\"not_stored_lately\":null"),
+        site.why("/slow").contains("\"last_not_stored\":null"),
         "{}",
         site.why("/slow")
     );
@@ -129,7 +129,7 @@ fn a_streamed_page_is_reported_as_stored_after_a_purge_during_its_fetch() {
         assert!(first.join().unwrap().text().contains("News"));
     });
     wait_for("the purged page not to be stored", TIMEOUT, || {
-        site.why("/slow").contains("\"not_stored_lately\":{")
+        site.why("/slow").contains("\"last_not_stored\":{")
     });
     assert_eq!(
         site.get("/slow").cache_status(),

@@ -70,7 +70,7 @@ fn five_hundred_entries_are_listed_once_each() {
         &row["kind"],
         &row["status"],
         &row["lifetime_s"],
-        &row["standing"],
+        &row["validity"],
     );
     let expected = (&"page".into(), &200.into(), &600.into(), &"valid".into());
     assert_eq!(actual, expected, "{row}");
@@ -139,7 +139,7 @@ fn a_purged_entry_is_not_listed_as_valid() {
     });
     server.command(&["purge", "--url", "http://a.test/shop/1/"]);
     let page = server.json("/cache?site=a.test", SERVER_TOKEN);
-    let is_valid = |entry: &&Value| entry["standing"] == "valid";
+    let is_valid = |entry: &&Value| entry["validity"] == "valid";
     assert_eq!(
         page["entries"]
             .as_array()

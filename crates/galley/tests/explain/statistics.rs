@@ -84,7 +84,7 @@ fn visit(server: &TestServer) {
     );
     // A request is counted after its response was sent, shortly after the client has received it.
     wait_for("all requests to be counted", TIMEOUT, || {
-        server.json("/status", SERVER_TOKEN)["answers"]["requests"] == 13
+        server.json("/status", SERVER_TOKEN)["responses"]["requests"] == 13
     });
 }
 
@@ -180,7 +180,7 @@ fn a_site_token_sees_only_the_statistics_of_its_site() {
     assert_eq!(status["sites"].as_array().unwrap().len(), 1);
     assert!(status.get("memory").is_none() && status.get("upstream").is_none());
     assert_eq!(
-        status["answers"]["requests"],
+        status["responses"]["requests"],
         status["sites"][0]["requests"]
     );
     let history = server.json("/history", SITE_TOKEN);
@@ -241,8 +241,8 @@ fn status_shows_each_site() {
     // Seven hits, two misses and a pass. The file and the rejected request do not count.
     assert_eq!(site["hit_ratio"], 0.7);
     assert_eq!(site["last_10_minutes"]["hit_ratio"], 0.7);
-    assert_eq!(site["answers"]["hit"], 7);
-    assert_eq!(status["answers"]["requests"], 13);
+    assert_eq!(site["responses"]["hit"], 7);
+    assert_eq!(status["responses"]["requests"], 13);
     let table = server.command(&["status"]);
     let row = table
         .lines()

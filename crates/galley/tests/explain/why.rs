@@ -25,7 +25,7 @@ fn a_hit_is_explained_and_not_counted() {
     assert_eq!(before["gate"]["open"], true);
     let entry = &before["entry"];
     assert_eq!(entry["kind"], "page");
-    assert_eq!(entry["standing"], "valid");
+    assert_eq!(entry["validity"], "valid");
     assert_eq!(entry["lifetime_s"], 600);
     assert_eq!(entry["url"], "http://a.test/page/?a=1&b=2");
     assert_eq!(entry["tags"], serde_json::json!(["t6"]));
@@ -214,9 +214,9 @@ fn an_unstored_page_without_a_hit_for_pass_object_is_explained() {
     let mut why = serde_json::Value::Null;
     wait_for("the recorded reason", TIMEOUT, || {
         why = server.why("http://a.test/empty/", &[]);
-        !why["not_stored_lately"].is_null()
+        !why["last_not_stored"].is_null()
     });
-    assert_eq!(why["not_stored_lately"]["why"], "error-page");
+    assert_eq!(why["last_not_stored"]["why"], "error-page");
     assert_eq!(why["now"]["what"], "miss");
     let advice = why["advice"]["why"].as_str().unwrap();
     assert!(advice.contains("error"), "{advice}");
@@ -288,7 +288,7 @@ fn a_purged_page_names_the_purge() {
     let purge = serde_json::json!({ "number": 2, "kind": "url", "strength": "hard" });
     assert_eq!(why["purges"]["touching"], purge);
     // The entry may have been removed already. It is never valid.
-    assert_ne!(why["entry"]["standing"], "valid");
+    assert_ne!(why["entry"]["validity"], "valid");
     let advice = why["advice"]["why"].as_str().unwrap();
     assert!(advice.contains("purge number 2 (by url)"), "{advice}");
 }
@@ -303,7 +303,7 @@ fn a_soft_purged_page_is_stale_and_refreshed() {
     let why = server.why("http://a.test/brief/", &[]);
     assert_eq!(why["entry"]["tags"], serde_json::json!(["t0"]));
     assert_eq!(why["now"]["what"], "stale", "{why}");
-    assert_eq!(why["entry"]["standing"], "soft-purged");
+    assert_eq!(why["entry"]["validity"], "soft-purged");
     assert_eq!(why["purges"]["touching"]["kind"], "tag");
     assert_eq!(why["now"]["upstream"]["form"], "trimmed");
 }

@@ -1,11 +1,11 @@
 //! `<Files>`, `<Directory>` and `<Location>`, and their access control.
 
-use super::context::{HostContext, record_fate};
+use super::context::{HostContext, record_outcome};
 use super::headers::{HeaderScope, header};
 use super::passing::handler;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known::{self, NO_LOOK_AROUND};
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::tree::ParsedDirective;
 
 /// Converts `<Files>`, `<Directory>` and `<Location>` to rules. Returns the directives that apply to the whole site.
@@ -30,10 +30,10 @@ pub(super) fn container<'d>(
             return directive.inner();
         }
         ContainerScope::Rule(mut rule) => {
-            contents(directive.inner(), &mut rule.section, context.ledger);
-            directive.becomes(rule, site, context.ledger);
+            contents(directive.inner(), &mut rule.section, context.report);
+            directive.becomes(rule, site, context.report);
         }
-        ContainerScope::Unsupported => directive.not_carried(NO_LOOK_AROUND, context.ledger),
+        ContainerScope::Unsupported => directive.not_carried(NO_LOOK_AROUND, context.report),
     }
     &[]
 }
@@ -48,13 +48,13 @@ enum ContainerScope {
     Unsupported,
 }
 
-fn contents(block: &[ParsedDirective], section: &mut Section, ledger: &mut Ledger) {
-    access(block, section, ledger);
+fn contents(block: &[ParsedDirective], section: &mut Section, report: &mut Report) {
+    access(block, section, report);
     for inner in block {
         match inner.name() {
             "require" | "allow" | "deny" | "authtype" | "authuserfile" => {}
-            "header" => header(inner, section, HeaderScope::Paths, ledger),
-            _ => record_fate(inner, ledger),
+            "header" => header(inner, section, HeaderScope::Paths, report),
+            _ => record_outcome(inner, report),
         }
     }
 }
@@ -71,16 +71,16 @@ fn convert_special(
     let mut inner = directive.inner().iter();
     let handler = inner.find(|inner| inner.name() == "sethandler");
     if refuses && known::is_private_name(path) {
-        directive.not_needed("Galley never sends such files", context.ledger);
+        directive.not_needed("Galley never sends such files", context.report);
         return true;
     }
     if refuses && known::is_script_of_folder(path) {
-        directive.not_needed(known::NO_SCRIPTS, context.ledger);
+        directive.not_needed(known::NO_SCRIPTS, context.report);
         return true;
     }
     if refuses && path.contains("xmlrpc") {
         site.section.set("xmlrpc", "off", &directive.origin);
-        directive.carried("xmlrpc", context.ledger);
+        directive.carried("xmlrpc", context.report);
         return true;
     }
     handler.is_some_and(|handler| convert_handler(directive, handler, site, context))
@@ -96,7 +96,7 @@ fn convert_handler(
     let target = by.argument(0);
     if target.starts_with("server-") {
         let why = "`galley status` and `GET /metrics` of the admin interface replace it";
-        directive.not_needed(why, context.ledger);
+        directive.not_needed(why, context.report);
         return true;
     }
     if !target.starts_with("proxy:") {
@@ -104,7 +104,7 @@ fn convert_handler(
     }
     context.carried(directive, "php");
     for inner in directive.inner().iter().filter(|inner| inner.id != by.id) {
-        record_fate(inner, context.ledger);
+        record_outcome(inner, context.report);
     }
     handler(by, site, context);
     true
@@ -152,37 +152,37 @@ fn is_refusal(directive: &ParsedDirective) -> bool {
 }
 
 /// Converts access control: `Require`, the older `Allow` and `Deny`, and passwords.
-pub(super) fn access(block: &[ParsedDirective], section: &mut Section, ledger: &mut Ledger) {
+pub(super) fn access(block: &[ParsedDirective], section: &mut Section, report: &mut Report) {
     let allows_some = block.iter().any(|inner| {
         matches!(inner.name(), "allow" | "require") && networks(inner).next().is_some()
     });
     for inner in block {
         let mut networks = networks(inner).cloned().peekable();
         match (inner.name(), inner.argument(0)) {
-            ("require", "ip") => inner.adds("allow", networks, section, ledger),
-            ("require", "valid-user" | "user") => ledger.carried(inner.id, "basic_auth"),
+            ("require", "ip") => inner.adds("allow", networks, section, report),
+            ("require", "valid-user" | "user") => report.carried(inner.id, "basic_auth"),
             ("require", _) if inner.arguments() == ["all", "granted"] => {
-                ledger.not_needed(inner.id, "every client may");
+                report.not_needed(inner.id, "every client may");
             }
             ("allow", _) if inner.arguments() == ["from", "all"] => {
-                ledger.not_needed(inner.id, "every client may");
+                report.not_needed(inner.id, "every client may");
             }
             ("deny", _) if inner.arguments() == ["from", "all"] && allows_some => {
-                ledger.carried(inner.id, "allow");
+                report.carried(inner.id, "allow");
             }
             _ if is_refusal(inner) => {
                 section.deny_all(&inner.origin);
-                ledger.carried(inner.id, "deny");
+                report.carried(inner.id, "deny");
             }
             (option @ ("allow" | "deny"), _) if networks.peek().is_some() => {
-                inner.adds(option, networks, section, ledger);
+                inner.adds(option, networks, section, report);
             }
             ("authtype", kind) if kind.eq_ignore_ascii_case("basic") => {
-                ledger.carried(inner.id, "basic_auth");
+                report.carried(inner.id, "basic_auth");
             }
-            ("authuserfile", file) => inner.sets("basic_auth", file, section, ledger),
+            ("authuserfile", file) => inner.sets("basic_auth", file, section, report),
             ("require" | "allow" | "deny" | "authtype", _) => {
-                ledger.not_carried(inner.id, "set `allow`, `deny` or `basic_auth`");
+                report.not_carried(inner.id, "set `allow`, `deny` or `basic_auth`");
             }
             _ => {}
         }

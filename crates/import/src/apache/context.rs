@@ -1,13 +1,13 @@
 //! Directives that later ones depend on.
 
-use crate::ledger::{Ledger, StatementFate, StatementId};
+use crate::report::{Report, StatementId, StatementOutcome};
 use crate::tree::ParsedDirective;
 
 use super::table;
 
 /// The state that earlier directives define for later ones.
 pub(super) struct HostContext<'l> {
-    pub ledger: &'l mut Ledger,
+    pub report: &'l mut Report,
     pub has_tls: bool,
     /// The `RewriteCond`s before the next `RewriteRule`.
     pub conditions: Vec<RewriteCondition>,
@@ -18,9 +18,9 @@ pub(super) struct HostContext<'l> {
 }
 
 impl<'l> HostContext<'l> {
-    pub fn new(ledger: &'l mut Ledger) -> Self {
+    pub fn new(report: &'l mut Report) -> Self {
         Self {
-            ledger,
+            report,
             has_tls: false,
             conditions: Vec::new(),
             redirects_all: None,
@@ -29,19 +29,19 @@ impl<'l> HostContext<'l> {
         }
     }
 
-    /// See [`Ledger::carried`].
+    /// See [`Report::carried`].
     pub fn carried(&mut self, directive: &ParsedDirective, option: impl Into<String>) {
-        self.ledger.carried(directive.id, option);
+        self.report.carried(directive.id, option);
     }
 
-    /// See [`Ledger::not_needed`].
+    /// See [`Report::not_needed`].
     pub fn not_needed(&mut self, directive: &ParsedDirective, why: impl Into<String>) {
-        self.ledger.not_needed(directive.id, why);
+        self.report.not_needed(directive.id, why);
     }
 
-    /// See [`Ledger::not_carried`].
+    /// See [`Report::not_carried`].
     pub fn not_carried(&mut self, directive: &ParsedDirective, remedy: impl Into<String>) {
-        self.ledger.not_carried(directive.id, remedy);
+        self.report.not_carried(directive.id, remedy);
     }
 }
 
@@ -54,13 +54,13 @@ pub(super) struct RewriteCondition {
 }
 
 /// Records the result for a directive and those in it by their names alone.
-pub(super) fn record_fate(directive: &ParsedDirective, ledger: &mut Ledger) {
-    match table::fate_of(directive.name()) {
-        Some(StatementFate::NotNeeded(why)) => ledger.not_needed(directive.id, why),
-        Some(StatementFate::NotCarried(remedy)) => ledger.not_carried(directive.id, remedy),
-        Some(StatementFate::Carried(_)) | None => {}
+pub(super) fn record_outcome(directive: &ParsedDirective, report: &mut Report) {
+    match table::outcome_of(directive.name()) {
+        Some(StatementOutcome::NotNeeded(why)) => report.not_needed(directive.id, why),
+        Some(StatementOutcome::NotCarried(remedy)) => report.not_carried(directive.id, remedy),
+        Some(StatementOutcome::Carried(_)) | None => {}
     }
     for inner in directive.inner() {
-        record_fate(inner, ledger);
+        record_outcome(inner, report);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::tree::ParsedDirective;
 use crate::units;
 
@@ -18,7 +18,7 @@ pub(super) fn header(
     directive: &ParsedDirective,
     section: &mut Section,
     scope: HeaderScope,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
     let words = directive.arguments().iter().map(String::as_str);
     let mut words = words.skip_while(|word| matches!(*word, "always" | "onsuccess"));
@@ -27,26 +27,26 @@ pub(super) fn header(
     let lower = name.to_ascii_lowercase();
     match action.as_str() {
         "set" | "add" | "setifempty" | "append" | "merge" if lower == "vary" => {
-            ledger.not_needed(directive.id, "Galley sends Vary where it applies");
+            report.not_needed(directive.id, "Galley sends Vary where it applies");
         }
         "set" if lower == "strict-transport-security" && scope == HeaderScope::Site => {
             match max_age(value) {
-                Some(age) => directive.sets("hsts", age, section, ledger),
-                None => ledger.not_carried(directive.id, "set `hsts`"),
+                Some(age) => directive.sets("hsts", age, section, report),
+                None => report.not_carried(directive.id, "set `hsts`"),
             }
         }
         "set" | "add" | "setifempty" if lower == "strict-transport-security" => {
             let remedy = "set `hsts` in the site: it is one for all paths of a host";
-            ledger.not_carried(directive.id, remedy);
+            report.not_carried(directive.id, remedy);
         }
         "set" | "add" | "setifempty" if !value.contains("%{") && !value.is_empty() => {
-            directive.adds("set_headers", [format!("{name}: {value}")], section, ledger);
+            directive.adds("set_headers", [format!("{name}: {value}")], section, report);
         }
         "unset" if OWN_FIELDS.contains(&lower.as_str()) => {
-            ledger.not_needed(directive.id, "Galley decides about these fields itself");
+            report.not_needed(directive.id, "Galley decides about these fields itself");
         }
-        "unset" => directive.adds("remove_headers", [name.to_owned()], section, ledger),
-        _ => ledger.not_carried(directive.id, "set `set_headers` or `remove_headers`"),
+        "unset" => directive.adds("remove_headers", [name.to_owned()], section, report),
+        _ => report.not_carried(directive.id, "set `set_headers` or `remove_headers`"),
     }
 }
 
@@ -71,16 +71,16 @@ const OWN_FIELDS: &[&str] = &[
 pub(super) fn expires_by_type(
     directive: &ParsedDirective,
     site: &mut ImportedSite,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
     let media_type = directive.argument(0);
     let text = directive.arguments().get(1..).unwrap_or_default().join(" ");
     let Some(seconds) = expiry_seconds(&text) else {
         let remedy = "write a rule with `pattern` and `set_headers`";
-        return ledger.not_carried(directive.id, remedy);
+        return report.not_carried(directive.id, remedy);
     };
     let Some(pattern) = known::paths_of_type(media_type).filter(|_| seconds > 0) else {
-        return ledger.not_needed(directive.id, known::ASKS_AGAIN);
+        return report.not_needed(directive.id, known::ASKS_AGAIN);
     };
     let origin = &directive.origin;
     let field = format!("Cache-Control: max-age={seconds}");
@@ -91,7 +91,7 @@ pub(super) fn expires_by_type(
         section.add("set_headers", [field], origin);
         site.add_rule(RuleDraft::new(section, RulePriority::Pattern));
     }
-    ledger.carried(directive.id, "a rule with set_headers");
+    report.carried(directive.id, "a rule with set_headers");
 }
 
 /// The seconds of `access plus 1 month 2 days` or `A2592000`.

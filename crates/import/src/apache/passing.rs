@@ -23,7 +23,7 @@ pub(super) fn proxy(
         return context.not_carried(directive, ONLY_HTTP);
     };
     if path == "/" || path == "^/(.*)$" {
-        return directive.adds("upstream", [server], &mut site.section, context.ledger);
+        return directive.adds("upstream", [server], &mut site.section, context.report);
     }
     let mut section = Section::default();
     section.set("path", format!("{path}*"), &directive.origin);
@@ -69,7 +69,7 @@ fn fastcgi(
     };
     match server {
         Some(server) => {
-            directive.sets("php", server, &mut site.section, context.ledger);
+            directive.sets("php", server, &mut site.section, context.report);
         }
         None => context.not_carried(directive, "set `php` to the socket of PHP-FPM"),
     }

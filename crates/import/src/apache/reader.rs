@@ -4,15 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::source::{MAX_FILES, MAX_LEVELS, MAX_NESTED, Source, StatementOrigin};
 use crate::tree::ParsedDirective;
 
 /// Parses a file and its includes. Names of directives are in lower case, those of sections begin with `<`.
-pub(crate) fn read(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Vec<ParsedDirective> {
+pub(crate) fn read(source: &dyn Source, main: &Path, report: &mut Report) -> Vec<ParsedDirective> {
     let mut reader = ApacheReader {
         source,
-        ledger,
+        report,
         folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
         left: MAX_FILES,
     };
@@ -21,7 +21,7 @@ pub(crate) fn read(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Vec
 
 struct ApacheReader<'a> {
     source: &'a dyn Source,
-    ledger: &'a mut Ledger,
+    report: &'a mut Report,
     folder: PathBuf,
     left: usize,
 }
@@ -37,7 +37,7 @@ impl ApacheReader<'_> {
         self.left = self.left.saturating_sub(1);
         let file: Rc<str> = path.display().to_string().into();
         let Some(text) = self.source.text(path) else {
-            self.ledger.unreadable(file);
+            self.report.unreadable(file);
             return Vec::new();
         };
         let mut open = vec![OpenApacheSection {
@@ -71,7 +71,7 @@ impl ApacheReader<'_> {
             }
             return;
         }
-        let Some(id) = self.ledger.enter(&words.join(" "), origin.clone()) else {
+        let Some(id) = self.report.enter(&words.join(" "), origin.clone()) else {
             return;
         };
         if matches!(name, "include" | "includeoptional") {
@@ -102,21 +102,21 @@ impl ApacheReader<'_> {
     fn include(
         &mut self,
         pattern: &str,
-        id: crate::ledger::StatementId,
+        id: crate::report::StatementId,
         level: usize,
     ) -> Vec<ParsedDirective> {
         let files = self.source.matching(&self.folder.join(pattern));
         if files.is_empty() && !pattern.contains(['*', '?']) {
             let remedy = "the file does not exist here: run the import where it does";
-            self.ledger.not_carried(id, remedy);
+            self.report.not_carried(id, remedy);
             return Vec::new();
         }
         if level >= MAX_LEVELS || self.left < files.len() {
-            self.ledger
+            self.report
                 .not_carried(id, "too many files, or files that include each other");
             return Vec::new();
         }
-        self.ledger
+        self.report
             .not_needed(id, "the directives of the file are read here");
         files
             .iter()

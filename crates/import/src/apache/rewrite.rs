@@ -3,7 +3,7 @@
 use super::context::{HostContext, RewriteCondition};
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
-use crate::ledger::StatementFate;
+use crate::report::StatementOutcome;
 use crate::tree::ParsedDirective;
 
 pub(super) fn condition(directive: &ParsedDirective, context: &mut HostContext<'_>) {
@@ -25,35 +25,35 @@ pub(super) fn rule(
     context: &mut HostContext<'_>,
 ) {
     let conditions = std::mem::take(&mut context.conditions);
-    let fate = fate(directive, &conditions, site, context);
+    let outcome = outcome(directive, &conditions, site, context);
     let ids = conditions.iter().map(|one| one.id).chain([directive.id]);
     for id in ids {
-        context.ledger.record(id, fate.clone());
+        context.report.record(id, outcome.clone());
     }
 }
 
-fn fate(
+fn outcome(
     directive: &ParsedDirective,
     conditions: &[RewriteCondition],
     site: &mut ImportedSite,
     context: &mut HostContext<'_>,
-) -> StatementFate {
+) -> StatementOutcome {
     let (pattern, target) = (directive.argument(0), directive.argument(1));
     let flags = RewriteFlags::of(directive);
     if target.contains("index.php")
         || (target == "-" && !flags.refuses())
         || flags.0.contains("e=http_authorization")
     {
-        return StatementFate::NotNeeded("Galley sends a file that exists, forwards everything else to index.php, and passes Authorization on".to_owned());
+        return StatementOutcome::NotNeeded("Galley sends a file that exists, forwards everything else to index.php, and passes Authorization on".to_owned());
     }
-    if let Some(fate) = pictures(directive, conditions, site) {
-        return fate;
+    if let Some(outcome) = pictures(directive, conditions, site) {
+        return outcome;
     }
     let redirects = flags.has("r") || target.contains("://");
     if redirects && WHOLE_SITE.contains(&pattern) {
         let whole = whole_site(directive, conditions, site, context);
-        if let Some(fate) = whole {
-            return fate;
+        if let Some(outcome) = whole {
+            return outcome;
         }
     }
     let by_path = conditions
@@ -61,15 +61,15 @@ fn fate(
         .all(|one| matches!(one.variable.as_str(), "REQUEST_FILENAME" | "REQUEST_URI"));
     let paths = rule_pattern(directive, conditions);
     if flags.refuses() && paths.is_some_and(known::is_script_of_folder) {
-        return StatementFate::NotNeeded(known::NO_SCRIPTS.to_owned());
+        return StatementOutcome::NotNeeded(known::NO_SCRIPTS.to_owned());
     }
     let rule = paths.and_then(|paths| path_rule(directive, paths, &flags, redirects));
     match rule.filter(|_| by_path) {
         Some(rule) => {
             site.add_rule(rule);
-            StatementFate::Carried("a rule".to_owned())
+            StatementOutcome::Carried("a rule".to_owned())
         }
-        None => StatementFate::NotCarried(
+        None => StatementOutcome::NotCarried(
             "write a rule with `path` or `pattern`; Galley rewrites no paths for itself".to_owned(),
         ),
     }
@@ -80,7 +80,7 @@ fn pictures(
     directive: &ParsedDirective,
     conditions: &[RewriteCondition],
     site: &mut ImportedSite,
-) -> Option<StatementFate> {
+) -> Option<StatementOutcome> {
     let (pattern, target) = (directive.argument(0), directive.argument(1));
     let is_picture = [".webp", ".avif"].iter().any(|end| target.ends_with(end));
     if !is_picture || !conditions.iter().any(|one| one.variable == "HTTP_ACCEPT") {
@@ -90,9 +90,9 @@ fn pictures(
     let is_short = pattern.contains(r")\.") && !target.contains("$2") && !target.contains("%{");
     if is_short {
         site.section.set("image_siblings", "all", &directive.origin);
-        return Some(StatementFate::Carried("image_siblings".to_owned()));
+        return Some(StatementOutcome::Carried("image_siblings".to_owned()));
     }
-    Some(StatementFate::NotNeeded(known::PICTURES.to_owned()))
+    Some(StatementOutcome::NotNeeded(known::PICTURES.to_owned()))
 }
 
 /// Converts a redirect of every path: to TLS, to one host, or to both. `None` if it depends on something else.
@@ -101,18 +101,16 @@ fn whole_site(
     conditions: &[RewriteCondition],
     site: &mut ImportedSite,
     context: &mut HostContext<'_>,
-) -> Option<StatementFate> {
+) -> Option<StatementOutcome> {
     let tests = |name: &&str| conditions.iter().any(|one| one.variable.contains(name));
-    let carried = |option: &str| Some(StatementFate::Carried(option.to_owned()));
+    let carried = |option: &str| Some(StatementOutcome::Carried(option.to_owned()));
     if OF_TLS.iter().any(tests) {
         site.section.set("https_redirect", true, &directive.origin);
         return carried("https_redirect");
     }
     if tests(&"HTTP_HOST") {
-        return match canonical_host(directive, site) {
-            Some(option) => carried(option),
-            None => Some(StatementFate::NotCarried("set `canonical_host`".to_owned())),
-        };
+        let not_carried = || Some(StatementOutcome::NotCarried("set `canonical_host`".into()));
+        return canonical_host(directive, site).map_or_else(not_carried, carried);
     }
     let target = directive.argument(1);
     if conditions.is_empty() && target.contains("://") {

@@ -1,7 +1,7 @@
 //! Converts the directives of a virtual host or a `.htaccess`.
 
 use super::container::{access, container};
-use super::context::{HostContext, record_fate};
+use super::context::{HostContext, record_outcome};
 use super::headers::{HeaderScope, expires_by_type, header};
 use super::passing::{handler, proxy, redirect};
 use super::rewrite;
@@ -25,7 +25,7 @@ pub(super) fn convert(
                 "root",
                 argument.trim_end_matches('/').to_owned(),
                 &mut site.section,
-                context.ledger,
+                context.report,
             );
         }
         "sslengine" => {
@@ -47,16 +47,16 @@ pub(super) fn convert(
             directive,
             &mut site.section,
             HeaderScope::Site,
-            context.ledger,
+            context.report,
         ),
-        "expiresbytype" => expires_by_type(directive, site, context.ledger),
+        "expiresbytype" => expires_by_type(directive, site, context.report),
         "expiresdefault" => context.not_needed(directive, known::ASKS_AGAIN),
         "errordocument" => error_document(directive, site, context),
         "require" | "allow" | "deny" | "authtype" | "authuserfile" => {
             access(
                 std::slice::from_ref(directive),
                 &mut site.section,
-                context.ledger,
+                context.report,
             );
         }
         "<files" | "<filesmatch" | "<directory" | "<directorymatch" | "<location"
@@ -74,7 +74,7 @@ pub(super) fn convert(
             }
         }
         "sethandler" if argument.starts_with("proxy:") => handler(directive, site, context),
-        _ => record_fate(directive, context.ledger),
+        _ => record_outcome(directive, context.report),
     }
 }
 
@@ -90,7 +90,7 @@ fn request_body(
             directive.argument(1),
             "request_body; set the value in `.user.ini`, too",
         ),
-        _ => return record_fate(directive, context.ledger),
+        _ => return record_outcome(directive, context.report),
     };
     match units::size(text) {
         Some(size) if size != "0B" => {
@@ -109,7 +109,7 @@ fn names(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Hos
         let name = name.rsplit("://").next().unwrap_or(name);
         name.split(':').next().unwrap_or(name).to_ascii_lowercase()
     });
-    directive.adds("hosts", hosts, &mut site.section, context.ledger);
+    directive.adds("hosts", hosts, &mut site.section, context.report);
 }
 
 fn certificate(

@@ -1,9 +1,9 @@
 //! Directives of Apache that are not needed, and those without an equivalent.
 
-use crate::ledger::StatementFate;
+use crate::report::StatementOutcome;
 
 /// The result for a directive by its name alone, in lower case.
-pub(super) fn fate_of(name: &str) -> Option<StatementFate> {
+pub(super) fn outcome_of(name: &str) -> Option<StatementOutcome> {
     let is_in = |list: &[&str]| {
         list.iter().any(|known| {
             name == *known
@@ -14,12 +14,12 @@ pub(super) fn fate_of(name: &str) -> Option<StatementFate> {
     };
     for (names, why) in NOT_NEEDED {
         if is_in(names) {
-            return Some(StatementFate::NotNeeded((*why).to_owned()));
+            return Some(StatementOutcome::NotNeeded((*why).to_owned()));
         }
     }
     for (names, remedy) in NOT_CARRIED {
         if is_in(names) {
-            return Some(StatementFate::NotCarried((*remedy).to_owned()));
+            return Some(StatementOutcome::NotCarried((*remedy).to_owned()));
         }
     }
     None

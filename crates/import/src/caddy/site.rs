@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::tree::ParsedDirective;
 use crate::units;
 use crate::write::certificate_pair;
@@ -12,7 +12,7 @@ use crate::write::certificate_pair;
 /// The state of the conversion of a site.
 pub(super) struct Converter<'a> {
     pub snippets: &'a HashMap<&'a str, &'a ParsedDirective>,
-    pub ledger: &'a mut Ledger,
+    pub report: &'a mut Report,
     /// The paths of named matchers, as patterns.
     pub matchers: HashMap<String, Section>,
     pub level: usize,
@@ -34,38 +34,38 @@ impl Converter<'_> {
     fn directive(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let matcher = directive.argument(0);
         if matcher.starts_with('@') && !self.matchers.contains_key(matcher) {
-            return directive.not_carried(NO_MATCHER, self.ledger);
+            return directive.not_carried(NO_MATCHER, self.report);
         }
         let last = directive.arguments().last().map_or("", String::as_str);
         match directive.name() {
             "root" => {
-                directive.sets("root", last, &mut site.section, self.ledger);
+                directive.sets("root", last, &mut site.section, self.report);
             }
             "php_fastcgi" => match units::fastcgi(&last.replacen("unix//", "unix:/", 1)) {
                 Some(server) => {
-                    directive.sets("php", server, &mut site.section, self.ledger);
-                    self.record_fate(directive.inner(), "Galley does this by itself, or has a safe default");
+                    directive.sets("php", server, &mut site.section, self.report);
+                    self.record_outcome(directive.inner(), "Galley does this by itself, or has a safe default");
                 }
-                None => directive.not_carried("set `php` to the socket or address of PHP-FPM", self.ledger),
+                None => directive.not_carried("set `php` to the socket or address of PHP-FPM", self.report),
             },
             "reverse_proxy" => self.proxy(directive, site),
             "tls" => self.tls(directive, site),
-            "encode" => directive.not_needed("Galley compresses once, when it stores a page", self.ledger),
+            "encode" => directive.not_needed("Galley compresses once, when it stores a page", self.report),
             "file_server" | "log_skip" | "skip_log" | "templates" | "bind" | "handle_errors" | "try_files" | "push" => {
-                directive.not_needed("Galley does this by itself, or has a safe default", self.ledger);
+                directive.not_needed("Galley does this by itself, or has a safe default", self.report);
             }
             "log" => self.log(directive, site),
             "header" => self.header(directive, site),
             "redir" => self.redirect(directive, site),
             "respond" | "error" | "abort" => self.deny(directive, site),
-            "basicauth" | "basic_auth" => directive.not_carried("write the users into a file with `htpasswd` and set `basic_auth`", self.ledger),
+            "basicauth" | "basic_auth" => directive.not_carried("write the users into a file with `htpasswd` and set `basic_auth`", self.report),
             "request_body" => self.request_body(directive, site),
             "import" => self.import(directive, site),
             "handle" | "handle_path" | "route" => self.handle(directive, site),
             "rewrite" | "uri" if last.contains("index.php") => {
-                self.ledger.not_needed(directive.id, "Galley forwards what is no file to index.php");
+                self.report.not_needed(directive.id, "Galley forwards what is no file to index.php");
             }
-            _ => directive.not_carried("Galley has no counterpart that the import knows: look for an option in docs/reference/options.md", self.ledger),
+            _ => directive.not_carried("Galley has no counterpart that the import knows: look for an option in docs/reference/options.md", self.report),
         }
     }
 
@@ -73,13 +73,13 @@ impl Converter<'_> {
     fn handle(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let matcher = directive.argument(0);
         if matcher.is_empty() || matches!(matcher, "*" | "/*") {
-            self.ledger.not_needed(directive.id, BLOCK);
+            self.report.not_needed(directive.id, BLOCK);
             return self.block(directive.inner(), site);
         }
         if directive.name() == "handle_path" {
-            return directive.not_carried(NO_STRIPPING, self.ledger);
+            return directive.not_carried(NO_STRIPPING, self.report);
         }
-        self.ledger.carried(directive.id, "rules for its paths");
+        self.report.carried(directive.id, "rules for its paths");
         for inner in directive.inner() {
             if OF_MATCHERS.contains(&inner.name()) {
                 let mut of_paths = inner.clone();
@@ -88,7 +88,7 @@ impl Converter<'_> {
             } else if ANYWHERE.contains(&inner.name()) {
                 self.directive(inner, site);
             } else {
-                inner.not_carried("write a rule for the paths of the block", self.ledger);
+                inner.not_carried("write a rule for the paths of the block", self.report);
             }
         }
     }
@@ -113,10 +113,10 @@ impl Converter<'_> {
             let mut section = Section::default();
             section.set("pattern", patterns.join("|"), &directive.origin);
             self.matchers.insert(directive.name().to_owned(), section);
-            directive.carried("the pattern of a rule", self.ledger);
+            directive.carried("the pattern of a rule", self.report);
         } else {
             let remedy = "Galley's rules match paths: write them with `path` or `pattern`";
-            directive.not_carried(remedy, self.ledger);
+            directive.not_carried(remedy, self.report);
         }
     }
 
@@ -147,17 +147,17 @@ impl Converter<'_> {
             .filter_map(|word| server(word))
             .collect();
         if servers.is_empty() {
-            return directive.not_carried("set `upstream`", self.ledger);
+            return directive.not_carried("set `upstream`", self.report);
         }
         let why = "Galley forwards client address, scheme and host itself";
-        self.record_fate(directive.inner(), why);
+        self.record_outcome(directive.inner(), why);
         let servers = Value::List(servers);
         if let Some(mut rule) = self.rule(directive) {
             rule.section.set("upstream", servers, &directive.origin);
             site.add_rule(rule);
-            self.ledger.carried(directive.id, "a rule with upstream");
+            self.report.carried(directive.id, "a rule with upstream");
         } else {
-            directive.sets("upstream", servers, &mut site.section, self.ledger);
+            directive.sets("upstream", servers, &mut site.section, self.report);
         }
     }
 
@@ -165,32 +165,32 @@ impl Converter<'_> {
         match directive.arguments() {
             [cert, key] => {
                 let pair = certificate_pair(cert, key);
-                directive.sets("tls", pair, &mut site.section, self.ledger);
+                directive.sets("tls", pair, &mut site.section, self.report);
             }
             [word] if word == "internal" => directive.not_carried(
                 "Galley has no authority of its own: set `tls` to files",
-                self.ledger,
+                self.report,
             ),
             _ => {
-                self.ledger.carried(directive.id, "tls");
-                self.record_fate(directive.inner(), "Galley orders certificates by `[acme]`");
+                self.report.carried(directive.id, "tls");
+                self.record_outcome(directive.inner(), "Galley orders certificates by `[acme]`");
             }
         }
     }
 
     fn log(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
-        let ledger = &mut *self.ledger;
-        ledger.not_needed(directive.id, "Galley logs to stdout by default");
+        let report = &mut *self.report;
+        report.not_needed(directive.id, "Galley logs to stdout by default");
         for inner in directive.inner() {
             match (inner.name(), inner.argument(0)) {
                 ("output", "file") => {
                     site.log.set("access", inner.argument(1), &inner.origin);
-                    ledger.carried(directive.id, "site.log.access");
-                    inner.not_needed("logrotate rotates logs", ledger);
-                    ledger.carried(inner.id, "site.log.access");
+                    report.carried(directive.id, "site.log.access");
+                    inner.not_needed("logrotate rotates logs", report);
+                    report.carried(inner.id, "site.log.access");
                 }
                 ("output", _) => {}
-                _ => ledger.not_needed(inner.id, LOGS_OF_ALL),
+                _ => report.not_needed(inner.id, LOGS_OF_ALL),
             }
         }
     }
@@ -203,12 +203,12 @@ impl Converter<'_> {
         let section = of_rule.unwrap_or(&mut site.section);
         if directive.inner().is_empty() {
             let words = directive.arguments().get(skipped..).unwrap_or_default();
-            field(directive, words, section, self.ledger);
+            field(directive, words, section, self.report);
         } else {
-            self.ledger.carried(directive.id, "set_headers");
+            self.report.carried(directive.id, "set_headers");
         }
         for line in directive.inner() {
-            field(line, &line.words, section, self.ledger);
+            field(line, &line.words, section, self.report);
         }
         if let Some(rule) = rule {
             site.add_rule(rule);
@@ -233,9 +233,9 @@ impl Converter<'_> {
                 section.set("redirect_query", false, origin);
                 section.set_status(code(status), origin);
                 site.add_rule(RuleDraft::new(section, RulePriority::Exact));
-                self.ledger.carried(directive.id, "redirect");
+                self.report.carried(directive.id, "redirect");
             }
-            _ => directive.not_carried("write a rule with `redirect`", self.ledger),
+            _ => directive.not_carried("write a rule with `redirect`", self.report),
         }
     }
 
@@ -249,9 +249,9 @@ impl Converter<'_> {
         let rest = target.split_once("://").map_or("", |(_, rest)| rest);
         let host = rest.split(['/', '{']).next().unwrap_or_default();
         if host.is_empty() {
-            return directive.not_carried("set `canonical_host`", self.ledger);
+            return directive.not_carried("set `canonical_host`", self.report);
         }
-        directive.sets("canonical_host", host, &mut site.section, self.ledger);
+        directive.sets("canonical_host", host, &mut site.section, self.report);
         site.section.add("hosts", [host.to_owned()], None);
     }
 
@@ -265,17 +265,17 @@ impl Converter<'_> {
         let Some(mut rule) = self.rule(directive).filter(|_| refuses) else {
             directive.not_carried(
                 "write a rule with `deny`, or send the response from PHP",
-                self.ledger,
+                self.report,
             );
             return;
         };
         let pattern = rule.section.text("pattern").unwrap_or_default();
         if known::is_script_of_folder(pattern) {
-            return directive.not_needed(known::NO_SCRIPTS, self.ledger);
+            return directive.not_needed(known::NO_SCRIPTS, self.report);
         }
         rule.section.deny_all(&directive.origin);
         site.add_rule(rule);
-        self.ledger.carried(directive.id, "a rule with deny");
+        self.report.carried(directive.id, "a rule with deny");
     }
 
     fn request_body(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
@@ -286,10 +286,10 @@ impl Converter<'_> {
         match size.and_then(|inner| units::size(inner.argument(0)).map(|size| (inner, size))) {
             Some((inner, size)) => {
                 site.section.set("request_body", size, &inner.origin);
-                self.ledger.carried(directive.id, "request_body");
-                self.ledger.carried(inner.id, "request_body");
+                self.report.carried(directive.id, "request_body");
+                self.report.carried(inner.id, "request_body");
             }
-            None => directive.not_carried("set `request_body`", self.ledger),
+            None => directive.not_carried("set `request_body`", self.report),
         }
     }
 
@@ -297,19 +297,19 @@ impl Converter<'_> {
         match self.snippets.get(directive.argument(0)).copied() {
             Some(snippet) if self.level < MAX_SNIPPETS && self.imports_left > 0 => {
                 self.imports_left -= 1;
-                self.ledger
+                self.report
                     .not_needed(directive.id, "the snippet is converted here");
                 self.level += 1;
                 self.block(snippet.inner(), site);
                 self.level -= 1;
             }
-            _ => directive.not_carried("import the file separately", self.ledger),
+            _ => directive.not_carried("import the file separately", self.report),
         }
     }
 
-    fn record_fate(&mut self, block: &[ParsedDirective], why: &str) {
+    fn record_outcome(&mut self, block: &[ParsedDirective], why: &str) {
         for directive in block {
-            directive.not_needed(why, self.ledger);
+            directive.not_needed(why, self.report);
         }
     }
 }
@@ -357,7 +357,7 @@ fn field(
     directive: &ParsedDirective,
     words: &[String],
     section: &mut Section,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
     let word = |place: usize| words.get(place).map_or("", String::as_str);
     let (name, value) = (word(0), word(1));
@@ -365,11 +365,11 @@ fn field(
         .trim_start_matches(['-', '+', '?', '>'])
         .to_ascii_lowercase();
     if matches!(lower.as_str(), "server" | "x-powered-by" | "etag" | "vary") {
-        ledger.not_needed(directive.id, "Galley decides about this field itself");
+        report.not_needed(directive.id, "Galley decides about this field itself");
     } else if let Some(removed) = name.strip_prefix('-') {
-        directive.adds("remove_headers", [removed.to_owned()], section, ledger);
+        directive.adds("remove_headers", [removed.to_owned()], section, report);
     } else if value.is_empty() || value.contains('{') {
-        ledger.not_carried(
+        report.not_carried(
             directive.id,
             "a value that depends on the request: have PHP send the field",
         );
@@ -378,11 +378,11 @@ fn field(
             "add_headers",
             [format!("{added}: {value}")],
             section,
-            ledger,
+            report,
         );
     } else {
         let name = name.trim_start_matches(['?', '>']);
-        directive.adds("set_headers", [format!("{name}: {value}")], section, ledger);
+        directive.adds("set_headers", [format!("{name}: {value}")], section, report);
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::copy::builder::{CopyBuilder, CopyError};
 use crate::copy::key::listen_key;
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::source::Source;
 use crate::tree::{self, Grammar, ParsedDirective};
 
@@ -15,7 +15,7 @@ pub(super) fn text(
     main: &Path,
     builder: &mut CopyBuilder<'_>,
 ) -> Result<String, CopyError> {
-    let all = tree::read_whole(source, main, Grammar::Nginx, &mut Ledger::default());
+    let all = tree::read_whole(source, main, Grammar::Nginx, &mut Report::default());
     let mut copy = NginxCopy::new(
         source,
         main,

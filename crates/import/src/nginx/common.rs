@@ -2,9 +2,9 @@
 
 use crate::draft::{Section, Value};
 use crate::known;
-use crate::ledger::{Ledger, StatementFate};
 use crate::nginx::context::Context;
 use crate::nginx::table;
+use crate::report::{Report, StatementOutcome};
 use crate::tree::ParsedDirective;
 use crate::units;
 
@@ -23,55 +23,55 @@ pub(super) fn convert(
     context: &mut Context<'_>,
 ) {
     let argument = directive.argument(0);
-    let ledger = &mut *context.ledger;
+    let report = &mut *context.report;
     match directive.name() {
         "client_max_body_size" => match units::size(argument) {
-            Some(size) if size == "0B" => directive.sets("request_body", "64GiB", section, ledger),
-            Some(size) => directive.sets("request_body", size, section, ledger),
-            None => ledger.not_carried(directive.id, "set `request_body`"),
+            Some(size) if size == "0B" => directive.sets("request_body", "64GiB", section, report),
+            Some(size) => directive.sets("request_body", size, section, report),
+            None => report.not_carried(directive.id, "set `request_body`"),
         },
-        "add_header" | "more_set_headers" => add_header(directive, scope, section, ledger),
+        "add_header" | "more_set_headers" => add_header(directive, scope, section, report),
         "proxy_hide_header" | "fastcgi_hide_header" | "more_clear_headers" => {
-            hide_header(directive, section, ledger);
+            hide_header(directive, section, report);
         }
-        "expires" => expires(directive, section, ledger),
+        "expires" => expires(directive, section, report),
         "allow" | "deny" => {} // Handled together in `access`.
         "auth_basic" if argument == "off" => {
-            directive.sets("basic_auth", "off", section, ledger);
+            directive.sets("basic_auth", "off", section, report);
         }
-        "auth_basic" => ledger.carried(directive.id, "basic_auth"),
+        "auth_basic" => report.carried(directive.id, "basic_auth"),
         "auth_basic_user_file" => {
-            directive.sets("basic_auth", argument, section, ledger);
+            directive.sets("basic_auth", argument, section, report);
         }
         "limit_req" => limit(directive, section, context),
         "fastcgi_read_timeout" | "proxy_read_timeout" => {
             let options = ["first_byte_timeout", "read_timeout"];
-            timeout(directive, &options, section, ledger);
+            timeout(directive, &options, section, report);
         }
         "fastcgi_connect_timeout" | "proxy_connect_timeout" if scope == DirectiveScope::Site => {
-            timeout(directive, &["connect_timeout"], section, ledger);
+            timeout(directive, &["connect_timeout"], section, report);
         }
         "fastcgi_connect_timeout" | "proxy_connect_timeout" => {
-            ledger.not_needed(directive.id, "the site's `connect_timeout` applies");
+            report.not_needed(directive.id, "the site's `connect_timeout` applies");
         }
         "fastcgi_ignore_headers" | "proxy_ignore_headers" => {
-            ignore_headers(directive, scope, section, ledger);
+            ignore_headers(directive, scope, section, report);
         }
         "fastcgi_request_buffering" | "proxy_request_buffering"
             if scope == DirectiveScope::Rule && argument == "off" =>
         {
-            directive.sets("stream_request", true, section, ledger);
+            directive.sets("stream_request", true, section, report);
         }
-        "fastcgi_param" => fastcgi_param(directive, ledger),
-        "proxy_set_header" => proxy_set_header(directive, ledger),
+        "fastcgi_param" => fastcgi_param(directive, report),
+        "proxy_set_header" => proxy_set_header(directive, report),
         "root" if scope == DirectiveScope::Rule => {
             let remedy = "Galley has one `root` per site: link the folder into it";
-            ledger.not_carried(directive.id, remedy);
+            report.not_carried(directive.id, remedy);
         }
-        name => match table::fate_of(name) {
-            Some(StatementFate::NotNeeded(why)) => ledger.not_needed(directive.id, why),
-            Some(StatementFate::NotCarried(why)) => ledger.not_carried(directive.id, why),
-            Some(StatementFate::Carried(_)) | None => {}
+        name => match table::outcome_of(name) {
+            Some(StatementOutcome::NotNeeded(why)) => report.not_needed(directive.id, why),
+            Some(StatementOutcome::NotCarried(why)) => report.not_carried(directive.id, why),
+            Some(StatementOutcome::Carried(_)) | None => {}
         },
     }
 }
@@ -81,21 +81,21 @@ fn add_header(
     directive: &ParsedDirective,
     scope: DirectiveScope,
     section: &mut Section,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
     let (name, value) = name_and_value(directive);
     let lower = name.to_ascii_lowercase();
-    if let Some(fate) = header_fate(&lower, value) {
-        ledger.record(directive.id, fate);
+    if let Some(outcome) = header_fate(&lower, value) {
+        report.record(directive.id, outcome);
     } else if lower == "strict-transport-security" && scope == DirectiveScope::Rule {
-        ledger.not_carried(directive.id, ONE_HSTS);
+        report.not_carried(directive.id, ONE_HSTS);
     } else if lower == "strict-transport-security" {
-        hsts(directive, value, section, ledger);
+        hsts(directive, value, section, report);
     } else if lower == "cache-control" {
         cache_control(directive, value, section);
-        ledger.carried(directive.id, "set_headers");
+        report.carried(directive.id, "set_headers");
     } else {
-        directive.adds("set_headers", [format!("{name}: {value}")], section, ledger);
+        directive.adds("set_headers", [format!("{name}: {value}")], section, report);
     }
 }
 
@@ -111,9 +111,9 @@ fn name_and_value(directive: &ParsedDirective) -> (&str, &str) {
 const ONE_HSTS: &str = "set `hsts` in the site: it is one for all paths of a host";
 
 /// The result for a field that no option sets; `lower`: its name. `None` if an option sets it.
-fn header_fate(lower: &str, value: &str) -> Option<StatementFate> {
-    let not_needed = |why: &str| Some(StatementFate::NotNeeded(why.to_owned()));
-    let not_carried = |remedy: &str| Some(StatementFate::NotCarried(remedy.to_owned()));
+fn header_fate(lower: &str, value: &str) -> Option<StatementOutcome> {
+    let not_needed = |why: &str| Some(StatementOutcome::NotNeeded(why.to_owned()));
+    let not_carried = |remedy: &str| Some(StatementOutcome::NotCarried(remedy.to_owned()));
     let has_variable = value.contains('$');
     match lower {
         _ if value.contains("cache_status")
@@ -164,13 +164,13 @@ fn cache_control(directive: &ParsedDirective, directives: &str, section: &mut Se
 
 const CACHE_CONTROL: &str = "Cache-Control: ";
 
-fn hsts(directive: &ParsedDirective, value: &str, section: &mut Section, ledger: &mut Ledger) {
+fn hsts(directive: &ParsedDirective, value: &str, section: &mut Section, report: &mut Report) {
     let lower = value.to_ascii_lowercase();
     let age = lower
         .split(';')
         .find_map(|part| part.trim().strip_prefix("max-age="));
     let Some(age) = age.and_then(|age| units::duration(age.trim_matches('"'))) else {
-        return ledger.not_carried(directive.id, "set `hsts`");
+        return report.not_carried(directive.id, "set `hsts`");
     };
     let origin = &directive.origin;
     section.set("hsts", age, origin);
@@ -182,76 +182,76 @@ fn hsts(directive: &ParsedDirective, value: &str, section: &mut Section, ledger:
             section.set(option, true, origin);
         }
     }
-    ledger.carried(directive.id, "hsts");
+    report.carried(directive.id, "hsts");
 }
 
-fn hide_header(directive: &ParsedDirective, section: &mut Section, ledger: &mut Ledger) {
+fn hide_header(directive: &ParsedDirective, section: &mut Section, report: &mut Report) {
     for name in directive.arguments() {
         let lower = name.to_ascii_lowercase();
         match lower.as_str() {
             "x-powered-by" | "x-pingback" | "server" => {
-                ledger.not_needed(directive.id, "Galley removes this field by default");
+                report.not_needed(directive.id, "Galley removes this field by default");
             }
             "vary" | "set-cookie" | "cache-control" | "expires" | "pragma" | "etag"
             | "last-modified" => {
                 let remedy = "Galley needs this field to decide about storing: use `ignore` in a rule if the upstream is wrong";
-                ledger.not_carried(directive.id, remedy);
+                report.not_carried(directive.id, remedy);
             }
             _ => {
-                directive.adds("remove_headers", [name.clone()], section, ledger);
+                directive.adds("remove_headers", [name.clone()], section, report);
             }
         }
     }
 }
 
 /// Converts `expires 30d`, the lifetime in browsers, to `Cache-Control`.
-fn expires(directive: &ParsedDirective, section: &mut Section, ledger: &mut Ledger) {
+fn expires(directive: &ParsedDirective, section: &mut Section, report: &mut Report) {
     let value = match directive.argument(0) {
         "off" => {
-            return ledger.not_needed(directive.id, "Galley adds no Expires");
+            return report.not_needed(directive.id, "Galley adds no Expires");
         }
         "epoch" | "-1" | "0" => "no-cache".to_owned(),
         "max" => "max-age=315360000".to_owned(),
         text if text.starts_with('$') => {
-            return ledger.carried(directive.id, "rules for the media types of its map");
+            return report.carried(directive.id, "rules for the media types of its map");
         }
         text => {
             if let Some(seconds) = units::seconds(text) {
                 format!("max-age={seconds}")
             } else {
                 let remedy = "set `Cache-Control` with `set_headers` in a rule";
-                return ledger.not_carried(directive.id, remedy);
+                return report.not_carried(directive.id, remedy);
             }
         }
     };
     cache_control(directive, &value, section);
-    ledger.carried(directive.id, "set_headers");
+    report.carried(directive.id, "set_headers");
 }
 
 fn timeout(
     directive: &ParsedDirective,
     options: &[&str],
     section: &mut Section,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
     let Some(time) = units::duration(directive.argument(0)) else {
-        return ledger.not_carried(directive.id, format!("set `{}`", options.join("`, `")));
+        return report.not_carried(directive.id, format!("set `{}`", options.join("`, `")));
     };
     for option in options {
         section.set(option, time.clone(), &directive.origin);
     }
-    ledger.carried(directive.id, options.join(", "));
+    report.carried(directive.id, options.join(", "));
 }
 
 fn ignore_headers(
     directive: &ParsedDirective,
     scope: DirectiveScope,
     section: &mut Section,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
     if scope == DirectiveScope::Site {
         let why = "the preset stores pages that say nothing, and never those with Set-Cookie: see `harmless_cookies` and `[[site.rule]] ignore`";
-        return ledger.not_needed(directive.id, why);
+        return report.not_needed(directive.id, why);
     }
     let known = |name: &String| match name.to_ascii_lowercase().as_str() {
         "cache-control" => Some("cache-control".to_owned()),
@@ -261,26 +261,26 @@ fn ignore_headers(
         _ => None,
     };
     let fields = directive.arguments().iter().filter_map(known);
-    directive.adds("ignore", fields, section, ledger);
+    directive.adds("ignore", fields, section, report);
 }
 
-fn fastcgi_param(directive: &ParsedDirective, ledger: &mut Ledger) {
+fn fastcgi_param(directive: &ParsedDirective, report: &mut Report) {
     match directive.argument(0) {
         "PHP_VALUE" | "PHP_ADMIN_VALUE" => {
             let remedy =
                 "put these values into the pool of PHP-FPM (`php_admin_value[...]`) or php.ini";
-            ledger.not_carried(directive.id, remedy);
+            report.not_carried(directive.id, remedy);
         }
         name if STANDARD_PARAMETERS.contains(&name) || name.starts_with("SSL_") => {
-            ledger.not_needed(directive.id, "Galley sends this parameter itself");
+            report.not_needed(directive.id, "Galley sends this parameter itself");
         }
         "GEOIP_COUNTRY_CODE" | "GEOIP_COUNTRY_NAME" => {
             let remedy = "look the country up in PHP, or set `geoip` and `allow_countries` or `deny_countries` if it is about access";
-            ledger.not_carried(directive.id, remedy);
+            report.not_carried(directive.id, remedy);
         }
         _ => {
             let remedy = "set the variable in the pool of PHP-FPM (`env[NAME]`)";
-            ledger.not_carried(directive.id, remedy);
+            report.not_carried(directive.id, remedy);
         }
     }
 }
@@ -316,15 +316,15 @@ const STANDARD_PARAMETERS: &[&str] = &[
     "HTTP_ACCEPT_ENCODING",
 ];
 
-fn proxy_set_header(directive: &ParsedDirective, ledger: &mut Ledger) {
+fn proxy_set_header(directive: &ParsedDirective, report: &mut Report) {
     let name = directive.argument(0).to_ascii_lowercase();
     if FORWARDED_FIELDS.contains(&name.as_str()) || directive.argument(1).is_empty() {
-        ledger.not_needed(
+        report.not_needed(
             directive.id,
             "Galley sends the client's address, scheme and host itself",
         );
     } else {
-        ledger.not_carried(
+        report.not_carried(
             directive.id,
             "Galley adds no other fields to requests for the upstream",
         );
@@ -364,7 +364,7 @@ fn limit(directive: &ParsedDirective, section: &mut Section, context: &mut Conte
         .and_then(|text| text.parse().ok())
         .unwrap_or(1);
     let value = format!("{{ rate = \"{rate}\", burst = {} }}", burst.max(1));
-    directive.sets("limit", Value::Verbatim(value), section, context.ledger);
+    directive.sets("limit", Value::Verbatim(value), section, context.report);
 }
 
 /// Converts `allow` and `deny` of one block. In nginx the first match decides; Galley has a list of permitted networks, and
@@ -373,7 +373,7 @@ pub(super) fn access(
     block: &[ParsedDirective],
     option: &str,
     section: &mut Section,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
     let mut allowed: Vec<&ParsedDirective> = Vec::new();
     for rule in block {
@@ -381,25 +381,25 @@ pub(super) fn access(
         match (rule.name(), network) {
             ("deny", "all") if allowed.is_empty() => {
                 section.deny_all(&rule.origin);
-                ledger.carried(rule.id, "deny");
+                report.carried(rule.id, "deny");
             }
             ("deny", "all") => {
                 for allow in allowed.drain(..) {
-                    allow.adds(option, [allow.argument(0).to_owned()], section, ledger);
+                    allow.adds(option, [allow.argument(0).to_owned()], section, report);
                 }
-                ledger.carried(rule.id, option);
+                report.carried(rule.id, option);
             }
             ("allow", _) if is_network(network) => allowed.push(rule),
             ("deny", _) if is_network(network) && allowed.is_empty() => {
-                rule.adds("deny", [network.to_owned()], section, ledger);
+                rule.adds("deny", [network.to_owned()], section, report);
             }
-            ("allow", "all") => ledger.not_needed(rule.id, EVERYBODY),
-            ("allow" | "deny", _) => ledger.not_carried(rule.id, NETWORKS),
+            ("allow", "all") => report.not_needed(rule.id, EVERYBODY),
+            ("allow" | "deny", _) => report.not_carried(rule.id, NETWORKS),
             _ => {}
         }
     }
     for allow in allowed {
-        ledger.not_needed(allow.id, EVERYBODY);
+        report.not_needed(allow.id, EVERYBODY);
     }
 }
 

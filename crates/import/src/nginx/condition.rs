@@ -27,7 +27,7 @@ pub(super) fn convert(
     match (variable, action) {
         ("$scheme" | "$https" | "$http_x_forwarded_proto" | "$server_port", Some(_)) => {
             site.section.set("https_redirect", true, &directive.origin);
-            directive.carried("https_redirect", context.ledger);
+            directive.carried("https_redirect", context.report);
         }
         ("$host" | "$http_host" | "$server_name", Some(action)) => {
             canonical(directive, action, site, context);
@@ -38,14 +38,14 @@ pub(super) fn convert(
         }
         ("$http_user_agent", None) if sets && is_for_phones(&comparison.pattern) => {
             site.section.set("device_variants", true, &directive.origin);
-            directive.carried("device_variants", context.ledger);
+            directive.carried("device_variants", context.report);
         }
         ("$request_uri" | "$uri", Some(action)) => {
             deny_path(directive, &comparison, action, site, context);
         }
         _ => match reason_not_needed(directive, variable, action.is_some()) {
-            Some(why) => directive.not_needed(why, context.ledger),
-            None => directive.not_carried(DECIDE, context.ledger),
+            Some(why) => directive.not_needed(why, context.report),
+            None => directive.not_carried(DECIDE, context.report),
         },
     }
 }
@@ -122,11 +122,11 @@ fn cookies(
 ) {
     let found = known::cookies(&comparison.pattern);
     if found.unknown.is_empty() {
-        return directive.not_needed("the preset knows these cookies", context.ledger);
+        return directive.not_needed("the preset knows these cookies", context.report);
     }
     site.section
         .add("bypass_cookies", found.unknown, &directive.origin);
-    directive.carried("bypass_cookies", context.ledger);
+    directive.carried("bypass_cookies", context.report);
 }
 
 fn paths(
@@ -137,17 +137,17 @@ fn paths(
 ) {
     let found = known::paths(&comparison.pattern);
     if found.unknown.is_empty() {
-        return directive.not_needed("the preset knows these paths of WordPress", context.ledger);
+        return directive.not_needed("the preset knows these paths of WordPress", context.report);
     }
     let joined = found.unknown.join("|");
     let Some(pattern) = common::rule_pattern(&joined, comparison.operator.contains('*')) else {
-        return directive.not_carried(DECIDE, context.ledger);
+        return directive.not_carried(DECIDE, context.report);
     };
     let mut section = Section::default();
     section.set("pattern", pattern, &directive.origin);
     section.set("cache", false, &directive.origin);
     site.add_rule(RuleDraft::new(section, RulePriority::Pattern));
-    directive.carried("a rule with cache = false", context.ledger);
+    directive.carried("a rule with cache = false", context.report);
 }
 
 /// Converts `if ($host != example.com) { return 301 https://example.com$request_uri; }` and its variants.
@@ -161,17 +161,17 @@ fn canonical(
     let host = match host_of_target(action) {
         Some(host) if host.contains('$') => site.hosts().iter().find(without_www).cloned(),
         None if action.argument(0).starts_with('4') => {
-            return directive.not_needed("Galley refuses hosts that no site has", context.ledger);
+            return directive.not_needed("Galley refuses hosts that no site has", context.report);
         }
         host => host,
     };
     let Some(host) = host else {
-        return directive.not_carried(DECIDE, context.ledger);
+        return directive.not_carried(DECIDE, context.report);
     };
     site.section
         .set("canonical_host", host.clone(), &directive.origin);
     site.section.add("hosts", [host], None);
-    directive.carried("canonical_host", context.ledger);
+    directive.carried("canonical_host", context.report);
 }
 
 /// The host in the target of `return` or `rewrite`.
@@ -197,7 +197,7 @@ fn deny_path(
     let refuses = action.name() == "return" && action.argument(0).starts_with('4');
     let pattern = common::rule_pattern(&comparison.pattern, comparison.operator.contains('*'));
     let (true, Some(pattern)) = (refuses && comparison.operator.starts_with('~'), pattern) else {
-        return directive.not_carried(DECIDE, context.ledger);
+        return directive.not_carried(DECIDE, context.report);
     };
     let mut section = Section::default();
     section.set("pattern", pattern, &directive.origin);
@@ -208,7 +208,7 @@ fn deny_path(
         priority: RulePriority::Exact,
         length: usize::MAX,
     });
-    directive.carried("a rule with deny", context.ledger);
+    directive.carried("a rule with deny", context.report);
 }
 
 fn is_for_phones(pattern: &str) -> bool {

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use crate::known;
-use crate::ledger::{Ledger, StatementFate};
+use crate::report::{Report, StatementOutcome};
 use crate::tree::ParsedDirective;
 use crate::units;
 
 /// The named parts of a configuration.
 pub(super) struct Context<'l> {
-    pub ledger: &'l mut Ledger,
+    pub report: &'l mut Report,
     pub upstreams: HashMap<String, Vec<String>>,
     /// Rates of `limit_req_zone` by the name of the zone.
     pub rates: HashMap<String, String>,
@@ -39,9 +39,9 @@ pub(super) struct CacheFolder {
 }
 
 impl<'l> Context<'l> {
-    pub fn new(ledger: &'l mut Ledger) -> Self {
+    pub fn new(report: &'l mut Report) -> Self {
         Self {
-            ledger,
+            report,
             upstreams: HashMap::new(),
             rates: HashMap::new(),
             cache: None,
@@ -50,19 +50,19 @@ impl<'l> Context<'l> {
         }
     }
 
-    /// See [`Ledger::carried`].
+    /// See [`Report::carried`].
     pub fn carried(&mut self, directive: &ParsedDirective, option: impl Into<String>) {
-        self.ledger.carried(directive.id, option);
+        self.report.carried(directive.id, option);
     }
 
-    /// See [`Ledger::not_needed`].
+    /// See [`Report::not_needed`].
     pub fn not_needed(&mut self, directive: &ParsedDirective, why: impl Into<String>) {
-        self.ledger.not_needed(directive.id, why);
+        self.report.not_needed(directive.id, why);
     }
 
-    /// See [`Ledger::not_carried`].
+    /// See [`Report::not_carried`].
     pub fn not_carried(&mut self, directive: &ParsedDirective, remedy: impl Into<String>) {
-        self.ledger.not_carried(directive.id, remedy);
+        self.report.not_carried(directive.id, remedy);
     }
 
     /// Records the definition in a statement outside of servers. False if it defines nothing.
@@ -75,9 +75,9 @@ impl<'l> Context<'l> {
             "geo" => {
                 let remedy =
                     "name the networks in `allow`, `deny`, `admin_allow` or `server.limit_exempt`";
-                self.ledger.not_carried(directive.id, remedy);
+                self.report.not_carried(directive.id, remedy);
                 for inner in directive.inner() {
-                    self.ledger.not_carried(inner.id, remedy);
+                    self.report.not_carried(inner.id, remedy);
                 }
             }
             _ => return false,
@@ -105,7 +105,7 @@ impl<'l> Context<'l> {
                 }
             }
         }
-        self.ledger.carried(directive.id, "upstream or php");
+        self.report.carried(directive.id, "upstream or php");
         self.upstreams
             .insert(directive.argument(0).to_owned(), servers);
     }
@@ -119,9 +119,9 @@ impl<'l> Context<'l> {
         match (zone, option("rate=").and_then(units::rate)) {
             (Some(zone), Some(rate)) => {
                 self.rates.insert(zone.to_owned(), rate);
-                self.ledger.carried(directive.id, "limit");
+                self.report.carried(directive.id, "limit");
             }
-            _ => self.ledger.not_carried(directive.id, "set `limit`"),
+            _ => self.report.not_carried(directive.id, "set `limit`"),
         }
     }
 
@@ -138,11 +138,11 @@ impl<'l> Context<'l> {
             });
         }
         // Plugins that compute names of cache files expect these levels.
-        let fate = match option("levels=") {
+        let outcome = match option("levels=") {
             Some("1:2") => CACHE_OF_PLUGINS,
             _ => "cache.disk",
         };
-        self.ledger.carried(directive.id, fate);
+        self.report.carried(directive.id, outcome);
     }
 
     /// Converts a map. One of cookies or addresses is a list of conditions; others are not needed or lost.
@@ -155,8 +155,8 @@ impl<'l> Context<'l> {
         let skips = ["skip", "no_cache", "nocache", "bypass"]
             .iter()
             .any(|word| target.contains(word));
-        let fate = map_fate(variable, skips);
-        self.ledger.record(directive.id, fate.clone());
+        let outcome = map_fate(variable, skips);
+        self.report.record(directive.id, outcome.clone());
         for inner in directive.inner() {
             let is_condition = inner.argument(0) != "0" && inner.name() != "default";
             let pattern = inner.name().trim_start_matches(['~', '*']);
@@ -165,9 +165,9 @@ impl<'l> Context<'l> {
                 let cookies = unknown.into_iter();
                 let cookies = cookies.map(|cookie| (cookie, inner.origin.clone()));
                 self.bypass_cookies.extend(cookies);
-                self.ledger.carried(inner.id, "bypass_cookies");
+                self.report.carried(inner.id, "bypass_cookies");
             } else {
-                self.ledger.record(inner.id, fate.clone());
+                self.report.record(inner.id, outcome.clone());
             }
         }
     }
@@ -235,7 +235,7 @@ impl<'l> Context<'l> {
 }
 
 /// The result for a map of a variable. `skips`: whether it is about the cache.
-fn map_fate(variable: &str, skips: bool) -> StatementFate {
+fn map_fate(variable: &str, skips: bool) -> StatementOutcome {
     let why = match variable {
         "$http_upgrade" => "Galley forwards WebSockets (`upgrade`)",
         "$http_cookie" | "$request_uri" | "$request_method" | "$args" | "$query_string"
@@ -248,9 +248,9 @@ fn map_fate(variable: &str, skips: bool) -> StatementFate {
         }
         "$http_accept" => known::PICTURES,
         "$http_host" | "$host" | "$scheme" | "$https" => "Galley sends host and scheme itself",
-        _ => return StatementFate::NotCarried(MAP.to_owned()),
+        _ => return StatementOutcome::NotCarried(MAP.to_owned()),
     };
-    StatementFate::NotNeeded(why.to_owned())
+    StatementOutcome::NotNeeded(why.to_owned())
 }
 
 const MAP: &str = "Galley has no maps: write rules for the paths, or decide in PHP";

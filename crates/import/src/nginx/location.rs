@@ -96,7 +96,7 @@ pub(super) fn convert(
 ) {
     let paths = LocationPaths::of(directive);
     if let Some(why) = reason_not_needed(&paths, directive) {
-        return directive.not_needed(why, context.ledger);
+        return directive.not_needed(why, context.report);
     }
     if is_whole_site(&paths) {
         context.carried(directive, "the site");
@@ -110,7 +110,7 @@ pub(super) fn convert(
     }
     if paths.text().contains("xmlrpc.php") && common::refuses_all(directive.inner()) {
         site.section.set("xmlrpc", "off", &directive.origin);
-        return directive.carried("xmlrpc", context.ledger);
+        return directive.carried("xmlrpc", context.report);
     }
     rule(&paths, directive, site, context);
 }
@@ -220,7 +220,7 @@ fn whole_site(directive: &ParsedDirective, site: &mut ImportedSite, context: &mu
         directive.inner(),
         "allow",
         &mut site.section,
-        context.ledger,
+        context.report,
     );
 }
 
@@ -248,7 +248,7 @@ fn php(
         directive.inner(),
         "allow",
         &mut site.section,
-        context.ledger,
+        context.report,
     );
 }
 
@@ -266,7 +266,7 @@ fn root_of_scripts(
             directive,
             "Galley has one `root` for files and scripts of a site",
         ),
-        None => directive.sets("root", argument, &mut site.section, context.ledger),
+        None => directive.sets("root", argument, &mut site.section, context.report),
     }
 }
 
@@ -280,7 +280,7 @@ fn administration(
     let block = directive.inner();
     let restricts = directive.has("allow");
     if restricts {
-        common::access(block, "admin_allow", &mut site.section, context.ledger);
+        common::access(block, "admin_allow", &mut site.section, context.report);
     }
     let mut limited = Section::default();
     let mut of_paths = paths.rule(directive);
@@ -329,7 +329,7 @@ fn rule(
     context: &mut Context<'_>,
 ) {
     let Some(mut rule) = paths.rule(directive) else {
-        return directive.not_carried(NO_LOOK_AROUND, context.ledger);
+        return directive.not_carried(NO_LOOK_AROUND, context.report);
     };
     let section = &mut rule.section;
     for inner in directive.inner() {
@@ -342,16 +342,16 @@ fn rule(
                 context.not_needed(inner, "Galley logs each request once, for the site");
             }
             _ if turns_cache_off(inner) => {
-                inner.sets("cache", false, section, context.ledger);
+                inner.sets("cache", false, section, context.report);
             }
             _ if pass(inner, section, context) => {}
             _ if rule_time(inner, section, context) => {}
             _ => common::convert(inner, DirectiveScope::Rule, section, context),
         }
     }
-    common::access(directive.inner(), "allow", section, context.ledger);
+    common::access(directive.inner(), "allow", section, context.report);
     remove_same_upstream(section, site);
-    directive.becomes(rule, site, context.ledger);
+    directive.becomes(rule, site, context.report);
 }
 
 /// Removes the upstream from a rule if it is the same as the site's.
@@ -397,5 +397,5 @@ fn rule_time(
 
 fn limit_except(directive: &ParsedDirective, context: &mut Context<'_>) {
     let remedy = "name the methods in a rule (`methods`) with `deny`";
-    directive.not_carried(remedy, context.ledger);
+    directive.not_carried(remedy, context.report);
 }

@@ -21,11 +21,11 @@ pub(super) fn pass(
             if servers.is_empty() || !(path.is_empty() || path.starts_with('$')) {
                 context.not_carried(directive, NO_SERVER);
             } else {
-                directive.sets("upstream", Value::List(servers), section, context.ledger);
+                directive.sets("upstream", Value::List(servers), section, context.report);
             }
         }
         "fastcgi_pass" => match context.fastcgi_server(target) {
-            Some(server) => directive.sets("php", server, section, context.ledger),
+            Some(server) => directive.sets("php", server, section, context.report),
             None => context.not_carried(directive, "set `php`: the target depends on the request"),
         },
         _ => return false,
@@ -127,7 +127,7 @@ fn rewritten(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut
         return context.not_needed(directive, "Galley forwards what is no file to index.php");
     }
     if names(OF_NETWORKS) {
-        return directive.sets("multisite", true, &mut site.section, context.ledger);
+        return directive.sets("multisite", true, &mut site.section, context.report);
     }
     if is_inside && names(&["sitemap", "robots.txt"]) {
         return context.not_needed(directive, "WordPress and its plugins answer this path");

@@ -44,11 +44,11 @@ pub(super) fn convert(
     for directive in inherited.iter().copied().chain(block) {
         match directive.name() {
             "listen" => listen(directive, &mut server, context),
-            _ if server.is_refusal => directive.not_needed(NO_SUCH_HOST, context.ledger),
+            _ if server.is_refusal => directive.not_needed(NO_SUCH_HOST, context.report),
             _ => statement(directive, &mut server, context),
         }
     }
-    common::access(block, "allow", &mut server.site.section, context.ledger);
+    common::access(block, "allow", &mut server.site.section, context.report);
     if server.listen.is_empty() && server.listen_tls.is_empty() {
         server.listen.push("0.0.0.0:80".to_owned());
     }
@@ -71,7 +71,7 @@ fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Con
     match directive.name() {
         "server_name" => names(directive, site, context),
         "root" => {
-            directive.sets("root", argument, &mut site.section, context.ledger);
+            directive.sets("root", argument, &mut site.section, context.report);
         }
         "ssl_certificate" | "ssl_certificate_key" => certificate(directive, site, context),
         "access_log" | "error_log" => log(directive, site, context),

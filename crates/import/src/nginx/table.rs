@@ -1,20 +1,20 @@
 //! Statements of nginx that are not needed, and those without an equivalent. Statements with a corresponding option are
 //! converted elsewhere.
 
-use crate::ledger::StatementFate;
+use crate::report::StatementOutcome;
 
 /// The result for a statement by its name alone.
-pub(super) fn fate_of(name: &str) -> Option<StatementFate> {
+pub(super) fn outcome_of(name: &str) -> Option<StatementOutcome> {
     let named = |list: &[&str]| list.contains(&name);
     let begins = |list: &[&str]| list.iter().any(|start| name.starts_with(start));
     for (names, prefixes, why) in NOT_NEEDED {
         if named(names) || begins(prefixes) {
-            return Some(StatementFate::NotNeeded((*why).to_owned()));
+            return Some(StatementOutcome::NotNeeded((*why).to_owned()));
         }
     }
     for (names, prefixes, remedy) in NOT_CARRIED {
         if named(names) || begins(prefixes) {
-            return Some(StatementFate::NotCarried((*remedy).to_owned()));
+            return Some(StatementOutcome::NotCarried((*remedy).to_owned()));
         }
     }
     None

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::apache::read_directives;
 use crate::copy::listen_key;
 use crate::known;
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::served::paths::StatementPaths;
 use crate::served::statement::{
     ServedConfiguration, ServedHost, ServedListener, StatementScope, StatementSubject,
@@ -15,7 +15,7 @@ use crate::tree::ParsedDirective;
 
 /// Adds the virtual hosts and the statements of a configuration, with the `.htaccess` of each root.
 pub(super) fn read(source: &dyn Source, main: &Path, found: &mut ServedConfiguration) {
-    let all = read_directives(source, main, &mut Ledger::default());
+    let all = read_directives(source, main, &mut Report::default());
     let mut reader = ApacheStatements { source, found };
     let mut global = ServedHost::default();
     reader.statements(&all, &StatementScope::default(), &mut global);
@@ -95,7 +95,7 @@ impl ApacheStatements<'_> {
             return;
         };
         if self.source.text(&path).is_some() {
-            let all = read_directives(self.source, &path, &mut Ledger::default());
+            let all = read_directives(self.source, &path, &mut Report::default());
             self.statements(&all, scope, host);
         }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::imported::ServerKind;
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::served::statement::ServedConfiguration;
 use crate::served::{apache, nginx, words};
 use crate::source::Source;
@@ -19,19 +19,19 @@ pub fn served(source: &dyn Source, mains: &[(ServerKind, PathBuf)]) -> ServedCon
 }
 
 fn of_one(source: &dyn Source, kind: ServerKind, main: &Path, found: &mut ServedConfiguration) {
-    let mut ledger = Ledger::default();
+    let mut report = Report::default();
     match kind {
         ServerKind::Nginx => nginx::read(
-            &tree::read(source, main, Grammar::Nginx, &mut ledger),
+            &tree::read(source, main, Grammar::Nginx, &mut report),
             main,
             found,
         ),
         ServerKind::Apache => apache::read(source, main, found),
         ServerKind::Varnish => {
-            words::read_vcl(&tree::read(source, main, Grammar::Vcl, &mut ledger), found);
+            words::read_vcl(&tree::read(source, main, Grammar::Vcl, &mut report), found);
         }
         ServerKind::Caddy => words::read_caddy(
-            &tree::read(source, main, Grammar::Caddy, &mut ledger),
+            &tree::read(source, main, Grammar::Caddy, &mut report),
             found,
         ),
     }

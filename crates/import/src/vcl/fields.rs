@@ -2,12 +2,12 @@
 
 use super::idioms::{COMPUTES, contains};
 use crate::draft::ImportedSite;
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::tree::ParsedDirective;
 use crate::units;
 
 /// Converts a statement of `vcl_backend_response`.
-pub(super) fn response(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
+pub(super) fn response(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
     let text = directive.words.join(" ");
     let origin = &directive.origin;
     let mut times = OF_TIMES.iter().filter_map(|(name, options)| {
@@ -19,12 +19,12 @@ pub(super) fn response(directive: &ParsedDirective, site: &mut ImportedSite, led
             site.ttl.set(option, time.clone(), origin);
         }
         let first = options.first().unwrap_or(&"");
-        ledger.carried(directive.id, format!("site.ttl.{first}"));
+        report.carried(directive.id, format!("site.ttl.{first}"));
     } else if text == "set beresp.do_esi = true" {
         site.section.set("esi", true, origin);
-        ledger.carried(directive.id, "esi, for pages with `Surrogate-Control`");
-    } else if !field(directive, "beresp.http.", site, ledger) {
-        conditional(directive, STORES, ledger);
+        report.carried(directive.id, "esi, for pages with `Surrogate-Control`");
+    } else if !field(directive, "beresp.http.", site, report) {
+        conditional(directive, STORES, report);
     }
 }
 
@@ -36,9 +36,9 @@ const OF_TIMES: &[(&str, &[&str])] = &[
 ];
 
 /// Converts a statement of `vcl_deliver`.
-pub(super) fn deliver(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
-    if !field(directive, "resp.http.", site, ledger) {
-        conditional(directive, CACHE_STATUS, ledger);
+pub(super) fn deliver(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
+    if !field(directive, "resp.http.", site, report) {
+        conditional(directive, CACHE_STATUS, report);
     }
 }
 
@@ -47,22 +47,22 @@ fn field(
     directive: &ParsedDirective,
     prefix: &str,
     site: &mut ImportedSite,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) -> bool {
     let Some(name) = directive.argument(0).strip_prefix(prefix) else {
         return false;
     };
     match directive.name() {
-        "unset" | "remove" => removed(directive, name, prefix, site, ledger),
+        "unset" | "remove" => removed(directive, name, prefix, site, report),
         "set" if is_about_cache(&name.to_ascii_lowercase()) => {
-            ledger.not_needed(directive.id, CACHE_STATUS);
+            report.not_needed(directive.id, CACHE_STATUS);
         }
         "set" => match fixed(directive) {
             Some(value) => {
                 let fields = [format!("{name}: {value}")];
-                directive.adds("set_headers", fields, &mut site.section, ledger);
+                directive.adds("set_headers", fields, &mut site.section, report);
             }
-            None => ledger.not_carried(directive.id, COMPUTED),
+            None => report.not_carried(directive.id, COMPUTED),
         },
         _ => return false,
     }
@@ -74,43 +74,43 @@ fn removed(
     name: &str,
     prefix: &str,
     site: &mut ImportedSite,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
     let lower = name.to_ascii_lowercase();
     if prefix == "beresp.http." && OF_STORING.contains(&lower.as_str()) {
-        ledger.not_needed(directive.id, STORES);
+        report.not_needed(directive.id, STORES);
     } else if OWN_FIELDS.contains(&lower.as_str()) {
         let why = "Galley does not send this field, or needs it (Age)";
-        ledger.not_needed(directive.id, why);
+        report.not_needed(directive.id, why);
     } else {
         let names = [name.to_owned()];
-        directive.adds("remove_headers", names, &mut site.section, ledger);
+        directive.adds("remove_headers", names, &mut site.section, report);
     }
 }
 
 /// Records that a condition is not needed, except for fields in it that visitors see.
-fn conditional(directive: &ParsedDirective, why: &str, ledger: &mut Ledger) {
-    directive.not_needed(why, ledger);
-    lost_fields(directive.inner(), ledger);
+fn conditional(directive: &ParsedDirective, why: &str, report: &mut Report) {
+    directive.not_needed(why, report);
+    lost_fields(directive.inner(), report);
 }
 
-fn lost_fields(block: &[ParsedDirective], ledger: &mut Ledger) {
+fn lost_fields(block: &[ParsedDirective], report: &mut Report) {
     for directive in block {
         let name = directive.argument(0).to_ascii_lowercase();
         let (prefix, name) = name.split_once("resp.http.").unwrap_or_default();
         let is_of_storing = prefix == "be" && OF_STORING.contains(&name);
         if directive.name() == "set" && !name.is_empty() && !is_of_storing && !is_about_cache(name)
         {
-            ledger.not_carried(
+            report.not_carried(
                 directive.id,
                 "write a rule for the paths, with `set_headers`",
             );
         }
-        lost_fields(directive.inner(), ledger);
+        lost_fields(directive.inner(), report);
     }
     if contains(block, &|one| one.words.join("").contains("return(synth(")) {
         for directive in block {
-            directive.not_carried(COMPUTES, ledger);
+            directive.not_carried(COMPUTES, report);
         }
     }
 }

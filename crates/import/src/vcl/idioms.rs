@@ -1,7 +1,7 @@
 //! Common parts of several subroutines: patterns of conditions, entries of access lists, options for whole conditions.
 
 use crate::draft::ImportedSite;
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::tree::ParsedDirective;
 
 /// An entry of an access list. `None` for a name or an exclusion.
@@ -21,10 +21,10 @@ pub(super) fn switch_on(
     option: &str,
     directive: &ParsedDirective,
     site: &mut ImportedSite,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
     site.section.set(option, true, &directive.origin);
-    directive.carried(option, ledger);
+    directive.carried(option, report);
 }
 
 /// The patterns after each `~` of a condition.

@@ -4,7 +4,7 @@ use super::idioms::{COMPUTES, contains, is_about_phones, patterns, switch_on};
 use super::synthetic;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::tree::ParsedDirective;
 
 /// Converts a statement of `vcl_recv`. `all`: the statements of the file.
@@ -12,14 +12,14 @@ pub(super) fn receive(
     directive: &ParsedDirective,
     all: &[ParsedDirective],
     site: &mut ImportedSite,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
     let text = directive.words.join(" ");
     let lower = text.to_ascii_lowercase();
     let inner = directive.inner();
     let returns = |what: &str| contains(inner, &|one| one.words.join("").contains(what));
     if !matches!(directive.name(), "if" | "else" | "elseif" | "elsif") {
-        return statement(directive, &lower, ledger);
+        return statement(directive, &lower, report);
     }
     let is_method = |method: &str| {
         let mut names = ["req.method", "req.request"].into_iter();
@@ -27,21 +27,21 @@ pub(super) fn receive(
     };
     if is_method("purge") || is_method("ban") || returns("return(purge)") {
         let why = "Galley accepts PURGE and BAN of the addresses in `purge_allow`";
-        directive.not_needed(why, ledger);
-    } else if synthetic::convert(directive, all, site, ledger) {
+        directive.not_needed(why, report);
+    } else if synthetic::convert(directive, all, site, report) {
         // It was carried, or reported as lost.
     } else if returns("return(pass)") && lower.contains("req.url") {
-        paths(directive, &text, site, ledger);
+        paths(directive, &text, site, report);
     } else if returns("return(pass)") && lower.contains("req.http.cookie ~") {
-        cookies(directive, &text, site, ledger);
+        cookies(directive, &text, site, report);
     } else if lower.contains("user-agent") && is_about_phones(directive) {
-        switch_on("device_variants", directive, site, ledger);
+        switch_on("device_variants", directive, site, report);
     } else if lower.contains("https") || lower.contains("x-forwarded-proto") {
-        switch_on("https_redirect", directive, site, ledger);
+        switch_on("https_redirect", directive, site, report);
     } else if let Some((_, why)) = CONDITIONS.iter().find(|(word, _)| lower.contains(word)) {
-        directive.not_needed(why, ledger);
+        directive.not_needed(why, report);
     } else {
-        directive.not_carried(COMPUTES, ledger);
+        directive.not_carried(COMPUTES, report);
     }
 }
 
@@ -112,29 +112,29 @@ const NORMALIZED: &[&str] = &[
 ];
 
 /// Converts a statement without a condition.
-fn statement(directive: &ParsedDirective, lower: &str, ledger: &mut Ledger) {
+fn statement(directive: &ParsedDirective, lower: &str, report: &mut Report) {
     if NORMALIZED.iter().any(|word| lower.contains(word)) {
         let why = "Galley normalizes address, host and cookies itself";
-        ledger.not_needed(directive.id, why);
+        report.not_needed(directive.id, why);
     } else {
-        directive.not_carried(COMPUTES, ledger);
+        directive.not_carried(COMPUTES, report);
     }
 }
 
-fn cookies(directive: &ParsedDirective, text: &str, site: &mut ImportedSite, ledger: &mut Ledger) {
+fn cookies(directive: &ParsedDirective, text: &str, site: &mut ImportedSite, report: &mut Report) {
     let unknown: Vec<String> = patterns(text)
         .iter()
         .flat_map(|pattern| known::cookies(pattern).unknown)
         .collect();
     if unknown.is_empty() {
-        return directive.not_needed("the preset knows these cookies", ledger);
+        return directive.not_needed("the preset knows these cookies", report);
     }
     site.section
         .add("bypass_cookies", unknown, &directive.origin);
-    directive.carried("bypass_cookies", ledger);
+    directive.carried("bypass_cookies", report);
 }
 
-fn paths(directive: &ParsedDirective, text: &str, site: &mut ImportedSite, ledger: &mut Ledger) {
+fn paths(directive: &ParsedDirective, text: &str, site: &mut ImportedSite, report: &mut Report) {
     let unknown: Vec<String> = patterns(text)
         .iter()
         .flat_map(|pattern| known::paths(pattern).unknown)
@@ -143,16 +143,16 @@ fn paths(directive: &ParsedDirective, text: &str, site: &mut ImportedSite, ledge
     if unknown.is_empty() {
         directive.not_needed(
             "the preset knows these paths and parameters of WordPress",
-            ledger,
+            report,
         );
         return;
     }
     let Some(pattern) = known::pattern(&unknown.join("|"), false) else {
-        return directive.not_carried(COMPUTES, ledger);
+        return directive.not_carried(COMPUTES, report);
     };
     let mut section = Section::default();
     section.set("pattern", pattern, &directive.origin);
     section.set("cache", false, &directive.origin);
     site.add_rule(RuleDraft::new(section, RulePriority::Pattern));
-    directive.carried("a rule with cache = false", ledger);
+    directive.carried("a rule with cache = false", report);
 }

@@ -3,7 +3,7 @@
 use super::idioms::{COMPUTES, network, patterns};
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::tree::ParsedDirective;
 
 /// Converts a condition. `all`: the statements of the file, with its access lists. False if the condition does not respond,
@@ -12,7 +12,7 @@ pub(super) fn convert(
     directive: &ParsedDirective,
     all: &[ParsedDirective],
     site: &mut ImportedSite,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) -> bool {
     let text = directive.words.join(" ").to_ascii_lowercase();
     let is_other = ["req.method", "req.request", "https", "x-forwarded-proto"];
@@ -25,8 +25,8 @@ pub(super) fn convert(
     let list = access_list(directive, all);
     let is_refusal = (400..500).contains(&status);
     match paths(directive, list).filter(|_| is_refusal) {
-        Some(paths) => deny(directive, paths, list, site, ledger),
-        None => directive.not_carried(remedy(status, &text), ledger),
+        Some(paths) => deny(directive, paths, list, site, report),
+        None => directive.not_carried(remedy(status, &text), report),
     }
     true
 }
@@ -37,21 +37,21 @@ fn deny(
     paths: Vec<String>,
     list: Option<&ParsedDirective>,
     site: &mut ImportedSite,
-    ledger: &mut Ledger,
+    report: &mut Report,
 ) {
     for mut section in sections(directive, paths) {
         match list {
             Some(list) => {
                 let networks = list.inner().iter().filter_map(network);
                 section.add("allow", networks, &directive.origin);
-                list.carried("a rule with allow", ledger);
+                list.carried("a rule with allow", report);
             }
             None => section.deny_all(&directive.origin),
         }
         site.add_rule(RuleDraft::new(section, RulePriority::Pattern));
     }
     let option = list.map_or("a rule with deny", |_| "a rule with allow");
-    directive.carried(option, ledger);
+    directive.carried(option, report);
 }
 
 /// The status of `return (synth(403, "..."))`, or of `error 403 "..."` in older files.

@@ -274,14 +274,14 @@ fn replayed_purges_touch_the_same_entries() {
         purge_table.lift(5_000);
         purge_table.lift(20);
         assert_eq!(purge_table.current(), 5_000);
-        let standing = |name, born| purge_table.prove(&entry("a.test", "/p", &[name], born));
-        assert_eq!(standing("t", 9), Validity::Purged, "ring {ring}");
-        assert_eq!(standing("t", 10), Validity::Valid, "ring {ring}");
-        assert_eq!(standing("u", 999), Validity::SoftPurged, "ring {ring}");
-        assert_eq!(standing("u", 1_000), Validity::Valid, "ring {ring}");
+        let validity = |name, born| purge_table.prove(&entry("a.test", "/p", &[name], born));
+        assert_eq!(validity("t", 9), Validity::Purged, "ring {ring}");
+        assert_eq!(validity("t", 10), Validity::Valid, "ring {ring}");
+        assert_eq!(validity("u", 999), Validity::SoftPurged, "ring {ring}");
+        assert_eq!(validity("u", 1_000), Validity::Valid, "ring {ring}");
         assert_eq!(purge_table.publish(&hard(tag("t"))), 5_001);
-        assert_eq!(standing("t", 5_000), Validity::Purged, "ring {ring}");
-        assert_eq!(standing("t", 5_001), Validity::Valid, "ring {ring}");
+        assert_eq!(validity("t", 5_000), Validity::Purged, "ring {ring}");
+        assert_eq!(validity("t", 5_001), Validity::Valid, "ring {ring}");
     }
 }
 
@@ -290,9 +290,9 @@ fn a_purge_with_a_number_that_does_not_rise_purges_more() {
     let purge_table = PurgeTable::new();
     purge_table.replay(7, &hard(tag("t")));
     purge_table.replay(3, &hard(tag("u")));
-    let standing = |name, born| purge_table.prove(&entry("a.test", "/p", &[name], born));
-    assert_eq!(standing("u", 7), Validity::Purged, "it got the next number");
-    assert_eq!(standing("t", 7), Validity::Valid);
+    let validity = |name, born| purge_table.prove(&entry("a.test", "/p", &[name], born));
+    assert_eq!(validity("u", 7), Validity::Purged, "it got the next number");
+    assert_eq!(validity("t", 7), Validity::Valid);
 }
 
 #[test]
@@ -487,15 +487,15 @@ fn prove_until(purge_table: &PurgeTable, acknowledged: &AtomicU64, proofs: &Atom
     loop {
         let now = purge_table.current();
         let purged = acknowledged.load(Ordering::Acquire);
-        let standing = purge_table.prove(&page);
+        let validity = purge_table.prove(&page);
         proofs.fetch_add(1, Ordering::Relaxed);
         if page.born < purged {
             assert!(
-                matches!(standing, Validity::Purged | Validity::Unknown),
-                "{page:?} {standing:?} {purged}"
+                matches!(validity, Validity::Purged | Validity::Unknown),
+                "{page:?} {validity:?} {purged}"
             );
         }
-        if standing == Validity::Purged {
+        if validity == Validity::Purged {
             page = entry("a.test", "/p", &["t"], now);
         }
         if now == last {
@@ -631,16 +631,16 @@ proptest! {
     #[test]
     fn ring_and_tables_match_the_model(steps in steps(), ring in prop::sample::select(vec![0, 1, 3, 64])) {
         let purge_table = PurgeTable::with_limits(PurgeTableLimits { ring, ..PurgeTableLimits::default() });
-        play(&purge_table, &steps, |standing, says| assert_eq!(standing, Validity::from(says)));
+        play(&purge_table, &steps, |validity, says| assert_eq!(validity, Validity::from(says)));
     }
 
     #[test]
     fn small_limits_only_purge_more(steps in steps()) {
         let purge_table = PurgeTable::with_limits(PurgeTableLimits { scopes: 2, patterns: 1, ring: 1 });
-        play(&purge_table, &steps, |standing, says| match says {
+        play(&purge_table, &steps, |validity, says| match says {
             PurgeEffect::Untouched => {}
-            PurgeEffect::Soft => assert!(matches!(standing, Validity::SoftPurged | Validity::Purged)),
-            PurgeEffect::Hard => assert_eq!(standing, Validity::Purged),
+            PurgeEffect::Soft => assert!(matches!(validity, Validity::SoftPurged | Validity::Purged)),
+            PurgeEffect::Hard => assert_eq!(validity, Validity::Purged),
         });
     }
 }

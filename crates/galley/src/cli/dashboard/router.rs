@@ -17,7 +17,7 @@ use serde_json::json;
 use super::forward::refuse;
 use super::state::Dashboard;
 use crate::dashboard::{
-    DashboardAsset, MAX_BODY, SESSION_LIFETIME, SessionSecrets, check, find_asset, one, order,
+    DashboardAsset, MAX_BODY, SESSION_LIFETIME, SessionSecrets, action, check, find_asset, one,
     protect, read,
 };
 
@@ -26,7 +26,7 @@ pub(super) fn router(dashboard: &Arc<Dashboard>) -> Router {
     let with_session = Router::new()
         .route("/api/live", get(live))
         .route("/api/logout", post(logout))
-        .route("/api/{name}", get(answer_read).post(answer_order))
+        .route("/api/{name}", get(serve_read).post(serve_action))
         .layer(from_fn_with_state(Arc::clone(dashboard), signed_in));
     Router::new()
         .route("/login", post(login))
@@ -124,7 +124,7 @@ async fn logout(
     ([(header::SET_COOKIE, gone)], Json(json!({ "ok": true }))).into_response()
 }
 
-async fn answer_read(
+async fn serve_read(
     Extract(dashboard): Extract<Arc<Dashboard>>,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
@@ -135,12 +135,12 @@ async fn answer_read(
     }
 }
 
-async fn answer_order(
+async fn serve_action(
     Extract(dashboard): Extract<Arc<Dashboard>>,
     Path(name): Path<String>,
     body: Bytes,
 ) -> Response {
-    match order(&name, body) {
+    match action(&name, body) {
         Some(call) => dashboard.gateway.ask(call).await.into_response(),
         None => refuse(StatusCode::NOT_FOUND, "there is no such command").into_response(),
     }

@@ -1,6 +1,6 @@
 //! The result for each statement, for people and for scripts.
 
-use galley_import::{Imported, ImportedStatement, StatementFate};
+use galley_import::{Imported, ImportedStatement, StatementOutcome};
 use serde_json::{Value, json};
 
 use crate::cli::outcome::talk;
@@ -16,24 +16,24 @@ pub(super) fn report(imported: &Imported, shows_all: bool) {
         shares.not_needed,
         shares.not_carried
     ));
-    let of = |wanted: fn(&StatementFate) -> bool| {
+    let of = |wanted: fn(&StatementOutcome) -> bool| {
         imported
             .statements
             .iter()
-            .filter(move |one| wanted(&one.fate))
+            .filter(move |one| wanted(&one.outcome))
     };
     list(
         "not carried, and what it would take",
-        of(|fate| matches!(fate, StatementFate::NotCarried(_))),
+        of(|outcome| matches!(outcome, StatementOutcome::NotCarried(_))),
     );
     if shows_all {
         list(
             "not needed, and why",
-            of(|fate| matches!(fate, StatementFate::NotNeeded(_))),
+            of(|outcome| matches!(outcome, StatementOutcome::NotNeeded(_))),
         );
         list(
             "carried over, and the option",
-            of(|fate| matches!(fate, StatementFate::Carried(_))),
+            of(|outcome| matches!(outcome, StatementOutcome::Carried(_))),
         );
     } else if shares.all() > shares.not_carried {
         show::talk_lines("\n--all lists the others, too");
@@ -47,7 +47,7 @@ fn list<'s>(title: &str, statements: impl Iterator<Item = &'s ImportedStatement>
     }
     show::talk_lines(&format!("\n{title}:"));
     for statement in statements {
-        let (_, words) = words(&statement.fate);
+        let (_, words) = words(&statement.outcome);
         show::talk_lines(&format!(
             "  {}: {}\n      {words}",
             statement.origin, statement.text
@@ -55,11 +55,11 @@ fn list<'s>(title: &str, statements: impl Iterator<Item = &'s ImportedStatement>
     }
 }
 
-pub(super) fn words(fate: &StatementFate) -> OutcomeTexts<'_> {
-    match fate {
-        StatementFate::Carried(option) => ("carried", option),
-        StatementFate::NotNeeded(why) => ("not-needed", why),
-        StatementFate::NotCarried(remedy) => ("not-carried", remedy),
+pub(super) fn words(outcome: &StatementOutcome) -> OutcomeTexts<'_> {
+    match outcome {
+        StatementOutcome::Carried(option) => ("carried", option),
+        StatementOutcome::NotNeeded(why) => ("not-needed", why),
+        StatementOutcome::NotCarried(remedy) => ("not-carried", remedy),
     }
 }
 
@@ -68,9 +68,9 @@ pub(super) type OutcomeTexts<'f> = (&'static str, &'f str);
 
 pub(super) fn as_json(imported: &Imported) -> Value {
     let statements = imported.statements.iter().map(|statement| {
-        let (fate, text) = words(&statement.fate);
+        let (outcome, text) = words(&statement.outcome);
         json!({
-            "file": &*statement.origin.file, "line": statement.origin.line, "statement": statement.text, "fate": fate, "text": text,
+            "file": &*statement.origin.file, "line": statement.origin.line, "statement": statement.text, "outcome": outcome, "text": text,
         })
     });
     let shares = imported.shares();

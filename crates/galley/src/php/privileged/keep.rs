@@ -1,7 +1,7 @@
 //! The privileged process. It reads commands from its standard input, and its plan from its standard output.
 //!
-//! Every byte of a command is untrusted. `galley_privileged::PoolLedger` checks it, except whether a worker is a child of the
-//! pool, which is checked here. A process that has ended is reaped and removed from the ledger in one step, so that no signal
+//! Every byte of a command is untrusted. `galley_privileged::PrivilegedPools` checks it, except whether a worker is a child of the
+//! pool, which is checked here. A process that has ended is reaped and removed from the pools in one step, so that no signal
 //! reaches another process to which the same id was assigned in the meantime.
 //!
 //! A Galley that takes over from another gets a separate connection. The privileged process ends with the last connection.
@@ -14,7 +14,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use galley_privileged::{KillSignal, PoolLedger, PrivilegedOrder, Report, Running};
+use galley_privileged::{KillSignal, PrivilegedCommand, PrivilegedPools, Report, Running};
 use rustix::fs::{AtFlags, chownat};
 use rustix::io::Errno;
 use rustix::process::{
@@ -49,7 +49,7 @@ pub fn keep() -> io::Result<()> {
         let slots = plan.pools.iter().map(|pool| pool.slots);
         let mut keeper = PrivilegedKeeper {
             connections: KeeperConnections::new(slots.clone().fold(0, usize::saturating_add)),
-            ledger: PoolLedger::new(slots),
+            pools: PrivilegedPools::new(slots),
             plan,
             listeners,
             children: HashMap::new(),
@@ -64,11 +64,11 @@ pub fn keep() -> io::Result<()> {
 
 struct PrivilegedKeeper {
     plan: LaunchPlan,
-    ledger: PoolLedger,
+    pools: PrivilegedPools,
     /// The listeners of the pools that get theirs as standard input.
     listeners: Vec<Option<UnixListener>>,
     connections: KeeperConnections,
-    /// The children in the ledger, none of them reaped.
+    /// The children in the pools, none of them reaped.
     children: HashMap<u32, KeptChild>,
     /// One task per child, which returns its process id when it has ended.
     ends: JoinSet<u32>,
@@ -106,24 +106,24 @@ impl PrivilegedKeeper {
     }
 
     fn execute(&mut self, from: ConnectionId, packet: &[u8]) {
-        match self.ledger.judge(packet) {
-            Ok(PrivilegedOrder::Start { pool, place }) => self.start(from, pool, place),
-            Ok(PrivilegedOrder::Signal { process, how, .. }) => send_signal(process, how),
-            Ok(PrivilegedOrder::Replace { pool, worker }) => {
+        match self.pools.judge(packet) {
+            Ok(PrivilegedCommand::Start { pool, slot }) => self.start(from, pool, slot),
+            Ok(PrivilegedCommand::Signal { process, how, .. }) => send_signal(process, how),
+            Ok(PrivilegedCommand::Replace { pool, worker }) => {
                 if self.replace(pool, worker).is_none() {
                     self.refuse(from, "the worker is not the pool's");
                 }
             }
-            Ok(PrivilegedOrder::Connect) => self.connect(from),
+            Ok(PrivilegedCommand::Connect) => self.connect(from),
             Err(refusal) => {
-                let Some(PrivilegedOrder::Start { pool, place }) = PrivilegedOrder::read(packet)
+                let Some(PrivilegedCommand::Start { pool, slot }) = PrivilegedCommand::read(packet)
                 else {
                     return self.refuse(from, refusal.text());
                 };
-                self.end_unknown(pool, place);
+                self.end_unknown(pool, slot);
                 // A Galley waits for the reply; the previous process may still be ending.
                 let errno = Errno::BUSY.raw_os_error().unsigned_abs();
-                let failed = Report::Failed { pool, place, errno };
+                let failed = Report::Failed { pool, slot, errno };
                 self.connections.send(from, failed, None);
             }
         }
@@ -131,8 +131,8 @@ impl PrivilegedKeeper {
 
     /// Kills the process of a slot that is about to be started, if the Galley that started it has ended: the other one does not
     /// know it.
-    fn end_unknown(&self, pool: u32, place: u32) {
-        if let Some(process) = self.ledger.process(pool, place)
+    fn end_unknown(&self, pool: u32, slot: u32) {
+        if let Some(process) = self.pools.process(pool, slot)
             && let Some(kept) = self.children.get(&process)
             && !self.connections.is_open(kept.started_by)
         {
@@ -152,13 +152,13 @@ impl PrivilegedKeeper {
         };
         for Running {
             pool,
-            place,
+            slot,
             process,
-        } in self.ledger.all()
+        } in self.pools.all()
         {
             let started = Report::Started {
                 pool,
-                place,
+                slot,
                 process,
             };
             self.connections.send(another, started, None);
@@ -169,19 +169,19 @@ impl PrivilegedKeeper {
     }
 
     /// Starts the process of a slot, and reports it.
-    fn start(&mut self, from: ConnectionId, pool: u32, place: u32) {
-        let (report, output) = match self.spawn(from, pool, place) {
+    fn start(&mut self, from: ConnectionId, pool: u32, slot: u32) {
+        let (report, output) = match self.spawn(from, pool, slot) {
             Ok((process, output)) => {
                 let started = Report::Started {
                     pool,
-                    place,
+                    slot,
                     process,
                 };
                 (started, Some(output))
             }
             Err(error) => {
                 let errno = errno_of(&error);
-                (Report::Failed { pool, place, errno }, None)
+                (Report::Failed { pool, slot, errno }, None)
             }
         };
         self.connections.send(from, report, output);
@@ -192,7 +192,7 @@ impl PrivilegedKeeper {
         &mut self,
         started_by: ConnectionId,
         pool: u32,
-        place: u32,
+        slot: u32,
     ) -> io::Result<(u32, OwnedFd)> {
         let index = usize::try_from(pool).unwrap_or(usize::MAX);
         let planned = self.plan.pools.get(index);
@@ -207,7 +207,7 @@ impl PrivilegedKeeper {
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("galley")
-            .args([COMMAND, &pool.to_string(), &place.to_string()])
+            .args([COMMAND, &pool.to_string(), &slot.to_string()])
             .stdin(input)
             .stdout(Stdio::inherit())
             .stderr(writer)
@@ -225,7 +225,7 @@ impl PrivilegedKeeper {
                 return Err(error);
             }
         };
-        self.ledger.started(pool, place, process);
+        self.pools.started(pool, slot, process);
         self.children
             .insert(process, KeptChild { child, started_by });
         Ok((process, reader.into()))
@@ -236,7 +236,7 @@ impl PrivilegedKeeper {
         // From here on the descriptor refers to this process alone, even if its id is reused.
         let process = pidfd_open(pid(worker)?, PidfdFlags::empty()).ok()?;
         let parent = parent(worker)?;
-        self.ledger
+        self.pools
             .processes(pool)
             .any(|main| main == parent)
             .then_some(())?;
@@ -245,13 +245,13 @@ impl PrivilegedKeeper {
         Some(())
     }
 
-    /// Kills the rest of the group of a process that has ended, and removes it from the ledger.
+    /// Kills the rest of the group of a process that has ended, and removes it from the pools.
     fn reap(&mut self, process: u32) -> Option<Report> {
         let KeptChild { mut child, .. } = self.children.remove(&process)?;
         // Its id is not reused before it is reaped.
         send_signal(process, KillSignal::Kill);
         let status = child.wait().map_or(0, ExitStatusExt::into_raw);
-        let pool = self.ledger.ended(process)?;
+        let pool = self.pools.ended(process)?;
         Some(Report::Ended {
             pool,
             process,
@@ -269,7 +269,7 @@ impl PrivilegedKeeper {
 
     /// Ends everything: workers have some time to finish their requests. Then removes the files.
     async fn end(mut self) {
-        for Running { pool, process, .. } in self.ledger.all() {
+        for Running { pool, process, .. } in self.pools.all() {
             let planned = usize::try_from(pool)
                 .ok()
                 .and_then(|at| self.plan.pools.get(at));
@@ -280,7 +280,7 @@ impl PrivilegedKeeper {
             send_signal(process, signal);
         }
         let _ = tokio::time::timeout(END_TIMEOUT, self.reap_all()).await;
-        for running in self.ledger.all() {
+        for running in self.pools.all() {
             send_signal(running.process, KillSignal::Kill);
         }
         self.reap_all().await;

@@ -15,7 +15,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use galley_privileged::{BYTES, KillSignal, PrivilegedOrder, Report};
+use galley_privileged::{BYTES, KillSignal, PrivilegedCommand, Report};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
@@ -87,11 +87,11 @@ impl KeeperChannel {
                 Some(Report::Ready) => return Ok(line),
                 Some(Report::Started {
                     pool,
-                    place,
+                    slot,
                     process,
                 }) => {
                     let started = line.started(pool, process, outputs.remove(&process))?;
-                    line.waiting().inherited.insert((pool, place), started);
+                    line.waiting().inherited.insert((pool, slot), started);
                 }
                 _ => return Err(io::Error::other("it does not say what runs")),
             }
@@ -108,25 +108,25 @@ impl KeeperChannel {
 
     /// Starts the process of a pool for one of its slots; also returns the pipe with its output. If the future is dropped, the
     /// process is killed as soon as it runs.
-    pub(crate) async fn start(&self, pool: u32, place: u32) -> io::Result<Started> {
+    pub(crate) async fn start(&self, pool: u32, slot: u32) -> io::Result<Started> {
         let (sender, receiver) = oneshot::channel();
         {
             let mut waiting = self.waiting();
             if waiting.is_gone {
                 return Err(connection_lost());
             }
-            if let Some(inherited) = waiting.inherited.remove(&(pool, place)) {
+            if let Some(inherited) = waiting.inherited.remove(&(pool, slot)) {
                 return Ok(inherited);
             }
-            self.send(PrivilegedOrder::Start { pool, place })?;
-            waiting.starts.insert((pool, place), sender);
+            self.send(PrivilegedCommand::Start { pool, slot })?;
+            waiting.starts.insert((pool, slot), sender);
         }
         receiver.await.unwrap_or_else(|_| Err(connection_lost()))
     }
 
     /// Makes a worker of a pool end after its request.
     pub(crate) fn replace(&self, pool: u32, worker: u32) -> io::Result<()> {
-        self.send(PrivilegedOrder::Replace { pool, worker })
+        self.send(PrivilegedCommand::Replace { pool, worker })
     }
 
     /// Requests another socket to the privileged process, for a Galley that takes over from this one. Cancel-safe.
@@ -137,7 +137,7 @@ impl KeeperChannel {
             if waiting.is_gone {
                 return Err(connection_lost());
             }
-            self.send(PrivilegedOrder::Connect)?;
+            self.send(PrivilegedCommand::Connect)?;
             waiting.connections.push_back(sender);
         }
         receiver.await.unwrap_or_else(|_| Err(connection_lost()))
@@ -222,10 +222,10 @@ impl KeeperChannel {
         match report {
             Report::Started {
                 pool,
-                place,
+                slot,
                 process,
             } => {
-                let caller = self.waiting().starts.remove(&(pool, place));
+                let caller = self.waiting().starts.remove(&(pool, slot));
                 let started = carried
                     .ok_or_else(|| io::Error::other("it arrived without its pipe"))
                     .and_then(|output| self.started(pool, process, Some(output)));
@@ -234,11 +234,11 @@ impl KeeperChannel {
                     let _ = caller.send(started);
                 }
             }
-            Report::Failed { pool, place, errno } => {
+            Report::Failed { pool, slot, errno } => {
                 let error = errno_error(errno).unwrap_or_else(|| {
                     io::Error::other("the privileged process could not start it")
                 });
-                if let Some(caller) = self.waiting().starts.remove(&(pool, place)) {
+                if let Some(caller) = self.waiting().starts.remove(&(pool, slot)) {
                     let _ = caller.send(Err(error));
                 }
             }
@@ -296,8 +296,8 @@ impl KeeperChannel {
     }
 
     /// Never waits: the other side reads each command immediately, and there are few.
-    fn send(&self, order: PrivilegedOrder) -> io::Result<()> {
-        packets::send(&self.0.socket, &order.bytes(), None)
+    fn send(&self, command: PrivilegedCommand) -> io::Result<()> {
+        packets::send(&self.0.socket, &command.bytes(), None)
     }
 
     fn waiting(&self) -> MutexGuard<'_, PendingReplies> {
@@ -322,7 +322,7 @@ impl PrivilegedProcess {
     /// Signals the process to end. On failure it has just ended.
     pub(crate) fn signal(&self, how: KillSignal) {
         if self.is_running() {
-            let _ = self.line.send(PrivilegedOrder::Signal {
+            let _ = self.line.send(PrivilegedCommand::Signal {
                 pool: self.pool,
                 process: self.id,
                 how,

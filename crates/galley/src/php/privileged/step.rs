@@ -18,8 +18,8 @@ use crate::php::profile::SEARCH_PATH;
 use crate::sys::{memory_file, privileges};
 
 /// Becomes the process of a pool for one of its slots. Returns only on failure.
-pub fn step(pool: usize, place: usize) -> io::Error {
-    match prepare(pool, place) {
+pub fn step(pool: usize, slot: usize) -> io::Error {
+    match prepare(pool, slot) {
         Ok(mut command) => {
             let program = command.get_program().to_owned();
             let error = command.exec();
@@ -30,7 +30,7 @@ pub fn step(pool: usize, place: usize) -> io::Error {
     }
 }
 
-fn prepare(pool: usize, place: usize) -> io::Result<Command> {
+fn prepare(pool: usize, slot: usize) -> io::Result<Command> {
     let parent = getppid();
     let plan = LaunchPlan::read(stdout())?;
     let pool = plan.pools.get(pool);
@@ -71,7 +71,7 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
         }
         ProgramKind::Program { requests, .. } => {
             command.env_clear().env("PATH", SEARCH_PATH);
-            let requests = requests.get(place).copied().unwrap_or(1);
+            let requests = requests.get(slot).copied().unwrap_or(1);
             command.env("PHP_FCGI_MAX_REQUESTS", requests.to_string());
             Signal::TERM
         }

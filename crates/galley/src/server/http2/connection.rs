@@ -20,9 +20,9 @@ use super::super::socket::UnacknowledgedBytes;
 use super::deadlines::{self, ConnectionDeadlines, ConnectionTimeout};
 use super::ending::{Http2End, finish, frame_error_end, frame_error_reason, library_end};
 use super::exchange::{self, StreamRequest};
+use super::flood::FrameKind;
 use super::framed_socket::{FramedSocket, LibraryIo};
 use super::hit::{self, HeadContext, HitBuffers, SentHit, StreamLookup};
-use super::ledger::FrameKind;
 use super::limits;
 use super::parsed::ParsedStreams;
 use super::preface::exchange_prefaces;
@@ -259,15 +259,15 @@ impl<S: AsyncRead + AsyncWrite + UnacknowledgedBytes + Unpin> Http2Connection<'_
         }
     }
 
-    /// The flood that the ledger has detected, including starved streams.
+    /// The detected flood, including starved streams.
     fn flood(&self) -> Option<FrameKind> {
         let starved = self.quota.take_starved_count();
         let mut socket = self.socket.borrow_mut();
         if starved > 0 {
             let now_ms = self.core.timers.now_ms();
-            socket.ledger.starve(starved, now_ms);
+            socket.floods.starve(starved, now_ms);
         }
-        socket.ledger.flood()
+        socket.floods.flood()
     }
 
     /// Closes the connection with `reason`. The GOAWAY frame is sent only if the socket accepts it at once.
@@ -431,7 +431,7 @@ impl<S: AsyncRead + AsyncWrite + UnacknowledgedBytes + Unpin> Http2Connection<'_
             &deadlines::ConnectionActivity {
                 has_streams,
                 has_tasks,
-                is_mid_head: socket.ledger.is_mid_head(),
+                is_mid_head: socket.floods.is_mid_head(),
                 is_writing: !socket.is_empty(),
                 is_waiting: self.quota.is_waiting(),
                 requests: self.requests,

@@ -34,7 +34,7 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     endpoints: Endpoints,
     end: Http2End,
 ) {
-    let counts = socket.borrow().ledger.counts;
+    let counts = socket.borrow().floods.counts;
     let by_galley = match end {
         Http2End::ByGalley(ended, note) => {
             let (streams, resets) = (counts.streams, counts.resets_by_client);

@@ -3,7 +3,7 @@
 //! Input passes the [`FrameInterceptor`] first; the library reads the rest. The library writes frame by frame and flushes in
 //! between. Its frames are collected here, and sent at the end of a scheduling slice ([`FramedSocket::poll_out`]) or when the
 //! buffer is full. While the client reads nothing, at most [`MAX_OUTPUT`] bytes are collected; then the library stops writing,
-//! and nothing more is read. The [`FrameLedger`] examines every byte in either direction.
+//! and nothing more is read. The [`FloodDetector`] examines every byte in either direction.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -20,7 +20,7 @@ use galley_http::hpack::Block;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::super::socket::UnacknowledgedBytes;
-use super::ledger::FrameLedger;
+use super::flood::FloodDetector;
 use crate::server::Core;
 use crate::server::pool::OutputBuffers;
 use crate::server::timer::Timers;
@@ -54,7 +54,7 @@ pub(super) struct FramedSocket<S> {
     is_blocked: bool,
     /// The number of bytes that have been sent since the beginning.
     pub(super) written: u64,
-    pub(super) ledger: FrameLedger,
+    pub(super) floods: FloodDetector,
     timers: Rc<Timers>,
     spare: Rc<OutputBuffers>,
 }
@@ -66,8 +66,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
     /// `begun`: bytes that were read before HTTP/2 was detected. `max_head`: the maximum size of a head.
     pub(super) fn new(stream: S, begun: &BytesMut, core: &Core, max_head: usize) -> Self {
         let now_ms = core.timers.now_ms();
-        let mut ledger = FrameLedger::new(now_ms);
-        ledger.receive(begun, now_ms);
+        let mut floods = FloodDetector::new(now_ms);
+        floods.receive(begun, now_ms);
         Self {
             stream,
             input: begun.to_vec(),
@@ -84,7 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
             is_slow: false,
             is_blocked: false,
             written: 0,
-            ledger,
+            floods,
             timers: Rc::clone(&core.timers),
             spare: Rc::clone(&core.spare),
         }
@@ -149,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
 
     /// Reads the received bytes; ready if there was input, or at the end.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.ledger.flood().is_some() || self.is_ended {
+        if self.floods.flood().is_some() || self.is_ended {
             // No further frame is read: the slice ends, and with it the connection.
             return Poll::Pending;
         }
@@ -162,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         self.is_ended = count == 0;
         self.is_unprocessed = true;
         let received = self.input.get(before..).unwrap_or_default();
-        self.ledger.receive(received, self.timers.now_ms());
+        self.floods.receive(received, self.timers.now_ms());
         Poll::Ready(Ok(()))
     }
 
@@ -196,7 +196,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
 
     /// Whether a head may be answered here: only between two complete frames of the library, and not within a header block.
     pub(super) fn may_respond(&self, opening: &Opening, block: &Block) -> bool {
-        self.interceptor.may_respond(opening, block) && self.ledger.is_between_frames()
+        self.interceptor.may_respond(opening, block) && self.floods.is_between_frames()
     }
 
     /// The number of bytes of a body that fit into the client's window.
@@ -218,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         frame_interceptor::write_head(&mut self.output, stream, body.is_empty(), encoded);
         frame_interceptor::write_body(&mut self.output, stream, body);
         let frames = self.output.get(before..).unwrap_or_default();
-        self.ledger.send(frames, self.timers.now_ms());
+        self.floods.send(frames, self.timers.now_ms());
     }
 
     /// Records that the library has no open stream.
@@ -350,7 +350,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         let count = pieces.iter().map(|piece| piece.len()).sum();
         self.output.reserve(count);
         for piece in pieces {
-            let data = self.ledger.send(piece, now_ms);
+            let data = self.floods.send(piece, now_ms);
             if data > 0 {
                 self.interceptor.library_sent(data, &mut self.library_input);
             }

@@ -2,7 +2,7 @@
 //!
 //! Input passes an interceptor first (`galley_http::frame_interceptor`), and the heads of requests are parsed here. The task
 //! of the connection answers a plain hit directly, without the library ([`hit`]). The `h2` crate handles the frames, windows
-//! and states of all other streams; its limits are in [`limits`], and [`ledger`] counts what the library does not. A request
+//! and states of all other streams; its limits are in [`limits`], and [`flood`] counts what the library does not. A request
 //! from the library is converted to the same head as in HTTP/1 ([`request_head`]); from then on, nothing depends on HTTP/2,
 //! in a task for each stream ([`exchange`], [`response`]).
 //!
@@ -14,9 +14,9 @@ mod connection;
 mod deadlines;
 mod ending;
 mod exchange;
+mod flood;
 mod framed_socket;
 mod hit;
-mod ledger;
 mod limits;
 mod parsed;
 mod preface;

@@ -32,7 +32,7 @@ pub(in crate::upstream) fn spec(slots: usize, queue: usize, queue_timeout: Durat
         first_byte_timeout: TEN,
         read_timeout: TEN,
         idle_share: 25,
-        end: crate::upstream::ExchangeEnd::Answer,
+        end: crate::upstream::ExchangeEnd::Response,
         idle_age: TEN,
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use galley::sys::packets;
-use galley_privileged::{BYTES, KillSignal, PrivilegedOrder, Report};
+use galley_privileged::{BYTES, KillSignal, PrivilegedCommand, Report};
 use galley_testkit::{Scratch, runs_as_root, wait_for};
 use rustix::fs::{MemfdFlags, SealFlags};
 
@@ -84,7 +84,7 @@ fn sealed_memfd(text: &str) -> OwnedFd {
     file.into()
 }
 
-/// Sends a descriptor with an invalid order, and checks that it is closed immediately.
+/// Sends a descriptor with an invalid command, and checks that it is closed immediately.
 fn assert_closes_the_descriptor_of_an_invalid_order(privileged: &mut PrivilegedProcess) {
     let (sent, mut received) = UnixStream::pair().unwrap();
     packets::send(
@@ -104,7 +104,7 @@ fn invalid_orders_are_refused_without_effect() {
         return;
     }
     let mut privileged = PrivilegedProcess::start();
-    let start = |pool, place| PrivilegedOrder::Start { pool, place }.bytes();
+    let start = |pool, slot| PrivilegedCommand::Start { pool, slot }.bytes();
     privileged.send(&start(0, 1));
     let (Report::Started { process, .. }, Some(_output)) = privileged.receive() else {
         panic!("the program was not started");
@@ -117,12 +117,12 @@ fn invalid_orders_are_refused_without_effect() {
     let own_pid = std::process::id();
     let signal = |pool, process| {
         let how = KillSignal::Kill;
-        PrivilegedOrder::Signal { pool, process, how }
+        PrivilegedCommand::Signal { pool, process, how }
             .bytes()
             .to_vec()
     };
     let replace = |worker| {
-        PrivilegedOrder::Replace { pool: 0, worker }
+        PrivilegedCommand::Replace { pool: 0, worker }
             .bytes()
             .to_vec()
     };
@@ -147,8 +147,8 @@ fn invalid_orders_are_refused_without_effect() {
             "{invalid_packet:?}"
         );
     }
-    for (pool, place) in [(1, 0), (0, 2), (0, 1), (u32::MAX, u32::MAX)] {
-        privileged.send(&start(pool, place));
+    for (pool, slot) in [(1, 0), (0, 2), (0, 1), (u32::MAX, u32::MAX)] {
+        privileged.send(&start(pool, slot));
         let report = privileged.receive().0;
         assert!(matches!(report, Report::Failed { .. }), "{report:?}");
     }
@@ -181,15 +181,15 @@ fn a_second_galley_takes_over_the_running_programs() {
         return;
     }
     let mut privileged = PrivilegedProcess::start();
-    let start = |place| PrivilegedOrder::Start { pool: 0, place }.bytes();
+    let start = |slot| PrivilegedCommand::Start { pool: 0, slot }.bytes();
     let (first, _output) = expect_started(privileged.exchange(&start(0)));
     let connected = Report::Connected { errno: 0 };
-    let (report, second_galley) = privileged.exchange(&PrivilegedOrder::Connect.bytes());
+    let (report, second_galley) = privileged.exchange(&PrivilegedCommand::Connect.bytes());
     assert_eq!(report, connected);
     let second_galley = second_galley.unwrap();
     let running = Report::Started {
         pool: 0,
-        place: 0,
+        slot: 0,
         process: first,
     };
     assert_eq!(receive(&second_galley).0, running);
@@ -197,7 +197,7 @@ fn a_second_galley_takes_over_the_running_programs() {
     // Each Galley gets the reports about its own orders, and both get the report about an end.
     let (second, _output) = expect_started(privileged.exchange(&start(1)));
     let how = KillSignal::Kill;
-    let signal = PrivilegedOrder::Signal {
+    let signal = PrivilegedCommand::Signal {
         pool: 0,
         process: first,
         how,
@@ -215,7 +215,7 @@ fn a_second_galley_takes_over_the_running_programs() {
     // The number of connections is limited.
     let mut connections = Vec::new();
     let refused = loop {
-        let (report, socket) = privileged.exchange(&PrivilegedOrder::Connect.bytes());
+        let (report, socket) = privileged.exchange(&PrivilegedCommand::Connect.bytes());
         match socket {
             Some(socket) => connections.push(socket),
             None => break report,
@@ -229,7 +229,7 @@ fn a_second_galley_takes_over_the_running_programs() {
             report,
             Report::Failed {
                 pool: 0,
-                place: 1,
+                slot: 1,
                 ..
             }
         )
@@ -263,13 +263,13 @@ fn a_galley_that_reads_nothing_is_disconnected_without_delaying_others() {
         return;
     }
     let mut privileged = PrivilegedProcess::start();
-    let (_, second_galley) = privileged.exchange(&PrivilegedOrder::Connect.bytes());
+    let (_, second_galley) = privileged.exchange(&PrivilegedCommand::Connect.bytes());
     let second_galley = second_galley.unwrap();
     assert_eq!(receive(&second_galley).0, Report::Ready);
     // Each packet is refused, and the client does not read the reports.
     let refused = (0..100_000).find(|_| packets::send(&privileged.socket, b"x", None).is_err());
     assert!(refused.is_some());
-    let start = PrivilegedOrder::Start { pool: 0, place: 0 }.bytes();
+    let start = PrivilegedCommand::Start { pool: 0, slot: 0 }.bytes();
     packets::send(&second_galley, &start, None).unwrap();
     let (process, _output) = expect_started(receive(&second_galley));
     drop(second_galley);

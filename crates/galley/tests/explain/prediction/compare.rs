@@ -43,7 +43,7 @@ pub fn predicted(why: &Value) -> String {
 pub fn is_as_predicted(why: &Value, response: &Response) -> bool {
     let (expected, actual) = (predicted(why), observed(response));
     let is_purged =
-        ["purged", "outdated"].contains(&why["entry"]["standing"].as_str().unwrap_or(""));
+        ["purged", "outdated"].contains(&why["entry"]["validity"].as_str().unwrap_or(""));
     let is_unreported_purge =
         expected == "miss purged" && actual == "miss stale" && !is_stored(response) && is_purged;
     let is_repeated_error =

@@ -112,9 +112,9 @@ impl Findings {
                 group.add(visit, origin.as_ref());
                 continue;
             }
-            let fate = statement.and_then(|statement| finder.fate(statement));
+            let outcome = statement.and_then(|statement| finder.outcome(statement));
             self.groups.push(DifferenceGroup {
-                remedy: remedy(&difference, fate),
+                remedy: remedy(&difference, outcome),
                 kind: difference.kind,
                 old: difference.old,
                 galley: difference.galley,

@@ -1,7 +1,8 @@
 //! Finds the statement of the old configuration that causes a difference, and the remedy.
 
 use galley_import::{
-    Imported, ServedConfiguration, ServedStatement, StatementFate, StatementPaths, StatementSubject,
+    Imported, ServedConfiguration, ServedStatement, StatementOutcome, StatementPaths,
+    StatementSubject,
 };
 
 use super::difference::{DifferenceKind, VisibleDifference};
@@ -46,10 +47,10 @@ impl<'i> StatementFinder<'i> {
     }
 
     /// The result of importing a statement.
-    pub(super) fn fate(&self, statement: &ServedStatement) -> Option<&'i StatementFate> {
+    pub(super) fn outcome(&self, statement: &ServedStatement) -> Option<&'i StatementOutcome> {
         let mut all = self.imported.statements.iter();
         all.find(|one| one.origin == statement.origin && one.text.starts_with(&statement.text))
-            .map(|one| &one.fate)
+            .map(|one| &one.outcome)
     }
 }
 
@@ -81,14 +82,16 @@ fn fit(statement: &ServedStatement, kind: &DifferenceKind) -> usize {
 }
 
 /// The remedy for a difference.
-pub(super) fn remedy(difference: &VisibleDifference, fate: Option<&StatementFate>) -> String {
+pub(super) fn remedy(difference: &VisibleDifference, outcome: Option<&StatementOutcome>) -> String {
     let by_kind = by_kind(difference);
-    match fate {
-        Some(StatementFate::NotCarried(remedy)) => format!("not carried by the import: {remedy}"),
-        Some(StatementFate::NotNeeded(why)) => {
+    match outcome {
+        Some(StatementOutcome::NotCarried(remedy)) => {
+            format!("not carried by the import: {remedy}")
+        }
+        Some(StatementOutcome::NotNeeded(why)) => {
             format!("the import took it for not needed ({why}). {by_kind}")
         }
-        Some(StatementFate::Carried(option)) => {
+        Some(StatementOutcome::Carried(option)) => {
             format!("carried as {option}: compare it in the draft. {by_kind}")
         }
         None => by_kind.to_owned(),

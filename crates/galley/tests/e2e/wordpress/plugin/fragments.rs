@@ -73,7 +73,7 @@ fn pages_are_patched_before_a_visitor_requests_them() {
     for path in paths {
         wait_for("the patched page", TIMEOUT, || {
             let entry = &why_report(&stack, path)["entry"];
-            entry["standing"] == "valid" && entry["fragments"].to_string().contains("widget/")
+            entry["validity"] == "valid" && entry["fragments"].to_string().contains("widget/")
         });
         let page = stack.get(path);
         assert!(page.is_hit() && !is_patched(&page), "{}", page.excerpt());

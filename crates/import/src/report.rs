@@ -7,7 +7,7 @@ use crate::source::{MAX_STATEMENTS, StatementOrigin};
 
 /// The result for a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StatementFate {
+pub enum StatementOutcome {
     /// An option of Galley has the same effect: the option.
     Carried(String),
     /// Galley behaves in this way without an option, or has no use for the statement: the reason.
@@ -24,39 +24,39 @@ pub struct ImportedStatement {
     /// The position of the statement.
     pub origin: StatementOrigin,
     /// The result.
-    pub fate: StatementFate,
+    pub outcome: StatementOutcome,
 }
 
-/// Identifies a statement in a [`Ledger`].
+/// Identifies a statement in a [`Report`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StatementId(usize);
 
 /// All statements that were read, with their results so far.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    entries: Vec<LedgerEntry>,
+pub(crate) struct Report {
+    entries: Vec<ReportedStatement>,
     /// Whether there were more statements than the maximum.
     is_cut: bool,
 }
 
 #[derive(Debug)]
-struct LedgerEntry {
+struct ReportedStatement {
     text: String,
     origin: StatementOrigin,
-    fate: Option<StatementFate>,
+    outcome: Option<StatementOutcome>,
 }
 
-impl Ledger {
-    /// Adds a statement. `None`: there are too many, which [`Ledger::into_statements`] reports.
+impl Report {
+    /// Adds a statement. `None`: there are too many, which [`Report::into_statements`] reports.
     pub fn enter(&mut self, text: &str, origin: StatementOrigin) -> Option<StatementId> {
         if self.entries.len() >= MAX_STATEMENTS {
             self.is_cut = true;
             return None;
         }
-        self.entries.push(LedgerEntry {
+        self.entries.push(ReportedStatement {
             text: one_line(text),
             origin,
-            fate: None,
+            outcome: None,
         });
         Some(StatementId(self.entries.len() - 1))
     }
@@ -71,32 +71,34 @@ impl Ledger {
 
     /// Records that `option` of Galley has the effect of a statement.
     pub fn carried(&mut self, id: StatementId, option: impl Into<String>) {
-        self.record(id, StatementFate::Carried(option.into()));
+        self.record(id, StatementOutcome::Carried(option.into()));
     }
 
     /// Records that Galley needs nothing for a statement.
     pub fn not_needed(&mut self, id: StatementId, why: impl Into<String>) {
-        self.record(id, StatementFate::NotNeeded(why.into()));
+        self.record(id, StatementOutcome::NotNeeded(why.into()));
     }
 
     /// Records that a statement is lost, and the remedy.
     pub fn not_carried(&mut self, id: StatementId, remedy: impl Into<String>) {
-        self.record(id, StatementFate::NotCarried(remedy.into()));
+        self.record(id, StatementOutcome::NotCarried(remedy.into()));
     }
 
     /// Records a result. A statement may be evaluated for each site that inherits it. If it is carried for one site, it counts
     /// as carried; otherwise the worse result counts.
-    pub fn record(&mut self, id: StatementId, fate: StatementFate) {
+    pub fn record(&mut self, id: StatementId, outcome: StatementOutcome) {
         let Some(entry) = self.entries.get_mut(id.0) else {
             return;
         };
-        let is_better = match (&entry.fate, &fate) {
-            (Some(StatementFate::Carried(_)), _) => false,
-            (None, _) | (Some(StatementFate::NotNeeded(_)), StatementFate::NotCarried(_)) => true,
-            (Some(_), fate) => matches!(fate, StatementFate::Carried(_)),
+        let is_better = match (&entry.outcome, &outcome) {
+            (Some(StatementOutcome::Carried(_)), _) => false,
+            (None, _) | (Some(StatementOutcome::NotNeeded(_)), StatementOutcome::NotCarried(_)) => {
+                true
+            }
+            (Some(_), outcome) => matches!(outcome, StatementOutcome::Carried(_)),
         };
         if is_better {
-            entry.fate = Some(fate);
+            entry.outcome = Some(outcome);
         }
     }
 
@@ -108,16 +110,16 @@ impl Ledger {
                 file: "".into(),
                 line: 0,
             },
-            fate: StatementFate::NotCarried(format!(
+            outcome: StatementOutcome::NotCarried(format!(
                 "only the first {MAX_STATEMENTS} statements were read"
             )),
         });
         let all = self.entries.into_iter().map(|entry| ImportedStatement {
             text: entry.text,
             origin: entry.origin,
-            fate: entry
-                .fate
-                .unwrap_or_else(|| StatementFate::NotCarried(UNKNOWN.to_owned())),
+            outcome: entry
+                .outcome
+                .unwrap_or_else(|| StatementOutcome::NotCarried(UNKNOWN.to_owned())),
         });
         all.chain(cut).collect()
     }
@@ -126,11 +128,11 @@ impl Ledger {
 /// The number of statements by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatementCounts {
-    /// See [`StatementFate::Carried`].
+    /// See [`StatementOutcome::Carried`].
     pub carried: usize,
-    /// See [`StatementFate::NotNeeded`].
+    /// See [`StatementOutcome::NotNeeded`].
     pub not_needed: usize,
-    /// See [`StatementFate::NotCarried`].
+    /// See [`StatementOutcome::NotCarried`].
     pub not_carried: usize,
 }
 
@@ -139,10 +141,10 @@ impl StatementCounts {
     pub fn of(statements: &[ImportedStatement]) -> Self {
         let mut shares = Self::default();
         for statement in statements {
-            match statement.fate {
-                StatementFate::Carried(_) => shares.carried += 1,
-                StatementFate::NotNeeded(_) => shares.not_needed += 1,
-                StatementFate::NotCarried(_) => shares.not_carried += 1,
+            match statement.outcome {
+                StatementOutcome::Carried(_) => shares.carried += 1,
+                StatementOutcome::NotNeeded(_) => shares.not_needed += 1,
+                StatementOutcome::NotCarried(_) => shares.not_carried += 1,
             }
         }
         shares
@@ -192,24 +194,27 @@ mod tests {
 
     #[test]
     fn a_statement_without_a_result_is_not_carried() {
-        let mut ledger = Ledger::default();
-        ledger.enter("lua_code x;", at(1)).unwrap();
-        let all = ledger.into_statements();
-        assert_eq!(all[0].fate, StatementFate::NotCarried(UNKNOWN.to_owned()));
+        let mut report = Report::default();
+        report.enter("lua_code x;", at(1)).unwrap();
+        let all = report.into_statements();
+        assert_eq!(
+            all[0].outcome,
+            StatementOutcome::NotCarried(UNKNOWN.to_owned())
+        );
         assert_eq!(StatementCounts::of(&all).not_carried, 1);
     }
 
     #[test]
     fn a_statement_carried_for_one_site_is_carried() {
-        let mut ledger = Ledger::default();
-        let id = ledger.enter("root /a;", at(1)).unwrap();
-        ledger.not_needed(id, "no");
-        ledger.not_carried(id, "lost");
-        ledger.carried(id, "root");
-        ledger.not_carried(id, "lost again");
+        let mut report = Report::default();
+        let id = report.enter("root /a;", at(1)).unwrap();
+        report.not_needed(id, "no");
+        report.not_carried(id, "lost");
+        report.carried(id, "root");
+        report.not_carried(id, "lost again");
         assert_eq!(
-            ledger.into_statements()[0].fate,
-            StatementFate::Carried("root".to_owned())
+            report.into_statements()[0].outcome,
+            StatementOutcome::Carried("root".to_owned())
         );
     }
 

@@ -1,6 +1,6 @@
 //! Counts the frames of a connection that cause work without purpose, and detects floods.
 //!
-//! The ledger reads the heads of frames (RFC 9113 section 4.1) from the bytes in both directions, independently of the library.
+//! The detector reads the heads of frames (RFC 9113 section 4.1) from the bytes in both directions, independently of the library.
 //! There are two allowances. One is spent by resets of either side: streams that are opened to be reset (CVE-2023-44487)
 //! and those that a client makes the *server* reset by breaking a rule on them (CVE-2025-8671). The other is spent by
 //! frames without content: pings, settings, window updates, priorities, empty data, frames of unknown types. Useful work
@@ -11,9 +11,9 @@ use galley_http::frame_interceptor::FRAME_HEAD;
 
 use crate::telemetry::http2::Http2ConnectionCounts;
 
-/// The ledger of one connection; see the module.
+/// The detector of one connection; see the module.
 #[derive(Debug)]
-pub(super) struct FrameLedger {
+pub(super) struct FloodDetector {
     received: FrameScanner,
     sent: FrameScanner,
     resets: TokenBucket,
@@ -39,8 +39,8 @@ impl FrameKind {
     }
 }
 
-impl FrameLedger {
-    /// A ledger for a connection that begins at `now_ms`, before the client's connection preface.
+impl FloodDetector {
+    /// A detector for a connection that begins at `now_ms`, before the client's connection preface.
     pub(super) fn new(now_ms: u64) -> Self {
         Self {
             received: FrameScanner {
@@ -294,10 +294,10 @@ mod tests {
         bytes
     }
 
-    fn after_preface() -> FrameLedger {
-        let mut ledger = FrameLedger::new(0);
-        ledger.receive(PREFACE, 0);
-        ledger
+    fn after_preface() -> FloodDetector {
+        let mut floods = FloodDetector::new(0);
+        floods.receive(PREFACE, 0);
+        floods
     }
 
     #[test]
@@ -312,23 +312,23 @@ mod tests {
         ]
         .concat();
         for piece in [1, 2, 9, 10, 64, 1000] {
-            let mut ledger = FrameLedger::new(0);
+            let mut floods = FloodDetector::new(0);
             for piece in bytes.chunks(piece) {
-                ledger.receive(piece, 0);
+                floods.receive(piece, 0);
             }
             let wanted = Http2ConnectionCounts {
                 streams: 2,
                 resets_by_client: 1,
                 resets_by_galley: 0,
             };
-            assert_eq!(ledger.counts, wanted, "in pieces of {piece}");
-            assert_eq!(ledger.flood(), None);
+            assert_eq!(floods.counts, wanted, "in pieces of {piece}");
+            assert_eq!(floods.flood(), None);
         }
     }
 
     #[test]
     fn a_head_is_incomplete_until_its_last_byte() {
-        let mut ledger = after_preface();
+        let mut floods = after_preface();
         let head = [
             frame(HEADERS, 0, 5),
             frame(CONTINUATION, 0, 0),
@@ -336,29 +336,29 @@ mod tests {
         ]
         .concat();
         let (last, first) = head.split_last().unwrap();
-        assert!(!ledger.is_mid_head());
+        assert!(!floods.is_mid_head());
         for byte in first {
-            ledger.receive(&[*byte], 0);
+            floods.receive(&[*byte], 0);
         }
-        assert!(ledger.is_mid_head());
-        ledger.receive(&[*last], 0);
-        assert!(!ledger.is_mid_head());
+        assert!(floods.is_mid_head());
+        floods.receive(&[*last], 0);
+        assert!(!floods.is_mid_head());
     }
 
     #[test]
     fn resets_of_either_side_use_one_allowance() {
-        let mut ledger = after_preface();
+        let mut floods = after_preface();
         for _ in 0..RESETS.most / 2 {
-            ledger.receive(&frame(RST_STREAM, 0, 4), 0);
-            ledger.send(&frame(RST_STREAM, 0, 4), 0);
+            floods.receive(&frame(RST_STREAM, 0, 4), 0);
+            floods.send(&frame(RST_STREAM, 0, 4), 0);
         }
-        assert_eq!(ledger.flood(), None);
-        ledger.send(&frame(RST_STREAM, 0, 4), 1000);
-        assert_eq!(ledger.flood(), None, "a second has passed");
+        assert_eq!(floods.flood(), None);
+        floods.send(&frame(RST_STREAM, 0, 4), 1000);
+        assert_eq!(floods.flood(), None, "a second has passed");
         for _ in 0..RESETS.per_s {
-            ledger.receive(&frame(RST_STREAM, 0, 4), 1000);
+            floods.receive(&frame(RST_STREAM, 0, 4), 1000);
         }
-        assert_eq!(ledger.flood(), Some(FrameKind::Resets));
+        assert_eq!(floods.flood(), Some(FrameKind::Resets));
     }
 
     #[test]
@@ -372,25 +372,25 @@ mod tests {
             (DATA, PADDED, 9),
             (77, 0, 9),
         ] {
-            let mut ledger = after_preface();
+            let mut floods = after_preface();
             let mut sent = 0;
-            while ledger.flood().is_none() {
-                ledger.receive(&frame(kind, flags, length), 0);
+            while floods.flood().is_none() {
+                floods.receive(&frame(kind, flags, length), 0);
                 sent += 1;
                 assert!(sent <= IDLE_FRAMES.most + 1, "kind {kind}");
             }
-            assert_eq!(ledger.flood(), Some(FrameKind::IdleFrames));
+            assert_eq!(floods.flood(), Some(FrameKind::IdleFrames));
         }
         for (length, is_flood) in [(1000_u32, false), (1, true)] {
             let data = [&length.to_be_bytes()[1..], &[DATA, 0, 0, 0, 0, 1]].concat();
             let data = [data, vec![7; usize::try_from(length).unwrap()]].concat();
-            let mut ledger = after_preface();
+            let mut floods = after_preface();
             for _ in 0..10_000 {
-                ledger.send(&data, 0);
-                ledger.receive(&frame(8, 0, 4), 0);
-                ledger.receive(&frame(8, 0, 4), 0);
+                floods.send(&data, 0);
+                floods.receive(&frame(8, 0, 4), 0);
+                floods.receive(&frame(8, 0, 4), 0);
             }
-            assert_eq!(ledger.flood().is_some(), is_flood, "windows of {length}");
+            assert_eq!(floods.flood().is_some(), is_flood, "windows of {length}");
         }
     }
 }

@@ -1,4 +1,0 @@
-//! See `galley_fuzz::fastcgi::cgi_answer`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| galley_fuzz::fastcgi::cgi_answer(data));
