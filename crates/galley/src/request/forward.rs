@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use galley_cache::fill::FillError;
 use galley_cache::key::Key;
 use galley_http::framing::BodyKind;
 use galley_policy::cgi::Script;
@@ -21,7 +22,7 @@ use super::purge::PurgeRequest;
 use super::site::{PoolHandle, Services, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
-use crate::fetch::PageJob;
+use crate::fetch::{PageJob, PassJob};
 use crate::upstream::switch::ProtocolSwitch;
 use crate::upstream::{QueueIdentity, UpstreamCall};
 
@@ -64,12 +65,26 @@ pub(super) fn pool(exchange: &Exchange<'_>) -> Result<PoolHandle, Fault> {
     }
 }
 
-/// The class and client in whose queue the request waits for a slot.
-pub(super) fn queue_identity(exchange: &Exchange<'_>, class: Class) -> QueueIdentity {
-    QueueIdentity {
+/// The same, unless the request is rejected before it reaches the fetch thread: the queue is full, or the request is a prefetch while
+/// PHP is busy. `key`: that of a fetch in progress that it could join.
+pub(super) fn admitted_pool(
+    exchange: &Exchange<'_>,
+    class: Class,
+    key: Option<&[u8]>,
+) -> Result<PoolHandle, Fault> {
+    let pool = pool(exchange)?;
+    let who = QueueIdentity {
         class,
         client: Network::of(exchange.client.ip()),
+    };
+    let is_prefetch = exchange.info.is_prefetch();
+    if pool
+        .fetch_thread
+        .rejects_early(pool.index, who, key, is_prefetch)
+    {
+        return Err(pool.fault(FillError::Overload));
     }
+    Ok(pool)
 }
 
 /// The request of a fetch whose response may be stored. With the WordPress preset it contains only what is in the key; with RFC
@@ -169,12 +184,14 @@ fn shared_trace_context(services: &Services, exchange: &Exchange<'_>) -> Forward
 
 /// The fetch of a response that may be stored.
 pub(super) fn page_job(
+    services: &Services,
     exchange: &Exchange<'_>,
     pool: &PoolHandle,
-    request: UpstreamRequest,
     script: Option<Script>,
     class: Class,
+    credentials: Credentials,
 ) -> PageJob {
+    let request = fetch_request(services, exchange, credentials);
     PageJob {
         site: Arc::clone(&exchange.site.core),
         pool: pool.index,
@@ -190,8 +207,28 @@ pub(super) fn page_job(
     }
 }
 
+/// A request that is passed to the upstream for its client alone.
+pub(super) fn pass_job(
+    exchange: &Exchange<'_>,
+    pool: &PoolHandle,
+    request: UpstreamRequest,
+    script: Option<Script>,
+    class: Class,
+) -> PassJob {
+    PassJob {
+        site: Arc::clone(&exchange.site.core),
+        pool: pool.index,
+        info: exchange.info.clone(),
+        call: upstream_call(exchange, request, script, class),
+        learn: None,
+        is_read_here: false,
+        session: None,
+        includes: exchange.site.includes.get().cloned(),
+    }
+}
+
 /// A request in the form that a pool sends.
-pub(super) fn upstream_call(
+fn upstream_call(
     exchange: &Exchange<'_>,
     request: UpstreamRequest,
     script: Option<Script>,

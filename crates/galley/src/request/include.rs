@@ -20,7 +20,7 @@ use galley_policy::site::ValidationPolicy;
 
 use super::exchange::Exchange;
 use super::file::{self, FileMatch};
-use super::forward::{backend, fetch_request, page_job, pool};
+use super::forward::{backend, page_job, pool};
 use super::lookup::{LookupPurpose, LookupResult, lookup};
 use super::site::{Services, Site};
 use crate::fetch::{IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPage};
@@ -133,8 +133,8 @@ impl SiteIncludes {
         if fetch != fetch_decision() {
             return Err(IncludeRefused::File);
         }
-        let request = fetch_request(services, exchange, Credentials::None);
-        let mut job = page_job(exchange, &pool, request, script, page.call.class);
+        let (class, credentials) = (page.call.class, Credentials::None);
+        let mut job = page_job(services, exchange, &pool, script, class, credentials);
         job.call.trace.clone_from(&page.call.trace);
         job.held = held(exchange, &found);
         if decision == Decision::Pass(PassWhy::Partition) {

@@ -21,9 +21,7 @@ use http::StatusCode;
 use http::header::{self, HeaderValue};
 
 use super::exchange::Exchange;
-use super::forward::{
-    backend, fetch_request, page_job, pass_request, pool, queue_identity, switch, upstream_call,
-};
+use super::forward::{admitted_pool, backend, page_job, pass_job, pass_request, pool, switch};
 use super::hints;
 use super::lookup::LookupResult;
 use super::page;
@@ -32,8 +30,7 @@ use super::site::{PoolHandle, Services};
 use crate::fault::Fault;
 use crate::fetch::revalidate::RefreshReason;
 use crate::fetch::rfc9111::{PassedResponseKind, PassedResponseUse, variants};
-use crate::fetch::{FetchResult, PassJob};
-use crate::upstream::UpstreamCall;
+use crate::fetch::{FetchResult, PageJob};
 use crate::upstream::interim::InterimSender;
 
 /// A request that goes to the upstream, with the lookup result.
@@ -49,28 +46,13 @@ pub(super) struct Miss<'a, 'h> {
     pub(super) stale_on_error: bool,
 }
 
-/// Whether a request is rejected before it reaches the fetch thread: the queue is full, or the request is a prefetch while PHP is
-/// busy.
-fn is_rejected_early(
-    exchange: &Exchange<'_>,
-    pool: &PoolHandle,
-    class: Class,
-    key: Option<&[u8]>,
-) -> bool {
-    let queue_identity = queue_identity(exchange, class);
-    let is_prefetch = exchange.info.is_prefetch();
-    pool.fetch_thread
-        .rejects_early(pool.index, queue_identity, key, is_prefetch)
-}
-
 impl Miss<'_, '_> {
     /// Fetches the purged fragments of the stored page and patches it; if that fails, fetches the page.
     pub(super) async fn patch(self) -> Result<Response, Fault> {
         if let Some((held, _)) = &self.found.entry {
             let pool = pool(self.exchange)?;
             let class = Class::of(&self.exchange.info);
-            let request = fetch_request(self.services, self.exchange, Credentials::OfClient);
-            let page = page_job(self.exchange, &pool, request, self.script.clone(), class);
+            let page = self.page_job(&pool, class);
             let patched = pool.fetch_thread.patch(page, Arc::clone(held)).await;
             if let Some(entry) = patched
                 && let Some(response) = self.stored(entry, Outcome::Patched).await
@@ -92,12 +74,11 @@ impl Miss<'_, '_> {
 
     /// Fetches a response that may be stored, for all waiting requests.
     pub(super) async fn fetch(self) -> Result<Response, Fault> {
-        let pool = pool(self.exchange)?;
         let class = Class::of(&self.exchange.info);
-        let key = Some(self.exchange.key.as_slice());
-        if is_rejected_early(self.exchange, &pool, class, key) {
-            return self.fall_back(pool.fault(FillError::Overload)).await;
-        }
+        let pool = match admitted_pool(self.exchange, class, Some(&self.exchange.key)) {
+            Ok(pool) => pool,
+            Err(fault) => return self.fall_back(fault).await,
+        };
         let hinted = hints::send(self.exchange, self.found);
         let began = Instant::now();
         let fetched = self.fetch_page(&pool, class, hinted).await;
@@ -185,8 +166,7 @@ impl Miss<'_, '_> {
     ) -> Result<FetchResult, FillError> {
         let exchange = &*self.exchange;
         let fetch_page = || {
-            let request = fetch_request(self.services, exchange, Credentials::OfClient);
-            let mut page = page_job(exchange, pool, request, self.script.clone(), class);
+            let mut page = self.page_job(pool, class);
             if exchange.policy().storage.validation == ValidationPolicy::Origin {
                 // Interim responses go to the client that started the fetch, and not to clients that join.
                 page.call.interim = hinted.or_else(|| exchange.interim());
@@ -202,6 +182,17 @@ impl Miss<'_, '_> {
         }
         let (site, info, key) = (&exchange.site.core, &exchange.info, &exchange.key);
         pool.fetch_thread.page(site, info, key, fetch_page).await
+    }
+
+    fn page_job(&self, pool: &PoolHandle, class: Class) -> PageJob {
+        page_job(
+            self.services,
+            self.exchange,
+            pool,
+            self.script.clone(),
+            class,
+            Credentials::OfClient,
+        )
     }
 
     /// The complete new response, in a coding that this client accepts if one is being made.
@@ -225,11 +216,11 @@ impl Miss<'_, '_> {
 
     /// Passes the request to the upstream; the outcome says why. With RFC 9111 the response may invalidate or update stored ones.
     pub(super) async fn pass(self, outcome: Outcome) -> Result<Response, Fault> {
-        let pool = pool(self.exchange)?;
         let class = Class::of(&self.exchange.info);
-        if is_rejected_early(self.exchange, &pool, class, None) {
-            return self.fall_back(pool.fault(FillError::Overload)).await;
-        }
+        let pool = match admitted_pool(self.exchange, class, None) {
+            Ok(pool) => pool,
+            Err(fault) => return self.fall_back(fault).await,
+        };
         let began = Instant::now();
         let learn = passed_response_use(self.exchange, self.found);
         let session = self.exchange.session_end();
@@ -240,22 +231,12 @@ impl Miss<'_, '_> {
         let request = pass_request(self.services, self.exchange);
         let body = std::mem::take(&mut self.exchange.body);
         let switch = switch(self.services, self.exchange)?;
-        let exchange = &*self.exchange;
-        let job = PassJob {
-            site: Arc::clone(&exchange.site.core),
-            pool: pool.index,
-            info: exchange.info.clone(),
-            call: UpstreamCall {
-                interim: exchange.interim(),
-                switch,
-                body,
-                ..upstream_call(exchange, request, self.script.clone(), class)
-            },
-            learn,
-            is_read_here: false,
-            session: session.clone().filter(|_| !is_safe),
-            includes: exchange.site.includes.get().cloned(),
-        };
+        let mut job = pass_job(self.exchange, &pool, request, self.script.clone(), class);
+        job.call.interim = self.exchange.interim();
+        job.call.switch = switch;
+        job.call.body = body;
+        job.learn = learn;
+        job.session = session.clone().filter(|_| !is_safe);
         let mut reader = match pool.fetch_thread.pass(job) {
             Ok(reader) => reader,
             Err(failure) => return self.fall_back(pool.fault(failure)).await,
@@ -340,8 +321,8 @@ pub(super) async fn refresh(
     if backend(exchange) == Backend::FastCgi && script.is_none() {
         return;
     }
-    let request = fetch_request(services, exchange, Credentials::None);
-    let mut page = page_job(exchange, &pool, request, script, Class::Background);
+    let (class, credentials) = (Class::Background, Credentials::None);
+    let mut page = page_job(services, exchange, &pool, script, class, credentials);
     // Galley's own address and id: no data of this client is forwarded, because unkeyed input must not reach the upstream.
     page.call.client_address = exchange.own_address();
     page.call.request_id = format!("{}-refresh", exchange.request_id);

@@ -27,16 +27,13 @@ use http::header::SET_COOKIE;
 use http::{HeaderMap, StatusCode};
 
 use super::exchange::Exchange;
-use super::forward::{
-    fetch_request, member_request, page_job, pool, queue_identity, upstream_call,
-};
+use super::forward::{admitted_pool, member_request, page_job, pass_job, pool};
 use super::lookup::LookupResult;
 use super::miss::{Miss, collect};
 use super::page;
 use super::response::{Response, ResponseBody};
 use super::site::Services;
 use crate::fault::Fault;
-use crate::fetch::PassJob;
 use crate::fetch::revalidate::RefreshReason;
 
 /// The stored page with the member's private fragments.
@@ -135,29 +132,13 @@ impl Miss<'_, '_> {
         visitor: &VisitorId,
     ) -> Result<Option<MemberPage>, Fault> {
         let exchange = &*self.exchange;
-        let pool = pool(exchange)?;
         let class = Class::of(&exchange.info);
-        if pool.fetch_thread.rejects_early(
-            pool.index,
-            queue_identity(exchange, class),
-            None,
-            exchange.info.is_prefetch(),
-        ) {
-            return Err(pool.fault(FillError::Overload));
-        }
+        let pool = admitted_pool(exchange, class, None)?;
         let began = Instant::now();
         let (ticket, born) = (store.ticket(visitor), exchange.site.core.purges.current());
         let request = member_request(exchange);
-        let job = PassJob {
-            site: Arc::clone(&exchange.site.core),
-            pool: pool.index,
-            info: exchange.info.clone(),
-            call: upstream_call(exchange, request, self.script.clone(), class),
-            learn: None,
-            is_read_here: true,
-            session: None,
-            includes: exchange.site.includes.get().cloned(),
-        };
+        let mut job = pass_job(exchange, &pool, request, self.script.clone(), class);
+        job.is_read_here = true;
         let fault = |failure| pool.fault(failure);
         let mut reader = pool.fetch_thread.pass(job).map_err(fault)?;
         let head = reader.head().await.map_err(fault)?;
@@ -188,9 +169,9 @@ impl Miss<'_, '_> {
         let Ok(pool) = pool(exchange) else {
             return;
         };
-        let request = fetch_request(self.services, exchange, Credentials::None);
+        let (class, credentials) = (Class::Background, Credentials::None);
         let script = self.script.clone();
-        let mut page = page_job(exchange, &pool, request, script, Class::Background);
+        let mut page = page_job(self.services, exchange, &pool, script, class, credentials);
         page.info = stranger;
         page.call.trace = None;
         page.call.client_address = exchange.own_address();
