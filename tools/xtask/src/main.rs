@@ -7,11 +7,14 @@ mod bench;
 mod cluster;
 mod conformance;
 mod demo;
+mod error;
 mod exactness;
 mod faults;
 mod fragments;
 mod growth;
+mod interrupt;
 mod load_compare;
+mod program;
 mod seeds;
 mod stress;
 

@@ -10,8 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{interrupt::Interrupt, pin, program};
-use crate::demo::CommandError;
+use super::pin;
+use crate::error::CommandError;
+use crate::{interrupt::Interrupt, program};
 
 /// The results of an `ab` run.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,7 +10,7 @@ use std::{
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::CertificateDer;
 
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// The files for the servers, and the certificate for the client.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use galley_load::BodyCoding;
 use galley_testkit::client::{Connection, Response};
 
 use super::site::ExpectedBody;
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// A response that passed the check.
 #[derive(Debug, Clone)]

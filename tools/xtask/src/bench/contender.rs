@@ -15,10 +15,9 @@ use super::{
     floor::PreparedResponses,
     pin,
     placeholders::Placeholders,
-    program::Program,
     settings::{Backend, Contender},
 };
-use crate::demo::CommandError;
+use crate::{error::CommandError, program::Program};
 
 /// All running contenders of a round. Dropping it stops them, the backends last.
 #[derive(Debug)]

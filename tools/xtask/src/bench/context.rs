@@ -11,12 +11,12 @@ use super::{
     certificate::Certificate,
     cpu::CpuTimes,
     figure::Figures,
-    interrupt::Interrupt,
     pin::Cores,
     plan::BenchPlan,
     settings::{Contender, Scenario},
     site::Site,
 };
+use crate::interrupt::Interrupt;
 
 /// The programs, folders and cores of a run.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use rustix::{
     time::Timespec,
 };
 
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -18,7 +18,7 @@ use rustix::process::{
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use super::processes::ProcessTree;
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

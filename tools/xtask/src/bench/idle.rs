@@ -5,8 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{interrupt::Interrupt, processes::ProcessTree};
-use crate::demo::CommandError;
+use super::processes::ProcessTree;
+use crate::error::CommandError;
+use crate::interrupt::Interrupt;
 
 /// Waits until the process trees below `roots` use less than a tenth of a core.
 ///

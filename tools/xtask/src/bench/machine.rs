@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fs, process::Command};
 
 use serde::{Deserialize, Serialize};
 
-use super::{pin::Cores, placeholders::Placeholders, program};
-use crate::demo::CommandError;
+use super::{pin::Cores, placeholders::Placeholders};
+use crate::{error::CommandError, program};
 
 /// The facts that a reader needs to compare results.
 #[derive(Debug, Serialize, Deserialize)]

@@ -26,7 +26,7 @@ use super::{
     settings::{Scenario, TlsProtocol},
     stampede,
 };
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// One contender in one scenario, warmed up and with open connections, so that its slices can be measured.
 pub(super) struct ContenderSession<'a> {

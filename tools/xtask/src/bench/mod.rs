@@ -15,7 +15,6 @@ mod figure;
 pub(crate) mod floor;
 pub(crate) mod hold;
 mod idle;
-mod interrupt;
 mod machine;
 mod measure;
 mod outcome;
@@ -24,7 +23,6 @@ mod placeholders;
 mod plan;
 mod prefault;
 mod processes;
-mod program;
 mod progress;
 mod readme;
 mod report;
@@ -51,20 +49,18 @@ pub(crate) use self::{
     cpu::{CpuTimes, CpuUsage},
     figure::rounded,
     idle::wait_until_idle,
-    interrupt::Interrupt,
     machine::Machine,
     pin::{Cores, on_core},
     placeholders::Placeholders,
     plan::UsageError,
     processes::ProcessTree,
-    program::Program,
     table::version_number,
 };
 use self::{
     plan::{BenchPlan, Selection},
     report::BenchReport,
 };
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -11,7 +11,7 @@ use super::{
     figure::{Figure, Figures},
     requests::ScenarioRequests,
 };
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// Checks the sampled bodies whose hash is not in `checked`, and returns the number of wrong responses.
 ///

@@ -6,7 +6,7 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// The cores of server and client; `None` if they are not pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fmt::Display};
 
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// The values of placeholders.
 #[derive(Debug, Clone, Default)]

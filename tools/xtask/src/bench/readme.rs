@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use super::{chart, plan::BenchPlan, report::BenchReport, table};
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// Writes all of them below `root`, the folder with the README.
 pub(super) fn write(

@@ -13,7 +13,7 @@ use super::{
     plan::BenchPlan,
     settings::{FigureSelector, RequestHeads},
 };
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// The results of a run. Earlier runs have the key `troubles` in their JSON files.
 #[derive(Debug, Serialize, Deserialize)]

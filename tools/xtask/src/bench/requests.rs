@@ -8,7 +8,7 @@ use super::{
     settings::{BackgroundLoad, Page, RequestHeads, Scenario},
     site::{ExpectedBody, Site},
 };
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// The requests of one load, the same for all contenders.
 #[derive(Debug, Clone)]

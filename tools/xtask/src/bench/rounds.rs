@@ -13,7 +13,6 @@ use super::{
     check,
     contender::RunningContenders,
     context::{Environment, Measurement, RunContext},
-    interrupt::Interrupt,
     machine::Machine,
     measure::{self, ContenderSession},
     pin::Cores,
@@ -26,7 +25,7 @@ use super::{
     settings::{Page, Scenario},
     site::Site,
 };
-use crate::demo::CommandError;
+use crate::{error::CommandError, interrupt::Interrupt};
 
 /// Runs all rounds of the plan. `bench_dir` is the folder with the scenarios.
 pub(super) fn run_plan(

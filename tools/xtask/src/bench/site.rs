@@ -11,7 +11,7 @@ use std::{
 use galley_testkit::{Cron, MariaDb, Options, SampleContent, wordpress_from_template};
 
 use super::settings::Page;
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// The site. Dropping it stops the database.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use super::{
     requests::ScenarioRequests,
     settings::StampedeState,
 };
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// Sends one request on each connection, all at the same time.
 ///

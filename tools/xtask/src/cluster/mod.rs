@@ -16,7 +16,7 @@ use galley_testkit::cluster::{
     run as run_rounds,
 };
 
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// The command-line options.
 #[derive(Debug, clap::Args)]

@@ -3,7 +3,6 @@
 //! Each server is started with a new origin server of the suite and a new folder. Tables go to stdout, all results to
 //! `target/conformance/results.json`. No other crate depends on the suite.
 
-mod process;
 mod servers;
 mod suite;
 mod table;
@@ -19,7 +18,7 @@ use serde::Serialize;
 use self::servers::Server;
 use self::suite::Suite;
 use self::verdict::TestResult;
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// The options of `xtask conformance`.
 #[derive(Debug, clap::Args)]

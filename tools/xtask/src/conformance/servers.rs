@@ -9,8 +9,7 @@ use std::{
     process::Command,
 };
 
-use super::process::SuiteProcess;
-use crate::demo::CommandError;
+use crate::{error::CommandError, program::Program};
 
 /// A server that can be selected by name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -72,7 +71,7 @@ impl Server {
         galley: &Path,
         dir: &Path,
         origin: SocketAddr,
-    ) -> Result<(SuiteProcess, SocketAddr), CommandError> {
+    ) -> Result<(Program, SocketAddr), CommandError> {
         let dir = &fs::canonicalize(dir)?;
         let port = galley_testkit::free_port()?;
         let addr = SocketAddr::from(([127, 0, 0, 1], port));
@@ -131,8 +130,9 @@ impl Server {
             }
             Self::Traffic => traffic_server(dir, &fill)?,
         };
-        let server = SuiteProcess::start(&command, &dir.join("server.log"))?;
-        Ok((server.wait_until_listening(addr)?, addr))
+        let mut server = Program::spawn(&command, dir.join("server.log"))?;
+        server.wait_until_listening(addr)?;
+        Ok((server, addr))
     }
 }
 

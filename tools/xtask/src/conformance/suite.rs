@@ -10,9 +10,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::process::SuiteProcess;
 use super::verdict::TestResult;
-use crate::demo::CommandError;
+use crate::{error::CommandError, program::Program};
 
 /// The repository, and the commit that is tested.
 const REPOSITORY: &str = "https://github.com/http-tests/cache-tests.git";
@@ -89,7 +88,7 @@ impl Suite {
     }
 
     /// Starts the suite's origin server. It stores requests in memory, so each server needs a separate one.
-    pub(super) fn origin(&self, dir: &Path) -> Result<(SuiteProcess, SocketAddr), CommandError> {
+    pub(super) fn origin(&self, dir: &Path) -> Result<(Program, SocketAddr), CommandError> {
         let port = galley_testkit::free_port()?;
         let addr = SocketAddr::from(([127, 0, 0, 1], port));
         let mut command = Command::new("node");
@@ -100,8 +99,9 @@ impl Suite {
             .env("npm_config_protocol", "http")
             .env("npm_config_port", port.to_string())
             .env("npm_config_pidfile", dir.join("origin.pid"));
-        let origin = SuiteProcess::start(&command, &dir.join("origin.log"))?;
-        Ok((origin.wait_until_listening(addr)?, addr))
+        let mut origin = Program::spawn(&command, dir.join("origin.log"))?;
+        origin.wait_until_listening(addr)?;
+        Ok((origin, addr))
     }
 
     /// Runs all tests against the server at `addr`.

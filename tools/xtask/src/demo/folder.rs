@@ -13,7 +13,7 @@ use std::{
 use galley_testkit::require_reachable;
 use rustix::fs::{FlockOperation, flock};
 
-use super::CommandError;
+use crate::error::CommandError;
 
 /// A folder that this process has locked.
 pub(super) struct DemoFolder {

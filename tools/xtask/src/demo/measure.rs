@@ -17,7 +17,7 @@ use galley_load::{
 };
 use galley_testkit::client::Request;
 
-use super::CommandError;
+use crate::error::CommandError;
 
 /// The generated and the cached page side by side.
 #[derive(Debug)]

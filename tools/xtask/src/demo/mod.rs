@@ -6,10 +6,8 @@
 mod folder;
 mod measure;
 mod output;
-mod signals;
 
 use std::{
-    error::Error,
     fmt::Write as _,
     fs, io,
     net::{IpAddr, SocketAddr, TcpListener},
@@ -21,10 +19,8 @@ use std::{
 use clap::Args;
 use galley_testkit::{Cron, Durability, Galley, MariaDb, Options, SampleContent, WordPress};
 
-use self::{folder::DemoFolder, output::StepProgress, signals::Signals};
-
-/// The error of a command, with a message for the user.
-pub(crate) type CommandError = Box<dyn Error>;
+use self::{folder::DemoFolder, output::StepProgress};
+use crate::{error::CommandError, interrupt::Interrupt};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -57,7 +53,7 @@ pub(crate) struct CleanArguments {
 
 /// Runs the demo until a signal is received or Galley exits.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
-    let signals = Signals::listen()?;
+    let interrupt = Interrupt::listen()?;
     let binary = galley_program(arguments)?;
     let addr = SocketAddr::new(arguments.listen, arguments.port);
     require_free(addr)?;
@@ -65,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let mut progress = StepProgress::new();
     let (database, root, accounts) = match &arguments.wp {
         Some(dir) => (None, existing_wordpress(dir)?, None),
-        None => match start_site(&folder, &mut progress, &signals)? {
+        None => match start_site(&folder, &mut progress, &interrupt)? {
             Some((database, site)) => (Some(database), site.root.clone(), Some(site)),
             None => return Ok(()),
         },
@@ -81,9 +77,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     progress.step("starting Galley with PHP", SHORT);
     let galley = Galley::start_config(&binary, folder.path(), &config)?;
     progress.step("measuring", MEASURING);
-    let measured = measure::measure(galley.addr(), signals.flag());
+    let measured = measure::measure(galley.addr(), &interrupt.flag());
     progress.done();
-    if signals.is_interrupted() {
+    if interrupt.is_interrupted() {
         return Ok(());
     }
     match measured {
@@ -94,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
         "{}",
         output::summary_box(&address(&galley), accounts.as_ref(), &binary, &config)
     );
-    signals.wait(|| galley.has_ended());
+    interrupt.wait(|| galley.has_ended());
     let exited_early = galley.has_ended();
     let mut progress = StepProgress::new();
     progress.step("stopping all processes", SHORT);
@@ -121,11 +117,11 @@ pub(crate) fn clean(arguments: &CleanArguments) -> Result<(), CommandError> {
 fn start_site(
     folder: &DemoFolder,
     progress: &mut StepProgress,
-    signals: &Signals,
+    interrupt: &Interrupt,
 ) -> Result<Option<(MariaDb, WordPress)>, CommandError> {
     progress.step("starting MariaDB", SHORT);
     let database = MariaDb::start(&folder.path().join("mariadb"), Durability::Keep)?;
-    if signals.is_interrupted() {
+    if interrupt.is_interrupted() {
         return Ok(None);
     }
     let root = folder.path().join("wordpress");
@@ -141,7 +137,7 @@ fn start_site(
         ..Options::default()
     };
     let site = WordPress::install(&root, &database, &options)?;
-    Ok((!signals.is_interrupted()).then_some((database, site)))
+    Ok((!interrupt.is_interrupted()).then_some((database, site)))
 }
 
 /// Runs `galley plugin install` with the environment in which Galley is started later.

@@ -17,7 +17,7 @@ use galley_testkit::exactness::{
     PurgeCounts, PurgeMethod, Suite, event_names,
 };
 
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// The options of the command.
 #[derive(Debug, clap::Args)]

@@ -13,7 +13,7 @@ use std::{
 
 use galley_testkit::faults::{FaultReport, FaultSettings, FaultTest, TestLength};
 
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// The command-line options.
 #[derive(Debug, clap::Args)]

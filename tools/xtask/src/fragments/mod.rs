@@ -18,7 +18,7 @@ use galley_testkit::exactness::fragments::{
     RandomEditsReport,
 };
 
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// The options of the command.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use std::{fmt::Write as _, fs, path::PathBuf};
 use galley_testkit::growth::{Goal, GrowthPart, GrowthSettings, Measurement, RunLength};
 use serde_json::json;
 
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// Command-line arguments.
 #[derive(Debug, clap::Args)]

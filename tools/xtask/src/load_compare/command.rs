@@ -10,8 +10,9 @@ use super::{
     target::{BEHAVIORS, LoadTarget},
 };
 use crate::{
-    bench::{Cores, Interrupt, existing_program, raise_descriptor_limit},
-    demo::CommandError,
+    bench::{Cores, existing_program, raise_descriptor_limit},
+    error::CommandError,
+    interrupt::Interrupt,
 };
 
 /// The options of `xtask load-compare`.

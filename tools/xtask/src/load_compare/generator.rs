@@ -13,7 +13,7 @@ use super::reference;
 use super::settings::{LatencyPercentiles, LoadSettings};
 use crate::{
     bench::{Cores, on_core},
-    demo::CommandError,
+    error::CommandError,
 };
 
 /// A load generator with an open loop.

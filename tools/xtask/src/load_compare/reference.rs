@@ -10,7 +10,7 @@ use std::{
 
 use super::browser::BROWSER_FIELDS;
 use super::settings::{LatencyPercentiles, LoadSettings};
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// Sends the load and returns the percentiles.
 pub(super) fn run(

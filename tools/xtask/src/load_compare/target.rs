@@ -10,8 +10,9 @@ use galley_testkit::Scratch;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
-    bench::{Cores, Program, floor::PreparedResponses, on_core},
-    demo::CommandError,
+    bench::{Cores, floor::PreparedResponses, on_core},
+    error::CommandError,
+    program::Program,
 };
 
 /// How a target responds.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     bench::{AbCommand, AbOutcome, CpuTimes, CpuUsage, ProcessTree, run_ab, wait_until_idle},
-    demo::CommandError,
+    error::CommandError,
 };
 
 /// The figures of one slice of one stack.

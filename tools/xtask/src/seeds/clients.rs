@@ -9,7 +9,7 @@ use super::{
     environment::{HOST, SeedsEnvironment},
     stack::Stack,
 };
-use crate::{bench::decompress, demo::CommandError};
+use crate::{bench::decompress, error::CommandError};
 
 /// A page that a visitor received, decoded.
 #[derive(Debug)]

@@ -20,10 +20,9 @@ use super::{
     stack::Stack,
 };
 use crate::{
-    bench::{
-        Interrupt, Machine, Placeholders, UsageError, existing_program, raise_descriptor_limit,
-    },
-    demo::CommandError,
+    bench::{Machine, Placeholders, UsageError, existing_program, raise_descriptor_limit},
+    error::CommandError,
+    interrupt::Interrupt,
 };
 
 /// The options of `xtask seeds`.

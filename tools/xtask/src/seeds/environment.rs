@@ -13,10 +13,7 @@ use galley_testkit::{
 };
 
 use super::article::Page;
-use crate::{
-    bench::{Cores, Interrupt},
-    demo::CommandError,
-};
+use crate::{bench::Cores, error::CommandError, interrupt::Interrupt};
 
 /// The amount of work of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

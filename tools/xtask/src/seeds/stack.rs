@@ -15,8 +15,9 @@ use super::{
     environment::{HOST, SeedsEnvironment},
 };
 use crate::{
-    bench::{Placeholders, Program, on_core},
-    demo::CommandError,
+    bench::{Placeholders, on_core},
+    error::CommandError,
+    program::Program,
 };
 
 /// PHP and the servers in front of it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use galley_testkit::stress::{PartReport, RunLength, StressPart, StressSettings};
 
 use super::table;
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// Command-line arguments of `soak`.
 #[derive(Debug, clap::Args)]

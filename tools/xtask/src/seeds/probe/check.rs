@@ -2,7 +2,7 @@
 
 use super::{content, serving, visitors};
 use crate::{
-    demo::CommandError,
+    error::CommandError,
     seeds::{
         article::Probe,
         environment::SeedsEnvironment,

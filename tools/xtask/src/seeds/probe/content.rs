@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    demo::CommandError,
+    error::CommandError,
     seeds::{
         clients::{Editor, visit},
         environment::SeedsEnvironment,

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::{
-    demo::CommandError,
+    error::CommandError,
     seeds::{
         clients::{Editor, visit},
         environment::SeedsEnvironment,

@@ -14,7 +14,7 @@ use galley_load::{
 use super::visitors::{post, require};
 use crate::{
     bench::{AbCommand, on_core, run_ab, wait_until_idle},
-    demo::CommandError,
+    error::CommandError,
     seeds::{
         article::Page,
         clients::{status, visit},

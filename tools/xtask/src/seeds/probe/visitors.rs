@@ -1,7 +1,7 @@
 //! Probes for pages that differ by client: phones and desktops, logged-in users, commenters.
 
 use crate::{
-    demo::CommandError,
+    error::CommandError,
     seeds::{
         clients::{DESKTOP, Editor, PHONE, ReceivedPage, visit, visit_as},
         environment::SeedsEnvironment,

@@ -1,4 +1,4 @@
-//! A server program: Galley, nginx or any other contender, all started in the same way.
+//! A server program: Galley, nginx or any other server of a run, all started in the same way.
 //!
 //! It runs below `xtask hold`, which leads a separate process group and remains the parent of all processes of the program. Its output
 //! goes to one log file. Dropping the handle stops it; if this process is killed, the kernel signals `xtask hold`.
@@ -17,7 +17,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
 };
 
-use crate::demo::CommandError;
+use crate::error::CommandError;
 
 /// A running program with its log.
 #[derive(Debug)]
@@ -29,11 +29,17 @@ pub(crate) struct Program {
 impl Program {
     /// Starts it in `dir`, with the affinity of this thread.
     pub(crate) fn start(line: &[String], dir: &Path) -> Result<Self, CommandError> {
-        let log = dir.join("program.log");
+        let (program, arguments) = line.split_first().ok_or("no program is given")?;
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(dir);
+        command.env("RUNTIME_DIRECTORY", dir);
+        Self::spawn(&command, dir.join("program.log"))
+    }
+
+    /// Starts a command; its streams are ignored.
+    pub(crate) fn spawn(command: &Command, log: PathBuf) -> Result<Self, CommandError> {
         let out = File::create(&log)?;
-        let child = hold_command(line)?
-            .current_dir(dir)
-            .env("RUNTIME_DIRECTORY", dir)
+        let child = hold_command(command)?
             .stdin(Stdio::null())
             .stderr(out.try_clone()?)
             .stdout(out)
@@ -97,10 +103,16 @@ pub(crate) fn with_parent_death_signal(line: &[String]) -> Command {
 }
 
 /// The command `xtask hold`, which remains the parent of all processes that the program starts.
-fn hold_command(line: &[String]) -> Result<Command, CommandError> {
+fn hold_command(held: &Command) -> Result<Command, CommandError> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["hold", "--"]).args(line);
-    command.env("PATH", path_with_sbin());
+    command.args(["hold", "--"]).arg(held.get_program());
+    command.args(held.get_args()).env("PATH", path_with_sbin());
+    for (name, value) in held.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    if let Some(dir) = held.get_current_dir() {
+        command.current_dir(dir);
+    }
     Ok(command)
 }
 
