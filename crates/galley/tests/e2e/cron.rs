@@ -74,16 +74,12 @@ fn a_run_is_requested_by_galley_and_purges_in_its_response_are_applied() {
 
 #[test]
 fn runs_do_not_overlap_and_missed_runs_are_not_repeated() {
-    let gate = Gate::new();
-    let held = gate.clone();
-    let origin = Origin::start(
-        move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-            if request.target == TARGET {
-                held.pass();
-            }
-            writer.respond(200, &[], b"");
-        },
-    )
+    let (origin, gate) = Origin::gated(|gate, request, writer| {
+        if request.target == TARGET {
+            gate.pass();
+        }
+        writer.respond(200, &[], b"");
+    })
     .unwrap();
     let site = SiteBuilder::origin(&origin, "wordpress")
         .site(EVERY_SECOND)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use galley_testkit::client::{Request, Response};
-use galley_testkit::origin::{Gate, Origin, ReceivedRequest, ResponseWriter};
+use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::wait_for;
 
 use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, json_number, output_text};
@@ -88,17 +88,13 @@ fn without_a_preset_an_early_refresh_is_a_conditional_request() {
 
 #[test]
 fn a_busy_upstream_gets_no_early_refreshes() {
-    let gate = Gate::new();
-    let script_gate = gate.clone();
-    let origin = Origin::start(
-        move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-            if request.path() == "/busy" {
-                script_gate.pass();
-            }
-            let lifetime = [("Cache-Control", TEN_SECONDS)];
-            writer.respond(200, &lifetime, request.number.to_string().as_bytes());
-        },
-    )
+    let (origin, gate) = Origin::gated(|gate, request, writer| {
+        if request.path() == "/busy" {
+            gate.pass();
+        }
+        let lifetime = [("Cache-Control", TEN_SECONDS)];
+        writer.respond(200, &lifetime, request.number.to_string().as_bytes());
+    })
     .unwrap();
     let site = SiteBuilder::origin(&origin, "wordpress")
         .site("in_flight = 2")

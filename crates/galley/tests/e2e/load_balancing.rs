@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use galley_testkit::client::Request;
-use galley_testkit::origin::{FastCgiOrigin, Gate, Origin};
+use galley_testkit::origin::{FastCgiOrigin, Origin};
 use galley_testkit::{Apache, ApacheOptions, FpmListen, FpmOptions, PhpFpm, wait_for};
 
 use crate::support::{AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, run_concurrently};
@@ -164,11 +164,9 @@ fn requests_are_distributed_by_weight() {
 
 #[test]
 fn least_connections_prefers_the_idle_server() {
-    let gate = Gate::new();
-    let waiting = gate.clone();
-    let busy = Origin::start(move |_, writer| {
+    let (busy, gate) = Origin::gated(|gate, _, writer| {
         writer.body();
-        waiting.pass();
+        gate.pass();
         writer.respond(200, &[("Content-Type", "text/html")], b"busy");
     })
     .unwrap();

@@ -101,21 +101,17 @@ fn a_stalled_fetch_that_continues_serves_its_waiters() {
 #[test]
 fn a_fetch_that_stalls_within_the_body_is_replaced() {
     for preset in PRESETS {
-        let gate = Gate::new();
-        let origin_gate = gate.clone();
-        let origin = Origin::start(
-            move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-                if request.number > 0 {
-                    writer.respond(200, &[LONG], b"second");
-                    return;
-                }
-                writer.chunked(200, &[LONG]);
-                writer.chunk(b"fir");
-                origin_gate.pass();
-                writer.chunk(b"st");
-                writer.last_chunk();
-            },
-        )
+        let (origin, gate) = Origin::gated(|gate, request, writer| {
+            if request.number > 0 {
+                writer.respond(200, &[LONG], b"second");
+                return;
+            }
+            writer.chunked(200, &[LONG]);
+            writer.chunk(b"fir");
+            gate.pass();
+            writer.chunk(b"st");
+            writer.last_chunk();
+        })
         .unwrap();
         let site = site_with_origin(&origin, preset, "200ms");
         let mut readers = vec![site.start_request("/")];
@@ -150,18 +146,14 @@ fn a_fetch_that_stalls_within_the_body_is_replaced() {
 #[test]
 fn the_failure_of_a_second_fetch_is_ignored_while_the_first_may_succeed() {
     for preset in PRESETS {
-        let gate = Gate::new();
-        let origin_gate = gate.clone();
-        let origin = Origin::start(
-            move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-                if request.number == 0 {
-                    origin_gate.pass();
-                    writer.respond(200, &[LONG], b"first");
-                } else {
-                    writer.reset();
-                }
-            },
-        )
+        let (origin, gate) = Origin::gated(|gate, request, writer| {
+            if request.number == 0 {
+                gate.pass();
+                writer.respond(200, &[LONG], b"first");
+            } else {
+                writer.reset();
+            }
+        })
         .unwrap();
         let site = site_with_origin(&origin, preset, "200ms");
         std::thread::scope(|scope| {
@@ -185,16 +177,12 @@ fn the_failure_of_a_second_fetch_is_ignored_while_the_first_may_succeed() {
 
 #[test]
 fn a_fetch_in_the_queue_is_not_stalled() {
-    let gate = Gate::new();
-    let origin_gate = gate.clone();
-    let origin = Origin::start(
-        move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-            if request.path() == "/busy" {
-                origin_gate.pass();
-            }
-            writer.respond(200, &[LONG], request.path().as_bytes());
-        },
-    )
+    let (origin, gate) = Origin::gated(|gate, request, writer| {
+        if request.path() == "/busy" {
+            gate.pass();
+        }
+        writer.respond(200, &[LONG], request.path().as_bytes());
+    })
     .unwrap();
     let site = SiteBuilder::origin(&origin, "wordpress")
         .site("lock_age = \"200ms\"\nin_flight = 1")
@@ -223,17 +211,13 @@ fn a_fetch_in_the_queue_is_not_stalled() {
 #[test]
 fn a_stalled_refresh_is_replaced() {
     for preset in PRESETS {
-        let gate = Gate::new();
-        let origin_gate = gate.clone();
-        let origin = Origin::start(
-            move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-                if request.number == 1 {
-                    origin_gate.pass();
-                }
-                let lifetime = ("Cache-Control", "max-age=1, stale-while-revalidate=600");
-                writer.respond(200, &[lifetime], request.number.to_string().as_bytes());
-            },
-        )
+        let (origin, gate) = Origin::gated(|gate, request, writer| {
+            if request.number == 1 {
+                gate.pass();
+            }
+            let lifetime = ("Cache-Control", "max-age=1, stale-while-revalidate=600");
+            writer.respond(200, &[lifetime], request.number.to_string().as_bytes());
+        })
         .unwrap();
         let site = site_with_origin(&origin, preset, "200ms");
         site.get("/");

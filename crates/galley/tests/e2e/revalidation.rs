@@ -97,17 +97,13 @@ fn a_304_in_the_background_does_not_restore_a_purged_page() {
 #[test]
 fn a_background_refresh_that_began_before_a_purge_is_not_stored() {
     for preset in ["wordpress", "none"] {
-        let gate = Gate::new();
-        let fetch_gate = gate.clone();
-        let origin = Origin::start(
-            move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-                if request.number == 1 {
-                    fetch_gate.pass();
-                }
-                let cache_control = [("Cache-Control", "max-age=5, stale-while-revalidate=600")];
-                writer.respond(200, &cache_control, request.number.to_string().as_bytes());
-            },
-        )
+        let (origin, gate) = Origin::gated(|gate, request, writer| {
+            if request.number == 1 {
+                gate.pass();
+            }
+            let cache_control = [("Cache-Control", "max-age=5, stale-while-revalidate=600")];
+            writer.respond(200, &cache_control, request.number.to_string().as_bytes());
+        })
         .unwrap();
         let site = SiteBuilder::origin(&origin, preset).start();
         site.get("/");
@@ -129,16 +125,12 @@ fn a_background_refresh_that_began_before_a_purge_is_not_stored() {
 
 #[test]
 fn a_refresh_that_a_soft_purge_outdates_does_not_delay_the_next() {
-    let gate = Gate::new();
-    let fetch_gate = gate.clone();
-    let origin = Origin::start(
-        move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-            if request.number == 1 {
-                fetch_gate.pass();
-            }
-            writer.respond(200, &[], request.number.to_string().as_bytes());
-        },
-    )
+    let (origin, gate) = Origin::gated(|gate, request, writer| {
+        if request.number == 1 {
+            gate.pass();
+        }
+        writer.respond(200, &[], request.number.to_string().as_bytes());
+    })
     .unwrap();
     let site = SiteBuilder::origin(&origin, "wordpress").start();
     site.get("/");

@@ -16,14 +16,10 @@ const PRESETS: [&str; 2] = ["wordpress", "none"];
 #[test]
 fn a_thousand_concurrent_requests_share_one_fetch() {
     for preset in PRESETS {
-        let gate = Gate::new();
-        let origin_gate = gate.clone();
-        let origin = Origin::start(
-            move |_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-                origin_gate.pass();
-                writer.respond(200, &[LONG], b"one for all");
-            },
-        )
+        let (origin, gate) = Origin::gated(|gate, _, writer| {
+            gate.pass();
+            writer.respond(200, &[LONG], b"one for all");
+        })
         .unwrap();
         let site = SiteBuilder::origin(&origin, preset)
             .server("workers = 4")
@@ -65,14 +61,10 @@ fn early_and_late_responses(
 #[test]
 fn waiters_beyond_the_limit_are_rejected_at_once() {
     for preset in PRESETS {
-        let gate = Gate::new();
-        let origin_gate = gate.clone();
-        let origin = Origin::start(
-            move |_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-                origin_gate.pass();
-                writer.respond(200, &[LONG], b"page");
-            },
-        )
+        let (origin, gate) = Origin::gated(|gate, _, writer| {
+            gate.pass();
+            writer.respond(200, &[LONG], b"page");
+        })
         .unwrap();
         let site = SiteBuilder::origin(&origin, preset)
             .site("waiters = 3")
@@ -93,20 +85,16 @@ fn waiters_beyond_the_limit_are_rejected_at_once() {
 #[test]
 fn waiters_beyond_the_limit_get_a_stale_page_if_one_exists() {
     for preset in PRESETS {
-        let gate = Gate::new();
-        let origin_gate = gate.clone();
-        let origin = Origin::start(
-            move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-                if request.number > 0 {
-                    origin_gate.pass();
-                }
-                let lifetime = (
-                    "Cache-Control",
-                    "max-age=1, stale-if-error=600, stale-while-revalidate=0",
-                );
-                writer.respond(200, &[lifetime], request.number.to_string().as_bytes());
-            },
-        )
+        let (origin, gate) = Origin::gated(|gate, request, writer| {
+            if request.number > 0 {
+                gate.pass();
+            }
+            let lifetime = (
+                "Cache-Control",
+                "max-age=1, stale-if-error=600, stale-while-revalidate=0",
+            );
+            writer.respond(200, &[lifetime], request.number.to_string().as_bytes());
+        })
         .unwrap();
         let site = SiteBuilder::origin(&origin, preset)
             .site("waiters = 3")
@@ -130,23 +118,19 @@ fn waiters_beyond_the_limit_get_a_stale_page_if_one_exists() {
 #[test]
 fn all_waiters_of_a_failed_fetch_get_the_stale_page() {
     for preset in PRESETS {
-        let gate = Gate::new();
-        let origin_gate = gate.clone();
-        let origin = Origin::start(
-            move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-                let lifetime = (
-                    "Cache-Control",
-                    "max-age=1, stale-if-error=600, stale-while-revalidate=0",
-                );
-                if request.number == 0 {
-                    writer.respond(200, &[lifetime], b"old");
-                } else {
-                    origin_gate.pass();
-                    writer.write(b"rubbish\r\n\r\n");
-                    writer.close();
-                }
-            },
-        )
+        let (origin, gate) = Origin::gated(|gate, request, writer| {
+            let lifetime = (
+                "Cache-Control",
+                "max-age=1, stale-if-error=600, stale-while-revalidate=0",
+            );
+            if request.number == 0 {
+                writer.respond(200, &[lifetime], b"old");
+            } else {
+                gate.pass();
+                writer.write(b"rubbish\r\n\r\n");
+                writer.close();
+            }
+        })
         .unwrap();
         let site = SiteBuilder::origin(&origin, preset).start();
         site.get("/");
@@ -169,15 +153,11 @@ fn all_waiters_of_a_failed_fetch_get_the_stale_page() {
 #[test]
 fn all_waiters_of_a_failed_fetch_get_an_error_without_a_stale_page() {
     for preset in PRESETS {
-        let gate = Gate::new();
-        let origin_gate = gate.clone();
-        let origin = Origin::start(
-            move |_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-                origin_gate.pass();
-                writer.write(b"rubbish\r\n\r\n");
-                writer.close();
-            },
-        )
+        let (origin, gate) = Origin::gated(|gate, _, writer| {
+            gate.pass();
+            writer.write(b"rubbish\r\n\r\n");
+            writer.close();
+        })
         .unwrap();
         let site = SiteBuilder::origin(&origin, preset).start();
         std::thread::scope(|scope| {
@@ -249,19 +229,16 @@ fn a_slow_first_client_does_not_delay_the_others() {
     // More than the socket buffers.
     let page = random_bytes(24 * 1024 * 1024);
     for preset in PRESETS {
-        let gate = Gate::new();
-        let (origin_gate, body) = (gate.clone(), page.clone());
-        let origin = Origin::start(
-            move |_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-                writer.chunked(200, &[LONG]);
-                writer.chunk(&body[..1000]);
-                origin_gate.pass();
-                for piece in body[1000..].chunks(64 * 1024) {
-                    writer.chunk(piece);
-                }
-                writer.last_chunk();
-            },
-        )
+        let body = page.clone();
+        let (origin, gate) = Origin::gated(move |gate, _, writer| {
+            writer.chunked(200, &[LONG]);
+            writer.chunk(&body[..1000]);
+            gate.pass();
+            for piece in body[1000..].chunks(64 * 1024) {
+                writer.chunk(piece);
+            }
+            writer.last_chunk();
+        })
         .unwrap();
         let site = SiteBuilder::origin(&origin, preset)
             .cache("memory = \"256MiB\"\n")

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::{
     FaultSettings, TestLength,
-    purges::{Editor, PurgeMethod, random_scope},
+    purges::Editor,
     random::Random,
     report::FaultReport,
     site_content::{Lengths, Scope, SiteContent, path},
@@ -261,14 +261,7 @@ fn edit(
     report: &mut FaultReport,
 ) -> Result<(), TestkitError> {
     let mut editor = Editor::new(site)?;
-    for method in PurgeMethod::ALL {
-        let scope = match random_scope(random, PAGES) {
-            Scope::Site => Scope::Tag(1),
-            scope => scope,
-        };
-        editor.edit(site, scope, method)?;
-        report.purges += 1;
-    }
+    report.purges += editor.edit_by_all_methods(site, random, PAGES, Some(Scope::Tag(1)))?;
     Ok(())
 }
 

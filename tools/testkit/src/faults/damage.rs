@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     FaultSettings, TestLength,
-    purges::{Editor, PurgeMethod, random_scope},
+    purges::{Editor, PurgeMethod},
     random::Random,
     report::FaultReport,
     site_content::{Lengths, Scope, SiteContent},
@@ -276,15 +276,7 @@ fn flip_bit(path: &Path, random: &mut Random) -> io::Result<()> {
 }
 
 fn edit(site: &TestSite, editor: &mut Editor, random: &mut Random) -> Result<u64, TestkitError> {
-    for method in PurgeMethod::ALL {
-        let scope = match random_scope(random, PAGES) {
-            // Purging the whole site would leave no entry that could be wrong.
-            Scope::Site => Scope::Tag(0),
-            scope => scope,
-        };
-        editor.edit(site, scope, method)?;
-    }
-    Ok(3)
+    editor.edit_by_all_methods(site, random, PAGES, Some(Scope::Tag(0)))
 }
 
 const PAGES: usize = 260;

@@ -11,7 +11,7 @@ use std::{
 use super::{
     FaultSettings, TestLength,
     mount::{Kind, Mount},
-    purges::{Editor, PurgeMethod, random_scope},
+    purges::Editor,
     random::Random,
     report::FaultReport,
     site_content::{Lengths, Scope, SiteContent},
@@ -180,14 +180,7 @@ fn edit(
     report: &mut FaultReport,
 ) -> Result<(), TestkitError> {
     let mut editor = Editor::new(site)?;
-    for method in PurgeMethod::ALL {
-        let scope = match random_scope(random, PAGES) {
-            Scope::Site => Scope::Url(0),
-            scope => scope,
-        };
-        editor.edit(site, scope, method)?;
-        report.purges += 1;
-    }
+    report.purges += editor.edit_by_all_methods(site, random, PAGES, Some(Scope::Url(0)))?;
     Ok(())
 }
 

@@ -130,13 +130,11 @@ fn restart_denied(
 }
 
 fn edit(site: &TestSite, random: &mut Random) -> Result<FaultReport, TestkitError> {
-    let mut report = FaultReport::default();
     let mut editor = Editor::new(site)?;
-    for method in PurgeMethod::ALL {
-        editor.edit(site, random_scope(random, PAGES), method)?;
-        report.purges += 1;
-    }
-    Ok(report)
+    Ok(FaultReport {
+        purges: editor.edit_by_all_methods(site, random, PAGES, None)?,
+        ..FaultReport::default()
+    })
 }
 
 /// Removes all permissions of cache directories; returns their former modes.

@@ -63,6 +63,25 @@ impl Editor {
         Ok(())
     }
 
+    /// Makes one edit by each method, each of a random scope; `not_site` replaces the scope of the whole site, which would leave no
+    /// entry that could be wrong. Returns the number of edits.
+    pub(super) fn edit_by_all_methods(
+        &mut self,
+        site: &TestSite,
+        random: &mut Random,
+        pages: usize,
+        not_site: Option<Scope>,
+    ) -> Result<u64, TestkitError> {
+        for method in PurgeMethod::ALL {
+            let scope = match (random_scope(random, pages), not_site) {
+                (Scope::Site, Some(other)) => other,
+                (scope, _) => scope,
+            };
+            self.edit(site, scope, method)?;
+        }
+        Ok(PurgeMethod::ALL.len() as u64)
+    }
+
     /// Sends a purge and waits for its acknowledgement.
     pub(super) fn purge(
         &mut self,

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use super::gate::Gate;
 use super::socket::{Listener, ScriptServer, Socket, lock};
 use crate::TestkitError;
 
@@ -70,6 +71,16 @@ impl Origin {
         script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
     ) -> Result<Self, TestkitError> {
         Self::start_with_log(RequestLog::default(), script)
+    }
+
+    /// Starts an origin whose script can wait at a gate that the test opens.
+    pub fn gated(
+        script: impl Fn(&Gate, &ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
+    ) -> Result<(Self, Gate), TestkitError> {
+        let gate = Gate::new();
+        let passed = gate.clone();
+        let origin = Self::start(move |request, writer| script(&passed, request, writer))?;
+        Ok((origin, gate))
     }
 
     /// Starts an origin that does not record requests, for tests with very many: [`requests`](Self::requests) stays empty.
