@@ -61,7 +61,7 @@ pub struct EntryParts {
     /// The time at which the response was received.
     pub stored_at: Tick,
     /// The lifetimes.
-    pub life: Lifetime,
+    pub lifetime: Lifetime,
     /// The scopes of the purges that reach the entry.
     pub scopes: Scopes,
     /// The names of the tags, for display.
@@ -83,7 +83,7 @@ pub struct Entry {
     /// The time at which the response was received.
     pub stored_at: Tick,
     /// The lifetimes, counted from `stored_at`.
-    pub life: Lifetime,
+    pub lifetime: Lifetime,
     /// The scopes of the purges that reach the entry.
     pub scopes: Scopes,
     /// The names of the tags, for display.
@@ -91,7 +91,7 @@ pub struct Entry {
     /// The site's purge counter immediately before the first byte of the upstream request was sent.
     pub born: u64,
     /// The purges with which the entry was compared. Written by each comparison; see [`ValidityCheck`].
-    pub(crate) proof: ValidityCheck,
+    pub(crate) checked: ValidityCheck,
     /// Written by lookups that found the entry. Not counted above [`HITS_COUNTED`].
     hits: AtomicU32,
     /// Set by lookups that are no longer counted; cleared by [`Entry::was_hit_since`].
@@ -146,11 +146,11 @@ impl Entry {
             status: parts.status,
             fields,
             stored_at: parts.stored_at,
-            life: parts.life,
+            lifetime: parts.lifetime,
             scopes: parts.scopes,
             tags: parts.tags,
             born: parts.born,
-            proof: ValidityCheck::born(parts.born),
+            checked: ValidityCheck::born(parts.born),
             hits: AtomicU32::new(0),
             is_hit_again: AtomicBool::new(false),
             renewal: AtomicU64::new(0),
@@ -267,11 +267,11 @@ impl Entry {
             status: self.status,
             fields: self.fields.clone(),
             stored_at: self.stored_at,
-            life: self.life,
+            lifetime: self.lifetime,
             scopes: self.scopes.clone(),
             tags: self.tags.clone(),
             born: self.born,
-            proof: ValidityCheck::born(self.born),
+            checked: ValidityCheck::born(self.born),
             hits: AtomicU32::new(self.hits.load(Ordering::Relaxed)),
             is_hit_again: AtomicBool::new(false),
             renewal: load(&self.renewal),
@@ -385,7 +385,7 @@ impl Entry {
 
     /// The age of the response (RFC 9111 section 4.2.3): its age when it was received, plus the time since.
     pub fn age(&self, now: Tick) -> Duration {
-        self.life
+        self.lifetime
             .initial_age
             .saturating_add(now.since(self.stored_at))
     }
@@ -484,7 +484,7 @@ impl fmt::Debug for Entry {
             .field("status", &self.status)
             .field("body_bytes", &self.length())
             .field("born", &self.born)
-            .field("proved", &self.proof.load())
+            .field("checked", &self.checked.load())
             .finish_non_exhaustive()
     }
 }

@@ -44,7 +44,7 @@ pub struct PageInclude {
 /// The parts of a page with includes.
 #[derive(Clone, Debug)]
 pub struct Assembly {
-    /// How long the page is fresh without its includes. [`crate::entry::Entry::life`] ends with the first of the parts.
+    /// How long the page is fresh without its includes. [`crate::entry::Entry::lifetime`] ends with the first of the parts.
     pub own_fresh: Duration,
     /// The includes, in the order of the body.
     pub includes: Box<[PageInclude]>,
@@ -139,12 +139,12 @@ mod tests {
             for (purge, is_looked_at) in after.iter().zip(is_looked_at) {
                 table.publish(purge);
                 if is_looked_at {
-                    let least = alone.iter().map(|part| rank(table.prove(part))).max();
-                    prop_assert_eq!(Some(rank(table.prove(&page))), least);
+                    let least = alone.iter().map(|part| rank(table.validity(part))).max();
+                    prop_assert_eq!(Some(rank(table.validity(&page))), least);
                 }
             }
-            let least = alone.iter().map(|part| rank(table.prove(part))).max();
-            prop_assert_eq!(Some(rank(table.prove_waiting(&page))), least);
+            let least = alone.iter().map(|part| rank(table.validity(part))).max();
+            prop_assert_eq!(Some(rank(table.validity_waiting(&page))), least);
         }
     }
 

@@ -5,7 +5,7 @@
 //! part of the limit is not available to stored entries, so that fills can reserve memory while the store is full. If several
 //! sites share the store, no site uses the share of another one (`crate::site_shares`).
 //!
-//! The store does not consider purges or lifetimes: a caller that finds an entry calls `PurgeTable::prove` and
+//! The store does not consider purges or lifetimes: a caller that finds an entry calls `PurgeTable::validity` and
 //! `galley_policy::decide`.
 
 use std::sync::atomic::{AtomicU64, Ordering};

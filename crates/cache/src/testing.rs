@@ -25,7 +25,7 @@ pub(crate) fn scopes(host: &str, path_query: &str, tags: &[&str]) -> Scopes {
     }
 }
 
-pub(crate) fn life() -> Lifetime {
+pub(crate) fn lifetime() -> Lifetime {
     Lifetime {
         fresh: Duration::from_secs(60),
         stale_while_revalidate: Duration::ZERO,
@@ -43,7 +43,7 @@ pub(crate) fn parts(path_query: &str, born: u64) -> EntryParts {
         fields: HeaderMap::new(),
         body: Bytes::from_static(b"page").into(),
         stored_at: Tick(0),
-        life: life(),
+        lifetime: lifetime(),
         scopes: scopes("a.test", path_query, &[]),
         tags: Vec::new(),
         born,

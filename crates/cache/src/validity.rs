@@ -72,27 +72,27 @@ mod tests {
 
     #[test]
     fn it_only_rises() {
-        let proof = ValidityCheck::born(5);
+        let check = ValidityCheck::born(5);
         assert_eq!(
-            proof.load(),
+            check.load(),
             UnpackedValidity {
                 number: 5,
                 verdict: PurgeEffect::Untouched
             }
         );
-        proof.note(7, PurgeEffect::Soft);
-        proof.note(7, PurgeEffect::Untouched);
+        check.note(7, PurgeEffect::Soft);
+        check.note(7, PurgeEffect::Untouched);
         assert_eq!(
-            proof.load(),
+            check.load(),
             UnpackedValidity {
                 number: 7,
                 verdict: PurgeEffect::Soft
             }
         );
-        proof.note(6, PurgeEffect::Untouched);
-        assert_eq!(proof.load().number, 7, "who saw less does not undo");
-        proof.note(8, PurgeEffect::Hard);
-        proof.note(9, PurgeEffect::Soft);
-        assert_eq!(proof.load().verdict, PurgeEffect::Hard);
+        check.note(6, PurgeEffect::Untouched);
+        assert_eq!(check.load().number, 7, "who saw less does not undo");
+        check.note(8, PurgeEffect::Hard);
+        check.note(9, PurgeEffect::Soft);
+        assert_eq!(check.load().verdict, PurgeEffect::Hard);
     }
 }

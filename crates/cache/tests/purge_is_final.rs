@@ -36,7 +36,7 @@ fn entry_of(version: u64, born: u64) -> Arc<Entry> {
         path_query: (*b"/").into(),
         tags: [tag_id("post-1")].into(),
     };
-    let life = Lifetime {
+    let lifetime = Lifetime {
         fresh: Duration::from_secs(60),
         stale_while_revalidate: Duration::ZERO,
         stale_if_error: Duration::ZERO,
@@ -49,7 +49,7 @@ fn entry_of(version: u64, born: u64) -> Arc<Entry> {
         fields: http::HeaderMap::new(),
         body: Bytes::from(version.to_le_bytes().to_vec()).into(),
         stored_at: Tick(0),
-        life,
+        lifetime,
         scopes,
         tags: vec!["post-1".into()],
         born,
@@ -98,7 +98,8 @@ impl SharedState {
         loop {
             let required = self.acknowledged.load(Ordering::Acquire);
             let found = self.memory.get(b"/");
-            if let Some(entry) = found.filter(|entry| self.table.prove(entry) == Validity::Valid) {
+            if let Some(entry) = found.filter(|entry| self.table.validity(entry) == Validity::Valid)
+            {
                 let bytes = entry.body().expect("in memory")[..]
                     .try_into()
                     .expect("eight bytes");
@@ -143,7 +144,7 @@ fn requests_after_an_acknowledged_purge_get_no_older_content() {
     state.memory.put(last).unwrap();
     let found = state.memory.get(b"/").unwrap();
     assert_eq!(
-        state.table.prove(&found),
+        state.table.validity(&found),
         Validity::Valid,
         "content generated after the purge is served"
     );

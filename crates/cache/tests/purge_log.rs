@@ -36,7 +36,7 @@ fn page(name: &str, born: u64) -> Entry {
         fields: http::HeaderMap::new(),
         body: Bytes::from_static(b"page").into(),
         stored_at: Tick(0),
-        life: Lifetime::default(),
+        lifetime: Lifetime::default(),
         scopes: Scopes {
             host: host_id(SITE),
             url: url_id(SITE, b"/", None),
@@ -84,9 +84,9 @@ fn purges_survive_restarts() {
         );
         assert!(opened.start > start);
         start = opened.start;
-        assert_eq!(table.prove(&page("t", born)), Validity::Purged);
-        assert_eq!(table.prove(&page("u", born)), Validity::Valid);
-        assert_eq!(table.prove(&page("t", table.current())), Validity::Valid);
+        assert_eq!(table.validity(&page("t", born)), Validity::Purged);
+        assert_eq!(table.validity(&page("u", born)), Validity::Valid);
+        assert_eq!(table.validity(&page("t", table.current())), Validity::Valid);
     }
 }
 
@@ -215,7 +215,11 @@ fn acknowledged_purges_survive_kill_9() {
         );
         assert!(!acknowledged.is_empty());
         for (name, born) in acknowledged {
-            assert_eq!(table.prove(&page(&name, born)), Validity::Purged, "{name}");
+            assert_eq!(
+                table.validity(&page(&name, born)),
+                Validity::Purged,
+                "{name}"
+            );
         }
     }
 }
@@ -257,7 +261,7 @@ fn child_that_writes_up_to_a_file_size_limit() {
     });
     assert_eq!(lost.unwrap().restart, RestartEffect::PurgesAll);
     assert!(!directory().join(FILE).exists());
-    assert_eq!(table.prove(&page("t0", born)), Validity::Purged);
+    assert_eq!(table.validity(&page("t0", born)), Validity::Purged);
     let started = std::time::Instant::now();
     while opened.log.durability() != Durability::Kept {
         assert!(started.elapsed().as_secs() < 30);
@@ -269,5 +273,5 @@ fn child_that_writes_up_to_a_file_size_limit() {
     drop(opened);
     let (reopened, table) = open(&directory());
     assert_eq!(reopened.generation, generation);
-    assert_eq!(table.prove(&page("t0", born)), Validity::Purged);
+    assert_eq!(table.validity(&page("t0", born)), Validity::Purged);
 }

@@ -16,7 +16,7 @@ pub(crate) fn page() -> EntryParts {
         fields: HeaderMap::new(),
         body: StoredBody::default(),
         stored_at: Tick(0),
-        life: Lifetime::default(),
+        lifetime: Lifetime::default(),
         scopes: Scopes {
             host: 0,
             url: 0,

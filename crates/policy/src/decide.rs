@@ -54,7 +54,7 @@ pub struct StoredResponse<'a> {
     /// The current age, including the age on arrival (RFC 9111 section 4.2.3).
     pub age: Duration,
     /// The lifetime and the stale windows after it.
-    pub life: &'a Lifetime,
+    pub lifetime: &'a Lifetime,
     /// The effect of purges on the response.
     pub validity: Validity,
     /// The stored fields.
@@ -230,7 +230,7 @@ impl StoredResponse<'_> {
 
     /// A member gets the stored response only if it is fresh and not purged. Otherwise PHP generates the page, as for any session.
     fn for_member(&self, why: PassWhy) -> Decision {
-        let is_fresh = self.validity == Validity::Valid && self.life.fresh > self.age;
+        let is_fresh = self.validity == Validity::Valid && self.lifetime.fresh > self.age;
         match self.private {
             _ if self.is_hit_for_pass || !is_fresh => Decision::Pass(why),
             PrivateParts::None => Decision::Pass(why),
@@ -241,10 +241,10 @@ impl StoredResponse<'_> {
     }
 
     fn fetch(&self) -> Decision {
-        let life = self.life;
+        let lifetime = self.lifetime;
         Decision::Fetch {
             why: MissWhy::Stale,
-            stale_on_error: life.fresh.saturating_add(life.stale_if_error) > self.age,
+            stale_on_error: lifetime.fresh.saturating_add(lifetime.stale_if_error) > self.age,
         }
     }
 
@@ -252,14 +252,14 @@ impl StoredResponse<'_> {
     /// apply to that age.
     fn may_be_patched(&self, info: &RequestInfo) -> bool {
         self.validity == Validity::Outdated
-            && self.life.fresh > self.age
+            && self.lifetime.fresh > self.age
             && !info.has_authorization()
             && !self.is_too_old(&info.directives())
     }
 
     /// Whether the request demands a newer response (RFC 9111 section 5.2.1).
     fn is_too_old(&self, directives: &Directives) -> bool {
-        let left = self.life.fresh.saturating_sub(self.age);
+        let left = self.lifetime.fresh.saturating_sub(self.age);
         directives.no_cache
             || directives.max_age.is_some_and(|oldest| self.age > oldest)
             || directives.min_fresh.is_some_and(|wanted| left < wanted)
@@ -267,15 +267,15 @@ impl StoredResponse<'_> {
 
     /// Decides by age and validity. `directives` are empty with the WordPress preset.
     fn use_for(&self, directives: &Directives) -> Decision {
-        let life = self.life;
+        let lifetime = self.lifetime;
         if self.is_too_old(directives) {
             return self.fetch();
         }
         let is_soft_purged = self.validity != Validity::Valid;
-        if life.fresh > self.age && !is_soft_purged {
+        if lifetime.fresh > self.age && !is_soft_purged {
             return Decision::Hit;
         }
-        let staleness = self.age.saturating_sub(life.fresh);
+        let staleness = self.age.saturating_sub(lifetime.fresh);
         let is_accepted = directives.max_stale.is_some_and(|most| staleness <= most);
         if is_accepted
             && !is_soft_purged
@@ -285,7 +285,11 @@ impl StoredResponse<'_> {
         }
         // The windows begin at the end of freshness (RFC 5861 section 3), even if a soft purge ended it earlier: a soft-purged
         // response is never used longer than one that was not purged.
-        if life.fresh.saturating_add(life.stale_while_revalidate) > self.age {
+        if lifetime
+            .fresh
+            .saturating_add(lifetime.stale_while_revalidate)
+            > self.age
+        {
             return Decision::StaleWhileRevalidate;
         }
         self.fetch()
@@ -335,14 +339,14 @@ mod tests {
 
     fn stored<'a>(
         age: u64,
-        life: &'a Lifetime,
+        lifetime: &'a Lifetime,
         validity: Validity,
         fields: &'a HeaderMap,
     ) -> StoredResponse<'a> {
         StoredResponse {
             is_hit_for_pass: false,
             age: Duration::from_secs(age),
-            life,
+            lifetime,
             validity,
             fields,
             ends_soon: false,
@@ -352,13 +356,13 @@ mod tests {
 
     #[test]
     fn a_page_is_patched_unless_the_request_demands_a_newer_one() {
-        let life = Lifetime {
+        let lifetime = Lifetime {
             fresh: Duration::from_secs(60),
             ..Lifetime::default()
         };
         let no_fields = HeaderMap::new();
         let decided = |policy: &Policy, fields: &[(&str, &str)], age| {
-            let stored = stored(age, &life, Validity::Outdated, &no_fields);
+            let stored = stored(age, &lifetime, Validity::Outdated, &no_fields);
             decide(&parsed(&LINE, fields, policy), policy, Some(&stored))
         };
         let fetch = Decision::Fetch {
@@ -385,11 +389,11 @@ mod tests {
 
     #[test]
     fn a_miss_after_a_purge_has_the_reason_purged() {
-        let (life, fields) = (Lifetime::default(), HeaderMap::new());
+        let (lifetime, fields) = (Lifetime::default(), HeaderMap::new());
         let purged = |validity, is_hit_for_pass| {
             let stored = StoredResponse {
                 is_hit_for_pass,
-                ..stored(90, &life, validity, &fields)
+                ..stored(90, &lifetime, validity, &fields)
             };
             let info = parsed(&LINE, &[], &Policy::wordpress());
             match decide(&info, &Policy::wordpress(), Some(&stored)) {
@@ -426,13 +430,13 @@ mod tests {
         ];
         let fields = HeaderMap::new();
         for (fresh, swr, sie, age, validity, wanted) in table {
-            let life = Lifetime {
+            let lifetime = Lifetime {
                 fresh: Duration::from_secs(fresh),
                 stale_while_revalidate: Duration::from_secs(swr),
                 stale_if_error: Duration::from_secs(sie),
                 initial_age: Duration::ZERO,
             };
-            let stored = stored(age, &life, validity, &fields);
+            let stored = stored(age, &lifetime, validity, &fields);
             assert_eq!(
                 stored.use_for(&Directives::default()),
                 wanted,
@@ -466,7 +470,7 @@ mod tests {
             (Purged, 10, PrivateParts::Complete, pass()),
             (Validity::Unknown, 10, PrivateParts::Complete, pass()),
         ];
-        let life = Lifetime {
+        let lifetime = Lifetime {
             fresh: Duration::from_secs(60),
             ..Lifetime::default()
         };
@@ -474,7 +478,7 @@ mod tests {
         for (validity, age, private, wanted) in table {
             let mut stored = StoredResponse {
                 private,
-                ..stored(age, &life, validity, &fields)
+                ..stored(age, &lifetime, validity, &fields)
             };
             assert_eq!(decide(&info, &site, Some(&stored)), wanted, "{stored:?}");
             stored.is_hit_for_pass = true;
@@ -485,7 +489,7 @@ mod tests {
         let stranger = info.without_member().unwrap();
         let stored = StoredResponse {
             private: PrivateParts::Complete,
-            ..stored(0, &life, Valid, &fields)
+            ..stored(0, &lifetime, Valid, &fields)
         };
         assert_eq!(decide(&stranger, &site, Some(&stored)), Decision::Hit);
     }

@@ -17,7 +17,7 @@ use response_support::{Rows, info};
 #[test]
 fn decisions_with_the_wordpress_preset() {
     use Decision::{Hit, Pass, Refuse, StaleWhileRevalidate};
-    let life = Lifetime {
+    let lifetime = Lifetime {
         fresh: Duration::from_secs(60),
         stale_while_revalidate: Duration::from_secs(10),
         stale_if_error: Duration::from_secs(100),
@@ -67,7 +67,7 @@ fn decisions_with_the_wordpress_preset() {
         let stored = age.map(|age| StoredResponse {
             is_hit_for_pass: false,
             age: Duration::from_secs(age),
-            life: &life,
+            lifetime: &lifetime,
             validity: Validity::Valid,
             fields: &no_fields,
             ends_soon: false,

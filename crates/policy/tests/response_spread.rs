@@ -32,10 +32,10 @@ fn lifetimes(site: &Policy, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime
         judge(&info, &response, site),
         judge_spread(&info, &response, site, seed),
     );
-    let (Storability::Store(life), Storability::Store(spread)) = judgments else {
+    let (Storability::Store(lifetime), Storability::Store(spread)) = judgments else {
         panic!("{rows:?} is not stored");
     };
-    (life, spread)
+    (lifetime, spread)
 }
 
 fn fresh_seconds(site: &Policy, status: u16, rows: Rows<'_>) -> BTreeSet<u64> {

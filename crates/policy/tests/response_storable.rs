@@ -238,7 +238,9 @@ fn a_response_older_than_its_lifetime_is_not_stored() {
         200,
         &[("cache-control", "max-age=9"), ("age", "8")],
     );
-    assert!(matches!(aged, Storability::Store(life) if life.initial_age == Duration::from_secs(8)));
+    assert!(
+        matches!(aged, Storability::Store(lifetime) if lifetime.initial_age == Duration::from_secs(8))
+    );
     let table: &[Rows<'_>] = &[
         &[("cache-control", "max-age=9"), ("age", "9")],
         &[
@@ -276,7 +278,9 @@ fn generation_time_does_not_reduce_a_default_lifetime() {
             now: now(),
         };
         match judge(&info, &response, &brief) {
-            Storability::Store(life) => Ok((life.fresh.as_secs(), life.initial_age.as_secs())),
+            Storability::Store(lifetime) => {
+                Ok((lifetime.fresh.as_secs(), lifetime.initial_age.as_secs()))
+            }
             Storability::Skip(why) => Err(why),
         }
     };

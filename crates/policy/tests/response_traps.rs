@@ -63,7 +63,9 @@ fn stored(status: u16, rows: Rows<'_>) -> Storability {
 
 fn fresh_s(storability: Storability) -> Option<u64> {
     match storability {
-        Storability::Store(life) if life.fresh > life.initial_age => Some(life.fresh.as_secs()),
+        Storability::Store(lifetime) if lifetime.fresh > lifetime.initial_age => {
+            Some(lifetime.fresh.as_secs())
+        }
         Storability::Store(_) | Storability::Skip(_) => None,
     }
 }
@@ -167,11 +169,11 @@ fn trap_06_s_maxage_forbids_stale_responses_without_explicit_permission() {
 fn trap_07_must_revalidate_disables_stale_windows() {
     for control in ["must-revalidate", "proxy-revalidate"] {
         let control = format!("max-age=1, {control}, stale-if-error=60, stale-while-revalidate=60");
-        let Storability::Store(life) = stored(200, &[("cache-control", &control)]) else {
+        let Storability::Store(lifetime) = stored(200, &[("cache-control", &control)]) else {
             panic!("{control}");
         };
         assert_eq!(
-            life.stale_if_error + life.stale_while_revalidate,
+            lifetime.stale_if_error + lifetime.stale_while_revalidate,
             Duration::ZERO
         );
     }

@@ -81,9 +81,9 @@ pub(super) fn header(entry: &Entry, origin: &StoredOrigin) -> Option<Vec<u8>> {
         origin.stamp.boot_ms,
         origin.stamp.wall_ms,
         milliseconds(origin.age),
-        milliseconds(entry.life.fresh),
-        milliseconds(entry.life.stale_while_revalidate),
-        milliseconds(entry.life.stale_if_error),
+        milliseconds(entry.lifetime.fresh),
+        milliseconds(entry.lifetime.stale_while_revalidate),
+        milliseconds(entry.lifetime.stale_if_error),
         entry.scopes.host,
         entry.scopes.url,
     ] {
@@ -185,7 +185,7 @@ pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader,
         wall_ms: cursor.number()?,
     };
     let initial_age = Duration::from_millis(cursor.number()?);
-    let life = Lifetime {
+    let lifetime = Lifetime {
         initial_age,
         fresh: Duration::from_millis(cursor.number()?),
         stale_while_revalidate: Duration::from_millis(cursor.number()?),
@@ -218,7 +218,7 @@ pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader,
         fields: head.fields(fields)?,
         body: StoredBody::default(),
         stored_at: Tick(0),
-        life,
+        lifetime,
         born,
     };
     let composition = PageComposition {

@@ -110,12 +110,12 @@ enum PageClock {
 }
 
 impl PageClock {
-    fn age(&self, then: &StoredTime, life: &Lifetime, now: DiskClock) -> Duration {
+    fn age(&self, then: &StoredTime, lifetime: &Lifetime, now: DiskClock) -> Duration {
         match self {
-            Self::Boot(boot) => boot.age(then, life.initial_age, life, now),
+            Self::Boot(boot) => boot.age(then, lifetime.initial_age, lifetime, now),
             Self::Since(since) => {
                 let by_wall = since_wall(then, now).unwrap_or_default();
-                life.initial_age.saturating_add(by_wall.max(*since))
+                lifetime.initial_age.saturating_add(by_wall.max(*since))
             }
         }
     }
@@ -198,7 +198,7 @@ impl<R: Read> PageReader<'_, R> {
         let table = self.bytes(fixed.layout.blocks() * 8)?;
         layout::check(&body, &layout::sums(&table, &fixed, &self.key)?, &self.key)?;
         let mut parts = stored.parts;
-        parts.life.initial_age = self.clock.age(&stored.stamp, &parts.life, self.now);
+        parts.lifetime.initial_age = self.clock.age(&stored.stamp, &parts.lifetime, self.now);
         let parts = EntryParts {
             body: StoredBody::reserved(body, reservation),
             stored_at: self.now.tick,

@@ -3,7 +3,7 @@
 //! Invariants: every byte is verified before it is returned (a damaged file is a miss); an entry never replaces one with a
 //! greater `born`; limits are checked when space is reserved, before anything is written; an error of the disk is returned as a
 //! value. After a start, while the files are being counted, entries are read but not stored. An entry may be sent only
-//! after `PurgeTable::prove`, because purges do not access the files.
+//! after `PurgeTable::validity`, because purges do not access the files.
 //!
 //! All methods block and are meant for a few helper threads. The lock of the index is held for microseconds, never
 //! during a system call. This module starts no thread and reads the clock only once, at the start: the caller runs and

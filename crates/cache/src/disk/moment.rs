@@ -83,12 +83,12 @@ impl BootClock {
         &self,
         then: &StoredTime,
         age: Duration,
-        life: &Lifetime,
+        lifetime: &Lifetime,
         now: DiskClock,
     ) -> Duration {
         match self.since(then, now) {
             Some(since) => age.saturating_add(since),
-            None => age.max(life.fresh),
+            None => age.max(lifetime.fresh),
         }
     }
 
@@ -181,15 +181,15 @@ mod tests {
             ),
         ];
         for (what, reader, now, wanted) in table {
-            let life = Lifetime {
+            let lifetime = Lifetime {
                 fresh: s(60),
-                ..crate::testing::life()
+                ..crate::testing::lifetime()
             };
-            assert_eq!(reader.age(&then, s(5), &life, now), wanted, "{what}");
+            assert_eq!(reader.age(&then, s(5), &lifetime, now), wanted, "{what}");
         }
         let nothing_known = BootClock::of([2; 16], 3);
-        let life = crate::testing::life();
-        let old = nothing_known.age(&then, s(500), &life, at(0, 5));
+        let lifetime = crate::testing::lifetime();
+        let old = nothing_known.age(&then, s(500), &lifetime, at(0, 5));
         assert_eq!(old, s(500), "never younger than it was");
     }
 

@@ -26,7 +26,7 @@ use crate::entry::{Entry, EntryParts};
 /// The result of a lookup.
 #[derive(Debug)]
 pub enum DiskLookup {
-    /// The entry. `PurgeTable::prove` and `galley_policy::decide` decide whether it may be sent.
+    /// The entry. `PurgeTable::validity` and `galley_policy::decide` decide whether it may be sent.
     Found(OnDisk),
     /// The key has no usable entry.
     Absent,
@@ -253,9 +253,11 @@ impl DiskShared {
     }
 
     fn aged(&self, mut stored: StoredHeader, now: DiskClock) -> StoredHeader {
-        let life = &stored.parts.life;
-        let age = self.boot.age(&stored.stamp, life.initial_age, life, now);
-        stored.parts.life.initial_age = age;
+        let lifetime = &stored.parts.lifetime;
+        let age = self
+            .boot
+            .age(&stored.stamp, lifetime.initial_age, lifetime, now);
+        stored.parts.lifetime.initial_age = age;
         stored.parts.stored_at = now.tick;
         stored
     }

@@ -13,7 +13,7 @@ use super::moment::BootClock;
 use super::*;
 use crate::budget::MemoryBudget;
 use crate::entry::{Entry, EntryParts};
-use crate::testing::{life, parts};
+use crate::testing::{lifetime, parts};
 use galley_policy::time::Tick;
 use std::fs::File;
 
@@ -267,7 +267,7 @@ fn ages_continue_across_restarts_and_boots() {
     };
     let s = Duration::from_secs;
     assert_eq!(
-        (life().initial_age, life().fresh),
+        (lifetime().initial_age, lifetime().fresh),
         (s(2), s(60)),
         "what is counted on below"
     );

@@ -28,7 +28,7 @@ pub enum FillSharing {
     /// Any number of readers, from the first byte.
     Shared {
         /// The lifetimes.
-        life: Lifetime,
+        lifetime: Lifetime,
         /// The ids of the tags, for callers that must compare the fill with purges before they use it.
         tags: Vec<u64>,
         /// Other responses whose bytes the body includes, which must be compared with purges, too.

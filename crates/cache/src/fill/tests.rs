@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::budget::MemoryBudget;
 use crate::includes::IncludedResponses;
-use crate::testing::life;
+use crate::testing::lifetime;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::StatusCode;
@@ -21,7 +21,7 @@ use std::task::Poll;
 
 fn shared_head(length: Option<u64>) -> FillHead {
     let share = FillSharing::Shared {
-        life: life(),
+        lifetime: lifetime(),
         tags: vec![1],
         inclusions: IncludedResponses::default(),
     };

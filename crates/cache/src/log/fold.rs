@@ -224,7 +224,7 @@ mod tests {
         let pages = tags
             .iter()
             .flat_map(|tags| (0..90).map(|born| entry("a.test", "/p", tags, born)));
-        let validities = pages.map(|page| match purge_table.prove(&page) {
+        let validities = pages.map(|page| match purge_table.validity(&page) {
             Validity::Valid => 0,
             Validity::SoftPurged => 1,
             Validity::Outdated | Validity::Purged | Validity::Unknown => 2,

@@ -99,7 +99,7 @@ fn a_purge_is_in_force_at_once_and_acknowledged_after_the_fdatasync() {
     let published = publish(&opened.log, &purge_table, &tag("t"));
     sim.wait_for_sync();
     assert_eq!(published.ticket.outcome(), None);
-    assert_eq!(purge_table.prove(&old), Validity::Purged);
+    assert_eq!(purge_table.validity(&old), Validity::Purged);
     sim.close(false);
     assert_eq!(published.ticket.wait(), Durability::Kept);
     let (reopened, _) = open(&sim.reboot(Left::SYNCED), limits());
@@ -197,9 +197,9 @@ fn all_scopes_survive_a_restart() {
         "the last one was for the whole site, and hard"
     );
     assert_eq!(reopened.floor("other"), 0);
-    assert_eq!(purge_table.prove(&page(&[], born)), Validity::Purged);
+    assert_eq!(purge_table.validity(&page(&[], born)), Validity::Purged);
     assert_eq!(
-        purge_table.prove(&page(&[], purge_table.current())),
+        purge_table.validity(&page(&[], purge_table.current())),
         Validity::Valid
     );
 }
@@ -219,9 +219,9 @@ fn each_site_has_a_separate_counter() {
     let (reopened, a) = open(&sim.reboot(Left::SYNCED), limits());
     let b = PurgeTable::new();
     reopened.replay("b.test", &b);
-    assert_eq!(a.prove(&page(&["u"], born)), Validity::Purged);
-    assert_eq!(b.prove(&page(&["u"], born)), Validity::Valid);
-    assert_eq!(b.prove(&page(&["t"], born)), Validity::Purged);
+    assert_eq!(a.validity(&page(&["u"], born)), Validity::Purged);
+    assert_eq!(b.validity(&page(&["u"], born)), Validity::Valid);
+    assert_eq!(b.validity(&page(&["t"], born)), Validity::Purged);
 }
 
 /// A purge got a number, an entry was stored under it, and neither is in the log on the disk.
@@ -237,9 +237,9 @@ fn numbers_missing_in_the_log_are_not_assigned_again() {
     let (reopened, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!(reopened.generation, opened.generation);
     let stored = page(&["t"], born);
-    assert_eq!(purge_table.prove(&stored), Validity::Valid);
+    assert_eq!(purge_table.validity(&stored), Validity::Valid);
     drop(publish(&reopened.log, &purge_table, &tag("t")).ticket);
-    assert_eq!(purge_table.prove(&stored), Validity::Purged);
+    assert_eq!(purge_table.validity(&stored), Validity::Purged);
     sim.close(false);
 }
 
@@ -252,7 +252,7 @@ fn a_full_disk_delays_no_purge_and_is_reported() {
     let published = publish(&opened.log, &purge_table, &tag("t"));
     let outcome = published.ticket.wait();
     assert_eq!(restart(&outcome), RestartEffect::PurgesAll);
-    assert_eq!(purge_table.prove(&old), Validity::Purged, "obeyed");
+    assert_eq!(purge_table.validity(&old), Validity::Purged, "obeyed");
     assert_eq!(opened.log.durability(), outcome);
     assert!(!sim.has(NAME), "taken away");
     for left in [Left::ALL, Left::SYNCED] {
@@ -294,8 +294,12 @@ fn a_lost_log_recovers_under_a_new_generation() {
     );
     let (reopened, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!(reopened.generation, generation);
-    assert_eq!(purge_table.prove(&raced), Validity::Purged, "by the floor");
-    assert_eq!(purge_table.prove(&young), Validity::Valid);
+    assert_eq!(
+        purge_table.validity(&raced),
+        Validity::Purged,
+        "by the floor"
+    );
+    assert_eq!(purge_table.validity(&young), Validity::Valid);
 }
 
 /// After a failed fdatasync the system may have dropped the bytes and report success the next time.
@@ -367,7 +371,7 @@ fn a_read_only_log_is_replayed_and_removed() {
     let (reopened, purge_table) = open(&sim, without_retry());
     assert_eq!(reopened.generation, opened.generation);
     let replayed = page(&["t"], old.born);
-    assert_eq!(purge_table.prove(&replayed), Validity::Purged);
+    assert_eq!(purge_table.validity(&replayed), Validity::Purged);
     assert_eq!(
         restart(&reopened.log.durability()),
         RestartEffect::PurgesAll
@@ -489,8 +493,8 @@ fn an_overflowing_queue_records_whole_site_purges() {
     let last = purge_table.current();
     let (reopened, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!((reopened.floor(SITE), reopened.purges.len()), (last, 1));
-    assert_eq!(purge_table.prove(&page(&[], born)), Validity::Purged);
-    assert_eq!(purge_table.prove(&page(&[], last)), Validity::Valid);
+    assert_eq!(purge_table.validity(&page(&[], born)), Validity::Purged);
+    assert_eq!(purge_table.validity(&page(&[], last)), Validity::Valid);
 }
 
 #[test]
@@ -517,11 +521,11 @@ fn compaction_keeps_the_file_small_and_loses_no_purge() {
     assert_eq!(reopened.floor(SITE), 0, "seven tags are kept exactly");
     for n in 0..7 {
         assert_eq!(
-            purge_table.prove(&page(&[&format!("t{n}")], born)),
+            purge_table.validity(&page(&[&format!("t{n}")], born)),
             Validity::Purged
         );
     }
-    assert_eq!(purge_table.prove(&page(&["u"], born)), Validity::Valid);
+    assert_eq!(purge_table.validity(&page(&["u"], born)), Validity::Valid);
     for n in 0..50 {
         let purge = tag(&format!("many{n}"));
         assert_eq!(
@@ -532,12 +536,12 @@ fn compaction_keeps_the_file_small_and_loses_no_purge() {
     let (last, purge_table) = open(&sim.reboot(Left::SYNCED), small_limits);
     assert!(last.purges.len() <= 10 && last.floor(SITE) > born);
     assert_eq!(
-        purge_table.prove(&page(&["u"], born)),
+        purge_table.validity(&page(&["u"], born)),
         Validity::Purged,
         "below the floor"
     );
     assert_eq!(
-        purge_table.prove(&page(&["u"], last.start)),
+        purge_table.validity(&page(&["u"], last.start)),
         Validity::Valid
     );
 }

@@ -370,7 +370,7 @@ impl Put {
         };
         new.scopes.tags = [tag_id(&tag)].into();
         let entry = entry("a.test", &path, &[&tag], self.born);
-        let is_dead = purge_table.prove(&entry) == Validity::Purged;
+        let is_dead = purge_table.validity(&entry) == Validity::Purged;
         match memory.put(Arc::new(Entry::new(new))) {
             Ok(()) => {
                 *known = Some(Known {
@@ -394,7 +394,7 @@ impl Known {
             found.body().unwrap()[..8],
             (self.number as u64).to_le_bytes()
         );
-        let is_dead = purge_table.prove(found) == Validity::Purged;
+        let is_dead = purge_table.validity(found) == Validity::Purged;
         assert_eq!(is_dead, self.is_dead);
         let age = Duration::from_millis(now - self.stored_at) + Duration::from_secs(2);
         assert_eq!(found.age(Tick(now)), age);

@@ -150,7 +150,7 @@ impl PrivateStore {
             let mut scopes = [PrivateScope::Page, PrivateScope::Session].into_iter();
             let entry = scopes
                 .find_map(|scope| kept.fragments.get(&self.name(label, scope, page)))
-                .filter(|entry| entry.life.fresh > entry.age(now) && is_valid(entry))?;
+                .filter(|entry| entry.lifetime.fresh > entry.age(now) && is_valid(entry))?;
             Some((fragment.range.clone(), Arc::clone(entry)))
         };
         let fragments: Option<Vec<_>> = private_fragments(page).map(own).collect();

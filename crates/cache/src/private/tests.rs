@@ -30,7 +30,7 @@ fn entry(key: &[u8], body: &[u8], born: u64) -> Entry {
         fields: HeaderMap::new(),
         body: StoredBody::from(bytes::Bytes::copy_from_slice(body)),
         stored_at: Tick(0),
-        life: Lifetime {
+        lifetime: Lifetime {
             fresh: Duration::from_secs(300),
             ..Lifetime::default()
         },

@@ -92,7 +92,7 @@ impl PurgeTable {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Publishes a purge. After it has returned, no later call of [`PurgeTable::prove`] reports an older entry as valid that
+    /// Publishes a purge. After it has returned, no later call of [`PurgeTable::validity`] reports an older entry as valid that
     /// the purge touches. Calls `note` with the purge's number inside the critical section, so that a queue filled by `note`
     /// has the order of the numbers. `note` must be short and must not use this table.
     ///
@@ -131,15 +131,15 @@ impl PurgeTable {
 
     /// Whether `entry` may be sent for a request whose head was read before this call. One comparison if no purge is newer than
     /// the entry's last check. Never waits.
-    pub fn prove(&self, entry: &Entry) -> Validity {
-        self.prove_by(entry, OnContention::None)
+    pub fn validity(&self, entry: &Entry) -> Validity {
+        self.validity_by(entry, OnContention::None)
     }
 
-    /// Like [`PurgeTable::prove`], but waits for a writer, so the result is never [`Validity::Unknown`]. For the slow path only.
+    /// Like [`PurgeTable::validity`], but waits for a writer, so the result is never [`Validity::Unknown`]. For the slow path only.
     ///
     /// An entry that is purged on the fast path may be [`Validity::Outdated`] here.
-    pub fn prove_waiting(&self, entry: &Entry) -> Validity {
-        match self.prove_by(entry, OnContention::Wait) {
+    pub fn validity_waiting(&self, entry: &Entry) -> Validity {
+        match self.validity_by(entry, OnContention::Wait) {
             Validity::Purged if self.purged_fragments(entry).is_some() => Validity::Outdated,
             validity => validity,
         }
@@ -206,18 +206,18 @@ impl PurgeTable {
             .newest_match(born, touch)
     }
 
-    fn prove_by(&self, entry: &Entry, on_contention: OnContention) -> Validity {
+    fn validity_by(&self, entry: &Entry, on_contention: OnContention) -> Validity {
         let now = self.current();
-        let proved = entry.proof.load();
-        if proved.number >= now {
-            return proved.verdict.into();
+        let checked = entry.checked.load();
+        if checked.number >= now {
+            return checked.verdict.into();
         }
-        self.prove_at(entry, now, on_contention)
+        self.check_at(entry, now, on_contention)
     }
 
     /// Compares `entry` with the purges since its last check. Records `now`, the counter that the caller loaded.
-    fn prove_at(&self, entry: &Entry, now: u64, on_contention: OnContention) -> Validity {
-        let proved = entry.proof.load();
+    fn check_at(&self, entry: &Entry, now: u64, on_contention: OnContention) -> Validity {
+        let checked = entry.checked.load();
         let touch = entry.scopes.touch();
         let included = entry.assembly().map(|assembly| &*assembly.inclusions.parts);
         let (looked, looked_at_parts) = {
@@ -230,29 +230,29 @@ impl PurgeTable {
                 }
             };
             let fragments = entry.fragments().iter().map(|fragment| {
-                let base = proved.number.max(fragment.born);
+                let base = checked.number.max(fragment.born);
                 tables.effect_on_tags(base, fragment.version.all_tags())
             });
             // A soft purge of a fragment counts as a hard one: replacing the bytes costs little, so the old ones need not be sent.
             let looked = match fragments.max() {
-                None | Some(PurgeEffect::Untouched) => tables.lookup(proved.number, &touch),
+                None | Some(PurgeEffect::Untouched) => tables.lookup(checked.number, &touch),
                 Some(PurgeEffect::Soft | PurgeEffect::Hard) => {
                     TableLookup::decided(PurgeEffect::Hard)
                 }
             };
             let parts = included.unwrap_or_default().iter();
             let parts = parts.map(|part| {
-                let base = proved.number.max(part.born);
+                let base = checked.number.max(part.born);
                 tables.lookup(base, &part.scopes.touch())
             });
             (looked, parts.collect::<Vec<_>>())
         };
         // Patterns are tested after the lock is released, so that they do not delay a purge.
-        let mut verdict = looked.settle(&touch).max(proved.verdict);
+        let mut verdict = looked.settle(&touch).max(checked.verdict);
         for (part, looked) in included.unwrap_or_default().iter().zip(looked_at_parts) {
             verdict = verdict.max(looked.settle(&part.scopes.touch()));
         }
-        entry.proof.note(now, verdict);
+        entry.checked.note(now, verdict);
         verdict.into()
     }
 }

@@ -20,7 +20,7 @@ use crate::log::{Durability, RestartEffect};
 use crate::memory::PutRefused;
 use crate::purge_table::{FillPurgeState, PurgeSubject, Validity};
 use crate::sync::point;
-use crate::testing::{life, scopes};
+use crate::testing::{lifetime, scopes};
 
 pub(super) const SITE: &str = "a.test";
 
@@ -36,9 +36,9 @@ fn key(page: usize) -> &'static [u8] {
     PAGES[page].1.as_bytes()
 }
 
-fn prove(world: &World, entry: &Entry) -> Validity {
-    match world.table.prove(entry) {
-        Validity::Unknown => world.table.prove_waiting(entry),
+fn validity(world: &World, entry: &Entry) -> Validity {
+    match world.table.validity(entry) {
+        Validity::Unknown => world.table.validity_waiting(entry),
         validity => validity,
     }
 }
@@ -47,7 +47,7 @@ fn prove(world: &World, entry: &Entry) -> Validity {
 pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, Validity)>) {
     let look = || {
         let entry = world.memory.get(key(page))?;
-        let validity = prove(world, &entry);
+        let validity = validity(world, &entry);
         Some((entry, validity))
     };
     let (least, found) = if world.is_without(Without::CounterAfterTheHead) {
@@ -96,7 +96,7 @@ pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, V
 fn fetch(world: &World, page: usize, least: &Least, held: Option<&Arc<Entry>>) {
     loop {
         let usable = world.memory.get(key(page));
-        let usable = usable.filter(|entry| world.table.prove_waiting(entry) == Validity::Valid);
+        let usable = usable.filter(|entry| world.table.validity_waiting(entry) == Validity::Valid);
         if let Some(entry) = usable {
             return world.serve(least, composition(&entry), "memory, at the second look");
         }
@@ -280,7 +280,7 @@ fn generate(
         status: http::StatusCode::OK,
         fields: fields(composition),
         share: FillSharing::Shared {
-            life: life(),
+            lifetime: lifetime(),
             tags: scopes(SITE, "/", &tags).tags.into(),
             inclusions: IncludedResponses::default(),
         },
@@ -335,7 +335,7 @@ fn store(
     let body = body.unwrap_or_default();
     let parts = page_parts(page, composition, kind, &tags, born, body);
     let entry = Arc::new(Entry::new(parts.clone()));
-    if world.table.prove_waiting(&entry) == Validity::Purged {
+    if world.table.validity_waiting(&entry) == Validity::Purged {
         return world.check_purged(&entry);
     }
     put(world, &entry, |entry| world.memory.put(entry));
@@ -363,7 +363,7 @@ pub(super) fn revalidate(world: &World, page: usize) {
         return;
     };
     let revalidates_purged = world.is_without(Without::PurgedIsFetchedWithoutConditions);
-    if !revalidates_purged && world.table.prove_waiting(&held) == Validity::Purged {
+    if !revalidates_purged && world.table.validity_waiting(&held) == Validity::Purged {
         return refresh(world, page);
     }
     point();
@@ -393,7 +393,7 @@ pub(super) fn revalidate(world: &World, page: usize) {
     show(world, page, fresh, &things);
     world.history().show_still(fresh, &old);
     let proves_again = !revalidates_purged && !world.is_without(Without::ComparedAfterThe304);
-    if proves_again && world.table.prove_waiting(&held) == Validity::Purged {
+    if proves_again && world.table.validity_waiting(&held) == Validity::Purged {
         return refresh(world, page);
     }
     let born = if world.is_without(Without::RevalidationIsBornAtItsStart) {
@@ -560,7 +560,7 @@ pub(super) fn post(world: &World) {
 pub(super) fn sweep(world: &World) {
     if world.is_without(Without::SweepingRemovesOnlyPurgedEntries) {
         for entry in world.memory.entries().collect::<Vec<_>>() {
-            if world.table.prove_waiting(&entry) == Validity::Purged {
+            if world.table.validity_waiting(&entry) == Validity::Purged {
                 world.note_removed(&entry);
                 point();
                 world.memory.remove(entry.key.bytes());
@@ -569,7 +569,7 @@ pub(super) fn sweep(world: &World) {
         return;
     }
     world.memory.sweep(|entry| {
-        let check_purged = world.table.prove_waiting(entry) == Validity::Purged;
+        let check_purged = world.table.validity_waiting(entry) == Validity::Purged;
         if check_purged {
             world.check_purged(entry);
             world.note_removed(entry);

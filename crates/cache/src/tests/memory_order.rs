@@ -44,7 +44,7 @@ fn an_entry_born_after_a_purge_sees_earlier_changes() {
         let born = table.current();
         let shown = content.load(Relaxed);
         editor.join().unwrap();
-        let check_purged = table.prove_waiting(&page(born)) == Validity::Purged;
+        let check_purged = table.validity_waiting(&page(born)) == Validity::Purged;
         assert!(shown == 1 || check_purged, "born at {born}");
     });
 }
@@ -66,16 +66,16 @@ fn a_comparison_by_one_reader_does_not_mislead_another() {
         };
         let other = {
             let (table, page) = (Arc::clone(&table), Arc::clone(&page));
-            spawn(move || table.prove(&page))
+            spawn(move || table.validity(&page))
         };
         let is_purged = acknowledged.load(Acquire) == 1;
-        let validity = table.prove(&page);
+        let validity = table.validity(&page);
         if is_purged {
             // No thread holds the lock for writing any more.
             assert_eq!(validity, Validity::Purged);
         }
         editor.join().unwrap();
         assert_ne!(other.join().unwrap(), Validity::SoftPurged);
-        assert_eq!(table.prove(&page), Validity::Purged);
+        assert_eq!(table.validity(&page), Validity::Purged);
     });
 }

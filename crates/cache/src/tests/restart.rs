@@ -48,7 +48,7 @@ impl Crash {
         let disk: Vec<&DiskEntry> = self.disk.iter().filter(is_ours).collect();
         for disk_entry in &disk {
             let entry = Entry::new(disk_entry.parts.clone());
-            if table.prove_waiting(&entry) != Validity::Purged {
+            if table.validity_waiting(&entry) != Validity::Purged {
                 world.serve(&self.least, composition(&entry), "the disk");
             }
         }
@@ -59,7 +59,7 @@ impl Crash {
         table.publish(&everything);
         for disk_entry in disk {
             let entry = Entry::new(disk_entry.parts.clone());
-            let validity = table.prove_waiting(&entry);
+            let validity = table.validity_waiting(&entry);
             if validity != Validity::Purged {
                 let what = format!("{entry:?} outlived a purge of the next run: {validity:?}");
                 world.history().breaks(what);

@@ -213,7 +213,7 @@ fn purges_apply_to_entries_after_a_restart() {
     for (path, expected) in [("/a", Validity::Purged), ("/b", Validity::Valid)] {
         let found = disk.get(site, path.as_bytes(), at(0), &MemoryBudget::new(99));
         assert_eq!(
-            purge_table.prove_waiting(&read_body(found).unwrap().0),
+            purge_table.validity_waiting(&read_body(found).unwrap().0),
             expected,
             "{path}"
         );
@@ -224,7 +224,7 @@ fn purges_apply_to_entries_after_a_restart() {
         let swept = disk.sweep_step(at(0), |view| {
             assert_eq!((view.site, view.fingerprint), (site.id, 7));
             assert_eq!(view.body_length, 3);
-            purge_table.prove_waiting(&view.entry) == Validity::Purged
+            purge_table.validity_waiting(&view.entry) == Validity::Purged
         });
         removed += swept.removed;
         if swept.ends_round {

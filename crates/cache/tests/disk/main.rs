@@ -51,7 +51,7 @@ fn page(path: &str, born: u64, body: impl Into<Bytes>) -> Entry {
         fields,
         body: body.into().into(),
         stored_at: Tick(0),
-        life: Lifetime {
+        lifetime: Lifetime {
             fresh: Duration::from_secs(600),
             stale_while_revalidate: Duration::from_secs(60),
             stale_if_error: Duration::from_secs(3600),

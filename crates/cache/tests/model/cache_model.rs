@@ -296,7 +296,7 @@ impl CacheModel {
             body == content(number as u64, sent.length),
             "wrong bytes, from {place}"
         );
-        let validity = self.process().table.prove_waiting(entry);
+        let validity = self.process().table.validity_waiting(entry);
         assert_eq!(
             validity,
             self.validity(sent),
@@ -333,7 +333,7 @@ impl CacheModel {
             table,
             ..
         } = self.process();
-        let is_purged = |entry: &Entry| table.prove_waiting(entry) == Validity::Purged;
+        let is_purged = |entry: &Entry| table.validity_waiting(entry) == Validity::Purged;
         memory.sweep(is_purged);
         while !disk
             .sweep_step(now, |view| is_purged(&view.entry))
@@ -468,7 +468,7 @@ impl CacheModel {
             fields,
             body: Bytes::from(content(number as u64, sent.length)).into(),
             stored_at: self.now().tick,
-            life: Lifetime::default(),
+            lifetime: Lifetime::default(),
             scopes: Scopes {
                 host: host_id(host),
                 url: url_id(host, path.as_bytes(), query.map(str::as_bytes)),

@@ -88,7 +88,7 @@ impl ClientState {
     }
 
     /// Checks credentials: the value after `Basic` in `Authorization`.
-    pub async fn prove(
+    pub async fn verify(
         &self,
         passwords: &Arc<Passwords>,
         client: IpAddr,
@@ -97,7 +97,7 @@ impl ClientState {
         may_compare: impl FnOnce() -> Result<(), Duration>,
     ) -> PasswordCheck {
         self.verified
-            .prove(
+            .verify(
                 passwords,
                 Network::of(client),
                 credentials,

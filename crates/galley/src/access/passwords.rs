@@ -106,7 +106,7 @@ impl VerifiedPasswords {
     }
 
     /// Checks credentials. `may_compare` is called before an expensive comparison. Cancel-safe: a comparison in progress continues.
-    pub(super) async fn prove(
+    pub(super) async fn verify(
         &self,
         file: &Arc<Passwords>,
         client: Network,
@@ -128,7 +128,7 @@ impl VerifiedPasswords {
         compared
     }
 
-    /// As [`Self::prove`], without the earlier successes: for a login. Cancel-safe, too.
+    /// As [`Self::verify`], without the earlier successes: for a login. Cancel-safe, too.
     pub(super) async fn compare(
         &self,
         file: &Arc<Passwords>,
@@ -243,64 +243,66 @@ mod tests {
         let never = || Err(Duration::from_secs(9));
         let at = |ms| Tick(ms);
         assert_eq!(
-            verified.prove(&passwords, HERE, &right, at(0), never).await,
+            verified
+                .verify(&passwords, HERE, &right, at(0), never)
+                .await,
             PasswordCheck::TooMany(Duration::from_secs(9))
         );
         assert_eq!(
             verified
-                .prove(&passwords, HERE, &right, at(0), || Ok(()))
+                .verify(&passwords, HERE, &right, at(0), || Ok(()))
                 .await,
             PasswordCheck::Right
         );
         assert_eq!(
             verified
-                .prove(&passwords, HERE, &right, at(59_000), never)
+                .verify(&passwords, HERE, &right, at(59_000), never)
                 .await,
             PasswordCheck::Right
         );
         assert_ne!(
             verified
-                .prove(&passwords, HERE, &right, at(60_000), never)
+                .verify(&passwords, HERE, &right, at(60_000), never)
                 .await,
             PasswordCheck::Right
         );
         for wrong in ["jane:other", "jane:", "jane", "", "joe:secret", ":secret"] {
             let result = verified
-                .prove(&passwords, HERE, &basic(wrong), at(0), || Ok(()))
+                .verify(&passwords, HERE, &basic(wrong), at(0), || Ok(()))
                 .await;
             assert_eq!(result, PasswordCheck::Wrong, "{wrong}");
         }
         let long = basic(&format!("jane:{}", "x".repeat(600)));
         assert_eq!(
             verified
-                .prove(&passwords, HERE, &long, at(0), || Ok(()))
+                .verify(&passwords, HERE, &long, at(0), || Ok(()))
                 .await,
             PasswordCheck::Wrong
         );
         assert_eq!(
             verified
-                .prove(&passwords, HERE, b"!", at(0), || Ok(()))
+                .verify(&passwords, HERE, b"!", at(0), || Ok(()))
                 .await,
             PasswordCheck::Wrong
         );
         // The success does not count for another client.
         let elsewhere = Network::V4(2);
         let result = verified
-            .prove(&passwords, elsewhere, &right, at(1), never)
+            .verify(&passwords, elsewhere, &right, at(1), never)
             .await;
         assert_eq!(result, PasswordCheck::TooMany(Duration::from_secs(9)));
         // The success does not count for another file, and ends for a removed name after a minute.
         let (_other, others) = file("joe:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=");
         assert_eq!(
             verified
-                .prove(&others, HERE, &right, at(0), || Ok(()))
+                .verify(&others, HERE, &right, at(0), || Ok(()))
                 .await,
             PasswordCheck::Wrong
         );
         std::fs::write(kept.path(), "").unwrap();
         assert_eq!(
             verified
-                .prove(&passwords, HERE, &right, at(61_000), || Ok(()))
+                .verify(&passwords, HERE, &right, at(61_000), || Ok(()))
                 .await,
             PasswordCheck::Wrong
         );

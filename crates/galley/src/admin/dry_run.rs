@@ -82,7 +82,7 @@ impl<'a> PurgeMatch<'a> {
             && site_mark(entry.key.bytes()) == Some(self.site.mark)
             && self.scope.is_match(&entry.scopes)
             && !matches!(
-                self.site.core.purges.prove_waiting(entry),
+                self.site.core.purges.validity_waiting(entry),
                 Validity::Purged | Validity::Outdated
             )
     }

@@ -16,7 +16,7 @@ use crate::request::Site;
 /// The members that a listing shows.
 pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
     let age_s = entry.age(clock.tick()).as_secs();
-    let fresh_s = entry.life.fresh.as_secs();
+    let fresh_s = entry.lifetime.fresh.as_secs();
     let not_stored = hit_for_pass::reason(entry).map(|reason| {
         let mut advice = words::not_stored(reason.why, Some(&reason)).value();
         advice["word"] = json!(reason.why.word());
@@ -34,7 +34,7 @@ pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "hits": entry.hits(),
         // The reason of a hit-for-pass entry.
         "not_stored": not_stored,
-        "validity": validity(site.core.purges.prove_waiting(entry)),
+        "validity": validity(site.core.purges.validity_waiting(entry)),
     })
 }
 
@@ -43,9 +43,9 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
     let mut value = brief(clock, site, entry);
     let touching = newest_match(site, entry);
     let more = json!({
-        "stale_while_revalidate_s": entry.life.stale_while_revalidate.as_secs(),
-        "stale_if_error_s": entry.life.stale_if_error.as_secs(),
-        "initial_age_s": entry.life.initial_age.as_secs(),
+        "stale_while_revalidate_s": entry.lifetime.stale_while_revalidate.as_secs(),
+        "stale_if_error_s": entry.lifetime.stale_if_error.as_secs(),
+        "initial_age_s": entry.lifetime.initial_age.as_secs(),
         "memory_bytes": entry.weight(),
         "codings": entry.coded().iter().map(|coded| coded.coding.token()).collect::<Vec<_>>(),
         "in_memory": entry.pieces().is_none(),

@@ -89,7 +89,8 @@ fn sweep(current: &CurrentConfiguration) {
 pub(super) fn is_dead(site: &Site, entry: &Entry, now: Tick) -> bool {
     let is_kept =
         site.core.rules.storage.validation == ValidationPolicy::Origin && is_of_use(entry, now);
-    site.purges.prove_waiting(entry) == Validity::Purged || (has_outlived(entry, now) && !is_kept)
+    site.purges.validity_waiting(entry) == Validity::Purged
+        || (has_outlived(entry, now) && !is_kept)
 }
 
 /// Without a preset: whether a 304 may still make the entry fresh again, or a client may accept it stale.
@@ -101,16 +102,16 @@ fn is_of_use(entry: &Entry, now: Tick) -> bool {
     } else {
         KEPT_WITHOUT_VALIDATOR
     };
-    entry.age(now) < entry.life.fresh.saturating_add(longest)
+    entry.age(now) < entry.lifetime.fresh.saturating_add(longest)
 }
 
 /// Whether an entry is past every window in which it could be served.
 fn has_outlived(entry: &Entry, now: Tick) -> bool {
     let grace = entry
-        .life
+        .lifetime
         .stale_while_revalidate
-        .max(entry.life.stale_if_error);
-    entry.age(now) > entry.life.fresh.saturating_add(grace)
+        .max(entry.lifetime.stale_if_error);
+    entry.age(now) > entry.lifetime.fresh.saturating_add(grace)
 }
 
 /// The interval between two checks for new purges.

@@ -435,7 +435,7 @@ fn publish_again(tables: &impl PurgeTables, RelayedPurge { record, done }: Relay
 fn is_valid(sites: &[Arc<Site>], page: &Entry) -> bool {
     let mark = site_mark(page.key.bytes());
     let site = sites.iter().find(|site| Some(site.mark) == mark);
-    site.is_some_and(|site| site.purges.prove_waiting(page) == Validity::Valid)
+    site.is_some_and(|site| site.purges.validity_waiting(page) == Validity::Valid)
 }
 
 /// The divisor for the part of the memory that may be handed over: for a moment both processes have their pages, and the file

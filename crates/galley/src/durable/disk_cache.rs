@@ -258,7 +258,7 @@ impl SiteDiskCache {
             }
         });
         let entry = found.await.ok().flatten()?;
-        if table.prove_waiting(&entry) == Validity::Purged {
+        if table.validity_waiting(&entry) == Validity::Purged {
             cache.queue.forget(self.site, key, entry.born);
             return Some(entry);
         }

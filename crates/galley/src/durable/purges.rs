@@ -294,14 +294,14 @@ impl SitePurges {
         self.table().current()
     }
 
-    /// See [`PurgeTable::prove`].
-    pub fn prove(&self, entry: &Entry) -> Validity {
-        self.table().prove(entry)
+    /// See [`PurgeTable::validity`].
+    pub fn validity(&self, entry: &Entry) -> Validity {
+        self.table().validity(entry)
     }
 
-    /// See [`PurgeTable::prove_waiting`].
-    pub fn prove_waiting(&self, entry: &Entry) -> Validity {
-        self.table().prove_waiting(entry)
+    /// See [`PurgeTable::validity_waiting`].
+    pub fn validity_waiting(&self, entry: &Entry) -> Validity {
+        self.table().validity_waiting(entry)
     }
 
     /// See [`PurgeTable::newer_than`].

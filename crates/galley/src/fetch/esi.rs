@@ -48,19 +48,21 @@ pub(super) struct AssembledPage {
 }
 
 impl AssembledPage {
-    /// The data about includes that is stored with the page, and the lifetime of the page. `life`: the lifetime without the
+    /// The data about includes that is stored with the page, and the lifetime of the page. `lifetime`: the lifetime without the
     /// includes.
-    pub(super) fn assembly(self, life: Lifetime) -> (Option<Arc<Assembly>>, Lifetime) {
+    pub(super) fn assembly(self, lifetime: Lifetime) -> (Option<Arc<Assembly>>, Lifetime) {
         let Some(left) = self.left else {
-            return (None, life);
+            return (None, lifetime);
         };
         let assembly = Assembly {
-            own_fresh: life.fresh,
+            own_fresh: lifetime.fresh,
             includes: self.includes.into(),
             inclusions: self.inclusions,
         };
-        let fresh = life.fresh.min(life.initial_age.saturating_add(left));
-        (Some(Arc::new(assembly)), Lifetime { fresh, ..life })
+        let fresh = lifetime
+            .fresh
+            .min(lifetime.initial_age.saturating_add(left));
+        (Some(Arc::new(assembly)), Lifetime { fresh, ..lifetime })
     }
 }
 
@@ -215,17 +217,17 @@ impl FetchWorker {
         let own = Lifetime {
             fresh: own_fresh.unwrap_or_default(),
             initial_age: entry.age(self.clock.tick()),
-            ..entry.life
+            ..entry.lifetime
         };
         let body = std::mem::take(&mut assembled.body).into();
-        let (assembly, life) = assembled.assembly(own);
+        let (assembly, lifetime) = assembled.assembly(own);
         let mut fields = entry.fields.clone();
         fields.remove(header::ETAG);
         let incoming = IncomingResponse::whole(entry.status, fields.clone(), body);
         let to_store = StorePlan {
             status: entry.status,
             fields,
-            life,
+            lifetime,
             tags: Tags {
                 ids: entry.scopes.tags.to_vec(),
                 names: entry.tags.clone(),

@@ -78,7 +78,7 @@ impl FetchWorker {
                 fields: evidence(uncacheable.why, uncacheable.fields, &job.site.rules),
                 body: StoredBody::default(),
                 stored_at: self.clock.tick(),
-                life: Lifetime {
+                lifetime: Lifetime {
                     fresh: lifetime,
                     ..Lifetime::default()
                 },

@@ -200,7 +200,7 @@ impl FetchWorker {
             bytes: plain.ok_or(no_memory)?.clone(),
             inclusions: joined(own, &nested.unwrap_or_default())?,
             left: entry
-                .life
+                .lifetime
                 .fresh
                 .saturating_sub(entry.age(self.clock.tick())),
         })
@@ -229,7 +229,7 @@ fn shared(head: &FillHead) -> Result<(SharedPart, Duration), IncludeFailure> {
         return Err(IncludeFailure::Response);
     }
     let FillSharing::Shared {
-        life,
+        lifetime,
         tags,
         inclusions,
     } = &head.share
@@ -240,7 +240,7 @@ fn shared(head: &FillHead) -> Result<(SharedPart, Duration), IncludeFailure> {
         tags: tags.clone(),
         inclusions: inclusions.clone(),
     };
-    Ok((part, life.fresh.saturating_sub(life.initial_age)))
+    Ok((part, lifetime.fresh.saturating_sub(lifetime.initial_age)))
 }
 
 fn is_plain(status: StatusCode, fields: &HeaderMap) -> bool {

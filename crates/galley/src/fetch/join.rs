@@ -138,7 +138,7 @@ impl FetchWorker {
             .held
             .as_ref()
             .is_some_and(|held| Arc::ptr_eq(held, &entry));
-        let validity = job.site.purges.prove_waiting(&entry);
+        let validity = job.site.purges.validity_waiting(&entry);
         let stored = revalidate::stored(&entry, validity, entry.age(self.clock.tick()));
         let decision = decide(&job.info, &job.site.rules, stored.as_ref());
         let is_usable = matches!(
@@ -275,7 +275,7 @@ impl FetchWorker {
             (Ok(head), _) => head,
         };
         let FillSharing::Shared {
-            life,
+            lifetime,
             tags,
             inclusions,
         } = &head.share
@@ -305,7 +305,7 @@ impl FetchWorker {
             };
         }
         let is_for_all = !slot.in_progress.is_confined.get()
-            && life.fresh > life.initial_age
+            && lifetime.fresh > lifetime.initial_age
             && may_answer_credentials(job, &head.fields);
         if is_for_all {
             HeadUse::Use

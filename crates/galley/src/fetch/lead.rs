@@ -115,7 +115,7 @@ impl FetchWorker {
         }
         let mut held = job.held.as_ref();
         loop {
-            held = held.filter(|held| site_purges.prove_waiting(held) != Validity::Purged);
+            held = held.filter(|held| site_purges.validity_waiting(held) != Validity::Purged);
             let conditional = held.and_then(|held| {
                 let mut call = job.call.without_body();
                 if !forward::revalidate(&mut call.request, &held.fields) {
@@ -146,7 +146,7 @@ impl FetchWorker {
             publish(&job.site, &purges).wait(&job.site).await;
             let to_store = match (incoming.status, validated) {
                 (StatusCode::NOT_MODIFIED, Some(validated)) => {
-                    if site_purges.prove_waiting(validated.held) == Validity::Purged {
+                    if site_purges.validity_waiting(validated.held) == Validity::Purged {
                         held = None;
                         continue;
                     }
@@ -220,17 +220,20 @@ impl FetchWorker {
             None
         };
         let why = match verdict {
-            Storability::Store(life) => match self.prepare_store(job, in_progress, &incoming, life)
-            {
-                Some(to_store) => {
-                    let to_store = match assembled.map(|page| page.assembly(life)) {
-                        Some((assembly, life)) => to_store.with_assembly(assembly, life),
-                        None => to_store,
-                    };
-                    return self.fill(job, in_progress, sink, incoming, to_store).await;
+            Storability::Store(lifetime) => {
+                match self.prepare_store(job, in_progress, &incoming, lifetime) {
+                    Some(to_store) => {
+                        let to_store = match assembled.map(|page| page.assembly(lifetime)) {
+                            Some((assembly, lifetime)) => {
+                                to_store.with_assembly(assembly, lifetime)
+                            }
+                            None => to_store,
+                        };
+                        return self.fill(job, in_progress, sink, incoming, to_store).await;
+                    }
+                    None => NotStored::Vary,
                 }
-                None => NotStored::Vary,
-            },
+            }
             Storability::Skip(why) => why,
         };
         if job.storage().validation == ValidationPolicy::Origin {
@@ -388,7 +391,7 @@ async fn relay_error_page(
         status: incoming.status,
         fields,
         share: FillSharing::Shared {
-            life: Lifetime::default(),
+            lifetime: Lifetime::default(),
             // The inputs of its generation are unknown, so any newer purge may concern it.
             tags: Tags::everything().ids,
             inclusions: IncludedResponses::default(),

@@ -44,7 +44,7 @@ impl FetchWorker {
         let newer = || {
             let stored = self.memory.peek(job.key.bytes());
             stored.filter(|entry| {
-                !Arc::ptr_eq(entry, held) && purges.prove_waiting(entry) == Validity::Valid
+                !Arc::ptr_eq(entry, held) && purges.validity_waiting(entry) == Validity::Valid
             })
         };
         if let Some(entry) = newer() {
@@ -83,7 +83,7 @@ impl FetchWorker {
             fragments.push((number, self.valid_rendering(site, version.id)?));
         }
         let entry = Arc::new(self.with_rendered(site, held, &fragments)?);
-        if site.purges.prove_waiting(&entry) != Validity::Valid {
+        if site.purges.validity_waiting(&entry) != Validity::Valid {
             return None;
         }
         let outcome = self.memory.put_if_same(held, Arc::clone(&entry));
@@ -118,7 +118,7 @@ impl FetchWorker {
             (&fragment.range, body.map(|bytes| &bytes[..]))
         });
         let SplicedBody { body, ranges } = splice(plain, replacements)?;
-        let mut life = held.life;
+        let mut lifetime = held.lifetime;
         let mut fragments = Vec::with_capacity(held.fragments().len());
         for ((number, fragment), range) in parts.zip(ranges) {
             let mut fragment = PageFragment {
@@ -130,8 +130,8 @@ impl FetchWorker {
                 if !new.fits(&fragment) || new.entry.body().is_none() {
                     return None;
                 }
-                let left = new.entry.life.fresh.saturating_sub(new.entry.age(now));
-                life.fresh = life.fresh.min(held.age(now).saturating_add(left));
+                let left = new.entry.lifetime.fresh.saturating_sub(new.entry.age(now));
+                lifetime.fresh = lifetime.fresh.min(held.age(now).saturating_add(left));
                 fragment.version = site.fragments.replacing(variant, &fragment.version, new)?;
                 fragment.born = new.entry.born;
             }
@@ -147,7 +147,7 @@ impl FetchWorker {
             fields,
             body: StoredBody::reserved(body, reservation),
             stored_at: held.stored_at,
-            life,
+            lifetime,
             scopes: held.scopes.clone(),
             tags: held.tags.clone(),
             born: held.born,
@@ -320,7 +320,7 @@ mod tests {
             fields: HeaderMap::new(),
             body: StoredBody::default(),
             stored_at: Tick(0),
-            life: Lifetime {
+            lifetime: Lifetime {
                 fresh: Duration::from_secs(60),
                 ..Lifetime::default()
             },

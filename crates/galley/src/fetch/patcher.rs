@@ -185,7 +185,7 @@ impl FetchWorker {
             if may_await(&entry)
                 && let Some(variant) = variant_id(entry.key.bytes())
                 && self.has_variant(site, variant)
-                && site.purges.prove_waiting(&entry) == Validity::Outdated
+                && site.purges.validity_waiting(&entry) == Validity::Outdated
             {
                 found.push(AwaitingPage {
                     hits: entry.hits(),

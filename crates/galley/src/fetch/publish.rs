@@ -15,11 +15,11 @@ pub(super) fn write_to_disk(site: &FetchSite, entry: &Arc<Entry>, outcome: Resul
     if outcome.is_ok() {
         site.compressing.offer(entry);
     }
-    let Some(shelved) = &site.disk else { return };
+    let Some(disk) = &site.disk else { return };
     match entry.kind {
-        EntryKind::HitForPass => shelved.forget(&entry.key, entry.born),
+        EntryKind::HitForPass => disk.forget(&entry.key, entry.born),
         EntryKind::Page | EntryKind::Varies if outcome == Err(PutRefused::Superseded) => {}
-        EntryKind::Page | EntryKind::Varies => shelved.keep(entry),
+        EntryKind::Page | EntryKind::Varies => disk.keep(entry),
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) enum RenderFor {
 /// The properties of a response that apply to all of its fragments.
 pub(super) struct RenderedWith<'r> {
     pub(super) tags: &'r Tags,
-    pub(super) life: Lifetime,
+    pub(super) lifetime: Lifetime,
     pub(super) born: u64,
     /// The response time of PHP.
     pub(super) took: Duration,
@@ -201,7 +201,8 @@ impl FetchWorker {
         let now = self.clock.tick();
         site.fragments.last_rendered(id).filter(|rendered| {
             let entry = &rendered.entry;
-            entry.life.fresh > entry.age(now) && site.purges.prove_waiting(entry) == Validity::Valid
+            entry.lifetime.fresh > entry.age(now)
+                && site.purges.validity_waiting(entry) == Validity::Valid
         })
     }
 
@@ -254,7 +255,7 @@ impl FetchWorker {
                 fields: HeaderMap::new(),
                 body: StoredBody::reserved(bytes.to_vec(), reservation),
                 stored_at: self.clock.tick(),
-                life: with.life,
+                lifetime: with.lifetime,
                 // The rendering does not depend on the page for which it was requested.
                 scopes: Scopes {
                     url: 0,
@@ -296,7 +297,7 @@ fn note_failures(site: &FetchSite, requested: &[Arc<FragmentVersion>], sent: Tic
 /// Whether a purge has invalidated the last rendering of a fragment.
 pub(super) fn is_purged(site: &FetchSite, fragment: &SharedFragment) -> bool {
     let mut rendered = fragment.rendered.iter();
-    !rendered.any(|last| site.purges.prove_waiting(last) == Validity::Valid)
+    !rendered.any(|last| site.purges.validity_waiting(last) == Validity::Valid)
 }
 
 /// The fragments that one request renders.

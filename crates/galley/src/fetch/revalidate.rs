@@ -21,7 +21,7 @@ pub fn stored(entry: &Entry, validity: Validity, age: Duration) -> Option<Stored
     (entry.kind != EntryKind::Varies).then(|| StoredResponse {
         is_hit_for_pass: entry.kind == EntryKind::HitForPass,
         age,
-        life: &entry.life,
+        lifetime: &entry.lifetime,
         validity,
         fields: &entry.fields,
         ends_soon: may_be_due(entry, age),
@@ -38,16 +38,16 @@ pub fn is_due(entry: &Entry, age: Duration, now: Tick) -> bool {
 
 /// Whether [`is_due`] may return true.
 pub fn may_be_due(entry: &Entry, age: Duration) -> bool {
-    is_last_part(&entry.life, age) && entry.kind == EntryKind::Page && entry.hits() >= HOT
+    is_last_part(&entry.lifetime, age) && entry.kind == EntryKind::Page && entry.hits() >= HOT
 }
 
 /// Whether an entry expires soon: in the last tenth of the lifetime that remained when it was received, at most [`MAX_LEAD_TIME`].
-fn is_last_part(life: &Lifetime, age: Duration) -> bool {
-    let left = life.fresh.saturating_sub(age);
+fn is_last_part(lifetime: &Lifetime, age: Duration) -> bool {
+    let left = lifetime.fresh.saturating_sub(age);
     if left > MAX_LEAD_TIME {
         return false;
     }
-    let whole = life.fresh.saturating_sub(life.initial_age);
+    let whole = lifetime.fresh.saturating_sub(lifetime.initial_age);
     whole >= MIN_LIFETIME && left < whole / 10
 }
 
@@ -65,7 +65,7 @@ impl FetchWorker {
         let now = self.clock.tick();
         self.memory
             .peek(key.bytes())
-            .is_some_and(|entry| is_last_part(&entry.life, entry.age(now)))
+            .is_some_and(|entry| is_last_part(&entry.lifetime, entry.age(now)))
     }
 
     pub(super) fn has_spare_slots(&self, pool: usize) -> bool {
@@ -105,13 +105,13 @@ mod tests {
             (86_400, 0, 86_341, true),
         ];
         for (fresh, initial_age, age, expected) in table {
-            let life = Lifetime {
+            let lifetime = Lifetime {
                 fresh: Duration::from_secs(fresh),
                 initial_age: Duration::from_secs(initial_age),
                 ..Lifetime::default()
             };
             assert_eq!(
-                is_last_part(&life, Duration::from_secs(age)),
+                is_last_part(&lifetime, Duration::from_secs(age)),
                 expected,
                 "{fresh} {initial_age} {age}"
             );

@@ -72,7 +72,7 @@ impl SharedLookup<'_> {
         if !self.lease.holds(self.clock.tick()) {
             return None;
         }
-        (purges.prove_waiting(&entry) == Validity::Valid).then_some(entry)
+        (purges.validity_waiting(&entry) == Validity::Valid).then_some(entry)
     }
 
     /// Whether an accepted page is fresh and needs no refresh. A page that needs a refresh does not replace one.
@@ -192,7 +192,7 @@ impl FetchWorker {
             },
             points,
             bytes: entry.length(),
-            fresh: entry.life.fresh.saturating_sub(age),
+            fresh: entry.lifetime.fresh.saturating_sub(age),
             record,
         };
         pages.store(page, token);

@@ -108,7 +108,7 @@ impl FetchWorker {
             clock: self.clock,
         };
         let entry = reader.read(&FoundPage { record, ..*found })?;
-        if entry.life.fresh <= entry.age(self.clock.tick()) {
+        if entry.lifetime.fresh <= entry.age(self.clock.tick()) {
             return None;
         }
         Some(RenderedFragment {

@@ -38,7 +38,7 @@ use crate::upstream::IncomingResponse;
 pub(super) struct StorePlan {
     pub(super) status: StatusCode,
     pub(super) fields: HeaderMap,
-    pub(super) life: Lifetime,
+    pub(super) lifetime: Lifetime,
     /// The tags of the page, without those of its fragments.
     pub(super) tags: Tags,
     pub(super) fragments: ReceivedFragments,
@@ -69,12 +69,12 @@ impl StorePlan {
     /// The same page, assembled with ESI includes. The positions of its fragments in its fields no longer match, so the fragments
     /// become parts of the page.
     #[must_use]
-    pub(super) fn with_assembly(self, assembly: Option<Arc<Assembly>>, life: Lifetime) -> Self {
+    pub(super) fn with_assembly(self, assembly: Option<Arc<Assembly>>, lifetime: Lifetime) -> Self {
         Self {
             tags: self.all_tags(),
             fragments: ReceivedFragments::default(),
             assembly,
-            life,
+            lifetime,
             ..self
         }
     }
@@ -97,14 +97,14 @@ impl FetchWorker {
         job: &PageJob,
         in_progress: &InProgressFetch,
         incoming: &IncomingResponse,
-        life: Lifetime,
+        lifetime: Lifetime,
     ) -> Option<StorePlan> {
         let rules = &job.site.rules;
         let mut fields = storable::stored_fields(&incoming.fields, rules, job.info.rule());
         let (names, selections) = match job.storage().validation {
             ValidationPolicy::Galley => {
                 storable::browser_fields(&mut fields, rules);
-                storable::outer_fields(&mut fields, rules, &job.info, &life);
+                storable::outer_fields(&mut fields, rules, &job.info, &lifetime);
                 self.date(&mut fields);
                 (Vec::new(), Vec::new())
             }
@@ -128,7 +128,7 @@ impl FetchWorker {
         Some(StorePlan {
             status: incoming.status,
             fields,
-            life,
+            lifetime,
             tags,
             fragments,
             assembly: None,
@@ -164,7 +164,7 @@ impl FetchWorker {
             status: to_store.status,
             fields: head,
             share: FillSharing::Shared {
-                life: to_store.life,
+                lifetime: to_store.lifetime,
                 tags: to_store.all_tags().ids,
                 inclusions: to_store.inclusions(),
             },
@@ -195,14 +195,14 @@ impl FetchWorker {
         let is_judged_whole =
             storable::is_judged_whole(to_store.status, &to_store.fields, &job.site.rules);
         match (&job.site.disk, to_store.keys(job).into_iter().next()) {
-            (Some(shelved), Some(key))
+            (Some(disk), Some(key))
                 if !is_judged_whole && job.fragments.is_empty() && to_store.assembly.is_none() =>
             {
                 let mut parts = self.parts(job, in_progress, to_store, key);
                 // The positions of fragments are needed in memory only.
                 parts.scopes.tags = to_store.all_tags().ids.into();
                 let entry = Entry::new(parts);
-                Recorder::ready(shelved.clone(), entry, length)
+                Recorder::ready(disk.clone(), entry, length)
             }
             _ => Recorder::off(),
         }
@@ -260,7 +260,7 @@ impl FetchWorker {
         if !job.fragments.is_empty() {
             let with = RenderedWith {
                 tags: &to_store.tags,
-                life: to_store.life,
+                lifetime: to_store.lifetime,
                 born,
                 took: in_progress.delay(self.clock.tick()),
             };
@@ -302,7 +302,7 @@ impl FetchWorker {
             fields: to_store.fields.clone(),
             body: StoredBody::default(),
             stored_at: self.clock.tick(),
-            life: to_store.life,
+            lifetime: to_store.lifetime,
             scopes: scopes(&job.info, to_store.tags.ids.clone()),
             tags: to_store.tags.names.clone(),
             born: in_progress.born.get(),
@@ -322,7 +322,7 @@ impl FetchWorker {
             return;
         }
         let kind = entry.kind;
-        if job.site.purges.prove_waiting(entry) == Validity::Purged {
+        if job.site.purges.validity_waiting(entry) == Validity::Purged {
             return self.note_not_stored(job, in_progress, NotStored::Purged);
         }
         let outcome = self.memory.put(Arc::clone(entry));

@@ -208,7 +208,7 @@ impl Waiter {
 
     fn use_stored(self, entry: Arc<Entry>, site: &FetchSite, info: &RequestInfo) -> WaitResult {
         // Purged since then: the fetch thread decides what to send instead.
-        if site.purges.prove_waiting(&entry) == Validity::Purged {
+        if site.purges.validity_waiting(&entry) == Validity::Purged {
             return WaitResult::Nothing(None);
         }
         let length = Some(entry.length());

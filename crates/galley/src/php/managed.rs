@@ -28,7 +28,7 @@ pub struct Managed {
     socket: PathBuf,
     most: usize,
     numbers: Arc<PoolNumbers>,
-    life: watch::Receiver<MasterState>,
+    state: watch::Receiver<MasterState>,
     stop: oneshot::Sender<ManagedEnd>,
     task: JoinHandle<()>,
     current: Arc<CurrentMaster>,
@@ -107,7 +107,7 @@ impl Managed {
             "php-fpm is running"
         );
         let socket = plan.socket.clone();
-        let (life_tx, life) = watch::channel(MasterState::Running {
+        let (state_tx, state) = watch::channel(MasterState::Running {
             master: master.pid(),
         });
         let (stop, stopped) = oneshot::channel();
@@ -117,12 +117,12 @@ impl Managed {
         };
         let watch = PoolWatch::new(watch, Arc::clone(&numbers), line);
         let current = Arc::clone(&plan.current);
-        let task = tokio::spawn(supervise(plan, master, watch, life_tx, stopped));
+        let task = tokio::spawn(supervise(plan, master, watch, state_tx, stopped));
         Managed {
             socket,
             most,
             numbers,
-            life,
+            state,
             stop,
             task,
             current,
@@ -135,7 +135,7 @@ impl Managed {
             socket: running.socket,
             most: running.workers,
             numbers: running.numbers,
-            life: running.life,
+            state: running.state,
             stop: running.stop,
             task: running.task,
             current: Arc::default(),
@@ -159,8 +159,8 @@ impl Managed {
     }
 
     /// The state of the master, to read or to wait on.
-    pub fn life(&self) -> watch::Receiver<MasterState> {
-        self.life.clone()
+    pub fn state(&self) -> watch::Receiver<MasterState> {
+        self.state.clone()
     }
 
     /// Ends the program, and returns when all its processes and files are gone: immediately if no request is running, after 12 s
@@ -212,7 +212,7 @@ async fn supervise(
     plan: MasterPlan,
     first: Master,
     mut watch: PoolWatch,
-    life: watch::Sender<MasterState>,
+    state: watch::Sender<MasterState>,
     mut stop: oneshot::Receiver<ManagedEnd>,
 ) {
     let site = plan.site.clone();
@@ -236,7 +236,7 @@ async fn supervise(
         plan.current.set(None);
         count(&plan.numbers.restarts);
         watch.forget();
-        life.send_replace(MasterState::Restarting);
+        state.send_replace(MasterState::Restarting);
         match status {
             Ok(status) => tracing::warn!(site, "php-fpm ended ({status}); restarting it"),
             Err(error) => tracing::warn!(
@@ -251,14 +251,14 @@ async fn supervise(
             _ = &mut stop => break,
         };
         tracing::info!(site, pid = master.pid(), "php-fpm is running again");
-        life.send_replace(MasterState::Running {
+        state.send_replace(MasterState::Running {
             master: master.pid(),
         });
     }
     tracing::info!(site, "php-fpm has ended");
     // Removes the folder before the end is reported.
     drop(plan);
-    life.send_replace(MasterState::Ended);
+    state.send_replace(MasterState::Ended);
 }
 
 /// Starts a master, with growing pauses between the attempts.

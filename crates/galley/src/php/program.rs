@@ -42,7 +42,7 @@ pub(super) struct RunningProgram {
     pub(super) socket: PathBuf,
     pub(super) workers: usize,
     pub(super) numbers: Arc<PoolNumbers>,
-    pub(super) life: watch::Receiver<MasterState>,
+    pub(super) state: watch::Receiver<MasterState>,
     pub(super) stop: oneshot::Sender<ManagedEnd>,
     pub(super) task: JoinHandle<()>,
 }
@@ -81,14 +81,14 @@ async fn run(spawner: ProgramSpawner) -> Result<RunningProgram, PhpStartError> {
         ProgramLauncher::Own(own) => own.group.as_raw_nonzero().get().unsigned_abs(),
         ProgramLauncher::Kept { .. } => first.id(),
     };
-    let (life_tx, life) = watch::channel(MasterState::Running { master });
+    let (state_tx, state) = watch::channel(MasterState::Running { master });
     let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(supervise(spawner, first, workers, life_tx, stopped));
+    let task = tokio::spawn(supervise(spawner, first, workers, state_tx, stopped));
     Ok(RunningProgram {
         socket,
         workers,
         numbers,
-        life,
+        state,
         stop,
         task,
     })
@@ -99,7 +99,7 @@ async fn supervise(
     spawner: Arc<ProgramSpawner>,
     first: MasterProcess,
     workers: usize,
-    life: watch::Sender<MasterState>,
+    state: watch::Sender<MasterState>,
     stopped: oneshot::Receiver<ManagedEnd>,
 ) {
     let (end, ending) = watch::channel(false);
@@ -125,7 +125,7 @@ async fn supervise(
     // Kills the rest of the group, and removes the files, before the end is reported.
     drop(slots);
     drop(spawner);
-    life.send_replace(MasterState::Ended);
+    state.send_replace(MasterState::Ended);
 }
 
 /// Runs the processes of one slot one after another, until `ending` is set.

@@ -87,7 +87,7 @@ fn settings(place: &Path) -> PhpSettings {
 }
 
 fn master_of(managed: &Managed) -> u32 {
-    match *managed.life().borrow() {
+    match *managed.state().borrow() {
         MasterState::Running { master } => master,
         other => panic!("{other:?}"),
     }
@@ -207,12 +207,12 @@ async fn scripts_run_with_the_configured_settings() {
 async fn nothing_is_left_after_stop() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
-    let (master, mut life) = (master_of(&managed), managed.life());
+    let (master, mut state) = (master_of(&managed), managed.state());
     wait_for("both workers", || group(master).len() == 3);
     assert!(has_watcher(master));
     assert_eq!(site.left(), 1);
     managed.stop().await;
-    assert_eq!(*life.borrow_and_update(), MasterState::Ended);
+    assert_eq!(*state.borrow_and_update(), MasterState::Ended);
     assert_eq!(
         (group(master), has_watcher(master), site.left()),
         (vec![], false, 0)
@@ -238,12 +238,15 @@ async fn an_idle_connection_does_not_delay_the_stop() {
 async fn dropping_the_handle_ends_php() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
-    let (master, mut life) = (master_of(&managed), managed.life());
+    let (master, mut state) = (master_of(&managed), managed.state());
     drop(managed);
-    tokio::time::timeout(TIMEOUT, life.wait_for(|life| *life == MasterState::Ended))
-        .await
-        .unwrap()
-        .unwrap();
+    tokio::time::timeout(
+        TIMEOUT,
+        state.wait_for(|state| *state == MasterState::Ended),
+    )
+    .await
+    .unwrap()
+    .unwrap();
     assert_eq!(
         (group(master), has_watcher(master), site.left()),
         (vec![], false, 0)
@@ -271,14 +274,14 @@ async fn a_killed_master_is_restarted() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
     let script = site.script("echo 'hello';");
-    let mut life = managed.life();
+    let mut state = managed.state();
     let mut master = master_of(&managed);
     for _ in 0..2 {
         // The workers hold the old socket and would continue to run.
         wait_for("both workers", || group(master).len() == 3);
         kill(master);
         let running = |now: &MasterState| matches!(now, MasterState::Running { master: new } if *new != master);
-        tokio::time::timeout(TIMEOUT, life.wait_for(running))
+        tokio::time::timeout(TIMEOUT, state.wait_for(running))
             .await
             .expect("it did not come back")
             .unwrap();
@@ -337,12 +340,12 @@ async fn stopping_works_while_restarts_fail() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
     let master = master_of(&managed);
-    let mut life = managed.life();
+    let mut state = managed.state();
     std::fs::remove_dir(site.root()).unwrap();
     kill(master);
     tokio::time::timeout(
         TIMEOUT,
-        life.wait_for(|life| *life == MasterState::Restarting),
+        state.wait_for(|state| *state == MasterState::Restarting),
     )
     .await
     .unwrap()

@@ -45,7 +45,7 @@ pub async fn enter(services: &Services, exchange: &mut Exchange<'_>) -> Result<(
         take(services, exchange, bucket, limit)?;
     }
     for by in &conditions.passwords {
-        prove(services, exchange, *by).await?;
+        verify(services, exchange, *by).await?;
     }
     exchange.access = AccessState::Granted {
         body: conditions.body,
@@ -85,7 +85,7 @@ fn limited(wait: Duration, note: String) -> Fault {
     }
 }
 
-async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(), Fault> {
+async fn verify(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(), Fault> {
     let refuse = |note: &'static str| Err(Fault::new(RefusedWhy::Password, note));
     let mut all = exchange.site.access.passwords.iter();
     let known = all.find(|(one, _)| *one == by);
@@ -105,8 +105,8 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
         Some(limit) => clients.take(site, Bucket::Password, &limit, client, now),
         None => Ok(()),
     };
-    let proof = clients.prove(passwords, client, credentials, now, may_compare);
-    match proof.await {
+    let verified = clients.verify(passwords, client, credentials, now, may_compare);
+    match verified.await {
         PasswordCheck::Right => Ok(()),
         PasswordCheck::Wrong => refuse("a wrong name or password"),
         PasswordCheck::TooMany(wait) => Err(limited(wait, "passwords to compare".to_owned())),

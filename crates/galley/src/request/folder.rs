@@ -297,7 +297,7 @@ impl SiteFiles {
             fields: self.fields(asset, &asset.plain),
             body: read(&asset.plain)?,
             stored_at: began.tick,
-            life: ENDLESS,
+            lifetime: ENDLESS,
             scopes: Scopes {
                 host: 0,
                 url: 0,

@@ -148,7 +148,7 @@ fn may_have_equivalent(
 
 fn page(site: &Site, info: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result<Hit, Arc<Entry>> {
     let age = entry.age(now);
-    let validity = site.purges.prove(&entry);
+    let validity = site.purges.validity(&entry);
     let is_hit = entry.status == StatusCode::OK
         && revalidate::stored(&entry, validity, age).is_some_and(|stored| {
             decide::decide(info, &site.core.rules, Some(&stored)) == Decision::Hit

@@ -92,7 +92,7 @@ impl LookupResult {
     pub(super) fn is_missing(&self) -> bool {
         let is_fresh = |(entry, validity): &(Arc<Entry>, Validity)| {
             *validity == Validity::Outdated
-                || (*validity == Validity::Valid && entry.life.fresh > entry.age(self.now))
+                || (*validity == Validity::Valid && entry.lifetime.fresh > entry.age(self.now))
         };
         !self.is_partitioned && !self.entry.as_ref().is_some_and(is_fresh)
     }
@@ -131,7 +131,7 @@ pub async fn lookup(
         EarlierLookup::None => reader.under(&exchange.key).await,
         EarlierLookup::NotInMemory => reader.on_disk(&exchange.key).await,
         EarlierLookup::Nothing => LookupResult::nothing(reader.now),
-        EarlierLookup::Found(entry) => reader.proved(Arc::clone(entry)),
+        EarlierLookup::Found(entry) => reader.checked(Arc::clone(entry)),
     };
     match exchange.policy().storage.vary {
         VaryPolicy::CoveredByKey => found,
@@ -156,7 +156,7 @@ impl LookupContext<'_, '_> {
             && let Some(visitor) = self.exchange.visitor(store)
         {
             let counts = self.purpose == LookupPurpose::Serve;
-            let is_valid = |own: &Entry| core.purges.prove_waiting(own) == Validity::Valid;
+            let is_valid = |own: &Entry| core.purges.validity_waiting(own) == Validity::Valid;
             found.own = store.look(&visitor, page, self.now, counts, is_valid);
         }
         found
@@ -172,25 +172,25 @@ impl LookupContext<'_, '_> {
                 memory.peek(key).or_else(on_disk)
             }
         };
-        self.proved_if_any(entry)
+        self.checked_if_any(entry)
     }
 
     /// The entry of a key that is not in memory, checked against purges.
     async fn on_disk(&self, key: &[u8]) -> LookupResult {
-        self.proved_if_any(self.exchange.site.on_disk(key).await)
+        self.checked_if_any(self.exchange.site.on_disk(key).await)
     }
 
-    fn proved_if_any(&self, entry: Option<Arc<Entry>>) -> LookupResult {
+    fn checked_if_any(&self, entry: Option<Arc<Entry>>) -> LookupResult {
         entry.map_or_else(
             || LookupResult::nothing(self.now),
-            |entry| self.proved(entry),
+            |entry| self.checked(entry),
         )
     }
 
-    fn proved(&self, entry: Arc<Entry>) -> LookupResult {
+    fn checked(&self, entry: Arc<Entry>) -> LookupResult {
         let purges = &self.exchange.site.core.purges;
         // A purge may be in progress. This is not the fast path, so it waits for the lock.
-        let validity = purges.prove_waiting(&entry);
+        let validity = purges.validity_waiting(&entry);
         // A page with fragments stays until it is replaced, because the next one is compared with it; a page with includes stays because
         // the purge may concern only some of them.
         let is_of_no_use = validity == Validity::Purged
@@ -271,11 +271,11 @@ impl LookupContext<'_, '_> {
             // Counts the hit.
             let _ = memory.get(entry.key.bytes());
         }
-        Some(self.proved(entry))
+        Some(self.checked(entry))
     }
 
     fn is_fresh(&self, entry: &Entry) -> bool {
-        let validity = self.exchange.site.core.purges.prove_waiting(entry);
+        let validity = self.exchange.site.core.purges.validity_waiting(entry);
         let (info, rules) = (&self.exchange.info, &self.exchange.site.core.rules);
         let stored = stored(entry, validity, entry.age(self.now));
         validity == Validity::Valid

@@ -140,10 +140,10 @@ impl Miss<'_, '_> {
         };
         // RFC 9111 section 5.1: a response from a cache in front of the origin carries `Age`.
         if self.exchange.policy().storage.validation == ValidationPolicy::Origin
-            && let FillSharing::Shared { life, .. } = &head.share
-            && life.initial_age.as_secs() > 0
+            && let FillSharing::Shared { lifetime, .. } = &head.share
+            && lifetime.initial_age.as_secs() > 0
         {
-            let age = HeaderValue::from(life.initial_age.as_secs());
+            let age = HeaderValue::from(lifetime.initial_age.as_secs());
             response.extra.push((header::AGE, age));
         }
         response.upstream_time = Some(upstream_time);

@@ -78,7 +78,7 @@ fn from_held(
 ) -> Response {
     let age = entry.age(services.clock.tick());
     let status = entry.status.as_u16();
-    let ttl = i64::try_from(entry.life.fresh.as_secs()).unwrap_or(i64::MAX)
+    let ttl = i64::try_from(entry.lifetime.fresh.as_secs()).unwrap_or(i64::MAX)
         - i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
     let shown_ttl = matches!(outcome, Outcome::Stale(_)).then_some(ttl);
     let outcome = match outcome {

@@ -107,7 +107,7 @@ impl Miss<'_, '_> {
             }
             Err(difference) => (None, Some(difference)),
         };
-        if core.purges.prove_waiting(public) == Validity::Valid {
+        if core.purges.validity_waiting(public) == Validity::Valid {
             store.judge(public, class, difference, now);
         }
         let Some(parts) = parts else {
@@ -247,7 +247,7 @@ fn own_fragments(
             // Copied, so that the fragment does not keep the whole page in memory.
             body: StoredBody::from(Bytes::copy_from_slice(bytes)),
             stored_at: now,
-            life: Lifetime {
+            lifetime: Lifetime {
                 fresh: LIFETIME,
                 ..Lifetime::default()
             },

@@ -74,7 +74,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     };
     let purges = &page.site.core.purges;
     let is_at_fault = entry.kind == EntryKind::Page
-        && purges.prove(&entry) == Validity::Valid
+        && purges.validity(&entry) == Validity::Valid
         && names(&entry, exchange.info.path());
     let refreshed_pages = &page.site.refreshed_pages;
     if !is_at_fault || !refreshed_pages.claim(page.info.url_id(), services.clock.tick()) {

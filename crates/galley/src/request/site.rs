@@ -161,8 +161,8 @@ impl Site {
 
     /// Whether the disk may contain an entry for a key. Does not read the disk.
     pub fn may_be_on_disk(&self, key: &[u8]) -> bool {
-        let shelved = self.core.disk.as_ref();
-        shelved.is_some_and(|shelved| shelved.may_hold(key))
+        let disk = self.core.disk.as_ref();
+        disk.is_some_and(|disk| disk.may_hold(key))
     }
 
     /// The entry of a key, from memory or from the disk. An entry from the disk is copied into memory if it fits.
@@ -175,8 +175,8 @@ impl Site {
 
     /// The entry of a key on the disk, copied into memory if it fits.
     pub async fn on_disk(&self, key: &[u8]) -> Option<Arc<Entry>> {
-        let shelved = self.core.disk.as_ref()?;
-        let entry = shelved.find(key, self.core.purges.table()).await?;
+        let disk = self.core.disk.as_ref()?;
+        let entry = disk.find(key, self.core.purges.table()).await?;
         if let Some(variant) = key::variant_id(key) {
             for fragment in entry.fragments() {
                 self.core.fragments.recall(variant, &fragment.version);

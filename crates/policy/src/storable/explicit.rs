@@ -57,8 +57,8 @@ fn explicit_only(response: &ResponseHead<'_>, verdict: Storability, site: &Polic
     let varies = Vary::of(response.fields) != Vary::Fields(smallvec::SmallVec::new());
     match verdict {
         Storability::Store(_) if varies => Storability::Skip(NotStored::Vary),
-        Storability::Store(life)
-            if statement.lifetime.is_some() && life.fresh > life.initial_age =>
+        Storability::Store(lifetime)
+            if statement.lifetime.is_some() && lifetime.fresh > lifetime.initial_age =>
         {
             verdict
         }

@@ -162,11 +162,16 @@ pub fn browser_fields(fields: &mut HeaderMap, site: &Policy) {
 
 /// Adds the lifetime for caches in front (RFC 9213), if the site enables it: no longer than Galley's own. Pages that vary by
 /// cookie get none, because other caches do not know these variants.
-pub fn outer_fields(fields: &mut HeaderMap, site: &Policy, info: &RequestInfo, life: &Lifetime) {
+pub fn outer_fields(
+    fields: &mut HeaderMap,
+    site: &Policy,
+    info: &RequestInfo,
+    lifetime: &Lifetime,
+) {
     let Some(most) = site.outer_ttl else {
         return;
     };
-    let seconds = most.min(life.fresh).as_secs();
+    let seconds = most.min(lifetime.fresh).as_secs();
     if !info.vary_cookies().is_empty() || seconds == 0 {
         return;
     }

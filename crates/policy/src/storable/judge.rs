@@ -31,8 +31,8 @@ pub fn judge_spread(
 ) -> Storability {
     let statement = statement(info, response, site);
     match judge_statement(info, response, site, &statement) {
-        Storability::Store(life) => {
-            Storability::Store(spread(response, &statement, site, life, seed))
+        Storability::Store(lifetime) => {
+            Storability::Store(spread(response, &statement, site, lifetime, seed))
         }
         skip @ Storability::Skip(_) => skip,
     }

@@ -99,25 +99,25 @@ pub(super) fn store_unless_stale(
 /// The birthday of a WordPress developer; no other software sends it.
 const WORDPRESS_EXPIRES: &[u8] = b"Wed, 11 Jan 1984 05:00:00 GMT";
 
-/// `life`, up to a tenth shorter if the response does not state a lifetime; see [`super::judge_spread`]. Whole seconds are
+/// `lifetime`, up to a tenth shorter if the response does not state a lifetime; see [`super::judge_spread`]. Whole seconds are
 /// subtracted, so a lifetime below ten seconds is unchanged.
 pub(super) fn spread(
     response: &ResponseHead<'_>,
     statement: &Statement,
     site: &Policy,
-    life: Lifetime,
+    lifetime: Lifetime,
     seed: u64,
 ) -> Lifetime {
     let is_default =
         statement.lifetime.is_none() || missing_page(response, statement, site).is_some();
-    let left = life.fresh.saturating_sub(life.initial_age);
+    let left = lifetime.fresh.saturating_sub(lifetime.initial_age);
     let most = left.as_secs() / 10;
     if !is_default || most == 0 {
-        return life;
+        return lifetime;
     }
     let less = Duration::from_secs(seed % (most + 1));
     Lifetime {
-        fresh: life.fresh.saturating_sub(less),
-        ..life
+        fresh: lifetime.fresh.saturating_sub(less),
+        ..lifetime
     }
 }

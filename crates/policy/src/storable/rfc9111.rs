@@ -43,17 +43,17 @@ pub(super) fn judge(
     };
     let initial_age =
         freshness::initial_age(response.fields, response.response_delay, response.now);
-    let life = Lifetime {
+    let lifetime = Lifetime {
         fresh: fresh.unwrap_or_default(),
         stale_while_revalidate: windows.while_revalidate,
         stale_if_error: windows.if_error,
         initial_age,
     };
-    let usable_until = life
+    let usable_until = lifetime
         .fresh
         .saturating_add(windows.while_revalidate.max(windows.if_error));
     if usable_until > initial_age || has_validator(response.fields) {
-        Storability::Store(life)
+        Storability::Store(lifetime)
     } else if must_validate {
         Storability::Skip(NotStored::NoCache)
     } else {

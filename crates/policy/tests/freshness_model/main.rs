@@ -63,10 +63,10 @@ fn implementation(case: &Case) -> Use {
     let second = info("GET", "/a", &rows, &site);
     let storability = storable::judge(&first, &head, &site);
     let stored = match &storability {
-        Storability::Store(life) => Some(StoredResponse {
+        Storability::Store(lifetime) => Some(StoredResponse {
             is_hit_for_pass: false,
-            age: life.initial_age + Duration::from_secs(case.elapsed),
-            life,
+            age: lifetime.initial_age + Duration::from_secs(case.elapsed),
+            lifetime,
             validity: Validity::Valid,
             fields: &fields,
             ends_soon: false,

@@ -15,7 +15,7 @@ use crate::disk::layout::{
     BLOCK, FIXED, InvalidFile, MAX_HEADER, VERSION, check, fixed, header_sum, seal_header, sums,
     table,
 };
-use crate::testing::{life, scopes};
+use crate::testing::{lifetime, scopes};
 use http::HeaderMap;
 use http::HeaderValue;
 
@@ -55,10 +55,10 @@ fn page() -> EntryParts {
         fields,
         body: StoredBody::default(),
         stored_at: Tick(0),
-        life: Lifetime {
+        lifetime: Lifetime {
             fresh: Duration::MAX,
             stale_if_error: Duration::from_secs(9),
-            ..life()
+            ..lifetime()
         },
         scopes: scopes("a.test", "/a?b", &["post-1", "front"]),
         tags: vec!["post-1".into(), "früh".into()],
@@ -94,13 +94,13 @@ fn a_header_reads_back() {
     assert_eq!(parts.fields, wanted.fields);
     assert_eq!(parts.scopes, wanted.scopes);
     assert_eq!((parts.tags, parts.born), (wanted.tags, wanted.born));
-    assert_eq!(parts.life.initial_age, Duration::from_millis(5_500));
+    assert_eq!(parts.lifetime.initial_age, Duration::from_millis(5_500));
     assert_eq!(
-        parts.life.fresh,
+        parts.lifetime.fresh,
         Duration::from_millis(u64::MAX),
         "longest that can be written"
     );
-    assert_eq!(parts.life.stale_if_error, Duration::from_secs(9));
+    assert_eq!(parts.lifetime.stale_if_error, Duration::from_secs(9));
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn expected_severity(purges: &[PublishedPurge], stored: &Stored) -> u8 {
     for expected_severity in later {
         table.publish(&expected_severity.purge);
     }
-    severity(table.prove(&entry(SITES[stored.site], "/p", &[stored.tag], 0)))
+    severity(table.validity(&entry(SITES[stored.site], "/p", &[stored.tag], 0)))
 }
 
 /// Opens the log that a crash left, and compares. `is_exact`: nothing failed and no floor was raised, so no page may be lost
@@ -171,7 +171,7 @@ fn check(scenario: &CrashScenario, left: Left, is_exact: bool) {
         })
         .collect();
     for (page, stored) in &entries {
-        let now = severity(run.table[stored.site].prove(page));
+        let now = severity(run.table[stored.site].validity(page));
         assert!(
             now >= expected_severity(&scenario.acknowledged, stored),
             "forgotten: {left:?} {page:?}"
@@ -195,7 +195,7 @@ fn check(scenario: &CrashScenario, left: Left, is_exact: bool) {
     }
     for (page, stored) in &entries {
         assert_eq!(
-            run.table[stored.site].prove(page),
+            run.table[stored.site].validity(page),
             Validity::Purged,
             "{left:?}"
         );

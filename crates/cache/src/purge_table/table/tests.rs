@@ -81,9 +81,13 @@ fn each_scope_reaches_its_entries_and_no_others() {
             } else {
                 Validity::Valid
             };
-            assert_eq!(purge_table.prove(&old), expected, "{scope:?} ring {ring}");
             assert_eq!(
-                purge_table.prove(&young),
+                purge_table.validity(&old),
+                expected,
+                "{scope:?} ring {ring}"
+            );
+            assert_eq!(
+                purge_table.validity(&young),
                 Validity::Valid,
                 "{scope:?} ring {ring}"
             );
@@ -98,12 +102,12 @@ fn each_scope_reaches_its_entries_and_no_others() {
                 Validity::Valid
             };
             assert_eq!(
-                purge_table.prove(&softened),
+                purge_table.validity(&softened),
                 expected,
                 "{scope:?} ring {ring}"
             );
             assert_eq!(
-                purge_table.prove(&softened),
+                purge_table.validity(&softened),
                 expected,
                 "again: {scope:?} ring {ring}"
             );
@@ -119,7 +123,7 @@ fn a_site_purge_covers_every_host() {
     assert!(
         pages
             .iter()
-            .all(|page| purge_table.prove(page) == Validity::Purged)
+            .all(|page| purge_table.validity(page) == Validity::Purged)
     );
 }
 
@@ -141,7 +145,7 @@ fn hard_stays_hard_when_a_soft_purge_follows() {
             purge_table.publish(&hard(scope.clone()));
             purge_table.publish(&soft(scope.clone()));
             assert_eq!(
-                purge_table.prove(&page),
+                purge_table.validity(&page),
                 Validity::Purged,
                 "{scope:?} ring {ring}"
             );
@@ -154,18 +158,18 @@ fn soft_stays_soft_and_hard_stays_hard() {
     let purge_table = PurgeTable::new();
     let page = entry("a.test", "/p", &["t"], 0);
     purge_table.publish(&soft(tag("t")));
-    assert_eq!(purge_table.prove(&page), Validity::SoftPurged);
+    assert_eq!(purge_table.validity(&page), Validity::SoftPurged);
     purge_table.publish(&hard(tag("other")));
     assert_eq!(
-        purge_table.prove(&page),
+        purge_table.validity(&page),
         Validity::SoftPurged,
         "a purge that does not touch it changes nothing"
     );
     purge_table.publish(&hard(tag("t")));
     purge_table.publish(&soft(tag("t")));
-    assert_eq!(purge_table.prove(&page), Validity::Purged);
+    assert_eq!(purge_table.validity(&page), Validity::Purged);
     purge_table.publish(&soft(tag("t")));
-    assert_eq!(purge_table.prove(&page), Validity::Purged);
+    assert_eq!(purge_table.validity(&page), Validity::Purged);
 }
 
 /// A fill that overlaps with a purge: it begins before the purge and is stored after it.
@@ -176,7 +180,7 @@ fn a_purge_between_birth_and_storing_is_seen_at_the_first_hit() {
     let born = purge_table.current();
     purge_table.publish(&hard(tag("t")));
     let page = entry("a.test", "/p", &["t", "early"], born);
-    assert_eq!(purge_table.prove(&page), Validity::Purged);
+    assert_eq!(purge_table.validity(&page), Validity::Purged);
 }
 
 #[test]
@@ -187,11 +191,11 @@ fn the_loaded_counter_is_recorded_and_never_a_later_one() {
     let loaded = purge_table.current();
     purge_table.publish(&hard(tag("another")));
     assert_eq!(
-        purge_table.prove_at(&page, loaded, OnContention::None),
+        purge_table.check_at(&page, loaded, OnContention::None),
         Validity::Valid
     );
     assert_eq!(
-        page.proof.load().number,
+        page.checked.load().number,
         loaded,
         "the next hit looks at what came since"
     );
@@ -200,19 +204,19 @@ fn the_loaded_counter_is_recorded_and_never_a_later_one() {
 #[test]
 fn a_hit_takes_no_lock_when_nothing_is_newer_and_never_waits_for_a_writer() {
     let purge_table = PurgeTable::new();
-    let (proved, unproved) = (entry("a.test", "/p", &[], 0), entry("a.test", "/q", &[], 0));
+    let (checked, unchecked) = (entry("a.test", "/p", &[], 0), entry("a.test", "/q", &[], 0));
     purge_table.publish(&hard(tag("t")));
-    assert_eq!(purge_table.prove(&proved), Validity::Valid);
+    assert_eq!(purge_table.validity(&checked), Validity::Valid);
     let writer = purge_table.tables.write().unwrap();
     assert_eq!(
-        purge_table.prove(&proved),
+        purge_table.validity(&checked),
         Validity::Valid,
         "while a writer holds the lock"
     );
-    assert_eq!(purge_table.prove(&unproved), Validity::Unknown);
+    assert_eq!(purge_table.validity(&unchecked), Validity::Unknown);
     drop(writer);
-    assert_eq!(unproved.proof.load().number, 0, "nothing was noted");
-    assert_eq!(purge_table.prove_waiting(&unproved), Validity::Valid);
+    assert_eq!(unchecked.checked.load().number, 0, "nothing was noted");
+    assert_eq!(purge_table.validity_waiting(&unchecked), Validity::Valid);
 }
 
 /// While the tables cannot be written, the counter does not change: a thread that reads the counter finds matching tables.
@@ -248,13 +252,13 @@ fn a_pattern_is_tested_once_per_entry_and_purge() {
         purge_table.publish(&hard(pattern("^/x")));
         let tested = || purge_table.tables.read().unwrap().tested();
         for _ in 0..5 {
-            assert_eq!(purge_table.prove(&page), Validity::Valid);
+            assert_eq!(purge_table.validity(&page), Validity::Valid);
             purge_table.publish(&hard(tag("other")));
         }
         assert_eq!(tested(), 1, "ring {ring}");
         purge_table.publish(&hard(pattern("^/p")));
         for _ in 0..5 {
-            assert_eq!(purge_table.prove(&page), Validity::Purged);
+            assert_eq!(purge_table.validity(&page), Validity::Purged);
             purge_table.publish(&hard(tag("other")));
         }
         assert_eq!(tested(), 2, "ring {ring}");
@@ -274,7 +278,7 @@ fn replayed_purges_touch_the_same_entries() {
         purge_table.lift(5_000);
         purge_table.lift(20);
         assert_eq!(purge_table.current(), 5_000);
-        let validity = |name, born| purge_table.prove(&entry("a.test", "/p", &[name], born));
+        let validity = |name, born| purge_table.validity(&entry("a.test", "/p", &[name], born));
         assert_eq!(validity("t", 9), Validity::Purged, "ring {ring}");
         assert_eq!(validity("t", 10), Validity::Valid, "ring {ring}");
         assert_eq!(validity("u", 999), Validity::SoftPurged, "ring {ring}");
@@ -290,7 +294,7 @@ fn a_purge_with_a_number_that_does_not_rise_purges_more() {
     let purge_table = PurgeTable::new();
     purge_table.replay(7, &hard(tag("t")));
     purge_table.replay(3, &hard(tag("u")));
-    let validity = |name, born| purge_table.prove(&entry("a.test", "/p", &[name], born));
+    let validity = |name, born| purge_table.validity(&entry("a.test", "/p", &[name], born));
     assert_eq!(validity("u", 7), Validity::Purged, "it got the next number");
     assert_eq!(validity("t", 7), Validity::Valid);
 }
@@ -313,12 +317,12 @@ fn site_url_and_prefix_purges_touch_hit_for_pass_entries() {
         let marker = marker(&purge_table);
         purge_table.publish(&hard(tag("t")));
         assert_eq!(
-            purge_table.prove(&marker),
+            purge_table.validity(&marker),
             Validity::Valid,
             "it has no tags"
         );
         purge_table.publish(&hard(scope.clone()));
-        assert_eq!(purge_table.prove(&marker), Validity::Purged, "{scope:?}");
+        assert_eq!(purge_table.validity(&marker), Validity::Purged, "{scope:?}");
     }
 }
 
@@ -338,9 +342,13 @@ fn every_purge_touches_the_tag_for_everything() {
             });
             let page = entry("a.test", "/p", &["*"], 0);
             purge_table.publish(&soft(scope.clone()));
-            assert_eq!(purge_table.prove(&page), Validity::SoftPurged, "{scope:?}");
+            assert_eq!(
+                purge_table.validity(&page),
+                Validity::SoftPurged,
+                "{scope:?}"
+            );
             purge_table.publish(&hard(scope.clone()));
-            assert_eq!(purge_table.prove(&page), Validity::Purged, "{scope:?}");
+            assert_eq!(purge_table.validity(&page), Validity::Purged, "{scope:?}");
         }
     }
 }
@@ -411,7 +419,7 @@ fn full_tables_raise_a_floor_and_lose_no_purge() {
     }
     assert!(
         old.iter()
-            .all(|page| purge_table.prove(page) == Validity::Purged)
+            .all(|page| purge_table.validity(page) == Validity::Purged)
     );
     let (_, _, floor) = purge_table.tables.read().unwrap().sizes();
     assert!(
@@ -419,7 +427,7 @@ fn full_tables_raise_a_floor_and_lose_no_purge() {
         "the newer part is still known exactly"
     );
     let recent = entry("a.test", "/p", &["tag-1"], floor);
-    assert_eq!(purge_table.prove(&recent), Validity::Valid);
+    assert_eq!(purge_table.validity(&recent), Validity::Valid);
     for n in 0..50 {
         purge_table.publish(&soft(pattern(&format!("^/x{n}$"))));
         let (_, patterns, _) = purge_table.tables.read().unwrap().sizes();
@@ -427,7 +435,7 @@ fn full_tables_raise_a_floor_and_lose_no_purge() {
     }
     let untouched = entry("a.test", "/y", &[], 0);
     assert_eq!(
-        purge_table.prove(&untouched),
+        purge_table.validity(&untouched),
         Validity::Purged,
         "what is not known exactly counts as hard"
     );
@@ -442,53 +450,53 @@ fn an_entry_compared_at_the_floor_stays_valid() {
     let hot = entry("a.test", "/p", &["mine"], 0);
     for n in 0..100 {
         purge_table.publish(&hard(tag(&format!("tag-{n}"))));
-        assert_eq!(purge_table.prove(&hot), Validity::Valid);
+        assert_eq!(purge_table.validity(&hot), Validity::Valid);
     }
 }
 
 /// After `publish` has returned, no later comparison reports an older entry as valid.
 #[test]
 fn threads_never_see_an_acknowledged_purge_undone() {
-    const ORDERS: u64 = 200;
+    const PURGES: u64 = 200;
     let purge_table = PurgeTable::with_limits(PurgeTableLimits {
         ring: 8,
         ..PurgeTableLimits::default()
     });
-    let (acknowledged, proofs) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (acknowledged, checks) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // Bounded, so that the failure of one thread is reported.
             let mut attempts = 1_000_000;
-            for n in 0..ORDERS {
+            for n in 0..PURGES {
                 let mine = [tag("t"), prefix("/p"), pattern("^/p"), Scope::Site];
                 let number =
                     purge_table.publish(&hard(mine[usize::try_from(n % 4).unwrap()].clone()));
                 acknowledged.store(number, Ordering::Release);
-                let seen = proofs.load(Ordering::Relaxed);
-                while attempts > 0 && proofs.load(Ordering::Relaxed) < seen + 3 {
+                let seen = checks.load(Ordering::Relaxed);
+                while attempts > 0 && checks.load(Ordering::Relaxed) < seen + 3 {
                     attempts -= 1;
                     std::thread::yield_now();
                 }
             }
         });
         scope.spawn(|| {
-            for n in 0..ORDERS {
+            for n in 0..PURGES {
                 purge_table.publish(&hard(tag(&format!("other-{n}"))));
             }
         });
         for _ in 0..2 {
-            scope.spawn(|| prove_until(&purge_table, &acknowledged, &proofs, 2 * ORDERS));
+            scope.spawn(|| check_until(&purge_table, &acknowledged, &checks, 2 * PURGES));
         }
     });
 }
 
-fn prove_until(purge_table: &PurgeTable, acknowledged: &AtomicU64, proofs: &AtomicU64, last: u64) {
+fn check_until(purge_table: &PurgeTable, acknowledged: &AtomicU64, checks: &AtomicU64, last: u64) {
     let mut page = entry("a.test", "/p", &["t"], 0);
     loop {
         let now = purge_table.current();
         let purged = acknowledged.load(Ordering::Acquire);
-        let validity = purge_table.prove(&page);
-        proofs.fetch_add(1, Ordering::Relaxed);
+        let validity = purge_table.validity(&page);
+        checks.fetch_add(1, Ordering::Relaxed);
         if page.born < purged {
             assert!(
                 matches!(validity, Validity::Purged | Validity::Unknown),
@@ -500,7 +508,7 @@ fn prove_until(purge_table: &PurgeTable, acknowledged: &AtomicU64, proofs: &Atom
         }
         if now == last {
             assert!(matches!(
-                purge_table.prove_waiting(&page),
+                purge_table.validity_waiting(&page),
                 Validity::Valid | Validity::Purged
             ));
             return;
@@ -621,7 +629,7 @@ fn play(purge_table: &PurgeTable, steps: &[Step], mut check: impl FnMut(Validity
                 let touched =
                     purge_table.newer_than(entry.born, entry.scopes.touch()) == FillPurgeState::Yes;
                 assert!(touched || says == PurgeEffect::Untouched);
-                check(purge_table.prove(entry), says);
+                check(purge_table.validity(entry), says);
             }
         }
     }
@@ -679,10 +687,10 @@ fn a_purge_of_a_shared_fragment_leaves_the_page_to_be_patched() {
     };
     let purge_table = PurgeTable::new();
     let alone = page(0);
-    assert_eq!(purge_table.prove_waiting(&alone), Validity::Valid);
+    assert_eq!(purge_table.validity_waiting(&alone), Validity::Valid);
     purge_table.publish(&purge("posts", Strength::Hard));
     assert_eq!(
-        purge_table.prove_waiting(&alone),
+        purge_table.validity_waiting(&alone),
         Validity::Purged,
         "nobody knows how to render it"
     );
@@ -694,33 +702,33 @@ fn a_purge_of_a_shared_fragment_leaves_the_page_to_be_patched() {
     table.rendered(version.id, rendered);
     let shared = page(0);
     assert_eq!(
-        purge_table.prove(&shared),
+        purge_table.validity(&shared),
         Validity::Purged,
         "on the fast path"
     );
-    assert_eq!(purge_table.prove_waiting(&shared), Validity::Outdated);
+    assert_eq!(purge_table.validity_waiting(&shared), Validity::Outdated);
     assert_eq!(purge_table.purged_fragments(&shared), Some(vec![0]));
     let patched = page(1);
-    assert_eq!(purge_table.prove_waiting(&patched), Validity::Valid);
+    assert_eq!(purge_table.validity_waiting(&patched), Validity::Valid);
     purge_table.publish(&purge("alone", Strength::Soft));
     assert_eq!(
-        purge_table.prove_waiting(&patched),
+        purge_table.validity_waiting(&patched),
         Validity::Outdated,
         "also by what it had alone"
     );
     let again = page(0);
     let later = Tick(60_000);
     assert!(!table.note_disagreement(version.id, 1, Tick(0)));
-    assert_eq!(purge_table.prove_waiting(&again), Validity::Outdated);
+    assert_eq!(purge_table.validity_waiting(&again), Validity::Outdated);
     assert!(table.note_disagreement(version.id, 1, later));
     assert_eq!(
-        purge_table.prove_waiting(&again),
+        purge_table.validity_waiting(&again),
         Validity::Purged,
         "switched off"
     );
     purge_table.publish(&purge("p1", Strength::Soft));
     assert_eq!(
-        purge_table.prove_waiting(&patched),
+        purge_table.validity_waiting(&patched),
         Validity::Purged,
         "the page, too"
     );

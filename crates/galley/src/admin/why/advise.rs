@@ -108,7 +108,7 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
         (_, Some(advice)) => advice,
         (Some((entry, Validity::Purged)), None) if !entry.fragments().is_empty() => part(entry),
         (Some((entry, _)), None) if explanation.reason.is_none() => {
-            let seconds = entry.life.fresh.as_secs();
+            let seconds = entry.lifetime.fresh.as_secs();
             reasons::MISSED_OLD.with(&[("seconds", &seconds)])
         }
         (_, None) => match explanation.last_not_stored {

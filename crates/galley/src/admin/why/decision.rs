@@ -69,7 +69,7 @@ pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -
     let fixed = match decision {
         Decision::Hit | Decision::HitAndRefresh => {
             let stored = explanation.found.stored();
-            let left = stored.map(|stored| stored.life.fresh.saturating_sub(stored.age));
+            let left = stored.map(|stored| stored.lifetime.fresh.saturating_sub(stored.age));
             let left = left.unwrap_or_default().as_secs();
             return Some(reasons::NOW_HIT.with(&[("seconds", &left)]));
         }

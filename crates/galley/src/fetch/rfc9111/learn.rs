@@ -26,7 +26,7 @@ use crate::upstream::IncomingResponse;
 pub(in crate::fetch) struct BodyCopy {
     status: StatusCode,
     fields: HeaderMap,
-    life: Lifetime,
+    lifetime: Lifetime,
     body: BytesMut,
     is_whole: bool,
 }
@@ -68,7 +68,7 @@ impl FetchWorker {
             }
             PassedResponseKind::Head(held) => {
                 let is_usable = incoming.status == StatusCode::OK
-                    && job.site.purges.prove_waiting(held) != Validity::Purged;
+                    && job.site.purges.validity_waiting(held) != Validity::Purged;
                 if is_usable {
                     let exchange = ValidatingExchange {
                         site: &job.site,
@@ -81,7 +81,7 @@ impl FetchWorker {
                 return None;
             }
         };
-        let Storability::Store(life) = verdict else {
+        let Storability::Store(lifetime) = verdict else {
             return None;
         };
         let mut fields = storable::stored_fields(&incoming.fields, rules, job.info.rule());
@@ -89,7 +89,7 @@ impl FetchWorker {
         Some(BodyCopy {
             status: incoming.status,
             fields,
-            life,
+            lifetime,
             body: BytesMut::new(),
             is_whole: true,
         })
@@ -120,12 +120,12 @@ impl FetchWorker {
             fields: copy.fields,
             body: Bytes::copy_from_slice(&copy.body).into(),
             stored_at: self.clock.tick(),
-            life: copy.life,
+            lifetime: copy.lifetime,
             scopes: scopes(&job.info, tags.ids),
             tags: tags.names,
             born,
         }));
-        if job.site.purges.prove_waiting(&entry) == Validity::Purged {
+        if job.site.purges.validity_waiting(&entry) == Validity::Purged {
             return;
         }
         if let PassedResponseKind::Part(address) = &learn.kind {

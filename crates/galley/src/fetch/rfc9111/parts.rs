@@ -74,7 +74,7 @@ impl FetchWorker {
         let held = self
             .memory
             .peek(&joined_key)
-            .filter(|held| job.site.purges.prove_waiting(held) == Validity::Valid);
+            .filter(|held| job.site.purges.validity_waiting(held) == Validity::Valid);
         let joined = held.as_ref().and_then(|held| {
             let (span, body) = ExactPart::of(held)?.joined(&new)?;
             Some((held, span, body))
@@ -115,7 +115,7 @@ impl FetchWorker {
             fields,
             body: body.into(),
             stored_at: part.stored_at,
-            life: part.life,
+            lifetime: part.lifetime,
             scopes: Scopes {
                 tags: tags.ids.into(),
                 ..part.scopes.clone()
@@ -123,15 +123,15 @@ impl FetchWorker {
             tags: tags.names,
             born,
         }));
-        if job.site.purges.prove_waiting(&entry) == Validity::Purged {
+        if job.site.purges.validity_waiting(&entry) == Validity::Purged {
             return;
         }
         let stored = self.memory.put(Arc::clone(&entry));
         write_to_disk(&job.site, &entry, stored);
         if is_whole && stored.is_ok() {
             self.memory.remove(&joined_key);
-            if let Some(shelved) = &job.site.disk {
-                shelved.forget(&Key::new(&joined_key), born);
+            if let Some(disk) = &job.site.disk {
+                disk.forget(&Key::new(&joined_key), born);
             }
         }
     }

@@ -63,12 +63,12 @@ impl FetchWorker {
         let seed = revalidate::seed(&page.key);
         let verdict = storable::judge_spread(&page.info, &response_head, rules, seed);
         let (fields, share) = match verdict {
-            Storability::Store(life) => {
+            Storability::Store(lifetime) => {
                 let mut fields = storable::stored_fields(&merged, rules, page.info.rule());
                 self.finish_head(&mut fields);
                 let tags = merged_tags(held, tags::collect(&update.incoming.fields));
                 let share = FillSharing::Shared {
-                    life,
+                    lifetime,
                     tags: tags.ids.clone(),
                     inclusions: IncludedResponses::default(),
                 };
@@ -79,7 +79,7 @@ impl FetchWorker {
                     fields: fields.clone(),
                     body: plain.clone(),
                     stored_at: self.clock.tick(),
-                    life,
+                    lifetime,
                     scopes: scopes(&page.info, tags.ids),
                     tags: tags.names,
                     born: in_progress.born.get(),
@@ -137,7 +137,7 @@ impl FetchWorker {
             response_delay: job.delay,
             now: self.clock.wall(),
         };
-        let Storability::Store(life) = storable::judge(job.info, &response_head, rules) else {
+        let Storability::Store(lifetime) = storable::judge(job.info, &response_head, rules) else {
             return self.drop_held(job.site, held);
         };
         let Some(body) = plain(job.site, held) else {
@@ -153,7 +153,7 @@ impl FetchWorker {
             fields,
             body,
             stored_at: self.clock.tick(),
-            life,
+            lifetime,
             scopes: scopes(job.info, tags.ids),
             tags: tags.names,
             born: job.born,
@@ -167,8 +167,8 @@ impl FetchWorker {
     /// Removes a stored response that may no longer be used.
     fn drop_held(&self, site: &FetchSite, held: &Arc<Entry>) {
         self.memory.remove_if_same(held);
-        if let Some(shelved) = &site.disk {
-            shelved.forget(&held.key, held.born);
+        if let Some(disk) = &site.disk {
+            disk.forget(&held.key, held.born);
         }
     }
 }

@@ -207,8 +207,8 @@ impl FetchWorker {
         for selection in removed {
             let key = key(primary.bytes(), &selection);
             self.memory.remove(&key);
-            if let Some(shelved) = &job.site.disk {
-                shelved.forget(&Key::new(&key), in_progress.born.get());
+            if let Some(disk) = &job.site.disk {
+                disk.forget(&Key::new(&key), in_progress.born.get());
             }
         }
         let marker = self.marker(job, primary.clone(), in_progress.born.get());
@@ -248,7 +248,7 @@ impl FetchWorker {
             fields: HeaderMap::new(),
             body: StoredBody::default(),
             stored_at: self.clock.tick(),
-            life: Lifetime {
+            lifetime: Lifetime {
                 fresh: MARKER_LIFETIME,
                 ..Lifetime::default()
             },
