@@ -90,7 +90,7 @@ mod tests {
             }
         );
         check.note(6, PurgeEffect::Untouched);
-        assert_eq!(check.load().number, 7, "who saw less does not undo");
+        assert_eq!(check.load().number, 7, "an older check undoes nothing");
         check.note(8, PurgeEffect::Hard);
         check.note(9, PurgeEffect::Soft);
         assert_eq!(check.load().verdict, PurgeEffect::Hard);

@@ -48,7 +48,7 @@ struct ReportedStatement {
 
 impl Report {
     /// Adds a statement. `None`: there are too many, which [`Report::into_statements`] reports.
-    pub fn enter(&mut self, text: &str, origin: StatementOrigin) -> Option<StatementId> {
+    pub fn add(&mut self, text: &str, origin: StatementOrigin) -> Option<StatementId> {
         if self.entries.len() >= MAX_STATEMENTS {
             self.is_cut = true;
             return None;
@@ -63,7 +63,7 @@ impl Report {
 
     /// Adds a file that cannot be read.
     pub fn unreadable(&mut self, file: Rc<str>) {
-        if let Some(id) = self.enter("(the file)", StatementOrigin { file, line: 1 }) {
+        if let Some(id) = self.add("(the file)", StatementOrigin { file, line: 1 }) {
             let remedy = "the file cannot be read: run the import where it exists";
             self.not_carried(id, remedy);
         }
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_statement_without_a_result_is_not_carried() {
         let mut report = Report::default();
-        report.enter("lua_code x;", at(1)).unwrap();
+        report.add("lua_code x;", at(1)).unwrap();
         let all = report.into_statements();
         assert_eq!(
             all[0].outcome,
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_statement_carried_for_one_site_is_carried() {
         let mut report = Report::default();
-        let id = report.enter("root /a;", at(1)).unwrap();
+        let id = report.add("root /a;", at(1)).unwrap();
         report.not_needed(id, "no");
         report.not_carried(id, "lost");
         report.carried(id, "root");

@@ -259,7 +259,7 @@ impl<'a> StatementParser<'a> {
                 WordsEnd::Open if words.is_empty() && self.grammar == Grammar::Caddy => {
                     // Global options have no name.
                     let words = vec!["{".to_owned()];
-                    let id = self.enter(&words, line, "");
+                    let id = self.add(&words, line, "");
                     let block = self.statements(depth + 1);
                     all.extend(id.map(|id| self.entered(id, words, line, Some(block))));
                 }
@@ -275,7 +275,7 @@ impl<'a> StatementParser<'a> {
                     all.extend(self.directive(words, line, Some(Vec::new())));
                 }
                 WordsEnd::Open => {
-                    let id = self.enter(&words, line, " {");
+                    let id = self.add(&words, line, " {");
                     let block = self.statements(depth + 1);
                     all.extend(id.map(|id| self.entered(id, words, line, Some(block))));
                 }
@@ -302,13 +302,13 @@ impl<'a> StatementParser<'a> {
         block: Option<Vec<ParsedDirective>>,
     ) -> Option<ParsedDirective> {
         let end = if block.is_some() { " {" } else { ";" };
-        let id = self.enter(&words, line, end)?;
+        let id = self.add(&words, line, end)?;
         Some(self.entered(id, words, line, block))
     }
 
-    fn enter(&mut self, words: &[String], line: usize, end: &str) -> Option<StatementId> {
+    fn add(&mut self, words: &[String], line: usize, end: &str) -> Option<StatementId> {
         let text = words.join(" ") + end;
-        self.report.enter(&text, self.origin(line))
+        self.report.add(&text, self.origin(line))
     }
 
     fn entered(
@@ -335,7 +335,7 @@ impl<'a> StatementParser<'a> {
 
     fn invalid(&mut self, line: usize, what: &str) {
         let origin = self.origin(line);
-        if let Some(id) = self.report.enter(what, origin) {
+        if let Some(id) = self.report.add(what, origin) {
             self.report
                 .not_carried(id, "this is not the grammar of nginx: correct the line");
         }

@@ -37,7 +37,7 @@ impl FetchWorker {
         let exchange = async {
             let pool = self.pool(job.pool)?;
             let turn = upstream::QueuePosition::default();
-            let slot = pool.enter(job.call.queue_identity(), &turn).await?;
+            let slot = pool.acquire(job.call.queue_identity(), &turn).await?;
             pool.send(slot, &job.call, &|| sent.set(Instant::now()))
                 .await
         };

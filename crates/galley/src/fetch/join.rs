@@ -328,12 +328,12 @@ impl FetchWorker {
         };
         let limits = &job.site.limits;
         let in_progress = Rc::new(InProgressFetch::new(fill, sent, limits, overtaken));
-        self.enter(key, &in_progress);
+        self.insert(key, &in_progress);
         (in_progress, writer)
     }
 
     /// Registers a fetch under a key.
-    pub(super) fn enter(&self, key: Key, in_progress: &Rc<InProgressFetch>) {
+    pub(super) fn insert(&self, key: Key, in_progress: &Rc<InProgressFetch>) {
         let mut table = self.in_progress.borrow_mut();
         table.insert(key.clone(), Rc::clone(in_progress));
         self.registry.insert(&key, &in_progress.waiters);

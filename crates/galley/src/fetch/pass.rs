@@ -48,7 +48,7 @@ impl FetchWorker {
         let mut incoming = {
             let exchange = pin!(async {
                 let waiting = job.call.begin_span("queue");
-                let slot = pool.enter(job.call.queue_identity(), &turn).await?;
+                let slot = pool.acquire(job.call.queue_identity(), &turn).await?;
                 drop(waiting);
                 pool.send(slot, &job.call, &sending).await
             });

@@ -29,16 +29,16 @@ impl FetchWorker {
     ) -> Result<Slot, FillError> {
         let pool = self.pool(job.pool)?;
         let _waiting = job.call.begin_span("queue");
-        let enter = async {
+        let acquire = async {
             in_progress.wait_for_former().await;
-            pool.enter(job.call.queue_identity(), &in_progress.turn)
+            pool.acquire(job.call.queue_identity(), &in_progress.turn)
                 .await
         };
         match purpose {
-            FetchFor::Later => enter.await,
+            FetchFor::Later => acquire.await,
             FetchFor::Visitors => tokio::select! {
                 biased;
-                slot = enter => slot,
+                slot = acquire => slot,
                 () = in_progress.abandoned() => Err(FillError::Aborted),
             },
         }

@@ -1,6 +1,6 @@
 //! Applies access control as `galley_policy::access` decides.
 //!
-//! [`enter`] checks the head alone, before the body is received and before the cache, a file or PHP is used. The front
+//! [`authorize`] checks the head alone, before the body is received and before the cache, a file or PHP is used. The front
 //! thread calls it early; [`super::handle`] calls it for requests that have not been checked. [`check_body`] checks the
 //! body. [`is_open`] is for hits of the fast path, and returns false whenever more than an address has to be checked.
 
@@ -33,7 +33,7 @@ pub fn is_open(site: &Site, info: &RequestInfo, client: IpAddr) -> bool {
 }
 
 /// Grants or denies a request access. A request that was granted access is not checked again.
-pub async fn enter(services: &Services, exchange: &mut Exchange<'_>) -> Result<(), Fault> {
+pub async fn authorize(services: &Services, exchange: &mut Exchange<'_>) -> Result<(), Fault> {
     if exchange.access != AccessState::Unchecked {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! From a request to its response. Start with `respond.rs`.
 //!
-//! [`admit`] checks and normalises a head and finds its site, [`enter`] applies access control, the front thread then
+//! [`admit`] checks and normalises a head and finds its site, [`authorize`] applies access control, the front thread then
 //! receives the body, and [`handle`] responds from memory, from a file, or from the upstream. Nothing here depends on
 //! sockets; the front thread writes the [`Response`].
 
@@ -32,7 +32,7 @@ mod response;
 mod site;
 mod slow_requests;
 
-pub use access::{enter, limited_site};
+pub use access::{authorize, limited_site};
 pub use access_control::AccessControl;
 pub use before_lookup::{before_lookup, check_head};
 pub use dashboard_gateway::{

@@ -9,7 +9,7 @@ use galley_policy::outcome::{MissWhy, Outcome, PassWhy, RefusedWhy, StaleWhy};
 use galley_policy::request_info::Method;
 use galley_policy::trace_context::TraceParent;
 
-use super::access::{self, enter};
+use super::access::{self, authorize};
 use super::before_lookup::before_lookup;
 use super::exchange::Exchange;
 use super::forward::backend;
@@ -67,7 +67,7 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Respons
 }
 
 async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Response, Fault> {
-    enter(services, exchange).await?;
+    authorize(services, exchange).await?;
     if let Some(response) = access::check_body(exchange).await? {
         return Ok(response);
     }

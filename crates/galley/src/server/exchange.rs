@@ -223,7 +223,7 @@ impl Driver<'_> {
         framing: &Framing<'_>,
         exchange: &mut Exchange<'_>,
     ) -> Result<Option<Upload>, BodyError> {
-        request::enter(&self.core.services, exchange).await?;
+        request::authorize(&self.core.services, exchange).await?;
         if matches!(framing.body, BodyKind::None) {
             return Ok(None);
         }

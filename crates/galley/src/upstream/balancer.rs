@@ -136,7 +136,7 @@ impl Balancer {
         // Another thread may take the last permit after the choice.
         while let Some(index) = self.best(&candidates, key, now) {
             let server = self.servers.get(index);
-            if let Some(permit) = server.and_then(|one| one.state.enter(one.share.max)) {
+            if let Some(permit) = server.and_then(|one| one.state.acquire(one.share.max)) {
                 return ServerChoice::Server { index, permit };
             }
             candidates.retain(|one| *one != index);

@@ -90,7 +90,7 @@ impl ConcurrencyLimit {
     }
 
     /// Waits for a slot. Cancel-safe: a canceled request holds no slot and is not queued.
-    pub(super) async fn enter(
+    pub(super) async fn acquire(
         &self,
         identity: QueueIdentity,
         turn: &QueuePosition,

@@ -58,7 +58,7 @@ impl UpstreamPool {
     /// Waits for a slot. Cancel-safe: a canceled request holds no slot and is not queued.
     ///
     /// Errors: [`FillError::Overload`] if no slot becomes free in time, [`FillError::Paused`] if the circuit breaker is open.
-    pub async fn enter(
+    pub async fn acquire(
         &self,
         identity: QueueIdentity,
         turn: &QueuePosition,
@@ -68,7 +68,7 @@ impl UpstreamPool {
             self.stats.set_retry_after(pause.as_secs_f64());
             return Err(FillError::Paused);
         }
-        self.limit.enter(identity, turn).await
+        self.limit.acquire(identity, turn).await
     }
 
     /// How long the circuit breakers block all requests; zero if one may be sent now.

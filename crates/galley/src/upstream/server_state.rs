@@ -185,7 +185,7 @@ impl ServerState {
 
     /// Returns the permit for one more request, unless the server has `max` requests in progress, or the site has its share of
     /// them.
-    pub(super) fn enter(&self, max: Option<usize>) -> Option<ServerPermit> {
+    pub(super) fn acquire(&self, max: Option<usize>) -> Option<ServerPermit> {
         let most = max.unwrap_or(usize::MAX);
         if max.is_some_and(|max| !self.has_capacity(max)) {
             return None;
@@ -367,11 +367,11 @@ mod tests {
         assert!(Arc::ptr_eq(&one, &again));
         let other = states.of("b.example", "10.0.0.1:80");
         assert!(!Arc::ptr_eq(&one, &other));
-        let permit = one.enter(Some(1)).unwrap();
+        let permit = one.acquire(Some(1)).unwrap();
         assert_eq!(other.in_flight(), 1);
-        assert!(other.enter(Some(1)).is_none());
+        assert!(other.acquire(Some(1)).is_none());
         drop(permit);
-        assert!(other.enter(Some(1)).is_some());
+        assert!(other.acquire(Some(1)).is_some());
         drop((one, again));
         let new = states.of("a.example", "10.0.0.1:80");
         assert_eq!(new.requests(), 0, "nobody used the old one any more");
@@ -379,7 +379,7 @@ mod tests {
 
     /// All permits that a site gets one after the other, while others hold theirs.
     fn take_all(state: &ServerState, max: usize) -> Vec<ServerPermit> {
-        std::iter::from_fn(|| state.enter(Some(max))).collect()
+        std::iter::from_fn(|| state.acquire(Some(max))).collect()
     }
 
     #[tokio::test]

@@ -71,7 +71,7 @@ impl ApacheReader<'_> {
             }
             return;
         }
-        let Some(id) = self.report.enter(&words.join(" "), origin.clone()) else {
+        let Some(id) = self.report.add(&words.join(" "), origin.clone()) else {
             return;
         };
         if matches!(name, "include" | "includeoptional") {

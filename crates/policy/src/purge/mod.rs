@@ -3,7 +3,7 @@
 //! `PURGE` and `BAN` requests, `GET /purge/..`, response fields, and URLs as users write them become [`Purge`]s with a
 //! normalized [`Scope`]. URLs are normalized like those of requests, so that a purge names exactly the stored response. An
 //! ambiguous purge is read as the wider one: purging too much costs a fetch, purging too little shows outdated content. The
-//! caller decides who may purge.
+//! caller decides about the permission to purge.
 
 mod api;
 mod dialect;

@@ -80,9 +80,9 @@ async fn least_connections_prefers_the_idle_server() {
     );
     let (one, other, large) = (balancer.state(0), balancer.state(1), balancer.state(2));
     let busy: Vec<_> = [one, other, large, large]
-        .map(|state| state.unwrap().enter(None))
+        .map(|state| state.unwrap().acquire(None))
         .into();
-    let first = balancer.state(0).unwrap().enter(None);
+    let first = balancer.state(0).unwrap().acquire(None);
     // Two, one and two requests at weights 1, 1 and 2: the first server has the highest load.
     for _ in 0..10 {
         assert_eq!(chosen(&balancer, None, 1).get(&0), None);

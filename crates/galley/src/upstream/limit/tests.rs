@@ -55,9 +55,9 @@ fn visitor(client: u32) -> QueueIdentity {
     }
 }
 
-async fn enter(limit: &ConcurrencyLimit, client: u32) -> Result<Slot, FillError> {
+async fn acquire(limit: &ConcurrencyLimit, client: u32) -> Result<Slot, FillError> {
     limit
-        .enter(visitor(client), &QueuePosition::default())
+        .acquire(visitor(client), &QueuePosition::default())
         .await
 }
 
@@ -67,7 +67,7 @@ async fn save(limit: &ConcurrencyLimit) -> Result<Slot, FillError> {
         class: Class::Editor,
         client: Network::V4(1),
     };
-    limit.enter(identity, &QueuePosition::default()).await
+    limit.acquire(identity, &QueuePosition::default()).await
 }
 
 fn load(limit: &ConcurrencyLimit) -> (usize, usize) {
@@ -80,10 +80,10 @@ fn load(limit: &ConcurrencyLimit) -> (usize, usize) {
 #[tokio::test(start_paused = true)]
 async fn requests_are_rejected_by_a_full_queue_and_after_a_long_wait() {
     let limit = limit(1, 1);
-    let first = enter(&limit, 1).await;
+    let first = acquire(&limit, 1).await;
     assert!(first.is_ok());
     let began = Instant::now();
-    let (second, third) = tokio::join!(enter(&limit, 1), enter(&limit, 1));
+    let (second, third) = tokio::join!(acquire(&limit, 1), acquire(&limit, 1));
     assert!(
         matches!(second, Err(FillError::Overload)),
         "waited ten seconds"
@@ -101,8 +101,8 @@ async fn requests_are_rejected_by_a_full_queue_and_after_a_long_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_released_slot_goes_to_a_queued_request() {
     let limit = limit(1, 5);
-    let first = enter(&limit, 1).await;
-    let (second, ()) = tokio::join!(enter(&limit, 2), async { drop(first) });
+    let first = acquire(&limit, 1).await;
+    let (second, ()) = tokio::join!(acquire(&limit, 2), async { drop(first) });
     assert!(second.is_ok());
     drop(second);
     assert_eq!(load(&limit), (0, 0));
@@ -111,12 +111,12 @@ async fn a_released_slot_goes_to_a_queued_request() {
 #[tokio::test(start_paused = true)]
 async fn an_evicted_request_is_rejected_at_once() {
     let limit = limit(1, 2);
-    let _taken = enter(&limit, 1).await;
+    let _taken = acquire(&limit, 1).await;
     let began = Instant::now();
     let (first, second, other) = tokio::join!(
-        enter(&limit, 1),
-        async { (enter(&limit, 1).await, began.elapsed()) },
-        enter(&limit, 2)
+        acquire(&limit, 1),
+        async { (acquire(&limit, 1).await, began.elapsed()) },
+        acquire(&limit, 2)
     );
     assert!(matches!(second.0, Err(FillError::Overload)));
     assert_eq!(second.1, Duration::ZERO);
@@ -136,7 +136,7 @@ async fn a_standing_queue_is_rejected_early_and_no_slot_remains_free() {
         local.spawn_local(async move {
             tokio::time::sleep(Duration::from_millis(25) * number).await;
             let began = Instant::now();
-            let slot = enter(&limit, number).await;
+            let slot = acquire(&limit, number).await;
             // The first seconds may be a burst.
             if number > 400 {
                 longest.set(longest.get().max(began.elapsed()));
@@ -193,10 +193,10 @@ async fn the_maximum_may_change_at_run_time() {
 #[tokio::test(start_paused = true)]
 async fn a_crawler_never_takes_the_last_slot() {
     let limit = limit(3, 100);
-    let crawl = [enter(&limit, 1).await, enter(&limit, 1).await];
+    let crawl = [acquire(&limit, 1).await, acquire(&limit, 1).await];
     assert!(crawl.iter().all(Result::is_ok));
     let began = Instant::now();
-    let (third, saved) = tokio::join!(enter(&limit, 1), async {
+    let (third, saved) = tokio::join!(acquire(&limit, 1), async {
         (save(&limit).await, began.elapsed())
     });
     assert!(third.is_err(), "it waits to the end");
@@ -207,14 +207,14 @@ async fn a_crawler_never_takes_the_last_slot() {
 #[tokio::test(start_paused = true)]
 async fn the_statistics_identify_the_client_that_a_full_queue_rejects() {
     let limit = limit(1, 2);
-    let taken = enter(&limit, 1).await;
+    let taken = acquire(&limit, 1).await;
     let is_full = |identity| limit.0.stats.is_full_for(identity);
     let editor = QueueIdentity {
         class: Class::Editor,
         client: Network::V4(1),
     };
     assert!(!is_full(visitor(1)), "nobody waits");
-    let (first, second, ()) = tokio::join!(enter(&limit, 1), enter(&limit, 1), async {
+    let (first, second, ()) = tokio::join!(acquire(&limit, 1), acquire(&limit, 1), async {
         assert!(is_full(visitor(1)));
         assert!(!is_full(visitor(2)), "it would evict one of the two");
         assert!(!is_full(editor));
@@ -228,18 +228,18 @@ async fn the_statistics_identify_the_client_that_a_full_queue_rejects() {
 #[tokio::test(start_paused = true)]
 async fn the_statistics_identify_the_class_that_a_full_queue_rejects() {
     let limit = limit(1, 2);
-    let taken = enter(&limit, 1).await;
+    let taken = acquire(&limit, 1).await;
     let is_full = |identity| limit.0.stats.is_full_for(identity);
     let editor = QueueIdentity {
         class: Class::Editor,
         client: Network::V4(9),
     };
-    let (first, second, ()) = tokio::join!(enter(&limit, 1), enter(&limit, 2), async {
+    let (first, second, ()) = tokio::join!(acquire(&limit, 1), acquire(&limit, 2), async {
         for newcomer in 1..5 {
             assert!(is_full(visitor(newcomer)), "each has one: {newcomer}");
         }
         assert!(!is_full(editor), "it would evict a visitor");
-        let refused = enter(&limit, 3).await;
+        let refused = acquire(&limit, 3).await;
         assert!(refused.is_err(), "as the queue itself says");
         drop(taken);
         assert!(!is_full(visitor(3)), "one of the two has left the queue");
@@ -251,7 +251,7 @@ async fn the_statistics_identify_the_class_that_a_full_queue_rejects() {
 #[tokio::test(start_paused = true)]
 async fn a_promoted_request_is_served_under_the_other_identity() {
     let limit = limit(1, 100);
-    let taken = enter(&limit, 1).await;
+    let taken = acquire(&limit, 1).await;
     let order = RefCell::new(Vec::new());
     let turn = QueuePosition::default();
     let crawler = QueueIdentity {
@@ -259,7 +259,7 @@ async fn a_promoted_request_is_served_under_the_other_identity() {
         client: Network::V4(1),
     };
     let wait = async |name: &'static str, turn: &QueuePosition| {
-        let slot = limit.enter(crawler, turn).await;
+        let slot = limit.acquire(crawler, turn).await;
         order.borrow_mut().push(name);
         drop(slot);
     };
@@ -274,14 +274,14 @@ async fn a_promoted_request_is_served_under_the_other_identity() {
 #[tokio::test(start_paused = true)]
 async fn retry_after_follows_the_length_of_the_queue() {
     let limit = limit(1, 40);
-    let slot = enter(&limit, 0).await.unwrap();
+    let slot = acquire(&limit, 0).await.unwrap();
     // Two responses a second.
     for _ in 0..30 {
         slot.request_sent();
         tokio::time::advance(Duration::from_millis(500)).await;
         slot.response_arrived();
     }
-    let waiting: Vec<_> = (1..=40).map(|client| enter(&limit, client)).collect();
+    let waiting: Vec<_> = (1..=40).map(|client| acquire(&limit, client)).collect();
     let all = LocalSet::new();
     let retry_after_s = all
         .run_until(async {
@@ -289,7 +289,7 @@ async fn retry_after_follows_the_length_of_the_queue() {
             for one in &mut waiting {
                 assert!(tokio::time::timeout(Duration::ZERO, one).await.is_err());
             }
-            assert!(enter(&limit, 41).await.is_err());
+            assert!(acquire(&limit, 41).await.is_err());
             limit.0.stats.retry_after_s()
         })
         .await;
@@ -342,7 +342,7 @@ proptest! {
                         let (limit, held) = (Rc::clone(&limit), Rc::clone(&held));
                         let identity = QueueIdentity { class: Class::ALL[class], client: Network::V4(client) };
                         tasks.push(tokio::task::spawn_local(async move {
-                            if let Ok(slot) = limit.enter(identity, &QueuePosition::default()).await {
+                            if let Ok(slot) = limit.acquire(identity, &QueuePosition::default()).await {
                                 held.borrow_mut().push(slot);
                             }
                         }));

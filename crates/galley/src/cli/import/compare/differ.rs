@@ -174,12 +174,12 @@ mod tests {
             (
                 seen(200, &[], "a"),
                 seen(403, &[], ""),
-                "who may enter: 200 -> 403",
+                "access: 200 -> 403",
             ),
             (
                 seen(401, &[], ""),
                 seen(200, &[], "a"),
-                "who may enter: 401 -> 200",
+                "access: 401 -> 200",
             ),
             (
                 seen(200, &[], "a"),

@@ -59,7 +59,7 @@ impl DifferenceKind {
     /// The name for people.
     pub(super) fn title(&self) -> Cow<'static, str> {
         match self {
-            Self::Entry => "who may enter".into(),
+            Self::Entry => "access".into(),
             Self::Status => "status".into(),
             Self::Redirect => "redirect".into(),
             Self::Body => "content".into(),
