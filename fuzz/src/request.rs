@@ -53,9 +53,9 @@ pub fn target(data: &[u8]) {
 pub fn query(data: &[u8]) {
     for site in sites() {
         let (mut once, mut twice) = (Vec::new(), Vec::new());
-        query::normalise(data, &site, &mut once);
+        query::normalize(data, &site, &mut once);
         assert!(once.iter().all(u8::is_ascii_graphic));
-        query::normalise(&once, &site, &mut twice);
+        query::normalize(&once, &site, &mut twice);
         assert_eq!(once, twice);
     }
 }

@@ -60,7 +60,7 @@ impl fmt::Display for Warning {
 
 /// Whether a rendering contains terminal colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Colour {
+pub enum Color {
     /// Text only: for files, pipes and journals.
     Plain,
     /// ANSI sequences: for a terminal.
@@ -99,10 +99,10 @@ impl Diagnostics {
     }
 
     /// All diagnostics as text for people, separated by empty lines.
-    pub fn render(&self, colour: Colour) -> String {
-        let renderer = match colour {
-            Colour::Plain => Renderer::plain(),
-            Colour::Styled => Renderer::styled(),
+    pub fn render(&self, color: Color) -> String {
+        let renderer = match color {
+            Color::Plain => Renderer::plain(),
+            Color::Styled => Renderer::styled(),
         };
         let blocks: Vec<String> = self
             .list
@@ -264,7 +264,7 @@ impl Diagnostics {
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.render(Colour::Plain))
+        f.write_str(&self.render(Color::Plain))
     }
 }
 
@@ -370,7 +370,7 @@ mod tests {
         let span = Some(13..text.len() - 1);
         let position = SourceSpan { source, span };
         diagnostics.add(&position, "log.otlp", "unusable", "give another");
-        let shown = diagnostics.render(Colour::Plain);
+        let shown = diagnostics.render(Color::Plain);
         assert!(!shown.contains("secret"), "{shown}");
         assert!(shown.contains("ftp://a:******@b"), "{shown}");
     }
@@ -405,7 +405,7 @@ mod tests {
             "leave it out",
         );
         assert!(!diagnostics.to_string().contains('\u{1b}'));
-        assert!(diagnostics.render(Colour::Styled).contains('\u{1b}'));
+        assert!(diagnostics.render(Color::Styled).contains('\u{1b}'));
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub use config::{
     TlsVersion,
 };
 pub use config_files::{MachineFinding, OptionPath};
-pub use diagnostic::{Colour, Diagnostic, Diagnostics, Warning};
+pub use diagnostic::{Color, Diagnostic, Diagnostics, Warning};
 pub use effective_option::{EffectiveOption, EffectiveSection};
 pub use forward::{ForwardKind, PurgeForward};
 pub use include::included;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use galley_config::{
-    AdminListen, Colour, UpstreamConfig, default_token_file, for_root, from_text, load,
+    AdminListen, Color, UpstreamConfig, default_token_file, for_root, from_text, load,
 };
 use galley_policy::route::HostPattern;
 use proptest::prelude::*;
@@ -185,7 +185,7 @@ fn errors_have_a_position_and_a_hint() {
     assert_eq!((all[0].line, all[0].column), (2, 3));
     assert_eq!(all[0].option, "server.worker");
     assert_eq!(all[0].help, "did you mean `workers`?");
-    assert!(errors.render(Colour::Styled).contains("\u{1b}["));
+    assert!(errors.render(Color::Styled).contains("\u{1b}["));
 }
 
 #[test]

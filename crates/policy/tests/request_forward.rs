@@ -192,7 +192,7 @@ fn a_whole_request_drops_hop_by_hop_and_spoofable_fields() {
         "x-lscache-vary-value",
         "Connection-Named",
         "Galley-Request",
-        "GALLEY-Heard",
+        "GALLEY-Acknowledged",
         "galley-purge",
     ] {
         let request = whole_request(
@@ -221,23 +221,23 @@ fn a_whole_request_drops_hop_by_hop_and_spoofable_fields() {
 fn galley_fields_for_the_plugin_cannot_be_set_by_clients() {
     let client_fields = [
         ("Galley-Request", "shared"),
-        ("Galley-Heard", "CANARY"),
+        ("Galley-Acknowledged", "CANARY"),
         ("Galley-Cron", "run"),
     ];
     let shared = forward::trimmed(&info(&LINE, &client_fields));
     assert_eq!(field(&shared, "galley-request"), ["shared"]);
-    assert!(field(&shared, "galley-heard").is_empty());
+    assert!(field(&shared, "galley-acknowledged").is_empty());
     let mut acknowledging = shared.clone();
     forward::set_acknowledged(&mut acknowledging, "a1");
-    assert_eq!(field(&acknowledging, "galley-heard"), ["a1"]);
+    assert_eq!(field(&acknowledging, "galley-acknowledged"), ["a1"]);
     let mut request = whole_request(&LINE, &client_fields);
     assert!(field(&request, "galley-request").is_empty());
     forward::for_plugin(&mut request, "a1 b2");
     assert_eq!(field(&request, "galley-request"), ["whole"]);
-    assert_eq!(field(&request, "galley-heard"), ["a1 b2"]);
+    assert_eq!(field(&request, "galley-acknowledged"), ["a1 b2"]);
     let mut request = whole_request(&LINE, &[]);
     forward::for_plugin(&mut request, "");
-    assert!(field(&request, "galley-heard").is_empty());
+    assert!(field(&request, "galley-acknowledged").is_empty());
     for (schedule, word) in [
         (Schedule::Own, None),
         (Schedule::Kept, Some("kept")),

@@ -1,6 +1,6 @@
 //! Records which process runs in which pool, and decides which commands are executed.
 //!
-//! Pools and their slots are fixed when the pools is created. No command adds a pool, a slot, or a process.
+//! Pools and their slots are fixed at creation. No command adds a pool, a slot, or a process.
 
 use crate::packet::PrivilegedCommand;
 

@@ -11,7 +11,7 @@ namespace Galley\Seed;
 const IMAGE_WIDTH  = 1600;
 const IMAGE_HEIGHT = 1066;
 
-/** Two colours of the sky, one of the sun, one of the hills, one of the water, as hexadecimal RGB. */
+/** Two colors of the sky, one of the sun, one of the hills, one of the water, as hexadecimal RGB. */
 function palettes(): array {
 	return array(
 		array( '2b4c7e', 'f2b880', 'ffe3b3', '24405c', '1d3557' ),
@@ -21,7 +21,7 @@ function palettes(): array {
 	);
 }
 
-function colour( \GdImage $image, string $hex, int $shade = 0 ): int {
+function color( \GdImage $image, string $hex, int $shade = 0 ): int {
 	$parts = array_map( static fn( string $part ): int => max( 0, min( 255, hexdec( $part ) + $shade ) ), str_split( $hex, 2 ) );
 	return imagecolorallocate( $image, ...$parts );
 }
@@ -38,21 +38,21 @@ function draw( int $number, string $file ): void {
 		imageline( $image, 0, $y, IMAGE_WIDTH, $y, imagecolorallocate( $image, ...$mix ) );
 	}
 	$size = 120 + pick( $number, 2, 140 );
-	imagefilledellipse( $image, 300 + pick( $number, 3, 1000 ), $horizon - 80 - pick( $number, 4, 260 ), $size, $size, colour( $image, $sun ) );
+	imagefilledellipse( $image, 300 + pick( $number, 3, 1000 ), $horizon - 80 - pick( $number, 4, 260 ), $size, $size, color( $image, $sun ) );
 	for ( $layer = 0; $layer < 3; $layer++ ) {
-		draw_hills( $image, $number + $layer * 31, $horizon, 190 - $layer * 60, colour( $image, $hills, 46 - $layer * 23 ) );
+		draw_hills( $image, $number + $layer * 31, $horizon, 190 - $layer * 60, color( $image, $hills, 46 - $layer * 23 ) );
 	}
-	imagefilledrectangle( $image, 0, $horizon, IMAGE_WIDTH, IMAGE_HEIGHT, colour( $image, $water ) );
+	imagefilledrectangle( $image, 0, $horizon, IMAGE_WIDTH, IMAGE_HEIGHT, color( $image, $water ) );
 	for ( $wave = 0; $wave < 150; $wave++ ) {
 		$y = $horizon + 6 + pick( $number, 100 + $wave, IMAGE_HEIGHT - $horizon - 8 );
 		$x = pick( $number, 400 + $wave, IMAGE_WIDTH );
-		imageline( $image, $x, $y, $x + 30 + intdiv( $y - $horizon, 3 ), $y, colour( $image, $water, 12 + $wave % 30 ) );
+		imageline( $image, $x, $y, $x + 30 + intdiv( $y - $horizon, 3 ), $y, color( $image, $water, 12 + $wave % 30 ) );
 	}
 	imagejpeg( $image, $file, 80 );
 	imagedestroy( $image );
 }
 
-function draw_hills( \GdImage $image, int $seed, int $horizon, int $height, int $colour ): void {
+function draw_hills( \GdImage $image, int $seed, int $horizon, int $height, int $color ): void {
 	$points = array( 0, $horizon );
 	for ( $x = 0; $x <= IMAGE_WIDTH; $x += 40 ) {
 		$rise     = 0.55 + 0.3 * sin( $x / 210 + $seed ) + 0.15 * sin( $x / 67 + $seed * 3 );
@@ -60,7 +60,7 @@ function draw_hills( \GdImage $image, int $seed, int $horizon, int $height, int 
 		$points[] = (int) ( $horizon - $height * $rise );
 	}
 	array_push( $points, IMAGE_WIDTH, $horizon );
-	imagefilledpolygon( $image, $points, $colour );
+	imagefilledpolygon( $image, $points, $color );
 }
 
 /** Draws and registers $count pictures; returns the ids of the attachments. */

@@ -120,13 +120,13 @@ function chart_svg( array $bars ): string {
 	}
 	foreach ( $bars as $at => $bar ) {
 		$y = CHART_HEIGHT;
-		foreach ( CHART_PARTS as $part => $colour ) {
+		foreach ( CHART_PARTS as $part => $color ) {
 			$height = round( $bar[ $part ] * CHART_HEIGHT / $end, 1 );
 			if ( $height <= 0 ) {
 				continue;
 			}
 			$y     -= $height;
-			$rects .= sprintf( '<rect x="%.1F" y="%.1F" width="%.1F" height="%.1F" fill="%s"/>', $at * $width, $y, $width - 1, $height, $colour );
+			$rects .= sprintf( '<rect x="%.1F" y="%.1F" width="%.1F" height="%.1F" fill="%s"/>', $at * $width, $y, $width - 1, $height, $color );
 		}
 	}
 	/* translators: %s: a number of requests */

@@ -110,7 +110,7 @@ function cli_status( $none = array(), $flags = array() ): void {
 	$rows  = array(
 		'galley'      => (string) ( $answer['body']['version'] ?? '' ),
 		'site'        => (string) ( $site['name'] ?? '-' ),
-		'state'       => $state['colour'],
+		'state'       => $state['color'],
 		'requests'    => (int) ( $site['requests'] ?? 0 ),
 		'hit ratio'   => percent( $site['hit_ratio'] ?? null ),
 		'purges'      => (int) ( $site['purges'] ?? 0 ),

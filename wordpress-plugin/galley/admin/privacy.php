@@ -38,7 +38,7 @@ function debug_rows( $info ): array {
 	$fields  = array(
 		'plugin'      => array( __( 'Plugin', 'galley' ), VERSION ),
 		'server'      => array( __( 'Server', 'galley' ), (string) ( $status['body']['version'] ?? '–' ) ),
-		'state'       => array( __( 'State', 'galley' ), $state['colour'] . ': ' . $state['label'] ),
+		'state'       => array( __( 'State', 'galley' ), $state['color'] . ': ' . $state['label'] ),
 		'connection'  => array( __( 'Connection set in', 'galley' ), connection_source() ),
 		'hit_ratio'   => array( __( 'Hit ratio', 'galley' ), percent( $facts['site']['hit_ratio'] ?? null ) ),
 		'pending'     => array( __( 'Pending purges', 'galley' ), (string) $facts['pending'] ),

@@ -43,7 +43,7 @@ function site_facts( array $status ): array {
  * Derives the state from the facts. Pure.
  *
  * @param array $facts From `site_facts()`.
- * @return array{colour: string, label: string, why: string}
+ * @return array{color: string, label: string, why: string}
  */
 function judge_site( array $facts ): array {
 	if ( '' !== $facts['trouble'] ) {
@@ -112,10 +112,10 @@ function visitor_ratio( array $site ): array {
 /**
  * Builds the array that describes a state.
  *
- * @return array{colour: string, label: string, why: string}
+ * @return array{color: string, label: string, why: string}
  */
-function state( string $colour, string $label, string $why ): array {
-	return compact( 'colour', 'label', 'why' );
+function state( string $color, string $label, string $why ): array {
+	return compact( 'color', 'label', 'why' );
 }
 
 /**
@@ -144,11 +144,11 @@ function paused_servers( array $site ): array {
 /**
  * Returns the state. The plugin requests it from the server at most once every `STATE_SECONDS` seconds.
  *
- * @return array{colour: string, label: string, why: string}
+ * @return array{color: string, label: string, why: string}
  */
 function recent_state(): array {
 	$kept = get_transient( 'galley_state' );
-	if ( is_array( $kept ) && is_string( $kept['colour'] ?? null ) && is_string( $kept['label'] ?? null ) && is_string( $kept['why'] ?? null ) ) {
+	if ( is_array( $kept ) && is_string( $kept['color'] ?? null ) && is_string( $kept['label'] ?? null ) && is_string( $kept['why'] ?? null ) ) {
 		return $kept;
 	}
 	$state = judge_site( site_facts( call( 'GET', '/status', null, 1.0 ) ) );
@@ -159,7 +159,7 @@ function recent_state(): array {
 /**
  * Prints the state. A symbol and the text repeat the information of the color.
  *
- * @param array{colour: string, label: string, why: string} $state From `judge_site()`.
+ * @param array{color: string, label: string, why: string} $state From `judge_site()`.
  */
 function print_state( array $state ): void {
 	$marks = array(
@@ -169,8 +169,8 @@ function print_state( array $state ): void {
 	);
 	printf(
 		'<p class="galley-state-line is-%1$s" role="status"><span class="galley-mark" aria-hidden="true">%2$s</span> <strong>%3$s</strong> <span>%4$s</span></p>',
-		esc_attr( $state['colour'] ),
-		esc_html( $marks[ $state['colour'] ] ),
+		esc_attr( $state['color'] ),
+		esc_html( $marks[ $state['color'] ] ),
 		esc_html( $state['label'] ),
 		esc_html( $state['why'] )
 	);
@@ -192,7 +192,7 @@ function on_site_state(): void {
 	);
 	wp_send_json_success(
 		array(
-			'state'      => $classes[ $state['colour'] ] ?? 'unknown',
+			'state'      => $classes[ $state['color'] ] ?? 'unknown',
 			/* translators: %s: a state such as "Everything works" */
 			'label'      => sprintf( __( 'Galley: %s', 'galley' ), $state['label'] ),
 			'why'        => $state['why'],

@@ -4,7 +4,7 @@
  *
  * Before a request queues its first purge, it writes a row without purges. When it sends the purges, it adds them to the row. The row is
  * deleted when the server acknowledges the purges. The server does so in its response on the admin interface or, for purges in response
- * headers, by their ID in a later request (`Galley-Heard`). The purges of other rows are sent again. A row that still has no purges belongs
+ * headers, by their ID in a later request (`Galley-Acknowledged`). The purges of other rows are sent again. A row that still has no purges belongs
  * to a request that died. In this case the plugin purges everything on all blogs, since the request may have changed any of them.
  *
  * Each request has a separate row, so that concurrent requests do not interfere with each other. WordPress loads the few existing rows
@@ -20,8 +20,8 @@ defined( 'ABSPATH' ) || exit;
 /** Number of seconds after which a request that has not sent its purges is considered dead. */
 const DEAD_AFTER = 120;
 
-/** Number of seconds after which purges without acknowledgment are sent again. `Galley-Heard` normally acknowledges purges much earlier. */
-const UNHEARD_AFTER = 10;
+/** Number of seconds after which purges without acknowledgment are sent again. `Galley-Acknowledged` usually arrives much earlier. */
+const RESEND_AFTER = 10;
 
 /** Maximum number of rows that one request reads. */
 const MAX_PENDING = 20;
@@ -177,7 +177,7 @@ function judge_pending( array $row, bool $acknowledged, int $now ): string {
 	if ( null === $row['purges'] ) {
 		return $age >= DEAD_AFTER ? 'everything' : 'keep';
 	}
-	return $age >= UNHEARD_AFTER ? 'resend' : 'keep';
+	return $age >= RESEND_AFTER ? 'resend' : 'keep';
 }
 
 /**

@@ -61,7 +61,7 @@ function runs_to_its_end(): bool {
  * @return array<string, true>
  */
 function acknowledged(): array {
-	$line = passes_through() ? (string) ( $_SERVER['HTTP_GALLEY_HEARD'] ?? '' ) : ''; // phpcs:ignore WordPress.Security -- compared only.
+	$line = passes_through() ? (string) ( $_SERVER['HTTP_GALLEY_ACKNOWLEDGED'] ?? '' ) : ''; // phpcs:ignore WordPress.Security -- compared only.
 	preg_match_all( '/[A-Za-z0-9]+/', substr( $line, 0, 4096 ), $found );
 	return array_fill_keys( $found[0], true );
 }

@@ -50,9 +50,9 @@ final class DeliveryTest extends TestCase {
 		$aborted = array( 'at' => 1000, 'purges' => null );
 		$this->assertSame( 'delete', Galley\judge_pending( $sent, true, 1000 ) );
 		$this->assertSame( 'keep', Galley\judge_pending( $sent, false, 1001 ) );
-		$this->assertSame( 'resend', Galley\judge_pending( $sent, false, 1000 + Galley\UNHEARD_AFTER ) );
+		$this->assertSame( 'resend', Galley\judge_pending( $sent, false, 1000 + Galley\RESEND_AFTER ) );
 		$this->assertSame( 'resend', Galley\judge_pending( array( 'at' => 0 ) + $sent, false, 1000 ) );
-		$this->assertSame( 'keep', Galley\judge_pending( $aborted, false, 1000 + Galley\UNHEARD_AFTER ) );
+		$this->assertSame( 'keep', Galley\judge_pending( $aborted, false, 1000 + Galley\RESEND_AFTER ) );
 		$this->assertSame( 'everything', Galley\judge_pending( $aborted, false, 1000 + Galley\DEAD_AFTER ) );
 	}
 

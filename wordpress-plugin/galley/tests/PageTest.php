@@ -33,9 +33,9 @@ final class PageTest extends TestCase {
 			array( 'red', 'Galley does not answer', $this->facts( array( 'trouble' => 'refused' ) ) ),
 			array( 'red', 'Not connected to Galley', $this->facts( array( 'trouble' => 'none', 'has_connection' => false, 'site' => null ) ) ),
 		);
-		foreach ( $cases as list( $colour, $label, $facts ) ) {
+		foreach ( $cases as list( $color, $label, $facts ) ) {
 			$state = Galley\judge_site( $facts );
-			$this->assertSame( array( $colour, $label ), array( $state['colour'], $state['label'] ) );
+			$this->assertSame( array( $color, $label ), array( $state['color'], $state['label'] ) );
 			$this->assertNotSame( '', $state['why'] );
 		}
 	}
@@ -43,7 +43,7 @@ final class PageTest extends TestCase {
 	public function test_editor_requests_do_not_lower_the_hit_ratio() {
 		$site = array( 'requests' => 1000, 'hit_ratio' => 0.09, 'reasons' => array( 'pass' => array( 'path' => 600, 'method' => 300, 'remembered' => 5 ) ) );
 		$this->assertSame( array( 0.9, 100 ), Galley\visitor_ratio( $site ) );
-		$this->assertSame( 'green', Galley\judge_site( $this->facts( array(), $site ) )['colour'] );
+		$this->assertSame( 'green', Galley\judge_site( $this->facts( array(), $site ) )['color'] );
 		$this->assertSame( array( null, 0 ), Galley\visitor_ratio( array( 'requests' => 3, 'reasons' => array( 'pass' => array( 'path' => 5 ) ) ) ) );
 		$this->assertSame( array( null, 0 ), Galley\visitor_ratio( array() ) );
 	}

@@ -1,6 +1,6 @@
 //! From a request to its response. Start with `respond.rs`.
 //!
-//! [`admit`] checks and normalises a head and finds its site, [`authorize`] applies access control, the front thread then
+//! [`admit`] checks and normalizes a head and finds its site, [`authorize`] applies access control, the front thread then
 //! receives the body, and [`handle`] responds from memory, from a file, or from the upstream. Nothing here depends on
 //! sockets; the front thread writes the [`Response`].
 

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cancelled_probe_admits_the_next_request() {
+    async fn a_canceled_probe_admits_the_next_request() {
         let breaker = breaker();
         fail(&breaker, FAILURES);
         tokio::time::advance(MIN_PAUSE).await;

@@ -168,7 +168,7 @@ fn many_pages_stay_within_the_memory_limit() {
             .unwrap()
             .expect_status(200);
         assert!(response.text().contains(&format!("<html>/p{number}x")));
-        // The unoptimised program takes half of it; the largest peak measured on a busy machine was 84 MB.
+        // The unoptimized program takes half of it; the largest peak measured on a busy machine was 84 MB.
         let peak = site.peak_memory();
         assert!(peak < 96 * 1024 * 1024, "{peak} at page {number}");
     }

@@ -86,7 +86,7 @@ fn the_json_report_has_every_statement() {
     );
     let not_carried = statements
         .iter()
-        .find(|one| one["fate"] == "not-carried")
+        .find(|one| one["outcome"] == "not-carried")
         .unwrap();
     assert_eq!(
         (&not_carried["line"], &not_carried["statement"]),

@@ -5,20 +5,20 @@ use std::fmt::Write as _;
 /// One line of a chart.
 pub(super) struct ChartLine {
     pub(super) name: &'static str,
-    pub(super) colour: ChartColour,
+    pub(super) color: ChartColor,
     pub(super) points: Vec<ChartPoint>,
 }
 
 /// A color of the page's style, which has a different shade on a dark background.
 #[derive(Clone, Copy)]
-pub(super) enum ChartColour {
+pub(super) enum ChartColor {
     Green,
     Amber,
     Red,
     Blue,
 }
 
-impl ChartColour {
+impl ChartColor {
     const fn class(self) -> &'static str {
         match self {
             Self::Green => "green",
@@ -109,7 +109,7 @@ fn curve(out: &mut String, line: &ChartLine, number: usize, length: usize, top: 
     let _ = write!(
         out,
         "<path class=\"line {0}\"{4} d=\"{1}\"/><text class=\"{0}\" x=\"{2}\" y=\"36\">{3}</text>",
-        line.colour.class(),
+        line.color.class(),
         path(&line.points, length, top),
         LEFT + 90.0 + 90.0 * f64::from(u8::try_from(number).unwrap_or(u8::MAX)),
         line.name,

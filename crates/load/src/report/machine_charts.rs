@@ -2,7 +2,7 @@
 
 use super::{
     cause::MachineSample,
-    charts::{ChartColour, ChartLine, ChartPoint, lines},
+    charts::{ChartColor, ChartLine, ChartPoint, lines},
     figures::LoadReport,
 };
 
@@ -20,7 +20,7 @@ struct MachineChart {
 
 struct MachineLine {
     name: &'static str,
-    colour: ChartColour,
+    color: ChartColor,
     value: fn(&MachineSample) -> Option<f64>,
 }
 
@@ -60,7 +60,7 @@ impl MachineLine {
         });
         ChartLine {
             name: self.name,
-            colour: self.colour,
+            color: self.color,
             points: points.collect(),
         }
     }
@@ -82,17 +82,17 @@ const CHARTS: &[MachineChart] = &[
         lines: &[
             MachineLine {
                 name: "load test",
-                colour: ChartColour::Blue,
+                color: ChartColor::Blue,
                 value: |sample| Some(sample.client_cores),
             },
             MachineLine {
                 name: "PHP",
-                colour: ChartColour::Amber,
+                color: ChartColor::Amber,
                 value: |sample| sample.php_cores,
             },
             MachineLine {
                 name: "database",
-                colour: ChartColour::Green,
+                color: ChartColor::Green,
                 value: |sample| sample.database_cores,
             },
         ],
@@ -103,12 +103,12 @@ const CHARTS: &[MachineChart] = &[
         lines: &[
             MachineLine {
                 name: "processors",
-                colour: ChartColour::Blue,
+                color: ChartColor::Blue,
                 value: |sample| percent(sample.busy),
             },
             MachineLine {
                 name: "network",
-                colour: ChartColour::Amber,
+                color: ChartColor::Amber,
                 value: |sample| percent(sample.network),
             },
         ],
@@ -119,17 +119,17 @@ const CHARTS: &[MachineChart] = &[
         lines: &[
             MachineLine {
                 name: "slots",
-                colour: ChartColour::Blue,
+                color: ChartColor::Blue,
                 value: |sample| count(sample.php_slots),
             },
             MachineLine {
                 name: "in progress",
-                colour: ChartColour::Green,
+                color: ChartColor::Green,
                 value: |sample| count(sample.php_in_flight),
             },
             MachineLine {
                 name: "waiting",
-                colour: ChartColour::Red,
+                color: ChartColor::Red,
                 value: |sample| count(sample.php_waiting),
             },
         ],

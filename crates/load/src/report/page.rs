@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    charts::{ChartColour, ChartLine, bars, escaped, lines, per_second, rounded},
+    charts::{ChartColor, ChartLine, bars, escaped, lines, per_second, rounded},
     figures::LoadReport,
     machine_charts::machine_charts,
     second::ReportedSecond,
@@ -120,15 +120,15 @@ fn requests(second: &ReportedSecond) -> f64 {
 }
 
 fn latency_chart(run: &LoadReport, most: f64) -> String {
-    let line = |name, colour, value: fn(&ReportedSecond) -> f64| ChartLine {
+    let line = |name, color, value: fn(&ReportedSecond) -> f64| ChartLine {
         name,
-        colour,
+        color,
         points: per_second(run.seconds.iter().map(value)),
     };
     let all = [
-        line("p50", ChartColour::Green, |second| second.p50_ms),
-        line("p95", ChartColour::Amber, |second| second.p95_ms),
-        line("p99", ChartColour::Red, |second| second.p99_ms),
+        line("p50", ChartColor::Green, |second| second.p50_ms),
+        line("p95", ChartColor::Amber, |second| second.p95_ms),
+        line("p99", ChartColor::Red, |second| second.p99_ms),
     ];
     let title = "Latency from the intended start";
     lines(title, "ms", &all, run.seconds.len(), most)
@@ -140,12 +140,12 @@ fn throughput_chart(run: &LoadReport, most: f64) -> String {
     let all = [
         ChartLine {
             name: "requests",
-            colour: ChartColour::Blue,
+            color: ChartColor::Blue,
             points: per_second(run.seconds.iter().map(requests)),
         },
         ChartLine {
             name: "failures",
-            colour: ChartColour::Red,
+            color: ChartColor::Red,
             points: per_second(failures),
         },
     ];

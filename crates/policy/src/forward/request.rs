@@ -377,7 +377,7 @@ const GALLEY_MEMBERS: HeaderName = HeaderName::from_static("galley-members");
 /// Names the fragment that the plugin renders.
 const GALLEY_FRAGMENT: HeaderName = HeaderName::from_static("galley-fragment");
 /// Acknowledges purges to the plugin, by their ids.
-const ACKNOWLEDGED: HeaderName = HeaderName::from_static("galley-heard");
+const ACKNOWLEDGED: HeaderName = HeaderName::from_static("galley-acknowledged");
 
 /// Names the scheduler of WordPress's tasks.
 const GALLEY_CRON: HeaderName = HeaderName::from_static("galley-cron");

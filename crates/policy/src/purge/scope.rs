@@ -80,7 +80,7 @@ pub fn url_scope(text: &str, site: &Policy) -> Result<Scope, PurgeError> {
     uri::canonical_path(target.path, &mut path)?;
     let mut normal = Vec::new();
     if let Some(raw) = target.query {
-        query::normalise(raw, site, &mut normal);
+        query::normalize(raw, site, &mut normal);
     }
     Ok(Scope::Url {
         host,

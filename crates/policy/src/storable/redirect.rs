@@ -119,7 +119,7 @@ fn parse_absolute(absolute: &[u8], site: &Policy) -> ResolvedReference {
     }
     let mut normal = Vec::new();
     if let Some(raw) = target.query {
-        query::normalise(raw, site, &mut normal);
+        query::normalize(raw, site, &mut normal);
     }
     ResolvedReference::Url(ReferenceUrl {
         host,

@@ -1,7 +1,7 @@
 <?php
 /**
  * A must-use plugin of the exactness run: notes the addresses that two purge plugins would purge, at the hooks that they
- * use. A model of what they decide, written from their documented behaviour; how they send it plays no part. Where a detail
+ * use. A model of what they decide, written from their documented behavior; how they send it plays no part. Where a detail
  * is open, the model purges rather more. `*` stands for everything.
  */
 

@@ -85,7 +85,7 @@ async function sendRequest(php, acknowledged, target, { method = 'GET', fields =
     relativeUri: target,
     protocol: 'http',
     method,
-    headers: { host: 'versions.test', 'Galley-Heard': [...acknowledged].join(','), ...fields },
+    headers: { host: 'versions.test', 'Galley-Acknowledged': [...acknowledged].join(','), ...fields },
     body: body === undefined ? undefined : new TextEncoder().encode(body),
     $_SERVER: server,
   });

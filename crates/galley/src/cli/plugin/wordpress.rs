@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plugin_is_recognised_by_its_name() {
+    fn the_plugin_is_recognized_by_its_name() {
         for (head, wanted) in [
             (
                 "<?php\n/**\n * Plugin Name:       Galley\n * Version: 1",

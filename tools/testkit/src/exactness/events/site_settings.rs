@@ -45,7 +45,7 @@ pub(super) const EVENTS: &[Event] = &[
     event(
         "customizer",
         AJAX,
-        "background colour in the customizer",
+        "background color in the customizer",
         |e| {
             e.form_with(
                 "/wp-admin/admin-ajax.php",

@@ -77,7 +77,7 @@ pub(super) const BLOCK: &[Event] = &[
     event(
         "block-foreign-setting",
         CLI,
-        "a classic theme's background colour",
+        "a classic theme's background color",
         |e| e.command_line("set_theme_mod( 'background_color', 'd1e4dd' );"),
     )
     .changes_nothing(),

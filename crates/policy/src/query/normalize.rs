@@ -13,7 +13,7 @@ use crate::wordpress;
 ///
 /// Ignored parameters are removed, the others sorted by name. Escapes are in upper case, unreserved characters are decoded, and
 /// a lone `%` and all bytes that RFC 3986 forbids are escaped. `raw` is the text after the `?`.
-pub fn normalise(raw: &[u8], site: &Policy, out: &mut Vec<u8>) {
+pub fn normalize(raw: &[u8], site: &Policy, out: &mut Vec<u8>) {
     out.clear();
     let (mut pairs, mut work) = (Vec::new(), Vec::new());
     scan(raw, site, &mut pairs, &mut work);
@@ -235,7 +235,7 @@ mod tests {
 
     fn normal(raw: &str) -> String {
         let mut out = Vec::new();
-        normalise(raw.as_bytes(), &Policy::default(), &mut out);
+        normalize(raw.as_bytes(), &Policy::default(), &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -345,12 +345,12 @@ mod tests {
             ..Policy::default()
         };
         let mut out = Vec::new();
-        normalise(b"ref=1&x_y&logout=1&b&gclid=2&Ref=3", &site, &mut out);
+        normalize(b"ref=1&x_y&logout=1&b&gclid=2&Ref=3", &site, &mut out);
         assert_eq!(out, b"Ref=3&b");
         let reading = scan(b"logout=1", &site, &mut Vec::new(), &mut Vec::new());
         assert_eq!(reading, QueryCacheability::Cacheable);
         let site = Policy::rfc9111();
-        normalise(b"utm_source=1&preview=2", &site, &mut out);
+        normalize(b"utm_source=1&preview=2", &site, &mut out);
         assert_eq!(out, b"utm_source=1&preview=2");
     }
 
@@ -376,17 +376,17 @@ mod tests {
         #[test]
         fn php_reads_the_same_from_both(raw in "([abu&=+;%]|%4|%41|%5[bB]|%00|\\[|\\]|\\.|utm_|%26){0,24}") {
             let mut out = Vec::new();
-            normalise(raw.as_bytes(), &Policy::default(), &mut out);
+            normalize(raw.as_bytes(), &Policy::default(), &mut out);
             prop_assert_eq!(meaning(raw.as_bytes()), meaning(&out));
             let mut again = Vec::new();
-            normalise(&out, &Policy::default(), &mut again);
+            normalize(&out, &Policy::default(), &mut again);
             prop_assert_eq!(out, again);
         }
 
         #[test]
         fn any_bytes_are_accepted(raw in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut out = Vec::new();
-            normalise(&raw, &Policy::default(), &mut out);
+            normalize(&raw, &Policy::default(), &mut out);
             prop_assert!(out.iter().all(u8::is_ascii_graphic));
         }
     }
