@@ -420,10 +420,11 @@ uninstalls_beside_wordpress() {
 
 rpm_package_is_whole() {
     rpm --checksig --verbose "$out"/galley-*.rpm
-    # The package contains every file of the staged tree.
-    rpm --query --package --list "$out"/galley-*.rpm | sort >"$folder/rpm-files.txt"
+    # The package contains the files of the staged tree, and no others.
+    rpm --query --package --queryformat '[%{FILEMODES:perms} %{FILENAMES}\n]' "$out"/galley-*.rpm \
+        | awk '/^-/ { print $2 }' | sort >"$folder/rpm-files.txt"
     (cd target/packages/tree && find . -type f -printf '/%P\n' | sort) >"$folder/tree-files.txt"
-    [ -z "$(comm -13 "$folder/rpm-files.txt" "$folder/tree-files.txt")" ]
+    cmp "$folder/rpm-files.txt" "$folder/tree-files.txt"
     # The package marks the files that an administrator may change.
     [ "$(rpm --query --package --configfiles "$out"/galley-*.rpm | sort)" = "$(cd target/packages/tree && find etc -type f -printf '/%H/%P\n' | sort)" ]
     # Installs only the files into an empty root, so that the result does not depend on existing files.
