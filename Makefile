@@ -71,6 +71,7 @@ demo-clean:
 
 lint:
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check licenses bans sources; \
 	else echo 'licences: SKIPPED, cargo-deny is not installed: cargo install cargo-deny --locked' >&2; fi

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use galley_http::proxy::{self, ProxyHeaderStep};
 use galley_policy::access::passwords;
 use galley_policy::access::xmlrpc::{Call, XmlRpcScanner};
-use galley_policy::proxied::{ConnectionInfo, ForwardingField, UNKNOWN_ADDRESS, Proxies};
+use galley_policy::proxied::{ConnectionInfo, ForwardingField, Proxies, UNKNOWN_ADDRESS};
 use galley_policy::request_info::Scheme;
 
 /// A PROXY protocol header never requests bytes beyond its end, however few bytes arrive at a time.
@@ -56,7 +56,10 @@ pub fn forwarded(data: &[u8]) {
     };
     let untrusted = connection_from([192, 0, 2, 1]);
     let origin = proxies.origin(&untrusted, &fields);
-    assert_eq!((origin.client, origin.scheme), (untrusted.peer, Scheme::Http));
+    assert_eq!(
+        (origin.client, origin.scheme),
+        (untrusted.peer, Scheme::Http)
+    );
     assert_eq!(origin.host, untrusted.host);
     let origin = proxies.origin(&connection_from([10, 0, 0, 1]), &fields);
     if proxies.field != ForwardingField::XForwardedFor || proxies.trusts(origin.client) {

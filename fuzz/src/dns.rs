@@ -6,7 +6,10 @@ use dns_message::{RecordAction, RecordUpdate, UpdateResult};
 use dns_name::DnsName;
 use tsig::TsigKey;
 
-#[expect(dead_code, reason = "the server also removes records, and sends the message")]
+#[expect(
+    dead_code,
+    reason = "the server also removes records, and sends the message"
+)]
 #[path = "../../crates/galley/src/acme/dns_message.rs"]
 mod dns_message;
 #[path = "../../crates/galley/src/acme/dns_name.rs"]

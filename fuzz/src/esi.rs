@@ -11,7 +11,12 @@ use galley_policy::site::Policy;
 pub fn esi(data: &[u8]) {
     let template = EsiTemplate::parse(data);
     assert!(template.body.len() <= data.len());
-    assert!(template.includes.windows(2).all(|two| two[0].at <= two[1].at));
+    assert!(
+        template
+            .includes
+            .windows(2)
+            .all(|two| two[0].at <= two[1].at)
+    );
     let mut page = RequestInfo::default();
     let line = RequestLineInfo {
         method: "GET",

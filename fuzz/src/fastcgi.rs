@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use galley_fastcgi::FastCgiEvent;
-use galley_fastcgi::response::Splitter;
 use galley_fastcgi::exchange::{FastCgiExchange, FastCgiRequest};
+use galley_fastcgi::response::Splitter;
 use galley_fastcgi::{params, record};
 use galley_policy::cgi;
 

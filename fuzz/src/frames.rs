@@ -20,7 +20,10 @@ pub fn header_blocks(data: &[u8]) {
         }
         let decoded_bytes: usize = block.fields().map(|(n, v)| n.len() + v.len() + 32).sum();
         assert!(decoded_bytes <= limit && decoded_bytes <= block.list_bytes());
-        assert_eq!(decoded_bytes == block.list_bytes(), block.list_bytes() <= limit);
+        assert_eq!(
+            decoded_bytes == block.list_bytes(),
+            block.list_bytes() <= limit
+        );
         let mut literal = Vec::new();
         for (name, value) in block.fields() {
             hpack::write_field(&mut literal, name, value);
@@ -96,7 +99,9 @@ fn intercept<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> InterceptResult 
                     return result;
                 }
             };
-            if is_ours(opening.stream) && interceptor.may_respond(&opening, &block) && interceptor.take_window(0)
+            if is_ours(opening.stream)
+                && interceptor.may_respond(&opening, &block)
+                && interceptor.take_window(0)
             {
                 continue;
             }

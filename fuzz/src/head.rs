@@ -52,10 +52,7 @@ pub fn conditions(data: &[u8]) {
             upgrade: false,
             country: None,
         };
-        if info
-            .parse(&line, [(name, data)].into_iter(), &site)
-            .is_ok()
-        {
+        if info.parse(&line, [(name, data)].into_iter(), &site).is_ok() {
             let _ = conditional::evaluate(&info, &validators);
             let _ = conditional::evaluate_stored(&info, &validators);
         }
@@ -86,7 +83,8 @@ pub fn range(data: &[u8]) {
     if let Some(content_range) = range::held(value) {
         assert!(content_range.span.start < content_range.span.end);
         assert!(
-            content_range.complete
+            content_range
+                .complete
                 .is_none_or(|complete| content_range.span.end <= complete)
         );
     }

@@ -1,10 +1,10 @@
 //! Commands to the privileged process.
 
-use galley_privileged::{BYTES, PrivilegedPools, PrivilegedCommand, Report};
+use galley_privileged::{BYTES, PrivilegedCommand, PrivilegedPools, Report};
 
 /// Arbitrary packets never start more processes than there are slots, only running processes are signalled, and an accepted command
 /// encodes to the same bytes. The input is split into packets; the last one may be short.
-pub fn commands(data: &[u8]) {
+pub fn command(data: &[u8]) {
     let slots = [1, 4, 0];
     let mut pools = PrivilegedPools::new(slots);
     let mut next = 1;

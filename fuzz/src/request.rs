@@ -77,7 +77,8 @@ pub fn cookie(data: &[u8]) {
 /// forbidden fields.
 pub fn whole(data: &[u8]) {
     let mut buffer = HeadBuffer::new();
-    let Ok(ParsedHead::Whole { head, .. }) = parse(data, &HeadLimits::default(), &mut buffer) else {
+    let Ok(ParsedHead::Whole { head, .. }) = parse(data, &HeadLimits::default(), &mut buffer)
+    else {
         return;
     };
     for site in sites() {

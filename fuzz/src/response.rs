@@ -29,8 +29,7 @@ pub fn upstream_response(data: &[u8]) {
             upgrade: false,
             country: None,
         };
-        info
-            .parse(&line, std::iter::empty::<(&str, &[u8])>(), &site)
+        info.parse(&line, std::iter::empty::<(&str, &[u8])>(), &site)
             .expect("a plain request");
         let response = ResponseHead {
             status,
@@ -95,9 +94,7 @@ pub fn contract(data: &[u8]) {
         };
         let fields = || fields.iter().copied();
         let mut info = RequestInfo::default();
-        info
-            .parse(&line, fields(), &site)
-            .expect("a plain request");
+        info.parse(&line, fields(), &site).expect("a plain request");
         if let Some(dialect) = Dialect::of(&info, fields(), &site) {
             let _ = dialect.purges(&info, fields(), data, &site);
         }

@@ -1,10 +1,10 @@
 //! HTTP/1 of clients: streams of requests, chunked bodies, and response heads; request heads over HTTP/2.
 
-use galley_http::response_writer::{ConnectionField, Length, write_head};
 use galley_http::body::BodyReader;
 use galley_http::framing::{self, BodyKind};
 use galley_http::h2;
 use galley_http::head::{self, BadRequest, HeadLimits, HeadScanner, ParsedHead, Version};
+use galley_http::response_writer::{ConnectionField, Length, write_head};
 
 use crate::reader::{read_pieces, read_whole};
 
