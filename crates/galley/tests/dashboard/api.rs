@@ -139,6 +139,7 @@ fn purges_are_listed_with_their_source() {
         .filter_map(|purge| purge["source"].as_str())
         .collect();
     assert_eq!(sources, ["request", "admin"]);
+    assert_eq!(response["sites"][0]["published"], 2, "{response}");
     let others = dashboard.json(&session, "/api/purges?site=b.test");
     assert_eq!(others["sites"][0]["purges"], json!([]));
 }

@@ -246,6 +246,11 @@ fn buttons_ask_for_confirmation_and_show_the_result() {
     let rows = "[...document.querySelectorAll('main tbody tr')].map((row) => [...row.cells].slice(1, 3).map((cell) => cell.innerText).join(': '))";
     let rows = tab.evaluate(rows).unwrap().to_string();
     assert!(rows.contains("tag t1: "), "{rows}");
+    let shown = main_text(&mut tab);
+    assert!(
+        shown.contains("The latest of 3 purges on a.test"),
+        "{shown}"
+    );
     open(&mut tab, "configuration");
     let shown = main_text(&mut tab);
     assert!(
@@ -323,7 +328,11 @@ fn untrusted_markup_is_shown_as_text() {
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
     open(&mut tab, "pages");
-    assert!(main_text(&mut tab).contains(MARKUP));
+    let shown = main_text(&mut tab);
+    assert!(
+        shown.contains(MARKUP) && shown.contains("in use"),
+        "{shown}"
+    );
     open(&mut tab, "why");
     tab.evaluate(&format!(
         "document.querySelector('#url').value = 'http://a.test/{MARKUP}'; \

@@ -70,7 +70,10 @@ fn check_reports_configuration_errors() {
     assert_eq!(json.status.code(), Some(2));
     let json = text(&json.stdout);
     assert!(
-        json.contains("\"ok\":false") && json.contains("\"line\":2") && json.contains("lisen"),
+        json.contains("\"errors\":[")
+            && json.contains("\"ok\":false")
+            && json.contains("\"line\":2")
+            && json.contains("lisen"),
         "{json}"
     );
     for file in [
