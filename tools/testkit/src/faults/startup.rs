@@ -166,5 +166,5 @@ const SAMPLE_SIZE: usize = 500;
 const FIRST_HIT_LIMIT: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// A page that found the disk write queue full is written only when it is generated again, which needs another pass. Each adds some 500
-/// of 5,000 pages in a release build; four passes were too few in two of six runs.
+/// of 5,000 pages in a release build; four passes were too few in two of nine runs.
 const PASSES: usize = 12;

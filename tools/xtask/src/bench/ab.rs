@@ -11,8 +11,7 @@ use std::{
 };
 
 use super::pin;
-use crate::error::CommandError;
-use crate::{interrupt::Interrupt, program};
+use crate::{error::CommandError, interrupt::Interrupt, program};
 
 /// The results of an `ab` run.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,8 +6,7 @@ use std::{
 };
 
 use super::processes::ProcessTree;
-use crate::error::CommandError;
-use crate::interrupt::Interrupt;
+use crate::{error::CommandError, interrupt::Interrupt};
 
 /// Waits until the process trees below `roots` use less than a tenth of a core.
 ///
