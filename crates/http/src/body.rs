@@ -46,6 +46,8 @@ enum BodyState {
     SizeSpace { value: u64 },
     ExtensionName { value: u64 },
     Extension { value: u64 },
+    ExtensionQuoted { value: u64 },
+    ExtensionEscaped { value: u64 },
     SizeLf { value: u64 },
     Data { left: u64 },
     DataCr,
@@ -138,6 +140,9 @@ impl BodyReader {
             (BodyState::ExtensionName { value } | BodyState::Extension { value }, _) => {
                 self.extension(value, byte)
             }
+            (BodyState::ExtensionQuoted { value } | BodyState::ExtensionEscaped { value }, _) => {
+                self.quoted_extension(value, byte)
+            }
             (BodyState::SizeLf { value }, b'\n') => self.chunk(value),
             (BodyState::DataCr, b'\r') => Ok(BodyState::DataLf),
             (BodyState::DataLf, b'\n') => Ok(NEXT_CHUNK),
@@ -192,8 +197,22 @@ impl BodyReader {
         let next = match byte {
             b'\r' if has_name => return Ok(BodyState::SizeLf { value }),
             b' ' | b'\t' if !has_name => BodyState::ExtensionName { value },
+            b'"' if has_name => BodyState::ExtensionQuoted { value },
             _ if has_name && is_value_byte(byte) => BodyState::Extension { value },
             _ if is_token_byte(byte) => BodyState::Extension { value },
+            _ => return Err(BadRequest::ChunkExtension),
+        };
+        self.spend_extension()?;
+        Ok(next)
+    }
+
+    /// A line cannot end within quotes: parsers disagree on where such an extension ends (CVE-2026-33870).
+    fn quoted_extension(&mut self, value: u64, byte: u8) -> Result<BodyState, BadRequest> {
+        let is_escaped = matches!(self.state, BodyState::ExtensionEscaped { .. });
+        let next = match byte {
+            b'"' if !is_escaped => BodyState::Extension { value },
+            b'\\' if !is_escaped => BodyState::ExtensionEscaped { value },
+            _ if is_value_byte(byte) => BodyState::ExtensionQuoted { value },
             _ => return Err(BadRequest::ChunkExtension),
         };
         self.spend_extension()?;

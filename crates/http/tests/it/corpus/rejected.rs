@@ -658,6 +658,18 @@ fn bad_chunk_sizes() -> Vec<Case> {
             EXTENSION,
             "3;a=\0\r\nabc\r\n0\r\n\r\n",
         ),
+        chunked(
+            "line end in a quoted extension",
+            ChunkExtension,
+            EXTENSION,
+            "3;a=\"\r\nabc\r\n0\r\n\r\n",
+        ),
+        chunked(
+            "escaped quote at the end of an extension",
+            ChunkExtension,
+            EXTENSION,
+            "3;a=\"b\\\"\r\nabc\r\n0\r\n\r\n",
+        ),
     ]
 }
 
