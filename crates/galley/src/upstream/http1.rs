@@ -16,7 +16,7 @@ use std::time::Duration;
 use galley_cache::fill::FillError;
 use galley_policy::forward::TRACEPARENT;
 use galley_policy::trace_context::TraceParent;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming as HyperBody;
 use hyper::client::conn::http1::handshake;
 use hyper::ext::on_informational;
@@ -173,9 +173,10 @@ impl HttpConnections {
             return Err(FailedAttempt::sent(FillError::Malformed, call));
         }
         let (parts, body) = response.into_parts();
+        let may_be_reused = !is_authenticated_connection(call, &parts.headers);
         let reading = HttpBody {
             body,
-            connection: Some((index, connection)),
+            connection: may_be_reused.then_some((index, connection)),
             read_timeout: call.timeouts.read.unwrap_or(self.read_timeout),
             upload: call.body.pace(),
             all_idle: Arc::clone(&server.idle),
@@ -384,6 +385,29 @@ fn request(call: &UpstreamCall, trace: Option<TraceParent>) -> Option<Request<Hy
         });
     }
     Some(request)
+}
+
+/// Whether the exchange may have authenticated its connection instead of its request, as NTLM and Negotiate do (RFC 4559 section
+/// 6): the next request on it would be that of the first client (the advisory of Traefik 3.7.13).
+fn is_authenticated_connection(call: &UpstreamCall, response: &HeaderMap) -> bool {
+    let sent = call.request.fields.iter();
+    let sent = sent.filter(|(name, _)| *name == header::AUTHORIZATION);
+    let challenges = response.get_all(header::WWW_AUTHENTICATE);
+    sent.map(|(_, value)| value)
+        .chain(challenges)
+        .any(|value| names_connection_scheme(value.as_bytes()))
+}
+
+/// Whether credentials, or one of the challenges of a field, belong to a scheme that authenticates connections.
+fn names_connection_scheme(value: &[u8]) -> bool {
+    value.split(|byte| *byte == b',').any(|part| {
+        let part = part.trim_ascii_start();
+        let end = part.iter().position(u8::is_ascii_whitespace);
+        let scheme = part.get(..end.unwrap_or(part.len())).unwrap_or_default();
+        [&b"ntlm"[..], b"negotiate"]
+            .iter()
+            .any(|name| scheme.eq_ignore_ascii_case(name))
+    })
 }
 
 struct Unanswered(Rc<HttpShared>);

@@ -318,6 +318,51 @@ fn requests_are_normalized_before_they_are_forwarded() {
     }
 }
 
+/// NTLM and Negotiate authenticate a connection (RFC 4559 section 6), so another client's request must not follow on it.
+#[test]
+fn a_connection_that_a_client_has_authenticated_is_not_reused() {
+    let origin = Origin::start(|request, writer| {
+        let schemes = request.target.strip_prefix("/challenge/").unwrap_or("");
+        let schemes = schemes.replace("%20", " ").replace('+', ",");
+        let mut fields = vec![
+            ("Content-Type", "text/plain"),
+            ("Cache-Control", "no-store"),
+        ];
+        if !schemes.is_empty() {
+            fields.push(("WWW-Authenticate", &schemes));
+        }
+        let status = if schemes.is_empty() { 200 } else { 401 };
+        writer.respond(status, &fields, b"page");
+    })
+    .unwrap();
+    let site = with_origin(&origin, "");
+    let connections = |request: Request| {
+        site.get("/warm-up").assert_status(200);
+        let before = origin.connections();
+        site.send(request);
+        site.get("/of-another-client").assert_status(200);
+        origin.connections() - before
+    };
+    let sent = |value: &str| Request::get("/page").field("Authorization", value);
+    let challenge = |target: &str| Request::get(&format!("/challenge/{target}"));
+    for request in [
+        sent("NTLM TlRMTVNTUAABAAAA"),
+        sent("negotiate YII="),
+        sent("Negotiate"),
+        challenge("NTLM"),
+        challenge("Basic%20realm=x+Negotiate"),
+        challenge("nEgOtIaTe%20YII="),
+    ] {
+        let name = format!("{request:?}");
+        // A 401 is requested again with the client's whole request, over a further connection.
+        assert!(connections(request) > 0, "{name}");
+    }
+    for request in [sent("Basic YTpi"), challenge("Basic%20realm=NTLM")] {
+        let name = format!("{request:?}");
+        assert_eq!(connections(request), 0, "{name}");
+    }
+}
+
 #[test]
 fn connections_closed_by_the_origin_cause_no_errors() {
     let origin = Origin::start(|_, writer| {
