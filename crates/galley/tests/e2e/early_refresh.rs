@@ -1,12 +1,13 @@
 //! Refreshes of popular entries before they expire, and the random variation of lifetimes.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 
-use galley_testkit::client::{Request, Response};
+use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::wait_for;
 
-use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, json_number, output_text};
+use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, json_number, output_text, with_host};
 
 /// A lifetime whose last tenth is one second, without stale windows.
 const TEN_SECONDS: &str = "max-age=10, stale-while-revalidate=0, stale-if-error=0";
@@ -53,6 +54,40 @@ fn only_popular_entries_are_refreshed_before_they_expire() {
         entry_number(&site, &url, "age_s") >= 10
     });
     assert_eq!(origin.count("/rare"), 1);
+}
+
+/// The state of the triggering request does not reach the upstream (CVE-2026-60005).
+#[test]
+fn a_background_refresh_has_nothing_of_the_request_that_caused_it() {
+    let origin = Origin::start(|_, writer| {
+        let lifetime = "max-age=1, stale-while-revalidate=600";
+        writer.respond(200, &[("Cache-Control", lifetime)], b"page");
+    })
+    .unwrap();
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
+    site.get("/page");
+    let cause = Request::get("/page?utm_source=canary")
+        .cookie("_ga=canary")
+        .field("X-Canary", "canary")
+        .field("User-Agent", "canary")
+        .field("Referer", "http://canary.test/")
+        .field("If-None-Match", "\"canary\"")
+        .field("Range", "bytes=0-0")
+        .field("X-Forwarded-For", "203.0.113.7")
+        .field(
+            "traceparent",
+            "00-11111111111111111111111111111111-2222222222222222-01",
+        );
+    let stranger = Ipv4Addr::new(127, 0, 0, 9);
+    wait_for("a refresh", TIMEOUT, || {
+        let mut connection = Connection::from_address(stranger, site.addr(), TIMEOUT).unwrap();
+        connection.exchange(&with_host(cause.clone())).unwrap();
+        origin.requests().len() > 1
+    });
+    let text = format!("{:?}", origin.requests()[1]).to_ascii_lowercase();
+    for foreign in ["canary", "127.0.0.9", "203.0.113.7", "1111111111", "range"] {
+        assert!(!text.contains(foreign), "{foreign} in {text}");
+    }
 }
 
 #[test]

@@ -68,6 +68,10 @@ fn a_flood_of_frames_ends_its_connection() {
     let head = bytes_of(HEADERS, END_STREAM, 1, &block(&fields("GET", "/")));
     let more = bytes_of(CONTINUATION, 0, 1, &block(&[("a", "b")])).repeat(3000);
     assert_flood(&site, "continuation", &[head, more].concat());
+    // Frames without a field do not use up the size of the head (CVE-2026-33871).
+    let open_head = bytes_of(HEADERS, END_STREAM, 1, &block(&fields("GET", "/")));
+    let empty = bytes_of(CONTINUATION, 0, 1, &[]).repeat(3000);
+    assert_flood(&site, "empty continuation", &[open_head, empty].concat());
     assert_flood(&site, "ping", &bytes_of(PING, 0, 0, &[0; 8]).repeat(2000));
     assert_flood(
         &site,

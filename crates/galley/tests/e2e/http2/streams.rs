@@ -343,6 +343,63 @@ fn a_reset_frees_the_upstream_slot() {
     site.release("/slow");
 }
 
+/// The first client of a shared fetch leaves before, while and after the others join (CVE-2026-23918): they get the page, and other
+/// streams of the connection go on.
+#[test]
+fn a_reset_in_any_state_harms_no_other_stream() {
+    let site = SiteBuilder::php().server("h2c = true").start();
+    let other = Client::open(site.addr());
+    for (round, others_join_first) in [(0, true), (1, false)] {
+        let path = format!("/shared{round}");
+        site.pause(&path);
+        let mut frames = open(&site);
+        frames.write(&get(1, &path)).unwrap();
+        site.wait_until_paused(&path);
+        if others_join_first {
+            frames.write(&get(3, &path)).unwrap();
+        }
+        frames.write(&reset(1)).unwrap();
+        if !others_join_first {
+            frames.write(&get(3, &path)).unwrap();
+        }
+        // A second reset arrives on a closed stream (RFC 9113 section 5.1).
+        frames.write(&reset(1)).unwrap();
+        site.resume(&path);
+        let received = frames
+            .until(|frame| frame.stream == 3 && frame.ends_stream())
+            .unwrap();
+        // The stream that is reset may have got the beginning of the page.
+        let page = received
+            .iter()
+            .filter(|frame| frame.kind == DATA && frame.stream == 3);
+        let text: Vec<u8> = page.flat_map(|frame| frame.payload.clone()).collect();
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.ends_with("</html>\n"), "{text}, {received:?}");
+        assert_eq!(site.runs(&path), 1);
+        assert_eq!(other.get(&path).status, 200);
+    }
+    // A stream with an unsent body, one that the client has half closed, and one whose response is held back by its window.
+    let mut frames = open(&site);
+    let post = head_frame(1, 0, &fields("POST", "/form"));
+    let no_window = bytes_of(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    frames.write(&[no_window, post, reset(1)].concat()).unwrap();
+    frames.write(&get(3, "/shared0")).unwrap();
+    frames
+        .until(|frame| frame.kind == HEADERS && frame.stream == 3)
+        .unwrap();
+    frames.write(&reset(3)).unwrap();
+    frames.write(&get(5, "/shared1")).unwrap();
+    let window = bytes_of(WINDOW_UPDATE, 0, 5, &100_000_u32.to_be_bytes());
+    frames.write(&window).unwrap();
+    frames
+        .until(|frame| frame.stream == 5 && frame.ends_stream())
+        .unwrap();
+    // A stream that does not exist: a connection error (RFC 9113 section 5.1), which other connections do not notice.
+    frames.write(&reset(99)).unwrap();
+    frames.until(|frame| frame.kind == GOAWAY).unwrap();
+    assert_eq!(other.get("/shared1").status, 200);
+}
+
 #[test]
 fn shutdown_sends_goaway_and_completes_open_streams() {
     let mut site = SiteBuilder::php().server("h2c = true").start();
