@@ -43,6 +43,7 @@ const PARTS = array(
 	'includes/gather-parts.php',
 	'includes/gather-machines.php',
 	'includes/gather-shops.php',
+	'includes/gather-times.php',
 	'includes/post-classes.php',
 	'includes/fragments.php',
 	'includes/fragments-menus.php',

@@ -112,11 +112,16 @@ function describe_page(): void {
 	if ( $GLOBALS['galley_fragment_fields'] ) {
 		header( 'Galley-Fragment-Except: ' . implode( ',', marked_as_current() ) );
 	}
-	if ( preg_grep( '/^cache-control:.*\b(s-maxage|max-age)=/i', headers_list() ) && ! is_missing() ) {
-		// Code that sets a lifetime has a reason for it.
-		return;
-	}
 	list( $fresh, $stale ) = lifetime();
+	$stated                = is_missing() ? null : stated_lifetime( headers_list() );
+	if ( null !== $stated ) {
+		// Code that sets a lifetime has a reason for it, but it does not know when the page becomes wrong.
+		$wrong = wrong_after() ?? PHP_INT_MAX;
+		if ( $fresh > 0 && $stated + STALE <= $wrong ) {
+			return;
+		}
+		list( $fresh, $stale ) = array( $fresh > 0 ? min( $stated, $wrong ) : 0, 0 );
+	}
 	header( $fresh > 0 ? "Galley-Cache-Control: max-age=$fresh, stale-while-revalidate=$stale, stale-if-error=" . LIFETIME : 'Galley-Cache-Control: no-store' );
 }
 

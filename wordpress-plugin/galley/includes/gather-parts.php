@@ -67,7 +67,6 @@ function gather_parts(): void {
 	add_action( 'dynamic_sidebar', $own . 'gather_widget', PHP_INT_MAX );
 	add_filter( 'get_block_templates', $own . 'gather_templates', PHP_INT_MAX, 3 );
 	add_filter( 'render_block', $own . 'gather_block', PHP_INT_MAX, 2 );
-	add_filter( 'human_time_diff', $own . 'gather_time_difference', PHP_INT_MAX );
 	// Not earlier: during its startup, WordPress reads settings that no page shows.
 	add_action( 'parse_request', $own . 'gather_options', PHP_INT_MIN );
 }
@@ -203,19 +202,8 @@ function gather_block( $html, $block = array() ) {
 		case 'core/query-total':
 			tag( 'l.post' );
 			break;
-		case 'core/rss':
-			at_most( HOUR_IN_SECONDS );
-			break;
 	}
 	return $html;
-}
-
-/**
- * Limits the lifetime of a page that shows a time difference, such as "five minutes ago".
- */
-function gather_time_difference( $text ) {
-	at_most( HOUR_IN_SECONDS );
-	return $text;
 }
 
 /**

@@ -53,6 +53,7 @@ function gather_query( $posts, $query = null ) {
 		if ( shows_stickies( $query ) ) {
 			tag( 'st' );
 		}
+		gather_current_time( $query );
 	}
 	return $posts;
 }

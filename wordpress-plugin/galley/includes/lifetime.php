@@ -24,13 +24,24 @@ const SEARCH_LIFETIME = 3600;
 /** Seconds for which Galley may serve an expired page while PHP generates a new one. */
 const STALE = 86400;
 
+/** Lifetime in seconds of pages while the task that publishes a scheduled post is late. */
+const LATE_LIFETIME = 60;
+
+/** Seconds after which the current page is wrong. The least of them counts. */
 $GLOBALS['galley_at_most'] = array();
 
 /**
- * Limits the lifetime of the current page to a number of seconds.
+ * Notes that the current page is wrong after a number of seconds. Galley then serves it neither as fresh nor as stale.
  */
 function at_most( int $seconds ): void {
 	$GLOBALS['galley_at_most'][] = max( 1, $seconds );
+}
+
+/**
+ * Returns the seconds after which the current page is wrong, or null if only an edit makes it wrong.
+ */
+function wrong_after(): ?int {
+	return $GLOBALS['galley_at_most'] ? min( $GLOBALS['galley_at_most'] ) : null;
 }
 
 /**
@@ -128,31 +139,59 @@ function lifetime(): array {
 		$fresh = min( $fresh, SEARCH_LIFETIME );
 	}
 	$next = next_publication();
-	if ( null !== $next ) {
+	if ( null !== $next && $next > 0 ) {
 		at_most( $next );
+	} elseif ( null !== $next ) {
+		// A late task either starts on this visit or never runs here. Neither is a reason to generate pages all the time.
+		$fresh = min( $fresh, LATE_LIFETIME );
 	}
-	$sale = next_sale();
-	if ( null !== $sale ) {
-		at_most( $sale );
+	note_next_sale();
+	if ( ob_get_level() === $GLOBALS['galley_buffer_level'] ) {
+		note_relative_times( (string) ob_get_contents() );
 	}
-	$fresh = min( array_merge( array( $fresh ), $GLOBALS['galley_at_most'] ) );
+	$fresh = min( $fresh, wrong_after() ?? $fresh );
 	/**
 	 * Filters the seconds for which the current page is fresh. If a callback shortens them, it knows when the page becomes wrong, so Galley
 	 * does not serve the page after that.
 	 */
 	$named = (int) apply_filters( 'galley_lifetime', $fresh );
-	$stale = $named < $fresh || is_missing() ? 0 : STALE;
-	$fresh = $named;
 	/**
 	 * Filters the seconds for which Galley may serve the expired page while PHP generates a new one.
 	 */
-	$stale = (int) apply_filters( 'galley_stale', $stale );
-	return array( $fresh, max( 0, $stale ) );
+	$stale = (int) apply_filters( 'galley_stale', is_missing() ? 0 : stale_window( $fresh, $named, wrong_after() ) );
+	return array( $named, max( 0, $stale ) );
 }
 
 /**
- * Returns the seconds to the next scheduled post, or null if no page has to wait for it. WordPress publishes scheduled posts on visits, so
- * a request has to reach PHP at that time.
+ * Returns the seconds for which Galley may serve an expired page. They end when the page becomes wrong. Pure.
+ *
+ * @param int      $fresh       Seconds for which the page is fresh, before callbacks change them.
+ * @param int      $named       The same, after callbacks have changed them.
+ * @param int|null $wrong_after Seconds after which the page is wrong.
+ */
+function stale_window( int $fresh, int $named, ?int $wrong_after ): int {
+	$stale = null === $wrong_after ? STALE : max( 0, min( STALE, $wrong_after - $named ) );
+	return $named < $fresh ? 0 : $stale;
+}
+
+/**
+ * Returns the lifetime that other code has set for the current page, or null. Pure.
+ *
+ * @param string[] $fields As `headers_list()` returns them.
+ */
+function stated_lifetime( array $fields ): ?int {
+	$stated = preg_grep( '/^cache-control:/i', $fields );
+	foreach ( array( 's-maxage', 'max-age' ) as $name ) {
+		if ( preg_match( "/[:,\s]$name=\"?(\d+)/i", implode( ',', $stated ), $found ) ) {
+			return (int) $found[1];
+		}
+	}
+	return null;
+}
+
+/**
+ * Returns the seconds to the next scheduled post, not above 0 if its task is late, or null if no page has to wait for it. WordPress publishes
+ * scheduled posts on visits, so a request has to reach PHP at that time.
  */
 function next_publication(): ?int {
 	if ( defined( 'DISABLE_WP_CRON' ) && DISABLE_WP_CRON && tasks_are_acknowledged() ) {
@@ -161,31 +200,31 @@ function next_publication(): ?int {
 	}
 	foreach ( _get_cron_array() ? _get_cron_array() : array() as $time => $tasks ) {
 		if ( isset( $tasks['publish_future_post'] ) ) {
-			// A late task either starts on this visit or never runs here. Neither is a reason to generate pages all the time.
-			return max( 60, (int) $time - time() );
+			return (int) $time - time();
 		}
 	}
 	return null;
 }
 
 /**
- * Returns the seconds to the next start or end of a sale among the products of the page (WooCommerce), or null if there is none.
+ * Limits the lifetime of the page to the next start or end of a sale among its products and their variations (WooCommerce).
  */
-function next_sale(): ?int {
+function note_next_sale(): void {
+	global $wpdb;
 	if ( ! function_exists( 'wc_get_product' ) ) {
-		return null;
+		return;
 	}
-	$next = null;
-	foreach ( array_keys( tags_of_all_parts() ) as $tag ) {
-		if ( ! preg_match( '/^(?:\d+\.)?(?:p|pl|pm)(\d+)$/D', (string) $tag, $found ) || 'product' !== get_post_type( (int) $found[1] ) ) {
-			continue;
-		}
-		foreach ( array( '_sale_price_dates_from', '_sale_price_dates_to' ) as $key ) {
-			$moment = (int) get_post_meta( (int) $found[1], $key, true );
-			if ( $moment > time() ) {
-				$next = min( $next ?? PHP_INT_MAX, $moment - time() );
-			}
-		}
+	$shown = preg_replace( '/^' . preg_quote( blog_prefix(), '/' ) . '(?:p|pl|pm|ps)(\d+)$/D', '=$1', array_keys( tags_of_all_parts() ) );
+	$ids   = implode( ',', array_map( 'intval', str_replace( '=', '', preg_grep( '/^=\d+$/D', $shown ) ) ) );
+	if ( '' === $ids ) {
+		return;
 	}
-	return $next;
+	// A sale that starts or ends while PHP generates the page leaves it unknown which of the prices the page has.
+	$since = (int) ( $_SERVER['REQUEST_TIME'] ?? time() );
+	$sql   = "SELECT MIN(m.meta_value + 0) FROM $wpdb->posts p JOIN $wpdb->postmeta m ON m.post_id = p.ID WHERE (p.ID IN ($ids) OR p.post_parent IN ($ids)) AND p.post_type IN ('product', 'product_variation') AND m.meta_key IN ('_sale_price_dates_from', '_sale_price_dates_to') AND m.meta_value + 0 >= %d";
+	// phpcs:ignore WordPress.DB -- integers; the rest is ours.
+	$next = $wpdb->get_var( $wpdb->prepare( $sql, $since ) );
+	if ( null !== $next ) {
+		at_most( (int) $next - time() );
+	}
 }

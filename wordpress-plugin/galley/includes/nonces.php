@@ -77,7 +77,11 @@ function nonce_good_for( int $now, int $life ): int {
  */
 function cut_to_nonces( $seconds ): int {
 	$page = ob_get_level() === $GLOBALS['galley_buffers'] ? (string) ob_get_contents() : null;
-	return cut_to( (int) $seconds, $GLOBALS['galley_nonces'], $page );
+	$good = cut_to( PHP_INT_MAX, $GLOBALS['galley_nonces'], $page );
+	if ( $good < PHP_INT_MAX ) {
+		at_most( $good );
+	}
+	return min( (int) $seconds, $good );
 }
 
 /**

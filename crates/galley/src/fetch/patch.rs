@@ -130,8 +130,8 @@ impl FetchWorker {
                 if !new.fits(&fragment) || new.entry.body().is_none() {
                     return None;
                 }
-                let left = new.entry.lifetime.fresh.saturating_sub(new.entry.age(now));
-                lifetime.fresh = lifetime.fresh.min(held.age(now).saturating_add(left));
+                let part = &new.entry;
+                lifetime = lifetime.with_part(held.age(now), part.lifetime, part.age(now));
                 fragment.version = site.fragments.replacing(variant, &fragment.version, new)?;
                 fragment.born = new.entry.born;
             }
