@@ -50,6 +50,7 @@ const PARTS = array(
 	'includes/fragments-render.php',
 	'includes/private.php',
 	'includes/private-members.php',
+	'includes/private-sessions.php',
 	'includes/private-toolbar.php',
 	'includes/choices.php',
 	'includes/lifetime.php',

@@ -9,7 +9,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Option that records that members get stored pages. Requests that do not come through Galley read it. */
+/** Option that records that members get stored pages, with a hash of the salts. Requests that do not come through Galley read it. */
 const MEMBERS_OPTION = 'galley_members';
 
 /** Pattern of the user meta keys that affect private parts of the user's pages. */
@@ -20,23 +20,19 @@ if ( has_members() ) {
 }
 add_action( 'profile_update', __NAMESPACE__ . '\\on_member' );
 add_action( 'deleted_user', __NAMESPACE__ . '\\on_member' );
+add_action( 'granted_super_admin', __NAMESPACE__ . '\\on_member' );
+add_action( 'revoked_super_admin', __NAMESPACE__ . '\\on_member' );
 foreach ( array( 'updated_user_meta', 'added_user_meta', 'deleted_user_meta' ) as $galley_action ) {
 	add_action( $galley_action, __NAMESPACE__ . '\\on_member_field', 10, 3 );
 }
 unset( $galley_action );
 
-function remember_members(): void {
-	if ( ! get_option( MEMBERS_OPTION ) ) {
-		update_option( MEMBERS_OPTION, 1, true );
-	}
-}
-
 /**
- * Purges the private parts of a user.
+ * Purges the private parts of a user, or of all members if the ID is 0 or null.
  */
 function on_member( $user_id ): void {
 	if ( has_members() || get_option( MEMBERS_OPTION ) ) {
-		queue_network_purge( 'mb' . (int) $user_id );
+		queue_network_purge( (int) $user_id > 0 ? 'mb' . (int) $user_id : ALL_MEMBERS );
 	}
 }
 
@@ -55,21 +51,22 @@ function tags_of_member(): array {
 	$tags = array( blog_prefix() . 'b' => true );
 	if ( is_user_logged_in() ) {
 		$tags[ 'mb' . get_current_user_id() ] = true;
+		$tags[ ALL_MEMBERS ]                  = true;
 	}
 	return $tags;
 }
 
 /**
  * Returns the class of the visitor. The class of a member consists of the roles and a hash of all capabilities. The class of an anonymous
- * visitor with a cart is `visitor`. The function returns null for an anonymous visitor without a cart, and for a member who has an
- * unapproved comment on the current post, which other visitors do not see.
+ * visitor with a cart is `visitor`. The function returns null for an anonymous visitor without a cart, for a session whose end could
+ * remain unnoticed, and for a member who has an unapproved comment on the current post, which other visitors do not see.
  */
 function member_class(): ?string {
 	if ( ! is_user_logged_in() ) {
 		return has_cart( array_keys( $_COOKIE ) ) ? 'visitor' : null;
 	}
 	$user = wp_get_current_user();
-	if ( is_singular() && awaits_approval( (int) get_queried_object_id(), (int) $user->ID ) ) {
+	if ( ! is_session_observed() || ( is_singular() && awaits_approval( (int) get_queried_object_id(), (int) $user->ID ) ) ) {
 		return null;
 	}
 	$able = array_keys( array_filter( (array) $user->allcaps ) );

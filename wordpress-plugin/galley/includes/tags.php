@@ -27,6 +27,7 @@
  *   tm an unknown setting of the theme      f   feeds                               sw   searches (searches.php)
  *   e404 missing pages                      home the front page and the page of posts
  *   ht pages with the theme                 b   every page of a blog
+ *   mba parts that only one member sees, of all members
  *
  * A tag `lt.` changes when a term gets its first post or loses its last post. In a network, a tag begins with the number of the blog
  * (`2.p12`). Tags of users, whom all blogs share, and `ls`, the list of blogs, have no such prefix. Lists of users have two tags: `2.lu`

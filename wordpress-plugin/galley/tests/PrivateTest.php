@@ -132,4 +132,40 @@ final class PrivateTest extends TestCase {
 		}
 		$this->assertSame( 0, preg_match( Galley\MEMBER_FIELDS, 'wc_last_active' ) );
 	}
+
+	/** @return array<string, array{string, int[]|null}> */
+	public static function statements(): array {
+		return array(
+			'reads'                  => array( 'SELECT * FROM wp_users WHERE user_pass = 1', array() ),
+			'reads in parentheses'   => array( '(SELECT ID FROM wp_users) UNION (SELECT ID FROM wp_old)', array() ),
+			'a new user'             => array( "INSERT INTO `wp_users` (`user_login`, `user_pass`) VALUES ('a', 'b')", array() ),
+			'a new session'          => array( "INSERT INTO `wp_usermeta` (`user_id`, `meta_key`) VALUES (5, 'session_tokens')", array() ),
+			'a replaced row'         => array( "INSERT INTO wp_users (ID) VALUES (5)\nON DUPLICATE KEY UPDATE user_pass = 'x'", null ),
+			'a password'             => array( "UPDATE `wp_users` SET `user_pass` = 'ID = 7', `user_activation_key` = '' WHERE `ID` = 5", array( 5 ) ),
+			'a quoted ID'            => array( "update wp_users set user_pass = 'it\\'s' where ID='5'", array( 5 ) ),
+			'a name'                 => array( "UPDATE wp_users SET user_pass = MD5('x') WHERE user_login = 'ID = 7'", null ),
+			'several IDs'            => array( 'UPDATE wp_users SET user_pass = 1 WHERE ID = 5 OR ID > 7', null ),
+			'a list of IDs'          => array( 'DELETE FROM wp_users WHERE ID IN (5, 7)', null ),
+			'no condition'           => array( 'TRUNCATE TABLE wp_users', null ),
+			'an assigned ID'         => array( "UPDATE wp_usermeta SET user_id = 7 WHERE meta_key = 'session_tokens'", null ),
+			'two tables'             => array( 'DELETE m FROM wp_usermeta m JOIN wp_users u ON u.ID = m.user_id WHERE u.ID = 5', null ),
+			'another table'          => array( "UPDATE wp_usermeta m, wp_posts p SET m.meta_value = '' WHERE m.meta_key = 'session_tokens' AND p.ID = 5", null ),
+			'sessions of a user'     => array( "DELETE FROM `wp_usermeta`\nWHERE `user_id` = 5\nAND `meta_key` = 'session_tokens'", array( 5 ) ),
+			'all sessions'           => array( "DELETE FROM wp_usermeta WHERE meta_key = 'session_tokens'", null ),
+			'all fields of a user'   => array( 'DELETE FROM wp_usermeta WHERE user_id = 5', array( 5 ) ),
+			'roles'                  => array( "UPDATE wp_usermeta SET meta_value = 'a:0:{}' WHERE user_id = 5 AND meta_key = 'wp_capabilities'", array( 5 ) ),
+			'another field'          => array( "UPDATE `wp_usermeta` SET `meta_value` = '1' WHERE `user_id` = 5 AND `meta_key` = 'wc_last_active'", array() ),
+			'rows that are reported' => array( 'DELETE FROM wp_usermeta WHERE umeta_id IN( 5,6 )', array() ),
+			'a similar table'        => array( 'DELETE FROM wp_users_online WHERE ID = 5', array() ),
+			'a table of a blog'      => array( 'DELETE FROM wp_2_users WHERE ID = 5', array() ),
+		);
+	}
+
+	/**
+	 * @dataProvider statements
+	 * @param int[]|null $expected
+	 */
+	public function test_statements_that_end_sessions_name_their_users( string $sql, ?array $expected ): void {
+		$this->assertSame( $expected, Galley\users_changed( $sql, 'wp_users', 'wp_usermeta' ) );
+	}
 }

@@ -32,7 +32,7 @@ pub fn start(theme: &str) -> WordPressStack {
 }
 
 /// Starts a stack with a theme and an additional must-use plugin.
-fn start_with(theme: &str, code: &str) -> WordPressStack {
+pub fn start_with(theme: &str, code: &str) -> WordPressStack {
     let members = format!("members = \"fragments\"\n{HOUR}");
     let mut options = StackOptions::new([(PLUGIN, members)]);
     options.admin_token = Some(TOKEN);

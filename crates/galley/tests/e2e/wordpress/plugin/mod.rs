@@ -15,6 +15,7 @@ mod other_plugins;
 mod purge_delivery;
 mod query_conditions;
 mod searches;
+mod sessions;
 mod settings;
 mod tags_and_lifetimes;
 
