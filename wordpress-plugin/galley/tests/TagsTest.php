@@ -163,4 +163,20 @@ final class TagsTest extends TestCase {
 		$read = Galley\read_sql( ' JOIN wp_postmeta m ON 1 WHERE wp_posts.post_title LIKE 1 AND post_content = 2', 'wp_postmeta' );
 		$this->assertSame( array( 'complex' => true, 'search' => true, 'fields' => array( 'title', 'm_' ), 'ordered' => array() ), $read );
 	}
+
+	public function test_other_formats_than_html_are_recognized(): void {
+		$rows = array(
+			array( array(), '/about/', false ),
+			array( array( 'Content-Type: text/html; charset=UTF-8' ), '/about/', false ),
+			array( array( 'content-type:application/xhtml+xml' ), '/about/', false ),
+			array( array( 'Content-Type: text/html', 'Content-Type: text/xml; charset=UTF-8' ), '/post-list.xml', true ),
+			array( array( 'Content-Type: application/json' ), '/?data=1', true ),
+			array( array( 'Content-Type: text/calendar' ), '/events/', true ),
+			array( array( 'Content-Type: text/html' ), '/Sitemap/', true ),
+			array( array( 'X-Content-Type: text/xml' ), '/about/', false ),
+		);
+		foreach ( $rows as list( $fields, $address, $expected ) ) {
+			$this->assertSame( $expected, Galley\is_foreign_format( $fields, $address ), $address . implode( $fields ) );
+		}
+	}
 }
