@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::{ExpectedPurges, post_id, shared_stack};
+use super::super::stack::{assert_no_text, assert_text};
+use super::{ExpectedPurges, assert_hit, post_id, shared_stack};
 
 /// A sitemap of an SEO plugin, read from the database directly, and a plugin that changes WordPress's sitemaps.
 const SITEMAPS: &str = r#"<?php
@@ -105,4 +106,31 @@ fn sitemaps_of_plugins_follow_every_edit() {
         "{}",
         after[1].text()
     );
+}
+
+/// Plugins make rewrite rules when their settings change, and WordPress reads them at each request.
+#[test]
+fn new_rewrite_rules_purge_missing_pages() {
+    let (stack, _lock) = shared_stack();
+    let file = stack.wordpress.root.join("wp-content/mu-plugins/boats.php");
+    stack.php("do_action('galley_purge_all');");
+    assert_hit(stack, "/boats/");
+    assert_hit(stack, "/about/");
+    assert_eq!(stack.get("/boats/").status, 404);
+    fs::write(
+        &file,
+        "<?php add_action('init', function () { register_post_type('boat', array('public' => true, 'label' => 'All boats', 'has_archive' => 'boats')); });",
+    )
+    .unwrap();
+    stack.php("flush_rewrite_rules();");
+    assert_text(&stack.get("/boats/"), "All boats");
+    assert_hit(stack, "/nowhere/");
+    stack.php("flush_rewrite_rules();");
+    assert!(stack.get("/nowhere/").is_hit(), "the rules are the same");
+    assert!(stack.get("/about/").is_hit());
+    fs::remove_file(file).unwrap();
+    // A later request makes the rules again.
+    stack.php("delete_option('rewrite_rules');");
+    assert_no_text(&stack.get("/boats/?again"), "All boats");
+    assert!(!stack.get("/nowhere/").is_hit());
 }
