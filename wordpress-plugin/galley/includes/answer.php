@@ -80,7 +80,7 @@ function describe_page(): void {
 	}
 	$done = true;
 	if ( empty( $GLOBALS['galley_is_complete'] ) ) {
-		header( 'Galley-Tags: *' );
+		header( 'Galley-Tags: ' . ANY_CHANGE );
 		return;
 	}
 	$why = forbidden();
@@ -95,6 +95,11 @@ function describe_page(): void {
 	gather_mods();
 	gather_printed_titles();
 	gather_awaited();
+	if ( is_missing() ) {
+		// Some plugins decide this late.
+		tag( 'e404' );
+	}
+	gather_foreign_format();
 	/**
 	 * Filters the tags of the current page. Add your own tags here, and purge them with the action `galley_purge_tags`.
 	 */

@@ -117,6 +117,8 @@ function on_new_language_term( int $term_id, string $taxonomy ): void {
 	if ( in_array( $taxonomy, GROUP_TAXONOMIES, true ) ) {
 		queue_group( $taxonomy, array(), translations_in( $term->description ) );
 	} elseif ( 'language' === $taxonomy ) {
+		// The front page and lists link to the ones of all languages.
+		queue_purge( 'ht' );
 		// Until now, the address of its front page returned a 404 page.
 		queue_purge_of_word( rtrim( (string) wp_parse_url( home_url( '/' ), PHP_URL_PATH ), '/' ) . "/$term->slug/" );
 	}
@@ -147,36 +149,41 @@ function translations_in( string $description ): array {
 }
 
 /**
- * Queues purges for a translation group whose members change. A member that is visible to everyone changes the pages of the other members.
+ * Queues purges for a translation group whose members change. The page of each member links to the others that are visible to everyone.
  *
  * @param array<string, int> $old IDs by language before the change.
  * @param array<string, int> $new IDs by language after the change.
  */
 function queue_group( string $taxonomy, array $old, array $new ): void {
-	$moved = array_values( array_unique( array_merge( array_values( array_diff_assoc( $old, $new ) ), array_values( array_diff_assoc( $new, $old ) ) ) ) );
-	if ( 'post_translations' === $taxonomy ) {
-		$moved = array_filter(
-			$moved,
-			static function ( int $id ): bool {
-				$post = get_post( $id );
-				return ! $post instanceof \WP_Post || is_public( $post );
-			}
-		);
-	}
-	queue_purge( group_tags( $taxonomy, array_merge( array_values( $old ), array_values( $new ) ), $moved ) );
+	$hidden = array_filter(
+		'post_translations' === $taxonomy ? array_unique( array_merge( array_values( $old ), array_values( $new ) ) ) : array(),
+		static function ( int $id ): bool {
+			$post = get_post( $id );
+			return $post instanceof \WP_Post && ! is_public( $post );
+		}
+	);
+	queue_purge( group_tags( $taxonomy, $old, $new, $hidden ) );
 }
 
 /**
- * Returns the tags of the group members for which another member appears or disappears. Pure.
+ * Returns the tags of the group members for which another member appears or disappears. A member that joins or leaves the group gains or loses
+ * all others. Pure.
  *
- * @param int[] $members Members before and after the change.
- * @param int[] $moved   Members that were added or removed and that are visible to everyone.
+ * @param array<string, int> $old    IDs by language before the change.
+ * @param array<string, int> $new    IDs by language after the change.
+ * @param int[]              $hidden Members to which no page links.
  * @return string[]
  */
-function group_tags( string $taxonomy, array $members, array $moved ): array {
+function group_tags( string $taxonomy, array $old, array $new, array $hidden ): array {
 	$tags = array();
-	foreach ( array_unique( $members ) as $id ) {
-		if ( array_diff( $moved, array( $id ) ) ) {
+	foreach ( array_unique( array_merge( array_values( $old ), array_values( $new ) ) ) as $id ) {
+		$others = array();
+		foreach ( array( $old, $new ) as $group ) {
+			$linked = in_array( $id, $group, true ) ? array_diff( $group, $hidden, array( $id ) ) : array();
+			ksort( $linked );
+			$others[] = $linked;
+		}
+		if ( $others[0] !== $others[1] ) {
 			$tags[] = ( 'post_translations' === $taxonomy ? 'p' : 't' ) . $id;
 		}
 	}

@@ -62,11 +62,32 @@ function on_option( $name, $old = null, $new = null ): void {
 		queue_purge( "op.$name" );
 	} elseif ( in_array( $name, WHOLE_OPTIONS, true ) || 'theme_mods_' . get_option( 'stylesheet' ) === $name ) {
 		on_whole_option( $name, $old, $new );
+	} elseif ( 'rewrite_rules' === $name ) {
+		note_rules( $old );
 	} elseif ( 'polylang' === $name ) {
 		queue_purge( polylang_tags( (array) $old, (array) $new ) );
 	} elseif ( is_saved_by_person() && ! in_array( $name, QUIET_OPTIONS, true ) ) {
 		queue_purge( 'b' );
 	}
+}
+
+/**
+ * Records the rewrite rules before the first change in this request. With other rules, addresses of missing pages may have pages. WordPress and
+ * plugins also empty the rules and let this request or a later one make them again.
+ */
+function note_rules( $old ): void {
+	$blog = get_current_blog_id();
+
+	$GLOBALS['galley_rules'][ $blog ] = $GLOBALS['galley_rules'][ $blog ] ?? (array) $old;
+	later(
+		'rules',
+		static function () use ( $blog ): void {
+			if ( (array) get_option( 'rewrite_rules' ) !== $GLOBALS['galley_rules'][ $blog ] ) {
+				queue_purge( 'e404' );
+			}
+			unset( $GLOBALS['galley_rules'][ $blog ] );
+		}
+	);
 }
 
 /**

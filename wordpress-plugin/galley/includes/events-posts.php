@@ -153,7 +153,7 @@ function on_transition( $new, $old, $post ): void {
 }
 
 function on_new_field( $post_id, $key ): void {
-	on_field( 0, $post_id, $key, noted_field( (int) $post_id, (string) $key ) ?? true );
+	on_field( 0, $post_id, $key, noted_field( (int) $post_id, (string) $key ) ?? get_post_meta( (int) $post_id, (string) $key ) );
 }
 
 /**
@@ -216,17 +216,32 @@ function changed_fields( int $id, array $written ): array {
 }
 
 /**
+ * Returns the changed fields that a page of the post may show differently. The number 0 of a picture, which WooCommerce stores with the first
+ * edit of a variation, means none, as a missing field does.
+ *
+ * @param string[] $fields  Keys of the changed fields.
+ * @param array    $written Old values by meta key, as recorded by `on_field()`.
+ * @return string[]
+ */
+function shown_fields( int $id, array $fields, array $written ): array {
+	$old = $written['_thumbnail_id'] ?? true;
+	$new = get_post_meta( $id, '_thumbnail_id' );
+	return is_array( $old ) && ! array_filter( $old ) && ! array_filter( $new ) ? array_values( array_diff( $fields, array( '_thumbnail_id' ) ) ) : $fields;
+}
+
+/**
  * Returns the tags of pages that read one of these custom fields of a post. Pure.
  *
  * @param string[] $fields Meta keys.
+ * @param string[] $shown  Those of them that a page of the post may show differently.
  * @return string[]
  */
-function field_tags( int $id, string $type, array $fields ): array {
-	$tags = array_intersect( $fields, SHOWN_FIELDS ) ? array( "p$id", "pi$id" ) : array();
-	if ( array_diff( $fields, SHOP_NUMBERS ) ) {
+function field_tags( int $id, string $type, array $fields, array $shown ): array {
+	$tags = array_intersect( $shown, SHOWN_FIELDS ) ? array( "p$id", "pi$id" ) : array();
+	if ( array_diff( $shown, SHOP_NUMBERS ) ) {
 		$tags[] = "pm$id";
 	}
-	if ( array_intersect( $fields, SHOP_NUMBERS ) ) {
+	if ( array_intersect( $shown, SHOP_NUMBERS ) ) {
 		$tags[] = "ps$id";
 	}
 	foreach ( array_merge( array( '' ), $fields ) as $field ) {
@@ -254,6 +269,7 @@ function queue_post( int $id ): void {
 	$old    = $GLOBALS['galley_touched'][ $key ] ?? null;
 	$noted  = $GLOBALS['galley_fields'][ $key ] ?? array();
 	$fields = changed_fields( $id, $noted );
+	$shown  = shown_fields( $id, $fields, $noted );
 	$post   = get_post( $id );
 	$new    = $post instanceof \WP_Post ? post_state( $post ) : null;
 	$newest = $GLOBALS['galley_newest'][ $key ] ?? '';
@@ -267,7 +283,7 @@ function queue_post( int $id ): void {
 	}
 	$change = post_changes( $id, $old, $new );
 	if ( $fields && ( ! empty( $old['visible'] ) || ! empty( $new['visible'] ) ) ) {
-		$change['tags'] = array_merge( $change['tags'], field_tags( $id, ( $new ?? $old )['type'], $fields ) );
+		$change['tags'] = array_merge( $change['tags'], field_tags( $id, ( $new ?? $old )['type'], $fields, $shown ) );
 	}
 	if ( ! empty( $old['visible'] ) && ! empty( $new['visible'] ) && $old['title'] !== $new['title'] ) {
 		$change['tags'] = array_merge( $change['tags'], title_order_tags( $id, $new['type'], $old['title'], $new['title'] ) );
@@ -289,7 +305,7 @@ function queue_post( int $id ): void {
 		}
 	}
 	if ( 'product_variation' === ( $new ?? $old )['type'] ) {
-		queue_variation( $id, $fields, $old, $new );
+		queue_variation( $id, $shown, $old, $new );
 	} elseif ( 'product' === ( $new ?? $old )['type'] ) {
 		queue_purge( sales_tags( $id, $old, $new, array_intersect_key( $noted, array_flip( $fields ) ) ) );
 		if ( $appears && $new ) {

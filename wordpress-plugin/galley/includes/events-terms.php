@@ -207,7 +207,9 @@ function on_term_field( $meta_id, $term_id, $key = '' ): void {
 	if ( STRINGS_FIELD === $key ) {
 		queue_purge( 'ln' . (int) $term_id );
 	} elseif ( ! is_shared() ) {
-		queue_purge( array( 't' . (int) $term_id, 'tl' . (int) $term_id, 'tn' . (int) $term_id ) );
+		$term     = get_term( (int) $term_id );
+		$taxonomy = $term instanceof \WP_Term ? word( $term->taxonomy ) : '';
+		queue_purge( array( 't' . (int) $term_id, 'tl' . (int) $term_id, 'tn' . (int) $term_id, "o.$taxonomy." . word( "m_$key" ), "o.$taxonomy.m_" ) );
 	}
 }
 

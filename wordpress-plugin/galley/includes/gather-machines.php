@@ -24,7 +24,8 @@ function machine_counts(): bool {
 }
 
 /**
- * Returns whether the request is for a sitemap of WordPress. One tag stands for the thousands of addresses in it.
+ * Returns whether the request is for a sitemap of WordPress. One tag stands for the thousands of addresses in it. Plugins use the same query
+ * variable for their own sitemaps.
  */
 function is_sitemap_request(): bool {
 	static $is = null;
@@ -32,7 +33,9 @@ function is_sitemap_request(): bool {
 		if ( ! did_action( 'parse_request' ) ) {
 			return false;
 		}
-		$is = '' !== (string) ( $GLOBALS['wp']->query_vars['sitemap'] ?? '' );
+		$kind   = (string) ( $GLOBALS['wp']->query_vars['sitemap'] ?? '' );
+		$server = '' === $kind ? null : ( $GLOBALS['wp_sitemaps'] ?? null );
+		$is     = $server instanceof \WP_Sitemaps && $server->sitemaps_enabled() && ( 'index' === $kind || $server->registry->get_provider( $kind ) );
 	}
 	return $is;
 }
@@ -136,12 +139,75 @@ function gather_sitemap(): void {
 	if ( 'users' === $kind ) {
 		tag_network( 'sm.users' );
 	}
+	if ( 'posts' === $vars['sitemap'] ) {
+		gather_sitemap_dates( $kind );
+	}
+	if ( is_extended_sitemap( (string) $vars['sitemap'] ) ) {
+		tag_network( ANY_CHANGE );
+	}
 	// Links in a sitemap get no tags: each change of an address purges the sitemap of its type.
 	foreach ( array( 'post_link', 'page_link', 'post_type_link' ) as $filter ) {
 		remove_filter( $filter, __NAMESPACE__ . '\\gather_link', PHP_INT_MAX );
 	}
 	remove_filter( 'term_link', __NAMESPACE__ . '\\gather_term_link', PHP_INT_MAX );
 	remove_filter( 'author_link', __NAMESPACE__ . '\\gather_author', PHP_INT_MAX );
+}
+
+/**
+ * Adds the tags of the modification times in a sitemap of posts (since WordPress 6.5). The sitemap of pages has one for the list of the newest
+ * posts, if that is the front page.
+ */
+function gather_sitemap_dates( string $type ): void {
+	if ( version_compare( get_bloginfo( 'version' ), '6.5', '<' ) ) {
+		return;
+	}
+	tag( "o.$type.modified" );
+	if ( 'page' === $type && 'posts' === get_option( 'show_on_front' ) ) {
+		tag( 'o.post.modified' );
+		tag( 'sm.post' );
+	}
+}
+
+/**
+ * Returns whether other code adds to the sitemaps of WordPress or changes them. They may then contain anything.
+ *
+ * @param string $provider Name of the provider, such as `posts`.
+ */
+function is_extended_sitemap( string $provider ): bool {
+	$filters = preg_grep( '/^wp_sitemaps_(posts|taxonomies|users|index)_/', array_map( 'strval', array_keys( $GLOBALS['wp_filter'] ) ) );
+	$known   = array( 'index', 'posts', 'taxonomies', 'users' );
+	foreach ( $GLOBALS['wp_sitemaps']->registry->get_providers() as $name => $object ) {
+		// Polylang replaces the providers.
+		if ( ! in_array( (string) $name, $known, true ) || 0 !== strpos( get_class( $object ), 'WP_Sitemaps_' ) ) {
+			return true;
+		}
+	}
+	return ! in_array( $provider, $known, true ) || array_filter( $filters, 'has_filter' );
+}
+
+/**
+ * Adds the tag of every change to a page that the gatherers do not know: a sitemap, a feed or another format of a plugin, which usually comes
+ * from SQL statements of the plugin. Robots and programs request such pages seldom.
+ */
+function gather_foreign_format(): void {
+	$is_known = is_sitemap_request() || machine_counts() || isset( $GLOBALS['wp']->query_vars['sitemap-stylesheet'] );
+	if ( ! $is_known && did_action( 'wp' ) ) {
+		$is_known = is_robots() || is_favicon() || ( is_feed() && in_array( get_query_var( 'feed' ), array( 'feed', 'rdf', 'rss', 'rss2', 'atom' ), true ) );
+	}
+	if ( ! $is_known && ! is_missing() && is_foreign_format( headers_list(), (string) ( $_SERVER['REQUEST_URI'] ?? '' ) ) ) { // phpcs:ignore WordPress.Security -- compared only.
+		tag_network( ANY_CHANGE );
+	}
+}
+
+/**
+ * Returns whether a response is not HTML, or is a sitemap for people. Pure.
+ *
+ * @param string[] $fields  As `headers_list()` returns them.
+ * @param string   $address Path and query.
+ */
+function is_foreign_format( array $fields, string $address ): bool {
+	$types = preg_grep( '/^content-type:/i', $fields );
+	return ( $types && ! preg_match( '~:\s*(?:text/html|application/xhtml\+xml)\b~i', (string) end( $types ) ) ) || false !== stripos( $address, 'sitemap' );
 }
 
 /**

@@ -61,7 +61,7 @@ function gather_people(): void {
 	add_filter( 'the_author', $own . 'gather_this_author', PHP_INT_MAX );
 	add_filter( 'get_avatar_data', $own . 'gather_avatar', PHP_INT_MAX, 2 );
 	add_filter( 'sites_pre_query', $own . 'gather_blogs', PHP_INT_MAX );
-	add_filter( 'users_pre_query', $own . 'gather_users', PHP_INT_MAX );
+	add_filter( 'users_pre_query', $own . 'gather_users', PHP_INT_MAX, 2 );
 	add_filter( 'comments_pre_query', $own . 'gather_comments', PHP_INT_MAX, 2 );
 	add_filter( 'get_comments_number', $own . 'gather_number', PHP_INT_MAX, 2 );
 	foreach ( array( 'get_comment_text', 'get_comment_excerpt' ) as $filter ) {
@@ -95,10 +95,19 @@ function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
 			$is_plain = false;
 		}
 	}
-	if ( ! empty( $arguments['include'] ) || ( ( ! empty( $arguments['slug'] ) || ! empty( $arguments['name'] ) ) && $terms ) ) {
+	foreach ( wp_parse_id_list( $arguments['include'] ?? array() ) as $id ) {
+		tag( "tl$id" );
+	}
+	foreach ( (array) $taxonomies as $taxonomy ) {
+		foreach ( meta_conditions( $arguments ) as $field ) {
+			tag( 'o.' . word( (string) $taxonomy ) . '.' . word( $field ) );
+		}
+	}
+	$is_shown = ! empty( $arguments['hide_empty'] );
+	if ( ! $is_shown && finds_named_terms( $arguments, is_array( $terms ) ? count( $terms ) : 0 ) ) {
 		return $terms;
 	}
-	$kinds = array( empty( $arguments['hide_empty'] ) ? 'lta.' : 'lt.' );
+	$kinds = array( $is_shown ? 'lt.' : 'lta.' );
 	if ( 'count' === ( $arguments['orderby'] ?? '' ) || ! empty( $arguments['show_count'] ) || machine_counts() ) {
 		$kinds[] = 'ltc.';
 	}
@@ -111,6 +120,30 @@ function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
 		}
 	}
 	return $terms;
+}
+
+/**
+ * Returns whether a list of terms contains all terms that its arguments name, so that no other term can enter it. Pure.
+ *
+ * @param array $arguments Arguments of `get_terms()`.
+ * @param int   $found     Number of terms in the list.
+ */
+function finds_named_terms( array $arguments, int $found ): bool {
+	if ( ! empty( $arguments['include'] ) ) {
+		// No other term ever gets one of these IDs.
+		return true;
+	}
+	$named = max( count( array_filter( (array) ( $arguments['slug'] ?? array() ) ) ), count( array_filter( (array) ( $arguments['name'] ?? array() ) ) ) );
+	return $named > 0 && $found >= $named;
+}
+
+/**
+ * Returns the fields by which a query for terms or users filters or sorts, as tags name them. Pure.
+ *
+ * @return string[]
+ */
+function meta_conditions( array $arguments ): array {
+	return array_values( preg_grep( '/^m_/', filtered_fields( $arguments ) ) );
 }
 
 /**
@@ -175,9 +208,20 @@ function tag_user_list(): void {
 	tag_network( 'lu' );
 }
 
-function gather_users( $users ) {
-	if ( ! is_sitemap_request() ) {
-		tag_user_list();
+/**
+ * Adds the tags of a query for users. Users whom it names are tagged whether or not they meet its other conditions.
+ */
+function gather_users( $users, $query = null ) {
+	if ( is_sitemap_request() ) {
+		return $users;
+	}
+	tag_user_list();
+	$vars = $query instanceof \WP_User_Query ? $query->query_vars : array();
+	foreach ( meta_conditions( $vars ) as $field ) {
+		tag_network( 'o.user.' . word( $field ) );
+	}
+	foreach ( array_slice( wp_parse_id_list( $vars['include'] ?? array() ), 0, MAX_MEMBERS ) as $id ) {
+		tag_network( "u$id" );
 	}
 	return $users;
 }

@@ -28,6 +28,7 @@ function gather_shops(): void {
 		}
 	}
 	add_filter( 'woocommerce_shortcode_products_query_results', $own . 'gather_kept_list', PHP_INT_MAX, 2 );
+	add_filter( 'woocommerce_product_related_posts_query', $own . 'gather_related', PHP_INT_MAX, 3 );
 	add_filter( 'pre_transient_wc_products_onsale', $own . 'gather_on_sale', PHP_INT_MAX );
 	foreach ( array( 'min', 'max' ) as $end ) {
 		add_filter( "woocommerce_price_filter_widget_{$end}_amount", $own . 'gather_price_bound', PHP_INT_MAX );
@@ -79,6 +80,25 @@ function gather_kept_list( $results, $shortcode = null ) {
 		tag( $tag );
 	}
 	return $results;
+}
+
+/**
+ * Adds the tags of the products with the categories and tags of another product. WooCommerce finds them with an SQL statement of its own and
+ * stores their IDs for a day, unless it found too few.
+ */
+function gather_related( $query, $product_id = 0, $arguments = array() ) {
+	$terms  = array_merge( (array) ( $arguments['categories'] ?? array() ), (array) ( $arguments['tags'] ?? array() ) );
+	$hidden = function_exists( 'wc_get_product_visibility_term_ids' ) ? wc_get_product_visibility_term_ids() : array();
+	$list   = array(
+		'types' => array( 'product' ),
+		'terms' => array_filter( array_map( 'intval', $terms ) ),
+		'with'  => array_filter( array_map( 'intval', array( $hidden['exclude-from-catalog'] ?? 0, $hidden['outofstock'] ?? 0 ) ) ),
+		'pages' => 'other',
+	);
+	foreach ( list_tags( any_list( $list ) ) as $tag ) {
+		tag( $tag );
+	}
+	return $query;
 }
 
 /**

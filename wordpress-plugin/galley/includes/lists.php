@@ -25,7 +25,7 @@
  * With ranks, a change of a post far down purges only the pages that reach it. In a list with several conditions, a post can have a higher
  * position than in the list of each condition, so such lists have no ranks. The other tags are:
  *
- *   o.<type>.<field>   lists that sort or filter by a field
+ *   o.<type>.<field>   lists that sort or filter by a field; of terms, with the taxonomy, and of users (`o.user.<field>`), too
  *   oo.<type>.<field>  lists that only sort by a title or a number: a change that keeps the order does not affect them
  *   os.<type>          the best-selling products, with ranks as above
  *   sv<term>           searches: posts that get or lose a term that excludes them from results
@@ -92,7 +92,9 @@ function list_tags( array $list ): array {
 		$list['ordered'] = array();
 	}
 	foreach ( $list['ids'] as $id ) {
-		$tags[] = "pl$id";
+		foreach ( classes_of_named( $list ) as $class ) {
+			$tags[] = $class . $id;
+		}
 	}
 	foreach ( $list['slugs'] as $slug ) {
 		$tags[] = 'n.' . word( $slug );
@@ -119,6 +121,29 @@ function list_tags( array $list ): array {
 }
 
 /**
+ * Returns the classes of the tags of a post that a list names by its ID, whether or not the post meets the other conditions. `pl` is for its
+ * existence, its status and its date.
+ *
+ * @return string[]
+ */
+function classes_of_named( array $list ): array {
+	$classes = array( 'pl' );
+	if ( ! $list['narrowed'] ) {
+		return $classes;
+	}
+	if ( $list['terms'] || $list['with'] || $list['within'] || $list['complex'] ) {
+		$classes[] = 'pt';
+	}
+	if ( $list['authors'] ) {
+		$classes[] = 'pa';
+	}
+	if ( $list['search'] || $list['parents'] || $list['complex'] ) {
+		$classes[] = 'p';
+	}
+	return $classes;
+}
+
+/**
  * Returns the tags of the conditions of a list, for one post type.
  *
  * @return string[]
@@ -141,7 +166,12 @@ function conditions( string $type, array $list ): array {
 		}
 	}
 	if ( ! $keys && ( $list['ids'] || $list['slugs'] ) ) {
-		return array();
+		$tags = array();
+		foreach ( $list['slugs'] ? $list['with'] : array() as $term ) {
+			// Which posts have these slugs is not known here.
+			$tags[] = "l.$type.v$term";
+		}
+		return $tags;
 	}
 	$flat = $keys ? array_merge( ...array_values( $keys ) ) : array( "l.$type" );
 	if ( 1 < count( $keys ) || ( $keys && ! array_intersect_key( $keys, RANKED_CONDITIONS ) ) ) {

@@ -40,6 +40,9 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+/** Tag of a page that depends on everything: every purge of the site purges it. */
+const ANY_CHANGE = '*';
+
 /** Maximum number of tags. Beyond it, classes collapse. The server accepts 1024. */
 const MAX_TAGS = 900;
 
@@ -124,7 +127,7 @@ function collapsed( array $tags, int $most = MAX_TAGS, int $bytes = MAX_TAG_BYTE
 			}
 		}
 		if ( ! $classes ) {
-			return array( '*' );
+			return array( ANY_CHANGE );
 		}
 		uasort(
 			$classes,

@@ -16,14 +16,22 @@ final class LanguagesTest extends TestCase {
 		}
 	}
 
-	public function test_a_new_translation_purges_the_existing_translations(): void {
-		$this->assertSame( array( 'p3' ), Galley\group_tags( 'post_translations', array( 3, 3, 7 ), array( 7 ) ) );
-		$this->assertSame( array( 'p3', 'p7' ), Galley\group_tags( 'post_translations', array( 3, 7 ), array( 3, 7 ) ) );
-		$this->assertSame( array( 't3', 't7' ), Galley\group_tags( 'term_translations', array( 3, 7 ), array( 3, 7 ) ) );
-		// The new translation is not public.
-		$this->assertSame( array(), Galley\group_tags( 'post_translations', array( 3, 7 ), array() ) );
-		// The group has no other members.
-		$this->assertSame( array(), Galley\group_tags( 'post_translations', array( 7, 7 ), array( 7 ) ) );
+	public function test_members_whose_translations_change_are_purged(): void {
+		$rows = array(
+			'a new post'                     => array( array( 'en' => 3 ), array( 'en' => 3, 'de' => 7 ), array(), array( 'p3', 'p7' ) ),
+			'an existing post joins two'     => array( array( 'en' => 3, 'fr' => 4 ), array( 'en' => 3, 'fr' => 4, 'de' => 7 ), array(), array( 'p3', 'p4', 'p7' ) ),
+			'a post leaves'                  => array( array( 'en' => 3, 'de' => 7 ), array( 'en' => 3 ), array(), array( 'p3', 'p7' ) ),
+			'another post in its place'      => array( array( 'en' => 3, 'de' => 7 ), array( 'de' => 8, 'en' => 3 ), array(), array( 'p3', 'p7', 'p8' ) ),
+			'two posts change languages'     => array( array( 'en' => 3, 'de' => 7 ), array( 'en' => 7, 'de' => 3 ), array(), array( 'p3', 'p7' ) ),
+			'the group ends'                 => array( array( 'en' => 3, 'de' => 7 ), array(), array(), array( 'p3', 'p7' ) ),
+			'the group is written again'     => array( array( 'en' => 3, 'de' => 7 ), array( 'de' => 7, 'en' => 3 ), array(), array() ),
+			'the new translation is a draft' => array( array( 'en' => 3, 'fr' => 4 ), array( 'en' => 3, 'fr' => 4, 'de' => 7 ), array( 7 ), array( 'p7' ) ),
+			'no other members'               => array( array(), array( 'en' => 3 ), array(), array() ),
+		);
+		foreach ( $rows as $name => list( $old, $new, $hidden, $tags ) ) {
+			$this->assertSame( $tags, Galley\group_tags( 'post_translations', $old, $new, $hidden ), $name );
+		}
+		$this->assertSame( array( 't3', 't7' ), Galley\group_tags( 'term_translations', array(), array( 'en' => 3, 'de' => 7 ), array() ) );
 	}
 
 	public function test_language_changes_purge_pages_with_a_language_switcher(): void {

@@ -24,10 +24,10 @@ final class ShopsTest extends TestCase {
 	}
 
 	public function test_stock_and_sales_fields_have_separate_tags(): void {
-		$this->assertSame( array( 'ps7', 'o.product.m_', 'o.product.m__stock' ), Galley\field_tags( 7, 'product', array( '_stock' ) ) );
-		$this->assertSame( array( 'pm7', 'o.product.m_', 'o.product.m__price' ), Galley\field_tags( 7, 'product', array( '_price' ) ) );
-		$this->assertSame( array( 'pm7', 'ps7' ), array_slice( Galley\field_tags( 7, 'product', array( 'total_sales', '_stock_status' ) ), 0, 2 ) );
-		$this->assertSame( array( 'p7', 'pi7', 'pm7' ), array_slice( Galley\field_tags( 7, 'product', array( '_thumbnail_id' ) ), 0, 3 ) );
+		$this->assertSame( array( 'ps7', 'o.product.m_', 'o.product.m__stock' ), Galley\field_tags( 7, 'product', array( '_stock' ), array( '_stock' ) ) );
+		$this->assertSame( array( 'pm7', 'o.product.m_', 'o.product.m__price' ), Galley\field_tags( 7, 'product', array( '_price' ), array( '_price' ) ) );
+		$this->assertSame( array( 'pm7', 'ps7' ), array_slice( Galley\field_tags( 7, 'product', array( 'total_sales', '_stock_status' ), array( 'total_sales', '_stock_status' ) ), 0, 2 ) );
+		$this->assertSame( array( 'p7', 'pi7', 'pm7' ), array_slice( Galley\field_tags( 7, 'product', array( '_thumbnail_id' ), array( '_thumbnail_id' ) ), 0, 3 ) );
 		$this->assertSame( array( 'ps', 'ps', 'pm', 'pm', 'th', '' ), array_map( 'Galley\class_of_field', array( '_stock', 'total_sales', '_price', '', '_thumbnail_id', '_edit_lock' ) ) );
 	}
 
@@ -75,6 +75,27 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( Galley\ON_SALE_FIELDS, $known( "$join WHERE onsale = 1" ) );
 		$this->assertSame( array( 'm_' ), $known( $join ) );
 		$this->assertSame( array(), $known( 'ORDER BY min_price' ) );
+	}
+
+	public function test_the_number_of_no_picture_is_not_another_picture(): void {
+		$rows = array(
+			// Values before, values after, whether pages show the difference.
+			array( array(), array( '0' ), false ),
+			array( array( '' ), array( '0' ), false ),
+			array( array( '0' ), array(), false ),
+			array( array(), array( '3' ), true ),
+			array( array( '3' ), array( '0' ), true ),
+			array( true, array( '0' ), true ),
+		);
+		foreach ( $rows as $number => list( $old, $new, $is_shown ) ) {
+			$GLOBALS['fields_of_test'] = array( 7 => array( '_thumbnail_id' => $new ) );
+			$shown                     = Galley\shown_fields( 7, array( '_stock', '_thumbnail_id' ), array( '_thumbnail_id' => $old ) );
+			$this->assertSame( $is_shown ? array( '_stock', '_thumbnail_id' ) : array( '_stock' ), $shown, "row $number" );
+		}
+		// Queries for the field still find another result.
+		$tags = Galley\field_tags( 7, 'product_variation', array( '_stock', '_thumbnail_id' ), array( '_stock' ) );
+		$this->assertSame( array( 'ps7', 'o.product_variation.m_', 'o.product_variation.m__stock', 'o.product_variation.m__thumbnail_id' ), $tags );
+		$GLOBALS['fields_of_test'] = array();
 	}
 
 	public function test_a_list_sorted_by_sales_depends_on_their_order(): void {

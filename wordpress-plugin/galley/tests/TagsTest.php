@@ -71,7 +71,12 @@ final class TagsTest extends TestCase {
 			'members of the newest'   => array( array( 'types' => array( 'post' ), 'depth' => 2, 'members' => array( 7, 8 ) ), array( 'l.post.q', 'l.post.r0', 'l.post.r1' ) ),
 			'too many members'        => array( array( 'types' => array( 'post' ), 'terms' => array( 3, 4 ), 'members' => range( 1, 31 ) ), array( 'l.post.t3', 'l.post.t4' ) ),
 			'a search in a category'  => array( array( 'types' => array( 'post' ), 'search' => true, 'terms' => array( 3 ) ), array( 'l.post.s', 'l.post.t3' ) ),
-			'IDs in a category'       => array( array( 'types' => array( 'post' ), 'ids' => array( 1 ), 'terms' => array( 3 ), 'narrowed' => true ), array( 'pl1', 'l.post.t3' ) ),
+			'IDs in a category'       => array( array( 'types' => array( 'post' ), 'ids' => array( 1 ), 'terms' => array( 3 ), 'narrowed' => true ), array( 'pl1', 'pt1', 'l.post.t3' ) ),
+			'IDs without a term'      => array( array( 'types' => array( 'product' ), 'ids' => array( 1, 2 ), 'with' => array( 8 ), 'narrowed' => true, 'pages' => 'other' ), array( 'pl1', 'pt1', 'pl2', 'pt2' ) ),
+			'IDs of an author'        => array( array( 'types' => array( 'post' ), 'ids' => array( 1 ), 'authors' => array( 2 ), 'narrowed' => true, 'pages' => 'other' ), array( 'pl1', 'pa1', 'l.post.a2' ) ),
+			'IDs among children'      => array( array( 'types' => array( 'page' ), 'ids' => array( 1 ), 'parents' => array( 7 ), 'narrowed' => true ), array( 'pl1', 'p1', 'l.page.par7' ) ),
+			'IDs, unknown conditions' => array( array( 'types' => array( 'post' ), 'ids' => array( 1 ), 'complex' => true, 'narrowed' => true ), array( 'pl1', 'pt1', 'p1', 'l.post.x', 'l.post.xv' ) ),
+			'slugs without a term'    => array( array( 'types' => array( 'product' ), 'slugs' => array( 'a' ), 'with' => array( 8 ), 'narrowed' => true, 'pages' => 'other' ), array( 'n.a', 'l.product.v8' ) ),
 			'a complex query'         => array( array( 'types' => array( 'post' ), 'complex' => true ), array( 'l.post.x', 'l.post.xv' ) ),
 			'a filtered query'        => array( array( 'types' => array( 'post' ), 'complex' => true, 'filtered' => true, 'with' => array( 8 ) ), array( 'l.post.x', 'l.post.x.v8' ) ),
 			'by ID'                   => array( array( 'types' => array( 'post' ), 'ids' => array( 1, 2 ) ), array( 'pl1', 'pl2' ) ),
@@ -162,5 +167,36 @@ final class TagsTest extends TestCase {
 		$this->assertSame( array( 'complex' => false, 'search' => false, 'fields' => array(), 'ordered' => array() ), Galley\read_sql( '', 'wp_postmeta' ) );
 		$read = Galley\read_sql( ' JOIN wp_postmeta m ON 1 WHERE wp_posts.post_title LIKE 1 AND post_content = 2', 'wp_postmeta' );
 		$this->assertSame( array( 'complex' => true, 'search' => true, 'fields' => array( 'title', 'm_' ), 'ordered' => array() ), $read );
+	}
+
+	public function test_other_formats_than_html_are_recognized(): void {
+		$rows = array(
+			array( array(), '/about/', false ),
+			array( array( 'Content-Type: text/html; charset=UTF-8' ), '/about/', false ),
+			array( array( 'content-type:application/xhtml+xml' ), '/about/', false ),
+			array( array( 'Content-Type: text/html', 'Content-Type: text/xml; charset=UTF-8' ), '/post-list.xml', true ),
+			array( array( 'Content-Type: application/json' ), '/?data=1', true ),
+			array( array( 'Content-Type: text/calendar' ), '/events/', true ),
+			array( array( 'Content-Type: text/html' ), '/Sitemap/', true ),
+			array( array( 'X-Content-Type: text/xml' ), '/about/', false ),
+		);
+		foreach ( $rows as list( $fields, $address, $expected ) ) {
+			$this->assertSame( $expected, Galley\is_foreign_format( $fields, $address ), $address . implode( $fields ) );
+		}
+	}
+
+	public function test_lists_of_named_terms_know_whether_others_can_enter(): void {
+		$rows = array(
+			array( array(), 3, false ),
+			array( array( 'include' => array( 3, 4 ) ), 1, true ),
+			array( array( 'slug' => 'a' ), 1, true ),
+			array( array( 'slug' => 'a' ), 0, false ),
+			array( array( 'slug' => array( 'a', 'b' ) ), 1, false ),
+			array( array( 'name' => array( 'a', 'b' ), 'slug' => '' ), 2, true ),
+		);
+		foreach ( $rows as $number => list( $arguments, $found, $expected ) ) {
+			$this->assertSame( $expected, Galley\finds_named_terms( $arguments, $found ), "row $number" );
+		}
+		$this->assertSame( array( 'm_order', 'm_' ), Galley\meta_conditions( array( 'meta_key' => 'order', 'meta_query' => array( array( 'value' => 1 ) ), 'title' => 'x' ) ) );
 	}
 }

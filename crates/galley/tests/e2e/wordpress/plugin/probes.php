@@ -4,6 +4,7 @@
  */
 
 add_action( 'init', fn() => register_post_type( 'slide', array( 'public' => false, 'show_ui' => true ) ) );
+add_action( 'init', fn() => register_taxonomy( 'product_visibility', 'post', array( 'public' => false ) ) );
 
 add_action(
 	'template_redirect',
@@ -28,7 +29,7 @@ function probe_fillers(): void {
 	foreach ( array( 'probe-tag', 'probe-second' ) as $tag ) {
 		wp_insert_term( $tag, 'post_tag' );
 	}
-	foreach ( array( 'probe-search', 'probe-second', 'probe-entered' ) as $category ) {
+	foreach ( array( 'probe-search', 'probe-second', 'probe-entered', 'probe-empty', 'probe-field' ) as $category ) {
 		wp_insert_term( $category, 'category' );
 	}
 	for ( $number = 1; $number < 9; $number++ ) {
@@ -48,6 +49,9 @@ function probe_subjects( string $name ): array {
 		'page'  => $make( array( 'post_status' => 'publish', 'post_type' => 'page' ) ),
 	);
 	wp_set_object_terms( $ids['id'], array( 'probe-second', 'no-such-term' === $name ? 'probe-moved' : 'probe-moving' ), 'post_tag' );
+	if ( in_array( $name, array( 'numbers-sold-out', 'slugs-sold-out' ), true ) ) {
+		wp_set_object_terms( $ids['id'], 'outofstock', 'product_visibility' );
+	}
 	wp_insert_post( array( 'post_type' => 'page', 'post_name' => "probe-$name", 'post_title' => 'Probe', 'post_status' => 'publish', 'post_author' => 1 ) );
 	return $ids;
 }
@@ -58,6 +62,7 @@ function probe_query( string $name ): array {
 	$tag   = get_term_by( 'slug', 'probe-tag', 'post_tag' )->term_id;
 	$both  = array( $tag, get_term_by( 'slug', 'probe-second', 'post_tag' )->term_id );
 	$alone = array( 'taxonomy' => 'category', 'field' => 'slug', 'terms' => 'probe-category', 'include_children' => false );
+	$sold  = array( array( 'taxonomy' => 'product_visibility', 'field' => 'name', 'terms' => 'outofstock', 'operator' => 'NOT IN' ) );
 	$three = array( 'posts_per_page' => 3, 'ignore_sticky_posts' => true, 'no_found_rows' => true );
 	$posts = get_posts( array( 'name' => "subject-$name", 'fields' => 'ids' ) );
 	$all   = array(
@@ -72,6 +77,9 @@ function probe_query( string $name ): array {
 		'members-change-term'   => array( 'category__in' => array( get_cat_ID( 'probe-common' ), get_cat_ID( 'probe-second' ) ), 'orderby' => 'ID' ),
 		'members-enter'         => array( 'category__in' => array( get_cat_ID( 'probe-entered' ) ), 'orderby' => 'rand' ),
 		'numbers-and-tag'       => array( 'post__in' => $posts, 'tag_id' => $tag ),
+		'numbers-and-author'    => array( 'post__in' => $posts, 'author' => $other ),
+		'numbers-sold-out'      => array( 'post__in' => $posts, 'tax_query' => $sold ),
+		'slugs-sold-out'        => array( 'post_name__in' => array( "subject-$name" ), 'tax_query' => $sold ),
 		'not-by-author'         => array( 'author__not_in' => array( $other ), 'posts_per_page' => 300 ),
 		// Oldest first: other posts published at this hour are newer.
 		'hour'                  => array( 'hour' => 3, 'order' => 'ASC' ),
@@ -99,6 +107,22 @@ function probe( string $name ): string {
 		'pages-by-field'  => array( 'meta_key' => 'probe_page', 'hierarchical' => false ),
 		'pages-by-author' => array( 'authors' => username_exists( 'editor' ) ),
 	);
-	$found = isset( $pages[ $name ] ) ? get_pages( $pages[ $name ] ) : ( new WP_Query( probe_query( $name ) ) )->posts;
-	return 'found:[' . implode( ' ', wp_list_pluck( $found, 'ID' ) ) . ']';
+	$terms = array(
+		'terms-by-number' => array( 'include' => array( get_cat_ID( 'probe-empty' ) ) ),
+		'terms-by-slug'   => array( 'slug' => array( 'probe-common', 'probe-empty' ) ),
+		'terms-by-field'  => array( 'meta_key' => 'probe_term', 'hide_empty' => false ),
+	);
+	$users = array(
+		'users-by-number' => array( 'include' => array( username_exists( 'editor' ) ), 'meta_key' => 'probe_user' ),
+		'users-by-field'  => array( 'meta_key' => 'probe_user', 'meta_value' => '2' ),
+		'users-by-role'   => array( 'role' => 'contributor' ),
+	);
+	if ( isset( $terms[ $name ] ) ) {
+		$found = get_terms( array( 'taxonomy' => 'category', 'fields' => 'ids' ) + $terms[ $name ] );
+	} elseif ( isset( $users[ $name ] ) ) {
+		$found = get_users( array( 'fields' => 'ID' ) + $users[ $name ] );
+	} else {
+		$found = wp_list_pluck( isset( $pages[ $name ] ) ? get_pages( $pages[ $name ] ) : ( new WP_Query( probe_query( $name ) ) )->posts, 'ID' );
+	}
+	return 'found:[' . implode( ' ', $found ) . ']';
 }

@@ -49,6 +49,42 @@ const CASES: &[QueryCase] = &[
         "wp_set_object_terms($id, 'probe-tag', 'post_tag', true);",
     ),
     case(
+        "numbers-and-author",
+        "wp_update_post(['ID' => $id, 'post_author' => $other]);",
+    ),
+    case(
+        "numbers-sold-out",
+        "wp_remove_object_terms($id, 'outofstock', 'product_visibility');",
+    ),
+    case(
+        "slugs-sold-out",
+        "wp_remove_object_terms($id, 'outofstock', 'product_visibility');",
+    ),
+    case(
+        "terms-by-number",
+        "wp_set_object_terms($id, 'probe-empty', 'category', true);",
+    ),
+    case(
+        "terms-by-slug",
+        "foreach (get_objects_in_term(get_cat_ID('probe-empty'), 'category') as $one) { wp_set_object_terms($one, 'probe-common', 'category'); }",
+    ),
+    case(
+        "terms-by-field",
+        "update_term_meta(get_cat_ID('probe-field'), 'probe_term', '1');",
+    ),
+    case(
+        "users-by-number",
+        "update_user_meta($other, 'probe_user', '1');",
+    ),
+    case(
+        "users-by-field",
+        "update_user_meta($other, 'probe_user', '2');",
+    ),
+    case(
+        "users-by-role",
+        "get_userdata($other)->add_role('contributor');",
+    ),
+    case(
         "not-by-author",
         "wp_update_post(['ID' => $id, 'post_author' => $other]);",
     ),
