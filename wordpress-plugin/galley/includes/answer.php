@@ -83,9 +83,11 @@ function describe_page(): void {
 		header( 'Galley-Tags: *' );
 		return;
 	}
-	$why = forbidden();
+	$has_lifetime = preg_grep( '/^cache-control:.*\b(s-maxage|max-age)=/i', headers_list() ) && ! is_missing();
+	$why          = forbidden() ?? forbidden_route( (bool) $has_lifetime );
 	if ( null !== $why ) {
-		header( 'Galley-Cache-Control: no-store' );
+		// The server explains the second directive.
+		header( "Galley-Cache-Control: no-store, why=$why" );
 		return;
 	}
 	tag( 'b' );
@@ -95,6 +97,9 @@ function describe_page(): void {
 	gather_mods();
 	gather_printed_titles();
 	gather_awaited();
+	if ( ! $has_lifetime ) {
+		gather_tables();
+	}
 	/**
 	 * Filters the tags of the current page. Add your own tags here, and purge them with the action `galley_purge_tags`.
 	 */
@@ -112,7 +117,7 @@ function describe_page(): void {
 	if ( $GLOBALS['galley_fragment_fields'] ) {
 		header( 'Galley-Fragment-Except: ' . implode( ',', marked_as_current() ) );
 	}
-	if ( preg_grep( '/^cache-control:.*\b(s-maxage|max-age)=/i', headers_list() ) && ! is_missing() ) {
+	if ( $has_lifetime ) {
 		// Code that sets a lifetime has a reason for it.
 		return;
 	}

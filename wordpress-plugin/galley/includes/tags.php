@@ -26,6 +26,7 @@
  *   tp. tu. templates                       op. an option                           tm.  a setting of the theme
  *   tm an unknown setting of the theme      f   feeds                               sw   searches (searches.php)
  *   e404 missing pages                      home the front page and the page of posts
+ *   db.  a table of another plugin (observe.php)
  *   ht pages with the theme                 b   every page of a blog
  *
  * A tag `lt.` changes when a term gets its first post or loses its last post. In a network, a tag begins with the number of the blog
