@@ -83,9 +83,11 @@ function describe_page(): void {
 		header( 'Galley-Tags: ' . ANY_CHANGE );
 		return;
 	}
-	$why = forbidden();
+	$stated = is_missing() ? null : stated_lifetime( headers_list() );
+	$why    = forbidden() ?? forbidden_route( null !== $stated );
 	if ( null !== $why ) {
-		header( 'Galley-Cache-Control: no-store' );
+		// The server explains the second directive.
+		header( "Galley-Cache-Control: no-store, why=$why" );
 		return;
 	}
 	tag( 'b' );
@@ -100,6 +102,9 @@ function describe_page(): void {
 		tag( 'e404' );
 	}
 	gather_foreign_format();
+	if ( null === $stated ) {
+		gather_tables();
+	}
 	/**
 	 * Filters the tags of the current page. Add your own tags here, and purge them with the action `galley_purge_tags`.
 	 */
@@ -118,7 +123,6 @@ function describe_page(): void {
 		header( 'Galley-Fragment-Except: ' . implode( ',', marked_as_current() ) );
 	}
 	list( $fresh, $stale ) = lifetime();
-	$stated                = is_missing() ? null : stated_lifetime( headers_list() );
 	if ( null !== $stated ) {
 		// Code that sets a lifetime has a reason for it, but it does not know when the page becomes wrong.
 		$wrong = wrong_after() ?? PHP_INT_MAX;

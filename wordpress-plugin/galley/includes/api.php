@@ -11,11 +11,13 @@
 defined( 'ABSPATH' ) || exit;
 
 /**
- * Adds custom tags to the current page for data that the page shows: `galley_tag( 'my-plugin:list' )`.
+ * Adds custom tags to the current page for data that the page shows: `galley_tag( 'my-plugin:list' )`. Galley may store a response of a REST
+ * route of another plugin only if its code calls this function or sends a lifetime.
  *
  * @param string|string[] $tags Up to 200 printable ASCII characters each, without spaces, commas and semicolons. Other tags are hashed.
  */
 function galley_tag( $tags ): void {
+	$GLOBALS['galley_is_tagged'] = true;
 	foreach ( (array) $tags as $tag ) {
 		Galley\tag_network( Galley\own_tag( $tag ) );
 	}

@@ -51,7 +51,7 @@ function render_fragments(): void {
 		$html    = render_definition( $known );
 		$is_same = render_definition( $known ) === $html;
 		end_fragment();
-		if ( null === $html || ( ! $is_same && '' !== $body ) ) {
+		if ( null === $html || isset( $GLOBALS['galley_fragments'][ $mark ]['reads_unknown'] ) || ( ! $is_same && '' !== $body ) ) {
 			// The tags of this fragment must not become tags of the others.
 			$GLOBALS['galley_fragments'][ $mark ]['tags'] = array();
 		} else {

@@ -274,7 +274,7 @@ function finish_fragments( string $html ): string {
 		if ( array_intersect_key( $fragment['tags'], $marked ) ) {
 			$fragment = about_page( $fragment );
 		}
-		$field = null === $place || count( $GLOBALS['galley_fragment_fields'] ) >= MAX_FRAGMENTS ? null : fragment_field( $fragment, $place );
+		$field = null === $place || isset( $fragment['reads_unknown'] ) || count( $GLOBALS['galley_fragment_fields'] ) >= MAX_FRAGMENTS ? null : fragment_field( $fragment, $place );
 		$bytes = strlen( implode( '', $GLOBALS['galley_fragment_fields'] ) ) + strlen( (string) $field );
 		// Two empty fragments may begin at the same byte.
 		if ( null === $field || $bytes > MAX_FRAGMENT_BYTES || isset( $GLOBALS['galley_fragment_fields'][ $place[0] ] ) ) {

@@ -26,6 +26,7 @@
  *   tp. tu. templates                       op. an option                           tm.  a setting of the theme
  *   tm an unknown setting of the theme      f   feeds                               sw   searches (searches.php)
  *   e404 missing pages                      home the front page and the page of posts
+ *   db.  a table of another plugin (observe.php)
  *   ht pages with the theme                 b   every page of a blog
  *   mba parts that only one member sees, of all members
  *

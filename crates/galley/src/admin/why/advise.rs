@@ -11,17 +11,21 @@ use galley_policy::private::PageDifference;
 use super::advice::{Advice, ReasonText};
 use super::explanation::Explanation;
 use super::reasons;
-use super::words::{not_stored, pass, refused};
+use super::words::{not_stored, pass, refused, short_lived};
 
-/// The reason why the response does not come from the cache; `None` if it does, or if no cache is involved.
+/// The reason why the response does not come from the cache, or why the stored page has a short lifetime; `None` if there is
+/// none, or if no cache is involved.
 pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> Option<Advice> {
     match decision {
         Decision::Hit
         | Decision::HitAndRefresh
         | Decision::Patch
         | Decision::Assemble
-        | Decision::StaleAccepted
-        | Decision::File
+        | Decision::StaleAccepted => {
+            let entry = explanation.found.entry.as_ref();
+            entry.and_then(|(entry, _)| short_lived(entry))
+        }
+        Decision::File
         | Decision::Slash
         | Decision::Redirect(_)
         | Decision::Methods
@@ -109,7 +113,7 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
         (Some((entry, Validity::Purged)), None) if !entry.fragments().is_empty() => part(entry),
         (Some((entry, _)), None) if explanation.reason.is_none() => {
             let seconds = entry.lifetime.fresh.as_secs();
-            reasons::MISSED_OLD.with(&[("seconds", &seconds)])
+            short_lived(entry).unwrap_or_else(|| reasons::MISSED_OLD.with(&[("seconds", &seconds)]))
         }
         (_, None) => match explanation.last_not_stored {
             Some(page) => not_stored(page.why, None),

@@ -54,6 +54,7 @@ reasons! {
     MISSED_GONE: "missed-gone", "purge number {number} (by {kind}) removed this page, and it was not stored again since", None;
     MISSED_OLD: "missed-old", "the stored page is older than its lifetime of {seconds} s", None;
     MISSED_NOTHING: "missed-nothing", "nothing is stored for this address", Some("load the page once and run the command again; if nothing is stored then, it prints the reason");
+    SHORT_LIVED_TABLE: "short-lived-table", "PHP reads the table `{table}` of another plugin for this page, and no purge covers it, so the page lives for a minute at most", Some("the plugin's author can purge these pages, and name the table with the filter `galley_described_tables`");
     PART_CHANGES: "part-changes", "a part of the page was purged, and the page cannot be patched: `{part}` changes without a purge", Some("find the plugin or theme that prints something there which changes by itself");
     PART_FAILED: "part-failed", "a part of the page was purged, and the page cannot be patched: `{part}` could not be rendered without it", Some("look into the error log of PHP for what fails in a request with `Galley-Fragment`");
     PART_ALONE: "part-alone", "a part of the page was purged that cannot be rendered without the page", None;
@@ -62,6 +63,7 @@ reasons! {
     SET_COOKIES: "set-cookies", "the page sets the cookies `{cookies}`", Some(SETS);
     STORED_FIELD: "not-stored-field", "its response has `{field}: {value}`", Some(SILENCE);
     STORED_NO_STORE: "not-stored-no-store", "its response has `no-store`", Some(SILENCE);
+    STORED_REST_ROUTE: "not-stored-rest-route", "a REST route of another plugin answered, without a lifetime and without tags", Some("if the response may be stored, the plugin's author sends `Cache-Control: max-age`, or calls `galley_tag()`");
     STORED_PRIVATE: "not-stored-private", "its response has `private`", Some(SILENCE);
     STORED_NO_CACHE: "not-stored-no-cache", "its response has `no-cache`", Some(SILENCE);
     STORED_VARY: "not-stored-vary", "its response has `vary: {value}`, so it may differ by fields that are not in the key", Some("if the page does not differ by that, a `[[site.rule]]` with `ignore = [\"vary\"]`");

@@ -1,6 +1,7 @@
 //! Maps each word of `galley_policy::outcome` to a reason; a new word without a reason does not compile. The texts are in
 //! [`super::reasons`].
 
+use galley_cache::entry::Entry;
 use galley_policy::cookie::Class;
 use galley_policy::outcome::{NotStored, PassWhy, RefusedWhy};
 
@@ -73,6 +74,9 @@ pub(in crate::admin) fn not_stored(why: NotStored, reason: Option<&PassReason>) 
     };
     match why {
         NotStored::SetCookie => cookies_set(reason),
+        NotStored::NoStore if cache_field.is_some_and(is_foreign_route) => {
+            reasons::STORED_REST_ROUTE.plain()
+        }
         NotStored::NoStore => says(reasons::STORED_NO_STORE),
         NotStored::Private => says(reasons::STORED_PRIVATE),
         NotStored::NoCache => says(reasons::STORED_NO_CACHE),
@@ -101,6 +105,27 @@ pub(in crate::admin) fn not_stored(why: NotStored, reason: Option<&PassReason>) 
         NotStored::Method => reasons::STORED_METHOD.plain(),
     }
 }
+
+/// Whether the WordPress plugin forbade to store the response of another plugin's REST route.
+fn is_foreign_route(field: &(String, String)) -> bool {
+    let (name, value) = field;
+    let mut directives = value.split(',').map(str::trim);
+    name == "galley-cache-control" && directives.any(|directive| directive == "why=rest-route")
+}
+
+/// The reason why a stored page has a short lifetime: the WordPress plugin tags it with tables of other plugins.
+pub(super) fn short_lived(entry: &Entry) -> Option<Advice> {
+    let tables = entry
+        .tags
+        .iter()
+        .filter_map(|tag| tag.strip_prefix(TABLE_TAG));
+    let tables: Vec<&str> = tables.collect();
+    let table = tables.join("`, `");
+    (!tables.is_empty()).then(|| reasons::SHORT_LIVED_TABLE.with(&[("table", &table)]))
+}
+
+/// The beginning of the WordPress plugin's tags for tables that it does not know.
+const TABLE_TAG: &str = "db.";
 
 /// The reason why a response with this status was not stored.
 fn status_not_stored(status: Option<u16>) -> Advice {

@@ -95,52 +95,58 @@ pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<PluginTarge
     })
 }
 
-fn named_site<'c>(
-    config: &'c Config,
-    name: &str,
-    path: &Path,
-) -> Result<&'c SiteConfig, PluginError> {
-    let found = config.sites.iter().find(|site| site.name == name);
-    found.ok_or_else(|| {
-        let names: Vec<_> = config.sites.iter().map(|s| s.name.as_str()).collect();
-        PluginError::Usage(format!(
-            "no site `{name}` in `{}`; the sites are `{}`",
-            path.display(),
-            names.join("`, `")
-        ))
-    })
-}
-
-/// The site with this name, or the only one with this root.
+/// The site with this name or host, or any site, that has this root. Sites on different listeners may share a host, and a single
+/// site with the host may know the folder by another path.
 fn find_site<'c>(
     config: &'c Config,
     root: &Path,
     name: Option<&str>,
     path: &Path,
 ) -> Result<&'c SiteConfig, PluginError> {
-    if let Some(name) = name {
-        return named_site(config, name, path);
-    }
-    let has_root = |site: &&SiteConfig| {
-        let own = site.root.as_ref().and_then(|root| root.canonicalize().ok());
-        own.is_some_and(|own| own == root)
+    let is_named = |site: &&SiteConfig| {
+        name.is_none_or(|name| {
+            site.name == name || site.hosts.contains(&HostPattern::Exact(name.to_owned()))
+        })
     };
-    let found: Vec<&SiteConfig> = config.sites.iter().filter(has_root).collect();
-    match (found.as_slice(), config.sites.as_slice()) {
+    let named: Vec<&SiteConfig> = config.sites.iter().filter(is_named).collect();
+    let with_root = named.iter().copied().filter(|site| has_root(site, root));
+    let found: Vec<&SiteConfig> = with_root.collect();
+    match (found.as_slice(), named.as_slice()) {
         ([one], _) => Ok(one),
-        ([], [only]) if only.root.is_none() => Ok(only),
+        ([], [only]) if name.is_some() || only.root.is_none() => Ok(only),
+        ([], []) => {
+            let names: Vec<_> = config.sites.iter().map(|s| s.name.as_str()).collect();
+            Err(PluginError::Usage(format!(
+                "no site `{}` in `{}`; the sites are `{}`",
+                name.unwrap_or_default(),
+                path.display(),
+                names.join("`, `")
+            )))
+        }
         (several, _) => {
             let number = if several.is_empty() {
                 "no"
             } else {
                 "more than one"
             };
+            let with_host =
+                name.map_or_else(String::new, |name| format!(" with the host `{name}`"));
             let (path, root) = (path.display(), root.display());
             Err(PluginError::Usage(format!(
-                "{number} site in `{path}` has the root `{root}`: say which one with --site HOST"
+                "{number} site{with_host} in `{path}` has the root `{root}`: {}",
+                if name.is_some() {
+                    "name its token with --token-file, and the server with --admin"
+                } else {
+                    "say which one with --site HOST"
+                }
             )))
         }
     }
+}
+
+fn has_root(site: &SiteConfig, root: &Path) -> bool {
+    let own = site.root.as_ref().and_then(|root| root.canonicalize().ok());
+    own.is_some_and(|own| own == root)
 }
 
 fn read_token(file: &Path) -> Result<String, PluginError> {

@@ -239,9 +239,10 @@ impl WordPress {
             return Ok(Some(result.to_owned()));
         }
         let all = format!("{}{stdout}", String::from_utf8_lossy(&output.stderr));
+        let printed = Some(in_short(&all)).filter(|text| !text.is_empty());
+        let printed = printed.unwrap_or_else(|| format!("PHP printed nothing ({})", output.status));
         Err(PluginError::Failed(format!(
-            "WordPress did not answer on the command line: {}",
-            in_short(&all)
+            "WordPress did not answer on the command line: {printed}"
         )))
     }
 }
@@ -289,14 +290,13 @@ fn in_short(text: &str) -> String {
 /// Marks before and after the result, because WordPress and other plugins may print text around it.
 pub(super) const MARK: &str = "\u{1}galley\u{1}";
 
-/// A multisite network responds only under the address of its first site, which is in its configuration; WordPress reads that
-/// too late.
-const AS_NETWORK: &str = r#"$galley_config = (string) @file_get_contents( is_file( 'wp-config.php' ) ? 'wp-config.php' : '../wp-config.php' );
-foreach ( array( 'HTTP_HOST' => 'DOMAIN_CURRENT_SITE', 'REQUEST_URI' => 'PATH_CURRENT_SITE' ) as $galley_key => $galley_name ) {
-    if ( preg_match( "/^\s*define\s*\(\s*['\"]{$galley_name}['\"]\s*,\s*['\"]([^'\"]+)['\"]/m", $galley_config, $galley_found ) ) {
-        $_SERVER[ $galley_key ] = $galley_found[1];
-    }
-}
+/// A multisite network responds only under the addresses of its sites, port included, and redirects all others. On the command line
+/// its first site takes the request instead. WordPress adds hooks from this variable before it loads the network.
+const AS_NETWORK: &str = r#"$wp_filter = array( 'pre_get_site_by_path' => array( array( array( 'accepted_args' => 3, 'function' => function ( $galley_site, $galley_domain, $galley_path ) {
+    global $wpdb;
+    $galley_known = $wpdb->get_var( $wpdb->prepare( "SELECT blog_id FROM $wpdb->blogs WHERE domain = %s AND path = %s", $galley_domain, $galley_path ) );
+    return null !== $galley_site || $galley_known ? $galley_site : $wpdb->get_row( "SELECT * FROM $wpdb->blogs ORDER BY blog_id LIMIT 1" );
+} ) ) ) );
 "#;
 
 const PLUGIN: &str = "galley";

@@ -11,6 +11,7 @@ mod fragments;
 mod members;
 mod multisite;
 mod multisite_page;
+mod observed_tables;
 mod other_plugins;
 mod purge_delivery;
 mod query_conditions;

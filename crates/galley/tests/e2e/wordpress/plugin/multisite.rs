@@ -462,6 +462,35 @@ fn plugin_install_activates_for_the_whole_network() {
 }
 
 #[test]
+fn plugin_install_finds_a_network_whose_address_has_a_port() {
+    let stack = start_network(false);
+    stack.php(
+        "foreach (['wp_site', 'wp_blogs'] as $table) { $wpdb->query(\"UPDATE $table SET domain = CONCAT(domain, ':8443')\"); }",
+    );
+    let config = stack.wordpress.root.join("wp-config.php");
+    let text = fs::read_to_string(&config).unwrap();
+    // As a configuration that computes the constants: only the database has the address.
+    let text = text.replace("if ( PHP_SAPI === 'cli' ) {", "if ( false ) {");
+    let text = text.replace("'DOMAIN_CURRENT_SITE', '", "'DOMAIN_CURRENT_SITE', '' . '");
+    let text = text.replace("net.test'", "net.test:8443'");
+    assert!(text.contains("'' . 'net.test:8443'"), "{text}");
+    fs::write(&config, text).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_galley"))
+        .args(["plugin", "install", "--json", "--admin"])
+        .arg(stack.galley.admin().unwrap())
+        .arg("--token-file")
+        .args([
+            stack.scratch.join("admin.token"),
+            stack.wordpress.root.clone(),
+        ])
+        .output()
+        .unwrap();
+    let done: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    assert_eq!(done["active"], true, "{done}");
+}
+
+#[test]
 fn the_network_settings_page_purges_all_sites() {
     let (stack, _lock) = shared_stack();
     let page = "/wp-admin/network/settings.php?page=galley-network";

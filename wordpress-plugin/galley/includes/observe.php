@@ -1,0 +1,184 @@
+<?php
+/**
+ * Observes the SQL of a page that Galley may store: which tables PHP reads.
+ *
+ * The other files describe what WordPress keeps in its own tables. A page that reads another table may change without any event that they
+ * know: a group becomes private, an activity appears. Such a page has the tag `db.` with the name of the table, and lives for a minute.
+ * Galley does not serve it after that while PHP generates a new one. The server names the table as the reason.
+ *
+ * The observer sees the statements of each `wpdb` from the moment on at which WordPress loads the plugin. It does not see rows that a plugin
+ * takes from the object cache or from a transient, except on the pages of BuddyPress.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Lifetime of a page that reads tables of other plugins, in seconds. */
+const UNKNOWN_LIFETIME = 60;
+
+/** Maximum number of tables that the tags of a page name. */
+const MAX_UNKNOWN_TABLES = 20;
+
+/** Tables of WordPress, without the prefix of the database. Bookmarks (`links`) are not among them: no event describes them. */
+const CORE_TABLES = array( 'posts', 'comments', 'options', 'postmeta', 'terms', 'term_taxonomy', 'term_relationships', 'termmeta', 'commentmeta', 'users', 'usermeta', 'blogs', 'blogmeta', 'signups', 'site', 'sitemeta', 'sitecategories', 'registration_log' );
+
+/**
+ * Tables of other plugins that do not limit the lifetime of a page, without the prefix of the database.
+ *
+ * - Tax rates and their places: `on_tax_rate` purges the pages that calculate taxes. No page prints the names of tax classes.
+ * - The queue of Action Scheduler: no page shows it. Plugins look into it to find out whether their tasks are scheduled.
+ *
+ * `PRODUCT_TABLE` is described by its columns: see `describe_product_statement`.
+ */
+const DESCRIBED_TABLES = array( 'woocommerce_tax_rates', 'woocommerce_tax_rate_locations', 'wc_tax_rate_classes', 'actionscheduler_actions', 'actionscheduler_claims', 'actionscheduler_groups', 'actionscheduler_logs' );
+
+/** Unknown tables that the current page reads. The keys are their names. */
+$GLOBALS['galley_tables'] = array();
+
+if ( is_shared() ) {
+	add_filter( 'query', __NAMESPACE__ . '\\observe_statement', PHP_INT_MAX );
+	add_filter( 'posts_request', __NAMESPACE__ . '\\note_described_statement', PHP_INT_MAX );
+	add_filter( 'posts_request_ids', __NAMESPACE__ . '\\note_described_statement', PHP_INT_MAX );
+	// The last word: a filter that makes all lifetimes longer knows nothing about these tables.
+	add_filter( 'galley_lifetime', __NAMESPACE__ . '\\cut_to_unknown_tables', PHP_INT_MAX );
+	add_filter( 'galley_stale', __NAMESPACE__ . '\\forbid_stale_tables', PHP_INT_MAX );
+}
+
+/**
+ * Records the unknown tables that a statement reads.
+ *
+ * @param string $sql Statement that WordPress sends to the database. Returned without changes.
+ */
+function observe_statement( $sql ) {
+	foreach ( is_string( $sql ) ? tables_read_by( $sql ) : array() as $table ) {
+		if ( is_described_table( $table, $sql ) ) {
+			continue;
+		}
+		if ( count( $GLOBALS['galley_tables'] ) < MAX_UNKNOWN_TABLES ) {
+			$GLOBALS['galley_tables'][ $table ] = true;
+		}
+		if ( isset( $GLOBALS['galley_open_fragment'] ) && ! in_array( $table, tables_of_authors(), true ) ) {
+			// A page that lives for a week must not get a part that is valid for a minute.
+			$GLOBALS['galley_open_fragment']['reads_unknown'] = true;
+		}
+	}
+	return $sql;
+}
+
+/**
+ * Returns whether other files describe what a statement reads from a table.
+ *
+ * @param string $table Name as in the statement.
+ */
+function is_described_table( string $table, string $sql ): bool {
+	static $known = array();
+	$is_known     = $known[ $table ] ?? null;
+	if ( null === $is_known ) {
+		$is_known        = table_kind( $table, $GLOBALS['wpdb'], is_multisite() );
+		$known[ $table ] = $is_known;
+	}
+	if ( PRODUCT_TABLE === $is_known ) {
+		describe_product_statement( $sql );
+	}
+	return '' !== $is_known;
+}
+
+/**
+ * Returns `core` for a table of WordPress or of the database itself, `described` for a table in `DESCRIBED_TABLES`, `PRODUCT_TABLE`, or an
+ * empty string for an unknown table. Pure.
+ *
+ * @param object $wpdb       With `dbname`, `base_prefix`, `users` and `usermeta`.
+ * @param bool   $is_network Whether the tables of blogs have a number in their prefix.
+ */
+function table_kind( string $table, $wpdb, bool $is_network ): string {
+	$own = "$wpdb->dbname.";
+	if ( 0 === strncmp( $table, $own, strlen( $own ) ) ) {
+		$table = substr( $table, strlen( $own ) );
+	}
+	if ( in_array( $table, array( $wpdb->users, $wpdb->usermeta ), true ) || 0 === strncasecmp( $table, 'information_schema.', 19 ) ) {
+		return 'core';
+	}
+	$prefix = preg_quote( (string) $wpdb->base_prefix, '/' ) . ( $is_network ? '(?:\d+_)?' : '' );
+	if ( ! preg_match( "/^$prefix([a-z_]+)\$/D", $table, $found ) ) {
+		return '';
+	}
+	if ( in_array( $found[1], CORE_TABLES, true ) ) {
+		return 'core';
+	}
+	return PRODUCT_TABLE === $found[1] ? PRODUCT_TABLE : ( in_array( $found[1], DESCRIBED_TABLES, true ) ? 'described' : '' );
+}
+
+/**
+ * Records the statement of a query whose list has tags for everything that filters added (gather-filters.php).
+ */
+function note_described_statement( $sql ) {
+	if ( is_string( $sql ) && false !== strpos( $sql, PRODUCT_TABLE ) ) {
+		$GLOBALS['galley_described_statement'] = $sql;
+	}
+	return $sql;
+}
+
+/**
+ * Adds the tags of a statement that reads WooCommerce's table of products: which products there are, and the fields that its columns are
+ * copies of.
+ */
+function describe_product_statement( string $sql ): void {
+	if ( ( $GLOBALS['galley_described_statement'] ?? null ) === $sql ) {
+		return;
+	}
+	foreach ( array( 'product', 'product_variation' ) as $type ) {
+		tag( "l.$type" );
+		tag( "l.$type.x" );
+		tag( "l.$type.xv" );
+		foreach ( product_fields( $sql ) as $field ) {
+			tag( "o.$type." . word( $field ) );
+		}
+	}
+}
+
+/**
+ * Returns the tables that other plugins describe themselves.
+ *
+ * @return string[]
+ */
+function tables_of_authors(): array {
+	/**
+	 * Filters the names of tables, with the prefix of the database, that do not limit the lifetime of pages: their plugin tags each page that
+	 * shows their content, and purges these tags.
+	 */
+	return (array) apply_filters( 'galley_described_tables', array() );
+}
+
+/**
+ * Returns the unknown tables that the current page reads.
+ *
+ * @return string[]
+ */
+function unknown_tables(): array {
+	$tables = array_map( 'strval', array_keys( $GLOBALS['galley_tables'] ) );
+	if ( wp_using_ext_object_cache() && function_exists( 'is_buddypress' ) && did_action( 'wp' ) && is_buddypress() ) {
+		// BuddyPress keeps its rows in the object cache, so that no statement reads them, and they say who is in a private group.
+		$tables[] = $GLOBALS['wpdb']->base_prefix . 'bp_*';
+	}
+	return $tables ? array_values( array_diff( $tables, tables_of_authors() ) ) : array();
+}
+
+/**
+ * Adds the tags of the unknown tables to the page. They name the reason for its lifetime.
+ */
+function gather_tables(): void {
+	foreach ( unknown_tables() as $table ) {
+		tag_network( own_tag( "db.$table" ) );
+	}
+}
+
+function cut_to_unknown_tables( $seconds ): int {
+	return unknown_tables() ? min( (int) $seconds, UNKNOWN_LIFETIME ) : (int) $seconds;
+}
+
+function forbid_stale_tables( $seconds ): int {
+	return unknown_tables() ? 0 : (int) $seconds;
+}
