@@ -49,11 +49,11 @@ const ENDS: &[(&str, bool)] = &[
     ),
 ];
 
-/// Code that changes what the user `$id` may do, and whether it does so for all users.
-const ROLES: &[(&str, bool)] = &[
-    ("get_userdata($id)->set_role('editor');", false),
-    ("get_userdata($id)->add_cap('edit_posts');", false),
-    ("get_role('subscriber')->add_cap('edit_posts');", true),
+/// Code that changes what the user `$id` may do.
+const ROLES: &[&str] = &[
+    "get_userdata($id)->set_role('editor');",
+    "get_userdata($id)->add_cap('edit_posts');",
+    "get_role('subscriber')->add_cap('edit_posts');",
 ];
 
 /// Creates a user and returns a browser whose next visit gets private fragments from memory.
