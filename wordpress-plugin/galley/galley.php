@@ -49,6 +49,7 @@ const PARTS = array(
 	'includes/gather-times.php',
 	'includes/post-classes.php',
 	'includes/fragments.php',
+	'includes/fragments-memory.php',
 	'includes/fragments-menus.php',
 	'includes/fragments-render.php',
 	'includes/private.php',

@@ -38,8 +38,8 @@ impl RenderedFragment {
 pub struct SharedFragment {
     /// The variant of the pages with this fragment (`galley_policy::key::variant_id`).
     pub variant: u64,
-    /// One version of the fragment.
-    pub version: Arc<FragmentVersion>,
+    /// One version of the fragment, without a page.
+    pub fragment: PageFragment,
     /// The last rendering; `None`: the fragment was read with a page from the disk.
     pub rendered: Option<Arc<Entry>>,
     /// See [`FragmentTable::max_batch`].
@@ -155,12 +155,17 @@ impl FragmentTable {
         self.version(variant, &part, new.digest)
     }
 
-    /// Records a fragment that was rendered alone: versions with the same bytes are known to be renderable.
+    /// Records a fragment that was rendered alone: versions with the same bytes are known to be renderable. A rendering never
+    /// replaces one that began after it.
     pub fn rendered(&self, id: u64, rendered: RenderedFragment) {
         let mut table = self.lock();
         let Some(known) = table.by_id.get_mut(&id) else {
             return;
         };
+        let last = known.rendered.as_ref();
+        if last.is_some_and(|last| last.entry.born > rendered.entry.born) {
+            return;
+        }
         for version in known.versions.iter().filter_map(Weak::upgrade) {
             compare(&version, &rendered);
         }
@@ -211,7 +216,7 @@ impl FragmentTable {
             let mut versions = known.versions.iter().filter_map(Weak::upgrade);
             Some(SharedFragment {
                 variant: known.variant,
-                version: versions.find(|version| version.is_shared())?,
+                fragment: PageFragment::alone(versions.find(|version| version.is_shared())?),
                 rendered: known.rendered.as_ref().map(|last| Arc::clone(&last.entry)),
                 max_batch: known.max_batch(),
             })

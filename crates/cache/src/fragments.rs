@@ -23,11 +23,58 @@ pub struct PageFragment {
     pub range: Range<u32>,
     /// The version of the fragment, shared with other pages.
     pub version: Arc<FragmentVersion>,
+    /// If the page was patched: the dependencies that the fragment had when PHP last generated the whole page. Shared with other
+    /// pages. See [`PageFragment::tags`].
+    pub generated_tags: Arc<[u64]>,
     /// The site's purge counter immediately before the fragment was rendered.
     pub born: u64,
     /// Tags of fragments that would show this page as the current one, and therefore must not replace the fragment. Shared by
     /// the page's fragments.
     pub except: Arc<[u64]>,
+}
+
+impl PageFragment {
+    /// A fragment without its page.
+    pub(crate) fn alone(version: Arc<FragmentVersion>) -> Self {
+        Self {
+            range: 0..0,
+            version,
+            generated_tags: Arc::default(),
+            born: 0,
+            except: Arc::default(),
+        }
+    }
+
+    /// A new version of the fragment at another position of the patched page.
+    pub(crate) fn replaced(
+        &self,
+        range: Range<u32>,
+        version: Arc<FragmentVersion>,
+        born: u64,
+    ) -> Self {
+        let generated_tags = match &self.generated_tags {
+            none if none.is_empty() => &self.version.tags,
+            generated_tags => generated_tags,
+        };
+        Self {
+            range,
+            version,
+            generated_tags: Arc::clone(generated_tags),
+            born,
+            except: Arc::clone(&self.except),
+        }
+    }
+
+    /// All tags by which a purge may reach the fragment.
+    ///
+    /// After a patch, these include those of the generated page. The tags of a rendering may be incomplete: one request renders
+    /// several fragments, and PHP may print one of them from what it remembers of another. A purge that reaches a fragment of a
+    /// generated page must still reach it after any number of patches.
+    pub fn tags(&self) -> impl Iterator<Item = u64> {
+        self.version
+            .all_tags()
+            .chain(self.generated_tags.iter().copied())
+    }
 }
 
 /// One version of a fragment in stored pages.
@@ -42,7 +89,7 @@ pub struct FragmentVersion {
     /// Identifies the kinds of blocks in the fragment.
     pub blocks: Box<str>,
     /// `galley_policy::key::tag_id` of the dependencies, ascending.
-    pub tags: Box<[u64]>,
+    pub tags: Arc<[u64]>,
     /// The digest of the bytes and kinds of blocks; see [`digest`].
     pub digest: u128,
     /// The dependencies of the fragment when it was rendered alone with the same bytes. Set once.
@@ -79,7 +126,7 @@ impl FragmentVersion {
             label: part.label.as_str().into(),
             definition: part.definition.as_str().into(),
             blocks: part.blocks.as_str().into(),
-            tags: Box::default(),
+            tags: Arc::default(),
             digest,
             rendered_tags: OnceLock::new(),
             is_switched_off: AtomicBool::new(false),
@@ -93,8 +140,8 @@ impl FragmentVersion {
         PrivateScope::of(&self.definition)
     }
 
-    /// All tags by which a purge may reach the fragment.
-    pub fn all_tags(&self) -> impl Iterator<Item = u64> {
+    /// The tags of this version, in a page and alone.
+    fn all_tags(&self) -> impl Iterator<Item = u64> {
         let rendered = self.rendered_tags.get().map_or(&[][..], |tags| tags);
         self.tags.iter().chain(rendered).copied()
     }
@@ -121,13 +168,15 @@ impl FragmentVersion {
 pub(crate) fn weight_of(fragments: &[PageFragment]) -> usize {
     let mut seen: Option<&Arc<[u64]>> = None;
     let mut except = 0;
+    let mut generated = 0;
     for fragment in fragments {
+        generated += size_of_val(&*fragment.generated_tags);
         if !seen.is_some_and(|seen| Arc::ptr_eq(seen, &fragment.except)) {
             except += size_of_val(&*fragment.except);
             seen = Some(&fragment.except);
         }
     }
-    size_of_val(fragments) + except
+    size_of_val(fragments) + except + generated
 }
 
 /// Counters of the `Arc`, and the slot in the table of versions.

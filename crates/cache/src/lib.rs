@@ -25,12 +25,14 @@ pub mod includes;
 pub mod key;
 pub mod log;
 pub mod memory;
+pub mod patch;
 mod plain_body;
 pub mod private;
 pub mod purge_table;
 mod scopes;
 mod site_shares;
 pub mod source;
+pub mod splice;
 mod sync;
 #[cfg(test)]
 mod testing;

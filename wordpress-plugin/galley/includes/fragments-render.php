@@ -90,6 +90,7 @@ function read_definition( string $signed ): ?array {
  * Returns the HTML of a fragment, or null if the plugin cannot render it.
  */
 function render_definition( array $known ): ?string {
+	forget_printed();
 	$level               = ob_get_level();
 	$query               = $GLOBALS['wp_query'];
 	$GLOBALS['wp_query'] = query_about( (array) ( $known['about'] ?? array() ) ); // phpcs:ignore WordPress.WP.GlobalVariablesOverride -- restored below.
@@ -173,6 +174,7 @@ function widget_html( string $sidebar, string $widget ): ?string {
 	$mark = static function ( $params ) {
 		return between_marks( $params, 0 );
 	};
+	note_code_of_widget( $widget );
 	add_filter( 'sidebars_widgets', $only, PHP_INT_MAX );
 	add_filter( 'dynamic_sidebar_params', $mark, PHP_INT_MAX );
 	ob_start();

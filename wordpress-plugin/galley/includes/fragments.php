@@ -45,7 +45,7 @@ const MAX_FRAGMENT_FIELD = 3800;
 /** Maximum length of all these headers together, in bytes. */
 const MAX_FRAGMENT_BYTES = 16000;
 
-/** The open fragment: number, label, definition, tags of the surrounding page, block types. Fragments do not nest. */
+/** The open fragment: number, label, definition, tags of the surrounding page, block types, code of plugins. Fragments do not nest. */
 $GLOBALS['galley_open_fragment'] = null;
 
 /** Completed fragments by number: label, definition, tags, block types. */
@@ -98,6 +98,7 @@ function begin_fragment( string $label, array $definition ): void {
 		'definition' => $definition,
 		'around'     => $GLOBALS['galley_tags'],
 		'blocks'     => array(),
+		'code'       => array(),
 	);
 	$GLOBALS['galley_tags']          = array();
 	$GLOBALS['galley_terms_seen']    = array();
@@ -111,8 +112,9 @@ function end_fragment(): void {
 	if ( null === $fragment ) {
 		return;
 	}
+	$tags                            = with_printed_tags( $fragment['code'], $GLOBALS['galley_tags'] + ( $fragment['inner'] ?? array() ) );
 	$GLOBALS['galley_open_fragment'] = null;
-	$GLOBALS['galley_fragments'][]   = array( 'tags' => $GLOBALS['galley_tags'] + ( $fragment['inner'] ?? array() ) ) + $fragment;
+	$GLOBALS['galley_fragments'][]   = array( 'tags' => $tags ) + $fragment;
 	$GLOBALS['galley_tags']          = $fragment['around'];
 	$GLOBALS['galley_terms_seen']    = array();
 }
@@ -125,7 +127,7 @@ function cancel_fragment(): void {
 	if ( null !== $fragment ) {
 		$GLOBALS['galley_open_fragment']   = null;
 		$GLOBALS['galley_blocks_outside'] += $fragment['blocks'];
-		$GLOBALS['galley_tags']           += $fragment['around'] + ( $fragment['inner'] ?? array() );
+		$GLOBALS['galley_tags']            = with_printed_tags( $fragment['code'], $GLOBALS['galley_tags'] + ( $fragment['inner'] ?? array() ) ) + $fragment['around'];
 	}
 }
 
@@ -160,6 +162,7 @@ function begin_widget( $params ) {
 			'widget'  => $id,
 		)
 	);
+	note_code_of_widget( $id );
 	return between_marks( $params, $GLOBALS['galley_open_fragment']['number'] );
 }
 

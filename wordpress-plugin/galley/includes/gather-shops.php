@@ -33,6 +33,12 @@ function gather_shops(): void {
 	foreach ( array( 'min', 'max' ) as $end ) {
 		add_filter( "woocommerce_price_filter_widget_{$end}_amount", $own . 'gather_price_bound', PHP_INT_MAX );
 	}
+	// With this feature, only the first part of a page that shows a product reads its fields.
+	add_filter( 'pre_option_woocommerce_feature_product_instance_caching_enabled', $own . 'without_kept_products', PHP_INT_MAX );
+}
+
+function without_kept_products(): string {
+	return 'no';
 }
 
 /**

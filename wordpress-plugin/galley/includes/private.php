@@ -97,7 +97,7 @@ function end_private( string $name ): string {
 	if ( ! isset( $open['definition']['private'] ) || word( $name ) !== $open['label'] ) {
 		return '';
 	}
-	$own = $GLOBALS['galley_tags'];
+	$own = with_printed_tags( array( 'private' => true ), $GLOBALS['galley_tags'] );
 	cancel_fragment();
 	$GLOBALS['galley_private'][ $open['number'] ] = array(
 		'name'  => $open['label'],

@@ -145,6 +145,42 @@ final class FragmentsTest extends TestCase {
 		$this->assertNull( Galley\plain_arguments( array( 'walker' => new stdClass() ) ) );
 	}
 
+	/** @return string[] */
+	private static function tags_of_last_fragment(): array {
+		Galley\end_fragment();
+		return array_keys( array_column( $GLOBALS['galley_fragments'], 'tags' )[ count( $GLOBALS['galley_fragments'] ) - 1 ] );
+	}
+
+	public function test_code_that_prints_again_from_memory_has_the_tags_of_before(): void {
+		$before = array( $GLOBALS['galley_tags'], $GLOBALS['galley_fragments'], $GLOBALS['galley_printed'] );
+		Galley\begin_fragment( 'first', array() );
+		Galley\note_code( 'Reviews' );
+		Galley\tag( 'lc' );
+		$this->assertSame( array( 'lc' ), self::tags_of_last_fragment() );
+		Galley\begin_fragment( 'other code', array() );
+		Galley\note_code_of_shortcode( '', 'news' );
+		Galley\tag( 'l.post' );
+		$this->assertSame( array( 'l.post' ), self::tags_of_last_fragment() );
+		Galley\begin_fragment( 'code of WordPress', array() );
+		Galley\note_code_of_block( '', array( 'blockName' => 'core/calendar' ) );
+		$this->assertSame( array(), self::tags_of_last_fragment() );
+		Galley\begin_fragment( 'from memory', array() );
+		Galley\note_code( 'Reviews' );
+		Galley\note_code_of_shortcode( '', 'news' );
+		Galley\tag( 'w.2' );
+		$this->assertSame( array( 'w.2', 'lc', 'l.post' ), self::tags_of_last_fragment() );
+		$GLOBALS['galley_tags'] = array( 'ht' => true );
+		Galley\note_code( 'Other' );
+		$this->assertSame( array( 'ht' ), array_keys( $GLOBALS['galley_tags'] ) );
+		Galley\note_code( 'Reviews' );
+		$this->assertSame( array( 'ht', 'w.2', 'lc' ), array_keys( $GLOBALS['galley_tags'] ), 'in the page' );
+		Galley\begin_fragment( 'canceled', array() );
+		Galley\note_code_of_shortcode( '', 'news' );
+		Galley\cancel_fragment();
+		$this->assertArrayHasKey( 'l.post', $GLOBALS['galley_tags'], 'a canceled fragment is part of the page' );
+		list( $GLOBALS['galley_tags'], $GLOBALS['galley_fragments'], $GLOBALS['galley_printed'] ) = $before;
+	}
+
 	public function test_plain_order_requires_names_that_all_databases_sort_alike(): void {
 		$this->assertTrue( Galley\is_plain_order( array( 'boats', 'Harbour' ) ) );
 		$this->assertFalse( Galley\is_plain_order( array( 'Harbour', 'boats' ) ) );

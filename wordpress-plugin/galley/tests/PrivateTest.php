@@ -10,6 +10,20 @@ declare(strict_types=1);
 use PHPUnit\Framework\TestCase;
 
 final class PrivateTest extends TestCase {
+	public function test_a_private_part_has_the_tags_of_earlier_private_parts(): void {
+		$before                          = array( $GLOBALS['galley_tags'], $GLOBALS['galley_private'], $GLOBALS['galley_printed'] );
+		$_SERVER['HTTP_GALLEY_REQUEST'] = 'member';
+		foreach ( array( 'cart/one', 'cart/two' ) as $name ) {
+			Galley\begin_private( $name, 'session' );
+			Galley\tag( $name );
+			Galley\end_private( $name );
+		}
+		$tags = array_map( 'array_keys', array_column( $GLOBALS['galley_private'], 'tags' ) );
+		unset( $_SERVER['HTTP_GALLEY_REQUEST'] );
+		list( $GLOBALS['galley_tags'], $GLOBALS['galley_private'], $GLOBALS['galley_printed'] ) = $before;
+		$this->assertSame( array( array( 'cart/one' ), array( 'cart/two', 'cart/one' ) ), $tags );
+	}
+
 
 	protected function setUp(): void {
 		$_SERVER['HTTP_GALLEY_REQUEST']    = 'shared';

@@ -140,7 +140,7 @@ fn failed_or_slow_fragments_are_rendered_with_fewer_others() {
     let together = || {
         let shared = table.shared().into_iter();
         let many = shared.filter(|one| one.variant == 7 && one.max_batch.is_none());
-        many.map(|one| one.version.id).collect::<Vec<_>>()
+        many.map(|one| one.fragment.version.id).collect::<Vec<_>>()
     };
     assert_eq!(together(), [held[0].id]);
     let most = || held.each_ref().map(|version| table.max_batch(version.id));

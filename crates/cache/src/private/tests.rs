@@ -60,6 +60,7 @@ fn page(key: &[u8], born: u64, names: &[&str]) -> Entry {
         PageFragment {
             range: 0..0,
             version: Arc::new(FragmentVersion::private(&part, 0)),
+            generated_tags: Arc::default(),
             born,
             except: Arc::default(),
         }

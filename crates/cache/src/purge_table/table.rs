@@ -156,8 +156,7 @@ impl PurgeTable {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         let page = tables.lookup(entry.born, &touch);
         let is_purged = |fragment: &&PageFragment| {
-            let tags = fragment.version.all_tags();
-            tables.effect_on_tags(fragment.born, tags) != PurgeEffect::Untouched
+            tables.effect_on_tags(fragment.born, fragment.tags()) != PurgeEffect::Untouched
         };
         let numbered = entry.fragments().iter().enumerate();
         let purged: Vec<_> = numbered
@@ -169,6 +168,15 @@ impl PurgeTable {
             .all(|(_, fragment)| fragment.version.is_shared());
         (page.settle(&touch) == PurgeEffect::Untouched && !purged.is_empty() && can_be_rendered)
             .then(|| purged.into_iter().map(|(number, _)| number).collect())
+    }
+
+    /// Whether a rendering may replace `fragment` of a page: no purge since it was rendered touches either. Waits for a writer.
+    pub fn is_current(&self, rendered: &Entry, fragment: &PageFragment) -> bool {
+        if self.validity_waiting(rendered) != Validity::Valid {
+            return false;
+        }
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        tables.effect_on_tags(rendered.born, fragment.tags()) == PurgeEffect::Untouched
     }
 
     /// Whether purges newer than `born` touch a fill. Waits for a writer. Soft purges count: a request after a soft purge does
@@ -231,7 +239,7 @@ impl PurgeTable {
             };
             let fragments = entry.fragments().iter().map(|fragment| {
                 let base = checked.number.max(fragment.born);
-                tables.effect_on_tags(base, fragment.version.all_tags())
+                tables.effect_on_tags(base, fragment.tags())
             });
             // A soft purge of a fragment counts as a hard one: replacing the bytes costs little, so the old ones need not be sent.
             let looked = match fragments.max() {

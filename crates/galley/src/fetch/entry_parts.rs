@@ -1,8 +1,11 @@
 //! Parts of an entry that depend only on its request and its body.
 
+use std::time::SystemTime;
+
 use galley_cache::entry::Scopes;
 use galley_policy::request_info::RequestInfo;
-use http::header::HeaderValue;
+use galley_policy::time::write_date;
+use http::header::{self, HeaderMap, HeaderValue};
 
 /// The properties by which purges match a response.
 pub(super) fn scopes(info: &RequestInfo, tags: Vec<u64>) -> Scopes {
@@ -32,4 +35,50 @@ pub(super) fn strong_etag(body: &[u8]) -> HeaderValue {
         };
     }
     HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("\"\""))
+}
+
+/// Updates the validators and the length: another body is another representation (RFC 9110 section 8.8).
+pub(super) fn renew_validators(fields: &mut HeaderMap, body: &[u8], now: SystemTime) {
+    fields.insert(header::ETAG, strong_etag(body));
+    if fields.contains_key(header::LAST_MODIFIED) {
+        let mut text = Vec::with_capacity(29);
+        write_date(now, &mut text);
+        if let Ok(value) = HeaderValue::from_bytes(&text) {
+            fields.insert(header::LAST_MODIFIED, value);
+        }
+    }
+    if fields.contains_key(header::CONTENT_LENGTH) {
+        fields.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn validators_match_the_new_body() {
+        let mut fields = HeaderMap::new();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        renew_validators(&mut fields, b"new", now);
+        assert_eq!(
+            fields.len(),
+            1,
+            "only what is there is renewed, and an ETag"
+        );
+        let before = "Sat, 05 Nov 1994 08:49:37 GMT";
+        fields.insert(header::LAST_MODIFIED, HeaderValue::from_static(before));
+        fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("99"));
+        fields.insert(header::ETAG, HeaderValue::from_static("W/\"old\""));
+        renew_validators(&mut fields, b"new", now);
+        assert_eq!(fields[header::ETAG], strong_etag(b"new"));
+        assert_ne!(fields[header::ETAG], strong_etag(b"old"));
+        assert_eq!(
+            fields[header::LAST_MODIFIED],
+            "Sun, 06 Nov 1994 08:49:37 GMT"
+        );
+        assert_eq!(fields[header::CONTENT_LENGTH], "3");
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use galley_cache::entry::Entry;
 use galley_cache::fill::FillReader;
-use galley_cache::fragments::FragmentVersion;
+use galley_cache::fragments::PageFragment;
 use galley_cache::key::Key;
 use galley_cache::private::SessionEnd;
 use galley_cluster::FetchToken;
@@ -276,7 +276,7 @@ pub(super) struct RenderingInProgress {
 }
 
 /// New fragments of pages, by site and variant.
-pub(super) type NewFragments = HashMap<(usize, u64), Vec<Arc<FragmentVersion>>>;
+pub(super) type NewFragments = HashMap<(usize, u64), Vec<PageFragment>>;
 
 /// A site whose pages are patched in the background.
 pub(super) struct PatchedSite {

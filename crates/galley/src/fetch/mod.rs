@@ -37,7 +37,6 @@ pub mod shared;
 mod shared_fetch;
 mod shared_rendering;
 mod site;
-mod splice;
 mod spool;
 mod start;
 mod store;

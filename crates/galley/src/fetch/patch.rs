@@ -10,17 +10,17 @@ use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryParts};
 use galley_cache::fragment_table::RenderedFragment;
 use galley_cache::fragments::{FragmentVersion, PageFragment, digest};
+use galley_cache::patch::PatchedPage;
 use galley_cache::purge_table::{FillPurgeState, Validity};
 use galley_policy::fragments::{self, FragmentPart, InvalidFragments};
-use galley_policy::key::{fragment_id, variant_id};
+use galley_policy::key::variant_id;
 use galley_policy::private::PrivateScope;
 use galley_policy::tags::Tags;
 use http::header::HeaderMap;
 use tokio::sync::oneshot;
 
-use super::entry_parts::scopes;
+use super::entry_parts::{renew_validators, scopes};
 use super::render::RenderFor;
-use super::splice::{SplicedBody, renew_validators, splice};
 use super::{FetchSite, FetchWorker, PageJob, write_to_disk};
 
 impl FetchWorker {
@@ -54,11 +54,11 @@ impl FetchWorker {
             return None;
         }
         let purged = purges.table().purged_fragments(held)?;
-        let version = |number: &usize| Some(Arc::clone(&held.fragments().get(*number)?.version));
-        let wanted: Vec<_> = purged.iter().filter_map(version).collect();
+        let fragment = |number: &usize| held.fragments().get(*number).cloned();
+        let wanted: Vec<_> = purged.iter().filter_map(fragment).collect();
         let variant = variant_id(held.key.bytes())?;
-        for version in &wanted {
-            job.site.fragments.recall(variant, version);
+        for fragment in &wanted {
+            job.site.fragments.recall(variant, &fragment.version);
         }
         self.render(job, &wanted, RenderFor::Visitor).await;
         // All waiters for the same rendering continue at the same time: one of them patches the page.
@@ -71,18 +71,9 @@ impl FetchWorker {
         site: &FetchSite,
         held: &Arc<Entry>,
     ) -> Option<Arc<Entry>> {
-        let variant = variant_id(held.key.bytes())?;
-        let purged = site.purges.table().purged_fragments(held)?;
-        let mut fragments = Vec::with_capacity(purged.len());
-        for number in purged {
-            let version = &held.fragments().get(number)?.version;
-            // A page from the disk may have an id that another variant of the page had as well.
-            if version.id != fragment_id(variant, &version.definition) {
-                return None;
-            }
-            fragments.push((number, self.valid_rendering(site, version.id)?));
-        }
-        let entry = Arc::new(self.with_rendered(site, held, &fragments)?);
+        let (table, now) = (site.purges.table(), self.clock.tick());
+        let rendered = site.fragments.renderings_for(table, held, now)?;
+        let entry = Arc::new(self.with_rendered(site, held, &rendered)?);
         if site.purges.validity_waiting(&entry) != Validity::Valid {
             return None;
         }
@@ -105,38 +96,11 @@ impl FetchWorker {
         let unpacked = site.compressing.unpacked(held)?;
         let plain = unpacked.body()?;
         let now = self.clock.tick();
-        let variant = variant_id(held.key.bytes())?;
-        let replacement = |number: usize| {
-            let mut rendered = rendered.iter();
-            rendered
-                .find(|(index, _)| *index == number)
-                .map(|(_, new)| new)
-        };
-        let parts = held.fragments().iter().enumerate();
-        let replacements = parts.clone().map(|(number, fragment)| {
-            let body = replacement(number).and_then(|new| new.entry.body());
-            (&fragment.range, body.map(|bytes| &bytes[..]))
-        });
-        let SplicedBody { body, ranges } = splice(plain, replacements)?;
-        let mut lifetime = held.lifetime;
-        let mut fragments = Vec::with_capacity(held.fragments().len());
-        for ((number, fragment), range) in parts.zip(ranges) {
-            let mut fragment = PageFragment {
-                range,
-                ..fragment.clone()
-            };
-            if let Some(new) = replacement(number) {
-                // The entry is in its original form here; only its copy in the memory cache may be packed.
-                if !new.fits(&fragment) || new.entry.body().is_none() {
-                    return None;
-                }
-                let part = &new.entry;
-                lifetime = lifetime.with_part(held.age(now), part.lifetime, part.age(now));
-                fragment.version = site.fragments.replacing(variant, &fragment.version, new)?;
-                fragment.born = new.entry.born;
-            }
-            fragments.push(fragment);
-        }
+        let PatchedPage {
+            body,
+            fragments,
+            lifetime,
+        } = site.fragments.patched(held, plain, rendered, now)?;
         let mut fields = held.fields.clone();
         renew_validators(&mut fields, &body, self.clock.wall());
         let reservation = self.memory.budget().try_reserve(body.len() as u64)?;
@@ -192,6 +156,7 @@ impl FetchWorker {
                 fragments.push(PageFragment {
                     range: start..end,
                     version: Arc::new(FragmentVersion::private(part, digest)),
+                    generated_tags: Arc::default(),
                     born,
                     except: Arc::default(),
                 });
@@ -201,23 +166,21 @@ impl FetchWorker {
                 tags.add(&part.tags);
                 continue;
             };
-            if !version.is_shared()
-                && self.valid_rendering(&job.site, version.id).is_none()
-                && job.site.fragments.may_render(version.id, self.clock.tick())
-                && job.site.fragments.claim(version.id)
-            {
-                unknown.push(Arc::clone(&version));
-            }
-            fragments.push(PageFragment {
+            let fragment = PageFragment {
                 range: start..end,
                 version,
+                generated_tags: Arc::default(),
                 born,
                 except: if part.has_context {
                     Arc::default()
                 } else {
                     Arc::clone(except)
                 },
-            });
+            };
+            if self.claims_unknown(&job.site, &fragment) {
+                unknown.push(fragment.clone());
+            }
+            fragments.push(fragment);
         }
         if let Some(replaced) = self.memory.peek(job.key.bytes()) {
             self.compare_with_shared(job, &replaced, &fragments);
@@ -231,14 +194,23 @@ impl FetchWorker {
         fragments
     }
 
+    /// Whether nobody knows yet whether a fragment can be rendered alone, and the caller has to find out.
+    fn claims_unknown(&self, site: &FetchSite, fragment: &PageFragment) -> bool {
+        let (table, id) = (&site.fragments, fragment.version.id);
+        !fragment.version.is_shared()
+            && self.rendering_for(site, fragment).is_none()
+            && table.may_render(id, self.clock.tick())
+            && table.claim(id)
+    }
+
     /// Switches off fragments that change without a purge: the old page had the shared bytes, and the new page does not.
     fn compare_with_shared(&self, job: &PageJob, replaced: &Entry, fragments: &[PageFragment]) {
         for fragment in fragments {
             let version = &fragment.version;
-            let Some(shared) = self.valid_rendering(&job.site, version.id) else {
+            let Some(shared) = self.rendering_for(&job.site, fragment) else {
                 continue;
             };
-            let tags = scopes(&job.info, version.all_tags().collect());
+            let tags = scopes(&job.info, fragment.tags().collect());
             if !is_disagreement(replaced.fragments(), fragment, &shared)
                 || job.site.purges.newer_than(fragment.born, tags.touch()) != FillPurgeState::No
             {
@@ -346,6 +318,7 @@ mod tests {
         let of = |definition: &str, digest: u128, except: &[u64]| PageFragment {
             range: 0..0,
             version: table.version(0, &part(definition, "-"), digest).unwrap(),
+            generated_tags: Arc::default(),
             born: 0,
             except: except.into(),
         };

@@ -155,15 +155,15 @@ impl FetchWorker {
             .unwrap_or_default()
         {
             if let Some(fragment) = held.fragments().get(number)
-                && self.valid_rendering(site, fragment.version.id).is_none()
+                && self.rendering_for(site, fragment).is_none()
             {
                 site.fragments.recall(page.variant, &fragment.version);
-                missing.push(Arc::clone(&fragment.version));
+                missing.push(fragment.clone());
             }
         }
         let is_slow = missing
             .iter()
-            .any(|version| site.fragments.max_batch(version.id).is_some());
+            .any(|fragment| site.fragments.max_batch(fragment.version.id).is_some());
         if pass == Pass::Quick && is_slow {
             return false;
         }

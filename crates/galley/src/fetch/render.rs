@@ -14,9 +14,8 @@ use galley_cache::body::StoredBody;
 use galley_cache::entry::{self, EntryKind, EntryParts, Scopes};
 use galley_cache::fill::{FillError, FillReader};
 use galley_cache::fragment_table::{RenderedFragment, SharedFragment};
-use galley_cache::fragments::{FragmentVersion, digest};
+use galley_cache::fragments::{PageFragment, digest};
 use galley_cache::key::Key;
-use galley_cache::purge_table::Validity;
 use galley_policy::forward;
 use galley_policy::fragments::FragmentPart;
 use galley_policy::key::{fragment_id, variant_id, write_fragment_key};
@@ -65,7 +64,7 @@ impl FetchWorker {
     pub(super) async fn render(
         self: &Rc<Self>,
         page: &PageJob,
-        wanted: &[Arc<FragmentVersion>],
+        wanted: &[PageFragment],
         purpose: RenderFor,
     ) -> RenderOutcome {
         // Each round renders at least one, or ends; a purge may arrive between rounds.
@@ -82,26 +81,25 @@ impl FetchWorker {
     async fn render_some(
         self: &Rc<Self>,
         page: &PageJob,
-        wanted: &[Arc<FragmentVersion>],
+        wanted: &[PageFragment],
         purpose: RenderFor,
     ) -> ControlFlow<RenderOutcome> {
         let site = &page.site;
-        let is_missing =
-            |version: &&Arc<FragmentVersion>| self.valid_rendering(site, version.id).is_none();
+        let is_missing = |fragment: &&PageFragment| self.rendering_for(site, fragment).is_none();
         let missing: Vec<_> = wanted.iter().filter(is_missing).collect();
         if missing.is_empty() {
             return ControlFlow::Break(RenderOutcome::All);
         }
         let now = self.clock.tick();
         let may_render =
-            |version: &&&Arc<FragmentVersion>| site.fragments.may_render(version.id, now);
+            |fragment: &&&PageFragment| site.fragments.may_render(fragment.version.id, now);
         let possible: Vec<_> = missing.iter().filter(may_render).copied().collect();
         if possible.is_empty() || (purpose == RenderFor::Visitor && possible.len() < missing.len())
         {
             return ControlFlow::Break(RenderOutcome::NotAll);
         }
         let Some(batch) = self.claim_batch(page, &possible) else {
-            let mut in_progress = possible.iter().map(|version| version.id);
+            let mut in_progress = possible.iter().map(|fragment| fragment.version.id);
             return match in_progress.find_map(|id| self.rendering_of(site, id)) {
                 Some(rendering) => {
                     let _ = rendering.acquire().await;
@@ -110,7 +108,7 @@ impl FetchWorker {
                 None => ControlFlow::Break(RenderOutcome::NotAll),
             };
         };
-        let left = self.find_renderings(page, &batch.versions).await;
+        let left = self.find_renderings(page, &batch.fragments).await;
         if left.is_empty() {
             return ControlFlow::Continue(());
         }
@@ -143,13 +141,13 @@ impl FetchWorker {
     fn claim_batch(
         self: &Rc<Self>,
         page: &PageJob,
-        missing: &[&Arc<FragmentVersion>],
+        missing: &[&PageFragment],
     ) -> Option<RenderBatch> {
         let mut batch = RenderBatch::new(self, &page.site);
-        for version in missing {
-            batch.add(version);
+        for fragment in missing {
+            batch.add(fragment);
         }
-        if batch.versions.is_empty() {
+        if batch.fragments.is_empty() {
             return None;
         }
         if batch.most == MAX_RENDERED {
@@ -157,7 +155,7 @@ impl FetchWorker {
                 variant_id(page.key.bytes()) == Some(other.variant) && is_purged(&page.site, other)
             });
             for other in others {
-                batch.add(&other.version);
+                batch.add(&other.fragment);
             }
         }
         Some(batch)
@@ -175,54 +173,54 @@ impl FetchWorker {
         self: &Rc<Self>,
         page: &PageJob,
         variant: u64,
-        versions: Vec<Arc<FragmentVersion>>,
+        fragments: Vec<PageFragment>,
     ) {
         let key = (address(&page.site), variant);
         let mut gathered = self.new_fragments.borrow_mut();
         match gathered.entry(key) {
-            Entry::Occupied(occupied) => occupied.into_mut().extend(versions),
+            Entry::Occupied(occupied) => occupied.into_mut().extend(fragments),
             Entry::Vacant(vacant) => {
-                vacant.insert(versions);
+                vacant.insert(fragments);
                 let page = page.in_background();
                 let worker = Rc::clone(self);
                 let work = self.activity.background();
                 tokio::task::spawn_local(async move {
                     let _work = work;
                     sleep(GATHERING).await;
-                    let versions = worker.new_fragments.borrow_mut().remove(&key);
-                    worker.render_new(page, versions.unwrap_or_default()).await;
+                    let fragments = worker.new_fragments.borrow_mut().remove(&key);
+                    worker.render_new(page, fragments.unwrap_or_default()).await;
                 });
             }
         }
     }
 
-    /// The rendering of a fragment, if it is fresh and no purge has touched it.
-    pub(super) fn valid_rendering(&self, site: &FetchSite, id: u64) -> Option<RenderedFragment> {
-        let now = self.clock.tick();
-        site.fragments.last_rendered(id).filter(|rendered| {
-            let entry = &rendered.entry;
-            entry.lifetime.fresh > entry.age(now)
-                && site.purges.validity_waiting(entry) == Validity::Valid
-        })
+    /// See [`FragmentTable::rendering_for`](galley_cache::fragment_table::FragmentTable::rendering_for).
+    pub(super) fn rendering_for(
+        &self,
+        site: &FetchSite,
+        fragment: &PageFragment,
+    ) -> Option<RenderedFragment> {
+        let (purges, now) = (site.purges.table(), self.clock.tick());
+        site.fragments.rendering_for(purges, fragment, now)
     }
 
     /// Renders new fragments, and retries with pauses while PHP is busy with visitors.
-    async fn render_new(self: Rc<Self>, page: PageJob, versions: Vec<Arc<FragmentVersion>>) {
+    async fn render_new(self: Rc<Self>, page: PageJob, fragments: Vec<PageFragment>) {
         let site = &page.site;
         for attempt in 0..ATTEMPTS {
-            let outcome = self.render(&page, &versions, RenderFor::Background).await;
+            let outcome = self.render(&page, &fragments, RenderFor::Background).await;
             let now = self.clock.tick();
-            let waits = |version: &Arc<FragmentVersion>| {
-                site.fragments.may_render(version.id, now)
-                    && self.valid_rendering(site, version.id).is_none()
+            let waits = |fragment: &PageFragment| {
+                site.fragments.may_render(fragment.version.id, now)
+                    && self.rendering_for(site, fragment).is_none()
             };
-            if outcome == RenderOutcome::All || !versions.iter().any(waits) {
+            if outcome == RenderOutcome::All || !fragments.iter().any(waits) {
                 break;
             }
             sleep(FIRST_PAUSE * (1 << attempt)).await;
         }
-        for version in versions {
-            site.fragments.release(version.id);
+        for fragment in fragments {
+            site.fragments.release(fragment.version.id);
         }
     }
 
@@ -280,31 +278,32 @@ impl FetchWorker {
 /// Records the fragments of a request, sent at `sent`, that PHP could not render. PHP renders them in order and may stop
 /// early, so those after the last rendered one may still be possible. A rendering that was purged since then is not a
 /// failure.
-fn note_failures(site: &FetchSite, requested: &[Arc<FragmentVersion>], sent: Tick, now: Tick) {
-    let is_rendered = |version: &Arc<FragmentVersion>| {
-        let rendered = site.fragments.last_rendered(version.id);
+fn note_failures(site: &FetchSite, requested: &[PageFragment], sent: Tick, now: Tick) {
+    let is_rendered = |fragment: &PageFragment| {
+        let rendered = site.fragments.last_rendered(fragment.version.id);
         rendered.is_some_and(|rendered| rendered.entry.stored_at >= sent)
     };
     let tried = match requested.iter().rposition(is_rendered) {
         Some(last) => requested.get(..last).unwrap_or_default(),
         None => requested,
     };
-    for version in tried.iter().filter(|version| !is_rendered(version)) {
-        site.fragments.note_failure(version.id, now);
+    for fragment in tried.iter().filter(|fragment| !is_rendered(fragment)) {
+        site.fragments.note_failure(fragment.version.id, now);
     }
 }
 
-/// Whether a purge has invalidated the last rendering of a fragment.
+/// Whether a purge has touched a fragment since its last rendering.
 pub(super) fn is_purged(site: &FetchSite, fragment: &SharedFragment) -> bool {
     let mut rendered = fragment.rendered.iter();
-    !rendered.any(|last| site.purges.validity_waiting(last) == Validity::Valid)
+    let purges = site.purges.table();
+    !rendered.any(|last| purges.is_current(last, &fragment.fragment))
 }
 
 /// The fragments that one request renders.
 struct RenderBatch {
     worker: Rc<FetchWorker>,
     site: Arc<FetchSite>,
-    versions: Vec<Arc<FragmentVersion>>,
+    fragments: Vec<PageFragment>,
     /// The size of the fragment definitions, in bytes.
     bytes: usize,
     /// The maximum number of fragments in a request with the first one.
@@ -316,21 +315,22 @@ impl RenderBatch {
         Self {
             worker: Rc::clone(worker),
             site: Arc::clone(site),
-            versions: Vec::new(),
+            fragments: Vec::new(),
             bytes: 0,
             most: MAX_RENDERED,
         }
     }
 
     /// Adds a fragment, unless another batch contains it, or the request would become too large.
-    fn add(&mut self, version: &Arc<FragmentVersion>) {
+    fn add(&mut self, fragment: &PageFragment) {
+        let version = &fragment.version;
         let most = self.site.fragments.max_batch(version.id);
         let most = most.map_or(MAX_RENDERED, |most| most.min(MAX_RENDERED));
         let bytes = self.bytes + version.definition.len() + 1;
-        let is_first = self.versions.is_empty();
+        let is_first = self.fragments.is_empty();
         // Fragments that failed or took long must not delay the others.
         let fits =
-            most == self.most && self.versions.len() < self.most && bytes <= MAX_DEFINITION_BYTES;
+            most == self.most && self.fragments.len() < self.most && bytes <= MAX_DEFINITION_BYTES;
         if !is_first && !fits {
             return;
         }
@@ -340,7 +340,7 @@ impl RenderBatch {
                 end: Rc::new(Semaphore::new(0)),
                 token: None,
             });
-            self.versions.push(Arc::clone(version));
+            self.fragments.push(fragment.clone());
             self.bytes = bytes;
             self.most = most;
         }
@@ -350,8 +350,9 @@ impl RenderBatch {
 impl Drop for RenderBatch {
     fn drop(&mut self) {
         let mut renderings = self.worker.renderings.borrow_mut();
-        for version in &self.versions {
-            if let Some(rendering) = renderings.remove(&(address(&self.site), version.id)) {
+        for fragment in &self.fragments {
+            let name = (address(&self.site), fragment.version.id);
+            if let Some(rendering) = renderings.remove(&name) {
                 rendering.end.close();
             }
         }
@@ -359,10 +360,10 @@ impl Drop for RenderBatch {
 }
 
 /// The job for some fragments of a page: the request for the page, with a field that lets the plugin render only these.
-fn batch_job(page: &PageJob, versions: &[Arc<FragmentVersion>]) -> PageJob {
-    let definitions: Vec<&str> = versions
+fn batch_job(page: &PageJob, fragments: &[PageFragment]) -> PageJob {
+    let definitions: Vec<&str> = fragments
         .iter()
-        .map(|version| &*version.definition)
+        .map(|fragment| &*fragment.version.definition)
         .collect();
     let definitions = definitions.join(",");
     let mut call = page.call.without_body();
@@ -374,7 +375,7 @@ fn batch_job(page: &PageJob, versions: &[Arc<FragmentVersion>]) -> PageJob {
         info: page.info.clone(),
         call,
         held: None,
-        fragments: versions.iter().map(|version| version.id).collect(),
+        fragments: fragments.iter().map(|one| one.version.id).collect(),
         depth: 0,
         may_store: true,
         needs_new_response: false,

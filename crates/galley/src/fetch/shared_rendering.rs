@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use galley_cache::disk::write_record;
 use galley_cache::fragment_table::RenderedFragment;
-use galley_cache::fragments::{FragmentVersion, digest};
+use galley_cache::fragments::{PageFragment, digest};
 use galley_cluster::{FoundPage, PageName, PageSearch, SharedWait};
 use tokio::task::spawn_local;
 
@@ -22,7 +22,7 @@ use super::{FetchSite, FetchWorker, PageJob};
 /// A lookup of a rendering that another node may have stored.
 struct RenderingLookup {
     site: Arc<FetchSite>,
-    id: u64,
+    fragment: PageFragment,
     key: Vec<u8>,
     wait: SharedWait,
 }
@@ -34,35 +34,36 @@ impl FetchWorker {
     pub(super) async fn find_renderings(
         self: &Rc<Self>,
         page: &PageJob,
-        versions: &[Arc<FragmentVersion>],
-    ) -> Vec<Arc<FragmentVersion>> {
+        fragments: &[PageFragment],
+    ) -> Vec<PageFragment> {
         let is_shared =
             self.shared_pages.is_some() && page.site.keys_identify_responses() && page.may_store;
-        let ids = versions.iter().map(|version| version.id);
-        let Some(first) = ids.min().filter(|_| is_shared) else {
-            return versions.to_vec();
+        let first = fragments.iter().min_by_key(|one| one.version.id);
+        let Some(first) = first.filter(|_| is_shared) else {
+            return fragments.to_vec();
         };
-        let find = |id, wait| {
+        let first_id = first.version.id;
+        let find = |fragment: &PageFragment, wait| {
             Rc::clone(self).find_rendering(RenderingLookup {
                 site: Arc::clone(&page.site),
-                id,
-                key: fragment_key(page, id),
+                fragment: fragment.clone(),
+                key: fragment_key(page, fragment.version.id),
                 wait,
             })
         };
         let is_first_found = find(first, SharedWait::Waits).await;
-        let rest = versions.iter().map(|version| {
-            (version.id != first).then(|| spawn_local(find(version.id, SharedWait::None)))
+        let rest = fragments.iter().map(|one| {
+            (one.version.id != first_id).then(|| spawn_local(find(one, SharedWait::None)))
         });
         let rest: Vec<_> = rest.collect();
         let mut missing = Vec::new();
-        for (version, found) in versions.iter().zip(rest) {
+        for (fragment, found) in fragments.iter().zip(rest) {
             let is_found = match found {
                 Some(found) => found.await.unwrap_or(false),
                 None => is_first_found,
             };
             if !is_found {
-                missing.push(Arc::clone(version));
+                missing.push(fragment.clone());
             }
         }
         missing
@@ -81,12 +82,14 @@ impl FetchWorker {
         let accept = |found: FoundPage<'_>| self.accept_rendering(&lookup, &found);
         match pages.find(name, lookup.wait, accept).await {
             PageSearch::Found(rendered) => {
-                lookup.site.fragments.rendered(lookup.id, rendered);
+                let id = lookup.fragment.version.id;
+                lookup.site.fragments.rendered(id, rendered);
                 true
             }
             PageSearch::Fetch(token) => {
                 let mut renderings = self.renderings.borrow_mut();
-                if let Some(rendering) = renderings.get_mut(&(address(&lookup.site), lookup.id)) {
+                let name = (address(&lookup.site), lookup.fragment.version.id);
+                if let Some(rendering) = renderings.get_mut(&name) {
                     rendering.token = token;
                 }
                 false
@@ -108,7 +111,9 @@ impl FetchWorker {
             clock: self.clock,
         };
         let entry = reader.read(&FoundPage { record, ..*found })?;
-        if entry.lifetime.fresh <= entry.age(self.clock.tick()) {
+        let is_fresh = entry.lifetime.fresh > entry.age(self.clock.tick());
+        let purges = lookup.site.purges.table();
+        if !is_fresh || !purges.is_current(&entry, &lookup.fragment) {
             return None;
         }
         Some(RenderedFragment {

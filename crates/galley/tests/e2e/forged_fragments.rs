@@ -1,6 +1,7 @@
 //! Forged and invalid fragments: from clients, from upstreams without the plugin, and from a plugin that describes its page wrongly.
 //! The origin sends the fragment fields that a test defines.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use galley_testkit::client::Request;
@@ -250,5 +251,62 @@ fn invalid_fragment_responses_are_not_used_in_pages() {
             assert!(!page.is_hit(), "{}", page.excerpt());
         }
         assert!(!is_shared(&site, "/page"));
+    }
+}
+
+/// An origin whose pages show one part, each in a context of its own. In a response that contains the part several times, only the
+/// first one has its tag: PHP prints the others from what it remembers.
+fn forgetful_origin(number: &Arc<AtomicU8>) -> Origin {
+    let number = Arc::clone(number);
+    let origin = Origin::start(
+        move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+            let part = format!("part {}", number.load(Ordering::SeqCst));
+            let (parts, body, kind) = match request.field("galley-fragment") {
+                Some(wanted) => {
+                    let count = wanted.split(',').count();
+                    let tag = |index| if index == 0 { "part" } else { "other" };
+                    let field = |index| format!("alone {} 6 - {index} {}", 6 * index, tag(index));
+                    let parts: Vec<_> = (0..count).map(field).collect();
+                    (parts, part.repeat(count), "text/plain")
+                }
+                None => {
+                    let context = request.target.trim_start_matches('/');
+                    let field = format!("widget/x 12 6 - {context}.m part context");
+                    let body = format!("<html><body>{part}</body></html>");
+                    (vec![field], body, "text/html")
+                }
+            };
+            let mut fields = vec![("Content-Type", kind), ("Cache-Control", "max-age=600")];
+            fields.extend(parts.iter().map(|part| ("Galley-Fragment", part.as_str())));
+            if writer.chunked(200, &fields) {
+                writer.chunk(body.as_bytes());
+                writer.last_chunk();
+            }
+        },
+    );
+    origin.unwrap()
+}
+
+#[test]
+fn purges_reach_parts_that_their_rendering_does_not_describe() {
+    let number = Arc::new(AtomicU8::new(0));
+    let origin = forgetful_origin(&number);
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
+    let paths = ["/a", "/b", "/c", "/d"];
+    for path in paths {
+        site.get(path);
+    }
+    for path in paths {
+        wait_for("the shared part", TIMEOUT, || is_shared(&site, path));
+    }
+    for edit in 1..5 {
+        number.store(edit, Ordering::SeqCst);
+        site.purge(&["--tag", "part"]);
+        for path in paths {
+            let page = site.get(path);
+            let expected = format!("<html><body>part {edit}</body></html>");
+            assert_eq!(page.text(), expected, "{path}: {}", page.excerpt());
+            assert!(page.is_hit(), "{path}: {}", page.excerpt());
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! | label | definition | blocks | tag ids, 8 each | tag ids when it was rendered alone, 8 each | exceptions, 8 each
 //! ```
 
+use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -15,6 +16,7 @@ use crate::fragments::{FragmentVersion, PageFragment};
 pub(super) fn write(fragments: &[PageFragment], out: &mut Vec<u8>) -> Option<()> {
     for fragment in fragments {
         let version = &*fragment.version;
+        let tags = page_tags(fragment);
         let rendered = version.rendered_tags.get();
         out.extend_from_slice(&fragment.range.start.to_le_bytes());
         out.extend_from_slice(&fragment.range.end.to_le_bytes());
@@ -25,17 +27,29 @@ pub(super) fn write(fragments: &[PageFragment], out: &mut Vec<u8>) -> Option<()>
         let rendered = rendered.map_or(&[][..], |tags| tags);
         let texts = [&version.label, &version.definition, &version.blocks];
         let lengths = texts.iter().map(|text| text.len());
-        for count in lengths.chain([version.tags.len(), rendered.len(), fragment.except.len()]) {
+        for count in lengths.chain([tags.len(), rendered.len(), fragment.except.len()]) {
             out.extend_from_slice(&u32::try_from(count).ok()?.to_le_bytes());
         }
         for text in texts {
             out.extend_from_slice(text.as_bytes());
         }
-        for tag in version.tags.iter().chain(rendered).chain(&*fragment.except) {
+        for tag in tags.iter().chain(rendered).chain(&*fragment.except) {
             out.extend_from_slice(&tag.to_le_bytes());
         }
     }
     Some(())
+}
+
+/// The tags of the fragment in its page. In a file, those of the generated page are not separate.
+fn page_tags(fragment: &PageFragment) -> Cow<'_, [u64]> {
+    let (own, generated) = (&fragment.version.tags, &fragment.generated_tags);
+    if generated.is_empty() {
+        return Cow::Borrowed(own);
+    }
+    let mut tags = [&**own, &**generated].concat();
+    tags.sort_unstable();
+    tags.dedup();
+    Cow::Owned(tags)
 }
 
 pub(super) fn read(count: usize, head: &mut Cursor<'_>) -> Result<Vec<PageFragment>, InvalidFile> {
@@ -74,7 +88,7 @@ fn one(head: &mut Cursor<'_>) -> Result<PageFragment, InvalidFile> {
             .map_err(|_| InvalidFile)
     };
     let (label, definition, blocks) = (text(label)?, text(definition)?, text(blocks)?);
-    let tags = head.numbers(tags)?;
+    let tags = head.numbers(tags)?.into();
     let rendered = head.numbers(rendered)?;
     let except = Arc::from(head.numbers(except)?);
     let rendered_tags = OnceLock::new();
@@ -95,6 +109,7 @@ fn one(head: &mut Cursor<'_>) -> Result<PageFragment, InvalidFile> {
             has_failed: AtomicBool::new(false),
             held: OnceLock::new(),
         }),
+        generated_tags: Arc::default(),
         born,
         except,
     })

@@ -1,5 +1,6 @@
 //! The file format: files are read as they were written, and invalid files are rejected.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use galley_policy::esi::template::{IncludeSource, OnError};
@@ -125,8 +126,13 @@ fn fragments_read_back() {
     let fragment = |range| PageFragment {
         range,
         version: Arc::clone(&version),
+        generated_tags: Arc::default(),
         born: 9,
         except: [3, 4].into(),
+    };
+    let patched = |range| PageFragment {
+        generated_tags: [5, 6].into(),
+        ..fragment(range)
     };
     let sealed = |fragments| {
         let entry = Entry::new(page()).with_fragments(fragments);
@@ -139,9 +145,9 @@ fn fragments_read_back() {
         );
         bytes
     };
-    let read = stored(&sealed(vec![fragment(1..3), fragment(3..4)]), &seal()).unwrap();
+    let read = stored(&sealed(vec![fragment(1..3), patched(3..4)]), &seal()).unwrap();
     let fragments = read.composition.fragments;
-    let [one, _] = &fragments[..] else {
+    let [one, other] = &fragments[..] else {
         panic!("{fragments:?}");
     };
     assert_eq!((one.range.clone(), one.born), (1..3, 9));
@@ -149,8 +155,13 @@ fn fragments_read_back() {
     assert_eq!((one.version.id, one.version.digest), (version.id, 7));
     assert_eq!(&*one.version.definition, "d.m");
     assert!(one.version.is_shared());
-    let tags: Vec<_> = one.version.all_tags().collect();
-    assert_eq!(tags, version.all_tags().collect::<Vec<_>>());
+    let tags = |fragment: &PageFragment| fragment.tags().collect::<BTreeSet<_>>();
+    assert_eq!(tags(one), tags(&fragment(1..3)));
+    assert_eq!(
+        tags(other),
+        tags(&patched(3..4)),
+        "also those of the generated page"
+    );
     let overlapping = sealed(vec![fragment(1..3), fragment(2..4)]);
     assert!(stored(&overlapping, &seal()).is_err());
 }

@@ -680,6 +680,7 @@ fn a_purge_of_a_shared_fragment_leaves_the_page_to_be_patched() {
         let fragment = PageFragment {
             range: 0..1,
             version: Arc::clone(&version),
+            generated_tags: Arc::default(),
             born,
             except: [].into(),
         };

@@ -217,6 +217,41 @@ fn fragments_with(stack: &WordPressStack, path: &str, property: &str) -> usize {
     fragments.unwrap_or_default().iter().filter(has).count()
 }
 
+/// A widget that keeps its HTML in the object cache; each page of a listed post has a version of its own.
+const KEPT: &str = include_str!("kept_widget.php");
+
+#[test]
+fn a_widget_that_keeps_its_html_is_patched_on_every_page() {
+    let mut options = StackOptions::new([(PLUGIN, HOUR.to_owned())]);
+    options.admin_token = Some(TOKEN);
+    let kept = ("kept_widget.php".to_owned(), KEPT.to_owned());
+    options.wordpress.mu_plugins.push(kept);
+    let stack = &WordPressStack::start(UpstreamKind::Fpm, &options);
+    install(stack);
+    let posts = ["kept-one", "kept-two", "kept-three", "kept-four"];
+    stack.php(&format!("show_kept_comments('{}');", posts.join("', '")));
+    let mut paths: Vec<_> = posts.iter().map(|post| format!("/{post}/")).collect();
+    paths.extend(["/about/".to_owned(), "/contact/".to_owned()]);
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    // The first requests are close together, so one request to PHP renders the widget for several pages.
+    for path in &paths {
+        stack.get(path);
+    }
+    store_with_fragments(stack, &paths);
+    for round in 1..4 {
+        let text = format!("Approved in round {round}.");
+        stack.php(&format!("approve_comment('{}', '{text}');", posts[0]));
+        for path in &paths {
+            assert_text(&stack.get(path), &text);
+        }
+        wait_until_idle(stack);
+    }
+    for path in paths {
+        let page = visible_text(&stack.get(path));
+        assert_eq!(page, visible_text(&generated(stack, path)), "{path}");
+    }
+}
+
 /// A must-use plugin that prints the content of a file into each widget.
 const CHANGING: &str = "<?php add_filter('dynamic_sidebar_params', function ($params) { \
     $params[0]['before_widget'] .= file_get_contents(WP_CONTENT_DIR . '/quotation.txt'); return $params; });";

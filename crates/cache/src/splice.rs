@@ -1,23 +1,19 @@
-//! Replaces the bytes of some fragments in a page.
+//! Replaces the bytes of some fragments in a body.
 
 use std::ops::Range;
-use std::time::SystemTime;
-
-use galley_policy::time::write_date;
-use http::header::{self, HeaderMap, HeaderValue};
-
-use super::entry_parts::strong_etag;
 
 /// A body, and the positions of its fragments.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct SplicedBody {
-    pub(super) body: Vec<u8>,
-    pub(super) ranges: Vec<Range<u32>>,
+pub struct SplicedBody {
+    /// The bytes.
+    pub body: Vec<u8>,
+    /// The position of each fragment.
+    pub ranges: Vec<Range<u32>>,
 }
 
 /// Copies a body and replaces some of its fragments. Each fragment, in the order of the body, has its range and, if it is
 /// replaced, its new bytes. `None`: the ranges do not fit this body.
-pub(super) fn splice<'b>(
+pub fn splice<'b>(
     body: &[u8],
     fragments: impl Iterator<Item = (&'b Range<u32>, Option<&'b [u8]>)>,
 ) -> Option<SplicedBody> {
@@ -38,25 +34,8 @@ pub(super) fn splice<'b>(
     Some(SplicedBody { body: new, ranges })
 }
 
-/// Updates the validators and the length: another body is another representation (RFC 9110 section 8.8).
-pub(super) fn renew_validators(fields: &mut HeaderMap, body: &[u8], now: SystemTime) {
-    fields.insert(header::ETAG, strong_etag(body));
-    if fields.contains_key(header::LAST_MODIFIED) {
-        let mut text = Vec::with_capacity(29);
-        write_date(now, &mut text);
-        if let Ok(value) = HeaderValue::from_bytes(&text) {
-            fields.insert(header::LAST_MODIFIED, value);
-        }
-    }
-    if fields.contains_key(header::CONTENT_LENGTH) {
-        fields.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -114,29 +93,5 @@ mod tests {
             let spliced = splice(held.as_bytes(), ranges.iter().zip(new)).unwrap();
             prop_assert_eq!(spliced, SplicedBody { body: expected.into_bytes(), ranges: moved });
         }
-    }
-
-    #[test]
-    fn validators_match_the_new_body() {
-        let mut fields = HeaderMap::new();
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        renew_validators(&mut fields, b"new", now);
-        assert_eq!(
-            fields.len(),
-            1,
-            "only what is there is renewed, and an ETag"
-        );
-        let before = "Sat, 05 Nov 1994 08:49:37 GMT";
-        fields.insert(header::LAST_MODIFIED, HeaderValue::from_static(before));
-        fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("99"));
-        fields.insert(header::ETAG, HeaderValue::from_static("W/\"old\""));
-        renew_validators(&mut fields, b"new", now);
-        assert_eq!(fields[header::ETAG], strong_etag(b"new"));
-        assert_ne!(fields[header::ETAG], strong_etag(b"old"));
-        assert_eq!(
-            fields[header::LAST_MODIFIED],
-            "Sun, 06 Nov 1994 08:49:37 GMT"
-        );
-        assert_eq!(fields[header::CONTENT_LENGTH], "3");
     }
 }

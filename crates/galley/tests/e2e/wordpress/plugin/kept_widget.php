@@ -1,0 +1,46 @@
+<?php
+/**
+ * A widget that keeps its HTML in the object cache, as the widgets of WooCommerce do. It lists the newest comments and links their posts.
+ */
+
+class Kept_Comments extends WP_Widget {
+	public function __construct() {
+		parent::__construct( 'kept-comments', 'Kept comments' );
+	}
+
+	public function widget( $args, $instance ) {
+		$kept = (array) wp_cache_get( 'kept-comments', 'widget' );
+		if ( ! isset( $kept[ $args['widget_id'] ] ) ) {
+			ob_start();
+			echo $args['before_widget'], '<ul>';
+			foreach ( get_comments( array( 'number' => 10, 'status' => 'approve', 'post_status' => 'publish', 'parent' => 0 ) ) as $comment ) {
+				echo '<li><a href="', esc_url( get_permalink( $comment->comment_post_ID ) ), '">', esc_html( get_comment_excerpt( $comment ) ), '</a></li>';
+			}
+			echo '</ul>', $args['after_widget'];
+			$kept[ $args['widget_id'] ] = ob_get_clean();
+			wp_cache_set( 'kept-comments', $kept, 'widget' );
+		}
+		echo $kept[ $args['widget_id'] ];
+	}
+}
+
+add_action( 'widgets_init', fn() => register_widget( 'Kept_Comments' ) );
+
+/** Shows the widget, and publishes posts with one newest comment each. */
+function show_kept_comments( string ...$posts ): void {
+	update_option( 'widget_kept-comments', array( 2 => array(), '_multiwidget' => 1 ) );
+	$sidebars                = get_option( 'sidebars_widgets' );
+	$sidebars['sidebar-1'][] = 'kept-comments-2';
+	update_option( 'sidebars_widgets', $sidebars );
+	foreach ( $posts as $name ) {
+		$id = wp_insert_post( array( 'post_title' => $name, 'post_name' => $name, 'post_status' => 'publish', 'comment_status' => 'open' ) );
+		wp_insert_comment( array( 'comment_post_ID' => $id, 'comment_content' => "About $name." ) );
+	}
+}
+
+/** Approves a new comment, as an editor does who finds it pending. */
+function approve_comment( string $post, string $text ): void {
+	$id      = get_page_by_path( $post, OBJECT, 'post' )->ID;
+	$comment = wp_insert_comment( array( 'comment_post_ID' => $id, 'comment_content' => $text, 'comment_approved' => 0 ) );
+	wp_set_comment_status( $comment, 'approve' );
+}
