@@ -237,9 +237,9 @@ mod tests {
         assert!(!are_same(&two(one, one), &two(other, third)));
         assert!(!are_same(&two(one, third), &two(other, other)));
         let many = |digit: char| {
-            (10..10 + MAX_PAIRS + 1)
-                .map(|n| format!(r#"<p id="{digit}00000{n}">"#))
-                .collect::<String>()
+            let ids = (10..=10 + MAX_PAIRS).map(|number| format!("{digit}00000{number}"));
+            let elements: Vec<_> = ids.map(|id| format!(r#"<p id="{id}">"#)).collect();
+            elements.concat()
         };
         assert!(!are_same(&many('1'), &many('2')));
     }
