@@ -312,3 +312,44 @@ fn private_widgets_and_random_identifiers_do_not_make_pages_differ() {
         |page: &Response| text_between(&page.text(), "for=\"quantity_", "\"").to_owned();
     assert_eq!(identifier(&page), identifier(&public));
 }
+
+/// A plugin with an item in the toolbar, whose styles only visitors with the toolbar get.
+const BADGE: &str = r"<?php
+class Badge_Admin_Bar {
+	public function print_style() { if ( is_admin_bar_showing() ) { echo '<style>#badge{color:red}</style>'; } }
+}
+add_action( 'wp_head', array( new Badge_Admin_Bar(), 'print_style' ) );
+add_action( 'wp_enqueue_scripts', function () {
+	if ( is_admin_bar_showing() ) {
+		wp_enqueue_style( 'badge', '/badge.css', array( 'admin-bar' ) );
+		wp_enqueue_script( 'badge', '/badge.js', array( 'admin-bar' ) );
+	}
+} );
+";
+
+#[test]
+fn administrators_get_stored_pages_with_their_toolbar() {
+    let stack = &start_with("twentytwentythree", BADGE);
+    // Administrators see private posts in lists, and links to edit comments below posts.
+    for path in ["/about/", "/contact/"] {
+        store(stack, path);
+        let public = stack.get(path);
+        assert_no_text(&public, "badge");
+        assert_no_text(&public, "galley-bar");
+        let mut admin = stack.admin();
+        let first = visit(&mut admin, path);
+        assert_cache_status(&first, COMPARED);
+        let page = visit(&mut admin, path);
+        assert_eq!(page.cache_status(), ASSEMBLED, "{path}");
+        assert_eq!(page.text(), first.text(), "{path}");
+        for part in [
+            "wp-admin-bar-galley",
+            "bar.js",
+            "badge.css",
+            "badge.js",
+            "#badge{",
+        ] {
+            assert_text(&page, part);
+        }
+    }
+}
