@@ -42,6 +42,7 @@ pub mod private;
 pub mod proxied;
 pub mod purge;
 pub mod query;
+mod random_ids;
 pub mod range;
 pub mod redirect;
 pub mod request_info;

@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::cookie::{self, Class, CookiePair};
 use crate::fragments::FragmentPart;
+use crate::random_ids::RandomIds;
 use crate::site::Policy;
 use crate::wordpress;
 
@@ -159,7 +160,7 @@ pub enum PageDifference {
 }
 
 /// Compares a page that was generated for a visitor with the public one, outside the private fragments. `holes`: names and
-/// positions in the public page. `None`: they are equal there.
+/// positions in the public page. `None`: they are equal there, but for random identifiers of elements ([`RandomIds`]).
 pub fn compare<'h>(
     public: &[u8],
     holes: impl Iterator<Item = (&'h str, Range<u32>)>,
@@ -168,6 +169,7 @@ pub fn compare<'h>(
 ) -> Option<PageDifference> {
     let repeated = parts.iter().find(|part| is_repeated(page, parts, part));
     let mut parts = parts.iter();
+    let mut ids = RandomIds::default();
     let (mut at, mut at_page) = (0, 0);
     for (name, hole) in holes {
         let Some(part) = parts.next().filter(|part| part.label == name) else {
@@ -176,7 +178,8 @@ pub fn compare<'h>(
         let (Ok(start), Ok(end)) = (usize::try_from(hole.start), usize::try_from(hole.end)) else {
             return Some(PageDifference::Content(at));
         };
-        if let Some(difference) = first_difference(public, at..start, page, at_page..part.start) {
+        let pieces = (public.get(at..start), page.get(at_page..part.start));
+        if let Some(difference) = first_difference(&mut ids, at, pieces) {
             return Some(difference);
         }
         at = end;
@@ -185,8 +188,13 @@ pub fn compare<'h>(
     if let Some(part) = parts.next() {
         return Some(PageDifference::Fragments(part.label.clone()));
     }
-    let difference = first_difference(public, at..public.len(), page, at_page..page.len());
-    difference.or_else(|| Some(PageDifference::Repeated(repeated?.label.clone())))
+    let difference = first_difference(&mut ids, at, (public.get(at..), page.get(at_page..)));
+    let elsewhere = || {
+        ids.used_elsewhere([public, page])
+            .map(PageDifference::Content)
+    };
+    let repeated = || Some(PageDifference::Repeated(repeated?.label.clone()));
+    difference.or_else(elsewhere).or_else(repeated)
 }
 
 /// Whether a private fragment has the same name as another one with other bytes. `parts`: the private fragments of the page.
@@ -199,22 +207,17 @@ pub fn is_repeated(page: &[u8], parts: &[FragmentPart], part: &FragmentPart) -> 
     same_name.any(|other| bytes(other) != bytes(part))
 }
 
-/// The first byte of `public_range` in the public page that differs from `page_range` in the other.
-fn first_difference(
-    public: &[u8],
-    public_range: Range<usize>,
-    page: &[u8],
-    page_range: Range<usize>,
+/// The first difference of two pieces, of which the first begins at byte `start` of the public page.
+fn first_difference<'p>(
+    ids: &mut RandomIds<'p>,
+    start: usize,
+    pieces: (Option<&'p [u8]>, Option<&'p [u8]>),
 ) -> Option<PageDifference> {
-    let start = public_range.start;
-    let (Some(ours), Some(theirs)) = (public.get(public_range), page.get(page_range)) else {
+    let (Some(ours), Some(theirs)) = pieces else {
         return Some(PageDifference::Content(start));
     };
-    if ours == theirs {
-        return None;
-    }
-    let same = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
-    Some(PageDifference::Content(start + same))
+    let at = ids.first_difference(ours, theirs)?;
+    Some(PageDifference::Content(start + at))
 }
 
 #[cfg(test)]
@@ -292,6 +295,23 @@ mod tests {
         more.push(part("cart", 40, 0));
         let found = compare(public, holes(), own, &more);
         assert_eq!(found, Some(PageDifference::Fragments("cart".to_owned())));
+    }
+
+    #[test]
+    fn random_identifiers_outside_of_holes_are_no_difference() {
+        let page = |digits: &str, own: &str| {
+            let (input, end) = (format!("<b>{own}</b><input id=\"q_{digits}\">"), "</form>");
+            format!("<label for=\"q_{digits}\">{input}{end}").into_bytes()
+        };
+        let (one, other) = ("6b0b2c0e63336", "6b0b2c104b563");
+        let holes = || std::iter::once(("name", 31..32));
+        let parts = [part("name", 31, 3)];
+        let public = page(one, "-");
+        assert_eq!(compare(&public, holes(), &page(other, "Ann"), &parts), None);
+        // A private fragment that refers to the identifier would refer to nothing in the public page.
+        let parts = [part("name", 31, other.len())];
+        let found = compare(&public, holes(), &page(other, other), &parts);
+        assert_eq!(found, Some(PageDifference::Content(14)));
     }
 
     #[test]

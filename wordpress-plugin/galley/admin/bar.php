@@ -105,10 +105,12 @@ function purge_all_link(): string {
  * Enqueues the script that requests the state of the page, if the user has permission to see it.
  */
 function bar_script(): void {
+	// For all visitors, because other plugins print what is registered, and pages for administrators have to equal the others.
+	wp_register_script( 'galley-bar', plugins_url( 'bar.js', __FILE__ ), array( 'admin-bar' ), VERSION, true );
 	if ( ! is_admin_bar_showing() || ! may_purge( post_at_hand() ) || ! may_look() || ( is_admin() && ! may_manage() ) ) {
 		return;
 	}
-	wp_enqueue_script( 'galley-bar', plugins_url( 'bar.js', __FILE__ ), array(), VERSION, true );
+	wp_enqueue_script( 'galley-bar' );
 	$says = array(
 		'ajax'    => admin_url( 'admin-ajax.php' ),
 		'nonce'   => wp_create_nonce( 'galley_page_state' ),

@@ -60,6 +60,9 @@ $GLOBALS['galley_mark'] = bin2hex( random_bytes( 16 ) );
 /** Types of the blocks that WordPress rendered outside of fragments. */
 $GLOBALS['galley_blocks_outside'] = array();
 
+if ( is_described() ) {
+	add_filter( 'pre_render_block', __NAMESPACE__ . '\\note_nested_block', PHP_INT_MAX, 2 );
+}
 if ( is_shared() && null === wanted_fragment() ) {
 	add_filter( 'dynamic_sidebar_params', __NAMESPACE__ . '\\begin_widget', PHP_INT_MAX );
 	add_action( 'dynamic_sidebar_after', __NAMESPACE__ . '\\end_widget', PHP_INT_MIN );
@@ -151,8 +154,8 @@ function begin_widget( $params ) {
 		return $params;
 	}
 	$id = (string) $params[0]['widget_id'];
-	if ( 0 === strpos( $id, 'nav_menu-' ) ) {
-		// The menu in the widget becomes a fragment.
+	if ( 0 === strpos( $id, 'nav_menu-' ) || is_private_widget( $id ) ) {
+		// The menu in the widget becomes a fragment, or the widget becomes a private part.
 		return $params;
 	}
 	begin_fragment(
@@ -190,17 +193,39 @@ function between_marks( array $params, int $number ): array {
 function begin_block( $html, $block = array() ) {
 	if ( null === $html && in_array( $block['blockName'] ?? '', FRAGMENT_BLOCKS, true ) && may_begin_fragment() ) {
 		begin_fragment( $block['blockName'], array( 'block' => $block ) );
+		$GLOBALS['galley_open_fragment']['nested'] = array( $block['blockName'], 0 );
 	}
 	return $html;
 }
 
 function end_block( $html, $block = array() ) {
 	$open = $GLOBALS['galley_open_fragment'];
-	if ( ! isset( $open['definition']['block'] ) || $open['definition']['block'] !== $block ) {
+	if ( ! isset( $open['definition']['block'] ) || ! ends_open_block( $block ) ) {
 		return $html;
 	}
 	end_fragment();
 	return fragment_mark( 'begin', $open['number'] ) . $html . fragment_mark( 'end', $open['number'] );
+}
+
+/**
+ * Counts the blocks of the same type within the block of the open fragment or private part. Only their type identifies a block at its end,
+ * because plugins change its attributes after it has begun (`render_block_data`).
+ */
+function note_nested_block( $html, $block = array() ) {
+	if ( null === $html && ( $block['blockName'] ?? '' ) === ( $GLOBALS['galley_open_fragment']['nested'][0] ?? null ) ) {
+		++$GLOBALS['galley_open_fragment']['nested'][1];
+	}
+	return $html;
+}
+
+/**
+ * Returns whether a block that ends is the one of the open fragment or private part.
+ */
+function ends_open_block( $block ): bool {
+	if ( ( $block['blockName'] ?? '' ) !== ( $GLOBALS['galley_open_fragment']['nested'][0] ?? null ) ) {
+		return false;
+	}
+	return --$GLOBALS['galley_open_fragment']['nested'][1] < 0;
 }
 
 /**
@@ -273,7 +298,8 @@ function finish_fragments( string $html ): string {
 	list( $plain, $places ) = without_marks( $html, $GLOBALS['galley_mark'] );
 	$marked                 = array_flip( null === wanted_fragment() ? marked_as_current() : array() );
 	foreach ( important_first( $GLOBALS['galley_fragments'] ) as $number => $fragment ) {
-		$place = $places[ $number ] ?? null;
+		// A fragment without a label was canceled after its marker.
+		$place = '' === $fragment['label'] ? null : $places[ $number ] ?? null;
 		if ( array_intersect_key( $fragment['tags'], $marked ) ) {
 			$fragment = about_page( $fragment );
 		}

@@ -15,8 +15,14 @@ defined( 'ABSPATH' ) || exit;
 /** Classes of the body element that depend on the visitor. */
 const MEMBER_CLASSES = array( 'logged-in', 'admin-bar', 'no-customize-support' );
 
-/** Functions that print styles of the toolbar in the head of the page. */
-$GLOBALS['galley_toolbar_styles'] = array();
+/** Functions of the actions `wp_head` and `wp_footer` that print parts of the toolbar: action, function. */
+$GLOBALS['galley_toolbar_printers'] = array();
+
+/** Styles and scripts of the toolbar. */
+$GLOBALS['galley_toolbar_handles'] = array(
+	'styles'  => array(),
+	'scripts' => array(),
+);
 
 if ( marks_private() ) {
 	add_filter( 'body_class', __NAMESPACE__ . '\\separate_member_classes', PHP_INT_MAX );
@@ -60,19 +66,73 @@ function separate_member_classes( $classes ) {
 }
 
 /**
- * Removes the styles and scripts of the toolbar from the queue, so that the plugin can print them separately. It runs after WordPress and
- * the theme have enqueued theirs.
+ * Removes the styles and scripts of the toolbar from the queues, with those that depend on them, so that the plugin can print them
+ * separately. It runs after WordPress and the theme have enqueued theirs.
  */
 function withhold_toolbar_styles(): void {
-	wp_dequeue_style( 'admin-bar' );
-	wp_dequeue_script( 'admin-bar' );
-	$support  = get_theme_support( 'admin-bar' );
-	$callback = is_array( $support ) ? ( $support[0]['callback'] ?? null ) : null;
-	foreach ( array( 'wp_admin_bar_header', $callback ?? '_admin_bar_bump_cb' ) as $print ) {
-		$priority = has_action( 'wp_head', $print );
-		if ( false !== $priority ) {
-			remove_action( 'wp_head', $print, $priority );
-			$GLOBALS['galley_toolbar_styles'][] = $print;
+	$GLOBALS['galley_toolbar_handles'] = array(
+		'styles'  => of_toolbar( wp_styles() ),
+		'scripts' => of_toolbar( wp_scripts() ),
+	);
+	wp_dequeue_style( $GLOBALS['galley_toolbar_handles']['styles'] );
+	wp_dequeue_script( $GLOBALS['galley_toolbar_handles']['scripts'] );
+	$support = get_theme_support( 'admin-bar' );
+	withhold_printers( 'wp_head', is_array( $support ) ? ( $support[0]['callback'] ?? null ) : null );
+	withhold_printers( 'wp_footer', null );
+}
+
+/**
+ * Returns the handles in a queue that are the toolbar's or depend on it.
+ *
+ * @param \WP_Dependencies $all Styles or scripts.
+ * @return string[]
+ */
+function of_toolbar( $all ): array {
+	$found = array();
+	foreach ( $all->queue as $handle ) {
+		if ( 'admin-bar' === $handle || in_array( 'admin-bar', $all->registered[ $handle ]->deps ?? array(), true ) ) {
+			$found[] = $handle;
+		}
+	}
+	return $found;
+}
+
+/**
+ * Removes the functions from an action that print something for the toolbar: the one of the theme, and those of WordPress and of plugins
+ * that say so in their names.
+ *
+ * @param callable|null $of_theme The function that makes room for the toolbar.
+ */
+function withhold_printers( string $action, $of_theme ): void {
+	foreach ( $GLOBALS['wp_filter'][ $action ]->callbacks ?? array() as $priority => $callbacks ) {
+		foreach ( $callbacks as $callback ) {
+			$print = $callback['function'];
+			if ( $print === $of_theme || prints_for_toolbar( $print ) ) {
+				remove_action( $action, $print, $priority );
+				$GLOBALS['galley_toolbar_printers'][] = array( $action, $print );
+			}
+		}
+	}
+}
+
+/**
+ * Returns whether the name of a function, or of its class, names the toolbar. Pure.
+ *
+ * @param mixed $callback A function.
+ */
+function prints_for_toolbar( $callback ): bool {
+	$words = is_array( $callback ) ? array( is_object( $callback[0] ) ? get_class( $callback[0] ) : $callback[0], $callback[1] ) : array( $callback );
+	$names = array_filter( $words, 'is_string' );
+	return (bool) preg_grep( '/admin_?bar/i', $names ) && ! in_array( 'wp_admin_bar_render', $names, true );
+}
+
+/**
+ * Calls the functions of an action that print something for the toolbar.
+ */
+function call_printers( string $action ): void {
+	foreach ( $GLOBALS['galley_toolbar_printers'] as list( $of, $print ) ) {
+		if ( $of === $action ) {
+			call_user_func( $print );
 		}
 	}
 }
@@ -81,12 +141,10 @@ function print_toolbar_styles(): void {
 	print_private(
 		'toolbar-styles',
 		static function (): void {
-			if ( is_admin_bar_showing() ) {
-				wp_print_styles( array( 'admin-bar' ) );
-				array_map( 'call_user_func', $GLOBALS['galley_toolbar_styles'] );
-			}
+			wp_print_styles( $GLOBALS['galley_toolbar_handles']['styles'] );
+			call_printers( 'wp_head' );
 		},
-		'session'
+		toolbar_scope()
 	);
 }
 
@@ -94,22 +152,28 @@ function print_toolbar_scripts(): void {
 	print_private(
 		'toolbar-scripts',
 		static function (): void {
-			if ( is_admin_bar_showing() ) {
-				wp_print_scripts( array( 'admin-bar' ) );
-			}
+			wp_print_scripts( $GLOBALS['galley_toolbar_handles']['scripts'] );
+			call_printers( 'wp_footer' );
 		},
-		'session'
+		toolbar_scope()
 	);
 }
 
 /**
- * Prints the toolbar once. For users with editing rights, the toolbar contains links that depend on the page.
+ * Returns the scope of the parts of the toolbar. For users with editing rights, the toolbar contains links that depend on the page.
+ */
+function toolbar_scope(): string {
+	return current_user_can( 'edit_posts' ) || is_super_admin() || is_author() ? 'page' : 'session';
+}
+
+/**
+ * Prints the toolbar once.
  */
 function print_toolbar(): void {
 	static $is_printed = false;
 	if ( ! $is_printed ) {
 		$is_printed = true;
-		print_private( 'toolbar', 'wp_admin_bar_render', current_user_can( 'edit_posts' ) || is_super_admin() || is_author() ? 'page' : 'session' );
+		print_private( 'toolbar', 'wp_admin_bar_render', toolbar_scope() );
 	}
 }
 

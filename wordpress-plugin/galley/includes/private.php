@@ -158,18 +158,18 @@ function begin_private_block( $html, $block = array() ) {
 	}
 	$mark = begin_private( private_block_name( $block ), $scope );
 	if ( '' !== $mark ) {
-		$GLOBALS['galley_open_fragment']['mark']        = $mark;
-		$GLOBALS['galley_open_fragment']['inner_block'] = $block;
+		$GLOBALS['galley_open_fragment']['mark']   = $mark;
+		$GLOBALS['galley_open_fragment']['nested'] = array( $block['blockName'], 0 );
 	}
 	return $html;
 }
 
 function end_private_block( $html, $block = array() ) {
 	$open = $GLOBALS['galley_open_fragment'];
-	if ( ! isset( $open['mark'] ) || $open['inner_block'] !== $block ) {
+	if ( ! isset( $open['mark'] ) || ! ends_open_block( $block ) ) {
 		return $html;
 	}
-	return $open['mark'] . $html . end_private( private_block_name( $block ) );
+	return $open['mark'] . $html . end_private( $open['label'] );
 }
 
 function private_block_name( array $block ): string {
@@ -182,12 +182,11 @@ function private_block_name( array $block ): string {
  * sidebar ends.
  */
 function begin_private_widget( $params ) {
-	$id   = is_array( $params ) ? (string) ( $params[0]['widget_id'] ?? '' ) : '';
-	$kind = (string) preg_replace( '/-\d+$/', '', $id );
-	if ( ! isset( PRIVATE_WIDGETS[ $kind ], $params[0]['before_widget'], $params[0]['after_widget'] ) ) {
+	$id = is_array( $params ) ? (string) ( $params[0]['widget_id'] ?? '' ) : '';
+	if ( ! is_private_widget( $id ) || ! isset( $params[0]['before_widget'], $params[0]['after_widget'] ) ) {
 		return $params;
 	}
-	$mark = begin_private( "widget/$id", PRIVATE_WIDGETS[ $kind ] );
+	$mark = begin_private( "widget/$id", PRIVATE_WIDGETS[ _get_widget_id_base( $id ) ] );
 	if ( '' !== $mark ) {
 		$GLOBALS['galley_open_fragment']['is_widget'] = true;
 
@@ -195,6 +194,13 @@ function begin_private_widget( $params ) {
 		$params[0]['after_widget'] .= fragment_mark( 'end', $GLOBALS['galley_open_fragment']['number'] );
 	}
 	return $params;
+}
+
+/**
+ * Returns whether a widget is a private part of the current page.
+ */
+function is_private_widget( string $id ): bool {
+	return isset( PRIVATE_WIDGETS[ _get_widget_id_base( $id ) ] ) && marks_private();
 }
 
 /**

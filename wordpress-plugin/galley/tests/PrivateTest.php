@@ -147,6 +147,28 @@ final class PrivateTest extends TestCase {
 		$this->assertSame( 0, preg_match( Galley\MEMBER_FIELDS, 'wc_last_active' ) );
 	}
 
+	public function test_a_block_ends_whatever_a_plugin_does_to_its_attributes(): void {
+		foreach ( array( 'woocommerce/mini-cart', 'core/block' ) as $name ) {
+			$this->setUp();
+			$before = array( 'blockName' => $name );
+			$after  = $before + array( 'attrs' => array( 'by' => 'a plugin' ) );
+			$begin  = static function () use ( $before ): void {
+				Galley\note_nested_block( null, $before );
+				Galley\begin_block( null, $before );
+				Galley\begin_private_block( null, $before );
+			};
+			$end    = static function ( string $html ) use ( $after ): string {
+				return Galley\end_private_block( Galley\end_block( $html, $after ), $after );
+			};
+			$begin();
+			$begin();
+			$this->assertSame( 'inner', $end( 'inner' ), "$name ended with a block in it" );
+			$this->assertSame( 'other', Galley\end_private_block( Galley\end_block( 'other', array( 'blockName' => 'core/group' ) ), array( 'blockName' => 'core/group' ) ) );
+			$this->assertStringContainsString( '-end', $end( 'outer' ) );
+			$this->assertNull( $GLOBALS['galley_open_fragment'] );
+		}
+	}
+
 	/** @return array<string, array{string, int[]|null}> */
 	public static function statements(): array {
 		return array(

@@ -28,6 +28,10 @@ function did_action(): int {
 	return 1;
 }
 
+function doing_filter(): bool {
+	return false;
+}
+
 function get_queried_object_id(): int {
 	return 0;
 }

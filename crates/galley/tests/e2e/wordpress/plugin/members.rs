@@ -11,6 +11,7 @@ use super::super::stack::{
     HOUR, StackOptions, TIMEOUT, UpstreamKind, WordPressStack, assert_cache_status, assert_no_text,
     assert_text, text_between,
 };
+use super::tags_and_lifetimes::why_report;
 use super::{PLUGIN, TOKEN, install, post_id, rest_api};
 
 pub const ASSEMBLED: &str = "galley; hit; detail=assembled";
@@ -265,4 +266,90 @@ add_action( 'wp_footer', function () { echo '<p data-nonce=' . wp_create_nonce( 
     assert!(!text.contains("action=edit"), "{text}");
     // Users with other capabilities are not affected.
     assert_cache_status(&visit(&mut ann, PATH), ASSEMBLED);
+}
+
+/// The widget of the cart of WooCommerce, and the identifier of its field for the quantity.
+const SHOP: &str = r#"<?php
+class Cart_Widget extends WP_Widget {
+	public function __construct() { parent::__construct( 'woocommerce_widget_cart', 'Cart' ); }
+	public function widget( $args, $instance ) { echo $args['before_widget'], '<div class="cart"></div>', $args['after_widget']; }
+}
+add_action( 'widgets_init', fn() => register_widget( 'Cart_Widget' ) );
+add_filter( 'the_content', function ( $text ) {
+	$id = uniqid( 'quantity_' );
+	return "$text<label for=\"$id\">Quantity</label><input id=\"$id\" name=\"quantity\">";
+} );
+"#;
+
+#[test]
+fn private_widgets_and_random_identifiers_do_not_make_pages_differ() {
+    let stack = &start_with("twentytwentyone", SHOP);
+    stack.php(
+        "update_option('widget_meta', [2 => ['title' => 'Meta'], '_multiwidget' => 1]); \
+         update_option('widget_woocommerce_widget_cart', [2 => [], '_multiwidget' => 1]); \
+         $all = wp_get_sidebars_widgets(); $names = array_keys(array_filter($all)); \
+         $name = current(array_diff($names, ['wp_inactive_widgets'])); \
+         array_unshift($all[$name], 'meta-2', 'woocommerce_widget_cart-2'); wp_set_sidebars_widgets($all);",
+    );
+    store(stack, PATH);
+    let public = stack.get(PATH);
+    assert_text(&public, "class=\"cart\"");
+    let entry = &why_report(stack, PATH)["entry"];
+    let tags = entry["tags"].as_array().unwrap();
+    assert!(!tags.contains(&json!("*")), "{entry}");
+    for label in ["widget/meta-2", "widget/woocommerce_widget_cart-2"] {
+        assert!(entry["fragments"].to_string().contains(label), "{entry}");
+    }
+    let mut ann = member(stack, "ann");
+    assert_cache_status(&visit(&mut ann, PATH), COMPARED);
+    let page = visit(&mut ann, PATH);
+    assert_cache_status(&page, ASSEMBLED);
+    let text = page.text();
+    let meta = text_between(&text, "widget_meta", "</section>");
+    assert!(meta.contains("action=logout"), "{meta}");
+    // Label and field are those of the stored page.
+    let identifier =
+        |page: &Response| text_between(&page.text(), "for=\"quantity_", "\"").to_owned();
+    assert_eq!(identifier(&page), identifier(&public));
+}
+
+/// A plugin with an item in the toolbar, whose styles only visitors with the toolbar get.
+const BADGE: &str = r"<?php
+class Badge_Admin_Bar {
+	public function print_style() { if ( is_admin_bar_showing() ) { echo '<style>#badge{color:red}</style>'; } }
+}
+add_action( 'wp_head', array( new Badge_Admin_Bar(), 'print_style' ) );
+add_action( 'wp_enqueue_scripts', function () {
+	if ( is_admin_bar_showing() ) {
+		wp_enqueue_style( 'badge', '/badge.css', array( 'admin-bar' ) );
+		wp_enqueue_script( 'badge', '/badge.js', array( 'admin-bar' ) );
+	}
+} );
+";
+
+#[test]
+fn administrators_get_stored_pages_with_their_toolbar() {
+    let stack = &start_with("twentytwentythree", BADGE);
+    // Administrators see private posts in lists, and links to edit comments below posts.
+    for path in ["/about/", "/contact/"] {
+        store(stack, path);
+        let public = stack.get(path);
+        assert_no_text(&public, "badge");
+        assert_no_text(&public, "galley-bar");
+        let mut admin = stack.admin();
+        let first = visit(&mut admin, path);
+        assert_cache_status(&first, COMPARED);
+        let page = visit(&mut admin, path);
+        assert_eq!(page.cache_status(), ASSEMBLED, "{path}");
+        assert_eq!(page.text(), first.text(), "{path}");
+        for part in [
+            "wp-admin-bar-galley",
+            "bar.js",
+            "badge.css",
+            "badge.js",
+            "#badge{",
+        ] {
+            assert_text(&page, part);
+        }
+    }
 }
