@@ -194,20 +194,26 @@ function gather_foreign_format(): void {
 	if ( ! $is_known && did_action( 'wp' ) ) {
 		$is_known = is_robots() || is_favicon() || ( is_feed() && in_array( get_query_var( 'feed' ), array( 'feed', 'rdf', 'rss', 'rss2', 'atom' ), true ) );
 	}
-	if ( ! $is_known && ! is_missing() && is_foreign_format( headers_list(), (string) ( $_SERVER['REQUEST_URI'] ?? '' ) ) ) { // phpcs:ignore WordPress.Security -- compared only.
+	if ( ! $is_known && ! is_missing() && is_foreign_format( headers_list(), (string) ( $_SERVER['REQUEST_URI'] ?? '' ), array_keys( $GLOBALS['galley_tags'] ) ) ) { // phpcs:ignore WordPress.Security -- compared only.
 		tag_network( ANY_CHANGE );
 	}
 }
 
 /**
- * Returns whether a response is not HTML, or is a sitemap for people. Pure.
+ * Returns whether a response is not HTML, or is a sitemap for people. JSON with tags of posts counts as known: interfaces such as GraphQL read
+ * posts with the functions of WordPress. Pure.
  *
  * @param string[] $fields  As `headers_list()` returns them.
  * @param string   $address Path and query.
+ * @param array    $tags    Tags of the page.
  */
-function is_foreign_format( array $fields, string $address ): bool {
+function is_foreign_format( array $fields, string $address, array $tags ): bool {
 	$types = preg_grep( '/^content-type:/i', $fields );
-	return ( $types && ! preg_match( '~:\s*(?:text/html|application/xhtml\+xml)\b~i', (string) end( $types ) ) ) || false !== stripos( $address, 'sitemap' );
+	$type  = $types ? (string) end( $types ) : 'Content-Type: text/html';
+	if ( preg_match( '~:\s*application/(?:[\w.-]+\+)?json\b~i', $type ) ) {
+		return ! preg_grep( '/^(?:\d+\.)?(?:p\d|l\.)/', array_map( 'strval', $tags ) );
+	}
+	return ! preg_match( '~:\s*(?:text/html|application/xhtml\+xml)\b~i', $type ) || false !== stripos( $address, 'sitemap' );
 }
 
 /**

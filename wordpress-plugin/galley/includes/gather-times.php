@@ -114,8 +114,10 @@ function note_relative_times( string $page ): void {
 	$texts = array();
 	foreach ( array_merge( array( 'default' ), array_keys( (array) ( $GLOBALS['l10n'] ?? array() ) ) ) as $domain ) {
 		foreach ( DIFFERENCES as $text ) {
-			$texts[ $text ] = true;
-			$texts[ translate( $text, (string) $domain ) ] = true; // phpcs:ignore WordPress.WP.I18n, Generic.Formatting.MultipleStatementAlignment -- the text of another plugin.
+			$translated = translate( $text, (string) $domain ); // phpcs:ignore WordPress.WP.I18n -- the text of another plugin.
+
+			$texts[ $text ]       = true;
+			$texts[ $translated ] = true;
 		}
 	}
 	$written = null;

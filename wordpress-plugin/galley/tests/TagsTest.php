@@ -181,7 +181,11 @@ final class TagsTest extends TestCase {
 			array( array( 'X-Content-Type: text/xml' ), '/about/', false ),
 		);
 		foreach ( $rows as list( $fields, $address, $expected ) ) {
-			$this->assertSame( $expected, Galley\is_foreign_format( $fields, $address ), $address . implode( $fields ) );
+			$this->assertSame( $expected, Galley\is_foreign_format( $fields, $address, array( 'b', 'pl5' ) ), $address . implode( $fields ) );
+		}
+		foreach ( array( 'p7', '2.l.post.q' ) as $tag ) {
+			$this->assertFalse( Galley\is_foreign_format( array( 'Content-Type: application/json' ), '/graphql', array( 'b', $tag ) ), $tag );
+			$this->assertTrue( Galley\is_foreign_format( array( 'Content-Type: application/rss+xml' ), '/feed/products/', array( 'b', $tag ) ), $tag );
 		}
 	}
 
