@@ -53,6 +53,48 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
+fn install_takes_the_token_of_the_site_with_the_root_among_sites_of_one_host() {
+    let (scratch, root, config) = fake_wordpress();
+    let other = scratch.dir("other").unwrap();
+    let mut text = fs::read_to_string(&config).unwrap();
+    text = text.replace("[[site]]", &format!(
+        "[[site]]\nhosts = [\"a.test\", \"c.test\"]\nlisten = [\"127.0.0.1:8091\"]\nroot = \"{}\"\ntoken_file = \"{}\"\n[[site]]\nlisten = [\"127.0.0.1:8092\"]\ntoken_file = \"{}\"",
+        other.display(),
+        scratch.join("first.token").display(),
+        scratch.join("second.token").display(),
+    ));
+    fs::write(&config, text).unwrap();
+    for name in ["first", "second"] {
+        let file = scratch
+            .write(
+                &format!("{name}.token"),
+                format!("{name}-token-of-this-site-0123456789"),
+            )
+            .unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let run = |site: &str| {
+        let mut command = Command::new(binary());
+        command.args(["plugin", "install", "--json", "--site", site, "--config"]);
+        command.arg(&config).arg(&root).output().unwrap()
+    };
+    let done = json(&run("a.test"), 0);
+    let file = done["token_file"].as_str().unwrap();
+    assert!(file.ends_with("second.token"), "{done}");
+    // The only site with this host; its root has another path here.
+    let done = json(&run("c.test"), 0);
+    assert!(
+        done["token_file"]
+            .as_str()
+            .unwrap()
+            .ends_with("first.token"),
+        "{done}"
+    );
+    let wrong = run("b.test");
+    assert_eq!(wrong.status.code(), Some(2), "{}", output_text(&wrong));
+}
+
+#[test]
 fn install_is_idempotent_and_replaces_an_older_plugin() {
     let (scratch, root, config) = fake_wordpress();
     let first = json(&install(&root, &config), 0);

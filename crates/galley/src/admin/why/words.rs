@@ -74,7 +74,9 @@ pub(in crate::admin) fn not_stored(why: NotStored, reason: Option<&PassReason>) 
     };
     match why {
         NotStored::SetCookie => cookies_set(reason),
-        NotStored::NoStore if cache_field.is_some_and(is_foreign_route) => {
+        NotStored::NoStore
+            if cache_field.is_some_and(|(name, value)| is_foreign_route(name, value)) =>
+        {
             reasons::STORED_REST_ROUTE.plain()
         }
         NotStored::NoStore => says(reasons::STORED_NO_STORE),
@@ -107,8 +109,7 @@ pub(in crate::admin) fn not_stored(why: NotStored, reason: Option<&PassReason>) 
 }
 
 /// Whether the WordPress plugin forbade to store the response of another plugin's REST route.
-fn is_foreign_route(field: &(String, String)) -> bool {
-    let (name, value) = field;
+fn is_foreign_route(name: &str, value: &str) -> bool {
     let mut directives = value.split(',').map(str::trim);
     name == "galley-cache-control" && directives.any(|directive| directive == "why=rest-route")
 }
