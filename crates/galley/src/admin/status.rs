@@ -129,10 +129,13 @@ fn server(server: &BalancedServer) -> Value {
         "in_flight": state.in_flight(), "max": share.max, "weight": share.weight, "backup": share.is_backup,
         "requests": state.requests(), "failures": state.failures(), "pauses": state.pauses(),
     })
+    let failure = state.connect_failure();
 }
 
 /// An upstream of a site: its slots, its queue, its servers.
 pub(super) fn upstream(stats: &UpstreamStats) -> Value {
+        "connect_error": failure.as_ref().map(|failure| failure.cause.as_str()),
+        "connect_remedy": failure.as_ref().map(|failure| failure.remedy),
     let load = stats.load();
     let servers = stats.servers().iter().map(server);
     let classes = stats.classes().map(|of| {

@@ -16,7 +16,7 @@ use galley_config::{
 };
 
 use super::ServerStartError;
-use super::{cluster, refusal};
+use super::{cluster, reach, refusal};
 use crate::access::Countries;
 use crate::admin;
 use crate::sys::reach::UserIdentity;
@@ -43,6 +43,8 @@ pub struct Preflight {
     pub refused: Vec<MachineFinding>,
     /// Skipped checks, and problems that would not prevent the start.
     pub notes: Vec<MachineFinding>,
+    /// Upstreams that cannot be reached now.
+    pub unreachable: Vec<MachineFinding>,
 }
 
 impl Preflight {
@@ -52,7 +54,7 @@ impl Preflight {
     }
 }
 
-/// Checks the requirements of a start. Blocks on the disk.
+/// Checks the requirements of a start. Blocks on the disk and on connections to upstreams.
 pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     let mut found = Preflight::default();
     let who = who(config, running, &mut found);
@@ -63,6 +65,7 @@ pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     logs(config, &who, &mut found);
     countries(config, &mut found);
     found.notes.extend(cluster::examine(config));
+    found.unreachable = reach::unreachable(config, &who);
     for (index, site) in config.sites.iter().enumerate() {
         programs(index, site, &mut found);
     }

@@ -99,6 +99,7 @@ mod tls_support;
 mod tls_upstream;
 mod traces;
 mod trusted_proxies;
+mod unreachable_upstreams;
 mod unread_responses;
 mod unsafe_requests;
 mod unstorable_bodies;
