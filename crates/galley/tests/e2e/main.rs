@@ -12,6 +12,7 @@
 
 mod access_control;
 mod access_countries;
+mod admin_commands;
 mod admin_limits;
 mod caching;
 mod caching_freshness;
