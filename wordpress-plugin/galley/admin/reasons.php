@@ -92,7 +92,7 @@ function reason_texts_missed(): array {
 	return array(
 		'missed-purged'      => array( __( 'purge number {number} removed the stored page', 'galley' ) ),
 		'missed-soft-purged' => array( __( 'purge number {number} made the stored page stale', 'galley' ) ),
-		'missed-gone'        => array( __( 'purge number {number} removed this page, and it was not stored again since', 'galley' ) ),
+		'missed-or-purged'   => array( __( 'nothing is stored for this address; if a page was, purge number {number} removed it', 'galley' ), __( 'load the page once and ask again; if nothing is stored then, the reason is given here', 'galley' ) ),
 		'missed-old'         => array( __( 'the stored page is older than its lifetime of {seconds} s', 'galley' ) ),
 		'missed-nothing'     => array( __( 'nothing is stored for this address', 'galley' ), __( 'load the page once and ask again; if nothing is stored then, the reason is given here', 'galley' ) ),
 		'part-changes'       => array( __( 'a part of the page was purged, and the page cannot be patched: `{part}` changes without a purge', 'galley' ), __( 'find the plugin or theme that prints something there which changes by itself', 'galley' ) ),
