@@ -34,9 +34,13 @@ pub(crate) fn finish(
     }
 }
 
-/// The admin interface that a document defines, even if other parts are invalid.
-pub(crate) fn admin_of(mut document: Document, environment: &Environment) -> AdminConfig {
-    assemble(&mut document, environment).admin
+/// The admin interface that a document defines, even if parts are invalid, and the diagnostics.
+pub(crate) fn admin_of(
+    mut document: Document,
+    environment: &Environment,
+) -> (AdminConfig, Diagnostics) {
+    let admin = assemble(&mut document, environment).admin;
+    (admin, document.diagnostics.sorted())
 }
 
 /// The configuration that a document defines. Adds diagnostics to those of the document.

@@ -75,8 +75,9 @@ pub fn load(path: &Path) -> Result<Config, Diagnostics> {
     finish(include::read_file(path), &Environment::current())
 }
 
-/// The admin interface of a configuration that may be invalid: that of the server that still runs with a former version.
-pub fn load_admin(path: &Path) -> AdminConfig {
+/// The admin interface of a configuration file, and what is invalid in the file: the server may run with a former version of
+/// it. What cannot be read has its default.
+pub fn load_admin(path: &Path) -> (AdminConfig, Diagnostics) {
     admin_of(include::read_file(path), &Environment::current())
 }
 

@@ -1,7 +1,7 @@
 //! The web server for WordPress.
 //!
 //! Modules have ranks, and each imports only from ranks below its own (`tests/layers` checks that):
-//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `dashboard` `durable` `service_client` `setup` `upstream` < `binary_upgrade` `fetch` `otlp` `purge_forward` < `request` < `server` `admin` < `app` < `cli`.
+//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `operator_http` `php` `tls` < `access` `acme` `compress` `dashboard` `durable` `service_client` `setup` `upstream` < `binary_upgrade` `fetch` `otlp` `purge_forward` < `request` < `server` `admin` < `app` < `cli`.
 //! [`request`] describes the path of a request; `ARCHITECTURE.md` has a diagram of all modules.
 
 pub mod access;
@@ -19,6 +19,7 @@ pub mod doctor;
 pub mod durable;
 pub mod fault;
 pub mod fetch;
+mod operator_http;
 pub mod otlp;
 pub mod php;
 pub mod purge_forward;

@@ -4,6 +4,7 @@
 
 pub mod account;
 pub mod cgroup;
+pub mod connect;
 mod deferred_accept;
 pub mod memory_file;
 pub mod packets;

@@ -92,7 +92,7 @@ function reason_texts_missed(): array {
 	return array(
 		'missed-purged'      => array( __( 'purge number {number} removed the stored page', 'galley' ) ),
 		'missed-soft-purged' => array( __( 'purge number {number} made the stored page stale', 'galley' ) ),
-		'missed-gone'        => array( __( 'purge number {number} removed this page, and it was not stored again since', 'galley' ) ),
+		'missed-or-purged'   => array( __( 'nothing is stored for this address; if a page was, purge number {number} removed it', 'galley' ), __( 'load the page once and ask again; if nothing is stored then, the reason is given here', 'galley' ) ),
 		'missed-old'         => array( __( 'the stored page is older than its lifetime of {seconds} s', 'galley' ) ),
 		'missed-nothing'     => array( __( 'nothing is stored for this address', 'galley' ), __( 'load the page once and ask again; if nothing is stored then, the reason is given here', 'galley' ) ),
 		'short-lived-table'  => array( __( 'PHP reads the table `{table}` of another plugin for this page, and no purge covers it, so the page lives for a minute at most', 'galley' ), __( 'the plugin’s author can purge these pages, and name the table with the filter `galley_described_tables`', 'galley' ) ),

@@ -3,14 +3,12 @@
 use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
-use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use axum::serve::IncomingStream;
 use subtle::ConstantTimeEq;
-use tokio::net::{TcpListener, UnixListener};
 
 use super::AdminState;
+use crate::operator_http::Peer;
 
 /// The sites that a request may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +21,7 @@ pub(super) enum TokenReach {
     None,
 }
 
-/// The client at the other end of a connection.
+/// The client behind a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdminPeer {
     /// The server's own user or root, according to the kernel.
@@ -32,22 +30,6 @@ pub(super) enum AdminPeer {
     Dashboard(u32),
     /// Any other client.
     Other,
-}
-
-impl Connected<IncomingStream<'_, UnixListener>> for AdminPeer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        let own = rustix::process::geteuid().as_raw();
-        match stream.io().peer_cred() {
-            Ok(peer) if peer.uid() == own || peer.uid() == 0 => Self::Operator,
-            Ok(_) | Err(_) => Self::Other,
-        }
-    }
-}
-
-impl Connected<IncomingStream<'_, TcpListener>> for AdminPeer {
-    fn connect_info(_: IncomingStream<'_, TcpListener>) -> Self {
-        Self::Other
-    }
 }
 
 /// The sender of a request: the peer of the connection, and the token.
@@ -61,9 +43,13 @@ impl<S: Sync> FromRequestParts<S> for AdminClient {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let peer = parts.extensions.get::<ConnectInfo<AdminPeer>>();
+        let dashboard = parts.extensions.get::<AdminPeer>().copied();
+        let of_connection = || match parts.extensions.get::<Peer>() {
+            Some(Peer::Operator) => AdminPeer::Operator,
+            Some(Peer::User(_) | Peer::Network(_)) | None => AdminPeer::Other,
+        };
         Ok(Self {
-            peer: peer.map_or(AdminPeer::Other, |ConnectInfo(peer)| *peer),
+            peer: dashboard.unwrap_or_else(of_connection),
             token: bearer(&parts.headers).map(str::to_owned),
         })
     }

@@ -100,7 +100,7 @@ fn include(include: &PageInclude) -> Value {
 }
 
 /// The newest purge that touches a page or its includes.
-fn newest_match(site: &Site, entry: &Entry) -> Option<MatchingPurge> {
+pub(super) fn newest_match(site: &Site, entry: &Entry) -> Option<MatchingPurge> {
     let purges = &site.core.purges;
     let own = purges.newest_match(entry.born, &entry.scopes.touch());
     let parts = entry.assembly().map(|assembly| &*assembly.inclusions.parts);

@@ -15,6 +15,7 @@ mod disk;
 mod dry_run;
 mod entry;
 mod families;
+mod gate;
 mod health;
 mod history;
 mod http2;

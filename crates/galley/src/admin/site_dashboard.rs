@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::connect_info::ConnectInfo;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use base64ct::{Base64, Encoding};
 use bytes::Bytes;
@@ -193,7 +192,7 @@ impl SiteDashboards {
             .method(call.method)
             .uri(call.target)
             .header(header::CONTENT_TYPE, JSON)
-            .extension(ConnectInfo(AdminPeer::Dashboard(request.row)))
+            .extension(AdminPeer::Dashboard(request.row))
             .body(Body::from(call.body));
         let Ok(built) = built else {
             return refuse(400, "the query cannot be read");

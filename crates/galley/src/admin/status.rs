@@ -12,6 +12,7 @@ use axum::extract::State as Extract;
 use axum::http::StatusCode;
 use galley_cache::memory::MemoryUsage;
 use galley_cache::private::PrivateStore;
+use galley_certs::CertificateNames;
 use galley_policy::private::PageDifference;
 use galley_policy::route::HostPattern;
 use serde_json::{Map, Value, json};
@@ -44,7 +45,11 @@ pub(super) async fn status(
         Ok(target) => target,
         Err(reply) => return reply,
     };
-    let sites: Vec<Value> = target.sites.iter().map(|s| of_site(&state, s)).collect();
+    let sites: Vec<Value> = target
+        .sites
+        .iter()
+        .map(|site| of_site(&state, site, target.view))
+        .collect();
     let mut body = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": state.services.clock.uptime_s(),
@@ -124,10 +129,13 @@ pub(super) fn load(fetch_threads: &[Handle]) -> (usize, usize) {
 fn server(server: &BalancedServer) -> Value {
     let (state, share) = (&server.state, &server.share);
     let since = state.unchanged_for(tokio::time::Instant::now());
+    let failure = state.connect_failure();
     json!({
         "address": state.address, "state": state.eligibility().word(), "since_s": since.as_secs(),
         "in_flight": state.in_flight(), "max": share.max, "weight": share.weight, "backup": share.is_backup,
         "requests": state.requests(), "failures": state.failures(), "pauses": state.pauses(),
+        "connect_error": failure.as_ref().map(|failure| failure.cause.as_str()),
+        "connect_remedy": failure.as_ref().map(|failure| failure.remedy),
     })
 }
 
@@ -151,7 +159,7 @@ pub(super) fn upstream(stats: &UpstreamStats) -> Value {
     })
 }
 
-fn of_site(state: &AdminState, site: &Site) -> Value {
+fn of_site(state: &AdminState, site: &Site, view: AdminView) -> Value {
     let totals = CounterReader::site(&state.counters, Some(site.row));
     let last_minutes = recent(state, site, LATELY_MINUTES);
     let last_minutes = last_minutes.iter().fold(Minute::default(), Minute::plus);
@@ -176,7 +184,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         },
         "hit_ratio": Minute::all(&totals).hit_ratio(),
         "certificates": certificates(state, site),
-        "certificate_files": certificate_files(state, site),
+        "certificate_files": certificate_files(state, site, view),
         "slow_requests": slow_requests(state, site),
         "cron": cron(state, site),
         "fragments_switched_off": site.core.fragments.switched_off(),
@@ -261,19 +269,32 @@ fn certificates(state: &AdminState, site: &Site) -> Value {
     json!((!all.is_empty()).then_some(all))
 }
 
-/// The certificates of a site from files; empty if they are automatic, or there are none.
-fn certificate_files(state: &AdminState, site: &Site) -> Vec<Value> {
+/// The certificates of a site from files; empty if they are automatic, or there are none. Sites may share a certificate: a site's
+/// token shows its own names only.
+fn certificate_files(state: &AdminState, site: &Site, view: AdminView) -> Vec<Value> {
     let now = state.services.clock.wall();
     let all = tls::certificates_from_files(&state.services, site);
+    let is_shown = |name: &&str| view == AdminView::Server || is_name_of(state, site, name);
     let shown = all.iter().map(|one| {
         let unix = one.not_after.duration_since(UNIX_EPOCH).unwrap_or_default();
         let left = one.not_after.duration_since(now).unwrap_or_default();
         json!({
-            "names": one.names.iter().collect::<Vec<_>>(),
+            "names": one.names.iter().filter(is_shown).collect::<Vec<_>>(),
             "not_after": unix.as_secs(), "valid_for_s": left.as_secs(),
         })
     });
     shown.collect()
+}
+
+/// Whether a name in a certificate is one of a site, or covers one of its hosts.
+fn is_name_of(state: &AdminState, site: &Site, name: &str) -> bool {
+    let names = CertificateNames::new(std::iter::once(name));
+    let mut hosts = site.hosts.iter();
+    hosts.any(|host| names.covers_pattern(&written(host)))
+        || state
+            .hosts
+            .find(name)
+            .is_some_and(|found| found.number == site.number)
 }
 
 /// The requests that recently waited long for the upstream.

@@ -5,15 +5,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use galley_config::AdminListen;
-use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 
-use super::auth::AdminPeer;
+use super::gate::{self, MAX_BODY};
 use super::listener::ListenerSites;
 use super::listings::Listings;
 use super::site_dashboard::SiteDashboards;
@@ -26,7 +27,9 @@ use super::{
     upgrade, why,
 };
 use crate::doctor::RecentCounters;
+use crate::operator_http::{self, OperatorLimits, OperatorListener};
 use crate::request::{Site, Sites};
+use crate::sys;
 
 /// The admin thread; without a thread if the admin interface is off.
 pub struct AdminThread {
@@ -241,6 +244,7 @@ fn router(shared: &AdminShared) -> Router {
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(from_fn_with_state(shared.clone(), gate::authorized))
         .with_state(shared.clone())
 }
 
@@ -319,23 +323,15 @@ async fn listen(
             std::future::pending::<()>().await;
         }
     };
-    let router = router.into_make_service_with_connect_info::<AdminPeer>();
-    match listener {
-        AdminListener::Tcp(listener) => {
-            listener.set_nonblocking(true)?;
-            let listener = TcpListener::from_std(listener)?;
-            axum::serve(listener, router)
-                .with_graceful_shutdown(retired)
-                .await
-        }
-        AdminListener::Unix(listener) => {
-            listener.set_nonblocking(true)?;
-            let listener = UnixListener::from_std(listener)?;
-            axum::serve(listener, router)
-                .with_graceful_shutdown(retired)
-                .await
-        }
-    }
+    let listener = match listener {
+        AdminListener::Tcp(listener) => OperatorListener::tcp(listener)?,
+        AdminListener::Unix(listener) => OperatorListener::unix(listener)?,
+    };
+    let limits = OperatorLimits {
+        connections: operator_http::max_connections(sys::raise_descriptor_limit()),
+        response_time: Some(RESPONSE_TIME),
+    };
+    operator_http::serve(listener, limits, router, retired).await
 }
 
 fn access(spec: &AdminSpec) -> AdminSocketAccess {
@@ -347,5 +343,5 @@ fn access(spec: &AdminSpec) -> AdminSocketAccess {
     }
 }
 
-/// The maximum size of a request body, in bytes: thousands of URLs.
-const MAX_BODY: usize = 1024 * 1024;
+/// How long a client may take to read a response. `GET /cache` and `GET /metrics` of a large server have some megabytes.
+const RESPONSE_TIME: Duration = Duration::from_secs(60);

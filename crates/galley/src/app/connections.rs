@@ -2,6 +2,7 @@
 
 use galley_config::Config;
 
+use crate::operator_http;
 use crate::sys;
 
 /// Connections per core, from the configuration or from the available file descriptors.
@@ -19,7 +20,7 @@ impl ConnectionShare {
             workers => workers,
         };
         let all = match config.server.max_connections {
-            0 => connections_within(usize::try_from(descriptors).unwrap_or(usize::MAX)),
+            0 => connections_within(descriptors),
             connections => connections,
         };
         Self {
@@ -31,8 +32,10 @@ impl ConnectionShare {
 
 /// The number of connections for which `descriptors` suffice. Each connection needs one for its socket and, during a request,
 /// one for a file or for PHP.
-fn connections_within(descriptors: usize) -> usize {
-    let reserved = RESERVED_DESCRIPTORS
+fn connections_within(descriptors: u64) -> usize {
+    let admin = operator_http::max_connections(descriptors);
+    let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+    let reserved = (RESERVED_DESCRIPTORS + admin)
         .min(descriptors / 2)
         .max(IDLE_DESCRIPTORS);
     descriptors.saturating_sub(reserved) / 2

@@ -21,7 +21,7 @@ use super::php::{RunningPool, SitePhp, stop_pools};
 use super::process_state::ProcessState;
 use super::signals::Signals;
 use super::tls::{self, CertificateCheckTask, PreviousTls};
-use super::{acme, canary, countries, cron, health};
+use super::{acme, canary, countries, cron, health, reach};
 use crate::access::Countries;
 use crate::acme::{Acme, AcmeReady};
 use crate::fetch::Handle;
@@ -83,6 +83,7 @@ struct Tasks {
     _canaries: JoinSet<()>,
     schedules: JoinSet<()>,
     health_checks: JoinSet<()>,
+    reach: JoinSet<()>,
     countries: JoinSet<()>,
     keepers: Option<JoinSet<()>>,
     certificates: Option<CertificateCheckTask>,
@@ -172,6 +173,7 @@ impl Generation {
     pub(super) fn take_over(&mut self, process_state: &ProcessState) {
         self.forward_purges(process_state);
         self.tasks.health_checks = health::start(&self.checked);
+        self.tasks.reach = reach::start(&self.checked);
         self.tasks.countries = countries::watch(self.countries.as_ref());
         self.tasks.schedules = cron::start(&self.sites, process_state.clock);
         // After the listeners, because the authority connects to them. Nothing waits for a certificate.

@@ -16,7 +16,7 @@ use galley_config::{
 };
 
 use super::ServerStartError;
-use super::{cluster, refusal};
+use super::{cluster, reach, refusal};
 use crate::access::Countries;
 use crate::admin;
 use crate::sys::reach::UserIdentity;
@@ -43,6 +43,8 @@ pub struct Preflight {
     pub refused: Vec<MachineFinding>,
     /// Skipped checks, and problems that would not prevent the start.
     pub notes: Vec<MachineFinding>,
+    /// Upstreams that cannot be reached now.
+    pub unreachable: Vec<MachineFinding>,
 }
 
 impl Preflight {
@@ -52,7 +54,7 @@ impl Preflight {
     }
 }
 
-/// Checks the requirements of a start. Blocks on the disk.
+/// Checks the requirements of a start. Blocks on the disk and on connections to upstreams.
 pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     let mut found = Preflight::default();
     let who = who(config, running, &mut found);
@@ -63,6 +65,7 @@ pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     logs(config, &who, &mut found);
     countries(config, &mut found);
     found.notes.extend(cluster::examine(config));
+    found.unreachable = reach::unreachable(config, &who);
     for (index, site) in config.sites.iter().enumerate() {
         programs(index, site, &mut found);
     }
@@ -243,20 +246,25 @@ fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
     {
         // Galley serves without the disk cache.
         let at = OptionPath::Cache("disk");
-        if cause.kind() == io::ErrorKind::NotADirectory {
-            let why = "which is not a folder, so no page would survive a restart";
-            let help =
-                "name a folder, which Galley creates if it does not exist, or leave the option out";
-            found
-                .wrong
-                .push(MachineFinding::of_path(at, &disk.path, why, help));
-        } else {
-            let why =
-                format!("which cannot be written, so no page would survive a restart: {cause}");
-            found
-                .notes
-                .push(MachineFinding::of_path(at, &disk.path, why, own));
-        }
+        let (why, list) = match cause.kind() {
+            io::ErrorKind::NotADirectory => ("which is not a folder".to_owned(), &mut found.wrong),
+            io::ErrorKind::Unsupported => (
+                format!("which cannot hold a cache: {cause}"),
+                &mut found.wrong,
+            ),
+            _ => (
+                format!("which cannot be written: {cause}"),
+                &mut found.notes,
+            ),
+        };
+        let help = match cause.kind() {
+            io::ErrorKind::NotADirectory | io::ErrorKind::Unsupported => {
+                "name a folder, which Galley creates if it does not exist, or leave the option out"
+            }
+            _ => own,
+        };
+        let why = format!("{why}, so no page would survive a restart");
+        list.push(MachineFinding::of_path(at, &disk.path, why, help));
     }
 }
 
@@ -275,6 +283,8 @@ fn may_make_folder(who: &UserIdentity, path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
         _ => may_make(who, path),
+        // A link to nothing: no folder can be created there.
+        Err(_) if fs::symlink_metadata(path).is_ok() => Err(io::ErrorKind::NotADirectory.into()),
     }
 }
 

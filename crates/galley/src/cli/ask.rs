@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,12 +17,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::options::AdminOptions;
-use super::outcome::{DEFAULT_CONFIG, configuration, fail, print_diagnostics};
+use super::outcome::{DEFAULT_CONFIG, fail, print_diagnostics, talk};
 
 /// The address of a running server's admin interface, and the token.
 pub(super) struct AdminAddress {
     endpoint: AdminEndpoint,
     token: Option<String>,
+    /// What is invalid in the configuration file that named the address.
+    wrong: Option<Arc<Diagnostics>>,
 }
 
 enum AdminEndpoint {
@@ -32,8 +35,6 @@ enum AdminEndpoint {
 /// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AdminError {
-    #[error("{0}")]
-    Config(Diagnostics),
     #[error("the admin interface is off in `{0}`: set `[admin] listen`, or give --admin")]
     Off(PathBuf),
     #[error("invalid admin address `{0}`: use unix:/path or http://address:port")]
@@ -44,11 +45,17 @@ pub(super) enum AdminError {
     Unreachable {
         address: String,
         cause: std::io::Error,
+        /// What is invalid in the configuration file that named the address.
+        wrong: Option<Arc<Diagnostics>>,
     },
     #[error("the server did not respond within {0:?}")]
     Late(Duration),
     #[error("cannot read the server's response: {0}")]
     Response(String),
+    #[error(
+        "the server at {address} is not the admin interface of Galley: its response, with status {status}, is no JSON; name the address of `[admin] listen`"
+    )]
+    NotAdmin { address: String, status: u16 },
     #[error("refused ({status}): {error}")]
     Refused { status: u16, error: String },
 }
@@ -56,39 +63,51 @@ pub(super) enum AdminError {
 impl AdminError {
     /// Prints the error.
     pub(super) fn report(&self) -> ExitCode {
+        let code = fail(&self.to_string());
         match self {
-            Self::Config(diagnostics) => print_diagnostics(diagnostics),
-            trouble => fail(&trouble.to_string()),
+            Self::Unreachable {
+                wrong: Some(diagnostics),
+                ..
+            } => print_diagnostics(diagnostics),
+            _ => code,
         }
     }
 }
 
-/// Finds the admin interface from the options or the configuration that they name.
+/// Finds the admin interface from the options or the configuration file that they name. An invalid file is reported: the server may
+/// run with a former version of it, and only its admin interface is needed.
 pub(super) fn admin(options: &AdminOptions) -> Result<AdminAddress, AdminError> {
-    let (endpoint, configured_token) = if let Some(text) = &options.admin {
-        (parse(text)?, None)
-    } else {
-        let path = options
-            .config
-            .as_deref()
-            .unwrap_or(Path::new(DEFAULT_CONFIG));
-        let config = configuration(path).map_err(AdminError::Config)?;
-        (
-            endpoint(config.admin.listen, path)?,
-            config.admin.token_file,
-        )
-    };
-    with_token(options, endpoint, configured_token)
+    let admin = admin_quietly(options)?;
+    if let Some(wrong) = &admin.wrong {
+        let path = config_path(options).display();
+        talk(&format!(
+            "`{path}` has {} error(s), which `galley check` shows; asking the running server at {}",
+            wrong.len(),
+            admin.address()
+        ));
+    }
+    Ok(admin)
 }
 
-/// Like [`admin`], for a configuration that is invalid and that the running server does not use.
-pub(super) fn admin_despite(options: &AdminOptions) -> Result<AdminAddress, AdminError> {
-    let path = options
-        .config
-        .as_deref()
-        .unwrap_or(Path::new(DEFAULT_CONFIG));
-    let admin = galley_config::load_admin(path);
-    with_token(options, endpoint(admin.listen, path)?, admin.token_file)
+/// As [`admin`], for a command whose response reports the errors of the file.
+pub(super) fn admin_quietly(options: &AdminOptions) -> Result<AdminAddress, AdminError> {
+    if let Some(text) = &options.admin {
+        return with_token(options, parse(text)?, None, None);
+    }
+    let path = config_path(options);
+    let (admin, wrong) = galley_config::load_admin(path);
+    let wrong = (!wrong.is_empty()).then(|| Arc::new(wrong));
+    with_token(
+        options,
+        endpoint(admin.listen, path)?,
+        admin.token_file,
+        wrong,
+    )
+}
+
+fn config_path(options: &AdminOptions) -> &Path {
+    let named = options.config.as_deref();
+    named.unwrap_or(Path::new(DEFAULT_CONFIG))
 }
 
 fn endpoint(listen: AdminListen, path: &Path) -> Result<AdminEndpoint, AdminError> {
@@ -103,6 +122,7 @@ fn with_token(
     options: &AdminOptions,
     endpoint: AdminEndpoint,
     configured_token: Option<PathBuf>,
+    wrong: Option<Arc<Diagnostics>>,
 ) -> Result<AdminAddress, AdminError> {
     let token = options
         .token_file
@@ -114,7 +134,11 @@ fn with_token(
         })
         .transpose()?
         .map(|text| text.trim().to_owned());
-    Ok(AdminAddress { endpoint, token })
+    Ok(AdminAddress {
+        endpoint,
+        token,
+        wrong,
+    })
 }
 
 fn parse(text: &str) -> Result<AdminEndpoint, AdminError> {
@@ -138,6 +162,7 @@ impl AdminAddress {
         Ok(Self {
             endpoint: parse(address)?,
             token: Some(token.to_owned()),
+            wrong: None,
         })
     }
 
@@ -210,6 +235,7 @@ impl AdminAddress {
         AdminError::Unreachable {
             address: self.address(),
             cause,
+            wrong: self.wrong.clone(),
         }
     }
 
@@ -247,15 +273,20 @@ impl AdminAddress {
         let bytes = body.to_bytes();
         let value: Option<Value> = serde_json::from_slice(&bytes).ok();
         if status.is_success() {
-            return value.ok_or_else(|| AdminError::Response("it is not JSON".to_owned()));
+            return value.ok_or_else(|| self.not_admin(status.as_u16()));
         }
-        let error = value
-            .and_then(|v| v["error"].as_str().map(str::to_owned))
-            .unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
-        Err(AdminError::Refused {
-            status: status.as_u16(),
-            error,
-        })
+        let (text, status) = (String::from_utf8_lossy(&bytes), status.as_u16());
+        let error = value.and_then(|v| v["error"].as_str().map(str::to_owned));
+        if error.is_none() && is_page(&text) {
+            return Err(self.not_admin(status));
+        }
+        let error = error.unwrap_or_else(|| text.into_owned());
+        Err(AdminError::Refused { status, error })
+    }
+
+    fn not_admin(&self, status: u16) -> AdminError {
+        let address = self.address();
+        AdminError::NotAdmin { address, status }
     }
 
     fn address(&self) -> String {
@@ -265,6 +296,14 @@ impl AdminAddress {
         }
     }
 }
+
+/// Whether a text is a page of a web server, not a message.
+fn is_page(text: &str) -> bool {
+    text.len() > MAX_MESSAGE || text.contains(['<', '\n'])
+}
+
+/// More than the longest message of a library below the admin interface, in bytes. Messages of Galley come as JSON.
+const MAX_MESSAGE: usize = 300;
 
 /// The time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -17,7 +17,7 @@ pub(super) fn check(options: &CheckOptions) -> ExitCode {
     let as_json = options.json;
     let path = options.config.as_deref();
     let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
-    let config = match galley_config::load(path) {
+    let mut config = match galley_config::load(path) {
         Ok(config) => config,
         Err(diagnostics) => {
             print(&diagnostics, as_json);
@@ -27,6 +27,8 @@ pub(super) fn check(options: &CheckOptions) -> ExitCode {
     let mut found = app::preflight(&config, &running(path));
     let lacks = lacks(&config, &mut found);
     let notes = config.warnings_of(&found.notes);
+    let unreachable = config.warnings_of(&found.unreachable);
+    config.warnings.extend(unreachable);
     let all = found.all();
     if all.is_empty() {
         let diff = match options.diff.then(|| differences(path, &config)) {

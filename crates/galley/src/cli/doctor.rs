@@ -43,7 +43,12 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     for site in &config.sites {
         let certificates = site.certificates.iter();
         findings.extend(certificates.map(|files| doctor::certificate(&site.name, files, now)));
+        let unreachable = doctor::unreachable(&site.name, &app::upstream_addresses(site));
+        let is_reachable = unreachable.is_empty();
+        findings.extend(unreachable);
         let response = match php_address(site, &status) {
+            // Reported already.
+            Ok(_) if !is_reachable => None,
             Ok(address) => probe(site, address).map(|probe| {
                 talk(&format!("asking PHP of {}", site.name));
                 runtime().and_then(|runtime| runtime.block_on(doctor::ask(&probe)))

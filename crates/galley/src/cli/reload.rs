@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ask::{self, AdminAddress, AdminError};
+use super::ask::{self, AdminError};
 use super::options::{AdminOptions, ReloadOptions};
-use super::outcome::{EXIT_USAGE, print_diagnostics, talk};
+use super::outcome::{EXIT_USAGE, talk};
 use super::{option_change, show};
 
 /// Runs `galley reload`.
@@ -28,16 +28,11 @@ pub(super) fn reload(options: &ReloadOptions) -> ExitCode {
 
 /// Sends a command to the running server. Errors have already been printed.
 pub(super) fn order(options: &AdminOptions, order: &Value) -> Result<Value, ExitCode> {
-    let (admin, wrong) = match ask::admin(options) {
-        Ok(admin) => (Ok(admin), None),
-        // The server reports and records the error, too.
-        Err(AdminError::Config(wrong)) => (ask::admin_despite(options), Some(wrong)),
-        Err(trouble) => (Err(trouble), None),
-    };
-    let send = |admin: AdminAddress| admin.post_within(TIMEOUT, "/reload", order);
-    match (admin.and_then(send), wrong) {
-        (Ok(report), _) => Ok(report),
-        (Err(AdminError::Refused { status, error }), _) => {
+    // The server reports and records an error of the file, too.
+    let admin = ask::admin_quietly(options);
+    match admin.and_then(|admin| admin.post_within(TIMEOUT, "/reload", order)) {
+        Ok(report) => Ok(report),
+        Err(AdminError::Refused { status, error }) => {
             show::talk_lines(&error);
             let is_invalid = status == INVALID;
             Err(if is_invalid {
@@ -46,8 +41,7 @@ pub(super) fn order(options: &AdminOptions, order: &Value) -> Result<Value, Exit
                 ExitCode::FAILURE
             })
         }
-        (Err(_), Some(wrong)) => Err(print_diagnostics(&wrong)),
-        (Err(trouble), None) => Err(trouble.report()),
+        Err(trouble) => Err(trouble.report()),
     }
 }
 

@@ -303,6 +303,12 @@ fn upstreams(sites: &[&Value]) -> Vec<String> {
 /// The line for a server that gets no requests; `None` for other servers.
 fn unused(site: &str, server: &Value) -> Option<String> {
     let address = text(&server["address"]);
+    if let Some(error) = server["connect_error"].as_str() {
+        let remedy = text(&server["connect_remedy"]);
+        return Some(format!(
+            "{site}: cannot connect to {address}: {error}; {remedy}"
+        ));
+    }
     let since = duration(server["since_s"].as_u64().unwrap_or(0));
     match text(&server["state"]) {
         "paused" => Some(format!(

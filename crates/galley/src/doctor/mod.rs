@@ -20,7 +20,7 @@ mod server;
 mod wordpress;
 
 pub use certificate::{certificate, stored_certificate};
-pub use checks::{machine, site};
+pub use checks::{machine, site, unreachable};
 pub use finding::{DoctorFinding, Severity};
 pub use machine::ProcFs;
 pub use memory::MemoryPlan;

@@ -12,6 +12,7 @@ use galley_cluster::lease::Lease;
 use galley_policy::forward::Schedule;
 use galley_policy::headers::HeadChanges;
 use galley_policy::key;
+use galley_policy::outcome::RefusedWhy;
 use galley_policy::proxied::Proxies;
 use galley_policy::request_info::RequestInfo;
 use galley_policy::route::{HostPattern, HostTable};
@@ -225,6 +226,16 @@ impl PoolHandle {
     /// The response to a client whose request failed at this pool, with a `Retry-After` from the state of the queue.
     pub fn fault(&self, failure: FillError) -> Fault {
         let mut fault = Fault::from(failure);
+        if fault.why == RefusedWhy::UpstreamDown
+            && let Some(stats) = self.stats()
+        {
+            let failures = stats.connect_failures();
+            let failures = failures.map(|(address, failure)| format!("{address}: {failure}"));
+            let failures: Vec<String> = failures.collect();
+            if !failures.is_empty() {
+                fault.note = format!("{}: {}", fault.note, failures.join(", ")).into();
+            }
+        }
         if fault.retry_after_s.is_some()
             && let Some(stats) = self.stats()
         {

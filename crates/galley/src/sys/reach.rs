@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{Access, AtFlags, CWD};
+use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags};
 
 use super::account::Account;
 
@@ -33,10 +33,13 @@ impl UserIdentity {
     /// Checks that a file, or files in a directory, may be written. For another user, only owner and mode are considered, not other
     /// rules of the system.
     ///
-    /// Errors: the reason why not.
+    /// Errors: the reason why not; `Unsupported` for a file system that holds no files of programs.
     pub fn may_write(&self, path: &Path) -> io::Result<()> {
         let path = fs::canonicalize(path)?;
         let is_folder = path.is_dir();
+        if is_folder {
+            holds_files(&path)?;
+        }
         let Some(account) = &self.0 else {
             let walk = if is_folder {
                 Access::EXEC_OK
@@ -56,6 +59,39 @@ impl UserIdentity {
         allows(account, &path, if is_folder { 0o3 } else { 0o2 })
     }
 }
+
+/// Whether a folder is on a file system that holds files, and is not mounted read-only.
+fn holds_files(folder: &Path) -> io::Result<()> {
+    let kind = u64::try_from(rustix::fs::statfs(folder)?.f_type).unwrap_or_default();
+    if let Some((_, name)) = KERNEL_FILE_SYSTEMS.iter().find(|(known, _)| *known == kind) {
+        let why = format!("`{name}` is a view into the kernel, which holds no files");
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    let flags = rustix::fs::statvfs(folder)?.f_flag;
+    if flags.contains(StatVfsMountFlags::RDONLY) {
+        return Err(rustix::io::Errno::ROFS.into());
+    }
+    Ok(())
+}
+
+/// File systems of the kernel without storage, by their numbers in linux/magic.h.
+const KERNEL_FILE_SYSTEMS: &[(u64, &str)] = &[
+    (0x9fa0, "proc"),
+    (0x6265_6572, "sysfs"),
+    (0x0027_e0eb, "cgroup"),
+    (0x6367_7270, "cgroup2"),
+    (0x1cd1, "devpts"),
+    (0x6462_6720, "debugfs"),
+    (0x7472_6163, "tracefs"),
+    (0x7363_6673, "securityfs"),
+    (0xcafe_4a11, "bpf"),
+    (0x6265_6570, "configfs"),
+    (0x6165_676c, "pstore"),
+    (0xde5e_81e4, "efivarfs"),
+    (0x1980_0202, "mqueue"),
+    (0x6573_5543, "fusectl"),
+    (0x4249_4e4d, "binfmt_misc"),
+];
 
 /// `wanted`: permission bits of one class, 2 to write and 1 to search.
 fn allows(account: &Account, path: &Path, wanted: u32) -> io::Result<()> {

@@ -209,7 +209,9 @@ impl FastCgiUpstream {
         let attempts = async {
             let mut refused = 0;
             loop {
-                let error = match UpstreamStream::connect(address, self.connect_timeout).await {
+                let connected = UpstreamStream::connect(address, self.connect_timeout).await;
+                self.record(index, connected.as_ref().err());
+                let error = match connected {
                     Ok(stream) => return Ok(FastCgiConnection::new(stream)),
                     Err(error) => error,
                 };
@@ -223,7 +225,17 @@ impl FastCgiUpstream {
             }
         };
         let connected = timeout(self.connect_timeout, attempts).await;
-        connected.unwrap_or(Err(FillError::Connect))
+        connected.unwrap_or_else(|_elapsed| {
+            self.record(index, Some(&io::ErrorKind::TimedOut.into()));
+            Err(FillError::Connect)
+        })
+    }
+
+    /// Records the result of a connection attempt.
+    fn record(&self, index: usize, error: Option<&io::Error>) {
+        if let Some(state) = self.balancer.state(index) {
+            state.connected(error);
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! ([`super::strict`]).
 
 use std::cell::Cell;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -66,7 +67,7 @@ struct HttpPeer {
 impl HttpPeer {
     /// Logs why a handshake failed: the general message about a failed connection would not mention an untrusted certificate
     /// authority.
-    fn warn_once(&self, error: &std::io::Error) {
+    fn warn_once(&self, error: &io::Error) {
         let now = Instant::now();
         if self
             .warned_at
@@ -288,7 +289,10 @@ impl HttpConnections {
                 // Boxed: requests over a reused connection do not need its memory.
                 let connecting = Box::pin(connect(server, self.connect_timeout));
                 let connected = timeout(self.connect_timeout, connecting).await;
-                connected.ok().and_then(Result::ok)
+                let connected =
+                    connected.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
+                state.connected(connected.as_ref().err());
+                connected.ok()
             };
             if let Some(connection) = connection {
                 return Ok(ReadyConnection {
@@ -316,9 +320,8 @@ impl HttpConnections {
     }
 }
 
-async fn connect(server: &HttpPeer, time_limit: Duration) -> Result<BodyConnection, FillError> {
-    let stream = server.name.connect(time_limit).await;
-    let stream = stream.map_err(|_| FillError::Connect)?;
+async fn connect(server: &HttpPeer, time_limit: Duration) -> io::Result<BodyConnection> {
+    let stream = server.name.connect(time_limit).await?;
     // Heads and bodies are sent in whole writes; waiting to fill segments only delays PHP.
     let _ = stream.set_nodelay(true);
     let Some(tls) = &server.tls else {
@@ -328,12 +331,12 @@ async fn connect(server: &HttpPeer, time_limit: Duration) -> Result<BodyConnecti
         Ok(stream) => start_http1(stream).await,
         Err(error) => {
             server.warn_once(&error);
-            Err(FillError::Connect)
+            Err(error)
         }
     }
 }
 
-async fn start_http1<S>(stream: S) -> Result<BodyConnection, FillError>
+async fn start_http1<S>(stream: S) -> io::Result<BodyConnection>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -341,7 +344,7 @@ where
     let stream = Strict::new(stream, &watch);
     let (sender, connection) = handshake(TokioIo::new(stream))
         .await
-        .map_err(|_| FillError::Connect)?;
+        .map_err(io::Error::other)?;
     // The task ends when the sender is dropped or the server closes; the exchange receives its errors.
     tokio::task::spawn_local(async move {
         let _ = connection.with_upgrades().await;

@@ -8,13 +8,15 @@
 //! interface reads. Hits do not use them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
+use crate::sys::connect::ConnectFailure;
 
 /// The state of one server of one site; see the module.
 #[derive(Debug)]
@@ -29,6 +31,10 @@ pub struct ServerState {
     requests: AtomicU64,
     failures: AtomicU64,
     checks: Mutex<Checks>,
+    /// Whether `connect_failure` is set: connections succeed without its lock.
+    is_unreachable: AtomicBool,
+    /// The failure of the last connection.
+    connect_failure: Mutex<Option<ConnectFailure>>,
 }
 
 /// The state of an address that one or several sites use.
@@ -117,6 +123,8 @@ impl ServerState {
                 since: Instant::now(),
                 returned: None,
             }),
+            is_unreachable: AtomicBool::new(false),
+            connect_failure: Mutex::default(),
         }
     }
 
@@ -201,6 +209,30 @@ impl ServerState {
             shared: Arc::clone(&self.shared),
             own: Arc::clone(&self.own),
         })
+    }
+
+    /// Records the result of a connection attempt.
+    pub(super) fn connected(&self, error: Option<&io::Error>) {
+        let failure = error.map(|error| ConnectFailure::new(&self.address, error));
+        self.reached(failure.map_or(Ok(()), Err));
+    }
+
+    /// As [`ServerState::connected`], for an attempt of another thread.
+    pub fn reached(&self, result: Result<(), ConnectFailure>) {
+        if result.is_ok() && !self.is_unreachable.load(Ordering::Relaxed) {
+            return;
+        }
+        let known = self.connect_failure.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        self.is_unreachable
+            .store(result.is_err(), Ordering::Relaxed);
+        *known = result.err();
+    }
+
+    /// Why the last connection failed; `None` if it succeeded, or if there was none yet.
+    pub fn connect_failure(&self) -> Option<ConnectFailure> {
+        let known = self.connect_failure.lock();
+        known.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn count_failure(&self) {

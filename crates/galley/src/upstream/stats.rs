@@ -11,6 +11,7 @@ use galley_policy::class::Class;
 use super::balancer::BalancedServer;
 use super::queue::QueueIdentity;
 use super::spec::PoolSpec;
+use crate::sys::connect::ConnectFailure;
 
 /// Statistics of one upstream of one site.
 #[derive(Debug)]
@@ -118,6 +119,14 @@ impl UpstreamStats {
     /// The servers of the upstream; never empty.
     pub fn servers(&self) -> &[BalancedServer] {
         &self.servers
+    }
+
+    /// The servers that cannot be connected to, with the reason.
+    pub fn connect_failures(&self) -> impl Iterator<Item = (&str, ConnectFailure)> {
+        self.servers.iter().filter_map(|server| {
+            let failure = server.state.connect_failure()?;
+            Some((server.state.address.as_str(), failure))
+        })
     }
 
     /// `Retry-After` for rejected requests, in seconds; at least 1.

@@ -6,19 +6,18 @@
 
 use std::io::{self, IoSlice, Write};
 use std::net::Shutdown;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream as NewStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::resolve::ResolvedName;
 use super::spec::FastCgiAddress;
+use crate::sys::connect::to_socket;
 
 /// The address of a FastCGI application, with the last addresses of its name.
 pub(super) enum ConnectAddress {
@@ -56,7 +55,7 @@ impl UpstreamStream {
         time_limit: Duration,
     ) -> io::Result<Self> {
         match address {
-            ConnectAddress::Unix(path) => connect_now(path).map(Self::New),
+            ConnectAddress::Unix(path) => to_socket(path).map(Self::New),
             ConnectAddress::Tcp(name) => {
                 let stream = name.connect(time_limit).await?;
                 stream.set_nodelay(true)?;
@@ -86,17 +85,6 @@ impl UpstreamStream {
             written => Some(written),
         }
     }
-}
-
-fn connect_now(path: &Path) -> io::Result<NewStream> {
-    let address = match path.as_os_str().as_bytes() {
-        [0, name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
-        _ => SocketAddrUnix::new(path)?,
-    };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    connect(&socket, &address)?;
-    Ok(socket.into())
 }
 
 fn lost() -> io::Error {

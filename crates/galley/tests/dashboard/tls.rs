@@ -69,7 +69,9 @@ impl TlsServer {
              [admin]\nlisten = \"unix:{dir}/admin.sock\"\n[cache]\nmemory = \"64MiB\"\n[log]\naccess = \"off\"\n\
              [[site]]\nhosts = [\"a.test\", \"localhost\"]\nupstream = [\"{up}\"]\nhttps_redirect = false\n\
              tls = {{ cert = \"{dir}/site.pem\", key = \"{dir}/site.key\" }}\n\
-             dashboard = \"/galley/\"\ndashboard_auth = \"{dir}/passwords\"\n"
+             dashboard = \"/galley/\"\ndashboard_auth = \"{dir}/passwords\"\n\
+             [[site]]\nhosts = [\"neighbor.test\"]\nupstream = [\"{up}\"]\n\
+             tls = {{ cert = \"{dir}/site.pem\", key = \"{dir}/site.key\" }}\n"
         );
         let binary = Path::new(env!("CARGO_BIN_EXE_galley"));
         let galley = Galley::start_binary(binary, &scratch.join("galley"), &text).unwrap();
@@ -146,7 +148,7 @@ impl TlsServer {
 
 /// Writes a certificate and its key, and returns the key's pin (RFC 7469 section 2.4).
 fn write_certificate(dir: &Path) -> String {
-    let hosts = ["a.test".to_owned(), "localhost".to_owned()];
+    let hosts = ["a.test", "localhost", "neighbor.test"].map(str::to_owned);
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(hosts).unwrap();
     let key = dir.join("site.key");
     fs::write(dir.join("site.pem"), cert.pem()).unwrap();
@@ -178,6 +180,11 @@ fn password_login_works_over_http1_and_http2() {
             .curl(&status, &[protocol, "-H", &key])
             .expect_status(200);
         assert!(shown.head.starts_with(word) && shown.body.contains("a.test"));
+        assert!(
+            !shown.body.contains("neighbor.test"),
+            "another name of a shared certificate: {}",
+            shown.body
+        );
         // Neither the cookie nor the key is sufficient alone.
         server.curl(&status, &[protocol]).expect_status(401);
         let key_only = [protocol, "-H", &key, "--cookie", "none=1"];

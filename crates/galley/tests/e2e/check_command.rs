@@ -343,3 +343,27 @@ fn check_creates_and_changes_no_files() {
     check.assert_valid();
     assert_eq!(listing(check.scratch.path()), before);
 }
+
+/// Where no cache can be, whatever the rights of the user.
+#[test]
+fn the_disk_cache_is_not_on_a_file_system_of_the_kernel_or_below_a_file() {
+    for (disk, why) in [
+        ("/proc/x", "`proc` is a view into the kernel"),
+        ("/sys/galley", "`sysfs` is a view into the kernel"),
+        ("{dir}/root/index.php/cache", "is not a folder"),
+        ("{dir}/dangling", "is not a folder"),
+    ] {
+        let check = ConfigCheck::new(&format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\n[cache]\ndisk = \"{disk}\""
+        ));
+        let link = check.scratch.join("dangling");
+        std::os::unix::fs::symlink("/no/such/folder", link).unwrap();
+        let output = check.run("check");
+        let text = output_text(&output);
+        assert_eq!(output.status.code(), Some(2), "{disk}: {text}");
+        assert!(
+            text.contains("cache.disk") && text.contains(why),
+            "{disk}: {text}"
+        );
+    }
+}

@@ -12,6 +12,8 @@
 
 mod access_control;
 mod access_countries;
+mod admin_commands;
+mod admin_limits;
 mod caching;
 mod caching_freshness;
 mod caching_rules;
@@ -98,6 +100,7 @@ mod tls_support;
 mod tls_upstream;
 mod traces;
 mod trusted_proxies;
+mod unreachable_upstreams;
 mod unread_responses;
 mod unsafe_requests;
 mod unstorable_bodies;

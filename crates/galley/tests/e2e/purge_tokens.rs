@@ -8,13 +8,7 @@ use std::process::Command;
 use galley_testkit::client::{Request, Response};
 use galley_testkit::runs_as_root;
 
-use crate::support::{AssertStatus, SiteBuilder, TestSite, binary, output_text};
-
-fn token_file(builder: &SiteBuilder, name: &str, token: &str) -> String {
-    let path = builder.scratch.write(name, token).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    path.display().to_string()
-}
+use crate::support::{AssertStatus, SiteBuilder, TestSite, binary, output_text, token_file};
 
 fn send_purge_request(site: &TestSite, token: Option<&str>, body: &str) -> Response {
     let admin = site.galley.admin().unwrap();

@@ -398,3 +398,19 @@ fn variants_of_a_page_are_explained() {
     assert_eq!(why["now"]["what"], "hit", "{why}");
     assert_eq!(why["entry"]["kind"], "page", "{why}");
 }
+
+#[test]
+fn a_purge_is_not_said_to_have_removed_a_page_that_never_was() {
+    let server = TestServer::start("");
+    let never = || server.why("http://a.test/never/", &[])["advice"].clone();
+    assert_eq!(never()["id"], "missed-nothing");
+    server.command(&["purge", "--all"]);
+    let advice = never();
+    assert_eq!(advice["id"], "missed-or-purged", "{advice}");
+    let why = advice["why"].as_str().unwrap();
+    assert!(
+        why.starts_with("nothing is stored for this address; if a page was, purge number"),
+        "{why}"
+    );
+    assert!(!advice["do"].is_null(), "{advice}");
+}

@@ -17,7 +17,10 @@ use std::path::{Path, PathBuf};
 /// Modules of the server from the bottom up. A module may use only itself and modules of lower rank.
 const RANKS: &[(u32, &[&str])] = &[
     (0, &["clock", "fault", "sys", "telemetry", "testing"]),
-    (1, &["body", "codec", "doctor", "php", "tls"]),
+    (
+        1,
+        &["body", "codec", "doctor", "operator_http", "php", "tls"],
+    ),
     (
         2,
         &[

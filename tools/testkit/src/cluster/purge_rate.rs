@@ -43,8 +43,7 @@ pub fn purge_rates(settings: &ClusterTestSettings) -> Result<PurgeRates, Testkit
     for socket in &sockets {
         // A node that has just started waits for a while before it treats a missing node as absent.
         let is_ready = poll_until(READY_WITHIN, || {
-            Admin::connect(socket)
-                .is_ok_and(|mut admin| admin.purge().is_ok_and(|is_final| is_final))
+            Admin(socket).purge().is_ok_and(|is_final| is_final)
         });
         if !is_ready {
             return Err(TestkitError::Refused(
@@ -80,7 +79,7 @@ pub fn purge_rates(settings: &ClusterTestSettings) -> Result<PurgeRates, Testkit
 fn measure_latencies(sockets: &[PathBuf]) -> Result<Vec<Duration>, TestkitError> {
     let mut times = Vec::with_capacity(sockets.len() * SEQUENTIAL_PURGES);
     for socket in sockets {
-        let mut admin = Admin::connect(socket)?;
+        let admin = Admin(socket);
         for _ in 0..SEQUENTIAL_PURGES {
             let started = Instant::now();
             if admin.purge()? {
@@ -93,7 +92,7 @@ fn measure_latencies(sockets: &[PathBuf]) -> Result<Vec<Duration>, TestkitError>
 
 /// Purges for this time; returns how many purges every node has applied, and how many only one node.
 fn purge_for(socket: &Path, time: Duration) -> Result<(u64, u64), TestkitError> {
-    let mut admin = Admin::connect(socket)?;
+    let admin = Admin(socket);
     let (mut acknowledged, mut local) = (0, 0);
     let started = Instant::now();
     while started.elapsed() < time {
@@ -106,28 +105,29 @@ fn purge_for(socket: &Path, time: Duration) -> Result<(u64, u64), TestkitError> 
     Ok((acknowledged, local))
 }
 
-/// A connection to a node's admin interface.
-struct Admin(UnixStream);
+/// The socket of a node's admin interface, which takes one request for each connection.
+struct Admin<'s>(&'s Path);
 
-impl Admin {
-    fn connect(socket: &Path) -> Result<Self, TestkitError> {
-        let stream = UnixStream::connect(socket).context("connect to the admin interface")?;
+impl Admin<'_> {
+    fn connect(&self) -> Result<UnixStream, TestkitError> {
+        let stream = UnixStream::connect(self.0).context("connect to the admin interface")?;
         stream
             .set_read_timeout(Some(TIMEOUT))
             .context("set a time limit")?;
-        Ok(Self(stream))
+        Ok(stream)
     }
 
     /// Purges one tag; returns whether every node has applied it.
-    fn purge(&mut self) -> Result<bool, TestkitError> {
+    fn purge(&self) -> Result<bool, TestkitError> {
         let request = format!(
             "POST /purge HTTP/1.1\r\nHost: galley\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{PURGE}",
             PURGE.len()
         );
-        self.0
+        let mut stream = self.connect()?;
+        stream
             .write_all(request.as_bytes())
             .context("send a purge")?;
-        let receipt = self.response()?;
+        let receipt = response(&mut stream)?;
         if !receipt.starts_with("HTTP/1.1 200") {
             return Err(TestkitError::Refused(format!(
                 "a purge was rejected: {receipt}"
@@ -135,22 +135,22 @@ impl Admin {
         }
         Ok(receipt.contains("\"reach\":\"cluster\""))
     }
+}
 
-    /// Reads the head and the body up to the end of its JSON object.
-    fn response(&mut self) -> Result<String, TestkitError> {
-        let mut received = Vec::new();
-        let mut buffer = [0; 2048];
-        loop {
-            let count = self.0.read(&mut buffer).context("read a receipt")?;
-            received.extend_from_slice(buffer.get(..count).unwrap_or_default());
-            let text = String::from_utf8_lossy(&received);
-            if count == 0
-                || text
-                    .split_once("\r\n\r\n")
-                    .is_some_and(|(_, body)| is_complete(body))
-            {
-                return Ok(text.into_owned());
-            }
+/// Reads the head and the body up to the end of its JSON object.
+fn response(stream: &mut UnixStream) -> Result<String, TestkitError> {
+    let mut received = Vec::new();
+    let mut buffer = [0; 2048];
+    loop {
+        let count = stream.read(&mut buffer).context("read a receipt")?;
+        received.extend_from_slice(buffer.get(..count).unwrap_or_default());
+        let text = String::from_utf8_lossy(&received);
+        if count == 0
+            || text
+                .split_once("\r\n\r\n")
+                .is_some_and(|(_, body)| is_complete(body))
+        {
+            return Ok(text.into_owned());
         }
     }
 }

@@ -117,9 +117,8 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
         }
         (_, None) => match explanation.last_not_stored {
             Some(page) => not_stored(page.why, None),
-            None => {
-                by_purge(reasons::MISSED_GONE).unwrap_or_else(|| reasons::MISSED_NOTHING.plain())
-            }
+            None => by_purge(reasons::MISSED_OR_PURGED)
+                .unwrap_or_else(|| reasons::MISSED_NOTHING.plain()),
         },
     }
 }

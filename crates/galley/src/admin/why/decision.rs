@@ -66,6 +66,9 @@ pub(super) fn status(decision: &Decision) -> Option<u16> {
 
 /// The sentence for people; `None`: an error response, whose text is the sentence.
 pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -> Option<Advice> {
+    if let Some(why) = unreachable(decision, explanation) {
+        return Some(reasons::REFUSED_DOWN.plain().noting(&why));
+    }
     let fixed = match decision {
         Decision::Hit | Decision::HitAndRefresh => {
             let stored = explanation.found.stored();
@@ -104,4 +107,31 @@ pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -
         Decision::Slash => reasons::NOW_SLASH,
     };
     Some(fixed.plain())
+}
+
+/// Why no server of the upstream that would get the request can be connected to; `None` if one can, or a stale page would be sent.
+fn unreachable(decision: &Decision, explanation: &Explanation<'_, '_>) -> Option<String> {
+    let needs_upstream = match decision {
+        Decision::Patch | Decision::Compare | Decision::Pass(_) => true,
+        Decision::Fetch { stale_on_error, .. } => !stale_on_error,
+        Decision::Hit
+        | Decision::HitAndRefresh
+        | Decision::Assemble
+        | Decision::StaleWhileRevalidate
+        | Decision::StaleAccepted
+        | Decision::File
+        | Decision::Slash
+        | Decision::Redirect(_)
+        | Decision::Methods
+        | Decision::Dashboard
+        | Decision::Purge
+        | Decision::Refuse(_) => false,
+    };
+    let stats = explanation.exchange.upstream().upstream_stats();
+    let stats = stats.filter(|_| needs_upstream)?;
+    let failures = stats.connect_failures();
+    let failures: Vec<String> = failures
+        .map(|(address, failure)| format!("{address}: {failure}"))
+        .collect();
+    (failures.len() == stats.servers().len()).then(|| failures.join(", "))
 }

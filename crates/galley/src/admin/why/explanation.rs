@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 
 use super::below::PathExplanation;
 use super::question::WhyRequest;
-use crate::admin::AdminState;
+use crate::admin::{AdminState, entry};
 use crate::fetch::counters::UncachedPage;
 use crate::fetch::hit_for_pass::{self, PassReason};
 use crate::fetch::shared::SharedLookup;
@@ -25,7 +25,7 @@ pub(super) struct Explanation<'s, 'h> {
     /// The reason in a hit-for-pass entry.
     pub(super) reason: Option<PassReason>,
     pub(super) last_not_stored: Option<UncachedPage>,
-    /// The newest purge that matches the URL, since the entry was born, or at all without an entry.
+    /// The newest purge that matches the entry and its includes since it was born, or the URL if there is no entry.
     pub(super) touching: Option<MatchingPurge>,
     pub(super) below: PathExplanation,
     /// Whether the URL was given with `https://`.
@@ -42,10 +42,10 @@ impl<'s, 'h> Explanation<'s, 'h> {
         exchange.write_key();
         let pending = lookup(&state.services, &exchange, LookupPurpose::Explain);
         let found = Handle::current().block_on(pending);
-        let (core, purges) = (&exchange.site.core, &exchange.site.core.purges);
+        let core = &exchange.site.core;
         let entry = found.entry.as_ref().map(|(entry, _)| entry);
         let touching = match entry {
-            Some(entry) => purges.newest_match(entry.born, &entry.scopes.touch()),
+            Some(entry) => entry::newest_match(&exchange.site, entry),
             None => touching(&exchange),
         };
         Self {

@@ -51,9 +51,9 @@ reasons! {
     DIFFERS_CONTENT: "differs-content", "the page that PHP generates for `{class}` is another: from byte {byte} on, where visitors get `{text}`", Some(PRIVATE);
     MISSED_PURGED: "missed-purged", "purge number {number} (by {kind}) removed the stored page", None;
     MISSED_SOFT_PURGED: "missed-soft-purged", "purge number {number} (by {kind}) made the stored page stale", None;
-    MISSED_GONE: "missed-gone", "purge number {number} (by {kind}) removed this page, and it was not stored again since", None;
+    MISSED_OR_PURGED: "missed-or-purged", "nothing is stored for this address; if a page was, purge number {number} (by {kind}) removed it", Some(LOAD_ONCE);
     MISSED_OLD: "missed-old", "the stored page is older than its lifetime of {seconds} s", None;
-    MISSED_NOTHING: "missed-nothing", "nothing is stored for this address", Some("load the page once and run the command again; if nothing is stored then, it prints the reason");
+    MISSED_NOTHING: "missed-nothing", "nothing is stored for this address", Some(LOAD_ONCE);
     SHORT_LIVED_TABLE: "short-lived-table", "PHP reads the table `{table}` of another plugin for this page, and no purge covers it, so the page lives for a minute at most", Some("the plugin's author can purge these pages, and name the table with the filter `galley_described_tables`");
     PART_CHANGES: "part-changes", "a part of the page was purged, and the page cannot be patched: `{part}` changes without a purge", Some("find the plugin or theme that prints something there which changes by itself");
     PART_FAILED: "part-failed", "a part of the page was purged, and the page cannot be patched: `{part}` could not be rendered without it", Some("look into the error log of PHP for what fails in a request with `Galley-Fragment`");
@@ -142,6 +142,9 @@ reasons! {
 }
 
 const COOKIE: &str = "log out, or send the request without the cookie, to see what visitors get; if the cookie identifies nobody, look where its name is listed";
+
+const LOAD_ONCE: &str =
+    "load the page once and run the command again; if nothing is stored then, it prints the reason";
 
 const RULE: &str = "look at the site's `[[site.rule]]`: the first that matches applies, alone";
 

@@ -1,13 +1,13 @@
 //! `galley dashboard`: listens, prints the address, and serves until it is stopped.
 
+use std::future::pending;
 use std::io::{self, BufRead};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
 use tempfile::NamedTempFile;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -21,6 +21,8 @@ use crate::cli::ask::{self, AdminAddress};
 use crate::cli::options::DashboardOptions;
 use crate::cli::outcome::{fail, runtime, talk};
 use crate::cli::show;
+use crate::operator_http::{self, OperatorLimits, OperatorListener};
+use crate::sys::raise_descriptor_limit;
 
 /// Runs `galley dashboard`.
 pub(in crate::cli) fn dashboard(options: &DashboardOptions) -> ExitCode {
@@ -46,7 +48,7 @@ pub(in crate::cli) fn dashboard(options: &DashboardOptions) -> ExitCode {
 
 async fn serve(options: &DashboardOptions, admin: AdminAddress) -> io::Result<()> {
     let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
-    let listener = TcpListener::bind(wanted).await.map_err(|error| {
+    let listener = TcpListener::bind(wanted).map_err(|error| {
         let message = format!("cannot listen on {wanted}: {error}; choose another --port");
         io::Error::new(error.kind(), message)
     })?;
@@ -58,9 +60,15 @@ async fn serve(options: &DashboardOptions, admin: AdminAddress) -> io::Result<()
     );
     let _file = if options.no_open { None } else { open(&first) };
     let router = router(&dashboard);
+    let listener = OperatorListener::tcp(listener)?;
+    let limits = OperatorLimits {
+        connections: operator_http::max_connections(raise_descriptor_limit()),
+        // Live figures have no end.
+        response_time: None,
+    };
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
-        served = async { axum::serve(listener, router).await } => served,
+        served = operator_http::serve(listener, limits, router, pending()) => served,
         () = sample(Arc::clone(&dashboard)) => Ok(()),
         invited = invite_again(&dashboard) => invited,
         stopped = tokio::signal::ctrl_c() => stopped,
@@ -89,7 +97,7 @@ async fn invite_again(dashboard: &Dashboard) -> io::Result<()> {
     while read.recv().await.is_some() {
         invite(dashboard)?;
     }
-    std::future::pending().await
+    pending().await
 }
 
 fn open(address: &str) -> Option<NamedTempFile> {

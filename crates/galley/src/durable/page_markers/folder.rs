@@ -188,13 +188,18 @@ impl MarkerFolder {
         key
     }
 
-    /// All markers, the oldest first. Adds the keys of removed ones to `lost`.
+    /// All markers, the oldest first. Adds the keys of removed ones to `lost`, at most one more than [`MAX_REMOVALS`].
+    ///
+    /// Errors: as `names`.
     pub(super) fn scan(&self, lost: &mut Vec<String>) -> io::Result<Vec<String>> {
         let mut kept = Vec::new();
         for name in names(&self.keys)? {
             match statat(&self.keys, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(found) if found.st_nlink > 1 => kept.push((found.st_mtime, name)),
-                Ok(_) => lost.extend(self.removed(&name)),
+                Ok(_) => {
+                    let key = self.removed(&name);
+                    lost.extend(key.filter(|_| lost.len() <= MAX_REMOVALS));
+                }
                 Err(_) => {}
             }
         }
@@ -270,12 +275,18 @@ fn levels(name: &str) -> Option<(&str, &str)> {
     is_name.then(|| Some((name.get(31..)?, name.get(29..31)?)))?
 }
 
+/// The names in a folder. PHP may write to it.
+///
+/// Errors: `QuotaExceeded` if there are more than [`MAX_NAMES`].
 fn names(folder: &OwnedFd) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
         if let Ok(name) = entry?.file_name().to_str()
             && !matches!(name, "." | "..")
         {
+            if names.len() >= MAX_NAMES {
+                return Err(ErrorKind::QuotaExceeded.into());
+            }
             names.push(name.to_owned());
         }
     }
@@ -299,8 +310,11 @@ const MAX_KEY: u64 = 16 * 1024;
 
 const ATTEMPTS: u32 = 4;
 
+/// More names than a folder of markers has: twice the limit of markers, because removed ones stay until they are read.
+const MAX_NAMES: usize = if cfg!(test) { 5_000 } else { 200_000 };
+
 /// More removals at a time than a plugin makes one by one.
-const MAX_REMOVALS: usize = 1000;
+pub(super) const MAX_REMOVALS: usize = 1000;
 
 /// Enough for dozens of events. A full queue takes some rounds.
 const BUFFER: usize = 4096;

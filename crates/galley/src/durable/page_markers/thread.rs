@@ -1,7 +1,7 @@
 //! The thread that owns the markers of a site: it creates them, and purges the pages of removed ones.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use galley_policy::site::Policy;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 
-use super::folder::{MarkerFolder, RemovedFiles, events, marker_name};
+use super::folder::{MAX_REMOVALS, MarkerFolder, RemovedFiles, events, marker_name};
 use super::owner::FolderOwner;
 use crate::durable::{PurgeSource, Receipt, SitePurges};
 
@@ -171,8 +171,15 @@ impl MarkerThread {
 
     fn catch_up(&mut self, is_new: bool) -> io::Result<Vec<Receipt>> {
         let mut lost = Vec::new();
-        self.order = self.folder.scan(&mut lost)?.into();
-        if is_new {
+        let scanned = self.folder.scan(&mut lost);
+        let is_full = matches!(&scanned, Err(error) if error.kind() == ErrorKind::QuotaExceeded);
+        if is_full {
+            let path = self.path.display();
+            tracing::warn!(%path, "the folder of page markers contains more files than Galley has put there: remove it");
+        } else {
+            self.order = scanned?.into();
+        }
+        if is_new || is_full || lost.len() > MAX_REMOVALS {
             return Ok(vec![self.publish(Scope::Site)]);
         }
         let scopes = lost.iter().filter_map(|key| self.scope(key));

@@ -3,11 +3,12 @@
 //! The detector reads the heads of frames (RFC 9113 section 4.1) from the bytes in both directions, independently of the library.
 //! There are two allowances. One is spent by resets of either side: streams that are opened to be reset (CVE-2023-44487)
 //! and those that a client makes the *server* reset by breaking a rule on them (CVE-2025-8671). The other is spent by
-//! frames without content: pings, settings, window updates, priorities, empty data, frames of unknown types. Useful work
-//! refills the second: a request, data in either direction. Both refill with time. A connection that overdraws one is
-//! closed.
+//! frames without use: pings, settings, window updates, priorities, little data, frames of unknown types, and heads and data on
+//! streams that take none. Useful work refills the second: a new request, data of an open request or of a response. Both refill
+//! with time. A connection that overdraws one is closed.
 
 use galley_http::frame_interceptor::FRAME_HEAD;
+use smallvec::SmallVec;
 
 use crate::telemetry::http2::Http2ConnectionCounts;
 
@@ -16,6 +17,7 @@ use crate::telemetry::http2::Http2ConnectionCounts;
 pub(super) struct FloodDetector {
     received: FrameScanner,
     sent: FrameScanner,
+    requests: OpenRequests,
     resets: TokenBucket,
     idle: TokenBucket,
     flood: Option<FrameKind>,
@@ -48,6 +50,7 @@ impl FloodDetector {
                 ..FrameScanner::default()
             },
             sent: FrameScanner::default(),
+            requests: OpenRequests::default(),
             resets: TokenBucket::new(RESETS, now_ms),
             idle: TokenBucket::new(IDLE_FRAMES, now_ms),
             flood: None,
@@ -71,16 +74,21 @@ impl FloodDetector {
         while let Some(frame) = self.received.next(&mut bytes) {
             let is_ack = frame.flags & ACK != 0;
             let cost = match frame.kind {
-                HEADERS => {
-                    self.counts.streams += 1;
-                    self.idle.add(REQUEST_REFILL);
-                    0
-                }
-                DATA if frame.may_have_data() => {
+                HEADERS => match self.requests.head(frame) {
+                    HeadersUse::Request => {
+                        self.counts.streams += 1;
+                        self.idle.add(REQUEST_REFILL);
+                        0
+                    }
+                    HeadersUse::Trailers => REQUEST_REFILL,
+                    HeadersUse::None => USELESS_HEAD_COST,
+                },
+                DATA if self.requests.data(frame) => {
                     self.idle.add(1);
                     0
                 }
                 RST_STREAM => {
+                    self.requests.end(frame.stream);
                     self.counts.resets_by_client += 1;
                     self.reset(now_ms);
                     0
@@ -116,6 +124,7 @@ impl FloodDetector {
                     }
                 }
                 RST_STREAM => {
+                    self.requests.end(frame.stream);
                     self.counts.resets_by_galley += 1;
                     self.reset(now_ms);
                 }
@@ -148,17 +157,78 @@ struct FrameInfo {
     length: u32,
     kind: u8,
     flags: u8,
+    stream: u32,
 }
 
 impl FrameInfo {
-    /// Whether a DATA frame may have data. A padded one may contain nothing but padding.
-    fn may_have_data(self) -> bool {
-        let least = if self.flags & PADDED == 0 {
+    /// Whether a DATA frame has enough data to be useful. A padded one may contain little but padding.
+    fn has_data(self) -> bool {
+        let padding = if self.flags & PADDED == 0 {
             0
         } else {
             MAX_PADDING
         };
-        self.length > least
+        self.length >= MIN_DATA + padding
+    }
+
+    fn ends_stream(self) -> bool {
+        self.flags & END_STREAM != 0
+    }
+}
+
+/// What the head in a HEADERS frame of the client is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HeadersUse {
+    /// It opens a stream.
+    Request,
+    /// It ends the request of an open stream.
+    Trailers,
+    /// Its stream takes none: the frame is decoded and rejected.
+    None,
+}
+
+/// The streams whose requests are not complete.
+#[derive(Debug, Default)]
+struct OpenRequests {
+    /// The highest stream of the client: those below it are never opened again (RFC 9113 section 5.1.1).
+    highest: u32,
+    /// At most [`MAX_OPEN`], the newest last.
+    open: SmallVec<[u32; 4]>,
+}
+
+impl OpenRequests {
+    fn head(&mut self, frame: FrameInfo) -> HeadersUse {
+        if frame.stream > self.highest && frame.stream % 2 == 1 {
+            self.highest = frame.stream;
+            if !frame.ends_stream() {
+                if self.open.len() >= MAX_OPEN {
+                    self.open.remove(0);
+                }
+                self.open.push(frame.stream);
+            }
+            return HeadersUse::Request;
+        }
+        if frame.ends_stream() && self.end(frame.stream) {
+            HeadersUse::Trailers
+        } else {
+            HeadersUse::None
+        }
+    }
+
+    /// Whether a DATA frame carries a useful part of a request.
+    fn data(&mut self, frame: FrameInfo) -> bool {
+        let is_open = if frame.ends_stream() {
+            self.end(frame.stream)
+        } else {
+            self.open.contains(&frame.stream)
+        };
+        is_open && frame.has_data()
+    }
+
+    /// Whether the request was open; it ends.
+    fn end(&mut self, stream: u32) -> bool {
+        let place = self.open.iter().position(|open| *open == stream);
+        place.map(|place| self.open.remove(place)).is_some()
     }
 }
 
@@ -188,13 +258,15 @@ impl FrameScanner {
             self.have += 1;
             *bytes = rest;
         }
-        let [a, b, c, kind, flags, ..] = self.head;
+        let [a, b, c, kind, flags, stream @ ..] = self.head;
         self.have = 0;
         self.skip = u32::from_be_bytes([0, a, b, c]);
         self.last = FrameInfo {
             length: self.skip,
             kind,
             flags,
+            // The highest bit is reserved (RFC 9113 section 4.1).
+            stream: u32::from_be_bytes(stream) & (u32::MAX >> 1),
         };
         Some(self.last)
     }
@@ -254,11 +326,17 @@ const IDLE_FRAMES: Rate = Rate {
     per_s: 20,
 };
 
-/// The minimum length of a DATA frame that refills the allowance, in bytes.
+/// The minimum length of a useful DATA frame, in bytes.
 const MIN_DATA: u32 = 256;
 
 /// A request is accompanied by a priority and window updates.
 const REQUEST_REFILL: u32 = 4;
+
+/// A head costs its decoding, and has effects on the state that later heads need.
+const USELESS_HEAD_COST: u32 = 20;
+
+/// More than the streams that a client may have open: the library resets those beyond.
+const MAX_OPEN: usize = 256;
 
 /// Settings change all open streams.
 const SETTINGS_COST: u32 = 20;
@@ -276,6 +354,7 @@ const SETTINGS: u8 = 4;
 const CONTINUATION: u8 = 9;
 
 const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
@@ -283,114 +362,4 @@ const PADDED: u8 = 8;
 const MAX_PADDING: u32 = 256;
 
 #[cfg(test)]
-mod tests {
-    use galley_http::frame_interceptor::PREFACE;
-
-    use super::*;
-
-    fn frame(kind: u8, flags: u8, length: u8) -> Vec<u8> {
-        let mut bytes = vec![0, 0, length, kind, flags, 0, 0, 0, 1];
-        bytes.extend(std::iter::repeat_n(7, length.into()));
-        bytes
-    }
-
-    fn after_preface() -> FloodDetector {
-        let mut floods = FloodDetector::new(0);
-        floods.receive(PREFACE, 0);
-        floods
-    }
-
-    #[test]
-    fn frames_are_found_in_pieces_of_any_size() {
-        assert_eq!(PREFACE.len(), usize::try_from(PREFACE_BYTES).unwrap());
-        let bytes = [
-            PREFACE.to_vec(),
-            frame(SETTINGS, 0, 6),
-            frame(HEADERS, END_HEADERS, 200),
-            frame(RST_STREAM, 0, 4),
-            frame(HEADERS, END_HEADERS, 0),
-        ]
-        .concat();
-        for piece in [1, 2, 9, 10, 64, 1000] {
-            let mut floods = FloodDetector::new(0);
-            for piece in bytes.chunks(piece) {
-                floods.receive(piece, 0);
-            }
-            let wanted = Http2ConnectionCounts {
-                streams: 2,
-                resets_by_client: 1,
-                resets_by_galley: 0,
-            };
-            assert_eq!(floods.counts, wanted, "in pieces of {piece}");
-            assert_eq!(floods.flood(), None);
-        }
-    }
-
-    #[test]
-    fn a_head_is_incomplete_until_its_last_byte() {
-        let mut floods = after_preface();
-        let head = [
-            frame(HEADERS, 0, 5),
-            frame(CONTINUATION, 0, 0),
-            frame(CONTINUATION, END_HEADERS, 3),
-        ]
-        .concat();
-        let (last, first) = head.split_last().unwrap();
-        assert!(!floods.is_mid_head());
-        for byte in first {
-            floods.receive(&[*byte], 0);
-        }
-        assert!(floods.is_mid_head());
-        floods.receive(&[*last], 0);
-        assert!(!floods.is_mid_head());
-    }
-
-    #[test]
-    fn resets_of_either_side_use_one_allowance() {
-        let mut floods = after_preface();
-        for _ in 0..RESETS.most / 2 {
-            floods.receive(&frame(RST_STREAM, 0, 4), 0);
-            floods.send(&frame(RST_STREAM, 0, 4), 0);
-        }
-        assert_eq!(floods.flood(), None);
-        floods.send(&frame(RST_STREAM, 0, 4), 1000);
-        assert_eq!(floods.flood(), None, "a second has passed");
-        for _ in 0..RESETS.per_s {
-            floods.receive(&frame(RST_STREAM, 0, 4), 1000);
-        }
-        assert_eq!(floods.flood(), Some(FrameKind::Resets));
-    }
-
-    #[test]
-    fn frames_without_content_are_allowed_only_with_requests_and_data() {
-        for (kind, flags, length) in [
-            (6, 0, 8),
-            (SETTINGS, 0, 0),
-            (8, 0, 4),
-            (2, 0, 5),
-            (DATA, 0, 0),
-            (DATA, PADDED, 9),
-            (77, 0, 9),
-        ] {
-            let mut floods = after_preface();
-            let mut sent = 0;
-            while floods.flood().is_none() {
-                floods.receive(&frame(kind, flags, length), 0);
-                sent += 1;
-                assert!(sent <= IDLE_FRAMES.most + 1, "kind {kind}");
-            }
-            assert_eq!(floods.flood(), Some(FrameKind::IdleFrames));
-        }
-        for (length, is_flood) in [(1000_u32, false), (1, true)] {
-            let data = [&length.to_be_bytes()[1..], &[DATA, 0, 0, 0, 0, 1]].concat();
-            let data = [data, vec![7; usize::try_from(length).unwrap()]].concat();
-            let mut floods = after_preface();
-            for _ in 0..10_000 {
-                floods.send(&data, 0);
-                floods.receive(&frame(8, 0, 4), 0);
-                floods.receive(&frame(8, 0, 4), 0);
-            }
-            assert_eq!(floods.flood().is_some(), is_flood, "windows of {length}");
-        }
-    }
-}
+mod tests;

@@ -19,6 +19,13 @@ pub fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_galley"))
 }
 
+/// Writes a token file in the folder of a test site, and returns its path.
+pub fn token_file(builder: &SiteBuilder, name: &str, token: &str) -> String {
+    let path = builder.scratch.write(name, token).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path.display().to_string()
+}
+
 /// Configuration and files of a test site that has not started yet.
 pub struct SiteBuilder {
     pub scratch: Scratch,

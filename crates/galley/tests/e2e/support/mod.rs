@@ -12,7 +12,7 @@ mod process;
 mod request;
 mod site;
 
-pub use builder::{HOST, SiteBuilder, binary};
+pub use builder::{HOST, SiteBuilder, binary, token_file};
 pub use bytes::{random_bytes, sha256};
 pub use output::{doctor_finding, json_number, output_text};
 pub use page::{TEST_PAGE, note_name, page_value};

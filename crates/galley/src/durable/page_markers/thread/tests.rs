@@ -115,3 +115,17 @@ async fn removals_beyond_the_queue_of_the_kernel_purge_the_site() {
     assert_eq!(stage.purged(), [Scope::Site.to_string()]);
     assert!(stage.thread.order.is_empty(), "it was found to be gone");
 }
+
+#[tokio::test]
+async fn a_folder_full_of_other_files_is_one_purge_and_little_memory() {
+    for (count, recorded) in [(500, 500), (1_500, 1), (6_000, 1)] {
+        let mut stage = Stage::new(2);
+        let keys = stage.dir.path().join("nginx/.galley");
+        for number in 0..count {
+            let key = format!("httpsGETa.test/{number}/");
+            std::fs::write(keys.join(marker_name(&key)), format!("KEY: {key}\n")).unwrap();
+        }
+        let receipts = stage.thread.catch_up(false).unwrap();
+        assert_eq!(receipts.len(), recorded, "{count}");
+    }
+}

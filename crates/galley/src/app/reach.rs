@@ -1,0 +1,101 @@
+//! Whether the servers of upstreams accept connections: tried at the start, and again until they do.
+//!
+//! A wrong socket is found before the first visitor finds it. The start does not wait and does not fail: PHP-FPM may start later.
+//! The result is in the state of the server, where the log, `galley status` and `galley why` read it.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use galley_config::{Config, MachineFinding, OptionPath, SiteConfig, UpstreamConfig};
+use tokio::task::JoinSet;
+
+use super::health::CheckedServer;
+use crate::sys::connect::{ConnectFailure, try_connect};
+use crate::sys::reach::UserIdentity;
+use crate::upstream::ServerState;
+
+/// Starts a task for each server; they end when the result is dropped.
+pub(super) fn start(servers: &[CheckedServer]) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for server in servers {
+        tasks.spawn(keep(server.site.clone(), Arc::downgrade(&server.state)));
+    }
+    tasks
+}
+
+async fn keep(site: String, state: Weak<ServerState>) {
+    let mut is_first = true;
+    loop {
+        let Some(state) = state.upgrade() else { return };
+        if is_first || state.connect_failure().is_some() {
+            let address = state.address.clone();
+            let tried = tokio::task::spawn_blocking(move || try_connect(&address)).await;
+            let failure = tried.as_ref().ok().and_then(|tried| tried.as_ref().err());
+            if let (true, Some(failure)) = (is_first, failure) {
+                let upstream = &state.address;
+                tracing::warn!(site, upstream, cause = %failure.cause, "cannot connect to the upstream: {}", failure.remedy);
+            }
+            if let Ok(tried) = tried {
+                state.reached(tried);
+            }
+        }
+        drop(state);
+        is_first = false;
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// The servers of all sites that accept no connection, for `galley check`. `who` is the user that would connect.
+pub(super) fn unreachable(config: &Config, who: &UserIdentity) -> Vec<MachineFinding> {
+    let mut findings = Vec::new();
+    for (index, site) in config.sites.iter().enumerate() {
+        for (option, address) in addresses(site) {
+            if let Err(failure) = tried_as(who, &address) {
+                findings.push(MachineFinding {
+                    at: OptionPath::Site(index, option),
+                    value: address,
+                    why: format!("which cannot be connected to: {}", failure.cause),
+                    help: failure.remedy.to_owned(),
+                });
+            }
+        }
+    }
+    findings
+}
+
+/// The servers of a site that Galley does not run, with the options that name them.
+pub fn addresses(site: &SiteConfig) -> Vec<(&'static str, String)> {
+    let mut all = Vec::new();
+    for upstream in site.further.iter().chain([&site.upstream]) {
+        match upstream {
+            UpstreamConfig::Php(servers) => {
+                let servers = servers.iter().map(|one| one.address.to_string());
+                all.extend(servers.map(|address| ("php", address)));
+            }
+            UpstreamConfig::Http(servers) => {
+                let servers = servers.iter();
+                all.extend(servers.map(|one| ("upstream", format!("{}:{}", one.host, one.port))));
+            }
+            UpstreamConfig::Managed | UpstreamConfig::Program(_) | UpstreamConfig::Files => {}
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Connects as the user of this process, if the user of the server may connect, too.
+fn tried_as(who: &UserIdentity, address: &str) -> Result<(), ConnectFailure> {
+    try_connect(address)?;
+    let Some(path) = address
+        .strip_prefix("unix:")
+        .filter(|path| path.starts_with('/'))
+    else {
+        return Ok(());
+    };
+    let allowed = who.may_write(path.as_ref());
+    allowed.map_err(|error| ConnectFailure::new(address, &error))
+}
+
+/// How soon it is noticed that a server accepts connections again without a request.
+const INTERVAL: Duration = Duration::from_secs(5);
