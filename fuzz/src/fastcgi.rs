@@ -82,7 +82,7 @@ pub fn params(data: &[u8]) {
 
 /// An accepted CGI head has a valid status and no framing fields.
 pub fn cgi_response(data: &[u8]) {
-    let Ok((status, fields)) = cgi::response(data) else {
+    let Ok(cgi::CgiHead { status, fields, .. }) = cgi::response(data) else {
         return;
     };
     assert!((100..1000).contains(&status.as_u16()));

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use galley_http::response::HeadCheck;
+use galley_policy::cgi::{self, CgiHead};
 use galley_policy::purge::Dialect;
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::site::{Policy, TtlTable};
@@ -11,7 +12,7 @@ use http::StatusCode;
 
 /// A stored response has no cookies, and forwarded fields contain no framing fields.
 pub fn upstream_response(data: &[u8]) {
-    let Ok((status, fields)) = galley_policy::cgi::response(data) else {
+    let Ok(CgiHead { status, fields, .. }) = cgi::response(data) else {
         return;
     };
     let bare = Policy {
@@ -64,7 +65,7 @@ pub fn upstream_head(data: &[u8]) {
     let mut pieces = HeadCheck::new();
     let in_pieces = bytes
         .chunks(usize::from(*size).max(1))
-        .try_for_each(|piece| pieces.push(piece));
+        .try_fold(0, |taken, piece| pieces.push(piece).map(|more| taken + more));
     assert_eq!(at_once, in_pieces);
     assert_eq!(whole.is_over(), pieces.is_over());
 }

@@ -2,8 +2,8 @@
 //!
 //! Variables are made from typed values only. Fields of clients become `HTTP_*` variables and nothing else, so none can set
 //! `PHP_VALUE` or `SCRIPT_FILENAME`; no two field names share a variable; `HTTP_PROXY` never exists (CVE-2016-5385).
-//! Responses are parsed strictly: a malformed line is an error. This module neither searches for scripts nor frames
-//! records.
+//! A field of a response that has no valid name or value is dropped; a line that another parser could read as framing, as two
+//! lines or as another field is an error. This module neither searches for scripts nor frames records.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
+use crate::fields::{FieldFlaw, connection_tokens, field_flaw, is_hop_by_hop, is_plain_name};
 use crate::forward::{BodyLength, Client, UpstreamRequest, address_text};
 use crate::request_info::Scheme;
 use crate::route;
@@ -203,11 +203,10 @@ const SOFTWARE: &str = concat!("galley/", env!("CARGO_PKG_VERSION"), " (nginx)")
 /// Why the head of a CGI response is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadCgiHead {
-    /// A line that is not `name: value`.
-    Line,
-    /// A field name that is not a token, or a value with control characters.
+    /// A field that no parser may guess at: white space or a control character in its name, a CR or NUL in its value, or a framing
+    /// field with an invalid value.
     Field,
-    /// `Status` is not a final status from 200 to 599, or occurs twice with different values.
+    /// `Status` is not a final status from 200 to 999, or occurs twice with different values.
     Status,
     /// `Content-Length` occurs twice with different values.
     Length,
@@ -220,7 +219,6 @@ pub enum BadCgiHead {
 impl fmt::Display for BadCgiHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Line => "malformed line in the head of the CGI response",
             Self::Field => "malformed field in the head of the CGI response",
             Self::Status => "invalid status in the head of the CGI response",
             Self::Length => "two content lengths in the head of the CGI response",
@@ -235,15 +233,27 @@ impl std::error::Error for BadCgiHead {}
 /// The maximum number of fields in a response: plugins set dozens of cookies and links, but no page sets this many.
 pub const MAX_FIELDS: usize = 512;
 
+/// The head of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgiHead {
+    /// The final status.
+    pub status: StatusCode,
+    /// The end-to-end fields.
+    pub fields: HeaderMap,
+    /// The worst flaw of the fields that were dropped.
+    pub dropped: Option<FieldFlaw>,
+}
+
 /// Parses the head of a response, with or without the empty line that ends it; lines end with LF or CRLF.
 ///
 /// `Status` contains the status; without it a head with `Location` means 302, any other 200 (RFC 3875 section 6.2). Hop-by-hop
 /// fields are dropped: Galley frames the message itself. LF alone is accepted here, unlike from HTTP upstreams: by RFC 3875
 /// section 6.2 lines end as in the server's system, programs behind fcgiwrap send LF, and the records around the head make it
 /// unambiguous.
-pub fn response(head: &[u8]) -> Result<(StatusCode, HeaderMap), BadCgiHead> {
+pub fn response(head: &[u8]) -> Result<CgiHead, BadCgiHead> {
     let mut status = None;
     let mut fields = HeaderMap::new();
+    let mut dropped = None;
     let mut rest = head;
     while let Some((line, tail)) = next_line(rest) {
         rest = tail;
@@ -253,11 +263,20 @@ pub fn response(head: &[u8]) -> Result<(StatusCode, HeaderMap), BadCgiHead> {
             }
             return Err(BadCgiHead::Trailing);
         }
-        let colon = memchr::memchr(b':', line).ok_or(BadCgiHead::Line)?;
-        let (name, value) = line.split_at_checked(colon).ok_or(BadCgiHead::Line)?;
-        let value = value.get(1..).unwrap_or_default().trim_ascii();
+        let colon = memchr::memchr(b':', line).unwrap_or(line.len());
+        let (name, value) = line.split_at(colon);
+        let value = value.get(1..).map(<[u8]>::trim_ascii);
         // Also rejects leading blanks: a folded line does not begin a field.
+        match field_flaw(name, value) {
+            None => {}
+            Some(FieldFlaw::Dangerous) => return Err(BadCgiHead::Field),
+            Some(flaw) => {
+                dropped = dropped.max(Some(flaw));
+                continue;
+            }
+        }
         let name = HeaderName::from_bytes(name).map_err(|_| BadCgiHead::Field)?;
+        let value = value.unwrap_or_default();
         if name == "status" {
             let code = parse_status(value)?;
             if status.is_some_and(|known| known != code) {
@@ -288,7 +307,11 @@ pub fn response(head: &[u8]) -> Result<(StatusCode, HeaderMap), BadCgiHead> {
             StatusCode::OK
         }
     });
-    Ok((status, fields))
+    Ok(CgiHead {
+        status,
+        fields,
+        dropped,
+    })
 }
 
 /// Returns the first line without its end, and the rest. The last line may have no end.
@@ -311,11 +334,11 @@ fn parse_status(value: &[u8]) -> Result<StatusCode, BadCgiHead> {
         return Err(BadCgiHead::Status);
     }
     let code = StatusCode::from_bytes(digits).map_err(|_| BadCgiHead::Status)?;
-    // 1xx is not a final response, and clients do not understand a status above 599.
-    if (200..600).contains(&code.as_u16()) {
-        Ok(code)
-    } else {
+    // 1xx is not a final response. A client treats a status above 599 as a server error (RFC 9110 section 15).
+    if code.is_informational() {
         Err(BadCgiHead::Status)
+    } else {
+        Ok(code)
     }
 }
 

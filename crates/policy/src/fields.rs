@@ -1,4 +1,4 @@
-//! Field values that are lists, and the fields that are not forwarded.
+//! Field values that are lists, the fields that are not forwarded, and invalid fields of responses.
 //!
 //! Contains the one parser of `a, b;q=1, "c, d"` (RFC 9110 section 5.6) and the set of hop-by-hop fields (RFC 9110 section
 //! 7.6.1). A `Connection` field names further ones, but clients can send it, so it may not remove fields with identity or
@@ -132,6 +132,55 @@ pub fn is_plain_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
+/// What is wrong with a field of a response, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FieldFlaw {
+    /// Its name is not a token, or it has no colon: no recipient gives it a meaning, so it is dropped.
+    Name,
+    /// Its value has a control character: it is dropped, and the response may lack a directive that forbids to store it.
+    Value,
+    /// Two parsers may read it differently: the response is rejected.
+    Dangerous,
+}
+
+/// What is wrong with a field of a response; `None`: nothing. `value`: what follows the colon, if there is one.
+///
+/// nginx forwards a field with any bytes but white space and control characters in its name and NUL in its value, so programs
+/// that send such fields work behind it. Other recipients disagree about these bytes, so the fields are not forwarded.
+pub fn field_flaw(name: &[u8], value: Option<&[u8]>) -> Option<FieldFlaw> {
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let is_control = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
+    let text = value.unwrap_or_default();
+    let has_valid_name = !name.is_empty() && name.iter().all(is_token) && value.is_some();
+    let flaw = match (has_valid_name, text.iter().any(is_control)) {
+        (true, false) => return None,
+        (true, true) => FieldFlaw::Value,
+        (false, _) => FieldFlaw::Name,
+    };
+    let splits_name = name
+        .iter()
+        .any(|byte| byte.is_ascii_control() || *byte == b' ');
+    let splits_value = text.iter().any(|byte| b"\0\r\n".contains(byte));
+    let bare: Vec<u8> = name.iter().copied().filter(is_token).collect();
+    let is_framing = FRAMING.iter().any(|known| bare.eq_ignore_ascii_case(known));
+    Some(if splits_name || splits_value || is_framing {
+        FieldFlaw::Dangerous
+    } else {
+        flaw
+    })
+}
+
+/// Fields that delimit a message or select its status.
+const FRAMING: &[&[u8]] = &[
+    b"connection",
+    b"content-length",
+    b"status",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+];
+
 /// The maximum number of tokens, because each is compared with each field; honest senders list two or three.
 pub const MAX_CONNECTION_TOKENS: usize = 64;
 
@@ -253,6 +302,58 @@ mod tests {
             "x!",
         ] {
             assert!(!is_plain_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn invalid_fields_are_dropped_and_ambiguous_ones_are_rejected() {
+        use FieldFlaw::{Dangerous, Name, Value};
+        type Row = (&'static [u8], Option<&'static [u8]>, Option<FieldFlaw>);
+        let table: &[Row] = &[
+            (b"X-A", Some(b"b"), None),
+            (b"X-A", Some(b""), None),
+            (b"x_a.b~", Some(b"\xe9\tb"), None),
+            (b"X-Gr\xc3\xb6\xc3\x9fe", Some(b"5"), Some(Name)),
+            (b"X-(a)", Some(b"5"), Some(Name)),
+            (b"", Some(b"5"), Some(Name)),
+            (b"no-colon", None, Some(Name)),
+            (b"X-A", Some(b"a\x01b"), Some(Value)),
+            (b"X-A", Some(b"a\x7f"), Some(Value)),
+            (b"X-\xe9", Some(b"\x01"), Some(Name)),
+            (b"X-A", Some(b"a\0b"), Some(Dangerous)),
+            (b"X-A", Some(b"a\rb"), Some(Dangerous)),
+            (b"X-A", Some(b"a\nb"), Some(Dangerous)),
+            (b"X-\xe9", Some(b"a\0b"), Some(Dangerous)),
+            (b"X A", Some(b"b"), Some(Dangerous)),
+            (b" X-A", Some(b"b"), Some(Dangerous)),
+            (b"X-A ", Some(b"b"), Some(Dangerous)),
+            (b"X-A\t", Some(b"b"), Some(Dangerous)),
+            (b"X\x01A", Some(b"b"), Some(Dangerous)),
+            (b"HTTP/1.1 200 OK", None, Some(Dangerous)),
+            (b"Content-Length", Some(b"5\x01"), Some(Dangerous)),
+            (b"Content-Length\xa0", Some(b"5"), Some(Dangerous)),
+            (b"Transfer-Encoding", None, Some(Dangerous)),
+            (b"transfer-encoding\xe9", Some(b"chunked"), Some(Dangerous)),
+            (b"Status", Some(b"200\x01"), Some(Dangerous)),
+        ];
+        for (name, value, wanted) in table {
+            let shown = String::from_utf8_lossy(name);
+            assert_eq!(field_flaw(name, *value), *wanted, "{shown} {value:?}");
+        }
+        for byte in 0..=255 {
+            let (name, value) = ([b'a', byte], [b'a', byte]);
+            let by_name = http::HeaderName::from_bytes(&name).is_ok();
+            assert_eq!(
+                field_flaw(&name, Some(b"x")).is_none(),
+                by_name,
+                "{byte:#x}"
+            );
+            let by_value = http::HeaderValue::from_bytes(&value).is_ok();
+            assert_eq!(
+                field_flaw(b"a", Some(&value)).is_none(),
+                by_value,
+                "{byte:#x}"
+            );
         }
     }
 

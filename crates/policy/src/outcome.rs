@@ -89,6 +89,10 @@ words! {
         TooLarge = "too-large",
         /// The response was truncated.
         Incomplete = "incomplete",
+        /// The response was invalid, and Galley has repaired it for its client.
+        Repaired = "repaired",
+        /// The response names a file to send in its place, for its client alone.
+        SentFile = "sent-file",
         /// A page without content.
         Empty = "empty",
         /// A redirect to the requested URL.

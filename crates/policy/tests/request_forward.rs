@@ -492,28 +492,35 @@ fn valid_cgi_responses_are_parsed() {
         (b"Content-Length: 5\nX-Empty:\n", 200, &[("content-length", "5"), ("x-empty", "")]),
         (b"", 200, &[]),
         (b"\r\n", 200, &[]),
+        (b"Status: 999\nX-A: b\n", 999, &[("x-a", "b")]),
+        (b"no-colon\r\nX-A: b\n", 200, &[("x-a", "b")]),
+        (b": x\r\nX-A: b\n", 200, &[("x-a", "b")]),
+        (b"X-Gr\xc3\xb6\xc3\x9fe: 5\nX-A: b\n", 200, &[("x-a", "b")]),
+        (b"X-B: a\x01b\nX-A: b\n", 200, &[("x-a", "b")]),
     ] {
-        let (actual_status, map) = cgi::response(head).unwrap();
-        let map: Vec<_> = map.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
-        assert_eq!((actual_status.as_u16(), map.as_slice()), (status, fields), "{}", head.escape_ascii());
+        let head_of = cgi::response(head).unwrap();
+        let map: Vec<_> = head_of.fields.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!((head_of.status.as_u16(), map.as_slice()), (status, fields), "{}", head.escape_ascii());
     }
 }
 
 #[test]
 fn malformed_cgi_responses_are_rejected() {
     for (head, why) in [
-        (&b"no colon\r\n"[..], BadCgiHead::Line),
-        (b"HTTP/1.1 200 OK\r\n", BadCgiHead::Line),
+        (&b"no colon\r\n"[..], BadCgiHead::Field),
+        (b"HTTP/1.1 200 OK\r\n", BadCgiHead::Field),
         (b"PHP Warning:  x in /srv\r\n", BadCgiHead::Field),
-        (b": x\r\n", BadCgiHead::Field),
-        (b"a: b\r\n c\r\n", BadCgiHead::Line),
+        (b"Content-Length: 5\x01\r\n", BadCgiHead::Field),
+        (b"Transfer-Encoding\xa0: chunked\r\n", BadCgiHead::Field),
+        (b"a: b\r\n c\r\n", BadCgiHead::Field),
         (b"a: b\r\n c: d\r\n", BadCgiHead::Field),
         (b"a : b\r\n", BadCgiHead::Field),
         (b"a: b\rX: c\r\n", BadCgiHead::Field),
         (b"a: b\0\r\n", BadCgiHead::Field),
         (b"Status: 2000\n", BadCgiHead::Status),
         (b"Status: 100\n", BadCgiHead::Status),
-        (b"Status: 999\n", BadCgiHead::Status),
+        (b"Status: 1000\n", BadCgiHead::Status),
+        (b"Status: 099\n", BadCgiHead::Status),
         (b"Status:\n", BadCgiHead::Status),
         (b"Status: 200\nStatus: 404\n", BadCgiHead::Status),
         (b"a: b\n\nbody", BadCgiHead::Trailing),

@@ -135,6 +135,8 @@ function reason_texts_not_stored(): array {
 		'not-stored-memory'       => array( __( 'the cache had no memory for the page', 'galley' ), __( 'raise `memory` in `[cache]`', 'galley' ) ),
 		'not-stored-partial'      => array( __( 'it is a part of a page', 'galley' ) ),
 		'not-stored-coding'       => array( __( 'the upstream compressed it with a coding that Galley cannot decode', 'galley' ), __( 'turn the upstream’s compression off, or let it use gzip', 'galley' ) ),
+		'not-stored-repaired'     => array( __( 'its response was not valid: a header with a control character, or more than its `Content-Length`', 'galley' ), __( 'read the log of Galley: it names the page and what PHP should not send', 'galley' ) ),
+		'not-stored-sent-file'    => array( __( 'its response names a file for Galley to send, for this client alone', 'galley' ) ),
 		'not-stored-purged'       => array( __( 'it was purged while PHP generated it', 'galley' ) ),
 		'not-stored-method'       => array( __( 'only responses to GET are stored', 'galley' ) ),
 	);

@@ -61,6 +61,11 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
     let mut sandbox = Sandbox::default();
     for root in config.sites.iter().filter_map(|site| site.root.as_ref()) {
         sandbox.read(root);
+        // Debian and some deployments keep it elsewhere. An unreadable one closes the site.
+        let rules = root.join(".htaccess");
+        if rules.is_symlink() {
+            sandbox.read_target(&rules);
+        }
     }
     // Password files are read again for each comparison, and are often replaced by another file of the same name.
     let sites = config.sites.iter();

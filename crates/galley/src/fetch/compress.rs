@@ -57,6 +57,9 @@ impl<'w> Outlet<'w> {
         loop {
             let next = self.wait_while_read(pin!(incoming.chunk())).await;
             let Some(chunk) = next else {
+                if incoming.has_all() {
+                    incoming.run_out().await;
+                }
                 return Err(FillError::Aborted);
             };
             match chunk? {

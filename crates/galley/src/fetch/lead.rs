@@ -208,7 +208,7 @@ impl FetchWorker {
             now: self.clock.wall(),
         };
         let seed = revalidate::seed(&job.key);
-        let verdict = match readable {
+        let verdict = match readable.and_then(|()| incoming.check_repaired()) {
             Ok(()) => storable::judge_spread(&job.info, &response_head, &job.site.rules, seed),
             Err(why) => Storability::Skip(why),
         };

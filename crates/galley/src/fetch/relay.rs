@@ -16,7 +16,7 @@ pub(super) struct ResponseSink {
 }
 
 /// Relays a body until its end, or until it has no reader: a silent upstream must not occupy a slot for a client that has
-/// disconnected. A body that is being written to the disk is read to its end. Calls `note_progress` for each piece. Bytes that
+/// disconnected. A body that is being written to the disk, or whose announced length has been received, is read to its end. Calls `note_progress` for each piece. Bytes that
 /// slow clients have not received at the end remain in the spool.
 pub(super) async fn relay(
     incoming: &mut IncomingResponse,
@@ -31,7 +31,7 @@ pub(super) async fn relay(
             biased;
             chunk = incoming.chunk() => chunk?,
             failure = spool.feed_readers(writer), if is_read => {
-                if !recorder.is_writing() {
+                if !recorder.is_writing() && !incoming.has_all() {
                     return Err(failure);
                 }
                 is_read = false;
@@ -47,7 +47,7 @@ pub(super) async fn relay(
         if let Some(copy) = copy {
             recorder.push(copy, writer.is_kept()).await;
         }
-        if !is_read && !recorder.is_writing() {
+        if !is_read && !recorder.is_writing() && !incoming.has_all() {
             return Err(FillError::Aborted);
         }
     }

@@ -176,11 +176,13 @@ impl FetchWorker {
         relay(&mut incoming, sink, &mut to_store.recorder, &note_progress).await?;
         // A page that was fetched as a deeply nested include lacks includes that it has when a client requests it.
         let is_whole = job.depth == 0 || !to_store.inclusions().is_cut;
-        if incoming.ended_well() {
-            return Ok(Some(to_store).filter(|_| is_whole && job.may_store));
+        match incoming.check_whole() {
+            Ok(()) => Ok(Some(to_store).filter(|_| is_whole && job.may_store)),
+            Err(why) => {
+                self.note_not_stored(job, in_progress, why);
+                Ok(None)
+            }
         }
-        self.note_not_stored(job, in_progress, NotStored::Incomplete);
-        Ok(None)
     }
 
     /// Prepares a recorder that writes the response to the disk if it is too large for memory, unless the policy evaluates the

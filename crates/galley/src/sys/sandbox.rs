@@ -62,17 +62,15 @@ pub fn enter(sandbox: Option<&Sandbox>) {
 }
 
 impl Sandbox {
-    /// Permits reading a folder or file. If its path contains links, a deployment may point them to a sibling of their current
-    /// target, so all siblings may be read.
+    /// Permits reading a folder or file. A deployment may point each link in its path to a sibling of the link's current target
+    /// (`current` from one release to the next), so all these siblings may be read.
     pub fn read(&mut self, path: &Path) {
-        let target = path.canonicalize().ok();
-        let is_moved = target.as_deref().is_some_and(|target| target != path);
-        let siblings = target
-            .as_deref()
-            .filter(|_| is_moved)
-            .and_then(Path::parent)
-            .filter(|parent| parent.parent().is_some());
-        self.read.extend(siblings.map(Path::to_owned));
+        let is_link = |part: &&Path| part.is_symlink();
+        let targets = path.ancestors().filter(is_link);
+        let targets = targets.filter_map(|link| link.canonicalize().ok());
+        let around = targets.filter_map(|target| Some(target.parent()?.to_owned()));
+        self.read
+            .extend(around.filter(|folder| folder.parent().is_some()));
         self.read.push(path.to_owned());
     }
 
@@ -282,7 +280,13 @@ mod tests {
         std::os::unix::fs::symlink(releases.join("1"), &current).unwrap();
         let mut sandbox = Sandbox::default();
         sandbox.read(&current);
-        assert_eq!(sandbox.read, [releases.clone(), current]);
+        assert_eq!(sandbox.read, [releases.clone(), current.clone()]);
+        // The folder that the web server needs is often below the one that the link names.
+        let (web, inner) = (current.join("web"), releases.join("1/web"));
+        fs::create_dir(&inner).unwrap();
+        let mut below = Sandbox::default();
+        below.read(&web);
+        assert_eq!(below.read, [releases.clone(), web]);
         let mut plain = Sandbox::default();
         plain.read(&releases);
         assert_eq!(plain.read, [releases]);

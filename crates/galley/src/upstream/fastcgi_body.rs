@@ -12,13 +12,12 @@ use galley_fastcgi::response::{SplitOutput, Splitter};
 use galley_fastcgi::{
     BodySource, EndStatus, Error, FastCgiConnection, FastCgiEvent, ProtocolStatus,
 };
-use galley_policy::cgi;
-use http::{HeaderMap, StatusCode};
+use galley_policy::cgi::{self, CgiHead};
 use tokio::time::timeout;
 
+use super::response_log::ResponseLog;
 use super::spec::ExchangeEnd;
 use super::stream::UpstreamStream;
-use super::strict::RejectionLog;
 use crate::body::RequestBodyReader;
 use crate::body::streamed_body::UploadPace;
 
@@ -42,11 +41,11 @@ impl FastCgiBody {
     /// Reads to the end of the CGI head. Errors state whether a part of the response was received.
     pub(super) async fn head(
         mut self,
-        rejections: &RejectionLog,
-    ) -> Result<(StatusCode, HeaderMap, Self), (FillError, bool)> {
+        log: &ResponseLog,
+    ) -> Result<(CgiHead, Self), (FillError, bool)> {
         let server = self.server;
         let rejected = |reason: &dyn fmt::Display| {
-            rejections.log(server, reason);
+            log.rejected(server, reason);
             (FillError::Malformed, true)
         };
         loop {
@@ -56,9 +55,8 @@ impl FastCgiBody {
                         self.splitter.push(piece).map_err(|bad| rejected(&bad))?;
                     if let Some(head) = head {
                         self.first = body;
-                        let (status, fields) =
-                            cgi::response(&head).map_err(|bad| rejected(&bad))?;
-                        return Ok((status, fields, self));
+                        let head = cgi::response(&head).map_err(|bad| rejected(&bad))?;
+                        return Ok((head, self));
                     }
                 }
                 Ok(FastCgiEvent::Stderr(text)) => self.errors.push(&text),

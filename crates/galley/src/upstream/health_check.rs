@@ -147,7 +147,7 @@ impl HealthCheck {
                     let output = splitter.push(bytes).map_err(CheckFailure::broken)?;
                     if let Some(head) = output.head {
                         let response = cgi::response(&head).map_err(CheckFailure::broken)?;
-                        return Ok(response.0.as_u16());
+                        return Ok(response.status.as_u16());
                     }
                 }
                 FastCgiEvent::Stderr(_) => {}

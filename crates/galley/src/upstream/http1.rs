@@ -19,7 +19,7 @@ use galley_policy::forward::TRACEPARENT;
 use galley_policy::trace_context::TraceParent;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming as HyperBody;
-use hyper::client::conn::http1::handshake;
+use hyper::client::conn::http1;
 use hyper::ext::on_informational;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -32,12 +32,13 @@ use super::breaker::Attempt;
 use super::call::UpstreamCall;
 use super::http1_body::{BodyConnection, HttpBody, HttpShared, HyperRequestBody};
 use super::idle::IdleConnections;
-use super::incoming::{IncomingBody, IncomingResponse};
+use super::incoming::{IncomingBody, IncomingHead, IncomingResponse};
 use super::resolve::ResolvedName;
+use super::response_log::ResponseLog;
 use super::server_state::{ServerPermit, ServerState};
 use super::spec::{HttpServer, PoolSpec};
 use super::stats::UpstreamStats;
-use super::strict::{self, RejectionLog, Strict};
+use super::strict::{self, Strict};
 use crate::body::streamed_body::UploadPace;
 use crate::tls::UpstreamTlsClient;
 
@@ -50,7 +51,7 @@ pub(super) struct HttpConnections {
     connect_timeout: Duration,
     first_byte_timeout: Duration,
     read_timeout: Duration,
-    rejections: RejectionLog,
+    log: Rc<ResponseLog>,
 }
 
 struct HttpPeer {
@@ -116,7 +117,7 @@ impl HttpConnections {
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
-            rejections: RejectionLog::new(&spec.site, stats),
+            log: ResponseLog::new(&spec.site, stats),
         }
     }
 
@@ -167,29 +168,36 @@ impl HttpConnections {
         };
         drop(unanswered);
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switched(call, response, server).await;
+            return self.switched(call, response, (index, server)).await;
         }
         if let Err(bad) = strict::check(&response) {
-            self.rejections.log(index, &bad);
+            self.log.rejected(index, &bad);
             return Err(FailedAttempt::sent(FillError::Malformed, call));
         }
         let (parts, body) = response.into_parts();
         let may_be_reused = !is_authenticated_connection(call, &parts.headers);
+        let head = IncomingHead {
+            status: parts.status,
+            fields: parts.headers,
+            dropped: connection.watch.dropped(),
+            is_bare: call.request.method == "HEAD",
+        };
         let reading = HttpBody {
             body,
             connection: may_be_reused.then_some((index, connection)),
+            is_excessive: false,
             read_timeout: call.timeouts.read.unwrap_or(self.read_timeout),
             upload: call.body.pace(),
             all_idle: Arc::clone(&server.idle),
             shared: Rc::clone(&self.shared),
         };
-        let is_head = call.request.method == "HEAD";
         let body = IncomingBody::Http(reading);
-        let mut incoming = IncomingResponse::new(parts.status, parts.headers, body, is_head);
-        if parts.status == StatusCode::RESET_CONTENT
+        let source = self.log.source(index, call);
+        let mut incoming = IncomingResponse::new(head, body, source);
+        if incoming.status == StatusCode::RESET_CONTENT
             && let Err((failure, bad)) = incoming.without_content().await
         {
-            self.rejections.log(index, &bad);
+            self.log.rejected(index, &bad);
             return Err(FailedAttempt::sent(failure, call));
         }
         Ok(incoming)
@@ -207,11 +215,11 @@ impl HttpConnections {
             return FailedAttempt::upload_aborted();
         }
         if let Some(bad) = connection.watch.rejected() {
-            self.rejections.log(server, &bad);
+            self.log.rejected(server, &bad);
             return FailedAttempt::sent(FillError::Malformed, call);
         }
         if error.is_parse() {
-            self.rejections.log(server, error);
+            self.log.rejected(server, error);
             return FailedAttempt::sent(FillError::Malformed, call);
         }
         if error.is_canceled() {
@@ -225,7 +233,7 @@ impl HttpConnections {
         &self,
         call: &UpstreamCall,
         mut response: Response<HyperBody>,
-        server: &HttpPeer,
+        (index, server): (usize, &HttpPeer),
     ) -> Result<IncomingResponse, FailedAttempt> {
         let agreed = call.switch.as_ref();
         let agreed = agreed.filter(|switch| switch.is_agreed(response.headers()));
@@ -242,18 +250,21 @@ impl HttpConnections {
         let reading = HttpBody {
             body,
             connection: None,
+            is_excessive: false,
             read_timeout: self.read_timeout,
             upload: UploadPace::default(),
             all_idle: Arc::clone(&server.idle),
             shared: Rc::clone(&self.shared),
         };
+        let head = IncomingHead {
+            status: parts.status,
+            fields: parts.headers,
+            dropped: None,
+            is_bare: true,
+        };
         let body = IncomingBody::Http(reading);
-        Ok(IncomingResponse::new(
-            parts.status,
-            parts.headers,
-            body,
-            true,
-        ))
+        let source = self.log.source(index, call);
+        Ok(IncomingResponse::new(head, body, source))
     }
 
     /// An idle connection to the chosen server, or a new one. Skips servers that cannot be reached.
@@ -342,7 +353,11 @@ where
 {
     let watch = Arc::default();
     let stream = Strict::new(stream, &watch);
-    let (sender, connection) = handshake(TokioIo::new(stream))
+    let mut builder = http1::Builder::new();
+    // `Strict` has rejected dangerous ones.
+    builder.ignore_invalid_headers_in_responses(true);
+    let (sender, connection) = builder
+        .handshake(TokioIo::new(stream))
         .await
         .map_err(io::Error::other)?;
     // The task ends when the sender is dropped or the server closes; the exchange receives its errors.

@@ -44,6 +44,8 @@ pub(super) struct HttpBody {
     pub(super) body: HyperBody,
     /// The connection, with the index of its server.
     pub(super) connection: Option<(usize, BodyConnection)>,
+    /// Whether more bytes than the announced length were received.
+    pub(super) is_excessive: bool,
     /// The number of idle connections to that server, over all pools.
     pub(super) all_idle: Arc<AtomicUsize>,
     /// The maximum time between two pieces.
@@ -54,7 +56,11 @@ pub(super) struct HttpBody {
 }
 
 impl HttpBody {
-    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, FillError> {
+    /// The next piece. `announced`: the length of the body, if the head states it.
+    pub(super) async fn chunk(
+        &mut self,
+        announced: Option<u64>,
+    ) -> Result<Option<Bytes>, FillError> {
         loop {
             let next = self.upload.within(self.read_timeout, self.body.frame());
             let frame = match next.await {
@@ -62,8 +68,12 @@ impl HttpBody {
                 Ok(None) => {
                     // The connection cannot be reused if a part of the request was not sent.
                     let connection = self.connection.take();
+                    let received = connection.as_ref().map(|(_, one)| one.watch.after_head());
+                    self.is_excessive |= announced < received && announced.is_some();
+                    // The rest of an excessive response could be taken for the next one.
                     if let Some((server, connection)) = connection
                         && !self.upload.is_unfinished()
+                        && !self.is_excessive
                     {
                         let all = &self.all_idle;
                         self.shared.release(server, connection, all);

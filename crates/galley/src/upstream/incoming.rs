@@ -1,17 +1,21 @@
 //! A response whose head has been received, and its body, over any upstream protocol.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use galley_cache::budget::MemoryBudget;
 use galley_cache::fill::FillError;
 use galley_http::response::BadResponse;
 use galley_policy::cache_status;
 use galley_policy::decoded;
+use galley_policy::fields::FieldFlaw;
 use galley_policy::outcome::NotStored;
 use http::{HeaderMap, StatusCode};
 
 use super::fastcgi_body::FastCgiBody;
 use super::http1_body::HttpBody;
 use super::limit::Slot;
+use super::response_log::{Repair, ResponseSource};
 use super::server_state::ServerPermit;
 use crate::codec::decode::{BodyDecoder, CodingError as Undecodable, DecodeStep};
 use crate::telemetry::trace::OpenSpan;
@@ -30,6 +34,20 @@ pub struct IncomingResponse {
     /// Open until the end of the response.
     span: Option<OpenSpan>,
     decoder: Option<Box<BodyDecoder>>,
+    /// `None`: Galley made the response.
+    source: Option<ResponseSource>,
+    /// Whether the response was invalid in a way that forbids to store it.
+    is_repaired: bool,
+}
+
+/// The head of a response of an upstream.
+pub(super) struct IncomingHead {
+    pub(super) status: StatusCode,
+    pub(super) fields: HeaderMap,
+    /// The worst flaw of the fields that were dropped.
+    pub(super) dropped: Option<FieldFlaw>,
+    /// Whether no body follows, whatever the head says: the response to `HEAD`, or a switch to another protocol.
+    pub(super) is_bare: bool,
 }
 
 pub(super) enum IncomingBody {
@@ -43,15 +61,19 @@ pub(super) enum IncomingBody {
 }
 
 impl IncomingResponse {
-    pub(super) fn new(
-        status: StatusCode,
-        mut fields: HeaderMap,
-        body: IncomingBody,
-        is_head: bool,
-    ) -> Self {
+    pub(super) fn new(head: IncomingHead, body: IncomingBody, source: ResponseSource) -> Self {
+        let IncomingHead {
+            status,
+            mut fields,
+            dropped,
+            is_bare,
+        } = head;
+        if let Some(flaw) = dropped {
+            source.repaired(Repair::Field(flaw));
+        }
         cache_status::remove_own(&mut fields);
         // A 304 may state the length of the 200 (RFC 9110 §8.6); other statuses without content have no length.
-        let is_bare = is_head || has_no_content(status);
+        let is_bare = is_bare || has_no_content(status);
         let expected = (!is_bare).then(|| content_length(&fields)).flatten();
         Self {
             status,
@@ -63,6 +85,9 @@ impl IncomingResponse {
             permit: None,
             span: None,
             decoder: None,
+            source: Some(source),
+            // A dropped value may have been a directive that forbids to store the response.
+            is_repaired: dropped > Some(FieldFlaw::Name),
         }
     }
 
@@ -77,6 +102,8 @@ impl IncomingResponse {
             permit: None,
             span: None,
             decoder: None,
+            source: None,
+            is_repaired: false,
             body: IncomingBody::Whole {
                 body: Some(body),
                 ended_well: true,
@@ -160,6 +187,13 @@ impl IncomingResponse {
             .is_some_and(|expected| self.received >= expected)
     }
 
+    /// Waits until the program has ended after its client has received all announced bytes, as if the client were still
+    /// connected: a script that closes its connection early goes on, and may print more, which is discarded.
+    pub async fn run_out(&mut self) {
+        let rest = async { while let Ok(Some(_)) = self.chunk().await {} };
+        let _ = tokio::time::timeout(RUN_OUT, rest).await;
+    }
+
     /// The length in the head, also in a response without a body (`HEAD`).
     pub fn announced(&self) -> Option<u64> {
         content_length(&self.fields)
@@ -167,8 +201,10 @@ impl IncomingResponse {
 
     /// The next piece of the body; `None` at the end.
     ///
-    /// Errors: [`FillError::Closed`] if the body ends before its announced length, [`FillError::Malformed`] if it is longer
-    /// or not validly coded, [`FillError::Timeout`] if no byte arrives in time. After an error or the end the slot is free
+    /// What follows the announced length is discarded (RFC 9112 section 6.3, as nginx does).
+    ///
+    /// Errors: [`FillError::Closed`] if the body ends before its announced length, [`FillError::Malformed`] if it is not
+    /// validly coded, [`FillError::Timeout`] if no byte arrives in time. After an error or the end the slot is free
     /// again. Cancel-safe.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, FillError> {
         if self.decoder.is_some() {
@@ -212,23 +248,36 @@ impl IncomingResponse {
 
     /// The next piece as received.
     async fn raw(&mut self) -> Result<Option<Bytes>, FillError> {
-        let next = match &mut self.body {
-            // WordPress ends a 204 of its REST API with `null`. The records delimit it, so it is dropped.
-            IncomingBody::FastCgi(reading) if has_no_content(self.status) => reading.skip().await,
-            IncomingBody::FastCgi(reading) => reading.chunk().await,
-            IncomingBody::Http(reading) => reading.chunk().await,
-            IncomingBody::Whole { body, .. } => Ok(body.take().filter(|body| !body.is_empty())),
+        let received = loop {
+            let next = match &mut self.body {
+                // WordPress ends a 204 of its REST API with `null`. The records delimit it, so it is dropped.
+                IncomingBody::FastCgi(reading) if has_no_content(self.status) => {
+                    reading.skip().await
+                }
+                IncomingBody::FastCgi(reading) => reading.chunk().await,
+                IncomingBody::Http(reading) => reading.chunk(self.expected).await,
+                IncomingBody::Whole { body, .. } => Ok(body.take().filter(|body| !body.is_empty())),
+            };
+            match next {
+                Ok(Some(piece)) => {
+                    let piece = self.within_length(piece);
+                    if !piece.is_empty() {
+                        break Ok(Some(piece));
+                    }
+                }
+                Ok(None) => break self.ended(),
+                Err(failure) => break Err(failure),
+            }
         };
-        let judged = next.and_then(|chunk| self.count(chunk));
-        if !matches!(judged, Ok(Some(_))) {
+        if !matches!(received, Ok(Some(_))) {
             self.permit = None;
             self.slot = None;
-            if let (Err(_), Some(span)) = (&judged, &mut self.span) {
+            if let (Err(_), Some(span)) = (&received, &mut self.span) {
                 span.fail("body");
             }
             self.span = None;
         }
-        judged
+        received
     }
 
     /// Whether the program reported success. Known only after the end.
@@ -240,18 +289,57 @@ impl IncomingResponse {
         }
     }
 
-    fn count(&mut self, chunk: Option<Bytes>) -> Result<Option<Bytes>, FillError> {
-        let Some(chunk) = chunk else {
-            return match self.expected {
-                Some(expected) if self.received < expected => Err(FillError::Closed),
-                _ => Ok(None),
-            };
-        };
-        self.received += chunk.len() as u64;
-        match self.expected {
-            Some(expected) if self.received > expected => Err(FillError::Malformed),
-            _ => Ok(Some(chunk)),
+    /// Why a response that has ended must not be stored.
+    pub fn check_whole(&self) -> Result<(), NotStored> {
+        if !self.ended_well() {
+            return Err(NotStored::Incomplete);
         }
+        self.check_repaired()
+    }
+
+    /// Whether the part of the response that has been received may be stored: it needed no repair.
+    pub fn check_repaired(&self) -> Result<(), NotStored> {
+        if self.is_repaired {
+            Err(NotStored::Repaired)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Counts a piece, and cuts off what follows the announced length.
+    fn within_length(&mut self, mut piece: Bytes) -> Bytes {
+        self.received += piece.len() as u64;
+        if let Some(announced) = self.expected
+            && let Some(excess) = self.received.checked_sub(announced)
+            && excess > 0
+        {
+            self.note_excess(announced);
+            self.received = announced;
+            let left =
+                usize::try_from(excess).map_or(0, |excess| piece.len().saturating_sub(excess));
+            piece.truncate(left);
+        }
+        piece
+    }
+
+    fn note_excess(&mut self, announced: u64) {
+        self.is_repaired = true;
+        if let Some(source) = &self.source {
+            source.repaired(Repair::Excess { announced });
+        }
+    }
+
+    fn ended(&mut self) -> Result<Option<Bytes>, FillError> {
+        let Some(announced) = self.expected else {
+            return Ok(None);
+        };
+        if self.received < announced {
+            return Err(FillError::Closed);
+        }
+        if matches!(&self.body, IncomingBody::Http(reading) if reading.is_excessive) {
+            self.note_excess(announced);
+        }
+        Ok(None)
     }
 
     /// Waits for the end of a response that must have no content; content is an error.
@@ -266,6 +354,9 @@ impl IncomingResponse {
         }
     }
 }
+
+/// How long a program may run after it has sent all announced bytes. It occupies a slot for that time.
+const RUN_OUT: Duration = Duration::from_mins(5);
 
 /// The fields that describe the bytes of a body or parts of them.
 const BODY_FIELDS: [&str; 7] = [

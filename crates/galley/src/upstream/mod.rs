@@ -27,6 +27,7 @@ mod pool;
 mod queue;
 mod queue_deadline;
 mod resolve;
+mod response_log;
 mod server_state;
 mod spec;
 mod stats;

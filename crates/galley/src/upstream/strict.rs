@@ -1,24 +1,21 @@
-//! A connection to an HTTP upstream whose response heads are checked as bytes, and the log of rejected responses.
+//! A connection to an HTTP upstream whose response heads are checked as bytes.
 //!
 //! hyper parses responses less strictly than Galley parses requests: it accepts a bare line feed as the end of a line, and a
 //! body with `gzip, chunked` as plain. [`Strict`] therefore checks each head below hyper as it arrives
-//! ([`galley_http::response::HeadCheck`]); [`check`] checks the head that hyper has parsed. A [`HeadWatch`] marks where a head
-//! begins, which cannot be seen in a stream of bytes: with the request to which it responds.
+//! ([`galley_http::response::HeadCheck`], and its fields with [`field_flaw`], because hyper drops invalid ones silently);
+//! [`check`] checks the head that hyper has parsed. A [`HeadWatch`] marks where a head begins, which cannot be seen in a stream
+//! of bytes: with the request to which it responds. It also counts the bytes after the head, because hyper hides those that
+//! follow the announced length.
 
-use std::cell::RefCell;
-use std::fmt::Display;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use galley_http::response::{self, BadResponse, HeadCheck};
+use galley_policy::fields::{FieldFlaw, field_flaw};
 use http::Response;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Instant;
-
-use super::stats::UpstreamStats;
 
 /// The state of the next head on a connection, shared by the stream and the exchange.
 #[derive(Debug, Default)]
@@ -29,6 +26,45 @@ struct AwaitedHead {
     /// `None`: no head is expected.
     head: Option<HeadCheck>,
     rejected: Option<BadResponse>,
+    lines: FieldLines,
+    /// The number of bytes that were received after the head.
+    after_head: u64,
+}
+
+/// The lines of a head, to find the invalid fields.
+#[derive(Debug, Default)]
+struct FieldLines {
+    /// The begin of the current line, at most a head long.
+    line: Vec<u8>,
+    is_after_status_line: bool,
+    /// The worst flaw of a field.
+    flaw: Option<FieldFlaw>,
+}
+
+impl FieldLines {
+    /// Reads the next bytes of a head whose lines end with CRLF.
+    fn push(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(piece);
+            if self.line.ends_with(b"\r\n") {
+                self.line.truncate(self.line.len() - 2);
+                self.end_line();
+                self.line.clear();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        // The head of another response follows an interim one.
+        let is_field = self.is_after_status_line && !self.line.is_empty();
+        self.is_after_status_line = !self.line.is_empty();
+        if !is_field {
+            return;
+        }
+        let colon = memchr::memchr(b':', &self.line).unwrap_or(self.line.len());
+        let (name, value) = self.line.split_at(colon);
+        self.flaw = self.flaw.max(field_flaw(name, value.get(1..)));
+    }
 }
 
 impl HeadWatch {
@@ -36,7 +72,7 @@ impl HeadWatch {
     pub(super) fn begin(&self) {
         *self.lock() = AwaitedHead {
             head: Some(HeadCheck::new()),
-            rejected: None,
+            ..AwaitedHead::default()
         };
     }
 
@@ -45,21 +81,44 @@ impl HeadWatch {
         self.lock().rejected
     }
 
+    /// The worst flaw of the fields that hyper has dropped.
+    pub(super) fn dropped(&self) -> Option<FieldFlaw> {
+        self.lock().lines.flaw
+    }
+
+    /// The number of bytes that were received after the head.
+    pub(super) fn after_head(&self) -> u64 {
+        self.lock().after_head
+    }
+
     fn push(&self, bytes: &[u8]) -> io::Result<()> {
         let mut awaited = self.lock();
-        let Some(head) = &mut awaited.head else {
-            return Ok(());
-        };
-        let checked = head.push(bytes);
-        if checked.is_err() || head.is_over() {
+        let awaited = &mut *awaited;
+        let checked = awaited.check(bytes);
+        if checked.is_err() || awaited.head.as_ref().is_some_and(HeadCheck::is_over) {
             awaited.head = None;
         }
-        awaited.rejected = checked.err();
+        awaited.rejected = awaited.rejected.or(checked.err());
         checked.map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))
     }
 
     fn lock(&self) -> MutexGuard<'_, AwaitedHead> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AwaitedHead {
+    fn check(&mut self, bytes: &[u8]) -> Result<(), BadResponse> {
+        let of_head = match &mut self.head {
+            Some(head) => head.push(bytes)?,
+            None => 0,
+        };
+        self.lines.push(bytes.get(..of_head).unwrap_or_default());
+        self.after_head += (bytes.len() - of_head) as u64;
+        match self.lines.flaw {
+            Some(FieldFlaw::Dangerous) => Err(BadResponse::Field),
+            Some(FieldFlaw::Name | FieldFlaw::Value) | None => Ok(()),
+        }
     }
 }
 
@@ -130,46 +189,3 @@ pub(super) fn check<B>(response: &Response<B>) -> Result<(), BadResponse> {
     let fields = fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
     response::check(response.status().as_u16(), fields)
 }
-
-/// Logs rejected responses: a new reason immediately, a repeated one once a minute, because an upstream that sends one such
-/// response sends many.
-pub(super) struct RejectionLog {
-    site: String,
-    stats: Arc<UpstreamStats>,
-    last: RefCell<Option<(Instant, String)>>,
-}
-
-impl RejectionLog {
-    pub(super) fn new(site: &str, stats: &Arc<UpstreamStats>) -> Self {
-        Self {
-            site: site.to_owned(),
-            stats: Arc::clone(stats),
-            last: RefCell::default(),
-        }
-    }
-
-    /// Logs a rejected response. `server`: its index in the servers of the upstream.
-    pub(super) fn log(&self, server: usize, reason: &dyn Display) {
-        let reason = reason.to_string();
-        let now = Instant::now();
-        let mut last = self.last.borrow_mut();
-        if let Some((at, logged)) = &*last
-            && *logged == reason
-            && now - *at < LOG_EVERY
-        {
-            return;
-        }
-        let site = &self.site;
-        let server = self.stats.servers().get(server);
-        let upstream = server.map_or("", |server| server.state.address.as_str());
-        tracing::warn!(
-            site,
-            upstream,
-            "rejected a response of the upstream: {reason}"
-        );
-        *last = Some((now, reason));
-    }
-}
-
-/// The minimum time between two lines with the same reason.
-const LOG_EVERY: Duration = Duration::from_secs(60);

@@ -80,6 +80,7 @@ mod purge_tiers;
 mod purge_tokens;
 mod redirects_and_headers;
 mod reload;
+mod response_repairs;
 mod revalidation;
 mod serving;
 mod shared_limits;

@@ -129,7 +129,7 @@ fn check_status(
             _ => false,
         },
         StorableStatuses::Final => match status {
-            304 | 0..=199 => false,
+            304 | 0..=199 | 600.. => false,
             _ if statement.control.must_understand && !rfc9111::is_understood(status) => false,
             _ => {
                 named

@@ -81,6 +81,8 @@ reasons! {
     STORED_MEMORY: "not-stored-memory", "the cache had no memory for the page", Some("raise `memory` in `[cache]`");
     STORED_PARTIAL: "not-stored-partial", "it is a part of a page", None;
     STORED_CODING: "not-stored-coding", "the upstream compressed it with a coding that Galley cannot decode", Some("turn the upstream's compression off, or let it use gzip");
+    STORED_REPAIRED: "not-stored-repaired", "its response was not valid: a header with a control character, or more than its `Content-Length`", Some("read the log of Galley: it names the page and what PHP should not send");
+    STORED_SENT_FILE: "not-stored-sent-file", "its response names a file for Galley to send, for this client alone", None;
     STORED_PURGED: "not-stored-purged", "it was purged while PHP generated it", None;
     STORED_METHOD: "not-stored-method", "only responses to GET are stored", None;
     REFUSED_UNKNOWN_HOST: "refused-unknown-host", "no site has this host", Some("add it to a site's `hosts`, with and without `www`; a proxy in front of Galley must forward the host");

@@ -103,6 +103,8 @@ pub(in crate::admin) fn not_stored(why: NotStored, reason: Option<&PassReason>) 
         NotStored::Memory => reasons::STORED_MEMORY.plain(),
         NotStored::Partial => reasons::STORED_PARTIAL.plain(),
         NotStored::Coding => reasons::STORED_CODING.plain(),
+        NotStored::Repaired => reasons::STORED_REPAIRED.plain(),
+        NotStored::SentFile => reasons::STORED_SENT_FILE.plain(),
         NotStored::Purged => reasons::STORED_PURGED.plain(),
         NotStored::Method => reasons::STORED_METHOD.plain(),
     }

@@ -106,7 +106,7 @@ impl FetchWorker {
         let (Some(learn), Some(copy)) = (&job.learn, copy) else {
             return;
         };
-        if !copy.is_whole || !incoming.ended_well() {
+        if !copy.is_whole || incoming.check_whole().is_err() {
             return;
         }
         if !fits_range(&copy) {
