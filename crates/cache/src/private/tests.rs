@@ -58,11 +58,8 @@ fn page(key: &[u8], born: u64, names: &[&str]) -> Entry {
             has_context: false,
         };
         PageFragment {
-            range: 0..0,
-            version: Arc::new(FragmentVersion::private(&part, 0)),
-            generated_tags: Arc::default(),
             born,
-            except: Arc::default(),
+            ..PageFragment::alone(Arc::new(FragmentVersion::private(&part, 0)))
         }
     };
     entry(key, b"public", born).with_fragments(names.iter().map(hole).collect())

@@ -679,10 +679,8 @@ fn a_purge_of_a_shared_fragment_leaves_the_page_to_be_patched() {
     let page = |born| {
         let fragment = PageFragment {
             range: 0..1,
-            version: Arc::clone(&version),
-            generated_tags: Arc::default(),
             born,
-            except: [].into(),
+            ..PageFragment::alone(Arc::clone(&version))
         };
         entry("a.test", "/x", &["p1"], 0).with_fragments(vec![fragment])
     };
