@@ -47,6 +47,7 @@ const PARTS = array(
 	'includes/fragments.php',
 	'includes/fragments-menus.php',
 	'includes/fragments-render.php',
+	'includes/kept-html.php',
 	'includes/private.php',
 	'includes/private-members.php',
 	'includes/private-sessions.php',

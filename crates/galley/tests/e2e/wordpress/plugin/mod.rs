@@ -7,6 +7,7 @@ mod cron;
 mod editing;
 mod forged_markers;
 mod fragments;
+mod kept_html;
 mod members;
 mod multisite;
 mod multisite_page;
