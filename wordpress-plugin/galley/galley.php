@@ -52,6 +52,7 @@ const PARTS = array(
 	'includes/private-members.php',
 	'includes/private-sessions.php',
 	'includes/private-toolbar.php',
+	'includes/random-order.php',
 	'includes/choices.php',
 	'includes/lifetime.php',
 	'includes/answer.php',
