@@ -48,6 +48,7 @@ const PARTS = array(
 	'includes/fragments-menus.php',
 	'includes/fragments-render.php',
 	'includes/kept-html.php',
+	'includes/viewed.php',
 	'includes/private.php',
 	'includes/private-members.php',
 	'includes/private-sessions.php',

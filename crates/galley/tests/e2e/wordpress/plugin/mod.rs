@@ -18,6 +18,7 @@ mod searches;
 mod sessions;
 mod settings;
 mod tags_and_lifetimes;
+mod viewed;
 
 use std::fs;
 use std::path::Path;
