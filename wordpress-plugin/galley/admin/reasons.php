@@ -109,11 +109,13 @@ function reason_texts_missed(): array {
  */
 function reason_texts_not_stored(): array {
 	$sets    = __( 'name it in `harmless_cookies` if it is the same for everyone, or find the plugin that starts a session', 'galley' );
+	$counts  = __( 'have it count with JavaScript, if its settings offer that, or switch it off', 'galley' );
 	$silence = __( 'find the plugin or the theme that sets it; or a `[[site.rule]]` with `ignore = ["cache-control", "expires"]` and a `ttl`, if the page is the same for everyone', 'galley' );
 	$log     = __( 'read PHP’s error log', 'galley' );
 	return array(
 		'set-cookie-any'          => array( __( 'the page sets a cookie', 'galley' ), $sets ),
 		'set-cookie'              => array( __( 'the page sets the cookie `{cookie}`', 'galley' ), $sets ),
+		'set-cookie-of'           => array( __( 'the page sets the cookie `{cookie}`, as {owner} does', 'galley' ), $counts ),
 		'set-cookies'             => array( __( 'the page sets the cookies `{cookies}`', 'galley' ), $sets ),
 		'not-stored-field'        => array( __( 'its response has `{field}: {value}`', 'galley' ), $silence ),
 		'not-stored-no-store'     => array( __( 'its response has `no-store`', 'galley' ), $silence ),

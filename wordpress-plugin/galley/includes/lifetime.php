@@ -131,6 +131,11 @@ function forbidden_by_shop(): ?string {
  * @return array{int, int}
  */
 function lifetime(): array {
+	if ( lacks_kept_html() ) {
+		// Soon a request gets what is missing here. The server would not ask again for a page that must not be stored, or that takes longer to
+		// generate than it lives.
+		return array( LACKING_LIFETIME, 0 );
+	}
 	$chosen = choices()['lifetime'];
 	$fresh  = $chosen > 0 ? $chosen : LIFETIME;
 	if ( is_missing() ) {

@@ -60,6 +60,7 @@ reasons! {
     PART_ALONE: "part-alone", "a part of the page was purged that cannot be rendered without the page", None;
     SET_COOKIE_ANY: "set-cookie-any", "the page sets a cookie", Some(SETS);
     SET_COOKIE: "set-cookie", "the page sets the cookie `{cookie}`", Some(SETS);
+    SET_COOKIE_OF: "set-cookie-of", "the page sets the cookie `{cookie}`, as {owner} does", Some(COUNTS);
     SET_COOKIES: "set-cookies", "the page sets the cookies `{cookies}`", Some(SETS);
     STORED_FIELD: "not-stored-field", "its response has `{field}: {value}`", Some(SILENCE);
     STORED_NO_STORE: "not-stored-no-store", "its response has `no-store`", Some(SILENCE);
@@ -152,6 +153,7 @@ const RULE: &str = "look at the site's `[[site.rule]]`: the first that matches a
 
 const PRIVATE: &str = "have the theme or plugin print that part with `galley_private()`";
 
+const COUNTS: &str = "have it count with JavaScript, if its settings offer that, or switch it off";
 const SETS: &str = "name it in `harmless_cookies` if it is the same for everyone, or find the plugin that starts a session";
 
 const SILENCE: &str = "find the plugin or the theme that sets it; or a `[[site.rule]]` with `ignore = [\"cache-control\", \"expires\"]` and a `ttl`, if the page is the same for everyone";

@@ -142,12 +142,33 @@ fn status_not_stored(status: Option<u16>) -> Advice {
 }
 
 fn cookies_set(reason: Option<&PassReason>) -> Advice {
-    match reason.map_or(&[][..], |reason| &reason.cookies) {
+    let cookies = reason.map_or(&[][..], |reason| &reason.cookies);
+    let owner = |cookie: &String| {
+        let mut known = COUNTING_COOKIES.iter();
+        known
+            .find(|(name, _)| cookie.starts_with(name))
+            .map(|(_, owner)| (cookie.clone(), *owner))
+    };
+    if let Some((cookie, owner)) = cookies.iter().find_map(owner) {
+        return reasons::SET_COOKIE_OF.with(&[("cookie", &cookie), ("owner", &owner)]);
+    }
+    match cookies {
         [] => reasons::SET_COOKIE_ANY.plain(),
         [one] => reasons::SET_COOKIE.with(&[("cookie", one)]),
         several => reasons::SET_COOKIES.with(&[("cookies", &several.join("`, `"))]),
     }
 }
+
+/// What sets cookies that count visits or sessions on each page: the beginning of their names, and the widget or plugin.
+const COUNTING_COOKIES: &[(&str, &str)] = &[
+    (
+        "woocommerce_recently_viewed",
+        "the widget \"Recently viewed products\" of WooCommerce",
+    ),
+    ("yith_wrvp_", "YITH WooCommerce Recently Viewed Products"),
+    ("pvc_visits", "Post Views Counter"),
+    ("PHPSESSID", "a plugin that calls session_start()"),
+];
 
 /// The reason why Galley responds with an error.
 pub(super) fn refused(why: RefusedWhy) -> Advice {
@@ -194,3 +215,32 @@ const CACHE_FIELDS: &[&str] = &[
     "cache-control",
     "expires",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::StatusCode;
+
+    #[test]
+    fn cookies_that_count_visits_name_their_plugin() {
+        let why = |cookies: &[&str]| {
+            let reason = PassReason {
+                why: NotStored::SetCookie,
+                status: StatusCode::OK,
+                cookies: cookies.iter().map(ToString::to_string).collect(),
+                fields: Vec::new(),
+            };
+            not_stored(NotStored::SetCookie, Some(&reason)).why()
+        };
+        let table = [
+            (&["woocommerce_recently_viewed"][..], "WooCommerce"),
+            (&["a", "pvc_visits[0]"], "Post Views Counter"),
+            (&["PHPSESSID"], "session_start()"),
+            (&["a"], "the page sets the cookie `a`"),
+            (&["a", "b"], "the page sets the cookies `a`, `b`"),
+        ];
+        for (cookies, expected) in table {
+            assert!(why(cookies).contains(expected), "{}", why(cookies));
+        }
+    }
+}

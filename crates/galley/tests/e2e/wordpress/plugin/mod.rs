@@ -8,6 +8,7 @@ mod cron;
 mod editing;
 mod forged_markers;
 mod fragments;
+mod kept_html;
 mod members;
 mod multisite;
 mod multisite_page;
@@ -19,6 +20,7 @@ mod searches;
 mod sessions;
 mod settings;
 mod tags_and_lifetimes;
+mod viewed;
 
 use std::fs;
 use std::path::Path;
