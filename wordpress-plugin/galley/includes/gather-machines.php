@@ -187,10 +187,10 @@ function is_extended_sitemap( string $provider ): bool {
 
 /**
  * Adds the tag of every change to a page that the gatherers do not know: a sitemap, a feed or another format of a plugin, which usually comes
- * from SQL statements of the plugin. Robots and programs request such pages seldom.
+ * from SQL statements of the plugin. Robots and programs request such pages seldom. Fragments of pages are plain text.
  */
 function gather_foreign_format(): void {
-	$is_known = is_sitemap_request() || machine_counts() || isset( $GLOBALS['wp']->query_vars['sitemap-stylesheet'] );
+	$is_known = null !== wanted_fragment() || is_sitemap_request() || machine_counts() || isset( $GLOBALS['wp']->query_vars['sitemap-stylesheet'] );
 	if ( ! $is_known && did_action( 'wp' ) ) {
 		$is_known = is_robots() || is_favicon() || ( is_feed() && in_array( get_query_var( 'feed' ), array( 'feed', 'rdf', 'rss', 'rss2', 'atom' ), true ) );
 	}
