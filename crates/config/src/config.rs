@@ -196,7 +196,7 @@ pub struct Cache {
 }
 
 /// The disk cache.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheDisk {
     /// The folder of the cache, created if it does not exist.
     pub path: PathBuf,
@@ -209,7 +209,7 @@ pub struct CacheDisk {
 }
 
 /// `[acme]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeConfig {
     /// The mail address for the account.
     pub email: Option<String>,
@@ -272,7 +272,7 @@ pub struct DnsServer {
 /// One `[[site]]`.
 #[derive(Clone, Debug)]
 pub struct SiteConfig {
-    /// The first host as written in the file; names the site in messages.
+    /// The name, which identifies the site; no other site has it.
     pub name: String,
     /// The hosts of the site; never empty. No other site with an overlapping `listen` has one of them.
     pub hosts: Vec<HostPattern>,

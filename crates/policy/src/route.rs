@@ -159,6 +159,30 @@ impl HostPattern {
             Self::Exact(host)
         })
     }
+
+    /// The host, if it is exactly one.
+    pub fn exact(&self) -> Option<&str> {
+        match self {
+            Self::Exact(host) => Some(host),
+            Self::Wildcard(_) | Self::Any => None,
+        }
+    }
+}
+
+/// In the notation of the configuration.
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(host) => f.write_str(host),
+            Self::Wildcard(suffix) => write!(f, "*{suffix}"),
+            Self::Any => f.write_str("*"),
+        }
+    }
+}
+
+/// Whether a text names a site: by its name, or by one of its hosts in the notation of the configuration.
+pub fn names_site(text: &str, name: &str, hosts: &[HostPattern]) -> bool {
+    name == text || HostPattern::parse(text).is_ok_and(|host| hosts.contains(&host))
 }
 
 /// All hosts of a configuration. Immutable; a lookup does not allocate.

@@ -8,7 +8,7 @@ use galley_certs::file;
 use galley_config::{
     AdminListen, Config, MAX_TOKEN_FILE, SiteConfig, UpstreamConfig, default_token_file,
 };
-use galley_policy::route::HostPattern;
+use galley_policy::route::{HostPattern, names_site};
 
 use super::PluginError;
 use super::folder::{FileOwner, random_hex, user};
@@ -83,11 +83,9 @@ pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<PluginTarge
         host: site
             .hosts
             .iter()
-            .find_map(|host| match host {
-                HostPattern::Exact(name) => Some(name.clone()),
-                HostPattern::Wildcard(_) | HostPattern::Any => None,
-            })
-            .unwrap_or_else(|| LOCAL.to_owned()),
+            .find_map(HostPattern::exact)
+            .unwrap_or(LOCAL)
+            .to_owned(),
         php_user: match site.upstream {
             UpstreamConfig::Managed | UpstreamConfig::Program(_) => site.managed.user.clone(),
             UpstreamConfig::Php(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files => None,
@@ -103,11 +101,8 @@ fn find_site<'c>(
     name: Option<&str>,
     path: &Path,
 ) -> Result<&'c SiteConfig, PluginError> {
-    let is_named = |site: &&SiteConfig| {
-        name.is_none_or(|name| {
-            site.name == name || site.hosts.contains(&HostPattern::Exact(name.to_owned()))
-        })
-    };
+    let is_named =
+        |site: &&SiteConfig| name.is_none_or(|name| names_site(name, &site.name, &site.hosts));
     let named: Vec<&SiteConfig> = config.sites.iter().filter(is_named).collect();
     let with_root = named.iter().copied().filter(|site| has_root(site, root));
     let found: Vec<&SiteConfig> = with_root.collect();
@@ -129,15 +124,16 @@ fn find_site<'c>(
             } else {
                 "more than one"
             };
-            let with_host =
-                name.map_or_else(String::new, |name| format!(" with the host `{name}`"));
+            let with_name = name.map_or_else(String::new, |name| {
+                format!(" with the name or host `{name}`")
+            });
             let (path, root) = (path.display(), root.display());
             Err(PluginError::Usage(format!(
-                "{number} site{with_host} in `{path}` has the root `{root}`: {}",
+                "{number} site{with_name} in `{path}` has the root `{root}`: {}",
                 if name.is_some() {
                     "name its token with --token-file, and the server with --admin"
                 } else {
-                    "say which one with --site HOST"
+                    "say which one with --site NAME"
                 }
             )))
         }
@@ -167,11 +163,11 @@ fn read_token(file: &Path) -> Result<String, PluginError> {
 /// Creates the token file at the default path, for the user that runs Galley.
 fn make_token(config: &Config, site: &SiteConfig) -> Result<PathBuf, PluginError> {
     let folder = config.files.first().and_then(|file| file.parent());
-    let (Some(folder), Some(host)) = (folder, site.hosts.first()) else {
+    let Some(folder) = folder else {
         let why = "the configuration has no file";
         return Err(PluginError::Usage(why.to_owned()));
     };
-    let file = default_token_file(folder, host);
+    let file = default_token_file(folder, &site.name);
     let tokens = file.parent().unwrap_or(folder);
     let owner = server_user(config);
     let failed = |cause: std::io::Error| PluginError::file("write", &file, &cause);
