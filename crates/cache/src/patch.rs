@@ -2,8 +2,8 @@
 //!
 //! A purge is final for each fragment of a page: new bytes must have been rendered after every purge that touches the fragment,
 //! as the page describes it and as the rendering does ([`FragmentTable::rendering_for`]). The new page has the purge sequence
-//! numbers of its parts and all of these tags ([`PageFragment::tags`]), so whoever stores it compares it with the purges since
-//! then.
+//! numbers of its parts and all of these tags ([`PageFragment::tags`]). Before the server sends or stores it, it compares the new
+//! page with the purges since then.
 //!
 //! This module does not render, and does not store the new page.
 

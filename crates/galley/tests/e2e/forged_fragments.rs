@@ -261,20 +261,17 @@ fn forgetful_origin(number: &Arc<AtomicU8>) -> Origin {
     let origin = Origin::start(
         move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
             let part = format!("part {}", number.load(Ordering::SeqCst));
-            let (parts, body, kind) = match request.field("galley-fragment") {
-                Some(wanted) => {
-                    let count = wanted.split(',').count();
-                    let tag = |index| if index == 0 { "part" } else { "other" };
-                    let field = |index| format!("alone {} 6 - {index} {}", 6 * index, tag(index));
-                    let parts: Vec<_> = (0..count).map(field).collect();
-                    (parts, part.repeat(count), "text/plain")
-                }
-                None => {
-                    let context = request.target.trim_start_matches('/');
-                    let field = format!("widget/x 12 6 - {context}.m part context");
-                    let body = format!("<html><body>{part}</body></html>");
-                    (vec![field], body, "text/html")
-                }
+            let (parts, body, kind) = if let Some(wanted) = request.field("galley-fragment") {
+                let count = wanted.split(',').count();
+                let tag = |index| if index == 0 { "part" } else { "other" };
+                let field = |index| format!("alone {} 6 - {index} {}", 6 * index, tag(index));
+                let parts: Vec<_> = (0..count).map(field).collect();
+                (parts, part.repeat(count), "text/plain")
+            } else {
+                let context = request.target.trim_start_matches('/');
+                let field = format!("widget/x 12 6 - {context}.m part context");
+                let body = format!("<html><body>{part}</body></html>");
+                (vec![field], body, "text/html")
             };
             let mut fields = vec![("Content-Type", kind), ("Cache-Control", "max-age=600")];
             fields.extend(parts.iter().map(|part| ("Galley-Fragment", part.as_str())));
