@@ -35,9 +35,14 @@ impl<'a> PurgeSubject<'a> {
 
     /// Whether the tags include `*`, which every purge of the site touches.
     pub(super) fn is_touched_by_all(&self) -> bool {
-        static ALL: LazyLock<u64> = LazyLock::new(|| tag_id("*"));
-        self.tags().contains(&ALL)
+        self.tags().iter().any(|&tag| is_touched_by_all(tag))
     }
+}
+
+/// Whether a tag is `*`, which every purge of the site touches.
+pub(super) fn is_touched_by_all(tag: u64) -> bool {
+    static ALL: LazyLock<u64> = LazyLock::new(|| tag_id("*"));
+    tag == *ALL
 }
 
 /// The scope of a purge.

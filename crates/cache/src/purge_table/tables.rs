@@ -14,7 +14,9 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use galley_policy::purge::Strength;
 
-use super::purge_scope::{CompiledPattern, PurgeScope, PurgeSubject, is_below, prefixes};
+use super::purge_scope::{
+    CompiledPattern, PurgeScope, PurgeSubject, is_below, is_touched_by_all, prefixes,
+};
 use crate::validity::PurgeEffect;
 
 /// The number of purges that are stored exactly.
@@ -134,7 +136,7 @@ impl Tables {
         }
     }
 
-    /// The effect of purges of tags newer than `base`.
+    /// The effect on tags of purges newer than `base`. Every purge touches `*`, the tag of a fragment that depends on everything.
     pub(super) fn effect_on_tags(&self, base: u64, tags: impl Iterator<Item = u64>) -> PurgeEffect {
         if base < self.floor {
             return PurgeEffect::Hard;
@@ -142,7 +144,12 @@ impl Tables {
         if self.last <= base {
             return PurgeEffect::Untouched;
         }
-        let numbers = tags.filter_map(|tag| self.named.get(&NamedScope::Tag(tag)));
+        let numbers = tags.filter_map(|tag| {
+            if is_touched_by_all(tag) {
+                return Some(&self.any);
+            }
+            self.named.get(&NamedScope::Tag(tag))
+        });
         numbers
             .map(|numbers| numbers.since(base))
             .max()

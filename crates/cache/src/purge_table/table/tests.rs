@@ -733,3 +733,44 @@ fn a_purge_of_a_shared_fragment_leaves_the_page_to_be_patched() {
     );
     assert_eq!(purge_table.purged_fragments(&patched), None);
 }
+
+#[test]
+fn every_purge_reaches_a_fragment_that_depends_on_everything() {
+    use std::sync::Arc;
+
+    use crate::fragment_table::{FragmentTable, RenderedFragment};
+    use crate::fragments::PageFragment;
+    use galley_policy::fragments::FragmentPart;
+
+    let table = FragmentTable::default();
+    let part = FragmentPart {
+        label: "widget:x".to_owned(),
+        start: 0,
+        length: 1,
+        blocks: "-".to_owned(),
+        definition: "d".to_owned(),
+        tags: galley_policy::tags::from_list("posts").unwrap(),
+        has_context: false,
+    };
+    let version = table.version(0, &part, 1).unwrap();
+    let rendered = RenderedFragment {
+        entry: Arc::new(entry("a.test", "", &["*"], 0)),
+        blocks: "-".into(),
+        digest: 1,
+    };
+    table.rendered(version.id, rendered);
+    let fragment = PageFragment {
+        range: 0..1,
+        version,
+        born: 0,
+        except: [].into(),
+    };
+    let page = entry("a.test", "/x", &["p1"], 0).with_fragments(vec![fragment]);
+    let purge_table = PurgeTable::new();
+    assert_eq!(purge_table.validity_waiting(&page), Validity::Valid);
+    purge_table.publish(&Purge {
+        scope: Scope::Tag("unrelated".to_owned()),
+        strength: Strength::Hard,
+    });
+    assert_eq!(purge_table.validity_waiting(&page), Validity::Outdated);
+}
