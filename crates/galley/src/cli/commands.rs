@@ -139,13 +139,17 @@ fn purge(options: &PurgeOptions) -> ExitCode {
 
 fn status(options: &StatusOptions) -> ExitCode {
     let status = ask::admin(&options.admin).and_then(|admin| admin.get("/status"));
-    response(status, |value| {
+    let mut is_cut_off = false;
+    let code = response(status, |value| {
         if options.json {
             show::data(value);
         } else {
             show::status(value);
         }
-    })
+        show::status(value);
+        is_cut_off = upstreams::is_cut_off(value);
+    });
+    if is_cut_off { ExitCode::FAILURE } else { code }
 }
 
 const LOCAL_PURGE: &str = "warning: other nodes of the cluster have not confirmed the purge. They get it when they can: see `galley status`";
