@@ -146,7 +146,7 @@ fn status(options: &StatusOptions) -> ExitCode {
             // Programs read `connect_error`.
             return show::data(value);
         }
-        show::status(value);
+        show::status(value, &upstreams::lines(value));
         is_cut_off = upstreams::is_cut_off(value);
     });
     if is_cut_off { ExitCode::FAILURE } else { code }

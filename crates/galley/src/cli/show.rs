@@ -6,7 +6,7 @@ use std::path::Path;
 use galley_config::{Config, Diagnostics, UpstreamConfig, Warning};
 use serde_json::{Value, json};
 
-use super::{option_change, upstreams};
+use super::option_change;
 
 /// Prints one JSON value to stdout.
 pub(super) fn data(value: &Value) {
@@ -146,8 +146,8 @@ fn troubles(value: &Value) -> impl Iterator<Item = &'static str> {
     reload.into_iter().chain(root)
 }
 
-/// Prints the status as a table.
-pub(super) fn status(value: &Value) {
+/// Prints the status as a table. `upstreams`: the lines about them.
+pub(super) fn status(value: &Value, upstreams: &[String]) {
     let uptime = duration(value["uptime_s"].as_u64().unwrap_or(0));
     line(&format!("galley {}, up {uptime}", text(&value["version"])));
     // A site's token gives no access to the status of the server.
@@ -165,7 +165,7 @@ pub(super) fn status(value: &Value) {
         .map(|(word, count)| format!("{word} {count}"))
         .collect();
     line(&format!("responses {}", responses.join(", ")));
-    for remark in upstreams::lines(&sites) {
+    for remark in upstreams {
         line(&format!("{:<9} {remark}", "upstream"));
     }
     line("");

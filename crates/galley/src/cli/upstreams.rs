@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::show::{duration, text};
 
 /// The lines about upstreams of the sites that are paused or have fewer slots than the maximum.
-pub(super) fn lines(sites: &[&Value]) -> Vec<String> {
+pub(super) fn lines(status: &Value) -> Vec<String> {
     let mut lines = Vec::new();
-    for site in sites {
+    for site in items(&status["sites"]) {
         let name = text(&site["name"]);
         for upstream in items(&site["upstreams"]) {
             let servers = items(&upstream["servers"]);
