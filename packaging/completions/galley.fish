@@ -41,6 +41,7 @@ complete -c galley -n "__fish_galley_needs_command" -f -a "load" -d 'Test a site
 complete -c galley -n "__fish_galley_needs_command" -f -a "plugin" -d 'Install the WordPress plugin, or remove it'
 complete -c galley -n "__fish_galley_using_subcommand run" -l config -d 'Configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand run" -l root -d 'Serve this WordPress folder on port 8080 without a configuration file; Galley runs PHP' -r -F
+complete -c galley -n "__fish_galley_using_subcommand run" -l listen -d 'With --root: another address than 0.0.0.0:8080' -r
 complete -c galley -n "__fish_galley_using_subcommand run" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand check" -l config -d 'Configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand check" -l diff -d 'Print what a reload would change about the running server'

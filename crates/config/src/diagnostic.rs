@@ -316,6 +316,10 @@ pub(crate) fn shown(text: &str) -> String {
 pub(crate) fn nearest<'a>(input: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let input = input.to_lowercase();
     known
+        .filter(|word| {
+            // The first measure favors a common beginning: `http3` is no `https_port`.
+            strsim::normalized_damerau_levenshtein(&input, &word.to_lowercase()) >= 0.5
+        })
         .map(|word| (strsim::jaro_winkler(&input, &word.to_lowercase()), word))
         .filter(|(similarity, _)| *similarity > 0.82)
         .max_by(|a, b| a.0.total_cmp(&b.0))
@@ -389,6 +393,7 @@ mod tests {
         assert_eq!(nearest("worker", known()), Some("workers"));
         assert_eq!(nearest("HEAD_TIMEOUT", known()), Some("head_timeout"));
         assert_eq!(nearest("colour", known()), None);
+        assert_eq!(nearest("http3", ["https_port"].into_iter()), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The sources of a configuration: a file, a text, or a WordPress folder without a file.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use galley_certs::CertificateFiles;
@@ -22,8 +23,8 @@ pub struct ConfigSource {
 #[derive(Clone, Debug)]
 enum SourcePlace {
     File(PathBuf),
-    /// A WordPress folder without a file.
-    Root(PathBuf),
+    /// A WordPress folder without a file, and the address to listen on.
+    Root(PathBuf, Option<SocketAddr>),
 }
 
 impl ConfigSource {
@@ -33,8 +34,8 @@ impl ConfigSource {
     }
 
     /// The WordPress folder `dir`, as in [`for_root`].
-    pub fn root(dir: &Path) -> Self {
-        Self::at(SourcePlace::Root(absolute(dir)))
+    pub fn root(dir: &Path, listen: Option<SocketAddr>) -> Self {
+        Self::at(SourcePlace::Root(absolute(dir), listen))
     }
 
     fn at(place: SourcePlace) -> Self {
@@ -58,7 +59,7 @@ impl ConfigSource {
         };
         match &self.place {
             SourcePlace::File(path) => finish(include::read_file(path), &environment),
-            SourcePlace::Root(dir) => finish(root::for_root(dir), &environment),
+            SourcePlace::Root(dir, listen) => finish(root::for_root(dir, *listen), &environment),
         }
     }
 }
@@ -88,9 +89,9 @@ pub fn from_text(name: &str, text: &str) -> Result<Config, Diagnostics> {
     finish(include::read_text(name, text), &Environment::current())
 }
 
-/// The configuration without a file: one site for every host on port 8080, from the WordPress folder `dir`, with managed PHP.
+/// The configuration without a file: one site for every host, on port 8080 or `listen`, from the WordPress folder `dir`, with managed PHP.
 ///
 /// Errors: `dir` is not a folder, or contains none of `wp-config.php`, `wp-load.php` and `index.php`.
-pub fn for_root(dir: &Path) -> Result<Config, Diagnostics> {
-    finish(root::for_root(dir), &Environment::current())
+pub fn for_root(dir: &Path, listen: Option<SocketAddr>) -> Result<Config, Diagnostics> {
+    finish(root::for_root(dir, listen), &Environment::current())
 }

@@ -1,17 +1,19 @@
 //! A configuration made from a WordPress folder only.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use galley_policy::route::HostPattern;
 
 use crate::check::shown_path;
 use crate::diagnostic::{Diagnostics, SourceSpan};
+use crate::listen::Listen;
 use crate::tree::{Document, SiteTables};
 use crate::upstream::UpstreamConfig;
 use crate::value::ConfigValue;
 
-/// One site for every host, from `dir`, with managed PHP; all other options have their defaults.
-pub(crate) fn for_root(dir: &Path) -> Document {
+/// One site for every host, from `dir`, with managed PHP, on `listen`; all other options have their defaults.
+pub(crate) fn for_root(dir: &Path, listen: Option<SocketAddr>) -> Document {
     let mut diagnostics = Diagnostics::default();
     let source = diagnostics.add_source(dir, "");
     let whole = SourceSpan { source, span: None };
@@ -34,6 +36,11 @@ pub(crate) fn for_root(dir: &Path) -> Document {
         site.options.set(name, whole.clone(), Some(value));
     }
     document.sites.push(site);
+    if let Some(listen) = listen {
+        let listen = ConfigValue::Listen(Listen::Tcp(listen));
+        let listen = ConfigValue::List(vec![(whole.clone(), listen)]);
+        document.server.set("listen", whole, Some(listen));
+    }
     document
 }
 

@@ -201,6 +201,10 @@ fn unknown(
 
 /// The remedy for an unknown name.
 fn help_for_unknown(section: OptionSection, name: &str) -> String {
+    let mut absent = ABSENT.iter();
+    if let Some((_, help)) = absent.find(|(names, _)| names.contains(&name)) {
+        return (*help).to_owned();
+    }
     let known = known_in(section);
     let elsewhere = |name: &str| table::options().find(|row| row.name == name);
     if let Some(word) = nearest(name, known.iter().copied()) {
@@ -218,6 +222,18 @@ fn help_for_unknown(section: OptionSection, name: &str) -> String {
         format!("known names: {}", known.join(", "))
     }
 }
+
+/// What other servers have an option for, and Galley does not.
+const ABSENT: &[(&[&str], &str)] = &[
+    (
+        &["http3", "h3", "quic"],
+        "remove it: Galley speaks HTTP/2 and HTTP/1.1 to clients, and not HTTP/3",
+    ),
+    (
+        &["http2", "h2"],
+        "remove it: listeners with TLS speak HTTP/2, and `h2c` of `[server]` permits it without TLS",
+    ),
+];
 
 /// The names that a section may contain: its options and its subsections.
 fn known_in(section: OptionSection) -> Vec<&'static str> {

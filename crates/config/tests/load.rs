@@ -15,7 +15,7 @@ fn a_wordpress_folder_is_a_site() {
     for name in ["wp-config.php", "wp-load.php", "index.php"] {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join(name), "<?php\n").unwrap();
-        let config = for_root(root.path()).unwrap_or_else(|errors| panic!("{errors}"));
+        let config = for_root(root.path(), None).unwrap_or_else(|errors| panic!("{errors}"));
         assert_eq!(
             config.server.listen,
             [galley_config::Listen::Tcp("0.0.0.0:8080".parse().unwrap())]
@@ -31,6 +31,9 @@ fn a_wordpress_folder_is_a_site() {
         );
         assert_eq!(site.root.as_deref(), Some(root.path()));
         assert_eq!(site.limits.in_flight, 0);
+        let listen = "127.0.0.1:9090".parse().unwrap();
+        let config = for_root(root.path(), Some(listen)).unwrap();
+        assert_eq!(config.server.listen, [galley_config::Listen::Tcp(listen)]);
     }
 }
 
@@ -137,13 +140,13 @@ fn a_token_next_to_the_configuration_is_used_by_default() {
 #[test]
 fn a_folder_without_wordpress_is_rejected_and_the_expected_files_are_named() {
     let root = tempfile::tempdir().unwrap();
-    let errors = for_root(root.path()).unwrap_err();
+    let errors = for_root(root.path(), None).unwrap_err();
     assert_eq!(errors.len(), 1);
     let text = errors.to_string();
     for name in ["wp-config.php", "wp-load.php", "index.php"] {
         assert!(text.contains(name), "{text}");
     }
-    let errors = for_root(&root.path().join("none")).unwrap_err();
+    let errors = for_root(&root.path().join("none"), None).unwrap_err();
     assert_eq!(errors.len(), 1, "{errors}");
     assert!(
         errors.to_string().contains("which does not exist"),
@@ -186,6 +189,25 @@ fn errors_have_a_position_and_a_hint() {
     assert_eq!(all[0].option, "server.worker");
     assert_eq!(all[0].help, "did you mean `workers`?");
     assert!(errors.render(Color::Styled).contains("\u{1b}["));
+}
+
+#[test]
+fn an_option_that_only_other_servers_have_is_not_taken_for_another() {
+    for (name, section) in [
+        ("http3", "[server]"),
+        ("http3", "[[site]]"),
+        ("quic", "[server]"),
+        ("http2", "[server]"),
+    ] {
+        let text = format!("[[site]]\nhosts = [\"a\"]\nroot = \"/\"\n{section}\n{name} = true\n");
+        let errors = from_text("a.toml", &text).unwrap_err();
+        let mut all = errors.iter().filter(|one| one.option.ends_with(name));
+        let help = &all.next().unwrap().help;
+        assert!(
+            help.starts_with("remove it: "),
+            "{name} in {section}: {help}"
+        );
+    }
 }
 
 #[test]

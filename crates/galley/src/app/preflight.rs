@@ -68,6 +68,7 @@ pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     found.unreachable = reach::unreachable(config, &who);
     for (index, site) in config.sites.iter().enumerate() {
         programs(index, site, &mut found);
+        root(index, site, &mut found);
     }
     found
 }
@@ -282,9 +283,9 @@ fn may_keep_keys(who: &UserIdentity, folder: &Path) -> io::Result<()> {
 fn may_make_folder(who: &UserIdentity, path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
-        _ => may_make(who, path),
         // A link to nothing: no folder can be created there.
         Err(_) if fs::symlink_metadata(path).is_ok() => Err(io::ErrorKind::NotADirectory.into()),
+        _ => may_make(who, path),
     }
 }
 
@@ -331,6 +332,37 @@ fn logs(config: &Config, who: &UserIdentity, found: &mut Preflight) {
         }
     }
 }
+
+/// Checks that the root of a site with PHP is not a folder inside a WordPress.
+fn root(index: usize, site: &SiteConfig, found: &mut Preflight) {
+    let Some(root) = site.root.as_deref() else {
+        return;
+    };
+    let is_wordpress =
+        |folder: &Path| folder.join("wp-load.php").is_file() && folder.join("wp-includes").is_dir();
+    if site.upstream == UpstreamConfig::Files || is_wordpress(root) {
+        return;
+    }
+    let own = |folder: &&Path| {
+        let below = root.strip_prefix(folder);
+        is_wordpress(folder)
+            && below.is_ok_and(|below| OWN.iter().any(|own| below.starts_with(own)))
+    };
+    if let Some(wordpress) = root.ancestors().skip(1).find(own) {
+        let wordpress = wordpress.display();
+        let at = OptionPath::Site(index, "root");
+        let why = format!(
+            "which is a folder inside the WordPress in `{wordpress}`, so no page would be found"
+        );
+        let help = format!("write `root = \"{wordpress}\"`");
+        found
+            .wrong
+            .push(MachineFinding::of_path(at, root, why, &help));
+    }
+}
+
+/// WordPress's own folders. Another folder below a WordPress may be another site.
+const OWN: [&str; 3] = ["wp-content", "wp-admin", "wp-includes"];
 
 /// Checks the programs that Galley starts. Missing PHP modules are checked elsewhere.
 fn programs(index: usize, site: &SiteConfig, found: &mut Preflight) {

@@ -323,7 +323,12 @@ pub(super) fn listener(
     let (why, help) = match cause.kind() {
         io::ErrorKind::AddrInUse => (
             format!("where another program listens: {cause}"),
-            "stop the other program (`ss -ltnp` shows it), or write another address".to_owned(),
+            if config.files.is_empty() {
+                "stop the other program (`ss -ltnp` shows it), or name another address: `galley run --root DIR --listen ADDRESS`"
+            } else {
+                "stop the other program (`ss -ltnp` shows it), or write another address"
+            }
+            .to_owned(),
         ),
         io::ErrorKind::AddrNotAvailable => (
             "an address that this machine does not have".to_owned(),

@@ -12,7 +12,8 @@ use super::ask::response;
 use super::options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
 use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, fail, print_diagnostics, talk};
 use super::{
-    ask, check, dashboard, doctor, import, load, plugin, reload, setup, show, upgrade, why,
+    ask, check, dashboard, doctor, import, load, plugin, reload, setup, show, upgrade, upstreams,
+    why,
 };
 use crate::app::{self, Inheritance};
 use crate::binary_upgrade::Predecessor;
@@ -58,7 +59,7 @@ fn run(options: &RunOptions) -> ExitCode {
         }
     };
     let source = match (&options.config, &options.root) {
-        (_, Some(root)) => ConfigSource::root(root),
+        (_, Some(root)) => ConfigSource::root(root, options.listen),
         (config, None) => {
             ConfigSource::file(config.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG)))
         }
@@ -139,13 +140,16 @@ fn purge(options: &PurgeOptions) -> ExitCode {
 
 fn status(options: &StatusOptions) -> ExitCode {
     let status = ask::admin(&options.admin).and_then(|admin| admin.get("/status"));
-    response(status, |value| {
+    let mut is_cut_off = false;
+    let code = response(status, |value| {
         if options.json {
-            show::data(value);
-        } else {
-            show::status(value);
+            // Programs read `connect_error`.
+            return show::data(value);
         }
-    })
+        show::status(value, &upstreams::lines(value));
+        is_cut_off = upstreams::is_cut_off(value);
+    });
+    if is_cut_off { ExitCode::FAILURE } else { code }
 }
 
 const LOCAL_PURGE: &str = "warning: other nodes of the cluster have not confirmed the purge. They get it when they can: see `galley status`";

@@ -19,6 +19,7 @@ mod reload;
 mod setup;
 mod show;
 mod upgrade;
+mod upstreams;
 mod why;
 
 pub use commands::{command, main};

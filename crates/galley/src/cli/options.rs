@@ -144,6 +144,9 @@ pub(super) struct RunOptions {
     /// Serve this WordPress folder on port 8080 without a configuration file; Galley runs PHP
     #[arg(long, value_name = "DIR")]
     pub(super) root: Option<PathBuf>,
+    /// With --root: another address than 0.0.0.0:8080
+    #[arg(long, value_name = "ADDRESS", requires = "root")]
+    pub(super) listen: Option<std::net::SocketAddr>,
 }
 
 #[derive(Args, Debug)]

@@ -146,8 +146,8 @@ fn troubles(value: &Value) -> impl Iterator<Item = &'static str> {
     reload.into_iter().chain(root)
 }
 
-/// Prints the status as a table.
-pub(super) fn status(value: &Value) {
+/// Prints the status as a table. `upstreams`: the lines about them.
+pub(super) fn status(value: &Value, upstreams: &[String]) {
     let uptime = duration(value["uptime_s"].as_u64().unwrap_or(0));
     line(&format!("galley {}, up {uptime}", text(&value["version"])));
     // A site's token gives no access to the status of the server.
@@ -165,7 +165,7 @@ pub(super) fn status(value: &Value) {
         .map(|(word, count)| format!("{word} {count}"))
         .collect();
     line(&format!("responses {}", responses.join(", ")));
-    for remark in upstreams(&sites) {
+    for remark in upstreams {
         line(&format!("{:<9} {remark}", "upstream"));
     }
     line("");
@@ -277,48 +277,6 @@ fn certificate(one: &Value) -> String {
         Some(words) => format!("; {} failed: {words}", one["failures_in_a_row"]),
     };
     format!("{:<9} {names}: {valid}, {next}{trouble}", "cert")
-}
-
-/// The lines about upstreams of the sites that are paused or have fewer slots than the maximum.
-fn upstreams(sites: &[&Value]) -> Vec<String> {
-    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let mut lines = Vec::new();
-    for site in sites {
-        let name = text(&site["name"]);
-        for upstream in items(&site["upstreams"]) {
-            let servers = items(&upstream["servers"]);
-            lines.extend(servers.iter().filter_map(|server| unused(name, server)));
-            let (slots, most) = (&upstream["slots"], &upstream["slots_most"]);
-            if slots.as_u64() < most.as_u64() {
-                let waiting = &upstream["waiting"];
-                lines.push(format!(
-                    "{name}: currently {slots} of {most} slots, because more do not increase throughput, or it has just recovered; {waiting} waiting"
-                ));
-            }
-        }
-    }
-    lines
-}
-
-/// The line for a server that gets no requests; `None` for other servers.
-fn unused(site: &str, server: &Value) -> Option<String> {
-    let address = text(&server["address"]);
-    if let Some(error) = server["connect_error"].as_str() {
-        let remedy = text(&server["connect_remedy"]);
-        return Some(format!(
-            "{site}: cannot connect to {address}: {error}; {remedy}"
-        ));
-    }
-    let since = duration(server["since_s"].as_u64().unwrap_or(0));
-    match text(&server["state"]) {
-        "paused" => Some(format!(
-            "{site}: {address} has not answered for {since} and is tried now and then"
-        )),
-        "down" => Some(format!(
-            "{site}: {address} has failed its health checks for {since} and gets no requests"
-        )),
-        _ => None,
-    }
 }
 
 /// The lines for a site with page fragments that cannot be replaced.
@@ -482,7 +440,7 @@ fn size(value: &Value) -> String {
     }
 }
 
-fn duration(seconds: u64) -> String {
+pub(super) fn duration(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     if days > 0 {
         format!("{days}d {hours}h")

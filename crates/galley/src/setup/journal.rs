@@ -151,7 +151,11 @@ impl SetupJournal {
         replace(path, text.as_bytes(), mode)
     }
 
+    /// Writes the journal. Its folder is that of the configuration, which without a package does not exist at first.
     fn save(&self) -> io::Result<()> {
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder)?;
+        }
         replace(&self.path, &serde_json::to_vec_pretty(&self.steps)?, 0o600)
     }
 }
@@ -247,6 +251,17 @@ mod tests {
             journal.forget_last().unwrap();
         }
         all
+    }
+
+    #[test]
+    fn the_folder_of_the_configuration_is_created() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("etc/galley/galley.toml");
+        let mut journal = SetupJournal::open(&config).unwrap();
+        journal.write(&config, "text", 0o644).unwrap();
+        assert_eq!(fs::read_to_string(&config).unwrap(), "text");
+        assert_eq!(undo(&config), [UndoResult::Restored]);
+        assert!(!config.exists());
     }
 
     #[test]

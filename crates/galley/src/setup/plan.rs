@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use galley_certs::CertificateFiles;
+use galley_config::write_size;
 
 use super::certbot;
 use super::find::{DetectedSite, Detection};
@@ -152,7 +153,7 @@ impl SiteDraft {
             text.push_str("multisite = true\n");
         }
         if let Some(bytes) = self.request_body {
-            let _ = writeln!(text, "request_body = \"{bytes}B\"");
+            let _ = writeln!(text, "request_body = \"{}\"", write_size(bytes));
         }
         if is_trial {
             text.push_str("cron = \"off\"\n");
@@ -477,7 +478,7 @@ mod tests {
             "root = \"/var/www/e\"\n",
             "php = \"unix:/run/php/www.sock\"\n",
             "in_flight = 7\n",
-            "request_body = \"67108864B\"\n",
+            "request_body = \"64MiB\"\n",
             "tls = { cert = \"/etc/galley/certificates/e.com/fullchain.pem\"",
             "listen_tls = [\"systemd:tls\"]\n",
         ] {

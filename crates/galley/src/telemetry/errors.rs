@@ -1,6 +1,6 @@
-//! The error log: `2026-01-01T00:00:00.000Z level message key=value`.
+//! The error log: `2026-01-01T00:00:00.000+00:00 level message key=value`.
 //!
-//! Times are UTC, so that messages of several machines can be merged. The thread with a message writes it immediately: messages
+//! Times are local with their offset, as in the access log; so messages of several machines can be merged, too. The thread with a message writes it immediately: messages
 //! are rare, and the last one before a crash is the important one. Messages that a client can cause are limited by
 //! [`RateLimited`]. Values are quoted if they are ambiguous otherwise.
 
@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use galley_config::{Config, LogLevel, LogTarget, SiteConfig};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
@@ -154,7 +155,10 @@ fn subscriber(
     reload::Handle<LevelFilter, Registry>,
 ) {
     let (level, handle) = reload::Layer::new(filter(level));
-    let messages = MessageLayer(output);
+    let messages = MessageLayer {
+        output,
+        zone: TimeZone::system(),
+    };
     let subscriber = tracing_subscriber::registry().with(level).with(messages);
     (subscriber, handle)
 }
@@ -170,7 +174,11 @@ impl Output {
 }
 
 /// Writes each message as a line.
-struct MessageLayer(Output);
+struct MessageLayer {
+    output: Output,
+    /// Read at the start: later a thread may not open files.
+    zone: TimeZone,
+}
 
 impl<S: Subscriber> Layer<S> for MessageLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
@@ -186,11 +194,15 @@ impl<S: Subscriber> Layer<S> for MessageLayer {
             tracing::Level::DEBUG => "debug",
             tracing::Level::TRACE => "trace",
         };
-        let (now, message, rest) = (Timestamp::now(), &fields.message, &fields.rest);
-        let line = format!("{now:.3} {level} {message}{rest}\n");
-        self.0.lock().write(fields.site.as_deref(), &line);
+        let now = Timestamp::now().to_zoned(self.zone.clone());
+        let (now, message, rest) = (now.strftime(TIME), &fields.message, &fields.rest);
+        let line = format!("{now} {level} {message}{rest}\n");
+        self.output.lock().write(fields.site.as_deref(), &line);
     }
 }
+
+/// With milliseconds and the offset from UTC (RFC 3339).
+const TIME: &str = "%Y-%m-%dT%H:%M:%S.%3f%:z";
 
 /// Whether the message is from the HTTP/2 library about frames of a client, which can cause any number of them. The front
 /// thread logs noteworthy events of an HTTP/2 connection.
@@ -317,7 +329,7 @@ mod tests {
         assert_eq!(lines.len(), 2, "{lines:?}");
         let (time, rest) = lines[0].split_once(' ').unwrap();
         assert!(
-            time.len() == "2026-01-01T00:00:00.000Z".len() && time.ends_with('Z'),
+            time.len() == "2026-01-01T00:00:00.000+00:00".len(),
             "{time}"
         );
         assert!(time.parse::<Timestamp>().is_ok(), "{time}");

@@ -367,3 +367,27 @@ fn the_disk_cache_is_not_on_a_file_system_of_the_kernel_or_below_a_file() {
         );
     }
 }
+
+#[test]
+fn the_root_of_a_site_with_php_is_not_a_folder_of_wordpress_itself() {
+    let check = ConfigCheck::new("[server]\nlisten = [\"127.0.0.1:0\"]");
+    check.scratch.dir("root/wp-includes").unwrap();
+    check.scratch.dir("root/wp-content/uploads").unwrap();
+    check.scratch.dir("root/another").unwrap();
+    check.scratch.write("root/wp-load.php", "<?php").unwrap();
+    let text = fs::read_to_string(&check.file).unwrap();
+    for (folder, code) in [
+        ("", 0),
+        ("/another", 0),
+        ("/wp-content", 2),
+        ("/wp-content/uploads", 2),
+    ] {
+        let own = format!("/root{folder}\"\nphp = \"unix:/no/such.sock\"");
+        fs::write(&check.file, text.replace("/root\"", &own)).unwrap();
+        let output = check.run("check");
+        let told = output_text(&output);
+        assert_eq!(output.status.code(), Some(code), "{folder}: {told}");
+        let named = format!("write `root = \"{}/root\"`", check.scratch.path().display());
+        assert_eq!(told.contains(&named), code == 2, "{told}");
+    }
+}

@@ -33,7 +33,8 @@ fn assert_is_named_everywhere(site: &TestSite, words: &[&str]) {
     let (output, check) = run(site, &["check"]);
     assert_eq!(output.status.code(), Some(0), "it may start later: {check}");
     assert!(check.contains("warning") && has_all(&check), "{check}");
-    let (_, status) = run(site, &["status"]);
+    let (output, status) = run(site, &["status"]);
+    assert_eq!(output.status.code(), Some(1), "{status}");
     assert!(
         status.contains("cannot connect to") && has_all(&status),
         "{status}"
@@ -56,7 +57,7 @@ fn a_wrong_socket_of_php_is_named_with_its_error_and_a_remedy() {
     // It is noticed without a request when PHP starts.
     let _php = UnixListener::bind(&path).unwrap();
     wait_for("a status without the problem", TIMEOUT, || {
-        !run(&site, &["status"]).1.contains("cannot connect to")
+        run(&site, &["status"]).0.status.success()
     });
     let (_, why) = run(&site, &["why", &format!("http://{HOST}/other/")]);
     assert!(why.contains("the upstream generates the page"), "{why}");

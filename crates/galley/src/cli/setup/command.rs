@@ -164,7 +164,9 @@ fn plan(options: &SetupOptions, survey: &SetupFindings, listen: &ListenPlan) -> 
     let (plain, tls) = listen.listen();
     SetupPlan {
         listen: plain,
-        listen_note: listen.note(options.listen.is_some()).to_owned(),
+        listen_note: listen
+            .note(options.listen.is_some(), &ports::foreign(&survey.detection))
+            .to_owned(),
         listen_tls: tls,
         has_package: survey.detection.has_package && !options.no_service,
         sites: survey.sites.iter().map(|site| site.draft.clone()).collect(),

@@ -36,12 +36,15 @@ impl ListenPlan {
     }
 
     /// A comment for the configuration.
-    pub(super) fn note(&self, is_named: bool) -> &'static str {
+    pub(super) fn note(&self, is_named: bool, foreign: &[&PortOwner]) -> &'static str {
         match self {
             Self::Sockets { .. } => {
                 "Ports 80 and 443, which systemd opens (galley.socket, galley-tls.socket)."
             }
             Self::Own { .. } if is_named => "As `galley setup --listen` says.",
+            Self::Own { .. } if foreign.is_empty() => {
+                "Free ports. With Galley's package, systemd opens ports 80 and 443; `galley setup --listen` names another address."
+            }
             Self::Own { .. } => {
                 "Beside the server that has port 80. `galley setup --take-over UNIT` stops that server."
             }
@@ -142,6 +145,18 @@ mod tests {
             program: Some("x".to_owned()),
             unit: unit.map(str::to_owned),
         }
+    }
+
+    #[test]
+    fn another_server_is_named_only_if_there_is_one() {
+        let plan = ListenPlan::Own {
+            plain: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            tls: SocketAddr::from(([127, 0, 0, 1], 8443)),
+        };
+        let web = owner(80, Some("nginx.service"));
+        assert!(plan.note(false, &[&web]).contains("that server"));
+        assert!(!plan.note(false, &[]).contains("server"));
+        assert!(plan.note(true, &[]).contains("--listen"));
     }
 
     #[test]
