@@ -178,6 +178,8 @@ fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<St
         root => "root",
         allow_files => "allow_files",
         image_siblings => "image_siblings",
+        internal => "internal",
+        link_targets => "link_targets",
         multisite => "multisite",
         upstream => "upstream",
         further => "upstream",

@@ -241,8 +241,9 @@ fn file_mark(name: &str, site: &SiteConfig) -> u32 {
     let (root, allowed, rules) = (&site.root, &site.allow_files, &site.rules.urls);
     let wordpress = (rules.has_wordpress_paths, site.multisite);
     let images = site.image_siblings;
+    let folders = (&site.internal, &site.link_targets);
     let [a, b, c, d, ..] = hash(&format!(
-        "{name} {root:?} {allowed:?} {wordpress:?} {images:?} {:?}",
+        "{name} {root:?} {allowed:?} {wordpress:?} {images:?} {folders:?} {:?}",
         site.upstream
     ))
     .to_be_bytes();
