@@ -92,6 +92,37 @@ pub(crate) fn root(section: &SectionTable, diagnostics: &mut Diagnostics) {
     section.report("root", why, help, diagnostics);
 }
 
+/// The folders of an option. Warns of those that do not exist.
+pub(crate) fn folders(
+    section: &SectionTable,
+    name: &str,
+    diagnostics: &mut Diagnostics,
+) -> Vec<PathBuf> {
+    let folders: Vec<PathBuf> = section.value(name);
+    for path in &folders {
+        folder(section, name, path, diagnostics);
+    }
+    folders
+}
+
+/// Warns of a folder of an option that does not exist: its files get 404.
+pub(crate) fn folder(
+    section: &SectionTable,
+    name: &str,
+    path: &Path,
+    diagnostics: &mut Diagnostics,
+) {
+    let why = match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return,
+        Ok(_) => "which is not a folder".to_owned(),
+        Err(error) => format!("which cannot be used: {error}"),
+    };
+    let option = section.path(name);
+    let message = format!("`{option}` contains {}, {why}", shown_path(path));
+    let help = "create the folder and run `galley reload`, or remove it from the option";
+    diagnostics.warn(section.position(name), option, message, help);
+}
+
 /// Checks that an error page is a readable file within the size limit.
 pub(crate) fn error_page(
     section: &SectionTable,

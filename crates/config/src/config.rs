@@ -11,6 +11,7 @@ use galley_policy::compress::Compress;
 use galley_policy::images::ImageSiblings;
 use galley_policy::proxied::Proxies;
 use galley_policy::route::HostPattern;
+use galley_policy::send_file::InternalFolder;
 use galley_policy::site::{NamePattern, Policy};
 use ipnet::IpNet;
 
@@ -288,6 +289,10 @@ pub struct SiteConfig {
     pub root: Option<PathBuf>,
     /// Decoded paths of files that are sent although their names are private.
     pub allow_files: Vec<NamePattern>,
+    /// Absolute paths of the folders outside the root to which links below it may lead.
+    pub link_targets: Vec<PathBuf>,
+    /// The folders whose files only responses of the upstream may name.
+    pub internal: Vec<InternalFolder>,
     /// Which siblings of a picture are sent in its place to clients that prefer their format.
     pub image_siblings: ImageSiblings,
     /// Whether `103 Early Hints` are sent while a page is being generated.

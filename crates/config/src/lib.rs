@@ -25,6 +25,7 @@ mod forward;
 mod forward_check;
 mod headers;
 mod include;
+mod internal;
 mod kept;
 mod limit;
 mod listen;

@@ -126,6 +126,8 @@ pub enum ValueKind {
     NameOrAll,
     /// A URL path, optionally with `*` at its end.
     UrlPath,
+    /// `/path/`, or `{ path = "/path/", folder = "/srv/files" }`.
+    Internal,
     /// A regular expression.
     Pattern,
     /// The name of a request method.
@@ -345,6 +347,10 @@ impl ValueKind {
             Self::Name => "a name, or `\"prefix*\"`".to_owned(),
             Self::NameOrAll => "a name, `\"prefix*\"`, or `\"*\"` for all".to_owned(),
             Self::UrlPath => "a path such as `\"/form\"` or `\"/form*\"`".to_owned(),
+            Self::Internal => {
+                "a path such as `\"/protected/\"`, or `{ path = \"/protected/\", folder = \"/srv/files\" }`"
+                    .to_owned()
+            }
             Self::Pattern => "a regular expression".to_owned(),
             Self::Method => "a request method such as `\"GET\"`".to_owned(),
             Self::FieldName => "the name of a header field".to_owned(),

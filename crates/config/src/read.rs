@@ -6,6 +6,7 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeValue};
 
 use crate::certificates;
+use crate::internal;
 use crate::limit;
 use crate::options::{OptionRow, ValueKind};
 use crate::read_forward;
@@ -68,6 +69,7 @@ fn read_one(
         (ValueKind::Limit, DeValue::Table(table)) => limit::of_table(table).map(ConfigValue::Limit),
         (ValueKind::PurgeForward, DeValue::Table(table)) => read_forward::of_table(reader, table),
         (ValueKind::UpstreamUrl, DeValue::Table(table)) => servers::of_table(reader, kind, table),
+        (ValueKind::Internal, DeValue::Table(table)) => internal::of_table(reader, table),
         (ValueKind::Flag | ValueKind::Count { .. }, other) => Err(wrong_type(row, kind, other)),
         (_, DeValue::String(text)) => parse_text(kind, text, reader.base),
         (_, other) => Err(wrong_type(row, kind, other)),

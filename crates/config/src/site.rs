@@ -10,6 +10,7 @@ use galley_policy::headers::FieldName;
 use galley_policy::images::ImageSiblings;
 use galley_policy::redirect::CanonicalAddress;
 use galley_policy::route::HostPattern;
+use galley_policy::send_file::InternalFolder;
 use galley_policy::site::{
     EsiPolicy, IgnoredParts, MemberPages, NamePattern, Policy, Preset, Rule, TtlTable,
     UpstreamTimeouts,
@@ -23,6 +24,7 @@ use crate::dashboard;
 use crate::diagnostic::Diagnostics;
 use crate::forward_check;
 use crate::headers;
+use crate::internal;
 use crate::listen::Listen;
 use crate::names;
 use crate::php;
@@ -90,6 +92,8 @@ pub(crate) fn site(
         upstream_tls: tls::upstream(options, uses_tls(&upstream, &further), diagnostics),
         root: options.get::<PathBuf>("root"),
         allow_files: allow_files(options),
+        link_targets: check::folders(options, "link_targets", diagnostics),
+        internal: internal_folders(options, diagnostics),
         image_siblings: image_siblings(options),
         early_hints: options.value("early_hints"),
         balancing: balance::balancing(options, diagnostics),
@@ -197,6 +201,20 @@ fn upstream(section: &SectionTable, diagnostics: &mut Diagnostics) -> UpstreamCo
     };
     balance::servers(section, &upstream, diagnostics);
     upstream
+}
+
+/// The folders of a site. Warns of those that do not exist.
+fn internal_folders(options: &SectionTable, diagnostics: &mut Diagnostics) -> Vec<InternalFolder> {
+    let folders: Vec<InternalFolder> = options.value("internal");
+    for folder in folders.iter().filter_map(|entry| entry.folder.as_deref()) {
+        check::folder(options, "internal", folder, diagnostics);
+    }
+    let is_below_root = |entry: &InternalFolder| entry.folder.is_none();
+    if folders.iter().any(is_below_root) && !options.has("root") {
+        let why = "names a path below `root`, and the site has no `root`";
+        options.report("internal", why.to_owned(), internal::EXAMPLE, diagnostics);
+    }
+    folders
 }
 
 fn image_siblings(options: &SectionTable) -> ImageSiblings {

@@ -16,6 +16,7 @@ use galley_policy::site::NamePattern;
 use ipnet::IpNet;
 
 use crate::diagnostic::nearest;
+use crate::internal;
 use crate::limit;
 use crate::listen::{AdminListen, Listen, Proxy};
 use crate::log::LogTarget;
@@ -67,6 +68,7 @@ pub(crate) fn parse_text(
         ValueKind::Name => name(text, false),
         ValueKind::NameOrAll => name(text, true),
         ValueKind::UrlPath => url_path(text),
+        ValueKind::Internal => internal::of_text(text),
         ValueKind::Pattern => pattern(text),
         ValueKind::Method => method(text),
         ValueKind::FieldName => match headers::parse_name(text) {

@@ -11,6 +11,7 @@ use galley_policy::access::{AccessSetting, CountryCode, RateLimit};
 use galley_policy::headers::{FieldName, HeaderField};
 use galley_policy::pattern::PathPattern;
 use galley_policy::route::HostPattern;
+use galley_policy::send_file::InternalFolder;
 use galley_policy::site::NamePattern;
 use ipnet::IpNet;
 
@@ -47,6 +48,7 @@ pub(crate) enum ConfigValue {
     Certificates(Vec<(SourceSpan, CertificateFiles)>),
     UpstreamTls(UpstreamTls),
     Forward(PurgeForward),
+    Internal(InternalFolder),
     Pattern(PathPattern),
     FieldName(FieldName),
     FieldLine(HeaderField),
@@ -95,6 +97,7 @@ from_value! {
     Log => LogTarget,
     UpstreamTls => UpstreamTls,
     Forward => PurgeForward,
+    Internal => InternalFolder,
     Pattern => PathPattern,
     FieldName => FieldName,
     FieldLine => HeaderField,

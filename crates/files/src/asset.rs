@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use galley_policy::encoding::{AcceptedCodings, Coding};
 use galley_policy::images::{AcceptedImages, ImageFormat};
 use http::header::{self, HeaderMap, HeaderValue};
+use rustix::io::Errno;
 
 use crate::tree::Tree;
 use crate::types;
@@ -155,20 +156,22 @@ impl Asset {
         std::iter::once(&self.plain).chain(&self.siblings)
     }
 
+    /// Opens the file at a link-free path, without its siblings.
+    pub(crate) fn open_plain(tree: &Tree, real: &[u8], name: &[u8]) -> io::Result<Self> {
+        Ok(Self {
+            plain: FileForm::open(tree, real, Coding::Identity)?,
+            siblings: Vec::new(),
+            content_type: types::content_type(name),
+        })
+    }
+
     /// Opens the file at a link-free path. `name`: the requested name, which determines the media type.
     pub(crate) fn open(tree: &Tree, real: &[u8], name: &[u8]) -> io::Result<Self> {
-        let plain = FileForm::open(tree, real, Coding::Identity)?;
-        let content_type = types::content_type(name);
-        let siblings = if types::is_compressible(content_type) {
-            siblings_of(tree, real, &plain)
-        } else {
-            Vec::new()
-        };
-        Ok(Self {
-            plain,
-            siblings,
-            content_type,
-        })
+        let mut asset = Self::open_plain(tree, real, name)?;
+        if types::is_compressible(asset.content_type) {
+            asset.siblings = siblings_of(tree, real, &asset.plain);
+        }
+        Ok(asset)
     }
 }
 
@@ -261,6 +264,15 @@ impl FileIdentity {
         let seconds = i64::try_from(latest.as_secs()).unwrap_or(i64::MAX);
         self.changed < (seconds, i64::from(latest.subsec_nanos()))
     }
+}
+
+/// Whether the error says nothing about the file: no descriptors or memory left, a failing disk.
+pub(crate) fn is_resource_error(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(
+        errno,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO)
+    )
 }
 
 /// The usable siblings of a file.

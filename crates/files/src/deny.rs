@@ -48,6 +48,20 @@ pub(crate) fn is_program(path: &RelPath, options: &Options) -> bool {
     options.wordpress && is_program && !options.allows(path)
 }
 
+/// Whether a file at `path` must not be sent even if the site's upstream names it: sources and hidden files.
+pub(crate) fn is_never_sent(path: &RelPath) -> bool {
+    is_hidden(path)
+        || path
+            .last()
+            .is_none_or(|name| is_source(name) || script_name(name) != ScriptName::No)
+}
+
+/// As [`forbids`], for a path below a folder that links may lead to: its directories say nothing about their purpose.
+pub(crate) fn forbids_linked(path: &RelPath, options: &Options) -> bool {
+    let is_bad = |name: &[u8]| is_source(name) || (is_private(name) && !options.allows(path));
+    is_hidden(path) || path.last().is_some_and(is_bad)
+}
+
 /// Classifies a file name.
 pub(crate) fn script_name(name: &[u8]) -> ScriptName {
     if name.len() > 4 && name.ends_with(b".php") {

@@ -11,9 +11,11 @@
 mod asset;
 mod cached_lookup;
 mod deny;
+mod front_controller;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod htaccess;
+mod links;
 mod open_root;
 mod options;
 mod path;
@@ -23,11 +25,16 @@ mod resolve;
 mod response;
 mod root;
 mod root_names;
+mod sent_file;
+mod sent_files;
 mod tree;
 mod types;
 
 pub use asset::{Asset, FileForm};
+pub use links::links_out_of;
 pub use options::Options;
 pub use resolve::Resolved;
 pub use response::{BodyPiece, FileResponse, IMMUTABLE, is_immutable, respond, validators};
 pub use root::Root;
+pub use sent_file::SentFile;
+pub use sent_files::SentFiles;

@@ -1,5 +1,7 @@
 //! A site's settings for the files below its root.
 
+use std::path::PathBuf;
+
 use galley_policy::images::ImageSiblings;
 use galley_policy::site::NamePattern;
 
@@ -18,6 +20,8 @@ pub struct Options {
     pub allowed: Vec<NamePattern>,
     /// Which siblings of a picture are other formats of it.
     pub images: ImageSiblings,
+    /// Absolute paths of folders outside the root to which links below it may lead.
+    pub link_targets: Vec<PathBuf>,
 }
 
 impl Options {

@@ -150,6 +150,12 @@ impl RelPath {
         (is_core || is_script).then(|| self.without_first())?
     }
 
+    /// Whether the path is this folder or below it.
+    pub(crate) fn is_in(&self, folder: &Self) -> bool {
+        let rest = self.text.strip_prefix(folder.text.as_slice());
+        rest.is_some_and(|rest| folder.text.is_empty() || matches!(rest.first(), None | Some(b'/')))
+    }
+
     /// The path as text with a leading `/`.
     pub(crate) fn absolute(&self) -> Vec<u8> {
         [b"/", self.text.as_slice()].concat()

@@ -15,7 +15,7 @@ use std::time::Instant;
 use galley_policy::cgi::Script;
 use rustix::io::Errno;
 
-use crate::asset::{Asset, FileForm};
+use crate::asset::{Asset, FileForm, is_resource_error};
 use crate::cached_lookup::CachedLookup;
 use crate::deny::{self, ScriptName};
 use crate::htaccess::{self, AccessSubject, PublicAccess, Rules};
@@ -23,7 +23,7 @@ use crate::open_root::OpenRoot;
 use crate::options::Options;
 use crate::path::RelPath;
 use crate::pictures::PictureSearch;
-use crate::tree::{FileLocation, Node};
+use crate::tree::{Node, RealPath};
 
 /// The result of resolving a path.
 #[derive(Debug)]
@@ -53,15 +53,15 @@ enum Programs {
 
 /// What a path names, before the access checks.
 enum PathTarget {
-    File(RelPath, Option<Vec<u8>>),
+    File(RelPath, Option<RealPath>),
     Script {
         at: RelPath,
-        real: Option<Vec<u8>>,
+        real: Option<RealPath>,
         path_info: Option<Vec<u8>>,
     },
     /// A directory with an index, requested without its slash.
     Directory,
-    /// Behind a link that leads out of the root.
+    /// Behind a link that leads out of the root and the permitted folders.
     Outside,
     /// A device or similar, or a path without permission.
     Closed,
@@ -73,12 +73,12 @@ enum PathTarget {
 
 /// One resolution of a path.
 pub(crate) struct PathLookup<'t> {
-    root: &'t OpenRoot,
-    options: &'t Options,
+    pub(crate) root: &'t OpenRoot,
+    pub(crate) options: &'t Options,
     programs: Programs,
-    now: Instant,
+    pub(crate) now: Instant,
     /// Set if the resolution must not wait for the disk.
-    in_memory: Option<CachedLookup<'t>>,
+    pub(crate) in_memory: Option<CachedLookup<'t>>,
     /// The error of a failed lookup.
     failed: Cell<Option<Errno>>,
 }
@@ -136,7 +136,7 @@ impl<'t> PathLookup<'t> {
         self.in_memory.as_ref().is_some_and(CachedLookup::is_valid)
     }
 
-    fn node(&self, relative: &[u8]) -> Node {
+    pub(crate) fn node(&self, relative: &[u8]) -> Node {
         let Some(in_memory) = &self.in_memory else {
             let node = self.root.tree.look(relative);
             if let Node::Failed(errno) = node {
@@ -147,12 +147,21 @@ impl<'t> PathLookup<'t> {
         in_memory.node(relative).unwrap_or(Node::Refused)
     }
 
-    fn rules(&self, relative: &[u8]) -> Option<Arc<Rules>> {
+    /// The directory that contains a file, and the link-free path below it.
+    pub(crate) fn located<'p>(
+        &self,
+        at: &'p RelPath,
+        real: Option<&'p RealPath>,
+    ) -> (&'t OpenRoot, &'p [u8]) {
+        match real {
+            Some(real) => (self.root.home(real), &real.text),
+            None => (self.root, at.text()),
+        }
+    }
+
+    fn rules(&self, home: &OpenRoot, relative: &[u8]) -> Option<Arc<Rules>> {
         let Some(in_memory) = &self.in_memory else {
-            return self
-                .root
-                .htaccess
-                .rules_of(&self.root.tree, relative, self.now);
+            return home.htaccess.rules_of(&home.tree, relative, self.now);
         };
         let cached = self.root.htaccess.cached(relative, self.now);
         if cached.is_none() {
@@ -176,7 +185,7 @@ impl<'t> PathLookup<'t> {
             let rest = path.after(count);
             let has_rest = count < path.len() || path.has_slash();
             let path_info = has_rest.then(|| [b"/".as_slice(), &rest].concat());
-            return self.run(&path.up_to(count), located.real.as_deref(), path_info);
+            return self.run(&path.up_to(count), located.real.as_ref(), path_info);
         }
         Resolved::Missing
     }
@@ -197,7 +206,7 @@ impl<'t> PathLookup<'t> {
                 resolved => resolved,
             };
         }
-        self.front_controller()
+        self.front_controller(&path)
     }
 
     /// Resolves a path except for the front controller. `None`: nothing exists there, and access is not denied.
@@ -222,7 +231,7 @@ impl<'t> PathLookup<'t> {
                 PathTarget::Nothing => path.len().saturating_sub(1),
                 _ => path.len(),
             };
-            match self.access_within(path, most, AccessSubject::Requested) {
+            match self.access_within(self.root, path, most, AccessSubject::Requested) {
                 PublicAccess::Public => {}
                 PublicAccess::Unchecked if !self.options.php => return Some(Resolved::Missing),
                 PublicAccess::Unchecked | PublicAccess::Denied => {
@@ -231,12 +240,12 @@ impl<'t> PathLookup<'t> {
             }
         }
         match target {
-            PathTarget::File(at, real) => Some(self.file(&at, real.as_deref())),
+            PathTarget::File(at, real) => Some(self.file(&at, real.as_ref())),
             PathTarget::Script {
                 at,
                 real,
                 path_info,
-            } => Some(self.script(&at, real.as_deref(), path_info)),
+            } => Some(self.script(&at, real.as_ref(), path_info)),
             PathTarget::Directory => Some(Resolved::Redirect(with_slash(path))),
             PathTarget::Outside => Some(Resolved::Missing),
             PathTarget::Closed => Some(Resolved::Denied),
@@ -308,30 +317,12 @@ impl<'t> PathLookup<'t> {
         PathTarget::Bare
     }
 
-    fn front_controller(&self) -> Resolved {
-        let at = RelPath::from_relative(b"index.php");
-        match at.map(|at| (self.front_node(at.text()), at)) {
-            Some((Node::Regular(located), at)) if self.options.php => {
-                self.script(&at, located.real.as_deref(), None)
-            }
-            _ => Resolved::Missing,
-        }
-    }
-
-    /// The node of the front controller. In a lookup that must not wait, results of the last second are valid, as for
-    /// `.htaccess` files: nearly every page that is not stored needs it.
-    fn front_node(&self, relative: &[u8]) -> Node {
-        if self.in_memory.is_some() && self.root.front.is_recent(self.now) {
-            return Node::Regular(FileLocation { real: None });
-        }
-        let node = self.node(relative);
-        if matches!(node, Node::Regular(FileLocation { real: None })) {
-            self.root.front.record(self.now);
-        }
-        node
-    }
-
-    fn script(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> Resolved {
+    pub(crate) fn script(
+        &self,
+        at: &RelPath,
+        real: Option<&RealPath>,
+        path_info: Option<Vec<u8>>,
+    ) -> Resolved {
         if self.is_denied(at, real, ScriptName::Runs) {
             return Resolved::Denied;
         }
@@ -342,12 +333,9 @@ impl<'t> PathLookup<'t> {
     }
 
     /// A program with any extension, for a FastCGI server that the site's rules name.
-    fn run(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> Resolved {
-        let forbidden = |path: &RelPath| deny::forbids(path, self.options);
-        let is_denied = forbidden(at)
-            || real.is_some_and(|real| {
-                RelPath::from_relative(real).is_none_or(|path| forbidden(&path))
-            });
+    fn run(&self, at: &RelPath, real: Option<&RealPath>, path_info: Option<Vec<u8>>) -> Resolved {
+        let is_denied = deny::forbids(at, self.options)
+            || real.is_some_and(|real| self.forbids_real(real, |_| false));
         if is_denied {
             return Resolved::Denied;
         }
@@ -357,7 +345,7 @@ impl<'t> PathLookup<'t> {
     fn run_if_public(
         &self,
         at: &RelPath,
-        real: Option<&[u8]>,
+        real: Option<&RealPath>,
         path_info: Option<Vec<u8>>,
     ) -> Resolved {
         if self.access_to(at, real, AccessSubject::Script) != PublicAccess::Public {
@@ -371,7 +359,7 @@ impl<'t> PathLookup<'t> {
         })
     }
 
-    fn file(&self, at: &RelPath, real: Option<&[u8]>) -> Resolved {
+    fn file(&self, at: &RelPath, real: Option<&RealPath>) -> Resolved {
         let name = at.last().unwrap_or_default();
         if deny::script_name(name) == ScriptName::Never && !self.options.php {
             // The upstream may execute it as a script; other files are sent by Galley.
@@ -386,10 +374,10 @@ impl<'t> PathLookup<'t> {
             PublicAccess::Unchecked if !self.options.php => return Resolved::Missing,
             PublicAccess::Unchecked | PublicAccess::Denied => return Resolved::Denied,
         }
-        let real = real.unwrap_or(at.text());
-        match Asset::open(&self.root.tree, real, name) {
+        let (home, real) = self.located(at, real);
+        match Asset::open(&home.tree, real, name) {
             Ok(mut asset) => {
-                let siblings = self.pictures(real, name, &asset.plain);
+                let siblings = self.pictures(home, real, name, &asset.plain);
                 asset.siblings.extend(siblings);
                 Resolved::File(asset)
             }
@@ -399,33 +387,49 @@ impl<'t> PathLookup<'t> {
     }
 
     /// The siblings of a picture.
-    fn pictures(&self, real: &[u8], name: &[u8], plain: &FileForm) -> Vec<FileForm> {
+    fn pictures(
+        &self,
+        home: &OpenRoot,
+        real: &[u8],
+        name: &[u8],
+        plain: &FileForm,
+    ) -> Vec<FileForm> {
         let search = PictureSearch {
-            tree: &self.root.tree,
+            tree: &home.tree,
             options: self.options,
             now: self.now,
         };
-        let names = &self.root.pictures;
-        names.usable(&search, real, name, plain, |path| self.may_be_sent(path))
+        let may_be_sent = |path: &RelPath| self.may_be_sent(home, path);
+        home.pictures
+            .usable(&search, real, name, plain, may_be_sent)
     }
 
     /// Whether a file at a link-free path may be sent.
-    fn may_be_sent(&self, path: &RelPath) -> bool {
+    fn may_be_sent(&self, home: &OpenRoot, path: &RelPath) -> bool {
         !self.is_denied(path, None, ScriptName::No)
-            && self.access_to(path, None, AccessSubject::File) == PublicAccess::Public
+            && self.access(home, path, AccessSubject::File) == PublicAccess::Public
     }
 
     /// Whether the names forbid access, with links unresolved or resolved, or the two names are not of the same kind.
-    fn is_denied(&self, at: &RelPath, real: Option<&[u8]>, kind: ScriptName) -> bool {
-        let forbidden = |path: &RelPath| {
-            deny::forbids(path, self.options)
-                || (kind == ScriptName::No && self.forbids_file(path))
+    fn is_denied(&self, at: &RelPath, real: Option<&RealPath>, kind: ScriptName) -> bool {
+        let is_wrong = |path: &RelPath| {
+            (kind == ScriptName::No && self.forbids_file(path))
                 || path.last().map(deny::script_name) != Some(kind)
         };
-        forbidden(at)
-            || real.is_some_and(|real| {
-                RelPath::from_relative(real).is_none_or(|path| forbidden(&path))
-            })
+        deny::forbids(at, self.options)
+            || is_wrong(at)
+            || real.is_some_and(|real| self.forbids_real(real, is_wrong))
+    }
+
+    /// Whether the names forbid access to a path with its links resolved, or `is_wrong` says so.
+    fn forbids_real(&self, real: &RealPath, is_wrong: impl Fn(&RelPath) -> bool) -> bool {
+        RelPath::from_relative(&real.text).is_none_or(|path| {
+            let is_forbidden = match real.linked {
+                None => deny::forbids(&path, self.options),
+                Some(_) => deny::forbids_linked(&path, self.options),
+            };
+            is_forbidden || is_wrong(&path)
+        })
     }
 
     fn forbids_file(&self, path: &RelPath) -> bool {
@@ -434,28 +438,41 @@ impl<'t> PathLookup<'t> {
     }
 
     /// The access by the `.htaccess` files, for the path with links unresolved and resolved.
-    fn access_to(&self, at: &RelPath, real: Option<&[u8]>, subject: AccessSubject) -> PublicAccess {
-        let requested = self.access(at, subject);
-        match real.map(RelPath::from_relative) {
-            None => requested,
-            Some(None) => PublicAccess::Denied,
-            Some(Some(real)) => requested.min(self.access(&real, subject)),
+    fn access_to(
+        &self,
+        at: &RelPath,
+        real: Option<&RealPath>,
+        subject: AccessSubject,
+    ) -> PublicAccess {
+        let requested = self.access(self.root, at, subject);
+        let Some(real) = real else {
+            return requested;
+        };
+        match RelPath::from_relative(&real.text) {
+            None => PublicAccess::Denied,
+            Some(path) => requested.min(self.access(self.root.home(real), &path, subject)),
         }
     }
 
-    fn access(&self, path: &RelPath, subject: AccessSubject) -> PublicAccess {
+    fn access(&self, home: &OpenRoot, path: &RelPath, subject: AccessSubject) -> PublicAccess {
         // For an existing file, the last segment is known not to be a directory.
         let most = match subject {
             AccessSubject::Requested => path.len(),
             AccessSubject::File | AccessSubject::Script => path.len().saturating_sub(1),
         };
-        self.access_within(path, most, subject)
+        self.access_within(home, path, most, subject)
     }
 
     /// As [`Self::access`]. At most the first `most` segments may be directories.
-    fn access_within(&self, path: &RelPath, most: usize, subject: AccessSubject) -> PublicAccess {
+    fn access_within(
+        &self,
+        home: &OpenRoot,
+        path: &RelPath,
+        most: usize,
+        subject: AccessSubject,
+    ) -> PublicAccess {
         let chain: Vec<Arc<_>> = (0..=most)
-            .map_while(|depth| self.rules(path.first(depth)))
+            .map_while(|depth| self.rules(home, path.first(depth)))
             .collect();
         if chain.is_empty() {
             // The root itself does not exist any more.
@@ -471,15 +488,6 @@ fn with_slash(path: &RelPath) -> Vec<u8> {
     let mut text = path.absolute();
     text.push(b'/');
     text
-}
-
-/// Whether the error says nothing about the file: no descriptors or memory left, a failing disk.
-fn is_resource_error(error: &io::Error) -> bool {
-    let errno = Errno::from_io_error(error);
-    matches!(
-        errno,
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO)
-    )
 }
 
 const INDEXES: [&[u8]; 3] = [b"index.php", b"index.html", b"index.htm"];

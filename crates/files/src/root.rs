@@ -13,8 +13,10 @@ use galley_policy::cgi::Script;
 
 use crate::open_root::OpenRoot;
 use crate::options::Options;
+use crate::path::RelPath;
 use crate::recheck::RECHECK;
 use crate::resolve::{PathLookup, Resolved};
+use crate::sent_file::SentFile;
 
 /// The directory with a site's files. All threads share it. Every function except [`Root::resolve_script`] may block on the disk.
 pub struct Root {
@@ -31,7 +33,7 @@ struct RootState {
 impl Root {
     /// Opens `path`, which must be a directory.
     pub fn open(path: &Path, options: Options) -> io::Result<Self> {
-        let current = Arc::new(OpenRoot::open(path)?);
+        let current = Arc::new(OpenRoot::open(path, &options)?);
         Ok(Self {
             configured: std::path::absolute(path)?,
             options,
@@ -73,6 +75,19 @@ impl Root {
         PathLookup::new(&current, &self.options, now).find_program(decoded_path)
     }
 
+    /// The file that a response of the upstream names by its decoded path. Blocks on the disk.
+    pub(crate) fn sent(&self, path: &RelPath) -> SentFile {
+        let now = Instant::now();
+        let current = self.current(now);
+        PathLookup::new(&current, &self.options, now).find_sent(path)
+    }
+
+    /// The path below the root that an absolute path names, with the root as configured or with its links resolved.
+    pub(crate) fn below(&self, absolute: &[u8]) -> Option<RelPath> {
+        let current = self.current(Instant::now());
+        RelPath::parse(current.tree.inside(absolute)?)
+    }
+
     pub(crate) fn resolve_at(&self, decoded_path: &[u8], now: Instant) -> Resolved {
         let current = self.current(now);
         current.names.refresh(&current.tree, now);
@@ -96,10 +111,13 @@ impl Root {
         state.checked = now;
         drop(state);
         // Outside the lock: a hanging disk then blocks only this request.
-        if std::fs::metadata(&self.configured).map_or(true, |metadata| current.tree.is(&metadata)) {
+        let is_same = std::fs::metadata(&self.configured)
+            .map_or(true, |metadata| current.tree.is(&metadata))
+            && current.tree.is_current(&self.options.link_targets);
+        if is_same {
             return current;
         }
-        let Ok(opened) = OpenRoot::open(&self.configured).map(Arc::new) else {
+        let Ok(opened) = OpenRoot::open(&self.configured, &self.options).map(Arc::new) else {
             return current;
         };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

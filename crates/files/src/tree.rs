@@ -2,8 +2,9 @@
 //!
 //! Nothing outside the root is ever opened: a path is opened relative to the root's descriptor, and the kernel rejects
 //! every symbolic link (`openat2`, or step by step if the kernel lacks it). Only if there is a link, the path is resolved
-//! link by link here, within the root, and the resulting link-free path is opened in the same strict way. So a link that is
-//! changed in between is rejected and not followed. Anything but a regular file or a directory is examined only through
+//! link by link here, within the root and the folders that the site names as targets of links, and the resulting link-free path
+//! is opened in the same strict way, below the descriptor of its folder. So a link that is changed in between is rejected and
+//! not followed. Anything but a regular file or a directory is examined only through
 //! `O_PATH`: opening a FIFO or a device may block or have side effects.
 
 use std::collections::HashMap;
@@ -12,7 +13,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
@@ -28,6 +30,8 @@ pub(crate) struct Tree {
     configured: Vec<u8>,
     device: u64,
     inode: u64,
+    /// Folders outside the root to which links may lead.
+    linked: Vec<Arc<Tree>>,
     /// Set once `openat2` has failed because the kernel does not have it.
     stepwise: AtomicBool,
     /// Set once the kernel has reported that it does not support `RESOLVE_CACHED` (before 5.12).
@@ -73,11 +77,30 @@ impl DirectoryStamp {
 
 /// The location of a file.
 pub(crate) struct FileLocation {
-    /// The link-free relative path, if it differs from the requested one.
-    pub(crate) real: Option<Vec<u8>>,
+    /// The link-free path, if it differs from the requested one.
+    pub(crate) real: Option<RealPath>,
+}
+
+/// A link-free path below the root, or below a folder to which links may lead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RealPath {
+    /// The index of that folder; `None`: the root.
+    pub(crate) linked: Option<usize>,
+    /// The path relative to it.
+    pub(crate) text: Vec<u8>,
 }
 
 impl Tree {
+    /// Opens the directory that `configured` currently names, and those of `link_targets` that exist.
+    pub(crate) fn open_with(configured: &Path, link_targets: &[PathBuf]) -> io::Result<Self> {
+        let linked = link_targets.iter();
+        let linked = linked.filter_map(|folder| Self::open(folder).ok().map(Arc::new));
+        Ok(Self {
+            linked: linked.collect(),
+            ..Self::open(configured)?
+        })
+    }
+
     /// Opens the directory that `configured` currently names.
     pub(crate) fn open(configured: &Path) -> io::Result<Self> {
         let path = std::fs::canonicalize(configured)?;
@@ -91,6 +114,7 @@ impl Tree {
             configured: std::path::absolute(configured)?.into_os_string().into_vec(),
             device: metadata.dev(),
             inode: metadata.ino(),
+            linked: Vec::new(),
             stepwise: AtomicBool::new(false),
             lacks_cached_lookup: AtomicBool::new(false),
         })
@@ -99,6 +123,26 @@ impl Tree {
     /// Whether `metadata` describes this directory.
     pub(crate) fn is(&self, metadata: &Metadata) -> bool {
         (self.device, self.inode) == (metadata.dev(), metadata.ino())
+    }
+
+    /// The folders outside the root to which links may lead.
+    pub(crate) fn linked(&self) -> &[Arc<Self>] {
+        &self.linked
+    }
+
+    /// Whether the directories are those that the paths name now.
+    pub(crate) fn is_current(&self, link_targets: &[PathBuf]) -> bool {
+        let found = link_targets.iter();
+        let found = found.filter_map(|folder| std::fs::metadata(folder).ok());
+        let found: Vec<Metadata> = found.filter(Metadata::is_dir).collect();
+        let mut pairs = self.linked.iter().zip(&found);
+        self.linked.len() == found.len() && pairs.all(|(tree, metadata)| tree.is(metadata))
+    }
+
+    /// The directory that contains a link-free path.
+    fn home(&self, linked: Option<usize>) -> &Self {
+        let linked = linked.and_then(|index| self.linked.get(index));
+        linked.map_or(self, |tree| tree)
     }
 
     /// The canonical absolute path of the root.
@@ -116,7 +160,10 @@ impl Tree {
     pub(crate) fn look(&self, relative: &[u8]) -> Node {
         let (found, real) = match self.open_strict(relative, OFlags::PATH) {
             Err(Errno::LOOP) => match self.real_path(relative) {
-                Ok(real) => (self.open_strict(&real, OFlags::PATH), Some(real)),
+                Ok(real) => {
+                    let home = self.home(real.linked);
+                    (home.open_strict(&real.text, OFlags::PATH), Some(real))
+                }
                 Err(errno) => (Err(errno), None),
             },
             found => (found, None),
@@ -208,11 +255,14 @@ impl Tree {
         Err(io::Error::from(io::ErrorKind::InvalidInput))
     }
 
-    /// Opens a directory below the root, only to access its entries. Follows links that stay within the root.
+    /// Opens a directory below the root, only to access its entries. Follows links to the permitted folders.
     pub(crate) fn open_directory(&self, relative: &[u8]) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         match self.open_strict(relative, flags) {
-            Err(Errno::LOOP) => self.open_strict(&self.real_path(relative)?, flags),
+            Err(Errno::LOOP) => {
+                let real = self.real_path(relative)?;
+                self.home(real.linked).open_strict(&real.text, flags)
+            }
             found => found,
         }
     }
@@ -255,20 +305,30 @@ impl Tree {
         Err(Errno::NOENT)
     }
 
-    /// The link-free path of `relative`; `EXDEV` if a link leaves the root, `ELOOP` if there are too many links.
-    fn real_path(&self, relative: &[u8]) -> Result<Vec<u8>, Errno> {
+    /// The link-free path of `relative`; `EXDEV` if a link leaves the permitted folders, `ELOOP` if there are too many links.
+    fn real_path(&self, relative: &[u8]) -> Result<RealPath, Errno> {
         // `ahead`: the segments still to resolve, the next one last. `behind`: the directories so far, with their names.
         let mut ahead: Vec<Vec<u8>> = reversed(relative);
         let mut behind: Vec<(Vec<u8>, OwnedFd)> = Vec::new();
+        let mut linked = None;
         let mut links = 0;
         while let Some(segment) = ahead.pop() {
             if segment == b".." {
-                behind.pop().ok_or(Errno::XDEV)?;
+                if behind.pop().is_none() {
+                    // The path of the directory has no links, so its parent is the one that the path names.
+                    let rest: Vec<Vec<u8>> = ahead.into_iter().rev().collect();
+                    let above = [
+                        &self.home(linked).path,
+                        b"/../".as_slice(),
+                        &rest.join(&b'/'),
+                    ];
+                    (linked, ahead) = self.enter(&without_parents(&above.concat()))?;
+                }
                 continue;
             }
             let from = behind
                 .last()
-                .map_or(self.dir.as_fd(), |(_, dir)| dir.as_fd());
+                .map_or(self.home(linked).dir.as_fd(), |(_, dir)| dir.as_fd());
             let target = match rustix::fs::readlinkat(from, segment.as_slice(), Vec::new()) {
                 Ok(target) => target.into_bytes(),
                 // Not a link.
@@ -288,21 +348,35 @@ impl Tree {
                 return Err(Errno::LOOP);
             }
             if target.starts_with(b"/") {
-                ahead.extend(reversed(self.inside(&target).ok_or(Errno::XDEV)?));
+                let (entered, inner) = self.enter(&target)?;
+                linked = entered;
+                ahead.extend(inner);
                 behind.clear();
             } else {
                 ahead.extend(reversed(&target));
             }
         }
-        Ok(behind
-            .iter()
-            .map(|(name, _)| name.as_slice())
-            .collect::<Vec<_>>()
-            .join(&b'/'))
+        let text = behind.iter().map(|(name, _)| name.as_slice());
+        let text = text.collect::<Vec<_>>().join(&b'/');
+        Ok(RealPath { linked, text })
     }
 
-    /// The part of an absolute link target that is below the root.
-    fn inside<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
+    /// The permitted folder that contains an absolute path, and the segments below it, the first one last; `EXDEV` if there is
+    /// none.
+    fn enter(&self, absolute: &[u8]) -> Result<(Option<usize>, Vec<Vec<u8>>), Errno> {
+        let below = |path: &[u8]| {
+            let root = std::iter::once((None, self));
+            let linked = self.linked.iter().enumerate();
+            let mut folders = root.chain(linked.map(|(index, tree)| (Some(index), &**tree)));
+            folders.find_map(|(index, tree)| Some((index, reversed(tree.inside(path)?))))
+        };
+        below(absolute)
+            .or_else(|| below(&without_parents(absolute)))
+            .ok_or(Errno::XDEV)
+    }
+
+    /// The part of an absolute path that is below this directory.
+    pub(crate) fn inside<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
         [&self.path, &self.configured].into_iter().find_map(|root| {
             let root = root.strip_suffix(b"/").unwrap_or(root);
             let rest = target.strip_prefix(root)?;
@@ -314,6 +388,7 @@ impl Tree {
     #[cfg(test)]
     pub(crate) fn forget_openat2(&self) {
         self.stepwise.store(true, Ordering::Relaxed);
+        self.linked.iter().for_each(|tree| tree.forget_openat2());
     }
 }
 
@@ -374,6 +449,19 @@ fn reversed(path: &[u8]) -> Vec<Vec<u8>> {
         .collect();
     segments.reverse();
     segments
+}
+
+/// An absolute path without `..`, each removed with the segment before it.
+fn without_parents(absolute: &[u8]) -> Vec<u8> {
+    let mut kept: Vec<&[u8]> = Vec::new();
+    for segment in absolute.split(|byte| *byte == b'/') {
+        match segment {
+            b"" | b"." => {}
+            b".." => drop(kept.pop()),
+            name => kept.push(name),
+        }
+    }
+    [b"/", kept.join(&b'/').as_slice()].concat()
 }
 
 /// ext2 to ext4, XFS, Btrfs, F2FS, tmpfs and overlayfs (statfs(2)).

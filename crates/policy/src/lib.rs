@@ -47,6 +47,7 @@ pub mod range;
 pub mod redirect;
 pub mod request_info;
 pub mod route;
+pub mod send_file;
 pub mod shape;
 pub mod site;
 mod span;

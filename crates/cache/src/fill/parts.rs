@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use galley_policy::outcome::NotStored;
+use galley_policy::send_file::SendFile;
 use galley_policy::storable::Lifetime;
 use http::{HeaderMap, StatusCode};
 
@@ -36,6 +37,8 @@ pub enum FillSharing {
     },
     /// Only the first reader that joined.
     Private,
+    /// Only the first reader, which sends this file. There is no body.
+    File(Box<SendFile>),
 }
 
 /// Why a fill supplies no (more) bytes. Readers get the error immediately, even if they have not read all bytes: a reader that

@@ -87,7 +87,7 @@ impl FillState {
         };
         let keep = keep.take();
         self.mode = match head.share {
-            FillSharing::Private => {
+            FillSharing::Private | FillSharing::File(_) => {
                 self.readers
                     .exclude_all_but_first(FillError::Unstorable(NotStored::Private));
                 RetainedBytes::Window(None)

@@ -15,6 +15,10 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""/var/www/example.com""#),
     row(OptionSection::Site, "allow_files", List(&ValueKind::UrlPath), "Files below `root` that Galley sends although their name is on the list of names that it never sends: `/tool.zip` is that path, `/downloads/*` every path that begins so. PHP sources, names that begin with a dot, copies of `wp-config.php` and files that a `.htaccess` denies stay blocked.")
         .or("[]").example(r#"["/downloads/*"]"#),
+    row(OptionSection::Site, "link_targets", List(&Path), "Folders outside `root` to which symbolic links below it may lead: `shared/uploads` of Capistrano, Deployer and Trellis, `/usr/share/javascript` of Debian. Files behind other links that lead out of `root` are not found.")
+        .or("[]").example(r#"["/srv/www/example.com/shared/uploads"]"#),
+    row(OptionSection::Site, "internal", List(&ValueKind::Internal), "Folders whose files visitors get only if a response of the upstream names them with `X-Accel-Redirect`, as with `internal` in nginx: a path below `root`, or a path with the folder that contains its files. `X-Sendfile` may name absolute paths in these folders. Requests for these paths get 404.")
+        .or("[]").example(r#"["/wp-content/uploads/woocommerce_uploads/", { path = "/protected/", folder = "/srv/files" }]"#),
     row(OptionSection::Site, "image_siblings", Word(&["full-name", "all", "off"]), "Which AVIF and WebP files Galley sends in place of a picture below `root`, to clients whose `Accept` names the format. `full-name`: those whose name contains all of the picture's (`a.jpg.avif`, `a-jpg.webp`), beside it or in the folders of common plugins. `all`: also those with another ending (`a.webp` for `a.jpg`), which may be other pictures. `off`: none.")
         .or(r#""full-name""#),
     row(OptionSection::Site, "php", ValueKind::PhpAddress, "The PHP-FPM that generates the pages; with `managed`, Galley runs one. A list names several FastCGI servers, each as its address or as `{ address = \"10.0.0.1:9000\", weight = 2, backup = true, max = 50 }`. Excludes `upstream`.")

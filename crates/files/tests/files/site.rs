@@ -16,6 +16,7 @@ pub const PHP: Options = Options {
     wordpress: true,
     allowed: Vec::new(),
     images: ImageSiblings::FullName,
+    link_targets: Vec::new(),
 };
 pub const STATIC: Options = Options {
     php: false,
@@ -23,6 +24,7 @@ pub const STATIC: Options = Options {
     wordpress: true,
     allowed: Vec::new(),
     images: ImageSiblings::FullName,
+    link_targets: Vec::new(),
 };
 pub const MULTISITE: Options = Options {
     php: true,
@@ -30,6 +32,7 @@ pub const MULTISITE: Options = Options {
     wordpress: true,
     allowed: Vec::new(),
     images: ImageSiblings::FullName,
+    link_targets: Vec::new(),
 };
 
 /// The directory `site` below a temporary directory.

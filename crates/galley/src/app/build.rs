@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use galley_cache::memory::SiteQuota;
 use galley_certs::file;
 use galley_config::{Config, MAX_TOKEN_FILE, RunInterval, SiteConfig};
-use galley_files::{Options, Root};
+use galley_files::{Options, Root, SentFiles};
 use galley_policy::headers::HeadChanges;
 use galley_policy::route::HostPattern;
 
@@ -158,6 +158,7 @@ fn build_site(
         purges: Arc::clone(&core.purges),
         core: Arc::new(core),
         folder: own.folder,
+        sent_files: Arc::new(SentFiles::open(&site.internal, site.root.as_deref())),
         upstream: upstream(planned.primary),
         further: planned.further.iter().map(|kind| upstream(*kind)).collect(),
         error_pages: error_pages(site)?,
@@ -253,6 +254,7 @@ fn folder(
         wordpress: site.rules.urls.has_wordpress_paths,
         allowed: site.allow_files.clone(),
         images: site.image_siblings,
+        link_targets: site.link_targets.clone(),
     };
     let root = Root::open(path, options).map_err(|cause| ServerStartError::Root {
         site: site.name.clone(),

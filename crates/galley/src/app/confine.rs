@@ -67,6 +67,16 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
             sandbox.read_target(&rules);
         }
     }
+    let folders = |site: &SiteConfig| {
+        let internal = site.internal.iter();
+        let internal = internal.filter_map(|entry| entry.folder.clone());
+        internal
+            .chain(site.link_targets.clone())
+            .collect::<Vec<_>>()
+    };
+    for folder in config.sites.iter().flat_map(folders) {
+        sandbox.read(&folder);
+    }
     // Password files are read again for each comparison, and are often replaced by another file of the same name.
     let sites = config.sites.iter();
     let passwords = sites.flat_map(|site| site.rules.password_files());

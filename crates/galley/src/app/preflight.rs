@@ -69,6 +69,7 @@ pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     for (index, site) in config.sites.iter().enumerate() {
         programs(index, site, &mut found);
         root(index, site, &mut found);
+        links(index, site, &mut found);
     }
     found
 }
@@ -267,6 +268,23 @@ fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
         let why = format!("{why}, so no page would survive a restart");
         list.push(MachineFinding::of_path(at, &disk.path, why, help));
     }
+}
+
+/// Links below the root of a site that lead out of it.
+fn links(index: usize, site: &SiteConfig, found: &mut Preflight) {
+    let Some(root) = &site.root else {
+        return;
+    };
+    let leading = galley_files::links_out_of(root, &site.link_targets);
+    found.notes.extend(leading.into_iter().map(|(folder, link)| {
+        let (link, folder) = (link.display(), folder.display());
+        MachineFinding {
+            at: OptionPath::Site(index, "root"),
+            value: root.display().to_string(),
+            why: format!("in which the link `{link}` leads to `{folder}`: visitors get 404 for the files there"),
+            help: format!("name the folder if it is for visitors: `link_targets = [\"{folder}\"]`"),
+        }
+    }));
 }
 
 fn may_keep_keys(who: &UserIdentity, folder: &Path) -> io::Result<()> {

@@ -6,6 +6,7 @@
 //! [`galley_policy::site::KeyShape`], so that a page that was stored under another one is never found.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use galley_cache::budget::MemoryBudget;
@@ -216,10 +217,19 @@ fn file_mark(site: &SiteConfig) -> u32 {
         UpstreamConfig::Php(_) | UpstreamConfig::Managed | UpstreamConfig::Program(_) => true,
         UpstreamConfig::Http(_) | UpstreamConfig::Files => false,
     };
+    let internal = site.internal.iter().map(|one| {
+        let folder = one.folder.as_deref().unwrap_or(Path::new(""));
+        format!("{} {}", one.path, folder.display())
+    });
     let shape = Shape::new("files", 1)
         .with("name", [&site.name])
         .with("root", site.root.iter().map(|root| root.display()))
         .with("allow_files", &site.allow_files)
+        .with("internal", internal)
+        .with(
+            "link_targets",
+            site.link_targets.iter().map(|path| path.display()),
+        )
         .with_flag("wordpress", site.rules.urls.has_wordpress_paths)
         .with_flag("multisite", site.multisite)
         .with("image_siblings", [site.image_siblings.word()])

@@ -248,7 +248,7 @@ impl FetchWorker {
         let is_shared = match head.share {
             FillSharing::Shared { .. } => true,
             FillSharing::Private if compressing.is_for_passed() => false,
-            FillSharing::Private => return None,
+            FillSharing::Private | FillSharing::File(_) => return None,
         };
         if let Some(reader) = in_progress.waiters.coded(coding).filter(|_| is_shared) {
             return Some(EncodedBody {
@@ -302,10 +302,11 @@ impl FetchWorker {
         let mut head = FillHead {
             status: incoming.status,
             fields: self.passed_head(job, incoming),
-            share: FillSharing::Private,
+            share: incoming.share(),
             length: incoming.length(),
         };
-        if job.is_read_here || !compressing.is_for_passed() {
+        let is_file = incoming.send_file.is_some();
+        if job.is_read_here || is_file || !compressing.is_for_passed() {
             return (head, None);
         }
         if head.status == StatusCode::NOT_MODIFIED {

@@ -208,7 +208,7 @@ impl FetchWorker {
             now: self.clock.wall(),
         };
         let seed = revalidate::seed(&job.key);
-        let verdict = match readable.and_then(|()| incoming.check_repaired()) {
+        let verdict = match readable.and_then(|()| incoming.check_storable()) {
             Ok(()) => storable::judge_spread(&job.info, &response_head, &job.site.rules, seed),
             Err(why) => Storability::Skip(why),
         };
@@ -236,7 +236,7 @@ impl FetchWorker {
             }
             Storability::Skip(why) => why,
         };
-        if job.storage().validation == ValidationPolicy::Origin {
+        if job.storage().validation == ValidationPolicy::Origin || why == NotStored::SentFile {
             return self.hand_over(job, in_progress, sink, incoming, why).await;
         }
         if readable.is_err() && is_passing(incoming.status, why) {
@@ -310,7 +310,7 @@ impl FetchWorker {
         sink.writer.head(FillHead {
             status: incoming.status,
             fields: self.private_head(&incoming.fields),
-            share: FillSharing::Private,
+            share: incoming.share(),
             length: incoming.length(),
         });
         let note_progress = || in_progress.note_progress();

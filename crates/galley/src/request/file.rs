@@ -45,6 +45,13 @@ enum FileProbe {
 
 /// Resolves a path below the site's root: in memory if a small file is there, otherwise on a helper thread.
 pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
+    if exchange
+        .site
+        .sent_files
+        .closes(exchange.info.decoded_path())
+    {
+        return Err(Fault::new(RefusedWhy::NotFound, "a path of `internal`"));
+    }
     let Some(folder) = exchange.site.folder.clone() else {
         return Ok(FileMatch::Missing);
     };

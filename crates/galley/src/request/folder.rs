@@ -227,6 +227,11 @@ impl SiteFiles {
         self.root.resolve_script(info.decoded_path())
     }
 
+    /// The site's root.
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
     /// Resolves a path. Blocks on the disk.
     pub fn below(&self, wanted: &WantedFile) -> files::Resolved {
         if wanted.runs_program {

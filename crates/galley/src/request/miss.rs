@@ -15,6 +15,7 @@ use galley_policy::freshness;
 use galley_policy::outcome::{MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StoreOutcome};
 use galley_policy::private::changes_session;
 use galley_policy::request_info::{Cacheability, Method, RequestInfo};
+use galley_policy::send_file::SendFile;
 use galley_policy::site::{StaleOnStatus, ValidationPolicy};
 use galley_policy::storable::{self, ResponseHead};
 use http::StatusCode;
@@ -26,6 +27,7 @@ use super::hints;
 use super::lookup::LookupResult;
 use super::page;
 use super::response::{Response, ResponseBody};
+use super::sent_file::NamedFile;
 use super::site::{PoolHandle, Services};
 use crate::fault::Fault;
 use crate::fetch::revalidate::RefreshReason;
@@ -122,6 +124,10 @@ impl Miss<'_, '_> {
             Err(failure) => return self.fall_back(pool.fault(failure)).await,
         };
         let upstream_time = began.elapsed();
+        if let FillSharing::File(file) = &head.share {
+            let outcome = self.miss(outcome, false);
+            return self.sent_file(&head, file, outcome, upstream_time).await;
+        }
         if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
             return self.fall_back(FillError::Closed.into()).await;
         }
@@ -250,12 +256,34 @@ impl Miss<'_, '_> {
         {
             session.end();
         }
+        if let FillSharing::File(file) = &head.share {
+            return self.sent_file(&head, file, outcome, began.elapsed()).await;
+        }
         // This includes a request that waited for another one's response, if that was an error for that request alone.
         if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
             return self.fall_back(FillError::Closed.into()).await;
         }
         let mut response = page::from_fill_whole(self.exchange, &head, reader, outcome);
         response.upstream_time = Some(began.elapsed());
+        Ok(response)
+    }
+
+    /// The response with the file that the upstream's response names.
+    async fn sent_file(
+        &self,
+        head: &FillHead,
+        file: &SendFile,
+        outcome: Outcome,
+        upstream_time: Duration,
+    ) -> Result<Response, Fault> {
+        let named = NamedFile {
+            fields: &head.fields,
+            file,
+        };
+        // Boxed: this is rare, and its state would be part of every request.
+        let sent = Box::pin(named.respond(self.services, self.exchange, outcome));
+        let mut response = sent.await?;
+        response.upstream_time = Some(upstream_time);
         Ok(response)
     }
 
@@ -380,7 +408,7 @@ fn with_includes(outcome: StoreOutcome, head: &FillHead) -> StoreOutcome {
         {
             StoreOutcome::StoredIncludes
         }
-        FillSharing::Shared { .. } | FillSharing::Private => outcome,
+        FillSharing::Shared { .. } | FillSharing::Private | FillSharing::File(_) => outcome,
     }
 }
 

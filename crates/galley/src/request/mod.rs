@@ -29,6 +29,7 @@ mod refreshed_pages;
 mod repair;
 mod respond;
 mod response;
+mod sent_file;
 mod site;
 mod slow_requests;
 

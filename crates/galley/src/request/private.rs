@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
-use galley_cache::fill::{FillError, FillHead};
+use galley_cache::fill::{FillError, FillHead, FillSharing};
 use galley_cache::key::Key;
 use galley_cache::private::{OwnFragment, PrivateStore, SessionTicket, VisitorId};
 use galley_cache::purge_table::Validity;
@@ -143,6 +143,9 @@ impl Miss<'_, '_> {
         let mut reader = pool.fetch_thread.pass(job).map_err(fault)?;
         let head = reader.head().await.map_err(fault)?;
         let upstream_time = began.elapsed();
+        if let FillSharing::File(_) = head.share {
+            return Ok(None);
+        }
         match collect(self.services, reader).await {
             Ok(body) => Ok(Some(MemberPage {
                 head,

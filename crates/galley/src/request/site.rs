@@ -9,6 +9,7 @@ use galley_cache::fill::FillError;
 use galley_cache::memory::Memory;
 use galley_cluster::ClusterPublisher;
 use galley_cluster::lease::Lease;
+use galley_files::SentFiles;
 use galley_policy::forward::Schedule;
 use galley_policy::headers::HeadChanges;
 use galley_policy::key;
@@ -51,6 +52,8 @@ pub struct Site {
     pub purges: Arc<SitePurges>,
     /// The files below the site's root.
     pub folder: Option<Arc<SiteFiles>>,
+    /// The files that only responses of the upstream may name.
+    pub sent_files: Arc<SentFiles>,
     /// The upstream that generates its pages.
     pub upstream: Upstream,
     /// The upstreams that its rules name, in the order of [`galley_policy::site::Rule::upstream`].

@@ -54,6 +54,8 @@ pub struct SiteDraft {
     pub is_folder_network: bool,
     /// The maximum size of an upload in bytes, if the current server has a limit.
     pub request_body: Option<u64>,
+    /// Folders outside the root to which links below it lead.
+    pub link_targets: Vec<PathBuf>,
     /// Explanations, one line each.
     pub notes: Vec<String>,
 }
@@ -113,6 +115,9 @@ impl SiteDraft {
             is_folder_network: network == Some(NetworkKind::Folders),
             request_body: request_body.filter(|bytes| *bytes > DEFAULT_BODY),
             hosts,
+            link_targets: galley_files::links_out_of(&site.wordpress.root, &[])
+                .into_keys()
+                .collect(),
             is_https,
             php,
             tls,
@@ -133,6 +138,14 @@ impl SiteDraft {
         }
         let _ = writeln!(text, "hosts = [{}]", list(&self.hosts));
         let _ = writeln!(text, "root = {}", path(&self.root));
+        if !self.link_targets.is_empty() {
+            let _ = writeln!(
+                text,
+                "# Links below the root lead to these folders; visitors get their files."
+            );
+            let folders: Vec<String> = self.link_targets.iter().map(|one| path(one)).collect();
+            let _ = writeln!(text, "link_targets = [{}]", folders.join(", "));
+        }
         match &self.php {
             PhpChoice::Fpm(address) => {
                 let _ = writeln!(text, "php = {}", quoted(address));

@@ -168,7 +168,7 @@ impl HttpConnections {
         };
         drop(unanswered);
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switched(call, response, (index, server)).await;
+            return self.switched(call, response, index, server).await;
         }
         if let Err(bad) = strict::check(&response) {
             self.log.rejected(index, &bad);
@@ -233,7 +233,8 @@ impl HttpConnections {
         &self,
         call: &UpstreamCall,
         mut response: Response<HyperBody>,
-        (index, server): (usize, &HttpPeer),
+        index: usize,
+        server: &HttpPeer,
     ) -> Result<IncomingResponse, FailedAttempt> {
         let agreed = call.switch.as_ref();
         let agreed = agreed.filter(|switch| switch.is_agreed(response.headers()));

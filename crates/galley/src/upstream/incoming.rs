@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_cache::budget::MemoryBudget;
-use galley_cache::fill::FillError;
+use galley_cache::fill::{FillError, FillSharing};
 use galley_http::response::BadResponse;
 use galley_policy::cache_status;
 use galley_policy::decoded;
 use galley_policy::fields::FieldFlaw;
 use galley_policy::outcome::NotStored;
+use galley_policy::send_file::{self, SendFile};
 use http::{HeaderMap, StatusCode};
 
 use super::fastcgi_body::FastCgiBody;
@@ -26,6 +27,8 @@ pub struct IncomingResponse {
     pub status: StatusCode,
     /// The end-to-end fields.
     pub fields: HeaderMap,
+    /// The file to send in place of the body. The fields do not contain its name.
+    pub send_file: Option<Box<SendFile>>,
     body: IncomingBody,
     expected: Option<u64>,
     received: u64,
@@ -72,12 +75,14 @@ impl IncomingResponse {
             source.repaired(Repair::Field(flaw));
         }
         cache_status::remove_own(&mut fields);
+        let send_file = send_file::take(&mut fields).map(Box::new);
         // A 304 may state the length of the 200 (RFC 9110 §8.6); other statuses without content have no length.
         let is_bare = is_bare || has_no_content(status);
         let expected = (!is_bare).then(|| content_length(&fields)).flatten();
         Self {
             status,
             fields,
+            send_file,
             body,
             expected,
             received: 0,
@@ -96,6 +101,7 @@ impl IncomingResponse {
         Self {
             status,
             fields,
+            send_file: None,
             expected: Some(body.len() as u64),
             received: 0,
             slot: None,
@@ -180,9 +186,18 @@ impl IncomingResponse {
         }
     }
 
+    /// Who may read the response, if it is not stored.
+    pub fn share(&self) -> FillSharing {
+        let file = self.send_file.clone();
+        file.map_or(FillSharing::Private, FillSharing::File)
+    }
+
     /// Whether all bytes of the announced length have been received, so that a client regards the response as complete before
-    /// it ends.
+    /// it ends. It needs no bytes of a response that names a file.
     pub fn has_all(&self) -> bool {
+        if self.send_file.is_some() {
+            return true;
+        }
         self.length()
             .is_some_and(|expected| self.received >= expected)
     }
@@ -249,16 +264,7 @@ impl IncomingResponse {
     /// The next piece as received.
     async fn raw(&mut self) -> Result<Option<Bytes>, FillError> {
         let received = loop {
-            let next = match &mut self.body {
-                // WordPress ends a 204 of its REST API with `null`. The records delimit it, so it is dropped.
-                IncomingBody::FastCgi(reading) if has_no_content(self.status) => {
-                    reading.skip().await
-                }
-                IncomingBody::FastCgi(reading) => reading.chunk().await,
-                IncomingBody::Http(reading) => reading.chunk(self.expected).await,
-                IncomingBody::Whole { body, .. } => Ok(body.take().filter(|body| !body.is_empty())),
-            };
-            match next {
+            match self.received().await {
                 Ok(Some(piece)) => {
                     let piece = self.within_length(piece);
                     if !piece.is_empty() {
@@ -280,6 +286,17 @@ impl IncomingResponse {
         received
     }
 
+    /// The next piece, which may exceed the announced length.
+    async fn received(&mut self) -> Result<Option<Bytes>, FillError> {
+        match &mut self.body {
+            // WordPress ends a 204 of its REST API with `null`. The records delimit it, so it is dropped.
+            IncomingBody::FastCgi(reading) if has_no_content(self.status) => reading.skip().await,
+            IncomingBody::FastCgi(reading) => reading.chunk().await,
+            IncomingBody::Http(reading) => reading.chunk(self.expected).await,
+            IncomingBody::Whole { body, .. } => Ok(body.take().filter(|body| !body.is_empty())),
+        }
+    }
+
     /// Whether the program reported success. Known only after the end.
     pub fn ended_well(&self) -> bool {
         match &self.body {
@@ -294,12 +311,14 @@ impl IncomingResponse {
         if !self.ended_well() {
             return Err(NotStored::Incomplete);
         }
-        self.check_repaired()
+        self.check_storable()
     }
 
-    /// Whether the part of the response that has been received may be stored: it needed no repair.
-    pub fn check_repaired(&self) -> Result<(), NotStored> {
-        if self.is_repaired {
+    /// Why what has been received must not be stored.
+    pub fn check_storable(&self) -> Result<(), NotStored> {
+        if self.send_file.is_some() {
+            Err(NotStored::SentFile)
+        } else if self.is_repaired {
             Err(NotStored::Repaired)
         } else {
             Ok(())

@@ -4,7 +4,7 @@
 //! one once a minute, and each kind of repair once a minute.
 
 use std::cell::{Cell, RefCell};
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,13 +93,8 @@ impl ResponseSource {
     /// Logs what Galley changed in the response.
     pub(super) fn repaired(&self, repair: Repair) {
         let log = &self.log;
-        let kind = match repair {
-            Repair::Field(FieldFlaw::Name) => 0,
-            Repair::Field(FieldFlaw::Value | FieldFlaw::Dangerous) => 1,
-            Repair::Excess { .. } => 2,
-        };
         let now = Instant::now();
-        let Some(last) = log.repaired.get(kind) else {
+        let Some(last) = log.repaired.get(repair.kind()) else {
             return;
         };
         if last.get().is_some_and(|at| now - at < LOG_EVERY) {
@@ -108,23 +103,32 @@ impl ResponseSource {
         last.set(Some(now));
         let (site, upstream) = (&log.site, log.address(self.server));
         let path = self.path.escape_ascii();
-        match repair {
-            Repair::Field(FieldFlaw::Name) => tracing::warn!(
-                site,
-                upstream,
-                %path,
-                "dropped a header of the response: its name has other characters than letters, digits and `-`"
+        tracing::warn!(site, upstream, %path, "{repair}");
+    }
+}
+
+impl Repair {
+    /// An index that differs for each kind.
+    fn kind(self) -> usize {
+        match self {
+            Self::Field(FieldFlaw::Name) => 0,
+            Self::Field(FieldFlaw::Value | FieldFlaw::Dangerous) => 1,
+            Self::Excess { .. } => 2,
+        }
+    }
+}
+
+impl Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(FieldFlaw::Name) => f.write_str(
+                "dropped a header of the response: its name has other characters than letters, digits and `-`",
             ),
-            Repair::Field(FieldFlaw::Value | FieldFlaw::Dangerous) => tracing::warn!(
-                site,
-                upstream,
-                %path,
-                "dropped a header of the response, and did not store the response: the header's value has a control character"
+            Self::Field(FieldFlaw::Value | FieldFlaw::Dangerous) => f.write_str(
+                "dropped a header of the response, and did not store the response: the header's value has a control character",
             ),
-            Repair::Excess { announced } => tracing::warn!(
-                site,
-                upstream,
-                %path,
+            Self::Excess { announced } => write!(
+                f,
                 "the upstream sent more than the {announced} bytes that `Content-Length` announces; Galley discarded the rest and did not store the response: look for output after the body, such as an empty line after `?>`"
             ),
         }

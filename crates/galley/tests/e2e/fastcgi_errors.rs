@@ -92,9 +92,6 @@ fn send_broken_response(path: &str, app: &mut FastCgiWriter<'_>) {
         "/half-body" => {
             app.respond(&format!("{GOOD}\r\nContent-Length: 5000"), BODY);
         }
-        "/long-body" => {
-            app.respond(&format!("{GOOD}\r\nContent-Length: 5"), BODY);
-        }
         "/no-head" => {
             app.stdout(b"no head at all");
         }
@@ -109,7 +106,7 @@ fn send_broken_response(path: &str, app: &mut FastCgiWriter<'_>) {
             app.respond(&format!("X Y: 1\r\n{GOOD}"), BODY);
         }
         "/control" => {
-            app.respond(&format!("X-Y: a\x01b\r\n{GOOD}"), BODY);
+            app.respond(&format!("X-Y: a\0b\r\n{GOOD}"), BODY);
         }
         "/large-head" => {
             app.respond(
@@ -158,7 +155,6 @@ fn broken_fastcgi_responses_get_502_or_are_truncated_and_never_stored() {
         ("/unknown-type", Some(502)),
         ("/no-end", None),
         ("/half-body", None),
-        ("/long-body", None),
         ("/no-head", Some(502)),
         ("/empty", Some(502)),
         ("/bad-line", Some(502)),

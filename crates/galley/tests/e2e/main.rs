@@ -82,6 +82,7 @@ mod redirects_and_headers;
 mod reload;
 mod response_repairs;
 mod revalidation;
+mod sent_files;
 mod serving;
 mod shared_limits;
 mod site_isolation;

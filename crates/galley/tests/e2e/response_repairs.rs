@@ -8,10 +8,14 @@ use galley_testkit::wait_for;
 
 use crate::support::{SiteBuilder, TIMEOUT, TestSite, with_host};
 
-/// Number of lines of the log that contain `text`.
-fn log_lines(site: &TestSite, text: &str) -> usize {
-    let log = site.galley.log();
-    log.lines().filter(|line| line.contains(text)).count()
+/// Waits until `text` is in the log, and checks in how many lines.
+fn assert_logged(site: &TestSite, text: &str, times: usize) {
+    let lines = || {
+        let log = site.galley.log();
+        log.lines().filter(|line| line.contains(text)).count()
+    };
+    wait_for("the lines of the log", TIMEOUT, || lines() >= times);
+    assert_eq!(lines(), times, "{}", site.galley.log());
 }
 
 const PAGE: &str = "<html><body>hello</body></html>";
@@ -58,7 +62,7 @@ fn more_body_than_announced_is_cut_off_and_not_stored() {
             }
         }
     }
-    assert_eq!(log_lines(&site, "bytes that `Content-Length` announces"), 1);
+    assert_logged(&site, "bytes that `Content-Length` announces", 1);
     let why = site.why("/5/1/");
     assert!(why.contains("more than its `Content-Length`"), "{why}");
 }
@@ -104,7 +108,7 @@ fn what_follows_a_response_over_http_belongs_to_no_other() {
                 assert_eq!(is_hit, path.starts_with("/other"), "{path}");
             }
         }
-        assert_eq!(log_lines(&site, "bytes that `Content-Length` announces"), 1);
+        assert_logged(&site, "bytes that `Content-Length` announces", 1);
     }
 }
 
@@ -168,7 +172,7 @@ fn flawed_headers_are_dropped_and_the_rest_is_sent() {
                 assert_eq!(response.is_hit(), is_stored, "{path}: {text}");
             }
         }
-        assert_eq!(log_lines(site, "dropped a header of the response"), 2);
+        assert_logged(site, "dropped a header of the response", 2);
     }
 }
 

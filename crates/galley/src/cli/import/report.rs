@@ -81,10 +81,22 @@ pub(super) fn as_json(imported: &Imported) -> Value {
     })
 }
 
-/// Prints Galley's diagnostics about the new file: paths that do not exist here, and values that could not be converted.
+/// Prints Galley's diagnostics about the new file: paths that do not exist here, and values that could not be converted. If
+/// there are none, names the options that links out of the roots need.
 pub(super) fn check(configuration: &str) {
-    if let Err(diagnostics) = galley_config::from_text("galley.toml", configuration) {
-        show::talk_lines("\ngalley check will report:");
-        show::talk_lines(&diagnostics.to_string());
+    let config = match galley_config::from_text("galley.toml", configuration) {
+        Ok(config) => config,
+        Err(diagnostics) => {
+            show::talk_lines("\ngalley check will report:");
+            return show::talk_lines(&diagnostics.to_string());
+        }
+    };
+    for root in config.sites.iter().filter_map(|site| site.root.as_deref()) {
+        for (folder, link) in galley_files::links_out_of(root, &[]) {
+            let (link, folder) = (link.display(), folder.display());
+            show::talk_lines(&format!(
+                "\nthe link `{link}` leads out of `root`: add `link_targets = [\"{folder}\"]` to the site, if visitors need the files there"
+            ));
+        }
     }
 }
