@@ -125,14 +125,16 @@ function plant(): void {
 	flush_rewrite_rules( false );
 }
 
-/** The sample's widgets, a text and a menu. */
+/** The sample's widgets, a text, a menu, and a widget that many pages show in contexts of their own. */
 function widgets(): void {
 	$footer = wp_get_nav_menu_object( 'Footer' )->term_id;
 	update_option( 'widget_custom_html', array( 2 => array( 'title' => 'Notice', 'content' => '<p>The slipway is open.</p>' ), '_multiwidget' => 1 ) );
 	update_option( 'widget_nav_menu', array( 2 => array( 'title' => 'More', 'nav_menu' => $footer ), '_multiwidget' => 1 ) );
+	update_option( 'widget_kept-comments', array( 2 => array(), '_multiwidget' => 1 ) );
 	$sidebars                = get_option( 'sidebars_widgets' );
 	$sidebars['sidebar-1'][] = 'custom_html-2';
 	$sidebars['sidebar-1'][] = 'nav_menu-2';
+	$sidebars['sidebar-1'][] = 'kept-comments-2';
 	update_option( 'sidebars_widgets', $sidebars );
 }
 

@@ -249,3 +249,6 @@ pub enum Progress<'a> {
 /// A must-use plugin that records the addresses that Proxy Cache Purge and Nginx Helper would purge, in files below
 /// `EXACTNESS_NOTES`.
 pub const PURGE_MODELS: &str = include_str!("../../assets/exactness/models.php");
+
+/// A must-use plugin with a widget that keeps its HTML until the request ends, as widgets of shops do.
+pub const KEPT_WIDGET: &str = include_str!("../../assets/exactness/kept-widget.php");

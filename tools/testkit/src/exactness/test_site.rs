@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use super::{ExactnessSettings, PURGE_MODELS, PurgeMethod, Suite};
+use super::{ExactnessSettings, KEPT_WIDGET, PURGE_MODELS, PurgeMethod, Suite};
 use crate::{
     FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, TestkitError, WordPress, account,
     client::Request, error::Context, wait::poll_until, wordpress_from_template,
@@ -292,6 +292,7 @@ fn options(notes: &Path, suite: Suite) -> Options {
         file("exact-site.php", SITE),
         file("exact-models.php", PURGE_MODELS),
         file("exact-clock.php", CLOCK),
+        file("exact-kept-widget.php", KEPT_WIDGET),
     ];
     if suite == Suite::Shop {
         mu_plugins.extend(SHOP.map(|(name, text)| file(name, text)));

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use galley_testkit::client::{Request, Response};
+use galley_testkit::exactness::KEPT_WIDGET;
 use galley_testkit::wait_for;
 
 use super::super::stack::{HOUR, StackOptions, TIMEOUT, UpstreamKind, WordPressStack, assert_text};
@@ -217,15 +218,20 @@ fn fragments_with(stack: &WordPressStack, path: &str, property: &str) -> usize {
     fragments.unwrap_or_default().iter().filter(has).count()
 }
 
-/// A widget that keeps its HTML in the object cache; each page of a listed post has a version of its own.
-const KEPT: &str = include_str!("kept_widget.php");
+/// Functions for [`KEPT_WIDGET`], which each page of a listed post shows in a context of its own.
+const KEPT: &str = include_str!("kept_comments.php");
 
 #[test]
 fn a_widget_that_keeps_its_html_is_patched_on_every_page() {
     let mut options = StackOptions::new([(PLUGIN, HOUR.to_owned())]);
     options.admin_token = Some(TOKEN);
-    let kept = ("kept_widget.php".to_owned(), KEPT.to_owned());
-    options.wordpress.mu_plugins.push(kept);
+    for (name, text) in [
+        ("kept_widget.php", KEPT_WIDGET),
+        ("kept_comments.php", KEPT),
+    ] {
+        let file = (name.to_owned(), text.to_owned());
+        options.wordpress.mu_plugins.push(file);
+    }
     let stack = &WordPressStack::start(UpstreamKind::Fpm, &options);
     install(stack);
     let posts = ["kept-one", "kept-two", "kept-three", "kept-four"];
