@@ -289,7 +289,7 @@ fn certificate_files(state: &AdminState, site: &Site, view: AdminView) -> Vec<Va
 fn is_name_of(state: &AdminState, site: &Site, name: &str) -> bool {
     let names = CertificateNames::new(std::iter::once(name));
     let mut hosts = site.hosts.iter();
-    hosts.any(|host| names.covers_pattern(&written(host)))
+    hosts.any(|host| names.covers_pattern(&host.to_string()))
         || state
             .hosts
             .find(name)
