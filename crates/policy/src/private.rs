@@ -178,7 +178,7 @@ pub fn compare<'h>(
         let (Ok(start), Ok(end)) = (usize::try_from(hole.start), usize::try_from(hole.end)) else {
             return Some(PageDifference::Content(at));
         };
-        let pieces = (public.get(at..start), page.get(at_page..part.start));
+        let pieces = [public.get(at..start), page.get(at_page..part.start)];
         if let Some(difference) = first_difference(&mut ids, at, pieces) {
             return Some(difference);
         }
@@ -188,7 +188,7 @@ pub fn compare<'h>(
     if let Some(part) = parts.next() {
         return Some(PageDifference::Fragments(part.label.clone()));
     }
-    let difference = first_difference(&mut ids, at, (public.get(at..), page.get(at_page..)));
+    let difference = first_difference(&mut ids, at, [public.get(at..), page.get(at_page..)]);
     let elsewhere = || {
         ids.used_elsewhere([public, page])
             .map(PageDifference::Content)
@@ -211,9 +211,9 @@ pub fn is_repeated(page: &[u8], parts: &[FragmentPart], part: &FragmentPart) -> 
 fn first_difference<'p>(
     ids: &mut RandomIds<'p>,
     start: usize,
-    pieces: (Option<&'p [u8]>, Option<&'p [u8]>),
+    pieces: [Option<&'p [u8]>; 2],
 ) -> Option<PageDifference> {
-    let (Some(ours), Some(theirs)) = pieces else {
+    let [Some(ours), Some(theirs)] = pieces else {
         return Some(PageDifference::Content(start));
     };
     let at = ids.first_difference(ours, theirs)?;
@@ -304,12 +304,12 @@ mod tests {
             format!("<label for=\"q_{digits}\">{input}{end}").into_bytes()
         };
         let (one, other) = ("6b0b2c0e63336", "6b0b2c104b563");
-        let holes = || std::iter::once(("name", 31..32));
-        let parts = [part("name", 31, 3)];
+        let holes = || std::iter::once(("name", 32..33));
+        let parts = [part("name", 32, 3)];
         let public = page(one, "-");
         assert_eq!(compare(&public, holes(), &page(other, "Ann"), &parts), None);
         // A private fragment that refers to the identifier would refer to nothing in the public page.
-        let parts = [part("name", 31, other.len())];
+        let parts = [part("name", 32, other.len())];
         let found = compare(&public, holes(), &page(other, other), &parts);
         assert_eq!(found, Some(PageDifference::Content(14)));
     }

@@ -94,10 +94,15 @@ function begin_private( string $name, string $scope ): string {
  */
 function end_private( string $name ): string {
 	$open = $GLOBALS['galley_open_fragment'];
-	if ( ! isset( $open['definition']['private'] ) || word( $name ) !== $open['label'] ) {
-		return '';
-	}
-	$own = with_printed_tags( array( 'private' => true ), $GLOBALS['galley_tags'] );
+	return isset( $open['definition']['private'] ) && word( $name ) === $open['label'] ? end_open_private() : '';
+}
+
+/**
+ * Ends the open private part and returns its marker.
+ */
+function end_open_private(): string {
+	$open = $GLOBALS['galley_open_fragment'];
+	$own  = with_printed_tags( array( 'private' => true ), $GLOBALS['galley_tags'] );
 	cancel_fragment();
 	$GLOBALS['galley_private'][ $open['number'] ] = array(
 		'name'  => $open['label'],
@@ -169,7 +174,7 @@ function end_private_block( $html, $block = array() ) {
 	if ( ! isset( $open['mark'] ) || ! ends_open_block( $block ) ) {
 		return $html;
 	}
-	return $open['mark'] . $html . end_private( $open['label'] );
+	return $open['mark'] . $html . end_open_private();
 }
 
 function private_block_name( array $block ): string {
@@ -208,7 +213,7 @@ function is_private_widget( string $id ): bool {
  */
 function end_private_widget( $params = null ) {
 	if ( isset( $GLOBALS['galley_open_fragment']['is_widget'] ) ) {
-		end_private( $GLOBALS['galley_open_fragment']['label'] );
+		end_open_private();
 	}
 	return $params;
 }

@@ -98,11 +98,10 @@ function take_viewed_cookies(): array {
  * Prints the list of a widget for the IDs in the address, and nothing else.
  */
 function print_viewed(): void {
-	// phpcs:disable WordPress.Security -- compared with the widgets of the site; numbers only.
-	$id   = is_string( $_GET['galley-viewed'] ) ? $_GET['galley-viewed'] : '';
-	$ids  = is_string( $_GET['galley-ids'] ) && preg_match( '/^\d{1,20}(-\d{1,20})*$/D', $_GET['galley-ids'] ) ? explode( '-', $_GET['galley-ids'] ) : array();
+	$id   = is_string( $_GET['galley-viewed'] ) ? sanitize_text_field( wp_unslash( $_GET['galley-viewed'] ) ) : ''; // phpcs:ignore WordPress.Security.NonceVerification -- reads only.
+	$list = is_string( $_GET['galley-ids'] ) ? sanitize_text_field( wp_unslash( $_GET['galley-ids'] ) ) : ''; // phpcs:ignore WordPress.Security.NonceVerification -- reads only.
+	$ids  = preg_match( '/^\d{1,20}(-\d{1,20})*$/D', $list ) ? explode( '-', $list ) : array();
 	$name = cookie_of_widget( $id );
-	// phpcs:enable
 	$sidebar = null === $name ? null : is_active_widget( false, $id, _get_widget_id_base( $id ) );
 	if ( ! $sidebar || ! is_string( $sidebar ) || ! $ids || count( $ids ) > VIEWED_COOKIES[ $name ][1] ) {
 		status_header( 410 );

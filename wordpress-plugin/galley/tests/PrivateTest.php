@@ -150,8 +150,11 @@ final class PrivateTest extends TestCase {
 	public function test_a_block_ends_whatever_a_plugin_does_to_its_attributes(): void {
 		foreach ( array( 'woocommerce/mini-cart', 'core/block' ) as $name ) {
 			$this->setUp();
-			$before = array( 'blockName' => $name );
-			$after  = $before + array( 'attrs' => array( 'by' => 'a plugin' ) );
+			$before = array(
+				'blockName' => $name,
+				'attrs'     => array( 'name' => 'a b' ),
+			);
+			$after  = array( 'attrs' => array( 'by' => 'a plugin' ) ) + $before;
 			$begin  = static function () use ( $before ): void {
 				Galley\note_nested_block( null, $before );
 				Galley\begin_block( null, $before );
