@@ -73,7 +73,7 @@ function on_option( $name, $old = null, $new = null ): void {
 
 /**
  * Records the rewrite rules before the first change in this request. With other rules, addresses of missing pages may have pages. WordPress and
- * plugins also empty the rules and let this request or a later one make them again.
+ * plugins also empty the rules and let this request or a later one make them again, which purges then.
  */
 function note_rules( $old ): void {
 	$blog = get_current_blog_id();
@@ -82,7 +82,8 @@ function note_rules( $old ): void {
 	later(
 		'rules',
 		static function () use ( $blog ): void {
-			if ( (array) get_option( 'rewrite_rules' ) !== $GLOBALS['galley_rules'][ $blog ] ) {
+			$now = (array) get_option( 'rewrite_rules' );
+			if ( array_filter( $now ) && $now !== $GLOBALS['galley_rules'][ $blog ] ) {
 				queue_purge( 'e404' );
 			}
 			unset( $GLOBALS['galley_rules'][ $blog ] );
