@@ -117,7 +117,9 @@ fn frames_without_content_are_allowed_only_with_requests_and_data() {
 }
 
 /// A state of stream 1, and the frames that lead to it: those that are received, and whether Galley then resets the stream.
-const STATES: &[(&str, &[(u8, u8)], bool)] = &[
+type StreamState = (&'static str, &'static [(u8, u8)], bool);
+
+const STATES: &[StreamState] = &[
     ("idle", &[], false),
     ("open", &[(HEADERS, END_HEADERS)], false),
     ("half-closed", &[(HEADERS, END_HEADERS | END_STREAM)], false),
@@ -139,7 +141,7 @@ const STATES: &[(&str, &[(u8, u8)], bool)] = &[
     ("reset by galley", &[(HEADERS, END_HEADERS)], true),
 ];
 
-fn in_state((_, received, is_reset): (&str, &[(u8, u8)], bool)) -> FloodDetector {
+fn in_state((_, received, is_reset): StreamState) -> FloodDetector {
     let mut floods = after_preface();
     for (kind, flags) in received {
         floods.receive(&frame(*kind, *flags, 4), 0);
