@@ -50,6 +50,8 @@ pub(crate) struct SiteContext<'a> {
     pub request_body: u64,
     /// The folder of the configuration file; `None` if there is no file.
     pub folder: Option<&'a Path>,
+    /// The names of all sites.
+    pub names: &'a [String],
 }
 
 /// The configuration of a site.
@@ -156,7 +158,9 @@ fn token_file(
         return options.get("token_file");
     }
     let folder = context.folder?;
-    let of_hosts = names::in_order(hosts).map(names::word);
+    // The file of another site's name is that site's.
+    let is_free = |word: &String| !context.names.contains(word);
+    let of_hosts = names::in_order(hosts).map(names::word).filter(is_free);
     let mut usual = std::iter::once(name.to_owned())
         .chain(of_hosts)
         .map(|name| default_token_file(folder, &name));
