@@ -205,7 +205,7 @@ pub(crate) fn hosts(
     let hosts: Vec<(SourceSpan, HostPattern)> = section.get("hosts").unwrap_or_default();
     for (position, host) in &hosts {
         if let Some((why, help)) = obstacle(host, has_dns) {
-            let text = check::host_text(host);
+            let text = host.to_string();
             let message = format!("`site.tls` is `auto`, but `{text}` {why}");
             diagnostics.add(position, "site.tls", message, help);
         }

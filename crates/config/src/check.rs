@@ -367,7 +367,7 @@ pub(crate) fn hosts(sections: &[SiteTables], sites: &[SiteConfig], diagnostics: 
     for (index, one) in sections.iter().enumerate() {
         let hosts: Vec<(SourceSpan, HostPattern)> = one.options.get("hosts").unwrap_or_default();
         for (position, host) in hosts {
-            let text = host_text(&host);
+            let text = host.to_string();
             let earlier = claims.entry(text.clone()).or_default();
             let mut known = earlier.iter();
             let clash =
@@ -419,14 +419,6 @@ pub(crate) fn admin_address(
 }
 
 /// A host pattern in the syntax of the file.
-pub(crate) fn host_text(host: &HostPattern) -> String {
-    match host {
-        HostPattern::Exact(name) => name.clone(),
-        HostPattern::Wildcard(rest) => format!("*{rest}"),
-        HostPattern::Any => "*".to_owned(),
-    }
-}
-
 pub(crate) fn shown_path(path: &Path) -> String {
     shown(&path.display().to_string())
 }

@@ -196,7 +196,7 @@ pub struct Cache {
 }
 
 /// The disk cache.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheDisk {
     /// The folder of the cache, created if it does not exist.
     pub path: PathBuf,
@@ -209,7 +209,7 @@ pub struct CacheDisk {
 }
 
 /// `[acme]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeConfig {
     /// The mail address for the account.
     pub email: Option<String>,

@@ -20,7 +20,7 @@ pub fn manual_page() -> String {
                 out,
                 ".TP\n\\fB{}\\fR\n{}\n.br\nValue: {}. Default: {}.",
                 escaped(name(row)),
-                escaped(row.text),
+                escaped(&row.full_text()),
                 escaped(&value(row)),
                 escaped(&fallback(row)),
             );

@@ -24,6 +24,8 @@ pub struct OptionRow {
     pub example: &'static str,
     /// The purpose of the option, in whole sentences.
     pub text: &'static str,
+    /// Whether a change makes Galley fetch the pages of the site again: keys or stored bytes depend on the option.
+    pub shapes_keys: bool,
 }
 
 /// The part of the file that contains an option.
@@ -183,6 +185,7 @@ impl OptionRow {
             unit: "",
             example: "",
             text,
+            shapes_keys: false,
         }
     }
 
@@ -209,6 +212,22 @@ impl OptionRow {
     pub(crate) const fn example(mut self, value: &'static str) -> Self {
         self.example = value;
         self
+    }
+
+    /// Marks an option on which keys or stored bytes depend.
+    pub(crate) const fn shapes_keys(mut self) -> Self {
+        self.shapes_keys = true;
+        self
+    }
+
+    /// The purpose, and whether a change costs the stored pages.
+    pub(crate) fn full_text(&self) -> String {
+        let note = if self.shapes_keys {
+            " After a change, Galley fetches the pages of the site again."
+        } else {
+            ""
+        };
+        format!("{}{note}", self.text)
     }
 
     /// Sets the unit of a plain number.

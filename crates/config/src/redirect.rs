@@ -7,7 +7,6 @@ use galley_policy::pattern::PathPattern;
 use galley_policy::redirect::{CanonicalAddress, Redirect, RedirectTarget};
 use galley_policy::route::{HostPattern, HostTable};
 
-use crate::check::host_text;
 use crate::diagnostic::{Diagnostics, shown};
 use crate::listen::Listen;
 use crate::quantity::RunInterval;
@@ -54,7 +53,7 @@ fn canonical_host(
         HostPattern::Exact(_) => "which is not one of the site's `hosts`",
         HostPattern::Wildcard(_) | HostPattern::Any => "which is not one host",
     };
-    let why = format!("is {}, {why}", shown(&host_text(&host)));
+    let why = format!("is {}, {why}", shown(&host.to_string()));
     let help = "name one of `hosts`, the one in the site's own address";
     options.report("canonical_host", why, help, diagnostics);
     None

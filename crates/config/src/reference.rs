@@ -20,7 +20,7 @@ pub fn reference() -> String {
                 format!("`{}`", name(row)),
                 value(row),
                 fallback(row),
-                row.text.to_owned(),
+                row.full_text(),
             ];
             let _ = writeln!(
                 out,

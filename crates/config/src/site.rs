@@ -80,7 +80,7 @@ pub(crate) fn site(
     SiteConfig {
         dashboard_auth: options.get("dashboard_auth"),
         token_file: token_file(site, context, &hosts, diagnostics),
-        name: hosts.first().map_or_else(String::new, check::host_text),
+        name: hosts.first().map_or_else(String::new, ToString::to_string),
         listen: listeners(options, "listen", context.listen),
         listen_tls: if options.has("tls") {
             listeners(options, "listen_tls", context.listen_tls)

@@ -9,7 +9,6 @@ use std::time::SystemTime;
 use galley_certs::{CertificateChain, CertificateError, CertificateFiles, DateValidity};
 use galley_policy::route::HostPattern;
 
-use crate::check;
 use crate::config::SiteConfig;
 use crate::diagnostic::{Diagnostics, SourceSpan};
 use crate::listen::Listen;
@@ -119,7 +118,7 @@ fn names(
     all: &[CertificateChain],
     diagnostics: &mut Diagnostics,
 ) {
-    let hosts = hosts.iter().map(check::host_text);
+    let hosts = hosts.iter().map(ToString::to_string);
     let foreign = hosts.filter(|host| {
         // No certificate can contain every host.
         host != "*" && !all.iter().any(|one| one.names.covers_pattern(host))

@@ -46,6 +46,7 @@ pub mod range;
 pub mod redirect;
 pub mod request_info;
 pub mod route;
+pub mod shape;
 pub mod site;
 mod span;
 pub mod spellings;

@@ -159,6 +159,25 @@ impl HostPattern {
             Self::Exact(host)
         })
     }
+
+    /// The host, if it is exactly one.
+    pub fn exact(&self) -> Option<&str> {
+        match self {
+            Self::Exact(host) => Some(host),
+            Self::Wildcard(_) | Self::Any => None,
+        }
+    }
+}
+
+/// In the notation of the configuration.
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(host) => f.write_str(host),
+            Self::Wildcard(suffix) => write!(f, "*{suffix}"),
+            Self::Any => f.write_str("*"),
+        }
+    }
 }
 
 /// All hosts of a configuration. Immutable; a lookup does not allocate.

@@ -24,23 +24,23 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Cache, "inactive", time(Duration::from_secs(60), ms(366 * 86_400_000)), "How long Galley keeps a page on disk without a request for it.")
         .or(r#""7d""#),
     row(OptionSection::Site, "members", Word(&["pass", "fragments"]), "What logged-in members and visitors with a cart get. `pass`: pages that PHP generates for each request. `fragments`: stored pages in which Galley replaces the private parts, such as the toolbar and the comment form, by the visitor's own. Needs the plugin.")
-        .or(r#""pass""#),
+        .or(r#""pass""#).shapes_keys(),
     row(OptionSection::Site, "esi", Flag, "Carries out ESI tags: in pages of the upstream that have `Surrogate-Control: content=\"ESI/1.0\"`, Galley replaces `<esi:include src=\"/part\"/>` by the response of that address, which it stores on its own.")
-        .or("false"),
+        .or("false").shapes_keys(),
     row(OptionSection::Site, "esi_hosts", List(&ValueKind::Host), "Further hosts that an ESI include may name, besides `hosts`. Galley requests them from the site's own upstream; it never connects to another server because of a tag.")
-        .or("[]").example(r#"["parts.example.com"]"#),
+        .or("[]").example(r#"["parts.example.com"]"#).shapes_keys(),
     row(OptionSection::Site, "litespeed", Flag, "Lets the plugin LiteSpeed Cache control the site's cache: Galley announces to PHP that it supports the plugin's headers.")
-        .or("false"),
+        .or("false").shapes_keys(),
     row(OptionSection::Site, "device_variants", Flag, "Stores separate variants for phones and desktops. Only for themes that send them different HTML.")
-        .or("false"),
+        .or("false").shapes_keys(),
     row(OptionSection::Site, "harmless_cookies", List(&ValueKind::Name), "Cookies that do not prevent Galley from storing the response that sets them. With the WordPress preset the stored copy does not contain them.")
-        .or("[]").example(r#"["seen_banner"]"#),
+        .or("[]").example(r#"["seen_banner"]"#).shapes_keys(),
     row(OptionSection::Site, "vary_cookies", List(&ValueKind::Name), "Cookies whose value selects a variant of the page, such as a currency. Added to the preset's.")
-        .or("[]").example(r#"["currency"]"#),
+        .or("[]").example(r#"["currency"]"#).shapes_keys(),
     row(OptionSection::Site, "bypass_cookies", List(&ValueKind::NameOrAll), "Cookies that make a request bypass the cache. Added to the preset's.")
         .or("[]").example(r#"["my_session*"]"#),
     row(OptionSection::Site, "ignore_query", List(&ValueKind::NameOrAll), "Query parameters that do not change the page. Galley leaves them out of the cache key and of upstream requests. Added to the preset's.")
-        .or("[]").example(r#"["ref", "mc_*"]"#),
+        .or("[]").example(r#"["ref", "mc_*"]"#).shapes_keys(),
     row(OptionSection::SiteTtl, STATUS, lifetime(), "Lifetime of responses with this status, from `200` to `599`; as many as needed.")
         .computed(r#"`"404" = "60s"`"#).example(r#""60s""#),
     row(OptionSection::SiteTtl, "default", lifetime(), "Lifetime for every other status that is cacheable by default.")

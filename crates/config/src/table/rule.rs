@@ -12,13 +12,13 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::SiteRule, "methods", List(&ValueKind::Method), "The methods that the rule applies to, in upper case. Galley rejects a method that it does not know, such as `PROPFIND`, with 501 unless a rule names it here.")
         .computed("all").example(r#"["GET", "HEAD"]"#),
     row(OptionSection::SiteRule, "countries", List(&ValueKind::Country), "The countries of clients that the rule applies to. Clients whose country the database of `server.geoip` does not know have none of them. Galley keeps a copy of a page for each rule that may apply to it.")
-        .computed("all, and clients without a country").example(r#"["DE", "AT"]"#),
+        .computed("all, and clients without a country").example(r#"["DE", "AT"]"#).shapes_keys(),
     row(OptionSection::SiteRule, "cache", Flag, "`false`: Galley neither serves these paths from the cache nor stores them.")
         .computed("as the preset decides").example("false"),
     row(OptionSection::SiteRule, "ttl", lifetime(), "The lifetime if the response has none. With `ignore` it also overrides the response's own.")
         .example(r#""7d""#),
     row(OptionSection::SiteRule, "ignore", List(&Word(&["cache-control", "expires", "set-cookie", "cookie", "vary"])), "What to ignore: these fields of the response, or with `cookie` the cookies of the request.")
-        .or("[]").example(r#"["cache-control", "expires"]"#),
+        .or("[]").example(r#"["cache-control", "expires"]"#).shapes_keys(),
     row(OptionSection::SiteRule, "php", ValueKind::PhpAddress, "Another FastCGI server for these paths. A file there without a known media type is a program of that server. A path without a file goes to `/index.php` as everywhere. Excludes `upstream`.")
         .example(r#""127.0.0.1:9001""#),
     row(OptionSection::SiteRule, "php_command", List(&Text), "With `php = \"managed\"`: a FastCGI program that Galley runs for these paths, as in the site.")

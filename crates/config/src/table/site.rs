@@ -22,7 +22,7 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "error_page", Path, "Your page for the errors 502, 503 and 504: HTML in UTF-8, at most 256KiB, read at start. Galley replaces `{status}` and `{request}` with the status and the request's id.")
         .computed("a plain built-in page").example(r#""/etc/galley/error.html""#),
     row(OptionSection::Site, "preset", Word(&["wordpress", "none"]), "Built-in rules for an application. `wordpress`: its cookies, its paths, tracking parameters, and lifetimes for responses without one. `none`: RFC 9111 and nothing else.")
-        .or(r#""wordpress""#),
+        .or(r#""wordpress""#).shapes_keys(),
     row(OptionSection::Site, "early_hints", Flag, "Whether browsers get `103 Early Hints` while PHP generates a page: the `preload` and `preconnect` links of its last stored version. Only over HTTP/2 and for navigations.")
         .or("false"),
     row(OptionSection::Site, "multisite", Flag, "Whether WordPress runs as a network in sub-directories.")

@@ -13,7 +13,6 @@ use axum::http::StatusCode;
 use galley_cache::memory::MemoryUsage;
 use galley_cache::private::PrivateStore;
 use galley_policy::private::PageDifference;
-use galley_policy::route::HostPattern;
 use serde_json::{Map, Value, json};
 
 use super::AdminState;
@@ -157,7 +156,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
     let last_minutes = last_minutes.iter().fold(Minute::default(), Minute::plus);
     json!({
         "name": site.core.name,
-        "hosts": site.hosts.iter().map(written).collect::<Vec<_>>(),
+        "hosts": site.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "upstream": match site.upstream {
             Upstream::Files => "files",
             Upstream::Php(_) => "php",
@@ -327,15 +326,6 @@ fn words(totals: &Totals) -> Map<String, Value> {
     words
         .map(|(word, count)| (word.to_owned(), json!(count)))
         .collect()
-}
-
-/// A host in the notation of the configuration.
-pub(super) fn written(host: &HostPattern) -> String {
-    match host {
-        HostPattern::Exact(name) => name.clone(),
-        HostPattern::Wildcard(suffix) => format!("*{suffix}"),
-        HostPattern::Any => "*".to_owned(),
-    }
 }
 
 /// The time that the recent hit ratio covers, in minutes.

@@ -320,8 +320,7 @@ impl ControlThread {
         let token = build::token(config.admin.token_file.as_ref())?;
         let added = self.held.add(listeners)?;
         let share = ConnectionShare::new(&config, sys::raise_descriptor_limit());
-        let same_directory =
-            format!("{:?}", self.generation.config.acme) == format!("{:?}", config.acme);
+        let same_directory = self.generation.config.acme == config.acme;
         let logs = logs.all();
         let parts = GenerationParts {
             config,

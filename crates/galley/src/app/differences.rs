@@ -1,30 +1,21 @@
 //! Compares two configurations, in lines for people, and determines which options only a restart can change.
+//!
+//! The options that differ follow from the option table. A value that is only written in another way counts as another value.
 
-use galley_config::{
-    ChangedOption, Config, EffectiveOption, Listen, ServerConfig, SiteConfig, changed_options,
-};
+use galley_config::{ChangedOption, Config, EffectiveOption, Listen, SiteConfig, changed_options};
 
-use super::durable::site_fingerprint;
+use super::durable::key_shape;
 use super::site_states::names;
 use crate::admin::{OptionChange, OptionValue};
 
-/// The names of fields whose values differ. The values are compared as text: every type has `Debug`, but most have no `PartialEq`.
-macro_rules! differing {
-    ($before:expr, $after:expr, $($field:ident => $name:literal),+ $(,)?) => {{
-        let (before, after) = (&$before, &$after);
-        let mut names: Vec<&'static str> = Vec::new();
-        $(if format!("{:?}", before.$field) != format!("{:?}", after.$field) && !names.contains(&$name) {
-            names.push($name);
-        })+
-        names
-    }};
-}
-
-/// Like `differing`, but then copies the values of these fields from the first value to the second.
+/// Copies fields from the first value to the second. Returns the names of those whose values differed.
 macro_rules! keep {
     ($running:expr, $new:expr, $($field:ident => $name:literal),+ $(,)?) => {{
-        let names = differing!($running, $new, $($field => $name),+);
-        $($new.$field.clone_from(&$running.$field);)+
+        let mut names: Vec<&'static str> = Vec::new();
+        $(if $new.$field != $running.$field {
+            $new.$field.clone_from(&$running.$field);
+            names.push($name);
+        })+
         names
     }};
 }
@@ -32,6 +23,7 @@ macro_rules! keep {
 /// Copies the options that were fixed at the start from the current configuration to the new one. Returns the names of those that
 /// differ.
 pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
+    let changed = changed_options(&running.effective(), &new.effective());
     let has_root = |config: &Config| config.sites.iter().any(|site| site.root.is_some());
     // There is memory for small files only if the first configuration had some.
     let needs_memory = new.cache.max_file > 0 && has_root(new) && !has_root(running);
@@ -56,7 +48,10 @@ pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
     let mut fixed = [server, cache, admin, cluster].concat();
     if fixed.contains(&"cache.memory") {
         // The defaults of these two are fractions of `cache.memory`.
-        fixed.retain(|name| !matches!(*name, "server.spool_memory" | "cache.max_object"));
+        fixed.retain(|path| {
+            let is_fraction = matches!(*path, "server.spool_memory" | "cache.max_object");
+            !is_fraction || changed.iter().any(|one| path.rsplit('.').next() == Some(&one.name))
+        });
     }
     if needs_memory && !fixed.contains(&"cache.max_file") {
         fixed.push("cache.max_file");
@@ -75,18 +70,20 @@ pub(super) fn changes(before: &Config, after: &Config) -> Vec<String> {
     let (old, new) = (names(&before.sites), names(&after.sites));
     let gone = old.iter().filter(|name| !new.contains(name));
     lines.extend(gone.map(|name| format!("site `{name}`: removed")));
-    for (name, site) in new.iter().zip(&after.sites) {
-        let known = old.iter().zip(&before.sites).find(|(old, _)| *old == name);
-        match known {
+    for (index, (name, site)) in new.iter().zip(&after.sites).enumerate() {
+        let site = Place(after, index, site);
+        let mut known = old.iter().zip(&before.sites).enumerate();
+        match known.find(|(_, (old, _))| *old == name) {
             None => lines.push(format!("site `{name}`: added")),
-            Some((_, known)) => lines.extend(site_change(name, known, site)),
+            Some((index, (_, known))) => {
+                lines.extend(site_change(name, Place(before, index, known), site));
+            }
         }
     }
     lines
 }
 
-/// The options with other values in `after`, of sites that both configurations have. A value that is only written in another
-/// way counts, because values are compared as text.
+/// The options with other values in `after`, of sites that both configurations have.
 pub(super) fn options(before: &Config, after: &Config) -> Vec<OptionChange> {
     let shared = changed_options(&before.effective(), &after.effective());
     let mut all: Vec<OptionChange> = shared.iter().map(|one| of_option(None, one)).collect();
@@ -117,104 +114,56 @@ fn of_option(site: Option<&String>, changed: &ChangedOption) -> OptionChange {
     }
 }
 
-fn of_server(before: &ServerConfig, after: &ServerConfig) -> Vec<&'static str> {
-    differing!(before, after,
-        tls_min_version => "tls_min_version",
-        request_body => "request_body",
-        head_size => "head_size",
-        head_timeout => "head_timeout",
-        idle_timeout => "idle_timeout",
-        body_timeout => "body_timeout",
-        write_timeout => "write_timeout",
-        drain_timeout => "drain_timeout",
-        max_connections => "max_connections",
-        fast_path => "fast_path",
-        h2c => "h2c",
-        connections_per_address => "connections_per_address",
-        limit_exempt => "limit_exempt",
-        geoip => "geoip",
-        min_rate => "min_rate",
-        proxies => "proxies",
-        proxy_protocol => "proxy_protocol",
-        sandbox => "sandbox",
-        watch => "watch",
-        max_upgrades => "max_upgrades",
-        upgrade_timeout => "upgrade_timeout",
-    )
-}
-
+/// One line for each section that all sites share.
 fn sections(before: &Config, after: &Config) -> Vec<String> {
-    let server = of_server(&before.server, &after.server);
-    let admin = differing!(before.admin, after.admin, token_file => "token_file");
-    let cache = differing!(before.cache, after.cache, memory_per_site => "memory_per_site");
-    let log = differing!(before.log, after.log,
-        access => "access", format => "format", fields => "fields", error => "error", level => "level", otlp => "otlp",
-    );
-    let acme = format!("{:?}", before.acme) != format!("{:?}", after.acme);
-    let named = [
-        ("server", server),
-        ("admin", admin),
-        ("cache", cache),
-        ("log", log),
-    ];
-    let mut lines: Vec<String> = named
-        .into_iter()
-        .filter(|(_, names)| !names.is_empty())
-        .map(|(section, names)| format!("[{section}]: {} changed", names.join(", ")))
-        .collect();
-    if acme {
-        lines.push("[acme]: changed".to_owned());
-    }
-    lines
+    let changed = changed_options(&before.effective(), &after.effective());
+    let sections = changed.chunk_by(|one, next| one.header == next.header);
+    let lines = sections.filter_map(|options| {
+        let names: Vec<&str> = options.iter().map(|one| one.name.as_str()).collect();
+        let header = &options.first()?.header;
+        Some(format!("{header}: {} changed", names.join(", ")))
+    });
+    lines.collect()
 }
 
-fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<String> {
-    let changed = differing!(before, after,
-        hosts => "hosts",
-        listen => "listeners",
-        listen_tls => "listeners",
-        certificates => "certificates",
-        has_auto_tls => "certificates",
-        root => "root",
-        allow_files => "allow_files",
-        image_siblings => "image_siblings",
-        multisite => "multisite",
-        upstream => "upstream",
-        further => "upstream",
-        upstream_tls => "upstream",
-        balancing => "upstream",
-        upgrade => "upgrade",
-        early_hints => "early_hints",
-        error_page => "error pages",
-        error_pages => "error pages",
-        request_body => "request_body",
-        rules => "rules",
-        compress => "compression",
-        token_file => "token_file",
-        dashboard_auth => "dashboard",
-        purge_allow => "purging",
-        purge_secret_file => "purging",
-        purge_get => "purging",
-        purge_directory => "purging",
-        nginx_cache_path => "purging",
-        purge_forward => "purging",
-        cron => "cron",
-        limits => "limits",
-        managed => "PHP",
-        access => "access log",
-        errors => "error log",
-    );
-    if changed.is_empty() {
+/// A site by its position in a configuration.
+#[derive(Clone, Copy)]
+struct Place<'c>(&'c Config, usize, &'c SiteConfig);
+
+fn site_change(name: &str, before: Place<'_>, after: Place<'_>) -> Option<String> {
+    let options = |Place(config, index, _)| config.effective_of_site(index);
+    let mut names: Vec<String> = Vec::new();
+    for one in changed_options(&options(before), &options(after)) {
+        // `[site.ttl]` as `ttl`, `[[site.rule]] 2` as `rule 2`.
+        let section = one.header.replace(['[', ']'], "");
+        let part = section.strip_prefix("site.").map(str::to_owned);
+        let name = part.unwrap_or(one.name);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let (Place(_, _, before), Place(_, _, after)) = (before, after);
+    let token = "token_file".to_owned();
+    // A file at the default path that was created or removed.
+    if before.token_file != after.token_file && !names.contains(&token) {
+        names.push(token);
+    }
+    let shaping = key_shape(after).differing(&key_shape(before));
+    if names.is_empty() && shaping.is_empty() {
         return None;
     }
-    let changed = changed.join(", ");
-    let is_new_cache = site_fingerprint(before) != site_fingerprint(after);
-    let cache = if is_new_cache {
-        "; its stored pages are not used any longer, because the rules for cache keys have changed"
+    let cache = if shaping.is_empty() {
+        String::new()
     } else {
-        ""
+        format!(
+            "; its stored pages are not used any longer, because they depend on `{}`",
+            shaping.join("`, `")
+        )
     };
-    Some(format!("site `{name}`: {changed} changed{cache}"))
+    Some(format!(
+        "site `{name}`: {} changed{cache}",
+        names.join(", ")
+    ))
 }
 
 /// Each listener once, with its protocols.
@@ -258,12 +207,12 @@ mod tests {
         assert_eq!(
             changes(&before, &after),
             [
-                "[server]: head_timeout changed",
+                "[server]: listen, head_timeout changed",
                 "listener `http://127.0.0.1:8080`: removed",
                 "listener `http://127.0.0.1:8081`: added",
                 "site `b.test`: removed",
                 "site `c.test`: added",
-                "site `a.test`: listeners, rules, limits changed; its stored pages are not used any longer, because the rules for cache keys have changed",
+                "site `a.test`: queue, ignore_query changed; its stored pages are not used any longer, because they depend on `ignore_query`",
             ]
         );
     }
@@ -304,11 +253,10 @@ mod tests {
         let mut new = config(&format!(
             "[server]\nworkers = 7\n[cache]\nmemory = \"99MiB\"\n{site}"
         ));
-        assert_eq!(
-            keep_fixed(&running, &mut new),
-            ["server.workers", "cache.memory"]
-        );
+        let fixed = keep_fixed(&running, &mut new);
+        assert_eq!(fixed, ["server.workers", "cache.memory"]);
         assert_eq!(new.cache.memory, running.cache.memory);
+        new.show_as_kept(&running, &fixed);
         assert!(changes(&running, &new).is_empty() && keep_fixed(&running, &mut new).is_empty());
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A site is identified by its name, which is its first host; its position in the file does not matter. The state of a site
 //! that was removed from the configuration is kept here. If the site is added again, its stored pages are compared with the
-//! purges from before: an empty table would call purged pages valid. Keys contain a fingerprint of the name and of the rules
-//! that determine keys and scopes, so that a page that was stored under other rules is never found.
+//! purges from before: an empty table would call purged pages valid. Keys contain a fingerprint of the name and of the
+//! [`galley_policy::site::KeyShape`], so that a page that was stored under another one is never found.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use galley_cache::budget::MemoryBudget;
 use galley_cache::fragment_table::FragmentTable;
 use galley_cache::private::PrivateStore;
-use galley_config::{RunInterval, SiteConfig};
+use galley_config::{RunInterval, SiteConfig, UpstreamConfig};
 use galley_policy::purge::{Purge, Scope, Strength};
+use galley_policy::shape::Shape;
 use galley_policy::site::MemberPages;
 
-use super::durable::{hash, site_fingerprint};
+use super::durable::{hash, key_shape};
 use crate::compress::Compressing;
 use crate::durable::{Durable, PurgeSource, SitePurges};
 use crate::fetch::acknowledged::AcknowledgedPurges;
@@ -131,7 +132,7 @@ impl SiteStates {
         site: &SiteConfig,
         compressing: Compressing,
     ) -> (FetchSite, SiteIdentity) {
-        let fingerprint = site_fingerprint(site);
+        let fingerprint = key_shape(site).hash();
         let identity = SiteIdentity {
             mark: self.mark(name, fingerprint),
             file_mark: file_mark(name, site),
@@ -238,14 +239,19 @@ fn listeners(site: &SiteConfig) -> Vec<String> {
 
 /// The mark for files: a hash of the settings that determine which files are sent.
 fn file_mark(name: &str, site: &SiteConfig) -> u32 {
-    let (root, allowed, rules) = (&site.root, &site.allow_files, &site.rules.urls);
-    let wordpress = (rules.has_wordpress_paths, site.multisite);
-    let images = site.image_siblings;
-    let [a, b, c, d, ..] = hash(&format!(
-        "{name} {root:?} {allowed:?} {wordpress:?} {images:?} {:?}",
-        site.upstream
-    ))
-    .to_be_bytes();
+    let runs_scripts = match site.upstream {
+        UpstreamConfig::Php(_) | UpstreamConfig::Managed | UpstreamConfig::Program(_) => true,
+        UpstreamConfig::Http(_) | UpstreamConfig::Files => false,
+    };
+    let shape = Shape::new("files", 1)
+        .with("name", [name])
+        .with("root", site.root.iter().map(|root| root.display()))
+        .with("allow_files", &site.allow_files)
+        .with_flag("wordpress", site.rules.urls.has_wordpress_paths)
+        .with_flag("multisite", site.multisite)
+        .with("image_siblings", [site.image_siblings.word()])
+        .with_flag("php", runs_scripts);
+    let [a, b, c, d, ..] = shape.hash().to_be_bytes();
     u32::from_be_bytes([a, b, c, d])
 }
 

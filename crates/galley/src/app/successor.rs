@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use galley_config::write_duration;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -86,7 +87,7 @@ impl StartingProcess {
         limit: Duration,
     ) -> Result<UpgradeMessage, UpgradeError> {
         let Ok(received) = timeout(limit, self.channel.receive()).await else {
-            let why = format!("the new process sent nothing for {limit:?}");
+            let why = format!("the new process sent nothing for {}", write_duration(limit));
             return Err(UpgradeError::Failed(why));
         };
         let why = match received {

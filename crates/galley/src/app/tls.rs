@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use galley_certs::CertificateFiles;
 use galley_config::{Config, HttpUpstream, SiteConfig, TlsVersion, UpstreamConfig, UpstreamTls};
-use galley_policy::route::HostPattern;
 use tokio::task::JoinHandle;
 
 use super::ServerStartError;
@@ -86,7 +85,7 @@ pub(super) fn open(config: &Config, before: &PreviousTls) -> Result<Tls, ServerS
             trouble,
         })?;
         if let Some(one) = read {
-            let hosts: Vec<String> = site.hosts.iter().map(host_text).collect();
+            let hosts: Vec<String> = site.hosts.iter().map(ToString::to_string).collect();
             slots.push((hosts, Arc::clone(&one.slot)));
             known.push((site.certificates.clone(), Arc::clone(&one.slot)));
             watched.push(one);
@@ -224,14 +223,6 @@ impl UpstreamTlsClients {
 fn key(site: &SiteConfig, server: &HttpUpstream) -> (String, UpstreamTls) {
     let name = site.upstream_tls.name.as_ref().unwrap_or(&server.host);
     (name.clone(), site.upstream_tls.clone())
-}
-
-fn host_text(host: &HostPattern) -> String {
-    match host {
-        HostPattern::Exact(name) => name.clone(),
-        HostPattern::Wildcard(rest) => format!("*{rest}"),
-        HostPattern::Any => "*".to_owned(),
-    }
 }
 
 /// The protocols offered in a handshake; the first one that the client supports is used.

@@ -1,12 +1,12 @@
 //! The settings of a site for its PHP-FPM, or for another FastCGI program, and the errors of a start.
 
-use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use galley_config::PhpSandbox;
+use galley_config::{PhpSandbox, PhpWritable};
+use galley_policy::shape::Shape;
 
 use super::MemoryDivision;
 use crate::sys::cgroup::GroupLimits;
@@ -45,50 +45,71 @@ pub struct PhpSettings {
 }
 
 impl PhpSettings {
-    /// Whether a pool with these settings can be used for `other`: everything is equal except the share of the memory, which
-    /// depends on the number of pools, and the path of the socket.
+    /// Whether a pool with these settings can be used for `other`.
     pub fn is_like(&self, other: &Self) -> bool {
-        let other = Self {
-            budget: self.budget,
-            runtime_dir: self.runtime_dir.clone(),
-            ..other.clone()
-        };
-        *self == other
+        self.likeness() == other.likeness()
     }
 
-    /// The settings as a text that another process can compare, whose version may have other settings.
+    /// A text that is the same for pools that can be used for each other, also in the process of another version.
     pub fn likeness(&self) -> String {
+        format!("{:016x}", self.shape().hash())
+    }
+
+    fn shape(&self) -> Shape {
+        // Every field is here, so that a new one is either declared below or, with its reason, not.
         let Self {
             binary,
             command,
             workers,
+            // The share of the memory depends on the number of pools.
             budget: _,
             first_byte_timeout,
             timeout,
             memory_limit,
             user,
+            // The path of the socket.
             runtime_dir: _,
             site_name,
             request_body,
             root,
             sandbox,
-            limits,
+            limits:
+                GroupLimits {
+                    memory_high,
+                    pids_max,
+                },
         } = self;
-        let mut text = format!(
-            "{:?}",
-            (
-                (binary, command, workers, first_byte_timeout, timeout),
-                (memory_limit, user, site_name, request_body, root)
-            )
-        );
-        // Defaults are omitted, so that versions without these settings have the same text.
-        if let Some(sandbox) = sandbox {
-            let _ = write!(text, "{sandbox:?}");
-        }
-        if *limits != GroupLimits::default() {
-            let _ = write!(text, "{limits:?}");
-        }
-        text
+        let shape = Shape::new("php-pool", 1)
+            .with("site", [site_name])
+            .with("root", [root.display()])
+            .with("binary", binary.iter().map(|path| path.display()))
+            .with("command", command)
+            .with("workers", [workers])
+            .with("first_byte_timeout", [first_byte_timeout.as_nanos()])
+            .with("timeout", [timeout.as_nanos()])
+            .with("memory_limit", memory_limit)
+            .with("user", user)
+            .with("request_body", [request_body])
+            .with("memory_high", memory_high)
+            .with("pids_max", pids_max);
+        let Some(PhpSandbox {
+            writable,
+            paths,
+            connect_ports,
+        }) = sandbox
+        else {
+            return shape;
+        };
+        let writable = match writable {
+            PhpWritable::Root => "root",
+            PhpWritable::Content => "wp-content",
+        };
+        // An empty list of ports permits none, and no list permits all.
+        shape
+            .with("sandbox", [writable])
+            .with("paths", paths.iter().map(|path| path.display()))
+            .with_flag("limits_ports", connect_ports.is_some())
+            .with("connect_ports", connect_ports.iter().flatten())
     }
 }
 
@@ -153,4 +174,127 @@ pub enum PhpStartError {
         /// The last lines of its log.
         output: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MachineMemory;
+    use super::*;
+
+    fn settings() -> PhpSettings {
+        PhpSettings {
+            binary: Some("/usr/sbin/php-fpm8.4".into()),
+            command: Vec::new(),
+            workers: 4,
+            budget: MemoryDivision::of(MachineMemory {
+                memory: 4 << 30,
+                cores: 2,
+                cache: 1 << 28,
+                pools: 1,
+            }),
+            first_byte_timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(300),
+            memory_limit: Some(256 << 20),
+            user: Some("www-data".to_owned()),
+            runtime_dir: "/run/galley".into(),
+            site_name: "example.com".to_owned(),
+            request_body: 32 << 20,
+            root: "/var/www/example.com".into(),
+            sandbox: Some(PhpSandbox {
+                writable: PhpWritable::Content,
+                paths: vec!["/srv/uploads".into()],
+                connect_ports: Some(vec![443]),
+            }),
+            limits: GroupLimits {
+                memory_high: Some(1 << 30),
+                pids_max: Some(100),
+            },
+        }
+    }
+
+    /// A running PHP-FPM is handed over to another version of Galley by this text.
+    #[test]
+    fn the_likeness_of_a_pool_is_the_same_in_every_version() {
+        assert_eq!(settings().likeness(), "5bd152c6ed4d14bc");
+        let plain = PhpSettings {
+            sandbox: None,
+            limits: GroupLimits::default(),
+            ..settings()
+        };
+        assert_eq!(plain.likeness(), "75fdaa684bbbfa6b");
+    }
+
+    #[test]
+    fn every_setting_but_the_place_of_the_socket_makes_another_pool() {
+        let moved = PhpSettings {
+            runtime_dir: "/tmp/other".into(),
+            ..settings()
+        };
+        assert!(settings().is_like(&moved));
+        let sandbox = |change: fn(&mut PhpSandbox)| {
+            let mut all = settings();
+            all.sandbox.as_mut().into_iter().for_each(change);
+            all
+        };
+        let others = [
+            PhpSettings {
+                binary: None,
+                ..settings()
+            },
+            PhpSettings {
+                command: vec!["/usr/bin/php-cgi".to_owned()],
+                ..settings()
+            },
+            PhpSettings {
+                workers: 5,
+                ..settings()
+            },
+            PhpSettings {
+                first_byte_timeout: Duration::from_secs(61),
+                ..settings()
+            },
+            PhpSettings {
+                timeout: Duration::from_secs(301),
+                ..settings()
+            },
+            PhpSettings {
+                memory_limit: None,
+                ..settings()
+            },
+            PhpSettings {
+                user: None,
+                ..settings()
+            },
+            PhpSettings {
+                site_name: "other".to_owned(),
+                ..settings()
+            },
+            PhpSettings {
+                request_body: 1,
+                ..settings()
+            },
+            PhpSettings {
+                root: "/var/www/other".into(),
+                ..settings()
+            },
+            PhpSettings {
+                sandbox: None,
+                ..settings()
+            },
+            PhpSettings {
+                limits: GroupLimits::default(),
+                ..settings()
+            },
+            sandbox(|one| one.writable = PhpWritable::Root),
+            sandbox(|one| one.paths.clear()),
+            sandbox(|one| one.connect_ports = Some(Vec::new())),
+            sandbox(|one| one.connect_ports = None),
+        ];
+        for (index, one) in others.iter().enumerate() {
+            assert!(!settings().is_like(one), "{one:?}");
+            for other in others.iter().skip(index + 1) {
+                assert!(!one.is_like(other), "{one:?} {other:?}");
+            }
+        }
+    }
 }

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "tests: an unreadable file is a failure")]
 
 mod cycles;
+mod debug_text;
 mod declarations;
 mod modules;
 mod sizes;

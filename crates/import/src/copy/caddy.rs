@@ -32,7 +32,7 @@ fn options(builder: &mut CopyBuilder<'_>) -> Result<String, CopyError> {
     let storage = builder.file("caddy");
     Ok(format!(
         "\tadmin off\n\thttp_port {plain}\n\thttps_port {tls}\n\tdefault_bind 127.0.0.1\n\tlocal_certs\n\tskip_install_trust\n\
-         \tstorage file_system {storage:?}\n"
+         \tstorage file_system \"{storage}\"\n"
     ))
 }
 

@@ -1,5 +1,7 @@
 //! Patterns for the names of cookies and parameters, as the configuration lists them.
 
+use std::fmt;
+
 /// A name, or a prefix of names: `woocommerce_*`. Case-sensitive, as cookies and PHP variables are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamePattern {
@@ -23,6 +25,16 @@ impl NamePattern {
         match self {
             Self::Exact(text) => text.as_bytes() == name,
             Self::Prefix(text) => name.starts_with(text.as_bytes()),
+        }
+    }
+}
+
+/// In the notation of the configuration.
+impl fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => f.write_str(name),
+            Self::Prefix(prefix) => write!(f, "{prefix}*"),
         }
     }
 }

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::applying::text;
 use super::{applying, words};
-use crate::admin::status::written;
 use crate::fetch::hit_for_pass::PassReason;
 use crate::request::Exchange;
 
@@ -35,7 +34,7 @@ pub(super) fn site(exchange: &Exchange<'_>, listener: Option<&str>) -> Value {
     let host = exchange.info.host();
     json!({
         "name": site.core.name,
-        "host_pattern": host_pattern(&site.hosts, host).map(written),
+        "host_pattern": host_pattern(&site.hosts, host).map(ToString::to_string),
         "listener": listener,
         "preset": match site.core.rules.preset {
             Preset::WordPress => "wordpress",
@@ -186,7 +185,7 @@ mod tests {
             ("c.b.test", "*.b.test"),
             ("b.test", "*"),
         ] {
-            let found = host_pattern(&patterns, host).map(written);
+            let found = host_pattern(&patterns, host).map(ToString::to_string);
             assert_eq!(found.as_deref(), Some(wanted), "{host}");
         }
         assert_eq!(host_pattern(&patterns[1..], "other.test"), None);

@@ -44,6 +44,47 @@ fn a_change_of_limits_keeps_stored_pages() {
     assert_eq!(site.send(large).status, 413);
 }
 
+/// Tightening a limit during an attack must not send every page to PHP.
+#[test]
+fn limits_and_access_control_keep_every_page_over_a_reload_and_a_restart() {
+    let rule = "[[site.rule]]\npath = \"/form*\"\n";
+    let mut site = SiteBuilder::php().disk().more(rule).start();
+    site.get("/page/").assert_status(200);
+    site.wait_for_disk(1);
+    let before = config(&site);
+    let with = |of_site: &str, of_rule: &str| {
+        let site = before.replace("[[site]]\n", &format!("[[site]]\n{of_site}\n"));
+        format!("{site}\n{of_rule}\n")
+    };
+    let of_site = [
+        "login_limit = { rate = \"7/m\", burst = 3 }",
+        "xmlrpc_limit = { rate = \"7/m\", burst = 3 }",
+        "deny = [\"192.0.2.0/24\"]",
+        "request_body = \"2MiB\"",
+        "outer_ttl = \"7s\"",
+        "hide_authors = true",
+    ];
+    let of_rule = [
+        "limit = { rate = \"7/m\", burst = 3 }",
+        "allow = [\"127.0.0.0/8\"]",
+        "request_body = \"1MiB\"",
+    ];
+    let all = with(&of_site.join("\n"), &of_rule.join("\n"));
+    let single = of_site.iter().map(|line| with(line, ""));
+    let single = single.chain(of_rule.iter().map(|line| with("", line)));
+    for changed in single.chain([all.clone()]) {
+        let output = reload(&site, &changed);
+        assert!(output.contains(" changed"), "{changed}\n{output}");
+        assert!(!output.contains("stored pages"), "{changed}\n{output}");
+        assert!(site.get("/page/").is_hit(), "{changed}");
+    }
+    site.restart_with(&all);
+    assert!(site.get("/page/").is_hit());
+    site.restart_with(&before);
+    assert!(site.get("/page/").is_hit());
+    assert_eq!(site.runs("/page/"), 1);
+}
+
 #[test]
 fn listeners_are_added_and_removed() {
     let (one, other) = (free_address(), free_address());
@@ -133,7 +174,7 @@ fn a_replaced_certificate_is_used_after_a_reload() {
     // Other certificate and key files in the configuration.
     let other = authority.issue(site.scratch.path(), "other", &[HOST]);
     let output = reload(&site, &config(&site).replace("/site.", "/other."));
-    assert!(output.contains("certificates changed"), "{output}");
+    assert!(output.contains("tls changed"), "{output}");
     assert_eq!(served(), other);
 }
 

@@ -1,6 +1,7 @@
 //! Reloads and upgrades: their effects, the state that they preserve, and that no request fails.
 
 mod changes;
+mod every_option;
 mod load;
 mod php;
 mod rejected;

@@ -79,7 +79,7 @@ fn pools_are_added_changed_and_removed() {
     let changed = more.replace("php_workers = 2", "php_workers = 3");
     let output = reload(&site, &changed);
     assert!(
-        output.contains("site `example.test`: PHP changed"),
+        output.contains("site `example.test`: php_workers changed"),
         "{output}"
     );
     assert_eq!(form_status(&site, "example.test"), 200);

@@ -100,7 +100,7 @@ fn check_diff_lists_the_changes_of_a_reload() {
     std::fs::write(site.galley.config(), &changed).unwrap();
     let memory = "  [cache] memory: \"64MiB\" -> \"65MiB\"\n";
     let expected = format!(
-        "site `example.test`: limits changed\ncache.memory: needs a restart\n{memory}  \
+        "site `example.test`: queue changed\ncache.memory: needs a restart\n{memory}  \
          [[site]] queue of site `example.test`: 200 (default) -> 3\n"
     );
     assert_eq!(diff(&[]), expected);

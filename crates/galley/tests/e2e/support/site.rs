@@ -205,11 +205,23 @@ impl TestSite {
 
     /// Response of `GET /metrics` on the admin socket.
     pub fn metrics(&self) -> String {
+        self.admin("GET /metrics", None, "")
+    }
+
+    /// Response of the admin socket to a request such as `POST /reload`, with a token if one is given, and with JSON.
+    pub fn admin(&self, request: &str, token: Option<&str>, json: &str) -> String {
         let admin = self.galley.admin().unwrap();
         let mut socket = UnixStream::connect(admin.trim_start_matches("unix:")).unwrap();
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();
-        let request = b"GET /metrics HTTP/1.1\r\nHost: galley\r\nConnection: close\r\n\r\n";
-        socket.write_all(request).unwrap();
+        let token = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
+        let head = format!(
+            "{request} HTTP/1.1\r\nHost: galley\r\n{}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            token.unwrap_or_default(),
+            json.len()
+        );
+        socket
+            .write_all(format!("{head}{json}").as_bytes())
+            .unwrap();
         let mut text = String::new();
         socket.read_to_string(&mut text).unwrap();
         text

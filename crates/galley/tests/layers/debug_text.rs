@@ -1,0 +1,98 @@
+//! `Debug` text is for people: it is never compared, hashed or stored, because it changes when a Rust type is renamed or gets a
+//! field. Product code may format it in log events, assertions, panics and the texts of errors, and a constant anywhere.
+
+use std::fs;
+
+use crate::{all_sources, is_test, workspace};
+
+/// Files that may do more, and why.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("galley/build.rs", "literals in Rust source"),
+    ("galley/src/telemetry/errors.rs", "the values in log lines"),
+    (
+        "galley/src/request/access.rs",
+        "the note of a fault, for the log",
+    ),
+    (
+        "galley/src/request/before_lookup.rs",
+        "the note of a fault, for the log",
+    ),
+];
+
+const FOR_PEOPLE: &[&str] = &[
+    "trace",
+    "debug",
+    "info",
+    "warn",
+    "error",
+    "assert",
+    "assert_eq",
+    "assert_ne",
+    "debug_assert",
+    "debug_assert_eq",
+    "debug_assert_ne",
+    "panic",
+    "unreachable",
+];
+
+#[test]
+fn debug_text_is_neither_compared_nor_hashed_nor_stored() {
+    let mut found = Vec::new();
+    for path in all_sources() {
+        let is_exempt = EXCEPTIONS.iter().any(|(file, _)| path.ends_with(file));
+        if is_exempt || is_test(&path) || !path.starts_with(workspace().join("crates")) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = violations(product(&text));
+        found.extend(lines.map(|line| format!("{}:{line}", path.display())));
+    }
+    assert!(
+        found.is_empty(),
+        "declare the fields that count, for example in a `Shape`, instead of `{{:?}}`:\n{}",
+        found.join("\n")
+    );
+}
+
+/// The text before the unit tests.
+fn product(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod ").next().unwrap_or(text)
+}
+
+/// The numbers of the lines that format `Debug` text for something else than a message.
+fn violations(text: &str) -> impl Iterator<Item = usize> {
+    let places = text.match_indices(":?}").chain(text.match_indices(":#?}"));
+    places.filter_map(move |(at, _)| {
+        let before = &text[..at];
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        let is_comment = line.trim_start().starts_with("//");
+        let (_, value) = before.rsplit_once('{').unwrap_or_default();
+        let is_constant =
+            !value.is_empty() && value.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+        let is_permitted = is_comment || is_constant || is_for_people(before);
+        (!is_permitted).then(|| before.matches('\n').count() + 1)
+    })
+}
+
+/// Whether the last macro in the text, or attribute of an error type, is for people.
+fn is_for_people(before: &str) -> bool {
+    let call = before.rfind("!(");
+    let attribute = before.rfind("#[error(");
+    if attribute > call {
+        return true;
+    }
+    let mut words =
+        before[..call.unwrap_or(0)].rsplit(|c: char| !c.is_ascii_lowercase() && c != '_');
+    words.next().is_some_and(|name| FOR_PEOPLE.contains(&name))
+}
+
+#[test]
+fn violations_are_found_by_the_macro() {
+    let text = concat!(
+        "fn f() {\n    let a = format!(\"{x:?}\");\n    // format!(\"{x:?}\")\n    tracing::warn!(\"{x:?}\");\n",
+        "    assert!(a == b, \"{x:#?}\");\n    format!(\"within {TIMEOUT:?}\");\n    write!(text, \"{:?}\", x)?;\n}\n",
+        "#[error(\"{0:?}\")]\nstruct E;\n#[cfg(test)]\nmod tests {\n    format!(\"{x:?}\")\n}\n",
+    );
+    let lines: Vec<usize> = violations(product(text)).collect();
+    assert_eq!(lines, [2, 7]);
+}
