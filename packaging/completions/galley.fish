@@ -59,7 +59,7 @@ complete -c galley -n "__fish_galley_using_subcommand upgrade" -s h -l help -d '
 complete -c galley -n "__fish_galley_using_subcommand purge" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand purge" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
 complete -c galley -n "__fish_galley_using_subcommand purge" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
-complete -c galley -n "__fish_galley_using_subcommand purge" -l site -d 'Only this site, named by one of its hosts [default: the URL\'s site, else all]' -r
+complete -c galley -n "__fish_galley_using_subcommand purge" -l site -d 'Only this site, by its name or one of its hosts [default: the URL\'s site, else all]' -r
 complete -c galley -n "__fish_galley_using_subcommand purge" -l url -d 'One page, by its URL' -r
 complete -c galley -n "__fish_galley_using_subcommand purge" -l tag -d 'Every page with this tag' -r
 complete -c galley -n "__fish_galley_using_subcommand purge" -l prefix -d 'Every page at this path and below it' -r
@@ -83,7 +83,7 @@ complete -c galley -n "__fish_galley_using_subcommand why" -l config -d 'The run
 complete -c galley -n "__fish_galley_using_subcommand why" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
 complete -c galley -n "__fish_galley_using_subcommand why" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand why" -s H -l header -d 'A header of the request; repeatable' -r
-complete -c galley -n "__fish_galley_using_subcommand why" -l site -d 'The site, named by one of its hosts or its listener (`192.0.2.1:8080`), if several sites have the URL\'s host' -r
+complete -c galley -n "__fish_galley_using_subcommand why" -l site -d 'The site, by its name, one of its hosts or its listener (`192.0.2.1:8080`), if several sites have the URL\'s host' -r
 complete -c galley -n "__fish_galley_using_subcommand why" -l method -d 'The request method' -r
 complete -c galley -n "__fish_galley_using_subcommand why" -l from -d 'The client\'s address [default: this machine\'s]' -r
 complete -c galley -n "__fish_galley_using_subcommand why" -l json -d 'Print the result as JSON on stdout'
@@ -156,7 +156,7 @@ complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_see
 complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
 complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
-complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l site -d 'The configured site of this WordPress, named by one of its hosts [default: the site with this root]' -r
+complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l site -d 'The configured site of this WordPress, by its name or one of its hosts [default: the site with this root]' -r
 complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l json -d 'Print the actions as JSON on stdout'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from remove" -l json -d 'Print the actions as JSON on stdout'

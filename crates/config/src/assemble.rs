@@ -13,6 +13,7 @@ use crate::listen::AdminListen;
 use crate::log::{LogConfig, LogFormat, LogLevel, LogTarget, OtlpConfig};
 use crate::log_field::{KnownField, LogField};
 use crate::machine::Environment;
+use crate::names;
 use crate::quantity::write_size;
 use crate::server;
 use crate::site;
@@ -45,6 +46,11 @@ fn assemble(document: &mut Document, environment: &Environment) -> Config {
     let cache = cache(&document.cache, environment, &mut diagnostics);
     let largest = server::largest_body(document);
     let server = server::server(&document.server, largest, &cache, &mut diagnostics);
+    let names = names::names(
+        &document.sites,
+        [&server.listen, &server.listen_tls],
+        &mut diagnostics,
+    );
     let context = site::SiteContext {
         listen: &server.listen,
         listen_tls: &server.listen_tls,
@@ -52,11 +58,11 @@ fn assemble(document: &mut Document, environment: &Environment) -> Config {
         known: &environment.known,
         request_body: server.request_body,
         folder: document.files.first().and_then(|file| file.parent()),
+        names: &names,
     };
-    let sites: Vec<_> = document
-        .sites
-        .iter()
-        .map(|tables| site::site(tables, &context, &mut diagnostics))
+    let sites = document.sites.iter().zip(&names);
+    let sites: Vec<_> = sites
+        .map(|(tables, name)| site::site(tables, name.clone(), &context, &mut diagnostics))
         .collect();
     let wants_acme = sites.iter().any(|site| site.has_auto_tls);
     let acme = acme::acme(&document.acme, environment, &mut diagnostics);

@@ -272,7 +272,7 @@ pub struct DnsServer {
 /// One `[[site]]`.
 #[derive(Clone, Debug)]
 pub struct SiteConfig {
-    /// The first host as written in the file; names the site in messages.
+    /// The name, which identifies the site; no other site has it.
     pub name: String,
     /// The hosts of the site; never empty. No other site with an overlapping `listen` has one of them.
     pub hosts: Vec<HostPattern>,

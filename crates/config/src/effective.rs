@@ -131,6 +131,7 @@ fn computed_of_site(site: &SiteConfig, row: &OptionRow) -> Option<String> {
     };
     let ttl = &site.rules.ttl;
     match (row.section, row.name) {
+        (OptionSection::Site, "name") => Some(quoted(&site.name)),
         (OptionSection::Site, "listen") => Some(list(&site.listen)),
         (OptionSection::Site, "listen_tls") => Some(list(&site.listen_tls)),
         (OptionSection::Site, "request_body") => Some(quoted(&write_size(site.request_body))),

@@ -24,6 +24,7 @@ use crate::diagnostic::Diagnostics;
 use crate::forward_check;
 use crate::headers;
 use crate::listen::Listen;
+use crate::names;
 use crate::php;
 use crate::quantity::RunInterval;
 use crate::redirect;
@@ -47,11 +48,14 @@ pub(crate) struct SiteContext<'a> {
     pub request_body: u64,
     /// The folder of the configuration file; `None` if there is no file.
     pub folder: Option<&'a Path>,
+    /// The names of all sites.
+    pub names: &'a [String],
 }
 
 /// The configuration of a site.
 pub(crate) fn site(
     site: &SiteTables,
+    name: String,
     context: &SiteContext<'_>,
     diagnostics: &mut Diagnostics,
 ) -> SiteConfig {
@@ -70,6 +74,7 @@ pub(crate) fn site(
     check::applications(options, diagnostics);
     check::log_folders(&site.log, diagnostics);
     let hosts: Vec<HostPattern> = options.get("hosts").unwrap_or_default();
+    let [listen, listen_tls] = names::listeners(options, [context.listen, context.listen_tls]);
     let upstream = upstream(options, diagnostics);
     php::upstream(site, &upstream, diagnostics);
     let mut further = Vec::new();
@@ -79,14 +84,10 @@ pub(crate) fn site(
     let cron = cron(options, obstacle, diagnostics);
     SiteConfig {
         dashboard_auth: options.get("dashboard_auth"),
-        token_file: token_file(site, context, &hosts, diagnostics),
-        name: hosts.first().map_or_else(String::new, ToString::to_string),
-        listen: listeners(options, "listen", context.listen),
-        listen_tls: if options.has("tls") {
-            listeners(options, "listen_tls", context.listen_tls)
-        } else {
-            Vec::new()
-        },
+        token_file: token_file(site, &name, context, &hosts, diagnostics),
+        name,
+        listen,
+        listen_tls,
         certificates: tls::certificates(options, &hosts, context.now, context.known, diagnostics),
         upstream_tls: tls::upstream(options, uses_tls(&upstream, &further), diagnostics),
         root: options.get::<PathBuf>("root"),
@@ -135,19 +136,15 @@ fn check_hosts(options: &SectionTable, diagnostics: &mut Diagnostics) {
     );
 }
 
-/// The listeners of the site, otherwise those of the server.
-fn listeners(options: &SectionTable, name: &str, server: &[Listen]) -> Vec<Listen> {
-    options.get(name).unwrap_or_else(|| server.to_owned())
-}
-
 fn uses_tls(upstream: &UpstreamConfig, further: &[UpstreamConfig]) -> bool {
     let mut all = further.iter().chain([upstream]);
     all.any(|one| matches!(one, UpstreamConfig::Http(servers) if servers.iter().any(|one| one.tls)))
 }
 
-/// The token file that the site names, or the default one if it exists.
+/// The token file that the site names, or the default one if it exists: that of its name, otherwise that of one of its hosts.
 fn token_file(
     site: &SiteTables,
+    name: &str,
     context: &SiteContext<'_>,
     hosts: &[HostPattern],
     diagnostics: &mut Diagnostics,
@@ -156,8 +153,14 @@ fn token_file(
     if options.has("token_file") {
         return options.get("token_file");
     }
-    let usual = default_token_file(context.folder?, hosts.first()?);
-    usual.symlink_metadata().ok()?;
+    let folder = context.folder?;
+    // The file of another site's name is that site's.
+    let is_free = |word: &String| !context.names.contains(word);
+    let of_hosts = names::in_order(hosts).map(names::word).filter(is_free);
+    let mut usual = std::iter::once(name.to_owned())
+        .chain(of_hosts)
+        .map(|name| default_token_file(folder, &name));
+    let usual = usual.find(|file| file.symlink_metadata().is_ok())?;
     check::token_at(
         options,
         "token_file",
@@ -168,13 +171,8 @@ fn token_file(
     Some(usual)
 }
 
-/// The token file of a site without `token_file`: `tokens/HOST.token` in the configuration's folder.
-pub fn default_token_file(folder: &Path, first_host: &HostPattern) -> PathBuf {
-    let name = match first_host {
-        HostPattern::Exact(name) => name.clone(),
-        HostPattern::Wildcard(suffix) => format!("any{suffix}"),
-        HostPattern::Any => "any".to_owned(),
-    };
+/// The token file of a site without `token_file`: `tokens/NAME.token` in the configuration's folder.
+pub fn default_token_file(folder: &Path, name: &str) -> PathBuf {
     folder.join("tokens").join(format!("{name}.token"))
 }
 

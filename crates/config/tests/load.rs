@@ -27,7 +27,7 @@ fn a_wordpress_folder_is_a_site() {
         assert_eq!(site.hosts, [HostPattern::Any]);
         assert_eq!(
             (site.name.as_str(), &site.upstream),
-            ("*", &UpstreamConfig::Managed)
+            ("any", &UpstreamConfig::Managed)
         );
         assert_eq!(site.root.as_deref(), Some(root.path()));
         assert_eq!(site.limits.in_flight, 0);
@@ -127,11 +127,50 @@ fn a_token_next_to_the_configuration_is_used_by_default() {
         let configured = loaded(&site(hosts, "token_file = \"other.token\"")).unwrap();
         assert_eq!(configured, Some(other));
     }
-    let path = default_token_file(
-        Path::new("/etc/galley"),
-        &HostPattern::Exact("x.test".to_owned()),
-    );
+    let path = default_token_file(Path::new("/etc/galley"), "x.test");
     assert_eq!(path, Path::new("/etc/galley/tokens/x.test.token"));
+}
+
+#[test]
+fn a_token_of_one_of_its_hosts_stays_the_token_of_a_site() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("galley.toml");
+    fs::create_dir(dir.path().join("tokens")).unwrap();
+    let token = |name: &str| {
+        let path = dir.path().join(format!("tokens/{name}.token"));
+        fs::write(&path, "0123456789abcdef0123456789abcdef\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    };
+    let loaded = |sites: &[&str]| -> Vec<_> {
+        let sections = sites
+            .iter()
+            .map(|lines| format!("[[site]]\nroot = \".\"\n{lines}\n"));
+        fs::write(&file, sections.collect::<String>()).unwrap();
+        let config = load(&file).unwrap();
+        config
+            .sites
+            .into_iter()
+            .map(|site| site.token_file)
+            .collect()
+    };
+    let www = token("www.a.test");
+    for hosts in [
+        "hosts = [\"www.a.test\", \"a.test\"]",
+        "hosts = [\"a.test\", \"www.a.test\"]",
+    ] {
+        assert_eq!(loaded(&[hosts]), [Some(www.clone())], "{hosts}");
+    }
+    let named = "name = \"shop\"\nhosts = [\"a.test\", \"www.a.test\"]";
+    assert_eq!(loaded(&[named]), [Some(www)]);
+    let shop = token("shop");
+    assert_eq!(loaded(&[named]), [Some(shop)]);
+    // The token of another site, which has the same host on another listener.
+    let other = "hosts = [\"a.test\", \"b.test\"]\nlisten = [\"127.0.0.1:8001\"]";
+    let own = "hosts = [\"b.test\"]\nlisten = [\"127.0.0.1:8002\"]";
+    let b = token("b.test");
+    assert_eq!(loaded(&[other, own]), [None, Some(b)]);
 }
 
 #[test]

@@ -180,6 +180,11 @@ impl fmt::Display for HostPattern {
     }
 }
 
+/// Whether a text names a site: by its name, or by one of its hosts in the notation of the configuration.
+pub fn names_site(text: &str, name: &str, hosts: &[HostPattern]) -> bool {
+    name == text || HostPattern::parse(text).is_ok_and(|host| hosts.contains(&host))
+}
+
 /// All hosts of a configuration. Immutable; a lookup does not allocate.
 #[derive(Clone, Debug, Default)]
 pub struct HostTable {

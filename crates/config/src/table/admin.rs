@@ -15,6 +15,6 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "dashboard_auth", Path, "A file with the names and passwords for `dashboard`, in the format of `htpasswd`.")
         .example(r#""/etc/galley/example.com.dashboard.htpasswd""#),
     row(OptionSection::Site, "token_file", Path, "A file with a token that gives access to this site only, over the admin interface: at least 16 bytes, readable by its owner only.")
-        .computed("`tokens/HOST.token` beside the configuration file, where there is one: HOST is the first of `hosts`, `any` for `*`")
+        .computed("`tokens/NAME.token` beside the configuration file, where there is one: NAME is the `name` of the site, otherwise one of its `hosts`")
         .example(r#""/etc/galley/example.com.token""#),
 ];

@@ -1,12 +1,14 @@
 //! A site: its hosts, its files, and the server that generates its pages.
 
-use crate::options::ValueKind::{self, Flag, List, Path, Size, Word};
+use crate::options::ValueKind::{self, Flag, List, Path, Size, Text, Word};
 use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{DAY, GIB, ms, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "hosts", List(&ValueKind::Host), "The hosts of the site, without port. `*.example.com` matches every name below it, `*` matches every host. An exact name takes precedence over both.")
         .required().example(r#"["example.com", "www.example.com"]"#),
+    row(OptionSection::Site, "name", Text, "The name of the site: for `--site`, in logs, metrics and the dashboard, and of its token file. The site's stored pages, purges and counters belong to the name, so set it before you replace the host from which it follows. Up to 64 lower-case letters, digits, `-`, `_` and `.`.")
+        .computed("the shortest of `hosts` without `*`, the first by alphabet of equally long ones; `any` for `*`, `any.example.com` for `*.example.com`").example(r#""shop""#).shapes_keys(),
     row(OptionSection::Site, "listen", List(&ValueKind::Listen), "The listeners of the site.")
         .computed("`server.listen`").example(r#"["0.0.0.0:8081"]"#),
     row(OptionSection::Site, "root", Path, "The folder with the site's files. Needed with `php`.")

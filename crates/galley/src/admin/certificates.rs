@@ -15,7 +15,7 @@ pub(super) fn of(state: &AdminState, site: &Arc<Site>) -> Vec<Certificate> {
     acme.map_or_else(Vec::new, |acme| acme.of_site(site.number).collect())
 }
 
-/// Writes the metrics; nothing without automatic certificates. The label of a certificate is its first host.
+/// Writes the metrics; nothing without automatic certificates. The label of a certificate is the first of its names.
 pub(super) fn metrics(rows: &[SiteCounters], text: &mut Text) {
     let rows = rows.iter().flat_map(|row| {
         row.certificates.iter().map(|one| {

@@ -74,14 +74,8 @@ fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
 }
 
 fn row(state: &AdminState, site: &Arc<Site>) -> SiteCounters {
-    let same = state.sites.iter().filter(|s| s.core.name == site.core.name);
-    // Two sites may have the same host on two listeners, but a series must be unique.
-    let name = match same.count() {
-        0 | 1 => site.core.name.clone(),
-        _ => format!("{}#{}", site.core.name, site.number),
-    };
     SiteCounters {
-        site: name,
+        site: site.core.name.clone(),
         totals: CounterReader::site(&state.counters, Some(site.row)),
         own: Some(own_counters(state, site)),
         certificates: certificates::of(state, site),

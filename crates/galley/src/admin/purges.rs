@@ -20,7 +20,6 @@ use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
 use galley_policy::purge::{self, Purge, PurgeError, PurgePattern, Scope, Strength};
-use galley_policy::route::canonical_host;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -142,21 +141,18 @@ pub(super) fn targets(
     reach: TokenReach,
     site: Option<&str>,
 ) -> Result<Vec<Arc<Site>>, PurgeReply> {
-    let named = match site {
-        None => None,
-        Some(host) => Some(find(state, host).ok_or_else(|| {
-            let why = format!("no site `{host}`: `galley status` lists the sites");
-            refuse(StatusCode::NOT_FOUND, &why)
-        })?),
+    let all = match site.map(|text| (text, state.named(text))) {
+        None => (0..state.sites.len()).collect(),
+        Some((text, named)) if named.is_empty() => {
+            let why = format!("no site `{text}`: `galley status` lists the sites");
+            return Err(refuse(StatusCode::NOT_FOUND, &why));
+        }
+        Some((_, named)) => named,
     };
     let within = |index: &usize| match reach {
         TokenReach::All => true,
         TokenReach::Site(own) => own == *index,
         TokenReach::None => false,
-    };
-    let all = match named {
-        Some(found) => found,
-        None => (0..state.sites.len()).collect(),
     };
     let open = all.into_iter().filter(within);
     let open: Vec<_> = open
@@ -170,20 +166,6 @@ pub(super) fn targets(
         return Err(refuse(status, "this token is not valid for that site"));
     }
     Ok(open)
-}
-
-/// The sites that a host selects: those with this name, or otherwise all that serve the host on some listener.
-fn find(state: &AdminState, host: &str) -> Option<Vec<usize>> {
-    let host = canonical_host(host.as_bytes()).ok()?;
-    let sites = state.sites.iter().enumerate();
-    let by_name = sites.filter(|(_, site)| site.core.name == host);
-    let by_name: Vec<usize> = by_name.map(|(index, _)| index).collect();
-    let found = if by_name.is_empty() {
-        state.sites_of(&host)
-    } else {
-        by_name
-    };
-    (!found.is_empty()).then_some(found)
 }
 
 /// The purges of a request, for each site that they concern.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use axum::extract::FromRef;
 use galley_config::Config;
+use galley_policy::route::canonical_host;
 use tokio::sync::mpsc;
 
 use super::listener::ListenerSites;
@@ -77,6 +78,18 @@ impl FromRef<AdminShared> for Arc<AdminState> {
 }
 
 impl AdminState {
+    /// The sites that `text` names, in the order of the configuration: by name or configured host, otherwise those that serve
+    /// it on some listener.
+    pub(super) fn named(&self, text: &str) -> Vec<usize> {
+        let sites = self.sites.iter().enumerate();
+        let named = sites.filter(|(_, site)| site.is_named(text));
+        let named: Vec<usize> = named.map(|(index, _)| index).collect();
+        if !named.is_empty() {
+            return named;
+        }
+        canonical_host(text.as_bytes()).map_or_else(|_| Vec::new(), |host| self.sites_of(&host))
+    }
+
     /// The sites that serve `host` on some listener, in the order of the configuration. `host` is canonical.
     pub(super) fn sites_of(&self, host: &str) -> Vec<usize> {
         let found = self.listeners.iter().filter_map(|listener| {

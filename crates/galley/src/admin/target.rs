@@ -1,10 +1,9 @@
-//! Selects the sites of a query: those of its token, or the site of a named host.
+//! Selects the sites of a query: those of its token, or the site with a name or a host.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::http::StatusCode;
-use galley_policy::route::canonical_host;
 use serde_json::{Value, json};
 
 use super::AdminState;
@@ -45,7 +44,7 @@ pub(super) fn refuse(status: StatusCode, error: &str) -> JsonReply {
     (status, Json(json!({ "ok": false, "error": error })))
 }
 
-/// The sites that the token of a query may access; with `host` only the site of that host.
+/// The sites that the token of a query may access; with `host` only the site with that name or host.
 ///
 /// With a site's token, the response is the same for hosts of other sites and for unknown hosts.
 pub(super) fn target(
@@ -57,19 +56,24 @@ pub(super) fn target(
     let Some(host) = host else {
         return whole(state, reach);
     };
-    let site = find(state, host);
-    match (reach, site) {
-        (TokenReach::None, _) => Err(unauthorized()),
-        (TokenReach::All, None) => Err(refuse(
-            StatusCode::NOT_FOUND,
-            &format!("no site `{host}`: `galley status` lists the sites"),
-        )),
-        (TokenReach::Site(own), site) => match site.filter(|site| is_number(site, own)) {
-            Some(site) => Ok(SiteSelection::one(site)),
-            None => Err(forbidden()),
-        },
-        (TokenReach::All, Some(site)) => Ok(SiteSelection::one(site)),
-    }
+    let named = state.named(host);
+    let mut sites = named.iter().filter_map(|index| state.sites.get(*index));
+    let site = match reach {
+        TokenReach::None => return Err(unauthorized()),
+        TokenReach::Site(own) => {
+            let own = sites.find(|site| is_number(site, own));
+            own.ok_or_else(forbidden)?
+        }
+        TokenReach::All => {
+            // Several sites may have a host, on different listeners, but only one this name.
+            let by_name = sites.clone().find(|site| site.core.name == host);
+            by_name.or_else(|| sites.next()).ok_or_else(|| {
+                let why = format!("no site `{host}`: `galley status` lists the sites");
+                refuse(StatusCode::NOT_FOUND, &why)
+            })?
+        }
+    };
+    Ok(SiteSelection::one(Arc::clone(site)))
 }
 
 fn whole(state: &AdminState, reach: TokenReach) -> Result<SiteSelection, JsonReply> {
@@ -100,13 +104,6 @@ pub(super) fn server_token(
         )),
         TokenReach::None => Err(unauthorized()),
     }
-}
-
-/// The site of a host on any listener.
-pub(super) fn find(state: &AdminState, host: &str) -> Option<Arc<Site>> {
-    let host = canonical_host(host.as_bytes()).ok()?;
-    let by_name = state.sites.iter().find(|site| site.core.name == host);
-    by_name.map(Arc::clone).or_else(|| state.hosts.find(&host))
 }
 
 /// Whether the site has this number.

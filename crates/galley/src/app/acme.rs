@@ -47,12 +47,15 @@ pub fn files(config: &Config) -> Vec<(String, PathBuf)> {
     wanted(&config.sites).into_iter().filter_map(file).collect()
 }
 
-/// The certificates to obtain: one for each site, several if the site has more hosts than fit into one. Sites with the same
-/// first host (on different addresses) share a certificate, so that neither overwrites the other's file.
+/// The certificates to obtain: one for each site, several if the site has more hosts than fit into one. The file of a certificate
+/// has its first name, so the names are in an order of their own. Sites with the same first name (on different addresses) share
+/// a certificate, so that neither overwrites the other's file.
 fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
     let mut all: Vec<WantedCertificate> = Vec::new();
     for (number, site) in (0..).zip(sites).filter(|(_, site)| site.has_auto_tls) {
-        let names: Vec<String> = site.hosts.iter().filter_map(name).collect();
+        let names: Vec<String> = galley_config::in_order(&site.hosts)
+            .filter_map(name)
+            .collect();
         for names in names.chunks(MAX_NAMES) {
             let taken = all
                 .iter_mut()

@@ -17,7 +17,7 @@ use super::health::CheckedServer;
 use super::php::SitePhp;
 use super::pools::{self, BackendKind, PlannedPools};
 use super::process_state::ProcessState;
-use super::site_states::{self, SiteIdentity};
+use super::site_states::SiteIdentity;
 use crate::access::{Countries, Passwords};
 use crate::acme::Acme;
 use crate::durable::{FolderOwner, PageMarkers};
@@ -58,18 +58,17 @@ pub(super) fn build(
     let (sandbox, level) = confine::sandbox(config, process_state.spools.folder());
     let services = process_state.services(config, level, certificates, acme);
     let countries = countries(config)?;
-    let names = site_states::names(&config.sites);
     let planned = pools::plan(config, php, &process_state.servers)?;
     let (fetch_threads, threads) =
         pools::start_fetch_threads(planned.pools, process_state, sandbox.as_ref())?;
     let mut sites = Vec::with_capacity(config.sites.len());
     let mut next_log = 1;
-    let all = config.sites.iter().zip(&names).zip(planned.sites).zip(php);
-    for (number, (((site, name), planned), own_php)) in (0..).zip(all) {
+    let all = config.sites.iter().zip(planned.sites).zip(php);
+    for (number, ((site, planned), own_php)) in (0..).zip(all) {
         let log = if site.access.is_some() { next_log } else { 0 };
         next_log += usize::from(site.access.is_some());
         let pages = process_state.compressing(&process_state.memory, site);
-        let (mut core, identity) = process_state.states.fetch_site(name, site, pages);
+        let (mut core, identity) = process_state.states.fetch_site(site, pages);
         core.markers = markers(site, &core)?;
         let own = SiteParts {
             folder: folder(site, &planned, identity.file_mark, process_state)?,
@@ -199,14 +198,11 @@ fn cron(site: &SiteConfig, planned: &PlannedPools, fetch_threads: &[Handle]) -> 
     let (RunInterval::Every(every), Some(index)) = (site.cron, planned.cron) else {
         return None;
     };
-    let host = site.hosts.iter().find_map(|host| match host {
-        HostPattern::Exact(name) => Some(name.clone()),
-        HostPattern::Wildcard(_) | HostPattern::Any => None,
-    });
+    let host = site.hosts.iter().find_map(HostPattern::exact);
     let fetch_thread = fetch_threads.get(planned.fetch_thread)?.clone();
     Some(SiteCron {
         every,
-        host: host?,
+        host: host?.to_owned(),
         pool: PoolHandle {
             fetch_thread,
             index,

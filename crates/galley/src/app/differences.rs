@@ -2,10 +2,11 @@
 //!
 //! The options that differ follow from the option table. A value that is only written in another way counts as another value.
 
-use galley_config::{ChangedOption, Config, EffectiveOption, Listen, SiteConfig, changed_options};
+use galley_config::{
+    ChangedOption, Config, EffectiveOption, EffectiveSection, Listen, SiteConfig, changed_options,
+};
 
 use super::durable::key_shape;
-use super::site_states::names;
 use crate::admin::{OptionChange, OptionValue};
 
 /// Copies fields from the first value to the second. Returns the names of those whose values differed.
@@ -50,7 +51,10 @@ pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
         // The defaults of these two are fractions of `cache.memory`.
         fixed.retain(|path| {
             let is_fraction = matches!(*path, "server.spool_memory" | "cache.max_object");
-            !is_fraction || changed.iter().any(|one| path.rsplit('.').next() == Some(&one.name))
+            !is_fraction
+                || changed
+                    .iter()
+                    .any(|one| path.rsplit('.').next() == Some(&one.name))
         });
     }
     if needs_memory && !fixed.contains(&"cache.max_file") {
@@ -67,34 +71,59 @@ pub(super) fn changes(before: &Config, after: &Config) -> Vec<String> {
     lines.extend(gone.map(|one| format!("listener `{one}`: removed")));
     let added = new.iter().filter(|one| !old.contains(one));
     lines.extend(added.map(|one| format!("listener `{one}`: added")));
-    let (old, new) = (names(&before.sites), names(&after.sites));
-    let gone = old.iter().filter(|name| !new.contains(name));
-    lines.extend(gone.map(|name| format!("site `{name}`: removed")));
-    for (index, (name, site)) in new.iter().zip(&after.sites).enumerate() {
-        let site = Place(after, index, site);
-        let mut known = old.iter().zip(&before.sites).enumerate();
-        match known.find(|(_, (old, _))| *old == name) {
-            None => lines.push(format!("site `{name}`: added")),
-            Some((index, (_, known))) => {
-                lines.extend(site_change(name, Place(before, index, known), site));
-            }
+    lines.extend(sites(before, after));
+    lines
+}
+
+fn sites(before: &Config, after: &Config) -> Vec<String> {
+    let (old, new) = (Place::all(before), Place::all(after));
+    let is_in = |all: &[Place<'_>], name: &str| all.iter().any(|one| one.site.name == name);
+    let mut gone: Vec<Place<'_>> = old.clone();
+    gone.retain(|one| !is_in(&new, &one.site.name));
+    let mut lines = Vec::new();
+    for site in new {
+        let name = &site.site.name;
+        if let Some(known) = old.iter().find(|one| one.site.name == *name) {
+            lines.extend(site_change(*known, site));
+        } else if let Some(known) = gone.iter().position(|one| one.shares_host(site)) {
+            let known = gone.swap_remove(known);
+            lines.push(renamed(known.site, site.site));
+            lines.extend(site_change(known, site));
+        } else {
+            lines.push(format!("site `{name}`: added"));
         }
     }
-    lines
+    let removed = gone.iter();
+    let removed = removed.map(|one| format!("site `{}`: removed", one.site.name));
+    removed.chain(lines).collect()
+}
+
+/// What a site loses that goes on under another name.
+fn renamed(before: &SiteConfig, after: &SiteConfig) -> String {
+    let token = match &before.token_file {
+        Some(file) if before.token_file != after.token_file => {
+            format!(", and its token is not that of `{}`", file.display())
+        }
+        _ => String::new(),
+    };
+    format!(
+        "site `{}`: it was `{old}`, whose stored pages, purges and counters it does not use{token}; `name = \"{old}\"` keeps them",
+        after.name,
+        old = before.name,
+    )
 }
 
 /// The options with other values in `after`, of sites that both configurations have.
 pub(super) fn options(before: &Config, after: &Config) -> Vec<OptionChange> {
     let shared = changed_options(&before.effective(), &after.effective());
     let mut all: Vec<OptionChange> = shared.iter().map(|one| of_option(None, one)).collect();
-    let (old, new) = (names(&before.sites), names(&after.sites));
-    for (number, name) in new.iter().enumerate() {
-        let Some(known) = old.iter().position(|old| old == name) else {
-            continue;
-        };
-        let known = before.effective_of_site(known);
-        let changed = changed_options(&known, &after.effective_of_site(number));
-        all.extend(changed.iter().map(|one| of_option(Some(name), one)));
+    let old = Place::all(before);
+    for site in Place::all(after) {
+        let name = &site.site.name;
+        if let Some(known) = old.iter().find(|one| one.site.name == *name) {
+            let changed = changed_options(&known.options(), &site.options());
+            all.extend(changed.iter().map(|one| of_option(Some(name), one)));
+        }
     }
     all
 }
@@ -126,14 +155,38 @@ fn sections(before: &Config, after: &Config) -> Vec<String> {
     lines.collect()
 }
 
-/// A site by its position in a configuration.
+/// A site in its configuration.
 #[derive(Clone, Copy)]
-struct Place<'c>(&'c Config, usize, &'c SiteConfig);
+struct Place<'c> {
+    config: &'c Config,
+    index: usize,
+    site: &'c SiteConfig,
+}
 
-fn site_change(name: &str, before: Place<'_>, after: Place<'_>) -> Option<String> {
-    let options = |Place(config, index, _)| config.effective_of_site(index);
+impl<'c> Place<'c> {
+    fn all(config: &'c Config) -> Vec<Self> {
+        let sites = config.sites.iter().enumerate();
+        let places = sites.map(|(index, site)| Self {
+            config,
+            index,
+            site,
+        });
+        places.collect()
+    }
+
+    fn options(self) -> Vec<EffectiveSection> {
+        self.config.effective_of_site(self.index)
+    }
+
+    fn shares_host(self, other: Self) -> bool {
+        let hosts = &other.site.hosts;
+        self.site.hosts.iter().any(|host| hosts.contains(host))
+    }
+}
+
+fn site_change(before: Place<'_>, after: Place<'_>) -> Option<String> {
     let mut names: Vec<String> = Vec::new();
-    for one in changed_options(&options(before), &options(after)) {
+    for one in changed_options(&before.options(), &after.options()) {
         // `[site.ttl]` as `ttl`, `[[site.rule]] 2` as `rule 2`.
         let section = one.header.replace(['[', ']'], "");
         let part = section.strip_prefix("site.").map(str::to_owned);
@@ -142,7 +195,7 @@ fn site_change(name: &str, before: Place<'_>, after: Place<'_>) -> Option<String
             names.push(name);
         }
     }
-    let (Place(_, _, before), Place(_, _, after)) = (before, after);
+    let (before, after) = (before.site, after.site);
     let token = "token_file".to_owned();
     // A file at the default path that was created or removed.
     if before.token_file != after.token_file && !names.contains(&token) {
@@ -160,10 +213,8 @@ fn site_change(name: &str, before: Place<'_>, after: Place<'_>) -> Option<String
             shaping.join("`, `")
         )
     };
-    Some(format!(
-        "site `{name}`: {} changed{cache}",
-        names.join(", ")
-    ))
+    let (name, names) = (&after.name, names.join(", "));
+    Some(format!("site `{name}`: {names} changed{cache}"))
 }
 
 /// Each listener once, with its protocols.
@@ -215,6 +266,27 @@ mod tests {
                 "site `a.test`: queue, ignore_query changed; its stored pages are not used any longer, because they depend on `ignore_query`",
             ]
         );
+    }
+
+    #[test]
+    fn a_site_under_another_name_is_reported_with_what_it_loses() {
+        let site = |lines: &str| config(&format!("[[site]]\nroot = \"/\"\n{lines}\n"));
+        let before = site("hosts = [\"www.a.test\"]");
+        let after = site("hosts = [\"a.test\", \"www.a.test\"]");
+        assert_eq!(
+            changes(&before, &after),
+            [
+                "site `a.test`: it was `www.a.test`, whose stored pages, purges and counters it does not use; `name = \"www.a.test\"` keeps them",
+                "site `a.test`: hosts changed",
+            ]
+        );
+        let kept = site("hosts = [\"a.test\", \"www.a.test\"]\nname = \"www.a.test\"");
+        assert_eq!(
+            changes(&before, &kept),
+            ["site `www.a.test`: hosts changed"]
+        );
+        let swapped = site("hosts = [\"www.a.test\", \"a.test\"]");
+        assert_eq!(changes(&after, &swapped), ["site `a.test`: hosts changed"]);
     }
 
     #[test]

@@ -238,11 +238,8 @@ fn forwarding(config: &Config, sites: &[Arc<Site>]) -> Vec<ForwardingSite> {
 
 /// The caches that get the purges of a site.
 fn targets(site: &SiteConfig) -> Vec<ForwardTarget> {
-    let hosts = site.hosts.iter().filter_map(|host| match host {
-        HostPattern::Exact(name) => Some(name.clone()),
-        HostPattern::Wildcard(_) | HostPattern::Any => None,
-    });
-    let hosts: Vec<String> = hosts.collect();
+    let hosts = site.hosts.iter().filter_map(HostPattern::exact);
+    let hosts: Vec<String> = hosts.map(str::to_owned).collect();
     let has_other_hosts = hosts.len() < site.hosts.len();
     let targets = site.purge_forward.iter().map(|one| ForwardTarget {
         kind: one.kind.clone(),

@@ -101,7 +101,7 @@ fn inherited_pools(
     let mut pools = HashMap::new();
     for pool in other_user_pools(config) {
         let found = inherited.iter().position(|before| {
-            before.site == pool.name && before.settings == pool.settings.likeness()
+            before.site == pool.site.name && before.settings == pool.settings.likeness()
         });
         let before = found.map(|found| inherited.swap_remove(found));
         let kept = before
@@ -115,7 +115,6 @@ fn inherited_pools(
 /// A program that the privileged process starts.
 struct OtherUserPool<'c> {
     site: &'c SiteConfig,
-    name: String,
     place: (usize, usize),
     settings: PhpSettings,
 }
@@ -129,7 +128,6 @@ fn other_user_pools(config: &Config) -> Vec<OtherUserPool<'_>> {
         for (index, settings) in wanted.pools.into_iter().enumerate() {
             all.extend(settings.map(|settings| OtherUserPool {
                 site: wanted.site,
-                name: wanted.name.clone(),
                 place: (number, index),
                 settings,
             }));

@@ -26,7 +26,7 @@ pub(super) struct Php {
 
 /// A running PHP-FPM or other program.
 pub(super) struct RunningPool {
-    /// The site's name, from [`super::site_states::names`].
+    /// The site's name.
     site: String,
     settings: PhpSettings,
     /// Whether the privileged process has started it.
@@ -93,7 +93,7 @@ pub(super) async fn start(
             let kept = pools.remove(&(number, index)).zip(php.line.as_ref());
             let has_other_user = kept.is_some();
             let before = inherited.iter().position(|before| {
-                before.site == wanted.name
+                before.site == wanted.site.name
                     && settings.command.is_empty()
                     && before.settings == settings.likeness()
             });
@@ -112,7 +112,7 @@ pub(super) async fn start(
                 (None, None) => Managed::start(settings.clone()).await,
             };
             let managed = managed.map_err(|cause| at(wanted.site, cause))?;
-            let site = wanted.name.clone();
+            let site = wanted.site.name.clone();
             all.push(Some(change.add(RunningPool {
                 site,
                 settings,
@@ -226,7 +226,7 @@ impl Php {
     ) -> Result<Option<PhpPool>, php::PhpStartError> {
         let has_other_user = has_other_user(config, wanted.site);
         let candidates = self.running.iter().zip(&mut change.stays);
-        let mut free = candidates.filter(|(pool, stays)| !**stays && pool.site == wanted.name);
+        let mut free = candidates.filter(|(pool, stays)| !**stays && pool.site == wanted.site.name);
         let found = if has_other_user {
             // The privileged process starts only the programs in its plan.
             let is_program = !settings.command.is_empty();
@@ -247,7 +247,7 @@ impl Php {
         }
         let managed = Managed::start(settings.clone()).await?;
         Ok(Some(change.add(RunningPool {
-            site: wanted.name.clone(),
+            site: wanted.site.name.clone(),
             settings: settings.clone(),
             has_other_user: false,
             managed,

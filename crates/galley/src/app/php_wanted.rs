@@ -6,7 +6,7 @@ use std::time::Duration;
 use galley_config::{Config, PhpSandbox, Program, SiteConfig, UpstreamConfig};
 use galley_policy::site::Rule;
 
-use super::{ServerStartError, site_states};
+use super::ServerStartError;
 use crate::php::{self, MachineMemory, MemoryDivision, PhpSettings};
 use crate::sys;
 use crate::sys::cgroup::GroupLimits;
@@ -14,21 +14,18 @@ use crate::sys::cgroup::GroupLimits;
 /// The programs of a site. `pools` has one element for each upstream: the settings of its program, if Galley runs one for it alone.
 pub(super) struct WantedPools<'c> {
     pub(super) site: &'c SiteConfig,
-    pub(super) name: String,
     pub(super) pools: Vec<Option<PhpSettings>>,
 }
 
 pub(super) fn wanted(config: &Config) -> Vec<WantedPools<'_>> {
     let budget = budget(config);
-    let names = site_states::names(&config.sites).into_iter();
-    let all = config.sites.iter().zip(names).map(|(site, name)| {
+    let all = config.sites.iter().map(|site| {
         let pools = upstreams(site).enumerate().map(|(index, upstream)| {
             let settings = settings(site, upstream, budget);
             settings.filter(|_| is_own(index, upstream))
         });
         WantedPools {
             site,
-            name,
             pools: pools.collect(),
         }
     });

@@ -266,13 +266,10 @@ impl PoolPlan<'_> {
 /// The health check for the servers of a site.
 fn check_plan(site: &SiteConfig) -> Option<CheckPlan> {
     let check = site.balancing.check.as_ref()?;
-    let exact = site.hosts.iter().find_map(|host| match host {
-        HostPattern::Exact(name) => Some(name.clone()),
-        HostPattern::Wildcard(_) | HostPattern::Any => None,
-    });
+    let exact = site.hosts.iter().find_map(HostPattern::exact);
     Some(CheckPlan {
         check: Arc::new(HealthCheck {
-            host: exact.unwrap_or_else(|| "localhost".to_owned()),
+            host: exact.unwrap_or("localhost").to_owned(),
             path: check.path.clone(),
             root: site.root.clone(),
             timeout: check.timeout,

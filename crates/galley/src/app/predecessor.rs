@@ -40,7 +40,7 @@ pub(super) struct InheritedKeeper {
 
 /// A pool of the privileged process.
 pub(super) struct InheritedPrivileged {
-    /// The site's name, from [`super::site_states::names`].
+    /// The site's name.
     pub(super) site: String,
     /// The settings, in the form of [`crate::php::PhpSettings::likeness`].
     pub(super) settings: String,
@@ -49,7 +49,7 @@ pub(super) struct InheritedPrivileged {
 
 /// A PHP-FPM of the previous process.
 pub(super) struct InheritedPool {
-    /// The site's name, from [`super::site_states::names`].
+    /// The site's name.
     pub(super) site: String,
     /// The settings, in the form of [`crate::php::PhpSettings::likeness`].
     pub(super) settings: String,

@@ -1,11 +1,11 @@
 //! The state of each site that outlives a configuration: its purges, its counters, the runs of its scheduler.
 //!
-//! A site is identified by its name, which is its first host; its position in the file does not matter. The state of a site
+//! A site is identified by its name; its position in the file does not matter. The state of a site
 //! that was removed from the configuration is kept here. If the site is added again, its stored pages are compared with the
 //! purges from before: an empty table would call purged pages valid. Keys contain a fingerprint of the name and of the
 //! [`galley_policy::site::KeyShape`], so that a page that was stored under another one is never found.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use galley_cache::budget::MemoryBudget;
@@ -125,17 +125,17 @@ impl SiteStates {
         self.by_name.len()
     }
 
-    /// The part of a site that fetch threads use, and its identity. `name` is the site's unique name.
+    /// The part of a site that fetch threads use, and its identity.
     pub(super) fn fetch_site(
         &mut self,
-        name: &str,
         site: &SiteConfig,
         compressing: Compressing,
     ) -> (FetchSite, SiteIdentity) {
+        let name = &site.name;
         let fingerprint = key_shape(site).hash();
         let identity = SiteIdentity {
             mark: self.mark(name, fingerprint),
-            file_mark: file_mark(name, site),
+            file_mark: file_mark(site),
             row: self.state(name, fingerprint).row,
         };
         let disk = self.durable.site_disk_cache(name, fingerprint);
@@ -210,41 +210,14 @@ fn secret() -> [u64; 2] {
     [sys::random_bytes(), sys::random_bytes()].map(u64::from_ne_bytes)
 }
 
-/// The unique names of sites. Two sites may have the same first host on different listeners; the second then gets a suffix.
-/// Which one is the second depends on their listeners, not on their position in the file.
-pub(super) fn names(sites: &[SiteConfig]) -> Vec<String> {
-    let mut order: Vec<usize> = (0..sites.len()).collect();
-    order.sort_by_cached_key(|&index| sites.get(index).map(listeners));
-    let mut taken = HashSet::new();
-    let mut names = vec![String::new(); sites.len()];
-    for index in order {
-        let (Some(site), Some(name)) = (sites.get(index), names.get_mut(index)) else {
-            continue;
-        };
-        name.clone_from(&site.name);
-        for number in 2_u32.. {
-            if taken.insert(name.clone()) {
-                break;
-            }
-            *name = format!("{}#{number}", site.name);
-        }
-    }
-    names
-}
-
-fn listeners(site: &SiteConfig) -> Vec<String> {
-    let all = site.listen.iter().chain(&site.listen_tls);
-    all.map(ToString::to_string).collect()
-}
-
 /// The mark for files: a hash of the settings that determine which files are sent.
-fn file_mark(name: &str, site: &SiteConfig) -> u32 {
+fn file_mark(site: &SiteConfig) -> u32 {
     let runs_scripts = match site.upstream {
         UpstreamConfig::Php(_) | UpstreamConfig::Managed | UpstreamConfig::Program(_) => true,
         UpstreamConfig::Http(_) | UpstreamConfig::Files => false,
     };
     let shape = Shape::new("files", 1)
-        .with("name", [name])
+        .with("name", [&site.name])
         .with("root", site.root.iter().map(|root| root.display()))
         .with("allow_files", &site.allow_files)
         .with_flag("wordpress", site.rules.urls.has_wordpress_paths)
@@ -262,10 +235,6 @@ mod tests {
 
     fn states() -> SiteStates {
         SiteStates::new(Durable::nothing(Clock::start()), MemoryBudget::new(0))
-    }
-
-    fn sites(text: &str) -> Vec<SiteConfig> {
-        galley_config::from_text("test.toml", text).unwrap().sites
     }
 
     #[test]
@@ -292,23 +261,5 @@ mod tests {
         let again = states.state("a.test", 2);
         assert!(Arc::ptr_eq(&again.purges, &purges) && again.row == 0);
         assert_eq!(states.rows(), 2);
-    }
-
-    #[test]
-    fn sites_with_the_same_host_differ_in_any_order() {
-        let site = |port: u16| {
-            format!(
-                "[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\nlisten = [\"127.0.0.1:{port}\"]\n"
-            )
-        };
-        let (one, other) = (site(8001), site(8002));
-        assert_eq!(
-            names(&sites(&format!("{one}{other}"))),
-            ["a.test", "a.test#2"]
-        );
-        assert_eq!(
-            names(&sites(&format!("{other}{one}"))),
-            ["a.test#2", "a.test"]
-        );
     }
 }

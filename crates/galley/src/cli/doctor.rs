@@ -218,13 +218,10 @@ fn managed_socket(status: &Value, site: &str) -> Option<PathBuf> {
 
 /// The parameters for querying PHP; `None` without a root, because WordPress would be below it.
 fn probe(site: &SiteConfig, address: Option<PhpAddress>) -> Option<PhpProbe> {
-    let host = site.hosts.iter().find_map(|host| match host {
-        HostPattern::Exact(name) => Some(name.clone()),
-        HostPattern::Wildcard(_) | HostPattern::Any => None,
-    });
+    let host = site.hosts.iter().find_map(HostPattern::exact);
     Some(PhpProbe {
         address: address?,
         root: site.root.clone()?,
-        host: host.unwrap_or_else(|| "localhost".to_owned()),
+        host: host.unwrap_or("localhost").to_owned(),
     })
 }

@@ -118,8 +118,8 @@ pub(super) struct PluginOptions {
     pub(super) dir: PathBuf,
     #[command(flatten)]
     pub(super) admin: AdminOptions,
-    /// The configured site of this WordPress, named by one of its hosts [default: the site with this root]
-    #[arg(long, value_name = "HOST")]
+    /// The configured site of this WordPress, by its name or one of its hosts [default: the site with this root]
+    #[arg(long, value_name = "NAME")]
     pub(super) site: Option<String>,
     /// Print the actions as JSON on stdout
     #[arg(long)]
@@ -181,8 +181,8 @@ pub(super) struct UpgradeOptions {
 pub(super) struct PurgeOptions {
     #[command(flatten)]
     pub(super) admin: AdminOptions,
-    /// Only this site, named by one of its hosts [default: the URL's site, else all]
-    #[arg(long, value_name = "HOST")]
+    /// Only this site, by its name or one of its hosts [default: the URL's site, else all]
+    #[arg(long, value_name = "NAME")]
     pub(super) site: Option<String>,
     #[command(flatten)]
     pub(super) what: PurgeSelection,
@@ -233,7 +233,7 @@ pub(super) struct WhyOptions {
     /// A header of the request; repeatable
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(super) headers: Vec<String>,
-    /// The site, named by one of its hosts or its listener (`192.0.2.1:8080`), if several sites have the URL's host
+    /// The site, by its name, one of its hosts or its listener (`192.0.2.1:8080`), if several sites have the URL's host
     #[arg(long, value_name = "SITE")]
     pub(super) site: Option<String>,
     /// The request method

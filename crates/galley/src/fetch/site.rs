@@ -15,7 +15,7 @@ use crate::durable::{PageMarkers, SiteDiskCache, SitePurges};
 
 /// The properties of a site that fetches need.
 pub struct FetchSite {
-    /// The site's name: its first host.
+    /// The site's name.
     pub name: String,
     /// The site's caching rules.
     pub rules: Policy,

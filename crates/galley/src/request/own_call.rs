@@ -41,10 +41,7 @@ pub async fn probe(site: &Site) -> Option<Result<(), CronError>> {
     let (Upstream::Php(pool) | Upstream::Http(pool)) = &site.upstream else {
         return None;
     };
-    let host = site.hosts.iter().find_map(|host| match host {
-        HostPattern::Exact(name) => Some(name.as_str()),
-        HostPattern::Wildcard(_) | HostPattern::Any => None,
-    });
+    let host = site.hosts.iter().find_map(HostPattern::exact);
     let wanted = OwnCall {
         target: b"/",
         path: None,

@@ -14,7 +14,7 @@ use galley_policy::headers::HeadChanges;
 use galley_policy::key;
 use galley_policy::proxied::Proxies;
 use galley_policy::request_info::RequestInfo;
-use galley_policy::route::{HostPattern, HostTable};
+use galley_policy::route::{HostPattern, HostTable, names_site};
 use galley_policy::site::Rule;
 use ipnet::IpNet;
 
@@ -106,6 +106,11 @@ impl Site {
     pub fn write_key(&self, info: &RequestInfo, out: &mut Vec<u8>) {
         key::write_key(info, out);
         out.extend_from_slice(&self.mark.to_be_bytes());
+    }
+
+    /// Whether a text names the site: by its name, or by one of its hosts as configured.
+    pub fn is_named(&self, text: &str) -> bool {
+        names_site(text, &self.core.name, &self.hosts)
     }
 
     /// The upstream of a request: that of the rule, or that of the site.

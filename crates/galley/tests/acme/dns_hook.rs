@@ -47,7 +47,7 @@ fn a_wildcard_and_its_domain_share_a_certificate() {
     write_hook(&site, &pebble, "");
     let galley = site.start_galley();
     let issued = await_state(&galley, "a certificate", |state| state["issued"] == 1);
-    assert_eq!(issued["names"], serde_json::json!([WILDCARD, HOST]));
+    assert_eq!(issued["names"], serde_json::json!([HOST, WILDCARD]));
     for host in [HOST, "shop.example.test"] {
         let page = get_https_page(&site, &pebble, host);
         assert_eq!(page.as_deref(), Ok("<html>plain</html>"), "{host}");

@@ -9,7 +9,7 @@ use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::{Galley, Pebble, PebbleOptions, Scratch, free_port, wait_for};
 use serde_json::Value;
 
-/// The hosts of the site. The certificate file is named after the first one.
+/// The hosts of the site. The certificate file is named after the shortest one.
 pub const HOST: &str = "example.test";
 pub const WWW_HOST: &str = "www.example.test";
 

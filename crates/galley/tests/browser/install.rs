@@ -221,7 +221,7 @@ fn usage_errors_name_what_is_missing() {
     for (dir, config, expected) in [
         (&empty, &config, "wp-load.php"),
         (&root, &missing, "cannot be read"),
-        (&root, &other, "--site HOST"),
+        (&root, &other, "--site NAME"),
     ] {
         let rejected = install(dir, config);
         assert_eq!(

@@ -82,6 +82,7 @@ mod revalidation;
 mod serving;
 mod shared_limits;
 mod site_isolation;
+mod site_names;
 mod slow_attacks;
 mod slow_clients;
 mod small_files;

@@ -25,7 +25,7 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Starts a server with the sites `a.test` and `*.b.test`. `lines` are added to the first site.
+    /// Starts a server with the sites `a.test` and `any.b.test`. `lines` are added to the first site.
     pub fn start(lines: &str) -> Self {
         let origin = Origin::start(|request, writer| {
             let path = request.path().to_owned();

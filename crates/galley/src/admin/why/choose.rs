@@ -98,14 +98,14 @@ fn candidates<'s>(state: &'s AdminState, host: &str) -> Vec<Candidate<'s>> {
         .collect()
 }
 
-/// Whether `text` names the listener, or is a host of the site.
+/// Whether `text` names the listener or the site.
 fn is_named((listener, site): &Candidate<'_>, text: &str) -> bool {
     let by_host = || {
         let host = canonical_host(text.as_bytes()).ok()?;
         listener.sites.find(&host)
     };
     listener.is_named(text)
-        || site.core.name == text
+        || site.is_named(text)
         || by_host().is_some_and(|found| Arc::ptr_eq(&found, site))
 }
 

@@ -8,7 +8,7 @@ use galley_certs::file;
 use galley_config::{
     AdminListen, Config, MAX_TOKEN_FILE, SiteConfig, UpstreamConfig, default_token_file,
 };
-use galley_policy::route::HostPattern;
+use galley_policy::route::{HostPattern, names_site};
 
 use super::PluginError;
 use super::folder::{FileOwner, random_hex, user};
@@ -83,11 +83,9 @@ pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<PluginTarge
         host: site
             .hosts
             .iter()
-            .find_map(|host| match host {
-                HostPattern::Exact(name) => Some(name.clone()),
-                HostPattern::Wildcard(_) | HostPattern::Any => None,
-            })
-            .unwrap_or_else(|| LOCAL.to_owned()),
+            .find_map(HostPattern::exact)
+            .unwrap_or(LOCAL)
+            .to_owned(),
         php_user: match site.upstream {
             UpstreamConfig::Managed | UpstreamConfig::Program(_) => site.managed.user.clone(),
             UpstreamConfig::Php(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files => None,
@@ -100,7 +98,9 @@ fn named_site<'c>(
     name: &str,
     path: &Path,
 ) -> Result<&'c SiteConfig, PluginError> {
-    let found = config.sites.iter().find(|site| site.name == name);
+    let mut sites = config.sites.iter();
+    let by_name = sites.clone().find(|site| site.name == name);
+    let found = by_name.or_else(|| sites.find(|site| names_site(name, &site.name, &site.hosts)));
     found.ok_or_else(|| {
         let names: Vec<_> = config.sites.iter().map(|s| s.name.as_str()).collect();
         PluginError::Usage(format!(
@@ -111,7 +111,7 @@ fn named_site<'c>(
     })
 }
 
-/// The site with this name, or the only one with this root.
+/// The site with this name or host, or the only one with this root.
 fn find_site<'c>(
     config: &'c Config,
     root: &Path,
@@ -137,7 +137,7 @@ fn find_site<'c>(
             };
             let (path, root) = (path.display(), root.display());
             Err(PluginError::Usage(format!(
-                "{number} site in `{path}` has the root `{root}`: say which one with --site HOST"
+                "{number} site in `{path}` has the root `{root}`: say which one with --site NAME"
             )))
         }
     }
@@ -161,11 +161,11 @@ fn read_token(file: &Path) -> Result<String, PluginError> {
 /// Creates the token file at the default path, for the user that runs Galley.
 fn make_token(config: &Config, site: &SiteConfig) -> Result<PathBuf, PluginError> {
     let folder = config.files.first().and_then(|file| file.parent());
-    let (Some(folder), Some(host)) = (folder, site.hosts.first()) else {
+    let Some(folder) = folder else {
         let why = "the configuration has no file";
         return Err(PluginError::Usage(why.to_owned()));
     };
-    let file = default_token_file(folder, host);
+    let file = default_token_file(folder, &site.name);
     let tokens = file.parent().unwrap_or(folder);
     let owner = server_user(config);
     let failed = |cause: std::io::Error| PluginError::file("write", &file, &cause);
