@@ -375,7 +375,7 @@ impl IncomingResponse {
 }
 
 /// How long a program may run after it has sent all announced bytes. It occupies a slot for that time.
-const RUN_OUT: Duration = Duration::from_mins(5);
+const RUN_OUT: Duration = Duration::from_secs(300);
 
 /// The fields that describe the bytes of a body or parts of them.
 const BODY_FIELDS: [&str; 7] = [

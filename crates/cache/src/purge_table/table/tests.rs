@@ -761,9 +761,7 @@ fn every_purge_reaches_a_fragment_that_depends_on_everything() {
     table.rendered(version.id, rendered);
     let fragment = PageFragment {
         range: 0..1,
-        version,
-        born: 0,
-        except: [].into(),
+        ..PageFragment::alone(version)
     };
     let page = entry("a.test", "/x", &["p1"], 0).with_fragments(vec![fragment]);
     let purge_table = PurgeTable::new();
