@@ -21,7 +21,7 @@ use galley_policy::time::Tick;
 use galley_policy::wordpress;
 use http::header;
 
-use super::{FetchSite, PassJob, publish};
+use super::{FetchSite, PassJob, publish_of_method};
 use crate::access::Buckets;
 use crate::upstream::IncomingResponse;
 
@@ -118,7 +118,7 @@ impl Invalidations {
             return;
         };
         let scope = page.1.clone();
-        publish(&site, &[Purge { scope, strength }])
+        publish_of_method(&site, &[Purge { scope, strength }])
             .wait(&site)
             .await;
     }
