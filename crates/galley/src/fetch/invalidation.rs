@@ -191,7 +191,7 @@ fn page_limit() -> Option<RateLimit> {
 /// changed.
 fn client_limit(purges: UnsafeMethodPurges) -> Option<RateLimit> {
     match purges {
-        UnsafeMethodPurges::BySession => RateLimit::new(30, 60, 20),
+        UnsafeMethodPurges::Softly => RateLimit::new(30, 60, 20),
         UnsafeMethodPurges::Always => RateLimit::new(10, 1, 1_000),
     }
 }
