@@ -189,7 +189,7 @@ fn many_patterns_take_neither_memory_nor_time_of_others() {
     );
     site.withstand("patterns in bodies", 5, |site, connection, has_ended| {
         let large = |n: usize| {
-            let word = "(?:a|b){0,900}";
+            let word = "(?:a|b){0,400}";
             list(
                 "patterns",
                 (0..32).map(|one| format!("^/{word}{connection}-{n}-{one}")),
