@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::pattern::COMPILED_BYTES;
 use crate::route::BadHost;
 use crate::tags::MAX_TAG_BYTES;
 use crate::uri::BadTarget;
@@ -117,3 +116,6 @@ pub const MAX_URL_BYTES: usize = 8 * 1024;
 
 /// The maximum length of a pattern in bytes; typical ones are shorter than a hundred.
 pub const MAX_PATTERN_BYTES: usize = 1024;
+
+/// The maximum memory of one compiled pattern, in bytes: enough for any text of [`MAX_PATTERN_BYTES`] without repetition.
+pub(super) const COMPILED_BYTES: usize = 64 * 1024;

@@ -12,7 +12,7 @@ use regex_automata::nfa::thompson::{self, NFA, WhichCaptures};
 use regex_syntax::ast::{self, Ast, Flag, FlagsItemKind, GroupKind};
 use regex_syntax::hir::translate::TranslatorBuilder;
 
-use super::error::{MAX_PATTERN_BYTES, PurgeError};
+use super::error::{COMPILED_BYTES, MAX_PATTERN_BYTES, PurgeError};
 
 /// A regular expression in the syntax of the `regex` crate, compared with canonical `path?query`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -131,9 +131,6 @@ impl ast::Visitor for NoUnicode {
         Ok(())
     }
 }
-
-/// The maximum memory of one compiled pattern, in bytes: enough for any text of [`MAX_PATTERN_BYTES`] without repetition.
-pub(super) const COMPILED_BYTES: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
