@@ -79,7 +79,7 @@ impl ClusterPublisher {
                 site: site.to_owned(),
                 purge: purge.clone(),
             },
-            reply: Some(reply),
+            replies: vec![reply],
             since: Instant::now(),
             is_in_outbox: false,
             begun: Some(begun),

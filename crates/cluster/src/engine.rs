@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use redis::streams::{StreamRangeReply, StreamReadReply};
 use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, cmd};
 
-use crate::engine_scripts::{BEGIN, PROGRESS, REGISTER};
+use crate::engine_replies::{KnownStream, Progress, Renewal};
+use crate::engine_scripts::{APPEND_WHEN_FULL, BEGIN, PROGRESS, REGISTER};
 use crate::error::{EngineError, password};
 use crate::identity::EngineIdentity;
 use crate::info::EngineInfo;
@@ -45,28 +46,6 @@ struct EngineKeys {
 pub(crate) struct StreamEntry {
     pub(crate) id: StreamId,
     pub(crate) message: Option<Message>,
-}
-
-/// A node's state of the stream.
-pub(crate) struct KnownStream<'k> {
-    pub(crate) epoch: &'k str,
-    /// The last entry that the node had applied before it read the newest entries.
-    pub(crate) before: StreamId,
-}
-
-/// The result of renewing a node's key.
-pub(crate) struct Renewal {
-    pub(crate) epoch: Option<String>,
-    /// Whether the epoch is unchanged, and the stream still contains both the entry that the node had applied before and the
-    /// one that it has applied now. If so, all entries between them were read, and the key is written.
-    pub(crate) is_whole: bool,
-}
-
-/// The progress of the members.
-pub(crate) struct Progress {
-    pub(crate) epoch: Option<String>,
-    /// The members with the values of their keys; `None`: the key is absent.
-    pub(crate) members: Vec<(String, Option<StreamId>)>,
 }
 
 /// An open connection to a primary.
@@ -338,13 +317,14 @@ impl Session {
             .collect()
     }
 
-    /// Appends all purges or none. Returns their ids.
+    /// Appends all purges or none, and removes old entries so that about `kept` stay. Returns the ids.
     ///
     /// # Errors
     /// [`EngineError::Lost`]: the stream does not exist any more.
-    pub(crate) fn append<'m>(
+    pub(crate) fn append(
         &mut self,
-        messages: impl Iterator<Item = &'m Message>,
+        messages: &[Message],
+        kept: usize,
     ) -> Result<Vec<StreamId>, EngineError> {
         let mut pipe = redis::pipe();
         pipe.atomic();
@@ -355,15 +335,42 @@ impl Session {
                 .arg("NOMKSTREAM")
                 .arg("MAXLEN")
                 .arg("~")
-                .arg(MAX_IN_STREAM)
+                .arg(kept)
                 .arg("*");
             for (name, value) in message.fields() {
                 command.arg(name).arg(value);
             }
         }
+        self.appended(&pipe)
+    }
+
+    /// Like [`Session::append`] at an engine that rejects what takes memory: a purge must reach the other nodes all the same.
+    pub(crate) fn append_when_full(
+        &mut self,
+        messages: &[Message],
+    ) -> Result<Vec<StreamId>, EngineError> {
+        // A full engine rejects whatever is queued in a transaction. After an error in between, all are sent again.
+        let mut pipe = redis::pipe();
+        for message in messages {
+            let command = pipe
+                .cmd("EVAL")
+                .arg(APPEND_WHEN_FULL)
+                .arg(1)
+                .arg(&self.keys.purges);
+            command.arg(KEPT_WHEN_FULL);
+            for (name, value) in message.fields() {
+                command.arg(name).arg(value);
+            }
+        }
+        self.appended(&pipe)
+    }
+
+    fn appended(&mut self, pipe: &redis::Pipeline) -> Result<Vec<StreamId>, EngineError> {
         let ids: Vec<Option<String>> = pipe.query(&mut self.connection)?;
-        let ids: Option<Vec<String>> = ids.into_iter().collect();
-        let ids = ids.ok_or(EngineError::Lost)?;
+        let ids: Vec<String> = ids
+            .into_iter()
+            .collect::<Option<_>>()
+            .ok_or(EngineError::Lost)?;
         if self.has_replicas {
             // No guarantee, because a failover may lose what one replica has, but it makes that rare.
             let _: u64 = cmd("WAIT")
@@ -470,8 +477,8 @@ const MAX_CHARGE_ENTRIES: usize = 10_000;
 /// The lifetime of charges. Nodes read them ten times a second.
 const CHARGES_LIFETIME: Duration = Duration::from_secs(10);
 
-/// The approximate number of entries that the stream keeps.
-const MAX_IN_STREAM: usize = 100_000;
+/// The approximate number of entries that the stream of a full engine keeps.
+const KEPT_WHEN_FULL: usize = 10_000;
 
 /// The maximum wait for the confirmation of a replica.
 const REPLICA_MS: u64 = 50;

@@ -4,6 +4,9 @@
 /// neither if the epoch has changed, or the stream lacks one of two entries. Returns whether the stream is complete, and the
 /// epoch. `KEYS`: the member's key, the set, the epoch, the stream. `ARGV`: the entry, milliseconds, the member, seconds after
 /// which a member is removed, the previous entry or an empty string, the epoch.
+///
+/// The first write takes no memory: an engine at its `maxmemory` rejects scripts that begin with one that does. Otherwise a full
+/// engine would end the leases of all nodes.
 pub(crate) const REGISTER: &str = "\
 local epoch = redis.call('GET', KEYS[3])
 if ARGV[5] ~= '' then
@@ -13,20 +16,27 @@ if ARGV[5] ~= '' then
   end
 end
 local now = tonumber(redis.call('TIME')[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - tonumber(ARGV[4]))
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[2], now, ARGV[3])
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - tonumber(ARGV[4]))
 return {1, epoch}";
 
 /// Gives an empty stream a new epoch and an entry that purges nothing, so that nodes have an entry for renewing their keys.
-/// Writes nothing otherwise, because the engine may be full. `KEYS`: the stream, the epoch. `ARGV`: a random text.
+/// `KEYS`: the stream, the epoch. `ARGV`: a random text. The first write takes no memory, as in [`REGISTER`].
 pub(crate) const BEGIN: &str = "\
+redis.call('XTRIM', KEYS[1], 'MAXLEN', '~', 1000000)
 if redis.call('XLEN', KEYS[1]) == 0 then
   redis.call('XADD', KEYS[1], '*', 'begin', 1)
   redis.call('SET', KEYS[2], ARGV[1])
 elseif redis.call('EXISTS', KEYS[2]) == 0 then
   redis.call('SET', KEYS[2], ARGV[1])
 end";
+
+/// Appends an entry to the stream of a full engine, after removing old ones. `KEYS`: the stream. `ARGV`: the number of entries to
+/// keep, the names and values of the fields.
+pub(crate) const APPEND_WHEN_FULL: &str = "\
+redis.call('XTRIM', KEYS[1], 'MAXLEN', '~', ARGV[1])
+return redis.call('XADD', KEYS[1], 'NOMKSTREAM', '*', unpack(ARGV, 2))";
 
 /// The epoch, the members, and the values of their keys. `KEYS`: the set, the epoch. `ARGV`: the prefix of the keys, further
 /// members.

@@ -40,6 +40,22 @@ pub enum EngineError {
     Reply(&'static str),
 }
 
+impl EngineError {
+    /// Whether the engine may have rejected a command because it has reached its `maxmemory`. Inside a transaction it says only
+    /// that one was rejected.
+    pub(crate) fn may_be_full(&self) -> bool {
+        match self {
+            Self::Engine(error) => matches!(error.code(), Some("OOM" | "EXECABORT")),
+            Self::Password { .. }
+            | Self::Key { .. }
+            | Self::Lost
+            | Self::Replica
+            | Self::Sentinels(_)
+            | Self::Reply(_) => false,
+        }
+    }
+}
+
 /// The engine does not reply at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the engine of the cluster does not reply")]

@@ -1,6 +1,6 @@
 //! The bounded queue of purges for the publisher's thread.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use crate::reach::PurgeReach;
 /// A purge that is to be added to the stream.
 pub(crate) struct Outgoing {
     pub(crate) content: RemotePurge,
-    /// `None`: its publisher was informed that it is in effect on this node only.
-    pub(crate) reply: Option<oneshot::Sender<PurgeReach>>,
+    /// To those who wait for it, or for purges that it covers.
+    pub(crate) replies: Vec<oneshot::Sender<PurgeReach>>,
     pub(crate) since: Instant,
     /// Whether the outbox contains it.
     pub(crate) is_in_outbox: bool,
@@ -24,6 +24,15 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
+    /// Takes the place of a purge that this one covers.
+    fn cover(&mut self, mut other: Self) {
+        other.settle();
+        if self.replies.len() >= MIN_PRUNED {
+            self.replies.retain(|reply| !reply.is_closed());
+        }
+        self.replies.append(&mut other.replies);
+    }
+
     /// Called when the purge is in the stream, or will be replaced by another one.
     pub(crate) fn settle(&mut self) {
         if let Some(begun) = self.begun.take() {
@@ -40,7 +49,7 @@ impl Outgoing {
     ) -> Self {
         Self {
             content,
-            reply: None,
+            replies: Vec::new(),
             since,
             is_in_outbox,
             begun: Some(begun),
@@ -71,15 +80,20 @@ pub(crate) enum ReceivedPurges {
 impl Inbox {
     /// Queues a purge. After [`Inbox::stop`], its publisher is informed that it is in effect on this node only.
     pub(crate) fn push(&self, outgoing: Outgoing) {
-        let mut replaced = Vec::new();
         let mut state = self.lock();
         if !state.is_stopped {
-            state.queue.push_back(outgoing);
-            replaced = bound(&mut state.queue);
+            // A site that exceeds its budget purges the whole site each time.
+            let is_whole = outgoing.content.purge.scope == Scope::Site;
+            let mut newest = state.queue.iter_mut().rev().take(SEARCHED);
+            let same = newest.find(|one| is_whole && one.content == outgoing.content);
+            match same {
+                Some(same) => same.cover(outgoing),
+                None => state.queue.push_back(outgoing),
+            }
+            bound(&mut state.queue);
         }
         drop(state);
         self.changed.notify_one();
-        drop(replaced);
     }
 
     /// Removes all purges from the queue. Waits up to `wait` for the first one.
@@ -108,33 +122,51 @@ impl Inbox {
     }
 }
 
-/// `None`: there is no waiter.
-type ReplyToPublisher = Option<oneshot::Sender<PurgeReach>>;
-
-/// If a queue exceeds its limit, replaces it by one purge of the whole site for each of its sites. Returns the reply channels
-/// of replaced purges: when they are dropped, the publishers are informed that their purges are in effect on this node only.
-pub(crate) fn bound(queue: &mut VecDeque<Outgoing>) -> Vec<ReplyToPublisher> {
-    if queue.len() <= MAX_WAITING {
-        return Vec::new();
-    }
-    let mut kept: VecDeque<Outgoing> = VecDeque::new();
-    let mut replaced = Vec::with_capacity(queue.len());
-    for mut outgoing in queue.drain(..) {
-        let site = &outgoing.content.site;
-        if kept.iter().any(|one| one.content.site == *site) {
-            outgoing.settle();
-            replaced.push(outgoing.reply);
-            continue;
+/// While a queue exceeds its limit, replaces the purges of the site that has most in it by one purge of that whole site.
+pub(crate) fn bound(queue: &mut VecDeque<Outgoing>) {
+    while queue.len() > MAX_WAITING {
+        let before = queue.len();
+        let Some(site) = largest_site(queue.iter().map(|one| (&one.content, 1))) else {
+            return;
+        };
+        widen(queue, &site);
+        if queue.len() == before {
+            return;
         }
-        let content = whole_site(site);
-        kept.push_back(Outgoing {
-            content,
-            is_in_outbox: false,
-            ..outgoing
-        });
     }
+}
+
+/// The site with the largest sum.
+pub(crate) fn largest_site<'p>(
+    purges: impl Iterator<Item = (&'p RemotePurge, usize)>,
+) -> Option<String> {
+    let mut sums: HashMap<&str, usize> = HashMap::new();
+    for (purge, size) in purges {
+        *sums.entry(&purge.site).or_default() += size;
+    }
+    let largest = sums.into_iter().max_by_key(|(_, sum)| *sum);
+    largest.map(|(site, _)| site.to_owned())
+}
+
+/// Replaces all purges of a site by one of the whole site, with the replies of all.
+pub(crate) fn widen(queue: &mut VecDeque<Outgoing>, site: &str) {
+    let mut kept = VecDeque::with_capacity(queue.len());
+    let mut whole: Option<Outgoing> = None;
+    for outgoing in queue.drain(..) {
+        match &mut whole {
+            _ if outgoing.content.site != site => kept.push_back(outgoing),
+            Some(whole) => whole.cover(outgoing),
+            None => {
+                whole = Some(Outgoing {
+                    content: whole_site(site),
+                    is_in_outbox: false,
+                    ..outgoing
+                });
+            }
+        }
+    }
+    kept.extend(whole);
     *queue = kept;
-    replaced
 }
 
 /// A purge of a whole site.
@@ -150,6 +182,12 @@ pub(crate) fn whole_site(site: &str) -> RemotePurge {
 
 /// The maximum number of queued purges. An import into a shop causes some thousand.
 const MAX_WAITING: usize = 10_000;
+
+/// The number of the newest purges among which the same purge of a whole site is searched.
+const SEARCHED: usize = 64;
+
+/// From this number on, replies of waiters that have left are removed.
+const MIN_PRUNED: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -167,36 +205,60 @@ mod tests {
         let begun = StartedPurge::new(own);
         let mut outgoing = Outgoing::without_waiter(whole_site(site), Instant::now(), false, begun);
         outgoing.content.purge.scope = Scope::Tag(format!("t{number}"));
-        outgoing.reply = Some(reply);
+        outgoing.replies = vec![reply];
         (outgoing, receiver)
     }
 
     #[test]
-    fn a_full_queue_becomes_one_purge_for_each_site() {
+    fn a_full_queue_becomes_one_purge_of_the_site_that_filled_it() {
         let (inbox, own) = (Inbox::default(), Arc::default());
         let mut receivers = Vec::new();
         for number in 0..=MAX_WAITING {
-            let site = if number % 2 == 0 { "a" } else { "b" };
+            let site = if number % 100 == 0 { "b" } else { "a" };
             let (outgoing, receiver) = tag(&own, site, number);
             receivers.push(receiver);
             inbox.push(outgoing);
         }
-        let ReceivedPurges::Purges(queue) = inbox.take(Duration::ZERO) else {
+        let ReceivedPurges::Purges(mut queue) = inbox.take(Duration::ZERO) else {
             panic!("it is stopped")
         };
         own.connected("e".to_owned(), None);
         assert_eq!(own.newest("e"), None);
-        let left: Vec<RemotePurge> = queue
-            .into_iter()
-            .map(|mut one| {
-                one.settle();
-                one.content
-            })
-            .collect();
+        let whole = queue.pop_back().unwrap();
+        assert_eq!(whole.content, whole_site("a"));
+        assert!(queue.iter().all(|one| one.content.site == "b"));
+        assert_eq!(queue.len(), 1 + MAX_WAITING / 100);
+        for mut one in queue.into_iter().chain([whole]) {
+            one.settle();
+            for reply in one.replies {
+                reply.send(PurgeReach::Cluster).unwrap();
+            }
+        }
         assert!(own.newest("e").is_some());
-        assert_eq!(left, [whole_site("a"), whole_site("b")]);
-        // Waiters of replaced purges are notified immediately.
-        assert!(receivers[5].try_recv().is_err());
+        // The publishers of replaced purges wait for the one that takes their place.
+        assert!(
+            receivers
+                .iter_mut()
+                .all(|one| one.try_recv() == Ok(PurgeReach::Cluster))
+        );
+    }
+
+    #[test]
+    fn purges_of_a_whole_site_that_wait_together_are_one() {
+        let (inbox, own) = (Inbox::default(), Arc::default());
+        for number in 0..1_000 {
+            for site in ["a", "b"] {
+                let (mut outgoing, receiver) = tag(&own, site, number);
+                outgoing.content = whole_site(site);
+                inbox.push(outgoing);
+                drop(receiver);
+            }
+        }
+        let ReceivedPurges::Purges(queue) = inbox.take(Duration::ZERO) else {
+            panic!("it is stopped")
+        };
+        assert_eq!(queue.len(), 2);
+        assert!(queue[0].replies.len() <= MIN_PRUNED + 1);
     }
 
     #[test]

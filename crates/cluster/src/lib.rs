@@ -25,6 +25,7 @@ mod cluster;
 mod cluster_key;
 mod engine;
 mod engine_link;
+mod engine_replies;
 mod engine_scripts;
 mod error;
 mod identity;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use crate::engine::Progress;
+use crate::engine_replies::Progress;
 use crate::error::EngineError;
 use crate::identity::EngineIdentity;
 use crate::shared::{SERVES, node_of};

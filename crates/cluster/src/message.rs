@@ -98,7 +98,7 @@ fn scope(fields: &mut Fields) -> Option<Scope> {
         },
         b"prefix" => Scope::Prefix(value),
         b"tag" => Scope::Tag(text(value)?),
-        b"pattern" => Scope::Pattern(PurgePattern::parse(&text(value)?).ok()?),
+        b"pattern" => Scope::Pattern(PurgePattern::accepted(&text(value)?)?),
         _ => return None,
     })
 }

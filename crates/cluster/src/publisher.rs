@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::engine::{Engine, Session};
 use crate::error::EngineError;
-use crate::inbox::{Outgoing, ReceivedPurges, bound};
+use crate::inbox::{Outgoing, ReceivedPurges, bound, largest_site, widen};
 use crate::lease::KEY_LIFETIME;
 use crate::members::{AppliedByAll, Members};
 use crate::message::{Message, RemotePurge};
@@ -39,6 +39,10 @@ pub(crate) struct Publisher {
     sent: VecDeque<StreamedPurge>,
     /// Purges that were sent recently. They are published again if the engine may have lost them.
     recent: VecDeque<(Instant, RemotePurge)>,
+    /// The size of `recent`.
+    recent_bytes: usize,
+    /// The time of the last warning about a full engine.
+    warned: Option<Instant>,
     newest: Option<StreamId>,
     sequence: u64,
     members: Members,
@@ -70,6 +74,8 @@ impl Publisher {
             unsent,
             sent: VecDeque::new(),
             recent: VecDeque::new(),
+            recent_bytes: 0,
+            warned: None,
             newest: None,
             sequence: 0,
             members: Members::new(shared.member.clone(), absence),
@@ -133,6 +139,7 @@ impl Publisher {
     /// Queues the recent purges again, because the engine may have lost the last writes.
     fn publish_recent_again(&mut self) {
         let is_in_outbox = !self.outbox.is_empty();
+        self.recent_bytes = 0;
         for (since, content) in std::mem::take(&mut self.recent) {
             if since.elapsed() < RECENT {
                 let begun = StartedPurge::new(&self.shared.own);
@@ -158,12 +165,13 @@ impl Publisher {
             ReceivedPurges::Stopped(queue) => (queue, WakeReason::Stopped),
         };
         self.unsent.extend(queue);
-        drop(bound(&mut self.unsent));
+        bound(&mut self.unsent);
         wake
     }
 
     /// Appends unsent purges in batches. After a failure they remain unsent, and may be in the stream twice.
     fn send(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        let mut is_full = false;
         while !self.unsent.is_empty() {
             self.poll = first_poll(self.members.shown.len());
             let count = self.unsent.len().min(MAX_AT_A_TIME);
@@ -176,7 +184,19 @@ impl Publisher {
                     content: outgoing.content.clone(),
                 })
                 .collect();
-            let ids = session.append(messages.iter())?;
+            let appended = if is_full {
+                session.append_when_full(&messages)
+            } else {
+                session.append(&messages, self.kept_in_stream())
+            };
+            let ids = match appended {
+                Err(error) if error.may_be_full() && !is_full => {
+                    is_full = true;
+                    self.give_way(&error);
+                    continue;
+                }
+                ids => ids?,
+            };
             if ids.len() != count {
                 return Err(EngineError::Reply("the ids of new entries"));
             }
@@ -188,6 +208,7 @@ impl Publisher {
                 if outgoing.is_in_outbox {
                     self.outbox_until = Some(id);
                 }
+                self.recent_bytes += size(&outgoing.content);
                 self.recent
                     .push_back((Instant::now(), outgoing.content.clone()));
                 self.sent.push_back(StreamedPurge {
@@ -197,16 +218,41 @@ impl Publisher {
                 });
             }
         }
-        while self.recent.len() > MAX_RECENT
-            || self
-                .recent
-                .front()
-                .is_some_and(|(at, _)| at.elapsed() > RECENT)
+        while let Some((at, content)) = self.recent.front()
+            && (self.recent.len() > MAX_RECENT
+                || self.recent_bytes > MAX_RECENT_BYTES
+                || at.elapsed() > RECENT)
         {
+            self.recent_bytes -= size(content);
             self.recent.pop_front();
         }
         self.shared.status().unsent = 0;
         Ok(())
+    }
+
+    /// The number of entries that fit into the stream, by the average size of this node's recent ones. A site whose purges are long
+    /// must not fill the engine.
+    fn kept_in_stream(&self) -> usize {
+        let average = (self.recent_bytes / self.recent.len().max(1)).max(1);
+        (MAX_STREAM_BYTES / average).clamp(MIN_IN_STREAM, MAX_IN_STREAM)
+    }
+
+    /// At a full engine, replaces the waiting purges of the site that has written most by one of that site.
+    fn give_way(&mut self, error: &EngineError) {
+        let recent = self.recent.iter().map(|(_, content)| content);
+        let all = recent.chain(self.unsent.iter().map(|one| &one.content));
+        let Some(site) = largest_site(all.map(|content| (content, size(content)))) else {
+            return;
+        };
+        widen(&mut self.unsent, &site);
+        if self.warned.is_none_or(|at| at.elapsed() > WARN_EVERY) {
+            self.warned = Some(Instant::now());
+            tracing::warn!(
+                site,
+                %error,
+                "the cluster's engine is full: waiting purges of the site that has sent most become one of the whole site; raise `maxmemory` there"
+            );
+        }
     }
 
     /// The entry up to which all members have applied the stream.
@@ -246,7 +292,7 @@ impl Publisher {
             if reach != PurgeReach::Cluster {
                 self.keep_sent(&sent);
             }
-            self.reply(sent.outgoing.reply, reach);
+            self.reply(sent.outgoing.replies, &reach);
         }
         self.clear_outbox(&settled, !relies_on_absence || confirmed.is_some());
         if !self.members.superseded.is_empty() {
@@ -277,15 +323,16 @@ impl Publisher {
         self.outbox_until = self.outbox_until.max(Some(sent.id));
     }
 
-    fn reply(&self, reply: Option<oneshot::Sender<PurgeReach>>, reach: PurgeReach) {
-        let Some(reply) = reply else { return };
+    fn reply(&self, replies: Vec<oneshot::Sender<PurgeReach>>, reach: &PurgeReach) {
         let count = match reach {
             PurgeReach::Cluster => &self.shared.acknowledged,
             PurgeReach::Local(_) => &self.shared.local_only,
         };
-        count.fetch_add(1, Ordering::Relaxed);
-        // The waiter may have left.
-        let _ = reply.send(reach);
+        for reply in replies {
+            count.fetch_add(1, Ordering::Relaxed);
+            // The waiter may have left.
+            let _ = reply.send(reach.clone());
+        }
     }
 
     /// Replies to all waiters that their purges are in effect on this node only. Purges that were sent count as unsent, because
@@ -296,7 +343,7 @@ impl Publisher {
         self.outbox.keep(fresh.map(|sent| &sent.outgoing.content));
         for StreamedPurge { id, outgoing, .. } in sent {
             self.outbox_until = self.outbox_until.max(Some(id));
-            self.reply(outgoing.reply, PurgeReach::Local(Arc::clone(why)));
+            self.reply(outgoing.replies, &PurgeReach::Local(Arc::clone(why)));
         }
         self.settle_unsent(why);
     }
@@ -305,11 +352,12 @@ impl Publisher {
         let fresh = self.unsent.iter().filter(|outgoing| !outgoing.is_in_outbox);
         self.outbox.keep(fresh.map(|outgoing| &outgoing.content));
         for at in 0..self.unsent.len() {
-            let reply = self.unsent.get_mut(at).and_then(|outgoing| {
+            let replies = self.unsent.get_mut(at).map(|outgoing| {
                 outgoing.is_in_outbox = true;
-                outgoing.reply.take()
+                std::mem::take(&mut outgoing.replies)
             });
-            self.reply(reply, PurgeReach::Local(Arc::clone(why)));
+            let reach = PurgeReach::Local(Arc::clone(why));
+            self.reply(replies.unwrap_or_default(), &reach);
         }
         self.shared.status().unsent = self.unsent.len();
     }
@@ -332,6 +380,13 @@ fn first_poll(members: usize) -> Duration {
     let members = u32::try_from(members).unwrap_or(u32::MAX);
     FIRST_POLL.max(POLL_OF_A_MEMBER.saturating_mul(members))
 }
+
+/// The size of a purge in the stream, with the names of its fields.
+fn size(purge: &RemotePurge) -> usize {
+    FIELD_BYTES + purge.site.len() + purge.purge.scope.text_bytes()
+}
+
+const FIELD_BYTES: usize = 100;
 
 /// Why a purge is not final in time.
 fn why_late(settled: &AppliedByAll, is_confirmed: bool) -> Arc<str> {
@@ -370,6 +425,19 @@ const RECENT: Duration = Duration::from_secs(600);
 
 /// The maximum number of purges that can be published again, of about 100 bytes each.
 const MAX_RECENT: usize = 10_000;
+
+/// The maximum size of purges that can be published again.
+const MAX_RECENT_BYTES: usize = 8 << 20;
+
+/// The approximate number of entries that the stream keeps, and their size: 16 MiB of usual ones, at most 32 MiB.
+const MAX_IN_STREAM: usize = 100_000;
+const MAX_STREAM_BYTES: usize = 32 << 20;
+
+/// As many entries stay whatever their size: those of a second of a site that exceeds its budget.
+const MIN_IN_STREAM: usize = 1_000;
+
+/// The interval of warnings about a full engine.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// The maximum number of purges in one round trip.
 const MAX_AT_A_TIME: usize = 512;

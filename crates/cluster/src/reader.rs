@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use galley_policy::purge::Strength;
 use galley_policy::time::Tick;
 
-use crate::engine::{Engine, KnownStream, Session, StreamEntry};
+use crate::engine::{Engine, Session, StreamEntry};
+use crate::engine_replies::KnownStream;
 use crate::error::EngineError;
 use crate::lease::LEASE;
 use crate::point::{NotedPoints, StreamPoint};

@@ -172,6 +172,51 @@ fn a_purge_is_acknowledged_when_all_nodes_have_applied_it() {
     assert!(other.has_applied("second"));
 }
 
+/// One site's long purges fill the engine: it rejects whatever takes memory.
+#[test]
+fn a_full_engine_ends_no_lease_and_costs_only_the_site_that_filled_it() {
+    let engine = engine();
+    let one = Node::start(&engine.redis, "n1", None);
+    let other = Node::start(&engine.redis, "n2", None);
+    one.publish_until_final("first");
+    let publish = |site: &str, tag: &str| {
+        let begun = one.publisher.begin();
+        one.publisher.publish(site, &purge(tag), begun)
+    };
+    let long = "t".repeat(1_000);
+    let flood = |word: &str| {
+        let pending: Vec<_> = (0..2_000)
+            .map(|number| publish("flood.test", &format!("{word}{number}{long}")))
+            .collect();
+        pending
+    };
+    let last = flood("a").pop().unwrap();
+    assert_eq!(block_on(last.reach()), PurgeReach::Cluster);
+    engine
+        .redis
+        .run(&["CONFIG", "SET", "maxmemory", "1mb"])
+        .unwrap();
+    let rejected = engine.redis.run(&["SET", "x", "y"]);
+    assert!(!rejected.is_ok_and(|text| text.contains("OK")));
+    let flooded = flood("b");
+    let exact = publish("a.test", "exact");
+    assert_eq!(block_on(exact.reach()), PurgeReach::Cluster);
+    assert!(other.has_applied("tag exact") && other.has_applied("all"));
+    assert!(!other.has_applied("b1999"), "the site is purged whole");
+    for pending in flooded {
+        assert_eq!(block_on(pending.reach()), PurgeReach::Cluster);
+    }
+    // Longer than a lease: both nodes renew theirs.
+    let until = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < until {
+        assert_eq!(one.publish("later"), PurgeReach::Cluster);
+        let status = other.publisher.status();
+        assert!(status.is_connected, "{:?}", status.error);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(other.sink.applied_to_all.lock().unwrap().is_empty());
+}
+
 #[test]
 fn a_purge_waits_for_both_nodes_with_the_same_name() {
     let engine = engine();

@@ -146,7 +146,7 @@ fn insert(tags: &mut Tags, tag: &str) -> bool {
 const CACHE_GROUPS: &str = "cache-groups";
 
 /// The maximum length of a tag in bytes; plugins use at most some forty.
-const MAX_TAG_BYTES: usize = 1024;
+pub(crate) const MAX_TAG_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,10 @@
 //! Folding: makes the log smaller without losing a purge.
 //!
 //! Exact: of each scope only the last hard purge counts, and the last soft purge if it is later; a purge of the whole site
-//! replaces all earlier ones that are not stronger. Coarse, above the limit: soft purges older than [`SOFT_AGE`] become one
+//! replaces all earlier ones that are not stronger. Coarse, above the limits: soft purges older than [`SOFT_AGE`] become one
 //! soft purge of their site; then the oldest purges of a site become one hard purge of it, the floor, which purges everything
-//! with a lower `born`. Both purge more, never less. A folded purge has the number of its newest purge, so numbers remain
+//! with a lower `born`. A site's patterns above those that its purge table keeps become a floor in any case, as they would in the
+//! table. All of this purges more, never less. A folded purge has the number of its newest purge, so numbers remain
 //! unique and rising. A hard purge never becomes soft.
 
 use std::collections::{BTreeMap, HashSet};
@@ -12,13 +13,66 @@ use std::time::{Duration, SystemTime};
 use galley_policy::purge::{Scope, Strength};
 
 use super::format::LoggedPurge;
+use super::limits::LogLimits;
+use crate::purge_table::MAX_SITE_PATTERNS;
 
 /// Soft purges older than this are folded first: the pages that they touched have been refreshed or are not requested.
 pub(super) const SOFT_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Folds `purges`, whose numbers rise by site. Returns at most `limit` records, or one for each site if that is more, sorted by
-/// number.
-pub(super) fn fold(purges: Vec<LoggedPurge>, limit: usize, now: SystemTime) -> Vec<LoggedPurge> {
+/// The purges that folding keeps exactly.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoldLimits {
+    pub(super) records: usize,
+    pub(super) bytes: usize,
+}
+
+impl From<LogLimits> for FoldLimits {
+    fn from(limits: LogLimits) -> Self {
+        Self {
+            records: limits.records,
+            bytes: limits.folded_bytes,
+        }
+    }
+}
+
+impl FoldLimits {
+    /// The part of one of several sites.
+    fn share(self, sites: usize) -> Self {
+        Self {
+            records: self.records / sites.max(1),
+            bytes: self.bytes / sites.max(1),
+        }
+    }
+
+    fn are_exceeded_by(self, purges: &[LoggedPurge]) -> bool {
+        purges.len() > self.records
+            || purges.iter().map(LoggedPurge::record_bytes).sum::<usize>() > self.bytes
+    }
+
+    /// The number of the newest purges that fit.
+    fn fitting(self, purges: &[LoggedPurge]) -> usize {
+        let mut left = self.bytes;
+        let fits = |logged: &&LoggedPurge| {
+            let rest = left.checked_sub(logged.record_bytes());
+            left = rest.unwrap_or_default();
+            rest.is_some()
+        };
+        purges
+            .iter()
+            .rev()
+            .take(self.records)
+            .take_while(fits)
+            .count()
+    }
+}
+
+/// Folds `purges`, whose numbers rise by site. Returns at most as many records as `limits` permits, or one for each site if that
+/// is more, sorted by number.
+pub(super) fn fold(
+    purges: Vec<LoggedPurge>,
+    limits: FoldLimits,
+    now: SystemTime,
+) -> Vec<LoggedPurge> {
     let mut sites: BTreeMap<String, Vec<LoggedPurge>> = BTreeMap::new();
     for logged in purges {
         match sites.get_mut(&logged.site) {
@@ -28,14 +82,19 @@ pub(super) fn fold(purges: Vec<LoggedPurge>, limit: usize, now: SystemTime) -> V
     }
     for of_site in sites.values_mut() {
         drop_superfluous(of_site);
+        drop_old_patterns(of_site);
     }
     // Only sites that exceed their share are folded.
-    let share = limit / sites.len().max(1);
-    if sites.values().map(Vec::len).sum::<usize>() > limit {
-        for of_site in sites.values_mut().filter(|of_site| of_site.len() > share) {
+    let share = limits.share(sites.len());
+    let bytes = sites.values().flatten().map(LoggedPurge::record_bytes);
+    let exceeds = bytes.sum::<usize>() > limits.bytes
+        || sites.values().map(Vec::len).sum::<usize>() > limits.records;
+    if exceeds {
+        let large = |of_site: &&mut Vec<LoggedPurge>| share.are_exceeded_by(of_site);
+        for of_site in sites.values_mut().filter(large) {
             soften_old(of_site, now);
-            if of_site.len() > share {
-                raise_floor(of_site, share / 2);
+            if share.are_exceeded_by(of_site) {
+                raise_floor(of_site, share.share(2).fitting(of_site));
             }
         }
     }
@@ -74,6 +133,16 @@ fn soften_old(of_site: &mut Vec<LoggedPurge>, now: SystemTime) {
     if let Some(newest) = of_site.iter_mut().rfind(|logged| is_old(logged)) {
         newest.purge.scope = Scope::Site;
         drop_superfluous(of_site);
+    }
+}
+
+/// Replaces the patterns that the purge table does not keep, and all earlier purges, by a floor.
+fn drop_old_patterns(of_site: &mut Vec<LoggedPurge>) {
+    let is_pattern =
+        |(_, logged): &(usize, &LoggedPurge)| matches!(logged.purge.scope, Scope::Pattern(_));
+    let mut newest = of_site.iter().enumerate().rev().filter(is_pattern);
+    if let Some((at, _)) = newest.nth(MAX_SITE_PATTERNS) {
+        raise_floor(of_site, of_site.len() - at - 1);
     }
 }
 
@@ -119,6 +188,13 @@ mod tests {
         }
     }
 
+    fn records(records: usize) -> FoldLimits {
+        FoldLimits {
+            records,
+            bytes: 1 << 20,
+        }
+    }
+
     fn tag(name: &str) -> Scope {
         Scope::Tag(name.into())
     }
@@ -147,7 +223,7 @@ mod tests {
             let purges: Vec<LoggedPurge> = purges
                 .map(|(number, (strength, scope))| logged(number, strength, scope))
                 .collect();
-            let folded = fold(purges.clone(), 100, now());
+            let folded = fold(purges.clone(), records(100), now());
             let numbers: Vec<u64> = folded.iter().map(|logged| logged.number).collect();
             assert_eq!(numbers, kept, "{purges:?}");
         }
@@ -162,11 +238,11 @@ mod tests {
         let recent = (51..=60).map(|n| logged(n, Strength::Hard, tag(&format!("h{n}"))));
         let purges: Vec<LoggedPurge> = old_soft.chain(recent).collect();
         assert_eq!(
-            fold(purges.clone(), 60, now()),
+            fold(purges.clone(), records(60), now()),
             purges,
             "within the limit nothing is coarse"
         );
-        let folded = fold(purges.clone(), 59, now());
+        let folded = fold(purges.clone(), records(59), now());
         assert_eq!(folded.len(), 11);
         assert_eq!(folded[0].purge.scope, Scope::Site);
         assert_eq!(
@@ -179,12 +255,28 @@ mod tests {
         };
         let mut both = purges;
         both.push(quiet.clone());
-        let folded = fold(both, 8, now());
+        let folded = fold(both, records(8), now());
         assert!(folded.contains(&quiet), "a neighbour does not pay");
         let floor = folded.iter().find(|logged| logged.site == "a").unwrap();
         assert_eq!((floor.purge.strength, floor.number), (Strength::Hard, 58));
         assert_eq!(folded.len(), 4);
         assert!(folded.is_sorted_by_key(|logged| logged.number));
+    }
+
+    #[test]
+    fn only_the_patterns_that_the_table_keeps_are_kept() {
+        let pattern = |number: u64| {
+            let pattern = PurgePattern::parse(&format!("^/{number}")).unwrap();
+            logged(number, Strength::Soft, Scope::Pattern(pattern))
+        };
+        let purges: Vec<LoggedPurge> = (1..=40_000).map(pattern).collect();
+        let folded = fold(purges.clone(), records(100_000), now());
+        assert_eq!(folded.len(), MAX_SITE_PATTERNS + 1);
+        assert_eq!(folded[0].purge.scope, Scope::Site);
+        assert_eq!(folded[0].purge.strength, Strength::Hard);
+        assert_eq!(folded[1..], purges[40_000 - MAX_SITE_PATTERNS..]);
+        let few = &purges[..MAX_SITE_PATTERNS];
+        assert_eq!(fold(few.to_vec(), records(100_000), now()), few);
     }
 
     fn purges() -> impl Strategy<Value = Vec<LoggedPurge>> {
@@ -234,11 +326,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn folding_purges_the_same_and_above_the_limit_no_less(purges in purges(), limit in 0..10usize) {
+        fn folding_purges_the_same_and_above_the_limits_no_less(
+            purges in purges(), limit in 0..10usize, bytes in 100..2_000usize,
+        ) {
+            let limits = FoldLimits { records: limit, bytes };
             let before = severities(&purges);
-            prop_assert_eq!(&before, &severities(&fold(purges.clone(), 100, now())));
-            let folded = fold(purges, limit, now());
+            prop_assert_eq!(&before, &severities(&fold(purges.clone(), records(100), now())));
+            let folded = fold(purges, limits, now());
             prop_assert!(folded.len() <= limit.max(1));
+            prop_assert!(folded.iter().map(LoggedPurge::record_bytes).sum::<usize>() <= bytes);
             let after = severities(&folded);
             prop_assert!(before.iter().zip(&after).all(|(before, after)| before <= after));
         }

@@ -74,6 +74,13 @@ pub struct LoggedPurge {
     pub purge: Purge,
 }
 
+impl LoggedPurge {
+    /// The size of its record.
+    pub(super) fn record_bytes(&self) -> usize {
+        RECORD_BYTES + self.site.len() + self.purge.scope.text_bytes()
+    }
+}
+
 /// The chain of checks. Each check covers the previous one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {

@@ -9,10 +9,14 @@ pub(super) struct LogLimits {
     pub(super) file_bytes: u64,
     /// The number of purges that compaction keeps exactly. The file is also compacted above twice as many records.
     pub(super) records: usize,
+    /// The size of the purges that compaction keeps exactly. They are in memory as long as the process runs.
+    pub(super) folded_bytes: usize,
     /// A larger file is not read. Compaction keeps the file far below.
     pub(super) max_file_bytes: usize,
     /// The maximum size of queued purges: some ten thousand.
     pub(super) queue_bytes: usize,
+    /// The same for one site: two thousand. Other sites wait for them.
+    pub(super) site_queue_bytes: usize,
     /// The pause between two attempts to create a lost log again.
     pub(super) retry: Duration,
 }
@@ -22,8 +26,10 @@ impl Default for LogLimits {
         Self {
             file_bytes: 4 << 20,
             records: 20_000,
+            folded_bytes: 4 << 20,
             max_file_bytes: 256 << 20,
             queue_bytes: 4 << 20,
+            site_queue_bytes: 256 << 10,
             retry: Duration::from_secs(1),
         }
     }

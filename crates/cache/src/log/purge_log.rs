@@ -166,7 +166,7 @@ impl PurgeLog {
             .map_or_else(fresh, |past| Ok(past.generation))?;
         let highest = past.as_ref().map_or(0, |past| past.highest);
         let purges = past.map_or_else(Vec::new, |past| past.purges);
-        let purges = fold::fold(purges, limits.records, now);
+        let purges = fold::fold(purges, limits.into(), now);
         let start = RunStart {
             number: highest.saturating_add(GAP),
             at: now,
@@ -195,12 +195,7 @@ impl PurgeLog {
             generation,
             durability,
         };
-        let shared = Arc::new(LogShared::new(
-            start.number,
-            limits.queue_bytes,
-            status,
-            &purges,
-        ));
+        let shared = Arc::new(LogShared::new(start.number, limits, status, &purges));
         let writer = LogWriterThread {
             files,
             shared: Arc::clone(&shared),

@@ -1,8 +1,8 @@
 //! The queue of records for the writer.
 //!
 //! Publishers add to the queue inside the critical section of their site's counter, so that numbers rise in the file. They
-//! only copy bytes and never wait for the disk. The queue is bounded: above its limit, a purge is recorded as a hard purge of
-//! its whole site, one number for each site. That purges more after a restart, and loses nothing.
+//! only copy bytes and never wait for the disk. The queue is bounded, and each site's part of it: above a limit, a purge is
+//! recorded as a hard purge of its whole site, one number for each site. That purges more after a restart, and loses nothing.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use galley_policy::purge::{Purge, Scope, Strength};
 
 use super::format::{Generation, LoggedPurge, RecordStamp, push_purge};
+use super::limits::LogLimits;
 use super::ticket::{Durability, DurableTicket, NotDurable, RestartEffect, SyncRound};
 
 /// The state that publishers and the writer share.
@@ -19,8 +20,7 @@ use super::ticket::{Durability, DurableTicket, NotDurable, RestartEffect, SyncRo
 pub(super) struct LogShared {
     /// The first number of this run's counters.
     start: u64,
-    /// The maximum size of queued purges, in bytes.
-    limit: usize,
+    limits: LogLimits,
     queue: Mutex<LogQueue>,
     /// Notified when a record was added or the log is being closed.
     changed: Condvar,
@@ -59,15 +59,27 @@ pub(super) struct LogBatch {
     /// Records, with empty checks.
     pub(super) bytes: Vec<u8>,
     pub(super) records: usize,
-    /// Purges above the queue's limit, as one number for each site. They are newer than all in `bytes`.
-    overflow: BTreeMap<Arc<str>, RecordStamp>,
+    sites: BTreeMap<Arc<str>, SiteBatch>,
     round: Arc<SyncRound>,
+}
+
+/// The records of one site.
+#[derive(Debug, Default)]
+struct SiteBatch {
+    bytes: usize,
+    /// Whether a purge of the whole site is among them.
+    has_whole: bool,
+    /// The newest purge above a limit. It is newer than all of the site in `bytes`.
+    overflow: Option<RecordStamp>,
 }
 
 impl LogBatch {
     /// Adds records for the purges above the limit.
     pub(super) fn settle_overflow(&mut self) {
-        for (site, stamp) in mem::take(&mut self.overflow) {
+        for (site, of_site) in mem::take(&mut self.sites) {
+            let Some(stamp) = of_site.overflow else {
+                continue;
+            };
             push_purge(&mut self.bytes, &site, stamp, &WHOLE_SITE);
             self.records += 1;
         }
@@ -78,7 +90,7 @@ impl LogBatch {
     }
 
     fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.overflow.is_empty()
+        self.sites.is_empty()
     }
 }
 
@@ -93,7 +105,7 @@ impl LogShared {
     /// `replayed`: the purges that were read from the log.
     pub(super) fn new(
         start: u64,
-        limit: usize,
+        limits: LogLimits,
         status: LogStatus,
         replayed: &[LoggedPurge],
     ) -> Self {
@@ -106,7 +118,7 @@ impl LogShared {
         });
         Self {
             start,
-            limit,
+            limits,
             queue: Mutex::new(LogQueue {
                 batch: LogBatch::default(),
                 highest: highest.collect(),
@@ -139,12 +151,21 @@ impl LogShared {
             round.finish(writer_died(restart));
             return round.ticket();
         }
+        let limits = self.limits;
         let batch = &mut queue.batch;
-        if batch.bytes.len() < self.limit {
-            push_purge(&mut batch.bytes, site, stamp, purge);
-            batch.records += 1;
+        let before = batch.bytes.len();
+        let of_site = batch.sites.entry(name).or_default();
+        let is_full = before >= limits.queue_bytes || of_site.bytes >= limits.site_queue_bytes;
+        // A site that exceeds its budget purges the whole site each time.
+        let is_whole = purge.scope == Scope::Site;
+        let is_repeated = is_whole && of_site.has_whole;
+        if of_site.overflow.is_some() || is_full || is_repeated {
+            of_site.overflow = Some(stamp);
         } else {
-            batch.overflow.insert(name, stamp);
+            push_purge(&mut batch.bytes, site, stamp, purge);
+            of_site.bytes += batch.bytes.len() - before;
+            of_site.has_whole |= is_whole;
+            batch.records += 1;
         }
         batch.round.ticket()
     }

@@ -230,8 +230,8 @@ pub(super) fn read_purge(record: &[u8]) -> Option<(String, Purge)> {
         },
         PREFIX => Scope::Prefix(text.to_vec()),
         TAG => Scope::Tag(string(text)?),
-        // A pattern that is no longer supported purges everything rather than nothing.
-        PATTERN => PurgePattern::parse(&string(text)?).map_or(Scope::Site, Scope::Pattern),
+        // Not compiled: the table keeps only the newest. One that is no longer supported purges everything rather than nothing.
+        PATTERN => PurgePattern::accepted(&string(text)?).map_or(Scope::Site, Scope::Pattern),
         _ => return None,
     };
     let strength = match record[9] {
@@ -251,6 +251,8 @@ mod tests {
 
     use super::*;
     use crate::log::format::{RecordStamp, push_purge};
+    use crate::purge_table::{PurgeTable, Validity};
+    use crate::testing::entry;
 
     #[test]
     fn a_pattern_that_cannot_be_read_any_more_purges_everything() {
@@ -267,6 +269,11 @@ mod tests {
         assert_eq!(read_purge(&record), Some(("a.test".to_owned(), purge)));
         record[TEXTS_AT + "a.test".len()] = b'(';
         let (_, purge) = read_purge(&record).unwrap();
-        assert_eq!((purge.scope, purge.strength), (Scope::Site, Strength::Soft));
+        let table = PurgeTable::new();
+        table.replay(1, &purge);
+        assert_eq!(
+            table.validity(&entry("a.test", "/b", &[], 0)),
+            Validity::SoftPurged
+        );
     }
 }

@@ -497,6 +497,41 @@ fn an_overflowing_queue_records_whole_site_purges() {
     assert_eq!(purge_table.validity(&page(&[], last)), Validity::Valid);
 }
 
+/// While a batch is being written, another site fills its part of the queue, and purges itself again and again.
+#[test]
+fn a_site_that_floods_the_queue_costs_another_one_nothing() {
+    let sim = Sim::default();
+    let (opened, purge_table) = open(&sim, limits());
+    let other = PurgeTable::new();
+    opened.replay("b.test", &other);
+    let born = purge_table.current();
+    sim.close(true);
+    drop(publish(&opened.log, &purge_table, &tag("first")).ticket);
+    sim.wait_for_sync();
+    for n in 0..20_000 {
+        let purge = match n {
+            0..10_000 => tag(&format!("{}{n}", "t".repeat(1_000))),
+            _ => hard(Scope::Site),
+        };
+        drop(publish(&opened.log, &purge_table, &purge).ticket);
+    }
+    let last = purge_table.current();
+    let ticket = opened
+        .log
+        .publish("b.test", &other, &tag("exact"), now())
+        .ticket;
+    sim.close(false);
+    assert_eq!(ticket.wait(), Durability::Kept);
+    let length = sim.durable(NAME).unwrap().len();
+    assert!(length < 300_000, "{length}");
+    let (reopened, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!(reopened.floor(SITE), last);
+    assert_eq!(purge_table.validity(&page(&[], born)), Validity::Purged);
+    assert_eq!(reopened.floor("b.test"), 0);
+    let logged = reopened.purges.iter().find(|one| one.site == "b.test");
+    assert_eq!(logged.map(|one| &one.purge), Some(&tag("exact")));
+}
+
 #[test]
 fn compaction_keeps_the_file_small_and_loses_no_purge() {
     let sim = Sim::default();

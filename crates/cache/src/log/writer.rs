@@ -268,7 +268,7 @@ fn read_folded(files: &dyn LogDirectory, limits: LogLimits, length: u64) -> io::
     }
     let newest = scanned.purges.iter().map(|logged| logged.at).max();
     let now = newest.unwrap_or(SystemTime::UNIX_EPOCH);
-    let purges: Vec<LoggedPurge> = fold(scanned.purges, limits.records, now);
+    let purges: Vec<LoggedPurge> = fold(scanned.purges, limits.into(), now);
     Ok(Image::new(scanned.generation, scanned.start, &purges))
 }
 

@@ -5,7 +5,7 @@
 
 use galley_policy::purge::Strength;
 
-use super::purge_scope::{PurgeSubject, prefixes};
+use super::purge_scope::{MAX_STEPS, PurgeSubject, prefixes};
 use super::tables::{NamedScope, PurgeSequences, Tables};
 
 /// A purge that touched something.
@@ -104,8 +104,9 @@ impl Tables {
         for &tag in touch.tags() {
             consider(PurgeKind::Tag, &named(NamedScope::Tag(tag)));
         }
+        let mut steps = MAX_STEPS;
         for (pattern, numbers) in &self.patterns {
-            if numbers.newest() > born && pattern.matches(touch.path_query) {
+            if numbers.newest() > born && pattern.may_match(touch.path_query, &mut steps) {
                 consider(PurgeKind::Pattern, numbers);
             }
         }

@@ -23,3 +23,4 @@ pub use galley_policy::decide::Validity;
 pub use self::matching_purge::{MatchingPurge, PurgeKind};
 pub use self::purge_scope::PurgeSubject;
 pub use self::table::{FillPurgeState, PurgeTable, UnloggedPurgeTable};
+pub(crate) use self::tables::MAX_SITE_PATTERNS;

@@ -3,11 +3,10 @@
 //! Paths are canonical on both sides (`galley_policy::uri`), so equal bytes mean the same resource. A prefix matches whole
 //! segments: `/shop` matches `/shop`, `/shop/` and `/shop/cart`, not `/shopping`.
 
-use std::sync::Arc;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use galley_policy::key::{host_id, tag_id, url_id};
-use galley_policy::purge::{PurgePattern, Scope};
+use galley_policy::purge::{CompiledPattern, PurgePattern, Scope};
 
 /// The properties that purges can touch, borrowed from an entry or from a request that wants to join a fill.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +55,7 @@ pub(super) enum PurgeScope {
     /// A prefix without slashes at the end; empty: every path.
     Prefix(Box<[u8]>),
     Tag(u64),
-    Pattern(Arc<CompiledPattern>),
+    Pattern(Arc<TablePattern>),
 }
 
 impl PurgeScope {
@@ -78,10 +77,16 @@ impl PurgeScope {
                 query,
             } => Self::PathQuery(join(path, query.as_deref())),
             Scope::Prefix(path) => Self::Prefix(without_end_slashes(path).into()),
-            Scope::Pattern(pattern) => {
-                Self::Pattern(Arc::new(CompiledPattern::new(pattern.clone())))
-            }
+            Scope::Pattern(pattern) => Self::Pattern(Arc::new(TablePattern::new(pattern.clone()))),
         }
+    }
+
+    /// Compiles a pattern now, not when it is first compared.
+    pub(super) fn compile(self) -> Self {
+        if let Self::Pattern(pattern) = &self {
+            pattern.compiled();
+        }
+        self
     }
 }
 
@@ -101,19 +106,21 @@ pub(super) fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     cuts.chain([path.len()]).map(|end| &path[..end])
 }
 
-/// The pattern of a purge.
+/// The pattern of a purge. The tables contain its only compiled form.
 #[derive(Debug)]
-pub(super) struct CompiledPattern {
+pub(super) struct TablePattern {
     pattern: PurgePattern,
+    compiled: OnceLock<CompiledPattern>,
     /// The number of times the pattern was tested, for a unit test.
     #[cfg(test)]
     pub(super) tested: std::sync::atomic::AtomicU64,
 }
 
-impl CompiledPattern {
+impl TablePattern {
     fn new(pattern: PurgePattern) -> Self {
         Self {
             pattern,
+            compiled: OnceLock::new(),
             #[cfg(test)]
             tested: std::sync::atomic::AtomicU64::new(0),
         }
@@ -123,13 +130,35 @@ impl CompiledPattern {
         self.pattern.text()
     }
 
-    pub(super) fn matches(&self, path_query: &[u8]) -> bool {
+    /// The memory of the pattern; of one that is not compiled yet, that of its text.
+    pub(super) fn bytes(&self) -> usize {
+        let compiled = self.compiled.get().map_or(0, CompiledPattern::bytes);
+        size_of::<Self>() + self.text().len() + compiled
+    }
+
+    pub(super) fn compiled(&self) -> &CompiledPattern {
+        self.compiled.get_or_init(|| self.pattern.compile())
+    }
+
+    /// Whether the pattern matches, or may match: a comparison that exceeds `steps` is not made.
+    pub(super) fn may_match(&self, path_query: &[u8], steps: &mut usize) -> bool {
         #[cfg(test)]
         self.tested
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.pattern.matches(path_query)
+        let compiled = self.compiled();
+        match steps.checked_sub(compiled.steps(path_query.len())) {
+            Some(left) => {
+                *steps = left;
+                compiled.matches(path_query)
+            }
+            None => true,
+        }
     }
 }
+
+/// The maximum number of steps of one lookup: a hundred usual patterns and an address of a kilobyte. A site's owner chooses
+/// patterns and addresses, and all sites share the threads that compare them.
+pub(super) const MAX_STEPS: usize = 4_000_000;
 
 fn join(path: &[u8], query: Option<&[u8]>) -> Box<[u8]> {
     match query {

@@ -98,7 +98,7 @@ impl PurgeTable {
     ///
     /// Not public: purges are published through the log ([`crate::log::PurgeLog::publish`]), or in an [`UnloggedPurgeTable`] table.
     pub(crate) fn publish_with<T>(&self, purge: &Purge, note: impl FnOnce(u64) -> T) -> T {
-        let mark = purge_scope::PurgeScope::of(&purge.scope);
+        let mark = purge_scope::PurgeScope::of(&purge.scope).compile();
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let number = tables.record(mark, purge.strength);
         let noted = note(number);
@@ -122,7 +122,7 @@ impl PurgeTable {
     }
 
     /// Raises the counter to `number` if it is lower. Purges nothing: older entries stay as they are, and the numbers in
-    /// between are never used.
+    /// between are never used. Must follow [`PurgeTable::replay`], because it compiles the patterns that are still needed.
     pub(crate) fn lift(&self, number: u64) {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let number = tables.lift(number);

@@ -15,7 +15,7 @@ use foldhash::quality::RandomState;
 use galley_policy::purge::Strength;
 
 use super::purge_scope::{
-    CompiledPattern, PurgeScope, PurgeSubject, is_below, is_touched_by_all, prefixes,
+    MAX_STEPS, PurgeScope, PurgeSubject, TablePattern, is_below, is_touched_by_all, prefixes,
 };
 use crate::validity::PurgeEffect;
 
@@ -24,8 +24,10 @@ use crate::validity::PurgeEffect;
 pub(super) struct PurgeTableLimits {
     /// Hosts, URLs, paths and tags together. Each uses about 48 bytes.
     pub(super) scopes: usize,
-    /// Patterns. Each may be tested against every entry, and may use 256 KiB.
+    /// Patterns. Each may be tested against every entry.
     pub(super) patterns: usize,
+    /// The memory of all patterns.
+    pub(super) pattern_bytes: usize,
     /// The newest purges, each with its scope.
     pub(super) ring: usize,
 }
@@ -34,11 +36,15 @@ impl Default for PurgeTableLimits {
     fn default() -> Self {
         Self {
             scopes: 100_000,
-            patterns: 100,
+            patterns: MAX_SITE_PATTERNS,
+            pattern_bytes: 512 * 1024,
             ring: 64,
         }
     }
 }
+
+/// The maximum number of patterns of a site. The log keeps no more than the tables.
+pub(crate) const MAX_SITE_PATTERNS: usize = 100;
 
 /// See the module.
 #[derive(Debug)]
@@ -52,7 +58,7 @@ pub(super) struct Tables {
     pub(super) any: PurgeSequences,
     pub(super) site: PurgeSequences,
     pub(super) named: HashMap<NamedScope, PurgeSequences, RandomState>,
-    pub(super) patterns: Vec<(Arc<CompiledPattern>, PurgeSequences)>,
+    pub(super) patterns: Vec<(Arc<TablePattern>, PurgeSequences)>,
     /// The newest purges without a gap, the newest last.
     ring: VecDeque<PurgeRecord>,
 }
@@ -109,14 +115,17 @@ impl Tables {
                 mark,
             });
         }
-        if self.named.len() > self.limits.scopes || self.patterns.len() > self.limits.patterns {
-            self.fold();
-        }
+        self.fold();
         number
     }
 
-    /// Skips all numbers up to `number`. Returns the newest number, which is `number` or higher.
+    /// Skips all numbers up to `number`. Returns the newest number, which is `number` or higher. Compiles the patterns that
+    /// were recorded for an earlier run and that the tables still contain.
     pub(super) fn lift(&mut self, number: u64) -> u64 {
+        for (pattern, _) in &self.patterns {
+            pattern.compiled();
+        }
+        self.fold();
         self.last = self.last.max(number);
         self.last
     }
@@ -215,37 +224,40 @@ impl Tables {
         }
     }
 
-    /// Removes the older half of the scopes if they exceed their limit, and raises the floor to the newest purge among them.
+    /// As long as the scopes or patterns exceed their limits, removes the older half of them, and raises the floor to the newest
+    /// purge among the removed ones.
     fn fold(&mut self) {
-        let middle = |mut newest: Vec<u64>, limit: usize| {
-            if newest.len() <= limit {
-                return 0;
-            }
-            let half = newest.len() / 2;
-            *newest.select_nth_unstable(half).1
-        };
-        let scopes = middle(
-            self.named.values().map(PurgeSequences::newest).collect(),
-            self.limits.scopes,
-        );
-        let newest = self
-            .patterns
-            .iter()
-            .map(|(_, numbers)| numbers.newest())
-            .collect();
-        let patterns = middle(newest, self.limits.patterns);
-        self.floor = self.floor.max(scopes).max(patterns);
+        if self.named.len() > self.limits.scopes {
+            let newest = self.named.values().map(PurgeSequences::newest);
+            self.raise_floor(newest.collect());
+        }
+        let bytes = |(pattern, _): &(Arc<TablePattern>, _)| pattern.bytes();
+        while self.patterns.len() > self.limits.patterns
+            || self.patterns.iter().map(bytes).sum::<usize>() > self.limits.pattern_bytes
+        {
+            let newest = self.patterns.iter().map(|(_, numbers)| numbers.newest());
+            self.raise_floor(newest.collect());
+        }
+    }
+
+    /// Raises the floor to the middle one of these numbers.
+    fn raise_floor(&mut self, mut newest: Vec<u64>) {
+        let half = newest.len() / 2;
+        self.floor = self.floor.max(*newest.select_nth_unstable(half).1);
         let floor = self.floor;
         self.named.retain(|_, numbers| numbers.newest() > floor);
         self.patterns
             .retain(|(_, numbers)| numbers.newest() > floor);
+        // Nothing compares an entry with these any more, and they keep their patterns in memory.
+        let folded = self.ring.partition_point(|record| record.number <= floor);
+        self.ring.drain(..folded);
     }
 
     fn named(&mut self, named: NamedScope) -> &mut PurgeSequences {
         self.named.entry(named).or_default()
     }
 
-    fn pattern(&mut self, pattern: &Arc<CompiledPattern>) -> &mut PurgeSequences {
+    fn pattern(&mut self, pattern: &Arc<TablePattern>) -> &mut PurgeSequences {
         let known = self
             .patterns
             .iter()
@@ -280,7 +292,7 @@ impl Tables {
 #[derive(Debug, Default)]
 pub(super) struct TableLookup {
     verdict: PurgeEffect,
-    patterns: Vec<(Arc<CompiledPattern>, PurgeEffect)>,
+    patterns: Vec<(Arc<TablePattern>, PurgeEffect)>,
 }
 
 impl TableLookup {
@@ -294,8 +306,9 @@ impl TableLookup {
     /// Tests the patterns that can still change the verdict, and returns the verdict.
     pub(super) fn settle(self, touch: &PurgeSubject<'_>) -> PurgeEffect {
         let mut verdict = self.verdict;
+        let mut steps = MAX_STEPS;
         for (pattern, says) in self.patterns {
-            if says > verdict && pattern.matches(touch.path_query) {
+            if says > verdict && pattern.may_match(touch.path_query, &mut steps) {
                 verdict = says;
             }
         }

@@ -171,6 +171,6 @@ pub fn covers(scope: &Scope, page: Page) -> bool {
             let prefix = std::str::from_utf8(prefix).unwrap().trim_end_matches('/');
             path == prefix || path.starts_with(&format!("{prefix}/"))
         }
-        Scope::Pattern(pattern) => pattern.matches(path_query.as_ref()),
+        Scope::Pattern(pattern) => pattern.compile().matches(path_query.as_ref()),
     }
 }

@@ -5,6 +5,9 @@
 //!   "prefixes": ["/blog/"], "patterns": ["^/shop/.*"], "soft": false }
 //! ```
 //!
+//! At most [`MAX_PURGES`] at once, of which [`MAX_PATTERNS`] patterns. Requests with the token of one site take turns, so that many
+//! of them delay those of other sites by one.
+//!
 //! `site` may be any host of the site. Without it a purge applies to the site of its URL, the token's site, or all sites.
 //! The response is sent when every purge is in effect and on disk: `{"ok": true, "purges": 3}`, with a `warning` if it could
 //! not be written. If one purge is invalid, the response names it and none is executed.
@@ -17,9 +20,13 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State as Extract;
-use axum::http::StatusCode;
-use galley_policy::purge::{self, Purge, PurgeError, PurgePattern, Scope, Strength};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use galley_policy::purge::{
+    self, MAX_PATTERNS, MAX_PURGES, Purge, PurgeError, PurgePattern, Scope, Strength,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -46,6 +53,23 @@ pub(super) struct PurgeRequest {
 }
 
 impl PurgeRequest {
+    /// The first limit that the request exceeds.
+    fn exceeded_limit(&self) -> Option<PurgeError> {
+        let Self {
+            urls,
+            tags,
+            prefixes,
+            patterns,
+            ..
+        } = self;
+        if patterns.len() > MAX_PATTERNS {
+            return Some(PurgeError::TooManyPatterns);
+        }
+        let lists = [urls, tags, prefixes, patterns];
+        let purges = lists.map(Vec::len).into_iter().sum::<usize>();
+        (purges > MAX_PURGES).then_some(PurgeError::TooMany)
+    }
+
     fn strength(&self) -> Strength {
         if self.soft {
             Strength::Soft
@@ -61,33 +85,72 @@ pub(super) type PurgeReply = (StatusCode, Json<Value>);
 pub(super) async fn purge(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
-    body: Json<PurgeRequest>,
-) -> PurgeReply {
-    let wanted = body.0;
-    let targets = match targets(&state, reach(&state, &client), wanted.site.as_deref()) {
-        Ok(targets) => targets,
-        Err(reply) => return reply,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let reach = reach(&state, &client);
+    let site = match reach {
+        TokenReach::None => return refuse(StatusCode::UNAUTHORIZED, NO_TOKEN).into_response(),
+        TokenReach::Site(index) => state.sites.get(index).cloned(),
+        TokenReach::All => None,
     };
-    let purges = match purges(&state, &targets, &wanted) {
-        Ok(purges) if purges.is_empty() => {
-            return refuse(
-                StatusCode::BAD_REQUEST,
-                "nothing to purge: give `all`, `urls`, `tags`, `prefixes` or `patterns`",
-            );
-        }
+    let turn = match &site {
+        Some(site) => Some(site.core.purges.turn().await),
+        None => None,
+    };
+    // A page of another site can make a browser send any other type.
+    if !is_json(&headers) {
+        let why = "the body has to be `application/json`";
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, why).into_response();
+    }
+    let wanted = match Json::<PurgeRequest>::from_bytes(&body) {
+        Ok(Json(wanted)) => wanted,
+        Err(rejection) => return rejection.into_response(),
+    };
+    drop(body);
+    let purges = match wanted_purges(&state, reach, &wanted) {
         Ok(purges) => purges,
-        Err(diagnostics) => return refuse(StatusCode::BAD_REQUEST, &diagnostics.join("; ")),
+        Err(reply) => return reply.into_response(),
     };
     if wanted.dry_run {
-        return dry_run::reply(&state, purges).await;
+        drop(turn);
+        return dry_run::reply(&state, purges).await.into_response();
     }
     let source = if wanted.forwarded {
         PurgeSource::Forward
     } else {
         PurgeSource::Admin
     };
-    let receipt = acknowledged(publish(&purges, source)).await;
-    reply(&purges, &receipt)
+    let receipts = publish(&purges, source).await;
+    drop(turn);
+    let receipt = acknowledged(receipts).await;
+    reply(&purges, &receipt).into_response()
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE);
+    let media_type = value.and_then(|value| value.as_bytes().split(|byte| *byte == b';').next());
+    media_type.is_some_and(|text| text.trim_ascii().eq_ignore_ascii_case(b"application/json"))
+}
+
+/// The purges of a request, at least one.
+fn wanted_purges(
+    state: &AdminState,
+    reach: TokenReach,
+    wanted: &PurgeRequest,
+) -> Result<Vec<(Arc<Site>, Purge)>, PurgeReply> {
+    let refuse_request = |why: &str| refuse(StatusCode::BAD_REQUEST, why);
+    let targets = targets(state, reach, wanted.site.as_deref())?;
+    if let Some(limit) = wanted.exceeded_limit() {
+        return Err(refuse_request(&format!("{limit}: send several requests")));
+    }
+    match purges(state, &targets, wanted) {
+        Ok(purges) if purges.is_empty() => Err(refuse_request(
+            "nothing to purge: give `all`, `urls`, `tags`, `prefixes` or `patterns`",
+        )),
+        Ok(purges) => Ok(purges),
+        Err(diagnostics) => Err(refuse_request(&diagnostics.join("; "))),
+    }
 }
 
 fn reply(purges: &[(Arc<Site>, Purge)], receipt: &PurgeReceipt) -> PurgeReply {
@@ -103,17 +166,23 @@ fn reply(purges: &[(Arc<Site>, Purge)], receipt: &PurgeReceipt) -> PurgeReply {
 }
 
 /// Publishes the purges. The newest receipt of a site covers all purges of the site.
-fn publish(purges: &[(Arc<Site>, Purge)], source: PurgeSource) -> Vec<Receipt> {
-    let mut newest: Vec<(&Arc<Site>, Receipt)> = Vec::new();
-    for (site, purge) in purges {
-        let receipt = site.core.purges.publish(purge, source);
-        tracing::info!(site = site.core.name, scope = %purge.scope, strength = ?purge.strength, "purged");
-        match newest.last_mut() {
-            Some((last, known)) if Arc::ptr_eq(last, site) => *known = receipt,
-            _ => newest.push((site, receipt)),
+async fn publish(purges: &[(Arc<Site>, Purge)], source: PurgeSource) -> Vec<Receipt> {
+    let mut receipts = Vec::new();
+    for of_site in purges.chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other)) {
+        let Some((site, _)) = of_site.first() else {
+            continue;
+        };
+        let site_purges: Vec<Purge> = of_site.iter().map(|(_, purge)| purge.clone()).collect();
+        receipts.push(site.core.purges.publish_all(&site_purges, source));
+        for purge in site_purges {
+            if site.core.purges.may_log() {
+                tracing::info!(site = site.core.name, scope = %purge.scope, strength = ?purge.strength, "purged");
+            }
         }
+        // Requests of others come between the sites of an operator's purge.
+        tokio::task::yield_now().await;
     }
-    newest.into_iter().map(|(_, receipt)| receipt).collect()
+    receipts
 }
 
 /// Waits for all purges. Returns the smallest reach and the first warning.
@@ -163,7 +232,7 @@ pub(super) fn targets(
             TokenReach::None => StatusCode::UNAUTHORIZED,
             TokenReach::All | TokenReach::Site(_) => StatusCode::FORBIDDEN,
         };
-        return Err(refuse(status, "this token is not valid for that site"));
+        return Err(refuse(status, NO_TOKEN));
     }
     Ok(open)
 }
@@ -176,8 +245,9 @@ fn purges(
 ) -> Result<Vec<(Arc<Site>, Purge)>, Vec<String>> {
     let strength = wanted.strength();
     let (mut purges, mut diagnostics) = (Vec::new(), Vec::new());
+    let common = common_scopes(wanted, &mut diagnostics);
     for site in targets {
-        let scopes = scopes(site, wanted, &mut diagnostics);
+        let scopes = scopes(site, wanted, &common, &mut diagnostics);
         let scopes = scopes.into_iter();
         let own = scopes.filter(|scope| concerns(scope, site, state));
         purges.extend(own.map(|scope| (Arc::clone(site), Purge { scope, strength })));
@@ -186,6 +256,7 @@ fn purges(
         diagnostics.push("no site has the host of these URLs".to_owned());
     }
     diagnostics.dedup();
+    diagnostics.truncate(MAX_DIAGNOSTICS);
     if diagnostics.is_empty() {
         Ok(purges)
     } else {
@@ -193,29 +264,50 @@ fn purges(
     }
 }
 
-/// The scopes of a request that apply to a site.
-fn scopes(site: &Site, wanted: &PurgeRequest, diagnostics: &mut Vec<String>) -> Vec<Scope> {
+/// The scopes of a request that are the same for each site.
+fn common_scopes(wanted: &PurgeRequest, diagnostics: &mut Vec<String>) -> Vec<Scope> {
     let mut scopes = Vec::new();
-    if wanted.all {
-        scopes.push(Scope::Site);
-    }
     let mut add = |text: &str, scope: Result<Scope, PurgeError>| match scope {
         Ok(scope) => scopes.push(scope),
-        Err(error) => diagnostics.push(format!("`{text}`: {error}")),
+        Err(error) => diagnostics.push(diagnostic(text, &error)),
     };
-    for url in &wanted.urls {
-        add(url, purge::url_scope(url, &site.core.rules));
-    }
     for prefix in &wanted.prefixes {
         add(prefix, purge::prefix_scope(prefix));
     }
     for tag in &wanted.tags {
-        add(tag, Ok(Scope::Tag(tag.clone())));
+        add(tag, purge::tag_scope(tag));
     }
     for pattern in &wanted.patterns {
         add(pattern, PurgePattern::parse(pattern).map(Scope::Pattern));
     }
     scopes
+}
+
+/// The scopes of a request that apply to a site. `common`: those that apply to every one.
+fn scopes(
+    site: &Site,
+    wanted: &PurgeRequest,
+    common: &[Scope],
+    diagnostics: &mut Vec<String>,
+) -> Vec<Scope> {
+    let mut scopes = Vec::with_capacity(common.len() + wanted.urls.len() + 1);
+    if wanted.all {
+        scopes.push(Scope::Site);
+    }
+    for url in &wanted.urls {
+        match purge::url_scope(url, &site.core.rules) {
+            Ok(scope) => scopes.push(scope),
+            Err(error) => diagnostics.push(diagnostic(url, &error)),
+        }
+    }
+    scopes.extend_from_slice(common);
+    scopes
+}
+
+fn diagnostic(text: &str, error: &PurgeError) -> String {
+    let shown: String = text.chars().take(MAX_SHOWN).collect();
+    let rest = if shown.len() < text.len() { "..." } else { "" };
+    format!("`{shown}{rest}`: {error}")
 }
 
 /// Whether the site has the host of the URL, if the URL has one. If several sites have this host on different listeners, the purge
@@ -231,3 +323,9 @@ fn concerns(scope: &Scope, site: &Site, state: &AdminState) -> bool {
         _ => true,
     }
 }
+
+const NO_TOKEN: &str = "this token is not valid for that site";
+
+/// The maximum number of invalid purges in a response, and of characters of each.
+const MAX_DIAGNOSTICS: usize = 10;
+const MAX_SHOWN: usize = 100;

@@ -64,6 +64,9 @@ async fn count_until(current: &Arc<CurrentConfiguration>, end: Instant) {
 fn purges(current: &CurrentConfiguration) -> Option<Vec<u64>> {
     current.services()?.upstream_warnings.settle();
     let sites = current.sites()?;
+    for site in &*sites {
+        site.purges.settle_log();
+    }
     Some(sites.iter().map(|site| site.purges.current()).collect())
 }
 

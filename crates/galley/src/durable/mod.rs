@@ -8,6 +8,7 @@ mod disk_cache;
 mod forward;
 mod open;
 mod page_markers;
+mod purge_budget;
 mod purges;
 mod queue;
 mod receipt;

@@ -11,13 +11,15 @@ use galley_cluster::{
     BornPoint, ClusterPublisher, NotedPoints, PendingReach, PurgePoints, StreamPoint,
 };
 use galley_policy::purge::Purge;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify};
 
 use super::forward::ForwardInboxes;
+use super::purge_budget::{AT_ONCE, PurgeBudget};
 use super::receipt::{PendingReceipt, Receipt, loss_without_log};
 use super::recent_purges::{CountablePurge, PurgeSource, PurgedPages, RecentPurge, RecentPurges};
 use super::relay::{PurgeRelay, RelayGuard};
 use crate::clock::Clock;
+use crate::telemetry::errors::RateLimited;
 
 /// Publishes a site's purges and compares its entries with them. The table is private to this type, so that no purge bypasses
 /// the log.
@@ -69,6 +71,11 @@ pub struct SitePurges {
     forward: ForwardInboxes,
     /// The positions of the purges in the cluster's stream.
     points: Mutex<PurgePoints>,
+    budget: PurgeBudget,
+    /// Limits the log's lines about this site's purges.
+    lines: RateLimited,
+    /// Held by the request of this site's token that the admin thread handles.
+    turn: AsyncMutex<()>,
 }
 
 enum PurgeTarget {
@@ -80,17 +87,8 @@ enum PurgeTarget {
 impl SitePurges {
     /// Purges that are lost when the process ends. `unusable`: the reason, if a log is configured.
     pub fn in_memory(site: String, clock: Clock, unusable: Option<Arc<str>>) -> Self {
-        Self {
-            site,
-            table: PurgeTarget::Unlogged(UnloggedPurgeTable::new(), unusable),
-            clock,
-            first: 0,
-            cluster: None,
-            recent: RecentPurges::default(),
-            relay: PurgeRelay::default(),
-            forward: ForwardInboxes::default(),
-            points: Mutex::default(),
-        }
+        let table = PurgeTarget::Unlogged(UnloggedPurgeTable::new(), unusable);
+        Self::of_table(site, table, 0, clock)
     }
 
     /// Purges with a log. The table must have been replayed.
@@ -101,9 +99,13 @@ impl SitePurges {
         clock: Clock,
     ) -> Self {
         let first = table.current();
+        Self::of_table(site, PurgeTarget::Logged(table, log), first, clock)
+    }
+
+    fn of_table(site: String, table: PurgeTarget, first: u64, clock: Clock) -> Self {
         Self {
             site,
-            table: PurgeTarget::Logged(table, log),
+            table,
             clock,
             first,
             cluster: None,
@@ -111,6 +113,9 @@ impl SitePurges {
             relay: PurgeRelay::default(),
             forward: ForwardInboxes::default(),
             points: Mutex::default(),
+            budget: PurgeBudget::default(),
+            lines: RateLimited::new("purges", LINES_PER_S),
+            turn: AsyncMutex::default(),
         }
     }
 
@@ -136,6 +141,61 @@ impl SitePurges {
     /// Publishes a purge on this node, and sends it to the other nodes and to other caches. It is in effect on this node when
     /// this returns. The receipt tells when it may be acknowledged.
     pub fn publish(&self, purge: &Purge, source: PurgeSource) -> Receipt {
+        self.publish_all(std::slice::from_ref(purge), source)
+    }
+
+    /// Publishes several purges. The receipt is that of the newest one and covers all. If they exceed the budget of the site, the
+    /// whole site is purged instead.
+    pub fn publish_all(&self, purges: &[Purge], source: PurgeSource) -> Receipt {
+        let exceeds = source.is_chosen_by_site().then(|| {
+            let now = self.clock.tick();
+            self.budget.take(purges, now)
+        });
+        let whole = exceeds.flatten();
+        if whole.is_some() && self.may_log() {
+            tracing::warn!(
+                site = self.site,
+                purges = purges.len(),
+                "purged the whole site: more than {AT_ONCE} purges at once and 1000 a second, or long ones"
+            );
+        }
+        let purges = whole.as_ref().map_or(purges, std::slice::from_ref);
+        let mut newest = Receipt::default();
+        for purge in purges {
+            newest = self.publish_one(purge, source);
+        }
+        newest
+    }
+
+    /// Waits until no other request of this site's token is being handled, so that sites take turns however many requests one of
+    /// them sends.
+    pub async fn turn(&self) -> AsyncMutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// Whether one more line about this site's purges may be logged. Logs how many were not.
+    pub fn may_log(&self) -> bool {
+        let (is_admitted, more) = self.lines.admit_counting();
+        self.log_more(more);
+        is_admitted
+    }
+
+    /// Logs how many lines were left out in the last second. Called once a second.
+    pub fn settle_log(&self) {
+        self.log_more(self.lines.settle_counting());
+    }
+
+    fn log_more(&self, more: u32) {
+        if more > 0 {
+            tracing::info!(
+                site = self.site,
+                more,
+                "purged more often than each line says"
+            );
+        }
+    }
+
+    fn publish_one(&self, purge: &Purge, source: PurgeSource) -> Receipt {
         let hard = self.forward.strengthened(&self.site, purge);
         let purge = hard.as_ref().unwrap_or(purge);
         let receipt = self.publish_unforwarded(purge, source);
@@ -314,3 +374,6 @@ impl SitePurges {
         self.table().newest_match(born, touch)
     }
 }
+
+/// The lines about the purges of one site in each second.
+const LINES_PER_S: u32 = 20;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use galley_policy::purge::{Purge, Strength};
+use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::time::Tick;
 use tokio::sync::Notify;
 
@@ -19,8 +19,10 @@ pub enum PurgeSource {
     Admin,
     /// A request of a client that may purge (`PURGE` and its dialects).
     Request,
-    /// A response of the upstream: from the plugin, or to a request with an unsafe method.
+    /// A response of the upstream.
     Upstream,
+    /// A successful request with an unsafe method.
+    Unsafe,
     /// Galley: a page referred to a stylesheet or script that no longer exists.
     Repair,
     /// The purge folder was emptied.
@@ -40,11 +42,23 @@ impl PurgeSource {
             Self::Admin => "admin",
             Self::Request => "request",
             Self::Upstream => "upstream",
+            Self::Unsafe => "unsafe",
             Self::Repair => "repair",
             Self::Folder => "folder",
             Self::Cluster => "cluster",
             Self::Upgrade => "upgrade",
             Self::Forward => "forward",
+        }
+    }
+}
+
+impl PurgeSource {
+    /// Whether the site's owner or programs choose such purges, and with them their number. Visitors cause the others, which have
+    /// limits of their own and must not purge whole sites, or they were counted where they came from.
+    pub(super) const fn is_chosen_by_site(self) -> bool {
+        match self {
+            Self::Admin | Self::Request | Self::Upstream | Self::Folder | Self::Forward => true,
+            Self::Unsafe | Self::Repair | Self::Cluster | Self::Upgrade => false,
         }
     }
 }
@@ -103,6 +117,27 @@ struct PurgeHistory {
     countable: VecDeque<CountablePurge>,
 }
 
+impl PurgeHistory {
+    /// If a purge of the whole site follows another one at once, as when a site exceeds its budget, gives its number and time to
+    /// that one. Then no other row is lost.
+    fn repeats(&mut self, noted: &RecentPurge, countable: &CountablePurge) -> bool {
+        let (Some(last), Some(waiting)) = (self.purges.back_mut(), self.countable.back_mut())
+        else {
+            return false;
+        };
+        let is_same = countable.purge.scope == Scope::Site
+            && waiting.purge == countable.purge
+            && !waiting.is_counted
+            && (last.number, last.source) == (waiting.number, noted.source)
+            && noted.number > last.number
+            && noted.at.since(last.at) < REPEATED_WITHIN;
+        if is_same {
+            (last.number, waiting.number) = (noted.number, noted.number);
+        }
+        is_same
+    }
+}
+
 impl RecentPurges {
     /// Purges whose publication wakes `signal`.
     pub(super) fn waking(signal: Arc<Notify>) -> Self {
@@ -135,6 +170,10 @@ impl RecentPurges {
         };
         {
             let mut history = self.lock();
+            if history.repeats(&noted, &countable) {
+                self.forget(1);
+                return;
+            }
             if history.purges.len() >= MAX_PURGES {
                 history.purges.pop_front();
             }
@@ -203,6 +242,9 @@ const MAX_PURGES: usize = 200;
 /// The maximum number of purges with which one count compares each entry. If there are more, the oldest are not counted.
 const MAX_COUNTABLE: usize = 64;
 
+/// The time in which purges of the whole site are one row.
+const REPEATED_WITHIN: Duration = Duration::from_secs(1);
+
 /// How long entries of a counted purge may still be in memory: they are swept within seconds.
 const COUNTED_LIFETIME: Duration = Duration::from_secs(30);
 
@@ -212,7 +254,6 @@ const MAX_SCOPE: usize = 300;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_policy::purge::Scope;
 
     fn note(purges: &RecentPurges, number: u64) {
         let purge = Purge {
@@ -262,6 +303,24 @@ mod tests {
         assert!(purges.has_uncounted());
         // Counting a purge twice has no effect.
         purges.counted(&[(1, ONE), (2, ONE)], Tick(0));
+        assert!(!purges.has_uncounted());
+    }
+
+    #[test]
+    fn whole_site_purges_in_quick_succession_are_one_row() {
+        let purges = RecentPurges::default();
+        note(&purges, 1);
+        let site = Purge {
+            scope: Scope::Site,
+            strength: Strength::Hard,
+        };
+        for number in 2..10_000 {
+            purges.expect();
+            purges.note(&site, PurgeSource::Request, Tick(number / 100), number);
+        }
+        let numbers = purges.newest().into_iter().map(|one| one.number);
+        assert_eq!(numbers.collect::<Vec<_>>(), [9_999, 1]);
+        purges.counted(&[(1, ONE), (9_999, ONE)], Tick(100));
         assert!(!purges.has_uncounted());
     }
 

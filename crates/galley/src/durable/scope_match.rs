@@ -2,7 +2,7 @@
 
 use galley_cache::entry::Scopes;
 use galley_policy::key::{host_id, tag_id};
-use galley_policy::purge::Scope;
+use galley_policy::purge::{CompiledPattern, Scope};
 
 /// The scope of a purge, prepared for comparison with many entries of its site.
 pub enum ScopeMatch<'a> {
@@ -17,6 +17,8 @@ pub enum ScopeMatch<'a> {
         /// The path and query, as in entries.
         path_query: Vec<u8>,
     },
+    /// A pattern.
+    Pattern(CompiledPattern),
     /// A scope that needs no preparation.
     Other(&'a Scope),
 }
@@ -38,7 +40,8 @@ impl<'a> ScopeMatch<'a> {
                     path_query,
                 }
             }
-            Scope::Site | Scope::Prefix(_) | Scope::Pattern(_) => Self::Other(scope),
+            Scope::Pattern(pattern) => Self::Pattern(pattern.compile()),
+            Scope::Site | Scope::Prefix(_) => Self::Other(scope),
         }
     }
 
@@ -51,8 +54,8 @@ impl<'a> ScopeMatch<'a> {
             Self::Url { host, path_query } => {
                 host.is_none_or(|host| host == scopes.host) && *scopes.path_query == **path_query
             }
+            Self::Pattern(pattern) => pattern.matches(&scopes.path_query),
             Self::Other(Scope::Prefix(prefix)) => is_below(&scopes.path_query, prefix),
-            Self::Other(Scope::Pattern(pattern)) => pattern.matches(&scopes.path_query),
             Self::Other(_) => true,
         }
     }

@@ -21,7 +21,7 @@ use galley_policy::time::Tick;
 use galley_policy::wordpress;
 use http::header;
 
-use super::{FetchSite, PassJob, publish};
+use super::{FetchSite, PassJob, publish_of_method};
 use crate::access::Buckets;
 use crate::upstream::IncomingResponse;
 
@@ -118,7 +118,7 @@ impl Invalidations {
             return;
         };
         let scope = page.1.clone();
-        publish(&site, &[Purge { scope, strength }])
+        publish_of_method(&site, &[Purge { scope, strength }])
             .wait(&site)
             .await;
     }
@@ -191,7 +191,7 @@ fn page_limit() -> Option<RateLimit> {
 /// changed.
 fn client_limit(purges: UnsafeMethodPurges) -> Option<RateLimit> {
     match purges {
-        UnsafeMethodPurges::BySession => RateLimit::new(30, 60, 20),
+        UnsafeMethodPurges::Softly => RateLimit::new(30, 60, 20),
         UnsafeMethodPurges::Always => RateLimit::new(10, 1, 1_000),
     }
 }

@@ -48,7 +48,7 @@ pub use handle::Handle;
 pub use jobs::{
     FetchResult, IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPage, PageJob, PassJob,
 };
-use publish::{Acknowledgement, publish, write_to_disk};
+use publish::{Acknowledgement, ExchangePurges, publish, publish_of_method, write_to_disk};
 use relay::{ResponseSink, buffering_mode, relay};
 pub use site::{FetchLimits, FetchSite};
 pub use start::start;

@@ -19,7 +19,7 @@ use http::header::HeaderMap;
 use super::compress::Outlet;
 use super::rfc9111::{BodyCopy, publish_purges};
 use super::spool::{AHEAD, ResponseSpool};
-use super::{FetchWorker, PassJob, acknowledged, buffering_mode};
+use super::{ExchangePurges, FetchWorker, PassJob, acknowledged, buffering_mode};
 use crate::upstream::{IncomingResponse, QueuePosition};
 
 impl FetchWorker {
@@ -64,9 +64,11 @@ impl FetchWorker {
         let (born, sent) = began.get();
         let delay = self.clock.tick().since(sent);
         job.site.cron.read_appointments(&incoming.fields, delay);
-        let mut purges = carried(job, &incoming);
         let invalidation = self.invalidations.of(job, &incoming, self.clock.tick());
-        purges.extend(invalidation.now);
+        let purges = ExchangePurges {
+            reported: carried(job, &incoming),
+            of_method: invalidation.now,
+        };
         let (valid_at, acknowledgement) = publish_purges(job, &incoming, &purges, Some(born));
         acknowledgement.wait(&job.site).await;
         // The stored copy would lack the purges of its includes.
@@ -127,7 +129,7 @@ async fn receive(
     incoming: &mut IncomingResponse,
     outlet: &mut Outlet<'_>,
     mut copy: Option<&mut BodyCopy>,
-    purges: &[Purge],
+    purges: &ExchangePurges,
 ) -> Result<Option<Bytes>, FillError> {
     let mut held = None;
     loop {
@@ -153,7 +155,7 @@ fn carried(job: &PassJob, incoming: &IncomingResponse) -> Vec<Purge> {
     if !job.call.is_safe() && succeeded {
         let groups = tags::invalidated_groups(&incoming.fields).into_iter();
         purges.extend(groups.map(|group| Purge {
-            scope: Scope::Tag(group),
+            scope: purge::tag_scope(&group).unwrap_or(Scope::Site),
             strength: Strength::Hard,
         }));
     }

@@ -23,12 +23,43 @@ pub(super) fn write_to_disk(site: &FetchSite, entry: &Arc<Entry>, outcome: Resul
     }
 }
 
-/// Publishes purges for one site. They are in effect when this function returns.
+/// Publishes purges that the upstream reports. They are in effect when this function returns.
 pub(super) fn publish(site: &FetchSite, purges: &[Purge]) -> Acknowledgement {
-    let receipts = purges
-        .iter()
-        .map(|job| site.purges.publish(job, PurgeSource::Upstream));
-    Acknowledgement(receipts.last())
+    let is_empty = purges.is_empty();
+    Acknowledgement((!is_empty).then(|| site.purges.publish_all(purges, PurgeSource::Upstream)))
+}
+
+/// The purges of an exchange.
+pub(super) struct ExchangePurges {
+    /// Those that the response reports.
+    pub(super) reported: Vec<Purge>,
+    /// Those that its unsafe method causes.
+    pub(super) of_method: Vec<Purge>,
+}
+
+impl ExchangePurges {
+    pub(super) fn len(&self) -> usize {
+        self.reported.len() + self.of_method.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Publishes all of them.
+    pub(super) fn publish(&self, site: &FetchSite) -> Acknowledgement {
+        let reported = publish(site, &self.reported);
+        match publish_of_method(site, &self.of_method) {
+            Acknowledgement(None) => reported,
+            newest => newest,
+        }
+    }
+}
+
+/// Publishes the purges that unsafe methods cause.
+pub(super) fn publish_of_method(site: &FetchSite, purges: &[Purge]) -> Acknowledgement {
+    let is_empty = purges.is_empty();
+    Acknowledgement((!is_empty).then(|| site.purges.publish_all(purges, PurgeSource::Unsafe)))
 }
 
 /// The acknowledgement of purges that a response carries. The response is sent only after it.

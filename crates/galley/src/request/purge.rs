@@ -10,7 +10,7 @@ use super::exchange::Exchange;
 use super::response::{Response, ResponseBody};
 use super::site::Site;
 use crate::body::RequestBody;
-use crate::durable::{PurgeReceipt, PurgeSource, Receipt};
+use crate::durable::{PurgeReceipt, PurgeSource};
 use crate::fault::Fault;
 
 /// A purge request in one of the dialects.
@@ -70,12 +70,13 @@ async fn execute(
     purges: &[Purge],
     source: PurgeSource,
 ) -> PurgeReceipt {
-    let mut newest = Receipt::default();
+    let receipt = site.core.purges.publish_all(purges, source);
     for purge in purges {
-        newest = site.core.purges.publish(purge, source);
-        tracing::info!(site = site.core.name, scope = %purge.scope, dialect = dialect.name, "purged by request");
+        if site.core.purges.may_log() {
+            tracing::info!(site = site.core.name, scope = %purge.scope, dialect = dialect.name, "purged by request");
+        }
     }
-    let receipt = newest.acknowledged().await;
+    let receipt = receipt.acknowledged().await;
     receipt.log(&site.core.name);
     receipt
 }

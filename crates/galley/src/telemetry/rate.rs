@@ -27,15 +27,25 @@ impl RateLimited {
 
     /// Whether this message may be written. The first message of a later second reports how many were suppressed before.
     pub fn admit(&self) -> bool {
-        let (is_admitted, held_back) = self.admit_at(self.second());
+        let (is_admitted, held_back) = self.admit_counting();
         self.report(held_back);
         is_admitted
+    }
+
+    /// Like [`Self::admit`]; the caller reports the number of suppressed messages.
+    pub fn admit_counting(&self) -> (bool, u32) {
+        self.admit_at(self.second())
     }
 
     /// Reports the messages that were suppressed in a previous second. Called at each timer tick, so that the end of a flood is
     /// reported, too.
     pub fn settle(&self) {
-        self.report(self.settle_at(self.second()));
+        self.report(self.settle_counting());
+    }
+
+    /// Like [`Self::settle`]; the caller reports the number.
+    pub fn settle_counting(&self) -> u32 {
+        self.settle_at(self.second())
     }
 
     /// Whether one more message in `second` is admitted, and how many an earlier second has suppressed.

@@ -12,6 +12,7 @@ mod http1;
 mod http2;
 #[path = "../../../http/tests/it/hyper_reader.rs"]
 mod hyper_reader;
+mod purge_floods;
 #[path = "../../../http/tests/it/reader.rs"]
 mod reader;
 mod servers;

@@ -6,9 +6,9 @@
 use serde_json::Value;
 
 use super::dialect_request::DialectRequest;
-use super::error::{MAX_PURGES, PurgeError};
+use super::error::{MAX_PATTERNS, MAX_PURGES, PurgeError};
 use super::path::{host_url_scope, means_several_pages, pattern_path, text, wide_scope};
-use super::scope::{Scope, prefix_scope, url_scope};
+use super::scope::{Scope, prefix_scope, tag_scope, url_scope};
 use crate::route::canonical_host;
 use crate::uri;
 
@@ -64,9 +64,15 @@ pub(super) fn souin_batch(request: &DialectRequest<'_>) -> Result<Vec<Scope>, Pu
     };
     match purge.get("type").and_then(Value::as_str) {
         Some("uri") => each(&|text| url_scope(text, request.site)),
-        Some("uri-prefix") => each(&prefix_of),
+        Some("uri-prefix") => {
+            let patterns = selectors.iter().filter(|text| !text.ends_with('/'));
+            if patterns.count() > MAX_PATTERNS {
+                return Err(PurgeError::TooManyPatterns);
+            }
+            each(&prefix_of)
+        }
         Some("origin") => each(&|text| Ok(Scope::Host(host_of(text)?))),
-        Some("group") => Ok(selectors.iter().chain(&groups).flat_map(of_group).collect()),
+        Some("group") => selectors.iter().chain(&groups).flat_map(of_group).collect(),
         _ => Err(PurgeError::Body),
     }
 }
@@ -89,11 +95,8 @@ fn host_of(origin: &str) -> Result<String, PurgeError> {
 }
 
 /// A group may have been set as a tag, or as a group (RFC 9875).
-fn of_group(group: &&str) -> [Scope; 2] {
-    [
-        Scope::Tag((*group).to_owned()),
-        Scope::Tag(format!("cache-group:{group}")),
-    ]
+fn of_group(group: &&str) -> [Result<Scope, PurgeError>; 2] {
+    [tag_scope(group), tag_scope(&format!("cache-group:{group}"))]
 }
 
 /// The part after the service id: `/service/<id>/purge_all` gives `purge_all`.

@@ -110,7 +110,8 @@ impl Dialect {
             .find(|row| (row.matches)(&request))
     }
 
-    /// The purges of a request in this dialect, at least one; more than one for lists. `body` is the whole body.
+    /// The purges of a request in this dialect, at least one; more than one for lists. `body` is the whole body. A request beyond
+    /// a limit is one purge of the whole site.
     pub fn purges<'a>(
         &self,
         info: &RequestInfo,
@@ -118,7 +119,15 @@ impl Dialect {
         body: &'a [u8],
         site: &Policy,
     ) -> Result<Vec<Purge>, PurgeError> {
-        let fields = PurgeFields::read(fields)?;
+        let fields = match PurgeFields::read(fields) {
+            Err(why) if why.is_limit() => {
+                return Ok(vec![Purge {
+                    scope: Scope::Site,
+                    strength: Strength::Hard,
+                }]);
+            }
+            fields => fields?,
+        };
         let strength = if fields.is_soft {
             Strength::Soft
         } else {
@@ -130,7 +139,11 @@ impl Dialect {
             site,
             body,
         };
-        let scopes = (self.scopes)(&request)?;
+        // Plugins do not look at the reply.
+        let scopes = match (self.scopes)(&request) {
+            Err(why) if why.is_limit() => vec![Scope::Site],
+            scopes => scopes?,
+        };
         if scopes.is_empty() {
             return Err(PurgeError::NoPurge);
         }

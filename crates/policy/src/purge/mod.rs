@@ -19,10 +19,10 @@ mod tag_list;
 mod unsafe_method;
 
 pub use self::dialect::{DIALECTS, Dialect, DialectReply, purges_from_request};
-pub use self::error::{MAX_PATTERN_BYTES, MAX_PURGES, PurgeError};
+pub use self::error::{MAX_PATTERN_BYTES, MAX_PATTERNS, MAX_PURGES, MAX_URL_BYTES, PurgeError};
 pub use self::nginx_key::{nginx_key_url, nginx_keys};
 pub use self::path::is_below_purge;
-pub use self::pattern::PurgePattern;
+pub use self::pattern::{CompiledPattern, PurgePattern};
 pub use self::response::{PURGE_FIELDS, from_response, receipts};
-pub use self::scope::{Purge, Scope, Strength, prefix_scope, url_scope};
+pub use self::scope::{Purge, Scope, Strength, prefix_scope, tag_scope, url_scope};
 pub use self::unsafe_method::invalidation;

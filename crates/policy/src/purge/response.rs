@@ -2,8 +2,8 @@
 
 use http::{HeaderMap, HeaderName};
 
-use super::error::MAX_PURGES;
-use super::scope::{Purge, Scope, Strength, url_scope};
+use super::error::{MAX_PURGES, PurgeError};
+use super::scope::{Purge, Scope, Strength, tag_scope, url_scope};
 use crate::fields::has_any;
 use crate::site::Policy;
 use crate::tags;
@@ -65,13 +65,19 @@ fn receipt(word: &[u8]) -> Option<&str> {
 
 fn scope_of(word: &[u8], site: &Policy) -> Option<Scope> {
     let text = std::str::from_utf8(word).ok()?;
-    if text == tags::EVERYTHING {
-        Some(Scope::Site)
+    let scope = if text == tags::EVERYTHING {
+        Ok(Scope::Site)
     } else if text.starts_with('/') {
-        url_scope(text, site).ok()
+        url_scope(text, site)
     } else {
-        let tag = text.strip_prefix("tag=").unwrap_or(text);
-        (!tag.is_empty()).then(|| Scope::Tag(tag.to_owned()))
+        match text.strip_prefix("tag=").unwrap_or(text) {
+            "" => Err(PurgeError::NoTags),
+            tag => tag_scope(tag),
+        }
+    };
+    match scope {
+        Ok(scope) => Some(scope),
+        Err(why) => why.is_limit().then_some(Scope::Site),
     }
 }
 

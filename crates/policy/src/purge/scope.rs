@@ -1,10 +1,11 @@
 //! The scope and strength of a purge.
 
-use super::error::PurgeError;
+use super::error::{MAX_URL_BYTES, PurgeError};
 use super::pattern::PurgePattern;
 use crate::query;
 use crate::route::canonical_host;
 use crate::site::Policy;
+use crate::tags::MAX_TAG_BYTES;
 use crate::uri;
 
 /// The effect of a purge.
@@ -40,6 +41,23 @@ pub enum Scope {
     Pattern(PurgePattern),
 }
 
+impl Scope {
+    /// The length of its texts in bytes.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Site => 0,
+            Self::Host(text) | Self::Tag(text) => text.len(),
+            Self::Url { host, path, query } => {
+                host.as_ref().map_or(0, String::len)
+                    + path.len()
+                    + query.as_ref().map_or(0, Vec::len)
+            }
+            Self::Prefix(path) => path.len(),
+            Self::Pattern(pattern) => pattern.text().len(),
+        }
+    }
+}
+
 impl std::fmt::Display for Scope {
     /// For logs, in the words of the command line.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -72,7 +90,7 @@ pub struct Purge {
 
 /// Parses the scope of one URL: `https://host/path?query`, or `/path?query` for any host. A fragment is dropped.
 pub fn url_scope(text: &str, site: &Policy) -> Result<Scope, PurgeError> {
-    let text = text.trim();
+    let text = limited(text)?;
     let text = text.split_once('#').map_or(text, |(before, _)| before);
     let target = uri::split(text.as_bytes())?;
     let host = target.authority.map(canonical_host).transpose()?;
@@ -91,7 +109,7 @@ pub fn url_scope(text: &str, site: &Policy) -> Result<Scope, PurgeError> {
 
 /// Parses the scope of a path and all paths below it, as users write it: `/shop`, `/shop/`. `/` is the whole site.
 pub fn prefix_scope(text: &str) -> Result<Scope, PurgeError> {
-    let target = uri::split(text.trim().as_bytes())?;
+    let target = uri::split(limited(text)?.as_bytes())?;
     let mut path = Vec::new();
     uri::canonical_path(target.path, &mut path)?;
     Ok(if path.iter().all(|&byte| byte == b'/') {
@@ -99,4 +117,20 @@ pub fn prefix_scope(text: &str) -> Result<Scope, PurgeError> {
     } else {
         Scope::Prefix(path)
     })
+}
+
+/// The scope of a tag. A page with a longer tag has the tag `*` instead, so a longer one names no page.
+pub fn tag_scope(tag: &str) -> Result<Scope, PurgeError> {
+    if tag.len() > MAX_TAG_BYTES {
+        return Err(PurgeError::TagTooLong);
+    }
+    Ok(Scope::Tag(tag.to_owned()))
+}
+
+fn limited(url: &str) -> Result<&str, PurgeError> {
+    let url = url.trim();
+    if url.len() > MAX_URL_BYTES {
+        return Err(PurgeError::UrlTooLong);
+    }
+    Ok(url)
 }

@@ -3,7 +3,7 @@
 //! Commas, blanks or `|` separate tags; Proxy Cache Purge and `VCaching` write them as alternatives in a regular expression.
 
 use super::error::{MAX_PURGES, PurgeError};
-use super::scope::Scope;
+use super::scope::{Scope, tag_scope};
 use crate::tags;
 
 /// Parses `a,b c|d`, also as alternatives in a pattern: `(a|b)`, `^a$`, with escapes. A tag that is itself a pattern means
@@ -23,7 +23,7 @@ pub(super) fn tag_scopes(lists: &[&[u8]]) -> Result<Vec<Scope>, PurgeError> {
             return Ok(vec![Scope::Site]);
         };
         let tag = String::from_utf8(tag).map_err(|_| PurgeError::NotText)?;
-        let scope = Scope::Tag(tag);
+        let scope = tag_scope(&tag)?;
         if scope == Scope::Tag(String::new()) || scopes.contains(&scope) {
             continue;
         }

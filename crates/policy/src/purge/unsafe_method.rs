@@ -1,8 +1,8 @@
 //! The purges that unsafe requests cause without being purge requests.
 //!
 //! RFC 9111 section 4.4 requires a cache to invalidate the URL of each successful unsafe request. Anyone can send such
-//! a request, so with the WordPress preset a client without a session never purges hard, and not at all if the plugin
-//! reports changes. The caller limits how often this may happen.
+//! a request, with any cookie and any `Authorization`, which only WordPress can verify. So with the WordPress preset no such
+//! request purges hard, and none purges if the plugin reports changes. The caller limits how often this may happen.
 
 use http::{HeaderMap, HeaderName};
 
@@ -16,15 +16,11 @@ pub fn invalidation(info: &RequestInfo, response: &HeaderMap, site: &Policy) -> 
     if !may_change(info, site.unsafe_methods) {
         return None;
     }
-    if site.unsafe_methods == UnsafeMethodPurges::Always {
-        return Some(Strength::Hard);
-    }
-    let has_session = info.has_session() || info.has_authorization();
-    match (has_session, response.contains_key(GALLEY_PLUGIN)) {
-        (true, false) => Some(Strength::Hard),
-        // The session is not verified here: only WordPress can do that. The plugin verifies it, and reports changes.
-        (true, true) | (false, false) => Some(Strength::Soft),
-        (false, true) => None,
+    match site.unsafe_methods {
+        UnsafeMethodPurges::Always => Some(Strength::Hard),
+        UnsafeMethodPurges::Softly => {
+            (!response.contains_key(GALLEY_PLUGIN)).then_some(Strength::Soft)
+        }
     }
 }
 
@@ -57,10 +53,13 @@ mod tests {
     }
 
     #[test]
-    fn only_sessions_purge_hard_unless_the_plugin_reports_changes() {
+    fn no_session_that_wordpress_has_not_confirmed_purges_hard() {
         use Strength::{Hard, Soft};
         let cookie: &[(&str, &str)] = &[("cookie", "wordpress_logged_in_x=1")];
+        let comment: &[(&str, &str)] = &[("cookie", "comment_author_x=1")];
+        let cart: &[(&str, &str)] = &[("cookie", "woocommerce_items_in_cart=1")];
         let basic: &[(&str, &str)] = &[("authorization", "Basic eA==")];
+        let bearer: &[(&str, &str)] = &[("authorization", "Bearer x")];
         let (wordpress, none) = (Policy::default(), Policy::rfc9111());
         let mut plugin = HeaderMap::new();
         plugin.insert(GALLEY_PLUGIN, http::HeaderValue::from_static("0.3.0"));
@@ -68,8 +67,11 @@ mod tests {
         let table = [
             ("POST", &[][..], Some(Soft), None, Some(Hard)),
             ("DELETE", &[], Some(Soft), None, Some(Hard)),
-            ("POST", cookie, Some(Hard), Some(Soft), Some(Hard)),
-            ("PATCH", basic, Some(Hard), Some(Soft), Some(Hard)),
+            ("POST", cookie, Some(Soft), None, Some(Hard)),
+            ("POST", comment, Some(Soft), None, Some(Hard)),
+            ("PUT", cart, Some(Soft), None, Some(Hard)),
+            ("PATCH", basic, Some(Soft), None, Some(Hard)),
+            ("DELETE", bearer, Some(Soft), None, Some(Hard)),
             ("GET", cookie, None, None, None),
             ("OPTIONS", &[], None, None, None),
             ("FOO", cookie, None, None, Some(Hard)),

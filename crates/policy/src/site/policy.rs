@@ -137,7 +137,7 @@ impl Policy {
                 stale_on: StaleOnStatus::ServerErrors,
             },
             upstream_requests: UpstreamRequests::Trimmed,
-            unsafe_methods: UnsafeMethodPurges::BySession,
+            unsafe_methods: UnsafeMethodPurges::Softly,
             ttl: TtlTable::default(),
             members: MemberPages::Pass,
             esi: None,

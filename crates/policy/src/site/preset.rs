@@ -166,9 +166,9 @@ pub enum UpstreamRequests {
 /// The purges after successful unsafe requests (RFC 9111 section 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnsafeMethodPurges {
-    /// Hard for sessions, soft for other clients; weaker if the plugin reports changes. Unknown methods purge
-    /// nothing, and each client has a low limit.
-    BySession,
+    /// Soft, for every client, and none if the plugin reports changes. Unknown methods purge nothing, and each client has a low
+    /// limit.
+    Softly,
     /// Hard, for every client, after every method that is not safe.
     Always,
 }

@@ -265,6 +265,51 @@ fn a_pattern_is_tested_once_per_entry_and_purge() {
     }
 }
 
+/// Each of these takes 25 KB, and 29 ms for an address of 8,000 bytes.
+#[test]
+fn large_patterns_purge_more_rather_than_take_more_memory_or_time() {
+    let large = |number: usize| pattern(&format!("{}{number}", "a".repeat(1_000)));
+    let purge_table = PurgeTable::new();
+    for number in 0..100 {
+        purge_table.publish(&hard(large(number)));
+        let tables = purge_table.tables.read().unwrap();
+        let bytes: usize = tables.patterns.iter().map(|(one, _)| one.bytes()).sum();
+        assert!(bytes < 512 * 1024, "{bytes}");
+    }
+    let validity = |path: &str, born| purge_table.validity(&entry("a.test", path, &[], born));
+    assert_eq!(validity("/b", 0), Validity::Purged, "below the floor");
+    assert_eq!(validity("/b", 95), Validity::Valid);
+    let long = format!("/{}", "a".repeat(8_000));
+    let began = std::time::Instant::now();
+    assert_eq!(validity(&long, 95), Validity::Purged, "it was not compared");
+    assert!(began.elapsed() < std::time::Duration::from_millis(500));
+}
+
+#[test]
+fn patterns_of_an_earlier_run_are_compiled_only_if_they_are_kept() {
+    let purge_table = PurgeTable::new();
+    for number in 1..=1_000 {
+        purge_table.replay(number, &hard(pattern(&format!("^/{number}$"))));
+    }
+    let compiled = || {
+        let tables = purge_table.tables.read().unwrap();
+        let compiled = tables.patterns.iter().filter(|(one, _)| one.bytes() > 500);
+        (compiled.count(), tables.patterns.len())
+    };
+    assert_eq!(compiled().0, 0);
+    purge_table.lift(2_000);
+    let (compiled, kept) = compiled();
+    assert!(compiled == kept && (50..=100).contains(&kept), "{kept}");
+    assert_eq!(
+        purge_table.validity(&entry("a.test", "/1000", &[], 999)),
+        Validity::Purged
+    );
+    assert_eq!(
+        purge_table.validity(&entry("a.test", "/1000", &[], 1_000)),
+        Validity::Valid
+    );
+}
+
 /// The purges of an earlier run, with their numbers and the gaps between them, with the ring and with the tables.
 #[test]
 fn replayed_purges_touch_the_same_entries() {
@@ -405,6 +450,7 @@ fn full_tables_raise_a_floor_and_lose_no_purge() {
     let purge_table = PurgeTable::with_limits(PurgeTableLimits {
         scopes: 100,
         patterns: 10,
+        pattern_bytes: 64 * 1024,
         ring: 4,
     });
     let names: Vec<String> = (0..1_000).map(|n| format!("tag-{n}")).collect();
@@ -590,7 +636,7 @@ fn model_touches(page: &Page, scope: &Scope) -> bool {
             let prefix = std::str::from_utf8(prefix).unwrap().trim_end_matches('/');
             page.path == prefix || page.path.starts_with(&format!("{prefix}/"))
         }
-        Scope::Pattern(text) => text.matches(whole.as_ref()),
+        Scope::Pattern(text) => text.compile().matches(whole.as_ref()),
     }
 }
 
@@ -644,7 +690,7 @@ proptest! {
 
     #[test]
     fn small_limits_only_purge_more(steps in steps()) {
-        let purge_table = PurgeTable::with_limits(PurgeTableLimits { scopes: 2, patterns: 1, ring: 1 });
+        let purge_table = PurgeTable::with_limits(PurgeTableLimits { scopes: 2, patterns: 1, pattern_bytes: 4_000, ring: 1 });
         play(&purge_table, &steps, |validity, says| match says {
             PurgeEffect::Untouched => {}
             PurgeEffect::Soft => assert!(matches!(validity, Validity::SoftPurged | Validity::Purged)),

@@ -204,7 +204,10 @@ impl MarkerThread {
 
     /// The scope of the page with a key.
     fn scope(&self, key: &str) -> Option<Scope> {
-        url_scope(&nginx_key_url(key)?, &self.policy).ok()
+        match url_scope(&nginx_key_url(key)?, &self.policy) {
+            Err(why) if why.is_limit() => Some(Scope::Site),
+            scope => scope.ok(),
+        }
     }
 
     fn publish(&self, scope: Scope) -> Receipt {

@@ -9,7 +9,6 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
 use galley_cache::purge_table::{FillPurgeState, Validity};
-use galley_policy::purge::Purge;
 use galley_policy::range;
 use galley_policy::storable::{self, Lifetime, ResponseHead, Storability};
 use galley_policy::tags;
@@ -19,7 +18,7 @@ use http::{StatusCode, header};
 use super::super::jobs::PassedResponseKind;
 use super::revalidate::ValidatingExchange;
 use crate::fetch::entry_parts::scopes;
-use crate::fetch::{Acknowledgement, FetchWorker, PassJob, publish, write_to_disk};
+use crate::fetch::{Acknowledgement, ExchangePurges, FetchWorker, PassJob, write_to_disk};
 use crate::upstream::IncomingResponse;
 
 /// A copy of a body that is made for the cache while the body is forwarded.
@@ -141,7 +140,7 @@ impl FetchWorker {
 pub(in crate::fetch) fn publish_purges(
     job: &PassJob,
     incoming: &IncomingResponse,
-    purges: &[Purge],
+    purges: &ExchangePurges,
     since: Option<u64>,
 ) -> (Option<u64>, Acknowledgement) {
     let site_purges = &job.site.purges;
@@ -150,7 +149,7 @@ pub(in crate::fetch) fn publish_purges(
         let scopes = scopes(&job.info, tags::collect(&incoming.fields).ids);
         site_purges.newer_than(since, scopes.touch()) == FillPurgeState::No
     });
-    let acknowledgement = publish(&job.site, purges);
+    let acknowledgement = purges.publish(&job.site);
     let after = site_purges.current();
     let own_purges = u64::try_from(purges.len()).unwrap_or(u64::MAX);
     let valid_at = (is_undisturbed && after == before.saturating_add(own_purges)).then_some(after);

@@ -1,0 +1,27 @@
+//! What a node tells the engine's scripts, and what they return.
+//!
+//! The scripts are in `engine_scripts`; [`crate::engine::Session`] runs them.
+
+use crate::stream_id::StreamId;
+
+/// A node's state of the stream.
+pub(crate) struct KnownStream<'k> {
+    pub(crate) epoch: &'k str,
+    /// The last entry that the node had applied before it read the newest entries.
+    pub(crate) before: StreamId,
+}
+
+/// The result of renewing a node's key.
+pub(crate) struct Renewal {
+    pub(crate) epoch: Option<String>,
+    /// Whether the epoch is unchanged, and the stream still contains both the entry that the node had applied before and the
+    /// one that it has applied now. If so, all entries between them were read, and the key is written.
+    pub(crate) is_whole: bool,
+}
+
+/// The progress of the members.
+pub(crate) struct Progress {
+    pub(crate) epoch: Option<String>,
+    /// The members with the values of their keys; `None`: the key is absent.
+    pub(crate) members: Vec<(String, Option<StreamId>)>,
+}
