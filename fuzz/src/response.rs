@@ -65,7 +65,9 @@ pub fn upstream_head(data: &[u8]) {
     let mut pieces = HeadCheck::new();
     let in_pieces = bytes
         .chunks(usize::from(*size).max(1))
-        .try_fold(0, |taken, piece| pieces.push(piece).map(|more| taken + more));
+        .try_fold(0, |taken, piece| {
+            pieces.push(piece).map(|more| taken + more)
+        });
     assert_eq!(at_once, in_pieces);
     assert_eq!(whole.is_over(), pieces.is_over());
 }

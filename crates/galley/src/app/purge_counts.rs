@@ -198,8 +198,12 @@ mod tests {
     fn a_page_counts_again_for_a_hard_purge_after_a_soft_one() {
         let purges = purges_in_memory();
         let pages = [tagged_page("/a/", 0, &[T])];
-        for strength in [Strength::Soft, Strength::Soft, Strength::Hard] {
-            publish(&purges, Scope::Site, strength);
+        for (scope, strength) in [
+            (Scope::Site, Strength::Soft),
+            (Scope::Tag(T.to_owned()), Strength::Soft),
+            (Scope::Site, Strength::Hard),
+        ] {
+            publish(&purges, scope, strength);
         }
         assert_eq!(counted(&purges, &pages), [(1, true), (0, true), (1, true)]);
     }
