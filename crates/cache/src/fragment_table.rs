@@ -156,15 +156,15 @@ impl FragmentTable {
     }
 
     /// Records a fragment that was rendered alone: versions with the same bytes are known to be renderable. A rendering never
-    /// replaces one that began after it.
-    pub fn rendered(&self, id: u64, rendered: RenderedFragment) {
+    /// replaces one that began after it. Returns whether it is the last one now.
+    pub fn rendered(&self, id: u64, rendered: RenderedFragment) -> bool {
         let mut table = self.lock();
         let Some(known) = table.by_id.get_mut(&id) else {
-            return;
+            return false;
         };
         let last = known.rendered.as_ref();
         if last.is_some_and(|last| last.entry.born > rendered.entry.born) {
-            return;
+            return false;
         }
         for version in known.versions.iter().filter_map(Weak::upgrade) {
             compare(&version, &rendered);
@@ -178,6 +178,7 @@ impl FragmentTable {
         known.failures = None;
         known.update_versions();
         known.rendered = Some(rendered);
+        true
     }
 
     /// Records that a fragment could not be rendered alone. Each failure doubles the time until [`FragmentTable::may_render`].

@@ -41,11 +41,15 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether the engine may have rejected a command because it has reached its `maxmemory`. Inside a transaction it says only
-    /// that one was rejected.
-    pub(crate) fn may_be_full(&self) -> bool {
+    /// Whether the engine has rejected a command because it has reached its `maxmemory`. The error of a transaction contains those
+    /// of its commands.
+    pub(crate) fn is_full(&self) -> bool {
         match self {
-            Self::Engine(error) => matches!(error.code(), Some("OOM" | "EXECABORT")),
+            Self::Engine(error) if error.code() == Some("EXECABORT") => {
+                let errors = error.clone().into_server_errors();
+                errors.is_some_and(|all| all.iter().any(|(_, one)| one.code() == "OOM"))
+            }
+            Self::Engine(error) => error.code() == Some("OOM"),
             Self::Password { .. }
             | Self::Key { .. }
             | Self::Lost

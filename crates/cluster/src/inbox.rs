@@ -14,7 +14,7 @@ use crate::reach::PurgeReach;
 /// A purge that is to be added to the stream.
 pub(crate) struct Outgoing {
     pub(crate) content: RemotePurge,
-    /// To those who wait for it, or for purges that it covers.
+    /// To the requests that wait for it, or for purges that it covers.
     pub(crate) replies: Vec<oneshot::Sender<PurgeReach>>,
     pub(crate) since: Instant,
     /// Whether the outbox contains it.
@@ -24,7 +24,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Takes the place of a purge that this one covers.
+    /// Replaces a purge that this one covers.
     fn cover(&mut self, mut other: Self) {
         other.settle();
         if self.replies.len() >= MIN_PRUNED {
@@ -84,8 +84,12 @@ impl Inbox {
         if !state.is_stopped {
             // A site that exceeds its budget purges the whole site each time.
             let is_whole = outgoing.content.purge.scope == Scope::Site;
+            // Only the newest of the site: one behind it would be acknowledged with it, and not be in the stream yet.
+            let site = &outgoing.content.site;
             let mut newest = state.queue.iter_mut().rev().take(SEARCHED);
-            let same = newest.find(|one| is_whole && one.content == outgoing.content);
+            let same = newest
+                .find(|one| one.content.site == *site)
+                .filter(|one| is_whole && one.content == outgoing.content);
             match same {
                 Some(same) => same.cover(outgoing),
                 None => state.queue.push_back(outgoing),
@@ -259,6 +263,30 @@ mod tests {
         };
         assert_eq!(queue.len(), 2);
         assert!(queue[0].replies.len() <= MIN_PRUNED + 1);
+    }
+
+    #[test]
+    fn a_purge_of_a_whole_site_waits_for_those_of_the_site_before_it() {
+        let (inbox, own) = (Inbox::default(), Arc::default());
+        let whole = || {
+            let (mut outgoing, receiver) = tag(&own, "a", 0);
+            outgoing.content = whole_site("a");
+            (outgoing, receiver)
+        };
+        let (first, mut first_reply) = whole();
+        let (last, mut last_reply) = whole();
+        for outgoing in [first, tag(&own, "a", 1).0, tag(&own, "b", 1).0, last] {
+            inbox.push(outgoing);
+        }
+        let ReceivedPurges::Purges(mut queue) = inbox.take(Duration::ZERO) else {
+            panic!("it is stopped")
+        };
+        assert_eq!(queue.len(), 4);
+        for reply in queue.remove(0).unwrap().replies {
+            reply.send(PurgeReach::Cluster).unwrap();
+        }
+        assert_eq!(first_reply.try_recv(), Ok(PurgeReach::Cluster));
+        assert!(last_reply.try_recv().is_err());
     }
 
     #[test]

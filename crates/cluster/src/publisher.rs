@@ -190,7 +190,7 @@ impl Publisher {
                 session.append(&messages, self.kept_in_stream())
             };
             let ids = match appended {
-                Err(error) if error.may_be_full() && !is_full => {
+                Err(error) if error.is_full() && !is_full => {
                     is_full = true;
                     self.give_way(&error);
                     continue;

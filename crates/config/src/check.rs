@@ -449,7 +449,6 @@ pub(crate) fn admin_address(
     }
 }
 
-/// A host pattern in the syntax of the file.
 pub(crate) fn shown_path(path: &Path) -> String {
     shown(&path.display().to_string())
 }

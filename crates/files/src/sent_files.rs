@@ -32,8 +32,14 @@ impl SentFiles {
     /// Opens the folders. `root`: the site's root.
     pub fn open(folders: &[InternalFolder], root: Option<&Path>) -> Self {
         let below_root = |folder: &Path| {
-            let inner = folder.strip_prefix(root?).ok()?;
-            RelPath::from_relative(inner.as_os_str().as_encoded_bytes())
+            let root = root?;
+            let below = |folder: &Path, root: &Path| {
+                let inner = folder.strip_prefix(root).ok()?;
+                RelPath::from_relative(inner.as_os_str().as_encoded_bytes())
+            };
+            // `root` or the folder may be named by a link.
+            let real = || below(&folder.canonicalize().ok()?, &root.canonicalize().ok()?);
+            below(folder, root).or_else(real)
         };
         let mut opened = Vec::new();
         for entry in folders {

@@ -75,7 +75,7 @@ impl<'p> RandomIds<'p> {
         if let Some(pair) = known {
             pair.times += 1;
             pair.is_id |= place == Place::Id;
-            return pair.digits == digits;
+            return pair.digits == digits && pair.times <= MAX_TIMES;
         }
         self.pairs.push(Pair {
             digits,
@@ -105,18 +105,20 @@ fn place(text: &[u8]) -> Option<Place> {
     let list = text
         .iter()
         .rev()
+        .take(MAX_LIST)
         .take_while(|byte| is_in_id(**byte) || **byte == b' ');
     let text = &text[..text.len() - list.count()];
     let text = text
         .strip_suffix(b"\"")
         .or_else(|| text.strip_suffix(b"'"))?;
     let text = text.strip_suffix(b"=")?;
-    let name = &text[text.len()
-        - text
-            .iter()
-            .rev()
-            .take_while(|byte| is_in_id(**byte))
-            .count()..];
+    let name = text.iter().rev().take(MAX_LIST);
+    let name = name.take_while(|byte| is_in_id(**byte)).count();
+    let (before, name) = text.split_at(text.len() - name);
+    // Not `cart.id="..."` of a script, or `?id="..."`.
+    if !before.last().is_some_and(u8::is_ascii_whitespace) {
+        return None;
+    }
     match name {
         b"id" => Some(Place::Id),
         b"for" | b"headers" | b"list" => Some(Place::Reference),
@@ -150,6 +152,12 @@ const MIN_DIGITS: usize = 8;
 
 /// The maximum number of identifiers in a page, each of which costs a search of both pages. A list of products has one for each.
 const MAX_PAIRS: usize = 64;
+
+/// The maximum number of places of one identifier: each is searched for at its own place.
+const MAX_TIMES: usize = 256;
+
+/// The maximum length of what is before an identifier in its attribute, in bytes. More would cost time for each identifier.
+const MAX_LIST: usize = 512;
 
 #[cfg(test)]
 mod tests {
@@ -206,6 +214,8 @@ mod tests {
             r#"<p data-id="ID">"#,
             r#"<p style="color:#ID">"#,
             r#"<p id="ID"></p>ID"#,
+            r#"<script>cart.id="ID"</script>"#,
+            r#"<p title='?id="ID"'>"#,
             "<p>ID</p>",
         ];
         let (one, other) = ("6b0b2c0e63336", "6b0b2c104b563");

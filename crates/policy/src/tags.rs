@@ -63,7 +63,7 @@ pub fn collect(fields: &http::HeaderMap) -> Tags {
         return tags;
     }
     for group in groups(fields, CACHE_GROUPS) {
-        if !insert(&mut tags, &group) {
+        if group.len() > MAX_TAG_BYTES || !insert(&mut tags, &group) {
             return Tags::everything();
         }
     }
@@ -101,9 +101,11 @@ pub fn from_list(list: &str) -> Option<Tags> {
         .then_some(tags)
 }
 
-/// The tags of the groups that a response to an unsafe request invalidates (RFC 9875 §2.2).
-pub fn invalidated_groups(fields: &http::HeaderMap) -> Vec<String> {
-    groups(fields, "cache-group-invalidation")
+/// The tags of the groups that a response to an unsafe request invalidates (RFC 9875 §2.2), of any length; `None` if there are too
+/// many.
+pub fn invalidated_groups(fields: &http::HeaderMap) -> Option<Vec<String>> {
+    let groups = groups(fields, "cache-group-invalidation");
+    (groups.len() <= MAX_TAGS).then_some(groups)
 }
 
 /// The tags of a list of groups (RFC 9875 §2): strings, case-sensitive. Members that are not strings are ignored, since a group
@@ -118,8 +120,6 @@ fn groups(fields: &http::HeaderMap, name: &str) -> Vec<String> {
             let text = item.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
             Some(format!("cache-group:{}", std::str::from_utf8(text).ok()?))
         })
-        .filter(|tag| tag.len() <= MAX_TAG_BYTES)
-        .take(MAX_TAGS)
         .collect()
 }
 
@@ -177,7 +177,18 @@ mod tests {
             "cache-group-invalidation",
             HeaderValue::from_static("\"c\""),
         );
-        assert_eq!(invalidated_groups(&fields), ["cache-group:c"]);
+        assert_eq!(
+            invalidated_groups(&fields),
+            Some(vec!["cache-group:c".to_owned()])
+        );
+        // No group is dropped: long ones and too many become a purge of the whole site.
+        let long = format!("\"{}\"", "x".repeat(MAX_TAG_BYTES));
+        fields.insert("cache-group-invalidation", long.parse().unwrap());
+        assert!(invalidated_groups(&fields).is_some_and(|all| all[0].len() > MAX_TAG_BYTES));
+        assert_eq!(collected(&[("cache-groups", &long)]), Tags::everything());
+        let many = vec!["\"a\""; MAX_TAGS + 1].join(",");
+        fields.insert("cache-group-invalidation", many.parse().unwrap());
+        assert_eq!(invalidated_groups(&fields), None);
     }
 
     #[test]

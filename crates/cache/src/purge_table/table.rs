@@ -8,7 +8,7 @@ use galley_policy::decide::Validity;
 use galley_policy::purge::Purge;
 
 use super::matching_purge::MatchingPurge;
-use super::purge_scope::{self, PurgeSubject};
+use super::purge_scope::{self, MAX_STEPS, PurgeSubject};
 use super::tables::{PurgeTableLimits, TableLookup, Tables};
 use crate::entry::Entry;
 use crate::fragments::PageFragment;
@@ -166,7 +166,10 @@ impl PurgeTable {
         let can_be_rendered = purged
             .iter()
             .all(|(_, fragment)| fragment.version.is_shared());
-        (page.settle(&touch) == PurgeEffect::Untouched && !purged.is_empty() && can_be_rendered)
+        let mut steps = MAX_STEPS;
+        (page.settle(&touch, &mut steps) == PurgeEffect::Untouched
+            && !purged.is_empty()
+            && can_be_rendered)
             .then(|| purged.into_iter().map(|(number, _)| number).collect())
     }
 
@@ -190,7 +193,8 @@ impl PurgeTable {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .lookup(born, &touch);
-        let is_untouched = looked.settle(&touch) == PurgeEffect::Untouched;
+        let mut steps = MAX_STEPS;
+        let is_untouched = looked.settle(&touch, &mut steps) == PurgeEffect::Untouched;
         match (is_untouched, touch.tags) {
             (false, _) => FillPurgeState::Yes,
             (true, None) => FillPurgeState::OnlyTags,
@@ -256,9 +260,10 @@ impl PurgeTable {
             (looked, parts.collect::<Vec<_>>())
         };
         // Patterns are tested after the lock is released, so that they do not delay a purge.
-        let mut verdict = looked.settle(&touch).max(checked.verdict);
+        let mut steps = MAX_STEPS;
+        let mut verdict = looked.settle(&touch, &mut steps).max(checked.verdict);
         for (part, looked) in included.unwrap_or_default().iter().zip(looked_at_parts) {
-            verdict = verdict.max(looked.settle(&part.scopes.touch()));
+            verdict = verdict.max(looked.settle(&part.scopes.touch(), &mut steps));
         }
         entry.checked.note(now, verdict);
         verdict.into()

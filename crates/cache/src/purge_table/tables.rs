@@ -15,7 +15,7 @@ use foldhash::quality::RandomState;
 use galley_policy::purge::Strength;
 
 use super::purge_scope::{
-    MAX_STEPS, PurgeScope, PurgeSubject, TablePattern, is_below, is_touched_by_all, prefixes,
+    PurgeScope, PurgeSubject, TablePattern, is_below, is_touched_by_all, prefixes,
 };
 use crate::validity::PurgeEffect;
 
@@ -303,12 +303,11 @@ impl TableLookup {
         }
     }
 
-    /// Tests the patterns that can still change the verdict, and returns the verdict.
-    pub(super) fn settle(self, touch: &PurgeSubject<'_>) -> PurgeEffect {
+    /// Tests the patterns that can still change the verdict, and returns the verdict. All parts of a page share the `steps`.
+    pub(super) fn settle(self, touch: &PurgeSubject<'_>, steps: &mut usize) -> PurgeEffect {
         let mut verdict = self.verdict;
-        let mut steps = MAX_STEPS;
         for (pattern, says) in self.patterns {
-            if says > verdict && pattern.may_match(touch.path_query, &mut steps) {
+            if says > verdict && pattern.may_match(touch.path_query, steps) {
                 verdict = says;
             }
         }

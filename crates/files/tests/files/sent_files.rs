@@ -46,6 +46,19 @@ fn site() -> TestSite {
 }
 
 #[test]
+fn a_closed_folder_below_a_root_that_is_a_link_is_closed() {
+    let site = site();
+    let current = site.path().parent().unwrap().join("current");
+    symlink(site.path(), &current).unwrap();
+    let folders = [internal("/protected/", Some(&site.path().join("private")))];
+    for root in [site.path(), current.as_path()] {
+        let sent = SentFiles::open(&folders, Some(root));
+        assert!(sent.closes(b"/private/a.txt"), "{}", root.display());
+        assert!(!sent.closes(b"/dir/a.txt"));
+    }
+}
+
+#[test]
 fn responses_name_files_that_visitors_do_not_get() {
     let site = site();
     let outside = site.path().parent().unwrap().join("files");

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::AdminState;
 use super::target::{JsonReply, refuse};
-use crate::durable::ScopeMatch;
+use crate::durable::{MAX_COUNT_STEPS, ScopeMatch};
 use crate::request::{Site, site_mark};
 
 /// Counts on a helper thread, because the walk would delay purges on this one.
@@ -49,16 +49,24 @@ fn count(state: &AdminState, purges: &[(Arc<Site>, Purge)]) -> DryRun {
         .map(|(site, purge)| PurgeMatch::new(site, &purge.scope))
         .collect();
     let mut urls = HashSet::new();
+    let mut steps = MAX_COUNT_STEPS;
+    let mut is_compared = true;
     let mut entries = state.services.memory.entries();
     for entry in entries.by_ref().take(MAX_VISITED) {
-        if wanted.iter().any(|wanted| wanted.matches(&entry)) {
+        let is_touched = wanted.iter().any(|wanted| {
+            let matches = wanted.matches(&entry, &mut steps);
+            is_compared &= matches.is_some();
+            matches == Some(true)
+        });
+        if is_touched {
             urls.insert((entry.scopes.host, entry.scopes.url));
         }
     }
     DryRun {
         pages: urls.len(),
         // The disk may have pages that are not in memory.
-        is_complete: entries.next().is_none()
+        is_complete: is_compared
+            && entries.next().is_none()
             && purges.iter().all(|(site, _)| site.core.disk.is_none()),
     }
 }
@@ -77,14 +85,15 @@ impl<'a> PurgeMatch<'a> {
         }
     }
 
-    fn matches(&self, entry: &Entry) -> bool {
-        entry.kind == EntryKind::Page
-            && site_mark(entry.key.bytes()) == Some(self.site.mark)
-            && self.scope.is_match(&entry.scopes)
-            && !matches!(
-                self.site.core.purges.validity_waiting(entry),
-                Validity::Purged | Validity::Outdated
-            )
+    /// `None`: too many steps.
+    fn matches(&self, entry: &Entry, steps: &mut usize) -> Option<bool> {
+        let is_page =
+            entry.kind == EntryKind::Page && site_mark(entry.key.bytes()) == Some(self.site.mark);
+        if !is_page || !self.scope.is_match(&entry.scopes, steps)? {
+            return Some(false);
+        }
+        let validity = self.site.core.purges.validity_waiting(entry);
+        Some(!matches!(validity, Validity::Purged | Validity::Outdated))
     }
 }
 

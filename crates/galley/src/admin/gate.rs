@@ -1,4 +1,4 @@
-//! The first step of each request: who asks, before anything of the body is read.
+//! The first step of each request: identifies the client, before anything of the body is read.
 //!
 //! Other users of the machine can connect to the unix socket as soon as a site has a token, and anybody can connect to a TCP
 //! listener. Without a valid token they get a response, but no memory for a body.
@@ -15,7 +15,7 @@ use super::AdminState;
 use super::auth::{AdminClient, TokenReach, reach};
 use super::target::unauthorized;
 
-/// Refuses a request without a valid token, and limits the body of others by who asks.
+/// Refuses a request without a valid token, and limits the body of others by the reach of the token.
 pub(super) async fn authorized(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,

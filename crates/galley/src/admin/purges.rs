@@ -81,9 +81,21 @@ impl PurgeRequest {
 
 pub(super) type PurgeReply = (StatusCode, Json<Value>);
 
-/// Handles `POST /purge`.
+/// Handles `POST /purge`. What has been received is carried out, also if the client goes before it is its turn.
 pub(super) async fn purge(
     Extract(state): Extract<Arc<AdminState>>,
+    client: AdminClient,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let purging = tokio::spawn(received(state, client, headers, body));
+    purging.await.unwrap_or_else(|_| {
+        refuse(StatusCode::INTERNAL_SERVER_ERROR, "the purge failed").into_response()
+    })
+}
+
+async fn received(
+    state: Arc<AdminState>,
     client: AdminClient,
     headers: HeaderMap,
     body: Bytes,

@@ -44,7 +44,11 @@ pub(super) fn open(
 
 /// The settings of a site on which its stored pages depend.
 pub(super) fn key_shape(site: &SiteConfig) -> KeyShape {
-    KeyShape::of(&site.rules, site.nginx_cache_path.as_deref())
+    KeyShape::of(
+        &site.rules,
+        site.nginx_cache_path.as_deref(),
+        &site.internal,
+    )
 }
 
 /// A hash that is the same in every run.

@@ -49,7 +49,7 @@ mod watch;
 pub use self::acme::files as kept_certificates;
 pub use self::other_users::sites_of_other_users;
 pub use self::predecessor::Inheritance;
-pub use self::preflight::{Preflight, RunningGalley, preflight};
+pub use self::preflight::{Preflight, RunningGalley, inspect};
 pub use self::reach::addresses as upstream_addresses;
 pub use self::refusal::{ServerStartError, of_php};
 pub use self::run::run;

@@ -54,7 +54,7 @@ impl Preflight {
     }
 }
 
-/// Checks the requirements of a start. Blocks on the disk and on connections to upstreams.
+/// Checks the requirements of a start. Blocks on the disk.
 pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     let mut found = Preflight::default();
     let who = who(config, running, &mut found);
@@ -65,10 +65,20 @@ pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     logs(config, &who, &mut found);
     countries(config, &mut found);
     found.notes.extend(cluster::examine(config));
-    found.unreachable = reach::unreachable(config, &who);
     for (index, site) in config.sites.iter().enumerate() {
         programs(index, site, &mut found);
         root(index, site, &mut found);
+    }
+    found
+}
+
+/// As [`preflight`], with problems that never prevent a start and take long to find: links out of roots, and upstreams that accept no
+/// connection. Blocks on connections to upstreams, too. For `galley check`.
+pub fn inspect(config: &Config, running: &RunningGalley) -> Preflight {
+    let mut found = preflight(config, running);
+    let who = who(config, running, &mut Preflight::default());
+    found.unreachable = reach::unreachable(config, &who);
+    for (index, site) in config.sites.iter().enumerate() {
         links(index, site, &mut found);
     }
     found

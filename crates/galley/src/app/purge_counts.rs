@@ -16,7 +16,7 @@ use galley_policy::purge::Strength;
 
 use super::current::CurrentConfiguration;
 use super::pacing::WalkPacing;
-use crate::durable::{CountablePurge, PurgedPages, ScopeMatch};
+use crate::durable::{CountablePurge, MAX_COUNT_STEPS, PurgedPages, ScopeMatch};
 use crate::request::{Site, site_mark};
 
 /// Counts the pages of all purges that were not counted yet. Blocks.
@@ -54,7 +54,10 @@ pub(super) fn count(current: &CurrentConfiguration) {
 }
 
 /// The purges of a site with the pages counted so far.
-struct SiteCount<'p>(Vec<PurgeCount<'p>>);
+struct SiteCount<'p> {
+    purges: Vec<PurgeCount<'p>>,
+    steps: usize,
+}
 
 struct PurgeCount<'p> {
     number: u64,
@@ -84,16 +87,24 @@ impl<'p> SiteCount<'p> {
             urls: HashSet::new(),
             may_have_more,
         });
-        Self(counts.collect())
+        Self {
+            purges: counts.collect(),
+            steps: MAX_COUNT_STEPS,
+        }
     }
 
     /// Counts a page for each purge that invalidated it.
     fn count_page(&mut self, entry: &Entry) {
         let url = (entry.scopes.host, entry.scopes.url);
         let mut state = PageState::Valid;
-        for purge in &mut self.0 {
-            if !purge.scope.is_match(&entry.scopes) {
-                continue;
+        for purge in &mut self.purges {
+            match purge.scope.is_match(&entry.scopes, &mut self.steps) {
+                Some(true) => {}
+                Some(false) => continue,
+                None => {
+                    purge.may_have_more = true;
+                    continue;
+                }
             }
             if entry.born >= purge.number {
                 purge.may_have_more |= !purge.urls.contains(&url);
@@ -115,7 +126,7 @@ impl<'p> SiteCount<'p> {
     }
 
     fn found(&self) -> Vec<(u64, PurgedPages)> {
-        let new = self.0.iter().filter(|purge| !purge.is_counted);
+        let new = self.purges.iter().filter(|purge| !purge.is_counted);
         let found = new.map(|purge| {
             let pages = PurgedPages {
                 pages: purge.urls.len() as u64,

@@ -24,7 +24,7 @@ pub(super) fn check(options: &CheckOptions) -> ExitCode {
             return ExitCode::from(EXIT_USAGE);
         }
     };
-    let mut found = app::preflight(&config, &running(path));
+    let mut found = app::inspect(&config, &running(path));
     let lacks = lacks(&config, &mut found);
     let notes = config.warnings_of(&found.notes);
     let unreachable = config.warnings_of(&found.unreachable);

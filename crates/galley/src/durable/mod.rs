@@ -26,4 +26,4 @@ pub use receipt::{PurgeReceipt, Receipt};
 pub use recent_purges::{CountablePurge, PurgeSource, PurgedPages, RecentPurge};
 pub use recorder::Recorder;
 pub use relay::{PurgeRelay, RelayedPurge, RelayedPurges};
-pub use scope_match::ScopeMatch;
+pub use scope_match::{MAX_COUNT_STEPS, ScopeMatch};

@@ -1,6 +1,6 @@
 //! How many purges of one site are executed exactly.
 //!
-//! Whoever may purge a site can send any number of purges, and each is written to the log, sent to other nodes and caches, and
+//! A client with a site's token can send any number of purges, and each is written to the log, sent to other nodes and caches, and
 //! listed. So each site has a token bucket. A purge that exceeds it is never dropped or delayed: the whole site is purged instead,
 //! which costs one number, however often it happens.
 

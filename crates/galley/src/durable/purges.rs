@@ -164,6 +164,7 @@ impl SitePurges {
         for purge in purges {
             newest = self.publish_one(purge, source);
         }
+        newest.published = u64::try_from(purges.len()).unwrap_or(u64::MAX);
         newest
     }
 

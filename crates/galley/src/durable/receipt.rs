@@ -18,6 +18,8 @@ pub struct Receipt {
     pub(super) forwarded: Option<oneshot::Receiver<PurgeReceipt>>,
     /// Whether a cache behind this one is purged later than the receipt reports.
     pub(super) is_unforwarded: bool,
+    /// See [`Receipt::published`].
+    pub(super) published: u64,
 }
 
 #[derive(Debug, Default)]
@@ -31,6 +33,11 @@ pub(super) enum PendingReceipt {
 }
 
 impl Receipt {
+    /// How many purges were published together with this one: one purge of the whole site may have taken the place of many.
+    pub fn published(&self) -> u64 {
+        self.published
+    }
+
     /// The same for a purge that is not forwarded to a cache behind this one yet.
     pub(super) fn not_forwarded(self) -> Self {
         Self {

@@ -118,7 +118,7 @@ struct PurgeHistory {
 }
 
 impl PurgeHistory {
-    /// If a purge of the whole site follows another one at once, as when a site exceeds its budget, gives its number and time to
+    /// If a purge of the whole site follows another one at once, as when a site exceeds its budget, gives its number to
     /// that one. Then no other row is lost.
     fn repeats(&mut self, noted: &RecentPurge, countable: &CountablePurge) -> bool {
         let (Some(last), Some(waiting)) = (self.purges.back_mut(), self.countable.back_mut())
@@ -172,6 +172,9 @@ impl RecentPurges {
             let mut history = self.lock();
             if history.repeats(&noted, &countable) {
                 self.forget(1);
+                // A count in progress looks for the former number.
+                drop(history);
+                self.signal.notify_one();
                 return;
             }
             if history.purges.len() >= MAX_PURGES {

@@ -23,6 +23,10 @@ pub enum ScopeMatch<'a> {
     Other(&'a Scope),
 }
 
+/// The steps of patterns that a count may take: about a tenth of a second. One site chooses patterns and addresses, and the counts of
+/// all sites wait for it.
+pub const MAX_COUNT_STEPS: usize = 100_000_000;
+
 impl<'a> ScopeMatch<'a> {
     /// Prepares a scope.
     pub fn new(scope: &'a Scope) -> Self {
@@ -45,9 +49,13 @@ impl<'a> ScopeMatch<'a> {
         }
     }
 
-    /// Whether the scope contains a page of the site.
-    pub fn is_match(&self, scopes: &Scopes) -> bool {
-        match self {
+    /// Whether the scope contains a page of the site. `None`: the comparison would take more than `steps`, which all comparisons of
+    /// a count share.
+    pub fn is_match(&self, scopes: &Scopes, steps: &mut usize) -> Option<bool> {
+        if let Self::Pattern(pattern) = self {
+            *steps = steps.checked_sub(pattern.steps(scopes.path_query.len()))?;
+        }
+        Some(match self {
             // A page with too many tags has only the tag `*`, which every tag matches.
             Self::Tag(tag) => scopes.tags.iter().any(|t| t == tag || *t == tag_id("*")),
             Self::Host(host) => scopes.host == *host,
@@ -57,7 +65,7 @@ impl<'a> ScopeMatch<'a> {
             Self::Pattern(pattern) => pattern.matches(&scopes.path_query),
             Self::Other(Scope::Prefix(prefix)) => is_below(&scopes.path_query, prefix),
             Self::Other(_) => true,
-        }
+        })
     }
 }
 

@@ -146,7 +146,11 @@ impl FetchWorker {
             publish(&job.site, &purges).wait(&job.site).await;
             let to_store = match (incoming.status, validated) {
                 (StatusCode::NOT_MODIFIED, Some(validated)) => {
-                    if site_purges.validity_waiting(validated.held) == Validity::Purged {
+                    // A directive that was dropped may have forbidden to store the page.
+                    let is_repaired = incoming.check_storable().is_err();
+                    if is_repaired
+                        || site_purges.validity_waiting(validated.held) == Validity::Purged
+                    {
                         held = None;
                         continue;
                     }

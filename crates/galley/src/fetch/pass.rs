@@ -153,9 +153,16 @@ fn carried(job: &PassJob, incoming: &IncomingResponse) -> Vec<Purge> {
     let mut purges = purge::from_response(&incoming.fields, &job.site.rules);
     let succeeded = incoming.status.is_success() || incoming.status.is_redirection();
     if !job.call.is_safe() && succeeded {
-        let groups = tags::invalidated_groups(&incoming.fields).into_iter();
-        purges.extend(groups.map(|group| Purge {
-            scope: purge::tag_scope(&group).unwrap_or(Scope::Site),
+        let groups = tags::invalidated_groups(&incoming.fields);
+        let scopes = groups.map_or_else(
+            || vec![Scope::Site],
+            |groups| {
+                let scope = |group: &String| purge::tag_scope(group).unwrap_or(Scope::Site);
+                groups.iter().map(scope).collect()
+            },
+        );
+        purges.extend(scopes.into_iter().map(|scope| Purge {
+            scope,
             strength: Strength::Hard,
         }));
     }

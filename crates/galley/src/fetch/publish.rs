@@ -38,21 +38,20 @@ pub(super) struct ExchangePurges {
 }
 
 impl ExchangePurges {
-    pub(super) fn len(&self) -> usize {
-        self.reported.len() + self.of_method.len()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.reported.is_empty() && self.of_method.is_empty()
     }
 
-    /// Publishes all of them.
-    pub(super) fn publish(&self, site: &FetchSite) -> Acknowledgement {
+    /// Publishes all of them. Returns how many purge numbers that took, too.
+    pub(super) fn publish(&self, site: &FetchSite) -> (Acknowledgement, u64) {
         let reported = publish(site, &self.reported);
-        match publish_of_method(site, &self.of_method) {
+        let of_method = publish_of_method(site, &self.of_method);
+        let published = reported.published() + of_method.published();
+        let newest = match of_method {
             Acknowledgement(None) => reported,
             newest => newest,
-        }
+        };
+        (newest, published)
     }
 }
 
@@ -67,6 +66,10 @@ pub(super) fn publish_of_method(site: &FetchSite, purges: &[Purge]) -> Acknowled
 pub(super) struct Acknowledgement(Option<Receipt>);
 
 impl Acknowledgement {
+    fn published(&self) -> u64 {
+        self.0.as_ref().map_or(0, Receipt::published)
+    }
+
     /// Waits until the purges are on the disk and final in the cluster, or known not to become final. False: they are not final.
     pub(super) async fn wait(self, site: &FetchSite) -> bool {
         let Some(receipt) = self.0 else { return true };

@@ -83,8 +83,7 @@ impl FetchWorker {
         match pages.find(name, lookup.wait, accept).await {
             PageSearch::Found(rendered) => {
                 let id = lookup.fragment.version.id;
-                lookup.site.fragments.rendered(id, rendered);
-                true
+                lookup.site.fragments.rendered(id, rendered)
             }
             PageSearch::Fetch(token) => {
                 let mut renderings = self.renderings.borrow_mut();

@@ -14,7 +14,7 @@ use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
 use galley_cache::fill::{FillError, FillHead, FillSharing};
 use galley_cache::key::Key;
-use galley_cache::private::{OwnFragment, PrivateStore, SessionTicket, VisitorId};
+use galley_cache::private::{OwnFragment, SessionTicket};
 use galley_cache::purge_table::Validity;
 use galley_policy::class::Class;
 use galley_policy::forward::Credentials;
@@ -90,8 +90,12 @@ impl Miss<'_, '_> {
             // There is no memory for the comparison.
             return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
         };
-        let Some(page) = self.generate(store, &visitor).await? else {
-            // The body is larger than the largest object that may be stored.
+        let ticket = store.ticket(&visitor);
+        let Some(page) = self.generate(ticket).await? else {
+            // The response is a file, or larger than the largest object that may be stored: PHP generates it again, and the next
+            // request is not compared.
+            let now = self.services.clock.tick();
+            store.keep(&visitor, ticket, None, public, Vec::new(), now);
             return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
         };
         let now = self.services.clock.tick();
@@ -126,16 +130,12 @@ impl Miss<'_, '_> {
         Ok(response)
     }
 
-    async fn generate(
-        &self,
-        store: &PrivateStore,
-        visitor: &VisitorId,
-    ) -> Result<Option<MemberPage>, Fault> {
+    async fn generate(&self, ticket: SessionTicket) -> Result<Option<MemberPage>, Fault> {
         let exchange = &*self.exchange;
         let class = Class::of(&exchange.info);
         let pool = admitted_pool(exchange, class, None)?;
         let began = Instant::now();
-        let (ticket, born) = (store.ticket(visitor), exchange.site.core.purges.current());
+        let born = exchange.site.core.purges.current();
         let request = member_request(exchange);
         let mut job = pass_job(exchange, &pool, request, self.script.clone(), class);
         job.is_read_here = true;

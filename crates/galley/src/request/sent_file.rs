@@ -91,7 +91,9 @@ impl NamedFile<'_> {
         let mut found = files::respond(&whole, asset.plain.length, info);
         let has_body = matches!(found.status, StatusCode::OK | StatusCode::PARTIAL_CONTENT);
         // The address says nothing about the lifetime of this file.
-        found.fields.remove(header::CACHE_CONTROL);
+        for name in LISTS {
+            found.fields.remove(name);
+        }
         for (name, value) in &send_file::kept_fields(self.fields, has_body) {
             keep(&mut found.fields, name, value);
         }
@@ -138,9 +140,12 @@ impl NamedFile<'_> {
     }
 }
 
+/// The fields of which each line counts: a `no-store` in one must not be lost to a `max-age` in another.
+const LISTS: [HeaderName; 3] = [header::SET_COOKIE, header::CACHE_CONTROL, header::EXPIRES];
+
 /// Adds a field of the upstream's response. The type is already that of the file, or of several ranges.
 fn keep(fields: &mut HeaderMap, name: &HeaderName, value: &HeaderValue) {
-    if *name == header::SET_COOKIE {
+    if LISTS.contains(name) {
         fields.append(name.clone(), value.clone());
     } else if *name != header::CONTENT_TYPE {
         fields.insert(name.clone(), value.clone());

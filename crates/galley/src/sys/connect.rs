@@ -17,6 +17,8 @@ pub struct ConnectFailure {
     pub cause: String,
     /// What to do.
     pub remedy: &'static str,
+    /// Whether the server accepted the connection, and its TLS handshake failed.
+    pub is_handshake: bool,
 }
 
 impl ConnectFailure {
@@ -28,7 +30,12 @@ impl ConnectFailure {
         } else {
             of_port(error.kind())
         };
-        Self { cause, remedy }
+        let is_handshake = error.kind() == io::ErrorKind::InvalidData;
+        Self {
+            cause,
+            remedy,
+            is_handshake,
+        }
     }
 }
 

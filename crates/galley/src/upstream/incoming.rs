@@ -12,6 +12,7 @@ use galley_policy::fields::FieldFlaw;
 use galley_policy::outcome::NotStored;
 use galley_policy::send_file::{self, SendFile};
 use http::{HeaderMap, StatusCode};
+use tokio::time::Instant;
 
 use super::fastcgi_body::FastCgiBody;
 use super::http1_body::HttpBody;
@@ -32,6 +33,8 @@ pub struct IncomingResponse {
     body: IncomingBody,
     expected: Option<u64>,
     received: u64,
+    /// When the first bytes arrived that nobody needs.
+    discarding_since: Option<Instant>,
     slot: Option<Slot>,
     permit: Option<ServerPermit>,
     /// Open until the end of the response.
@@ -86,6 +89,7 @@ impl IncomingResponse {
             body,
             expected,
             received: 0,
+            discarding_since: None,
             slot: None,
             permit: None,
             span: None,
@@ -104,6 +108,7 @@ impl IncomingResponse {
             send_file: None,
             expected: Some(body.len() as u64),
             received: 0,
+            discarding_since: None,
             slot: None,
             permit: None,
             span: None,
@@ -267,6 +272,10 @@ impl IncomingResponse {
             match self.received().await {
                 Ok(Some(piece)) => {
                     let piece = self.within_length(piece);
+                    let discards = piece.is_empty() || self.send_file.is_some();
+                    if discards && self.is_discarding_too_long() {
+                        break Err(FillError::Aborted);
+                    }
                     if !piece.is_empty() {
                         break Ok(Some(piece));
                     }
@@ -284,6 +293,12 @@ impl IncomingResponse {
             self.span = None;
         }
         received
+    }
+
+    /// Whether the upstream has sent bytes that nobody needs for [`RUN_OUT`]: each piece would renew the timeout.
+    fn is_discarding_too_long(&mut self) -> bool {
+        let now = Instant::now();
+        now - *self.discarding_since.get_or_insert(now) > RUN_OUT
     }
 
     /// The next piece, which may exceed the announced length.

@@ -122,7 +122,7 @@ impl Display for Repair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(FieldFlaw::Name) => f.write_str(
-                "dropped a header of the response: its name has other characters than letters, digits and `-`",
+                "dropped a header of the response: its line has no colon, or its name a character that HTTP does not allow",
             ),
             Self::Field(FieldFlaw::Value | FieldFlaw::Dangerous) => f.write_str(
                 "dropped a header of the response, and did not store the response: the header's value has a control character",

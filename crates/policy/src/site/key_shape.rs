@@ -11,6 +11,7 @@ use super::preset::UpstreamRequests;
 use super::rule::{IgnoredParts, Rule};
 use crate::access::CountryCode;
 use crate::key::KEY_FORMAT;
+use crate::send_file::InternalFolder;
 use crate::shape::Shape;
 
 /// The fields that shape keys or stored bytes, by the names of their options.
@@ -18,9 +19,13 @@ use crate::shape::Shape;
 pub struct KeyShape(Shape);
 
 impl KeyShape {
-    /// The shape of a policy, and of the folder `nginx_cache_path`: a page that was stored without a file there could not be
-    /// purged by removing one.
-    pub fn of(policy: &Policy, nginx_cache_path: Option<&Path>) -> Self {
+    /// The shape of a policy; of the folder `nginx_cache_path`, because a page that was stored without a file there could not be
+    /// purged by removing one; and of the paths of `internal`, because pages at these paths must not be found once they are closed.
+    pub fn of(
+        policy: &Policy,
+        nginx_cache_path: Option<&Path>,
+        internal: &[InternalFolder],
+    ) -> Self {
         // Every field is here, so that a new one is either declared below or, with its reason, not.
         let Policy {
             preset,
@@ -81,7 +86,8 @@ impl KeyShape {
                 "tag_header",
                 tag_field.as_ref().map(http::HeaderName::as_str),
             )
-            .with("nginx_cache_path", nginx_cache_path.map(Path::display));
+            .with("nginx_cache_path", nginx_cache_path.map(Path::display))
+            .with_set("internal", internal.iter().map(|one| &one.path));
         Self(with_rules(shape, rules))
     }
 
@@ -204,7 +210,7 @@ mod tests {
             rules: rules.to_vec(),
             ..Policy::default()
         };
-        KeyShape::of(&policy, None)
+        KeyShape::of(&policy, None, &[])
     }
 
     /// Pages on disk and in caches that another version hands over are found by this number. It may change only with
@@ -229,8 +235,8 @@ mod tests {
             rules: vec![ignoring("/shop*")],
             ..Policy::rfc9111()
         };
-        let plain = KeyShape::of(&Policy::default(), None);
-        let full = KeyShape::of(&policy, Some(Path::new("/var/cache/nginx")));
+        let plain = KeyShape::of(&Policy::default(), None, &[]);
+        let full = KeyShape::of(&policy, Some(Path::new("/var/cache/nginx")), &[]);
         assert_eq!(
             (plain.hash(), full.hash()),
             (1_945_013_312_890_044_015, 16_949_744_048_189_981_130)
@@ -262,7 +268,7 @@ mod tests {
                 vary_cookies: names(all),
                 ..Policy::default()
             };
-            KeyShape::of(&policy, None)
+            KeyShape::of(&policy, None, &[])
         };
         assert_eq!(shape(&["a", "b"]), shape(&["b", "a"]));
         assert_ne!(shape(&["a"]), shape(&["a*"]));

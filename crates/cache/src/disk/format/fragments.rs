@@ -10,6 +10,9 @@ use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+use galley_policy::key::tag_id;
+use galley_policy::tags::{EVERYTHING, MAX_TAGS};
+
 use super::super::layout::{Cursor, InvalidFile};
 use crate::fragments::{FragmentVersion, PageFragment};
 
@@ -49,6 +52,10 @@ fn page_tags(fragment: &PageFragment) -> Cow<'_, [u64]> {
     let mut tags = [&**own, &**generated].concat();
     tags.sort_unstable();
     tags.dedup();
+    if tags.len() > MAX_TAGS {
+        // They grow with each patch of a page that is read again.
+        tags = vec![tag_id(EVERYTHING)];
+    }
     Cow::Owned(tags)
 }
 

@@ -67,6 +67,7 @@ impl FetchWorker {
             }
             PassedResponseKind::Head(held) => {
                 let is_usable = incoming.status == StatusCode::OK
+                    && incoming.check_storable().is_ok()
                     && job.site.purges.validity_waiting(held) != Validity::Purged;
                 if is_usable {
                     let exchange = ValidatingExchange {
@@ -149,9 +150,8 @@ pub(in crate::fetch) fn publish_purges(
         let scopes = scopes(&job.info, tags::collect(&incoming.fields).ids);
         site_purges.newer_than(since, scopes.touch()) == FillPurgeState::No
     });
-    let acknowledgement = purges.publish(&job.site);
+    let (acknowledgement, own_purges) = purges.publish(&job.site);
     let after = site_purges.current();
-    let own_purges = u64::try_from(purges.len()).unwrap_or(u64::MAX);
     let valid_at = (is_undisturbed && after == before.saturating_add(own_purges)).then_some(after);
     (valid_at, acknowledgement)
 }
