@@ -61,6 +61,10 @@ function get_post_meta( int $id, string $key = '' ): array {
 	return $GLOBALS['fields_of_test'][ $id ][ $key ] ?? array();
 }
 
+function wp_cache_get() {
+	return false;
+}
+
 function is_serialized( string $text ): bool {
 	return false !== @unserialize( $text );
 }
