@@ -208,6 +208,24 @@ final class PrivateTest extends TestCase {
 		$this->assertSame( $expected, Galley\users_changed( $sql, 'wp_users', 'wp_usermeta' ) );
 	}
 
+	public function test_functions_that_have_printed_are_not_called_again(): void {
+		$function                      = array( 'function' => 'my_admin_bar_style' );
+		$GLOBALS['wp_filter']['three'] = (object) array(
+			'callbacks' => array(
+				1  => array( $function ),
+				2  => array( $function ),
+				3  => array( $function ),
+				10 => array( array( 'function' => 'other' ) ),
+			),
+		);
+		Galley\withhold_printers( 'three', null, 3 );
+		$this->assertSame( array( array( 'three', 'my_admin_bar_style' ) ), $GLOBALS['galley_toolbar_printers'] );
+		Galley\withhold_printers( 'three', 'other' );
+		$this->assertCount( 5, $GLOBALS['galley_toolbar_printers'] );
+		$GLOBALS['galley_toolbar_printers'] = array();
+		unset( $GLOBALS['wp_filter']['three'] );
+	}
+
 	public function test_a_statement_that_ends_sessions_is_not_disturbed(): void {
 		$kept            = $GLOBALS['wpdb'] ?? null;
 		$GLOBALS['wpdb'] = new class() {

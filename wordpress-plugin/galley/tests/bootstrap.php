@@ -13,6 +13,7 @@ define( 'DAY_IN_SECONDS', 86400 );
 
 function add_action(): void {}
 function add_filter(): void {}
+function remove_action(): void {}
 function register_activation_hook(): void {}
 function register_deactivation_hook(): void {}
 
