@@ -113,7 +113,8 @@ function table_kind( string $table, $wpdb, bool $is_network ): string {
  */
 function note_described_statement( $sql ) {
 	if ( is_string( $sql ) && false !== strpos( $sql, PRODUCT_TABLE ) ) {
-		$GLOBALS['galley_described_statement'] = $sql;
+		// `wpdb` removes the placeholders of `%` before it runs the filter `query`, which `describe_product_statement` gets.
+		$GLOBALS['galley_described_statement'] = $GLOBALS['wpdb']->remove_placeholder_escape( $sql );
 	}
 	return $sql;
 }
