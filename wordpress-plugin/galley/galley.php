@@ -6,7 +6,7 @@
  * Version:           0.3.0
  * Author:            The Galley authors
  * Author URI:        https://github.com/galley-server
- * Requires at least: 6.0
+ * Requires at least: 6.1
  * Requires PHP:      7.4
  * License:           GPL-2.0-or-later
  * License URI:       https://www.gnu.org/licenses/gpl-2.0.html

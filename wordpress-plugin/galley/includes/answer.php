@@ -102,7 +102,7 @@ function describe_page(): void {
 		tag( 'e404' );
 	}
 	gather_foreign_format();
-	if ( null === $stated ) {
+	if ( tables_count( null !== $stated, machine_counts(), ! empty( $GLOBALS['galley_is_tagged'] ) ) ) {
 		gather_tables();
 	}
 	/**
@@ -131,7 +131,9 @@ function describe_page(): void {
 		}
 		list( $fresh, $stale ) = array( $fresh > 0 ? min( $stated, $wrong ) : 0, 0 );
 	}
-	header( $fresh > 0 ? "Galley-Cache-Control: max-age=$fresh, stale-while-revalidate=$stale, stale-if-error=" . LIFETIME : 'Galley-Cache-Control: no-store' );
+	// A wrong page is no better than an error.
+	$error = null === wrong_after() ? LIFETIME : $stale;
+	header( $fresh > 0 ? "Galley-Cache-Control: max-age=$fresh, stale-while-revalidate=$stale, stale-if-error=$error" : 'Galley-Cache-Control: no-store' );
 }
 
 /**

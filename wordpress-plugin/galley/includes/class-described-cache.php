@@ -62,8 +62,18 @@ final class Described_Cache {
 		return $this->cache->$name( ...$arguments );
 	}
 
-	public function __get( $name ) {
-		return $this->cache->$name;
+	/**
+	 * Returns a reference, because some code changes public arrays of the object cache in place.
+	 *
+	 * @param string $name Property.
+	 */
+	public function &__get( $name ) {
+		if ( isset( get_object_vars( $this->cache )[ $name ] ) ) {
+			return $this->cache->$name;
+		}
+		// The object cache returns a copy of what is not public.
+		$value = $this->cache->$name;
+		return $value;
 	}
 
 	public function __set( $name, $value ) {

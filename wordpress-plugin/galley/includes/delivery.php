@@ -22,6 +22,7 @@ const DELIVER_EVERY = 5.0;
  * Adds the purges that are known now to the response headers, before the headers are sent.
  */
 function carry_purges(): void {
+	queue_ended_sessions();
 	if ( ! isset( $GLOBALS['galley_purge_id'] ) || headers_sent() ) {
 		return;
 	}
@@ -59,6 +60,7 @@ function purge_lines( array $ids, array $purges ): array {
  * the log.
  */
 function deliver_rest(): void {
+	queue_ended_sessions();
 	$done = isset( $GLOBALS['galley_purge_id'] ) ? send_rest( $GLOBALS['galley_purge_id'] ) : array();
 	delete_pending( array_merge( $done, $GLOBALS['galley_acknowledged'] ) );
 	$GLOBALS['galley_acknowledged'] = array();

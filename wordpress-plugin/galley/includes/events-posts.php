@@ -225,7 +225,7 @@ function changed_fields( int $id, array $written ): array {
  */
 function shown_fields( int $id, array $fields, array $written ): array {
 	$old = $written['_thumbnail_id'] ?? true;
-	$new = get_post_meta( $id, '_thumbnail_id' );
+	$new = (array) get_post_meta( $id, '_thumbnail_id' );
 	return is_array( $old ) && ! array_filter( $old ) && ! array_filter( $new ) ? array_values( array_diff( $fields, array( '_thumbnail_id' ) ) ) : $fields;
 }
 

@@ -88,11 +88,20 @@ function with_printed_tags( array $code, array $tags ): array {
 }
 
 /**
- * Empties the object cache of this request if it may contain output of plugins.
+ * Empties the object cache of this request if the fragment with this definition may take output of plugins from there.
  */
-function forget_printed(): void {
-	$is_by_plugin = $GLOBALS['galley_printed'] || ! empty( $GLOBALS['galley_open_fragment']['code'] );
-	if ( $is_by_plugin && wp_cache_supports( 'flush_runtime' ) ) {
+function forget_printed( array $definition ): void {
+	if ( may_print_kept( $definition, $GLOBALS['galley_printed'] ) && function_exists( 'wp_cache_supports' ) && wp_cache_supports( 'flush_runtime' ) ) {
 		wp_cache_flush_runtime();
 	}
+}
+
+/**
+ * Returns whether a fragment may print what code of plugins has kept. WordPress keeps no HTML of menus and of links to categories. Pure.
+ *
+ * @param array $definition Input of `render_definition`.
+ * @param array $printed    What code of plugins has printed in this request.
+ */
+function may_print_kept( array $definition, array $printed ): bool {
+	return $printed && ! isset( $definition['menu'] ) && ! isset( $definition['terms'] );
 }

@@ -47,6 +47,7 @@ function render_fragments(): void {
 			continue;
 		}
 		begin_fragment( 'alone', $known );
+		forget_printed( $known );
 		$mark    = $GLOBALS['galley_open_fragment']['number'];
 		$html    = render_definition( $known );
 		$is_same = render_definition( $known ) === $html;
@@ -90,7 +91,6 @@ function read_definition( string $signed ): ?array {
  * Returns the HTML of a fragment, or null if the plugin cannot render it.
  */
 function render_definition( array $known ): ?string {
-	forget_printed();
 	$level               = ob_get_level();
 	$query               = $GLOBALS['wp_query'];
 	$GLOBALS['wp_query'] = query_about( (array) ( $known['about'] ?? array() ) ); // phpcs:ignore WordPress.WP.GlobalVariablesOverride -- restored below.

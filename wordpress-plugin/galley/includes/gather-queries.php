@@ -276,8 +276,10 @@ function filtered_fields( array $vars ): array {
 			$fields[] = $field;
 		}
 	}
-	if ( '' !== (string) ( $vars['meta_key'] ?? '' ) ) {
-		$fields[] = "m_{$vars['meta_key']}";
+	foreach ( array_filter( (array) ( $vars['meta_key'] ?? array() ), 'is_scalar' ) as $key ) {
+		if ( '' !== (string) $key ) {
+			$fields[] = "m_$key";
+		}
 	}
 	$left = array( (array) ( $vars['meta_query'] ?? array() ) );
 	while ( $left ) {

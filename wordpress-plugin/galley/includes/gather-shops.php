@@ -13,6 +13,9 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+/** Products whose related products a statement of this request finds. The keys are their IDs. */
+$GLOBALS['galley_related'] = array();
+
 /** Fields of a product that each order changes. */
 const SHOP_NUMBERS = array( '_stock', 'total_sales' );
 
@@ -29,6 +32,7 @@ function gather_shops(): void {
 	}
 	add_filter( 'woocommerce_shortcode_products_query_results', $own . 'gather_kept_list', PHP_INT_MAX, 2 );
 	add_filter( 'woocommerce_product_related_posts_query', $own . 'gather_related', PHP_INT_MAX, 3 );
+	add_filter( 'woocommerce_related_products', $own . 'gather_kept_related', PHP_INT_MAX, 2 );
 	add_filter( 'pre_transient_wc_products_onsale', $own . 'gather_on_sale', PHP_INT_MAX );
 	foreach ( array( 'min', 'max' ) as $end ) {
 		add_filter( "woocommerce_price_filter_widget_{$end}_amount", $own . 'gather_price_bound', PHP_INT_MAX );
@@ -93,7 +97,32 @@ function gather_kept_list( $results, $shortcode = null ) {
  * stores their IDs for a day, unless it found too few.
  */
 function gather_related( $query, $product_id = 0, $arguments = array() ) {
-	$terms  = array_merge( (array) ( $arguments['categories'] ?? array() ), (array) ( $arguments['tags'] ?? array() ) );
+	$GLOBALS['galley_related'][ (int) $product_id ] = true;
+	tag_related( array_merge( (array) ( $arguments['categories'] ?? array() ), (array) ( $arguments['tags'] ?? array() ) ) );
+	return $query;
+}
+
+/**
+ * Adds the same tags if WooCommerce uses the IDs that it stored up to a day ago. Then it neither runs the statement nor reads the terms.
+ */
+function gather_kept_related( $ids, $product_id = 0 ) {
+	if ( ! $ids || isset( $GLOBALS['galley_related'][ (int) $product_id ] ) ) {
+		return $ids;
+	}
+	$terms = array();
+	foreach ( function_exists( 'wc_get_product_term_ids' ) ? array( 'cat', 'tag' ) : array() as $kind ) {
+		// phpcs:ignore WordPress.NamingConventions.PrefixAllGlobals -- WooCommerce's own filter.
+		$terms = array_merge( $terms, (array) apply_filters( "woocommerce_get_related_product_{$kind}_terms", wc_get_product_term_ids( (int) $product_id, "product_$kind" ), (int) $product_id ) );
+	}
+	tag_related( $terms );
+	at_most( DAY_IN_SECONDS );
+	return $ids;
+}
+
+/**
+ * Adds the tags of the list of all products with one of these terms, without those that the catalog hides.
+ */
+function tag_related( array $terms ): void {
 	$hidden = function_exists( 'wc_get_product_visibility_term_ids' ) ? wc_get_product_visibility_term_ids() : array();
 	$list   = array(
 		'types' => array( 'product' ),
@@ -104,7 +133,6 @@ function gather_related( $query, $product_id = 0, $arguments = array() ) {
 	foreach ( list_tags( any_list( $list ) ) as $tag ) {
 		tag( $tag );
 	}
-	return $query;
 }
 
 /**

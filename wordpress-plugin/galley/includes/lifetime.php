@@ -134,7 +134,7 @@ function lifetime(): array {
 	if ( lacks_kept_html() ) {
 		// Soon a request gets what is missing here. The server would not ask again for a page that must not be stored, or that takes longer to
 		// generate than it lives.
-		return array( LACKING_LIFETIME, 0 );
+		at_most( LACKING_LIFETIME );
 	}
 	$chosen = choices()['lifetime'];
 	$fresh  = $chosen > 0 ? $chosen : LIFETIME;
@@ -154,17 +154,29 @@ function lifetime(): array {
 	if ( ob_get_level() === $GLOBALS['galley_buffer_level'] ) {
 		note_relative_times( (string) ob_get_contents() );
 	}
-	$fresh = min( $fresh, wrong_after() ?? $fresh );
+	$good  = note_printed_nonces();
+	$fresh = min( $fresh, $good, wrong_after() ?? $fresh );
 	/**
 	 * Filters the seconds for which the current page is fresh. If a callback shortens them, it knows when the page becomes wrong, so Galley
-	 * does not serve the page after that.
+	 * does not serve the page after that. If it makes them longer, the page still ends when it becomes wrong.
 	 */
-	$named = (int) apply_filters( 'galley_lifetime', $fresh );
+	$named = min( (int) apply_filters( 'galley_lifetime', $fresh ), $good, wrong_after() ?? PHP_INT_MAX );
 	/**
 	 * Filters the seconds for which Galley may serve the expired page while PHP generates a new one.
 	 */
 	$stale = (int) apply_filters( 'galley_stale', is_missing() ? 0 : stale_window( $fresh, $named, wrong_after() ) );
-	return array( $named, max( 0, $stale ) );
+	return array( $named, until_wrong( $stale, $named, wrong_after() ) );
+}
+
+/**
+ * Limits the seconds for which Galley may serve an expired page to the time at which the page becomes wrong. Pure.
+ *
+ * @param int      $stale       Seconds after the lifetime.
+ * @param int      $named       Seconds for which the page is fresh.
+ * @param int|null $wrong_after Seconds after which the page is wrong.
+ */
+function until_wrong( int $stale, int $named, ?int $wrong_after ): int {
+	return max( 0, null === $wrong_after ? $stale : min( $stale, $wrong_after - $named ) );
 }
 
 /**
@@ -175,8 +187,7 @@ function lifetime(): array {
  * @param int|null $wrong_after Seconds after which the page is wrong.
  */
 function stale_window( int $fresh, int $named, ?int $wrong_after ): int {
-	$stale = null === $wrong_after ? STALE : max( 0, min( STALE, $wrong_after - $named ) );
-	return $named < $fresh ? 0 : $stale;
+	return $named < $fresh ? 0 : until_wrong( STALE, $named, $wrong_after );
 }
 
 /**

@@ -24,7 +24,6 @@ const MAX_NONCES = 100;
 
 if ( is_shared() ) {
 	add_filter( 'nonce_user_logged_out', __NAMESPACE__ . '\\note_nonce', PHP_INT_MAX, 2 );
-	add_filter( 'galley_lifetime', __NAMESPACE__ . '\\cut_to_nonces' );
 }
 add_filter( 'rest_authentication_errors', __NAMESPACE__ . '\\forgive_stale_nonce', 101 );
 
@@ -71,17 +70,16 @@ function nonce_good_for( int $now, int $life ): int {
 }
 
 /**
- * Limits the lifetime of the current page to the lifetime of its nonces.
- *
- * @param int $seconds Lifetime without this limit.
+ * Notes that the current page is wrong when the first of its nonces expires. Returns the seconds until then, 0 if a nonce belongs to one
+ * visitor.
  */
-function cut_to_nonces( $seconds ): int {
+function note_printed_nonces(): int {
 	$page = ob_get_level() === $GLOBALS['galley_buffers'] ? (string) ob_get_contents() : null;
 	$good = cut_to( PHP_INT_MAX, $GLOBALS['galley_nonces'], $page );
 	if ( $good < PHP_INT_MAX ) {
 		at_most( $good );
 	}
-	return min( (int) $seconds, $good );
+	return $good;
 }
 
 /**

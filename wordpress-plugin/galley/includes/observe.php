@@ -42,9 +42,6 @@ if ( is_shared() ) {
 	add_filter( 'query', __NAMESPACE__ . '\\observe_statement', PHP_INT_MAX );
 	add_filter( 'posts_request', __NAMESPACE__ . '\\note_described_statement', PHP_INT_MAX );
 	add_filter( 'posts_request_ids', __NAMESPACE__ . '\\note_described_statement', PHP_INT_MAX );
-	// The last word: a filter that makes all lifetimes longer knows nothing about these tables.
-	add_filter( 'galley_lifetime', __NAMESPACE__ . '\\cut_to_unknown_tables', PHP_INT_MAX );
-	add_filter( 'galley_stale', __NAMESPACE__ . '\\forbid_stale_tables', PHP_INT_MAX );
 }
 
 /**
@@ -116,7 +113,8 @@ function table_kind( string $table, $wpdb, bool $is_network ): string {
  */
 function note_described_statement( $sql ) {
 	if ( is_string( $sql ) && false !== strpos( $sql, PRODUCT_TABLE ) ) {
-		$GLOBALS['galley_described_statement'] = $sql;
+		// `wpdb` removes the placeholders of `%` before it runs the filter `query`, which `describe_product_statement` gets.
+		$GLOBALS['galley_described_statement'] = $GLOBALS['wpdb']->remove_placeholder_escape( $sql );
 	}
 	return $sql;
 }
@@ -167,18 +165,23 @@ function unknown_tables(): array {
 }
 
 /**
- * Adds the tags of the unknown tables to the page. They name the reason for its lifetime.
+ * Limits the lifetime of the page if it reads unknown tables, and adds their tags, which name the reason.
  */
 function gather_tables(): void {
 	foreach ( unknown_tables() as $table ) {
 		tag_network( own_tag( "db.$table" ) );
+		at_most( UNKNOWN_LIFETIME );
 	}
 }
 
-function cut_to_unknown_tables( $seconds ): int {
-	return unknown_tables() ? min( (int) $seconds, UNKNOWN_LIFETIME ) : (int) $seconds;
-}
-
-function forbid_stale_tables( $seconds ): int {
-	return unknown_tables() ? 0 : (int) $seconds;
+/**
+ * Returns whether unknown tables limit the lifetime of a response. Code that sets the lifetime of a REST response, or of a page that has tags
+ * of its own, knows these tables. Plugins that make browsers keep pages set one for every page. Pure.
+ *
+ * @param bool $has_lifetime Whether the response has a lifetime from other code.
+ * @param bool $is_rest      Whether it is a response of REST.
+ * @param bool $is_tagged    Whether code of other plugins has added tags with `galley_tag()`.
+ */
+function tables_count( bool $has_lifetime, bool $is_rest, bool $is_tagged ): bool {
+	return ! $has_lifetime || ( ! $is_rest && ! $is_tagged );
 }

@@ -31,7 +31,9 @@ unset( $galley_action );
  * Purges the private parts of a user, or of all members if the ID is 0 or null.
  */
 function on_member( $user_id ): void {
-	if ( has_members() || get_option( MEMBERS_OPTION ) ) {
+	// No statement may run here: this may be inside of one. Without the options, nobody knows whether there are members.
+	$options = wp_cache_get( 'alloptions', 'options' );
+	if ( has_members() || ! is_array( $options ) || ! empty( $options[ MEMBERS_OPTION ] ) ) {
 		queue_network_purge( (int) $user_id > 0 ? 'mb' . (int) $user_id : ALL_MEMBERS );
 	}
 }

@@ -20,21 +20,41 @@ const PRIVATE_LIFETIME = 300;
 /** Tag of the private parts of all members. */
 const ALL_MEMBERS = 'mba';
 
+/** IDs of users whose private parts are to be purged, null for all users. */
+$GLOBALS['galley_ended_sessions'] = array();
+
 add_filter( 'query', __NAMESPACE__ . '\\on_statement', PHP_INT_MAX );
 add_action( 'updated_option', __NAMESPACE__ . '\\on_roles' );
 
 /**
  * Purges the private parts of users whose rows a statement changes.
  *
+ * Queuing a purge runs a statement inside of this one. `wpdb` then has another insert ID, and checks the characters of the outer statement
+ * although its caller has done that. Therefore users of a statement with other characters than ASCII wait until the purges are sent.
+ *
  * @param mixed $sql The statement, which WordPress runs after this filter.
  */
 function on_statement( $sql ) {
 	global $wpdb;
 	$ids = is_string( $sql ) && isset( $wpdb->users, $wpdb->usermeta ) ? users_changed( $sql, $wpdb->users, $wpdb->usermeta ) : array();
-	foreach ( $ids ?? array( null ) as $id ) {
-		on_member( $id );
+	if ( array() === $ids ) {
+		return $sql;
+	}
+	$GLOBALS['galley_ended_sessions'] = array_merge( $GLOBALS['galley_ended_sessions'], $ids ?? array( null ) );
+	if ( ! preg_match( '/[^\x00-\x7f]/', $sql ) ) {
+		$insert_id = $wpdb->insert_id;
+		queue_ended_sessions();
+		$wpdb->insert_id = $insert_id;
 	}
 	return $sql;
+}
+
+function queue_ended_sessions(): void {
+	$ids                              = $GLOBALS['galley_ended_sessions'];
+	$GLOBALS['galley_ended_sessions'] = array();
+	foreach ( $ids as $id ) {
+		on_member( $id );
+	}
 }
 
 /**

@@ -77,7 +77,7 @@ function withhold_toolbar_styles(): void {
 	wp_dequeue_style( $GLOBALS['galley_toolbar_handles']['styles'] );
 	wp_dequeue_script( $GLOBALS['galley_toolbar_handles']['scripts'] );
 	$support = get_theme_support( 'admin-bar' );
-	withhold_printers( 'wp_head', is_array( $support ) ? ( $support[0]['callback'] ?? null ) : null );
+	withhold_printers( 'wp_head', is_array( $support ) ? ( $support[0]['callback'] ?? null ) : null, 3 );
 	withhold_printers( 'wp_footer', null );
 }
 
@@ -102,12 +102,13 @@ function of_toolbar( $all ): array {
  * that say so in their names.
  *
  * @param callable|null $of_theme The function that makes room for the toolbar.
+ * @param int           $from     Least priority of functions that have not printed yet.
  */
-function withhold_printers( string $action, $of_theme ): void {
+function withhold_printers( string $action, $of_theme, int $from = PHP_INT_MIN ): void {
 	foreach ( $GLOBALS['wp_filter'][ $action ]->callbacks ?? array() as $priority => $callbacks ) {
 		foreach ( $callbacks as $callback ) {
 			$print = $callback['function'];
-			if ( $print === $of_theme || prints_for_toolbar( $print ) ) {
+			if ( $priority >= $from && ( $print === $of_theme || prints_for_toolbar( $print ) ) ) {
 				remove_action( $action, $print, $priority );
 				$GLOBALS['galley_toolbar_printers'][] = array( $action, $print );
 			}

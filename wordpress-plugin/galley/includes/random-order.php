@@ -3,7 +3,7 @@
  * Products that a shop shows in random order: related products and up-sells of WooCommerce.
  *
  * Members get the stored page only if their page is equal to it, and a random order differs in each page. So the plugin orders these products
- * by a hash, as randomly, but the same way for everyone until the next month.
+ * by a hash, as randomly, but the same way for everyone.
  *
  * @package Galley
  */
@@ -26,7 +26,7 @@ function order_related_products( $ids, $product = 0 ) {
 	if ( ! is_array( $ids ) || ! may_shuffle() ) {
 		return $ids;
 	}
-	return by_chance( $ids, $product . gmdate( 'Y-m' ) );
+	return by_chance( $ids, (string) $product );
 }
 
 /**

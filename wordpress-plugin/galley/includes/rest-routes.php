@@ -61,8 +61,8 @@ function is_core_callback( $callback ): bool {
  */
 function is_core_file( $file ): bool {
 	// PHP reports paths without symbolic links.
-	$root = realpath( ABSPATH . WPINC ) . DIRECTORY_SEPARATOR;
-	return is_string( $file ) && 0 === strncmp( $file, $root, strlen( $root ) );
+	$root = realpath( ABSPATH . WPINC );
+	return is_string( $file ) && is_string( $root ) && 0 === strncmp( $file, $root . DIRECTORY_SEPARATOR, strlen( $root ) + 1 );
 }
 
 /**

@@ -9,15 +9,20 @@
 			// The cookie is not encoded correctly: begin a new list.
 		}
 		ids = ids.filter( function ( text ) {
-			return /^\d{1,20}$/.test( text );
+			return /^[1-9]\d{0,18}$/.test( text );
+		} ).filter( function ( text, at, all ) {
+			return all.lastIndexOf( text ) === at;
 		} ).slice( -list[ 2 ] );
 		if ( ids.length ) {
 			document.querySelectorAll( '[data-galley-viewed]' ).forEach( function ( place ) {
-				var at = data[ 0 ] + '?galley-viewed=' + encodeURIComponent( place.dataset.galleyViewed ) + '&galley-ids=' + ids.join( '-' );
+				var at = data[ 0 ] + ( data[ 0 ].indexOf( '?' ) < 0 ? '?' : '&' ) + 'galley-viewed=' + encodeURIComponent( place.dataset.galleyViewed ) + '&galley-ids=' + ids.join( '-' );
 				fetch( at ).then( function ( response ) {
 					return response.ok ? response.text() : '';
 				} ).then( function ( html ) {
-					place.outerHTML = new DOMParser().parseFromString( html, 'text/html' ).body.innerHTML;
+					var body = new DOMParser().parseFromString( html, 'text/html' ).body;
+					if ( body.dataset.galleyViewed === place.dataset.galleyViewed ) {
+						place.outerHTML = body.innerHTML;
+					}
 				} ).catch( function () {} );
 			} );
 		}

@@ -24,13 +24,52 @@ const VIEWED_LIFETIME = 3600;
 /** Widgets whose list the script of this page inserts. Keys are their IDs. */
 $GLOBALS['galley_viewed_widgets'] = array();
 
-// phpcs:ignore WordPress.Security.NonceVerification -- reads only.
-if ( isset( $_GET['galley-viewed'], $_GET['galley-ids'] ) ) {
-	add_filter( 'do_parse_request', __NAMESPACE__ . '\\skip_request', PHP_INT_MAX );
-	add_action( 'template_redirect', __NAMESPACE__ . '\\print_viewed', PHP_INT_MIN );
-} elseif ( is_described() && null === wanted_fragment() ) {
-	add_action( 'dynamic_sidebar', __NAMESPACE__ . '\\hold_place_for_viewed', PHP_INT_MIN );
-	add_action( 'wp_footer', __NAMESPACE__ . '\\print_viewed_script', PHP_INT_MAX );
+// phpcs:ignore WordPress.Security -- compared only.
+if ( viewed_ids( (string) ( $_SERVER['REQUEST_METHOD'] ?? '' ), $_GET ) ) {
+	add_filter( 'do_parse_request', __NAMESPACE__ . '\\begin_viewed', PHP_INT_MAX );
+} else {
+	watch_viewed();
+}
+
+function watch_viewed(): void {
+	if ( is_described() && null === wanted_fragment() ) {
+		add_action( 'dynamic_sidebar', __NAMESPACE__ . '\\hold_place_for_viewed', PHP_INT_MIN );
+		add_action( 'wp_footer', __NAMESPACE__ . '\\print_viewed_script', PHP_INT_MAX );
+	}
+}
+
+/**
+ * Returns the IDs in the address of a list, or none if the request is for something else. Each list has one address. Pure.
+ *
+ * @param array $query Parameters of the address. Plugins for languages add `lang`.
+ * @return string[]
+ */
+function viewed_ids( string $method, array $query ): array {
+	$list = $query['galley-ids'] ?? null;
+	if ( 'GET' !== $method || ! is_string( $list ) || ! is_string( $query['galley-viewed'] ?? null ) || array_diff( array_keys( $query ), array( 'galley-viewed', 'galley-ids', 'lang' ) ) ) {
+		return array();
+	}
+	$ids = preg_match( '/^[1-9]\d{0,18}(-[1-9]\d{0,18})*$/D', $list ) ? explode( '-', $list ) : array();
+	return array_unique( $ids ) === $ids ? $ids : array();
+}
+
+/**
+ * Lets the request print a list if its address has the path of the front page, else what WordPress has there.
+ */
+function begin_viewed( $parse ) {
+	$homes = array( home_url( '/' ) );
+	if ( function_exists( 'pll_languages_list' ) && function_exists( 'pll_home_url' ) ) {
+		$homes = array_merge( $homes, array_map( 'pll_home_url', pll_languages_list() ) );
+	}
+	$path = strtok( (string) ( $_SERVER['REQUEST_URI'] ?? '' ), '?' ); // phpcs:ignore WordPress.Security -- compared only.
+	foreach ( $homes as $home ) {
+		if ( wp_parse_url( $home, PHP_URL_PATH ) === $path ) {
+			add_action( 'template_redirect', __NAMESPACE__ . '\\print_viewed', PHP_INT_MIN );
+			return skip_request();
+		}
+	}
+	watch_viewed();
+	return $parse;
 }
 
 /**
@@ -98,10 +137,9 @@ function take_viewed_cookies(): array {
  * Prints the list of a widget for the IDs in the address, and nothing else.
  */
 function print_viewed(): void {
-	$id   = is_string( $_GET['galley-viewed'] ) ? sanitize_text_field( wp_unslash( $_GET['galley-viewed'] ) ) : ''; // phpcs:ignore WordPress.Security.NonceVerification -- reads only.
-	$list = is_string( $_GET['galley-ids'] ) ? sanitize_text_field( wp_unslash( $_GET['galley-ids'] ) ) : ''; // phpcs:ignore WordPress.Security.NonceVerification -- reads only.
-	$ids  = preg_match( '/^\d{1,20}(-\d{1,20})*$/D', $list ) ? explode( '-', $list ) : array();
-	$name = cookie_of_widget( $id );
+	$id      = sanitize_text_field( wp_unslash( (string) ( $_GET['galley-viewed'] ?? '' ) ) ); // phpcs:ignore WordPress.Security.NonceVerification -- reads only.
+	$ids     = viewed_ids( 'GET', $_GET ); // phpcs:ignore WordPress.Security.NonceVerification -- reads only.
+	$name    = cookie_of_widget( $id );
 	$sidebar = null === $name ? null : is_active_widget( false, $id, _get_widget_id_base( $id ) );
 	if ( ! $sidebar || ! is_string( $sidebar ) || ! $ids || count( $ids ) > VIEWED_COOKIES[ $name ][1] ) {
 		status_header( 410 );
@@ -114,7 +152,7 @@ function print_viewed(): void {
 	status_header( 200 );
 	header( 'X-Robots-Tag: noindex' );
 	remove_filter( 'dynamic_sidebar_params', __NAMESPACE__ . '\\begin_widget', PHP_INT_MAX );
-	// A whole document, because the server takes a part of one for an error page.
-	echo '<!DOCTYPE html><html><head><title></title></head><body>', (string) widget_html( $sidebar, $id ), '</body></html>'; // phpcs:ignore WordPress.Security.EscapeOutput -- what the widget prints.
+	// A whole document, because the server takes a part of one for an error page. The script inserts nothing without the ID.
+	echo '<!DOCTYPE html><html><head><title></title></head><body data-galley-viewed="', esc_attr( $id ), '">', (string) widget_html( $sidebar, $id ), '</body></html>'; // phpcs:ignore WordPress.Security.EscapeOutput -- what the widget prints.
 	exit;
 }

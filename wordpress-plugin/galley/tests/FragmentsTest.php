@@ -84,6 +84,15 @@ final class FragmentsTest extends TestCase {
 		$this->assertNotSame( Galley\blocks_id( $one ), Galley\blocks_id( array( 'core/a' => true ) ) );
 	}
 
+	public function test_only_code_of_plugins_may_print_what_it_has_kept(): void {
+		$printed = array( 'Reviews' => array( 'c7' => true ) );
+		$this->assertTrue( Galley\may_print_kept( array( 'sidebar' => 'a', 'widget' => 'b-2' ), $printed ) );
+		$this->assertTrue( Galley\may_print_kept( array( 'block' => array() ), $printed ) );
+		$this->assertFalse( Galley\may_print_kept( array( 'block' => array() ), array() ) );
+		$this->assertFalse( Galley\may_print_kept( array( 'menu' => 5 ), $printed ) );
+		$this->assertFalse( Galley\may_print_kept( array( 'terms' => array( 5 ) ), $printed ) );
+	}
+
 	public function test_a_fragment_printed_twice_has_no_position(): void {
 		$part = self::marker( 'begin0' ) . 'a' . self::marker( 'end0' );
 		$this->assertSame( array( 'aba', array() ), Galley\without_marks( $part . 'b' . $part, self::MARKER_ID ) );

@@ -56,4 +56,21 @@ final class KeptHtmlTest extends TestCase {
 		$this->assertNull( Galley\transient_of( '_transient_timeout_menu' ) );
 		$this->assertNull( Galley\transient_of( 'menu' ) );
 	}
+
+	public function test_code_changes_public_arrays_of_the_object_cache_in_place(): void {
+		require_once dirname( __DIR__ ) . '/includes/class-described-cache.php';
+		$cache = new class() {
+			public $groups = array( 'one' );
+			private $kept  = array( 'a' );
+
+			public function __get( $name ) {
+				return $this->$name;
+			}
+		};
+		$own   = new Galley\Described_Cache( $cache );
+
+		$own->groups[] = 'two';
+		$this->assertSame( array( 'one', 'two' ), $cache->groups );
+		$this->assertSame( array( 'a' ), $own->kept );
+	}
 }

@@ -11,7 +11,7 @@ use PHPUnit\Framework\TestCase;
 
 final class PrivateTest extends TestCase {
 	public function test_a_private_part_has_the_tags_of_earlier_private_parts(): void {
-		$before                          = array( $GLOBALS['galley_tags'], $GLOBALS['galley_private'], $GLOBALS['galley_printed'] );
+		$before                         = array( $GLOBALS['galley_tags'], $GLOBALS['galley_private'], $GLOBALS['galley_printed'] );
 		$_SERVER['HTTP_GALLEY_REQUEST'] = 'member';
 		foreach ( array( 'cart/one', 'cart/two' ) as $name ) {
 			Galley\begin_private( $name, 'session' );
@@ -206,5 +206,68 @@ final class PrivateTest extends TestCase {
 	 */
 	public function test_statements_that_end_sessions_name_their_users( string $sql, ?array $expected ): void {
 		$this->assertSame( $expected, Galley\users_changed( $sql, 'wp_users', 'wp_usermeta' ) );
+	}
+
+	public function test_functions_that_have_printed_are_not_called_again(): void {
+		$function                      = array( 'function' => 'my_admin_bar_style' );
+		$GLOBALS['wp_filter']['three'] = (object) array(
+			'callbacks' => array(
+				1  => array( $function ),
+				2  => array( $function ),
+				3  => array( $function ),
+				10 => array( array( 'function' => 'other' ) ),
+			),
+		);
+		Galley\withhold_printers( 'three', null, 3 );
+		$this->assertSame( array( array( 'three', 'my_admin_bar_style' ) ), $GLOBALS['galley_toolbar_printers'] );
+		Galley\withhold_printers( 'three', 'other' );
+		$this->assertCount( 5, $GLOBALS['galley_toolbar_printers'] );
+		$GLOBALS['galley_toolbar_printers'] = array();
+		unset( $GLOBALS['wp_filter']['three'] );
+	}
+
+	public function test_a_statement_that_ends_sessions_is_not_disturbed(): void {
+		$kept            = $GLOBALS['wpdb'] ?? null;
+		$GLOBALS['wpdb'] = new class() {
+			public $users      = 'wp_users';
+			public $usermeta   = 'wp_usermeta';
+			public $insert_id  = 5;
+			public $statements = 0;
+
+			public function suppress_errors(): bool {
+				return false;
+			}
+
+			public function prepare( string $sql ): string {
+				return $sql;
+			}
+
+			public function query(): int {
+				++$this->statements;
+				$this->insert_id = 9;
+				return 1;
+			}
+		};
+		// The statement, the users who wait, the statements that run inside of it.
+		$rows = array(
+			array( "UPDATE wp_users SET display_name = 'J\u{f6}rg' WHERE ID = 7", array( 7 ), 0 ),
+			array( "DELETE FROM wp_users WHERE user_login = '\u{142}'", array( null ), 0 ),
+			array( "UPDATE wp_posts SET post_title = 'J\u{f6}rg' WHERE ID = 7", array(), 0 ),
+			array( "UPDATE wp_users SET user_pass = 'x' WHERE ID = 7", array(), 1 ),
+		);
+		foreach ( $rows as list( $sql, $waiting, $statements ) ) {
+			unset( $GLOBALS['galley_purge_id'] );
+			$GLOBALS['galley_ended_sessions'] = array();
+			$GLOBALS['wpdb']->statements      = 0;
+			$this->assertSame( $sql, Galley\on_statement( $sql ) );
+			$this->assertSame( $waiting, $GLOBALS['galley_ended_sessions'], $sql );
+			$this->assertSame( array( $statements, 5 ), array( $GLOBALS['wpdb']->statements, $GLOBALS['wpdb']->insert_id ), $sql );
+		}
+		unset( $GLOBALS['galley_purge_id'] );
+		$GLOBALS['galley_purges'] = array(
+			'hard' => array(),
+			'soft' => array(),
+		);
+		$GLOBALS['wpdb']          = $kept;
 	}
 }

@@ -156,6 +156,7 @@ final class TagsTest extends TestCase {
 		$this->assertSame( array( 'title', 'm_price', 'm_stock' ), Galley\sorted_by( array( 'orderby' => 'post_title date', 'meta_key' => 'price', 'meta_query' => array( array( array( 'key' => 'stock' ) ) ) ) ) );
 		$this->assertSame( array( 'password', 'm_' ), Galley\filtered_fields( array( 'has_password' => false, 'title' => '', 'author__not_in' => array(), 'meta_query' => array( array( 'value' => 'x' ) ) ) ) );
 		$this->assertSame( array( 'm_' ), Galley\filtered_fields( array( 'meta_query' => array( array( 'key' => 'a', 'compare_key' => 'LIKE' ) ) ) ) );
+		$this->assertSame( array( 'm_a', 'm_0', 'm_b' ), Galley\filtered_fields( array( 'meta_key' => array( 'a', '', '0', 'b', array( 'c' ) ) ) ) );
 		$this->assertTrue( Galley\is_by_time( array( 'hour' => 0 ) ) );
 		$this->assertTrue( Galley\is_by_time( array( 'monthnum' => 5 ) ) );
 		$this->assertFalse( Galley\is_by_time( array( 'year' => 2024, 'monthnum' => 5, 'day' => 0, 'hour' => '', 'w' => 0, 'm' => '' ) ) );

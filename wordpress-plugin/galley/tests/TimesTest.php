@@ -25,6 +25,37 @@ final class TimesTest extends TestCase {
 		}
 	}
 
+	public function test_no_callback_extends_a_page_beyond_the_time_at_which_it_is_wrong(): void {
+		$week = Galley\LIFETIME;
+		$rows = array(
+			// Stale, fresh, wrong after; window.
+			array( $week, 60, null, $week ),
+			array( $week, 60, 60, 0 ),
+			array( $week, 3600, 5000, 1400 ),
+			array( 100, 3600, 5000, 100 ),
+			array( $week, 0, 1, 1 ),
+			array( $week, 90, 60, 0 ),
+			array( -5, 60, null, 0 ),
+		);
+		foreach ( $rows as list( $stale, $fresh, $wrong_after, $window ) ) {
+			$this->assertSame( $window, Galley\until_wrong( $stale, $fresh, $wrong_after ) );
+		}
+	}
+
+	public function test_a_lifetime_of_all_pages_does_not_exempt_unknown_tables(): void {
+		$rows = array(
+			// Has a lifetime, is REST, has tags of its own; tables count.
+			array( false, false, false, true ),
+			array( false, true, true, true ),
+			array( true, false, false, true ),
+			array( true, false, true, false ),
+			array( true, true, false, false ),
+		);
+		foreach ( $rows as list( $has_lifetime, $is_rest, $is_tagged, $expected ) ) {
+			$this->assertSame( $expected, Galley\tables_count( $has_lifetime, $is_rest, $is_tagged ) );
+		}
+	}
+
 	public function test_lifetimes_of_other_code_are_read(): void {
 		$rows = array(
 			array( array(), null ),

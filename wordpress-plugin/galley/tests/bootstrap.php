@@ -13,6 +13,7 @@ define( 'DAY_IN_SECONDS', 86400 );
 
 function add_action(): void {}
 function add_filter(): void {}
+function remove_action(): void {}
 function register_activation_hook(): void {}
 function register_deactivation_hook(): void {}
 
@@ -59,6 +60,10 @@ function get_option( string $name ) {
 /** Returns the values that a test has set. */
 function get_post_meta( int $id, string $key = '' ): array {
 	return $GLOBALS['fields_of_test'][ $id ][ $key ] ?? array();
+}
+
+function wp_cache_get() {
+	return false;
 }
 
 function is_serialized( string $text ): bool {
