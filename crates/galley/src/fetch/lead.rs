@@ -97,8 +97,8 @@ impl FetchWorker {
         in_progress.shared.release();
     }
 
-    /// Sends the validators of the held response if there are any. Sends the request again without them if a purge made the 304
-    /// unusable, or if there is no memory for the plain body that a 304 refers to.
+    /// Sends the validators of the held response if there are any. Sends the request again without them if a purge or a
+    /// dropped directive made the 304 unusable, or if there is no memory for the plain body that a 304 refers to.
     async fn fetch(
         self: &Rc<Self>,
         job: &PageJob,
@@ -146,9 +146,7 @@ impl FetchWorker {
             publish(&job.site, &purges).wait(&job.site).await;
             let to_store = match (incoming.status, validated) {
                 (StatusCode::NOT_MODIFIED, Some(validated)) => {
-                    // A directive that was dropped may have forbidden to store the page.
-                    let is_repaired = incoming.check_storable().is_err();
-                    if is_repaired
+                    if incoming.check_storable().is_err()
                         || site_purges.validity_waiting(validated.held) == Validity::Purged
                     {
                         held = None;

@@ -159,7 +159,7 @@ fn cookies_set(reason: Option<&PassReason>) -> Advice {
     }
 }
 
-/// What sets cookies that count visits or sessions on each page: the beginning of their names, and the widget or plugin.
+/// What sets cookies that count visits on each page: the beginning of their names, and the widget or plugin.
 const COUNTING_COOKIES: &[(&str, &str)] = &[
     (
         "woocommerce_recently_viewed",
@@ -167,7 +167,6 @@ const COUNTING_COOKIES: &[(&str, &str)] = &[
     ),
     ("yith_wrvp_", "YITH WooCommerce Recently Viewed Products"),
     ("pvc_visits", "Post Views Counter"),
-    ("PHPSESSID", "a plugin that calls session_start()"),
 ];
 
 /// The reason why Galley responds with an error.
@@ -235,7 +234,6 @@ mod tests {
         let table = [
             (&["woocommerce_recently_viewed"][..], "WooCommerce"),
             (&["a", "pvc_visits[0]"], "Post Views Counter"),
-            (&["PHPSESSID"], "session_start()"),
             (&["a"], "the page sets the cookie `a`"),
             (&["a", "b"], "the page sets the cookies `a`, `b`"),
         ];

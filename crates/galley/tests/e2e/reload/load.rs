@@ -425,12 +425,16 @@ fn a_websocket_survives_a_reload() {
         .site("preset = \"none\"\nupgrade = [\"websocket\"]")
         .start();
     let echo = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
         let mut buffer = [0; 4096];
         let mut input = Vec::new();
+        let mut stream = listener.accept().unwrap().0;
         while !input.ends_with(b"\r\n\r\n") {
             let count = stream.read(&mut buffer).unwrap();
             input.extend_from_slice(&buffer[..count]);
+            if count == 0 {
+                // Galley has only tried whether the upstream can be reached.
+                stream = listener.accept().unwrap().0;
+            }
         }
         let switch =
             "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";

@@ -186,11 +186,18 @@ fn an_upgrade_is_aborted_if_the_new_process_does_not_start() {
     let wrong = before.replace("[[site]]", "[[site]]\ncolour = 1");
     fs::write(site.galley.config(), wrong).unwrap();
     let output = site.galley.cli(&["upgrade"]).unwrap();
-    // The command itself also reads the configuration.
     assert_ne!(output.status.code(), Some(0));
+    let aborted = || {
+        let log = site.galley.log();
+        log.matches("upgrade: this process continues").count()
+    };
+    wait_for("the first upgrade to be aborted", TIMEOUT, || {
+        aborted() == 1
+    });
     site.galley.signal(galley_testkit::Signal::USR2);
-    site.galley
-        .wait_for_log("upgrade: this process continues", TIMEOUT);
+    wait_for("the second upgrade to be aborted", TIMEOUT, || {
+        aborted() == 2
+    });
     site.galley.wait_for_log("colour", TIMEOUT);
     fs::write(site.galley.config(), before).unwrap();
     assert!(site.get("/cached/").is_hit());

@@ -12,7 +12,7 @@ test_with_shared_stacks! {
     a_pending_comment_is_shown_to_its_author_with_the_moderation_hash,
     a_pending_comment_is_shown_to_its_author_with_the_comment_cookie,
     an_approved_comment_is_shown_to_all_after_a_soft_purge,
-    an_editors_comment_purges_the_page_immediately,
+    an_editors_comment_purges_the_page_softly,
 }
 
 struct Comment<'a> {
@@ -171,7 +171,7 @@ fn an_approved_comment_is_shown_to_all_after_a_soft_purge(stack: &WordPressStack
     }
 }
 
-fn an_editors_comment_purges_the_page_immediately(stack: &WordPressStack) {
+fn an_editors_comment_purges_the_page_softly(stack: &WordPressStack) {
     let [post] = stack.publish(["editors-word"]);
     stack.get("/editors-word/");
     let text = "A word of the editor.";
@@ -183,9 +183,11 @@ fn an_editors_comment_purges_the_page_immediately(stack: &WordPressStack) {
     };
     let response = submit(&mut stack.editor(), &comment);
     assert_eq!(redirect_target(&response), "/editors-word/");
+    // Without the plugin nobody says whether the session is genuine.
+    wait_for("the comment to be shown", TIMEOUT, || {
+        stack.get("/editors-word/").text().contains(text)
+    });
     let page = stack.get("/editors-word/");
-    assert_refetched(&page);
-    assert_text(&page, text);
     assert_text(&page, "Edda Editor");
     assert_no_text(&page, "wpadminbar");
 }

@@ -205,5 +205,5 @@ fn faults_in_wordpress_and_its_database_are_reported() {
     stack.database.kill();
     assert_levels(&stack, &["wordpress"], "wrong");
     stack.upstream.kill();
-    assert_levels(&stack, &["php"], "unknown");
+    assert_levels(&stack, &["upstream"], "wrong");
 }

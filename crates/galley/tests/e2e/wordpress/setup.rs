@@ -146,7 +146,7 @@ fn setup_imports_an_nginx_site_and_undo_restores_it() {
         "{text}"
     );
     assert!(text.contains("in_flight = 3"), "{text}");
-    assert!(text.contains("request_body = \"67108864B\""), "{text}");
+    assert!(text.contains("request_body = \"64MiB\""), "{text}");
     assert_eq!(server.files(), before);
 
     let done = server.setup(&["--yes", "--json"]);

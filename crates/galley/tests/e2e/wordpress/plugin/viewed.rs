@@ -104,10 +104,11 @@ fn pages_that_count_themselves_in_a_cookie_are_stored() {
     }
     // Members get stored pages, too.
     let mut ann = member(stack, "ann");
-    visit(&mut ann, PATH);
-    let page = visit(&mut ann, PATH);
-    assert_cache_status(&page, ASSEMBLED);
-    assert_no_cookie(&page);
+    wait_for("a stored page with private parts", TIMEOUT, || {
+        let page = visit(&mut ann, PATH);
+        assert_no_cookie(&page);
+        page.cache_status() == ASSEMBLED
+    });
 }
 
 #[test]
