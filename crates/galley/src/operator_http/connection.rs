@@ -21,7 +21,7 @@ use super::listener::{OperatorStream, Peer};
 use super::table::{ConnectionPlace, Step};
 
 /// How requests of a connection are answered.
-pub(super) struct Call {
+pub(super) struct ConnectionCall {
     pub(super) router: Router,
     pub(super) peer: Peer,
     pub(super) response_time: Option<Duration>,
@@ -31,7 +31,7 @@ pub(super) struct Call {
 pub(super) async fn serve(
     stream: OperatorStream,
     place: Arc<ConnectionPlace>,
-    call: Call,
+    call: ConnectionCall,
     mut retiring: watch::Receiver<bool>,
 ) {
     let service = service_fn(|request| answer(&call, Arc::clone(&place), request));
@@ -60,7 +60,7 @@ pub(super) async fn serve(
 }
 
 async fn answer(
-    call: &Call,
+    call: &ConnectionCall,
     place: Arc<ConnectionPlace>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {

@@ -28,12 +28,12 @@ pub enum Peer {
 }
 
 /// An accepted connection.
-pub(super) type OperatorStream = Pin<Box<dyn Connection>>;
+pub(super) type OperatorStream = Pin<Box<dyn ClientStream>>;
 
 /// What a connection can do.
-pub(super) trait Connection: AsyncRead + AsyncWrite + Send {}
+pub(super) trait ClientStream: AsyncRead + AsyncWrite + Send {}
 
-impl<T: AsyncRead + AsyncWrite + Send> Connection for T {}
+impl<T: AsyncRead + AsyncWrite + Send> ClientStream for T {}
 
 impl OperatorListener {
     /// A listener of the standard library. Call within a runtime.

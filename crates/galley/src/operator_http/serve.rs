@@ -51,7 +51,7 @@ pub async fn serve(
                     continue;
                 };
                 let place = Arc::new(place);
-                let call = connection::Call {
+                let call = connection::ConnectionCall {
                     router: router.clone(),
                     peer,
                     response_time: limits.response_time,
