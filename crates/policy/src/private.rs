@@ -160,7 +160,7 @@ pub enum PageDifference {
 }
 
 /// Compares a page that was generated for a visitor with the public one, outside the private fragments. `holes`: names and
-/// positions in the public page. `None`: they are equal there, but for random identifiers of elements ([`RandomIds`]).
+/// positions in the public page. `None`: they are equal there, but for random identifiers of elements (`RandomIds`).
 pub fn compare<'h>(
     public: &[u8],
     holes: impl Iterator<Item = (&'h str, Range<u32>)>,

@@ -72,7 +72,7 @@ pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     found
 }
 
-/// As [`preflight`], with problems that never prevent a start and take long to find: links out of roots, and upstreams that accept no
+/// As `preflight`, with problems that never prevent a start and take long to find: links out of roots, and upstreams that accept no
 /// connection. Blocks on connections to upstreams, too. For `galley check`.
 pub fn inspect(config: &Config, running: &RunningGalley) -> Preflight {
     let mut found = preflight(config, running);

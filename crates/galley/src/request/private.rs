@@ -2,7 +2,7 @@
 //!
 //! The private fragments come from a page that PHP generates for the member alone. Galley compares that page with the public
 //! one. Only if both are equal outside of the private fragments do members of the same class get the public page from then on.
-//! The shared cache stores nothing of the member's page: it is received here, its fragments are stored in the [`PrivateStore`], and
+//! The shared cache stores nothing of the member's page: it is received here, its fragments are stored in the [`PrivateStore`](galley_cache::private::PrivateStore), and
 //! the complete page is sent to the member.
 
 use std::ops::Range;

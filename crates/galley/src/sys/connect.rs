@@ -45,8 +45,8 @@ impl fmt::Display for ConnectFailure {
     }
 }
 
-/// Connects to `unix:/path` or `host:port`, and closes the connection. Blocks for [`TIMEOUT`] at most, and for the lookup of a
-/// name.
+/// Connects to `unix:/path` or `host:port`, and closes the connection. Blocks for two seconds at most for each of three
+/// addresses, and for the lookup of a name.
 pub fn try_connect(address: &str) -> Result<(), ConnectFailure> {
     let connected = match address.strip_prefix(UNIX) {
         Some(path) => match to_socket(Path::new(path)) {

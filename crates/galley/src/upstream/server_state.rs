@@ -217,7 +217,7 @@ impl ServerState {
         self.reached(failure.map_or(Ok(()), Err));
     }
 
-    /// As [`ServerState::connected`], for an attempt of another thread.
+    /// As `ServerState::connected`, for an attempt of another thread.
     pub fn reached(&self, result: Result<(), ConnectFailure>) {
         if result.is_ok() && !self.is_unreachable.load(Ordering::Relaxed) {
             return;

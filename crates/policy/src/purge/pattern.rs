@@ -53,7 +53,7 @@ impl fmt::Display for PurgePattern {
 pub struct CompiledPattern(Option<PikeVM>);
 
 impl CompiledPattern {
-    /// The memory that the pattern uses, at most [`COMPILED_BYTES`] and a little.
+    /// The memory that the pattern uses, at most `COMPILED_BYTES` and a little.
     pub fn bytes(&self) -> usize {
         let automaton = self.0.as_ref().map(|vm| vm.get_nfa().memory_usage());
         size_of::<Self>() + automaton.unwrap_or_default()
