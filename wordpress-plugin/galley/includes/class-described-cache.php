@@ -71,7 +71,7 @@ final class Described_Cache {
 		if ( isset( get_object_vars( $this->cache )[ $name ] ) ) {
 			return $this->cache->$name;
 		}
-		// The object cache returns a copy of what is not public.
+		// The object cache returns copies of its private properties.
 		$value = $this->cache->$name;
 		return $value;
 	}

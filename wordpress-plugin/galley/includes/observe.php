@@ -158,7 +158,7 @@ function tables_of_authors(): array {
 function unknown_tables(): array {
 	$tables = array_map( 'strval', array_keys( $GLOBALS['galley_tables'] ) );
 	if ( wp_using_ext_object_cache() && function_exists( 'is_buddypress' ) && did_action( 'wp' ) && is_buddypress() ) {
-		// BuddyPress keeps its rows in the object cache, so that no statement reads them, and they say who is in a private group.
+		// BuddyPress keeps its rows in the object cache, so that no statement reads them. The rows contain the members of private groups.
 		$tables[] = $GLOBALS['wpdb']->base_prefix . 'bp_*';
 	}
 	return $tables ? array_values( array_diff( $tables, tables_of_authors() ) ) : array();
