@@ -42,12 +42,12 @@ update_option( 'default_pingback_flag', '0' );
 $wp_rewrite->set_permalink_structure( '/%postname%/' );
 $wp_rewrite->flush_rules( false );
 
-if ( getenv( 'GALLEY_SAMPLE' ) === 'full' && ! get_option( 'galley_sample' ) ) {
+if ( getenv( 'GALLEY_SAMPLE' ) === 'full' && ! get_option( 'sample_site' ) ) {
 	// One transaction: thousands of small commits would take longer than all the rest.
 	$wpdb->query( 'START TRANSACTION' );
 	require __DIR__ . '/seed.php';
 	Galley\Seed\plant();
-	update_option( 'galley_sample', '1' );
+	update_option( 'sample_site', '1' );
 	$wpdb->query( 'COMMIT' );
 }
 

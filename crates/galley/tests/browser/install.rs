@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use galley_testkit::{Galley, Scratch};
+use galley_testkit::{Galley, Options, Scratch, WordPress};
 use serde_json::Value;
 
 use super::site::{AssertStatus as _, PluginSite, binary, install, output_text};
@@ -321,4 +321,6 @@ fn remove_deletes_all_plugin_data_from_the_database() {
             .exists()
     );
     site.get("/").assert_status(200);
+    // What the next `make demo` does: the marker of the sample site is not the plugin's.
+    WordPress::install(&site.wordpress.root, &site.database, &Options::default()).unwrap();
 }

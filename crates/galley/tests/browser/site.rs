@@ -38,7 +38,7 @@ pub fn binary() -> &'static Path {
 pub struct PluginSite {
     pub galley: Galley,
     _fpm: PhpFpm,
-    _database: MariaDb,
+    pub database: MariaDb,
     pub wordpress: WordPress,
     /// The pin with which a browser accepts the site's self-signed certificate.
     pub pin: String,
@@ -85,7 +85,7 @@ impl PluginSite {
         Self {
             galley,
             _fpm: fpm,
-            _database: database,
+            database,
             wordpress,
             pin,
             access_log,
