@@ -154,18 +154,24 @@ function gather_sitemap(): void {
 }
 
 /**
- * Adds the tags of the modification times in a sitemap of posts (since WordPress 6.5). The sitemap of pages has one for the list of the newest
- * posts, if that is the front page.
+ * Adds the tags of the modification times in a sitemap of posts (since WordPress 6.5).
  */
 function gather_sitemap_dates( string $type ): void {
-	if ( version_compare( get_bloginfo( 'version' ), '6.5', '<' ) ) {
-		return;
+	if ( version_compare( get_bloginfo( 'version' ), '6.5', '>=' ) ) {
+		array_map( __NAMESPACE__ . '\\tag', sitemap_date_tags( $type, (string) get_option( 'show_on_front' ) ) );
 	}
-	tag( "o.$type.modified" );
-	if ( 'page' === $type && 'posts' === get_option( 'show_on_front' ) ) {
-		tag( 'o.post.modified' );
-		tag( 'sm.post' );
-	}
+}
+
+/**
+ * Returns the tags of the modification times in the sitemap of a post type. The sitemap of pages has one for the front page, if that is the
+ * list of the newest posts: the latest time of the posts of its first page, sticky posts included. Pure.
+ *
+ * @param string $front Option `show_on_front`.
+ * @return string[]
+ */
+function sitemap_date_tags( string $type, string $front ): array {
+	$tags = array( "o.$type.modified" );
+	return 'page' === $type && 'posts' === $front ? array_merge( $tags, array( 'o.post.modified', 'sm.post', 'op.posts_per_page', 'st' ) ) : $tags;
 }
 
 /**
