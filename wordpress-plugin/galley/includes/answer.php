@@ -102,9 +102,8 @@ function describe_page(): void {
 		tag( 'e404' );
 	}
 	gather_foreign_format();
-	if ( tables_count( null !== $stated, machine_counts(), ! empty( $GLOBALS['galley_is_tagged'] ) ) ) {
-		gather_tables();
-	}
+	gather_read_options();
+	gather_tables( tables_count( null !== $stated, machine_counts(), ! empty( $GLOBALS['galley_is_tagged'] ) ) );
 	/**
 	 * Filters the tags of the current page. Add your own tags here, and purge them with the action `galley_purge_tags`.
 	 */

@@ -23,7 +23,8 @@ const DELIVER_EVERY = 5.0;
  */
 function carry_purges(): void {
 	queue_ended_sessions();
-	if ( ! isset( $GLOBALS['galley_purge_id'] ) || headers_sent() ) {
+	if ( ! isset( $GLOBALS['galley_purge_id'] ) || headers_sent() || null !== $GLOBALS['galley_transaction'] ) {
+		// Before the end of a transaction other requests read the old rows.
 		return;
 	}
 	$purges = take_purges();
@@ -65,6 +66,11 @@ function deliver_rest(): void {
 	delete_pending( array_merge( $done, $GLOBALS['galley_acknowledged'] ) );
 	$GLOBALS['galley_acknowledged'] = array();
 	write_purge_log();
+	if ( did_action( 'shutdown' ) ) {
+		// What the request changes after that needs a purge of its own.
+		$GLOBALS['galley_is_over'] = true;
+		unset( $GLOBALS['galley_purge_id'], $GLOBALS['galley_carried'], $GLOBALS['galley_taken_up'] );
+	}
 }
 
 /**
@@ -154,7 +160,7 @@ function merged_purges( array $one, array $two ): array {
  */
 function deliver_meanwhile(): void {
 	$is_long = ( 'cli' === PHP_SAPI || ( defined( 'DOING_CRON' ) && DOING_CRON ) ) && isset( $GLOBALS['galley_began'] );
-	if ( ! $is_long || microtime( true ) - $GLOBALS['galley_began'] < DELIVER_EVERY ) {
+	if ( ! $is_long || null !== $GLOBALS['galley_transaction'] || microtime( true ) - $GLOBALS['galley_began'] < DELIVER_EVERY ) {
 		return;
 	}
 	deliver_rest();

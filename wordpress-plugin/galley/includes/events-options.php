@@ -1,9 +1,7 @@
 <?php
 /**
- * Detects changes of settings: of a fixed list of settings that affect pages, and of all settings that a user saves on a settings page or in
- * the Customizer.
- *
- * Plugins constantly write options in which they store internal records. The plugin ignores these changes, since they do not affect pages.
+ * Detects changes of the settings of WordPress that affect pages, and purges exactly the pages that show them. All other options, of which plugins
+ * constantly write many, purge the pages that read them (writes.php).
  *
  * @package Galley
  */
@@ -13,7 +11,7 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /** Settings that affect every page of a blog. */
-const WHOLE_OPTIONS = array( 'siteurl', 'home', 'permalink_structure', 'category_base', 'tag_base', 'timezone_string', 'gmt_offset', 'WPLANG', 'template', 'stylesheet', 'use_smilies', 'html_type', 'blog_charset', 'thumbnail_size_w', 'thumbnail_size_h', 'medium_size_w', 'medium_size_h', 'large_size_w', 'large_size_h', 'link_manager_enabled', 'woocommerce_permalinks', 'woocommerce_demo_store', 'woocommerce_demo_store_notice', 'woocommerce_shop_page_id', 'woocommerce_coming_soon' );
+const WHOLE_OPTIONS = array( 'siteurl', 'home', 'permalink_structure', 'category_base', 'tag_base', 'timezone_string', 'gmt_offset', 'WPLANG', 'template', 'stylesheet', 'use_smilies', 'html_type', 'blog_charset', 'thumbnail_size_w', 'thumbnail_size_h', 'medium_size_w', 'medium_size_h', 'large_size_w', 'large_size_h', 'link_manager_enabled' );
 
 /** Theme mods that WordPress itself prints, in the head and the header of the theme's pages. */
 const DRAWN_MODS = array( 'background_color', 'background_image', 'background_image_thumb', 'background_preset', 'background_position_x', 'background_position_y', 'background_size', 'background_repeat', 'background_attachment', 'header_image', 'header_image_data', 'header_textcolor', 'header_video', 'external_header_video' );
@@ -22,7 +20,7 @@ const DRAWN_MODS = array( 'background_color', 'background_image', 'background_im
 const PLAIN_WIDGETS = array( 'archives', 'block', 'calendar', 'categories', 'custom_html', 'links', 'media_audio', 'media_gallery', 'media_image', 'media_video', 'meta', 'nav_menu', 'pages', 'recent-posts', 'rss', 'search', 'tag_cloud', 'text' );
 
 /** Settings of WordPress core that no page shows. */
-const QUIET_OPTIONS = array( 'admin_email', 'new_admin_email', 'default_category', 'default_email_category', 'default_link_category', 'default_post_format', 'default_role', 'default_pingback_flag', 'default_ping_status', 'default_comment_status', 'comments_notify', 'moderation_notify', 'comment_moderation', 'comment_previously_approved', 'comment_max_links', 'moderation_keys', 'disallowed_keys', 'ping_sites', 'uploads_use_yearmonth_folders', 'upload_path', 'upload_url_path', 'rewrite_rules', 'cron', 'recently_edited', 'recently_activated', 'auto_update_plugins', 'auto_update_themes', 'user_count', 'db_upgraded', 'can_compress_scripts', 'theme_switched', 'category_children', 'finished_splitting_shared_terms', 'finished_updating_comment_type', 'nav_menu_options', 'auto_core_update_notified', 'https_detection_errors', 'galley_connection' );
+const QUIET_OPTIONS = array( 'admin_email', 'new_admin_email', 'default_category', 'default_email_category', 'default_link_category', 'default_post_format', 'default_role', 'default_pingback_flag', 'default_ping_status', 'default_comment_status', 'comments_notify', 'moderation_notify', 'comment_moderation', 'comment_previously_approved', 'comment_max_links', 'moderation_keys', 'disallowed_keys', 'ping_sites', 'uploads_use_yearmonth_folders', 'rewrite_rules', 'cron', 'recently_edited', 'recently_activated', 'auto_update_plugins', 'auto_update_themes', 'user_count', 'db_upgraded', 'can_compress_scripts', 'theme_switched', 'category_children', 'finished_splitting_shared_terms', 'finished_updating_comment_type', 'nav_menu_options', 'auto_core_update_notified', 'https_detection_errors', 'galley_connection', 'fresh_site' );
 
 add_action( 'updated_option', __NAMESPACE__ . '\\on_option', 10, 3 );
 add_action( 'added_option', __NAMESPACE__ . '\\on_new_option', 10, 2 );
@@ -66,8 +64,6 @@ function on_option( $name, $old = null, $new = null ): void {
 		note_rules( $old );
 	} elseif ( 'polylang' === $name ) {
 		queue_purge( polylang_tags( (array) $old, (array) $new ) );
-	} elseif ( is_saved_by_person() && ! in_array( $name, QUIET_OPTIONS, true ) ) {
-		queue_purge( 'b' );
 	}
 }
 
@@ -175,16 +171,6 @@ function is_free( string $word, string $own ): bool {
 	}
 	// phpcs:ignore WordPress.DB -- must be current.
 	return ! $wpdb->get_var( $wpdb->prepare( "SELECT 1 FROM $wpdb->posts WHERE post_name = %s AND post_type <> 'revision' LIMIT 1", $word ) );
-}
-
-/**
- * Checks whether the request saves a settings page or the Customizer.
- */
-function is_saved_by_person(): bool {
-	/**
-	 * Filters whether, in the current request, a change of a setting that Galley does not know counts as a change of all pages.
-	 */
-	return (bool) apply_filters( 'galley_settings_request', did_action( 'customize_save' ) > 0 || ( is_admin() && 'options.php' === ( $GLOBALS['pagenow'] ?? '' ) ) );
 }
 
 /**

@@ -15,8 +15,8 @@ defined( 'ABSPATH' ) || exit;
 /** Network settings that pages of the network's blogs show. */
 const NETWORK_OPTIONS = array( 'WPLANG', 'registration', 'site_name' );
 
-/** Settings on the network settings page that no page shows. */
-const QUIET_NETWORK_OPTIONS = array( 'add_new_users', 'admin_email', 'banned_email_domains', 'blog_upload_space', 'fileupload_maxk', 'first_comment', 'first_comment_author', 'first_comment_email', 'first_comment_url', 'first_page', 'first_post', 'illegal_names', 'limited_email_domains', 'menu_items', 'new_admin_email', 'registrationnotification', 'upload_filetypes', 'upload_space_check_disabled', 'welcome_email', 'welcome_user_email' );
+/** Network settings that no page shows. */
+const QUIET_NETWORK_OPTIONS = array( 'add_new_users', 'admin_email', 'banned_email_domains', 'blog_upload_space', 'fileupload_maxk', 'first_comment', 'first_comment_author', 'first_comment_email', 'first_comment_url', 'first_page', 'first_post', 'illegal_names', 'limited_email_domains', 'menu_items', 'new_admin_email', 'registrationnotification', 'upload_filetypes', 'upload_space_check_disabled', 'welcome_email', 'welcome_user_email', 'active_sitewide_plugins', 'auto_core_update_notified', 'blog_count', 'user_count', 'can_compress_scripts', 'ms_files_rewriting', 'recently_activated', 'site_admins', 'wpmu_upgrade_site' );
 
 add_action( 'switch_theme', __NAMESPACE__ . '\\on_theme' );
 add_action( 'permalink_structure_changed', __NAMESPACE__ . '\\on_theme' );
@@ -84,12 +84,10 @@ function on_customizer( $manager = null ): void {
 }
 
 /**
- * Handles a changed network setting: a known setting, or any setting that a user saves on a network settings page.
+ * Handles a changed network setting that pages of all blogs show. Others are in writes.php.
  */
 function on_network_option( $name ): void {
-	$name     = (string) $name;
-	$is_saved = is_network_admin() && in_array( $GLOBALS['pagenow'] ?? '', array( 'settings.php', 'edit.php' ), true );
-	if ( in_array( $name, NETWORK_OPTIONS, true ) || ( $is_saved && ! in_array( $name, QUIET_NETWORK_OPTIONS, true ) && 0 !== strpos( $name, '_site_transient_' ) ) ) {
+	if ( in_array( $name, NETWORK_OPTIONS, true ) ) {
 		queue_purge_of_all_blogs();
 	}
 }

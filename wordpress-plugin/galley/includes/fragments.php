@@ -105,6 +105,7 @@ function begin_fragment( string $label, array $definition ): void {
 	);
 	$GLOBALS['galley_tags']          = array();
 	$GLOBALS['galley_terms_seen']    = array();
+	begin_inside();
 }
 
 /**
@@ -115,6 +116,7 @@ function end_fragment(): void {
 	if ( null === $fragment ) {
 		return;
 	}
+	end_inside();
 	$tags                            = with_printed_tags( $fragment['code'], $GLOBALS['galley_tags'] + ( $fragment['inner'] ?? array() ) );
 	$GLOBALS['galley_open_fragment'] = null;
 	$GLOBALS['galley_fragments'][]   = array( 'tags' => $tags ) + $fragment;
@@ -128,6 +130,7 @@ function end_fragment(): void {
 function cancel_fragment(): void {
 	$fragment = $GLOBALS['galley_open_fragment'];
 	if ( null !== $fragment ) {
+		end_inside();
 		$GLOBALS['galley_open_fragment']   = null;
 		$GLOBALS['galley_blocks_outside'] += $fragment['blocks'];
 		$GLOBALS['galley_tags']            = with_printed_tags( $fragment['code'], $GLOBALS['galley_tags'] + ( $fragment['inner'] ?? array() ) ) + $fragment['around'];

@@ -37,6 +37,9 @@ const OWN_CACHES = '/^transient:(?:feed_|oembed_)/';
 /** Keys that this request has written. */
 $GLOBALS['galley_kept_written'] = array();
 
+/** Keys whose HTML the page renders itself. */
+$GLOBALS['galley_kept_rendered'] = array();
+
 /** Keys whose HTML counted as missing, and that the request has not written yet. */
 $GLOBALS['galley_kept_missed'] = array();
 
@@ -141,6 +144,7 @@ function counts_as_missing( string $key, $value ): bool {
 	if ( 'unknown' === $known ) {
 		$GLOBALS['galley_kept_missed'][ $key ] = true;
 	}
+	$GLOBALS['galley_kept_rendered'][ $key ] = true;
 	return true;
 }
 
@@ -154,6 +158,7 @@ function note_kept( string $key, $value ): void {
 	$GLOBALS['galley_kept_written'][ $key ] = true;
 	unset( $GLOBALS['galley_kept_missed'][ $key ] );
 	if ( is_shared() && has_html( $value ) ) {
+		$GLOBALS['galley_kept_rendered'][ $key ] = true;
 		// Rendering must not call other servers for each page.
 		learn_kept( $key, empty( $GLOBALS['galley_kept_http'] ) ? 'page' : 'other' );
 	}

@@ -3,11 +3,12 @@
  * Observes the SQL of a page that Galley may store: which tables PHP reads.
  *
  * The other files describe what WordPress keeps in its own tables. A page that reads another table may change without any event that they
- * know: a group becomes private, an activity appears. Such a page has the tag `db.` with the name of the table, and lives for a minute.
- * Galley does not serve it after that while PHP generates a new one. The server names the table as the reason.
+ * know: a group becomes private, an activity appears. Such a page has the tag `tb.` with the name of the table, and each statement that writes to the
+ * table purges it (writes.php). If not all changes of the table can be seen, or it changes all the time (busy.php), the page also has the tag `db.` and
+ * lives for a minute. Galley does not serve it after that while PHP generates a new one. The server names the table as the reason.
  *
  * The observer sees the statements of each `wpdb` from the moment on at which WordPress loads the plugin. It does not see rows that a plugin
- * takes from the object cache or from a transient, except on the pages of BuddyPress.
+ * takes from a persistent object cache, with which pages with tables of other plugins live for a minute.
  *
  * @package Galley
  */
@@ -16,7 +17,16 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Lifetime of a page that reads tables of other plugins, in seconds. */
+/**
+ * Option with the times at which tables were found to be plain ones: no views, and no triggers or keys of the database change their rows. Others have
+ * negative times.
+ */
+const PLAIN_OPTION = 'galley_plain_tables';
+
+/** Seconds after which the plugin looks at the kind of a table again. */
+const PLAIN_FOR = 86400;
+
+/** Lifetime of a page that reads tables whose changes the plugin cannot see, in seconds. */
 const UNKNOWN_LIFETIME = 60;
 
 /** Maximum number of tables that the tags of a page name. */
@@ -52,6 +62,9 @@ if ( is_shared() ) {
 function observe_statement( $sql ) {
 	foreach ( is_string( $sql ) ? tables_read_by( $sql ) : array() as $table ) {
 		if ( is_described_table( $table, $sql ) ) {
+			if ( 'options' === substr( $table, -7 ) ) {
+				note_options_statement( $sql, $table );
+			}
 			continue;
 		}
 		if ( count( $GLOBALS['galley_tables'] ) < MAX_UNKNOWN_TABLES ) {
@@ -165,13 +178,68 @@ function unknown_tables(): array {
 }
 
 /**
- * Limits the lifetime of the page if it reads unknown tables, and adds their tags, which name the reason.
+ * Adds the tags of the unknown tables that the page reads. Limits its lifetime if the plugin cannot see all their changes; a tag names the reason.
+ *
+ * @param bool $may_limit Whether tables limit the lifetime.
  */
-function gather_tables(): void {
-	foreach ( unknown_tables() as $table ) {
-		tag_network( own_tag( "db.$table" ) );
-		at_most( UNKNOWN_LIFETIME );
+function gather_tables( bool $may_limit ): void {
+	$tables = unknown_tables();
+	$plain  = $tables ? plain_tables( $tables ) : array();
+	foreach ( $tables as $table ) {
+		tag_network( table_tag( $table ) );
+		if ( $may_limit && ! in_array( $table, $plain, true ) ) {
+			tag_network( own_tag( "db.$table" ) );
+			at_most( UNKNOWN_LIFETIME );
+		}
 	}
+	if ( $may_limit ) {
+		limit_to_busy();
+	}
+}
+
+/**
+ * Returns those of the tables whose changes the plugin sees: plain tables of this WordPress, in a database without triggers. With a persistent object
+ * cache, other plugins keep rows there.
+ *
+ * @param string[] $tables Names as in the statements.
+ * @return string[]
+ */
+function plain_tables( array $tables ): array {
+	if ( wp_using_ext_object_cache() ) {
+		return array();
+	}
+	$known = kept_record( PLAIN_OPTION );
+	$since = time() - PLAIN_FOR;
+	$plain = array();
+	foreach ( $tables as $table ) {
+		if ( abs( $known[ $table ] ?? 0 ) < $since && count( $known ) < 500 ) {
+			$known[ $table ] = is_plain_table( $table ) ? time() : -time();
+			keep_record( PLAIN_OPTION, $known );
+		}
+		if ( ( $known[ $table ] ?? 0 ) >= $since ) {
+			$plain[] = $table;
+		}
+	}
+	return $plain;
+}
+
+/**
+ * Asks the database whether only statements on a table change its rows.
+ *
+ * @param string $table Name as in a statement.
+ */
+function is_plain_table( string $table ): bool {
+	global $wpdb;
+	if ( ! preg_match( '/^' . preg_quote( $wpdb->base_prefix, '/' ) . '[\w$]+$/D', $table ) ) {
+		return false;
+	}
+	$changes = "k.UPDATE_RULE IN ('CASCADE', 'SET NULL') OR k.DELETE_RULE IN ('CASCADE', 'SET NULL')";
+	$sql     = "SELECT t.TABLE_TYPE = 'BASE TABLE' AND NOT EXISTS (SELECT 1 FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = t.TABLE_SCHEMA) AND NOT EXISTS (SELECT 1 FROM information_schema.REFERENTIAL_CONSTRAINTS k WHERE k.CONSTRAINT_SCHEMA = t.TABLE_SCHEMA AND k.TABLE_NAME = t.TABLE_NAME AND ($changes)) FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = %s";
+	$hide    = $wpdb->suppress_errors( true );
+	// phpcs:ignore WordPress.DB -- no placeholders but that one; the answer is kept for a day.
+	$is_plain = $wpdb->get_var( $wpdb->prepare( $sql, $table ) );
+	$wpdb->suppress_errors( $hide );
+	return '1' === (string) $is_plain;
 }
 
 /**

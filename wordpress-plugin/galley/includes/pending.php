@@ -31,7 +31,15 @@ const MAX_PENDING = 20;
  */
 function begin_purges(): void {
 	if ( isset( $GLOBALS['galley_purge_id'] ) || ! function_exists( 'get_option' ) ) {
+		if ( ! empty( $GLOBALS['galley_unannounced'] ) ) {
+			// The end of a transaction has undone the row, too.
+			$GLOBALS['galley_unannounced'] = false;
+			write_pending( $GLOBALS['galley_purge_id'], null );
+		}
 		return;
+	}
+	if ( ! empty( $GLOBALS['galley_is_over'] ) ) {
+		register_shutdown_function( __NAMESPACE__ . '\\deliver_rest' );
 	}
 	$id                         = bin2hex( random_bytes( 8 ) );
 	$GLOBALS['galley_purge_id'] = $id;
@@ -115,15 +123,36 @@ function pending_value( ?array $purges, ?int $at = null ): string {
 /**
  * Runs a statement on the table of pending rows, without error output.
  *
+ * It may run just before another statement. The properties of `wpdb` that tell about the last one (`insert_id`, `last_result`) stay as they are where
+ * the connection is one of `mysqli`.
+ *
  * @param string   $sql    Statement with `%table%` in place of the table name, and `%s` placeholders.
  * @param string[] $values Values of the placeholders.
- * @return int|bool Result of `wpdb::query`.
+ * @return int|bool Number of rows, or false.
  */
 function query_pending( string $sql, array $values ) {
 	global $wpdb;
+	// phpcs:ignore WordPress.DB -- the table is ours; the values are prepared here.
+	$sql = $wpdb->remove_placeholder_escape( $wpdb->prepare( str_replace( '%table%', pending_table(), $sql ), $values ) );
+	if ( ( $wpdb->dbh ?? null ) instanceof \mysqli && ! method_exists( $wpdb, 'add_database' ) ) {
+		try {
+			// Code may ask for the number of the last row that it has inserted itself.
+			$last = 'I' === $sql[0] ? $wpdb->dbh->query( 'SELECT LAST_INSERT_ID()' ) : false;
+			if ( $wpdb->dbh->query( $sql ) ) {
+				$rows = $wpdb->dbh->affected_rows;
+				if ( $last instanceof \mysqli_result ) {
+					$wpdb->dbh->query( 'SELECT LAST_INSERT_ID(' . (int) $last->fetch_row()[0] . ')' );
+				}
+				return $rows;
+			}
+		} catch ( \mysqli_sql_exception $lost ) {
+			// `wpdb` connects again.
+			unset( $lost );
+		}
+	}
 	$hide = $wpdb->suppress_errors( true );
-	// phpcs:ignore WordPress.DB -- rows of this plugin, which bypass the option caches; prepared here.
-	$done = $wpdb->query( $wpdb->prepare( str_replace( '%table%', pending_table(), $sql ), $values ) );
+	// phpcs:ignore WordPress.DB -- rows of this plugin, which bypass the option caches; prepared above.
+	$done = $wpdb->query( $sql );
 	$wpdb->suppress_errors( $hide );
 	return $done;
 }

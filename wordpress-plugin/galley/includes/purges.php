@@ -94,7 +94,7 @@ function later( string $name, callable $ask ): void {
 }
 
 /**
- * Returns the tags and the class of each tag with a number, because the purge also concerns pages that carry only the class. Pure.
+ * Returns the tags and the class of each tag with a number and of each option, because the purge also concerns pages that carry only the class. Pure.
  *
  * @param string[] $tags Tags as described in tags.php.
  * @return string[]
@@ -103,8 +103,8 @@ function with_classes( array $tags ): array {
 	$all = array();
 	foreach ( $tags as $tag ) {
 		$all[ $tag ] = true;
-		if ( preg_match( '/^([a-z]+)\d+$/D', $tag, $found ) ) {
-			$all[ $found[1] ] = true;
+		if ( preg_match( '/^(?:op(?=\.)|[a-z]+(?=\d+$))/D', $tag, $found ) ) {
+			$all[ $found[0] ] = true;
 		}
 	}
 	return array_map( 'strval', array_keys( $all ) );

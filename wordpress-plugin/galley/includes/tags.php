@@ -26,7 +26,9 @@
  *   tp. tu. templates                       op. an option                           tm.  a setting of the theme
  *   tm an unknown setting of the theme      f   feeds                               sw   searches (searches.php)
  *   e404 missing pages                      home the front page and the page of posts
- *   db.  a table of another plugin (observe.php)
+ *   db.  a table of another plugin, or an option, that limits the lifetime (observe.php)
+ *   tb.  a table of another plugin          op, ot any option without a tag of its own, any transient
+ *   so.  a setting of the network
  *   ht pages with the theme                 b   every page of a blog
  *   mba parts that only one member sees, of all members
  *
@@ -55,6 +57,10 @@ const MAX_LINE_BYTES = 3800;
 
 $GLOBALS['galley_tags']   = array();
 $GLOBALS['galley_prefix'] = own_prefix();
+
+/** The prefix of the blog that the request is for. */
+$GLOBALS['galley_own_prefix'] = $GLOBALS['galley_prefix'];
+
 if ( is_multisite() ) {
 	add_action( 'switch_blog', __NAMESPACE__ . '\\on_switch', PHP_INT_MIN );
 }
@@ -98,6 +104,10 @@ function on_switch(): void {
 	$GLOBALS['galley_prefix'] = own_prefix();
 	if ( is_described() ) {
 		tag( 'b' );
+		if ( $GLOBALS['galley_prefix'] !== $GLOBALS['galley_own_prefix'] ) {
+			// Which options code reads in another blog is not known (options-read.php).
+			tag( 'op' );
+		}
 	}
 }
 
@@ -123,7 +133,7 @@ function collapsed( array $tags, int $most = MAX_TAGS, int $bytes = MAX_TAG_BYTE
 	while ( count( $tags ) > $most || strlen( implode( ',', $tags ) ) > $bytes ) {
 		$classes = array();
 		foreach ( $tags as $tag ) {
-			if ( preg_match( '/^((?:\d+\.)?[a-z]+)\d+$/D', $tag, $found ) ) {
+			if ( preg_match( '/^((?:\d+\.)?(?:op(?=\.)|[a-z]+(?=\d+$)))/D', $tag, $found ) ) {
 				$classes[ $found[1] ][] = $tag;
 			}
 		}

@@ -229,14 +229,4 @@ final class ChangesTest extends TestCase {
 			$this->assertFalse( Galley\is_private_user_field( $key, 'wp_' ), $key );
 		}
 	}
-
-	public function test_acf_options_pages_are_distinguished_from_other_ids(): void {
-		$taxonomies = array( 'category', 'product_cat' );
-		foreach ( array( 'options', 'option', 'theme-settings', 'site_footer', 'shop_options_2' ) as $id ) {
-			$this->assertTrue( Galley\is_acf_options_page( $id, $taxonomies ), $id );
-		}
-		foreach ( array( 7, '7', 'user_1', 'term_3', 'category_3', 'product_cat_12', 'comment_5', 'widget_text-2', 'block_a1b2', 'nav_menu_item_9', '', null, array() ) as $id ) {
-			$this->assertFalse( Galley\is_acf_options_page( $id, $taxonomies ), (string) json_encode( $id ) );
-		}
-	}
 }

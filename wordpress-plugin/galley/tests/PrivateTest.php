@@ -242,6 +242,10 @@ final class PrivateTest extends TestCase {
 				return $sql;
 			}
 
+			public function remove_placeholder_escape( string $sql ): string {
+				return $sql;
+			}
+
 			public function query(): int {
 				++$this->statements;
 				$this->insert_id = 9;

@@ -14,8 +14,13 @@ define( 'DAY_IN_SECONDS', 86400 );
 function add_action(): void {}
 function add_filter(): void {}
 function remove_action(): void {}
+function remove_filter(): void {}
 function register_activation_hook(): void {}
 function register_deactivation_hook(): void {}
+
+function wp_using_ext_object_cache(): bool {
+	return false;
+}
 
 function is_multisite(): bool {
 	return false;

@@ -12,6 +12,7 @@ mod kept_html;
 mod members;
 mod multisite;
 mod multisite_page;
+mod observed_changes;
 mod observed_tables;
 mod other_plugins;
 mod purge_delivery;

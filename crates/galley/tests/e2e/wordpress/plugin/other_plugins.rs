@@ -20,28 +20,6 @@ add_filter( 'wp_sitemaps_posts_entry', fn( $entry, $post ) => $entry + array( 'p
 "#;
 
 #[test]
-fn saving_an_acf_options_page_purges_all_pages() {
-    let (stack, _lock) = shared_stack();
-    stack.php("do_action('galley_purge_all');");
-    let all = ExpectedPurges {
-        purged: &["/about/", "/contact/", "/feed/"],
-        unaffected: &[],
-    };
-    all.check_after(stack, || {
-        stack.php("do_action('acf/save_post', 'options');");
-    });
-    let none = ExpectedPurges {
-        purged: &[],
-        unaffected: &["/about/", "/contact/"],
-    };
-    none.check_after(stack, || {
-        stack.php(
-            "foreach (array(1, '1', 'user_1', 'category_1', 'widget_text-2') as $id) { do_action('acf/save_post', $id); }",
-        );
-    });
-}
-
-#[test]
 fn translations_of_a_saved_post_are_purged() {
     let (stack, _lock) = shared_stack();
     let about = post_id(stack, "about");

@@ -1,0 +1,145 @@
+<?php
+/**
+ * Options and tables that visitors change all the time: counters, statistics, records of visits.
+ *
+ * If requests of visitors changed one more than ten times in ten minutes, it is *busy* for an hour: changes by visitors purge nothing, and pages that
+ * read it live for a minute, as do those that read what nobody observes. The change that makes it busy still purges, so that no page with a longer
+ * lifetime remains. Changes by members, tasks and commands always purge.
+ *
+ * The record is one option of the network with at most `MAX_BUSY` entries, which is written only when a visitor changes something that is not busy.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+const BUSY_OPTION = 'galley_busy';
+
+/** Number of changes by visitors in `BUSY_WINDOW` seconds that do not make a name busy yet. */
+const BUSY_CHANGES = 10;
+
+const BUSY_WINDOW = 600;
+
+/** Seconds for which a name stays busy. */
+const BUSY_FOR = 3600;
+
+/** Seconds before the end from which on changes purge again. A change that purges nothing has ended before a page gets a long lifetime. */
+const BUSY_MARGIN = 120;
+
+const MAX_BUSY = 100;
+
+/**
+ * Returns whether the request is one of a visitor, as far as it is known yet.
+ */
+function is_by_visitor(): bool {
+	return 'cli' !== PHP_SAPI && ! wp_doing_cron() && did_action( 'init' ) && ! is_user_logged_in();
+}
+
+/**
+ * Returns the tags, without those of busy names, that a request has to purge. Counts the changes of visitors.
+ *
+ * @param string[] $tags Tags with their prefixes.
+ * @return string[]
+ */
+function without_busy( array $tags ): array {
+	if ( ! $tags || ! is_by_visitor() ) {
+		return $tags;
+	}
+	$before              = kept_record( BUSY_OPTION );
+	list( $now, $purge ) = count_changes( $before, $tags, time() );
+	if ( $now !== $before ) {
+		keep_record( BUSY_OPTION, $now );
+	}
+	return $purge;
+}
+
+/**
+ * Returns whether a change by this request purges nothing, from what is in memory: no statement may run, because this may be inside of one.
+ */
+function is_known_as_busy( string $tag ): bool {
+	return is_by_visitor() && array() === count_changes( kept_record( BUSY_OPTION, true ), array( $tag ), time() )[1];
+}
+
+/**
+ * Returns a record that all blogs share. Without a network it is one of the options that WordPress has loaded, so a missing one costs no statement.
+ *
+ * @param bool $in_memory Whether to return only what this request has read before.
+ */
+function kept_record( string $option, bool $in_memory = false ): array {
+	if ( ! is_multisite() ) {
+		$all = $in_memory ? wp_cache_get( 'alloptions', 'options' ) : wp_load_alloptions();
+		return (array) maybe_unserialize( $all[ $option ] ?? array() );
+	}
+	$kept = $in_memory ? wp_cache_get( get_current_network_id() . ":$option", 'site-options' ) : get_site_option( $option );
+	return is_array( $kept ) ? $kept : array();
+}
+
+function keep_record( string $option, array $record ): void {
+	if ( is_multisite() ) {
+		update_site_option( $option, $record );
+	} else {
+		update_option( $option, $record, true );
+	}
+}
+
+/**
+ * Returns the record after changes of a visitor, and the tags to purge. Pure.
+ *
+ * @param array    $record Number of changes and time of the first one by tag, or null and the time at which it is no longer busy.
+ * @param string[] $tags   What was changed.
+ * @return array{array, string[]}
+ */
+function count_changes( array $record, array $tags, int $now ): array {
+	$purge = array();
+	foreach ( $tags as $tag ) {
+		list( $count, $time ) = $record[ $tag ] ?? array( 0, $now );
+		if ( null === $count && $now < $time - BUSY_MARGIN ) {
+			continue;
+		}
+		$purge[] = $tag;
+		if ( null === $count || $now > $time + BUSY_WINDOW ) {
+			list( $count, $time ) = array( 0, $now );
+		}
+		++$count;
+		$record[ $tag ] = $count > BUSY_CHANGES ? array( null, $now + BUSY_FOR ) : array( $count, $time );
+	}
+	if ( count( $record ) > MAX_BUSY ) {
+		uasort(
+			$record,
+			static function ( array $a, array $b ): int {
+				return $b[1] - $a[1];
+			}
+		);
+		$record = array_slice( $record, 0, MAX_BUSY, true );
+	}
+	return array( $record, $purge );
+}
+
+/**
+ * Returns the tags of busy names among what a page with these tags reads. Pure.
+ *
+ * @param array $record As in `count_changes`.
+ * @param array $tags   Keys are the tags.
+ * @return string[]
+ */
+function busy_among( array $record, array $tags, int $now ): array {
+	$busy = array();
+	foreach ( $record as $tag => list( $count, $time ) ) {
+		if ( null === $count && $now < $time && ( isset( $tags[ $tag ] ) || isset( $tags[ preg_replace( '/^((?:\d+\.)?op)\..*/', '$1', (string) $tag ) ] ) ) ) {
+			$busy[] = (string) $tag;
+		}
+	}
+	return $busy;
+}
+
+/**
+ * Limits the lifetime of a page that reads something busy. Its tag names the reason.
+ */
+function limit_to_busy(): void {
+	foreach ( busy_among( kept_record( BUSY_OPTION ), tags_of_all_parts(), time() ) as $tag ) {
+		tag_network( 'db.' . preg_replace( '/^((?:\d+\.)?)(?:op|tb)\./', '$1', $tag ) );
+		at_most( UNKNOWN_LIFETIME );
+	}
+}

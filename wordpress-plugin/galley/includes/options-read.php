@@ -1,0 +1,224 @@
+<?php
+/**
+ * Records which options and transients PHP reads for a page.
+ *
+ * WordPress counts by name how often each filter ran, and each option has a filter of its own (`pre_option_NAME`). So at the end of a page the names of
+ * all options are known, those included that code read before WordPress loaded this plugin, and reading an option costs nothing more.
+ * Only within a fragment a callback records the names, so that they become tags of the fragment.
+ *
+ * Options whose changes other files describe exactly, and those that no page shows, do not count. The others have the tag `op.NAME`, and
+ * transients are options: `op._transient_NAME`. Changes are in writes.php.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Options that events-options.php and events-site.php describe by other tags than their names. */
+const DESCRIBED_OPTIONS = array( 'sidebars_widgets', 'sticky_posts', 'show_on_front', 'page_on_front', 'page_for_posts', 'posts_per_page', 'posts_per_rss', 'polylang', 'active_plugins' );
+
+/**
+ * Options that no page shows, besides `QUIET_OPTIONS`: those of this plugin, locks, trees of terms (tags of terms describe them), numbers that only
+ * are parts of the keys of caches, and transients in which WordPress keeps facts about its code, about other servers and about users (`lu`). Each edit of
+ * a product empties caches of WooCommerce, and of a language those of Polylang; gather-shops.php and gather-filters.php describe what they contain.
+ */
+const QUIET_PATTERN = '/^(?:galley_|widget_|_(?:site_)?transient_(?:timeout_)?(?:doing_cron$|is_multi_author$|global_styles|wp_core_block_css_files|wp_styles_for_blocks|wp_theme_files_patterns|theme_roots|random_seed|update_|plugin_slugs|settings_errors|health-check|dash_|browser_|php_check_|wp_remote_block_patterns_|community-events|available_translations|poptags_|wporg_|dirsize_cache|wc_(?:products_onsale|featured_products|var_prices_|related_|product_children_|product_loop|child_has_|term_counts|layered_nav)|pll_languages_list))|(?:_children|\.lock|-transient-version|_last_changed)$/D';
+
+/** Maximum number of options that the tags of a page name. Above it, the page depends on all of them (`op`). */
+const MAX_OPTIONS = 250;
+
+/** Number of reads within fragments, by filter. */
+$GLOBALS['galley_read_inside'] = array();
+
+if ( is_described() ) {
+	$GLOBALS['galley_own_mods'] = 'theme_mods_' . get_option( 'stylesheet' );
+	add_filter( 'alloptions', __NAMESPACE__ . '\\note_all_options', PHP_INT_MAX );
+}
+
+/**
+ * Records the options that code reads from now on as read within a fragment or a private part.
+ */
+function begin_inside(): void {
+	add_filter( 'pre_option', __NAMESPACE__ . '\\note_option_inside', PHP_INT_MAX, 2 );
+}
+
+function end_inside(): void {
+	remove_filter( 'pre_option', __NAMESPACE__ . '\\note_option_inside', PHP_INT_MAX );
+}
+
+function note_option_inside( $value, $option = '' ) {
+	$filter = "pre_option_$option";
+
+	$GLOBALS['galley_read_inside'][ $filter ] = ( $GLOBALS['galley_read_inside'][ $filter ] ?? 0 ) + 1;
+	tag_options( array( (string) $option ) );
+	return $value;
+}
+
+/**
+ * Lets the page depend on all options if code other than WordPress's own reads the array of them. `get_option()` runs the filter `pre_option` first.
+ */
+function note_all_options( $options ) {
+	static $runs = 0;
+	$now         = $GLOBALS['wp_filters']['pre_option'] ?? 0;
+	if ( $runs !== $now ) {
+		$runs = $now;
+		return $options;
+	}
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller of `wp_load_alloptions()`.
+	foreach ( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 6 ) as $frame ) {
+		if ( 'wp_load_alloptions' === $frame['function'] ) {
+			$file = (string) ( $frame['file'] ?? '' );
+			if ( 0 !== strpos( $file, __DIR__ . DIRECTORY_SEPARATOR ) && ! is_core_file( $file ) ) {
+				tag( 'op' );
+			}
+		}
+	}
+	return $options;
+}
+
+/**
+ * Returns whether the tag `op.NAME` of an option is the only thing that describes its changes.
+ */
+function is_observed_option( string $name ): bool {
+	static $known = null;
+	$known        = $known ?? array_fill_keys( array_merge( READ_OPTIONS, WHOLE_OPTIONS, QUIET_OPTIONS, DESCRIBED_OPTIONS ), false );
+	if ( ! isset( $known[ $name ] ) && count( $known ) < 2000 ) {
+		$known[ $name ] = ! preg_match( QUIET_PATTERN, $name );
+	}
+	return $known[ $name ] ?? ! preg_match( QUIET_PATTERN, $name );
+}
+
+/**
+ * Returns whether the tag `so.NAME` of a setting of the network is the only thing that describes its changes.
+ */
+function is_observed_network_option( string $name ): bool {
+	return ! in_array( $name, NETWORK_OPTIONS, true ) && ! in_array( $name, QUIET_NETWORK_OPTIONS, true ) && ! preg_match( QUIET_PATTERN, $name );
+}
+
+/**
+ * Adds the tags of options of the current blog.
+ *
+ * @param string[] $names Names of options.
+ */
+function tag_options( array $names ): void {
+	foreach ( $names as $name ) {
+		if ( is_observed_option( $name ) && $GLOBALS['galley_own_mods'] !== $name && ! is_timeout( $name ) && ! is_rendered( $name ) ) {
+			tag( 'op.' . word( $name ) );
+		}
+	}
+}
+
+function is_timeout( string $name ): bool {
+	return 0 === strncmp( $name, '_transient_timeout_', 19 ) || 0 === strncmp( $name, '_site_transient_timeout_', 24 );
+}
+
+/**
+ * Returns whether the page renders the HTML in a transient itself (kept-html.php), so that it does not depend on what is kept.
+ */
+function is_rendered( string $option ): bool {
+	$key = transient_of( $option );
+	return null !== $key && isset( $GLOBALS['galley_kept_rendered'][ "transient:$key" ] );
+}
+
+/**
+ * Returns the options that code read, from the number of times that filters ran: first those of the blog, then those of the network. Pure.
+ *
+ * @param int[] $filters    Number of runs by name.
+ * @param int[] $inside     Number of runs that do not count.
+ * @param bool  $has_cache  Whether transients are in a persistent object cache.
+ * @param bool  $is_network Whether settings of the network have a table of their own.
+ * @return array{string[], string[]}
+ */
+function options_read( array $filters, array $inside, bool $has_cache, bool $is_network ): array {
+	$own     = array();
+	$network = array();
+	foreach ( $filters as $filter => $times ) {
+		$filter = (string) $filter;
+		if ( 0 !== \strncmp( $filter, 'pre_', 4 ) ) {
+			continue;
+		}
+		if ( 0 === strncmp( $filter, 'pre_option_', 11 ) ) {
+			if ( $times > ( $inside[ $filter ] ?? 0 ) ) {
+				$own[] = substr( $filter, 11 );
+			}
+		} elseif ( $has_cache && 0 === strncmp( $filter, 'pre_transient_', 14 ) ) {
+			$own[] = substr( $filter, 3 );
+		} elseif ( $has_cache && 0 === strncmp( $filter, 'pre_site_transient_', 19 ) ) {
+			$network[] = substr( $filter, 3 );
+		} elseif ( $is_network && 0 === strncmp( $filter, 'pre_site_option_', 16 ) ) {
+			$network[] = substr( $filter, 16 );
+		}
+	}
+	return array( $own, $network );
+}
+
+/**
+ * Adds the tags of the options that code read for the page, and ends its lifetime with that of its transients.
+ */
+function gather_read_options(): void {
+	$filters              = $GLOBALS['wp_filters'] ?? array();
+	list( $own, $shared ) = options_read( $filters, $GLOBALS['galley_read_inside'], (bool) wp_using_ext_object_cache(), is_multisite() );
+	$before               = $GLOBALS['galley_tags'];
+	tag_options( $own );
+	if ( count( $GLOBALS['galley_tags'] ) - count( $before ) > MAX_OPTIONS || ! $filters ) {
+		$GLOBALS['galley_tags'] = $before;
+		tag( 'op' );
+	}
+	foreach ( $shared as $name ) {
+		if ( is_observed_network_option( $name ) && ! is_timeout( $name ) ) {
+			tag_network( ( is_multisite() ? 'so.' : 'op.' ) . word( $name ) );
+		}
+	}
+	foreach ( $own as $name ) {
+		if ( preg_match( '/^_(?:site_)?transient_/', $name ) && is_observed_option( $name ) ) {
+			tag( 'ot' );
+			gather_timeout( $name );
+		}
+	}
+}
+
+/**
+ * Ends the lifetime of the page with that of a transient. WordPress has looked up the time, so this asks the database for nothing.
+ *
+ * @param string $name Option with the time.
+ */
+function gather_timeout( string $name ): void {
+	if ( is_timeout( $name ) && ! is_rendered( str_replace( '_transient_timeout_', '_transient_', $name ) ) ) {
+		$end = (int) get_option( $name );
+		if ( $end > time() ) {
+			at_most( $end - time() );
+		}
+	}
+}
+
+/**
+ * Records what a statement reads from a table of options, past WordPress's functions for it.
+ *
+ * @param string $table Name as in the statement.
+ */
+function note_options_statement( string $sql, string $table ): void {
+	if ( preg_match( '/\bWHERE\s+`?autoload`?\s|option_name LIKE \'galley/i', $sql ) ) {
+		return;
+	}
+	$names = options_in_statement( $sql );
+	if ( null === $names || array( ALL_TRANSIENTS ) === $names || $GLOBALS['wpdb']->options !== $table ) {
+		tag_network( prefix_of_options( $table ) . 'op' );
+		return;
+	}
+	tag_options( $names );
+	foreach ( array_intersect( $names, READ_OPTIONS ) as $name ) {
+		tag( "op.$name" );
+	}
+}
+
+/**
+ * Returns the prefix of the tags of the blog to which a table of options belongs.
+ */
+function prefix_of_options( string $table ): string {
+	if ( ! is_multisite() ) {
+		return '';
+	}
+	return ( preg_match( '/_(\d+)_options$/D', $table, $found ) ? (int) $found[1] : get_main_site_id() ) . '.';
+}

@@ -1,0 +1,332 @@
+<?php
+/**
+ * Records what a request changes in options and in tables of other plugins, and purges the pages that read it.
+ *
+ * - **Options, settings of the network, transients**: the first value that the request replaced is compared with the value at the end, so what is
+ *   written again or ends as it began purges nothing. `op.NAME` are the pages that read the option (options-read.php).
+ * - **Tables**: each statement that writes to a table that the plugin does not know purges `tb.TABLE`, unless it changed no row. Statements on the
+ *   table of options past WordPress's functions purge the options that they name, or everything.
+ *
+ * Before the first such change is sent to the database, pending.php notes that the request may change something. Purges are sent after the end of a
+ * transaction. A request for a page that Galley stores may fill transients: that purges nothing, because pages end with their transients.
+ *
+ * Not seen: what other programs and `mysqli` write past `wpdb`, and functions of the database that write.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** First values of changed options, by blog and name. */
+$GLOBALS['galley_first_values'] = array();
+
+/** Tags, with their prefixes, of what statements changed, as keys. */
+$GLOBALS['galley_written'] = array();
+
+/** The same before the open transaction, or null if none is open. */
+$GLOBALS['galley_transaction'] = null;
+
+/** The last statement that may have changed something, and the tags of what it changes: null for the end of a transaction. */
+$GLOBALS['galley_statement'] = null;
+
+/** Whether a statement may have changed which tables are views, or what the database itself changes. */
+$GLOBALS['galley_kinds_changed'] = false;
+
+/** The option that WordPress's functions are about to write. */
+$GLOBALS['galley_option_at_work'] = null;
+
+/** Stands for a missing option. */
+$GLOBALS['galley_gone'] = new \stdClass();
+
+/** Stands for the value of a transient that ends earlier than before. It differs from every value. */
+$GLOBALS['galley_shortened'] = (object) array( 'is' => 'shortened' );
+
+add_action( 'update_option', __NAMESPACE__ . '\\note_first_value', PHP_INT_MAX, 3 );
+add_action( 'add_option', __NAMESPACE__ . '\\note_new_option', PHP_INT_MAX );
+add_action( 'delete_option', __NAMESPACE__ . '\\note_gone_option', PHP_INT_MAX );
+add_filter( 'query', __NAMESPACE__ . '\\observe_write', PHP_INT_MAX );
+if ( is_multisite() ) {
+	foreach ( array( 'update_site_option', 'add_site_option', 'delete_site_option' ) as $galley_action ) {
+		add_action( $galley_action, __NAMESPACE__ . '\\note_network_option' );
+	}
+}
+if ( wp_using_ext_object_cache() ) {
+	foreach ( array( 'setted_transient', 'deleted_transient', 'setted_site_transient', 'deleted_site_transient' ) as $galley_action ) {
+		add_action( $galley_action, __NAMESPACE__ . '\\note_cached_transient' );
+	}
+}
+unset( $galley_action );
+
+/**
+ * Records the value of an option before its first change.
+ */
+function note_first_value( $option, $old = null, $new = null ): void {
+	$name                             = (string) $option;
+	$GLOBALS['galley_option_at_work'] = $name;
+	if ( is_timeout( $name ) ) {
+		if ( (int) $new >= (int) $old ) {
+			return;
+		}
+		// Pages that have read the transient would live longer than it.
+		$name = str_replace( '_transient_timeout_', '_transient_', $name );
+		$old  = $GLOBALS['galley_shortened'];
+	}
+	$blog = get_current_blog_id();
+	if ( ( array_key_exists( $name, $GLOBALS['galley_first_values'][ $blog ] ?? array() ) && $old !== $GLOBALS['galley_shortened'] ) || ! is_observed_option( $name ) || ( is_shared() && is_transient( $name ) ) ) {
+		return;
+	}
+	deliver_meanwhile();
+	$GLOBALS['galley_first_values'][ $blog ][ $name ] = $old;
+	later( 'options', __NAMESPACE__ . '\\queue_changed_options' );
+}
+
+function note_new_option( $option ): void {
+	$GLOBALS['galley_option_at_work'] = (string) $option;
+	if ( ! is_timeout( (string) $option ) ) {
+		note_first_value( $option, $GLOBALS['galley_gone'] );
+	}
+}
+
+function note_gone_option( $option ): void {
+	$name = (string) $option;
+	if ( ! is_timeout( $name ) && is_observed_option( $name ) && ! is_expired( $name ) ) {
+		note_first_value( $name, get_option( $name ) );
+	}
+	$GLOBALS['galley_option_at_work'] = $name;
+}
+
+function is_transient( string $name ): bool {
+	return (bool) preg_match( '/^_(?:site_)?transient_/', $name );
+}
+
+/**
+ * Returns whether an option is a transient whose time is over. Pages have ended with it, and WordPress deletes it now.
+ */
+function is_expired( string $name ): bool {
+	$end = is_transient( $name ) ? (int) get_option( str_replace( '_transient_', '_transient_timeout_', $name ) ) : 0;
+	return $end > 0 && $end < time();
+}
+
+/**
+ * Queues purges for the options of the current blog whose values differ from the first ones.
+ */
+function queue_changed_options(): void {
+	$blog  = get_current_blog_id();
+	$first = $GLOBALS['galley_first_values'][ $blog ] ?? array();
+	unset( $GLOBALS['galley_first_values'][ $blog ] );
+	$tags = array();
+	foreach ( $first as $name => $old ) {
+		if ( is_changed( $old, get_option( (string) $name, $GLOBALS['galley_gone'] ), $GLOBALS['galley_gone'] ) ) {
+			$tags[] = blog_prefix() . 'op.' . word( (string) $name );
+		}
+	}
+	queue_observed( without_busy( $tags ) );
+}
+
+/**
+ * Returns whether two values of an option differ. The database makes numbers texts. Pure.
+ *
+ * @param object $gone Stands for a missing option.
+ */
+function is_changed( $old, $new, object $gone ): bool {
+	if ( $old === $gone || $new === $gone ) {
+		return $old !== $new;
+	}
+	if ( is_scalar( $old ) && is_scalar( $new ) ) {
+		return (string) $old !== (string) $new;
+	}
+	return $old !== $new && serialize( $old ) !== serialize( $new ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- compares only.
+}
+
+/**
+ * Queues purges of tags with their prefixes, and of the classes of options.
+ *
+ * @param string[] $tags Tags with their prefixes.
+ */
+function queue_observed( array $tags ): void {
+	foreach ( $tags as $tag ) {
+		queue_purge_of_word( $tag );
+		if ( preg_match( '/^(?:\d+\.)?op(?=\.)/', $tag, $found ) ) {
+			queue_purge_of_word( $found[0] );
+		}
+	}
+}
+
+/**
+ * Handles a changed setting of the network. WordPress does not call this if a setting keeps its value.
+ */
+function note_network_option( $option ): void {
+	$name = (string) $option;
+	if ( is_observed_network_option( $name ) && ! is_timeout( $name ) && ! ( is_shared() && is_transient( $name ) ) ) {
+		queue_observed( without_busy( array( 'so.' . word( $name ) ) ) );
+	}
+}
+
+/**
+ * Handles a transient in a persistent object cache, whose old value is unknown.
+ */
+function note_cached_transient( $name ): void {
+	$is_network = false !== strpos( (string) current_action(), '_site_' );
+	$name       = ( $is_network ? '_site_transient_' : '_transient_' ) . $name;
+	if ( ! is_shared() && is_observed_option( $name ) ) {
+		queue_observed( without_busy( array( ( $is_network && is_multisite() ? 'so.' : blog_prefix() . 'op.' ) . word( $name ) ) ) );
+	}
+}
+
+/**
+ * Records a statement before it is sent, and what the statement before it has changed.
+ *
+ * @param string $sql Statement. Returned without changes.
+ */
+function observe_write( $sql ) {
+	static $is_inner = false;
+	if ( ! is_string( $sql ) || $is_inner ) {
+		return $sql;
+	}
+	$is_inner = true;
+	if ( null !== $GLOBALS['galley_statement'] ) {
+		settle_statement();
+	}
+	if ( ! preg_match( '/^\s*+(?:SELECT|SHOW|DESC|SAVEPOINT)\b/i', $sql ) ) {
+		$insert_id = $GLOBALS['wpdb']->insert_id;
+		note_statement( $sql );
+		$GLOBALS['wpdb']->insert_id = $insert_id;
+	}
+	$is_inner = false;
+	return $sql;
+}
+
+function note_statement( string $sql ): void {
+	static $always = false;
+	$step          = transaction_step( $sql );
+	if ( 'rollback' === $step ) {
+		$GLOBALS['galley_statement']   = array( $sql, null );
+		$GLOBALS['galley_unannounced'] = isset( $GLOBALS['galley_purge_id'] );
+		return;
+	}
+	if ( '' !== $step ) {
+		$always                        = 'always' === $step || ( $always && 'never' !== $step );
+		$GLOBALS['galley_transaction'] = $always || 'begin' === $step ? $GLOBALS['galley_written'] : null;
+	}
+	$tags = array();
+	foreach ( tables_written_by( $sql ) as $table ) {
+		$tags = array_merge( $tags, tags_of_write( $table, $sql ) );
+	}
+	if ( preg_match( '/^\s*+(?:ALTER|DROP)\b/i', $sql ) || in_array( is_multisite() ? '*' : 'b', $tags, true ) ) {
+		$GLOBALS['galley_kinds_changed'] = true;
+	}
+	if ( $tags ) {
+		if ( ! preg_match( '/[^\x00-\x7f]|LAST_INSERT_ID/i', $sql ) ) {
+			// It runs statements inside of this one (private-sessions.php).
+			deliver_meanwhile();
+		}
+		later( 'tables', __NAMESPACE__ . '\\queue_written' );
+		$GLOBALS['galley_statement'] = array( $sql, $tags );
+	}
+}
+
+/**
+ * Returns what a statement does to transactions: `begin`, `commit`, `rollback`, `always` and `never` for the mode in which the database begins them
+ * itself, or an empty string. Statements on the structure of tables commit. Pure.
+ */
+function transaction_step( string $sql ): string {
+	$mode  = 'SET\s+(?:SESSION\s+|@@(?:session\.)?)?autocommit\s*:?=\s*';
+	$steps = array(
+		'begin'    => 'START\s+TRANSACTION|BEGIN',
+		'commit'   => 'COMMIT|ALTER|CREATE|DROP|RENAME|TRUNCATE|LOCK',
+		'rollback' => 'ROLLBACK(?!\s+(?:WORK\s+)?TO\b)',
+		'always'   => "$mode(?:0|OFF)",
+		'never'    => "$mode(?:1|ON)",
+	);
+	foreach ( $steps as $step => $pattern ) {
+		if ( preg_match( "/^\\s*+(?:$pattern)\\b/i", $sql ) ) {
+			return $step;
+		}
+	}
+	return '';
+}
+
+/**
+ * Returns the tags, with their prefixes, of what a statement changes in a table.
+ *
+ * @param string $table Name as in the statement.
+ * @return string[]
+ */
+function tags_of_write( string $table, string $sql ): array {
+	if ( UNKNOWN_TABLE === $table ) {
+		return array( is_multisite() ? '*' : 'b' );
+	}
+	$kind = table_kind( $table, $GLOBALS['wpdb'], is_multisite() );
+	if ( '' === $kind ) {
+		$tag = table_tag( $table );
+		return in_array( $table, tables_of_authors(), true ) || is_known_as_busy( $tag ) ? array() : array( $tag );
+	}
+	if ( 'core' !== $kind || ! preg_match( '/(?:^|[._])options$/D', $table ) ) {
+		return array();
+	}
+	$at_work                          = $GLOBALS['galley_option_at_work'];
+	$GLOBALS['galley_option_at_work'] = null;
+	if ( ( null !== $at_work && false !== strpos( $sql, $at_work ) ) || preg_match( '/^\s*UPDATE\s+\S+\s+SET\s+`?autoload`?\s*=(?!.*\boption_value\b)/is', $sql ) ) {
+		return array();
+	}
+	$prefix = prefix_of_options( $table );
+	$tags   = array();
+	foreach ( options_in_statement( $sql ) ?? array( 'siteurl' ) as $name ) {
+		if ( ALL_TRANSIENTS === $name ) {
+			$tags[] = "{$prefix}ot";
+		} elseif ( is_observed_option( $name ) && 0 !== strpos( $name, 'theme_mods_' ) ) {
+			$tags[] = $prefix . 'op.' . word( $name );
+		} elseif ( ! in_array( $name, QUIET_OPTIONS, true ) && ! preg_match( QUIET_PATTERN, $name ) ) {
+			// One of WordPress's own, or any.
+			$tags[] = "{$prefix}b";
+		}
+	}
+	return $tags;
+}
+
+/**
+ * Returns the tag of a table of another plugin. Some servers accept names in any case, so it is in lower case.
+ *
+ * @param string $table Name as in the statement.
+ */
+function table_tag( string $table ): string {
+	$own = $GLOBALS['wpdb']->dbname . '.';
+	return own_tag( 'tb.' . strtolower( 0 === strncasecmp( $table, $own, strlen( $own ) ) ? substr( $table, strlen( $own ) ) : $table ) );
+}
+
+/**
+ * Records what the last statement has changed, from the number of rows that the database has told since.
+ */
+function settle_statement(): void {
+	list( $sql, $tags )          = $GLOBALS['galley_statement'];
+	$GLOBALS['galley_statement'] = null;
+	$wpdb                        = $GLOBALS['wpdb'];
+	$is_last                     = $wpdb->last_query === $sql && '' === $wpdb->last_error;
+	if ( null === $tags ) {
+		// A warning means that a table without transactions keeps what was written.
+		if ( $is_last && ( $wpdb->dbh ?? null ) instanceof \mysqli && 0 === $wpdb->dbh->warning_count ) {
+			$GLOBALS['galley_written'] = $GLOBALS['galley_transaction'] ?? $GLOBALS['galley_written'];
+		}
+		$GLOBALS['galley_transaction'] = null;
+	} elseif ( ! $is_last || 0 !== $wpdb->rows_affected || ! preg_match( '/^\s*(?:insert|delete|update|replace)\s/i', $sql ) ) {
+		$GLOBALS['galley_written'] += array_fill_keys( $tags, true );
+	}
+}
+
+/**
+ * Queues purges for what statements have changed.
+ */
+function queue_written(): void {
+	if ( null !== $GLOBALS['galley_statement'] ) {
+		settle_statement();
+	}
+	$tags                      = array_map( 'strval', array_keys( $GLOBALS['galley_written'] ) );
+	$GLOBALS['galley_written'] = array();
+	queue_observed( without_busy( $tags ) );
+	if ( $GLOBALS['galley_kinds_changed'] ) {
+		$GLOBALS['galley_kinds_changed'] = false;
+		delete_site_option( PLAIN_OPTION );
+	}
+}

@@ -1,0 +1,182 @@
+<?php
+/**
+ * What requests change: tables, options, busy names.
+ *
+ * @package Galley
+ */
+
+use PHPUnit\Framework\TestCase;
+
+final class ObservedTest extends TestCase {
+
+	/**
+	 * @return array[]
+	 */
+	public static function writes(): array {
+		return array(
+			'a row'                  => array( "INSERT INTO `wp_a` (`x`) VALUES ('INTO wp_x')", 'wp_a' ),
+			'modifiers'              => array( 'insert low_priority ignore wp_a values (1)', 'wp_a' ),
+			'with the database'      => array( 'REPLACE INTO db.`wp_a` SET x = 1', 'db.wp_a' ),
+			'from a query'           => array( 'INSERT INTO wp_a SELECT * FROM wp_b ON DUPLICATE KEY UPDATE x = 1', 'wp_a' ),
+			'an update'              => array( 'UPDATE wp_a SET x = 1 WHERE y IN (SELECT y FROM wp_b)', 'wp_a' ),
+			'an update of several'   => array( 'UPDATE wp_a AS a LEFT JOIN wp_b b ON a.i = b.i, wp_c SET a.x = (SELECT 1 FROM wp_d)', 'wp_a wp_b wp_c' ),
+			'a long value'           => array( "UPDATE wp_a SET x = '" . str_repeat( "it''s ", 2000 ) . "' WHERE y = 1", 'wp_a' ),
+			'a long condition'       => array( 'DELETE FROM wp_a WHERE x IN (' . implode( ',', range( 1, 3000 ) ) . ')', 'wp_a' ),
+			'a long list'            => array( 'UPDATE wp_a JOIN (SELECT 1 AS i WHERE 1 IN (' . implode( ' + ', array_fill( 0, 3000, 'x' ) ) . ')) q, wp_b SET x = 1', 'wp_a wp_b' ),
+			'a deletion'             => array( 'DELETE QUICK FROM wp_a WHERE x = 1 LIMIT 3', 'wp_a' ),
+			'all rows'               => array( 'DELETE FROM wp_a', 'wp_a' ),
+			'a deletion from joins'  => array( 'DELETE a, b FROM wp_a a INNER JOIN wp_b AS b USING (id) WHERE a.x', 'wp_a wp_b' ),
+			'a deletion with USING'  => array( 'DELETE FROM wp_a USING wp_a JOIN wp_b ON 1 WHERE 1', 'wp_a wp_b' ),
+			'truncation'             => array( 'TRUNCATE TABLE `wp_a`', 'wp_a' ),
+			'a column'               => array( 'ALTER TABLE wp_a ADD x int', 'wp_a' ),
+			'a new name'             => array( 'ALTER TABLE wp_a RENAME TO wp_b', '?' ),
+			'new names'              => array( 'RENAME TABLE wp_a TO wp_b', '?' ),
+			'removal'                => array( 'DROP TABLE IF EXISTS wp_a, wp_b', 'wp_a wp_b' ),
+			'an empty table'         => array( 'CREATE TABLE IF NOT EXISTS wp_a (x int)', '' ),
+			'a table from a query'   => array( 'CREATE TABLE wp_a AS SELECT 1', '?' ),
+			'a view'                 => array( 'CREATE OR REPLACE VIEW wp_a AS SELECT 1', '?' ),
+			'a trigger'              => array( 'CREATE TRIGGER t BEFORE INSERT ON wp_a FOR EACH ROW SET @a = 1', '?' ),
+			'a file'                 => array( "LOAD DATA LOCAL INFILE '/tmp/x' REPLACE INTO TABLE wp_a", 'wp_a' ),
+			'code in the database'   => array( 'CALL wp_procedure(1)', '?' ),
+			'code in a comment'      => array( '/*!40000 ALTER TABLE wp_a DISABLE KEYS */', '?' ),
+			'a named subquery'       => array( 'WITH t AS (SELECT 1 FROM wp_b) UPDATE wp_a, t SET x = 1', 'wp_a t' ),
+			'a query with a name'    => array( 'WITH t AS (SELECT 1 FROM wp_b) SELECT * FROM t', '' ),
+			'after a comment'        => array( "/* plugin */ -- x\n DELETE FROM wp_a", 'wp_a' ),
+			'a statement of MariaDB' => array( 'ANALYZE UPDATE wp_a SET x = 1', '?' ),
+			'a query'                => array( '(SELECT 1 FROM wp_a) UNION (SELECT 2)', '' ),
+			'a transaction'          => array( 'START TRANSACTION', '' ),
+			'a lock'                 => array( 'LOCK TABLES wp_a WRITE', '' ),
+			'nothing'                => array( " \n;", '' ),
+		);
+	}
+
+	/**
+	 * @dataProvider writes
+	 */
+	public function test_the_tables_that_a_statement_writes_are_found( string $sql, string $tables ): void {
+		$this->assertSame( array_values( array_filter( explode( ' ', $tables ) ) ), Galley\tables_written_by( $sql ) );
+	}
+
+	/**
+	 * Cuts the statements and mixes them with other text: nothing fails, and a table that follows a verb is always found.
+	 */
+	public function test_any_text_is_accepted_as_a_write(): void {
+		mt_srand( 2 );
+		$parts = array( '(', ')', ',', '.', "'", '"', '`', '/*', '*/', '--', "\n", '\\', 'FROM', 'SET', 'WHERE', 'USING', 'JOIN', 'SELECT', 'wp_a', "\xff", '0', '?', ';' );
+		foreach ( self::writes() as $case ) {
+			foreach ( range( 0, max( 7, min( 3000, strlen( $case[0] ) ) ), 7 ) as $end ) {
+				$this->assertIsArray( Galley\tables_written_by( substr( $case[0], $end ) ) );
+				$this->assertIsArray( Galley\tables_written_by( substr( $case[0], 0, $end ) ) );
+				$this->assertIsArray( Galley\options_in_statement( substr( $case[0], $end ) ) ?? array() );
+			}
+		}
+		for ( $number = 0; $number < 3000; $number++ ) {
+			$text = '';
+			for ( $length = mt_rand( 1, 30 ); $length > 0; --$length ) {
+				$text .= $parts[ mt_rand( 0, count( $parts ) - 1 ) ] . ' ';
+			}
+			foreach ( array( 'UPDATE wp_last SET x = ', 'DELETE FROM wp_last WHERE x = ', 'INSERT INTO wp_last VALUES ' ) as $start ) {
+				$this->assertContains( 'wp_last', Galley\tables_written_by( $start . $text ), $text );
+			}
+			$this->assertNotContains( 'b', Galley\options_in_statement( "DELETE FROM wp_options WHERE option_name = 'a' AND $text" ) ?? array() );
+		}
+	}
+
+	/**
+	 * @return array[]
+	 */
+	public static function statements_on_options(): array {
+		return array(
+			'by its name'       => array( "SELECT option_value FROM wp_options WHERE option_name = 'x' LIMIT 1", array( 'x' ) ),
+			'by names'          => array( "SELECT * FROM `wp_options` WHERE `option_name` IN ('a', 'b')", array( 'a', 'b' ) ),
+			'with quotes'       => array( "UPDATE `wp_options` SET `option_value` = 'WHERE option_name = \\'z\\'' WHERE `option_name` = 'it''s'", array( "it's" ) ),
+			'an insertion'      => array( "INSERT INTO `wp_options` (`option_name`, `option_value`, `autoload`) VALUES ('n', 'v', 'yes') ON DUPLICATE KEY UPDATE `option_value` = VALUES(`option_value`)", array( 'n' ) ),
+			'insertions'        => array( "INSERT INTO wp_options (option_name, option_value) VALUES ('n', 'v'), ('m', 'v')", null ),
+			'transients'        => array( "DELETE FROM wp_options WHERE option_name LIKE '\\\\_transient\\\\_shop%'", array( '_transient_*' ) ),
+			'other names'       => array( "DELETE FROM wp_options WHERE option_name LIKE 'shop%'", null ),
+			'two conditions'    => array( "DELETE FROM wp_options WHERE option_name = 'a' OR autoload = 'yes'", null ),
+			'all but one'       => array( "DELETE FROM wp_options WHERE NOT option_name = 'a'", null ),
+			'a further one'     => array( "DELETE FROM wp_options WHERE option_name = 'a' AND option_value = 'b'", array( 'a' ) ),
+			'by number'         => array( 'DELETE FROM wp_options WHERE option_id = 5', null ),
+			'all'               => array( 'SELECT * FROM wp_options', null ),
+			'expired ones'      => array( "DELETE a, b FROM wp_options a, wp_options b\n\t\t\tWHERE a.option_name LIKE '\\\\_transient\\\\_%'\n AND a.option_name NOT LIKE 'x'\n AND b.option_name = CONCAT( 'y', SUBSTRING( a.option_name, 12 ) ) AND b.option_value < 5", array() ),
+		);
+	}
+
+	/**
+	 * @dataProvider statements_on_options
+	 */
+	public function test_statements_on_options_name_them( string $sql, ?array $names ): void {
+		$this->assertSame( $names, Galley\options_in_statement( $sql ) );
+	}
+
+	public function test_transactions_are_followed(): void {
+		$steps = array( 'start transaction' => 'begin', ' BEGIN' => 'begin', 'COMMIT' => 'commit', 'ROLLBACK' => 'rollback', 'ROLLBACK TO SAVEPOINT a' => '', 'SET autocommit=0' => 'always', 'SET SESSION autocommit = 1' => 'never', 'SET names utf8' => '', 'DROP TABLE a' => 'commit', 'UPDATE a SET x = 1' => '' );
+		foreach ( $steps as $sql => $step ) {
+			$this->assertSame( $step, Galley\transaction_step( $sql ), $sql );
+		}
+	}
+
+	/**
+	 * Plays sequences of changes of one option: there is a change if and only if the last value, as the database keeps it, differs from the first.
+	 */
+	public function test_only_the_net_effect_counts(): void {
+		mt_srand( 3 );
+		$gone   = new stdClass();
+		$values = array( $gone, '', '0', '1', 1, true, false, null, array(), array( 'a' => 1 ), array( 'a' => '1' ), (object) array( 'a' => 1 ) );
+		$kept   = static function ( $value ) use ( $gone ): string {
+			return $value === $gone ? 'gone' : ( is_scalar( $value ) ? 't:' . $value : serialize( $value ) );
+		};
+		foreach ( $values as $old ) {
+			foreach ( $values as $new ) {
+				$this->assertSame( $kept( $old ) !== $kept( $new ), Galley\is_changed( $old, is_object( $new ) && $new !== $gone ? clone $new : $new, $gone ), $kept( $old ) . ' ' . $kept( $new ) );
+			}
+		}
+	}
+
+	public function test_names_that_visitors_change_all_the_time_become_busy(): void {
+		$record = array();
+		for ( $number = 1; $number <= 11; $number++ ) {
+			list( $record, $purge ) = Galley\count_changes( $record, array( 'op.x' ), 1000 + $number );
+			$this->assertSame( array( 'op.x' ), $purge, (string) $number );
+			$this->assertSame( 11 === $number ? array( 'op.x' ) : array(), Galley\busy_among( $record, array( 'op.x' => true ), 1020 ) );
+		}
+		$this->assertSame( array( $record, array( 'op.y' ) ), array( $record, Galley\count_changes( $record, array( 'op.x', 'op.y' ), 1100 )[1] ) );
+		// Changes purge again before pages get a long lifetime.
+		$end = 1011 + Galley\BUSY_FOR;
+		$this->assertSame( array( 'op.x' ), Galley\count_changes( $record, array( 'op.x' ), $end - 100 )[1] );
+		$this->assertSame( array( 'op.x' ), Galley\busy_among( $record, array( 'op.x' => true ), $end - 100 ) );
+		$this->assertSame( array(), Galley\busy_among( $record, array( 'op.x' => true ), $end ) );
+		// Few changes in a long time do not count together.
+		$record = array();
+		for ( $number = 0; $number < 50; $number++ ) {
+			list( $record, $purge ) = Galley\count_changes( $record, array( 'op.x' ), 1000 + 90 * $number );
+			$this->assertSame( array( 'op.x' ), $purge );
+		}
+		for ( $number = 0; $number < 300; $number++ ) {
+			$record = Galley\count_changes( $record, array( "op.$number" ), 9000 + $number )[0];
+		}
+		$this->assertCount( Galley\MAX_BUSY, $record );
+	}
+
+	public function test_options_are_known_by_the_filters_that_ran(): void {
+		$filters = array( 'pre_option_a' => 3, 'pre_option_b' => 2, 'pre_option' => 5, 'pre_option_1' => 1, 'pre_transient_t' => 1, 'pre_site_option_s' => 1, 'pre_site_transient_u' => 1, 'init' => 1 );
+		$this->assertSame( array( array( 'a', '1' ), array() ), Galley\options_read( $filters, array( 'pre_option_b' => 2, 'pre_option_a' => 2 ), false, false ) );
+		$this->assertSame( array( array( 'a', 'b', '1', '_transient_t' ), array( 's', '_site_transient_u' ) ), Galley\options_read( $filters, array(), true, true ) );
+		foreach ( array( 'blogname', 'cron', 'galley_x', 'widget_text', '_transient_doing_cron', 'category_children', 'product-transient-version' ) as $described ) {
+			$this->assertFalse( Galley\is_observed_option( $described ), $described );
+		}
+		foreach ( array( 'theme_settings', '_transient_list', 'upload_url_path', 'woocommerce_demo_store' ) as $observed ) {
+			$this->assertTrue( Galley\is_observed_option( $observed ), $observed );
+		}
+	}
+
+	public function test_tags_of_options_collapse_to_their_class(): void {
+		$tags = array( 'b', 'p1' );
+		for ( $number = 0; $number < 950; $number++ ) {
+			$tags[] = "op.name_$number";
+		}
+		$this->assertSame( array( 'b', 'p1', 'op' ), Galley\collapsed( $tags ) );
+		$this->assertSame( array( 'op.x', 'op', 'p1', 'p' ), Galley\with_classes( array( 'op.x', 'p1' ) ) );
+	}
+}
