@@ -24,7 +24,7 @@ use galley_policy::tags::Tags;
 use http::header;
 
 use super::in_progress::InProgressFetch;
-use super::include::{IncludeFailure, IncludedBody, RETRY};
+use super::include::{IncludeFailure, IncludedBody, UNTIL_RETRY};
 use super::jobs::IncludingPage;
 use super::patch::ReceivedFragments;
 use super::store::StorePlan;
@@ -43,8 +43,8 @@ pub(super) struct AssembledPage {
     body: Vec<u8>,
     includes: Vec<PageInclude>,
     inclusions: IncludedResponses,
-    /// The remaining time for which all includes are fresh; `None`: the page has no includes.
-    left: Option<Duration>,
+    /// The remaining lifetime of the includes together; `None`: the page has no includes.
+    left: Option<Lifetime>,
 }
 
 impl AssembledPage {
@@ -55,14 +55,12 @@ impl AssembledPage {
             return (None, lifetime);
         };
         let assembly = Assembly {
-            own_fresh: lifetime.fresh,
+            own: lifetime,
             includes: self.includes.into(),
             inclusions: self.inclusions,
         };
-        let fresh = lifetime
-            .fresh
-            .min(lifetime.initial_age.saturating_add(left));
-        (Some(Arc::new(assembly)), Lifetime { fresh, ..lifetime })
+        let lifetime = lifetime.with_part(lifetime.initial_age, left, Duration::ZERO);
+        (Some(Arc::new(assembly)), lifetime)
     }
 }
 
@@ -189,8 +187,8 @@ impl FetchWorker {
         let held = job.held.clone().filter(is_assembled);
         let in_memory = || self.memory.peek(job.key.bytes()).filter(is_assembled);
         let entry = held.or_else(in_memory).filter(|entry| {
-            let own_fresh = entry.assembly().map(|assembly| assembly.own_fresh);
-            own_fresh.is_some_and(|fresh| fresh > entry.age(self.clock.tick()))
+            let own = entry.assembly().map(|assembly| assembly.own);
+            own.is_some_and(|own| own.fresh > entry.age(self.clock.tick()))
                 && job.site.purges.newer_than(entry.born, entry.scopes.touch())
                     == FillPurgeState::No
         });
@@ -205,19 +203,17 @@ impl FetchWorker {
         sink: &mut ResponseSink,
         entry: &Arc<Entry>,
     ) -> Result<Option<StorePlan>, FillError> {
-        let includes = entry.assembly().map(|assembly| assembly.includes.to_vec());
+        let before = entry.assembly().ok_or(FillError::Include)?;
         let parts = PageParts {
             body: entry.body().cloned().ok_or(FillError::Include)?,
-            slots: includes.unwrap_or_default(),
+            slots: before.includes.to_vec(),
         };
         let assembling = self.join_parts(IncludingPage::of_fetch(job), parts);
         let mut assembled = in_progress.watch(assembling).await?;
         in_progress.note_progress();
-        let own_fresh = entry.assembly().map(|assembly| assembly.own_fresh);
         let own = Lifetime {
-            fresh: own_fresh.unwrap_or_default(),
             initial_age: entry.age(self.clock.tick()),
-            ..entry.lifetime
+            ..before.own
         };
         let body = std::mem::take(&mut assembled.body).into();
         let (assembly, lifetime) = assembled.assembly(own);
@@ -249,7 +245,7 @@ struct IncludeResults {
     parts: Vec<IncludedPart>,
     depth: u8,
     is_cut: bool,
-    left: Option<Duration>,
+    left: Option<Lifetime>,
 }
 
 impl IncludeResults {
@@ -264,7 +260,7 @@ impl IncludeResults {
             (Err(failure), OnError::Continue) => {
                 self.is_cut |= failure == IncludeFailure::Depth;
                 IncludedBody {
-                    left: RETRY,
+                    left: UNTIL_RETRY,
                     ..IncludedBody::default()
                 }
             }
@@ -273,7 +269,8 @@ impl IncludeResults {
             }
             (Err(_), OnError::Fail) => return Err(FillError::Include),
         };
-        self.left = Some(self.left.map_or(body.left, |left| left.min(body.left)));
+        let with = |left: Lifetime| left.with_part(Duration::ZERO, body.left, Duration::ZERO);
+        self.left = Some(self.left.map_or(body.left, with));
         self.depth = self.depth.max(body.inclusions.depth);
         self.is_cut |= body.inclusions.is_cut;
         self.parts.extend(body.inclusions.parts.iter().cloned());
