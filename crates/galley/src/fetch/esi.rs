@@ -4,12 +4,13 @@
 //! include is purged or expires, and the page without it is still valid, [`FetchWorker::reassemblable`] returns the page
 //! without a request to the upstream, and only that include is fetched.
 
-use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use galley_cache::body::{ReceivedBody, StoredBody};
+use galley_cache::budget::{OutOfBudget, Reservation};
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::fill::FillError;
 use galley_cache::includes::{Assembly, IncludedPart, IncludedResponses, PageInclude};
@@ -40,7 +41,8 @@ struct PageParts {
 
 /// A page with the bytes of its includes.
 pub(super) struct AssembledPage {
-    body: Vec<u8>,
+    /// The body. Its pieces share the memory of the page and of the includes, whose reservations last as long.
+    pieces: Vec<Bytes>,
     includes: Vec<PageInclude>,
     inclusions: IncludedResponses,
     /// The remaining lifetime of the includes together; `None`: the page has no includes.
@@ -66,23 +68,26 @@ impl AssembledPage {
 
 impl FetchWorker {
     /// Reads the body of a response with ESI tags, which must not be encoded, and assembles the page. The response then has the
-    /// complete body and no validators. Calls `note_progress` for each piece.
+    /// complete body and no validators. Calls `note_progress` for each piece. The memory of the body is reserved, because includes
+    /// and clients may be slow.
     pub(super) async fn assemble(
         self: &Rc<Self>,
         page: IncludingPage,
         incoming: &mut IncomingResponse,
         note_progress: &dyn Fn(),
     ) -> Result<AssembledPage, FillError> {
-        let mut body = BytesMut::new();
+        let mut body = ReceivedBody::new(self.room()?);
         while let Some(piece) = incoming.chunk().await? {
             note_progress();
-            if (body.len() + piece.len()) as u64 > self.memory.max_object() {
+            if body.length() + piece.len() as u64 > self.memory.max_object() {
                 return Err(FillError::Include);
             }
-            body.extend_from_slice(&piece);
+            body.push(piece).map_err(|OutOfBudget| FillError::Memory)?;
         }
+        let (body, mut room) = body.joined();
         let template = EsiTemplate::parse(&body);
         drop(body);
+        room.shrink_to(template.body.len() as u64);
         page.site.counters.count_unresolved_esi_tags(template.left);
         let slots = template.includes.into_iter().map(|tag| {
             let at = u32::try_from(tag.at).ok()?;
@@ -93,11 +98,16 @@ impl FetchWorker {
         });
         let parts = PageParts {
             slots: slots.collect::<Option<_>>().ok_or(FillError::Include)?,
-            body: template.body.into(),
+            body: StoredBody::reserved(template.body, room).bytes().clone(),
         };
         let mut assembled = self.join_parts(page, parts).await?;
-        incoming.replace_body(std::mem::take(&mut assembled.body).into());
+        incoming.replace_body(std::mem::take(&mut assembled.pieces));
         Ok(assembled)
+    }
+
+    /// The reservation for a body that is received whole, which will grow.
+    pub(super) fn room(&self) -> Result<Reservation, FillError> {
+        self.memory.budget().try_reserve(0).ok_or(FillError::Memory)
     }
 
     /// Assembles the response to a request that bypasses the cache. Returns whether it had ESI tags. For `HEAD`, only removes
@@ -168,10 +178,10 @@ impl FetchWorker {
             return Err(FillError::Include);
         }
         let ranges = parts.slots.iter().map(|slot| &slot.range);
-        let bodies = found.bodies.iter().map(|body| Some(&**body));
+        let bodies = found.bodies.iter().map(|body| Some(body.clone()));
         let spliced = splice(&parts.body, ranges.zip(bodies));
-        let SplicedBody { body, ranges } = spliced.ok_or(FillError::Include)?;
-        Ok(found.assembled(body, ranges, parts.slots))
+        let spliced = spliced.ok_or(FillError::Include)?;
+        Ok(found.assembled(spliced, parts.slots))
     }
 
     /// A stored page, with its plain body, of which only includes have changed: it can be assembled again without a request for
@@ -215,11 +225,11 @@ impl FetchWorker {
             initial_age: entry.age(self.clock.tick()),
             ..before.own
         };
-        let body = std::mem::take(&mut assembled.body).into();
+        let pieces = std::mem::take(&mut assembled.pieces);
         let (assembly, lifetime) = assembled.assembly(own);
         let mut fields = entry.fields.clone();
         fields.remove(header::ETAG);
-        let incoming = IncomingResponse::whole(entry.status, fields.clone(), body);
+        let incoming = IncomingResponse::whole(entry.status, fields.clone(), pieces);
         let to_store = StorePlan {
             status: entry.status,
             fields,
@@ -264,9 +274,10 @@ impl IncludeResults {
                     ..IncludedBody::default()
                 }
             }
-            (Err(IncludeFailure::Upstream(FillError::Overload)), OnError::Fail) => {
-                return Err(FillError::Overload);
-            }
+            (
+                Err(IncludeFailure::Upstream(failure @ (FillError::Overload | FillError::Memory))),
+                OnError::Fail,
+            ) => return Err(failure),
             (Err(_), OnError::Fail) => return Err(FillError::Include),
         };
         let with = |left: Lifetime| left.with_part(Duration::ZERO, body.left, Duration::ZERO);
@@ -278,15 +289,10 @@ impl IncludeResults {
         Ok(())
     }
 
-    fn assembled(
-        self,
-        body: Vec<u8>,
-        ranges: Vec<Range<u32>>,
-        slots: Vec<PageInclude>,
-    ) -> AssembledPage {
-        let includes = slots.into_iter().zip(ranges);
+    fn assembled(self, spliced: SplicedBody, slots: Vec<PageInclude>) -> AssembledPage {
+        let includes = slots.into_iter().zip(spliced.ranges);
         AssembledPage {
-            body,
+            pieces: spliced.pieces,
             includes: includes
                 .map(|(slot, range)| PageInclude { range, ..slot })
                 .collect(),

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use galley_cache::entry::{Entry, EntryKind};
-use galley_cache::fill::{FillError, FillHead, FillReader, FillSharing};
+use galley_cache::fill::{FillError, FillHead, FillSharing};
 use galley_cache::includes::{IncludedPart, IncludedResponses};
 use galley_policy::esi::MAX_DEPTH;
 use galley_policy::esi::target::IncludeRefused;
@@ -154,7 +154,12 @@ impl FetchWorker {
                     scopes: scopes(&info, part.tags),
                     born,
                 };
-                let bytes = self.collect(reader).await?;
+                let room = self.room().map_err(failed)?;
+                let whole = reader.whole(room, self.memory.max_object());
+                let bytes = whole.await.map_err(|failure| match failure {
+                    FillError::Unstorable(NotStored::TooLarge) => IncludeFailure::Size,
+                    other => failed(other),
+                })?;
                 let head = ResponseHead {
                     status: head.status,
                     fields: &head.fields,
@@ -195,23 +200,11 @@ impl FetchWorker {
         });
         let unpacked = site.compressing.unpacked(entry);
         let plain = unpacked.as_ref().and_then(|entry| entry.body());
-        let no_memory = IncludeFailure::Upstream(FillError::Unstorable(NotStored::Memory));
         Ok(IncludedBody {
-            bytes: plain.ok_or(no_memory)?.clone(),
+            bytes: plain.ok_or(failed(FillError::Memory))?.clone(),
             inclusions: joined(own, &nested.unwrap_or_default())?,
             left: entry.lifetime.left(entry.age(self.clock.tick())),
         })
-    }
-
-    async fn collect(&self, mut reader: FillReader) -> Result<Bytes, IncludeFailure> {
-        let mut whole = BytesMut::new();
-        while let Some(chunk) = reader.next().await.map_err(failed)? {
-            if (whole.len() + chunk.len()) as u64 > self.memory.max_object() {
-                return Err(IncludeFailure::Size);
-            }
-            whole.extend_from_slice(&chunk);
-        }
-        Ok(whole.freeze())
     }
 }
 

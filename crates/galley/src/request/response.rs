@@ -59,6 +59,8 @@ pub enum ResponseBody {
     Unsent(Option<u64>),
     /// In memory.
     Bytes(Bytes),
+    /// In memory, in pieces that share stored bytes.
+    Pieces(Vec<Bytes>),
     /// Being received from the upstream, with its length if known.
     Fill(FillReader, Option<u64>),
     /// Parts of a stored body on the disk.
@@ -204,6 +206,11 @@ impl Response {
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Self::new(status, fields, ResponseBody::Bytes(page.into()), outcome)
     }
+}
+
+/// The length of a body in pieces.
+pub fn length_of(pieces: &[Bytes]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
 /// For `Allow`.
