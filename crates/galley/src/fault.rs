@@ -19,8 +19,8 @@ pub struct Fault {
     pub note: Cow<'static, str>,
     /// The value of `Retry-After`, in seconds.
     pub retry_after_s: Option<u32>,
-    /// The site's own error page, if the site is known.
-    pub page: Option<Bytes>,
+    /// The pieces of the site's own error page, if the site is known.
+    pub page: Option<Vec<Bytes>>,
 }
 
 impl Fault {

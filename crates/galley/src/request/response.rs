@@ -130,7 +130,7 @@ impl Response {
                 .push((header::RETRY_AFTER, HeaderValue::from(seconds)));
         }
         if let Some(page) = &fault.page {
-            response.body = ResponseBody::Bytes(page.clone());
+            response.body = ResponseBody::Pieces(page.clone());
         }
         match fault.status() {
             405 => response.extra.push((header::ALLOW, METHODS)),
@@ -144,7 +144,7 @@ impl Response {
     pub fn site_fault(fault: &Fault, site: &Site, request_id: &str) -> Self {
         let mut response = Self::fault(fault, request_id);
         if let Some(page) = site.error_pages.render(fault, request_id) {
-            response.body = ResponseBody::Bytes(page);
+            response.body = ResponseBody::Pieces(page);
         }
         response
     }
