@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::budget::Reservation;
+use crate::budget::{OutOfBudget, Reservation};
 
 /// The whole body of a response, in one buffer.
 #[derive(Clone, Debug, Default)]
@@ -32,13 +32,13 @@ impl StoredBody {
         }
     }
 
-    /// Joins chunks into one body, by copying. The chunks' buffers are not needed afterwards.
-    pub(crate) fn join(chunks: &[Bytes], length: usize, reservation: Reservation) -> Self {
-        let mut bytes = Vec::with_capacity(length);
-        for chunk in chunks {
-            bytes.extend_from_slice(chunk);
-        }
-        Self::reserved(bytes, reservation)
+    /// Joins pieces into one body, by copying. The pieces' buffers are not needed afterwards. `reservation` grows to the length of
+    /// the body; `None`: there is no memory.
+    pub fn join(pieces: &[Bytes], mut reservation: Reservation) -> Option<Self> {
+        let length: usize = pieces.iter().map(Bytes::len).sum();
+        let missing = (length as u64).saturating_sub(reservation.bytes());
+        reservation.try_grow(missing).ok()?;
+        Some(Self::reserved(pieces.concat(), reservation))
     }
 
     /// The bytes.
@@ -87,6 +87,55 @@ impl From<Bytes> for StoredBody {
     }
 }
 
+/// A body that is received for one client, in pieces. Their memory is reserved.
+#[derive(Debug)]
+pub struct ReceivedBody {
+    pieces: Vec<Bytes>,
+    length: u64,
+    room: Reservation,
+}
+
+impl ReceivedBody {
+    /// No bytes yet. `room`: what is reserved already.
+    pub fn new(room: Reservation) -> Self {
+        Self {
+            pieces: Vec::new(),
+            length: 0,
+            room,
+        }
+    }
+
+    /// The number of bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Adds the next piece.
+    pub fn push(&mut self, piece: Bytes) -> Result<(), OutOfBudget> {
+        self.length += piece.len() as u64;
+        let missing = self.length.saturating_sub(self.room.bytes());
+        self.room.try_grow_for_client(missing)?;
+        self.pieces.push(piece);
+        Ok(())
+    }
+
+    /// The whole body in one buffer, with its reservation.
+    pub fn joined(self) -> (Vec<u8>, Reservation) {
+        let Self {
+            pieces,
+            length,
+            mut room,
+        } = self;
+        room.shrink_to(length);
+        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+        // Each piece is freed once it is copied, so that both are hardly ever there in full.
+        for piece in pieces {
+            bytes.extend_from_slice(&piece);
+        }
+        (bytes, room)
+    }
+}
+
 struct BodyOwner {
     bytes: Box<[u8]>,
     _reservation: Reservation,
@@ -107,7 +156,7 @@ mod tests {
     fn the_last_clone_gives_the_reservation_back() {
         let budget = MemoryBudget::new(100);
         let chunks = [Bytes::from_static(b"ab"), Bytes::from_static(b"c")];
-        let body = StoredBody::join(&chunks, 3, budget.try_reserve(3).unwrap());
+        let body = StoredBody::join(&chunks, budget.try_reserve(0).unwrap()).unwrap();
         let slow_reader = body.bytes().slice(1..);
         assert_eq!((&body.bytes()[..], body.reserved_bytes()), (&b"abc"[..], 3));
         drop(body);

@@ -97,6 +97,17 @@ impl Reservation {
         Ok(())
     }
 
+    /// As [`Reservation::try_grow`], for what one client may hold for as long as it reads: at least as much as it then holds stays
+    /// free, so that a few slow clients do not take the memory that the pages of all others need.
+    pub fn try_grow_for_client(&mut self, more: u64) -> Result<(), OutOfBudget> {
+        let free = self.budget.limit().saturating_sub(self.budget.used());
+        let held = self.bytes.saturating_add(more);
+        if more > 0 && held.saturating_add(more) > free {
+            return Err(OutOfBudget);
+        }
+        self.try_grow(more)
+    }
+
     /// Releases everything above `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
         let surplus = self.bytes.saturating_sub(bytes);
@@ -131,6 +142,23 @@ mod tests {
         assert_eq!((second.bytes(), budget.used()), (10, 10));
         drop(second);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_client_leaves_as_much_free_as_it_holds() {
+        let budget = MemoryBudget::new(100);
+        let mut held = Vec::new();
+        for (wanted, expected) in [(51, 0), (50, 50), (26, 0), (25, 25), (13, 0), (12, 12)] {
+            let mut client = budget.try_reserve(0).unwrap();
+            let _ = client.try_grow_for_client(wanted);
+            assert_eq!(client.bytes(), expected);
+            held.push(client);
+        }
+        assert_eq!(
+            (held[5].try_grow_for_client(1), budget.used()),
+            (Err(OutOfBudget), 87)
+        );
+        assert_eq!(held[0].try_grow_for_client(0), Ok(()));
     }
 
     #[test]

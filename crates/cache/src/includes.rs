@@ -6,9 +6,9 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use galley_policy::esi::template::IncludeSource;
+use galley_policy::storable::Lifetime;
 
 use crate::scopes::Scopes;
 
@@ -44,8 +44,8 @@ pub struct PageInclude {
 /// The parts of a page with includes.
 #[derive(Clone, Debug)]
 pub struct Assembly {
-    /// How long the page is fresh without its includes. [`crate::entry::Entry::lifetime`] ends with the first of the parts.
-    pub own_fresh: Duration,
+    /// The lifetime of the page without its includes. [`crate::entry::Entry::lifetime`] ends with the first of the parts.
+    pub own: Lifetime,
     /// The includes, in the order of the body.
     pub includes: Box<[PageInclude]>,
     /// The responses that are included.
@@ -132,7 +132,7 @@ mod tests {
                 born,
             });
             let page = entry("a.test", PARTS[0].0, PARTS[0].1, born).with_assembly(Some(Arc::new(Assembly {
-                own_fresh: Duration::from_secs(60),
+                own: Lifetime::default(),
                 includes: Box::default(),
                 inclusions: IncludedResponses { parts: parts.collect(), depth: 1, is_cut: false },
             })));

@@ -7,6 +7,7 @@
 //!
 //! This module does not render, and does not store the new page.
 
+use bytes::Bytes;
 use galley_policy::key::{fragment_id, variant_id};
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
@@ -23,8 +24,8 @@ type Replacement = (usize, RenderedFragment);
 /// What differs in a patched page from the page that it replaces.
 #[derive(Debug)]
 pub struct PatchedPage {
-    /// The body, without encoding.
-    pub body: Vec<u8>,
+    /// The body without encoding, in pieces that share the bytes of the page and of the renderings.
+    pub pieces: Vec<Bytes>,
     /// The fragments, at their positions in this body.
     pub fragments: Vec<PageFragment>,
     /// The lifetime since the page was stored. It ends with that of the first part.
@@ -71,7 +72,7 @@ impl FragmentTable {
     pub fn patched(
         &self,
         held: &Entry,
-        plain: &[u8],
+        plain: &Bytes,
         rendered: &[Replacement],
         now: Tick,
     ) -> Option<PatchedPage> {
@@ -85,9 +86,9 @@ impl FragmentTable {
         let parts = held.fragments().iter().enumerate();
         let replacements = parts.clone().map(|(number, fragment)| {
             let body = replacement(number).and_then(|new| new.entry.body());
-            (&fragment.range, body.map(|bytes| &bytes[..]))
+            (&fragment.range, body.cloned())
         });
-        let SplicedBody { body, ranges } = splice(plain, replacements)?;
+        let SplicedBody { pieces, ranges } = splice(plain, replacements)?;
         let mut lifetime = held.lifetime;
         let mut fragments = Vec::with_capacity(held.fragments().len());
         for ((number, fragment), range) in parts.zip(ranges) {
@@ -108,7 +109,7 @@ impl FragmentTable {
             fragments.push(fragment.replaced(range, version, new.entry.born));
         }
         Some(PatchedPage {
-            body,
+            pieces,
             fragments,
             lifetime,
         })

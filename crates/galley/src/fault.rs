@@ -19,8 +19,8 @@ pub struct Fault {
     pub note: Cow<'static, str>,
     /// The value of `Retry-After`, in seconds.
     pub retry_after_s: Option<u32>,
-    /// The site's own error page, if the site is known.
-    pub page: Option<Bytes>,
+    /// The pieces of the site's own error page, if the site is known.
+    pub page: Option<Vec<Bytes>>,
 }
 
 impl Fault {
@@ -107,6 +107,10 @@ impl From<FillError> for Fault {
             FillError::Malformed => (BadUpstream, "the upstream's response is invalid"),
             FillError::Include => (BadUpstream, "an ESI include of the page failed"),
             FillError::Overload => (RefusedWhy::Overload, "the queue of the upstream is full"),
+            FillError::Memory => (
+                RefusedWhy::Overload,
+                "there is no memory for the whole page; see `cache.memory`",
+            ),
             FillError::Aborted => (
                 RefusedWhy::Internal,
                 "the request to the upstream was aborted",

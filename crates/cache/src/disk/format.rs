@@ -223,7 +223,7 @@ pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader,
     };
     let composition = PageComposition {
         fragments: fragments::read(usize::from(fragments), &mut head)?,
-        assembly: assembly::read(counts, &mut head)?,
+        assembly: assembly::read(counts, lifetime, &mut head)?,
     };
     if !head.0.is_empty() {
         return Err(InvalidFile);

@@ -338,7 +338,7 @@ mod tests {
         });
         let range = 0..0;
         let assembly = Assembly {
-            own_fresh: Duration::from_secs(60),
+            own: Lifetime::default(),
             includes: [PageInclude { range, source }].into(),
             inclusions: IncludedResponses {
                 parts: [part(9), part(12)].into(),

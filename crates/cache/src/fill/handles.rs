@@ -5,11 +5,13 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use galley_policy::outcome::NotStored;
 
 use super::deferred::{DeferredActions, DeferredWakers};
 use super::parts::{BodyRetention, FillError, FillHead, FillRead, FillResult, NoReaders};
 use super::state::{FillOutcome, FillState};
-use crate::body::StoredBody;
+use crate::body::{ReceivedBody, StoredBody};
+use crate::budget::{OutOfBudget, Reservation};
 use crate::sync::Mutex;
 
 /// A new fill, without a head. `window_bytes`: the maximum distance between a windowed writer and its slowest reader (the
@@ -155,13 +157,11 @@ impl FillWriter {
         self.ending = DropAction::Done;
         let FillOutcome { length, kept } = self.shared.with(FillState::finish);
         self.release();
-        let body = kept.and_then(|(chunks, budget)| {
-            let reservation = budget.try_reserve(length)?;
-            let body = StoredBody::join(&chunks, usize::try_from(length).ok()?, reservation);
-            self.shared
-                .with(|state, after| state.replace_chunks(body.bytes().clone(), after));
-            Some(body)
-        });
+        let body =
+            kept.and_then(|(chunks, budget)| StoredBody::join(&chunks, budget.try_reserve(0)?));
+        let whole = body.as_ref().map(|body| body.bytes().clone());
+        self.shared
+            .with(|state, after| state.note_joined(whole, after));
         FillResult { body, length }
     }
 
@@ -224,6 +224,29 @@ impl FillReader {
     /// The next bytes; `None` at the end. Cancel-safe: only the poll that returns the bytes consumes them.
     pub async fn next(&mut self) -> Result<Option<Bytes>, FillError> {
         poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The whole body. That of a kept fill is the buffer that may be stored, which all readers share; it needs no memory of
+    /// its own. Another body is received into `room`, which grows.
+    ///
+    /// Errors: as [`FillReader::next`]; [`NotStored::TooLarge`] for more than `most` bytes, [`FillError::Memory`] without memory for them.
+    pub async fn whole(mut self, room: Reservation, most: u64) -> Result<Bytes, FillError> {
+        let joined = poll_fn(|cx| {
+            self.shared
+                .with(|state, after| state.poll_joined(self.slot, cx, after))
+        });
+        if let Some(whole) = joined.await? {
+            return Ok(whole);
+        }
+        let mut body = ReceivedBody::new(room);
+        while let Some(piece) = self.next().await? {
+            if body.length() + piece.len() as u64 > most {
+                return Err(FillError::Unstorable(NotStored::TooLarge));
+            }
+            body.push(piece).map_err(|OutOfBudget| FillError::Memory)?;
+        }
+        let (bytes, room) = body.joined();
+        Ok(StoredBody::reserved(bytes, room).bytes().clone())
     }
 
     /// The next chunk if it is available. Does not wait and registers no waker.

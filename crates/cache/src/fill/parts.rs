@@ -72,6 +72,9 @@ pub enum FillError {
     /// The page cannot be assembled, because one of its ESI includes failed.
     #[error("an ESI include of the page failed")]
     Include,
+    /// There is no memory to receive or assemble the whole page.
+    #[error("there is no memory for the whole page")]
+    Memory,
     /// The response may not be shared. Each reader must send a separate, complete request.
     #[error("the response may not be shared")]
     Unstorable(NotStored),

@@ -30,6 +30,8 @@ pub(super) struct FillState {
     chunks: VecDeque<Chunk>,
     /// The number of bytes received so far.
     length: u64,
+    /// Whether the writer has ended, and has joined the chunks if all were kept and there was memory.
+    is_joined: bool,
     window: u64,
     /// A waiting writer continues when the backlog is less than this.
     wanted: u64,
@@ -69,6 +71,7 @@ impl FillState {
             mode: RetainedBytes::Undecided(keep),
             chunks: VecDeque::new(),
             length: 0,
+            is_joined: false,
             // With a window of 0 the writer could never continue.
             window: window.max(1),
             wanted: 0,
@@ -205,8 +208,13 @@ impl FillState {
         FillOutcome { length, kept }
     }
 
-    /// Replaces the chunks by the joined body, which has a separate reservation.
-    pub(super) fn replace_chunks(&mut self, whole: Bytes, after: &mut DeferredActions) {
+    /// Replaces the chunks by the joined body, which has a separate reservation. `None`: they were not joined.
+    pub(super) fn note_joined(&mut self, whole: Option<Bytes>, after: &mut DeferredActions) {
+        self.is_joined = true;
+        self.readers.wake(after);
+        let Some(whole) = whole else {
+            return;
+        };
         after.drop_chunks.extend(self.chunks.drain(..));
         if !whole.is_empty() {
             self.chunks.push_back(Chunk {
@@ -276,6 +284,30 @@ impl FillState {
             Ok(FillRead::End) => Poll::Ready(Ok(None)),
             Err(failure) => Poll::Ready(Err(failure)),
             Ok(FillRead::Pending) => {
+                self.readers.register(slot, cx, after);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Waits for the end of a kept fill. The body, if it is in one buffer; `None`: it must be read.
+    pub(super) fn poll_joined(
+        &mut self,
+        slot: usize,
+        cx: &Context<'_>,
+        after: &mut DeferredActions,
+    ) -> Poll<Result<Option<Bytes>, FillError>> {
+        if let Some(failure) = self.failure_for(slot) {
+            return Poll::Ready(Err(failure));
+        }
+        match self.mode {
+            RetainedBytes::Window(_) => Poll::Ready(Ok(None)),
+            RetainedBytes::Kept { .. } if self.is_joined => {
+                let mut chunks = self.chunks.iter().map(|chunk| chunk.bytes.clone());
+                let whole = chunks.next().unwrap_or_default();
+                Poll::Ready(Ok(chunks.next().is_none().then_some(whole)))
+            }
+            RetainedBytes::Undecided(_) | RetainedBytes::Kept { .. } => {
                 self.readers.register(slot, cx, after);
                 Poll::Pending
             }

@@ -40,11 +40,15 @@ fn private_head() -> FillHead {
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as `fill` takes it")]
 fn keep(limit: u64) -> Option<BodyRetention> {
+    keep_of(&MemoryBudget::new(limit))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as `fill` takes it")]
+fn keep_of(budget: &MemoryBudget) -> Option<BodyRetention> {
     Some(BodyRetention {
-        budget: MemoryBudget::new(limit),
-        max_bytes: limit,
+        budget: budget.clone(),
+        max_bytes: budget.limit(),
     })
 }
 
@@ -162,6 +166,77 @@ fn everyone_reads_all_of_a_shared_fill_whenever_they_join() {
     drop(fill);
     assert_eq!(last.try_next(), chunk("hello world!"));
     assert_eq!(once(last.next()), Poll::Ready(Ok(None)));
+}
+
+#[test]
+fn readers_of_a_whole_kept_body_share_its_buffer() {
+    let budget = MemoryBudget::new(1_000);
+    let (mut writer, fill) = fill(4, keep_of(&budget));
+    let whole = || {
+        Box::pin(
+            fill.reader()
+                .unwrap()
+                .whole(budget.try_reserve(0).unwrap(), 100),
+        )
+    };
+    let (mut early, mut later) = (whole(), whole());
+    assert!(once(&mut early).is_pending());
+    writer.head(shared_head(None));
+    assert_eq!(push(&mut writer, "whole "), TAKEN);
+    assert!(once(&mut early).is_pending() && once(&mut later).is_pending());
+    assert_eq!(push(&mut writer, "page"), TAKEN);
+    let stored = writer.finish().body.unwrap();
+    let mut last = whole();
+    for reader in [&mut early, &mut later, &mut last] {
+        let Poll::Ready(Ok(body)) = once(reader) else {
+            panic!("the body is complete");
+        };
+        assert_eq!(
+            (&body[..], body.as_ptr()),
+            (&b"whole page"[..], stored.bytes().as_ptr())
+        );
+    }
+    drop((early, later, last, fill));
+    assert_eq!(budget.used(), 10);
+}
+
+#[test]
+fn a_body_that_is_not_kept_is_received_into_reserved_memory() {
+    // The memory, the maximum length, and what happens.
+    let rows = [
+        (1_000, 100, Ok("whole page")),
+        (1_000, 9, Err(FillError::Unstorable(NotStored::TooLarge))),
+        (19, 100, Err(FillError::Memory)),
+    ];
+    for (memory, most, expected) in rows {
+        let budget = MemoryBudget::new(memory);
+        let (mut writer, fill) = fill(100, None);
+        let room = budget.try_reserve(0).unwrap();
+        let mut whole = Box::pin(fill.reader().unwrap().whole(room, most));
+        writer.head(private_head());
+        assert_eq!(push(&mut writer, "whole "), TAKEN);
+        assert!(once(&mut whole).is_pending());
+        assert_eq!((budget.used(), push(&mut writer, "page")), (6, TAKEN));
+        writer.finish();
+        let Poll::Ready(received) = once(&mut whole) else {
+            panic!("the body is complete");
+        };
+        drop(whole);
+        let expected = expected.map(|text: &str| Bytes::from(text.to_owned()));
+        assert_eq!(received, expected);
+        let held = received.as_ref().map_or(0, |body| body.len() as u64);
+        assert_eq!(budget.used(), held);
+        drop(received);
+        assert_eq!(budget.used(), 0);
+    }
+    let budget = MemoryBudget::new(1_000);
+    let (mut writer, fill) = fill(100, keep_of(&budget));
+    let room = budget.try_reserve(0).unwrap();
+    let mut whole = Box::pin(fill.reader().unwrap().whole(room, 100));
+    writer.head(shared_head(None));
+    assert_eq!(push(&mut writer, "a part"), TAKEN);
+    writer.fail(FillError::Closed);
+    assert_eq!(once(&mut whole), Poll::Ready(Err(FillError::Closed)));
 }
 
 #[test]

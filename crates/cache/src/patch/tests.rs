@@ -263,7 +263,7 @@ impl World {
         let patched = self.fragments.patched(held, held.body()?, &rendered, NOW)?;
         let entry = Entry::new(EntryParts {
             key: held.key.clone(),
-            body: bytes::Bytes::from(patched.body).into(),
+            body: bytes::Bytes::from(patched.pieces.concat()).into(),
             lifetime: patched.lifetime,
             scopes: held.scopes.clone(),
             ..testing::parts("/", held.born)

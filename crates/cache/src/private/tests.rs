@@ -261,6 +261,10 @@ fn a_page_is_compared_again_after_many_uses() {
     );
     let uses = (0..1000).take_while(|_| look(&store, ANN, &page).state == PrivateParts::Complete);
     assert_eq!(uses.count(), 256);
+    // One request compares it. The others do not wait for that.
+    let mut next = (0..256).map(|_| look(&store, ANN, &page).state);
+    assert!(next.all(|state| state == PrivateParts::Complete));
+    assert_eq!(look(&store, ANN, &page).state, PrivateParts::Missing);
     store.judge(&page, CLASS, None, Tick(0));
     assert_eq!(look(&store, ANN, &page).state, PrivateParts::Complete);
     let visitor = store.visitor(1, ANN, b"browser");

@@ -59,6 +59,8 @@ impl PageVerdicts {
             return PageVerdict::Differs;
         }
         if known.uses >= MAX_USES {
+            // For one request. Until its comparison the others use the verdict, and do not all go to PHP at once.
+            known.uses = if counts { 0 } else { known.uses };
             return PageVerdict::Unknown;
         }
         known.uses += u32::from(counts);
@@ -102,7 +104,7 @@ impl PageVerdicts {
 /// The maximum number of verdicts, one per page and class. They use about 1.5 MB.
 const MAX_VERDICTS: usize = 16 * 1024;
 
-/// The number of uses after which a page is compared again.
+/// The number of uses after which a page is compared again, with one request.
 const MAX_USES: u32 = 256;
 
 /// The time after which a page is compared again.

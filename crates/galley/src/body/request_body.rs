@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use galley_cache::budget::Reservation;
+use galley_cache::budget::{MemoryBudget, Reservation};
 use tokio::task::JoinHandle;
 
 use super::body_spools::{self, BodySpools, SpoolFile, SpoolFull};
@@ -249,17 +249,25 @@ impl AsRef<[u8]> for ReservedBytes {
     }
 }
 
-/// Reads all of a small file; `None` if it is longer than `limit`.
-pub fn read_small(file: &mut impl Read, length: u64, limit: usize) -> io::Result<Option<Bytes>> {
-    let Ok(length) = usize::try_from(length) else {
+/// Reads all of a small file into reserved memory; `None` if it is longer than `limit`, or there is no memory.
+pub fn read_small(
+    file: &mut impl Read,
+    length: u64,
+    limit: usize,
+    budget: &MemoryBudget,
+) -> io::Result<Option<Bytes>> {
+    let small = usize::try_from(length)
+        .ok()
+        .filter(|length| *length <= limit);
+    let (Some(small), Some(reservation)) = (small, budget.try_reserve(length)) else {
         return Ok(None);
     };
-    if length > limit {
-        return Ok(None);
-    }
-    let mut bytes = vec![0; length];
+    let mut bytes = vec![0; small];
     file.read_exact(&mut bytes)?;
-    Ok(Some(bytes.into()))
+    Ok(Some(Bytes::from_owner(ReservedBytes {
+        bytes,
+        _reservation: Some(reservation),
+    })))
 }
 
 /// Bodies below this size, in bytes, are kept in memory: every form, but not most uploads. Also the bytes per write to the

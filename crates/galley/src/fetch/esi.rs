@@ -4,12 +4,13 @@
 //! include is purged or expires, and the page without it is still valid, [`FetchWorker::reassemblable`] returns the page
 //! without a request to the upstream, and only that include is fetched.
 
-use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use galley_cache::body::{ReceivedBody, StoredBody};
+use galley_cache::budget::{OutOfBudget, Reservation};
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::fill::FillError;
 use galley_cache::includes::{Assembly, IncludedPart, IncludedResponses, PageInclude};
@@ -24,7 +25,7 @@ use galley_policy::tags::Tags;
 use http::header;
 
 use super::in_progress::InProgressFetch;
-use super::include::{IncludeFailure, IncludedBody, RETRY};
+use super::include::{IncludeFailure, IncludedBody, UNTIL_RETRY};
 use super::jobs::IncludingPage;
 use super::patch::ReceivedFragments;
 use super::store::StorePlan;
@@ -40,11 +41,12 @@ struct PageParts {
 
 /// A page with the bytes of its includes.
 pub(super) struct AssembledPage {
-    body: Vec<u8>,
+    /// The body. Its pieces share the memory of the page and of the includes, whose reservations last as long.
+    pieces: Vec<Bytes>,
     includes: Vec<PageInclude>,
     inclusions: IncludedResponses,
-    /// The remaining time for which all includes are fresh; `None`: the page has no includes.
-    left: Option<Duration>,
+    /// The remaining lifetime of the includes together; `None`: the page has no includes.
+    left: Option<Lifetime>,
 }
 
 impl AssembledPage {
@@ -55,36 +57,37 @@ impl AssembledPage {
             return (None, lifetime);
         };
         let assembly = Assembly {
-            own_fresh: lifetime.fresh,
+            own: lifetime,
             includes: self.includes.into(),
             inclusions: self.inclusions,
         };
-        let fresh = lifetime
-            .fresh
-            .min(lifetime.initial_age.saturating_add(left));
-        (Some(Arc::new(assembly)), Lifetime { fresh, ..lifetime })
+        let lifetime = lifetime.with_part(lifetime.initial_age, left, Duration::ZERO);
+        (Some(Arc::new(assembly)), lifetime)
     }
 }
 
 impl FetchWorker {
     /// Reads the body of a response with ESI tags, which must not be encoded, and assembles the page. The response then has the
-    /// complete body and no validators. Calls `note_progress` for each piece.
+    /// complete body and no validators. Calls `note_progress` for each piece. The memory of the body is reserved, because includes
+    /// and clients may be slow.
     pub(super) async fn assemble(
         self: &Rc<Self>,
         page: IncludingPage,
         incoming: &mut IncomingResponse,
         note_progress: &dyn Fn(),
     ) -> Result<AssembledPage, FillError> {
-        let mut body = BytesMut::new();
+        let mut body = ReceivedBody::new(self.room()?);
         while let Some(piece) = incoming.chunk().await? {
             note_progress();
-            if (body.len() + piece.len()) as u64 > self.memory.max_object() {
+            if body.length() + piece.len() as u64 > self.memory.max_object() {
                 return Err(FillError::Include);
             }
-            body.extend_from_slice(&piece);
+            body.push(piece).map_err(|OutOfBudget| FillError::Memory)?;
         }
+        let (body, mut room) = body.joined();
         let template = EsiTemplate::parse(&body);
         drop(body);
+        room.shrink_to(template.body.len() as u64);
         page.site.counters.count_unresolved_esi_tags(template.left);
         let slots = template.includes.into_iter().map(|tag| {
             let at = u32::try_from(tag.at).ok()?;
@@ -95,11 +98,16 @@ impl FetchWorker {
         });
         let parts = PageParts {
             slots: slots.collect::<Option<_>>().ok_or(FillError::Include)?,
-            body: template.body.into(),
+            body: StoredBody::reserved(template.body, room).bytes().clone(),
         };
         let mut assembled = self.join_parts(page, parts).await?;
-        incoming.replace_body(std::mem::take(&mut assembled.body).into());
+        incoming.replace_body(std::mem::take(&mut assembled.pieces));
         Ok(assembled)
+    }
+
+    /// The reservation for a body that is received whole, which will grow.
+    pub(super) fn room(&self) -> Result<Reservation, FillError> {
+        self.memory.budget().try_reserve(0).ok_or(FillError::Memory)
     }
 
     /// Assembles the response to a request that bypasses the cache. Returns whether it had ESI tags. For `HEAD`, only removes
@@ -170,10 +178,10 @@ impl FetchWorker {
             return Err(FillError::Include);
         }
         let ranges = parts.slots.iter().map(|slot| &slot.range);
-        let bodies = found.bodies.iter().map(|body| Some(&**body));
+        let bodies = found.bodies.iter().map(|body| Some(body.clone()));
         let spliced = splice(&parts.body, ranges.zip(bodies));
-        let SplicedBody { body, ranges } = spliced.ok_or(FillError::Include)?;
-        Ok(found.assembled(body, ranges, parts.slots))
+        let spliced = spliced.ok_or(FillError::Include)?;
+        Ok(found.assembled(spliced, parts.slots))
     }
 
     /// A stored page, with its plain body, of which only includes have changed: it can be assembled again without a request for
@@ -189,8 +197,8 @@ impl FetchWorker {
         let held = job.held.clone().filter(is_assembled);
         let in_memory = || self.memory.peek(job.key.bytes()).filter(is_assembled);
         let entry = held.or_else(in_memory).filter(|entry| {
-            let own_fresh = entry.assembly().map(|assembly| assembly.own_fresh);
-            own_fresh.is_some_and(|fresh| fresh > entry.age(self.clock.tick()))
+            let own = entry.assembly().map(|assembly| assembly.own);
+            own.is_some_and(|own| own.fresh > entry.age(self.clock.tick()))
                 && job.site.purges.newer_than(entry.born, entry.scopes.touch())
                     == FillPurgeState::No
         });
@@ -205,25 +213,23 @@ impl FetchWorker {
         sink: &mut ResponseSink,
         entry: &Arc<Entry>,
     ) -> Result<Option<StorePlan>, FillError> {
-        let includes = entry.assembly().map(|assembly| assembly.includes.to_vec());
+        let before = entry.assembly().ok_or(FillError::Include)?;
         let parts = PageParts {
             body: entry.body().cloned().ok_or(FillError::Include)?,
-            slots: includes.unwrap_or_default(),
+            slots: before.includes.to_vec(),
         };
         let assembling = self.join_parts(IncludingPage::of_fetch(job), parts);
         let mut assembled = in_progress.watch(assembling).await?;
         in_progress.note_progress();
-        let own_fresh = entry.assembly().map(|assembly| assembly.own_fresh);
         let own = Lifetime {
-            fresh: own_fresh.unwrap_or_default(),
             initial_age: entry.age(self.clock.tick()),
-            ..entry.lifetime
+            ..before.own
         };
-        let body = std::mem::take(&mut assembled.body).into();
+        let pieces = std::mem::take(&mut assembled.pieces);
         let (assembly, lifetime) = assembled.assembly(own);
         let mut fields = entry.fields.clone();
         fields.remove(header::ETAG);
-        let incoming = IncomingResponse::whole(entry.status, fields.clone(), body);
+        let incoming = IncomingResponse::whole(entry.status, fields.clone(), pieces);
         let to_store = StorePlan {
             status: entry.status,
             fields,
@@ -249,7 +255,7 @@ struct IncludeResults {
     parts: Vec<IncludedPart>,
     depth: u8,
     is_cut: bool,
-    left: Option<Duration>,
+    left: Option<Lifetime>,
 }
 
 impl IncludeResults {
@@ -264,16 +270,18 @@ impl IncludeResults {
             (Err(failure), OnError::Continue) => {
                 self.is_cut |= failure == IncludeFailure::Depth;
                 IncludedBody {
-                    left: RETRY,
+                    left: UNTIL_RETRY,
                     ..IncludedBody::default()
                 }
             }
-            (Err(IncludeFailure::Upstream(FillError::Overload)), OnError::Fail) => {
-                return Err(FillError::Overload);
-            }
+            (
+                Err(IncludeFailure::Upstream(failure @ (FillError::Overload | FillError::Memory))),
+                OnError::Fail,
+            ) => return Err(failure),
             (Err(_), OnError::Fail) => return Err(FillError::Include),
         };
-        self.left = Some(self.left.map_or(body.left, |left| left.min(body.left)));
+        let with = |left: Lifetime| left.with_part(Duration::ZERO, body.left, Duration::ZERO);
+        self.left = Some(self.left.map_or(body.left, with));
         self.depth = self.depth.max(body.inclusions.depth);
         self.is_cut |= body.inclusions.is_cut;
         self.parts.extend(body.inclusions.parts.iter().cloned());
@@ -281,15 +289,10 @@ impl IncludeResults {
         Ok(())
     }
 
-    fn assembled(
-        self,
-        body: Vec<u8>,
-        ranges: Vec<Range<u32>>,
-        slots: Vec<PageInclude>,
-    ) -> AssembledPage {
-        let includes = slots.into_iter().zip(ranges);
+    fn assembled(self, spliced: SplicedBody, slots: Vec<PageInclude>) -> AssembledPage {
+        let includes = slots.into_iter().zip(spliced.ranges);
         AssembledPage {
-            body,
+            pieces: spliced.pieces,
             includes: includes
                 .map(|(slot, range)| PageInclude { range, ..slot })
                 .collect(),

@@ -7,15 +7,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use galley_cache::entry::{Entry, EntryKind};
-use galley_cache::fill::{FillError, FillHead, FillReader, FillSharing};
+use galley_cache::fill::{FillError, FillHead, FillSharing};
 use galley_cache::includes::{IncludedPart, IncludedResponses};
 use galley_policy::esi::MAX_DEPTH;
 use galley_policy::esi::target::IncludeRefused;
 use galley_policy::esi::template::IncludeSource;
 use galley_policy::outcome::NotStored;
-use galley_policy::storable::{self, ResponseHead};
+use galley_policy::storable::{self, Lifetime, ResponseHead};
 use http::{HeaderMap, StatusCode, header};
 use tokio::sync::oneshot;
 
@@ -29,8 +29,8 @@ pub(super) struct IncludedBody {
     pub(super) bytes: Bytes,
     /// The include and its nested includes. `depth` is 0 if there are none.
     pub(super) inclusions: IncludedResponses,
-    /// The remaining time for which the include is fresh.
-    pub(super) left: Duration,
+    /// The remaining lifetime of the include.
+    pub(super) left: Lifetime,
 }
 
 /// Why an include failed.
@@ -85,7 +85,7 @@ impl FetchWorker {
         included
             // The first address is tried again soon.
             .map(|body| IncludedBody {
-                left: body.left.min(RETRY),
+                left: body.left.fresh_for(body.left.fresh.min(RETRY)),
                 ..body
             })
             .inspect_err(|failure| note_failure(&page, alt, *failure))
@@ -117,7 +117,7 @@ impl FetchWorker {
                     Some(stale) if fetched.is_err() => {
                         let body = self.body_of_entry(&page.site, &stale)?;
                         Ok(IncludedBody {
-                            left: RETRY,
+                            left: body.left.fresh_for(RETRY),
                             ..body
                         })
                     }
@@ -154,7 +154,12 @@ impl FetchWorker {
                     scopes: scopes(&info, part.tags),
                     born,
                 };
-                let bytes = self.collect(reader).await?;
+                let room = self.room().map_err(failed)?;
+                let whole = reader.whole(room, self.memory.max_object());
+                let bytes = whole.await.map_err(|failure| match failure {
+                    FillError::Unstorable(NotStored::TooLarge) => IncludeFailure::Size,
+                    other => failed(other),
+                })?;
                 let head = ResponseHead {
                     status: head.status,
                     fields: &head.fields,
@@ -195,26 +200,11 @@ impl FetchWorker {
         });
         let unpacked = site.compressing.unpacked(entry);
         let plain = unpacked.as_ref().and_then(|entry| entry.body());
-        let no_memory = IncludeFailure::Upstream(FillError::Unstorable(NotStored::Memory));
         Ok(IncludedBody {
-            bytes: plain.ok_or(no_memory)?.clone(),
+            bytes: plain.ok_or(failed(FillError::Memory))?.clone(),
             inclusions: joined(own, &nested.unwrap_or_default())?,
-            left: entry
-                .lifetime
-                .fresh
-                .saturating_sub(entry.age(self.clock.tick())),
+            left: entry.lifetime.left(entry.age(self.clock.tick())),
         })
-    }
-
-    async fn collect(&self, mut reader: FillReader) -> Result<Bytes, IncludeFailure> {
-        let mut whole = BytesMut::new();
-        while let Some(chunk) = reader.next().await.map_err(failed)? {
-            if (whole.len() + chunk.len()) as u64 > self.memory.max_object() {
-                return Err(IncludeFailure::Size);
-            }
-            whole.extend_from_slice(&chunk);
-        }
-        Ok(whole.freeze())
     }
 }
 
@@ -224,7 +214,7 @@ struct SharedPart {
     inclusions: IncludedResponses,
 }
 
-fn shared(head: &FillHead) -> Result<(SharedPart, Duration), IncludeFailure> {
+fn shared(head: &FillHead) -> Result<(SharedPart, Lifetime), IncludeFailure> {
     if !is_plain(head.status, &head.fields) {
         return Err(IncludeFailure::Response);
     }
@@ -240,7 +230,7 @@ fn shared(head: &FillHead) -> Result<(SharedPart, Duration), IncludeFailure> {
         tags: tags.clone(),
         inclusions: inclusions.clone(),
     };
-    Ok((part, lifetime.fresh.saturating_sub(lifetime.initial_age)))
+    Ok((part, lifetime.left(lifetime.initial_age)))
 }
 
 fn is_plain(status: StatusCode, fields: &HeaderMap) -> bool {
@@ -279,4 +269,12 @@ fn note_failure(page: &IncludingPage, address: &str, failure: IncludeFailure) {
 }
 
 /// The time after which a page that lacks an include, or has another in its place, is assembled again.
-pub(super) const RETRY: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(10);
+
+/// What a page is without a failed include: assembled again soon, and stale for as long as the page itself may be.
+pub(super) const UNTIL_RETRY: Lifetime = Lifetime {
+    fresh: RETRY,
+    stale_while_revalidate: Duration::MAX,
+    stale_if_error: Duration::MAX,
+    initial_age: Duration::ZERO,
+};

@@ -97,19 +97,19 @@ impl FetchWorker {
         let plain = unpacked.body()?;
         let now = self.clock.tick();
         let PatchedPage {
-            body,
+            pieces,
             fragments,
             lifetime,
         } = site.fragments.patched(held, plain, rendered, now)?;
+        let body = StoredBody::join(&pieces, self.memory.budget().try_reserve(0)?)?;
         let mut fields = held.fields.clone();
-        renew_validators(&mut fields, &body, self.clock.wall());
-        let reservation = self.memory.budget().try_reserve(body.len() as u64)?;
+        renew_validators(&mut fields, body.bytes(), self.clock.wall());
         let parts = EntryParts {
             key: held.key.clone(),
             kind: held.kind,
             status: held.status,
             fields,
-            body: StoredBody::reserved(body, reservation),
+            body,
             stored_at: held.stored_at,
             lifetime,
             scopes: held.scopes.clone(),

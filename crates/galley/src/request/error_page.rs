@@ -4,9 +4,11 @@
 //! They are read once at the start, so that they can be sent when the disk cannot be read. They may contain the status and
 //! the request's id. They are sent like Galley's own page: with the true status, and not to be stored.
 
+use std::ops::Range;
 use std::path::Path;
 
 use bytes::Bytes;
+use galley_cache::splice::splice;
 use galley_certs::file::{self, FileError};
 use galley_config::MAX_ERROR_PAGE;
 
@@ -15,9 +17,16 @@ use crate::fault::Fault;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct ErrorPage {
-    /// The page; shared if nothing is filled in.
+    /// The page, which all answers share.
     text: Bytes,
-    has_places: bool,
+    /// What is filled in, in the order of the text.
+    places: Vec<(Range<u32>, Place)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Status,
+    Request,
 }
 
 impl ErrorPage {
@@ -29,21 +38,34 @@ impl ErrorPage {
     }
 
     fn new(text: String) -> Self {
+        let found = |word: &'static str, place| {
+            let found = text.match_indices(word);
+            found.filter_map(move |(at, _)| {
+                let range = u32::try_from(at).ok()?..u32::try_from(at + word.len()).ok()?;
+                Some((range, place))
+            })
+        };
+        let statuses = found("{status}", Place::Status);
+        let mut places: Vec<_> = statuses.chain(found("{request}", Place::Request)).collect();
+        places.sort_by_key(|(range, _)| range.start);
         Self {
-            has_places: text.contains(STATUS) || text.contains(REQUEST),
+            places,
             text: text.into(),
         }
     }
 
-    /// The page for one answer.
-    pub fn render(&self, status: u16, request_id: &str) -> Bytes {
-        if !self.has_places {
-            return self.text.clone();
-        }
-        // It was read as text.
-        let text = String::from_utf8_lossy(&self.text);
-        let text = text.replace(STATUS, &status.to_string());
-        text.replace(REQUEST, request_id).into()
+    /// The pieces of the page for one answer.
+    pub fn render(&self, status: u16, request_id: &str) -> Vec<Bytes> {
+        let (status, request) = (status.to_string(), request_id.to_owned());
+        let (status, request) = (Bytes::from(status), Bytes::from(request));
+        let filled = self.places.iter().map(|(range, place)| {
+            let text = match place {
+                Place::Status => &status,
+                Place::Request => &request,
+            };
+            (range, Some(text.clone()))
+        });
+        splice(&self.text, filled).map_or_else(Vec::new, |page| page.pieces)
     }
 }
 
@@ -58,7 +80,7 @@ pub struct ErrorPages {
 
 impl ErrorPages {
     /// The page that tells a visitor of this site about a fault; `None`: Galley's own.
-    pub fn render(&self, fault: &Fault, request_id: &str) -> Option<Bytes> {
+    pub fn render(&self, fault: &Fault, request_id: &str) -> Option<Vec<Bytes>> {
         let status = fault.status();
         let of_status = self.by_status.iter().find(|(one, _)| *one == status);
         let of_outages = self.of_outages.as_ref().filter(|_| fault.is_outage());
@@ -67,9 +89,6 @@ impl ErrorPages {
     }
 }
 
-const STATUS: &str = "{status}";
-const REQUEST: &str = "{request}";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,8 +96,10 @@ mod tests {
     #[test]
     fn places_are_filled_in() {
         let page = ErrorPage::new("{status}: <i>{request}</i> {other} {status}".to_owned());
-        assert_eq!(page.render(503, "ab-1"), "503: <i>ab-1</i> {other} 503");
+        let rendered = page.render(503, "ab-1");
+        assert_eq!(rendered.concat(), b"503: <i>ab-1</i> {other} 503");
+        assert_eq!(rendered[1].as_ptr(), page.text[8..].as_ptr(), "shared");
         let plain = ErrorPage::new("back soon".to_owned());
-        assert_eq!(plain.render(502, "x"), "back soon");
+        assert_eq!(plain.render(502, "x").concat(), b"back soon");
     }
 }

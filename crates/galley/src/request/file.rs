@@ -130,7 +130,8 @@ fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Resu
         mut file, length, ..
     } = asset.into_best(info.codings(), info.images());
     let whole = matches!(response.parts.as_slice(), [files::BodyPiece::Span { start: 0, end }] if *end == length);
-    let small = whole.then(|| read_small(&mut file, length, SMALL));
+    let budget = folder.compressing().budget();
+    let small = whole.then(|| read_small(&mut file, length, SMALL, budget));
     let small = small.transpose()?.flatten();
     Ok(FileProbe::File(response, Arc::new(file), small))
 }
@@ -151,7 +152,7 @@ fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
     let response = files::respond(&fields, bytes.len() as u64, &exchange.info);
     // All ranges are within the file: they were computed for this length.
     let body = |parts: Vec<files::BodyPiece>| {
-        ResponseBody::Bytes(parts::cut(&bytes, &parts).unwrap_or_default())
+        ResponseBody::Pieces(parts::cut(&bytes, parts).unwrap_or_default())
     };
     from_file(exchange, response, body)
 }

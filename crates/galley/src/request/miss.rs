@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use galley_cache::entry::Entry;
 use galley_cache::fill::{FillError, FillHead, FillReader, FillSharing};
 use galley_cache::key::Key;
@@ -26,7 +26,7 @@ use super::forward::{admitted_pool, backend, page_job, pass_job, pass_request, p
 use super::hints;
 use super::lookup::LookupResult;
 use super::page;
-use super::response::{Response, ResponseBody};
+use super::response::{Response, ResponseBody, length_of};
 use super::sent_file::NamedFile;
 use super::site::{PoolHandle, Services};
 use crate::fault::Fault;
@@ -439,20 +439,12 @@ fn is_broken(exchange: &Exchange<'_>, head: &FillHead, body: &[u8]) -> bool {
     storable::judge_body(&judged_head, &exchange.site.core.rules, body).is_err()
 }
 
-/// The complete body of a response that may be stored. Fails if the body is larger than the largest object in memory.
-pub(super) async fn collect(
-    services: &Services,
-    mut reader: FillReader,
-) -> Result<Bytes, FillError> {
-    let most = services.memory.max_object();
-    let mut whole = BytesMut::new();
-    while let Some(chunk) = reader.next().await? {
-        if (whole.len() + chunk.len()) as u64 > most {
-            return Err(FillError::Unstorable(NotStored::TooLarge));
-        }
-        whole.extend_from_slice(&chunk);
-    }
-    Ok(whole.freeze())
+/// The complete body of a response that may be stored. Fails if the body is larger than the largest object in memory, or if there is
+/// no memory for it.
+async fn collect(services: &Services, reader: FillReader) -> Result<Bytes, FillError> {
+    let memory = &services.memory;
+    let room = memory.budget().try_reserve(0).ok_or(FillError::Memory)?;
+    reader.whole(room, memory.max_object()).await
 }
 
 impl ResponseBody {
@@ -461,6 +453,7 @@ impl ResponseBody {
         match self {
             Self::None => Self::None,
             Self::Bytes(bytes) => Self::Unsent(Some(bytes.len() as u64)),
+            Self::Pieces(pieces) => Self::Unsent(Some(length_of(&pieces))),
             Self::Unsent(length) | Self::Fill(_, length) => Self::Unsent(length),
             Self::File { length, .. } | Self::Stored { length, .. } => Self::Unsent(Some(length)),
         }

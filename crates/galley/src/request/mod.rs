@@ -51,6 +51,6 @@ pub use include::SiteIncludes;
 pub use own_call::{probe, run_cron};
 pub use refreshed_pages::RefreshedPages;
 pub use respond::handle;
-pub use response::{CACHE_STATUS, Response, ResponseBody, ResponseFields};
+pub use response::{CACHE_STATUS, Response, ResponseBody, ResponseFields, length_of};
 pub use site::{PoolHandle, Services, Site, SiteCron, Sites, Upstream, UpstreamWarnings};
 pub use slow_requests::{SlowRequest, SlowRequests};

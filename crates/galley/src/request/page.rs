@@ -193,6 +193,13 @@ pub fn from_joined(
     Some(response)
 }
 
+/// The body of an entry, which accounts for its memory as long as any of it is used. `None`: the body is not in memory.
+pub(super) fn shared_body(entry: &Arc<Entry>) -> Option<Bytes> {
+    let range = 0..entry.body()?.len();
+    let entry = Arc::clone(entry);
+    Some(Bytes::from_owner(EntrySlice { entry, range }))
+}
+
 /// Bytes of an entry; the entry keeps accounting for their memory until they have been sent.
 struct EntrySlice {
     entry: Arc<Entry>,
@@ -393,7 +400,7 @@ impl WholeBody {
             return None;
         }
         match self {
-            Self::Memory(bytes) => parts::cut(bytes, &parts).map(ResponseBody::Bytes),
+            Self::Memory(bytes) => parts::cut(bytes, parts).map(ResponseBody::Pieces),
             Self::Disk(pieces) => Some(stored(pieces, parts)),
         }
     }

@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use galley_cache::body::StoredBody;
+use galley_cache::budget::Reservation;
 use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
 use galley_cache::fill::{FillError, FillHead, FillSharing};
 use galley_cache::key::Key;
 use galley_cache::private::{OwnFragment, SessionTicket};
 use galley_cache::purge_table::Validity;
+use galley_cache::splice::splice;
 use galley_policy::class::Class;
 use galley_policy::forward::Credentials;
 use galley_policy::fragments::{self, FragmentPart};
@@ -29,14 +31,14 @@ use http::{HeaderMap, StatusCode};
 use super::exchange::Exchange;
 use super::forward::{admitted_pool, member_request, page_job, pass_job, pool};
 use super::lookup::LookupResult;
-use super::miss::{Miss, collect};
+use super::miss::Miss;
 use super::page;
 use super::response::{Response, ResponseBody};
 use super::site::Services;
 use crate::fault::Fault;
 use crate::fetch::revalidate::RefreshReason;
 
-/// The stored page with the member's private fragments.
+/// The stored page with the member's private fragments. The response shares the bytes of both.
 pub(super) async fn assembled(
     services: &Services,
     exchange: &Exchange<'_>,
@@ -46,16 +48,16 @@ pub(super) async fn assembled(
     let page = Box::pin(page::unpack(services, exchange, page)).await?;
     let own = found.own.fragments.iter();
     let own: Option<Vec<_>> = own
-        .map(|(hole, own)| Some((hole.clone(), &own.body()?[..])))
+        .map(|(hole, own)| Some((hole, Some(page::shared_body(own)?))))
         .collect();
-    let body = private::assemble(page.body()?, own?.into_iter())?;
+    let spliced = splice(page.body()?, own?.into_iter())?;
     if let Some(store) = &exchange.site.core.private {
         store.note_assembled();
     }
     Some(Response::new(
         page.status.as_u16(),
         private::own_fields(&page.fields),
-        ResponseBody::Bytes(body.into()),
+        ResponseBody::Pieces(spliced.pieces),
         Outcome::Assembled,
     ))
 }
@@ -90,10 +92,14 @@ impl Miss<'_, '_> {
             // There is no memory for the comparison.
             return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
         };
+        let Some(room) = self.room_like(public) else {
+            // There is no memory for the member's page, which may be sent slowly.
+            return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
+        };
         let ticket = store.ticket(&visitor);
-        let Some(page) = self.generate(ticket).await? else {
-            // The response is a file, or larger than the largest object that may be stored: PHP generates it again, and the next
-            // request is not compared.
+        let Some(page) = self.generate(ticket, room).await? else {
+            // The response is a file, or larger than the largest object that may be stored, or than the memory that is free: PHP generates it
+            // again, and the next request is not compared.
             let now = self.services.clock.tick();
             store.keep(&visitor, ticket, None, public, Vec::new(), now);
             return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
@@ -130,7 +136,19 @@ impl Miss<'_, '_> {
         Ok(response)
     }
 
-    async fn generate(&self, ticket: SessionTicket) -> Result<Option<MemberPage>, Fault> {
+    /// Memory for a member's page, which has about the length of the public one.
+    fn room_like(&self, public: &Entry) -> Option<Reservation> {
+        let mut room = self.services.memory.budget().try_reserve(0)?;
+        room.try_grow_for_client(public.length()).ok()?;
+        Some(room)
+    }
+
+    /// `room`: the memory for the page; it grows if the page is longer.
+    async fn generate(
+        &self,
+        ticket: SessionTicket,
+        room: Reservation,
+    ) -> Result<Option<MemberPage>, Fault> {
         let exchange = &*self.exchange;
         let class = Class::of(&exchange.info);
         let pool = admitted_pool(exchange, class, None)?;
@@ -146,7 +164,7 @@ impl Miss<'_, '_> {
         if let FillSharing::File(_) = head.share {
             return Ok(None);
         }
-        match collect(self.services, reader).await {
+        match reader.whole(room, self.services.memory.max_object()).await {
             Ok(body) => Ok(Some(MemberPage {
                 head,
                 body,
@@ -154,7 +172,7 @@ impl Miss<'_, '_> {
                 born,
                 upstream_time,
             })),
-            Err(FillError::Unstorable(_)) => Ok(None),
+            Err(FillError::Unstorable(_) | FillError::Memory) => Ok(None),
             Err(failure) => Err(fault(failure)),
         }
     }

@@ -59,6 +59,8 @@ pub enum ResponseBody {
     Unsent(Option<u64>),
     /// In memory.
     Bytes(Bytes),
+    /// In memory, in pieces that share stored bytes.
+    Pieces(Vec<Bytes>),
     /// Being received from the upstream, with its length if known.
     Fill(FillReader, Option<u64>),
     /// Parts of a stored body on the disk.
@@ -128,7 +130,7 @@ impl Response {
                 .push((header::RETRY_AFTER, HeaderValue::from(seconds)));
         }
         if let Some(page) = &fault.page {
-            response.body = ResponseBody::Bytes(page.clone());
+            response.body = ResponseBody::Pieces(page.clone());
         }
         match fault.status() {
             405 => response.extra.push((header::ALLOW, METHODS)),
@@ -142,7 +144,7 @@ impl Response {
     pub fn site_fault(fault: &Fault, site: &Site, request_id: &str) -> Self {
         let mut response = Self::fault(fault, request_id);
         if let Some(page) = site.error_pages.render(fault, request_id) {
-            response.body = ResponseBody::Bytes(page);
+            response.body = ResponseBody::Pieces(page);
         }
         response
     }
@@ -204,6 +206,11 @@ impl Response {
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Self::new(status, fields, ResponseBody::Bytes(page.into()), outcome)
     }
+}
+
+/// The length of a body in pieces.
+pub fn length_of(pieces: &[Bytes]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
 /// For `Allow`.

@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use super::io::{ClientConnection, IoError};
 use super::record::RecordEnd;
 use super::span;
-use crate::request::{Response, ResponseBody};
+use crate::request::{Response, ResponseBody, length_of};
 use crate::telemetry::fields::ResponseValues;
 use crate::upstream::interim::Interim;
 
@@ -76,6 +76,10 @@ pub(super) async fn send_response(
         ResponseBody::Bytes(bytes) => {
             sent = bytes.len() as u64;
             plain(connection, &response, peer, Length::Known(sent), &[bytes]).await
+        }
+        ResponseBody::Pieces(pieces) => {
+            sent = length_of(&pieces);
+            plain(connection, &response, peer, Length::Known(sent), &pieces).await
         }
         ResponseBody::Fill(reader, length) => {
             fill(

@@ -140,6 +140,8 @@ fn error_type(failure: FillError) -> &'static str {
         FillError::Overload => "overload",
         FillError::Paused => "paused",
         FillError::Aborted => "aborted",
-        FillError::Purged | FillError::Include | FillError::Unstorable(_) => "_OTHER",
+        FillError::Purged | FillError::Include | FillError::Memory | FillError::Unstorable(_) => {
+            "_OTHER"
+        }
     }
 }

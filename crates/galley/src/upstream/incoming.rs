@@ -1,5 +1,6 @@
 //! A response whose head has been received, and its body, over any upstream protocol.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -59,9 +60,9 @@ pub(super) struct IncomingHead {
 pub(super) enum IncomingBody {
     FastCgi(Box<FastCgiBody>),
     Http(HttpBody),
-    /// A body that is already complete.
+    /// A body that is already complete, in pieces.
     Whole {
-        body: Option<Bytes>,
+        pieces: VecDeque<Bytes>,
         ended_well: bool,
     },
 }
@@ -100,13 +101,13 @@ impl IncomingResponse {
         }
     }
 
-    /// A response that is already complete.
-    pub fn whole(status: StatusCode, fields: HeaderMap, body: Bytes) -> Self {
+    /// A response that is already complete, with the pieces of its body.
+    pub fn whole(status: StatusCode, fields: HeaderMap, pieces: Vec<Bytes>) -> Self {
         Self {
             status,
             fields,
             send_file: None,
-            expected: Some(body.len() as u64),
+            expected: Some(length_of(&pieces)),
             received: 0,
             discarding_since: None,
             slot: None,
@@ -116,22 +117,22 @@ impl IncomingResponse {
             source: None,
             is_repaired: false,
             body: IncomingBody::Whole {
-                body: Some(body),
+                pieces: pieces.into(),
                 ended_well: true,
             },
         }
     }
 
-    /// Replaces the body, which has been read to its end, by another one.
-    pub fn replace_body(&mut self, body: Bytes) {
+    /// Replaces the body, which has been read to its end, by the pieces of another one.
+    pub fn replace_body(&mut self, pieces: Vec<Bytes>) {
         self.drop_validators();
         self.fields.remove(http::header::CONTENT_LENGTH);
-        self.expected = Some(body.len() as u64);
+        self.expected = Some(length_of(&pieces));
         self.received = 0;
         self.decoder = None;
         self.body = IncomingBody::Whole {
             ended_well: self.ended_well(),
-            body: Some(body),
+            pieces: pieces.into(),
         };
     }
 
@@ -308,7 +309,7 @@ impl IncomingResponse {
             IncomingBody::FastCgi(reading) if has_no_content(self.status) => reading.skip().await,
             IncomingBody::FastCgi(reading) => reading.chunk().await,
             IncomingBody::Http(reading) => reading.chunk(self.expected).await,
-            IncomingBody::Whole { body, .. } => Ok(body.take().filter(|body| !body.is_empty())),
+            IncomingBody::Whole { pieces, .. } => Ok(pieces.pop_front()),
         }
     }
 
@@ -387,6 +388,10 @@ impl IncomingResponse {
             }
         }
     }
+}
+
+fn length_of(pieces: &[Bytes]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
 /// How long a program may run after it has sent all announced bytes. It occupies a slot for that time.

@@ -189,6 +189,40 @@ fn an_expired_part_is_fetched_without_its_page() {
 }
 
 #[test]
+fn a_page_is_sent_stale_only_while_all_of_its_parts_may_be() {
+    let site = esi_builder().start();
+    let windows = "Cache-Control: max-age=600, stale-while-revalidate=600, stale-if-error=600";
+    for name in ["never", "always"] {
+        let page = with_end_tag(&include(&format!("/part/{name}")));
+        site.set_response(&format!("/{name}"), &[SURROGATE_CONTROL, windows], &page);
+    }
+    let never = "Cache-Control: max-age=1, stale-while-revalidate=0, stale-if-error=0";
+    site.set_response("/part/never", &[never], "{run}");
+    let always = "Cache-Control: max-age=1, stale-while-revalidate=600, stale-if-error=600";
+    site.set_response("/part/always", &[always], "{run}");
+    let is_stale = |path| {
+        let response = site.get(path).expect_status(200);
+        response.cache_status().contains("revalidating")
+    };
+    wait_for("the first part to be fetched three times", TIMEOUT, || {
+        assert!(!is_stale("/never"));
+        site.runs("/part/never") == 3
+    });
+    wait_for("the second page to be stale", TIMEOUT, || {
+        is_stale("/always")
+    });
+    // The windows for errors.
+    for name in ["never", "always"] {
+        site.set_response(&format!("/part/{name}"), &["Status: 500"], "failed");
+    }
+    wait_for("the first page to fail", TIMEOUT, || {
+        site.get("/never").status == 502
+    });
+    assert_eq!(site.get("/always").status, 200);
+    assert_eq!((site.runs("/never"), site.runs("/always")), (1, 1));
+}
+
+#[test]
 fn alt_and_onerror_replace_a_failed_part_otherwise_the_page_fails() {
     let site = esi_builder().start();
     site.add_part("/b", "b");

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 
 use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
+use galley_testkit::wait_for;
 
+use crate::http2::client::Client;
 use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite};
 
 const PAGES: usize = 6;
@@ -384,4 +386,34 @@ fn interleaved_sessions_never_receive_private_content_of_each_other() {
         assembled * 5 > exchanges,
         "{assembled} of {exchanges} were assembled"
     );
+}
+
+#[test]
+fn an_assembled_page_has_the_same_bytes_over_every_protocol() {
+    let state = Arc::new(SharedState::default());
+    let origin =
+        Origin::start_unrecorded(move |request, writer| respond(&state, request, writer)).unwrap();
+    let site = SiteBuilder::origin(&origin, "wordpress")
+        .site("members = \"fragments\"")
+        .server("h2c = true")
+        .start();
+    let cookie = "wordpress_logged_in_0a=member0";
+    for page in 0..2 {
+        let target = format!("/p{page}");
+        assert_eq!(site.get(&target).status, 200);
+        let request = Request::get(&target).cookie(cookie);
+        let get = || site.send(request.clone());
+        let is_assembled = |response: &Response| response.cache_status().contains("assembled");
+        wait_for("a page with private fragments", TIMEOUT, || {
+            is_assembled(&get())
+        });
+        let (http1, http2) = (get(), Client::open(site.addr()).send(&request));
+        assert!(is_assembled(&http1) && is_assembled(&http2));
+        assert_eq!(http1.text(), generate(page, 0, Some("member0")).body);
+        assert_eq!(http2.body, http1.body);
+        let length = http1.body.len().to_string();
+        for response in [&http1, &http2] {
+            assert_eq!(response.field("content-length"), Some(&*length));
+        }
+    }
 }

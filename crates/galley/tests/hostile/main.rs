@@ -17,3 +17,4 @@ mod purge_floods;
 mod reader;
 mod servers;
 mod split_reads;
+mod unread_pages;

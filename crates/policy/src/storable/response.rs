@@ -30,17 +30,55 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// The lifetime of an entry, now of this age, in which a part was replaced. The entry is fresh as long as both are, and may be sent
-    /// while a refresh runs as long as both may be: the window of a part that time alone makes wrong is zero.
+    /// The rest of the lifetime of an entry of this age.
+    #[must_use]
+    pub fn left(self, age: Duration) -> Self {
+        let left = |end: Duration| end.saturating_sub(age);
+        Self::ending(
+            left(self.fresh),
+            left(self.usable()),
+            left(self.usable_on_error()),
+        )
+    }
+
+    /// The same lifetime with another end of freshness. The stale windows end when they did, unless freshness ends later.
+    #[must_use]
+    pub fn fresh_for(self, fresh: Duration) -> Self {
+        Self::ending(fresh, self.usable(), self.usable_on_error())
+    }
+
+    /// The lifetime of an entry, now of this age, that contains a part. The entry is fresh as long as both are, and may be sent stale as
+    /// long as both may be: the window of a part that time alone makes wrong is zero.
     #[must_use]
     pub fn with_part(self, age: Duration, part: Self, part_age: Duration) -> Self {
-        let until = |end: Duration| age.saturating_add(end.saturating_sub(part_age));
-        let usable = |it: Self| it.fresh.saturating_add(it.stale_while_revalidate);
-        let fresh = self.fresh.min(until(part.fresh));
+        let part = part.left(part_age);
+        let until = |own: Duration, end: Duration| own.min(age.saturating_add(end));
+        let ends = Self::ending(
+            until(self.fresh, part.fresh),
+            until(self.usable(), part.usable()),
+            until(self.usable_on_error(), part.usable_on_error()),
+        );
+        Self {
+            initial_age: self.initial_age,
+            ..ends
+        }
+    }
+
+    fn usable(self) -> Duration {
+        self.fresh.saturating_add(self.stale_while_revalidate)
+    }
+
+    fn usable_on_error(self) -> Duration {
+        self.fresh.saturating_add(self.stale_if_error)
+    }
+
+    /// From the ends of freshness and of both stale windows, counted from now.
+    fn ending(fresh: Duration, usable: Duration, usable_on_error: Duration) -> Self {
         Self {
             fresh,
-            stale_while_revalidate: usable(self).min(until(usable(part))).saturating_sub(fresh),
-            ..self
+            stale_while_revalidate: usable.saturating_sub(fresh),
+            stale_if_error: usable_on_error.saturating_sub(fresh),
+            initial_age: Duration::ZERO,
         }
     }
 }
@@ -107,5 +145,37 @@ mod tests {
             );
             assert_eq!(page, lifetime(expected.0, expected.1));
         }
+    }
+
+    #[test]
+    fn no_stale_window_reaches_beyond_that_of_a_part() {
+        // Page: fresh, windows; its age; part: fresh, windows; the age of the part; expected.
+        let rows = [
+            ([100, 50, 500], 10, [20, 0, 0], 5, [25, 0, 0]),
+            ([100, 50, 500], 10, [20, 0, 300], 5, [25, 0, 300]),
+            ([100, 50, 500], 10, [20, 30, 9_000], 5, [25, 30, 575]),
+            ([100, 0, 0], 0, [9_000, 9_000, 9_000], 0, [100, 0, 0]),
+            // A part that is stale already, and may be sent.
+            ([100, 50, 500], 10, [20, 10, 90], 25, [10, 5, 85]),
+        ];
+        let lifetime = |[fresh, while_revalidate, if_error]: [u64; 3]| Lifetime {
+            stale_if_error: Duration::from_secs(if_error),
+            ..lifetime(fresh, while_revalidate)
+        };
+        for (page, age, part, part_age, expected) in rows {
+            let [age, part_age] = [age, part_age].map(Duration::from_secs);
+            let page = lifetime(page).with_part(age, lifetime(part), part_age);
+            assert_eq!(page, lifetime(expected));
+        }
+        let retried = lifetime([20, 30, 90]).left(Duration::from_secs(25));
+        assert_eq!(retried, lifetime([0, 25, 85]));
+        assert_eq!(
+            retried.fresh_for(Duration::from_secs(10)),
+            lifetime([10, 15, 75])
+        );
+        assert_eq!(
+            retried.fresh_for(Duration::from_secs(90)),
+            lifetime([90, 0, 0])
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! The format of a page's includes in its file. The page's body contains the bytes of all parts.
+//! The format of a page's includes in its file. The page's body contains the bytes of all parts. The page's own stale windows are
+//! not in the file: as read, they are those that its includes leave.
 //!
 //! ```text
-//! lifetime without its includes 8 | depth 1 | 1: a part is missing because of the depth, else 0
+//! end of freshness without its includes 8 | depth 1 | 1: a part is missing because of the depth, else 0
 //! an include: start 4 | end 4 | 1: optional, else 0 | 1: a second address, else 0 | lengths of the addresses: 4 each | addresses
 //! a part: born 8 | ids of host and URL: 8 each | bytes of path and query, number of tag ids: 4 each | path and query | tag ids, 8 each
 //! ```
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use galley_policy::esi::template::{IncludeSource, OnError};
+use galley_policy::storable::Lifetime;
 
 use super::super::layout::{Cursor, InvalidFile, milliseconds};
 use crate::includes::{Assembly, IncludedPart, IncludedResponses, PageInclude};
@@ -42,7 +44,7 @@ impl AssemblyCounts {
 /// `born` is that of the page. A part was valid at that time, even if it is older, so its number is at least the page's.
 pub(super) fn write(assembly: &Assembly, born: u64, out: &mut Vec<u8>) -> Option<()> {
     let inclusions = &assembly.inclusions;
-    out.extend_from_slice(&milliseconds(assembly.own_fresh).to_le_bytes());
+    out.extend_from_slice(&milliseconds(assembly.own.fresh).to_le_bytes());
     out.extend_from_slice(&[inclusions.depth, u8::from(inclusions.is_cut)]);
     for include in &assembly.includes {
         let source = &*include.source;
@@ -75,6 +77,7 @@ pub(super) fn write(assembly: &Assembly, born: u64, out: &mut Vec<u8>) -> Option
 
 pub(super) fn read(
     counts: AssemblyCounts,
+    lifetime: Lifetime,
     head: &mut Cursor<'_>,
 ) -> Result<Option<Arc<Assembly>>, InvalidFile> {
     if counts.includes == 0 {
@@ -84,7 +87,7 @@ pub(super) fn read(
             Err(InvalidFile)
         };
     }
-    let own_fresh = Duration::from_millis(head.number()?);
+    let own = lifetime.fresh_for(Duration::from_millis(head.number()?));
     let [depth] = head.array()?;
     let is_cut = flag(head)?;
     // Nothing is reserved in advance: the bytes may not contain as many items.
@@ -103,7 +106,7 @@ pub(super) fn read(
         parts.push(part(head)?);
     }
     Ok(Some(Arc::new(Assembly {
-        own_fresh,
+        own,
         includes: includes.into(),
         inclusions: IncludedResponses {
             parts: parts.into(),

@@ -180,8 +180,12 @@ fn assembled() -> Entry {
         scopes: scopes("a.test", "/part?x=1", &["part", "more"]),
         born,
     };
-    Entry::new(page()).with_assembly(Some(Arc::new(Assembly {
-        own_fresh: Duration::from_secs(70),
+    let page = EntryParts {
+        lifetime: lifetime(),
+        ..page()
+    };
+    Entry::new(page).with_assembly(Some(Arc::new(Assembly {
+        own: lifetime().fresh_for(Duration::from_secs(70)),
         includes: [
             include(1..3, Some("/other"), OnError::Continue),
             include(3..3, None, OnError::Fail),
@@ -207,7 +211,7 @@ fn includes_read_back() {
     let bytes = sealed_entry(&entry);
     let read = stored(&bytes, &seal()).unwrap().composition.assembly;
     let (read, wanted) = (read.unwrap(), entry.assembly().unwrap());
-    assert_eq!(read.own_fresh, wanted.own_fresh);
+    assert_eq!(read.own, wanted.own);
     assert_eq!(read.includes, wanted.includes);
     assert_eq!((read.inclusions.depth, read.inclusions.is_cut), (2, false));
     let parts = &read.inclusions.parts;

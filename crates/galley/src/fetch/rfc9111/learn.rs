@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use galley_cache::body::{ReceivedBody, StoredBody};
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
 use galley_cache::purge_table::{FillPurgeState, Validity};
 use galley_policy::range;
@@ -26,20 +27,18 @@ pub(in crate::fetch) struct BodyCopy {
     status: StatusCode,
     fields: HeaderMap,
     lifetime: Lifetime,
-    body: BytesMut,
-    is_whole: bool,
+    /// `None`: it became too large, or there is no memory for it.
+    body: Option<ReceivedBody>,
 }
 
 impl BodyCopy {
-    /// Adds the next piece. Discards the copy if it becomes too large.
+    /// Adds the next piece. Discards the copy if it becomes too large, or there is no memory: a slow client may need it for long.
     pub(in crate::fetch) fn push(&mut self, chunk: &Bytes) {
-        if self.body.len().saturating_add(chunk.len()) > MAX_COPY_BYTES {
-            self.is_whole = false;
-            self.body = BytesMut::new();
-        }
-        if self.is_whole {
-            self.body.extend_from_slice(chunk);
-        }
+        let fits = |body: &ReceivedBody| body.length() + chunk.len() as u64 <= MAX_COPY_BYTES;
+        self.body = self.body.take().filter(fits).and_then(|mut body| {
+            body.push(chunk.clone()).ok()?;
+            Some(body)
+        });
     }
 }
 
@@ -90,8 +89,7 @@ impl FetchWorker {
             status: incoming.status,
             fields,
             lifetime,
-            body: BytesMut::new(),
-            is_whole: true,
+            body: Some(ReceivedBody::new(self.memory.budget().try_reserve(0)?)),
         })
     }
 
@@ -106,19 +104,20 @@ impl FetchWorker {
         let (Some(learn), Some(copy)) = (&job.learn, copy) else {
             return;
         };
-        if !copy.is_whole || incoming.check_whole().is_err() {
+        let Some(body) = copy.body.filter(|_| incoming.check_whole().is_ok()) else {
+            return;
+        };
+        if !fits_range(&copy.fields, body.length()) {
             return;
         }
-        if !fits_range(&copy) {
-            return;
-        }
+        let (body, room) = body.joined();
         let tags = tags::collect(&incoming.fields);
         let entry = Arc::new(Entry::new(EntryParts {
             key: learn.key.clone(),
             kind: EntryKind::Page,
             status: copy.status,
             fields: copy.fields,
-            body: Bytes::copy_from_slice(&copy.body).into(),
+            body: StoredBody::reserved(body, room),
             stored_at: self.clock.tick(),
             lifetime: copy.lifetime,
             scopes: scopes(&job.info, tags.ids),
@@ -157,12 +156,12 @@ pub(in crate::fetch) fn publish_purges(
 }
 
 /// Whether a part is not longer than its range. The origin may send a shorter one for this `Range`; the framing detects truncation.
-fn fits_range(copy: &BodyCopy) -> bool {
-    let Some(range) = copy.fields.get(header::CONTENT_RANGE) else {
+fn fits_range(fields: &HeaderMap, length: u64) -> bool {
+    let Some(range) = fields.get(header::CONTENT_RANGE) else {
         return true;
     };
-    range::held(range.as_bytes()).is_some_and(|held| copy.body.len() as u64 <= held.span.length())
+    range::held(range.as_bytes()).is_some_and(|held| length <= held.span.length())
 }
 
 /// The maximum size of a copied body, in bytes: partial responses and responses to forms.
-const MAX_COPY_BYTES: usize = 1024 * 1024;
+const MAX_COPY_BYTES: u64 = 1024 * 1024;

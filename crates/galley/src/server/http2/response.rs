@@ -20,7 +20,7 @@ use http::{Response as HttpResponse, StatusCode};
 use super::limits::SEND_BUFFER;
 use super::quota::StreamReservation;
 use super::request_head::DEFAULT_URGENCY;
-use crate::request::{Response, ResponseBody, ResponseFields};
+use crate::request::{Response, ResponseBody, ResponseFields, length_of};
 use crate::server::io::{HttpDate, IoError};
 use crate::server::record::RecordEnd;
 use crate::server::span;
@@ -76,6 +76,7 @@ async fn send_all(
         ResponseBody::None => (None, true),
         ResponseBody::Unsent(length) => (*length, true),
         ResponseBody::Bytes(bytes) => (Some(bytes.len() as u64), bytes.is_empty()),
+        ResponseBody::Pieces(pieces) => (Some(length_of(pieces)), length_of(pieces) == 0),
         ResponseBody::File { length, .. } | ResponseBody::Stored { length, .. } => {
             (Some(*length), *length == 0)
         }
@@ -99,6 +100,7 @@ async fn send_all(
     match body {
         ResponseBody::None | ResponseBody::Unsent(_) => Ok(()),
         ResponseBody::Bytes(bytes) => sending.last(bytes, sent).await,
+        ResponseBody::Pieces(pieces) => sending.pieces(pieces, sent).await,
         ResponseBody::Fill(reader, _) => sending.fill(reader, ahead, sent).await,
         ResponseBody::File { file, parts, .. } => {
             sending.parts(&StreamSource::File(file), parts, sent).await
@@ -183,6 +185,16 @@ impl SendingBody {
         self.piece(piece, true, sent).await
     }
 
+    /// Sends the pieces of a whole body.
+    async fn pieces(&mut self, pieces: Vec<Bytes>, sent: &mut u64) -> Result<(), Reason> {
+        let mut pieces = pieces.into_iter().peekable();
+        while let Some(piece) = pieces.next() {
+            let is_last = pieces.peek().is_none();
+            self.piece(piece, is_last, sent).await?;
+        }
+        Ok(())
+    }
+
     async fn piece(
         &mut self,
         mut piece: Bytes,
@@ -245,14 +257,11 @@ impl SendingBody {
         ahead: BufferedBody,
         sent: &mut u64,
     ) -> Result<(), Reason> {
-        let is_whole = ahead.is_whole;
-        let mut pieces = ahead.pieces.into_iter().peekable();
-        while let Some(piece) = pieces.next() {
-            let is_last = is_whole && pieces.peek().is_none();
-            self.piece(piece, is_last, sent).await?;
+        if ahead.is_whole {
+            return self.pieces(ahead.pieces, sent).await;
         }
-        if is_whole {
-            return Ok(());
+        for piece in ahead.pieces {
+            self.piece(piece, false, sent).await?;
         }
         loop {
             let out = &mut self.out;
