@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
+use crate::cluster_key::ClusterKey;
 use crate::engine::{Engine, Session};
+use crate::engine_replies::{AppendReply, EngineSpace, NewEntry};
+use crate::entry_seal;
 use crate::error::EngineError;
 use crate::inbox::{Outgoing, ReceivedPurges, bound, largest_site, widen};
 use crate::lease::KEY_LIFETIME;
@@ -15,6 +18,7 @@ use crate::members::{AppliedByAll, Members};
 use crate::message::{Message, RemotePurge};
 use crate::outbox::Outbox;
 use crate::own_purges::StartedPurge;
+use crate::page_value::milliseconds;
 use crate::reach::{MAX_WAIT, PurgeReach};
 use crate::shared::ClusterState;
 use crate::stream_id::StreamId;
@@ -45,6 +49,10 @@ pub(crate) struct Publisher {
     warned: Option<Instant>,
     newest: Option<StreamId>,
     sequence: u64,
+    /// Seals entries, if nodes share a key.
+    key: Option<Arc<ClusterKey>>,
+    /// The last entry of this run, if it is in the stream.
+    previous: StreamId,
     members: Members,
     /// Whether the engine has lost data since `recent` was published.
     has_lost: bool,
@@ -56,7 +64,12 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(engine: Engine, shared: Arc<ClusterState>, mut outbox: Outbox) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        shared: Arc<ClusterState>,
+        key: Option<Arc<ClusterKey>>,
+        mut outbox: Outbox,
+    ) -> Self {
         let absence = match engine.sentinels() {
             None => KEY_LIFETIME,
             Some(_) => AFTER_FAILOVER,
@@ -78,6 +91,8 @@ impl Publisher {
             warned: None,
             newest: None,
             sequence: 0,
+            key,
+            previous: StreamId::START,
             members: Members::new(shared.member.clone(), absence),
             has_lost: false,
             outbox,
@@ -123,9 +138,13 @@ impl Publisher {
         if is_lost {
             self.publish_recent_again();
             least = Some(session.newest()?.next());
+            self.previous = StreamId::START;
         }
         self.shared.own.connected(session.identity.word(), least);
         self.has_lost = false;
+        if is_lost || self.sequence == 0 {
+            self.mark(&mut session)?;
+        }
         loop {
             let wake = self.receive();
             self.send(&mut session)?;
@@ -169,41 +188,110 @@ impl Publisher {
         wake
     }
 
+    /// Appends an entry that purges nothing, so that this run has one in the stream: pages are shared with the newest entry of
+    /// a node as their point.
+    fn mark(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        if self.key.is_none() {
+            return Ok(());
+        }
+        let mark = [self.message(self.sequence + 1, None)];
+        let kept = self.kept_in_stream();
+        let ids = match self.append(session, &mark, kept, EngineSpace::Left) {
+            Err(error) if error.is_full() => {
+                self.append(session, &mark, kept, EngineSpace::None)?
+            }
+            ids => ids?,
+        };
+        for id in ids {
+            self.note_entry(id);
+            self.shared.own.marked(self.sequence, id);
+        }
+        Ok(())
+    }
+
+    fn message(&self, sequence: u64, content: Option<RemotePurge>) -> Message {
+        Message {
+            node: self.shared.incarnation.clone(),
+            sequence,
+            content,
+        }
+    }
+
+    /// Records the next entry of this run.
+    fn note_entry(&mut self, id: StreamId) {
+        self.sequence += 1;
+        self.newest = Some(id);
+        self.previous = id;
+    }
+
+    /// Appends all entries or none. With a key, each entry has an id in its seal, which must be above those in the stream. If
+    /// another node was faster, the ids are chosen again, further ahead each time.
+    fn append(
+        &self,
+        session: &mut Session,
+        messages: &[Message],
+        kept: usize,
+        space: EngineSpace,
+    ) -> Result<Vec<StreamId>, EngineError> {
+        let own = self.newest.unwrap_or_default();
+        let mut last = own.max(self.shared.own.horizon());
+        for attempt in 0..MAX_ATTEMPTS {
+            let entries = self.entries(messages, last, (1 << attempt) - 1);
+            match session.append(&entries, kept, space)? {
+                AppendReply::Ids(ids) => return Ok(ids),
+                AppendReply::Behind(newest) => last = last.max(newest),
+            }
+        }
+        Err(EngineError::Reply("other nodes append faster"))
+    }
+
+    fn entries(&self, messages: &[Message], last: StreamId, ahead: u64) -> Vec<NewEntry> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = milliseconds(now.unwrap_or_default());
+        let (mut id, mut previous) = (StreamId::after(last, now, ahead), self.previous);
+        let entries = messages.iter().map(|message| {
+            let mut fields = message.fields();
+            let Some(key) = &self.key else {
+                return NewEntry { id: None, fields };
+            };
+            let seal = entry_seal::seal(key, id, previous, &fields);
+            fields.push((entry_seal::FIELD, seal));
+            previous = id;
+            id = id.next();
+            NewEntry {
+                id: Some(previous),
+                fields,
+            }
+        });
+        entries.collect()
+    }
+
     /// Appends unsent purges in batches. After a failure they remain unsent, and may be in the stream twice.
     fn send(&mut self, session: &mut Session) -> Result<(), EngineError> {
-        let mut is_full = false;
+        let mut space = EngineSpace::Left;
         while !self.unsent.is_empty() {
             self.poll = first_poll(self.members.shown.len());
             let count = self.unsent.len().min(MAX_AT_A_TIME);
             let first = self.sequence + 1;
             let messages: Vec<Message> = (first..)
                 .zip(self.unsent.iter().take(count))
-                .map(|(sequence, outgoing)| Message {
-                    node: self.shared.incarnation.clone(),
-                    sequence,
-                    content: outgoing.content.clone(),
-                })
+                .map(|(sequence, one)| self.message(sequence, Some(one.content.clone())))
                 .collect();
-            let appended = if is_full {
-                session.append_when_full(&messages)
-            } else {
-                session.append(&messages, self.kept_in_stream())
-            };
-            let ids = match appended {
-                Err(error) if error.is_full() && !is_full => {
-                    is_full = true;
+            let kept = self.kept_in_stream();
+            let ids = match self.append(session, &messages, kept, space) {
+                Err(error) if error.is_full() && space == EngineSpace::Left => {
+                    space = EngineSpace::None;
                     self.give_way(&error);
                     continue;
                 }
                 ids => ids?,
             };
-            if ids.len() != count {
-                return Err(EngineError::Reply("the ids of new entries"));
-            }
-            for (id, mut outgoing) in ids.into_iter().zip(self.unsent.drain(..count)) {
-                self.sequence += 1;
-                self.newest = Some(id);
-                self.shared.own.appended(id);
+            for id in ids {
+                let Some(mut outgoing) = self.unsent.pop_front() else {
+                    break;
+                };
+                self.note_entry(id);
+                self.shared.own.appended(self.sequence, id);
                 outgoing.settle();
                 if outgoing.is_in_outbox {
                     self.outbox_until = Some(id);
@@ -438,6 +526,9 @@ const MIN_IN_STREAM: usize = 1_000;
 
 /// The interval of warnings about a full engine.
 const WARN_EVERY: Duration = Duration::from_secs(60);
+
+/// How often ids are chosen: the last ones are a minute ahead of those of other nodes.
+const MAX_ATTEMPTS: u32 = 16;
 
 /// The maximum number of purges in one round trip.
 const MAX_AT_A_TIME: usize = 512;

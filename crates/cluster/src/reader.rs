@@ -8,20 +8,25 @@ use std::time::{Duration, Instant};
 use galley_policy::purge::Strength;
 use galley_policy::time::Tick;
 
-use crate::engine::{Engine, Session, StreamEntry};
+use crate::cluster_key::ClusterKey;
+use crate::engine::{Engine, Session, random_word};
 use crate::engine_replies::KnownStream;
+use crate::engine_stream::{MAX_ENTRIES, StreamEntry};
 use crate::error::EngineError;
 use crate::lease::LEASE;
+use crate::ledger::Ledger;
+use crate::message::Message;
 use crate::point::{NotedPoints, StreamPoint};
 use crate::position::{Position, PositionFile};
+use crate::sequences::{EntryOrder, RunEnd};
 use crate::shared::{ClusterState, NotePoint, PurgeSink};
 use crate::stream_id::StreamId;
 
 /// Reads the stream while the node runs.
 pub(crate) struct Reader {
     engine: Engine,
-    shared: Arc<ClusterState>,
-    sink: Arc<dyn PurgeSink>,
+    pub(crate) shared: Arc<ClusterState>,
+    pub(crate) sink: Arc<dyn PurgeSink>,
     file: Option<PositionFile>,
     tick_at: Box<dyn Fn(Instant) -> Tick + Send>,
     /// The entry that was applied last, and its engine.
@@ -30,8 +35,17 @@ pub(crate) struct Reader {
     /// To be recorded when the lease has begun: the purges that the node knew before it continued reading, and an entry such
     /// that all purges of other nodes among them are in the stream up to it.
     known: Option<(StreamId, NotePoint)>,
-    /// The latest sequence number of each run of a node.
+    /// The latest sequence number of each run of a node, in entries without a seal.
     sequences: HashMap<String, u64>,
+    /// What the node knows of entries with a seal; `None` without a key.
+    pub(crate) ledger: Option<Ledger>,
+    /// Whether the position is that of the process that this one replaces.
+    pub(crate) is_inherited: bool,
+    /// Whether the other nodes were asked for missing purges.
+    pub(crate) has_started: bool,
+    /// The number of entries to read at a time. Less than [`MAX_ENTRIES`] where entries are long; 0: the next one is too long.
+    batch: usize,
+    warned: Option<Instant>,
     written: Instant,
 }
 
@@ -44,6 +58,7 @@ impl Reader {
         tick_at: Box<dyn Fn(Instant) -> Tick + Send>,
         inherited: Option<Position>,
     ) -> Self {
+        let is_inherited = inherited.is_some();
         // The position of another process of this node is not older than the one in the file.
         let position = inherited.or_else(|| file.as_ref().and_then(PositionFile::read));
         shared.set_position(position.as_ref());
@@ -57,8 +72,23 @@ impl Reader {
             epoch: None,
             known: None,
             sequences: HashMap::new(),
+            ledger: None,
+            is_inherited,
+            has_started: false,
+            batch: MAX_ENTRIES,
+            warned: None,
             written: Instant::now(),
         }
+    }
+
+    /// The same with the cluster's key, which other nodes have, too.
+    pub(crate) fn with_key(mut self, key: Option<Arc<ClusterKey>>) -> Self {
+        let number = |word: &str| u128::from_str_radix(word, 16).unwrap_or_default();
+        let position = self.position.as_ref();
+        let restored = position.and_then(|position| position.ledger.clone());
+        let run = number(&self.shared.incarnation);
+        self.ledger = key.map(|key| Ledger::new(key, run, number(&random_word()), restored));
+        self
     }
 
     pub(crate) fn run(mut self) {
@@ -66,6 +96,9 @@ impl Reader {
         while !self.shared.is_stopped() {
             let began = Instant::now();
             let Err(error) = self.follow() else { break };
+            if matches!(error, EngineError::TooLong) {
+                self.batch /= SMALLER_BATCH;
+            }
             self.disconnected(&error);
             pause = if began.elapsed() > MAX_PAUSE {
                 FIRST_PAUSE
@@ -83,23 +116,62 @@ impl Reader {
         let epoch = session.join(&self.shared.member, self.last())?;
         let is_same_epoch = self.epoch == epoch;
         self.epoch = epoch;
+        let data = self.data(&session);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.use_data(&data);
+        }
+        if self.batch == 0 {
+            self.skip_long(&mut session)?;
+        }
         let known = self.find_position(&mut session, is_same_epoch)?;
         self.known = known.map(|last| (last, self.sink.numbers()));
         self.catch_up(&mut session)?;
-        self.shared.set_position(self.position.as_ref());
+        self.confirm_start(&mut session)?;
+        self.shared.set_position(self.position().as_ref());
         self.renew(&mut session, self.last())?;
         self.connected(&session);
         self.shared.has_read.store(true, Ordering::Relaxed);
         while !self.shared.is_stopped() {
             let before = self.last();
-            let entries = session.read(before, Some(WAIT))?;
+            let entries = self.read(&mut session, Some(WAIT))?;
+            let is_end = entries.len() < self.batch;
             self.apply(entries);
+            if is_end {
+                self.compare();
+            }
             self.renew(&mut session, before)?;
+            self.exchange_when_due(&mut session)?;
         }
         Ok(())
     }
 
-    fn last(&self) -> StreamId {
+    fn read(
+        &self,
+        session: &mut Session,
+        wait: Option<Duration>,
+    ) -> Result<Vec<StreamEntry>, EngineError> {
+        let key = self.ledger.as_ref().map(|ledger| &*ledger.key);
+        session.read(self.last(), wait, self.batch, key)
+    }
+
+    /// Removes the next entry, which no node has written: its size would be the memory that each node needs.
+    fn skip_long(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        self.batch = 1;
+        let Some(entry) = session.remove_long(self.last())? else {
+            return Ok(());
+        };
+        if self.warned.is_none_or(|at| at.elapsed() > WARN_EVERY) {
+            self.warned = Some(Instant::now());
+            tracing::error!(
+                entry,
+                "removed an entry of more than 1 MiB from the purges in the cluster's engine, which no node has written: let only nodes write there, and change its password"
+            );
+        }
+        self.gap(PurgeLoss::Unnoticed, "an entry of the stream is too long");
+        Ok(())
+    }
+
+    pub(crate) fn last(&self) -> StreamId {
         self.position
             .as_ref()
             .map_or(StreamId::START, |position| position.last)
@@ -129,7 +201,7 @@ impl Reader {
                     "the node has stored pages and has never read the stream",
                 );
             }
-            self.position = Some(Position { engine, last });
+            self.go_on(engine, last);
             return Ok(Some(last).filter(|last| is_new && *last != StreamId::START));
         };
         let is_there = position.last == StreamId::START || session.has(position.last)?;
@@ -139,12 +211,17 @@ impl Reader {
         } else {
             // Publishers restart their numbering, or publish missing purges again.
             self.sequences.clear();
+            if let Some(ledger) = &mut self.ledger
+                && self.has_started
+            {
+                ledger.restart(Instant::now());
+            }
             PurgeLoss::Noticed
         };
         let (last, had_lease) = (position.last, self.has_lease());
         // A node with a lease has applied every acknowledged purge. All other purges are published again.
         if is_there && (is_same || had_lease) {
-            self.position = Some(Position { engine, last });
+            self.go_on(engine, last);
             return Ok(Some(last).filter(|last| is_same && *last != StreamId::START));
         }
         let why = if is_there {
@@ -153,22 +230,28 @@ impl Reader {
             "the stream no longer contains the last entry"
         };
         self.gap(loss, why);
-        self.position = Some(Position {
-            engine,
-            last: StreamId::START,
-        });
+        self.go_on(engine, StreamId::START);
         Ok(None)
     }
 
+    fn go_on(&mut self, engine: String, last: StreamId) {
+        self.position = Some(Position {
+            engine,
+            last,
+            ledger: None,
+        });
+    }
+
     /// Applies the purges that were published while the node was disconnected, before the lease begins.
-    fn catch_up(&mut self, session: &mut Session) -> Result<(), EngineError> {
+    pub(crate) fn catch_up(&mut self, session: &mut Session) -> Result<(), EngineError> {
         loop {
             let before = self.last();
-            let entries = session.read(before, None)?;
+            let entries = self.read(session, None)?;
             if before != StreamId::START && !session.has(before)? {
                 return Err(self.lost(PurgeLoss::Unnoticed));
             }
             if !self.apply(entries) {
+                self.batch = MAX_ENTRIES;
                 return Ok(());
             }
         }
@@ -180,11 +263,14 @@ impl Reader {
             return false;
         };
         let mut purges = Vec::with_capacity(entries.len());
-        for message in entries.into_iter().filter_map(|entry| entry.message) {
-            let previous = self
-                .sequences
-                .insert(message.node.clone(), message.sequence);
-            if previous.is_some_and(|previous| message.sequence > previous + 1) {
+        for StreamEntry {
+            id,
+            message,
+            previous,
+        } in entries
+        {
+            let Some(message) = message else { continue };
+            if self.follows(&message, id, previous) == EntryOrder::Missing {
                 self.gap(
                     PurgeLoss::Unnoticed,
                     "entries are missing within the stream",
@@ -192,7 +278,7 @@ impl Reader {
             }
             // This node has already applied its own purges.
             if message.node != self.shared.incarnation {
-                purges.push(message.content);
+                purges.extend(message.content);
             }
         }
         if self.sequences.len() > MAX_RUNS {
@@ -204,8 +290,30 @@ impl Reader {
         if let Some(position) = &mut self.position {
             position.last = newest;
         }
-        self.shared.set_position(self.position.as_ref());
+        self.shared.set_position(self.position().as_ref());
         true
+    }
+
+    /// Whether entries are missing before this one. `previous`: the one before in the same run, if the entry has a seal. Others are
+    /// applied, too, because nodes of earlier versions write them.
+    fn follows(
+        &mut self,
+        message: &Message,
+        id: StreamId,
+        previous: Option<StreamId>,
+    ) -> EntryOrder {
+        let (node, sequence) = (&message.node, message.sequence);
+        if let (Some(ledger), Some(previous)) = (&mut self.ledger, previous)
+            && let Ok(run) = u128::from_str_radix(node, 16)
+        {
+            return ledger.note(RunEnd { run, sequence, id }, previous);
+        }
+        let last = self.sequences.insert(node.clone(), sequence);
+        if last.is_some_and(|last| sequence > last.saturating_add(1)) {
+            EntryOrder::Missing
+        } else {
+            EntryOrder::Follows
+        }
     }
 
     /// Writes the node's progress and extends the lease. The stream must have been read to its end once, because purges of an
@@ -237,33 +345,74 @@ impl Reader {
 
     /// Records which entries are in the stream, and whether the purges of this node are.
     fn note_point(&mut self, session: &Session, note: NotePoint, own: Option<StreamId>) {
-        let epoch = self.epoch.as_deref().unwrap_or_default();
-        let data: Arc<str> = format!("{}/{epoch}", session.identity.word()).into();
+        self.note_own_mark(session);
+        let data: Arc<str> = self.data(session).into();
+        let (last, ledger) = (self.last(), self.ledger.as_ref());
+        let known_until = |known| ledger.map_or(Some(known), |ledger| ledger.known_until(known));
         if let Some(own) = own
-            && let Some((last, note)) = self.known.take()
+            && let Some(known) = self
+                .known
+                .as_ref()
+                .and_then(|(known, _)| known_until(*known))
+            && let Some((_, note)) = self.known.take()
         {
             note(&NotedPoints {
-                published: Some(StreamPoint::new(&data, last.max(own))),
+                published: Some(StreamPoint::new(&data, known.max(own))),
                 applied: None,
             });
         }
+        let (published, applied) = match ledger {
+            Some(ledger) => (ledger.published_until(last), ledger.applied_until()),
+            None => (Some(last), Some(last)),
+        };
+        let point = |last| StreamPoint::new(&data, last);
         // The numbers were read when all entries up to the last one had a number. This node's purges get their numbers before
         // they are in the stream.
         note(&NotedPoints {
-            published: own.map(|own| StreamPoint::new(&data, self.last().max(own))),
-            applied: Some(StreamPoint::new(&data, self.last())),
+            published: own.zip(published).map(|(own, last)| point(last.max(own))),
+            applied: applied.map(point),
         });
     }
 
+    /// Records the mark of this run, if the node has begun to read behind it.
+    fn note_own_mark(&mut self, session: &Session) {
+        let last = self.last();
+        if let Some(ledger) = &mut self.ledger
+            && ledger.applied_until().is_none()
+            && let Some((sequence, id)) = self.shared.own.last(&session.identity.word())
+            && id <= last
+        {
+            let run = ledger.kept.run;
+            ledger.note(RunEnd { run, sequence, id }, StreamId::START);
+        }
+    }
+
+    /// The history of the engine's data.
+    fn data(&self, session: &Session) -> String {
+        let epoch = self.epoch.as_deref().unwrap_or_default();
+        format!("{}/{epoch}", session.identity.word())
+    }
+
+    /// The position with what must be known for it.
+    fn position(&self) -> Option<Position> {
+        let mut position = self.position.clone()?;
+        position.ledger = self.ledger.as_ref().map(|ledger| ledger.kept.clone());
+        Some(position)
+    }
+
     fn write_position(&mut self) {
-        let (Some(file), Some(position)) = (&self.file, &self.position) else {
-            return;
-        };
-        if self.written.elapsed() < WRITE_EVERY || file.read().as_ref() == Some(position) {
+        let Some(file) = &self.file else { return };
+        if self.written.elapsed() < WRITE_EVERY {
             return;
         }
+        let Some(position) = self
+            .position()
+            .filter(|now| file.read().as_ref() != Some(now))
+        else {
+            return;
+        };
         self.written = Instant::now();
-        if let Err(error) = file.write(position) {
+        if let Err(error) = file.write(&position) {
             tracing::warn!(%error, "the position in the cluster's stream cannot be written: the next start purges everything");
         }
     }
@@ -276,7 +425,11 @@ impl Reader {
     /// valid, and all are published again, so old pages may be sent once more. Otherwise this node's next renewal may
     /// acknowledge them. The caller applies the remaining entries of the stream again from its start, because an unread entry
     /// may be a hard purge.
-    fn gap(&self, loss: PurgeLoss, why: &'static str) {
+    pub(crate) fn gap(&mut self, loss: PurgeLoss, why: &'static str) {
+        self.known = None;
+        if let Some(ledger) = &mut self.ledger {
+            ledger.restart(Instant::now());
+        }
         self.shared.gaps.fetch_add(1, Ordering::Relaxed);
         let strength = if loss == PurgeLoss::Noticed && self.has_lease() {
             Strength::Soft
@@ -295,7 +448,7 @@ impl Reader {
         EngineError::Lost
     }
 
-    fn purge_everything(&self, strength: Strength, why: &'static str) {
+    pub(crate) fn purge_everything(&self, strength: Strength, why: &'static str) {
         tracing::warn!(?strength, "everything is purged: {why}");
         self.sink.apply_to_all(strength);
     }
@@ -328,7 +481,7 @@ impl Reader {
 
 /// Whether the publishers of lost purges notice the loss.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PurgeLoss {
+pub(crate) enum PurgeLoss {
     /// The engine or the epoch has changed.
     Noticed,
     /// Entries are missing.
@@ -340,6 +493,12 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum wait of one read. The lease is renewed at least this often.
 const WAIT: Duration = Duration::from_millis(500);
+
+/// 512 entries, then 16, then 1, then none: the next one is removed if it is too long.
+const SMALLER_BATCH: usize = 32;
+
+/// The interval of warnings about entries that are too long.
+const WARN_EVERY: Duration = Duration::from_secs(600);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
