@@ -7,13 +7,15 @@ use galley_policy::purge::Strength;
 use crate::engine::Session;
 use crate::engine_replies::MemberHead;
 use crate::error::EngineError;
-use crate::ledger::{Comparison, start_wait};
+use crate::ledger::{Comparison, Lineage, start_wait};
 use crate::reader::{PurgeLoss, Reader};
 use crate::shared::node_of;
 
 impl Reader {
     /// Before the first lease, makes sure that no purge is missing that was published while the node was down.
     pub(crate) fn confirm_start(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        // A process that replaces another one goes on as that one: it compares while it runs.
+        self.has_started |= self.is_inherited;
         if self.ledger.is_none() || self.has_started {
             return Ok(());
         }
@@ -51,28 +53,28 @@ impl Reader {
             return;
         };
         let restored = ledger.restored();
-        let earlier = restored.map(|kept| kept.lineage);
-        let is_trusted = self.is_inherited || restored.is_none_or(|kept| kept.is_alone);
+        let is_restored = restored.is_some();
+        let is_trusted = restored.is_none_or(|kept| kept.is_alone);
         let why = match ledger.compare() {
-            Comparison::Complete(lineage) => {
-                ledger.kept.lineage = lineage;
-                let is_other = earlier.is_some_and(|earlier| earlier != lineage);
-                is_other
-                    .then_some("no node that runs has known all purges since this node was stopped")
+            // Without a ledger, the position is one of an earlier version.
+            Comparison::Complete(Lineage::Other) if is_restored => {
+                Some("no node that runs has known all purges since this node was stopped")
             }
+            Comparison::Complete(Lineage::Same | Lineage::Other) => None,
             Comparison::Missing => {
                 self.gap(PurgeLoss::Unnoticed, MISSING);
                 return;
             }
             Comparison::NoHead => {
-                if !is_trusted {
-                    ledger.begin_lineage();
-                }
+                ledger.kept.is_alone |= !is_trusted;
                 (!is_trusted).then_some("no other node confirms that no purge is missing")
             }
         };
-        if has_pages && let Some(why) = why {
-            self.purge_everything(Strength::Hard, why);
+        if let Some(why) = why {
+            self.restart_ledger();
+            if has_pages {
+                self.purge_everything(Strength::Hard, why);
+            }
         }
     }
 
@@ -116,12 +118,8 @@ impl Reader {
             return;
         };
         match ledger.compare() {
-            // The smaller one is the same on all nodes.
-            Comparison::Complete(lineage) => {
-                ledger.kept.lineage = ledger.kept.lineage.min(lineage);
-            }
             Comparison::Missing => self.gap(PurgeLoss::Unnoticed, MISSING),
-            Comparison::NoHead => {}
+            Comparison::Complete(_) | Comparison::NoHead => {}
         }
     }
 }

@@ -9,8 +9,9 @@
 //!   1  format
 //!  16  run
 //!   8  beat: the number of the head in this run
-//!  16  lineage, see [`crate::ledger`]
 //!  16  the entry after which this node has seen all entries
+//!  16  the newest end that it has forgotten
+//!   1  number of lineages, see [`crate::ledger`]; each of them (16)
 //!   1  number of ends; for each of them: run (16), sequence number (8), entry (16)
 //!   1  number of beats seen; for each of them: run (16), beat (8)
 //!  32  MAC of the context and of all before
@@ -25,8 +26,9 @@ use crate::stream_id::StreamId;
 pub(crate) struct Head {
     pub(crate) run: u128,
     pub(crate) beat: u64,
-    pub(crate) lineage: u128,
     pub(crate) begin: StreamId,
+    pub(crate) forgotten: StreamId,
+    pub(crate) lineages: Vec<u128>,
     pub(crate) ends: Vec<RunEnd>,
     pub(crate) seen: Vec<(u128, u64)>,
 }
@@ -36,8 +38,12 @@ impl Head {
         let mut value = vec![FORMAT];
         value.extend_from_slice(&self.run.to_le_bytes());
         value.extend_from_slice(&self.beat.to_le_bytes());
-        value.extend_from_slice(&self.lineage.to_le_bytes());
         value.extend_from_slice(&self.begin.to_bytes());
+        value.extend_from_slice(&self.forgotten.to_bytes());
+        value.push(u8::try_from(self.lineages.len()).unwrap_or(u8::MAX));
+        for lineage in self.lineages.iter().take(usize::from(u8::MAX)) {
+            value.extend_from_slice(&lineage.to_le_bytes());
+        }
         value.push(u8::try_from(self.ends.len()).unwrap_or(u8::MAX));
         for end in self.ends.iter().take(usize::from(u8::MAX)) {
             value.extend_from_slice(&end.run.to_le_bytes());
@@ -70,8 +76,9 @@ impl Head {
         Some(Self {
             run: u128::from_le_bytes(take(rest)?),
             beat: u64::from_le_bytes(take(rest)?),
-            lineage: u128::from_le_bytes(take(rest)?),
             begin: StreamId::from_bytes(take(rest)?),
+            forgotten: StreamId::from_bytes(take(rest)?),
+            lineages: list(rest, |rest| Some(u128::from_le_bytes(take(rest)?)))?,
             ends: list(rest, |rest| {
                 Some(RunEnd {
                     run: u128::from_le_bytes(take(rest)?),
@@ -102,11 +109,15 @@ const FORMAT: u8 = 1;
 
 const CONTEXT: &[u8] = b"head";
 
+/// The maximum number of lineages.
+pub(crate) const MAX_LINEAGES: usize = 8;
+
 /// The maximum number of beats in a head. Of more nodes, those are seen less often that have been seen last.
 pub(crate) const MAX_SEEN: usize = 128;
 
 /// The maximum size in bytes.
-pub(crate) const MAX_HEAD: usize = 59 + (MAX_RUNS + 1) * 40 + MAX_SEEN * 24 + MAC;
+pub(crate) const MAX_HEAD: usize =
+    60 + MAX_LINEAGES * 16 + (MAX_RUNS + 1) * 40 + MAX_SEEN * 24 + MAC;
 
 #[cfg(test)]
 mod tests {
@@ -128,8 +139,9 @@ mod tests {
         Head {
             run: 1,
             beat: 2,
-            lineage: u128::MAX - 1,
             begin: id,
+            forgotten: id.next(),
+            lineages: vec![u128::MAX - 1; ends.min(MAX_LINEAGES)],
             ends: vec![end; ends],
             seen: vec![(7, 8); seen],
         }

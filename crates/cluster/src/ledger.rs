@@ -5,17 +5,18 @@
 //! regularly. Two things tell it whether a head says enough:
 //!
 //! - It names a recent beat of this node, so it is not an older one ([`crate::head`]).
-//! - It is of the lineage of this node's stored pages. A node that starts takes over the lineage of a node that confirms it.
-//!   If there is none, it may miss purges, so it purges everything and begins a lineage of its own, which says:
-//!   who was started since knows all purges since.
+//! - It has a lineage of this node's stored pages: all nodes with a lineage know the ends of all purges since that began. A node
+//!   that lacks nothing of what another one knows takes over its ends and lineages. One that nobody confirms, or that has
+//!   missed purges, purges everything and begins a lineage.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cluster_key::ClusterKey;
+use crate::engine::random_word;
 use crate::engine_replies::MemberHead;
-use crate::head::{Head, MAX_SEEN};
+use crate::head::{Head, MAX_LINEAGES, MAX_SEEN};
 use crate::sequences::{EntryOrder, RunEnd, Sequences};
 use crate::shared::{node_of, run_of};
 use crate::stream_id::StreamId;
@@ -23,7 +24,7 @@ use crate::stream_id::StreamId;
 /// The part that survives a restart, with the position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeptLedger {
-    pub(crate) lineage: u128,
+    pub(crate) lineages: Vec<u128>,
     /// The run of the node that has written this.
     pub(crate) run: u128,
     /// Whether no other node has been seen in this lineage.
@@ -39,13 +40,13 @@ pub(crate) struct Ledger {
     pub(crate) kept: KeptLedger,
     /// The ledger of an earlier run of this node.
     restored: Option<KeptLedger>,
-    /// A lineage that this run may begin.
-    new_lineage: u128,
     /// The history of the engine's data, and the newest entry of a node that was read in it.
     data: String,
     last: StreamId,
     /// Whether other nodes have confirmed, since the start or the last gap, that nothing is missing.
     is_confirmed: bool,
+    /// Whether purges may have been missing in this run.
+    had_gap: bool,
     /// Only heads count that were written after this.
     counts_from: Instant,
     /// The largest entry after which one of the other nodes has seen everything.
@@ -57,7 +58,7 @@ pub(crate) struct Ledger {
     seen: Vec<(u128, u64)>,
     /// Heads that are to be compared at the end of the stream.
     fresh: Vec<Head>,
-    /// The times at which others were last heard.
+    /// The times at which others were last heard, of those whose lease holds.
     heard: HashMap<u128, Instant>,
     /// The time from which the next exchange of heads is due.
     due: Instant,
@@ -68,21 +69,23 @@ pub(crate) struct Ledger {
 pub(crate) enum Comparison {
     /// No other node has written a recent head.
     NoHead,
-    /// Nothing is missing. Contains the lineage of the other node.
-    Complete(u128),
+    /// Nothing is missing.
+    Complete(Lineage),
     /// Another node knows of more.
     Missing,
 }
 
+/// Whether the other nodes know of all purges since this node's stored pages were compared with purges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lineage {
+    Same,
+    Other,
+}
+
 impl Ledger {
-    pub(crate) fn new(
-        key: Arc<ClusterKey>,
-        run: u128,
-        new_lineage: u128,
-        restored: Option<KeptLedger>,
-    ) -> Self {
+    pub(crate) fn new(key: Arc<ClusterKey>, run: u128, restored: Option<KeptLedger>) -> Self {
         let mut kept = restored.clone().unwrap_or(KeptLedger {
-            lineage: new_lineage,
+            lineages: vec![new_lineage()],
             run,
             is_alone: true,
             horizon: StreamId::START,
@@ -94,10 +97,10 @@ impl Ledger {
             key,
             kept,
             restored,
-            new_lineage,
             data: String::new(),
             last: StreamId::START,
             is_confirmed: false,
+            had_gap: false,
             counts_from: now,
             others_begin: StreamId::START,
             beat: 0,
@@ -138,21 +141,24 @@ impl Ledger {
     /// Forgets what was known, because everything was purged or is published again.
     pub(crate) fn restart(&mut self, now: Instant) {
         self.kept.sequences.restart(self.kept.horizon);
+        self.kept.lineages = vec![new_lineage()];
+        self.had_gap = true;
         self.is_confirmed = false;
         self.counts_from = now;
         self.fresh.clear();
     }
 
-    /// Begins a lineage: nobody confirms what was read before.
-    pub(crate) fn begin_lineage(&mut self) {
-        self.kept.lineage = self.new_lineage;
-        self.kept.is_alone = true;
-    }
-
     /// An entry such that a page with a later point contains the effect of all purges that this node knows now; `None`: purges
-    /// may be missing. `last`: the last entry that was applied, which may be one of a program that is no node.
-    pub(crate) fn published_until(&self, last: StreamId) -> Option<StreamId> {
-        self.is_confirmed.then(|| last.max(self.kept.horizon))
+    /// may be missing. `last`: the last purge that was applied, which may be one of a program that is no node. After a gap, the
+    /// missing purges are before `mark`, an entry that this node has appended since.
+    pub(crate) fn published_until(
+        &self,
+        last: StreamId,
+        mark: Option<StreamId>,
+    ) -> Option<StreamId> {
+        let begin = self.kept.sequences.begin()?;
+        let mark = if self.had_gap { mark? } else { StreamId::START };
+        self.is_confirmed.then(|| last.max(begin).max(mark))
     }
 
     /// The same for the purges that this node knew before it read the stream from `last` on.
@@ -186,8 +192,9 @@ impl Ledger {
         let head = Head {
             run,
             beat: self.beat,
-            lineage: self.kept.lineage,
             begin: self.kept.sequences.begin().unwrap_or_default(),
+            forgotten: self.kept.sequences.forgotten(),
+            lineages: self.kept.lineages.clone(),
             ends: others.chain(own).collect(),
             seen: self.seen.clone(),
         };
@@ -197,41 +204,43 @@ impl Ledger {
     /// Records the heads of the members. Returns the node whose head is not renewed although its lease is.
     pub(crate) fn receive(&mut self, members: &[MemberHead], now: Instant) -> Option<String> {
         let pause = interval(members.len());
+        let is_late = now.saturating_duration_since(self.due) > SILENCE / 2;
         self.due = now + pause;
         let former = std::mem::take(&mut self.seen);
+        let heard = std::mem::take(&mut self.heard);
         let mut silent = None;
         for member in members {
-            let head = Head::open(&self.key, &member.head);
-            let run = run_of(&member.member);
-            let head = head.filter(|head| Some(head.run) == run && head.run != self.kept.run);
+            let Some(run) = run_of(&member.member).filter(|run| *run != self.kept.run) else {
+                continue;
+            };
+            let head = Head::open(&self.key, &member.head).filter(|head| head.run == run);
             let is_fresh = head.as_ref().is_some_and(|head| self.is_fresh(head, now));
-            let before = run.and_then(|run| self.heard.get(&run));
-            let is_silent =
-                member.is_present && before.is_some_and(|at| now - *at > SILENCE + pause * 4);
-            if let Some(run) = run
-                && (is_fresh || is_silent)
-            {
-                self.heard.insert(run, now);
+            if member.is_present {
+                let at = heard.get(&run).copied().filter(|_| !is_fresh && !is_late);
+                let is_silent = at.is_some_and(|at| now - at > SILENCE + pause * 4);
+                if is_silent {
+                    silent = Some(node_of(&member.member).to_owned());
+                }
+                if is_fresh || heard.contains_key(&run) {
+                    let at = at.filter(|_| !is_silent);
+                    self.heard.insert(run, at.unwrap_or(now));
+                }
             }
-            if is_silent && !is_fresh {
-                silent = Some(node_of(&member.member).to_owned());
+            // The sooner a new node is named, the sooner it can use its pages.
+            if head.is_some() && !former.iter().any(|(known, _)| *known == run) {
+                self.due = now;
             }
             let Some(head) = head else { continue };
             if self.seen.len() < MAX_SEEN {
-                self.seen.push((head.run, head.beat));
-            }
-            // The sooner a new node is named, the sooner it can use its pages.
-            if !former.iter().any(|(run, _)| *run == head.run) {
-                self.due = now;
+                self.seen.push((run, head.beat));
             }
             if is_fresh {
                 let ends = head.ends.iter().map(|end| end.id);
                 self.kept.horizon = ends.fold(self.kept.horizon, StreamId::max);
-                self.kept.is_alone &= self.is_own(head.run);
+                self.kept.is_alone &= self.is_own(run);
                 self.fresh.push(head);
             }
         }
-        self.heard.retain(|_, at| now - *at < FORGET);
         silent
     }
 
@@ -250,9 +259,9 @@ impl Ledger {
     /// Compares all entries of the stream, which were read since the heads were received, with the heads.
     pub(crate) fn compare(&mut self) -> Comparison {
         let heads = std::mem::take(&mut self.fresh);
-        let Some(first) = heads.first() else {
+        if heads.is_empty() {
             return Comparison::NoHead;
-        };
+        }
         let mut ends = heads.iter().flat_map(|head| &head.ends);
         if ends.any(|end| self.kept.sequences.lacks(end)) {
             return Comparison::Missing;
@@ -260,13 +269,38 @@ impl Ledger {
         let begins = heads.iter().map(|head| head.begin);
         self.others_begin = begins.fold(self.others_begin, StreamId::max);
         self.is_confirmed = true;
-        let is_same = heads.iter().any(|head| head.lineage == self.kept.lineage);
+        let (lineages, horizon) = match &self.restored {
+            Some(restored) => (&restored.lineages, restored.horizon),
+            None => (&self.kept.lineages, StreamId::START),
+        };
+        let is_same = heads.iter().any(|head| {
+            let has_same = head.lineages.iter().any(|one| lineages.contains(one));
+            has_same && head.forgotten <= horizon
+        });
+        for head in &heads {
+            self.kept.sequences.learn(&head.ends, head.forgotten);
+            self.add_lineages(&head.lineages);
+        }
         Comparison::Complete(if is_same {
-            self.kept.lineage
+            Lineage::Same
         } else {
-            first.lineage
+            Lineage::Other
         })
     }
+
+    fn add_lineages(&mut self, lineages: &[u128]) {
+        for lineage in lineages {
+            if !self.kept.lineages.contains(lineage) {
+                self.kept.lineages.push(*lineage);
+            }
+        }
+        let more = self.kept.lineages.len().saturating_sub(MAX_LINEAGES);
+        self.kept.lineages.drain(..more);
+    }
+}
+
+fn new_lineage() -> u128 {
+    u128::from_str_radix(&random_word(), 16).unwrap_or_default()
 }
 
 /// The pause between two exchanges. The heads of 10 nodes have 10 KB, those of 100 nodes 600 KB.
@@ -291,7 +325,142 @@ const FRESH: Duration = Duration::from_secs(30);
 /// The time after which a head that was not renewed is suspicious, with four intervals: a lease ends after 2 s.
 const SILENCE: Duration = Duration::from_secs(4);
 
-const FORGET: Duration = Duration::from_secs(600);
-
 /// As many beats as are sent in [`FRESH`].
 const MAX_BEATS: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: [u8; 32] = [1; 32];
+
+    /// The nodes have begun separately.
+    const COMPLETE: Comparison = Comparison::Complete(Lineage::Other);
+    /// One has taken over what the other one knows.
+    const SAME: Comparison = Comparison::Complete(Lineage::Same);
+
+    fn ledger(run: u128) -> Ledger {
+        let key = Arc::new(ClusterKey::derive(&KEY, "test").unwrap());
+        Ledger::new(key, run, None)
+    }
+
+    fn id(number: u64) -> StreamId {
+        StreamId::parse(&format!("{number}-0")).unwrap()
+    }
+
+    fn member(run: u128, head: &[u8]) -> MemberHead {
+        MemberHead {
+            member: format!("n{run} {run:032x}"),
+            is_present: true,
+            head: head.to_vec(),
+        }
+    }
+
+    /// Two nodes that have read the same entry, and the heads of each until both have named the other.
+    struct TwoNodes {
+        one: Ledger,
+        other: Ledger,
+        now: Instant,
+    }
+
+    impl TwoNodes {
+        fn new() -> Self {
+            let mut nodes = Self {
+                one: ledger(1),
+                other: ledger(2),
+                now: Instant::now(),
+            };
+            for ledger in [&mut nodes.one, &mut nodes.other] {
+                let entry = RunEnd {
+                    run: 2,
+                    sequence: 1,
+                    id: id(10),
+                };
+                assert_eq!(ledger.note(entry, StreamId::START), EntryOrder::Follows);
+            }
+            nodes
+        }
+
+        /// The next head of the other node, which has published up to this number.
+        fn other_head(&mut self, sequence: u64) -> Vec<u8> {
+            self.now += INTERVAL;
+            let own = self.one.next_head(None, self.now);
+            assert_eq!(self.other.receive(&[member(1, &own)], self.now), None);
+            self.other
+                .next_head(Some((sequence, id(9 + sequence))), self.now)
+        }
+
+        fn compare(&mut self, head: &[u8]) -> Comparison {
+            assert_eq!(self.one.receive(&[member(2, head)], self.now), None);
+            self.one.compare()
+        }
+    }
+
+    #[test]
+    fn only_a_recent_head_confirms() {
+        let mut nodes = TwoNodes::new();
+        let unrelated = nodes.other.next_head(Some((1, id(10))), nodes.now);
+        assert_eq!(nodes.compare(&unrelated), Comparison::NoHead);
+        assert_eq!(nodes.one.published_until(id(1), None), None);
+        let earlier = nodes.other_head(1);
+        assert_eq!(nodes.compare(&earlier), COMPLETE);
+        assert_eq!(nodes.one.published_until(id(1), None), Some(id(10)));
+        // After a restart of what is known, a head from before says nothing.
+        nodes.now += INTERVAL;
+        nodes.one.restart(nodes.now);
+        assert_eq!(nodes.compare(&earlier), Comparison::NoHead);
+        assert_eq!(nodes.one.published_until(id(1), None), None);
+        let later = nodes.other_head(1);
+        assert_eq!(nodes.compare(&later), COMPLETE);
+        assert_eq!(nodes.compare(&later), SAME);
+        let ends: Vec<u128> = (nodes.one.kept.sequences.ends())
+            .map(|end| end.run)
+            .collect();
+        assert_eq!(ends, [2]);
+        nodes.now += FRESH;
+        assert_eq!(nodes.compare(&later), Comparison::NoHead);
+        // A head under the name of another member, and a changed one.
+        let mut head = nodes.other_head(1);
+        nodes.one.receive(&[member(3, &head)], nodes.now);
+        assert!(!nodes.one.has_fresh());
+        head[30] ^= 1;
+        assert_eq!(nodes.compare(&head), Comparison::NoHead);
+    }
+
+    #[test]
+    fn a_head_with_more_purges_shows_that_some_are_missing() {
+        let mut nodes = TwoNodes::new();
+        let head = nodes.other_head(2);
+        assert_eq!(nodes.compare(&head), Comparison::Missing);
+        // Everything was purged, so that those up to there do not matter.
+        nodes.one.restart(nodes.now);
+        let head = nodes.other_head(2);
+        assert_eq!(nodes.compare(&head), COMPLETE);
+        let head = nodes.other_head(3);
+        assert_eq!(nodes.compare(&head), Comparison::Missing);
+    }
+
+    #[test]
+    fn a_node_whose_head_stands_still_is_noticed_while_its_lease_holds() {
+        let mut nodes = TwoNodes::new();
+        let head = nodes.other_head(1);
+        nodes.compare(&head);
+        let mut silent = Vec::new();
+        for _ in 0..20 {
+            nodes.now += INTERVAL;
+            nodes.one.next_head(None, nodes.now);
+            silent.extend(nodes.one.receive(&[member(2, &head)], nodes.now));
+            // It is fresh for a while.
+            nodes.one.counts_from = nodes.now;
+        }
+        assert_eq!(silent, ["n2"]);
+        // One that is away is not, nor is anyone after a pause of this node.
+        let away = MemberHead {
+            is_present: false,
+            ..member(2, &head)
+        };
+        nodes.one.receive(&[away], nodes.now);
+        nodes.now += 10 * SILENCE;
+        assert_eq!(nodes.one.receive(&[member(2, &head)], nodes.now), None);
+    }
+}

@@ -21,6 +21,7 @@
 //! unless the engine lost data. The publisher detects that by the engine's identity and the epoch. After a change of either
 //! it waits for a whole key lifetime before it relies on an absent key.
 
+mod append;
 mod breaker;
 mod cluster;
 mod cluster_key;
@@ -44,6 +45,7 @@ mod limit_exchange;
 mod limits;
 mod members;
 mod message;
+mod noted;
 mod outbox;
 mod own_purges;
 mod page_command;

@@ -23,6 +23,9 @@ struct AppendedPurge {
     newest: StreamId,
     /// The number and entry of the last one of this run, also one that purges nothing; `None`: none is in this engine's stream.
     last: Option<(u64, StreamId)>,
+    /// The newest mark of this run, if it was appended after the last request of one.
+    mark: Option<StreamId>,
+    wants_mark: bool,
 }
 
 /// A purge that is being added to the stream, counted from before it is in effect on this node.
@@ -65,7 +68,28 @@ impl OwnPurges {
 
     /// Records an entry of this node that purges nothing.
     pub(crate) fn marked(&self, sequence: u64, id: StreamId) {
-        self.lock().last = Some((sequence, id));
+        let mut appended = self.lock();
+        appended.last = Some((sequence, id));
+        if !appended.wants_mark {
+            appended.mark = Some(id);
+        }
+    }
+
+    /// Requests another mark: an entry behind all entries of now.
+    pub(crate) fn request_mark(&self) {
+        let mut appended = self.lock();
+        appended.mark = None;
+        appended.wants_mark = true;
+    }
+
+    /// Whether a mark was requested since the last call.
+    pub(crate) fn takes_request(&self) -> bool {
+        std::mem::take(&mut self.lock().wants_mark)
+    }
+
+    /// The newest mark of this run, if it was appended after the last request of one.
+    pub(crate) fn mark(&self) -> Option<StreamId> {
+        self.lock().mark
     }
 
     /// The number and entry of this run's last one in this engine's stream.

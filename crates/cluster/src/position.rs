@@ -1,7 +1,7 @@
 //! The last applied entry of the stream, and the ends of the runs, for the next start: one line in a file next to the stored pages.
 //!
 //! ```text
-//! engine entry [2 lineage run is-alone horizon begin run=number=entry,..]
+//! engine entry [2 lineage,.. run is-alone horizon begin forgotten run=number=entry,..]
 //! ```
 //!
 //! Without a cluster key, and in files of earlier versions, only the first two words are there.
@@ -41,12 +41,12 @@ impl Position {
 
 fn parse_ledger<'w>(words: &mut impl Iterator<Item = &'w str>) -> Option<KeptLedger> {
     let number = |word: &str| u128::from_str_radix(word, 16).ok();
-    let (lineage, run) = (number(words.next()?)?, number(words.next()?)?);
+    let lineages = words.next()?.split(',').map(number);
+    let lineages: Vec<u128> = lineages.collect::<Option<_>>()?;
+    let run = number(words.next()?)?;
     let is_alone = words.next()? == "1";
-    let (horizon, begin) = (
-        StreamId::parse(words.next()?)?,
-        StreamId::parse(words.next()?)?,
-    );
+    let mut entry = || StreamId::parse(words.next()?);
+    let (horizon, begin, forgotten) = (entry()?, entry()?, entry()?);
     let ends = words.next().unwrap_or_default().split(',');
     let ends = ends.filter(|end| !end.is_empty()).map(|end| {
         let mut parts = end.split('=');
@@ -57,10 +57,10 @@ fn parse_ledger<'w>(words: &mut impl Iterator<Item = &'w str>) -> Option<KeptLed
         })
     });
     let ends: Vec<RunEnd> = ends.collect::<Option<_>>()?;
-    let sequences = Sequences::restored(begin, ends.into_iter());
+    let sequences = Sequences::restored(begin, forgotten, ends.into_iter());
     let is_end = words.next().is_none();
     is_end.then_some(KeptLedger {
-        lineage,
+        lineages,
         run,
         is_alone,
         horizon,
@@ -78,16 +78,15 @@ impl fmt::Display for Position {
         let Some(begin) = ledger.sequences.begin() else {
             return Ok(());
         };
-        let KeptLedger {
-            lineage,
-            run,
-            horizon,
-            ..
-        } = ledger;
+        let KeptLedger { run, horizon, .. } = ledger;
+        let lineages: Vec<String> = (ledger.lineages.iter())
+            .map(|lineage| format!("{lineage:x}"))
+            .collect();
+        let (lineages, forgotten) = (lineages.join(","), ledger.sequences.forgotten());
         let is_alone = u8::from(ledger.is_alone);
         write!(
             out,
-            " {FORMAT} {lineage:x} {run:x} {is_alone} {horizon} {begin} "
+            " {FORMAT} {lineages} {run:x} {is_alone} {horizon} {begin} {forgotten} "
         )?;
         for end in ledger.sequences.ends() {
             write!(out, "{:x}={}={},", end.run, end.sequence, end.id)?;
@@ -150,11 +149,11 @@ mod tests {
         };
         for runs in [0, 1, 64] {
             let ledger = KeptLedger {
-                lineage: u128::MAX,
+                lineages: vec![u128::MAX, 1],
                 run: 7,
                 is_alone: runs == 1,
                 horizon: position.last.next(),
-                sequences: Sequences::restored(position.last, (0..runs).map(end)),
+                sequences: Sequences::restored(position.last, position.last, (0..runs).map(end)),
             };
             let position = Position {
                 ledger: Some(ledger),
@@ -169,8 +168,9 @@ mod tests {
             "a/b five",
             "a/b 5-1 6",
             "a/b 5-1 2",
-            "a/b 5-1 3 1 1 1 1-0 1-0 ",
-            "a/b 5-1 2 1 1 1 1-0 1-0 5=1",
+            "a/b 5-1 3 1 1 1 1-0 1-0 0-0 ",
+            "a/b 5-1 2 1 1 1 1-0 1-0 0-0 5=1",
+            "a/b 5-1 2 1, 1 1 1-0 1-0 0-0 ",
         ] {
             fs::write(&file.0, wrong).unwrap();
             assert_eq!(file.read(), None, "{wrong}");

@@ -3,14 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
 use crate::cluster_key::ClusterKey;
 use crate::engine::{Engine, Session};
-use crate::engine_replies::{AppendReply, EngineSpace, NewEntry};
-use crate::entry_seal;
+use crate::engine_replies::EngineSpace;
 use crate::error::EngineError;
 use crate::inbox::{Outgoing, ReceivedPurges, bound, largest_site, widen};
 use crate::lease::KEY_LIFETIME;
@@ -18,7 +17,6 @@ use crate::members::{AppliedByAll, Members};
 use crate::message::{Message, RemotePurge};
 use crate::outbox::Outbox;
 use crate::own_purges::StartedPurge;
-use crate::page_value::milliseconds;
 use crate::reach::{MAX_WAIT, PurgeReach};
 use crate::shared::ClusterState;
 use crate::stream_id::StreamId;
@@ -38,7 +36,7 @@ enum WakeReason {
 
 pub(crate) struct Publisher {
     engine: Engine,
-    shared: Arc<ClusterState>,
+    pub(crate) shared: Arc<ClusterState>,
     unsent: VecDeque<Outgoing>,
     sent: VecDeque<StreamedPurge>,
     /// Purges that were sent recently. They are published again if the engine may have lost them.
@@ -47,12 +45,12 @@ pub(crate) struct Publisher {
     recent_bytes: usize,
     /// The time of the last warning about a full engine.
     warned: Option<Instant>,
-    newest: Option<StreamId>,
-    sequence: u64,
+    pub(crate) newest: Option<StreamId>,
+    pub(crate) sequence: u64,
     /// Seals entries, if nodes share a key.
-    key: Option<Arc<ClusterKey>>,
+    pub(crate) key: Option<Arc<ClusterKey>>,
     /// The last entry of this run, if it is in the stream.
-    previous: StreamId,
+    pub(crate) previous: StreamId,
     members: Members,
     /// Whether the engine has lost data since `recent` was published.
     has_lost: bool,
@@ -147,6 +145,9 @@ impl Publisher {
         }
         loop {
             let wake = self.receive();
+            if self.shared.own.takes_request() {
+                self.mark(&mut session)?;
+            }
             self.send(&mut session)?;
             if let WakeReason::Stopped = wake {
                 return Ok(());
@@ -186,84 +187,6 @@ impl Publisher {
         self.unsent.extend(queue);
         bound(&mut self.unsent);
         wake
-    }
-
-    /// Appends an entry that purges nothing, so that this run has one in the stream: pages are shared with the newest entry of
-    /// a node as their point.
-    fn mark(&mut self, session: &mut Session) -> Result<(), EngineError> {
-        if self.key.is_none() {
-            return Ok(());
-        }
-        let mark = [self.message(self.sequence + 1, None)];
-        let kept = self.kept_in_stream();
-        let ids = match self.append(session, &mark, kept, EngineSpace::Left) {
-            Err(error) if error.is_full() => {
-                self.append(session, &mark, kept, EngineSpace::None)?
-            }
-            ids => ids?,
-        };
-        for id in ids {
-            self.note_entry(id);
-            self.shared.own.marked(self.sequence, id);
-        }
-        Ok(())
-    }
-
-    fn message(&self, sequence: u64, content: Option<RemotePurge>) -> Message {
-        Message {
-            node: self.shared.incarnation.clone(),
-            sequence,
-            content,
-        }
-    }
-
-    /// Records the next entry of this run.
-    fn note_entry(&mut self, id: StreamId) {
-        self.sequence += 1;
-        self.newest = Some(id);
-        self.previous = id;
-    }
-
-    /// Appends all entries or none. With a key, each entry has an id in its seal, which must be above those in the stream. If
-    /// another node was faster, the ids are chosen again, further ahead each time.
-    fn append(
-        &self,
-        session: &mut Session,
-        messages: &[Message],
-        kept: usize,
-        space: EngineSpace,
-    ) -> Result<Vec<StreamId>, EngineError> {
-        let own = self.newest.unwrap_or_default();
-        let mut last = own.max(self.shared.own.horizon());
-        for attempt in 0..MAX_ATTEMPTS {
-            let entries = self.entries(messages, last, (1 << attempt) - 1);
-            match session.append(&entries, kept, space)? {
-                AppendReply::Ids(ids) => return Ok(ids),
-                AppendReply::Behind(newest) => last = last.max(newest),
-            }
-        }
-        Err(EngineError::Reply("other nodes append faster"))
-    }
-
-    fn entries(&self, messages: &[Message], last: StreamId, ahead: u64) -> Vec<NewEntry> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = milliseconds(now.unwrap_or_default());
-        let (mut id, mut previous) = (StreamId::after(last, now, ahead), self.previous);
-        let entries = messages.iter().map(|message| {
-            let mut fields = message.fields();
-            let Some(key) = &self.key else {
-                return NewEntry { id: None, fields };
-            };
-            let seal = entry_seal::seal(key, id, previous, &fields);
-            fields.push((entry_seal::FIELD, seal));
-            previous = id;
-            id = id.next();
-            NewEntry {
-                id: Some(previous),
-                fields,
-            }
-        });
-        entries.collect()
     }
 
     /// Appends unsent purges in batches. After a failure they remain unsent, and may be in the stream twice.
@@ -320,7 +243,7 @@ impl Publisher {
 
     /// The number of entries that fit into the stream, by the average size of this node's recent ones. A site whose purges are long
     /// must not fill the engine.
-    fn kept_in_stream(&self) -> usize {
+    pub(crate) fn kept_in_stream(&self) -> usize {
         let average = (self.recent_bytes / self.recent.len().max(1)).max(1);
         (MAX_STREAM_BYTES / average).clamp(MIN_IN_STREAM, MAX_IN_STREAM)
     }
@@ -526,9 +449,6 @@ const MIN_IN_STREAM: usize = 1_000;
 
 /// The interval of warnings about a full engine.
 const WARN_EVERY: Duration = Duration::from_secs(60);
-
-/// How often ids are chosen: the last ones are a minute ahead of those of other nodes.
-const MAX_ATTEMPTS: u32 = 16;
 
 /// The maximum number of purges in one round trip.
 const MAX_AT_A_TIME: usize = 512;

@@ -9,14 +9,13 @@ use galley_policy::purge::Strength;
 use galley_policy::time::Tick;
 
 use crate::cluster_key::ClusterKey;
-use crate::engine::{Engine, Session, random_word};
+use crate::engine::{Engine, Session};
 use crate::engine_replies::KnownStream;
 use crate::engine_stream::{MAX_ENTRIES, StreamEntry};
 use crate::error::EngineError;
 use crate::lease::LEASE;
 use crate::ledger::Ledger;
 use crate::message::Message;
-use crate::point::{NotedPoints, StreamPoint};
 use crate::position::{Position, PositionFile};
 use crate::sequences::{EntryOrder, RunEnd};
 use crate::shared::{ClusterState, NotePoint, PurgeSink};
@@ -34,11 +33,13 @@ pub(crate) struct Reader {
     epoch: Option<String>,
     /// To be recorded when the lease has begun: the purges that the node knew before it continued reading, and an entry such
     /// that all purges of other nodes among them are in the stream up to it.
-    known: Option<(StreamId, NotePoint)>,
+    pub(crate) known: Option<(StreamId, NotePoint)>,
     /// The latest sequence number of each run of a node, in entries without a seal.
     sequences: HashMap<String, u64>,
     /// What the node knows of entries with a seal; `None` without a key.
     pub(crate) ledger: Option<Ledger>,
+    /// All purges of other nodes that were applied are in the stream up to here.
+    pub(crate) last_purge: StreamId,
     /// Whether the position is that of the process that this one replaces.
     pub(crate) is_inherited: bool,
     /// Whether the other nodes were asked for missing purges.
@@ -73,6 +74,7 @@ impl Reader {
             known: None,
             sequences: HashMap::new(),
             ledger: None,
+            last_purge: StreamId::START,
             is_inherited,
             has_started: false,
             batch: MAX_ENTRIES,
@@ -87,7 +89,7 @@ impl Reader {
         let position = self.position.as_ref();
         let restored = position.and_then(|position| position.ledger.clone());
         let run = number(&self.shared.incarnation);
-        self.ledger = key.map(|key| Ledger::new(key, run, number(&random_word()), restored));
+        self.ledger = key.map(|key| Ledger::new(key, run, restored));
         self
     }
 
@@ -97,6 +99,10 @@ impl Reader {
             let began = Instant::now();
             let Err(error) = self.follow() else { break };
             if matches!(error, EngineError::TooLong) {
+                // Sixteen entries of nodes are not that long.
+                if (2..SMALLER_BATCH).contains(&self.batch) {
+                    self.gap(PurgeLoss::Unnoticed, "an entry of the stream is too long");
+                }
                 self.batch /= SMALLER_BATCH;
             }
             self.disconnected(&error);
@@ -167,7 +173,6 @@ impl Reader {
                 "removed an entry of more than 1 MiB from the purges in the cluster's engine, which no node has written: let only nodes write there, and change its password"
             );
         }
-        self.gap(PurgeLoss::Unnoticed, "an entry of the stream is too long");
         Ok(())
     }
 
@@ -205,20 +210,18 @@ impl Reader {
             return Ok(Some(last).filter(|last| is_new && *last != StreamId::START));
         };
         let is_there = position.last == StreamId::START || session.has(position.last)?;
-        let is_same = position.engine == engine;
+        let (last, is_same) = (position.last, position.engine == engine);
         let loss = if is_same && is_same_epoch {
             PurgeLoss::Unnoticed
         } else {
             // Publishers restart their numbering, or publish missing purges again.
             self.sequences.clear();
-            if let Some(ledger) = &mut self.ledger
-                && self.has_started
-            {
-                ledger.restart(Instant::now());
+            if self.has_started {
+                self.restart_ledger();
             }
             PurgeLoss::Noticed
         };
-        let (last, had_lease) = (position.last, self.has_lease());
+        let had_lease = self.has_lease();
         // A node with a lease has applied every acknowledged purge. All other purges are published again.
         if is_there && (is_same || had_lease) {
             self.go_on(engine, last);
@@ -235,6 +238,7 @@ impl Reader {
     }
 
     fn go_on(&mut self, engine: String, last: StreamId) {
+        self.last_purge = self.last_purge.max(last);
         self.position = Some(Position {
             engine,
             last,
@@ -277,6 +281,9 @@ impl Reader {
                 );
             }
             // This node has already applied its own purges.
+            if message.content.is_some() {
+                self.last_purge = self.last_purge.max(id);
+            }
             if message.node != self.shared.incarnation {
                 purges.extend(message.content);
             }
@@ -343,52 +350,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Records which entries are in the stream, and whether the purges of this node are.
-    fn note_point(&mut self, session: &Session, note: NotePoint, own: Option<StreamId>) {
-        self.note_own_mark(session);
-        let data: Arc<str> = self.data(session).into();
-        let (last, ledger) = (self.last(), self.ledger.as_ref());
-        let known_until = |known| ledger.map_or(Some(known), |ledger| ledger.known_until(known));
-        if let Some(own) = own
-            && let Some(known) = self
-                .known
-                .as_ref()
-                .and_then(|(known, _)| known_until(*known))
-            && let Some((_, note)) = self.known.take()
-        {
-            note(&NotedPoints {
-                published: Some(StreamPoint::new(&data, known.max(own))),
-                applied: None,
-            });
-        }
-        let (published, applied) = match ledger {
-            Some(ledger) => (ledger.published_until(last), ledger.applied_until()),
-            None => (Some(last), Some(last)),
-        };
-        let point = |last| StreamPoint::new(&data, last);
-        // The numbers were read when all entries up to the last one had a number. This node's purges get their numbers before
-        // they are in the stream.
-        note(&NotedPoints {
-            published: own.zip(published).map(|(own, last)| point(last.max(own))),
-            applied: applied.map(point),
-        });
-    }
-
-    /// Records the mark of this run, if the node has begun to read behind it.
-    fn note_own_mark(&mut self, session: &Session) {
-        let last = self.last();
-        if let Some(ledger) = &mut self.ledger
-            && ledger.applied_until().is_none()
-            && let Some((sequence, id)) = self.shared.own.last(&session.identity.word())
-            && id <= last
-        {
-            let run = ledger.kept.run;
-            ledger.note(RunEnd { run, sequence, id }, StreamId::START);
-        }
-    }
-
     /// The history of the engine's data.
-    fn data(&self, session: &Session) -> String {
+    pub(crate) fn data(&self, session: &Session) -> String {
         let epoch = self.epoch.as_deref().unwrap_or_default();
         format!("{}/{epoch}", session.identity.word())
     }
@@ -426,10 +389,7 @@ impl Reader {
     /// acknowledge them. The caller applies the remaining entries of the stream again from its start, because an unread entry
     /// may be a hard purge.
     pub(crate) fn gap(&mut self, loss: PurgeLoss, why: &'static str) {
-        self.known = None;
-        if let Some(ledger) = &mut self.ledger {
-            ledger.restart(Instant::now());
-        }
+        self.restart_ledger();
         self.shared.gaps.fetch_add(1, Ordering::Relaxed);
         let strength = if loss == PurgeLoss::Noticed && self.has_lease() {
             Strength::Soft
@@ -437,6 +397,15 @@ impl Reader {
             Strength::Hard
         };
         self.purge_everything(strength, why);
+    }
+
+    /// Forgets what was known of the purges, because some may be missing.
+    pub(crate) fn restart_ledger(&mut self) {
+        self.known = None;
+        if let Some(ledger) = &mut self.ledger {
+            ledger.restart(Instant::now());
+            self.shared.own.request_mark();
+        }
     }
 
     /// Handles a stream that has lost entries: it is read from its start.

@@ -27,14 +27,21 @@ pub(crate) enum EntryOrder {
 pub(crate) struct Sequences {
     /// Entries up to this one do not matter; `None`: no entry was read.
     begin: Option<StreamId>,
+    /// The newest end that was forgotten.
+    forgotten: StreamId,
     runs: BTreeMap<u128, (u64, StreamId)>,
 }
 
 impl Sequences {
     /// Entries that were read before.
-    pub(crate) fn restored(begin: StreamId, ends: impl Iterator<Item = RunEnd>) -> Self {
+    pub(crate) fn restored(
+        begin: StreamId,
+        forgotten: StreamId,
+        ends: impl Iterator<Item = RunEnd>,
+    ) -> Self {
         let mut sequences = Self {
             begin: Some(begin),
+            forgotten,
             runs: ends.map(|end| (end.run, (end.sequence, end.id))).collect(),
         };
         sequences.bound();
@@ -44,6 +51,21 @@ impl Sequences {
     /// The entry after which none is missing; `None`: no entry was read.
     pub(crate) const fn begin(&self) -> Option<StreamId> {
         self.begin
+    }
+
+    /// The newest end that was forgotten, because there were too many runs.
+    pub(crate) const fn forgotten(&self) -> StreamId {
+        self.forgotten
+    }
+
+    /// Adds the ends that another node knows, so that this one knows what both know. It must lack none of them.
+    pub(crate) fn learn(&mut self, ends: &[RunEnd], forgotten: StreamId) {
+        self.forgotten = self.forgotten.max(forgotten);
+        for end in ends {
+            let known = self.runs.entry(end.run);
+            known.or_insert((end.sequence, end.id));
+        }
+        self.bound();
     }
 
     /// The last entries of the runs.
@@ -57,7 +79,11 @@ impl Sequences {
         let RunEnd { run, sequence, id } = entry;
         let begin = *self.begin.get_or_insert(id);
         let is_missing = match self.runs.get(&run) {
-            Some((last, _)) => sequence > last.saturating_add(1),
+            // What is missing may be from before the beginning; another node that was slower has told the last number.
+            Some((last, _)) => {
+                let is_later = previous > begin || previous == StreamId::START;
+                sequence > last.saturating_add(1) && is_later
+            }
             None => previous > begin,
         };
         let known = self.runs.entry(run).or_insert((sequence, id));
@@ -95,6 +121,7 @@ impl Sequences {
             };
             self.runs.remove(&run);
             self.begin = self.begin.max(Some(id));
+            self.forgotten = self.forgotten.max(id);
         }
     }
 }
@@ -110,6 +137,10 @@ mod tests {
 
     fn id(number: u64) -> StreamId {
         StreamId::parse(&format!("{number}-0")).unwrap()
+    }
+
+    fn from(begin: u64) -> Sequences {
+        Sequences::restored(id(begin), StreamId::START, std::iter::empty())
     }
 
     fn end(run: u128, sequence: u64, at: u64) -> RunEnd {
@@ -136,7 +167,7 @@ mod tests {
 
     /// The ends that a node knows which has read everything.
     fn ends(stream: &[Entry]) -> Vec<RunEnd> {
-        let mut all = Sequences::restored(StreamId::START, std::iter::empty());
+        let mut all = from(0);
         for (entry, previous) in stream {
             assert_eq!(all.note(*entry, *previous), EntryOrder::Follows);
         }
@@ -156,7 +187,7 @@ mod tests {
     fn a_missing_first_entry_of_an_unknown_run_is_seen() {
         let stream = stream(b"aba");
         let ends = ends(&stream);
-        let begin = Sequences::restored(id(9), std::iter::empty());
+        let begin = from(9);
         assert!(sees(begin.clone(), &stream[1..], &[]));
         assert!(sees(begin.clone(), &[stream[0], stream[2]], &ends));
         assert!(!sees(begin, &stream, &ends));
@@ -167,7 +198,7 @@ mod tests {
 
     #[test]
     fn repeated_numbers_are_no_gap() {
-        let mut reader = Sequences::restored(id(9), std::iter::empty());
+        let mut reader = from(9);
         for (sequence, at, previous) in [
             (1, 10, 0),
             (2, 11, 10),
@@ -182,7 +213,7 @@ mod tests {
 
     #[test]
     fn after_a_restart_only_later_entries_count() {
-        let mut reader = Sequences::restored(id(1), std::iter::empty());
+        let mut reader = from(1);
         assert_eq!(reader.note(end(1, 5, 10), id(9)), EntryOrder::Missing);
         reader.restart(id(20));
         assert!(!reader.lacks(&end(2, 7, 20)) && reader.lacks(&end(2, 8, 21)));
@@ -192,14 +223,23 @@ mod tests {
     }
 
     #[test]
+    fn entries_before_the_beginning_are_not_missing_after_what_others_tell() {
+        let mut reader = from(30);
+        reader.learn(&[end(1, 6, 20)], StreamId::START);
+        assert_eq!(reader.note(end(1, 8, 35), id(25)), EntryOrder::Follows);
+        assert_eq!(reader.note(end(1, 10, 39), id(37)), EntryOrder::Missing);
+    }
+
+    #[test]
     fn old_runs_are_forgotten_without_an_alarm() {
-        let mut reader = Sequences::restored(id(1), std::iter::empty());
+        let mut reader = from(1);
         for run in 0..100 {
             let at = 10 + u64::try_from(run).unwrap();
             assert_eq!(reader.note(end(run, 1, at), id(0)), EntryOrder::Follows);
         }
         assert_eq!(reader.ends().count(), MAX_RUNS);
         assert!(!reader.lacks(&end(0, 1, 10)));
+        assert_eq!(reader.forgotten(), id(45));
         assert_eq!(reader.note(end(0, 2, 200), id(10)), EntryOrder::Follows);
     }
 
@@ -214,7 +254,7 @@ mod tests {
             let stream = stream(&runs);
             let ends = ends(&stream);
             let (before, after) = stream.split_at(at.index(stream.len()));
-            let mut reader = Sequences::restored(id(1), std::iter::empty());
+            let mut reader = from(1);
             for (entry, previous) in before {
                 reader.note(*entry, *previous);
             }
@@ -225,6 +265,11 @@ mod tests {
                 .map(|(entry, _)| *entry)
                 .collect();
             prop_assert_eq!(sees(reader.clone(), &left, &ends), left.len() < after.len());
+            // A node that was started later and has learned the ends tells the same.
+            let mut later = from(1000);
+            later.learn(&ends, StreamId::START);
+            let learned: Vec<RunEnd> = later.ends().collect();
+            prop_assert_eq!(sees(reader.clone(), &left, &learned), left.len() < after.len());
             // Reading the entries of before once more is no alarm, in any order.
             let again: Vec<Entry> = before.iter().rev().chain(after).copied().collect();
             prop_assert!(!sees(reader, &again, &ends));
