@@ -7,7 +7,7 @@ use galley_policy::purge::Strength;
 use crate::engine::Session;
 use crate::engine_replies::MemberHead;
 use crate::error::EngineError;
-use crate::ledger::{Comparison, Lineage, start_wait};
+use crate::ledger::{HeadComparison, Ledger, Lineage, start_wait};
 use crate::reader::{PurgeLoss, Reader};
 use crate::shared::node_of;
 
@@ -23,10 +23,7 @@ impl Reader {
         loop {
             let members = self.exchange(session)?;
             self.catch_up(session)?;
-            let has_fresh = self
-                .ledger
-                .as_ref()
-                .is_some_and(|ledger| ledger.has_fresh());
+            let has_fresh = self.ledger.as_ref().is_some_and(Ledger::has_fresh);
             let may_follow = self.may_confirm(&members);
             if has_fresh || !may_follow || began.elapsed() > start_wait(members.len()) {
                 break;
@@ -57,15 +54,15 @@ impl Reader {
         let is_trusted = restored.is_none_or(|kept| kept.is_alone);
         let why = match ledger.compare() {
             // Without a ledger, the position is one of an earlier version.
-            Comparison::Complete(Lineage::Other) if is_restored => {
+            HeadComparison::Complete(Lineage::Other) if is_restored => {
                 Some("no node that runs has known all purges since this node was stopped")
             }
-            Comparison::Complete(Lineage::Same | Lineage::Other) => None,
-            Comparison::Missing => {
+            HeadComparison::Complete(Lineage::Same | Lineage::Other) => None,
+            HeadComparison::Missing => {
                 self.gap(PurgeLoss::Unnoticed, MISSING);
                 return;
             }
-            Comparison::NoHead => {
+            HeadComparison::NoHead => {
                 ledger.kept.is_alone |= !is_trusted;
                 (!is_trusted).then_some("no other node confirms that no purge is missing")
             }
@@ -118,8 +115,8 @@ impl Reader {
             return;
         };
         match ledger.compare() {
-            Comparison::Missing => self.gap(PurgeLoss::Unnoticed, MISSING),
-            Comparison::Complete(_) | Comparison::NoHead => {}
+            HeadComparison::Missing => self.gap(PurgeLoss::Unnoticed, MISSING),
+            HeadComparison::Complete(_) | HeadComparison::NoHead => {}
         }
     }
 }

@@ -19,18 +19,18 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// See the module.
 pub(crate) struct EngineConnection {
-    stream: Stream,
+    stream: EngineStream,
     parser: Parser,
     is_open: bool,
     is_too_long: bool,
 }
 
-enum Stream {
-    Plain(Socket),
-    Tls(Box<StreamOwned<ClientConnection, Socket>>),
+enum EngineStream {
+    Plain(EngineSocket),
+    Tls(Box<StreamOwned<ClientConnection, EngineSocket>>),
 }
 
-enum Socket {
+enum EngineSocket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
@@ -67,10 +67,10 @@ impl EngineConnection {
         self.is_too_long
     }
 
-    fn socket(&self) -> &Socket {
+    fn socket(&self) -> &EngineSocket {
         match &self.stream {
-            Stream::Plain(socket) => socket,
-            Stream::Tls(stream) => stream.get_ref(),
+            EngineStream::Plain(socket) => socket,
+            EngineStream::Tls(stream) => stream.get_ref(),
         }
     }
 
@@ -137,9 +137,9 @@ impl ConnectionLike for EngineConnection {
     }
 }
 
-fn connect(address: &ConnectionAddr, timeout: Duration) -> RedisResult<Stream> {
+fn connect(address: &ConnectionAddr, timeout: Duration) -> RedisResult<EngineStream> {
     Ok(match address {
-        ConnectionAddr::Tcp(host, port) => Stream::Plain(connect_tcp(host, *port, timeout)?),
+        ConnectionAddr::Tcp(host, port) => EngineStream::Plain(connect_tcp(host, *port, timeout)?),
         ConnectionAddr::TcpTls {
             host,
             port,
@@ -149,9 +149,11 @@ fn connect(address: &ConnectionAddr, timeout: Duration) -> RedisResult<Stream> {
             let socket = connect_tcp(host, *port, timeout)?;
             let tls = ClientConnection::new(Arc::new(tls_config()), server_name(host)?);
             let tls = tls.map_err(io::Error::other)?;
-            Stream::Tls(Box::new(StreamOwned::new(tls, socket)))
+            EngineStream::Tls(Box::new(StreamOwned::new(tls, socket)))
         }
-        ConnectionAddr::Unix(path) => Stream::Plain(Socket::Unix(UnixStream::connect(path)?)),
+        ConnectionAddr::Unix(path) => {
+            EngineStream::Plain(EngineSocket::Unix(UnixStream::connect(path)?))
+        }
         _ => {
             let why = "the address must not switch off the verification of certificates";
             return Err((RedisErrorKind::InvalidClientConfig, why).into());
@@ -159,7 +161,7 @@ fn connect(address: &ConnectionAddr, timeout: Duration) -> RedisResult<Stream> {
     })
 }
 
-fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<Socket> {
+fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<EngineSocket> {
     let mut failure = io::Error::new(ErrorKind::NotFound, "the host name has no address");
     for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, timeout) {
@@ -167,7 +169,7 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<Socket> {
                 stream.set_nodelay(true)?;
                 stream.set_write_timeout(Some(timeout))?;
                 stream.set_read_timeout(Some(timeout))?;
-                return Ok(Socket::Tcp(stream));
+                return Ok(EngineSocket::Tcp(stream));
             }
             Err(error) => failure = error,
         }
@@ -188,7 +190,7 @@ fn tls_config() -> ClientConfig {
         .with_no_client_auth()
 }
 
-impl Socket {
+impl EngineSocket {
     fn set_timeouts(&self, timeout: Duration) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => {
@@ -203,7 +205,7 @@ impl Socket {
     }
 }
 
-impl Read for Socket {
+impl Read for EngineSocket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(buffer),
@@ -212,7 +214,7 @@ impl Read for Socket {
     }
 }
 
-impl Write for Socket {
+impl Write for EngineSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
@@ -225,7 +227,7 @@ impl Write for Socket {
     }
 }
 
-impl Read for Stream {
+impl Read for EngineStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.read(buffer),
@@ -234,7 +236,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for EngineStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.write(bytes),
@@ -252,7 +254,7 @@ impl Write for Stream {
 
 /// Fails at the end of the bytes that one reply may have.
 struct BoundedReply<'s> {
-    stream: &'s mut Stream,
+    stream: &'s mut EngineStream,
     left: usize,
     is_too_long: bool,
 }

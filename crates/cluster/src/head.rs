@@ -18,22 +18,22 @@
 //! ```
 
 use crate::cluster_key::{ClusterKey, MAC};
-use crate::sequences::{MAX_RUNS, RunEnd};
+use crate::sequences::{MAX_RUNS, SequenceEnd};
 use crate::stream_id::StreamId;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct NodeHead {
     pub(crate) run: u128,
     pub(crate) beat: u64,
     pub(crate) begin: StreamId,
     pub(crate) forgotten: StreamId,
     pub(crate) lineages: Vec<u128>,
-    pub(crate) ends: Vec<RunEnd>,
+    pub(crate) ends: Vec<SequenceEnd>,
     pub(crate) seen: Vec<(u128, u64)>,
 }
 
-impl Head {
+impl NodeHead {
     pub(crate) fn seal(&self, key: &ClusterKey) -> Vec<u8> {
         let mut value = vec![FORMAT];
         value.extend_from_slice(&self.run.to_le_bytes());
@@ -80,7 +80,7 @@ impl Head {
             forgotten: StreamId::from_bytes(take(rest)?),
             lineages: list(rest, |rest| Some(u128::from_le_bytes(take(rest)?)))?,
             ends: list(rest, |rest| {
-                Some(RunEnd {
+                Some(SequenceEnd {
                     run: u128::from_le_bytes(take(rest)?),
                     sequence: u64::from_le_bytes(take(rest)?),
                     id: StreamId::from_bytes(take(rest)?),
@@ -129,14 +129,14 @@ mod tests {
         ClusterKey::derive(&[secret; 32], "test").unwrap()
     }
 
-    fn head(ends: usize, seen: usize) -> Head {
+    fn head(ends: usize, seen: usize) -> NodeHead {
         let id = StreamId::parse("5-1").unwrap();
-        let end = RunEnd {
+        let end = SequenceEnd {
             run: u128::MAX,
             sequence: 3,
             id,
         };
-        Head {
+        NodeHead {
             run: 1,
             beat: 2,
             begin: id,
@@ -153,8 +153,8 @@ mod tests {
             let head = head(ends, seen);
             let sealed = head.seal(&key(1));
             assert!(sealed.len() <= MAX_HEAD);
-            assert_eq!(Head::open(&key(1), &sealed), Some(head));
-            assert_eq!(Head::open(&key(2), &sealed), None);
+            assert_eq!(NodeHead::open(&key(1), &sealed), Some(head));
+            assert_eq!(NodeHead::open(&key(2), &sealed), None);
         }
     }
 
@@ -164,16 +164,16 @@ mod tests {
             let mut sealed = head(2, 1).seal(&key(1));
             let at = at.index(sealed.len());
             sealed[at] ^= 1 << bit;
-            prop_assert_eq!(Head::open(&key(1), &sealed), None);
+            prop_assert_eq!(NodeHead::open(&key(1), &sealed), None);
         }
 
         #[test]
         fn authenticated_bytes_never_panic(mut bytes: Vec<u8>) {
-            prop_assert_eq!(Head::open(&key(1), &bytes), None);
+            prop_assert_eq!(NodeHead::open(&key(1), &bytes), None);
             if let Some(first) = bytes.first_mut() {
                 *first = FORMAT;
             }
-            let _ = Head::parse(&bytes);
+            let _ = NodeHead::parse(&bytes);
         }
     }
 }

@@ -16,23 +16,11 @@ use std::time::{Duration, Instant};
 use crate::cluster_key::ClusterKey;
 use crate::engine::random_word;
 use crate::engine_replies::MemberHead;
-use crate::head::{Head, MAX_LINEAGES, MAX_SEEN};
-use crate::sequences::{EntryOrder, RunEnd, Sequences};
+use crate::head::{MAX_LINEAGES, MAX_SEEN, NodeHead};
+use crate::kept_ledger::KeptLedger;
+use crate::sequences::{EntryOrder, SequenceEnd, Sequences};
 use crate::shared::{node_of, run_of};
 use crate::stream_id::StreamId;
-
-/// The part that survives a restart, with the position.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeptLedger {
-    pub(crate) lineages: Vec<u128>,
-    /// The run of the node that has written this.
-    pub(crate) run: u128,
-    /// Whether no other node has been seen in this lineage.
-    pub(crate) is_alone: bool,
-    /// The newest entry of a node that is known, also from heads.
-    pub(crate) horizon: StreamId,
-    pub(crate) sequences: Sequences,
-}
 
 /// See the module.
 pub(crate) struct Ledger {
@@ -57,7 +45,7 @@ pub(crate) struct Ledger {
     /// The newest beats of others.
     seen: Vec<(u128, u64)>,
     /// Heads that are to be compared at the end of the stream.
-    fresh: Vec<Head>,
+    fresh: Vec<NodeHead>,
     /// The times at which others were last heard, of those whose lease holds.
     heard: HashMap<u128, Instant>,
     /// The time from which the next exchange of heads is due.
@@ -66,7 +54,7 @@ pub(crate) struct Ledger {
 
 /// The result of comparing what was read with the heads of other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Comparison {
+pub(crate) enum HeadComparison {
     /// No other node has written a recent head.
     NoHead,
     /// Nothing is missing.
@@ -126,7 +114,7 @@ impl Ledger {
     }
 
     /// Records an entry that a node has written.
-    pub(crate) fn note(&mut self, entry: RunEnd, previous: StreamId) -> EntryOrder {
+    pub(crate) fn note(&mut self, entry: SequenceEnd, previous: StreamId) -> EntryOrder {
         self.kept.horizon = self.kept.horizon.max(entry.id);
         self.last = self.last.max(entry.id);
         self.kept.is_alone &= self.is_own(entry.run);
@@ -188,8 +176,8 @@ impl Ledger {
         }
         let run = self.kept.run;
         let others = self.kept.sequences.ends().filter(|end| end.run != run);
-        let own = own.map(|(sequence, id)| RunEnd { run, sequence, id });
-        let head = Head {
+        let own = own.map(|(sequence, id)| SequenceEnd { run, sequence, id });
+        let head = NodeHead {
             run,
             beat: self.beat,
             begin: self.kept.sequences.begin().unwrap_or_default(),
@@ -213,7 +201,7 @@ impl Ledger {
             let Some(run) = run_of(&member.member).filter(|run| *run != self.kept.run) else {
                 continue;
             };
-            let head = Head::open(&self.key, &member.head).filter(|head| head.run == run);
+            let head = NodeHead::open(&self.key, &member.head).filter(|head| head.run == run);
             let is_fresh = head.as_ref().is_some_and(|head| self.is_fresh(head, now));
             if member.is_present {
                 let at = heard.get(&run).copied().filter(|_| !is_fresh && !is_late);
@@ -245,7 +233,7 @@ impl Ledger {
     }
 
     /// Whether a head was written recently: after a beat of this node that was.
-    fn is_fresh(&self, head: &Head, now: Instant) -> bool {
+    fn is_fresh(&self, head: &NodeHead, now: Instant) -> bool {
         let seen = head.seen.iter().find(|(run, _)| *run == self.kept.run);
         let sent = seen.and_then(|(_, seen)| self.sent.iter().find(|(beat, _)| beat == seen));
         sent.is_some_and(|(_, at)| *at >= self.counts_from && now - *at < FRESH)
@@ -257,14 +245,14 @@ impl Ledger {
     }
 
     /// Compares all entries of the stream, which were read since the heads were received, with the heads.
-    pub(crate) fn compare(&mut self) -> Comparison {
+    pub(crate) fn compare(&mut self) -> HeadComparison {
         let heads = std::mem::take(&mut self.fresh);
         if heads.is_empty() {
-            return Comparison::NoHead;
+            return HeadComparison::NoHead;
         }
         let mut ends = heads.iter().flat_map(|head| &head.ends);
         if ends.any(|end| self.kept.sequences.lacks(end)) {
-            return Comparison::Missing;
+            return HeadComparison::Missing;
         }
         let begins = heads.iter().map(|head| head.begin);
         self.others_begin = begins.fold(self.others_begin, StreamId::max);
@@ -281,7 +269,7 @@ impl Ledger {
             self.kept.sequences.learn(&head.ends, head.forgotten);
             self.add_lineages(&head.lineages);
         }
-        Comparison::Complete(if is_same {
+        HeadComparison::Complete(if is_same {
             Lineage::Same
         } else {
             Lineage::Other
@@ -335,9 +323,9 @@ mod tests {
     const KEY: [u8; 32] = [1; 32];
 
     /// The nodes have begun separately.
-    const COMPLETE: Comparison = Comparison::Complete(Lineage::Other);
+    const COMPLETE: HeadComparison = HeadComparison::Complete(Lineage::Other);
     /// One has taken over what the other one knows.
-    const SAME: Comparison = Comparison::Complete(Lineage::Same);
+    const SAME: HeadComparison = HeadComparison::Complete(Lineage::Same);
 
     fn ledger(run: u128) -> Ledger {
         let key = Arc::new(ClusterKey::derive(&KEY, "test").unwrap());
@@ -371,7 +359,7 @@ mod tests {
                 now: Instant::now(),
             };
             for ledger in [&mut nodes.one, &mut nodes.other] {
-                let entry = RunEnd {
+                let entry = SequenceEnd {
                     run: 2,
                     sequence: 1,
                     id: id(10),
@@ -390,7 +378,7 @@ mod tests {
                 .next_head(Some((sequence, id(9 + sequence))), self.now)
         }
 
-        fn compare(&mut self, head: &[u8]) -> Comparison {
+        fn compare(&mut self, head: &[u8]) -> HeadComparison {
             assert_eq!(self.one.receive(&[member(2, head)], self.now), None);
             self.one.compare()
         }
@@ -400,7 +388,7 @@ mod tests {
     fn only_a_recent_head_confirms() {
         let mut nodes = TwoNodes::new();
         let unrelated = nodes.other.next_head(Some((1, id(10))), nodes.now);
-        assert_eq!(nodes.compare(&unrelated), Comparison::NoHead);
+        assert_eq!(nodes.compare(&unrelated), HeadComparison::NoHead);
         assert_eq!(nodes.one.published_until(id(1), None), None);
         let earlier = nodes.other_head(1);
         assert_eq!(nodes.compare(&earlier), COMPLETE);
@@ -408,7 +396,7 @@ mod tests {
         // After a restart of what is known, a head from before says nothing.
         nodes.now += INTERVAL;
         nodes.one.restart(nodes.now);
-        assert_eq!(nodes.compare(&earlier), Comparison::NoHead);
+        assert_eq!(nodes.compare(&earlier), HeadComparison::NoHead);
         assert_eq!(nodes.one.published_until(id(1), None), None);
         let later = nodes.other_head(1);
         assert_eq!(nodes.compare(&later), COMPLETE);
@@ -418,26 +406,26 @@ mod tests {
             .collect();
         assert_eq!(ends, [2]);
         nodes.now += FRESH;
-        assert_eq!(nodes.compare(&later), Comparison::NoHead);
+        assert_eq!(nodes.compare(&later), HeadComparison::NoHead);
         // A head under the name of another member, and a changed one.
         let mut head = nodes.other_head(1);
         nodes.one.receive(&[member(3, &head)], nodes.now);
         assert!(!nodes.one.has_fresh());
         head[30] ^= 1;
-        assert_eq!(nodes.compare(&head), Comparison::NoHead);
+        assert_eq!(nodes.compare(&head), HeadComparison::NoHead);
     }
 
     #[test]
     fn a_head_with_more_purges_shows_that_some_are_missing() {
         let mut nodes = TwoNodes::new();
         let head = nodes.other_head(2);
-        assert_eq!(nodes.compare(&head), Comparison::Missing);
+        assert_eq!(nodes.compare(&head), HeadComparison::Missing);
         // Everything was purged, so that those up to there do not matter.
         nodes.one.restart(nodes.now);
         let head = nodes.other_head(2);
         assert_eq!(nodes.compare(&head), COMPLETE);
         let head = nodes.other_head(3);
-        assert_eq!(nodes.compare(&head), Comparison::Missing);
+        assert_eq!(nodes.compare(&head), HeadComparison::Missing);
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod identity;
 mod inbox;
 mod info;
 mod inspect;
+mod kept_ledger;
 pub mod lease;
 mod ledger;
 mod limit_exchange;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::Session;
 use crate::point::{NotedPoints, StreamPoint};
 use crate::reader::Reader;
-use crate::sequences::RunEnd;
+use crate::sequences::SequenceEnd;
 use crate::shared::NotePoint;
 use crate::stream_id::StreamId;
 
@@ -53,7 +53,7 @@ impl Reader {
             && id <= last
         {
             let run = ledger.kept.run;
-            ledger.note(RunEnd { run, sequence, id }, StreamId::START);
+            ledger.note(SequenceEnd { run, sequence, id }, StreamId::START);
         }
     }
 }

@@ -11,8 +11,8 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use crate::ledger::KeptLedger;
-use crate::sequences::{RunEnd, Sequences};
+use crate::kept_ledger::KeptLedger;
+use crate::sequences::{SequenceEnd, Sequences};
 use crate::stream_id::StreamId;
 
 /// The engine's identity and the last entry whose purge is on the disk.
@@ -50,13 +50,13 @@ fn parse_ledger<'w>(words: &mut impl Iterator<Item = &'w str>) -> Option<KeptLed
     let ends = words.next().unwrap_or_default().split(',');
     let ends = ends.filter(|end| !end.is_empty()).map(|end| {
         let mut parts = end.split('=');
-        Some(RunEnd {
+        Some(SequenceEnd {
             run: number(parts.next()?)?,
             sequence: parts.next()?.parse().ok()?,
             id: StreamId::parse(parts.next()?)?,
         })
     });
-    let ends: Vec<RunEnd> = ends.collect::<Option<_>>()?;
+    let ends: Vec<SequenceEnd> = ends.collect::<Option<_>>()?;
     let sequences = Sequences::restored(begin, forgotten, ends.into_iter());
     let is_end = words.next().is_none();
     is_end.then_some(KeptLedger {
@@ -142,7 +142,7 @@ mod tests {
         };
         file.write(&position).unwrap();
         assert_eq!(file.read(), Some(position.clone()));
-        let end = |run| RunEnd {
+        let end = |run| SequenceEnd {
             run,
             sequence: u64::MAX,
             id: position.last,

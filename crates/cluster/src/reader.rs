@@ -17,7 +17,7 @@ use crate::lease::LEASE;
 use crate::ledger::Ledger;
 use crate::message::Message;
 use crate::position::{Position, PositionFile};
-use crate::sequences::{EntryOrder, RunEnd};
+use crate::sequences::{EntryOrder, SequenceEnd};
 use crate::shared::{ClusterState, NotePoint, PurgeSink};
 use crate::stream_id::StreamId;
 
@@ -313,7 +313,7 @@ impl Reader {
         if let (Some(ledger), Some(previous)) = (&mut self.ledger, previous)
             && let Ok(run) = u128::from_str_radix(node, 16)
         {
-            return ledger.note(RunEnd { run, sequence, id }, previous);
+            return ledger.note(SequenceEnd { run, sequence, id }, previous);
         }
         let last = self.sequences.insert(node.clone(), sequence);
         if last.is_some_and(|last| sequence > last.saturating_add(1)) {

@@ -9,7 +9,7 @@ use crate::stream_id::StreamId;
 
 /// The last entry of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RunEnd {
+pub(crate) struct SequenceEnd {
     pub(crate) run: u128,
     pub(crate) sequence: u64,
     pub(crate) id: StreamId,
@@ -37,7 +37,7 @@ impl Sequences {
     pub(crate) fn restored(
         begin: StreamId,
         forgotten: StreamId,
-        ends: impl Iterator<Item = RunEnd>,
+        ends: impl Iterator<Item = SequenceEnd>,
     ) -> Self {
         let mut sequences = Self {
             begin: Some(begin),
@@ -59,7 +59,7 @@ impl Sequences {
     }
 
     /// Adds the ends that another node knows, so that this one knows what both know. It must lack none of them.
-    pub(crate) fn learn(&mut self, ends: &[RunEnd], forgotten: StreamId) {
+    pub(crate) fn learn(&mut self, ends: &[SequenceEnd], forgotten: StreamId) {
         self.forgotten = self.forgotten.max(forgotten);
         for end in ends {
             let known = self.runs.entry(end.run);
@@ -69,14 +69,14 @@ impl Sequences {
     }
 
     /// The last entries of the runs.
-    pub(crate) fn ends(&self) -> impl Iterator<Item = RunEnd> {
+    pub(crate) fn ends(&self) -> impl Iterator<Item = SequenceEnd> {
         let runs = self.runs.iter();
-        runs.map(|(&run, &(sequence, id))| RunEnd { run, sequence, id })
+        runs.map(|(&run, &(sequence, id))| SequenceEnd { run, sequence, id })
     }
 
     /// Records an entry. `previous`: the id of the one before, in the same run.
-    pub(crate) fn note(&mut self, entry: RunEnd, previous: StreamId) -> EntryOrder {
-        let RunEnd { run, sequence, id } = entry;
+    pub(crate) fn note(&mut self, entry: SequenceEnd, previous: StreamId) -> EntryOrder {
+        let SequenceEnd { run, sequence, id } = entry;
         let begin = *self.begin.get_or_insert(id);
         let is_missing = match self.runs.get(&run) {
             // What is missing may be from before the beginning; another node that was slower has told the last number.
@@ -100,7 +100,7 @@ impl Sequences {
     }
 
     /// Whether a run has published more than was read.
-    pub(crate) fn lacks(&self, end: &RunEnd) -> bool {
+    pub(crate) fn lacks(&self, end: &SequenceEnd) -> bool {
         let is_known = self.runs.get(&end.run);
         self.begin.is_some_and(|begin| end.id > begin)
             && is_known.is_none_or(|(sequence, _)| *sequence < end.sequence)
@@ -143,8 +143,8 @@ mod tests {
         Sequences::restored(id(begin), StreamId::START, std::iter::empty())
     }
 
-    fn end(run: u128, sequence: u64, at: u64) -> RunEnd {
-        RunEnd {
+    fn end(run: u128, sequence: u64, at: u64) -> SequenceEnd {
+        SequenceEnd {
             run,
             sequence,
             id: id(at),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     /// An entry with the id of the one before.
-    type Entry = (RunEnd, StreamId);
+    type Entry = (SequenceEnd, StreamId);
 
     /// The stream that these runs write, one entry at each id.
     fn stream(runs: &[u8]) -> Vec<Entry> {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// The ends that a node knows which has read everything.
-    fn ends(stream: &[Entry]) -> Vec<RunEnd> {
+    fn ends(stream: &[Entry]) -> Vec<SequenceEnd> {
         let mut all = from(0);
         for (entry, previous) in stream {
             assert_eq!(all.note(*entry, *previous), EntryOrder::Follows);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     /// Whether a reader sees that something is missing, by the entries or by the ends of another node.
-    fn sees(mut reader: Sequences, entries: &[Entry], ends: &[RunEnd]) -> bool {
+    fn sees(mut reader: Sequences, entries: &[Entry], ends: &[SequenceEnd]) -> bool {
         let orders: Vec<_> = entries
             .iter()
             .map(|(entry, previous)| reader.note(*entry, *previous))
@@ -268,7 +268,7 @@ mod tests {
             // A node that was started later and has learned the ends tells the same.
             let mut later = from(1000);
             later.learn(&ends, StreamId::START);
-            let learned: Vec<RunEnd> = later.ends().collect();
+            let learned: Vec<SequenceEnd> = later.ends().collect();
             prop_assert_eq!(sees(reader.clone(), &left, &learned), left.len() < after.len());
             // Reading the entries of before once more is no alarm, in any order.
             let again: Vec<Entry> = before.iter().rev().chain(after).copied().collect();
