@@ -135,6 +135,7 @@ pub struct Cluster {
     shared: Arc<ClusterState>,
     pages: Option<(SharedPages, mpsc::Receiver<PageCommand>)>,
     secrets: Option<SharedSecrets>,
+    key: Option<Arc<ClusterKey>>,
 }
 
 /// The threads of a node. They end when this is dropped.
@@ -173,7 +174,8 @@ impl Cluster {
             pages.map(|(pages, key)| SharedPages::new(pages, Arc::clone(key), Arc::clone(&shared)));
         Ok(Self {
             pages,
-            secrets: key.map(|key| SharedSecrets::new(engine.clone(), key)),
+            secrets: (key.clone()).map(|key| SharedSecrets::new(engine.clone(), key)),
+            key,
             engine,
             settings,
             shared,
@@ -206,6 +208,7 @@ impl Cluster {
             Box::new(tick_at),
             inherited.and_then(Position::parse),
         );
+        let reader = reader.with_key(self.key.clone());
         let outbox = Outbox::new(file("cluster-outbox"));
         let sentinels = self.engine.sentinels().cloned();
         let watched = Arc::clone(&self.shared);
@@ -213,7 +216,7 @@ impl Cluster {
         let pages = self
             .pages
             .map(|(pages, commands)| PageThread::new(self.engine.clone(), &pages, commands));
-        let publisher = Publisher::new(self.engine, Arc::clone(&self.shared), outbox);
+        let publisher = Publisher::new(self.engine, Arc::clone(&self.shared), self.key, outbox);
         let mut running = RunningCluster {
             shared: self.shared,
             publisher: None,

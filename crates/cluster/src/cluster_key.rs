@@ -11,6 +11,7 @@ use crate::error::EngineError;
 /// Keys derived from the secret that all nodes have.
 pub(crate) struct ClusterKey {
     pages: hmac::Key,
+    purges: hmac::Key,
     secrets: RandomizedNonceKey,
 }
 
@@ -43,6 +44,9 @@ impl ClusterKey {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, cluster.as_bytes());
         let derived = salt.extract(secret);
         let pages = derived.expand(&[b"galley pages"], hmac::HMAC_SHA256).ok()?;
+        let purges = derived
+            .expand(&[b"galley purges"], hmac::HMAC_SHA256)
+            .ok()?;
         let mut bytes = [0; SECRETS_KEY];
         let secrets = derived
             .expand(&[b"galley secrets"], SecretsKeyLength)
@@ -50,6 +54,7 @@ impl ClusterKey {
         secrets.fill(&mut bytes).ok()?;
         Some(Self {
             pages: hmac::Key::from(pages),
+            purges: hmac::Key::from(purges),
             secrets: RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok()?,
         })
     }
@@ -73,6 +78,26 @@ impl ClusterKey {
         let tag = self.sign(VALUE, page, value);
         aws_lc_rs::constant_time::verify_slices_are_equal(tag.as_ref(), mac).ok()?;
         Some(value)
+    }
+
+    /// The MAC of parts that concern the order of purges. The context is the first part.
+    pub(crate) fn sign_purge<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> [u8; MAC] {
+        let mut context = hmac::Context::with_key(&self.purges);
+        for part in parts {
+            update(&mut context, part);
+        }
+        let tag = context.sign();
+        tag.as_ref().first_chunk().copied().unwrap_or_default()
+    }
+
+    /// Whether a node has made this MAC of these parts.
+    pub(crate) fn is_purge_signed<'p>(
+        &self,
+        parts: impl Iterator<Item = &'p [u8]>,
+        mac: &[u8; MAC],
+    ) -> bool {
+        let expected = self.sign_purge(parts);
+        aws_lc_rs::constant_time::verify_slices_are_equal(&expected, mac).is_ok()
     }
 
     /// Encrypts and authenticates a secret, and authenticates `context` with it. Returns nonce, ciphertext and tag.
@@ -103,14 +128,18 @@ impl ClusterKey {
         let mut context = hmac::Context::with_key(&self.pages);
         context.update(&[purpose]);
         for part in [page.site.as_bytes(), page.key] {
-            // Includes the length, so that no two names have the same signature.
-            let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
-            context.update(&length.to_le_bytes());
-            context.update(part);
+            update(&mut context, part);
         }
         context.update(value);
         context.sign()
     }
+}
+
+/// Includes the length, so that no two names have the same signature.
+fn update(context: &mut hmac::Context, part: &[u8]) {
+    let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
+    context.update(&length.to_le_bytes());
+    context.update(part);
 }
 
 /// The length of the key for secrets.

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use redis::streams::{StreamRangeReply, StreamReadReply};
-use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, cmd};
+use redis::streams::StreamReadReply;
+use redis::{ConnectionInfo, IntoConnectionInfo, cmd};
 
+use crate::connection::EngineConnection;
 use crate::engine_replies::{KnownStream, Progress, Renewal};
-use crate::engine_scripts::{APPEND_WHEN_FULL, BEGIN, PROGRESS, REGISTER};
+use crate::engine_scripts::{BEGIN, PROGRESS, REGISTER};
 use crate::error::{EngineError, password};
 use crate::identity::EngineIdentity;
 use crate::info::EngineInfo;
 use crate::lease::KEY_LIFETIME;
 use crate::limits::ChargeEntry;
-use crate::message::{Fields, Message};
 use crate::sentinel::Sentinels;
 use crate::stream_id::StreamId;
 
@@ -33,28 +33,23 @@ enum EngineAddress {
 }
 
 #[derive(Clone)]
-struct EngineKeys {
-    purges: String,
-    members: String,
+pub(crate) struct EngineKeys {
+    pub(crate) purges: String,
+    pub(crate) members: String,
     epoch: String,
-    node_prefix: String,
-    limits: String,
+    pub(crate) node_prefix: String,
+    pub(crate) head_prefix: String,
+    pub(crate) limits: String,
     prefix: String,
-}
-
-/// An entry of the stream. `message` is `None` if it cannot be parsed.
-pub(crate) struct StreamEntry {
-    pub(crate) id: StreamId,
-    pub(crate) message: Option<Message>,
 }
 
 /// An open connection to a primary.
 pub(crate) struct Session {
-    connection: Connection,
-    keys: EngineKeys,
+    pub(crate) connection: EngineConnection,
+    pub(crate) keys: EngineKeys,
     pub(crate) identity: EngineIdentity,
     pub(crate) version: String,
-    has_replicas: bool,
+    pub(crate) has_replicas: bool,
     /// The sentinels that named this primary, if any.
     chosen: Option<EngineChoice>,
 }
@@ -65,7 +60,7 @@ struct EngineChoice {
 }
 
 struct OpenConnection {
-    connection: Connection,
+    connection: EngineConnection,
     chosen: Option<EngineChoice>,
 }
 
@@ -88,6 +83,7 @@ impl Engine {
                 members: key("members"),
                 epoch: key("epoch"),
                 node_prefix: key("node:"),
+                head_prefix: key("head:"),
                 limits: key("limits"),
                 prefix: prefix.clone(),
             },
@@ -126,7 +122,7 @@ impl Engine {
     }
 
     /// A connection to the primary for `galley check`.
-    pub(crate) fn connect_to_inspect(&self) -> Result<Connection, EngineError> {
+    pub(crate) fn connect_to_inspect(&self) -> Result<EngineConnection, EngineError> {
         Ok(self.open(CONNECT_TIMEOUT)?.connection)
     }
 
@@ -158,9 +154,7 @@ impl Engine {
 
     fn open(&self, reply_timeout: Duration) -> Result<OpenConnection, EngineError> {
         let (info, chosen) = self.choose()?;
-        let connection = Client::open(info)?.get_connection_with_timeout(CONNECT_TIMEOUT)?;
-        connection.set_read_timeout(Some(reply_timeout))?;
-        connection.set_write_timeout(Some(reply_timeout))?;
+        let connection = EngineConnection::open(&info, CONNECT_TIMEOUT, reply_timeout)?;
         Ok(OpenConnection { connection, chosen })
     }
 }
@@ -226,48 +220,6 @@ impl Session {
         Ok(Renewal { epoch, is_whole })
     }
 
-    /// Whether the stream contains an entry.
-    pub(crate) fn has(&mut self, id: StreamId) -> Result<bool, EngineError> {
-        let found: StreamRangeReply = cmd("XRANGE")
-            .arg(&self.keys.purges)
-            .arg(id.to_string())
-            .arg(id.to_string())
-            .query(&mut self.connection)?;
-        Ok(!found.ids.is_empty())
-    }
-
-    /// The newest purge; [`StreamId::START`] if there is none.
-    pub(crate) fn newest(&mut self) -> Result<StreamId, EngineError> {
-        let stream = self.keys.purges.clone();
-        self.back_from_newest(&stream, 1)
-    }
-
-    /// The oldest of the newest `count` purges; [`StreamId::START`] if there is none.
-    pub(crate) fn oldest_of_newest(&mut self, count: usize) -> Result<StreamId, EngineError> {
-        let stream = self.keys.purges.clone();
-        self.back_from_newest(&stream, count)
-    }
-
-    /// The newest entry with charges; [`StreamId::START`] if there is none.
-    pub(crate) fn newest_charges(&mut self) -> Result<StreamId, EngineError> {
-        let stream = self.keys.limits.clone();
-        self.back_from_newest(&stream, 1)
-    }
-
-    fn back_from_newest(&mut self, stream: &str, count: usize) -> Result<StreamId, EngineError> {
-        let found: StreamRangeReply = cmd("XREVRANGE")
-            .arg(stream)
-            .arg("+")
-            .arg("-")
-            .arg("COUNT")
-            .arg(count)
-            .query(&mut self.connection)?;
-        match found.ids.last() {
-            None => Ok(StreamId::START),
-            Some(entry) => StreamId::parse(&entry.id).ok_or(EngineError::Reply("a stream id")),
-        }
-    }
-
     /// Creates the stream if it does not exist, and with it an epoch. Nothing else creates one, so each stream has a separate
     /// epoch.
     pub(crate) fn begin_stream(&mut self) -> Result<(), EngineError> {
@@ -278,109 +230,6 @@ impl Session {
             .arg(random_word())
             .query(&mut self.connection)
             .map_err(EngineError::from)
-    }
-
-    /// The entries after `last`, at most [`MAX_ENTRIES`]. `wait`: the maximum wait for entries.
-    pub(crate) fn read(
-        &mut self,
-        last: StreamId,
-        wait: Option<Duration>,
-    ) -> Result<Vec<StreamEntry>, EngineError> {
-        let mut command = cmd("XREAD");
-        command.arg("COUNT").arg(MAX_ENTRIES);
-        if let Some(wait) = wait {
-            let milliseconds = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            command.arg("BLOCK").arg(milliseconds.max(1));
-        }
-        command
-            .arg("STREAMS")
-            .arg(&self.keys.purges)
-            .arg(last.to_string());
-        let reply: Option<StreamReadReply> = command.query(&mut self.connection)?;
-        let streams = reply.map(|reply| reply.keys).unwrap_or_default();
-        let entries = streams.into_iter().flat_map(|stream| stream.ids);
-        entries
-            .map(|entry| {
-                let id = StreamId::parse(&entry.id).ok_or(EngineError::Reply("a stream id"))?;
-                let mut fields = Fields::new();
-                for (name, value) in entry.map {
-                    fields.insert(
-                        name,
-                        redis::from_redis_value(value).map_err(RedisError::from)?,
-                    );
-                }
-                Ok(StreamEntry {
-                    id,
-                    message: Message::read(fields),
-                })
-            })
-            .collect()
-    }
-
-    /// Appends all purges or none, and removes old entries so that about `kept` stay. Returns the ids.
-    ///
-    /// # Errors
-    /// [`EngineError::Lost`]: the stream does not exist any more.
-    pub(crate) fn append(
-        &mut self,
-        messages: &[Message],
-        kept: usize,
-    ) -> Result<Vec<StreamId>, EngineError> {
-        let mut pipe = redis::pipe();
-        pipe.atomic();
-        for message in messages {
-            let command = pipe.cmd("XADD");
-            command
-                .arg(&self.keys.purges)
-                .arg("NOMKSTREAM")
-                .arg("MAXLEN")
-                .arg("~")
-                .arg(kept)
-                .arg("*");
-            for (name, value) in message.fields() {
-                command.arg(name).arg(value);
-            }
-        }
-        self.appended(&pipe)
-    }
-
-    /// Like [`Session::append`] at an engine that rejects what takes memory: a purge must reach the other nodes all the same.
-    pub(crate) fn append_when_full(
-        &mut self,
-        messages: &[Message],
-    ) -> Result<Vec<StreamId>, EngineError> {
-        // A full engine rejects whatever is queued in a transaction. After an error in between, all are sent again.
-        let mut pipe = redis::pipe();
-        for message in messages {
-            let command = pipe
-                .cmd("EVAL")
-                .arg(APPEND_WHEN_FULL)
-                .arg(1)
-                .arg(&self.keys.purges);
-            command.arg(KEPT_WHEN_FULL);
-            for (name, value) in message.fields() {
-                command.arg(name).arg(value);
-            }
-        }
-        self.appended(&pipe)
-    }
-
-    fn appended(&mut self, pipe: &redis::Pipeline) -> Result<Vec<StreamId>, EngineError> {
-        let ids: Vec<Option<String>> = pipe.query(&mut self.connection)?;
-        let ids: Vec<String> = ids
-            .into_iter()
-            .collect::<Option<_>>()
-            .ok_or(EngineError::Lost)?;
-        if self.has_replicas {
-            // No guarantee, because a failover may lose what one replica has, but it makes that rare.
-            let _: u64 = cmd("WAIT")
-                .arg(1)
-                .arg(REPLICA_MS)
-                .query(&mut self.connection)?;
-        }
-        ids.iter()
-            .map(|id| StreamId::parse(id).ok_or(EngineError::Reply("a stream id")))
-            .collect()
     }
 
     /// Appends charges of this node and returns the charges of all nodes after `last`. One round trip, which does not wait.
@@ -467,21 +316,12 @@ pub(crate) fn random_word() -> String {
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The maximum number of entries that are applied at a time.
-const MAX_ENTRIES: usize = 512;
-
 /// The approximate number of entries with charges that are kept, and read at a time: those of a second of 100 nodes. At most 16
 /// MiB.
 const MAX_CHARGE_ENTRIES: usize = 10_000;
 
 /// The lifetime of charges. Nodes read them ten times a second.
 const CHARGES_LIFETIME: Duration = Duration::from_secs(10);
-
-/// The approximate number of entries that the stream of a full engine keeps.
-const KEPT_WHEN_FULL: usize = 10_000;
-
-/// The maximum wait for the confirmation of a replica.
-const REPLICA_MS: u64 = 50;
 
 /// The time after which an absent member is removed.
 const MEMBER_LIFETIME: Duration = Duration::from_secs(86_400);

@@ -19,6 +19,36 @@ pub(crate) struct Renewal {
     pub(crate) is_whole: bool,
 }
 
+/// A member, and the head that it has written.
+pub(crate) struct MemberHead {
+    pub(crate) member: String,
+    /// Whether its key is there.
+    pub(crate) is_present: bool,
+    /// Empty: there is none.
+    pub(crate) head: Vec<u8>,
+}
+
+/// An entry to be appended.
+pub(crate) struct NewEntry {
+    /// `None`: the engine chooses one.
+    pub(crate) id: Option<StreamId>,
+    pub(crate) fields: Vec<(&'static str, Vec<u8>)>,
+}
+
+/// The result of appending.
+pub(crate) enum AppendReply {
+    Ids(Vec<StreamId>),
+    /// Nothing was appended: ids must be higher than this one.
+    Behind(StreamId),
+}
+
+/// Whether the engine takes writes that need memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EngineSpace {
+    Left,
+    None,
+}
+
 /// The progress of the members.
 pub(crate) struct Progress {
     pub(crate) epoch: Option<String>,

@@ -29,6 +29,9 @@ pub enum EngineError {
     /// Data that was written is missing.
     #[error("it has lost data")]
     Lost,
+    /// The next entries are larger than the limit.
+    #[error("its next entries are larger than a node reads at a time")]
+    TooLong,
     /// The engine is a replica.
     #[error("it is a replica: name the primary")]
     Replica,
@@ -41,18 +44,17 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether the engine has rejected a command because it has reached its `maxmemory`. The error of a transaction contains those
-    /// of its commands.
+    /// Whether the engine has rejected a command because it has reached its `maxmemory`.
     pub(crate) fn is_full(&self) -> bool {
         match self {
-            Self::Engine(error) if error.code() == Some("EXECABORT") => {
-                let errors = error.clone().into_server_errors();
-                errors.is_some_and(|all| all.iter().any(|(_, one)| one.code() == "OOM"))
+            // Redis 6.2 puts the position in the script before the code.
+            Self::Engine(error) => {
+                error.code() == Some("OOM") || error.to_string().contains("OOM command not allowed")
             }
-            Self::Engine(error) => error.code() == Some("OOM"),
             Self::Password { .. }
             | Self::Key { .. }
             | Self::Lost
+            | Self::TooLong
             | Self::Replica
             | Self::Sentinels(_)
             | Self::Reply(_) => false,

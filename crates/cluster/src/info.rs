@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
-use redis::{Connection, cmd};
+use redis::cmd;
 
+use crate::connection::EngineConnection;
 use crate::error::EngineError;
 
 /// The lines of `INFO`.
 pub(crate) struct EngineInfo(HashMap<String, String>);
 
 impl EngineInfo {
-    pub(crate) fn query(connection: &mut Connection) -> Result<Self, EngineError> {
+    pub(crate) fn query(connection: &mut EngineConnection) -> Result<Self, EngineError> {
         let text: String = cmd("INFO").query(connection)?;
         Ok(Self::read(&text))
     }

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use redis::{Connection, cmd};
+use redis::cmd;
 
+use crate::connection::EngineConnection;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::info::EngineInfo;
@@ -49,7 +50,7 @@ pub fn inspect(address: &str, password_file: Option<PathBuf>) -> Result<EngineRe
 }
 
 /// Whether the engine saves its data periodically. Assumes so if `CONFIG` is forbidden.
-fn saves_periodically(connection: &mut Connection) -> bool {
+fn saves_periodically(connection: &mut EngineConnection) -> bool {
     let rules: Result<Vec<String>, _> = cmd("CONFIG").arg("GET").arg("save").query(connection);
     rules.map_or(true, |rules| {
         rules.get(1).is_some_and(|rule| !rule.is_empty())

@@ -5,9 +5,10 @@
 //! member has applied it or its lease has expired, so no node can send the old page any more.
 //!
 //! ```text
-//! galley:<name>:purges       stream: node, seq, site, strength, scope and its parts
+//! galley:<name>:purges       stream: node, seq, site, strength, scope and its parts, seal
 //! galley:<name>:members      sorted set of the nodes' runs, by the time of their last renewal
 //! galley:<name>:node:<run>   the last entry that the node has applied; expires after KEY_LIFETIME
+//! galley:<name>:head:<run>   what the node knows of the purges of all runs, see `ledger`; only with a key
 //! galley:<name>:epoch        a random text; if it changes, the engine has lost data
 //! galley:<name>:limits       stream: the charges of clients to shared limits; expires after seconds
 //! galley:<name>:page:..      a shared page, see `shared_pages`
@@ -20,23 +21,32 @@
 //! unless the engine lost data. The publisher detects that by the engine's identity and the epoch. After a change of either
 //! it waits for a whole key lifetime before it relies on an absent key.
 
+mod append;
 mod breaker;
 mod cluster;
 mod cluster_key;
+mod confirm;
+mod connection;
 mod engine;
 mod engine_link;
 mod engine_replies;
 mod engine_scripts;
+mod engine_stream;
+mod entry_seal;
 mod error;
+mod head;
 mod identity;
 mod inbox;
 mod info;
 mod inspect;
+mod kept_ledger;
 pub mod lease;
+mod ledger;
 mod limit_exchange;
 mod limits;
 mod members;
 mod message;
+mod noted;
 mod outbox;
 mod own_purges;
 mod page_command;
@@ -52,6 +62,7 @@ mod record_file;
 mod secret_lock;
 mod secret_value;
 mod sentinel;
+mod sequences;
 mod shared;
 mod shared_pages;
 mod shared_secrets;

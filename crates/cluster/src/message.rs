@@ -20,7 +20,8 @@ pub(crate) struct Message {
     pub(crate) node: String,
     /// The number of the purge in that run, without gaps.
     pub(crate) sequence: u64,
-    pub(crate) content: RemotePurge,
+    /// `None`: a mark, which purges nothing. A run begins with one, so that it has an entry.
+    pub(crate) content: Option<RemotePurge>,
 }
 
 /// The fields of an entry in the engine.
@@ -29,17 +30,19 @@ pub(crate) type Fields = HashMap<String, Vec<u8>>;
 impl Message {
     /// Names and values of the fields.
     pub(crate) fn fields(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let RemotePurge { site, purge } = &self.content;
+        let mut fields = vec![
+            ("node", self.node.clone().into_bytes()),
+            ("seq", self.sequence.to_string().into_bytes()),
+        ];
+        let Some(RemotePurge { site, purge }) = &self.content else {
+            return fields;
+        };
         let strength = match purge.strength {
             Strength::Hard => HARD,
             Strength::Soft => SOFT,
         };
-        let mut fields = vec![
-            ("node", self.node.clone().into_bytes()),
-            ("seq", self.sequence.to_string().into_bytes()),
-            ("site", site.clone().into_bytes()),
-            ("strength", strength.to_vec()),
-        ];
+        fields.push(("site", site.clone().into_bytes()));
+        fields.push(("strength", strength.to_vec()));
         let (scope, value): (&str, &[u8]) = match &purge.scope {
             Scope::Site => ("site", b""),
             Scope::Host(host) => ("host", host.as_bytes()),
@@ -57,12 +60,18 @@ impl Message {
         fields
     }
 
-    /// Parses an entry; `None`: it names no node or site. An unknown scope counts as the whole site.
+    /// Parses an entry; `None`: it names no node. An entry without a site is a mark. An unknown scope counts as the whole site.
     pub(crate) fn read(mut fields: Fields) -> Option<Self> {
         let text = |fields: &mut Fields, name: &str| String::from_utf8(fields.remove(name)?).ok();
         let node = text(&mut fields, "node")?;
         let sequence = text(&mut fields, "seq")?.parse().ok()?;
-        let site = text(&mut fields, "site")?;
+        let Some(site) = text(&mut fields, "site") else {
+            return Some(Self {
+                node,
+                sequence,
+                content: None,
+            });
+        };
         let strength = match fields.get("strength") {
             Some(value) if value == SOFT => Strength::Soft,
             _ => Strength::Hard,
@@ -77,7 +86,7 @@ impl Message {
         Some(Self {
             node,
             sequence,
-            content,
+            content: Some(content),
         })
     }
 }
@@ -136,7 +145,7 @@ mod tests {
             let message = Message {
                 node: "n".to_owned(),
                 sequence,
-                content: RemotePurge { site, purge: Purge { scope, strength } },
+                content: Some(RemotePurge { site, purge: Purge { scope, strength } }),
             };
             let fields = message.fields().into_iter().map(|(name, value)| (name.to_owned(), value));
             prop_assert_eq!(Message::read(fields.collect()), Some(message));
@@ -154,7 +163,7 @@ mod tests {
             ]);
             prop_assert!(read.is_none());
             let read = Message::read(fields).unwrap();
-            prop_assert_eq!(read.content.purge.scope, Scope::Site);
+            prop_assert_eq!(read.content.unwrap().purge.scope, Scope::Site);
         }
     }
 }

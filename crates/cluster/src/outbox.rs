@@ -96,7 +96,7 @@ fn write_record(purge: &RemotePurge, out: &mut Vec<u8>) {
     let message = Message {
         node: String::new(),
         sequence: 0,
-        content: purge.clone(),
+        content: Some(purge.clone()),
     };
     let mut record = Vec::new();
     for (name, value) in message.fields() {
@@ -119,7 +119,7 @@ fn read_record(rest: &mut &[u8]) -> Option<RemotePurge> {
         record = behind;
         fields.insert(name, take(&mut record)?.to_vec());
     }
-    Some(Message::read(fields)?.content)
+    Message::read(fields)?.content
 }
 
 /// The bytes after a length.

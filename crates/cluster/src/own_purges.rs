@@ -11,6 +11,8 @@ pub(crate) struct OwnPurges {
     /// The number of purges that have a number on this node, or are about to get one, but are not in the stream.
     unappended: AtomicU64,
     appended: Mutex<AppendedPurge>,
+    /// The newest entry that the reader knows. Later ones get higher ids.
+    horizon: Mutex<StreamId>,
 }
 
 #[derive(Debug, Default)]
@@ -19,6 +21,11 @@ struct AppendedPurge {
     engine: String,
     /// All appended purges are in the stream up to this entry.
     newest: StreamId,
+    /// The number and entry of the last one of this run, also one that purges nothing; `None`: none is in this engine's stream.
+    last: Option<(u64, StreamId)>,
+    /// The newest mark of this run, if it was appended after the last request of one.
+    mark: Option<StreamId>,
+    wants_mark: bool,
 }
 
 /// A purge that is being added to the stream, counted from before it is in effect on this node.
@@ -47,14 +54,48 @@ impl OwnPurges {
         let mut appended = self.lock();
         if let Some(least) = least {
             appended.newest = least;
+            appended.last = None;
         }
         appended.engine = engine;
     }
 
     /// Records an entry of this node. Must be called before its [`StartedPurge::settle`].
-    pub(crate) fn appended(&self, id: StreamId) {
+    pub(crate) fn appended(&self, sequence: u64, id: StreamId) {
         let mut appended = self.lock();
         appended.newest = appended.newest.max(id);
+        appended.last = Some((sequence, id));
+    }
+
+    /// Records an entry of this node that purges nothing.
+    pub(crate) fn marked(&self, sequence: u64, id: StreamId) {
+        let mut appended = self.lock();
+        appended.last = Some((sequence, id));
+        if !appended.wants_mark {
+            appended.mark = Some(id);
+        }
+    }
+
+    /// Requests another mark: an entry behind all entries of now.
+    pub(crate) fn request_mark(&self) {
+        let mut appended = self.lock();
+        appended.mark = None;
+        appended.wants_mark = true;
+    }
+
+    /// Whether a mark was requested since the last call.
+    pub(crate) fn takes_request(&self) -> bool {
+        std::mem::take(&mut self.lock().wants_mark)
+    }
+
+    /// The newest mark of this run, if it was appended after the last request of one.
+    pub(crate) fn mark(&self) -> Option<StreamId> {
+        self.lock().mark
+    }
+
+    /// The number and entry of this run's last one in this engine's stream.
+    pub(crate) fn last(&self, engine: &str) -> Option<(u64, StreamId)> {
+        let appended = self.lock();
+        appended.last.filter(|_| appended.engine == engine)
     }
 
     /// An entry of this engine's stream such that all published purges are in the stream up to it; `None`: there is none.
@@ -64,6 +105,15 @@ impl OwnPurges {
         }
         let appended = self.lock();
         (appended.engine == engine).then_some(appended.newest)
+    }
+
+    pub(crate) fn note_horizon(&self, id: StreamId) {
+        let mut horizon = self.horizon.lock().unwrap_or_else(PoisonError::into_inner);
+        *horizon = id.max(*horizon);
+    }
+
+    pub(crate) fn horizon(&self) -> StreamId {
+        *self.horizon.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, AppendedPurge> {
@@ -86,10 +136,10 @@ mod tests {
         own.connected("a".to_owned(), None);
         assert_eq!(own.newest("a"), Some(StreamId::START));
         let (first, second) = (StartedPurge::new(&own), StartedPurge::new(&own));
-        own.appended(id("5-0"));
+        own.appended(1, id("5-0"));
         first.settle();
         assert_eq!(own.newest("a"), None);
-        own.appended(id("4-0"));
+        own.appended(2, id("4-0"));
         second.settle();
         assert_eq!(own.newest("a"), Some(id("5-0")));
         assert_eq!(own.newest("b"), None);
@@ -99,10 +149,11 @@ mod tests {
     fn after_a_loss_of_data_old_entries_do_not_count() {
         let own = Arc::new(OwnPurges::default());
         own.connected("a".to_owned(), None);
-        own.appended(id("9-0"));
+        own.appended(1, id("9-0"));
+        assert_eq!(own.last("a"), Some((1, id("9-0"))));
         own.connected("b".to_owned(), Some(id("3-1")));
         assert_eq!(own.newest("b"), Some(id("3-1")));
-        assert_eq!(own.newest("a"), None);
+        assert_eq!((own.newest("a"), own.last("b")), (None, None));
     }
 
     #[test]

@@ -21,6 +21,8 @@ use crate::shared_pages::SharedPages;
 pub(crate) struct PageThread {
     worker: PageWorker,
     commands: mpsc::Receiver<PageCommand>,
+    /// The maximum number of concurrent commands.
+    most_commands: usize,
 }
 
 /// The state that the tasks of the thread share.
@@ -46,6 +48,7 @@ impl PageThread {
                 sender: pages.sender(),
             },
             commands,
+            most_commands: most_commands(pages.most_value_bytes()),
         }
     }
 
@@ -63,7 +66,7 @@ impl PageThread {
         let worker = Arc::new(self.worker);
         let connected = Arc::clone(&worker);
         let connecting = tokio::spawn(async move { connected.link.keep_connected().await });
-        let in_progress = Arc::new(Semaphore::new(MAX_IN_PROGRESS));
+        let in_progress = Arc::new(Semaphore::new(self.most_commands));
         while let Some(command) = self.commands.recv().await {
             let Ok(permit) = Arc::clone(&in_progress).acquire_owned().await else {
                 break;
@@ -199,5 +202,16 @@ const FETCH: &str = "fetch";
 /// The time that a node has for fetching a page before other nodes fetch it.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(8);
 
+/// The number of concurrent commands, each of which may read a value of this size.
+fn most_commands(value_bytes: u64) -> usize {
+    let count = MAX_READ_BYTES / value_bytes.max(1);
+    usize::try_from(count)
+        .unwrap_or(MAX_IN_PROGRESS)
+        .clamp(4, MAX_IN_PROGRESS)
+}
+
 /// The maximum number of concurrent commands.
 const MAX_IN_PROGRESS: usize = 256;
+
+/// The memory for values that are read at a time. A program that is no node may have made each of them as long as possible.
+const MAX_READ_BYTES: u64 = 32 << 20;

@@ -105,7 +105,8 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-const VERSION: u8 = 2;
+/// Version 2 could have points of entries without a seal.
+const VERSION: u8 = 3;
 
 /// The length of the part before the points.
 const HEAD: usize = 1 + 8 + 1;

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use crate::cluster_key::ClusterKey;
 use crate::engine::{Engine, Session};
+use crate::engine_replies::EngineSpace;
 use crate::error::EngineError;
 use crate::inbox::{Outgoing, ReceivedPurges, bound, largest_site, widen};
 use crate::lease::KEY_LIFETIME;
@@ -34,7 +36,7 @@ enum WakeReason {
 
 pub(crate) struct Publisher {
     engine: Engine,
-    shared: Arc<ClusterState>,
+    pub(crate) shared: Arc<ClusterState>,
     unsent: VecDeque<Outgoing>,
     sent: VecDeque<StreamedPurge>,
     /// Purges that were sent recently. They are published again if the engine may have lost them.
@@ -43,8 +45,12 @@ pub(crate) struct Publisher {
     recent_bytes: usize,
     /// The time of the last warning about a full engine.
     warned: Option<Instant>,
-    newest: Option<StreamId>,
-    sequence: u64,
+    pub(crate) newest: Option<StreamId>,
+    pub(crate) sequence: u64,
+    /// Seals entries, if nodes share a key.
+    pub(crate) key: Option<Arc<ClusterKey>>,
+    /// The last entry of this run, if it is in the stream.
+    pub(crate) previous: StreamId,
     members: Members,
     /// Whether the engine has lost data since `recent` was published.
     has_lost: bool,
@@ -56,7 +62,12 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(engine: Engine, shared: Arc<ClusterState>, mut outbox: Outbox) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        shared: Arc<ClusterState>,
+        key: Option<Arc<ClusterKey>>,
+        mut outbox: Outbox,
+    ) -> Self {
         let absence = match engine.sentinels() {
             None => KEY_LIFETIME,
             Some(_) => AFTER_FAILOVER,
@@ -78,6 +89,8 @@ impl Publisher {
             warned: None,
             newest: None,
             sequence: 0,
+            key,
+            previous: StreamId::START,
             members: Members::new(shared.member.clone(), absence),
             has_lost: false,
             outbox,
@@ -123,11 +136,18 @@ impl Publisher {
         if is_lost {
             self.publish_recent_again();
             least = Some(session.newest()?.next());
+            self.previous = StreamId::START;
         }
         self.shared.own.connected(session.identity.word(), least);
         self.has_lost = false;
+        if is_lost || self.sequence == 0 {
+            self.mark(&mut session)?;
+        }
         loop {
             let wake = self.receive();
+            if self.shared.own.takes_request() {
+                self.mark(&mut session)?;
+            }
             self.send(&mut session)?;
             if let WakeReason::Stopped = wake {
                 return Ok(());
@@ -171,39 +191,30 @@ impl Publisher {
 
     /// Appends unsent purges in batches. After a failure they remain unsent, and may be in the stream twice.
     fn send(&mut self, session: &mut Session) -> Result<(), EngineError> {
-        let mut is_full = false;
+        let mut space = EngineSpace::Left;
         while !self.unsent.is_empty() {
             self.poll = first_poll(self.members.shown.len());
             let count = self.unsent.len().min(MAX_AT_A_TIME);
             let first = self.sequence + 1;
             let messages: Vec<Message> = (first..)
                 .zip(self.unsent.iter().take(count))
-                .map(|(sequence, outgoing)| Message {
-                    node: self.shared.incarnation.clone(),
-                    sequence,
-                    content: outgoing.content.clone(),
-                })
+                .map(|(sequence, one)| self.message(sequence, Some(one.content.clone())))
                 .collect();
-            let appended = if is_full {
-                session.append_when_full(&messages)
-            } else {
-                session.append(&messages, self.kept_in_stream())
-            };
-            let ids = match appended {
-                Err(error) if error.is_full() && !is_full => {
-                    is_full = true;
+            let kept = self.kept_in_stream();
+            let ids = match self.append(session, &messages, kept, space) {
+                Err(error) if error.is_full() && space == EngineSpace::Left => {
+                    space = EngineSpace::None;
                     self.give_way(&error);
                     continue;
                 }
                 ids => ids?,
             };
-            if ids.len() != count {
-                return Err(EngineError::Reply("the ids of new entries"));
-            }
-            for (id, mut outgoing) in ids.into_iter().zip(self.unsent.drain(..count)) {
-                self.sequence += 1;
-                self.newest = Some(id);
-                self.shared.own.appended(id);
+            for id in ids {
+                let Some(mut outgoing) = self.unsent.pop_front() else {
+                    break;
+                };
+                self.note_entry(id);
+                self.shared.own.appended(self.sequence, id);
                 outgoing.settle();
                 if outgoing.is_in_outbox {
                     self.outbox_until = Some(id);
@@ -232,7 +243,7 @@ impl Publisher {
 
     /// The number of entries that fit into the stream, by the average size of this node's recent ones. A site whose purges are long
     /// must not fill the engine.
-    fn kept_in_stream(&self) -> usize {
+    pub(crate) fn kept_in_stream(&self) -> usize {
         let average = (self.recent_bytes / self.recent.len().max(1)).max(1);
         (MAX_STREAM_BYTES / average).clamp(MIN_IN_STREAM, MAX_IN_STREAM)
     }

@@ -8,20 +8,24 @@ use std::time::{Duration, Instant};
 use galley_policy::purge::Strength;
 use galley_policy::time::Tick;
 
-use crate::engine::{Engine, Session, StreamEntry};
+use crate::cluster_key::ClusterKey;
+use crate::engine::{Engine, Session};
 use crate::engine_replies::KnownStream;
+use crate::engine_stream::{MAX_ENTRIES, StreamEntry};
 use crate::error::EngineError;
 use crate::lease::LEASE;
-use crate::point::{NotedPoints, StreamPoint};
+use crate::ledger::Ledger;
+use crate::message::Message;
 use crate::position::{Position, PositionFile};
+use crate::sequences::{EntryOrder, SequenceEnd};
 use crate::shared::{ClusterState, NotePoint, PurgeSink};
 use crate::stream_id::StreamId;
 
 /// Reads the stream while the node runs.
 pub(crate) struct Reader {
     engine: Engine,
-    shared: Arc<ClusterState>,
-    sink: Arc<dyn PurgeSink>,
+    pub(crate) shared: Arc<ClusterState>,
+    pub(crate) sink: Arc<dyn PurgeSink>,
     file: Option<PositionFile>,
     tick_at: Box<dyn Fn(Instant) -> Tick + Send>,
     /// The entry that was applied last, and its engine.
@@ -29,9 +33,20 @@ pub(crate) struct Reader {
     epoch: Option<String>,
     /// To be recorded when the lease has begun: the purges that the node knew before it continued reading, and an entry such
     /// that all purges of other nodes among them are in the stream up to it.
-    known: Option<(StreamId, NotePoint)>,
-    /// The latest sequence number of each run of a node.
+    pub(crate) known: Option<(StreamId, NotePoint)>,
+    /// The latest sequence number of each run of a node, in entries without a seal.
     sequences: HashMap<String, u64>,
+    /// What the node knows of entries with a seal; `None` without a key.
+    pub(crate) ledger: Option<Ledger>,
+    /// All purges of other nodes that were applied are in the stream up to here.
+    pub(crate) last_purge: StreamId,
+    /// Whether the position is that of the process that this one replaces.
+    pub(crate) is_inherited: bool,
+    /// Whether the other nodes were asked for missing purges.
+    pub(crate) has_started: bool,
+    /// The number of entries to read at a time. Less than [`MAX_ENTRIES`] where entries are long; 0: the next one is too long.
+    batch: usize,
+    warned: Option<Instant>,
     written: Instant,
 }
 
@@ -44,6 +59,7 @@ impl Reader {
         tick_at: Box<dyn Fn(Instant) -> Tick + Send>,
         inherited: Option<Position>,
     ) -> Self {
+        let is_inherited = inherited.is_some();
         // The position of another process of this node is not older than the one in the file.
         let position = inherited.or_else(|| file.as_ref().and_then(PositionFile::read));
         shared.set_position(position.as_ref());
@@ -57,8 +73,24 @@ impl Reader {
             epoch: None,
             known: None,
             sequences: HashMap::new(),
+            ledger: None,
+            last_purge: StreamId::START,
+            is_inherited,
+            has_started: false,
+            batch: MAX_ENTRIES,
+            warned: None,
             written: Instant::now(),
         }
+    }
+
+    /// The same with the cluster's key, which other nodes have, too.
+    pub(crate) fn with_key(mut self, key: Option<Arc<ClusterKey>>) -> Self {
+        let number = |word: &str| u128::from_str_radix(word, 16).unwrap_or_default();
+        let position = self.position.as_ref();
+        let restored = position.and_then(|position| position.ledger.clone());
+        let run = number(&self.shared.incarnation);
+        self.ledger = key.map(|key| Ledger::new(key, run, restored));
+        self
     }
 
     pub(crate) fn run(mut self) {
@@ -66,6 +98,13 @@ impl Reader {
         while !self.shared.is_stopped() {
             let began = Instant::now();
             let Err(error) = self.follow() else { break };
+            if matches!(error, EngineError::TooLong) {
+                // Sixteen entries of nodes are not that long.
+                if (2..SMALLER_BATCH).contains(&self.batch) {
+                    self.gap(PurgeLoss::Unnoticed, "an entry of the stream is too long");
+                }
+                self.batch /= SMALLER_BATCH;
+            }
             self.disconnected(&error);
             pause = if began.elapsed() > MAX_PAUSE {
                 FIRST_PAUSE
@@ -83,23 +122,61 @@ impl Reader {
         let epoch = session.join(&self.shared.member, self.last())?;
         let is_same_epoch = self.epoch == epoch;
         self.epoch = epoch;
+        let data = self.data(&session);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.use_data(&data);
+        }
+        if self.batch == 0 {
+            self.skip_long(&mut session)?;
+        }
         let known = self.find_position(&mut session, is_same_epoch)?;
         self.known = known.map(|last| (last, self.sink.numbers()));
         self.catch_up(&mut session)?;
-        self.shared.set_position(self.position.as_ref());
+        self.confirm_start(&mut session)?;
+        self.shared.set_position(self.position().as_ref());
         self.renew(&mut session, self.last())?;
         self.connected(&session);
         self.shared.has_read.store(true, Ordering::Relaxed);
         while !self.shared.is_stopped() {
             let before = self.last();
-            let entries = session.read(before, Some(WAIT))?;
+            let entries = self.read(&mut session, Some(WAIT))?;
+            let is_end = entries.len() < self.batch;
             self.apply(entries);
+            if is_end {
+                self.compare();
+            }
             self.renew(&mut session, before)?;
+            self.exchange_when_due(&mut session)?;
         }
         Ok(())
     }
 
-    fn last(&self) -> StreamId {
+    fn read(
+        &self,
+        session: &mut Session,
+        wait: Option<Duration>,
+    ) -> Result<Vec<StreamEntry>, EngineError> {
+        let key = self.ledger.as_ref().map(|ledger| &*ledger.key);
+        session.read(self.last(), wait, self.batch, key)
+    }
+
+    /// Removes the next entry, which no node has written: its size would be the memory that each node needs.
+    fn skip_long(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        self.batch = 1;
+        let Some(entry) = session.remove_long(self.last())? else {
+            return Ok(());
+        };
+        if self.warned.is_none_or(|at| at.elapsed() > WARN_EVERY) {
+            self.warned = Some(Instant::now());
+            tracing::error!(
+                entry,
+                "removed an entry of more than 1 MiB from the purges in the cluster's engine, which no node has written: let only nodes write there, and change its password"
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn last(&self) -> StreamId {
         self.position
             .as_ref()
             .map_or(StreamId::START, |position| position.last)
@@ -129,22 +206,25 @@ impl Reader {
                     "the node has stored pages and has never read the stream",
                 );
             }
-            self.position = Some(Position { engine, last });
+            self.go_on(engine, last);
             return Ok(Some(last).filter(|last| is_new && *last != StreamId::START));
         };
         let is_there = position.last == StreamId::START || session.has(position.last)?;
-        let is_same = position.engine == engine;
+        let (last, is_same) = (position.last, position.engine == engine);
         let loss = if is_same && is_same_epoch {
             PurgeLoss::Unnoticed
         } else {
             // Publishers restart their numbering, or publish missing purges again.
             self.sequences.clear();
+            if self.has_started {
+                self.restart_ledger();
+            }
             PurgeLoss::Noticed
         };
-        let (last, had_lease) = (position.last, self.has_lease());
+        let had_lease = self.has_lease();
         // A node with a lease has applied every acknowledged purge. All other purges are published again.
         if is_there && (is_same || had_lease) {
-            self.position = Some(Position { engine, last });
+            self.go_on(engine, last);
             return Ok(Some(last).filter(|last| is_same && *last != StreamId::START));
         }
         let why = if is_there {
@@ -153,22 +233,29 @@ impl Reader {
             "the stream no longer contains the last entry"
         };
         self.gap(loss, why);
-        self.position = Some(Position {
-            engine,
-            last: StreamId::START,
-        });
+        self.go_on(engine, StreamId::START);
         Ok(None)
     }
 
+    fn go_on(&mut self, engine: String, last: StreamId) {
+        self.last_purge = self.last_purge.max(last);
+        self.position = Some(Position {
+            engine,
+            last,
+            ledger: None,
+        });
+    }
+
     /// Applies the purges that were published while the node was disconnected, before the lease begins.
-    fn catch_up(&mut self, session: &mut Session) -> Result<(), EngineError> {
+    pub(crate) fn catch_up(&mut self, session: &mut Session) -> Result<(), EngineError> {
         loop {
             let before = self.last();
-            let entries = session.read(before, None)?;
+            let entries = self.read(session, None)?;
             if before != StreamId::START && !session.has(before)? {
                 return Err(self.lost(PurgeLoss::Unnoticed));
             }
             if !self.apply(entries) {
+                self.batch = MAX_ENTRIES;
                 return Ok(());
             }
         }
@@ -180,19 +267,25 @@ impl Reader {
             return false;
         };
         let mut purges = Vec::with_capacity(entries.len());
-        for message in entries.into_iter().filter_map(|entry| entry.message) {
-            let previous = self
-                .sequences
-                .insert(message.node.clone(), message.sequence);
-            if previous.is_some_and(|previous| message.sequence > previous + 1) {
+        for StreamEntry {
+            id,
+            message,
+            previous,
+        } in entries
+        {
+            let Some(message) = message else { continue };
+            if self.follows(&message, id, previous) == EntryOrder::Missing {
                 self.gap(
                     PurgeLoss::Unnoticed,
                     "entries are missing within the stream",
                 );
             }
             // This node has already applied its own purges.
+            if message.content.is_some() {
+                self.last_purge = self.last_purge.max(id);
+            }
             if message.node != self.shared.incarnation {
-                purges.push(message.content);
+                purges.extend(message.content);
             }
         }
         if self.sequences.len() > MAX_RUNS {
@@ -204,8 +297,30 @@ impl Reader {
         if let Some(position) = &mut self.position {
             position.last = newest;
         }
-        self.shared.set_position(self.position.as_ref());
+        self.shared.set_position(self.position().as_ref());
         true
+    }
+
+    /// Whether entries are missing before this one. `previous`: the one before in the same run, if the entry has a seal. Others are
+    /// applied, too, because nodes of earlier versions write them.
+    fn follows(
+        &mut self,
+        message: &Message,
+        id: StreamId,
+        previous: Option<StreamId>,
+    ) -> EntryOrder {
+        let (node, sequence) = (&message.node, message.sequence);
+        if let (Some(ledger), Some(previous)) = (&mut self.ledger, previous)
+            && let Ok(run) = u128::from_str_radix(node, 16)
+        {
+            return ledger.note(SequenceEnd { run, sequence, id }, previous);
+        }
+        let last = self.sequences.insert(node.clone(), sequence);
+        if last.is_some_and(|last| sequence > last.saturating_add(1)) {
+            EntryOrder::Missing
+        } else {
+            EntryOrder::Follows
+        }
     }
 
     /// Writes the node's progress and extends the lease. The stream must have been read to its end once, because purges of an
@@ -235,35 +350,32 @@ impl Reader {
         Ok(())
     }
 
-    /// Records which entries are in the stream, and whether the purges of this node are.
-    fn note_point(&mut self, session: &Session, note: NotePoint, own: Option<StreamId>) {
+    /// The history of the engine's data.
+    pub(crate) fn data(&self, session: &Session) -> String {
         let epoch = self.epoch.as_deref().unwrap_or_default();
-        let data: Arc<str> = format!("{}/{epoch}", session.identity.word()).into();
-        if let Some(own) = own
-            && let Some((last, note)) = self.known.take()
-        {
-            note(&NotedPoints {
-                published: Some(StreamPoint::new(&data, last.max(own))),
-                applied: None,
-            });
-        }
-        // The numbers were read when all entries up to the last one had a number. This node's purges get their numbers before
-        // they are in the stream.
-        note(&NotedPoints {
-            published: own.map(|own| StreamPoint::new(&data, self.last().max(own))),
-            applied: Some(StreamPoint::new(&data, self.last())),
-        });
+        format!("{}/{epoch}", session.identity.word())
+    }
+
+    /// The position with what must be known for it.
+    fn position(&self) -> Option<Position> {
+        let mut position = self.position.clone()?;
+        position.ledger = self.ledger.as_ref().map(|ledger| ledger.kept.clone());
+        Some(position)
     }
 
     fn write_position(&mut self) {
-        let (Some(file), Some(position)) = (&self.file, &self.position) else {
-            return;
-        };
-        if self.written.elapsed() < WRITE_EVERY || file.read().as_ref() == Some(position) {
+        let Some(file) = &self.file else { return };
+        if self.written.elapsed() < WRITE_EVERY {
             return;
         }
+        let Some(position) = self
+            .position()
+            .filter(|now| file.read().as_ref() != Some(now))
+        else {
+            return;
+        };
         self.written = Instant::now();
-        if let Err(error) = file.write(position) {
+        if let Err(error) = file.write(&position) {
             tracing::warn!(%error, "the position in the cluster's stream cannot be written: the next start purges everything");
         }
     }
@@ -276,7 +388,8 @@ impl Reader {
     /// valid, and all are published again, so old pages may be sent once more. Otherwise this node's next renewal may
     /// acknowledge them. The caller applies the remaining entries of the stream again from its start, because an unread entry
     /// may be a hard purge.
-    fn gap(&self, loss: PurgeLoss, why: &'static str) {
+    pub(crate) fn gap(&mut self, loss: PurgeLoss, why: &'static str) {
+        self.restart_ledger();
         self.shared.gaps.fetch_add(1, Ordering::Relaxed);
         let strength = if loss == PurgeLoss::Noticed && self.has_lease() {
             Strength::Soft
@@ -284,6 +397,15 @@ impl Reader {
             Strength::Hard
         };
         self.purge_everything(strength, why);
+    }
+
+    /// Forgets what was known of the purges, because some may be missing.
+    pub(crate) fn restart_ledger(&mut self) {
+        self.known = None;
+        if let Some(ledger) = &mut self.ledger {
+            ledger.restart(Instant::now());
+            self.shared.own.request_mark();
+        }
     }
 
     /// Handles a stream that has lost entries: it is read from its start.
@@ -295,7 +417,7 @@ impl Reader {
         EngineError::Lost
     }
 
-    fn purge_everything(&self, strength: Strength, why: &'static str) {
+    pub(crate) fn purge_everything(&self, strength: Strength, why: &'static str) {
         tracing::warn!(?strength, "everything is purged: {why}");
         self.sink.apply_to_all(strength);
     }
@@ -328,7 +450,7 @@ impl Reader {
 
 /// Whether the publishers of lost purges notice the loss.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PurgeLoss {
+pub(crate) enum PurgeLoss {
     /// The engine or the epoch has changed.
     Noticed,
     /// Entries are missing.
@@ -340,6 +462,12 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum wait of one read. The lease is renewed at least this often.
 const WAIT: Duration = Duration::from_millis(500);
+
+/// 512 entries, then 16, then 1, then none: the next one is removed if it is too long.
+const SMALLER_BATCH: usize = 32;
+
+/// The interval of warnings about entries that are too long.
+const WARN_EVERY: Duration = Duration::from_secs(600);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const MAX_PAUSE: Duration = Duration::from_secs(1);

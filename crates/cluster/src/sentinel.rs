@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, cmd};
+use redis::{ConnectionInfo, IntoConnectionInfo, RedisError, cmd};
 
+use crate::connection::EngineConnection;
 use crate::error::{EngineError, password};
 use crate::shared::ClusterState;
 
@@ -202,7 +203,7 @@ fn agreed(reports: &[SentinelReport], listed: usize) -> Option<&str> {
 struct SentinelConnection<'s> {
     info: &'s ConnectionInfo,
     config: &'s SentinelConfig,
-    connection: Option<Connection>,
+    connection: Option<EngineConnection>,
     wants_password: bool,
 }
 
@@ -235,7 +236,7 @@ impl SentinelConnection<'_> {
         report(&fields)
     }
 
-    fn open(&self) -> Result<Connection, EngineError> {
+    fn open(&self) -> Result<EngineConnection, EngineError> {
         let mut info = self.info.clone();
         if self.wants_password {
             let login = info.redis_settings().clone();
@@ -243,10 +244,7 @@ impl SentinelConnection<'_> {
                 info = info.set_redis_settings(login.set_password(&password));
             }
         }
-        let connection = Client::open(info)?.get_connection_with_timeout(TIMEOUT)?;
-        connection.set_read_timeout(Some(TIMEOUT))?;
-        connection.set_write_timeout(Some(TIMEOUT))?;
-        Ok(connection)
+        Ok(EngineConnection::open(&info, TIMEOUT, TIMEOUT)?)
     }
 }
 

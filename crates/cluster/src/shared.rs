@@ -103,5 +103,11 @@ pub(crate) fn node_of(member: &str) -> &str {
     run.split_once(' ').map_or(run, |(node, _)| node)
 }
 
+/// The run of a member; `None`: the name is none of a node.
+pub(crate) fn run_of(member: &str) -> Option<u128> {
+    let run = member.strip_suffix(SERVES).unwrap_or(member);
+    u128::from_str_radix(run.rsplit_once(' ')?.1, 16).ok()
+}
+
 /// The suffix of a member that sends stored pages without a lease, so its absent key proves nothing.
 pub(crate) const SERVES: &str = " serves";

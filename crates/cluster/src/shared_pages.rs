@@ -107,6 +107,11 @@ impl SharedPages {
         Arc::clone(&self.shared)
     }
 
+    /// The maximum size of a value.
+    pub(crate) const fn most_value_bytes(&self) -> u64 {
+        self.most_bytes.saturating_add(OVERHEAD)
+    }
+
     pub(crate) fn sender(&self) -> mpsc::WeakSender<PageCommand> {
         self.commands.downgrade()
     }
@@ -175,7 +180,7 @@ impl SharedPages {
             key: page.key.into(),
             word,
             refused: Vec::new(),
-            most_bytes: self.most_bytes.saturating_add(OVERHEAD),
+            most_bytes: self.most_value_bytes(),
         }
     }
 

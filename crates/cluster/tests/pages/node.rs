@@ -19,6 +19,7 @@ pub struct PurgeTable {
     pub scopes: Vec<Scope>,
     pub points: PurgePoints,
     pub has_earlier_purges: bool,
+    pub has_earlier_pages: bool,
 }
 
 impl PurgeTable {
@@ -61,7 +62,7 @@ impl PurgeSink for TableSink {
     }
 
     fn has_earlier_pages(&self) -> bool {
-        false
+        self.0.lock().unwrap().has_earlier_pages
     }
 
     fn has_earlier_purges(&self) -> bool {
