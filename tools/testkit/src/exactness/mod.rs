@@ -18,6 +18,7 @@ mod events;
 mod fetch_pages;
 pub mod fragments;
 pub mod generated;
+pub mod installed;
 mod page_set;
 mod plugin_cost;
 mod run;
@@ -61,7 +62,7 @@ pub enum Suite {
     Long,
     /// Part of the long suite: a separate site with a shop and two languages, once under each theme.
     Shop,
-    /// No events; the site of [`generated`], whose edits are PHP scripts.
+    /// No events; the site of [`generated`] and [`installed`], whose edits are PHP scripts.
     Scripts,
     /// No events; the site of [`fragments`].
     Large {

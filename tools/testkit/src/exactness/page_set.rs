@@ -87,6 +87,20 @@ impl<'s> ComparedPages<'s> {
             .collect())
     }
 
+    /// Fetches the reference, and leaves out the pages that differ without an event; returns them.
+    pub(super) fn drop_varying(&mut self) -> Result<Vec<String>, TestkitError> {
+        let varying: Vec<String> = self
+            .fetch_reference()?
+            .into_iter()
+            .map(|(page, _)| page)
+            .collect();
+        let pages = std::mem::take(&mut self.targets)
+            .into_iter()
+            .zip(std::mem::take(&mut self.reference));
+        (self.targets, self.reference) = pages.filter(|(page, _)| !varying.contains(page)).unzip();
+        Ok(varying)
+    }
+
     /// Fetches all pages from `host`.
     pub(super) fn fetch(&self, host: &str) -> Result<Vec<FetchedPage>, TestkitError> {
         let targets: Vec<&str> = self.targets.iter().map(String::as_str).collect();

@@ -4,6 +4,7 @@
 //! stdout, and the last line of stdout is JSON. Fails if our plugin left a page stale or purged too many unchanged pages.
 
 mod generated;
+mod installed;
 mod table;
 
 use std::{
@@ -64,6 +65,8 @@ pub(crate) struct Arguments {
 enum OtherSite {
     /// Random plugins and random edits
     Generated(generated::GeneratedArguments),
+    /// Any plugins and themes, with PHP scripts as events
+    Installed(installed::InstalledArguments),
 }
 
 /// What the measurements on other sites have in common.
@@ -131,6 +134,7 @@ fn run_on(
     };
     match site {
         OtherSite::Generated(arguments) => generated::run(arguments, &common, settings),
+        OtherSite::Installed(arguments) => installed::run(arguments, &common, settings),
     }
 }
 
