@@ -90,6 +90,28 @@ impl MariaDb {
         run("mariadb client", &mut client)
     }
 
+    /// Writes the database `name` with its views, triggers and data to a file, for [`restore`](Self::restore).
+    pub fn dump(&self, name: &str, file: &Path) -> Result<(), TestkitError> {
+        let mut client = Command::new(programs::find(&["mariadb-dump", "mysqldump"])?);
+        client
+            .arg("--no-defaults")
+            .arg("--socket")
+            .arg(&self.socket)
+            .args(["--skip-lock-tables", "--result-file"])
+            .arg(file)
+            .arg(name);
+        run("mariadb-dump", &mut client).map(drop)
+    }
+
+    /// Replaces everything in the database `name` by the content of a file of [`dump`](Self::dump).
+    pub fn restore(&self, name: &str, file: &Path) -> Result<(), TestkitError> {
+        self.sql(&format!(
+            "DROP DATABASE {name}; CREATE DATABASE {name} CHARACTER SET utf8mb4; USE {name}; SOURCE {};",
+            file.display()
+        ))
+        .map(drop)
+    }
+
     /// Kills the server with SIGKILL, like a crash. [`restart`](Self::restart) starts it again.
     pub fn kill(&mut self) {
         self.service.kill();

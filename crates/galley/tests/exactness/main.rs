@@ -4,6 +4,8 @@
 //! The measurement is in [`galley_testkit::exactness`]; `make exactness` runs the long suite. A failure lists the pages and
 //! their differences.
 
+mod other_sites;
+
 use std::fmt::Write as _;
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 /**
  * A must-use plugin of the exactness run: gives the site what core and the two themes lack (related posts, a list by time of
  * change, a post type with a taxonomy, a form for strangers), keeps mail and flood control out of the way, and tells the
- * logged-in editor one-time keys. None of it knows of a cache. The large site goes without what it adds to pages.
+ * logged-in editor one-time keys. None of it knows of a cache. The large site and the sites of scripts go without what it adds to pages.
  */
 
 declare(strict_types=1);
@@ -18,11 +18,11 @@ if ( 'without' === getenv( 'EXACTNESS_PLUGIN' ) ) {
 	add_filter( 'option_active_plugins', '__return_empty_array' );
 }
 
-if ( ! defined( 'EXACTNESS_LARGE' ) ) {
+if ( ! defined( 'EXACTNESS_LARGE' ) && ! defined( 'EXACTNESS_PLAIN' ) ) {
 	add_action( 'init', __NAMESPACE__ . '\\boats' );
 	add_filter( 'the_content', __NAMESPACE__ . '\\below_posts' );
 	add_filter( 'is_active_sidebar', __NAMESPACE__ . '\\no_sidebar_on_pages' );
-} elseif ( 'shared' === ( $_SERVER['HTTP_GALLEY_REQUEST'] ?? '' ) ) {
+} elseif ( defined( 'EXACTNESS_LARGE' ) && 'shared' === ( $_SERVER['HTTP_GALLEY_REQUEST'] ?? '' ) ) {
 	note_request();
 }
 add_shortcode( 'exact_changed', __NAMESPACE__ . '\\lately_changed' );

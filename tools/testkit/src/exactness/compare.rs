@@ -34,6 +34,7 @@ pub(super) fn compare(pages: &EventPages<'_>) -> PurgeCounts {
     for (((target, was_hit), before), (first, after)) in rows {
         let changed = before.content != after.content;
         counts.changed += usize::from(changed);
+        counts.changed_hits += usize::from(changed && *was_hit);
         if first.content != after.content {
             counts.stale += 1;
             counts.corrected_after = None;
@@ -48,7 +49,7 @@ pub(super) fn compare(pages: &EventPages<'_>) -> PurgeCounts {
                 .saturating_duration_since(pages.responded_at);
             counts.corrected_after = counts.corrected_after.map(|longest| longest.max(elapsed));
         }
-        if *was_hit && !first.is_hit {
+        if *was_hit && !first.is_hit && !first.has_expired() {
             counts.purged += 1;
             if !changed {
                 counts.overpurged += 1;

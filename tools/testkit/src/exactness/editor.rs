@@ -142,6 +142,16 @@ impl<'s> Editor<'s> {
         Ok(())
     }
 
+    /// Sends any request of the administrator; the response may be an error.
+    pub(super) fn send(&mut self, request: Request) -> Result<Response, TestkitError> {
+        self.browser.send(request)
+    }
+
+    /// The nonce of REST requests.
+    pub(super) fn rest_nonce(&self) -> &str {
+        &self.rest_nonce
+    }
+
     /// Sends a request without cookies.
     pub(super) fn send_as_visitor(&self, request: Request) -> Result<Response, TestkitError> {
         let target = request.target.clone();

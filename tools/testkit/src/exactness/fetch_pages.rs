@@ -1,9 +1,14 @@
 //! Fetches all pages of a site: four visitors without cookies, each with a separate connection.
 
 use std::{
+    collections::HashMap,
     fmt::Write as _,
+    hash::{DefaultHasher, Hash, Hasher},
     net::SocketAddr,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        LazyLock, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -72,6 +77,11 @@ impl FetchedPage {
         lines.find_map(|line| line.strip_prefix("location: "))
     }
 
+    /// Whether the stored copy was too old, and not purged.
+    pub(super) fn has_expired(&self) -> bool {
+        self.cache_status.contains("fwd=stale") && !self.cache_status.contains("detail=purged")
+    }
+
     fn of(response: &Response) -> Self {
         Self {
             is_hit: response.is_hit(),
@@ -91,8 +101,27 @@ fn content(response: &Response) -> String {
             let _ = writeln!(out, "{name}: {value}");
         }
     }
-    out.push_str(&masked(&response.text()));
+    out.push_str(&masked_once(&response.text()));
     out
+}
+
+/// The masked text. Most responses equal an earlier one, and masking takes longer than a request for a stored page.
+fn masked_once(text: &str) -> String {
+    static MASKED: LazyLock<Mutex<HashMap<u64, String>>> = LazyLock::new(Mutex::default);
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let hash = hasher.finish();
+    let lock = || MASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = lock().get(&hash) {
+        return known.clone();
+    }
+    let masked = masked(text);
+    let mut known = lock();
+    if known.len() >= MAX_KNOWN {
+        known.clear();
+    }
+    known.insert(hash, masked.clone());
+    masked
 }
 
 const FIELDS: [&str; 6] = [
@@ -103,6 +132,8 @@ const FIELDS: [&str; 6] = [
     "x-wp-total",
     "x-wp-totalpages",
 ];
+/// Some 60 MB of pages.
+const MAX_KNOWN: usize = 1000;
 const VISITORS: usize = 4;
 /// On a busy machine, a page may have to wait for many others.
 const TIMEOUT: Duration = Duration::from_secs(90);

@@ -17,11 +17,15 @@ mod editor;
 mod events;
 mod fetch_pages;
 pub mod fragments;
+pub mod generated;
+pub mod installed;
+mod page_set;
 mod plugin_cost;
 mod run;
+mod script;
 mod test_site;
 
-use std::{path::PathBuf, time::Duration};
+use std::{borrow::Cow, path::PathBuf, time::Duration};
 
 pub use galley_policy::wordpress::MASKS;
 
@@ -58,6 +62,8 @@ pub enum Suite {
     Long,
     /// Part of the long suite: a separate site with a shop and two languages, once under each theme.
     Shop,
+    /// No events; the site of [`generated`] and [`installed`], whose edits are PHP scripts.
+    Scripts,
     /// No events; the site of [`fragments`].
     Large {
         /// Posts in addition to those of the sample site.
@@ -115,6 +121,8 @@ impl PurgeMethod {
 pub struct PurgeCounts {
     /// Pages whose generated content the event changed.
     pub changed: usize,
+    /// Of these, pages that were hits before the event.
+    pub changed_hits: usize,
     /// Pages whose first response after the event differed from what PHP generates then.
     pub stale: usize,
     /// Pages that were hits before the event and not after it.
@@ -165,9 +173,9 @@ impl FindingKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventReport {
     /// The name on the command line.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The description in tables.
-    pub description: &'static str,
+    pub description: Cow<'static, str>,
     /// The interface that made the edit.
     pub interface: &'static str,
     /// The active theme, with `shop` if the site has one.
@@ -214,6 +222,7 @@ fn sum(events: &[EventReport], method: usize) -> PurgeCounts {
     };
     for counts in events.iter().filter_map(|event| event.counts.get(method)) {
         total.changed += counts.changed;
+        total.changed_hits += counts.changed_hits;
         total.stale += counts.stale;
         total.purged += counts.purged;
         total.overpurged += counts.overpurged;

@@ -37,7 +37,7 @@ pub(super) struct ExactnessSite {
     pub(super) with_plugin: PhpFpm,
     /// One worker without it.
     pub(super) without_plugin: PhpFpm,
-    _database: MariaDb,
+    pub(super) database: MariaDb,
     pub(super) wordpress: WordPress,
     /// The pages to compare.
     pub(super) targets: Vec<String>,
@@ -86,7 +86,7 @@ impl ExactnessSite {
             _fpm: fpm,
             with_plugin,
             without_plugin,
-            _database: database,
+            database,
             wordpress,
             targets,
             ids,
@@ -205,6 +205,11 @@ impl ExactnessSite {
         self.scratch.join("notes")
     }
 
+    /// The directory of the scripts that [`super::script`] runs.
+    pub(super) fn scripts_dir(&self) -> PathBuf {
+        self.notes_dir().join(SCRIPTS_DIR)
+    }
+
     /// The value of one of the server's counters for the site of a purge method.
     pub(super) fn counter(&self, name: &str, method: PurgeMethod) -> Result<u64, TestkitError> {
         let response = Request::get("/metrics")
@@ -257,6 +262,7 @@ fn run_seed(
     let file = scratch.write("seed/seed.php", SEED)?;
     scratch.write("seed/shop-seed.php", SHOP_SEED)?;
     let environment = match suite {
+        Suite::Scripts => return Ok((Vec::new(), BTreeMap::new())),
         Suite::Short => "putenv('EXACTNESS_SHORT=1');".to_owned(),
         Suite::Long => String::new(),
         Suite::Shop => "putenv('EXACTNESS_SHOP=1');".to_owned(),
@@ -283,17 +289,25 @@ fn run_seed(
 }
 
 fn options(notes: &Path, suite: Suite) -> Options {
-    let large = match suite {
-        Suite::Large { .. } => "define( 'EXACTNESS_LARGE', true );\n",
-        Suite::Short | Suite::Long | Suite::Shop => "",
+    let constants = match suite {
+        Suite::Large { .. } => "define( 'EXACTNESS_LARGE', true );\n".to_owned(),
+        Suite::Scripts => format!(
+            "define( 'EXACTNESS_PLAIN', true );\ndefine( 'EXACTNESS_SCRIPTS', '{}' );\n",
+            notes.join(SCRIPTS_DIR).display()
+        ),
+        Suite::Short | Suite::Long | Suite::Shop => String::new(),
     };
     let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
-    let mut mu_plugins = vec![
-        file("exact-site.php", SITE),
-        file("exact-models.php", PURGE_MODELS),
-        file("exact-clock.php", CLOCK),
-        file("exact-kept-widget.php", KEPT_WIDGET),
-    ];
+    let mut mu_plugins = vec![file("exact-site.php", SITE)];
+    if suite == Suite::Scripts {
+        mu_plugins.push(file("exact-scripts.php", SCRIPTS));
+    } else {
+        mu_plugins.extend([
+            file("exact-models.php", PURGE_MODELS),
+            file("exact-clock.php", CLOCK),
+            file("exact-kept-widget.php", KEPT_WIDGET),
+        ]);
+    }
     if suite == Suite::Shop {
         mu_plugins.extend(SHOP.map(|(name, text)| file(name, text)));
     }
@@ -301,7 +315,7 @@ fn options(notes: &Path, suite: Suite) -> Options {
         url: Some(format!("http://{HOST}")),
         mu_plugins,
         extra_config: format!(
-            "$_SERVER['HTTP_HOST'] = $_SERVER['SERVER_NAME'] = '{HOST}';\ndefine( 'EXACTNESS_NOTES', '{}' );\n{large}",
+            "$_SERVER['HTTP_HOST'] = $_SERVER['SERVER_NAME'] = '{HOST}';\ndefine( 'EXACTNESS_NOTES', '{}' );\n{constants}",
             notes.display()
         ),
         ..Options::default()
@@ -318,7 +332,7 @@ fn write_token(scratch: &Scratch, name: &str, text: &str) -> Result<PathBuf, Tes
 /// Memory in MiB that holds all pages of the compared sites.
 fn memory_mib(suite: Suite) -> usize {
     match suite {
-        Suite::Short | Suite::Long | Suite::Shop => 256,
+        Suite::Short | Suite::Long | Suite::Shop | Suite::Scripts => 256,
         Suite::Large { pages, .. } => 256 + pages / 4,
     }
 }
@@ -341,7 +355,7 @@ fn configuration(root: &Path, tokens: &[PathBuf; 2], fpm: [&PhpFpm; 3], suite: S
     // The stated cost of patching a page is for one content coding. Members of the large site get stored pages.
     let codings = match suite {
         Suite::Large { .. } => "compress = [\"gzip\"]\nmembers = \"fragments\"\n",
-        Suite::Short | Suite::Long | Suite::Shop => "",
+        Suite::Short | Suite::Long | Suite::Shop | Suite::Scripts => "",
     };
     let token = format!(
         "token_file = {}\n{codings}{DAY}",
@@ -405,9 +419,11 @@ const SHOP: [(&str, &str); 4] = [
     ),
 ];
 const SITE: &str = include_str!("../../assets/exactness/site.php");
+const SCRIPTS: &str = include_str!("../../assets/exactness/scripts.php");
 const CLOCK: &str = include_str!("../../assets/exactness/clock.php");
 /// Longer than any run, so that no page expires.
 const DAY: &str = "[site.ttl]\ndefault = \"1d\"\n\"404\" = \"1d\"";
+const SCRIPTS_DIR: &str = "scripts";
 const WORKERS: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Not secrets: the admin interface listens only on this machine and only during a run.

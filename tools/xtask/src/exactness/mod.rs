@@ -3,6 +3,8 @@
 //! The measurement is in [`galley_testkit::exactness`]; the tests run its short suite. Progress goes to stderr, the tables to
 //! stdout, and the last line of stdout is JSON. Fails if our plugin left a page stale or purged too many unchanged pages.
 
+mod generated;
+mod installed;
 mod table;
 
 use std::{
@@ -54,6 +56,25 @@ pub(crate) struct Arguments {
     /// Write all results to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(subcommand)]
+    other: Option<OtherSite>,
+}
+
+/// Measurements on other sites.
+#[derive(Debug, clap::Subcommand)]
+enum OtherSite {
+    /// Random plugins and random edits
+    Generated(generated::GeneratedArguments),
+    /// Any plugins and themes, with PHP scripts as events
+    Installed(installed::InstalledArguments),
+}
+
+/// What the measurements on other sites have in common.
+struct Common<'a> {
+    /// Our plugin, and none.
+    methods: Vec<PurgeMethod>,
+    explain: bool,
+    json: Option<&'a PathBuf>,
 }
 
 /// A purge method on the command line.
@@ -79,6 +100,9 @@ impl MethodName {
 /// Runs the events and prints the tables.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let settings = settings(arguments)?;
+    if let Some(other) = &arguments.other {
+        return run_on(other, arguments, &settings);
+    }
     let start = Instant::now();
     let report = exactness::run(&settings, &mut |progress| {
         print_progress(&progress, &settings, arguments.explain, start);
@@ -90,6 +114,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     }
     println!("{}", table::last_line(&settings.methods, &report));
     check(&settings.methods, &report)
+}
+
+/// Runs a measurement on another site, which has no models of other plugins.
+fn run_on(
+    site: &OtherSite,
+    arguments: &Arguments,
+    settings: &ExactnessSettings,
+) -> Result<(), CommandError> {
+    let mut methods = settings.methods.clone();
+    methods.retain(|method| matches!(method, PurgeMethod::Galley | PurgeMethod::None));
+    if methods.is_empty() {
+        return Err("this measurement takes `--with galley` and `--with none` only".into());
+    }
+    let common = Common {
+        methods,
+        explain: arguments.explain,
+        json: arguments.json.as_ref(),
+    };
+    match site {
+        OtherSite::Generated(arguments) => generated::run(arguments, &common, settings),
+        OtherSite::Installed(arguments) => installed::run(arguments, &common, settings),
+    }
 }
 
 fn settings(arguments: &Arguments) -> Result<ExactnessSettings, CommandError> {
@@ -242,8 +288,8 @@ mod tests {
         ExactnessReport {
             pages: 10,
             events: vec![EventReport {
-                name: "e",
-                description: "w",
+                name: "e".into(),
+                description: "w".into(),
                 interface: "REST",
                 theme: "t",
                 pages: 10,

@@ -248,7 +248,7 @@ fn counts_and_findings(counts: &PurgeCounts) -> Value {
     out
 }
 
-fn percent(part: usize, of: usize) -> String {
+pub(super) fn percent(part: usize, of: usize) -> String {
     let tenths = (part * 1000 + of / 2).checked_div(of).unwrap_or(0);
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
@@ -271,8 +271,8 @@ mod tests {
             ..PurgeCounts::default()
         };
         let event = EventReport {
-            name: "e",
-            description: "w",
+            name: "e".into(),
+            description: "w".into(),
             interface: "REST",
             theme: "t",
             pages: 10,

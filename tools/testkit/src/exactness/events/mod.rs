@@ -31,7 +31,7 @@ impl Theme {
         match (self, suite) {
             (Self::Classic, Suite::Shop) => "twentytwentyone, shop",
             (Self::Block, Suite::Shop) => "twentytwentythree, shop",
-            (_, Suite::Short | Suite::Long | Suite::Large { .. }) => self.name(),
+            (_, Suite::Short | Suite::Long | Suite::Scripts | Suite::Large { .. }) => self.name(),
         }
     }
 
