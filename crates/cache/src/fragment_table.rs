@@ -270,6 +270,14 @@ impl FragmentTable {
         }
     }
 
+    /// Records that a page that showed the fragment as it was rendered was generated with the same bytes. The disagreement of another
+    /// page then came from that page: a search form has another number in a page that begins to show a second form.
+    pub fn note_agreement(&self, id: u64) {
+        if let Some(known) = self.lock().by_id.get_mut(&id) {
+            known.disagreement = None;
+        }
+    }
+
     /// Whether one of these fragments of a page is switched off. Needed for pages from the disk, whose versions do not contain
     /// this.
     pub fn has_switched_off(&self, fragments: &[PageFragment]) -> bool {

@@ -41,6 +41,20 @@ fn only_versions_that_were_rendered_alone_are_shared() {
 }
 
 #[test]
+fn a_page_that_agrees_explains_the_disagreement_of_another_one() {
+    let table = FragmentTable::default();
+    let held = table.version(0, &part("d", "a"), 1).unwrap();
+    table.rendered(held.id, rendered(1));
+    let later = |periods| Tick(0).plus(LATEST_PURGE * periods);
+    assert!(!table.note_disagreement(held.id, 1, later(0)));
+    table.note_agreement(held.id);
+    assert!(!table.note_disagreement(held.id, 1, later(1)));
+    assert!(table.note_disagreement(held.id, 1, later(2)));
+    table.note_agreement(held.id);
+    assert!(held.is_switched_off(), "it stays off");
+}
+
+#[test]
 fn a_second_disagreement_switches_a_fragment_off() {
     let table = FragmentTable::default();
     let held = table.version(0, &part("d", "a"), 1).unwrap();

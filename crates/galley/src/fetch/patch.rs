@@ -203,21 +203,24 @@ impl FetchWorker {
             && table.claim(id)
     }
 
-    /// Switches off fragments that change without a purge: the old page had the shared bytes, and the new page does not.
+    /// Switches off fragments that change without a purge: old pages had the shared bytes, and new ones do not.
     fn compare_with_shared(&self, job: &PageJob, replaced: &Entry, fragments: &[PageFragment]) {
         for fragment in fragments {
             let version = &fragment.version;
             let Some(shared) = self.rendering_for(&job.site, fragment) else {
                 continue;
             };
+            let Some(is_same) = keeps_shared_bytes(replaced.fragments(), fragment, &shared) else {
+                continue;
+            };
             let tags = scopes(&job.info, fragment.tags().collect());
-            if !is_disagreement(replaced.fragments(), fragment, &shared)
-                || job.site.purges.newer_than(fragment.born, tags.touch()) != FillPurgeState::No
-            {
+            if job.site.purges.newer_than(fragment.born, tags.touch()) != FillPurgeState::No {
                 continue;
             }
             let table = &job.site.fragments;
-            if table.note_disagreement(version.id, shared.digest, self.clock.tick()) {
+            if is_same {
+                table.note_agreement(version.id);
+            } else if table.note_disagreement(version.id, shared.digest, self.clock.tick()) {
                 tracing::warn!(
                     site = job.site.name,
                     fragment = &*version.label,
@@ -228,17 +231,17 @@ impl FetchWorker {
     }
 }
 
-/// Whether a page that was generated again differs from the shared bytes, although it had them before.
-fn is_disagreement(
+/// Whether a page that had the shared bytes of a fragment has them after it was generated again. `None` if it did not have them, or if
+/// the rendering does not fit the new page.
+fn keeps_shared_bytes(
     replaced: &[PageFragment],
     fragment: &PageFragment,
     shared: &RenderedFragment,
-) -> bool {
+) -> Option<bool> {
     let version = &fragment.version;
     let mut before = replaced.iter().map(|old| &old.version);
-    version.digest != shared.digest
-        && before.any(|old| old.id == version.id && old.digest == shared.digest)
-        && shared.fits(fragment)
+    let had = before.any(|old| old.id == version.id && old.digest == shared.digest);
+    (had && shared.fits(fragment)).then_some(version.digest == shared.digest)
 }
 
 /// The fragments of a response, as its fields describe them.
@@ -325,40 +328,56 @@ mod tests {
         let (shared, other) = (of("d", SHARED, &[]), of("d", 2, &[]));
         let fine = rendered("-", &[7]);
         let rows = [
-            ("changed", vec![shared.clone()], other.clone(), &fine, true),
-            ("same", vec![shared.clone()], shared.clone(), &fine, false),
+            (
+                "changed",
+                vec![shared.clone()],
+                other.clone(),
+                &fine,
+                Some(false),
+            ),
+            (
+                "same",
+                vec![shared.clone()],
+                shared.clone(),
+                &fine,
+                Some(true),
+            ),
             (
                 "never shown",
                 vec![other.clone()],
                 other.clone(),
                 &fine,
-                false,
+                None,
             ),
             (
                 "another part",
                 vec![of("e", SHARED, &[])],
                 other.clone(),
                 &fine,
-                false,
+                None,
             ),
-            ("a new page", Vec::new(), other.clone(), &fine, false),
+            ("a new page", Vec::new(), other.clone(), &fine, None),
             (
                 "marks the page",
                 vec![shared.clone()],
                 of("d", 2, &[7]),
                 &fine,
-                false,
+                None,
             ),
             (
                 "other blocks",
                 vec![shared],
                 other,
                 &rendered("b", &[]),
-                false,
+                None,
             ),
         ];
         for (name, before, now, rendered, expected) in &rows {
-            assert_eq!(is_disagreement(before, now, rendered), *expected, "{name}");
+            assert_eq!(
+                keeps_shared_bytes(before, now, rendered),
+                *expected,
+                "{name}"
+            );
         }
     }
 }
