@@ -97,7 +97,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// As [`Reservation::try_grow`], for what one client may hold for as long as it reads: at least as much as it then holds stays
+    /// As [`Reservation::try_grow`], for what one client may have reserved while it reads: at least as much as it then holds stays
     /// free, so that a few slow clients do not take the memory that the pages of all others need.
     pub fn try_grow_for_client(&mut self, more: u64) -> Result<(), OutOfBudget> {
         let free = self.budget.limit().saturating_sub(self.budget.used());
