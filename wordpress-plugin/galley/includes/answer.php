@@ -57,9 +57,15 @@ function leave_buffer( string $html ): string {
 }
 
 /**
- * Adds the header fields of the plugin just before PHP sends the header.
+ * Adds the header fields of the plugin just before PHP sends the header, once: PHP sends the header of a short page after it has destroyed all
+ * objects, the object cache among them.
  */
 function on_head(): void {
+	static $done = false;
+	if ( $done ) {
+		return;
+	}
+	$done = true;
 	if ( is_shared() ) {
 		describe_page();
 	} elseif ( is_member_page() ) {
