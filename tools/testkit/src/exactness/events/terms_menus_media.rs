@@ -86,7 +86,7 @@ pub(super) const EVENTS: &[Event] = &[
         e.rest(
             "POST",
             "sidebars/sidebar-1",
-            r#"{"widgets":["search-2","recent-posts-2","recent-comments-2","categories-2","custom_html-2","nav_menu-2"]}"#,
+            r#"{"widgets":["search-2","recent-posts-2","recent-comments-2","categories-2","custom_html-2","nav_menu-2","kept-comments-2"]}"#,
         )
     }),
     event("user-name", FORM, "name of an author", |e| {
