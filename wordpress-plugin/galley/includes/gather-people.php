@@ -175,8 +175,26 @@ function gather_user_field( $value, $user_id = 0, $key = '' ) {
 	global $wpdb;
 	if ( (int) $user_id > 0 && ! is_private_user_field( (string) $key, $wpdb->base_prefix ) ) {
 		tag_network( 'uf' . (int) $user_id );
+	} elseif ( (int) $user_id > 0 && "{$wpdb->prefix}capabilities" === $key && is_loaded_by_others() ) {
+		tag_network( 'u' . (int) $user_id );
 	}
 	return $value;
+}
+
+/**
+ * Returns whether code other than WordPress's own loads the user whose capabilities WordPress asks for. No filter runs when such code prints the
+ * name: `get_userdata( 5 )->display_name`. WordPress loads the author of each post, and prints names through filters.
+ */
+function is_loaded_by_others(): bool {
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller.
+	foreach ( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 20 ) as $frame ) {
+		if ( 'get_userdata' === $frame['function'] || 'get_user_by' === $frame['function'] || ( '__construct' === $frame['function'] && 'WP_User' === ( $frame['class'] ?? '' ) ) ) {
+			$file = (string) ( $frame['file'] ?? '' );
+		} elseif ( isset( $file ) ) {
+			break;
+		}
+	}
+	return isset( $file ) && ! is_core_file( $file );
 }
 
 function gather_this_author( $name ) {
