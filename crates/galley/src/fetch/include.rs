@@ -116,10 +116,8 @@ impl FetchWorker {
                 match stale {
                     Some(stale) if fetched.is_err() => {
                         let body = self.body_of_entry(&page.site, &stale)?;
-                        Ok(IncludedBody {
-                            left: body.left.fresh_for(RETRY),
-                            ..body
-                        })
+                        let left = until_retry(body.left);
+                        Ok(IncludedBody { left, ..body })
                     }
                     _ => fetched,
                 }
@@ -271,6 +269,15 @@ fn note_failure(page: &IncludingPage, address: &str, failure: IncludeFailure) {
 /// The time after which a page that lacks an include, or has another in its place, is assembled again.
 const RETRY: Duration = Duration::from_secs(10);
 
+/// The minimum of that time. Without it the page would be assembled again for each request.
+const SHORTEST_RETRY: Duration = Duration::from_secs(1);
+
+/// The lifetime of a stale include whose upstream fails: it is tried again soon, and not used for longer than it may be.
+fn until_retry(left: Lifetime) -> Lifetime {
+    let usable = left.fresh.saturating_add(left.stale_if_error);
+    left.fresh_for(RETRY.min(usable).max(SHORTEST_RETRY))
+}
+
 /// What a page is without a failed include: assembled again soon, and stale for as long as the page itself may be.
 pub(super) const UNTIL_RETRY: Lifetime = Lifetime {
     fresh: RETRY,
@@ -278,3 +285,19 @@ pub(super) const UNTIL_RETRY: Lifetime = Lifetime {
     stale_if_error: Duration::MAX,
     initial_age: Duration::ZERO,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_include_is_not_used_for_longer_than_it_may_be() {
+        for (stale_if_error, expected) in [(0, 1), (3, 3), (600, 10)] {
+            let left = Lifetime {
+                stale_if_error: Duration::from_secs(stale_if_error),
+                ..Lifetime::default()
+            };
+            assert_eq!(until_retry(left).fresh, Duration::from_secs(expected));
+        }
+    }
+}

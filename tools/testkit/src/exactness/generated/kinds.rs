@@ -73,6 +73,18 @@ pub const HELD: &[Rule] = &[
         ],
         times: LIVING,
     },
+    // Options, however they are read and written.
+    Rule {
+        reads: &[
+            "option",
+            "option *",
+            "options by SQL with LIKE",
+            "all options",
+        ],
+        places: &["*"],
+        writes: &["*"],
+        times: LIVING,
+    },
 ];
 
 /// All circumstances but the death of PHP.
