@@ -18,6 +18,7 @@ impl Publisher {
         if self.key.is_none() {
             return Ok(());
         }
+        let request = self.shared.own.request();
         let mark = [self.message(self.sequence + 1, None)];
         let kept = self.kept_in_stream();
         let ids = match self.append(session, &mark, kept, EngineSpace::Left) {
@@ -28,7 +29,7 @@ impl Publisher {
         };
         for id in ids {
             self.note_entry(id);
-            self.shared.own.marked(self.sequence, id);
+            self.shared.own.marked(self.sequence, id, request);
         }
         Ok(())
     }

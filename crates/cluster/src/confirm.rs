@@ -17,15 +17,17 @@ impl Reader {
         // A process that replaces another one goes on as that one: it compares while it runs.
         self.has_started |= self.is_inherited;
         if self.ledger.is_none() || self.has_started {
+            self.start_ledger();
             return Ok(());
         }
         let began = Instant::now();
         loop {
             let members = self.exchange(session)?;
             self.catch_up(session)?;
-            let has_fresh = self.ledger.as_ref().is_some_and(Ledger::has_fresh);
+            let ledger = self.ledger.as_ref();
+            let is_answered = ledger.is_some_and(Ledger::has_confirming);
             let may_follow = self.may_confirm(&members);
-            if has_fresh || !may_follow || began.elapsed() > start_wait(members.len()) {
+            if is_answered || !may_follow || began.elapsed() > start_wait(members.len()) {
                 break;
             }
             session.join(&self.shared.member, self.last())?;
@@ -33,7 +35,15 @@ impl Reader {
         }
         self.settle_start();
         self.has_started = true;
+        self.start_ledger();
         Ok(())
+    }
+
+    /// From now on, this node confirms to others what it knows.
+    fn start_ledger(&mut self) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.start();
+        }
     }
 
     /// Whether another node writes heads.

@@ -100,7 +100,7 @@ impl Session {
                 Ok(StreamEntry {
                     id,
                     previous: key.and_then(|key| entry_seal::open(key, id, &fields)),
-                    message: Message::read(fields),
+                    message: Message::of_entry(fields),
                 })
             })
             .collect()

@@ -11,7 +11,7 @@
 //!   8  beat: the number of the head in this run
 //!  16  the entry after which this node has seen all entries
 //!  16  the newest end that it has forgotten
-//!   1  number of lineages, see [`crate::ledger`]; each of them (16)
+//!   1  number of lineages, see [`crate::ledger`], 0 while the node starts; each of them (16)
 //!   1  number of ends; for each of them: run (16), sequence number (8), entry (16)
 //!   1  number of beats seen; for each of them: run (16), beat (8)
 //!  32  MAC of the context and of all before
@@ -65,6 +65,11 @@ impl NodeHead {
         let (value, mac) = sealed.split_last_chunk::<MAC>()?;
         let is_ours = key.is_purge_signed([CONTEXT, value].into_iter(), mac);
         is_ours.then(|| Self::parse(value))?
+    }
+
+    /// Whether its writer vouches for what it knows. One that has just started does not yet.
+    pub(crate) const fn confirms(&self) -> bool {
+        !self.lineages.is_empty()
     }
 
     fn parse(mut value: &[u8]) -> Option<Self> {

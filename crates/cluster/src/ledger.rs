@@ -2,9 +2,10 @@
 //!
 //! A client of the engine without the cluster's key can remove entries of the stream, but cannot write entries or heads. So a
 //! node compares what it has read with the heads of the others, at its start before it uses a stored page, and then
-//! regularly. Two things tell it whether a head says enough:
+//! regularly. Three things tell it whether a head says enough:
 //!
 //! - It names a recent beat of this node, so it is not an older one ([`crate::head`]).
+//! - Its writer has compared what it knew when it was stopped. Otherwise, two nodes that start at once would confirm each other.
 //! - It has a lineage of this node's stored pages: all nodes with a lineage know the ends of all purges since that began. A node
 //!   that lacks nothing of what another one knows takes over its ends and lineages. One that nobody confirms, or that has
 //!   missed purges, purges everything and begins a lineage.
@@ -33,6 +34,8 @@ pub(crate) struct Ledger {
     last: StreamId,
     /// Whether other nodes have confirmed, since the start or the last gap, that nothing is missing.
     is_confirmed: bool,
+    /// Whether what an earlier run knew was compared with the heads of others. Before, this node's heads confirm nothing.
+    has_started: bool,
     /// Whether purges may have been missing in this run.
     had_gap: bool,
     /// Only heads count that were written after this.
@@ -55,7 +58,7 @@ pub(crate) struct Ledger {
 /// The result of comparing what was read with the heads of other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeadComparison {
-    /// No other node has written a recent head.
+    /// No other node has written a recent head that confirms anything.
     NoHead,
     /// Nothing is missing.
     Complete(Lineage),
@@ -82,6 +85,7 @@ impl Ledger {
         kept.run = run;
         let now = Instant::now();
         Self {
+            has_started: restored.is_none(),
             key,
             kept,
             restored,
@@ -117,8 +121,11 @@ impl Ledger {
     pub(crate) fn note(&mut self, entry: SequenceEnd, previous: StreamId) -> EntryOrder {
         self.kept.horizon = self.kept.horizon.max(entry.id);
         self.last = self.last.max(entry.id);
-        self.kept.is_alone &= self.is_own(entry.run);
-        self.kept.sequences.note(entry, previous)
+        let order = self.kept.sequences.note(entry, previous);
+        // Earlier entries may be those of any earlier run of this node.
+        let is_earlier = self.kept.sequences.begin() >= Some(entry.id);
+        self.kept.is_alone &= is_earlier || self.is_own(entry.run);
+        order
     }
 
     fn is_own(&self, run: u128) -> bool {
@@ -163,6 +170,11 @@ impl Ledger {
         (self.last != StreamId::START).then_some(self.last)
     }
 
+    /// Records that the ledger of an earlier run is compared, or that it is one of the process that this one replaces.
+    pub(crate) const fn start(&mut self) {
+        self.has_started = true;
+    }
+
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         now >= self.due
     }
@@ -182,7 +194,11 @@ impl Ledger {
             beat: self.beat,
             begin: self.kept.sequences.begin().unwrap_or_default(),
             forgotten: self.kept.sequences.forgotten(),
-            lineages: self.kept.lineages.clone(),
+            lineages: if self.has_started {
+                self.kept.lineages.clone()
+            } else {
+                Vec::new()
+            },
             ends: others.chain(own).collect(),
             seen: self.seen.clone(),
         };
@@ -239,20 +255,21 @@ impl Ledger {
         sent.is_some_and(|(_, at)| *at >= self.counts_from && now - *at < FRESH)
     }
 
-    /// Whether heads are to be compared.
-    pub(crate) fn has_fresh(&self) -> bool {
-        !self.fresh.is_empty()
+    /// Whether a head that can confirm is to be compared.
+    pub(crate) fn has_confirming(&self) -> bool {
+        self.fresh.iter().any(NodeHead::confirms)
     }
 
     /// Compares all entries of the stream, which were read since the heads were received, with the heads.
     pub(crate) fn compare(&mut self) -> HeadComparison {
-        let heads = std::mem::take(&mut self.fresh);
-        if heads.is_empty() {
-            return HeadComparison::NoHead;
-        }
+        let mut heads = std::mem::take(&mut self.fresh);
         let mut ends = heads.iter().flat_map(|head| &head.ends);
         if ends.any(|end| self.kept.sequences.lacks(end)) {
             return HeadComparison::Missing;
+        }
+        heads.retain(NodeHead::confirms);
+        if heads.is_empty() {
+            return HeadComparison::NoHead;
         }
         let begins = heads.iter().map(|head| head.begin);
         self.others_begin = begins.fold(self.others_begin, StreamId::max);
@@ -410,9 +427,49 @@ mod tests {
         // A head under the name of another member, and a changed one.
         let mut head = nodes.other_head(1);
         nodes.one.receive(&[member(3, &head)], nodes.now);
-        assert!(!nodes.one.has_fresh());
+        assert!(nodes.one.fresh.is_empty());
         head[30] ^= 1;
         assert_eq!(nodes.compare(&head), HeadComparison::NoHead);
+    }
+
+    #[test]
+    fn nodes_that_start_at_once_do_not_confirm_each_other() {
+        let mut nodes = TwoNodes::new();
+        let kept = nodes.one.kept.clone();
+        let key = Arc::clone(&nodes.one.key);
+        nodes.one = Ledger::new(Arc::clone(&key), 1, Some(kept.clone()));
+        nodes.other = Ledger::new(key, 2, Some(kept));
+        let head = nodes.other_head(1);
+        assert_eq!(nodes.compare(&head), HeadComparison::NoHead);
+        // What it knows counts all the same.
+        let head = nodes.other_head(2);
+        assert_eq!(nodes.compare(&head), HeadComparison::Missing);
+        nodes.other.start();
+        let head = nodes.other_head(1);
+        assert_eq!(nodes.compare(&head), SAME);
+    }
+
+    #[test]
+    fn entries_of_earlier_runs_are_of_no_other_node() {
+        let entry = |run, at| SequenceEnd {
+            run,
+            sequence: 1,
+            id: id(at),
+        };
+        let mut first = ledger(1);
+        first.note(entry(1, 10), StreamId::START);
+        let mut second = Ledger::new(Arc::clone(&first.key), 2, Some(first.kept));
+        second.note(entry(2, 20), StreamId::START);
+        let mut third = Ledger::new(Arc::clone(&second.key), 3, Some(second.kept));
+        third.note(entry(3, 30), StreamId::START);
+        // It reads the stream from its start.
+        third.restart(Instant::now());
+        for (run, at) in [(1, 10), (2, 20), (3, 30)] {
+            third.note(entry(run, at), StreamId::START);
+        }
+        assert!(third.kept.is_alone);
+        third.note(entry(4, 40), StreamId::START);
+        assert!(!third.kept.is_alone);
     }
 
     #[test]

@@ -25,7 +25,9 @@ struct AppendedPurge {
     last: Option<(u64, StreamId)>,
     /// The newest mark of this run, if it was appended after the last request of one.
     mark: Option<StreamId>,
-    wants_mark: bool,
+    /// How many marks were requested, and which of the requests were met.
+    requested: u64,
+    met: u64,
 }
 
 /// A purge that is being added to the stream, counted from before it is in effect on this node.
@@ -66,11 +68,12 @@ impl OwnPurges {
         appended.last = Some((sequence, id));
     }
 
-    /// Records an entry of this node that purges nothing.
-    pub(crate) fn marked(&self, sequence: u64, id: StreamId) {
+    /// Records an entry of this node that purges nothing. `request`: the last one before it was appended.
+    pub(crate) fn marked(&self, sequence: u64, id: StreamId, request: u64) {
         let mut appended = self.lock();
         appended.last = Some((sequence, id));
-        if !appended.wants_mark {
+        appended.met = request;
+        if appended.requested == request {
             appended.mark = Some(id);
         }
     }
@@ -79,12 +82,18 @@ impl OwnPurges {
     pub(crate) fn request_mark(&self) {
         let mut appended = self.lock();
         appended.mark = None;
-        appended.wants_mark = true;
+        appended.requested += 1;
     }
 
-    /// Whether a mark was requested since the last call.
-    pub(crate) fn takes_request(&self) -> bool {
-        std::mem::take(&mut self.lock().wants_mark)
+    /// Whether a mark was requested after the last one was appended.
+    pub(crate) fn wants_mark(&self) -> bool {
+        let appended = self.lock();
+        appended.requested != appended.met
+    }
+
+    /// The number of the last request of a mark.
+    pub(crate) fn request(&self) -> u64 {
+        self.lock().requested
     }
 
     /// The newest mark of this run, if it was appended after the last request of one.
@@ -154,6 +163,23 @@ mod tests {
         own.connected("b".to_owned(), Some(id("3-1")));
         assert_eq!(own.newest("b"), Some(id("3-1")));
         assert_eq!((own.newest("a"), own.last("b")), (None, None));
+    }
+
+    #[test]
+    fn a_mark_is_wanted_until_one_is_appended_after_the_request() {
+        let own = OwnPurges::default();
+        own.marked(1, id("5-0"), own.request());
+        assert_eq!((own.wants_mark(), own.mark()), (false, Some(id("5-0"))));
+        own.request_mark();
+        assert_eq!((own.wants_mark(), own.mark()), (true, None));
+        // Appending it fails; then another request comes while it is appended.
+        assert!(own.wants_mark());
+        let request = own.request();
+        own.request_mark();
+        own.marked(2, id("6-0"), request);
+        assert_eq!((own.wants_mark(), own.mark()), (true, None));
+        own.marked(3, id("7-0"), own.request());
+        assert_eq!((own.wants_mark(), own.mark()), (false, Some(id("7-0"))));
     }
 
     #[test]

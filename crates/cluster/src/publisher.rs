@@ -145,7 +145,7 @@ impl Publisher {
         }
         loop {
             let wake = self.receive();
-            if self.shared.own.takes_request() {
+            if self.shared.own.wants_mark() {
                 self.mark(&mut session)?;
             }
             self.send(&mut session)?;

@@ -47,7 +47,8 @@ pub(crate) struct Reader {
     /// The number of entries to read at a time. Less than [`MAX_ENTRIES`] where entries are long; 0: the next one is too long.
     batch: usize,
     warned: Option<Instant>,
-    written: Instant,
+    /// The last time at which the position was written.
+    written: Option<Instant>,
 }
 
 impl Reader {
@@ -79,7 +80,7 @@ impl Reader {
             has_started: false,
             batch: MAX_ENTRIES,
             warned: None,
-            written: Instant::now(),
+            written: None,
         }
     }
 
@@ -365,7 +366,8 @@ impl Reader {
 
     fn write_position(&mut self) {
         let Some(file) = &self.file else { return };
-        if self.written.elapsed() < WRITE_EVERY {
+        // At once in each run, so that the next one knows whose entries this one has written.
+        if self.written.is_some_and(|at| at.elapsed() < WRITE_EVERY) {
             return;
         }
         let Some(position) = self
@@ -374,7 +376,7 @@ impl Reader {
         else {
             return;
         };
-        self.written = Instant::now();
+        self.written = Some(Instant::now());
         if let Err(error) = file.write(&position) {
             tracing::warn!(%error, "the position in the cluster's stream cannot be written: the next start purges everything");
         }

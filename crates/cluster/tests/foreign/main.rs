@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use galley_policy::purge::Scope;
-use galley_testkit::{Redis, wait_for};
+use galley_testkit::{Redis, Scratch, wait_for};
 
 use self::node::{Node, OTHER, PAGE, Pair, PurgeTable, TAG, TIMEOUT, TableSink, block_on};
 
@@ -33,13 +33,9 @@ impl Victim {
             pair.one.share(PAGE, b"old").await;
             assert_eq!(third.find_eventually(PAGE).await, b"old");
         });
-        let file = folder.join("cluster-position");
-        // A node writes its position each second, if it has changed.
-        let applied = newest(&pair.redis);
-        wait_for("the position", TIMEOUT, || {
-            fs::read_to_string(&file).is_ok_and(|text| text.contains(&applied))
-        });
-        fs::copy(&file, later.join("cluster-position")).unwrap();
+        wait_for_position(&pair.redis, &folder);
+        let [file, copy] = [&folder, &later].map(|folder| folder.join("cluster-position"));
+        fs::copy(file, copy).unwrap();
         drop(third);
         let [page] = pair.keys().try_into().unwrap();
         pair.redis.run(&["COPY", &page, "kept-page"]).unwrap();
@@ -88,18 +84,30 @@ impl Victim {
 }
 
 fn start(pair: &Pair, folder: &Path) -> Node {
+    let key = pair.scratch.join("key");
+    start_as(&pair.redis, "third", &key, folder)
+}
+
+/// Starts a node with stored pages.
+fn start_as(redis: &Redis, name: &str, key: &Path, folder: &Path) -> Node {
     let table = PurgeTable {
         has_earlier_pages: true,
         ..PurgeTable::default()
     };
     let sink = TableSink(Arc::new(Mutex::new(table)));
-    let key = pair.scratch.join("key");
-    let folder = Some(folder);
-    let third = Node::start_with(&pair.redis, "third", &key, folder, sink);
+    let node = Node::start_with(redis, name, key, Some(folder), sink);
     wait_for("the node to read the stream", TIMEOUT, || {
-        third.publisher.status().has_read
+        node.publisher.status().has_read
     });
-    third
+    node
+}
+
+/// Waits until a node has written the newest entry to its position, which it does each second.
+fn wait_for_position(redis: &Redis, folder: &Path) {
+    let (file, applied) = (folder.join("cluster-position"), newest(redis));
+    wait_for("the position", TIMEOUT, || {
+        fs::read_to_string(&file).is_ok_and(|text| text.contains(&applied))
+    });
 }
 
 fn table(node: &Node) -> MutexGuard<'_, PurgeTable> {
@@ -237,15 +245,7 @@ fn without_another_node_only_a_node_that_was_always_alone_keeps_its_pages() {
     // The keys of the others have expired.
     std::thread::sleep(Duration::from_secs(4));
     let key = scratch.join("key");
-    let start = |name: &str, folder: &Path| {
-        let table = PurgeTable {
-            has_earlier_pages: true,
-            ..PurgeTable::default()
-        };
-        let sink = TableSink(Arc::new(Mutex::new(table)));
-        Node::start_with(&redis, name, &key, Some(folder), sink)
-    };
-    let third = start("third", &folder);
+    let third = start_as(&redis, "third", &key, &folder);
     wait_for("a purge of everything", TIMEOUT, || {
         has_purged_everything(&third)
     });
@@ -258,11 +258,93 @@ fn without_another_node_only_a_node_that_was_always_alone_keeps_its_pages() {
     let alone = scratch.dir("alone").unwrap();
     fs::copy(&file, alone.join("cluster-position")).unwrap();
     drop(third);
-    let third = start("third", &alone);
-    wait_for("the node to read the stream", TIMEOUT, || {
-        third.publisher.status().has_read
-    });
+    let third = start_as(&redis, "third", &key, &alone);
     assert!(!has_purged_everything(&third));
+}
+
+/// Each of them knows what it knew when it was stopped, and no more.
+#[test]
+fn two_nodes_that_start_at_once_do_not_confirm_each_other() {
+    let pair = Pair::start();
+    let names = ["third", "fourth"];
+    let folders = names.map(|name| pair.scratch.dir(name).unwrap());
+    let both = folders.each_ref().map(|folder| start(&pair, folder));
+    block_on(pair.one.purge_until_final("another"));
+    for folder in &folders {
+        wait_for_position(&pair.redis, folder);
+    }
+    drop(both);
+    std::thread::sleep(Duration::from_secs(1));
+    block_on(pair.one.purge_until_final(TAG));
+    let Pair {
+        redis,
+        scratch,
+        one,
+        other,
+    } = pair;
+    drop((one, other));
+    // They do nothing any more, but their keys are still there.
+    std::thread::sleep(Duration::from_secs(1));
+    eval(&redis, REMOVE, &[TAG]);
+    let key = scratch.join("key");
+    std::thread::scope(|scope| {
+        let [one, other] = [0, 1].map(|at| {
+            let (redis, key, folder) = (&redis, &key, &folders[at]);
+            scope.spawn(move || start_as(redis, names[at], key, folder))
+        });
+        let nodes = [one, other].map(|node| node.join().unwrap());
+        assert!(nodes.iter().all(has_purged_everything));
+    });
+}
+
+/// Its position tells the next run which entries are those of this one.
+#[test]
+fn a_run_writes_its_position_before_it_uses_pages() {
+    let scratch = Scratch::new().unwrap();
+    let redis = Redis::start(&scratch.join("redis")).unwrap();
+    let key = node::key_file(&scratch, "key", 'a');
+    let folder = scratch.dir("alone").unwrap();
+    let file = folder.join("cluster-position");
+    let run = || {
+        let text = fs::read_to_string(&file).ok()?;
+        text.split(' ').nth(4).map(str::to_owned)
+    };
+    let first = start_as(&redis, "alone", &key, &folder);
+    wait_for("a position with a run", TIMEOUT, || run().is_some());
+    let before = run();
+    drop(first);
+    std::thread::sleep(Duration::from_secs(1));
+    let second = start_as(&redis, "alone", &key, &folder);
+    assert_ne!(run(), before);
+    drop(second);
+}
+
+/// The engine refuses the mark that is wanted after a gap, then takes it.
+#[test]
+fn a_node_shares_pages_again_after_its_mark_was_refused() {
+    let pair = Pair::start();
+    block_on(pair.one.purge_until_final("another"));
+    let junk = pair.redis.run(&["XADD", PURGES, "*", "junk", "1"]);
+    std::thread::sleep(Duration::from_millis(500));
+    let allow = |command| {
+        let user = ["ACL", "SETUSER", "default", command];
+        pair.redis.run(&user).unwrap();
+    };
+    allow("-xadd");
+    pair.redis
+        .run(&["XDEL", PURGES, junk.unwrap().trim()])
+        .unwrap();
+    pair.wait_for_gaps();
+    std::thread::sleep(Duration::from_millis(1500));
+    allow("+xadd");
+    std::thread::sleep(Duration::from_millis(1500));
+    block_on(async {
+        // Only a page that is born behind the marks is used.
+        pair.one.purge_until_final("another").await;
+        pair.other.purge_until_final("another").await;
+        pair.one.share(PAGE, b"page").await;
+        assert_eq!(pair.other.find_eventually(PAGE).await, b"page");
+    });
 }
 
 /// The node runs, but has not read the purge yet. Nobody purges anything afterwards.
