@@ -14,6 +14,7 @@ use galley_testkit::client::frames::{END_STREAM, Frames, head_frame};
 use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::origin::{Gate, Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::{Galley, Scratch, wait_for};
+use socket2::{Domain, Socket, Type};
 
 const HOST: &str = "pages.test";
 const CART: &str = "woocommerce_items_in_cart=1";
@@ -75,12 +76,20 @@ impl Site {
     /// Connections that have sent this request and read the first byte of the response.
     fn readers(&self, count: usize, request: impl Fn(usize) -> String) -> Vec<TcpStream> {
         let open = |number| {
-            let mut stream = TcpStream::connect(self.galley.addr()).unwrap();
+            let mut stream = self.connect();
             stream.set_read_timeout(Some(TIMEOUT)).unwrap();
             stream.write_all(request(number).as_bytes()).unwrap();
             stream
         };
         (0..count).map(open).collect()
+    }
+
+    /// A connection with a small receive buffer. The kernel would grow it to megabytes, and all TCP connections share a limit of memory.
+    fn connect(&self) -> TcpStream {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(64 * 1024).unwrap();
+        socket.connect(&self.galley.addr().into()).unwrap();
+        socket.into()
     }
 
     /// The statuses of responses that are not read further.
