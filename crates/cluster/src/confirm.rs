@@ -1,5 +1,6 @@
 //! The part of the reader that compares what it has read with the heads of other nodes.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use galley_policy::purge::Strength;
@@ -27,7 +28,7 @@ impl Reader {
             let ledger = self.ledger.as_ref();
             let is_answered = ledger.is_some_and(Ledger::has_confirming);
             let may_follow = self.may_confirm(&members);
-            if is_answered || !may_follow || began.elapsed() > start_wait(members.len()) {
+            if is_answered || !may_follow || began.elapsed() > start_wait(&members) {
                 break;
             }
             session.join(&self.shared.member, self.last())?;
@@ -50,7 +51,7 @@ impl Reader {
     fn may_confirm(&self, members: &[MemberHead]) -> bool {
         let own = node_of(&self.shared.member);
         members.iter().any(|member| {
-            member.is_present && !member.head.is_empty() && node_of(&member.member) != own
+            member.is_present && member.head.is_some() && node_of(&member.member) != own
         })
     }
 
@@ -103,7 +104,8 @@ impl Reader {
         let now = Instant::now();
         let own = self.shared.own.last(&session.identity.word());
         let head = ledger.next_head(own, now);
-        let members = session.exchange_heads(&self.shared.member, &head)?;
+        let (key, heard) = (Arc::clone(&ledger.key), ledger.heard());
+        let members = session.exchange_heads(&key, &self.shared.member, &head, &heard)?;
         let silent = ledger.receive(&members, Instant::now());
         self.shared.own.note_horizon(ledger.kept.horizon);
         if let Some(node) = silent {

@@ -255,7 +255,7 @@ impl Session {
             let command = pipe.cmd("EXPIRE").arg(&self.keys.limits);
             command.arg(CHARGES_LIFETIME.as_secs()).ignore();
         }
-        let command = pipe.cmd("XREAD").arg("COUNT").arg(MAX_CHARGE_ENTRIES);
+        let command = pipe.cmd("XREAD").arg("COUNT").arg(CHARGES_AT_A_TIME);
         command.arg("STREAMS").arg(&self.keys.limits);
         command.arg(last.to_string());
         let (reply,): (Option<StreamReadReply>,) = pipe.query(&mut self.connection)?;
@@ -316,12 +316,49 @@ pub(crate) fn random_word() -> String {
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The approximate number of entries with charges that are kept, and read at a time: those of a second of 100 nodes. At most 16
-/// MiB.
+/// The approximate number of entries with charges that are kept: those of a second of 100 nodes. At most 16 MiB.
 const MAX_CHARGE_ENTRIES: usize = 10_000;
+
+/// As many entries with charges are read at a time, so that the longest ones fit into one reply. The next round reads on.
+const CHARGES_AT_A_TIME: usize = 4_000;
 
 /// The lifetime of charges. Nodes read them ten times a second.
 const CHARGES_LIFETIME: Duration = Duration::from_secs(10);
 
 /// The time after which an absent member is removed.
 const MEMBER_LIFETIME: Duration = Duration::from_secs(86_400);
+
+#[cfg(test)]
+mod tests {
+    use galley_testkit::{Redis, Scratch};
+
+    use super::*;
+    use crate::limits::{LimitCharge, decode, entries};
+
+    #[test]
+    fn the_longest_charges_are_read_in_several_rounds() {
+        let scratch = Scratch::new().unwrap();
+        let redis = Redis::start(&scratch.join("redis")).unwrap();
+        let engine = Engine::new(&redis.url(), None, "test").unwrap();
+        let mut session = engine.connect(Duration::from_secs(10)).unwrap();
+        let charges: Vec<LimitCharge> = (0..8_000 * 64)
+            .map(|owner| LimitCharge { owner, ticks: 1 })
+            .collect();
+        let mut node = engine.connect(Duration::from_secs(10)).unwrap();
+        for some in entries(&charges).chunks(1_000) {
+            node.exchange_charges(&random_word(), some, StreamId::from_bytes([0xff; 16]))
+                .unwrap();
+        }
+        let (mut last, mut count) = (StreamId::START, 0);
+        loop {
+            let found = session.exchange_charges("own", &[], last).unwrap();
+            let Some(newest) = found.last() else { break };
+            last = newest.id;
+            count += found
+                .iter()
+                .map(|entry| decode(&entry.charges).len())
+                .sum::<usize>();
+        }
+        assert_eq!(count, charges.len());
+    }
+}

@@ -2,6 +2,9 @@
 //!
 //! The scripts are in `engine_scripts`; [`crate::engine::Session`] runs them.
 
+use crate::cluster_key::ClusterKey;
+use crate::head::NodeHead;
+use crate::shared::run_of;
 use crate::stream_id::StreamId;
 
 /// A node's state of the stream.
@@ -24,8 +27,20 @@ pub(crate) struct MemberHead {
     pub(crate) member: String,
     /// Whether its key is there.
     pub(crate) is_present: bool,
-    /// Empty: there is none.
-    pub(crate) head: Vec<u8>,
+    /// `None`: there is none that this run has sealed.
+    pub(crate) head: Option<NodeHead>,
+}
+
+impl MemberHead {
+    /// Opens the head of a member.
+    pub(crate) fn open(key: &ClusterKey, member: String, is_present: bool, head: &[u8]) -> Self {
+        let head = NodeHead::open(key, head);
+        Self {
+            head: head.filter(|head| run_of(&member) == Some(head.run)),
+            member,
+            is_present,
+        }
+    }
 }
 
 /// An entry to be appended.

@@ -79,13 +79,16 @@ return entry[1]";
 
 /// Writes a member's head, and returns the members with whether their key is there, and their head. Longer names and heads are of
 /// no node. `KEYS`: the set, the head. `ARGV`: the head, milliseconds, the prefixes of the keys and of the heads, the maximum
-/// number of members, the maximum size of a head. The first write takes no memory, as in [`REGISTER`].
+/// number of members, the maximum size of a head, further members, which others may have moved out of the newest ones. The first write takes no memory, as in [`REGISTER`].
 pub(crate) const HEADS: &str = "\
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', 0)
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
-local found = {}
-for _, member in ipairs(redis.call('ZREVRANGE', KEYS[1], 0, tonumber(ARGV[5]) - 1)) do
-  if #member <= 512 then
+local members = redis.call('ZREVRANGE', KEYS[1], 0, tonumber(ARGV[5]) - 1)
+for at = 7, #ARGV do members[#members + 1] = ARGV[at] end
+local found, is_known = {}, {}
+for _, member in ipairs(members) do
+  if #member <= 512 and not is_known[member] then
+    is_known[member] = true
     local head = redis.pcall('GETRANGE', ARGV[4] .. member, 0, ARGV[6])
     if type(head) == 'table' then head = '' end
     found[#found + 1] = {member, redis.call('EXISTS', ARGV[3] .. member), head}

@@ -167,11 +167,13 @@ impl Session {
         Ok(())
     }
 
-    /// Writes the head of a member, and reads those of all.
+    /// Writes the head of a member, and reads those of the members that were renewed last, and of the `known` ones.
     pub(crate) fn exchange_heads(
         &mut self,
+        key: &ClusterKey,
         member: &str,
         head: &[u8],
+        known: &[String],
     ) -> Result<Vec<MemberHead>, EngineError> {
         let mut command = cmd("EVAL");
         command
@@ -184,14 +186,12 @@ impl Session {
             .arg(&self.keys.node_prefix)
             .arg(&self.keys.head_prefix)
             .arg(MAX_MEMBERS)
-            .arg(MAX_HEAD);
+            .arg(MAX_HEAD)
+            .arg(known.get(..MAX_MEMBERS).unwrap_or(known));
         let found: Vec<(String, u64, Vec<u8>)> = command.query(&mut self.connection)?;
         let members = found.into_iter();
-        let members = members.map(|(member, is_present, head)| MemberHead {
-            member,
-            is_present: is_present > 0,
-            head,
-        });
+        let members = members
+            .map(|(member, is_present, head)| MemberHead::open(key, member, is_present > 0, &head));
         Ok(members.collect())
     }
 }
@@ -211,5 +211,5 @@ const REPLICA_MS: u64 = 50;
 /// A head counts for 30 s at most.
 const HEAD_LIFETIME_MS: u64 = 60_000;
 
-/// The maximum number of members whose heads are read.
+/// The maximum number of members whose heads are read, and of known ones besides: at most 3 MB.
 const MAX_MEMBERS: usize = 256;

@@ -20,7 +20,7 @@ use crate::engine_replies::MemberHead;
 use crate::head::{MAX_LINEAGES, MAX_SEEN, NodeHead};
 use crate::kept_ledger::KeptLedger;
 use crate::sequences::{EntryOrder, SequenceEnd, Sequences};
-use crate::shared::{node_of, run_of};
+use crate::shared::node_of;
 use crate::stream_id::StreamId;
 
 /// See the module.
@@ -49,8 +49,10 @@ pub(crate) struct Ledger {
     seen: Vec<(u128, u64)>,
     /// Heads that are to be compared at the end of the stream.
     fresh: Vec<NodeHead>,
-    /// The times at which others were last heard, of those whose lease holds.
-    heard: HashMap<u128, Instant>,
+    /// The newest beats of all runs whose heads were read, and when they came first.
+    beats: HashMap<u128, (u64, Instant)>,
+    /// The members whose lease holds that were heard, and when they were last.
+    heard: HashMap<String, Instant>,
     /// The time from which the next exchange of heads is due.
     due: Instant,
 }
@@ -99,6 +101,7 @@ impl Ledger {
             sent: VecDeque::new(),
             seen: Vec::new(),
             fresh: Vec::new(),
+            beats: HashMap::new(),
             heard: HashMap::new(),
             due: now,
         }
@@ -205,51 +208,66 @@ impl Ledger {
         head.seal(&self.key)
     }
 
+    /// The members that were heard. Their heads must be read, even if others displace them.
+    pub(crate) fn heard(&self) -> Vec<String> {
+        self.heard.keys().cloned().collect()
+    }
+
     /// Records the heads of the members. Returns the node whose head is not renewed although its lease is.
     pub(crate) fn receive(&mut self, members: &[MemberHead], now: Instant) -> Option<String> {
-        let pause = interval(members.len());
+        let pause = interval(heads(members));
         let is_late = now.saturating_duration_since(self.due) > SILENCE / 2;
         self.due = now + pause;
-        let former = std::mem::take(&mut self.seen);
+        self.seen.clear();
+        self.beats.retain(|_, (_, at)| now - *at < FRESH);
         let heard = std::mem::take(&mut self.heard);
         let mut silent = None;
         for member in members {
-            let Some(run) = run_of(&member.member).filter(|run| *run != self.kept.run) else {
-                continue;
+            let is_fresh = match &member.head {
+                Some(head) if head.run != self.kept.run => self.note_head(head, now),
+                Some(_) | None => false,
             };
-            let head = NodeHead::open(&self.key, &member.head).filter(|head| head.run == run);
-            let is_fresh = head.as_ref().is_some_and(|head| self.is_fresh(head, now));
-            if member.is_present {
-                let at = heard.get(&run).copied().filter(|_| !is_fresh && !is_late);
-                let is_silent = at.is_some_and(|at| now - at > SILENCE + pause * 4);
-                if is_silent {
-                    silent = Some(node_of(&member.member).to_owned());
-                }
-                if is_fresh || heard.contains_key(&run) {
-                    let at = at.filter(|_| !is_silent);
-                    self.heard.insert(run, at.unwrap_or(now));
-                }
+            let last = heard.get(&member.member).copied();
+            if !member.is_present || (last.is_none() && !is_fresh) {
+                continue;
             }
-            // The sooner a new node is named, the sooner it can use its pages.
-            if head.is_some() && !former.iter().any(|(known, _)| *known == run) {
-                self.due = now;
+            let last = last.filter(|_| !is_fresh && !is_late).unwrap_or(now);
+            let is_silent = now - last > SILENCE + pause * 4;
+            if is_silent {
+                silent = Some(node_of(&member.member).to_owned());
             }
-            let Some(head) = head else { continue };
-            if self.seen.len() < MAX_SEEN {
-                self.seen.push((run, head.beat));
-            }
-            if is_fresh {
-                let ends = head.ends.iter().map(|end| end.id);
-                self.kept.horizon = ends.fold(self.kept.horizon, StreamId::max);
-                self.kept.is_alone &= self.is_own(run);
-                self.fresh.push(head);
-            }
+            let last = if is_silent { now } else { last };
+            self.heard.insert(member.member.clone(), last);
         }
         silent
     }
 
+    /// Records the head of another run. Returns whether it is to be compared.
+    fn note_head(&mut self, head: &NodeHead, now: Instant) -> bool {
+        let former = self.beats.get(&head.run).map(|(beat, _)| *beat);
+        // The sooner a new node is named, the sooner it can use its pages.
+        if former.is_none() {
+            self.due = now;
+        }
+        if self.seen.len() < MAX_SEEN {
+            self.seen.push((head.run, head.beat));
+        }
+        if former.is_some_and(|former| former >= head.beat) {
+            return false;
+        }
+        self.beats.insert(head.run, (head.beat, now));
+        if !self.is_recent(head, now) {
+            return false;
+        }
+        let ends = head.ends.iter().map(|end| end.id);
+        self.kept.horizon = ends.fold(self.kept.horizon, StreamId::max);
+        self.kept.is_alone &= self.is_own(head.run);
+        self.fresh.push(head.clone());
+        true
+    }
+
     /// Whether a head was written recently: after a beat of this node that was.
-    fn is_fresh(&self, head: &NodeHead, now: Instant) -> bool {
+    fn is_recent(&self, head: &NodeHead, now: Instant) -> bool {
         let seen = head.seen.iter().find(|(run, _)| *run == self.kept.run);
         let sent = seen.and_then(|(_, seen)| self.sent.iter().find(|(beat, _)| beat == seen));
         sent.is_some_and(|(_, at)| *at >= self.counts_from && now - *at < FRESH)
@@ -308,15 +326,23 @@ fn new_lineage() -> u128 {
     u128::from_str_radix(&random_word(), 16).unwrap_or_default()
 }
 
+/// The number of heads that nodes have written.
+fn heads(members: &[MemberHead]) -> usize {
+    members
+        .iter()
+        .filter(|member| member.head.is_some())
+        .count()
+}
+
 /// The pause between two exchanges. The heads of 10 nodes have 10 KB, those of 100 nodes 600 KB.
-fn interval(members: usize) -> Duration {
-    let tens = u32::try_from(members.div_ceil(10)).unwrap_or(u32::MAX);
+fn interval(heads: usize) -> Duration {
+    let tens = u32::try_from(heads.div_ceil(10)).unwrap_or(u32::MAX);
     INTERVAL.saturating_mul(tens.clamp(1, 25))
 }
 
 /// The maximum wait of a node that starts for the heads of others.
-pub(crate) fn start_wait(members: usize) -> Duration {
-    START_WAIT + interval(members) * 3
+pub(crate) fn start_wait(members: &[MemberHead]) -> Duration {
+    START_WAIT + interval(heads(members)) * 3
 }
 
 /// Less than the time for which a reader without purges waits.
@@ -334,178 +360,4 @@ const SILENCE: Duration = Duration::from_secs(4);
 const MAX_BEATS: usize = 128;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const KEY: [u8; 32] = [1; 32];
-
-    /// The nodes have begun separately.
-    const COMPLETE: HeadComparison = HeadComparison::Complete(Lineage::Other);
-    /// One has taken over what the other one knows.
-    const SAME: HeadComparison = HeadComparison::Complete(Lineage::Same);
-
-    fn ledger(run: u128) -> Ledger {
-        let key = Arc::new(ClusterKey::derive(&KEY, "test").unwrap());
-        Ledger::new(key, run, None)
-    }
-
-    fn id(number: u64) -> StreamId {
-        StreamId::parse(&format!("{number}-0")).unwrap()
-    }
-
-    fn member(run: u128, head: &[u8]) -> MemberHead {
-        MemberHead {
-            member: format!("n{run} {run:032x}"),
-            is_present: true,
-            head: head.to_vec(),
-        }
-    }
-
-    /// Two nodes that have read the same entry, and the heads of each until both have named the other.
-    struct TwoNodes {
-        one: Ledger,
-        other: Ledger,
-        now: Instant,
-    }
-
-    impl TwoNodes {
-        fn new() -> Self {
-            let mut nodes = Self {
-                one: ledger(1),
-                other: ledger(2),
-                now: Instant::now(),
-            };
-            for ledger in [&mut nodes.one, &mut nodes.other] {
-                let entry = SequenceEnd {
-                    run: 2,
-                    sequence: 1,
-                    id: id(10),
-                };
-                assert_eq!(ledger.note(entry, StreamId::START), EntryOrder::Follows);
-            }
-            nodes
-        }
-
-        /// The next head of the other node, which has published up to this number.
-        fn other_head(&mut self, sequence: u64) -> Vec<u8> {
-            self.now += INTERVAL;
-            let own = self.one.next_head(None, self.now);
-            assert_eq!(self.other.receive(&[member(1, &own)], self.now), None);
-            self.other
-                .next_head(Some((sequence, id(9 + sequence))), self.now)
-        }
-
-        fn compare(&mut self, head: &[u8]) -> HeadComparison {
-            assert_eq!(self.one.receive(&[member(2, head)], self.now), None);
-            self.one.compare()
-        }
-    }
-
-    #[test]
-    fn only_a_recent_head_confirms() {
-        let mut nodes = TwoNodes::new();
-        let unrelated = nodes.other.next_head(Some((1, id(10))), nodes.now);
-        assert_eq!(nodes.compare(&unrelated), HeadComparison::NoHead);
-        assert_eq!(nodes.one.published_until(id(1), None), None);
-        let earlier = nodes.other_head(1);
-        assert_eq!(nodes.compare(&earlier), COMPLETE);
-        assert_eq!(nodes.one.published_until(id(1), None), Some(id(10)));
-        // After a restart of what is known, a head from before says nothing.
-        nodes.now += INTERVAL;
-        nodes.one.restart(nodes.now);
-        assert_eq!(nodes.compare(&earlier), HeadComparison::NoHead);
-        assert_eq!(nodes.one.published_until(id(1), None), None);
-        let later = nodes.other_head(1);
-        assert_eq!(nodes.compare(&later), COMPLETE);
-        assert_eq!(nodes.compare(&later), SAME);
-        let ends: Vec<u128> = (nodes.one.kept.sequences.ends())
-            .map(|end| end.run)
-            .collect();
-        assert_eq!(ends, [2]);
-        nodes.now += FRESH;
-        assert_eq!(nodes.compare(&later), HeadComparison::NoHead);
-        // A head under the name of another member, and a changed one.
-        let mut head = nodes.other_head(1);
-        nodes.one.receive(&[member(3, &head)], nodes.now);
-        assert!(nodes.one.fresh.is_empty());
-        head[30] ^= 1;
-        assert_eq!(nodes.compare(&head), HeadComparison::NoHead);
-    }
-
-    #[test]
-    fn nodes_that_start_at_once_do_not_confirm_each_other() {
-        let mut nodes = TwoNodes::new();
-        let kept = nodes.one.kept.clone();
-        let key = Arc::clone(&nodes.one.key);
-        nodes.one = Ledger::new(Arc::clone(&key), 1, Some(kept.clone()));
-        nodes.other = Ledger::new(key, 2, Some(kept));
-        let head = nodes.other_head(1);
-        assert_eq!(nodes.compare(&head), HeadComparison::NoHead);
-        // What it knows counts all the same.
-        let head = nodes.other_head(2);
-        assert_eq!(nodes.compare(&head), HeadComparison::Missing);
-        nodes.other.start();
-        let head = nodes.other_head(1);
-        assert_eq!(nodes.compare(&head), SAME);
-    }
-
-    #[test]
-    fn entries_of_earlier_runs_are_of_no_other_node() {
-        let entry = |run, at| SequenceEnd {
-            run,
-            sequence: 1,
-            id: id(at),
-        };
-        let mut first = ledger(1);
-        first.note(entry(1, 10), StreamId::START);
-        let mut second = Ledger::new(Arc::clone(&first.key), 2, Some(first.kept));
-        second.note(entry(2, 20), StreamId::START);
-        let mut third = Ledger::new(Arc::clone(&second.key), 3, Some(second.kept));
-        third.note(entry(3, 30), StreamId::START);
-        // It reads the stream from its start.
-        third.restart(Instant::now());
-        for (run, at) in [(1, 10), (2, 20), (3, 30)] {
-            third.note(entry(run, at), StreamId::START);
-        }
-        assert!(third.kept.is_alone);
-        third.note(entry(4, 40), StreamId::START);
-        assert!(!third.kept.is_alone);
-    }
-
-    #[test]
-    fn a_head_with_more_purges_shows_that_some_are_missing() {
-        let mut nodes = TwoNodes::new();
-        let head = nodes.other_head(2);
-        assert_eq!(nodes.compare(&head), HeadComparison::Missing);
-        // Everything was purged, so that those up to there do not matter.
-        nodes.one.restart(nodes.now);
-        let head = nodes.other_head(2);
-        assert_eq!(nodes.compare(&head), COMPLETE);
-        let head = nodes.other_head(3);
-        assert_eq!(nodes.compare(&head), HeadComparison::Missing);
-    }
-
-    #[test]
-    fn a_node_whose_head_stands_still_is_noticed_while_its_lease_holds() {
-        let mut nodes = TwoNodes::new();
-        let head = nodes.other_head(1);
-        nodes.compare(&head);
-        let mut silent = Vec::new();
-        for _ in 0..20 {
-            nodes.now += INTERVAL;
-            nodes.one.next_head(None, nodes.now);
-            silent.extend(nodes.one.receive(&[member(2, &head)], nodes.now));
-            // It is fresh for a while.
-            nodes.one.counts_from = nodes.now;
-        }
-        assert_eq!(silent, ["n2"]);
-        // One that is away is not, nor is anyone after a pause of this node.
-        let away = MemberHead {
-            is_present: false,
-            ..member(2, &head)
-        };
-        nodes.one.receive(&[away], nodes.now);
-        nodes.now += 10 * SILENCE;
-        assert_eq!(nodes.one.receive(&[member(2, &head)], nodes.now), None);
-    }
-}
+mod tests;

@@ -347,15 +347,36 @@ fn a_node_shares_pages_again_after_its_mark_was_refused() {
     });
 }
 
-/// The node runs, but has not read the purge yet. Nobody purges anything afterwards.
 #[test]
 fn a_purge_removed_before_a_running_node_reads_it_is_noticed() {
+    assert_removed_purge_is_noticed(|_| {});
+}
+
+/// So many members with later times that nodes are not among the newest ones any more.
+#[test]
+fn nodes_that_other_members_displace_are_still_heard() {
+    assert_removed_purge_is_noticed(|redis| {
+        let displace = "\
+            for at = 1, 300 do
+              local name = string.format('fake %032x', at)
+              redis.call('ZADD', 'galley:test:members', 99999999999, name)
+              redis.call('SET', 'galley:test:node:' .. name, '1-0')
+              redis.call('SET', 'galley:test:head:' .. name, 'head')
+            end";
+        eval(redis, displace, &[]);
+        std::thread::sleep(Duration::from_secs(2));
+    });
+}
+
+/// The node runs, but has not read the purge yet. Nobody purges anything afterwards.
+fn assert_removed_purge_is_noticed(prepare: impl Fn(&Redis)) {
     let pair = Pair::start();
     block_on(async {
         pair.one.share(PAGE, b"old").await;
         assert_eq!(pair.other.find_eventually(PAGE).await, b"old");
         pair.one.purge_until_final("another").await;
     });
+    prepare(&pair.redis);
     // The node cannot apply anything while this lock is held.
     let gate = table(&pair.other);
     let pending = ["another", TAG].map(|tag| {
@@ -373,6 +394,11 @@ fn a_purge_removed_before_a_running_node_reads_it_is_noticed() {
         std::thread::sleep(Duration::from_millis(100));
         pending
     });
+    // Its publisher goes on behind later entries, and does not miss it.
+    for _ in 0..2 {
+        pair.redis.run(&["XADD", PURGES, "*", "junk", "1"]).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
     eval(&pair.redis, REMOVE, &[TAG]);
     drop(gate);
     let started = Instant::now();
@@ -380,6 +406,7 @@ fn a_purge_removed_before_a_running_node_reads_it_is_noticed() {
         has_purged_everything(&pair.other)
     });
     assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(!has_purged_everything(&pair.one));
     drop(pending);
 }
 
