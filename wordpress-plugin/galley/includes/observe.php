@@ -49,9 +49,21 @@ const DESCRIBED_TABLES = array( 'woocommerce_tax_rates', 'woocommerce_tax_rate_l
 $GLOBALS['galley_tables'] = array();
 
 if ( is_shared() ) {
-	add_filter( 'query', __NAMESPACE__ . '\\observe_statement', PHP_INT_MAX );
 	add_filter( 'posts_request', __NAMESPACE__ . '\\note_described_statement', PHP_INT_MAX );
 	add_filter( 'posts_request_ids', __NAMESPACE__ . '\\note_described_statement', PHP_INT_MAX );
+}
+
+/**
+ * Begins to observe statements and options. Only after all parts are loaded, because loading them reads options, which may take statements.
+ */
+function begin_to_observe(): void {
+	if ( is_shared() ) {
+		add_filter( 'query', __NAMESPACE__ . '\\observe_statement', PHP_INT_MAX );
+	}
+	if ( is_described() ) {
+		add_filter( 'alloptions', __NAMESPACE__ . '\\note_all_options', PHP_INT_MAX );
+	}
+	add_filter( 'query', __NAMESPACE__ . '\\observe_write', PHP_INT_MAX );
 }
 
 /**

@@ -32,11 +32,6 @@ const MAX_OPTIONS = 250;
 /** Number of reads within fragments, by filter. */
 $GLOBALS['galley_read_inside'] = array();
 
-if ( is_described() ) {
-	$GLOBALS['galley_own_mods'] = 'theme_mods_' . get_option( 'stylesheet' );
-	add_filter( 'alloptions', __NAMESPACE__ . '\\note_all_options', PHP_INT_MAX );
-}
-
 /**
  * Records the options that code reads from now on as read within a fragment or a private part.
  */
@@ -104,10 +99,17 @@ function is_observed_network_option( string $name ): bool {
  */
 function tag_options( array $names ): void {
 	foreach ( $names as $name ) {
-		if ( is_observed_option( $name ) && $GLOBALS['galley_own_mods'] !== $name && ! is_timeout( $name ) && ! is_rendered( $name ) ) {
+		if ( is_observed_option( $name ) && ! is_own_mods( $name ) && ! is_timeout( $name ) && ! is_rendered( $name ) ) {
 			tag( 'op.' . word( $name ) );
 		}
 	}
+}
+
+/**
+ * Returns whether an option has the settings of the theme, which have tags of their own (`tm`).
+ */
+function is_own_mods( string $name ): bool {
+	return 0 === strncmp( $name, 'theme_mods_', 11 ) && 'theme_mods_' . get_option( 'stylesheet' ) === $name;
 }
 
 function is_timeout( string $name ): bool {

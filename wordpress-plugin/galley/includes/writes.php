@@ -46,7 +46,6 @@ $GLOBALS['galley_shortened'] = (object) array( 'is' => 'shortened' );
 add_action( 'update_option', __NAMESPACE__ . '\\note_first_value', PHP_INT_MAX, 3 );
 add_action( 'add_option', __NAMESPACE__ . '\\note_new_option', PHP_INT_MAX );
 add_action( 'delete_option', __NAMESPACE__ . '\\note_gone_option', PHP_INT_MAX );
-add_filter( 'query', __NAMESPACE__ . '\\observe_write', PHP_INT_MAX );
 if ( is_multisite() ) {
 	foreach ( array( 'update_site_option', 'add_site_option', 'delete_site_option' ) as $galley_action ) {
 		add_action( $galley_action, __NAMESPACE__ . '\\note_network_option' );

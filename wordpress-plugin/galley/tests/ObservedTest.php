@@ -10,6 +10,15 @@ use PHPUnit\Framework\TestCase;
 final class ObservedTest extends TestCase {
 
 	/**
+	 * Options that WordPress has not loaded take statements, and the parts read some while they are loaded.
+	 */
+	public function test_parts_may_read_any_option_while_they_are_loaded(): void {
+		$code = '$_SERVER["HTTP_GALLEY_REQUEST"] = "shared"; $wpdb = (object) array( "options" => "wp_options", "dbname" => "db", "base_prefix" => "wp_", "users" => "wp_users", "usermeta" => "wp_usermeta", "insert_id" => 0 ); require ' . var_export( __DIR__ . '/bootstrap.php', true ) . '; get_option( "page" ); echo implode( ",", array_keys( $GLOBALS["galley_tags"] ) );';
+		exec( escapeshellarg( PHP_BINARY ) . ' -r ' . escapeshellarg( $code ) . ' 2>&1', $lines );
+		$this->assertSame( 'op.page', end( $lines ) );
+	}
+
+	/**
 	 * @return array[]
 	 */
 	public static function writes(): array {

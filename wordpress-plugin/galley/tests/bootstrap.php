@@ -12,7 +12,14 @@ define( 'HOUR_IN_SECONDS', 3600 );
 define( 'DAY_IN_SECONDS', 86400 );
 
 function add_action(): void {}
-function add_filter(): void {}
+
+/** Keeps the callbacks of the filter `query`. */
+function add_filter( string $filter = '', $callback = null ): void {
+	if ( 'query' === $filter ) {
+		$GLOBALS['statement_filters_of_test'][] = $callback;
+	}
+}
+
 function remove_action(): void {}
 function remove_filter(): void {}
 function register_activation_hook(): void {}
@@ -58,8 +65,15 @@ function wp_is_json_request(): bool {
 	return false;
 }
 
-function get_option( string $name ) {
-	return false;
+/** Returns the values that a test has set. Sends a statement for others, as WordPress does for an option that it has not loaded. */
+function get_option( string $name, $missing = false ) {
+	if ( isset( $GLOBALS['options_of_test'] ) ) {
+		return $GLOBALS['options_of_test'][ $name ] ?? $missing;
+	}
+	foreach ( $GLOBALS['statement_filters_of_test'] ?? array() as $callback ) {
+		$callback( "SELECT option_value FROM wp_options WHERE option_name = '$name' LIMIT 1" );
+	}
+	return $missing;
 }
 
 /** Returns the values that a test has set. */
