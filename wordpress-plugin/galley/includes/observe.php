@@ -79,9 +79,8 @@ function observe_statement( $sql ) {
 			}
 			continue;
 		}
-		if ( count( $GLOBALS['galley_tables'] ) < MAX_UNKNOWN_TABLES ) {
-			$GLOBALS['galley_tables'][ $table ] = true;
-		}
+		// The last name stands for all others. No table has it, so the page lives for a minute.
+		$GLOBALS['galley_tables'][ count( $GLOBALS['galley_tables'] ) < MAX_UNKNOWN_TABLES || isset( $GLOBALS['galley_tables'][ $table ] ) ? $table : UNKNOWN_TABLE ] = true;
 		if ( isset( $GLOBALS['galley_open_fragment'] ) && ! in_array( $table, tables_of_authors(), true ) ) {
 			// A page that lives for a week must not get a part that is valid for a minute.
 			$GLOBALS['galley_open_fragment']['reads_unknown'] = true;

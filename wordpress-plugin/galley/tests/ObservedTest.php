@@ -18,6 +18,18 @@ final class ObservedTest extends TestCase {
 		$this->assertSame( 'op.page', end( $lines ) );
 	}
 
+	public function test_a_page_that_reads_too_many_tables_reads_an_unknown_one(): void {
+		$GLOBALS['wpdb'] = (object) array( 'dbname' => 'db', 'base_prefix' => 'wp_', 'users' => 'wp_users', 'usermeta' => 'wp_usermeta' );
+		foreach ( range( 1, 30 ) as $number ) {
+			Galley\observe_statement( "SELECT 1 FROM wp_t$number, wp_t1" );
+			$tables = array_keys( $GLOBALS['galley_tables'] );
+			$this->assertContains( $number <= Galley\MAX_UNKNOWN_TABLES ? "wp_t$number" : Galley\UNKNOWN_TABLE, $tables );
+		}
+		$this->assertCount( Galley\MAX_UNKNOWN_TABLES + 1, $tables );
+		$this->assertFalse( Galley\is_plain_table( Galley\UNKNOWN_TABLE ) );
+		$GLOBALS['galley_tables'] = array();
+	}
+
 	/**
 	 * @return array[]
 	 */
