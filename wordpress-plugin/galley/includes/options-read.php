@@ -99,7 +99,9 @@ function is_observed_network_option( string $name ): bool {
  */
 function tag_options( array $names ): void {
 	foreach ( $names as $name ) {
-		if ( is_observed_option( $name ) && ! is_own_mods( $name ) && ! is_timeout( $name ) && ! is_rendered( $name ) ) {
+		// WordPress does not read a transient whose time is over.
+		$name = transient_of_timeout( $name );
+		if ( is_observed_option( $name ) && ! is_own_mods( $name ) && ! is_rendered( $name ) ) {
 			tag( 'op.' . word( $name ) );
 		}
 	}
@@ -114,6 +116,13 @@ function is_own_mods( string $name ): bool {
 
 function is_timeout( string $name ): bool {
 	return 0 === strncmp( $name, '_transient_timeout_', 19 ) || 0 === strncmp( $name, '_site_transient_timeout_', 24 );
+}
+
+/**
+ * Returns the option with the value of a transient for the one with its time, and other names as they are.
+ */
+function transient_of_timeout( string $name ): string {
+	return is_timeout( $name ) ? preg_replace( '/timeout_/', '', $name, 1 ) : $name;
 }
 
 /**
@@ -169,30 +178,47 @@ function gather_read_options(): void {
 		tag( 'op' );
 	}
 	foreach ( $shared as $name ) {
-		if ( is_observed_network_option( $name ) && ! is_timeout( $name ) ) {
-			tag_network( ( is_multisite() ? 'so.' : 'op.' ) . word( $name ) );
+		if ( is_observed_network_option( $name ) ) {
+			tag_network( ( is_multisite() ? 'so.' : 'op.' ) . word( transient_of_timeout( $name ) ) );
+			end_with_transient( $name, is_multisite() );
 		}
 	}
 	foreach ( $own as $name ) {
-		if ( preg_match( '/^_(?:site_)?transient_/', $name ) && is_observed_option( $name ) ) {
+		if ( is_transient( $name ) && is_observed_option( $name ) ) {
 			tag( 'ot' );
-			gather_timeout( $name );
+			end_with_transient( $name, false );
 		}
 	}
 }
 
 /**
- * Ends the lifetime of the page with that of a transient. WordPress has looked up the time, so this asks the database for nothing.
+ * Ends the lifetime of the page with that of a transient, and soon if the page found none and did not set it: then the first page that does changes
+ * this one. WordPress has looked up the options, so this asks the database for nothing, except for a transient that it has deleted.
  *
- * @param string $name Option with the time.
+ * @param string $name       Option with the time or the value. Others are ignored.
+ * @param bool   $is_network Whether it is a setting of the network.
  */
-function gather_timeout( string $name ): void {
-	if ( is_timeout( $name ) && ! is_rendered( str_replace( '_transient_timeout_', '_transient_', $name ) ) ) {
-		$end = (int) get_option( $name );
-		if ( $end > time() ) {
-			at_most( $end - time() );
-		}
+function end_with_transient( string $name, bool $is_network ): void {
+	$transient = transient_of_timeout( $name );
+	if ( ! is_transient( $name ) || is_rendered( $transient ) ) {
+		return;
 	}
+	$end = is_timeout( $name ) ? (int) ( $is_network ? get_site_option( $name ) : get_option( $name ) ) : 0;
+	if ( $end > time() ) {
+		at_most( $end - time() );
+	}
+	if ( is_missing_transient( $transient, $is_network ) ) {
+		tag_network( own_tag( "db.$transient" ) );
+		at_most( UNKNOWN_LIFETIME );
+	}
+}
+
+function is_missing_transient( string $name, bool $is_network ): bool {
+	if ( wp_using_ext_object_cache() ) {
+		$is_shared = 0 === strncmp( $name, '_site_', 6 );
+		return false === wp_cache_get( substr( $name, $is_shared ? 16 : 11 ), $is_shared ? 'site-transient' : 'transient' );
+	}
+	return false === ( $is_network ? get_site_option( $name ) : get_option( $name ) );
 }
 
 /**

@@ -180,6 +180,70 @@ final class ObservedTest extends TestCase {
 		$this->assertCount( Galley\MAX_BUSY, $record );
 	}
 
+	/**
+	 * Plays a request of which the steps are calls of WordPress's actions, and returns what it purges.
+	 *
+	 * @param array[] $steps Action and its arguments.
+	 * @return string[]
+	 */
+	private static function purged_by( array $steps, bool $is_shared ): array {
+		$GLOBALS['options_of_test']    = array( 'filtered' => 'always', '_transient_timeout_over' => 5, '_transient_timeout_kept' => time() + 99 );
+		$GLOBALS['galley_purge_id']    = 'x';
+		$GLOBALS['galley_filled_again'] = array();
+		$_SERVER['HTTP_GALLEY_REQUEST'] = $is_shared ? 'shared' : 'whole';
+		$actions                        = array( 'update' => 'note_first_value', 'add' => 'note_new_option', 'delete' => 'note_gone_option', 'done' => 'note_last_value' );
+		foreach ( $steps as $step ) {
+			( 'Galley\\' . $actions[ $step[0] ] )( ...array_slice( $step, 1 ) );
+		}
+		$tags = array_filter( Galley\take_purges()['hard'], static function ( string $tag ): bool {
+			return 'op' !== $tag;
+		} );
+		unset( $_SERVER['HTTP_GALLEY_REQUEST'], $GLOBALS['options_of_test'], $GLOBALS['galley_purge_id'] );
+		return array_values( $tags );
+	}
+
+	public function test_the_values_of_the_actions_decide_and_not_filtered_ones(): void {
+		foreach ( array( false, true ) as $is_shared ) {
+			$this->assertSame( array( 'op.filtered' ), self::purged_by( array( array( 'update', 'filtered', 'always', 'b' ), array( 'done', 'filtered' ) ), $is_shared ) );
+			$this->assertSame( array( 'op.gone' ), self::purged_by( array( array( 'delete', 'gone' ), array( 'done', 'gone' ) ), $is_shared ) );
+			$this->assertSame( array(), self::purged_by( array( array( 'update', 'x', 'a', 'b' ), array( 'done', 'x' ), array( 'update', 'x', 'b', 'a' ), array( 'done', 'x' ) ), $is_shared ) );
+			$this->assertSame( array(), self::purged_by( array( array( 'add', 'x', 'a' ), array( 'done', 'x' ), array( 'delete', 'x' ), array( 'done', 'x' ) ), $is_shared ) );
+			// The second change fails.
+			$this->assertSame( array( 'op.x' ), self::purged_by( array( array( 'update', 'x', 'a', 'b' ), array( 'done', 'x' ), array( 'update', 'x', 'b', 'a' ) ), $is_shared ) );
+			// An action of the second change makes a third one.
+			$this->assertSame( array( 'op.x' ), self::purged_by( array( array( 'update', 'x', 'a', 'b' ), array( 'done', 'x' ), array( 'update', 'x', 'b', 'a' ), array( 'update', 'x', 'a', 'c' ), array( 'done', 'x' ), array( 'done', 'x' ) ), $is_shared ) );
+		}
+	}
+
+	public function test_a_storable_page_purges_with_transients_unless_it_fills_them(): void {
+		$later = time() + 500;
+		$cases = array(
+			'without an end'             => array( array( array( 'update', '_transient_endless', 'a', 'b' ), array( 'done', '_transient_endless' ) ), true ),
+			'before its end'             => array( array( array( 'update', '_transient_timeout_kept', $later - 400, $later ), array( 'update', '_transient_kept', 'a', 'b' ), array( 'done', '_transient_kept' ) ), true ),
+			'with an earlier end'        => array( array( array( 'update', '_transient_timeout_kept', $later, $later - 400 ) ), true ),
+			'deleted before its end'     => array( array( array( 'delete', '_transient_kept' ) ), true ),
+			'which was missing'          => array( array( array( 'add', '_transient_timeout_new', $later ), array( 'add', '_transient_new', 'a' ), array( 'done', '_transient_new' ) ), false ),
+			'which was over and deleted' => array( array( array( 'delete', '_transient_over' ), array( 'delete', '_transient_timeout_over' ), array( 'add', '_transient_over', 'a' ) ), false ),
+			'which was over'             => array( array( array( 'update', '_transient_timeout_over', 5, $later ), array( 'update', '_transient_over', 'a', 'b' ), array( 'done', '_transient_over' ) ), false ),
+		);
+		foreach ( $cases as $case => list( $steps, $is_purged ) ) {
+			$this->assertSame( $is_purged, (bool) self::purged_by( $steps, true ), $case );
+		}
+	}
+
+	public function test_a_page_ends_soon_if_it_found_a_transient_missing(): void {
+		$GLOBALS['options_of_test'] = array( '_transient_set' => 'a', '_transient_ends' => 'a', '_transient_timeout_ends' => time() + 500 );
+		$cases                      = array( '_transient_set' => array( null, '_transient_set' ), '_transient_timeout_ends' => array( 500, '_transient_ends' ), '_transient_missing' => array( 60, '_transient_missing' ), '_transient_timeout_over' => array( 60, '_transient_over' ), '_transient_global_styles_x' => array( null, '' ), 'missing' => array( null, 'missing' ) );
+		foreach ( $cases as $name => list( $seconds, $tag ) ) {
+			list( $GLOBALS['galley_at_most'], $GLOBALS['galley_tags'], $GLOBALS['wp_filters'] ) = array( array(), array(), array( "pre_option_$name" => 1 ) );
+			Galley\gather_read_options();
+			$this->assertEqualsWithDelta( $seconds, Galley\wrong_after(), 1, $name );
+			$this->assertSame( '' !== $tag, isset( $GLOBALS['galley_tags'][ "op.$tag" ] ), $name );
+		}
+		list( $GLOBALS['galley_at_most'], $GLOBALS['galley_tags'] ) = array( array(), array() );
+		unset( $GLOBALS['options_of_test'], $GLOBALS['wp_filters'] );
+	}
+
 	public function test_options_are_known_by_the_filters_that_ran(): void {
 		$filters = array( 'pre_option_a' => 3, 'pre_option_b' => 2, 'pre_option' => 5, 'pre_option_1' => 1, 'pre_transient_t' => 1, 'pre_site_option_s' => 1, 'pre_site_transient_u' => 1, 'init' => 1 );
 		$this->assertSame( array( array( 'a', '1' ), array() ), Galley\options_read( $filters, array( 'pre_option_b' => 2, 'pre_option_a' => 2 ), false, false ) );
