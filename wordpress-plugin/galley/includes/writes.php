@@ -165,13 +165,18 @@ function queue_changed_options(): void {
 	$first = $GLOBALS['galley_first_values'][ $blog ] ?? array();
 	$last  = $GLOBALS['galley_last_values'][ $blog ] ?? array();
 	$tags  = array();
+	$made  = array();
 	unset( $GLOBALS['galley_first_values'][ $blog ], $GLOBALS['galley_last_values'][ $blog ], $GLOBALS['galley_next_values'][ $blog ] );
 	foreach ( $first as $name => $old ) {
 		if ( $old === $GLOBALS['galley_shortened'] || ( array_key_exists( $name, $last ) && is_changed( $old, $last[ $name ], $GLOBALS['galley_gone'] ) ) ) {
-			$tags[] = blog_prefix() . 'op.' . word( (string) $name );
+			$tag    = blog_prefix() . 'op.' . word( (string) $name );
+			$tags[] = $tag;
+			if ( $old === $GLOBALS['galley_gone'] ) {
+				$made[] = $tag;
+			}
 		}
 	}
-	queue_observed( without_busy( $tags ) );
+	queue_observed( without_busy( $tags, $made ) );
 }
 
 /**
@@ -190,16 +195,11 @@ function is_changed( $old, $new, object $gone ): bool {
 }
 
 /**
- * Queues purges of tags with their prefixes, and of the classes of options.
- *
  * @param string[] $tags Tags with their prefixes.
  */
 function queue_observed( array $tags ): void {
 	foreach ( $tags as $tag ) {
 		queue_purge_of_word( $tag );
-		if ( preg_match( '/^(?:\d+\.)?op(?=\.)/', $tag, $found ) ) {
-			queue_purge_of_word( $found[0] );
-		}
 	}
 }
 

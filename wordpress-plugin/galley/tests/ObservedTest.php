@@ -180,6 +180,32 @@ final class ObservedTest extends TestCase {
 		$this->assertCount( Galley\MAX_BUSY, $record );
 	}
 
+	public function test_pages_that_depend_on_all_options_are_a_name_of_their_own(): void {
+		$this->assertSame( array( 'op', '3.op' ), Galley\classes_of_options( array( 'op.a', 'op.b', 'tb.x', '3.op.a', 'op', 'so.z' ) ) );
+		$this->assertSame( array( 'tb.x', 'op.a', 'op' ), Galley\without_busy( array( 'tb.x', 'op.a' ) ) );
+		// Visitors make names that nothing reads, while one changes a counter.
+		$record = array();
+		for ( $number = 0; $number < 300; $number++ ) {
+			$record = Galley\count_changes( $record, array( "op.$number" ), 1000 + $number )[0];
+			$record = 0 === $number % 20 ? Galley\count_changes( $record, array( 'op.counter' ), 1000 + $number )[0] : $record;
+		}
+		$this->assertSame( array( 'op.counter' ), Galley\busy_among( $record, array( 'op.counter' => true ), 1300 ) );
+		$record = array( 'op' => array( null, 5000 ) );
+		$this->assertSame( array(), Galley\busy_among( $record, array( 'op.x' => true ), 1000 ) );
+		$this->assertSame( array( 'op' ), Galley\busy_among( $record, array( 'op' => true ), 1000 ) );
+	}
+
+	public function test_users_who_cannot_edit_count_as_visitors(): void {
+		foreach ( array( array( 'read' => true ), array( 'edit_posts' => false ), array( 'edit_posts' => true ) ) as $abilities ) {
+			foreach ( array( 'GET', 'HEAD', 'POST', 'PUT', '' ) as $method ) {
+				foreach ( array( true, false ) as $is_machine ) {
+					$is_reader = empty( $abilities['edit_posts'] ) && ( $is_machine || 'GET' === $method || 'HEAD' === $method );
+					$this->assertSame( $is_reader, Galley\is_by_reader( $abilities, $method, $is_machine ), $method );
+				}
+			}
+		}
+	}
+
 	/**
 	 * Plays a request of which the steps are calls of WordPress's actions, and returns what it purges.
 	 *
