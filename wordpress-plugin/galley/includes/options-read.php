@@ -222,12 +222,19 @@ function is_missing_transient( string $name, bool $is_network ): bool {
 }
 
 /**
+ * Returns whether a statement is the one with which WordPress loads the options, or one of this plugin. Pure.
+ */
+function is_own_statement( string $sql ): bool {
+	return (bool) preg_match( '/^\s*SELECT option_name, option_value FROM \S+(?: WHERE autoload (?:= \'yes\'|IN \([\s\w\',-]*\))| WHERE option_name LIKE \'galley[^\']*\'[^\']*)\s*$/D', $sql );
+}
+
+/**
  * Records what a statement reads from a table of options, past WordPress's functions for it.
  *
  * @param string $table Name as in the statement.
  */
 function note_options_statement( string $sql, string $table ): void {
-	if ( preg_match( '/\bWHERE\s+`?autoload`?\s|option_name LIKE \'galley/i', $sql ) ) {
+	if ( is_own_statement( $sql ) ) {
 		return;
 	}
 	$names = options_in_statement( $sql );

@@ -62,6 +62,9 @@ function written_in_shape( ?string $shape, bool $is_cut ): ?array {
 	}
 	$verb = strtoupper( $tokens[0] ?? '' );
 	$rest = array_slice( $tokens, 1 );
+	if ( preg_match( '~/\*M?!~', $shape ) || in_array( $verb . ' ' . strtoupper( $rest[0] ?? '' ), WRAPPERS, true ) ) {
+		return array( UNKNOWN_TABLE );
+	}
 	switch ( $verb ) {
 		case '':
 			return array();
@@ -173,7 +176,8 @@ function options_in_statement( string $sql ): ?array {
 		},
 		$sql
 	);
-	if ( null === $plain || preg_match( '/\bX?OR\b|\|\||\bUNION\b|\bNOT\b|\/\*!/i', $plain ) ) {
+	if ( null === $plain || preg_match( '/\bX?OR\b|\|\||\bUNION\b|\bNOT\b|\/\*M?!|JOIN\b|\S\s*\bSELECT\b|\b(?:FROM|UPDATE)\s+[\w.`$\s]+,/is', $plain ) || preg_match( '/^\s*UPDATE\b.*?\bSET\b(?:(?!\bWHERE\b).)*option_name/is', $plain ) ) {
+		// Also a second table, a query within it, and a new name.
 		return null;
 	}
 	$column = '(?:[\w`]+\.)?`?option_name`?';

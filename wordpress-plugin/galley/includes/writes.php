@@ -296,7 +296,7 @@ function note_statement( string $sql ): void {
 function transaction_step( string $sql ): string {
 	$mode  = 'SET\s+(?:SESSION\s+|@@(?:session\.)?)?autocommit\s*:?=\s*';
 	$steps = array(
-		'begin'    => 'START\s+TRANSACTION|BEGIN',
+		'begin'    => 'START\s+TRANSACTION|BEGIN(?!\s+NOT\b)',
 		'commit'   => 'COMMIT|ALTER|CREATE|DROP|RENAME|TRUNCATE|LOCK',
 		'rollback' => 'ROLLBACK(?!\s+(?:WORK\s+)?TO\b)',
 		'always'   => "$mode(?:0|OFF)",

@@ -60,6 +60,11 @@ final class ObservedTest extends TestCase {
 			'a file'                 => array( "LOAD DATA LOCAL INFILE '/tmp/x' REPLACE INTO TABLE wp_a", 'wp_a' ),
 			'code in the database'   => array( 'CALL wp_procedure(1)', '?' ),
 			'code in a comment'      => array( '/*!40000 ALTER TABLE wp_a DISABLE KEYS */', '?' ),
+			'a modifier in a comment' => array( 'INSERT /*!50000 IGNORE */ INTO wp_a VALUES (1)', '?' ),
+			'a comment of MariaDB'   => array( 'UPDATE wp_a /*M!100100 , wp_b */ SET x = 1', '?' ),
+			'a comment in a value'   => array( "UPDATE wp_a SET x = '/*! normalize.css */'", 'wp_a' ),
+			'with a setting'         => array( 'SET STATEMENT max_statement_time = 1 FOR UPDATE wp_a SET x = 1', '?' ),
+			'a block'                => array( 'BEGIN NOT ATOMIC UPDATE wp_a SET x = 1; END', '?' ),
 			'a named subquery'       => array( 'WITH t AS (SELECT 1 FROM wp_b) UPDATE wp_a, t SET x = 1', 'wp_a t' ),
 			'a query with a name'    => array( 'WITH t AS (SELECT 1 FROM wp_b) SELECT * FROM t', '' ),
 			'after a comment'        => array( "/* plugin */ -- x\n DELETE FROM wp_a", 'wp_a' ),
@@ -109,6 +114,7 @@ final class ObservedTest extends TestCase {
 	public static function statements_on_options(): array {
 		return array(
 			'by its name'       => array( "SELECT option_value FROM wp_options WHERE option_name = 'x' LIMIT 1", array( 'x' ) ),
+			'after a space'     => array( "\n SELECT option_value FROM wp_options WHERE option_name = 'x'", array( 'x' ) ),
 			'by names'          => array( "SELECT * FROM `wp_options` WHERE `option_name` IN ('a', 'b')", array( 'a', 'b' ) ),
 			'with quotes'       => array( "UPDATE `wp_options` SET `option_value` = 'WHERE option_name = \\'z\\'' WHERE `option_name` = 'it''s'", array( "it's" ) ),
 			'an insertion'      => array( "INSERT INTO `wp_options` (`option_name`, `option_value`, `autoload`) VALUES ('n', 'v', 'yes') ON DUPLICATE KEY UPDATE `option_value` = VALUES(`option_value`)", array( 'n' ) ),
@@ -118,6 +124,13 @@ final class ObservedTest extends TestCase {
 			'two conditions'    => array( "DELETE FROM wp_options WHERE option_name = 'a' OR autoload = 'yes'", null ),
 			'all but one'       => array( "DELETE FROM wp_options WHERE NOT option_name = 'a'", null ),
 			'a further one'     => array( "DELETE FROM wp_options WHERE option_name = 'a' AND option_value = 'b'", array( 'a' ) ),
+			'of a join'         => array( "SELECT a.option_value FROM wp_options a JOIN wp_options b ON b.option_name = 'y' WHERE a.option_name = 'x'", null ),
+			'of a second table' => array( "SELECT a.option_value FROM wp_options AS a, wp_options b WHERE a.option_name = 'x' AND b.option_name = 'y'", null ),
+			'of a query within' => array( "SELECT (SELECT option_value FROM wp_options LIMIT 1) FROM wp_options WHERE option_name = 'x'", null ),
+			'in a condition'    => array( "DELETE FROM wp_options WHERE option_name = 'x' AND option_id IN (SELECT 5)", null ),
+			'a new name'        => array( "UPDATE wp_options SET option_name = 'new' WHERE option_name = 'old'", null ),
+			'a value'           => array( "UPDATE wp_options SET option_value = 'a, SELECT JOIN' WHERE option_name = 'old'", array( 'old' ) ),
+			'updates of several' => array( "UPDATE wp_options a, wp_options b SET a.option_value = 1 WHERE a.option_name = 'old'", null ),
 			'by number'         => array( 'DELETE FROM wp_options WHERE option_id = 5', null ),
 			'all'               => array( 'SELECT * FROM wp_options', null ),
 			'expired ones'      => array( "DELETE a, b FROM wp_options a, wp_options b\n\t\t\tWHERE a.option_name LIKE '\\\\_transient\\\\_%'\n AND a.option_name NOT LIKE 'x'\n AND b.option_name = CONCAT( 'y', SUBSTRING( a.option_name, 12 ) ) AND b.option_value < 5", array() ),
@@ -131,8 +144,18 @@ final class ObservedTest extends TestCase {
 		$this->assertSame( $names, Galley\options_in_statement( $sql ) );
 	}
 
+	public function test_the_statements_of_wordpress_that_load_all_options_are_known(): void {
+		$start = 'SELECT option_name, option_value FROM wp_options';
+		foreach ( array( " WHERE autoload = 'yes'", " WHERE autoload IN ( 'yes', 'on', 'auto-on', 'auto' )", " WHERE option_name LIKE 'galley\\_pending\\_%' LIMIT 20" ) as $end ) {
+			$this->assertTrue( Galley\is_own_statement( $start . $end ), $end );
+		}
+		foreach ( array( " WHERE autoload = 'yes' AND option_name LIKE 'mytheme_%'", " WHERE autoload = 'no'", " WHERE option_name LIKE 'galley%' OR option_name LIKE 'x'", " WHERE autoload IN ('yes') LIMIT 5", '' ) as $end ) {
+			$this->assertFalse( Galley\is_own_statement( $start . $end ), $end );
+		}
+	}
+
 	public function test_transactions_are_followed(): void {
-		$steps = array( 'start transaction' => 'begin', ' BEGIN' => 'begin', 'COMMIT' => 'commit', 'ROLLBACK' => 'rollback', 'ROLLBACK TO SAVEPOINT a' => '', 'SET autocommit=0' => 'always', 'SET SESSION autocommit = 1' => 'never', 'SET names utf8' => '', 'DROP TABLE a' => 'commit', 'UPDATE a SET x = 1' => '' );
+		$steps = array( 'start transaction' => 'begin', ' BEGIN' => 'begin', 'BEGIN WORK' => 'begin', 'BEGIN NOT ATOMIC SELECT 1; END' => '', 'COMMIT' => 'commit', 'ROLLBACK' => 'rollback', 'ROLLBACK TO SAVEPOINT a' => '', 'SET autocommit=0' => 'always', 'SET SESSION autocommit = 1' => 'never', 'SET names utf8' => '', 'DROP TABLE a' => 'commit', 'UPDATE a SET x = 1' => '' );
 		foreach ( $steps as $sql => $step ) {
 			$this->assertSame( $step, Galley\transaction_step( $sql ), $sql );
 		}
