@@ -62,6 +62,10 @@ function begin_to_observe(): void {
 	}
 	if ( is_described() ) {
 		add_filter( 'alloptions', __NAMESPACE__ . '\\note_all_options', PHP_INT_MAX );
+		foreach ( FRONT_OPTIONS as $option ) {
+			add_filter( "option_$option", __NAMESPACE__ . '\\note_front_option', PHP_INT_MAX, 2 );
+			add_filter( "default_option_$option", __NAMESPACE__ . '\\note_front_option', PHP_INT_MAX, 2 );
+		}
 	}
 	add_filter( 'query', __NAMESPACE__ . '\\observe_write', PHP_INT_MAX );
 }

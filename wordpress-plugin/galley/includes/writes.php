@@ -340,7 +340,7 @@ function tags_of_write( string $table, string $sql ): array {
 			$tags[] = "{$prefix}ot";
 		} elseif ( is_observed_option( $name ) && 0 !== strpos( $name, 'theme_mods_' ) ) {
 			$tags[] = $prefix . 'op.' . word( $name );
-		} elseif ( ! in_array( $name, QUIET_OPTIONS, true ) && ! preg_match( QUIET_PATTERN, $name ) ) {
+		} elseif ( ! in_array( $name, QUIET_OPTIONS, true ) && ! preg_match( QUIET_PATTERN, $name ) && ! is_tree_option( $name ) ) {
 			// One of WordPress's own, or any.
 			$tags[] = "{$prefix}b";
 		}

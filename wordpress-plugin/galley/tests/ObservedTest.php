@@ -7,6 +7,10 @@
 
 use PHPUnit\Framework\TestCase;
 
+function wp_load_alloptions(): array {
+	return Galley\note_all_options( array() );
+}
+
 final class ObservedTest extends TestCase {
 
 	/**
@@ -303,6 +307,39 @@ final class ObservedTest extends TestCase {
 		foreach ( array( 'theme_settings', '_transient_list', 'upload_url_path', 'woocommerce_demo_store' ) as $observed ) {
 			$this->assertTrue( Galley\is_observed_option( $observed ), $observed );
 		}
+	}
+
+	public function test_only_options_of_registered_widgets_and_taxonomies_are_quiet(): void {
+		$GLOBALS['wp_widget_factory'] = (object) array( 'widgets' => array( (object) array( 'option_name' => 'widget_shop', 'alt_option_name' => 'widget_old_shop' ) ) );
+		$observed                     = array( 'widget_logic' => true, 'widget_shop' => false, 'widget_old_shop' => false, 'widget_text' => false, 'widget_recent-posts' => false, 'widget_recent-comments' => false, 'product_cat_children' => false, 'our_children' => true, 'admin_email' => true, 'user_count' => true, 'new_admin_email' => false );
+		foreach ( $observed as $name => $is_observed ) {
+			$this->assertSame( $is_observed, Galley\is_observed_option( $name ), $name );
+		}
+		$this->assertTrue( Galley\is_observed_network_option( 'admin_email' ) );
+		unset( $GLOBALS['wp_widget_factory'] );
+	}
+
+	/**
+	 * Filters that answer in place of an option run before no array of options is read, so counting reads does not tell the callers.
+	 */
+	public function test_the_caller_of_a_read_decides(): void {
+		$inner = array( array( 'function' => 'note_all_options', 'file' => ABSPATH . 'class-wp-hook.php' ), array( 'function' => 'apply_filters', 'file' => ABSPATH . 'plugin.php' ) );
+		$cases = array( dirname( __DIR__ ) . '/includes/pending.php' => false, __FILE__ => true, '/srv/wp-content/themes/x/index.php' => true );
+		foreach ( $cases as $file => $is_other ) {
+			$frames = array_merge( $inner, array( array( 'function' => 'wp_load_alloptions', 'file' => $file ) ) );
+			$this->assertSame( $is_other, Galley\is_read_by_others( 'wp_load_alloptions', $frames ), $file );
+		}
+		$GLOBALS['wp_filters'] = array( 'pre_option' => 5 );
+		$read                  = static function (): array {
+			$GLOBALS['galley_tags'] = array();
+			wp_load_alloptions();
+			return array_keys( $GLOBALS['galley_tags'] );
+		};
+		$this->assertSame( array( 'op' ), $read() );
+		$GLOBALS['wp_filters']['pre_option'] = 6;
+		$this->assertSame( array( 'op' ), $read() );
+		unset( $GLOBALS['wp_filters'] );
+		$GLOBALS['galley_tags'] = array();
 	}
 
 	public function test_tags_of_options_collapse_to_their_class(): void {

@@ -8,6 +8,7 @@
 
 define( 'ABSPATH', __DIR__ . '/' );
 define( 'WP_CONTENT_DIR', __DIR__ . '/nowhere' );
+define( 'WPINC', 'wp-includes' );
 define( 'HOUR_IN_SECONDS', 3600 );
 define( 'DAY_IN_SECONDS', 86400 );
 
@@ -31,6 +32,10 @@ function wp_using_ext_object_cache(): bool {
 
 function is_multisite(): bool {
 	return false;
+}
+
+function taxonomy_exists( string $name ): bool {
+	return in_array( $name, array( 'category', 'product_cat' ), true );
 }
 
 function is_admin(): bool {
