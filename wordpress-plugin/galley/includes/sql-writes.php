@@ -77,11 +77,14 @@ function written_in_shape( ?string $shape, bool $is_cut ): ?array {
 		case 'DELETE':
 			return names_in_list( array_slice( $rest, (int) array_search( 'FROM', array_map( 'strtoupper', $rest ), true ) + 1 ), array( 'WHERE', 'ORDER', 'LIMIT', 'RETURNING' ), $is_cut );
 		case 'DROP':
+			if ( 'TEMPORARY' === strtoupper( $rest[0] ?? '' ) ) {
+				return array();
+			}
 			return preg_match( '/^\s*DROP\s+(?:TEMPORARY\s+)?(?:TABLES?|VIEW)\s/i', $shape ) ? names_in_list( after_modifiers( $rest ), array(), $is_cut ) : null;
 		case 'ALTER':
 			return preg_match( '/^\s*ALTER\s+(?:ONLINE\s+)?(?:IGNORE\s+)?TABLE\s(?!.*\b(?:RENAME|EXCHANGE)\b)/is', $shape ) ? first_name( $rest ) : null;
 		case 'CREATE':
-			return preg_match( '/^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:TEMPORARY\s+)?TABLE|(?:UNIQUE\s+|FULLTEXT\s+)?INDEX|DATABASE)\s(?!.*\bSELECT\b)/is', $shape ) ? array() : null;
+			return preg_match( '/^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:TEMPORARY\s+TABLE\s|(?:TABLE|(?:UNIQUE\s+|FULLTEXT\s+)?INDEX|DATABASE)\s(?!.*\bSELECT\b))/is', $shape ) ? array() : null;
 		case 'LOAD':
 			$into = array_search( 'TABLE', array_map( 'strtoupper', $rest ), true );
 			return false === $into ? null : first_name( array_slice( $rest, $into + 1 ) );

@@ -122,6 +122,9 @@ function note_change( string $name, $old, $new ): void {
 	}
 	$GLOBALS['galley_next_values'][ $blog ][ $name ] = $new;
 	later( 'options', __NAMESPACE__ . '\\queue_changed_options' );
+	if ( $GLOBALS['galley_is_over'] ) {
+		write_late_purges( without_busy( array( blog_prefix() . 'op.' . word( $name ) ) ) );
+	}
 }
 
 /**
@@ -276,15 +279,19 @@ function note_statement( string $sql ): void {
 	foreach ( tables_written_by( $sql ) as $table ) {
 		$tags = array_merge( $tags, tags_of_write( $table, $sql ) );
 	}
-	if ( preg_match( '/^\s*+(?:ALTER|DROP)\b/i', $sql ) || in_array( is_multisite() ? '*' : 'b', $tags, true ) ) {
+	if ( preg_match( '/^\s*+(?:ALTER|DROP(?!\s+TEMPORARY\b))\b/i', $sql ) || in_array( is_multisite() ? '*' : 'b', $tags, true ) ) {
 		$GLOBALS['galley_kinds_changed'] = true;
 	}
 	if ( $tags ) {
-		if ( ! preg_match( '/[^\x00-\x7f]|LAST_INSERT_ID/i', $sql ) ) {
+		$may_ask = ! preg_match( '/[^\x00-\x7f]|LAST_INSERT_ID/i', $sql );
+		if ( $may_ask ) {
 			// It runs statements inside of this one (private-sessions.php).
 			deliver_meanwhile();
 		}
 		later( 'tables', __NAMESPACE__ . '\\queue_written' );
+		if ( $GLOBALS['galley_is_over'] ) {
+			write_late_purges( $may_ask ? without_busy( $tags ) : array_merge( $tags, classes_of_options( $tags ) ) );
+		}
 		$GLOBALS['galley_statement'] = array( $sql, $tags );
 	}
 }
@@ -297,7 +304,7 @@ function transaction_step( string $sql ): string {
 	$mode  = 'SET\s+(?:SESSION\s+|@@(?:session\.)?)?autocommit\s*:?=\s*';
 	$steps = array(
 		'begin'    => 'START\s+TRANSACTION|BEGIN(?!\s+NOT\b)',
-		'commit'   => 'COMMIT|ALTER|CREATE|DROP|RENAME|TRUNCATE|LOCK',
+		'commit'   => 'COMMIT|ALTER|CREATE(?!\s+(?:OR\s+REPLACE\s+)?TEMPORARY\b)|DROP(?!\s+TEMPORARY\b)|RENAME|TRUNCATE|LOCK',
 		'rollback' => 'ROLLBACK(?!\s+(?:WORK\s+)?TO\b)',
 		'always'   => "$mode(?:0|OFF)",
 		'never'    => "$mode(?:1|ON)",

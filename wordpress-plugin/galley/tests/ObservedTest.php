@@ -58,6 +58,10 @@ final class ObservedTest extends TestCase {
 			'new names'              => array( 'RENAME TABLE wp_a TO wp_b', '?' ),
 			'removal'                => array( 'DROP TABLE IF EXISTS wp_a, wp_b', 'wp_a wp_b' ),
 			'an empty table'         => array( 'CREATE TABLE IF NOT EXISTS wp_a (x int)', '' ),
+			'a temporary table'      => array( 'CREATE TEMPORARY TABLE wp_a AS SELECT 1', '' ),
+			'another one'            => array( 'CREATE OR REPLACE TEMPORARY TABLE wp_a SELECT 1 FROM wp_b', '' ),
+			'no temporary table'     => array( 'CREATE TABLE temporary AS SELECT 1', '?' ),
+			'its removal'            => array( 'DROP TEMPORARY TABLE IF EXISTS wp_a', '' ),
 			'a table from a query'   => array( 'CREATE TABLE wp_a AS SELECT 1', '?' ),
 			'a view'                 => array( 'CREATE OR REPLACE VIEW wp_a AS SELECT 1', '?' ),
 			'a trigger'              => array( 'CREATE TRIGGER t BEFORE INSERT ON wp_a FOR EACH ROW SET @a = 1', '?' ),
@@ -159,7 +163,7 @@ final class ObservedTest extends TestCase {
 	}
 
 	public function test_transactions_are_followed(): void {
-		$steps = array( 'start transaction' => 'begin', ' BEGIN' => 'begin', 'BEGIN WORK' => 'begin', 'BEGIN NOT ATOMIC SELECT 1; END' => '', 'COMMIT' => 'commit', 'ROLLBACK' => 'rollback', 'ROLLBACK TO SAVEPOINT a' => '', 'SET autocommit=0' => 'always', 'SET SESSION autocommit = 1' => 'never', 'SET names utf8' => '', 'DROP TABLE a' => 'commit', 'UPDATE a SET x = 1' => '' );
+		$steps = array( 'start transaction' => 'begin', ' BEGIN' => 'begin', 'BEGIN WORK' => 'begin', 'BEGIN NOT ATOMIC SELECT 1; END' => '', 'COMMIT' => 'commit', 'ROLLBACK' => 'rollback', 'ROLLBACK TO SAVEPOINT a' => '', 'SET autocommit=0' => 'always', 'SET SESSION autocommit = 1' => 'never', 'SET names utf8' => '', 'DROP TABLE a' => 'commit', 'DROP TEMPORARY TABLE a' => '', 'CREATE TABLE a (x int)' => 'commit', 'CREATE TEMPORARY TABLE a (x int)' => '', 'CREATE OR REPLACE TEMPORARY TABLE a (x int)' => '', 'UPDATE a SET x = 1' => '' );
 		foreach ( $steps as $sql => $step ) {
 			$this->assertSame( $step, Galley\transaction_step( $sql ), $sql );
 		}
@@ -307,6 +311,56 @@ final class ObservedTest extends TestCase {
 		foreach ( array( 'theme_settings', '_transient_list', 'upload_url_path', 'woocommerce_demo_store' ) as $observed ) {
 			$this->assertTrue( Galley\is_observed_option( $observed ), $observed );
 		}
+	}
+
+	/**
+	 * Destructors and PHP's own write of the session run after all functions of the plugin.
+	 */
+	public function test_what_is_written_after_the_end_of_a_request_is_in_its_row(): void {
+		$GLOBALS['wpdb'] = new class() {
+			public $dbname      = 'db';
+			public $base_prefix = 'wp_';
+			public $users       = 'wp_users';
+			public $usermeta    = 'wp_usermeta';
+			public $insert_id   = 0;
+			public $last_query  = '';
+			public $last_error  = '';
+			public $row         = 'none';
+			public function prepare( $sql, $values ) {
+				return array( $sql, $values );
+			}
+			public function remove_placeholder_escape( $sql ) {
+				return $sql;
+			}
+			public function suppress_errors() {
+				return false;
+			}
+			public function query( $sql ) {
+				$this->row = 'D' === $sql[0][0] ? 'none' : json_decode( $sql[1][1], true )['purges'];
+			}
+		};
+		$row = static function (): string {
+			return json_encode( $GLOBALS['wpdb']->row );
+		};
+		$GLOBALS['options_of_test'] = array();
+		$GLOBALS['galley_is_over']  = true;
+		unset( $GLOBALS['galley_purge_id'] );
+		Galley\observe_write( 'UPDATE wp_visits SET x = 1' );
+		$this->assertSame( '{"hard":["tb.wp_visits"],"soft":[]}', $row() );
+		Galley\note_first_value( 'thing', 'a', 'b' );
+		$this->assertSame( '{"hard":["tb.wp_visits","op.thing","op"],"soft":[]}', $row() );
+		Galley\queue_purge( 'p5' );
+		$this->assertSame( '{"hard":["tb.wp_visits","op.thing","op","p5","p"],"soft":[]}', $row() );
+		// Its purges are known only later.
+		Galley\later( 'rules', '__' );
+		$this->assertSame( 'null', $row() );
+		Galley\observe_write( 'UPDATE wp_visits SET x = 2' );
+		$this->assertSame( 'null', $row() );
+		$GLOBALS['galley_is_over'] = false;
+		$GLOBALS['galley_later']   = array();
+		Galley\take_purges();
+		list( $GLOBALS['galley_statement'], $GLOBALS['galley_written'], $GLOBALS['galley_first_values'], $GLOBALS['galley_late_purges'] ) = array( null, array(), array(), array() );
+		unset( $GLOBALS['options_of_test'], $GLOBALS['galley_purge_id'], $GLOBALS['wpdb'] );
 	}
 
 	public function test_only_options_of_registered_widgets_and_taxonomies_are_quiet(): void {

@@ -14,6 +14,10 @@ define( 'DAY_IN_SECONDS', 86400 );
 
 function add_action(): void {}
 
+function apply_filters( string $filter, $value ) {
+	return $value;
+}
+
 /** Keeps the callbacks of the filter `query`. */
 function add_filter( string $filter = '', $callback = null ): void {
 	if ( 'query' === $filter ) {
