@@ -297,6 +297,12 @@ final class ObservedTest extends TestCase {
 			$this->assertEqualsWithDelta( $seconds, Galley\wrong_after(), 1, $name );
 			$this->assertSame( '' !== $tag, isset( $GLOBALS['galley_tags'][ "op.$tag" ] ), $name );
 		}
+		$GLOBALS['options_of_test'] = array( '_site_transient_ends' => 'a', '_site_transient_timeout_ends' => time() + 500 );
+		foreach ( array( '_site_transient_timeout_ends' => 500, '_site_transient_ends' => null, '_site_transient_missing' => 60, 'site_name' => null ) as $name => $seconds ) {
+			$GLOBALS['galley_at_most'] = array();
+			Galley\end_with_transient( $name, true );
+			$this->assertEqualsWithDelta( $seconds, Galley\wrong_after(), 1, $name );
+		}
 		list( $GLOBALS['galley_at_most'], $GLOBALS['galley_tags'] ) = array( array(), array() );
 		unset( $GLOBALS['options_of_test'], $GLOBALS['wp_filters'] );
 	}

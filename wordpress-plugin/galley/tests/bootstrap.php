@@ -85,6 +85,10 @@ function get_option( string $name, $missing = false ) {
 	return $missing;
 }
 
+function get_site_option( string $name ) {
+	return $GLOBALS['options_of_test'][ $name ] ?? false;
+}
+
 /** Returns the values that a test has set. */
 function get_post_meta( int $id, string $key = '' ): array {
 	return $GLOBALS['fields_of_test'][ $id ][ $key ] ?? array();
