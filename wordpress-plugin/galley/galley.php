@@ -103,6 +103,7 @@ foreach ( OPTIONAL_PARTS as $galley_part ) {
 	}
 }
 unset( $galley_part );
+begin_to_observe();
 
 register_activation_hook( __FILE__, __NAMESPACE__ . '\\on_activation' );
 register_deactivation_hook( __FILE__, __NAMESPACE__ . '\\on_deactivation' );

@@ -4,7 +4,7 @@
  *
  * If requests of visitors changed one more than ten times in ten minutes, it is *busy* for an hour: changes by visitors purge nothing, and pages that
  * read it live for a minute, as do those that read what nobody observes. The change that makes it busy still purges, so that no page with a longer
- * lifetime remains. Changes by members, tasks and commands always purge.
+ * lifetime remains. Changes by users who can edit posts, tasks and commands always purge. Pages that depend on all options (`op`) are one of these names.
  *
  * The record is one option of the network with at most `MAX_BUSY` entries, which is written only when a visitor changes something that is not busy.
  *
@@ -38,21 +38,62 @@ function is_by_visitor(): bool {
 }
 
 /**
- * Returns the tags, without those of busy names, that a request has to purge. Counts the changes of visitors.
+ * Returns whether a request reads pages as visitors do: the user cannot edit posts, as customers, and sends no form to a page. Pure.
+ *
+ * @param array $abilities  Keys are the capabilities of the user.
+ * @param bool  $is_machine Whether it is a request of a script (admin-ajax, REST).
+ */
+function is_by_reader( array $abilities, string $method, bool $is_machine ): bool {
+	return empty( $abilities['edit_posts'] ) && ( $is_machine || in_array( $method, array( 'GET', 'HEAD' ), true ) );
+}
+
+/**
+ * Returns whether the changes of the request count as those of visitors.
+ */
+function counts_as_visitor(): bool {
+	if ( is_by_visitor() || 'cli' === PHP_SAPI || wp_doing_cron() || ! did_action( 'init' ) ) {
+		return is_by_visitor();
+	}
+	// No function that asks for a capability: its filters may run statements.
+	return is_by_reader( wp_get_current_user()->allcaps, (string) ( $_SERVER['REQUEST_METHOD'] ?? '' ), wp_doing_ajax() || ( defined( 'REST_REQUEST' ) && REST_REQUEST ) ) && ! ( is_multisite() && is_super_admin() ); // phpcs:ignore WordPress.Security -- compared only.
+}
+
+/**
+ * Returns the tags that a request has to purge: without those of busy names, and with the class of each option that is left, unless the class
+ * is busy. Counts the changes of visitors. Names that this request has created do not count, because visitors may choose them.
+ *
+ * @param string[] $tags    Tags with their prefixes.
+ * @param string[] $created Those of new options.
+ * @return string[]
+ */
+function without_busy( array $tags, array $created = array() ): array {
+	if ( ! $tags || ! counts_as_visitor() ) {
+		return array_merge( $tags, classes_of_options( $tags ) );
+	}
+	$before              = kept_record( BUSY_OPTION );
+	list( $now, $purge ) = count_changes( $before, array_diff( $tags, $created ), time() );
+	$purge               = array_merge( $purge, array_intersect( $tags, $created ) );
+	list( $now, $also )  = count_changes( $now, classes_of_options( $purge ), time() );
+	if ( $now !== $before ) {
+		keep_record( BUSY_OPTION, $now );
+	}
+	return array_merge( $purge, $also );
+}
+
+/**
+ * Returns the classes, with their prefixes, of the tags of options. Pure.
  *
  * @param string[] $tags Tags with their prefixes.
  * @return string[]
  */
-function without_busy( array $tags ): array {
-	if ( ! $tags || ! is_by_visitor() ) {
-		return $tags;
+function classes_of_options( array $tags ): array {
+	$classes = array();
+	foreach ( $tags as $tag ) {
+		if ( preg_match( '/^(?:\d+\.)?op(?=\.)/', $tag, $found ) ) {
+			$classes[ $found[0] ] = true;
+		}
 	}
-	$before              = kept_record( BUSY_OPTION );
-	list( $now, $purge ) = count_changes( $before, $tags, time() );
-	if ( $now !== $before ) {
-		keep_record( BUSY_OPTION, $now );
-	}
-	return $purge;
+	return array_keys( $classes );
 }
 
 /**
@@ -92,24 +133,31 @@ function keep_record( string $option, array $record ): void {
  * @return array{array, string[]}
  */
 function count_changes( array $record, array $tags, int $now ): array {
-	$purge = array();
+	$purge  = array();
+	$record = array_filter(
+		$record,
+		static function ( array $entry ) use ( $now ): bool {
+			return $now <= $entry[1] + ( null === $entry[0] ? 0 : BUSY_WINDOW );
+		}
+	);
 	foreach ( $tags as $tag ) {
 		list( $count, $time ) = $record[ $tag ] ?? array( 0, $now );
 		if ( null === $count && $now < $time - BUSY_MARGIN ) {
 			continue;
 		}
 		$purge[] = $tag;
-		if ( null === $count || $now > $time + BUSY_WINDOW ) {
+		if ( null === $count ) {
 			list( $count, $time ) = array( 0, $now );
 		}
 		++$count;
 		$record[ $tag ] = $count > BUSY_CHANGES ? array( null, $now + BUSY_FOR ) : array( $count, $time );
 	}
 	if ( count( $record ) > MAX_BUSY ) {
+		// Names that change often stay, so that many names with one change each do not drive them out.
 		uasort(
 			$record,
 			static function ( array $a, array $b ): int {
-				return $b[1] - $a[1];
+				return array( $b[0] ?? BUSY_CHANGES + 1, $b[1] ) <=> array( $a[0] ?? BUSY_CHANGES + 1, $a[1] );
 			}
 		);
 		$record = array_slice( $record, 0, MAX_BUSY, true );
@@ -138,7 +186,14 @@ function busy_among( array $record, array $tags, int $now ): array {
  * Limits the lifetime of a page that reads something busy. Its tag names the reason.
  */
 function limit_to_busy(): void {
-	foreach ( busy_among( kept_record( BUSY_OPTION ), tags_of_all_parts(), time() ) as $tag ) {
+	$record = kept_record( BUSY_OPTION );
+	if ( ! $record ) {
+		return;
+	}
+	// The header may have the class in place of the names.
+	$sent = collapsed( array_map( 'strval', array_keys( $GLOBALS['galley_tags'] ) ), MAX_TAGS - 50, MAX_TAG_BYTES - 2000 );
+	$tags = tags_of_all_parts() + array_fill_keys( $sent, true );
+	foreach ( busy_among( $record, $tags, time() ) as $tag ) {
 		tag_network( 'db.' . preg_replace( '/^((?:\d+\.)?)(?:op|tb)\./', '$1', $tag ) );
 		at_most( UNKNOWN_LIFETIME );
 	}

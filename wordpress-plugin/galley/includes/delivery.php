@@ -68,7 +68,8 @@ function deliver_rest(): void {
 	write_purge_log();
 	if ( did_action( 'shutdown' ) ) {
 		// What the request changes after that needs a purge of its own.
-		$GLOBALS['galley_is_over'] = true;
+		$GLOBALS['galley_is_over']     = true;
+		$GLOBALS['galley_late_purges'] = array();
 		unset( $GLOBALS['galley_purge_id'], $GLOBALS['galley_carried'], $GLOBALS['galley_taken_up'] );
 	}
 }

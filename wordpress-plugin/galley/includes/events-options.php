@@ -20,7 +20,7 @@ const DRAWN_MODS = array( 'background_color', 'background_image', 'background_im
 const PLAIN_WIDGETS = array( 'archives', 'block', 'calendar', 'categories', 'custom_html', 'links', 'media_audio', 'media_gallery', 'media_image', 'media_video', 'meta', 'nav_menu', 'pages', 'recent-posts', 'rss', 'search', 'tag_cloud', 'text' );
 
 /** Settings of WordPress core that no page shows. */
-const QUIET_OPTIONS = array( 'admin_email', 'new_admin_email', 'default_category', 'default_email_category', 'default_link_category', 'default_post_format', 'default_role', 'default_pingback_flag', 'default_ping_status', 'default_comment_status', 'comments_notify', 'moderation_notify', 'comment_moderation', 'comment_previously_approved', 'comment_max_links', 'moderation_keys', 'disallowed_keys', 'ping_sites', 'uploads_use_yearmonth_folders', 'rewrite_rules', 'cron', 'recently_edited', 'recently_activated', 'auto_update_plugins', 'auto_update_themes', 'user_count', 'db_upgraded', 'can_compress_scripts', 'theme_switched', 'category_children', 'finished_splitting_shared_terms', 'finished_updating_comment_type', 'nav_menu_options', 'auto_core_update_notified', 'https_detection_errors', 'galley_connection', 'fresh_site' );
+const QUIET_OPTIONS = array( 'new_admin_email', 'default_category', 'default_email_category', 'default_link_category', 'default_post_format', 'default_role', 'default_pingback_flag', 'default_ping_status', 'default_comment_status', 'comments_notify', 'moderation_notify', 'comment_moderation', 'comment_previously_approved', 'comment_max_links', 'moderation_keys', 'disallowed_keys', 'ping_sites', 'uploads_use_yearmonth_folders', 'rewrite_rules', 'cron', 'recently_edited', 'recently_activated', 'auto_update_plugins', 'auto_update_themes', 'db_upgraded', 'can_compress_scripts', 'theme_switched', 'category_children', 'finished_splitting_shared_terms', 'finished_updating_comment_type', 'nav_menu_options', 'auto_core_update_notified', 'https_detection_errors', 'galley_connection', 'fresh_site' );
 
 add_action( 'updated_option', __NAMESPACE__ . '\\on_option', 10, 3 );
 add_action( 'added_option', __NAMESPACE__ . '\\on_new_option', 10, 2 );
@@ -233,7 +233,7 @@ function widget_tags( string $base, array $old, array $new ): array {
 }
 
 function queue_sticky( array $old, array $new ): void {
-	queue_purge( 'st' );
+	queue_purge( array( 'st', 'op.sticky_posts' ) );
 	foreach ( array_merge( array_diff( $old, $new ), array_diff( $new, $old ) ) as $id ) {
 		queue_purge( 'sk' . (int) $id );
 	}

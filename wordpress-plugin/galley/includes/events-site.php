@@ -16,7 +16,7 @@ defined( 'ABSPATH' ) || exit;
 const NETWORK_OPTIONS = array( 'WPLANG', 'registration', 'site_name' );
 
 /** Network settings that no page shows. */
-const QUIET_NETWORK_OPTIONS = array( 'add_new_users', 'admin_email', 'banned_email_domains', 'blog_upload_space', 'fileupload_maxk', 'first_comment', 'first_comment_author', 'first_comment_email', 'first_comment_url', 'first_page', 'first_post', 'illegal_names', 'limited_email_domains', 'menu_items', 'new_admin_email', 'registrationnotification', 'upload_filetypes', 'upload_space_check_disabled', 'welcome_email', 'welcome_user_email', 'active_sitewide_plugins', 'auto_core_update_notified', 'blog_count', 'user_count', 'can_compress_scripts', 'ms_files_rewriting', 'recently_activated', 'site_admins', 'wpmu_upgrade_site' );
+const QUIET_NETWORK_OPTIONS = array( 'add_new_users', 'banned_email_domains', 'blog_upload_space', 'fileupload_maxk', 'first_comment', 'first_comment_author', 'first_comment_email', 'first_comment_url', 'first_page', 'first_post', 'illegal_names', 'limited_email_domains', 'menu_items', 'new_admin_email', 'registrationnotification', 'upload_filetypes', 'upload_space_check_disabled', 'welcome_email', 'welcome_user_email', 'active_sitewide_plugins', 'auto_core_update_notified', 'blog_count', 'can_compress_scripts', 'ms_files_rewriting', 'recently_activated', 'site_admins', 'wpmu_upgrade_site' );
 
 add_action( 'switch_theme', __NAMESPACE__ . '\\on_theme' );
 add_action( 'permalink_structure_changed', __NAMESPACE__ . '\\on_theme' );

@@ -49,9 +49,25 @@ const DESCRIBED_TABLES = array( 'woocommerce_tax_rates', 'woocommerce_tax_rate_l
 $GLOBALS['galley_tables'] = array();
 
 if ( is_shared() ) {
-	add_filter( 'query', __NAMESPACE__ . '\\observe_statement', PHP_INT_MAX );
 	add_filter( 'posts_request', __NAMESPACE__ . '\\note_described_statement', PHP_INT_MAX );
 	add_filter( 'posts_request_ids', __NAMESPACE__ . '\\note_described_statement', PHP_INT_MAX );
+}
+
+/**
+ * Begins to observe statements and options. Only after all parts are loaded, because loading them reads options, which may take statements.
+ */
+function begin_to_observe(): void {
+	if ( is_shared() ) {
+		add_filter( 'query', __NAMESPACE__ . '\\observe_statement', PHP_INT_MAX );
+	}
+	if ( is_described() ) {
+		add_filter( 'alloptions', __NAMESPACE__ . '\\note_all_options', PHP_INT_MAX );
+		foreach ( FRONT_OPTIONS as $option ) {
+			add_filter( "option_$option", __NAMESPACE__ . '\\note_front_option', PHP_INT_MAX, 2 );
+			add_filter( "default_option_$option", __NAMESPACE__ . '\\note_front_option', PHP_INT_MAX, 2 );
+		}
+	}
+	add_filter( 'query', __NAMESPACE__ . '\\observe_write', PHP_INT_MAX );
 }
 
 /**
@@ -67,9 +83,8 @@ function observe_statement( $sql ) {
 			}
 			continue;
 		}
-		if ( count( $GLOBALS['galley_tables'] ) < MAX_UNKNOWN_TABLES ) {
-			$GLOBALS['galley_tables'][ $table ] = true;
-		}
+		// The last name stands for all others. No table has it, so the page lives for a minute.
+		$GLOBALS['galley_tables'][ count( $GLOBALS['galley_tables'] ) < MAX_UNKNOWN_TABLES || isset( $GLOBALS['galley_tables'][ $table ] ) ? $table : UNKNOWN_TABLE ] = true;
 		if ( isset( $GLOBALS['galley_open_fragment'] ) && ! in_array( $table, tables_of_authors(), true ) ) {
 			// A page that lives for a week must not get a part that is valid for a minute.
 			$GLOBALS['galley_open_fragment']['reads_unknown'] = true;

@@ -20,22 +20,20 @@ defined( 'ABSPATH' ) || exit;
 const DESCRIBED_OPTIONS = array( 'sidebars_widgets', 'sticky_posts', 'show_on_front', 'page_on_front', 'page_for_posts', 'posts_per_page', 'posts_per_rss', 'polylang', 'active_plugins' );
 
 /**
- * Options that no page shows, besides `QUIET_OPTIONS`: those of this plugin, locks, trees of terms (tags of terms describe them), numbers that only
+ * Options that no page shows, besides `QUIET_OPTIONS`: those of this plugin, locks, numbers that only
  * are parts of the keys of caches, and transients in which WordPress keeps facts about its code, about other servers and about users (`lu`). Each edit of
  * a product empties caches of WooCommerce, and of a language those of Polylang; gather-shops.php and gather-filters.php describe what they contain.
  */
-const QUIET_PATTERN = '/^(?:galley_|widget_|_(?:site_)?transient_(?:timeout_)?(?:doing_cron$|is_multi_author$|global_styles|wp_core_block_css_files|wp_styles_for_blocks|wp_theme_files_patterns|theme_roots|random_seed|update_|plugin_slugs|settings_errors|health-check|dash_|browser_|php_check_|wp_remote_block_patterns_|community-events|available_translations|poptags_|wporg_|dirsize_cache|wc_(?:products_onsale|featured_products|var_prices_|related_|product_children_|product_loop|child_has_|term_counts|layered_nav)|pll_languages_list))|(?:_children|\.lock|-transient-version|_last_changed)$/D';
+const QUIET_PATTERN = '/^(?:galley_|_(?:site_)?transient_(?:timeout_)?(?:doing_cron$|is_multi_author$|global_styles|wp_core_block_css_files|wp_styles_for_blocks|wp_theme_files_patterns|theme_roots|random_seed|update_|plugin_slugs|settings_errors|health-check|dash_|browser_|php_check_|wp_remote_block_patterns_|community-events|available_translations|poptags_|wporg_|dirsize_cache|wc_(?:products_onsale|featured_products|var_prices_|related_|product_children_|product_loop|child_has_|term_counts|layered_nav)|pll_languages_list))|(?:\.lock|-transient-version|_last_changed)$/D';
+
+/** Described options that other code, too, reads to show something. */
+const FRONT_OPTIONS = array( 'sticky_posts', 'show_on_front', 'page_on_front', 'page_for_posts' );
 
 /** Maximum number of options that the tags of a page name. Above it, the page depends on all of them (`op`). */
 const MAX_OPTIONS = 250;
 
 /** Number of reads within fragments, by filter. */
 $GLOBALS['galley_read_inside'] = array();
-
-if ( is_described() ) {
-	$GLOBALS['galley_own_mods'] = 'theme_mods_' . get_option( 'stylesheet' );
-	add_filter( 'alloptions', __NAMESPACE__ . '\\note_all_options', PHP_INT_MAX );
-}
 
 /**
  * Records the options that code reads from now on as read within a fragment or a private part.
@@ -57,25 +55,49 @@ function note_option_inside( $value, $option = '' ) {
 }
 
 /**
- * Lets the page depend on all options if code other than WordPress's own reads the array of them. `get_option()` runs the filter `pre_option` first.
+ * Lets the page depend on all options if code other than WordPress's own reads the array of them.
  */
 function note_all_options( $options ) {
-	static $runs = 0;
-	$now         = $GLOBALS['wp_filters']['pre_option'] ?? 0;
-	if ( $runs !== $now ) {
-		$runs = $now;
-		return $options;
-	}
 	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller of `wp_load_alloptions()`.
-	foreach ( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 6 ) as $frame ) {
-		if ( 'wp_load_alloptions' === $frame['function'] ) {
-			$file = (string) ( $frame['file'] ?? '' );
-			if ( 0 !== strpos( $file, __DIR__ . DIRECTORY_SEPARATOR ) && ! is_core_file( $file ) ) {
-				tag( 'op' );
-			}
-		}
+	if ( is_read_by_others( 'wp_load_alloptions', debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 5 ) ) ) {
+		tag( 'op' );
 	}
 	return $options;
+}
+
+/**
+ * Adds the tag of a setting that WordPress itself reads for each page, and that other tags describe there, if other code reads it.
+ */
+function note_front_option( $value, $option = '' ) {
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller of `get_option()`.
+	if ( is_read_by_others( 'get_option', debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 5 ) ) ) {
+		tag( "op.$option" );
+	}
+	return $value;
+}
+
+/**
+ * Returns whether a file of neither WordPress nor this plugin calls a function.
+ *
+ * @param array[] $frames Frames of `debug_backtrace()`.
+ */
+function is_read_by_others( string $reader, array $frames ): bool {
+	static $core = '';
+	foreach ( $frames as $frame ) {
+		if ( $reader === $frame['function'] ) {
+			$file = (string) ( $frame['file'] ?? '' );
+			if ( $file === $core || 0 === strncmp( $file, __DIR__ . DIRECTORY_SEPARATOR, strlen( __DIR__ ) + 1 ) ) {
+				return false;
+			}
+			if ( is_core_file( $file ) ) {
+				// The next read is often in the same file.
+				$core = $file;
+				return false;
+			}
+			return true;
+		}
+	}
+	return false;
 }
 
 /**
@@ -87,7 +109,33 @@ function is_observed_option( string $name ): bool {
 	if ( ! isset( $known[ $name ] ) && count( $known ) < 2000 ) {
 		$known[ $name ] = ! preg_match( QUIET_PATTERN, $name );
 	}
-	return $known[ $name ] ?? ! preg_match( QUIET_PATTERN, $name );
+	return ( $known[ $name ] ?? ! preg_match( QUIET_PATTERN, $name ) ) && ! is_widget_option( $name ) && ! is_tree_option( $name );
+}
+
+/**
+ * Returns whether an option has the settings of widgets of one type, whose changes have the tags of the widgets: a type of WordPress, also if the
+ * theme does not offer it, or one that other code has registered.
+ */
+function is_widget_option( string $name ): bool {
+	if ( 0 !== strncmp( $name, 'widget_', 7 ) ) {
+		return false;
+	}
+	if ( in_array( substr( $name, 7 ), array_merge( PLAIN_WIDGETS, array( 'recent-comments', 'recent_entries', 'recent_comments' ) ), true ) ) {
+		return true;
+	}
+	foreach ( $GLOBALS['wp_widget_factory']->widgets ?? array() as $widget ) {
+		if ( in_array( $name, array( $widget->option_name, $widget->alt_option_name ?? null ), true ) ) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/**
+ * Returns whether an option has the tree of the terms of a taxonomy, whose changes have the tags of the terms.
+ */
+function is_tree_option( string $name ): bool {
+	return '_children' === substr( $name, -9 ) && taxonomy_exists( substr( $name, 0, -9 ) );
 }
 
 /**
@@ -104,14 +152,30 @@ function is_observed_network_option( string $name ): bool {
  */
 function tag_options( array $names ): void {
 	foreach ( $names as $name ) {
-		if ( is_observed_option( $name ) && $GLOBALS['galley_own_mods'] !== $name && ! is_timeout( $name ) && ! is_rendered( $name ) ) {
+		// WordPress does not read a transient whose time is over.
+		$name = transient_of_timeout( $name );
+		if ( is_observed_option( $name ) && ! is_own_mods( $name ) && ! is_rendered( $name ) ) {
 			tag( 'op.' . word( $name ) );
 		}
 	}
 }
 
+/**
+ * Returns whether an option has the settings of the theme, which have tags of their own (`tm`).
+ */
+function is_own_mods( string $name ): bool {
+	return 0 === strncmp( $name, 'theme_mods_', 11 ) && 'theme_mods_' . get_option( 'stylesheet' ) === $name;
+}
+
 function is_timeout( string $name ): bool {
 	return 0 === strncmp( $name, '_transient_timeout_', 19 ) || 0 === strncmp( $name, '_site_transient_timeout_', 24 );
+}
+
+/**
+ * Returns the option with the value of a transient for the one with its time, and other names as they are.
+ */
+function transient_of_timeout( string $name ): string {
+	return is_timeout( $name ) ? preg_replace( '/timeout_/', '', $name, 1 ) : $name;
 }
 
 /**
@@ -167,30 +231,54 @@ function gather_read_options(): void {
 		tag( 'op' );
 	}
 	foreach ( $shared as $name ) {
-		if ( is_observed_network_option( $name ) && ! is_timeout( $name ) ) {
-			tag_network( ( is_multisite() ? 'so.' : 'op.' ) . word( $name ) );
+		if ( is_observed_network_option( $name ) ) {
+			tag_network( ( is_multisite() ? 'so.' : 'op.' ) . word( transient_of_timeout( $name ) ) );
+			end_with_transient( $name, is_multisite() );
 		}
 	}
 	foreach ( $own as $name ) {
-		if ( preg_match( '/^_(?:site_)?transient_/', $name ) && is_observed_option( $name ) ) {
+		if ( is_transient( $name ) && is_observed_option( $name ) ) {
 			tag( 'ot' );
-			gather_timeout( $name );
+			end_with_transient( $name, false );
 		}
 	}
 }
 
 /**
- * Ends the lifetime of the page with that of a transient. WordPress has looked up the time, so this asks the database for nothing.
+ * Ends the lifetime of the page with that of a transient, and soon if the page found none and did not set it: then the first page that does changes
+ * this one. WordPress has looked up the options, so this asks the database for nothing, except for a transient that it has deleted.
  *
- * @param string $name Option with the time.
+ * @param string $name       Option with the time or the value. Others are ignored.
+ * @param bool   $is_network Whether it is a setting of the network.
  */
-function gather_timeout( string $name ): void {
-	if ( is_timeout( $name ) && ! is_rendered( str_replace( '_transient_timeout_', '_transient_', $name ) ) ) {
-		$end = (int) get_option( $name );
-		if ( $end > time() ) {
-			at_most( $end - time() );
-		}
+function end_with_transient( string $name, bool $is_network ): void {
+	$transient = transient_of_timeout( $name );
+	if ( ! is_transient( $name ) || is_rendered( $transient ) ) {
+		return;
 	}
+	$end = is_timeout( $name ) ? (int) ( $is_network ? get_site_option( $name ) : get_option( $name ) ) : 0;
+	if ( $end > time() ) {
+		at_most( $end - time() );
+	}
+	if ( is_missing_transient( $transient, $is_network ) ) {
+		tag_network( own_tag( "db.$transient" ) );
+		at_most( UNKNOWN_LIFETIME );
+	}
+}
+
+function is_missing_transient( string $name, bool $is_network ): bool {
+	if ( wp_using_ext_object_cache() ) {
+		$is_shared = 0 === strncmp( $name, '_site_', 6 );
+		return false === wp_cache_get( substr( $name, $is_shared ? 16 : 11 ), $is_shared ? 'site-transient' : 'transient' );
+	}
+	return false === ( $is_network ? get_site_option( $name ) : get_option( $name ) );
+}
+
+/**
+ * Returns whether a statement is the one with which WordPress loads the options, or one of this plugin. Pure.
+ */
+function is_own_statement( string $sql ): bool {
+	return (bool) preg_match( '/^\s*SELECT option_name, option_value FROM \S+(?: WHERE autoload (?:= \'yes\'|IN \([\s\w\',-]*\))| WHERE option_name LIKE \'galley[^\']*\'[^\']*)\s*$/D', $sql );
 }
 
 /**
@@ -199,7 +287,7 @@ function gather_timeout( string $name ): void {
  * @param string $table Name as in the statement.
  */
 function note_options_statement( string $sql, string $table ): void {
-	if ( preg_match( '/\bWHERE\s+`?autoload`?\s|option_name LIKE \'galley/i', $sql ) ) {
+	if ( is_own_statement( $sql ) ) {
 		return;
 	}
 	$names = options_in_statement( $sql );

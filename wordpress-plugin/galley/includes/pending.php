@@ -38,7 +38,7 @@ function begin_purges(): void {
 		}
 		return;
 	}
-	if ( ! empty( $GLOBALS['galley_is_over'] ) ) {
+	if ( $GLOBALS['galley_is_over'] ) {
 		register_shutdown_function( __NAMESPACE__ . '\\deliver_rest' );
 	}
 	$id                         = bin2hex( random_bytes( 8 ) );
@@ -47,6 +47,36 @@ function begin_purges(): void {
 	$acknowledged               = array_pop( $GLOBALS['galley_acknowledged'] );
 	if ( null === $acknowledged || ! reuse_pending( $acknowledged, $id ) ) {
 		write_pending( $id, null );
+	}
+}
+
+/** Whether the end of the request has sent its purges, and what was changed after that, as keys. */
+$GLOBALS['galley_is_over']     = false;
+$GLOBALS['galley_late_purges'] = array();
+
+/**
+ * Writes the purges of what destructors, or PHP when it writes the session, change after the end of the request: no function of this plugin may run
+ * after that. The next request sends them. Where `later()` has other callbacks, their purges are unknown, and the row stays without purges.
+ *
+ * @param string[] $words Purges in addition to those that are queued.
+ */
+function write_late_purges( array $words = array() ): void {
+	$GLOBALS['galley_late_purges'] += array_fill_keys( $words, true );
+	if ( preg_grep( '/^(?:\d+\.)?(?:options|tables)$/D', array_map( 'strval', array_keys( $GLOBALS['galley_later'] ) ), PREG_GREP_INVERT ) ) {
+		write_pending( $GLOBALS['galley_purge_id'], null );
+		return;
+	}
+	$purges = merged_purges(
+		array(
+			'hard' => array_map( 'strval', array_keys( $GLOBALS['galley_late_purges'] ) ),
+			'soft' => array(),
+		),
+		array_map( 'array_keys', $GLOBALS['galley_purges'] )
+	);
+	if ( $purges['hard'] || $purges['soft'] ) {
+		write_pending( $GLOBALS['galley_purge_id'], $purges );
+	} else {
+		delete_pending( array( $GLOBALS['galley_purge_id'] ) );
 	}
 }
 

@@ -36,6 +36,9 @@ function queue_purge( $tags, string $strength = 'hard' ): void {
 	foreach ( with_classes( (array) $tags ) as $tag ) {
 		$GLOBALS['galley_purges'][ $strength ][ blog_prefix() . $tag ] = true;
 	}
+	if ( $GLOBALS['galley_is_over'] ) {
+		write_late_purges();
+	}
 }
 
 /**
@@ -80,6 +83,9 @@ function queue_purge_with_markers(): void {
 function queue_purge_of_word( string $word, string $strength = 'hard' ): void {
 	begin_purges();
 	$GLOBALS['galley_purges'][ $strength ][ $word ] = true;
+	if ( $GLOBALS['galley_is_over'] ) {
+		write_late_purges();
+	}
 }
 
 /**
@@ -91,6 +97,9 @@ function queue_purge_of_word( string $word, string $strength = 'hard' ): void {
 function later( string $name, callable $ask ): void {
 	begin_purges();
 	$GLOBALS['galley_later'][ blog_prefix() . $name ] = array( get_current_blog_id(), $ask );
+	if ( $GLOBALS['galley_is_over'] && ! in_array( $name, array( 'options', 'tables' ), true ) ) {
+		write_late_purges();
+	}
 }
 
 /**

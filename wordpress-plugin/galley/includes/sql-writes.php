@@ -62,6 +62,9 @@ function written_in_shape( ?string $shape, bool $is_cut ): ?array {
 	}
 	$verb = strtoupper( $tokens[0] ?? '' );
 	$rest = array_slice( $tokens, 1 );
+	if ( preg_match( '~/\*M?!~', $shape ) || in_array( $verb . ' ' . strtoupper( $rest[0] ?? '' ), WRAPPERS, true ) ) {
+		return array( UNKNOWN_TABLE );
+	}
 	switch ( $verb ) {
 		case '':
 			return array();
@@ -74,11 +77,14 @@ function written_in_shape( ?string $shape, bool $is_cut ): ?array {
 		case 'DELETE':
 			return names_in_list( array_slice( $rest, (int) array_search( 'FROM', array_map( 'strtoupper', $rest ), true ) + 1 ), array( 'WHERE', 'ORDER', 'LIMIT', 'RETURNING' ), $is_cut );
 		case 'DROP':
+			if ( 'TEMPORARY' === strtoupper( $rest[0] ?? '' ) ) {
+				return array();
+			}
 			return preg_match( '/^\s*DROP\s+(?:TEMPORARY\s+)?(?:TABLES?|VIEW)\s/i', $shape ) ? names_in_list( after_modifiers( $rest ), array(), $is_cut ) : null;
 		case 'ALTER':
 			return preg_match( '/^\s*ALTER\s+(?:ONLINE\s+)?(?:IGNORE\s+)?TABLE\s(?!.*\b(?:RENAME|EXCHANGE)\b)/is', $shape ) ? first_name( $rest ) : null;
 		case 'CREATE':
-			return preg_match( '/^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:TEMPORARY\s+)?TABLE|(?:UNIQUE\s+|FULLTEXT\s+)?INDEX|DATABASE)\s(?!.*\bSELECT\b)/is', $shape ) ? array() : null;
+			return preg_match( '/^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:TEMPORARY\s+TABLE\s|(?:TABLE|(?:UNIQUE\s+|FULLTEXT\s+)?INDEX|DATABASE)\s(?!.*\bSELECT\b))/is', $shape ) ? array() : null;
 		case 'LOAD':
 			$into = array_search( 'TABLE', array_map( 'strtoupper', $rest ), true );
 			return false === $into ? null : first_name( array_slice( $rest, $into + 1 ) );
@@ -173,7 +179,8 @@ function options_in_statement( string $sql ): ?array {
 		},
 		$sql
 	);
-	if ( null === $plain || preg_match( '/\bX?OR\b|\|\||\bUNION\b|\bNOT\b|\/\*!/i', $plain ) ) {
+	if ( null === $plain || preg_match( '/\bX?OR\b|\|\||\bUNION\b|\bNOT\b|\/\*M?!|JOIN\b|\S\s*\bSELECT\b|\b(?:FROM|UPDATE)\s+[\w.`$\s]+,/is', $plain ) || preg_match( '/^\s*UPDATE\b.*?\bSET\b(?:(?!\bWHERE\b).)*option_name/is', $plain ) ) {
+		// Also a second table, a query within it, and a new name.
 		return null;
 	}
 	$column = '(?:[\w`]+\.)?`?option_name`?';

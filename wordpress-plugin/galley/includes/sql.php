@@ -22,13 +22,16 @@ const MAX_STATEMENT = 1048576;
 const UNKNOWN_TABLE = '?';
 
 /** Identifiers in backticks, comments with code for the database, other comments, strings, numbers. The first two stay in the shape. */
-const SHAPE_PARTS = '~`[^`]*+`?(*SKIP)(*FAIL)|/\*!\d*+(*SKIP)(*FAIL)|/\*.*?(?:\*/|$)|--(?=\s|$)[^\n]*+|#[^\n]*+|\'[^\'\\\\]*+(?:(?:\\\\.|\'\')[^\'\\\\]*+)*+\'?|"[^"\\\\]*+(?:(?:\\\\.|"")[^"\\\\]*+)*+"?|(?<![\w$])(?:0x[0-9a-f]++|\d[\d.]*+)(?![\w$])~si';
+const SHAPE_PARTS = '~`[^`]*+`?(*SKIP)(*FAIL)|/\*M?!\d*+(*SKIP)(*FAIL)|/\*.*?(?:\*/|$)|--(?=\s|$)[^\n]*+|#[^\n]*+|\'[^\'\\\\]*+(?:(?:\\\\.|\'\')[^\'\\\\]*+)*+\'?|"[^"\\\\]*+(?:(?:\\\\.|"")[^"\\\\]*+)*+"?|(?<![\w$])(?:0x[0-9a-f]++|\d[\d.]*+)(?![\w$])~si';
 
 /** Verbs of statements that return rows of tables. */
 const READING_VERBS = array( 'SELECT', 'WITH', 'TABLE', 'VALUES' );
 
 /** Verbs of statements that return no rows of tables, unless they say `RETURNING`. */
 const OTHER_VERBS = array( 'INSERT', 'REPLACE', 'DELETE', 'UPDATE', 'TRUNCATE', 'CREATE', 'ALTER', 'DROP', 'RENAME', 'LOCK', 'UNLOCK', 'SET', 'START', 'BEGIN', 'COMMIT', 'ROLLBACK', 'SAVEPOINT', 'RELEASE', 'USE', 'SHOW', 'DESCRIBE', 'DESC', 'EXPLAIN', 'ANALYZE', 'CHECK', 'OPTIMIZE', 'REPAIR', 'FLUSH', 'KILL', 'DO', 'LOAD', 'GRANT', 'REVOKE' );
+
+/** Beginnings of statements of MariaDB that contain any others. */
+const WRAPPERS = array( 'SET STATEMENT', 'BEGIN NOT' );
 
 /** Words that end a list of tables. */
 const AFTER_TABLES = array( 'WHERE', 'GROUP', 'ORDER', 'HAVING', 'LIMIT', 'UNION', 'EXCEPT', 'INTERSECT', 'WINDOW', 'PROCEDURE', 'INTO', 'SET', 'FETCH', 'OFFSET' );
@@ -43,7 +46,7 @@ const FROM_FUNCTIONS = array( 'EXTRACT', 'SUBSTRING', 'SUBSTR', 'MID', 'TRIM' );
  */
 function tables_read_by( string $sql ): array {
 	static $known = array();
-	if ( preg_match( '/^\s*+(?:INSERT|REPLACE|DELETE|UPDATE|SHOW|SET)\b/i', $sql ) && false === stripos( $sql, 'RETURNING' ) ) {
+	if ( preg_match( '/^\s*+(?:INSERT|REPLACE|DELETE|UPDATE|SHOW|SET(?!\s+STATEMENT\b))\b/i', $sql ) && false === stripos( $sql, 'RETURNING' ) ) {
 		return array();
 	}
 	$shape = strlen( $sql ) > MAX_STATEMENT ? null : statement_shape( $sql );
@@ -74,7 +77,9 @@ function statement_shape( string $sql ): ?string {
  * @return string[] Without duplicates.
  */
 function tables_of_shape( string $shape ): array {
-	if ( false === preg_match_all( '/`[^`]*+`?|[\w$\x80-\xff]++|[(),.]/', $shape, $found ) ) {
+	// Code in comments counts as code. A number in front of it is a version.
+	$shape = preg_replace( '~`[^`]*+`?(*SKIP)(*FAIL)|/\*M?!\d*+~', ' ', $shape );
+	if ( null === $shape || false === preg_match_all( '/`[^`]*+`?|[\w$\x80-\xff]++|[(),.]/', $shape, $found ) ) {
 		return array( UNKNOWN_TABLE );
 	}
 	$tokens = $found[0];
@@ -86,7 +91,7 @@ function tables_of_shape( string $shape ): array {
 	if ( in_array( $verb, READING_VERBS, true ) ) {
 		return tables_of_tokens( $tokens, $verb );
 	}
-	$returns_rows = ! in_array( $verb, OTHER_VERBS, true ) || in_array( 'RETURNING', array_map( 'strtoupper', $tokens ), true );
+	$returns_rows = ! in_array( $verb, OTHER_VERBS, true ) || in_array( $verb . ' ' . strtoupper( $tokens[ $start + 1 ] ?? '' ), WRAPPERS, true ) || in_array( 'RETURNING', array_map( 'strtoupper', $tokens ), true );
 	return '' !== $verb && $returns_rows ? array( UNKNOWN_TABLE ) : array();
 }
 

@@ -8,7 +8,8 @@
  *   table of options past WordPress's functions purge the options that they name, or everything.
  *
  * Before the first such change is sent to the database, pending.php notes that the request may change something. Purges are sent after the end of a
- * transaction. A request for a page that Galley stores may fill transients: that purges nothing, because pages end with their transients.
+ * transaction. A request for a page that Galley stores may fill transients that are missing or over: that purges nothing, because pages end with their
+ * transients, and soon if they found none.
  *
  * Not seen: what other programs and `mysqli` write past `wpdb`, and functions of the database that write.
  *
@@ -19,8 +20,13 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** First values of changed options, by blog and name. */
+/** First values of changed options, by blog and name; their last values; those that are about to be written. */
 $GLOBALS['galley_first_values'] = array();
+$GLOBALS['galley_last_values']  = array();
+$GLOBALS['galley_next_values']  = array();
+
+/** Transients whose time was over before this request set a new one, by blog and name: -1 in place of the blog for the network. */
+$GLOBALS['galley_filled_again'] = array();
 
 /** Tags, with their prefixes, of what statements changed, as keys. */
 $GLOBALS['galley_written'] = array();
@@ -44,12 +50,14 @@ $GLOBALS['galley_gone'] = new \stdClass();
 $GLOBALS['galley_shortened'] = (object) array( 'is' => 'shortened' );
 
 add_action( 'update_option', __NAMESPACE__ . '\\note_first_value', PHP_INT_MAX, 3 );
-add_action( 'add_option', __NAMESPACE__ . '\\note_new_option', PHP_INT_MAX );
+add_action( 'add_option', __NAMESPACE__ . '\\note_new_option', PHP_INT_MAX, 2 );
 add_action( 'delete_option', __NAMESPACE__ . '\\note_gone_option', PHP_INT_MAX );
-add_filter( 'query', __NAMESPACE__ . '\\observe_write', PHP_INT_MAX );
+foreach ( array( 'updated_option', 'added_option', 'deleted_option' ) as $galley_action ) {
+	add_action( $galley_action, __NAMESPACE__ . '\\note_last_value', PHP_INT_MIN );
+}
 if ( is_multisite() ) {
 	foreach ( array( 'update_site_option', 'add_site_option', 'delete_site_option' ) as $galley_action ) {
-		add_action( $galley_action, __NAMESPACE__ . '\\note_network_option' );
+		add_action( $galley_action, __NAMESPACE__ . '\\note_network_option', 10, 3 );
 	}
 }
 if ( wp_using_ext_object_cache() ) {
@@ -60,41 +68,83 @@ if ( wp_using_ext_object_cache() ) {
 unset( $galley_action );
 
 /**
- * Records the value of an option before its first change.
+ * Records the values of an option before and after a change that WordPress is about to write.
  */
 function note_first_value( $option, $old = null, $new = null ): void {
 	$name                             = (string) $option;
 	$GLOBALS['galley_option_at_work'] = $name;
-	if ( is_timeout( $name ) ) {
-		if ( (int) $new >= (int) $old ) {
-			return;
-		}
-		// Pages that have read the transient would live longer than it.
-		$name = str_replace( '_transient_timeout_', '_transient_', $name );
-		$old  = $GLOBALS['galley_shortened'];
-	}
-	$blog = get_current_blog_id();
-	if ( ( array_key_exists( $name, $GLOBALS['galley_first_values'][ $blog ] ?? array() ) && $old !== $GLOBALS['galley_shortened'] ) || ! is_observed_option( $name ) || ( is_shared() && is_transient( $name ) ) ) {
+	if ( ! is_timeout( $name ) ) {
+		note_change( $name, $old, $new );
 		return;
 	}
-	deliver_meanwhile();
-	$GLOBALS['galley_first_values'][ $blog ][ $name ] = $old;
-	later( 'options', __NAMESPACE__ . '\\queue_changed_options' );
+	$name = transient_of_timeout( $name );
+	if ( (int) $old < time() ) {
+		$GLOBALS['galley_filled_again'][ get_current_blog_id() ][ $name ] = true;
+	} elseif ( (int) $new < (int) $old ) {
+		// Pages that have read the transient would live longer than it.
+		note_change( $name, $GLOBALS['galley_shortened'], $new );
+	}
 }
 
-function note_new_option( $option ): void {
+function note_new_option( $option, $value = null ): void {
 	$GLOBALS['galley_option_at_work'] = (string) $option;
 	if ( ! is_timeout( (string) $option ) ) {
-		note_first_value( $option, $GLOBALS['galley_gone'] );
+		note_change( (string) $option, $GLOBALS['galley_gone'], $value );
 	}
 }
 
 function note_gone_option( $option ): void {
 	$name = (string) $option;
 	if ( ! is_timeout( $name ) && is_observed_option( $name ) && ! is_expired( $name ) ) {
-		note_first_value( $name, get_option( $name ) );
+		$is_known = array_key_exists( $name, $GLOBALS['galley_first_values'][ get_current_blog_id() ] ?? array() );
+		note_change( $name, $is_known ? null : get_option( $name ), $GLOBALS['galley_gone'] );
 	}
 	$GLOBALS['galley_option_at_work'] = $name;
+}
+
+/**
+ * Records a change that may fail. If the option would then have its first value, only the success counts, because the change before it did not fail.
+ * The values are those of WordPress's actions: filters of other plugins change what `get_option()` returns.
+ */
+function note_change( string $name, $old, $new ): void {
+	$blog      = get_current_blog_id();
+	$has_first = array_key_exists( $name, $GLOBALS['galley_first_values'][ $blog ] ?? array() );
+	if ( ! is_observed_option( $name ) || ( ! $has_first && is_shared() && is_filling( $name, $old ) ) ) {
+		return;
+	}
+	deliver_meanwhile();
+	$first = &$GLOBALS['galley_first_values'][ $blog ];
+	if ( ! array_key_exists( $name, $first ?? array() ) || $old === $GLOBALS['galley_shortened'] ) {
+		$first[ $name ] = $old;
+	}
+	if ( is_changed( $first[ $name ], $new, $GLOBALS['galley_gone'] ) ) {
+		$GLOBALS['galley_last_values'][ $blog ][ $name ] = $new;
+	}
+	$GLOBALS['galley_next_values'][ $blog ][ $name ] = $new;
+	later( 'options', __NAMESPACE__ . '\\queue_changed_options' );
+	if ( $GLOBALS['galley_is_over'] ) {
+		write_late_purges( without_busy( array( blog_prefix() . 'op.' . word( $name ) ) ) );
+	}
+}
+
+/**
+ * Records that the last change of an option has succeeded. A change within an action of another one ends before that.
+ */
+function note_last_value( $option ): void {
+	$blog = get_current_blog_id();
+	$name = (string) $option;
+	$next = $GLOBALS['galley_next_values'][ $blog ] ?? array();
+	if ( array_key_exists( $name, $next ) ) {
+		$GLOBALS['galley_last_values'][ $blog ][ $name ] = $next[ $name ];
+		unset( $GLOBALS['galley_next_values'][ $blog ][ $name ] );
+	}
+}
+
+/**
+ * Returns whether a change fills a transient that was missing or whose time was over. Pages that read it have ended, or end soon.
+ */
+function is_filling( string $name, $old, int $blog = 0 ): bool {
+	return is_transient( $name ) && ( $old === $GLOBALS['galley_gone'] || isset( $GLOBALS['galley_filled_again'][ $blog ? $blog : get_current_blog_id() ][ $name ] ) );
 }
 
 function is_transient( string $name ): bool {
@@ -104,8 +154,9 @@ function is_transient( string $name ): bool {
 /**
  * Returns whether an option is a transient whose time is over. Pages have ended with it, and WordPress deletes it now.
  */
-function is_expired( string $name ): bool {
-	$end = is_transient( $name ) ? (int) get_option( str_replace( '_transient_', '_transient_timeout_', $name ) ) : 0;
+function is_expired( string $name, bool $is_network = false ): bool {
+	$time = str_replace( '_transient_', '_transient_timeout_', $name );
+	$end  = is_transient( $name ) ? (int) ( $is_network ? get_site_option( $time ) : get_option( $time ) ) : 0;
 	return $end > 0 && $end < time();
 }
 
@@ -115,14 +166,20 @@ function is_expired( string $name ): bool {
 function queue_changed_options(): void {
 	$blog  = get_current_blog_id();
 	$first = $GLOBALS['galley_first_values'][ $blog ] ?? array();
-	unset( $GLOBALS['galley_first_values'][ $blog ] );
-	$tags = array();
+	$last  = $GLOBALS['galley_last_values'][ $blog ] ?? array();
+	$tags  = array();
+	$made  = array();
+	unset( $GLOBALS['galley_first_values'][ $blog ], $GLOBALS['galley_last_values'][ $blog ], $GLOBALS['galley_next_values'][ $blog ] );
 	foreach ( $first as $name => $old ) {
-		if ( is_changed( $old, get_option( (string) $name, $GLOBALS['galley_gone'] ), $GLOBALS['galley_gone'] ) ) {
-			$tags[] = blog_prefix() . 'op.' . word( (string) $name );
+		if ( $old === $GLOBALS['galley_shortened'] || ( array_key_exists( $name, $last ) && is_changed( $old, $last[ $name ], $GLOBALS['galley_gone'] ) ) ) {
+			$tag    = blog_prefix() . 'op.' . word( (string) $name );
+			$tags[] = $tag;
+			if ( $old === $GLOBALS['galley_gone'] ) {
+				$made[] = $tag;
+			}
 		}
 	}
-	queue_observed( without_busy( $tags ) );
+	queue_observed( without_busy( $tags, $made ) );
 }
 
 /**
@@ -141,36 +198,44 @@ function is_changed( $old, $new, object $gone ): bool {
 }
 
 /**
- * Queues purges of tags with their prefixes, and of the classes of options.
- *
  * @param string[] $tags Tags with their prefixes.
  */
 function queue_observed( array $tags ): void {
 	foreach ( $tags as $tag ) {
 		queue_purge_of_word( $tag );
-		if ( preg_match( '/^(?:\d+\.)?op(?=\.)/', $tag, $found ) ) {
-			queue_purge_of_word( $found[0] );
-		}
 	}
 }
 
 /**
  * Handles a changed setting of the network. WordPress does not call this if a setting keeps its value.
  */
-function note_network_option( $option ): void {
-	$name = (string) $option;
-	if ( is_observed_network_option( $name ) && ! is_timeout( $name ) && ! ( is_shared() && is_transient( $name ) ) ) {
+function note_network_option( $option, $new = null, $old = null ): void {
+	$name   = (string) $option;
+	$action = (string) current_action();
+	$is_new = 'add_site_option' === $action;
+	if ( is_timeout( $name ) ) {
+		$name = transient_of_timeout( $name );
+		if ( 'update_site_option' === $action && (int) $old < time() ) {
+			$GLOBALS['galley_filled_again'][ -1 ][ $name ] = true;
+		}
+		$is_quiet = 'update_site_option' !== $action || (int) $old < time() || (int) $new >= (int) $old;
+	} elseif ( 'delete_site_option' === $action ) {
+		$is_quiet = is_expired( $name, true );
+	} else {
+		$is_quiet = is_shared() && is_filling( $name, $is_new ? $GLOBALS['galley_gone'] : null, -1 );
+	}
+	if ( ! $is_quiet && is_observed_network_option( $name ) ) {
 		queue_observed( without_busy( array( 'so.' . word( $name ) ) ) );
 	}
 }
 
 /**
- * Handles a transient in a persistent object cache, whose old value is unknown.
+ * Handles a transient in a persistent object cache, whose old value and end are unknown: nothing else ends the pages that show the old value.
  */
 function note_cached_transient( $name ): void {
 	$is_network = false !== strpos( (string) current_action(), '_site_' );
 	$name       = ( $is_network ? '_site_transient_' : '_transient_' ) . $name;
-	if ( ! is_shared() && is_observed_option( $name ) ) {
+	if ( is_observed_option( $name ) ) {
 		queue_observed( without_busy( array( ( $is_network && is_multisite() ? 'so.' : blog_prefix() . 'op.' ) . word( $name ) ) ) );
 	}
 }
@@ -214,15 +279,19 @@ function note_statement( string $sql ): void {
 	foreach ( tables_written_by( $sql ) as $table ) {
 		$tags = array_merge( $tags, tags_of_write( $table, $sql ) );
 	}
-	if ( preg_match( '/^\s*+(?:ALTER|DROP)\b/i', $sql ) || in_array( is_multisite() ? '*' : 'b', $tags, true ) ) {
+	if ( preg_match( '/^\s*+(?:ALTER|DROP(?!\s+TEMPORARY\b))\b/i', $sql ) || in_array( is_multisite() ? '*' : 'b', $tags, true ) ) {
 		$GLOBALS['galley_kinds_changed'] = true;
 	}
 	if ( $tags ) {
-		if ( ! preg_match( '/[^\x00-\x7f]|LAST_INSERT_ID/i', $sql ) ) {
+		$may_ask = ! preg_match( '/[^\x00-\x7f]|LAST_INSERT_ID/i', $sql );
+		if ( $may_ask ) {
 			// It runs statements inside of this one (private-sessions.php).
 			deliver_meanwhile();
 		}
 		later( 'tables', __NAMESPACE__ . '\\queue_written' );
+		if ( $GLOBALS['galley_is_over'] ) {
+			write_late_purges( $may_ask ? without_busy( $tags ) : array_merge( $tags, classes_of_options( $tags ) ) );
+		}
 		$GLOBALS['galley_statement'] = array( $sql, $tags );
 	}
 }
@@ -234,8 +303,8 @@ function note_statement( string $sql ): void {
 function transaction_step( string $sql ): string {
 	$mode  = 'SET\s+(?:SESSION\s+|@@(?:session\.)?)?autocommit\s*:?=\s*';
 	$steps = array(
-		'begin'    => 'START\s+TRANSACTION|BEGIN',
-		'commit'   => 'COMMIT|ALTER|CREATE|DROP|RENAME|TRUNCATE|LOCK',
+		'begin'    => 'START\s+TRANSACTION|BEGIN(?!\s+NOT\b)',
+		'commit'   => 'COMMIT|ALTER|CREATE(?!\s+(?:OR\s+REPLACE\s+)?TEMPORARY\b)|DROP(?!\s+TEMPORARY\b)|RENAME|TRUNCATE|LOCK',
 		'rollback' => 'ROLLBACK(?!\s+(?:WORK\s+)?TO\b)',
 		'always'   => "$mode(?:0|OFF)",
 		'never'    => "$mode(?:1|ON)",
@@ -278,7 +347,7 @@ function tags_of_write( string $table, string $sql ): array {
 			$tags[] = "{$prefix}ot";
 		} elseif ( is_observed_option( $name ) && 0 !== strpos( $name, 'theme_mods_' ) ) {
 			$tags[] = $prefix . 'op.' . word( $name );
-		} elseif ( ! in_array( $name, QUIET_OPTIONS, true ) && ! preg_match( QUIET_PATTERN, $name ) ) {
+		} elseif ( ! in_array( $name, QUIET_OPTIONS, true ) && ! preg_match( QUIET_PATTERN, $name ) && ! is_tree_option( $name ) ) {
 			// One of WordPress's own, or any.
 			$tags[] = "{$prefix}b";
 		}

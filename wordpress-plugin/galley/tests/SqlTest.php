@@ -31,6 +31,8 @@ final class SqlTest extends TestCase {
 			'functions as tables'    => array( "SELECT 1 FROM wp_a, JSON_TABLE(wp_a.j, '$[*]' COLUMNS (x INT PATH '$.x')) t", 'wp_a' ),
 			'comments'               => array( "/* FROM wp_x */ SELECT 1 -- FROM wp_y\n FROM # wp_z\n wp_a /* it's */ JOIN wp_b", 'wp_a wp_b' ),
 			'code in comments'       => array( 'SELECT /*!40001 SQL_NO_CACHE */ * FROM wp_a', 'wp_a' ),
+			'tables in comments'     => array( 'SELECT 1 FROM /*!50000 wp_a */ /*M!100100 , wp_b */', 'wp_a wp_b' ),
+			'a setting of MariaDB'   => array( 'SET STATEMENT max_statement_time = 1 FOR SELECT 1 FROM wp_a', '?' ),
 			'strings'                => array( "SELECT 'it''s FROM wp_x', \"a\\\" FROM wp_y\", 'b\\' FROM wp_z' FROM wp_a", 'wp_a' ),
 			'minus signs'            => array( 'SELECT 5--3 FROM wp_a', 'wp_a' ),
 			'a network'              => array( 'SELECT 1 FROM wp_2_posts WHERE ID IN (1,2,3,4)', 'wp_2_posts' ),

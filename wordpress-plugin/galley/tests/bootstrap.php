@@ -8,11 +8,23 @@
 
 define( 'ABSPATH', __DIR__ . '/' );
 define( 'WP_CONTENT_DIR', __DIR__ . '/nowhere' );
+define( 'WPINC', 'wp-includes' );
 define( 'HOUR_IN_SECONDS', 3600 );
 define( 'DAY_IN_SECONDS', 86400 );
 
 function add_action(): void {}
-function add_filter(): void {}
+
+function apply_filters( string $filter, $value ) {
+	return $value;
+}
+
+/** Keeps the callbacks of the filter `query`. */
+function add_filter( string $filter = '', $callback = null ): void {
+	if ( 'query' === $filter ) {
+		$GLOBALS['statement_filters_of_test'][] = $callback;
+	}
+}
+
 function remove_action(): void {}
 function remove_filter(): void {}
 function register_activation_hook(): void {}
@@ -24,6 +36,10 @@ function wp_using_ext_object_cache(): bool {
 
 function is_multisite(): bool {
 	return false;
+}
+
+function taxonomy_exists( string $name ): bool {
+	return in_array( $name, array( 'category', 'product_cat' ), true );
 }
 
 function is_admin(): bool {
@@ -58,8 +74,19 @@ function wp_is_json_request(): bool {
 	return false;
 }
 
-function get_option( string $name ) {
-	return false;
+/** Returns the values that a test has set. Sends a statement for others, as WordPress does for an option that it has not loaded. */
+function get_option( string $name, $missing = false ) {
+	if ( isset( $GLOBALS['options_of_test'] ) ) {
+		return $GLOBALS['options_of_test'][ $name ] ?? $missing;
+	}
+	foreach ( $GLOBALS['statement_filters_of_test'] ?? array() as $callback ) {
+		$callback( "SELECT option_value FROM wp_options WHERE option_name = '$name' LIMIT 1" );
+	}
+	return $missing;
+}
+
+function get_site_option( string $name ) {
+	return $GLOBALS['options_of_test'][ $name ] ?? false;
 }
 
 /** Returns the values that a test has set. */
