@@ -290,7 +290,7 @@ final class ObservedTest extends TestCase {
 
 	public function test_a_page_ends_soon_if_it_found_a_transient_missing(): void {
 		$GLOBALS['options_of_test'] = array( '_transient_set' => 'a', '_transient_ends' => 'a', '_transient_timeout_ends' => time() + 500 );
-		$cases                      = array( '_transient_set' => array( null, '_transient_set' ), '_transient_timeout_ends' => array( 500, '_transient_ends' ), '_transient_missing' => array( 60, '_transient_missing' ), '_transient_timeout_over' => array( 60, '_transient_over' ), '_transient_global_styles_x' => array( null, '' ), 'missing' => array( null, 'missing' ) );
+		$cases                      = array( '_transient_set' => array( null, '_transient_set' ), '_transient_timeout_ends' => array( 500, '_transient_ends' ), '_transient_missing' => array( 60, '_transient_missing' ), '_transient_timeout_over' => array( 60, '_transient_over' ), '_transient_global_styles_x' => array( null, '' ), '_transient_feed_x' => array( null, '_transient_feed_x' ), 'missing' => array( null, 'missing' ) );
 		foreach ( $cases as $name => list( $seconds, $tag ) ) {
 			list( $GLOBALS['galley_at_most'], $GLOBALS['galley_tags'], $GLOBALS['wp_filters'] ) = array( array(), array(), array( "pre_option_$name" => 1 ) );
 			Galley\gather_read_options();
