@@ -244,17 +244,20 @@ final class ObservedTest extends TestCase {
 	 * @return string[]
 	 */
 	private static function purged_by( array $steps, bool $is_shared ): array {
-		$GLOBALS['options_of_test']    = array( 'filtered' => 'always', '_transient_timeout_over' => 5, '_transient_timeout_kept' => time() + 99 );
-		$GLOBALS['galley_purge_id']    = 'x';
+		$GLOBALS['options_of_test']     = array( 'filtered' => 'always', '_transient_timeout_over' => 5, '_transient_timeout_kept' => time() + 99 );
+		$GLOBALS['galley_purge_id']     = 'x';
 		$GLOBALS['galley_filled_again'] = array();
 		$_SERVER['HTTP_GALLEY_REQUEST'] = $is_shared ? 'shared' : 'whole';
 		$actions                        = array( 'update' => 'note_first_value', 'add' => 'note_new_option', 'delete' => 'note_gone_option', 'done' => 'note_last_value' );
 		foreach ( $steps as $step ) {
 			( 'Galley\\' . $actions[ $step[0] ] )( ...array_slice( $step, 1 ) );
 		}
-		$tags = array_filter( Galley\take_purges()['hard'], static function ( string $tag ): bool {
-			return 'op' !== $tag;
-		} );
+		$tags = array_filter(
+			Galley\take_purges()['hard'],
+			static function ( string $tag ): bool {
+				return 'op' !== $tag;
+			}
+		);
 		unset( $_SERVER['HTTP_GALLEY_REQUEST'], $GLOBALS['options_of_test'], $GLOBALS['galley_purge_id'] );
 		return array_values( $tags );
 	}
@@ -323,7 +326,7 @@ final class ObservedTest extends TestCase {
 	 * Destructors and PHP's own write of the session run after all functions of the plugin.
 	 */
 	public function test_what_is_written_after_the_end_of_a_request_is_in_its_row(): void {
-		$GLOBALS['wpdb'] = new class() {
+		$GLOBALS['wpdb']            = new class() {
 			public $dbname      = 'db';
 			public $base_prefix = 'wp_';
 			public $users       = 'wp_users';
@@ -345,7 +348,7 @@ final class ObservedTest extends TestCase {
 				$this->row = 'D' === $sql[0][0] ? 'none' : json_decode( $sql[1][1], true )['purges'];
 			}
 		};
-		$row = static function (): string {
+		$row                        = static function (): string {
 			return json_encode( $GLOBALS['wpdb']->row );
 		};
 		$GLOBALS['options_of_test'] = array();
