@@ -260,7 +260,8 @@ function end_with_transient( string $name, bool $is_network ): void {
 	if ( $end > time() ) {
 		at_most( $end - time() );
 	}
-	if ( is_missing_transient( $transient, $is_network ) ) {
+	// Pages with feeds of other sites live for an hour (gather-times.php), also if the other site does not answer.
+	if ( ! preg_match( '/^_(?:site_)?transient_feed_/', $transient ) && is_missing_transient( $transient, $is_network ) ) {
 		tag_network( own_tag( "db.$transient" ) );
 		at_most( UNKNOWN_LIFETIME );
 	}

@@ -244,17 +244,20 @@ final class ObservedTest extends TestCase {
 	 * @return string[]
 	 */
 	private static function purged_by( array $steps, bool $is_shared ): array {
-		$GLOBALS['options_of_test']    = array( 'filtered' => 'always', '_transient_timeout_over' => 5, '_transient_timeout_kept' => time() + 99 );
-		$GLOBALS['galley_purge_id']    = 'x';
+		$GLOBALS['options_of_test']     = array( 'filtered' => 'always', '_transient_timeout_over' => 5, '_transient_timeout_kept' => time() + 99 );
+		$GLOBALS['galley_purge_id']     = 'x';
 		$GLOBALS['galley_filled_again'] = array();
 		$_SERVER['HTTP_GALLEY_REQUEST'] = $is_shared ? 'shared' : 'whole';
 		$actions                        = array( 'update' => 'note_first_value', 'add' => 'note_new_option', 'delete' => 'note_gone_option', 'done' => 'note_last_value' );
 		foreach ( $steps as $step ) {
 			( 'Galley\\' . $actions[ $step[0] ] )( ...array_slice( $step, 1 ) );
 		}
-		$tags = array_filter( Galley\take_purges()['hard'], static function ( string $tag ): bool {
-			return 'op' !== $tag;
-		} );
+		$tags = array_filter(
+			Galley\take_purges()['hard'],
+			static function ( string $tag ): bool {
+				return 'op' !== $tag;
+			}
+		);
 		unset( $_SERVER['HTTP_GALLEY_REQUEST'], $GLOBALS['options_of_test'], $GLOBALS['galley_purge_id'] );
 		return array_values( $tags );
 	}
@@ -290,7 +293,7 @@ final class ObservedTest extends TestCase {
 
 	public function test_a_page_ends_soon_if_it_found_a_transient_missing(): void {
 		$GLOBALS['options_of_test'] = array( '_transient_set' => 'a', '_transient_ends' => 'a', '_transient_timeout_ends' => time() + 500 );
-		$cases                      = array( '_transient_set' => array( null, '_transient_set' ), '_transient_timeout_ends' => array( 500, '_transient_ends' ), '_transient_missing' => array( 60, '_transient_missing' ), '_transient_timeout_over' => array( 60, '_transient_over' ), '_transient_global_styles_x' => array( null, '' ), 'missing' => array( null, 'missing' ) );
+		$cases                      = array( '_transient_set' => array( null, '_transient_set' ), '_transient_timeout_ends' => array( 500, '_transient_ends' ), '_transient_missing' => array( 60, '_transient_missing' ), '_transient_timeout_over' => array( 60, '_transient_over' ), '_transient_global_styles_x' => array( null, '' ), '_transient_feed_x' => array( null, '_transient_feed_x' ), 'missing' => array( null, 'missing' ) );
 		foreach ( $cases as $name => list( $seconds, $tag ) ) {
 			list( $GLOBALS['galley_at_most'], $GLOBALS['galley_tags'], $GLOBALS['wp_filters'] ) = array( array(), array(), array( "pre_option_$name" => 1 ) );
 			Galley\gather_read_options();
@@ -323,7 +326,7 @@ final class ObservedTest extends TestCase {
 	 * Destructors and PHP's own write of the session run after all functions of the plugin.
 	 */
 	public function test_what_is_written_after_the_end_of_a_request_is_in_its_row(): void {
-		$GLOBALS['wpdb'] = new class() {
+		$GLOBALS['wpdb']            = new class() {
 			public $dbname      = 'db';
 			public $base_prefix = 'wp_';
 			public $users       = 'wp_users';
@@ -345,7 +348,7 @@ final class ObservedTest extends TestCase {
 				$this->row = 'D' === $sql[0][0] ? 'none' : json_decode( $sql[1][1], true )['purges'];
 			}
 		};
-		$row = static function (): string {
+		$row                        = static function (): string {
 			return json_encode( $GLOBALS['wpdb']->row );
 		};
 		$GLOBALS['options_of_test'] = array();
