@@ -245,8 +245,8 @@ function gather_read_options(): void {
 }
 
 /**
- * Ends the lifetime of the page with that of a transient, and soon if the page found none and did not set it: then the first page that does changes
- * this one. WordPress has looked up the options, so this asks the database for nothing, except for a transient that it has deleted.
+ * Ends the lifetime of the page with that of a transient. If the page found none and did not set it, it gets the tag that the first page that does
+ * purges. WordPress has looked up the options, so this asks the database for nothing, except for a transient that it has deleted.
  *
  * @param string $name       Option with the time or the value. Others are ignored.
  * @param bool   $is_network Whether it is a setting of the network.
@@ -260,10 +260,8 @@ function end_with_transient( string $name, bool $is_network ): void {
 	if ( $end > time() ) {
 		at_most( $end - time() );
 	}
-	// Pages with feeds of other sites live for an hour (gather-times.php), also if the other site does not answer.
-	if ( ! preg_match( '/^_(?:site_)?transient_feed_/', $transient ) && is_missing_transient( $transient, $is_network ) ) {
-		tag_network( own_tag( "db.$transient" ) );
-		at_most( UNKNOWN_LIFETIME );
+	if ( is_missing_transient( $transient, $is_network ) ) {
+		tag_network( ( $is_network ? '' : blog_prefix() ) . 'om.' . word( $transient ) );
 	}
 }
 

@@ -28,7 +28,7 @@
  *   e404 missing pages                      home the front page and the page of posts
  *   db.  a table of another plugin, or an option, that limits the lifetime (observe.php)
  *   tb.  a table of another plugin          op, ot any option without a tag of its own, any transient
- *   so.  a setting of the network
+ *   so.  a setting of the network           om. a transient that the page found missing
  *   ht pages with the theme                 b   every page of a blog
  *   mba parts that only one member sees, of all members
  *

@@ -8,7 +8,7 @@
  *   table of options past WordPress's functions purge the options that they name, or everything.
  *
  * Before the first such change is sent to the database, pending.php notes that the request may change something. Purges are sent after the end of a
- * transaction. A request for a page that Galley stores may fill transients that are missing or over: that purges nothing, because pages end with their
+ * transaction. A request for a page that Galley stores may fill transients that are missing or over: that purges only pages that found none, because pages end with their
  * transients, and soon if they found none.
  *
  * Not seen: what other programs and `mysqli` write past `wpdb`, and functions of the database that write.
@@ -109,7 +109,11 @@ function note_gone_option( $option ): void {
 function note_change( string $name, $old, $new ): void {
 	$blog      = get_current_blog_id();
 	$has_first = array_key_exists( $name, $GLOBALS['galley_first_values'][ $blog ] ?? array() );
-	if ( ! is_observed_option( $name ) || ( ! $has_first && is_shared() && is_filling( $name, $old ) ) ) {
+	if ( ! is_observed_option( $name ) ) {
+		return;
+	}
+	if ( ! $has_first && is_shared() && is_filling( $name, $old ) ) {
+		queue_filled( blog_prefix() . 'om.' . word( $name ) );
 		return;
 	}
 	deliver_meanwhile();
@@ -141,7 +145,22 @@ function note_last_value( $option ): void {
 }
 
 /**
- * Returns whether a change fills a transient that was missing or whose time was over. Pages that read it have ended, or end soon.
+ * Queues a purge of the pages that found a transient missing which a page that Galley may store has filled. Pages that read the value before have
+ * ended with it.
+ *
+ * @param string $tag Tag with its prefix.
+ */
+function queue_filled( string $tag ): void {
+	later(
+		"filled $tag",
+		static function () use ( $tag ): void {
+			queue_observed( without_busy( array( $tag ) ) );
+		}
+	);
+}
+
+/**
+ * Returns whether a change fills a transient that was missing or whose time was over.
  */
 function is_filling( string $name, $old, int $blog = 0 ): bool {
 	return is_transient( $name ) && ( $old === $GLOBALS['galley_gone'] || isset( $GLOBALS['galley_filled_again'][ $blog ? $blog : get_current_blog_id() ][ $name ] ) );
@@ -223,6 +242,9 @@ function note_network_option( $option, $new = null, $old = null ): void {
 		$is_quiet = is_expired( $name, true );
 	} else {
 		$is_quiet = is_shared() && is_filling( $name, $is_new ? $GLOBALS['galley_gone'] : null, -1 );
+		if ( $is_quiet && is_observed_network_option( $name ) ) {
+			queue_filled( 'om.' . word( $name ) );
+		}
 	}
 	if ( ! $is_quiet && is_observed_network_option( $name ) ) {
 		queue_observed( without_busy( array( 'so.' . word( $name ) ) ) );

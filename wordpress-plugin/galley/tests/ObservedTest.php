@@ -287,21 +287,24 @@ final class ObservedTest extends TestCase {
 			'which was over'             => array( array( array( 'update', '_transient_timeout_over', 5, $later ), array( 'update', '_transient_over', 'a', 'b' ), array( 'done', '_transient_over' ) ), false ),
 		);
 		foreach ( $cases as $case => list( $steps, $is_purged ) ) {
-			$this->assertSame( $is_purged, (bool) self::purged_by( $steps, true ), $case );
+			$purged = self::purged_by( $steps, true );
+			$this->assertSame( $is_purged ? array() : array( 'om' ), array_values( array_unique( preg_replace( '/\..*/', '', preg_grep( '/^om/', $purged ) ) ) ), $case );
+			$this->assertSame( $is_purged, (bool) preg_grep( '/^op/', $purged ), $case );
 		}
 	}
 
-	public function test_a_page_ends_soon_if_it_found_a_transient_missing(): void {
+	public function test_a_page_has_a_tag_of_each_transient_that_it_found_missing(): void {
 		$GLOBALS['options_of_test'] = array( '_transient_set' => 'a', '_transient_ends' => 'a', '_transient_timeout_ends' => time() + 500 );
-		$cases                      = array( '_transient_set' => array( null, '_transient_set' ), '_transient_timeout_ends' => array( 500, '_transient_ends' ), '_transient_missing' => array( 60, '_transient_missing' ), '_transient_timeout_over' => array( 60, '_transient_over' ), '_transient_global_styles_x' => array( null, '' ), '_transient_feed_x' => array( null, '_transient_feed_x' ), 'missing' => array( null, 'missing' ) );
+		$cases                      = array( '_transient_set' => array( null, '_transient_set' ), '_transient_timeout_ends' => array( 500, '_transient_ends' ), '_transient_missing' => array( null, '_transient_missing' ), '_transient_timeout_over' => array( null, '_transient_over' ), '_transient_global_styles_x' => array( null, '' ), '_transient_feed_x' => array( null, '_transient_feed_x' ), 'missing' => array( null, 'missing' ) );
 		foreach ( $cases as $name => list( $seconds, $tag ) ) {
 			list( $GLOBALS['galley_at_most'], $GLOBALS['galley_tags'], $GLOBALS['wp_filters'] ) = array( array(), array(), array( "pre_option_$name" => 1 ) );
 			Galley\gather_read_options();
 			$this->assertEqualsWithDelta( $seconds, Galley\wrong_after(), 1, $name );
 			$this->assertSame( '' !== $tag, isset( $GLOBALS['galley_tags'][ "op.$tag" ] ), $name );
+			$this->assertSame( in_array( $tag, array( '_transient_missing', '_transient_over', '_transient_feed_x' ), true ), isset( $GLOBALS['galley_tags'][ "om.$tag" ] ), $name );
 		}
 		$GLOBALS['options_of_test'] = array( '_site_transient_ends' => 'a', '_site_transient_timeout_ends' => time() + 500 );
-		foreach ( array( '_site_transient_timeout_ends' => 500, '_site_transient_ends' => null, '_site_transient_missing' => 60, 'site_name' => null ) as $name => $seconds ) {
+		foreach ( array( '_site_transient_timeout_ends' => 500, '_site_transient_ends' => null, '_site_transient_missing' => null, 'site_name' => null ) as $name => $seconds ) {
 			$GLOBALS['galley_at_most'] = array();
 			Galley\end_with_transient( $name, true );
 			$this->assertEqualsWithDelta( $seconds, Galley\wrong_after(), 1, $name );
