@@ -1,3 +1,5 @@
+//! Tests of the ledger: gaps, heads, and what a start confirms.
+
 use super::*;
 
 const KEY: [u8; 32] = [1; 32];
