@@ -3,7 +3,7 @@
 /// What a page read and where, and what an edit wrote and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
-    /// What was read; [`CORE_PAGE`] for what WordPress itself shows.
+    /// What was read; `core page` for what WordPress itself shows.
     pub read: &'static str,
     /// Where it was shown: `shortcode`, `widget`, `sitemap` and so on.
     pub place: &'static str,
