@@ -38,18 +38,16 @@ impl SharingCluster {
             .unwrap_or_else(|| panic!("{status}"))
     }
 
-    /// Fetches a new page through one node that another can use, because its point is as new as the purges applied there.
+    /// Fetches a new page through one node that another can use, because its point is as new as the purges applied there. After a gap
+    /// a node uses pages only from a mark behind it on.
     fn share(&self, fetching: usize, reading: usize, name: &str) -> String {
         let mut number = 0;
-        loop {
+        wait_for("a shared page", TIMEOUT, || {
             number += 1;
             let probe = format!("/{name}-probe-{number}");
             self.fetch(fetching, &probe);
-            if is_shared(&self.0.get(reading, &probe)) {
-                break;
-            }
-            assert!(number < 60, "no page is shared");
-        }
+            is_shared(&self.0.get(reading, &probe))
+        });
         let path = format!("/{name}");
         self.fetch(fetching, &path);
         path
