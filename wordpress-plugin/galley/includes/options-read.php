@@ -277,7 +277,7 @@ function is_missing_transient( string $name, bool $is_network ): bool {
  * Returns whether a statement is the one with which WordPress loads the options, or one of this plugin. Pure.
  */
 function is_own_statement( string $sql ): bool {
-	return (bool) preg_match( '/^\s*SELECT option_name, option_value FROM \S+(?: WHERE autoload (?:= \'yes\'|IN \([\s\w\',-]*\))| WHERE option_name LIKE \'galley[^\']*\'[^\']*)\s*$/D', $sql );
+	return (bool) preg_match( '/^\s*SELECT option_name(?:, option_value)? FROM \S+(?: WHERE autoload (?:= \'yes\'|IN \([\s\w\',-]*\))| WHERE option_name LIKE \'galley[^\']*\'[^\']*)\s*$/D', $sql );
 }
 
 /**
