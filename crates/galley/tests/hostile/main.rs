@@ -17,4 +17,3 @@ mod purge_floods;
 mod reader;
 mod servers;
 mod split_reads;
-mod unread_pages;
