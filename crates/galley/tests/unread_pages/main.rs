@@ -4,6 +4,8 @@
 //! A program of its own, because beside the other attacks responses waited for more than a minute. Each test prints the memory:
 //! `cargo test --workspace --test unread_pages -- --nocapture`.
 
+#![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
