@@ -4,12 +4,13 @@
 //! clone of the `Bytes` is dropped, whether an entry or a slow reader owns it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::budget::{OutOfBudget, Reservation};
+use crate::sync::Mutex;
 
 /// The whole body of a response, in one buffer.
 #[derive(Clone, Debug, Default)]
@@ -22,13 +23,16 @@ impl StoredBody {
     /// A body with a reservation that lasts until the last clone of the body is dropped.
     pub fn reserved(bytes: Vec<u8>, reservation: Reservation) -> Self {
         let reserved = reservation.bytes();
-        let owner = BodyOwner {
-            bytes: exact(bytes),
-            _reservation: reservation,
-        };
         Self {
-            bytes: Bytes::from_owner(owner),
+            bytes: Bytes::from_owner(BodyOwner::new(bytes, reservation)),
             reserved,
+        }
+    }
+
+    fn shared(owner: Arc<BodyOwner>) -> Self {
+        Self {
+            reserved: owner.reservation.bytes(),
+            bytes: Bytes::from_owner(SharedOwner(owner)),
         }
     }
 
@@ -136,14 +140,56 @@ impl ReceivedBody {
     }
 }
 
+/// The restored body of a packed entry. All who need it at the same time share it, so that clients that do not read do not
+/// multiply it; the last one frees it.
+#[derive(Debug, Default)]
+pub(crate) struct RestoredBody {
+    in_use: Mutex<Weak<BodyOwner>>,
+}
+
+impl RestoredBody {
+    /// The body that is in use, else the one that `restore` returns. One thread restores at a time; the others wait for it.
+    pub(crate) fn get_or_restore<E>(
+        &self,
+        restore: impl FnOnce() -> Result<(Vec<u8>, Reservation), E>,
+    ) -> Result<StoredBody, E> {
+        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(owner) = in_use.upgrade() {
+            return Ok(StoredBody::shared(owner));
+        }
+        let (bytes, reservation) = restore()?;
+        let owner = Arc::new(BodyOwner::new(bytes, reservation));
+        *in_use = Arc::downgrade(&owner);
+        Ok(StoredBody::shared(owner))
+    }
+}
+
+#[derive(Debug)]
 struct BodyOwner {
     bytes: Box<[u8]>,
-    _reservation: Reservation,
+    reservation: Reservation,
+}
+
+impl BodyOwner {
+    fn new(bytes: Vec<u8>, reservation: Reservation) -> Self {
+        Self {
+            bytes: exact(bytes),
+            reservation,
+        }
+    }
 }
 
 impl AsRef<[u8]> for BodyOwner {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+struct SharedOwner(Arc<BodyOwner>);
+
+impl AsRef<[u8]> for SharedOwner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.bytes
     }
 }
 

@@ -248,14 +248,20 @@ impl Entry {
         entry.weighed()
     }
 
-    /// A packed entry with its plain body restored. `None`: `plain` differs from the original body.
-    pub fn unpacked(&self, plain: StoredBody) -> Option<Self> {
-        let is_it = self.is_packed_form_of(plain.bytes());
-        is_it.then(|| {
-            let body = PlainBody::Held(plain);
-            let copied = self.copied();
-            Self { body, ..copied }.weighed()
-        })
+    /// A packed entry with its plain body, which all callers share while one of them needs it. If none does, `restore` returns the
+    /// bytes, which must be the original ones: see [`Entry::is_packed_form_of`].
+    pub fn unpacked<E>(
+        &self,
+        restore: impl FnOnce() -> Result<(Vec<u8>, Reservation), E>,
+    ) -> Result<Self, E> {
+        let body = match &self.body {
+            PlainBody::Packed { restored, .. } => {
+                PlainBody::Held(restored.get_or_restore(restore)?)
+            }
+            PlainBody::Held(_) | PlainBody::Pieces(_) => self.body.clone(),
+        };
+        let copied = self.copied();
+        Ok(Self { body, ..copied }.weighed())
     }
 
     /// A copy without a reservation. Its comparison with purges starts over.
@@ -492,7 +498,7 @@ impl fmt::Debug for Entry {
 /// The number of hits above which hits are not counted: enough to call a page hot. Then threads no longer write its cache line.
 pub const HITS_COUNTED: u32 = 10_000;
 
-/// Counters of the `Arc`s of entry and key, and of the shared body.
+/// Counters of the `Arc`s of entry and key, and of the shared body or, of a packed entry, the place for it.
 const SHARED_HEADERS: u64 = 16 + 16 + 56;
 /// The slot and hash in the table, including spare capacity.
 const INDEX: u64 = 80;

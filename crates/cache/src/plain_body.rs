@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::body::{BodyDigest, StoredBody};
+use crate::body::{BodyDigest, RestoredBody, StoredBody};
 use crate::disk::BodyPieces;
 
 /// The location of an entry's plain body.
@@ -11,7 +11,11 @@ pub(crate) enum PlainBody {
     /// In memory.
     Held(StoredBody),
     /// Only in other codings.
-    Packed { length: u64, digest: BodyDigest },
+    Packed {
+        length: u64,
+        digest: BodyDigest,
+        restored: Arc<RestoredBody>,
+    },
     /// On the disk.
     Pieces(Arc<BodyPieces>),
 }
@@ -31,6 +35,7 @@ impl PlainBody {
             Self::Held(body) => Self::Packed {
                 length: body.bytes().len() as u64,
                 digest: BodyDigest::of(body.bytes()),
+                restored: Arc::default(),
             },
             Self::Packed { .. } | Self::Pieces(_) => self.clone(),
         }
@@ -39,7 +44,7 @@ impl PlainBody {
     /// Whether the body is packed and `plain` is its bytes.
     pub(crate) fn is_packed_form_of(&self, plain: &[u8]) -> bool {
         match self {
-            Self::Packed { length, digest } => {
+            Self::Packed { length, digest, .. } => {
                 *length == plain.len() as u64 && *digest == BodyDigest::of(plain)
             }
             Self::Held(_) | Self::Pieces(_) => false,

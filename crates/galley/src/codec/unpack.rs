@@ -4,8 +4,7 @@
 //! never different ones: the checksum of gzip and the page's digest must match.
 
 use flate2::{Decompress, FlushDecompress, Status};
-use galley_cache::body::StoredBody;
-use galley_cache::budget::MemoryBudget;
+use galley_cache::budget::{MemoryBudget, Reservation};
 use galley_cache::entry::{EncodedEntry, Entry};
 use galley_policy::encoding::Coding;
 
@@ -25,17 +24,16 @@ pub fn is_packable(coded: &[EncodedEntry]) -> bool {
     form(coded).is_some()
 }
 
-/// The same page with its plain body, whose memory is reserved in `budget`.
+/// The same page with its plain body, whose memory is reserved in `budget`. Clients that need it at the same time share it.
 pub fn unpack(packed: &Entry, budget: &MemoryBudget) -> Result<Entry, UnpackError> {
-    let plain = inflate(packed, budget)?;
-    packed.unpacked(plain).ok_or(UnpackError::Damaged)
+    packed.unpacked(|| inflate(packed, budget))
 }
 
 fn form(coded: &[EncodedEntry]) -> Option<&EncodedEntry> {
     coded.iter().find(|one| one.coding == Coding::Gzip)
 }
 
-fn inflate(packed: &Entry, budget: &MemoryBudget) -> Result<StoredBody, UnpackError> {
+fn inflate(packed: &Entry, budget: &MemoryBudget) -> Result<(Vec<u8>, Reservation), UnpackError> {
     let form = form(packed.coded()).ok_or(UnpackError::Damaged)?;
     let length = usize::try_from(packed.length()).map_err(|_| UnpackError::Damaged)?;
     let reserve = |bytes| budget.try_reserve(bytes).ok_or(UnpackError::NoMemory);
@@ -44,10 +42,10 @@ fn inflate(packed: &Entry, budget: &MemoryBudget) -> Result<StoredBody, UnpackEr
     let mut plain = Vec::with_capacity(length.saturating_add(SPARE_BYTES));
     let mut inflate = Decompress::new_gzip(WINDOW);
     let status = inflate.decompress_vec(form.body.bytes(), &mut plain, FlushDecompress::Finish);
-    if !matches!(status, Ok(Status::StreamEnd)) || plain.len() != length {
+    if !matches!(status, Ok(Status::StreamEnd)) || !packed.is_packed_form_of(&plain) {
         return Err(UnpackError::Damaged);
     }
-    Ok(StoredBody::reserved(plain, reservation))
+    Ok((plain, reservation))
 }
 
 /// The window in bits; gzip has no other.
@@ -101,6 +99,22 @@ mod tests {
             assert_eq!(budget.used(), u64::from(length));
         }
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn clients_share_the_restored_body_while_one_of_them_needs_it() {
+        let plain = vec![b'a'; 5000];
+        let page = packed(&plain, gzip(&plain));
+        // Memory for one.
+        let budget = MemoryBudget::new(DECODER_MEMORY + 5000);
+        let first = unpack(&page, &budget).unwrap().body().cloned().unwrap();
+        let second = unpack(&page, &budget).unwrap().body().cloned().unwrap();
+        assert_eq!(first.as_ptr(), second.as_ptr());
+        drop(first);
+        assert_eq!((budget.used(), &second[..]), (5000, &plain[..]));
+        drop(second);
+        assert_eq!(budget.used(), 0);
+        assert!(unpack(&page, &budget).is_ok(), "restored again");
     }
 
     #[test]
