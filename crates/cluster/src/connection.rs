@@ -5,8 +5,8 @@
 //! [`crate::engine_link`] need no such bound, because each of their commands limits its reply at the engine.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs as _};
-use std::os::unix::net::UnixStream;
+use std::net::ToSocketAddrs as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use redis::{
 };
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// See the module.
 pub(crate) struct EngineConnection {
@@ -26,13 +27,8 @@ pub(crate) struct EngineConnection {
 }
 
 enum EngineStream {
-    Plain(EngineSocket),
-    Tls(Box<StreamOwned<ClientConnection, EngineSocket>>),
-}
-
-enum EngineSocket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+    Plain(Socket),
+    Tls(Box<StreamOwned<ClientConnection, Socket>>),
 }
 
 impl EngineConnection {
@@ -48,7 +44,6 @@ impl EngineConnection {
             is_open: true,
             is_too_long: false,
         };
-        connection.socket().set_timeouts(timeout)?;
         let login = info.redis_settings();
         if let Some(password) = login.password() {
             let mut command = cmd("AUTH");
@@ -58,7 +53,7 @@ impl EngineConnection {
         if login.db() != 0 {
             cmd("SELECT").arg(login.db()).query::<()>(&mut connection)?;
         }
-        connection.socket().set_timeouts(reply_timeout)?;
+        set_timeouts(connection.socket(), reply_timeout)?;
         Ok(connection)
     }
 
@@ -67,7 +62,7 @@ impl EngineConnection {
         self.is_too_long
     }
 
-    fn socket(&self) -> &EngineSocket {
+    fn socket(&self) -> &Socket {
         match &self.stream {
             EngineStream::Plain(socket) => socket,
             EngineStream::Tls(stream) => stream.get_ref(),
@@ -151,9 +146,7 @@ fn connect(address: &ConnectionAddr, timeout: Duration) -> RedisResult<EngineStr
             let tls = tls.map_err(io::Error::other)?;
             EngineStream::Tls(Box::new(StreamOwned::new(tls, socket)))
         }
-        ConnectionAddr::Unix(path) => {
-            EngineStream::Plain(EngineSocket::Unix(UnixStream::connect(path)?))
-        }
+        ConnectionAddr::Unix(path) => EngineStream::Plain(connect_unix(path, timeout)?),
         _ => {
             let why = "the address must not switch off the verification of certificates";
             return Err((RedisErrorKind::InvalidClientConfig, why).into());
@@ -161,20 +154,32 @@ fn connect(address: &ConnectionAddr, timeout: Duration) -> RedisResult<EngineStr
     })
 }
 
-fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<EngineSocket> {
+fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<Socket> {
     let mut failure = io::Error::new(ErrorKind::NotFound, "the host name has no address");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, timeout) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                stream.set_write_timeout(Some(timeout))?;
-                stream.set_read_timeout(Some(timeout))?;
-                return Ok(EngineSocket::Tcp(stream));
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        match socket.connect_timeout(&address.into(), timeout) {
+            Ok(()) => {
+                socket.set_tcp_nodelay(true)?;
+                set_timeouts(&socket, timeout)?;
+                return Ok(socket);
             }
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+fn connect_unix(path: &Path, timeout: Duration) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    set_timeouts(&socket, timeout)?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    Ok(socket)
+}
+
+fn set_timeouts(socket: &Socket, timeout: Duration) -> io::Result<()> {
+    socket.set_read_timeout(Some(timeout))?;
+    socket.set_write_timeout(Some(timeout))
 }
 
 fn server_name(host: &str) -> io::Result<ServerName<'static>> {
@@ -188,43 +193,6 @@ fn tls_config() -> ClientConfig {
     ClientConfig::builder()
         .with_root_certificates(roots)
         .with_no_client_auth()
-}
-
-impl EngineSocket {
-    fn set_timeouts(&self, timeout: Duration) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => {
-                stream.set_read_timeout(Some(timeout))?;
-                stream.set_write_timeout(Some(timeout))
-            }
-            Self::Unix(stream) => {
-                stream.set_read_timeout(Some(timeout))?;
-                stream.set_write_timeout(Some(timeout))
-            }
-        }
-    }
-}
-
-impl Read for EngineSocket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(buffer),
-            Self::Unix(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for EngineSocket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Read for EngineStream {
