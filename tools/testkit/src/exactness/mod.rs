@@ -25,7 +25,11 @@ mod run;
 mod script;
 mod test_site;
 
-use std::{borrow::Cow, path::PathBuf, time::Duration};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 pub use galley_policy::wordpress::MASKS;
 
@@ -51,6 +55,20 @@ pub struct ExactnessSettings {
     pub suite: Suite,
     /// Whether to measure the cost of the plugin at the end.
     pub measure_cost: bool,
+}
+
+impl ExactnessSettings {
+    /// The settings of a run whose events are scripts of its own.
+    fn for_scripts(galley: &Path, plugin: &Path, methods: &[PurgeMethod]) -> Self {
+        Self {
+            galley: galley.to_owned(),
+            plugin: plugin.to_owned(),
+            methods: methods.to_vec(),
+            only: Vec::new(),
+            suite: Suite::Scripts,
+            measure_cost: false,
+        }
+    }
 }
 
 /// A set of events and pages.

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     TestkitError, account,
     error::Context,
-    exactness::{ExactnessSettings, Suite, test_site::ExactnessSite},
+    exactness::{ExactnessSettings, test_site::ExactnessSite},
 };
 
 /// A page and the reader that it shows; `core` for pages of WordPress.
@@ -26,14 +26,11 @@ pub(super) struct GeneratedSite {
 
 impl GeneratedSite {
     pub(super) fn start(settings: &GeneratedSettings) -> Result<Self, TestkitError> {
-        let site = ExactnessSite::start(&ExactnessSettings {
-            galley: settings.galley.clone(),
-            plugin: settings.plugin.clone(),
-            methods: settings.methods.clone(),
-            only: Vec::new(),
-            suite: Suite::Scripts,
-            measure_cost: false,
-        })?;
+        let site = ExactnessSite::start(&ExactnessSettings::for_scripts(
+            &settings.galley,
+            &settings.plugin,
+            &settings.methods,
+        ))?;
         fs::create_dir_all(site.scripts_dir()).context("create the folder of scripts")?;
         let dump = site.notes_dir().join("original.sql");
         Ok(Self { site, dump })

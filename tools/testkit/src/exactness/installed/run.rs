@@ -11,7 +11,7 @@ use crate::{
     TestkitError,
     error::Context,
     exactness::{
-        EventReport, ExactnessReport, ExactnessSettings, Progress, PurgeMethod, Suite,
+        EventReport, ExactnessReport, ExactnessSettings, Progress, PurgeMethod,
         editor::Editor,
         page_set::ComparedPages,
         script::{End, run_script},
@@ -59,14 +59,11 @@ pub fn run(
     progress(Progress::Step(
         "starting MariaDB, WordPress, PHP-FPM and Galley",
     ));
-    let site = ExactnessSite::start(&ExactnessSettings {
-        galley: settings.galley.clone(),
-        plugin: settings.plugin.clone(),
-        methods: settings.methods.clone(),
-        only: Vec::new(),
-        suite: Suite::Scripts,
-        measure_cost: false,
-    })?;
+    let site = ExactnessSite::start(&ExactnessSettings::for_scripts(
+        &settings.galley,
+        &settings.plugin,
+        &settings.methods,
+    ))?;
     progress(Progress::Step("activating plugins and theme"));
     let active = install(&site.wordpress, &settings.plugins)?;
     copy_scripts(&site, settings, &events)?;
