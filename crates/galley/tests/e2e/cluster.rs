@@ -9,6 +9,7 @@ use galley_testkit::{Galley, Signal, wait_for};
 use serde_json::Value;
 
 use crate::test_cluster::{TIMEOUT, TestCluster};
+use crate::tls_support::Authority;
 
 #[test]
 fn a_purge_on_one_node_is_final_on_all() {
@@ -27,6 +28,20 @@ fn a_purge_on_one_node_is_final_on_all() {
     assert_eq!(status["connected"], true);
     assert_eq!(status["members"].as_array().unwrap().len(), 2);
     assert!(status["purges_of_others"].as_u64().unwrap() >= 20);
+}
+
+#[test]
+fn nodes_reach_the_engine_over_tls() {
+    let mut cluster = TestCluster::start(1, "");
+    let second = cluster.add_over_tls(&Authority::new());
+    cluster.wait_until_acknowledged();
+    for editor in [second, 0, second] {
+        cluster.wait_for_hits(0);
+        cluster.wait_for_hits(second);
+        cluster.edit_until_final(editor);
+        cluster.assert_newest(0, "/");
+        cluster.assert_newest(second, "/");
+    }
 }
 
 #[test]

@@ -3,14 +3,17 @@
 use std::fs::Permissions;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use galley_testkit::client::{Request, Response};
 use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
-use galley_testkit::{Galley, Redis, Scratch, wait_for};
+use galley_testkit::{Galley, Launch, Redis, Scratch, free_port, wait_for};
 use serde_json::Value;
+
+use crate::tls_support::Authority;
 
 /// Nodes with one origin, whose pages contain a version.
 pub(crate) struct TestCluster {
@@ -70,7 +73,35 @@ impl TestCluster {
         self.nodes.len() - 1
     }
 
+    /// Adds a node that connects to Redis over TLS and trusts only this authority.
+    pub(crate) fn add_over_tls(&mut self, authority: &Authority) -> usize {
+        let dir = self.scratch.dir("tls").unwrap();
+        authority.issue(&dir, "redis", &["localhost"]);
+        let file = |name: &str| dir.join(name).display().to_string();
+        let port = free_port().unwrap().to_string();
+        for (option, value) in [
+            ("tls-cert-file", file("redis.pem")),
+            ("tls-key-file", file("redis.key")),
+            ("tls-auth-clients", "no".to_owned()),
+            ("tls-port", port.clone()),
+        ] {
+            self.redis.run(&["CONFIG", "SET", option, &value]).unwrap();
+        }
+        let launch = Launch {
+            env: vec![("SSL_CERT_FILE".to_owned(), file("ca.pem"))],
+            ..Launch::default()
+        };
+        let engine = format!("rediss://localhost:{port}");
+        let node = self.launch_at(&engine, self.nodes.len(), "", &launch);
+        self.nodes.push(node);
+        self.nodes.len() - 1
+    }
+
     fn launch(&self, number: usize, lines: &str) -> Galley {
+        self.launch_at(&self.redis.url(), number, lines, &Launch::default())
+    }
+
+    fn launch_at(&self, engine: &str, number: usize, lines: &str, launch: &Launch) -> Galley {
         let dir = self.scratch.dir(&format!("node{number}")).unwrap();
         let key = dir.join("cluster.key");
         std::fs::write(&key, "0123456789abcdef".repeat(4)).unwrap();
@@ -78,13 +109,15 @@ impl TestCluster {
         let lines = lines.replace("KEY_FILE", &format!("\"{}\"", key.display()));
         let config = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{dir}/admin.sock\"\n\
-             [cluster]\nengine = \"{}\"\nnode = \"n{number}\"\n{lines}\n\
+             [cluster]\nengine = \"{engine}\"\nnode = \"n{number}\"\n{lines}\n\
              [[site]]\nhosts = [\"a.test\"]\nupstream = [\"{}\"]\nesi = true\n",
-            self.redis.url(),
             self.origin.url(),
             dir = dir.display(),
         );
-        Galley::start(&dir, &config).unwrap()
+        let file = dir.join("galley.toml");
+        std::fs::write(&file, config).unwrap();
+        let binary = Path::new(env!("CARGO_BIN_EXE_galley"));
+        Galley::start_under(binary, &dir, &file, launch).unwrap()
     }
 
     pub(crate) fn addr(&self, node: usize) -> SocketAddr {
