@@ -295,6 +295,8 @@ pub struct SiteConfig {
     pub internal: Vec<InternalFolder>,
     /// Which siblings of a picture are sent in its place to clients that prefer their format.
     pub image_siblings: ImageSiblings,
+    /// Whether stored pages are audited in the background.
+    pub audit: bool,
     /// Whether `103 Early Hints` are sent while a page is being generated.
     pub early_hints: bool,
     /// The upstream that generates the site's pages.

@@ -14,6 +14,7 @@
 
 pub mod access;
 pub mod appointments;
+pub mod audit;
 pub mod cache_control;
 pub mod cache_status;
 pub mod cgi;

@@ -50,6 +50,7 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "codings": entry.coded().iter().map(|coded| coded.coding.token()).collect::<Vec<_>>(),
         "in_memory": entry.pieces().is_none(),
         "born": entry.born,
+        "audited_ago_s": site.core.audits.audited(entry.key.hash()).map(|at| clock.tick().since(at).as_secs()),
         "purged_by": touching.map(matching_purge),
         "includes": entry.assembly().map_or_else(Vec::new, |assembly| {
             assembly.includes.iter().map(include).collect::<Vec<_>>()

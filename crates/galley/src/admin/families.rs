@@ -95,6 +95,7 @@ families! {
     Gauge SITE_DISK "galley_site_disk_bytes" "bytes of stored pages on disk, by site"
     Counter PURGES "galley_purges_total" "purges published"
     Counter PAGES_REFRESHED "galley_pages_refreshed_total" "pages refreshed because they named a generated file that is gone"
+    Counter AUDITED_PAGES "galley_audit_pages_total" "stored pages that were generated again and compared, by result"
     Counter FILLS "galley_fills_total" "pages fetched from the upstream to be stored, refreshes included"
     Counter FILLS_STORED "galley_fills_stored_total" "of these, stored"
     Counter FILLS_FAILED "galley_fills_failed_total" "of these, failed by the upstream"

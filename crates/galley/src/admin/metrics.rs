@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 
 use galley_cache::memory::MemoryUsage;
 use galley_cache::private::PrivateStore;
+use galley_policy::audit::AuditResult;
 
 use super::AdminState;
 use super::auth::AdminClient;
@@ -27,6 +28,7 @@ use super::{
 };
 use crate::durable::SiteDiskCache;
 use crate::request::Site;
+use crate::request::audit::can_be_audited;
 use crate::sys;
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::CounterReader;
@@ -90,6 +92,8 @@ fn own_counters(state: &AdminState, site: &Site) -> ProcessCounters {
         disk_bytes: site.core.disk.as_ref().map(SiteDiskCache::bytes),
         purges: site.core.purges.published(),
         healed: site.refreshed_pages.refreshed(),
+        audited: can_be_audited(site)
+            .then(|| site.core.audits.report(state.services.clock.tick()).totals),
         fills: site.core.counters.fills(),
         switched_off: site.core.fragments.switched_off().len(),
         failed: site.core.fragments.failed().len(),
@@ -139,6 +143,7 @@ fn sites(rows: &[SiteCounters], text: &mut Text) {
     owned(rows, text);
     on_disk(rows, text);
     includes(rows, text);
+    audits(rows, text);
     members(rows, text);
     tls::certificates(rows, text);
     php::metrics(rows, text);
@@ -267,6 +272,17 @@ fn includes(rows: &[SiteCounters], text: &mut Text) {
     text.family(families::ESI_TAGS_LEFT);
     for (site, own) in of_process(rows) {
         text.sample(&[("site", site)], own.fills.unresolved_esi_tags);
+    }
+}
+
+/// Writes the metrics of sites whose stored pages are audited.
+fn audits(rows: &[SiteCounters], text: &mut Text) {
+    text.family(families::AUDITED_PAGES);
+    for (site, own) in of_process(rows) {
+        let counts = own.audited.iter().flatten();
+        for (result, count) in AuditResult::WORDS.iter().zip(counts) {
+            text.sample(&[("site", site), ("result", result)], count);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! root need no token. Other users do, and so do all clients of a TCP listener. The server's token is valid for every site, a
 //! site's token only for that site. If no token is configured, other users cannot even connect to the socket.
 
+mod audit;
 mod auth;
 mod bodies;
 mod cache;

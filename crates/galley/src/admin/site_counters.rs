@@ -5,6 +5,7 @@ use std::sync::Arc;
 use galley_cache::private::PrivateCounts;
 
 use crate::acme::StatusFields as Certificate;
+use crate::fetch::audits::ResultCounts;
 use crate::fetch::counters::Fills;
 use crate::fetch::cron::CronState;
 use crate::php::PoolNumbers;
@@ -33,6 +34,8 @@ pub(super) struct ProcessCounters {
     pub(super) disk_bytes: Option<u64>,
     pub(super) purges: u64,
     pub(super) healed: u64,
+    /// The pages that were audited, if they can be.
+    pub(super) audited: Option<ResultCounts>,
     pub(super) fills: Fills,
     /// The number of fragments that change without a purge.
     pub(super) switched_off: usize,

@@ -17,6 +17,7 @@ use galley_policy::private::PageDifference;
 use serde_json::{Map, Value, json};
 
 use super::AdminState;
+use super::audit;
 use super::auth::AdminClient;
 use super::cluster;
 use super::disk;
@@ -186,12 +187,16 @@ fn of_site(state: &AdminState, site: &Site, view: AdminView) -> Value {
         "certificate_files": certificate_files(state, site, view),
         "slow_requests": slow_requests(state, site),
         "cron": cron(state, site),
+        "audit": audit::value(state, site, MAX_FINDINGS),
         "fragments_switched_off": site.core.fragments.switched_off(),
         "fragments_failed": site.core.fragments.failed(),
         "members": site.core.private.as_deref().map(|private| members(state, private)),
         "last_10_minutes": { "requests": last_minutes.requests, "hit_ratio": last_minutes.hit_ratio() },
     })
 }
+
+/// The maximum number of listed pages that audits found.
+const MAX_FINDINGS: usize = 10;
 
 /// The maximum number of listed pages that members get from PHP because theirs differ.
 const MAX_DIFFERENCES: usize = 50;

@@ -23,8 +23,8 @@ use super::socket::{AdminSocketAccess, bind_unix, set_access};
 use super::spec::AdminSpec;
 use super::state::{AdminProcessState, AdminShared, AdminState};
 use super::{
-    cache, config, cron, health, history, metrics, not_cached, purge_list, purges, reload, status,
-    upgrade, why,
+    audit, cache, config, cron, health, history, metrics, not_cached, purge_list, purges, reload,
+    status, upgrade, why,
 };
 use crate::doctor::RecentCounters;
 use crate::operator_http::{self, OperatorLimits, OperatorListener};
@@ -229,6 +229,7 @@ fn spawn(
 fn router(shared: &AdminShared) -> Router {
     Router::new()
         .route("/purge", post(purges::purge))
+        .route("/audit", post(audit::begin).get(audit::report))
         .route("/cron", post(cron::announce))
         .route("/status", get(status::status))
         .route("/cache", get(cache::cache))

@@ -174,6 +174,7 @@ fn build_site(
         refreshed_pages: RefreshedPages::default(),
         slow_requests: SlowRequests::default(),
         cron: cron(site, planned, fetch_threads),
+        audit: site.audit,
         early_hints: site.early_hints,
         upgrade: site.upgrade.clone(),
         hosts: site.hosts.clone(),

@@ -21,7 +21,7 @@ use super::php::{RunningPool, SitePhp, stop_pools};
 use super::process_state::ProcessState;
 use super::signals::Signals;
 use super::tls::{self, CertificateCheckTask, PreviousTls};
-use super::{acme, canary, countries, cron, health, reach};
+use super::{acme, audit, canary, countries, cron, health, reach};
 use crate::access::Countries;
 use crate::acme::{Acme, AcmeReady};
 use crate::fetch::Handle;
@@ -81,6 +81,7 @@ pub(super) struct GenerationThreads {
 #[derive(Default)]
 struct Tasks {
     _canaries: JoinSet<()>,
+    audits: JoinSet<()>,
     schedules: JoinSet<()>,
     health_checks: JoinSet<()>,
     reach: JoinSet<()>,
@@ -175,6 +176,7 @@ impl Generation {
         self.tasks.health_checks = health::start(&self.checked);
         self.tasks.reach = reach::start(&self.checked);
         self.tasks.countries = countries::watch(self.countries.as_ref());
+        self.tasks.audits = audit::start(&self.sites, &self.services);
         self.tasks.schedules = cron::start(&self.sites, process_state.clock);
         // After the listeners, because the authority connects to them. Nothing waits for a certificate.
         if let Some((acme, watch)) = self.tasks.ready.take() {

@@ -5,6 +5,7 @@
 //! cannot keep it from ending the process.
 
 mod acme;
+mod audit;
 mod build;
 mod canary;
 mod cluster;

@@ -21,6 +21,7 @@ use super::durable::{hash, key_shape};
 use crate::compress::Compressing;
 use crate::durable::{Durable, PurgeSource, SitePurges};
 use crate::fetch::acknowledged::AcknowledgedPurges;
+use crate::fetch::audits::Audits;
 use crate::fetch::counters::FetchCounters;
 use crate::fetch::cron::CronRuns;
 use crate::fetch::{FetchLimits, FetchSite};
@@ -88,6 +89,7 @@ struct SiteState {
     counters: Arc<FetchCounters>,
     acknowledged: Arc<AcknowledgedPurges>,
     cron: Arc<CronRuns>,
+    audits: Arc<Audits>,
     /// The fragments, with the fingerprint of the rules under which they were rendered.
     fragments: (u64, Arc<FragmentTable>),
     private: Arc<PrivateStore>,
@@ -158,6 +160,7 @@ impl SiteStates {
                 RunInterval::Every(_) => Arc::clone(&state.cron),
                 RunInterval::Off => Arc::default(),
             },
+            audits: Arc::clone(&state.audits),
             fragments: Arc::clone(&state.fragments.1),
             private: (site.rules.members == MemberPages::Fragments)
                 .then(|| Arc::clone(&state.private)),
@@ -179,6 +182,7 @@ impl SiteStates {
                 counters: Arc::default(),
                 acknowledged: Arc::default(),
                 cron: Arc::default(),
+                audits: Arc::default(),
                 fragments: (fingerprint, Arc::default()),
                 private: Arc::new(PrivateStore::new(private.clone(), secret())),
             }

@@ -12,8 +12,8 @@ use super::ask::response;
 use super::options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
 use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, fail, print_diagnostics, talk};
 use super::{
-    ask, check, dashboard, doctor, import, load, plugin, reload, setup, show, upgrade, upstreams,
-    why,
+    ask, audit, check, dashboard, doctor, import, load, plugin, reload, setup, show, upgrade,
+    upstreams, why,
 };
 use crate::app::{self, Inheritance};
 use crate::binary_upgrade::Predecessor;
@@ -27,6 +27,7 @@ pub fn main() -> ExitCode {
         Command::Reload(options) => reload::reload(&options),
         Command::Upgrade(options) => upgrade::upgrade(&options),
         Command::Purge(options) => purge(&options),
+        Command::Audit(options) => audit::audit(&options),
         Command::Status(options) => status(&options),
         Command::Dashboard(options) => dashboard::dashboard(&options),
         Command::Why(options) => why::why(&options),

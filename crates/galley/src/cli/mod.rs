@@ -5,6 +5,7 @@
 
 mod admin_options;
 mod ask;
+mod audit;
 mod check;
 mod commands;
 mod dashboard;

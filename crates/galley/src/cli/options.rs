@@ -27,6 +27,8 @@ pub(super) enum Command {
     Upgrade(UpgradeOptions),
     /// Purge pages from the cache of a running server
     Purge(PurgeOptions),
+    /// Have all stored pages generated again, and purge and list those that are out of date
+    Audit(AuditOptions),
     /// Show the state of a running server
     Status(StatusOptions),
     /// Show a running server in the browser
@@ -246,6 +248,19 @@ pub(super) struct WhyOptions {
     #[arg(long, value_name = "ADDRESS")]
     pub(super) from: Option<std::net::IpAddr>,
     /// Print the result as JSON on stdout
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Exit code 0: no page was out of date; 1: some were; 2: an error.
+#[derive(Args, Debug)]
+pub(super) struct AuditOptions {
+    #[command(flatten)]
+    pub(super) admin: AdminOptions,
+    /// Only this site, by its name or one of its hosts [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(super) site: Option<String>,
+    /// Print the results as JSON on stdout
     #[arg(long)]
     pub(super) json: bool,
 }

@@ -25,6 +25,8 @@ pub enum PurgeSource {
     Unsafe,
     /// Galley: a page referred to a stylesheet or script that no longer exists.
     Repair,
+    /// Galley: an audit found the page out of date.
+    Audit,
     /// The purge folder was emptied.
     Folder,
     /// Another node of the cluster, or a gap in the stream of purges.
@@ -44,6 +46,7 @@ impl PurgeSource {
             Self::Upstream => "upstream",
             Self::Unsafe => "unsafe",
             Self::Repair => "repair",
+            Self::Audit => "audit",
             Self::Folder => "folder",
             Self::Cluster => "cluster",
             Self::Upgrade => "upgrade",
@@ -58,7 +61,7 @@ impl PurgeSource {
     pub(super) const fn is_chosen_by_site(self) -> bool {
         match self {
             Self::Admin | Self::Request | Self::Upstream | Self::Folder | Self::Forward => true,
-            Self::Unsafe | Self::Repair | Self::Cluster | Self::Upgrade => false,
+            Self::Unsafe | Self::Repair | Self::Audit | Self::Cluster | Self::Upgrade => false,
         }
     }
 }

@@ -9,6 +9,7 @@
 
 pub mod acknowledged;
 mod activity;
+pub mod audits;
 mod compress;
 pub mod counters;
 pub mod cron;

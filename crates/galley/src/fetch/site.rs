@@ -8,6 +8,7 @@ use galley_cache::private::PrivateStore;
 use galley_policy::site::{Policy, ValidationPolicy, VaryPolicy};
 
 use super::acknowledged::AcknowledgedPurges;
+use super::audits::Audits;
 use super::counters::FetchCounters;
 use super::cron_runs::CronRuns;
 use crate::compress::Compressing;
@@ -33,6 +34,8 @@ pub struct FetchSite {
     pub acknowledged: Arc<AcknowledgedPurges>,
     /// The results of the site's scheduled tasks.
     pub cron: Arc<CronRuns>,
+    /// The audits of the site's stored pages.
+    pub audits: Arc<Audits>,
     /// The fragments that the site's pages share.
     pub fragments: Arc<FragmentTable>,
     /// The private fragments of members, if members get stored pages.

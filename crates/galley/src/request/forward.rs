@@ -13,13 +13,13 @@ use galley_policy::forward::{
 };
 use galley_policy::outcome::RefusedWhy;
 use galley_policy::private::session_cookies;
-use galley_policy::request_info::Method;
+use galley_policy::request_info::{Method, RequestInfo};
 use galley_policy::site::UpstreamRequests;
 use galley_policy::trace_context::TraceParent;
 
 use super::exchange::Exchange;
 use super::purge::PurgeRequest;
-use super::site::{PoolHandle, Services, Upstream};
+use super::site::{PoolHandle, Services, Site, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
 use crate::fetch::{PageJob, PassJob};
@@ -96,26 +96,35 @@ pub fn fetch_request(
 ) -> UpstreamRequest {
     let (info, core) = (&exchange.info, &exchange.site.core);
     let mut request = match exchange.policy().upstream_requests {
-        UpstreamRequests::Trimmed => forward::trimmed(info),
-        UpstreamRequests::AsSent => forward::fetch(info, exchange.fields(), credentials),
-    };
-    forward::address(&mut request, &client(exchange));
-    match exchange.policy().upstream_requests {
-        UpstreamRequests::Trimmed => {
-            forward::capabilities(&mut request, &core.rules);
-            forward::members(&mut request, &core.rules);
-            forward::set_acknowledged(&mut request, &core.acknowledged.line());
-            forward::schedule(&mut request, exchange.site.schedule());
-        }
+        UpstreamRequests::Trimmed => shared_request(&exchange.site, info, &client(exchange)),
         UpstreamRequests::AsSent => {
+            let mut request = forward::fetch(info, exchange.fields(), credentials);
+            forward::address(&mut request, &client(exchange));
             forward::announce(&mut request, &services.identity, &core.rules);
+            request
         }
-    }
+    };
     let trace = match credentials {
         Credentials::OfClient => shared_trace_context(services, exchange),
         Credentials::None => ForwardedTrace::None,
     };
     forward::set_trace(&mut request, trace);
+    request
+}
+
+/// The request for a page that every visitor with the same key may get, a function of the key.
+pub(super) fn shared_request(
+    site: &Site,
+    info: &RequestInfo,
+    client: &Client<'_>,
+) -> UpstreamRequest {
+    let core = &site.core;
+    let mut request = forward::trimmed(info);
+    forward::address(&mut request, client);
+    forward::capabilities(&mut request, &core.rules);
+    forward::members(&mut request, &core.rules);
+    forward::set_acknowledged(&mut request, &core.acknowledged.line());
+    forward::schedule(&mut request, site.schedule());
     request
 }
 

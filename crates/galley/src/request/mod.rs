@@ -6,6 +6,7 @@
 
 mod access;
 mod access_control;
+pub mod audit;
 mod before_lookup;
 mod coded_file;
 mod dashboard;

@@ -122,24 +122,23 @@ impl OwnCall<'_> {
 
     /// The script of the target. Without a scheduler below the root, WordPress would respond with a page instead.
     async fn script(&self, site: &Site, info: &RequestInfo) -> Result<Script, CronError> {
-        let folder = site.folder.clone().ok_or(CronError::Missing)?;
-        if self.path.is_none()
-            && let Some(script) = folder.script(info, false)
-        {
-            return Ok(script);
-        }
-        let wanted = WantedFile::of(info, false);
-        let looked = spawn_blocking(move || folder.look(&wanted)).await;
-        match looked {
-            Ok(FileLookup::Other(Resolved::Script(script)))
-                if self.path.is_none_or(|path| script.name == path) =>
-            {
-                Ok(script)
-            }
-            Ok(FileLookup::Other(_) | FileLookup::Kept(_) | FileLookup::File(_)) | Err(_) => {
-                Err(CronError::Missing)
-            }
-        }
+        let script = script_of(site, info).await.ok_or(CronError::Missing)?;
+        let is_wanted = self.path.is_none_or(|path| script.name == path);
+        is_wanted.then_some(script).ok_or(CronError::Missing)
+    }
+}
+
+/// The script below the site's root that generates the response to a request.
+pub(super) async fn script_of(site: &Site, info: &RequestInfo) -> Option<Script> {
+    let folder = site.folder.clone()?;
+    let runs_program = site.names_program(info);
+    if let Some(script) = folder.script(info, runs_program) {
+        return Some(script);
+    }
+    let wanted = WantedFile::of(info, runs_program);
+    match spawn_blocking(move || folder.look(&wanted)).await {
+        Ok(FileLookup::Other(Resolved::Script(script))) => Some(script),
+        Ok(FileLookup::Other(_) | FileLookup::Kept(_) | FileLookup::File(_)) | Err(_) => None,
     }
 }
 

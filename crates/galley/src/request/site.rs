@@ -86,6 +86,8 @@ pub struct Site {
     pub slow_requests: SlowRequests,
     /// How Galley runs the site's scheduled tasks; `None`: it does not run them.
     pub cron: Option<SiteCron>,
+    /// Whether the stored pages are audited in the background.
+    pub audit: bool,
     /// Whether browsers get early hints about the files of a page while PHP generates it.
     pub early_hints: bool,
     /// Protocols to which a connection may be upgraded, in lower case.

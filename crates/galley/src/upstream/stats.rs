@@ -94,6 +94,12 @@ impl UpstreamStats {
         load.waiting > 0 || (load.in_flight > 0 && load.in_flight + 1 >= load.limit)
     }
 
+    /// Whether deferrable work may be sent: no request waits, and less than half of the slots are taken.
+    pub fn has_spare_slots(&self) -> bool {
+        let load = self.load();
+        load.waiting == 0 && load.in_flight * 2 < load.limit
+    }
+
     /// A snapshot.
     pub fn load(&self) -> Load {
         let read = |number: &AtomicUsize| number.load(Ordering::Relaxed);
