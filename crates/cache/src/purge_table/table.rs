@@ -1,10 +1,12 @@
 //! The purges of one site, and whether an entry is valid after them.
 
+use std::iter;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, TryLockError};
 
 use galley_policy::decide::Validity;
+use galley_policy::key::tag_id;
 use galley_policy::purge::Purge;
 
 use super::matching_purge::MatchingPurge;
@@ -180,6 +182,21 @@ impl PurgeTable {
         }
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         tables.effect_on_tags(rendered.born, fragment.tags()) == PurgeEffect::Untouched
+    }
+
+    /// The tags of a page, without those of its fragments, that were purged since it was generated; none if the table no longer
+    /// knows all purges since then. Waits for a writer.
+    pub fn purged_tags<'e>(&self, entry: &'e Entry) -> Vec<&'e str> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        if tables.effect_on_tags(entry.born, iter::empty()) != PurgeEffect::Untouched {
+            return Vec::new();
+        }
+        let tags = entry.tags.iter().map(String::as_str);
+        let is_purged = |tag: &&str| {
+            let effect = tables.effect_on_tags(entry.born, iter::once(tag_id(tag)));
+            effect != PurgeEffect::Untouched
+        };
+        tags.filter(is_purged).collect()
     }
 
     /// Whether purges newer than `born` touch a fill. Waits for a writer. Soft purges count: a request after a soft purge does

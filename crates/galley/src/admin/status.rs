@@ -29,6 +29,7 @@ use crate::body::body_spools::BodySpools;
 use crate::compress::Compressor;
 use crate::durable::SiteDiskCache;
 use crate::fetch::Handle;
+use crate::fetch::precision::ComparedPages;
 use crate::php::PoolNumbers;
 use crate::request::{Site, SmallFiles, Upstream};
 use crate::telemetry::counters::CounterReader;
@@ -188,6 +189,7 @@ fn of_site(state: &AdminState, site: &Site, view: AdminView) -> Value {
         "slow_requests": slow_requests(state, site),
         "cron": cron(state, site),
         "audit": audit::value(state, site, MAX_FINDINGS),
+        "purges_compared": purges_compared(site),
         "fragments_switched_off": site.core.fragments.switched_off(),
         "fragments_failed": site.core.fragments.failed(),
         "members": site.core.private.as_deref().map(|private| members(state, private)),
@@ -195,7 +197,14 @@ fn of_site(state: &AdminState, site: &Site, view: AdminView) -> Value {
     })
 }
 
-/// The maximum number of listed pages that audits found.
+/// The kinds of tags whose purges removed most pages without need.
+fn purges_compared(site: &Site) -> Vec<Value> {
+    let kinds = site.core.counters.precision.needless(MAX_FINDINGS);
+    let value = |(kind, pages): (String, ComparedPages)| json!({ "tags": kind, "pages": pages.compared, "unchanged": pages.unchanged });
+    kinds.into_iter().map(value).collect()
+}
+
+/// The maximum number of listed pages that audits found, and of kinds of tags.
 const MAX_FINDINGS: usize = 10;
 
 /// The maximum number of listed pages that members get from PHP because theirs differ.

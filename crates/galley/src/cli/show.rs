@@ -158,7 +158,7 @@ pub(super) fn status(value: &Value, upstreams: &[String]) {
     for site in &sites {
         let lines = php(site).into_iter().chain(certificates(site));
         let lines = lines.chain(fragments(site)).chain(forwarded(site));
-        let lines = lines.chain(audits(site));
+        let lines = lines.chain(audits(site)).chain(needless_purges(site));
         lines.for_each(|text| line(&text));
     }
     let responses = value["responses"].as_object().into_iter().flatten();
@@ -313,6 +313,26 @@ fn audits(site: &Value) -> Option<String> {
         )
     })
 }
+
+/// The lines for kinds of tags whose purges are mostly needless.
+fn needless_purges(site: &Value) -> Vec<String> {
+    let kinds = site["purges_compared"].as_array().into_iter().flatten();
+    let line = |kind: &Value| {
+        let count = |name: &str| kind[name].as_u64().unwrap_or(0);
+        let (pages, unchanged) = (count("pages"), count("unchanged"));
+        (unchanged >= NEEDLESS_PAGES && unchanged * 2 > pages).then(|| {
+            format!(
+                "purges    {}: {unchanged} of {pages} pages that `{}` purged had not changed",
+                text(&site["name"]),
+                text(&kind["tags"])
+            )
+        })
+    };
+    kinds.filter_map(line).collect()
+}
+
+/// The number of pages from which needless purges are shown.
+const NEEDLESS_PAGES: u64 = 50;
 
 /// The state of a site's scheduled tasks.
 fn cron(cron: &Value) -> String {

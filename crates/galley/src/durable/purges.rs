@@ -365,6 +365,11 @@ impl SitePurges {
         self.table().validity_waiting(entry)
     }
 
+    /// See [`PurgeTable::purged_tags`].
+    pub fn purged_tags<'e>(&self, entry: &'e Entry) -> Vec<&'e str> {
+        self.table().purged_tags(entry)
+    }
+
     /// See [`PurgeTable::newer_than`].
     pub fn newer_than(&self, born: u64, touch: PurgeSubject<'_>) -> FillPurgeState {
         self.table().newer_than(born, touch)

@@ -12,6 +12,8 @@ use galley_cache::key::Key;
 use galley_policy::outcome::NotStored;
 use galley_policy::time::Tick;
 
+use super::precision::PurgePrecision;
+
 /// The counters of one site; see the module.
 #[derive(Debug, Default)]
 pub struct FetchCounters {
@@ -25,6 +27,8 @@ pub struct FetchCounters {
     includes_fetched: AtomicU64,
     includes_failed: AtomicU64,
     unresolved_esi_tags: AtomicU64,
+    /// How precise purges by tag are.
+    pub precision: PurgePrecision,
     /// The pages that were not stored, the newest last; at most [`MAX_RECENT`].
     last_not_stored: Mutex<VecDeque<(Key, UncachedPage)>>,
 }

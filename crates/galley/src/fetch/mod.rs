@@ -28,6 +28,7 @@ mod pass;
 mod patch;
 mod patch_progress;
 mod patcher;
+pub mod precision;
 mod publish;
 mod registry;
 mod relay;

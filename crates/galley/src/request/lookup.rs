@@ -191,11 +191,8 @@ impl LookupContext<'_, '_> {
         let purges = &self.exchange.site.core.purges;
         // A purge may be in progress. This is not the fast path, so it waits for the lock.
         let validity = purges.validity_waiting(&entry);
-        // A page with fragments stays until it is replaced, because the next one is compared with it; a page with includes stays because
-        // the purge may concern only some of them.
-        let is_of_no_use = validity == Validity::Purged
-            && entry.fragments().is_empty()
-            && entry.assembly().is_none();
+        // A page stays until it is replaced, because the next one is compared with it and may have the same compressed forms.
+        let is_of_no_use = validity == Validity::Purged && entry.kind != EntryKind::Page;
         if is_of_no_use && self.purpose == LookupPurpose::Serve {
             self.services.memory.remove_if_same(&entry);
         }

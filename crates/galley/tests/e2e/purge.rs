@@ -1,7 +1,9 @@
 //! Purges by the command, by request methods and by response fields: the selected pages are not served afterwards, all others are.
 
 use galley_testkit::client::Request;
+use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
+use serde_json::{Value, json};
 
 use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, page_value, with_host};
 
@@ -208,4 +210,45 @@ fn a_response_may_purge_its_own_site() {
     site.send(with_host(Request::form("/everything", &[("a", "b")])))
         .assert_status(200);
     assert_eq!(remaining(&site), Vec::<&str>::new());
+}
+
+/// The text of `/changed` counts its generations, `/same` has a nonce that does.
+#[test]
+fn the_status_counts_the_pages_that_purges_removed_without_need() {
+    let origin = Origin::start(|request, writer| {
+        let number = request.number;
+        let (tags, text) = match request.path() {
+            "/same" => ("tb.wp_log, p1", format!("{{\"nonce\":\"{number:010}\"}}")),
+            _ => ("p1, p2", format!("<p>{number}</p>")),
+        };
+        let text = format!("<html><body>{text}</body></html>");
+        let fields = [("content-type", "text/html"), ("galley-tags", tags)];
+        writer.respond(200, &fields, text.as_bytes());
+    });
+    let origin = origin.unwrap();
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
+    let store = || ["/same", "/changed"].map(|page| site.get(page).status);
+    let compared = |expected: Value| {
+        wait_for("the comparison", TIMEOUT, || {
+            let status: Value = serde_json::from_str(&site.status()).unwrap();
+            status["sites"][0]["purges_compared"] == expected
+        });
+    };
+    store();
+    site.purge(&["--tag", "tb.wp_log"]);
+    store();
+    compared(json!([{ "tags": "tb.wp_log", "pages": 1, "unchanged": 1 }]));
+    site.purge(&["--tag", "p2"]);
+    store();
+    compared(json!([
+        { "tags": "tb.wp_log", "pages": 1, "unchanged": 1 },
+        { "tags": "p", "pages": 1, "unchanged": 0 },
+    ]));
+    // No tag is to blame for a purge of everything.
+    site.purge(&["--all"]);
+    store();
+    compared(json!([
+        { "tags": "tb.wp_log", "pages": 1, "unchanged": 1 },
+        { "tags": "p", "pages": 1, "unchanged": 0 },
+    ]));
 }

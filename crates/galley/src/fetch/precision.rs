@@ -1,0 +1,191 @@
+//! How precise purges by tag are: of the pages that they removed, how many were the same when they were generated again.
+//!
+//! A page that is stored is compared with the purged copy that it replaces, on a helper thread, one page of a site at a time; pages
+//! that arrive meanwhile are not counted. The counts decide nothing. They show owners and authors of plugins which
+//! dependencies cost PHP without need.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use galley_cache::entry::{Entry, EntryKind};
+use galley_policy::audit::{PageCopy, difference};
+
+use super::FetchSite;
+
+/// The precision of a site's purges. Outlives the configuration.
+#[derive(Debug, Default)]
+pub struct PurgePrecision {
+    /// By kind of tags; at most [`MAX_KINDS`].
+    kinds: Mutex<HashMap<String, ComparedPages>>,
+    is_comparing: AtomicBool,
+}
+
+/// Pages that purges of one kind of tags removed and that were generated again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ComparedPages {
+    /// All of them.
+    pub compared: u64,
+    /// Those that were the same, apart from nonces and random identifiers.
+    pub unchanged: u64,
+}
+
+impl PurgePrecision {
+    /// The counts of the kinds of tags that purged most pages without need, at most `most`.
+    pub fn needless(&self, most: usize) -> Vec<(String, ComparedPages)> {
+        let mut kinds: Vec<_> = self
+            .lock()
+            .iter()
+            .map(|(kind, pages)| (kind.clone(), *pages))
+            .collect();
+        kinds.sort_by(|(one, of_one), (other, of_other)| {
+            (of_other.unchanged, one).cmp(&(of_one.unchanged, other))
+        });
+        kinds.truncate(most);
+        kinds
+    }
+
+    fn note<'t>(&self, tags: impl Iterator<Item = &'t str>, is_unchanged: bool) {
+        let mut seen: Vec<&str> = tags.map(kind).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        let mut kinds = self.lock();
+        for kind in seen {
+            if kinds.len() >= MAX_KINDS && !kinds.contains_key(kind) {
+                continue;
+            }
+            let pages = kinds.entry(kind.to_owned()).or_default();
+            pages.compared += 1;
+            pages.unchanged += u64::from(is_unchanged);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, ComparedPages>> {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts a page that replaces another one, if purges of tags removed that.
+pub(super) fn count(site: &Arc<FetchSite>, replaced: Arc<Entry>, stored: &Arc<Entry>) {
+    let is_page = |entry: &Entry| entry.kind == EntryKind::Page && entry.pieces().is_none();
+    let precision = &site.counters.precision;
+    if replaced.born >= stored.born
+        || !is_page(&replaced)
+        || !is_page(stored)
+        || precision.is_comparing.swap(true, Ordering::AcqRel)
+    {
+        return;
+    }
+    let (site, stored) = (Arc::clone(site), Arc::clone(stored));
+    tokio::task::spawn_blocking(move || {
+        let precision = &site.counters.precision;
+        let _end = ComparisonEnd(&precision.is_comparing);
+        let tags = site.purges.purged_tags(&replaced);
+        if !tags.is_empty()
+            && let Some(is_unchanged) = is_unchanged(&site, &replaced, &stored)
+        {
+            precision.note(tags.into_iter(), is_unchanged);
+        }
+    });
+}
+
+/// Permits the next comparison when it is dropped.
+struct ComparisonEnd<'c>(&'c AtomicBool);
+
+impl Drop for ComparisonEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Whether two copies of a page are the same for a reader; `None`: there is no memory to compare them.
+fn is_unchanged(site: &FetchSite, replaced: &Arc<Entry>, stored: &Arc<Entry>) -> Option<bool> {
+    let replaced = site.compressing.unpacked(replaced)?;
+    let stored = site.compressing.unpacked(stored)?;
+    fn copy(entry: &Entry) -> Option<PageCopy<'_>> {
+        Some(PageCopy {
+            status: entry.status,
+            body: entry.body()?,
+        })
+    }
+    Some(difference(copy(&replaced)?, copy(&stored)?).is_none())
+}
+
+/// The kind of a tag: the whole tag of a dependency that was observed, such as `op.blogname` or `tb.wp_bp_groups`; of other tags the
+/// part before the number, such as `p` for `p12`, and of lists the type, such as `l.post`.
+fn kind(tag: &str) -> &str {
+    let of_blog = tag.trim_start_matches(|c: char| c.is_ascii_digit());
+    let tag = of_blog.strip_prefix('.').unwrap_or(tag);
+    if OBSERVED.iter().any(|prefix| tag.starts_with(prefix)) {
+        return tag;
+    }
+    let mut parts = tag.match_indices('.').map(|(at, _)| at);
+    let end = match tag.split_once('.') {
+        Some(("l" | "sm" | "o" | "lt", _)) => parts.nth(1),
+        _ => parts.next(),
+    };
+    let named = &tag[..end.unwrap_or(tag.len())];
+    let digits = named.find(|c: char| c.is_ascii_digit());
+    let kind = &named[..digits.unwrap_or(named.len())];
+    if kind.is_empty() { named } else { kind }
+}
+
+/// The prefixes of tags that name what the plugin observed: options, transients, tables.
+const OBSERVED: &[&str] = &["op.", "om.", "so.", "tb.", "tv.", "db.", "tm."];
+
+/// The maximum number of kinds: less than a hundred kilobytes.
+const MAX_KINDS: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_tags() {
+        let table = [
+            ("p12", "p"),
+            ("3.p12", "p"),
+            ("pl12", "pl"),
+            ("l.post.t3.r0", "l.post"),
+            ("l.post.s.ferry", "l.post"),
+            ("lt.category", "lt.category"),
+            ("n.slug", "n"),
+            ("w.search-2", "w"),
+            ("op.blogname", "op.blogname"),
+            ("2.op.seo_titles", "op.seo_titles"),
+            ("tb.wp_2_groups", "tb.wp_2_groups"),
+            ("sq.0123abcd", "sq"),
+            ("12", "12"),
+            ("e404", "e"),
+            ("b", "b"),
+        ];
+        for (tag, expected) in table {
+            assert_eq!(kind(tag), expected, "{tag}");
+        }
+    }
+
+    #[test]
+    fn the_least_precise_kinds_come_first_and_are_bounded() {
+        let precision = PurgePrecision::default();
+        precision.note(["p1", "p2", "l.post.r0"].into_iter(), false);
+        precision.note(["l.post.r0", "tb.wp_log"].into_iter(), true);
+        precision.note(["tb.wp_log"].into_iter(), true);
+        let pages = |compared, unchanged| ComparedPages {
+            compared,
+            unchanged,
+        };
+        let expected = [
+            ("tb.wp_log".to_owned(), pages(2, 2)),
+            ("l.post".to_owned(), pages(2, 1)),
+            ("p".to_owned(), pages(1, 0)),
+        ];
+        assert_eq!(precision.needless(9), expected);
+        assert_eq!(precision.needless(1), expected[..1]);
+        for number in 0..2 * MAX_KINDS {
+            precision.note([&*format!("op.name{number}")].into_iter(), true);
+        }
+        assert_eq!(precision.lock().len(), MAX_KINDS);
+        precision.note(["p7"].into_iter(), false);
+        assert_eq!(precision.lock()["p"], pages(2, 0), "known ones count on");
+    }
+}
