@@ -158,20 +158,17 @@ function gather_sitemap(): void {
  */
 function gather_sitemap_dates( string $type ): void {
 	if ( version_compare( get_bloginfo( 'version' ), '6.5', '>=' ) ) {
-		array_map( __NAMESPACE__ . '\\tag', sitemap_date_tags( $type, (string) get_option( 'show_on_front' ) ) );
+		tag( "o.$type.modified" );
 	}
 }
 
 /**
- * Returns the tags of the modification times in the sitemap of a post type. The sitemap of pages has one for the front page, if that is the
- * list of the newest posts: the latest time of the posts of its first page, sticky posts included. Pure.
- *
- * @param string $front Option `show_on_front`.
- * @return string[]
+ * Returns whether a query finds the posts of a sitemap, which the tags of the sitemap describe. The sitemap of pages also asks for the posts of the
+ * front page, if that is the list of the newest ones: its time is the latest of theirs.
  */
-function sitemap_date_tags( string $type, string $front ): array {
-	$tags = array( "o.$type.modified" );
-	return 'page' === $type && 'posts' === $front ? array_merge( $tags, array( 'o.post.modified', 'sm.post', 'op.posts_per_page', 'st' ) ) : $tags;
+function is_for_sitemap( \WP_Query $query ): bool {
+	$is_front = 'page' === ( $GLOBALS['wp']->query_vars['sitemap-subtype'] ?? '' ) && 'post' === ( $query->query_vars['post_type'] ?? '' );
+	return is_sitemap_request() && ! $is_front;
 }
 
 /**

@@ -38,7 +38,7 @@ const UNLISTED_TYPES = array( 'nav_menu_item', 'wp_template', 'wp_template_part'
  */
 function gather_query( $posts, $query = null ) {
 	$is_recent = $query instanceof \WP_Query && $query->is_comment_feed() && ! $query->is_singular() && ! $query->is_archive() && ! $query->is_search();
-	if ( $query instanceof \WP_Query && ! is_sitemap_request() && ! is_for_nothing( $query ) && ! $is_recent ) {
+	if ( $query instanceof \WP_Query && ! is_for_sitemap( $query ) && ! is_for_nothing( $query ) && ! $is_recent ) {
 		$list = types_of( $query ) ? describe_query( $query ) : any_list( array() );
 		if ( null !== $posts ) {
 			// Other code found the posts, in an unknown order.
@@ -337,8 +337,14 @@ function depth_of( \WP_Query $query, array $list ): array {
  * so the number of posts per page matters if a list has more posts than fit on one page.
  */
 function gather_results( $posts, $query = null ) {
-	if ( ! is_array( $posts ) || ! $query instanceof \WP_Query || is_sitemap_request() || is_for_nothing( $query ) ) {
+	if ( ! is_array( $posts ) || ! $query instanceof \WP_Query || is_for_sitemap( $query ) || is_for_nothing( $query ) ) {
 		return $posts;
+	}
+	if ( is_sitemap_request() ) {
+		// For their modification times.
+		foreach ( $posts as $post ) {
+			tag( 'pd' . id_of( $post ) );
+		}
 	}
 	if ( 'wp_navigation' === ( $query->query_vars['post_type'] ?? '' ) ) {
 		// A navigation block without a menu shows the newest menu.

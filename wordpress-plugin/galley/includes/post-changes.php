@@ -149,6 +149,9 @@ function edit_tags( int $id, array $old, array $new ): array {
 	if ( differs( $old, $new, 'title', 'link', 'slug', 'password', 'date', 'type' ) ) {
 		$tags[] = "pl$id";
 	}
+	if ( differs( $old, $new, 'modified' ) ) {
+		$tags[] = "pd$id";
+	}
 	if ( differs( $old, $new, 'author', 'type' ) ) {
 		$tags[] = "pa$id";
 	}

@@ -97,7 +97,7 @@ final class ChangesTest extends TestCase {
 
 	public function test_a_text_change_purges_only_the_post(): void {
 		$change = Galley\post_changes( 7, self::post(), self::post( array( 'content' => 'd', 'modified' => '2' ) ) );
-		$this->assertSame( array( 'p7', 'o.post.modified', 'l.post.s' ), $change['tags'] );
+		$this->assertSame( array( 'p7', 'pd7', 'o.post.modified', 'l.post.s' ), $change['tags'] );
 		$this->assertSame( array(), $change['lists'] );
 		$this->assertFalse( $change['moved'] );
 	}

@@ -140,14 +140,4 @@ final class PageTest extends TestCase {
 		$this->assertSame( 'A new title purges 3+ stored pages.', Galley\effect_words( 'title', 3, true ) );
 		$this->assertSame( 'A change of the text purges 1 stored page.', Galley\effect_words( 'text', 1, false ) );
 	}
-
-	public function test_the_sitemap_of_pages_depends_on_the_list_of_posts_on_the_front_page(): void {
-		$this->assertSame( array( 'o.post.modified' ), Galley\sitemap_date_tags( 'post', 'posts' ) );
-		$this->assertSame( array( 'o.page.modified' ), Galley\sitemap_date_tags( 'page', 'page' ) );
-		$tags = Galley\sitemap_date_tags( 'page', 'posts' );
-		foreach ( Galley\per_page_tags( 5, 8 ) as $number => $tag ) {
-			$this->assertSame( 0 === $number, in_array( $tag, $tags, true ), $tag );
-		}
-		$this->assertContains( 'st', $tags );
-	}
 }
