@@ -39,6 +39,8 @@ pub(super) fn start(sites: &Sites, services: &Arc<Services>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let room = Arc::new(Semaphore::new(PASSES_AT_ONCE));
     for site in sites.iter().filter(|site| audit::can_be_audited(site)) {
+        // A pass that was wanted before a reload.
+        site.core.audits.wanted().notify_one();
         let (site, services) = (Arc::downgrade(site), Arc::downgrade(services));
         tasks.spawn(on_request(site, services, Arc::clone(&room)));
     }
@@ -179,7 +181,7 @@ struct Auditor {
 #[derive(Default)]
 struct PassQueue {
     pages: VecDeque<Key>,
-    /// Pages that differ, and when they were found. A purge may be on its way.
+    /// Pages that differ, and when they were found. A purge may follow shortly.
     suspects: VecDeque<(Key, Instant)>,
 }
 
@@ -219,7 +221,16 @@ impl Auditor {
             pages: pages.into(),
             ..PassQueue::default()
         });
-        tokio::join!(self.work(&queue), self.work(&queue));
+        // Two at once would take half of a small pool, or all of it.
+        let upstreams = self.site.upstream_stats();
+        if upstreams
+            .iter()
+            .all(|one| one.load().limit >= MIN_SLOTS_FOR_TWO)
+        {
+            tokio::join!(self.work(&queue), self.work(&queue));
+        } else {
+            self.work(&queue).await;
+        }
         pass.end();
         let now = self.services.clock.tick();
         if let Some(pass) = self.site.core.audits.report(now).pass {
@@ -390,6 +401,9 @@ const SHORTEST: Duration = Duration::from_secs(86_400);
 
 /// The maximum number of passes that run at once; the others wait.
 const PASSES_AT_ONCE: usize = 2;
+
+/// The slots from which on two pages of a pass are generated at once.
+const MIN_SLOTS_FOR_TWO: usize = 8;
 
 /// The maximum number of pages in a pass.
 const MAX_PAGES: usize = 100_000;

@@ -119,7 +119,7 @@ fn print(sites: &[Value]) {
         ));
     }
     for (result, title) in [("changed", "out of date, and purged"), ("varies", "vary")] {
-        let all = sites.iter().flat_map(|site| site["findings"].as_array());
+        let all = sites.iter().filter_map(|site| site["findings"].as_array());
         let found: Vec<&Value> = all
             .flatten()
             .filter(|one| one["result"] == result)
@@ -143,7 +143,21 @@ fn print(sites: &[Value]) {
     }
 }
 
-/// A text of the site without anything that a terminal obeys.
+/// The line of `galley status` for a site of whose stored pages some were audited this week.
+pub(super) fn status_line(site: &Value) -> Option<String> {
+    let week = &site["audit"]["week"];
+    let count = |word: &str| week[word].as_u64().unwrap_or(0);
+    let (changed, varies) = (count("changed"), count("varies"));
+    let checked = count("same") + varies + changed;
+    (checked > 0).then(|| {
+        format!(
+            "audit     {}: checked {checked} pages this week, {changed} were out of date, {varies} vary",
+            text(&site["name"])
+        )
+    })
+}
+
+/// A text of the site without characters that control a terminal.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
@@ -155,3 +169,21 @@ fn count(site: &Value, word: &str) -> u64 {
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(300);
 
 const BETWEEN_LINES: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn audited_pages_of_the_week_are_counted() {
+        let week = |same: u64| json!({ "same": same, "varies": 3, "changed": 2, "purged": 9 });
+        let site = json!({ "name": "a.test", "audit": { "week": week(95) } });
+        let wanted = "audit     a.test: checked 100 pages this week, 2 were out of date, 3 vary";
+        assert_eq!(status_line(&site).as_deref(), Some(wanted));
+        assert_eq!(
+            status_line(&json!({ "name": "a.test", "audit": null })),
+            None
+        );
+        assert_eq!(status_line(&json!({ "name": "old" })), None);
+    }
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 use galley_config::{Config, Diagnostics, UpstreamConfig, Warning};
 use serde_json::{Value, json};
 
-use super::option_change;
+use super::{audit, option_change};
 
 /// Prints one JSON value to stdout.
 pub(super) fn data(value: &Value) {
@@ -158,7 +158,7 @@ pub(super) fn status(value: &Value, upstreams: &[String]) {
     for site in &sites {
         let lines = php(site).into_iter().chain(certificates(site));
         let lines = lines.chain(fragments(site)).chain(forwarded(site));
-        let lines = lines.chain(audits(site));
+        let lines = lines.chain(audit::status_line(site));
         lines.for_each(|text| line(&text));
     }
     let responses = value["responses"].as_object().into_iter().flatten();
@@ -298,20 +298,6 @@ fn fragments(site: &Value) -> Vec<String> {
         (!labels.is_empty()).then(|| format!("{:<9} {site}: {labels} {means}", "fragments"))
     };
     kinds.into_iter().filter_map(line).collect()
-}
-
-/// The line for a site of whose stored pages some were audited this week.
-fn audits(site: &Value) -> Option<String> {
-    let week = &site["audit"]["week"];
-    let count = |word: &str| week[word].as_u64().unwrap_or(0);
-    let (changed, varies) = (count("changed"), count("varies"));
-    let checked = count("same") + varies + changed;
-    (checked > 0).then(|| {
-        format!(
-            "audit     {}: checked {checked} pages this week, {changed} were out of date, {varies} vary",
-            text(&site["name"])
-        )
-    })
 }
 
 /// The state of a site's scheduled tasks.

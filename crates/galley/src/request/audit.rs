@@ -40,7 +40,7 @@ use crate::upstream::{ServerEligibility, UpstreamCall};
 pub enum FirstLook {
     /// The result: the page is the same, or there is no verdict.
     Known(AuditResult),
-    /// It differs. A purge may be on its way, so [`confirm`] must follow after a while.
+    /// It differs. A purge may follow shortly, so [`confirm`] must be called some seconds later.
     Differs,
 }
 
@@ -61,14 +61,17 @@ pub fn has_idle_upstream(site: &Site) -> bool {
 
 /// Whether visitors would get this entry now without anything being asked, and it can be compared.
 pub fn is_in_use(services: &Services, site: &Site, entry: &Entry) -> bool {
+    let now = services.clock.tick();
     entry.kind == EntryKind::Page
+        // Otherwise purges of other nodes may be missing.
+        && services.lease.holds(now)
         && entry.pieces().is_none()
         && matches!(
             entry.status,
             StatusCode::OK | StatusCode::NOT_FOUND | StatusCode::GONE
         )
         && site_mark(entry.key.bytes()) == Some(site.mark)
-        && entry.age(services.clock.tick()) < entry.lifetime.fresh
+        && entry.age(now) < entry.lifetime.fresh
         && site.purges.validity_waiting(entry) == Validity::Valid
 }
 

@@ -146,7 +146,7 @@ fn an_audit_finds_all_pages_that_are_out_of_date_and_no_others() {
     is_reported_everywhere(&site, planted.len() + others.len());
 }
 
-/// The owner is told, and the audit is no visit.
+/// Log, status, metrics, purges and `galley why` show the audit, and it is no visit.
 fn is_reported_everywhere(site: &TestSite, pages: usize) {
     let metrics = site.metrics();
     let line = format!("galley_audit_pages_total{{site=\"{HOST}\",result=\"changed\"}} 50\n");
@@ -156,7 +156,11 @@ fn is_reported_everywhere(site: &TestSite, pages: usize) {
     assert!(status.contains("50 were out of date"), "{status}");
     let purges = site.admin("GET /purges", None, "");
     assert!(purges.contains("\"source\":\"audit\""), "{purges}");
-    let log = std::fs::read_to_string(site.scratch.join("galley/stderr")).unwrap_or_default();
+    let log = site.galley.log();
+    assert!(
+        log.contains("out of date") && log.contains("hours: old"),
+        "{log}"
+    );
     assert!(!log.contains("ann@"), "{log}");
     let why: Value = serde_json::from_str(&site.why("/page0")).unwrap();
     assert!(why["entry"]["audited_ago_s"].is_number(), "{why}");
