@@ -6,7 +6,7 @@ use std::path::Path;
 use galley_config::{Config, Diagnostics, UpstreamConfig, Warning};
 use serde_json::{Value, json};
 
-use super::{audit, option_change};
+use super::option_change;
 
 /// Prints one JSON value to stdout.
 pub(super) fn data(value: &Value) {
@@ -158,7 +158,7 @@ pub(super) fn status(value: &Value, upstreams: &[String]) {
     for site in &sites {
         let lines = php(site).into_iter().chain(certificates(site));
         let lines = lines.chain(fragments(site)).chain(forwarded(site));
-        let lines = lines.chain(audit::status_line(site));
+        let lines = lines.chain(audits(site));
         lines.for_each(|text| line(&text));
     }
     let responses = value["responses"].as_object().into_iter().flatten();
@@ -298,6 +298,17 @@ fn fragments(site: &Value) -> Vec<String> {
         (!labels.is_empty()).then(|| format!("{:<9} {site}: {labels} {means}", "fragments"))
     };
     kinds.into_iter().filter_map(line).collect()
+}
+
+/// The line for a site of whose stored pages some were audited this week.
+fn audits(site: &Value) -> Option<String> {
+    let count = |word: &str| site["audit"]["week"][word].as_u64().unwrap_or(0);
+    let [same, varies, changed] = ["same", "varies", "changed"].map(count);
+    let (name, checked) = (text(&site["name"]), same + varies + changed);
+    let line = format!(
+        "audit     {name}: checked {checked} pages this week, {changed} were out of date, {varies} vary"
+    );
+    (checked > 0).then_some(line)
 }
 
 /// The state of a site's scheduled tasks.
@@ -457,6 +468,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn audited_pages_of_the_week_are_counted() {
+        let site =
+            json!({ "name": "a", "audit": { "week": { "same": 95, "varies": 3, "changed": 2 } } });
+        let wanted = "audit     a: checked 100 pages this week, 2 were out of date, 3 vary";
+        assert_eq!(audits(&site).as_deref(), Some(wanted));
+        assert_eq!(audits(&json!({ "name": "old" })), None);
+    }
 
     #[test]
     fn fragments_that_cannot_be_replaced_are_listed() {

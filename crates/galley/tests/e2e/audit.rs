@@ -46,7 +46,7 @@ fn respond(request: &ReceivedRequest, is_changed: bool, writer: &mut ResponseWri
         "/random" => request.number.to_string(),
         _ => "same".to_owned(),
     };
-    let nonce = 0x0100_0000_00 + u64::from(request.number as u32);
+    let nonce = 0x1_0000_0000_u64 + request.number as u64;
     let body = format!(
         "<html><body>hours: {hours} ann@example.com<input name=\"_wpnonce\" value=\"{nonce:010x}\"></body></html>"
     );
@@ -131,7 +131,7 @@ fn an_audit_finds_all_pages_that_are_out_of_date_and_no_others() {
         "{text}"
     );
     assert!(
-        !text.contains("ann@") && !text.contains("01000000"),
+        !text.contains("ann@") && !text.contains("0100000"),
         "{text}"
     );
     for path in &others {
