@@ -16,6 +16,9 @@ _galley() {
             ",$1")
                 cmd="galley"
                 ;;
+            galley,audit)
+                cmd="galley__subcmd__audit"
+                ;;
             galley,check)
                 cmd="galley__subcmd__check"
                 ;;
@@ -68,12 +71,42 @@ _galley() {
 
     case "${cmd}" in
         galley)
-            opts="-h -V --help --version run check reload upgrade purge status dashboard why doctor setup import load plugin"
+            opts="-h -V --help --version run check reload upgrade purge audit status dashboard why doctor setup import load plugin"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        galley__subcmd__audit)
+            opts="-h --config --admin --token-file --site --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --admin)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --site)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

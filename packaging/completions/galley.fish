@@ -31,6 +31,7 @@ complete -c galley -n "__fish_galley_needs_command" -f -a "check" -d 'Read the c
 complete -c galley -n "__fish_galley_needs_command" -f -a "reload" -d 'Have a running server read its configuration again'
 complete -c galley -n "__fish_galley_needs_command" -f -a "upgrade" -d 'Have a running server go on as the program that is installed now, without a pause'
 complete -c galley -n "__fish_galley_needs_command" -f -a "purge" -d 'Purge pages from the cache of a running server'
+complete -c galley -n "__fish_galley_needs_command" -f -a "audit" -d 'Have all stored pages generated again, and purge and list those that are out of date'
 complete -c galley -n "__fish_galley_needs_command" -f -a "status" -d 'Show the state of a running server'
 complete -c galley -n "__fish_galley_needs_command" -f -a "dashboard" -d 'Show a running server in the browser'
 complete -c galley -n "__fish_galley_needs_command" -f -a "why" -d 'Explain how a running server would handle a request, without sending it to PHP'
@@ -69,6 +70,12 @@ complete -c galley -n "__fish_galley_using_subcommand purge" -l all -d 'Every pa
 complete -c galley -n "__fish_galley_using_subcommand purge" -l soft -d 'Serve the old page while PHP generates the new one'
 complete -c galley -n "__fish_galley_using_subcommand purge" -l json -d 'Print the response as JSON on stdout'
 complete -c galley -n "__fish_galley_using_subcommand purge" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand audit" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand audit" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
+complete -c galley -n "__fish_galley_using_subcommand audit" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand audit" -l site -d 'Only this site, by its name or one of its hosts [default: all]' -r
+complete -c galley -n "__fish_galley_using_subcommand audit" -l json -d 'Print the results as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand audit" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand status" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand status" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
 complete -c galley -n "__fish_galley_using_subcommand status" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F

@@ -10,6 +10,7 @@
 mod access;
 mod acme;
 mod assemble;
+mod audit;
 mod balance;
 mod certificates;
 mod changed;

@@ -17,6 +17,7 @@ use galley_policy::site::{
 };
 
 use crate::access;
+use crate::audit;
 use crate::balance;
 use crate::check;
 use crate::config::SiteConfig;
@@ -97,7 +98,7 @@ pub(crate) fn site(
         link_targets: check::folders(options, "link_targets", diagnostics),
         internal: internal_folders(options, diagnostics),
         image_siblings: image_siblings(options),
-        audit: audit(options, &upstream, rules.preset, diagnostics),
+        audit: audit::audit(options, &upstream, rules.preset, diagnostics),
         early_hints: options.value("early_hints"),
         balancing: balance::balancing(options, diagnostics),
         limits: limits(options, &upstream),
@@ -248,28 +249,6 @@ fn error_pages(site: &SiteTables, diagnostics: &mut Diagnostics) -> Vec<(u16, Pa
         pages.extend(page.map(|page| (*status, page)));
     }
     pages
-}
-
-/// Whether stored pages are audited: by default if possible. Reports the option if it is not possible.
-fn audit(
-    options: &SectionTable,
-    upstream: &UpstreamConfig,
-    preset: Preset,
-    diagnostics: &mut Diagnostics,
-) -> bool {
-    let configured = options.get::<bool>("audit");
-    let obstacle = match (preset, upstream) {
-        (Preset::None, _) => "audits need the WordPress preset",
-        (Preset::WordPress, UpstreamConfig::Files) => {
-            "there is neither `php` nor `upstream` to generate pages"
-        }
-        (Preset::WordPress, _) => return configured.unwrap_or(true),
-    };
-    if configured == Some(true) {
-        let why = format!("is given, but {obstacle}");
-        options.report("audit", why, "remove it, or correct that", diagnostics);
-    }
-    false
 }
 
 /// How often the scheduled tasks run: by default once a minute if possible. Reports an interval if it is not possible.

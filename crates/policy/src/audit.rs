@@ -269,7 +269,7 @@ mod tests {
                 Ok(page("<p>3</p>")),
                 "varies",
             ),
-            // A change between the two generations may be an edit whose purge is on its way: no missed dependency.
+            // A change between the two generations may be an edit whose purge follows: no missed dependency.
             (
                 "<p>old</p>",
                 Ok(page("<p>old</p>")),

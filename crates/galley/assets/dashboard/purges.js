@@ -6,7 +6,7 @@ import { count, duration } from './figures.js';
 
 const SOURCES = {
   admin: 'galley purge, dashboard or program', request: 'purge request', upstream: 'WordPress', repair: 'Galley: a file is gone',
-  folder: 'purge folder', cluster: 'another node', forward: 'another Galley', upgrade: 'an upgrade that failed',
+  audit: 'Galley: an audit found it out of date', folder: 'purge folder', cluster: 'another node', forward: 'another Galley', upgrade: 'an upgrade that failed',
 };
 
 function forwarded({ name, purge_forward: targets = [] }) {
@@ -44,11 +44,25 @@ function listed(site) {
   return table(`The latest of ${count(site.published)} purges on ${site.name}`, columns, rows, 'Nothing was purged since the start.');
 }
 
+// What audits found this week. A server of an earlier version has none.
+function audited({ sites = [] }) {
+  const rows = sites.filter((one) => one.audit).flatMap(({ name, audit }) => {
+    const { same, varies, changed } = audit.week;
+    const checked = same + varies + changed;
+    const found = audit.findings.filter((one) => one.result === 'changed');
+    return checked === 0 ? [] : [
+      [name, `${count(checked)} pages checked this week, ${count(changed)} were out of date, ${count(varies)} vary`],
+      ...found.map((one) => [`${duration(one.ago_s)} ago`, `${one.url} was out of date: ${one.before}`]),
+    ];
+  });
+  return rows.length > 0 ? [h('h2', {}, 'Audit'), facts(rows)] : [];
+}
+
 export const purges = {
   id: 'purges',
   title: 'Purges',
   async show(place, { site, status }) {
     const { sites } = await get('purges', { site });
-    place.replaceChildren(...pending(status), ...sites.flatMap((one) => [h('h2', {}, one.name), listed(one)]));
+    place.replaceChildren(...pending(status), ...audited(status), ...sites.flatMap((one) => [h('h2', {}, one.name), listed(one)]));
   },
 };

@@ -13,6 +13,7 @@ use axum::Json;
 use axum::extract::{RawQuery, State as Extract};
 use axum::http::StatusCode;
 use galley_policy::audit::AuditResult;
+use galley_policy::time::Tick;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -21,7 +22,7 @@ use super::auth::{AdminClient, TokenReach, reach};
 use super::purges::targets;
 use super::query::each_site;
 use super::target::{JsonReply, refuse};
-use crate::fetch::audits::{AuditWish, Finding, ResultCounts};
+use crate::fetch::audits::{AuditPass, AuditWish, Finding, ResultCounts};
 use crate::request::Site;
 use crate::request::audit::can_be_audited;
 
@@ -89,25 +90,31 @@ pub(super) fn value(state: &AdminState, site: &Site, most: usize) -> Value {
     let now = state.services.clock.tick();
     let report = site.core.audits.report(now);
     let findings = report.findings.iter().take(most);
-    let finding = |one: &Finding| {
-        let change = one.result.change();
-        json!({
-            "url": one.url, "result": one.result.word(), "ago_s": now.since(one.at).as_secs(), "pass": one.pass,
-            "byte": change.map(|change| change.at), "before": change.map(|change| &change.before),
-            "after": change.map(|change| &change.after),
-            "purges_since": one.purges_since, "purges": one.purges,
-        })
-    };
+    let findings = findings.map(|one| finding(one, now));
     json!({
         "background": site.audit,
         "week": counts(&report.week),
         "total": counts(&report.totals),
-        "pass": report.pass.map(|pass| json!({
-            "number": pass.number, "state": pass.state.word(), "since_s": now.since(pass.since).as_secs(),
-            "pages": pass.pages, "done": pass.results.iter().sum::<u64>(), "gives_way": pass.gives_way,
-            "results": counts(&pass.results),
-        })),
-        "findings": findings.map(finding).collect::<Vec<_>>(),
+        "pass": report.pass.map(|one| pass(&one, now)),
+        "findings": findings.collect::<Vec<_>>(),
+    })
+}
+
+fn finding(one: &Finding, now: Tick) -> Value {
+    let change = one.result.change();
+    json!({
+        "url": one.url, "result": one.result.word(), "ago_s": now.since(one.at).as_secs(), "pass": one.pass,
+        "byte": change.map(|change| change.at), "before": change.map(|change| &change.before),
+        "after": change.map(|change| &change.after),
+        "purges_since": one.purges_since, "purges": one.purges,
+    })
+}
+
+fn pass(one: &AuditPass, now: Tick) -> Value {
+    json!({
+        "number": one.number, "state": one.state.word(), "since_s": now.since(one.since).as_secs(),
+        "pages": one.pages, "done": one.results.iter().sum::<u64>(), "gives_way": one.gives_way,
+        "results": counts(&one.results),
     })
 }
 

@@ -32,13 +32,13 @@ use crate::fetch::audits::{AuditWish, Finding, PassGuard};
 use crate::request::audit::{self, FirstLook};
 use crate::request::{Services, Site, site_mark};
 
-type Sites = Arc<Vec<Arc<Site>>>;
-
 /// Starts the audits of all sites. When the result is dropped, they end and abandon pages in progress.
-pub(super) fn start(sites: &Sites, services: &Arc<Services>) -> JoinSet<()> {
+pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, services: &Arc<Services>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let room = Arc::new(Semaphore::new(PASSES_AT_ONCE));
     for site in sites.iter().filter(|site| audit::can_be_audited(site)) {
+        // A pass that was wanted before a reload.
+        site.core.audits.wanted().notify_one();
         let (site, services) = (Arc::downgrade(site), Arc::downgrade(services));
         tasks.spawn(on_request(site, services, Arc::clone(&room)));
     }
@@ -92,6 +92,23 @@ struct DuePage {
     services: Weak<Services>,
 }
 
+impl DuePage {
+    /// `None`: the page is not due, or cannot be audited.
+    fn of(entry: &Entry, site: &Arc<Site>, services: &Arc<Services>) -> Option<Self> {
+        // Without tags no plugin reports changes, and the lifetime is short.
+        let has_tags = !entry.scopes.tags.is_empty() || !entry.fragments().is_empty();
+        let last = site.core.audits.audited(entry.key.hash());
+        let at = due_at(entry.stored_at.max(last.unwrap_or_default()), entry.hits());
+        let is_due = has_tags && at <= services.clock.tick();
+        (is_due && audit::is_in_use(services, site, entry)).then(|| Self {
+            at,
+            key: entry.key.clone(),
+            site: Arc::downgrade(site),
+            services: Arc::downgrade(services),
+        })
+    }
+}
+
 /// Audits a page that is due. Returns the pause that must follow.
 async fn audit_due(page: &DuePage) -> Duration {
     let (Some(site), Some(services)) = (page.site.upgrade(), page.services.upgrade()) else {
@@ -124,32 +141,17 @@ async fn audit_due(page: &DuePage) -> Duration {
 }
 
 /// The pages that are due, those that are due for longest first.
-fn due_pages(sites: &Sites, services: &Arc<Services>) -> Vec<DuePage> {
+fn due_pages(sites: &[Arc<Site>], services: &Arc<Services>) -> Vec<DuePage> {
     let audited = sites
         .iter()
         .filter(|site| site.audit && audit::can_be_audited(site));
     let by_mark: HashMap<u32, &Arc<Site>> = audited.map(|site| (site.mark, site)).collect();
-    let now = services.clock.tick();
     let mut due = Vec::new();
     let mut pacing = WalkPacing::default();
     for entry in services.memory.entries() {
         pacing.step();
-        let Some(site) = site_mark(entry.key.bytes()).and_then(|mark| by_mark.get(&mark)) else {
-            continue;
-        };
-        let has_tags = !entry.scopes.tags.is_empty() || !entry.fragments().is_empty();
-        let last = site.core.audits.audited(entry.key.hash());
-        let at = due_at(entry.stored_at.max(last.unwrap_or_default()), entry.hits());
-        // Without tags no plugin reports changes, and the lifetime is short.
-        if at > now || !has_tags || !audit::is_in_use(services, site, &entry) {
-            continue;
-        }
-        due.push(DuePage {
-            at,
-            key: entry.key.clone(),
-            site: Arc::downgrade(site),
-            services: Arc::downgrade(services),
-        });
+        let site = site_mark(entry.key.bytes()).and_then(|mark| by_mark.get(&mark));
+        due.extend(site.and_then(|site| DuePage::of(&entry, site, services)));
         if due.len() >= 2 * MAX_DUE {
             keep_longest_due(&mut due);
         }
@@ -179,7 +181,7 @@ struct Auditor {
 #[derive(Default)]
 struct PassQueue {
     pages: VecDeque<Key>,
-    /// Pages that differ, and when they were found. A purge may be on its way.
+    /// Pages that differ, and when they were found. A purge may follow shortly.
     suspects: VecDeque<(Key, Instant)>,
 }
 
@@ -219,10 +221,23 @@ impl Auditor {
             pages: pages.into(),
             ..PassQueue::default()
         });
-        tokio::join!(self.work(&queue), self.work(&queue));
+        // Two at once would take half of a small pool, or all of it.
+        let upstreams = self.site.upstream_stats();
+        if upstreams
+            .iter()
+            .all(|one| one.load().limit >= MIN_SLOTS_FOR_TWO)
+        {
+            tokio::join!(self.work(&queue), self.work(&queue));
+        } else {
+            self.work(&queue).await;
+        }
         pass.end();
-        let now = self.services.clock.tick();
-        if let Some(pass) = self.site.core.audits.report(now).pass {
+        self.log_pass();
+    }
+
+    fn log_pass(&self) {
+        let report = self.site.core.audits.report(self.services.clock.tick());
+        if let Some(pass) = report.pass {
             let [same, varies, changed, ..] = pass.results;
             tracing::info!(
                 site = self.site.core.name,
@@ -251,22 +266,25 @@ impl Auditor {
             self.give_way().await;
             let entry = self.services.memory.peek(page.bytes());
             let in_use = |entry: &Arc<Entry>| audit::is_in_use(&self.services, &self.site, entry);
-            let Some(entry) = entry.filter(in_use) else {
-                self.site.core.audits.skip_page();
-                continue;
-            };
-            let result = if is_suspect {
-                audit::confirm(&self.services, &self.site, &entry).await
-            } else {
-                match audit::look(&self.services, &self.site, &entry).await {
-                    FirstLook::Known(result) => result,
-                    FirstLook::Differs => {
-                        lock(queue).suspects.push_back((page, Instant::now()));
-                        continue;
-                    }
-                }
-            };
-            self.record(&entry, &result, true);
+            match entry.filter(in_use) {
+                Some(entry) => self.step(queue, &entry, is_suspect).await,
+                None => self.site.core.audits.skip_page(),
+            }
+        }
+    }
+
+    /// Audits one page of a pass, or adds it to the suspects.
+    async fn step(&self, queue: &Mutex<PassQueue>, entry: &Arc<Entry>, is_suspect: bool) {
+        if is_suspect {
+            let result = audit::confirm(&self.services, &self.site, entry).await;
+            return self.record(entry, &result, true);
+        }
+        match audit::look(&self.services, &self.site, entry).await {
+            FirstLook::Known(result) => self.record(entry, &result, true),
+            FirstLook::Differs => {
+                let suspect = (entry.key.clone(), Instant::now());
+                lock(queue).suspects.push_back(suspect);
+            }
         }
     }
 
@@ -288,51 +306,58 @@ impl Auditor {
 
     /// Counts a result, and purges a page that is out of date.
     fn record(&self, entry: &Entry, result: &AuditResult, of_pass: bool) {
-        let (site, now) = (&self.site, self.services.clock.tick());
-        let audits = &site.core.audits;
-        let url = url(entry);
-        if matches!(result, AuditResult::Changed(_))
-            && let Ok(scope) = url_scope(&url, &site.core.rules)
-        {
-            let purge = Purge {
-                scope,
-                strength: Strength::Hard,
-            };
-            // Nobody waits for an acknowledgment.
-            drop(site.purges.publish(&purge, PurgeSource::Audit));
+        let (audits, now) = (&self.site.core.audits, self.services.clock.tick());
+        let is_changed = matches!(result, AuditResult::Changed(_));
+        if is_changed {
+            self.purge(entry);
         }
         // After the purge: who sees the count finds the page purged.
         audits.note(entry.key.hash(), result, now, of_pass);
         let Some(change) = result.change() else {
             return;
         };
-        let recent = site.purges.recent().into_iter();
-        let since =
-            recent.filter(|purge| purge.number > entry.born && purge.source != PurgeSource::Audit);
-        let purges: Vec<String> = since
-            .map(|purge| purge.scope)
-            .take(MAX_PURGES_NAMED)
-            .collect();
-        if matches!(result, AuditResult::Changed(_)) && site.purges.may_log() {
+        let finding = self.finding(entry, result, now);
+        if is_changed && self.site.purges.may_log() {
             tracing::warn!(
-                site = site.core.name,
-                page = url,
+                site = self.site.core.name,
+                page = finding.url,
                 byte = change.at,
                 before = change.before,
                 after = change.after,
-                purges_since = purges.join(", "),
+                purges_since = finding.purges.join(", "),
                 "a stored page was out of date although no purge touched it; it was purged: `galley audit` checks all pages"
             );
         }
-        let finding = Finding {
-            url,
+        audits.add_finding(finding, of_pass);
+    }
+
+    fn purge(&self, entry: &Entry) {
+        if let Ok(scope) = url_scope(&url(entry), &self.site.core.rules) {
+            let purge = Purge {
+                scope,
+                strength: Strength::Hard,
+            };
+            // No client waits for an acknowledgment.
+            drop(self.site.purges.publish(&purge, PurgeSource::Audit));
+        }
+    }
+
+    fn finding(&self, entry: &Entry, result: &AuditResult, now: Tick) -> Finding {
+        let purges = &self.site.purges;
+        let since = purges.recent().into_iter();
+        let since =
+            since.filter(|purge| purge.number > entry.born && purge.source != PurgeSource::Audit);
+        Finding {
+            url: url(entry),
             result: result.clone(),
             at: now,
-            purges_since: site.purges.current().saturating_sub(entry.born),
-            purges,
+            purges_since: purges.current().saturating_sub(entry.born),
+            purges: since
+                .map(|purge| purge.scope)
+                .take(MAX_PURGES_NAMED)
+                .collect(),
             pass: 0,
-        };
-        audits.add_finding(finding, of_pass);
+        }
     }
 }
 
@@ -390,6 +415,9 @@ const SHORTEST: Duration = Duration::from_secs(86_400);
 
 /// The maximum number of passes that run at once; the others wait.
 const PASSES_AT_ONCE: usize = 2;
+
+/// The slots from which on two pages of a pass are generated at once.
+const MIN_SLOTS_FOR_TWO: usize = 8;
 
 /// The maximum number of pages in a pass.
 const MAX_PAGES: usize = 100_000;

@@ -52,16 +52,7 @@ fn audited(admin: &AdminAddress, options: &AuditOptions) -> Result<Vec<Value>, A
         let sites: Vec<&Value> = all
             .filter(|site| begun.iter().any(|one| one["name"] == site["name"]))
             .collect();
-        let is_over = |site: &&Value| {
-            let wanted = begun.iter().find(|one| one["name"] == site["name"]);
-            let is_later =
-                wanted.is_some_and(|one| site["pass"]["number"].as_u64() > one["pass"].as_u64());
-            is_later
-                || matches!(
-                    site["pass"]["state"].as_str(),
-                    Some("ended" | "aborted") | None
-                )
-        };
+        let is_over = |site: &&Value| is_over(site, &begun);
         if sites.iter().all(is_over) {
             return Ok(sites.into_iter().map(of_pass).collect());
         }
@@ -72,6 +63,14 @@ fn audited(admin: &AdminAddress, options: &AuditOptions) -> Result<Vec<Value>, A
         }
         std::thread::sleep(BETWEEN_QUESTIONS);
     }
+}
+
+/// Whether the pass of a site has ended, or a later one has begun.
+fn is_over(site: &Value, begun: &[Value]) -> bool {
+    let pass = &site["pass"];
+    let wanted = begun.iter().find(|one| one["name"] == site["name"]);
+    let is_later = wanted.is_some_and(|one| pass["number"].as_u64() > one["pass"].as_u64());
+    is_later || matches!(pass["state"].as_str(), Some("ended" | "aborted") | None)
 }
 
 /// The report of a site with the findings of its last pass only.
@@ -118,32 +117,36 @@ fn print(sites: &[Value]) {
             done.saturating_sub(known.iter().sum())
         ));
     }
-    for (result, title) in [("changed", "out of date, and purged"), ("varies", "vary")] {
-        let all = sites.iter().flat_map(|site| site["findings"].as_array());
-        let found: Vec<&Value> = all
-            .flatten()
-            .filter(|one| one["result"] == result)
-            .collect();
-        if found.is_empty() {
-            continue;
-        }
-        line("");
-        line(&format!("{title}:"));
-        for one in &found {
-            line(&format!("  {}", plain(text(&one["url"]))));
-            let [before, after] = ["before", "after"].map(|name| plain(text(&one[name])));
-            line(&format!("    byte {}: `{before}`", one["byte"]));
-            line(&format!("    now: `{after}`"));
-        }
-        let words = sites.iter().map(|site| count(site, result));
-        let more = words.sum::<u64>().saturating_sub(found.len() as u64);
-        if more > 0 {
-            line(&format!("  and {more} more"));
-        }
+    print_findings(sites, "changed", "out of date, and purged");
+    print_findings(sites, "varies", "vary");
+}
+
+/// Prints the pages with a result.
+fn print_findings(sites: &[Value], result: &str, title: &str) {
+    let all = sites.iter().filter_map(|site| site["findings"].as_array());
+    let found: Vec<&Value> = all
+        .flatten()
+        .filter(|one| one["result"] == result)
+        .collect();
+    if found.is_empty() {
+        return;
+    }
+    line("");
+    line(&format!("{title}:"));
+    for one in &found {
+        line(&format!("  {}", plain(text(&one["url"]))));
+        let [before, after] = ["before", "after"].map(|name| plain(text(&one[name])));
+        line(&format!("    byte {}: `{before}`", one["byte"]));
+        line(&format!("    now: `{after}`"));
+    }
+    let words = sites.iter().map(|site| count(site, result));
+    let more = words.sum::<u64>().saturating_sub(found.len() as u64);
+    if more > 0 {
+        line(&format!("  and {more} more"));
     }
 }
 
-/// A text of the site without anything that a terminal obeys.
+/// A text of the site without characters that control a terminal.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }

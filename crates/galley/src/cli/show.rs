@@ -302,16 +302,13 @@ fn fragments(site: &Value) -> Vec<String> {
 
 /// The line for a site of whose stored pages some were audited this week.
 fn audits(site: &Value) -> Option<String> {
-    let week = &site["audit"]["week"];
-    let count = |word: &str| week[word].as_u64().unwrap_or(0);
-    let (changed, varies) = (count("changed"), count("varies"));
-    let checked = count("same") + varies + changed;
-    (checked > 0).then(|| {
-        format!(
-            "audit     {}: checked {checked} pages this week, {changed} were out of date, {varies} vary",
-            text(&site["name"])
-        )
-    })
+    let count = |word: &str| site["audit"]["week"][word].as_u64().unwrap_or(0);
+    let [same, varies, changed] = ["same", "varies", "changed"].map(count);
+    let (name, checked) = (text(&site["name"]), same + varies + changed);
+    let line = format!(
+        "audit     {name}: checked {checked} pages this week, {changed} were out of date, {varies} vary"
+    );
+    (checked > 0).then_some(line)
 }
 
 /// The lines for kinds of tags whose purges are mostly needless.
@@ -491,6 +488,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn audited_pages_of_the_week_are_counted() {
+        let site =
+            json!({ "name": "a", "audit": { "week": { "same": 95, "varies": 3, "changed": 2 } } });
+        let wanted = "audit     a: checked 100 pages this week, 2 were out of date, 3 vary";
+        assert_eq!(audits(&site).as_deref(), Some(wanted));
+        assert_eq!(audits(&json!({ "name": "old" })), None);
+    }
 
     #[test]
     fn fragments_that_cannot_be_replaced_are_listed() {

@@ -231,6 +231,9 @@ fn stored(entry: &Value) {
     row("age", &lifetimes(entry));
     let (hits, bytes) = (&entry["hits"], &entry["memory_bytes"]);
     row("hits", &format!("{hits}; takes {bytes} bytes of memory"));
+    if let Some(seconds) = entry["audited_ago_s"].as_u64() {
+        row("audited", &format!("{} ago", show::duration(seconds)));
+    }
 }
 
 fn lifetimes(entry: &Value) -> String {

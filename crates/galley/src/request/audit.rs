@@ -14,6 +14,7 @@ use galley_cache::entry::{Entry, EntryKind, Scopes};
 use galley_cache::fill::{FillError, FillHead, FillSharing};
 use galley_cache::purge_table::{FillPurgeState, Validity};
 use galley_policy::audit::{AuditResult, NoVerdict, PageCopy, difference, verdict};
+use galley_policy::cgi::Script;
 use galley_policy::class::Class;
 use galley_policy::forward::Client;
 use galley_policy::fragments;
@@ -40,7 +41,7 @@ use crate::upstream::{ServerEligibility, UpstreamCall};
 pub enum FirstLook {
     /// The result: the page is the same, or there is no verdict.
     Known(AuditResult),
-    /// It differs. A purge may be on its way, so [`confirm`] must follow after a while.
+    /// It differs. A purge may follow shortly, so [`confirm`] must be called some seconds later.
     Differs,
 }
 
@@ -61,14 +62,17 @@ pub fn has_idle_upstream(site: &Site) -> bool {
 
 /// Whether visitors would get this entry now without anything being asked, and it can be compared.
 pub fn is_in_use(services: &Services, site: &Site, entry: &Entry) -> bool {
+    let now = services.clock.tick();
     entry.kind == EntryKind::Page
+        // Otherwise purges of other nodes may be missing.
+        && services.lease.holds(now)
         && entry.pieces().is_none()
         && matches!(
             entry.status,
             StatusCode::OK | StatusCode::NOT_FOUND | StatusCode::GONE
         )
         && site_mark(entry.key.bytes()) == Some(site.mark)
-        && entry.age(services.clock.tick()) < entry.lifetime.fresh
+        && entry.age(now) < entry.lifetime.fresh
         && site.purges.validity_waiting(entry) == Validity::Valid
 }
 
@@ -94,12 +98,8 @@ pub async fn confirm(services: &Services, site: &Arc<Site>, entry: &Arc<Entry>) 
     if !is_current(services, site, entry) {
         return AuditResult::None(NoVerdict::Purged);
     }
-    let first = match generate(services, site, entry).await {
-        Ok(first) => first,
-        Err(why) => return AuditResult::None(why),
-    };
-    let second = match generate(services, site, entry).await {
-        Ok(second) => second,
+    let (first, second) = match generate_twice(services, site, entry).await {
+        Ok(both) => both,
         Err(why) => return AuditResult::None(why),
     };
     let touched = |one: &Generated| {
@@ -114,6 +114,15 @@ pub async fn confirm(services: &Services, site: &Arc<Site>, entry: &Arc<Entry>) 
         return AuditResult::None(NoVerdict::Purged);
     }
     result
+}
+
+async fn generate_twice(
+    services: &Services,
+    site: &Arc<Site>,
+    entry: &Entry,
+) -> Result<(Generated, Generated), NoVerdict> {
+    let first = generate(services, site, entry).await?;
+    Ok((first, generate(services, site, entry).await?))
 }
 
 /// Whether visitors still get this copy.
@@ -166,6 +175,23 @@ async fn generate(
     let info = request_for(site, entry.key.bytes()).ok_or(NoVerdict::Failed)?;
     let born = site.purges.current();
     let (head, body) = fetch(services, site, &info, entry.length()).await?;
+    judge(services, site, &info, &head, &body)?;
+    Ok(Generated {
+        status: head.status,
+        body,
+        born,
+        scopes: scopes(&info, &head),
+    })
+}
+
+/// Whether a response might be stored in place of the page.
+fn judge(
+    services: &Services,
+    site: &Site,
+    info: &RequestInfo,
+    head: &FillHead,
+    body: &[u8],
+) -> Result<(), NoVerdict> {
     if head.status.is_redirection() {
         return Err(NoVerdict::Redirected);
     }
@@ -179,13 +205,18 @@ async fn generate(
         now: services.clock.wall(),
     };
     let rules = &site.core.rules;
-    if matches!(
-        storable::judge(&info, &response, rules),
-        Storability::Skip(_)
-    ) || storable::judge_body(&response, rules, &body).is_err()
-    {
+    let is_storable = matches!(
+        storable::judge(info, &response, rules),
+        Storability::Store(_)
+    );
+    if !is_storable || storable::judge_body(&response, rules, body).is_err() {
         return Err(NoVerdict::NotStored);
     }
+    Ok(())
+}
+
+/// The properties by which purges match a response, those of its fragments included.
+fn scopes(info: &RequestInfo, head: &FillHead) -> Scopes {
     let mut found = tags::collect(&head.fields);
     match fragments::parse(&head.fields) {
         Ok(parts) => parts.iter().for_each(|part| found.add(&part.tags)),
@@ -193,17 +224,12 @@ async fn generate(
     }
     let mut path_query = Vec::new();
     info.path_query(&mut path_query);
-    Ok(Generated {
-        status: head.status,
-        body,
-        born,
-        scopes: Scopes {
-            host: info.host_id(),
-            url: info.url_id(),
-            path_query: path_query.into(),
-            tags: found.ids.into(),
-        },
-    })
+    Scopes {
+        host: info.host_id(),
+        url: info.url_id(),
+        path_query: path_query.into(),
+        tags: found.ids.into(),
+    }
 }
 
 /// Sends the request. `expected`: about the length of the body.
@@ -224,40 +250,7 @@ async fn fetch(
     let mut room = budget.try_reserve(0).ok_or(NoVerdict::Failed)?;
     room.try_grow_for_client(expected)
         .map_err(|_| NoVerdict::Failed)?;
-    let random = u64::from_ne_bytes(sys::random_bytes()) >> 24;
-    let request_id = format!("audit-{random:010x}");
-    let client = Client {
-        address: HERE,
-        port: 0,
-        request_id: &request_id,
-    };
-    let rule = info
-        .rule()
-        .and_then(|index| site.core.rules.rules.get(index));
-    let job = PassJob {
-        site: Arc::clone(&site.core),
-        pool: pool.index,
-        info: info.clone(),
-        call: UpstreamCall {
-            request: shared_request(site, info, &client),
-            script,
-            class: Class::Background,
-            client_address: HERE,
-            client_port: 0,
-            request_id,
-            server_port: info.scheme().default_port(),
-            server_address: None,
-            body: RequestBody::Empty,
-            timeouts: rule.map(|rule| rule.timeouts).unwrap_or_default(),
-            interim: None,
-            switch: None,
-            trace: None,
-        },
-        learn: None,
-        is_read_here: true,
-        session: None,
-        includes: site.includes.get().cloned(),
-    };
+    let job = pass_job(site, pool.index, info, script);
     let failed = |_: FillError| NoVerdict::Failed;
     let mut reader = pool.fetch_thread.pass(job).map_err(failed)?;
     let head = reader.head().await.map_err(failed)?;
@@ -268,53 +261,90 @@ async fn fetch(
     Ok((head, body.map_err(failed)?))
 }
 
+fn pass_job(site: &Site, pool: usize, info: &RequestInfo, script: Option<Script>) -> PassJob {
+    PassJob {
+        site: Arc::clone(&site.core),
+        pool,
+        info: info.clone(),
+        call: upstream_call(site, info, script),
+        learn: None,
+        is_read_here: true,
+        session: None,
+        includes: site.includes.get().cloned(),
+    }
+}
+
+fn upstream_call(site: &Site, info: &RequestInfo, script: Option<Script>) -> UpstreamCall {
+    let random = u64::from_ne_bytes(sys::random_bytes()) >> 24;
+    let request_id = format!("audit-{random:010x}");
+    let client = Client {
+        address: HERE,
+        port: 0,
+        request_id: &request_id,
+    };
+    UpstreamCall {
+        request: shared_request(site, info, &client),
+        script,
+        class: Class::Background,
+        client_address: HERE,
+        client_port: 0,
+        request_id,
+        server_port: info.scheme().default_port(),
+        server_address: None,
+        body: RequestBody::Empty,
+        timeouts: site
+            .rule_of(info)
+            .map(|rule| rule.timeouts)
+            .unwrap_or_default(),
+        interim: None,
+        switch: None,
+        trace: None,
+    }
+}
+
 /// The request whose response is stored under a key; `None` if no request has this key any more.
 fn request_for(site: &Site, key: &[u8]) -> Option<RequestInfo> {
-    let KeyParts {
-        scheme,
-        accept,
-        device,
-        authority,
-        path,
-        query,
-        vary_cookies,
-        ..
-    } = read_key(key)?;
-    let mut target = path.to_vec();
-    if let Some(query) = query {
+    let parts = read_key(key)?;
+    let mut target = parts.path.to_vec();
+    if let Some(query) = parts.query {
         target.push(b'?');
         target.extend_from_slice(query);
     }
-    let host = canonical_host(authority).ok()?;
+    let host = canonical_host(parts.authority).ok()?;
     let line = RequestLineInfo {
         method: "GET",
         target: &target,
-        scheme,
+        scheme: parts.scheme,
         host: &host,
         has_body: false,
         upgrade: false,
         country: None,
     };
-    let accept: &[u8] = match accept {
-        AcceptClass::Page => b"text/html",
-        AcceptClass::Json => b"application/json",
-    };
-    let mobile: &[u8] = match device {
-        Device::Any | Device::Desktop => b"?0",
-        Device::Mobile => b"?1",
-    };
-    let fields = [
-        ("host", authority),
-        ("accept", accept),
-        ("sec-ch-ua-mobile", mobile),
-        ("cookie", vary_cookies),
-    ];
-    let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+    let fields = fields_for(&parts).into_iter();
+    let fields = fields.filter(|(_, value)| !value.is_empty());
     let mut info = RequestInfo::default();
     info.parse(&line, fields, &site.core.rules).ok()?;
     let mut written = Vec::with_capacity(key.len());
     site.write_key(&info, &mut written);
     (written == key && info.cacheability() == Cacheability::Cacheable).then_some(info)
+}
+
+/// Fields from which these parts of a key follow.
+fn fields_for<'k>(parts: &KeyParts<'k>) -> [(&'static str, &'k [u8]); 4] {
+    let accept: &[u8] = match parts.accept {
+        AcceptClass::Page => b"text/html",
+        AcceptClass::Json => b"application/json",
+    };
+    let mobile: &[u8] = match parts.device {
+        Device::Any | Device::Desktop => b"?0",
+        Device::Mobile => b"?1",
+    };
+    [
+        ("host", parts.authority),
+        ("accept", accept),
+        ("sec-ch-ua-mobile", mobile),
+        ("cookie", parts.vary_cookies),
+    ]
 }
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

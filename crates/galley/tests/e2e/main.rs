@@ -14,6 +14,7 @@ mod access_control;
 mod access_countries;
 mod admin_commands;
 mod admin_limits;
+mod audit;
 mod caching;
 mod caching_freshness;
 mod caching_rules;

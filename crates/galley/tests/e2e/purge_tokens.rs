@@ -6,14 +6,20 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use galley_testkit::client::{Request, Response};
-use galley_testkit::runs_as_root;
+use galley_testkit::{runs_as_root, wait_for};
 
-use crate::support::{AssertStatus, SiteBuilder, TestSite, binary, output_text, token_file};
+use crate::support::{
+    AssertStatus, SiteBuilder, TIMEOUT, TestSite, binary, output_text, token_file,
+};
 
 fn send_purge_request(site: &TestSite, token: Option<&str>, body: &str) -> Response {
+    send_to_admin(site, "/purge", token, body)
+}
+
+fn send_to_admin(site: &TestSite, path: &str, token: Option<&str>, body: &str) -> Response {
     let admin = site.galley.admin().unwrap();
     let addr = admin.trim_start_matches("http://").parse().unwrap();
-    let request = Request::post("/purge", "application/json", body).host("localhost");
+    let request = Request::post(path, "application/json", body).host("localhost");
     let request = match token {
         Some(token) => request.field("Authorization", format!("Bearer {token}")),
         None => request,
@@ -90,6 +96,35 @@ fn the_admin_interface_needs_a_token_and_limits_it_to_its_site() {
     );
     the_command_needs_the_token(&site, &server);
     assert!(!site_hits());
+    audits_need_the_token(&site, server_token, site_token);
+}
+
+/// A site's token audits its own site, and not again and again.
+fn audits_need_the_token(site: &TestSite, server_token: &str, site_token: &str) {
+    let own = "{\"site\": \"other.test\"}";
+    for (token, body, status) in [
+        (None, own, 401),
+        (Some("wrong"), own, 401),
+        (Some(site_token), "{\"site\": \"example.test\"}", 403),
+        (Some(site_token), "{\"sites\": []}", 422),
+        (Some(site_token), own, 200),
+        (Some(server_token), "{}", 200),
+        (Some(server_token), "{\"site\": \"unknown.test\"}", 404),
+    ] {
+        let response = send_to_admin(site, "/audit", token, body).expect_status(status);
+        let text = response.text();
+        assert!(status != 200 || text.contains("\"pass\""), "{text}");
+        assert!(
+            token != Some(site_token) || !text.contains("example.test"),
+            "{text}"
+        );
+    }
+    wait_for("the end of the audit", TIMEOUT, || {
+        let again = send_to_admin(site, "/audit", Some(site_token), own);
+        assert!(matches!(again.status, 200 | 429), "{}", again.text());
+        again.status == 429
+    });
+    send_to_admin(site, "/audit", Some(server_token), own).assert_status(200);
 }
 
 fn malformed_purges_are_rejected(site: &TestSite, token: &str) {

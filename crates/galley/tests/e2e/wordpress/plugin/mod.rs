@@ -3,6 +3,7 @@
 //! Each test stores some pages, makes one kind of edit, and checks the next responses. An edit affects lists and widgets of the
 //! whole site, so tests on the same stack run one at a time.
 
+mod audit;
 mod changes_by_time;
 mod cron;
 mod editing;
