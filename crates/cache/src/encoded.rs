@@ -26,6 +26,22 @@ pub struct EncodedEntry {
     lines: FieldLines,
 }
 
+/// The steps of compressing an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum CompressionStep {
+    /// Not checked yet.
+    Untried = 0,
+    /// Offered for compression, or not worth compressing.
+    Tried = 1,
+    /// Compressed at the fast level.
+    Quick = 2,
+    /// Compressed at the dense level, or offered for that.
+    Dense = 3,
+    /// Offered for dropping the plain body.
+    Packed = 4,
+}
+
 impl EncodedEntry {
     /// `body` in `coding`, with matching fields. Framing fields are omitted.
     pub fn new(coding: Coding, fields: &HeaderMap, body: StoredBody) -> Self {

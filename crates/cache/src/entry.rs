@@ -29,7 +29,7 @@ use crate::plain_body::PlainBody;
 use crate::source::EntrySource;
 use crate::validity::ValidityCheck;
 
-pub use crate::encoded::EncodedEntry;
+pub use crate::encoded::{CompressionStep, EncodedEntry};
 pub use crate::fields::FieldLines;
 pub use crate::scopes::Scopes;
 
@@ -118,22 +118,6 @@ pub struct Entry {
     fragments: Box<[PageFragment]>,
     /// The page's includes, if any.
     assembly: Option<Arc<Assembly>>,
-}
-
-/// The steps of compressing an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum CompressionStep {
-    /// Not checked yet.
-    Untried = 0,
-    /// Offered for compression, or not worth compressing.
-    Tried = 1,
-    /// Compressed at the fast level.
-    Quick = 2,
-    /// Compressed at the dense level, or offered for that.
-    Dense = 3,
-    /// Offered for dropping the plain body.
-    Packed = 4,
 }
 
 impl Entry {

@@ -113,7 +113,12 @@ pub async fn confirm(services: &Services, site: &Arc<Site>, entry: &Arc<Entry>) 
     if is_purged || !is_current(services, site, entry) {
         return AuditResult::None(NoVerdict::Purged);
     }
-    result
+    match result {
+        AuditResult::Changed(change) if entry.lifetime.fresh <= TIMED => {
+            AuditResult::Varies(change)
+        }
+        result => result,
+    }
 }
 
 async fn generate_twice(
@@ -124,6 +129,10 @@ async fn generate_twice(
     let first = generate(services, site, entry).await?;
     Ok((first, generate(services, site, entry).await?))
 }
+
+/// A page that lives no longer shows something that changes with time or past the plugin's sight, such as "5 minutes ago", and may be as
+/// old as its lifetime: it is not out of date.
+const TIMED: Duration = Duration::from_secs(3600);
 
 /// Whether visitors still get this copy.
 fn is_current(services: &Services, site: &Site, entry: &Entry) -> bool {
