@@ -38,11 +38,14 @@ final class Statements_Database extends mysqli {
 	public $fails    = false;
 	public $slow     = false;
 	public $purged_at;
+	public $found     = array();
+	public $asked     = null;
+	public $announced = array();
 	private $interrupt_at;
 	private $interruption;
 
 	public function __construct() {
-		$GLOBALS['wpdb']            = (object) array( 'dbh' => $this, 'base_prefix' => 'wp_', 'dbname' => 'db', 'options' => 'wp_options' );
+		$GLOBALS['wpdb']            = (object) array( 'dbh' => $this, 'base_prefix' => 'wp_', 'dbname' => 'db', 'options' => 'wp_options', 'users' => 'wp_users', 'usermeta' => 'wp_usermeta' );
 		$GLOBALS['galley_tags']     = array();
 		$GLOBALS['galley_reads']    = array();
 		$GLOBALS['galley_purge_id'] = 'test';
@@ -105,6 +108,18 @@ final class Statements_Database extends mysqli {
 		if ( 0 === strpos( $sql, 'SELECT a FROM wp_t' ) ) {
 			$this->slow && usleep( 2000 );
 			return new Statements_Result( array( array( 'a' => $this->value ) ) );
+		} elseif ( 0 === strpos( $sql, 'SELECT DISTINCT' ) ) {
+			$this->asked = $sql;
+			return new Statements_Result( $this->found );
+		} elseif ( 0 === strpos( $sql, 'SELECT names' ) ) {
+			return new Statements_Result( array_values( array_filter( $this->announced, static function ( array $row ) use ( $sql ): bool {
+				return false !== strpos( $sql, $row['id'] );
+			} ) ) );
+		} elseif ( 0 === strpos( $sql, 'INSERT IGNORE' ) ) {
+			preg_match_all( "/\('(\w+)', '', 0, 0x(\w+), ''\)/", $sql, $rows, PREG_SET_ORDER );
+			foreach ( $rows as list( , $id, $name ) ) {
+				$this->announced[] = array( 'id' => $id, 'names' => hex2bin( $name ) );
+			}
 		} elseif ( 0 === strpos( $sql, 'SELECT COUNT' ) ) {
 			return new Statements_Result( array( array( 'n' => count( $this->registry ), 'n0' => count( $this->registry ) ) ) );
 		} elseif ( 0 === strpos( $sql, 'SELECT' ) ) {

@@ -85,6 +85,56 @@ pub const HELD: &[Rule] = &[
         writes: &["*"],
         times: LIVING,
     },
+    // What statements read, from tables of plugins and of WordPress.
+    Rule {
+        reads: &[
+            "table: *",
+            "tables: *",
+            "table and *",
+            "derived table",
+            "view",
+            "post by SQL",
+            "posts by SQL",
+            "post meta by SQL",
+            "post meta and posts by SQL",
+            "hidden meta by SQL",
+            "terms by SQL",
+            "comments by SQL",
+            "user by SQL",
+        ],
+        places: &["*"],
+        writes: &["*"],
+        times: LIVING,
+    },
+    // What statements write to the tables of WordPress.
+    Rule {
+        reads: &[
+            CORE_PAGE,
+            "get_the_title",
+            "get_the_terms",
+            "get_comments",
+            "get_userdata",
+            "post meta",
+            "all post meta",
+            "hidden post meta",
+            "term meta",
+        ],
+        places: &["*"],
+        writes: &[
+            "wpdb->update posts",
+            "UPDATE posts*",
+            "INSERT posts",
+            "UPDATE terms",
+            "INSERT term_relationships",
+            "UPDATE comments",
+            "INSERT comments",
+            "UPDATE users",
+            "wpdb->update meta",
+            "UPDATE meta*",
+            "DELETE and INSERT meta",
+        ],
+        times: LIVING,
+    },
 ];
 
 /// All circumstances but the death of PHP.
