@@ -439,6 +439,9 @@ function queue_written(): void {
 		delete_site_option( PLAIN_OPTION );
 		delete_site_option( LINKS_OPTION );
 		$GLOBALS['galley_table_links'] = null;
+	}
+	if ( in_array( is_multisite() ? '*' : 'b', $tags, true ) ) {
+		// All pages are purged, and which statements have other results now is not known.
 		ask_directly( "DELETE FROM %table% WHERE digest <> ''" );
 	}
 }

@@ -114,10 +114,6 @@ pub const HELD: &[Rule] = &[
             "get_the_terms",
             "get_comments",
             "get_userdata",
-            "post meta",
-            "all post meta",
-            "hidden post meta",
-            "term meta",
         ],
         places: &["*"],
         writes: &[
