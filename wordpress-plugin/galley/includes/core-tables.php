@@ -144,9 +144,13 @@ function tags_of_core_write( string $table, string $name, string $sql ): array {
 }
 
 /**
- * Queues the purges of tables of WordPress that pages have announced since the request began.
+ * Settles the last statement, before states of objects are compared, and queues the purges of tables of WordPress that pages have announced since the
+ * request began.
  */
 function queue_core_writes(): void {
+	if ( null !== $GLOBALS['galley_statement'] ) {
+		settle_statement();
+	}
 	$tables                         = array_map( 'strval', array_keys( $GLOBALS['galley_core_written'] ) );
 	$GLOBALS['galley_core_written'] = array();
 	$ids                            = implode( "', '", array_map( __NAMESPACE__ . '\\announcement', $tables ) );

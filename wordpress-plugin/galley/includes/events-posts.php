@@ -339,9 +339,10 @@ function queue_lists( int $id, array $lists ): void {
 			$asked[ "others$number" ] = count_sql( $list['about'], 2, '0000-00-00 00:00:00', $id );
 		}
 		if ( is_list_of_type( $list ) ) {
-			$asked[ "before$number" ] = neighbour_sql( $list['type'], $list['date'], $id, 'before' );
-			$asked[ "after$number" ]  = neighbour_sql( $list['type'], $list['date'], $id, 'after' );
-			$asked[ "month$number" ]  = count_sql( array( 'period' => substr( preg_replace( '/\D/', '', $list['date'] ), 0, 6 ) ) + $list['about'], 1, '0000-00-00 00:00:00', $id );
+			foreach ( array( 'before', 'after', 'under', 'over' ) as $side ) {
+				$asked[ $side . $number ] = neighbour_sql( $list['type'], $list['date'], $id, $side );
+			}
+			$asked[ "month$number" ] = count_sql( array( 'period' => substr( preg_replace( '/\D/', '', $list['date'] ), 0, 6 ) ) + $list['about'], 1, '0000-00-00 00:00:00', $id );
 			if ( ! $list['stays'] ) {
 				$asked[ "all$number" ] = count_sql( $list['about'], MAX_COUNTED, '0000-00-00 00:00:00', $id );
 			}
@@ -356,7 +357,7 @@ function queue_lists( int $id, array $lists ): void {
 			note_added( $list['key'], $list['about'], $list['added'] );
 		}
 		if ( is_list_of_type( $list ) ) {
-			queue_around( word( $list['type'] ), array_filter( array( $found[ "before$number" ], $found[ "after$number" ] ) ), $found[ "month$number" ], $found[ "all$number" ] ?? null );
+			queue_around( word( $list['type'] ), array_unique( array_filter( array( $found[ "before$number" ], $found[ "after$number" ], $found[ "under$number" ], $found[ "over$number" ] ) ) ), $found[ "month$number" ], $found[ "all$number" ] ?? null );
 		}
 		if ( 0 === ( $found[ "others$number" ] ?? 1 ) ) {
 			// This is the first or the last post of its author.

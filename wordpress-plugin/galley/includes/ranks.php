@@ -125,11 +125,18 @@ function period( string $digits ): array {
 /**
  * Returns SQL for the public post of a type that is adjacent to a date.
  *
- * @param string $side `before` or `after`.
+ * @param string $side `before` or `after`, which count posts of the same second, `under` or `over`, which do not.
  */
 function neighbour_sql( string $type, string $date, int $except, string $side ): string {
 	global $wpdb;
-	list( $than, $direction ) = 'before' === $side ? array( '<=', 'DESC' ) : array( '>=', 'ASC' );
+	// Posts of the same second are adjacent to each other in WordPress 6.9, and to the next second in all versions.
+	$sides                    = array(
+		'before' => array( '<=', 'DESC' ),
+		'after'  => array( '>=', 'ASC' ),
+		'under'  => array( '<', 'DESC' ),
+		'over'   => array( '>', 'ASC' ),
+	);
+	list( $than, $direction ) = $sides[ $side ];
 	// phpcs:ignore WordPress.DB -- the other parts come from this plugin.
 	return $wpdb->prepare( "SELECT ID FROM $wpdb->posts WHERE post_type = %s AND post_status = 'publish' AND ID <> %d AND post_date $than %s ORDER BY post_date $direction LIMIT 1", $type, $except, $date );
 }
