@@ -46,6 +46,7 @@ const PARTS = array(
 	'includes/gather-posts.php',
 	'includes/gather-pictures.php',
 	'includes/gather-queries.php',
+	'includes/foreign-lists.php',
 	'includes/gather-terms.php',
 	'includes/gather-members.php',
 	'includes/gather-filters.php',

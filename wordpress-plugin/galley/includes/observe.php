@@ -244,6 +244,7 @@ function gather_tables( bool $may_limit ): void {
 		}
 	}
 	keep_core_reads();
+	gather_unfiltered();
 	if ( $may_limit ) {
 		limit_to_busy();
 	}

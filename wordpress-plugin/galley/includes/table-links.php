@@ -157,7 +157,9 @@ function tags_of_linked( string $table ): array {
 	$kind  = table_kind( $table, $GLOBALS['wpdb'], is_multisite() );
 	$links = '' === $kind ? table_links() : kept_record( LINKS_OPTION, true );
 	$tags  = array();
-	foreach ( $links['changes'][ tagged_name( $table ) ] ?? array() as $other ) {
+	$name  = tagged_name( $table );
+	// A statement on a view changes rows of its tables.
+	foreach ( array_merge( $links['views'][ $name ] ?? array(), $links['changes'][ $name ] ?? array() ) as $other ) {
 		$tag = "tb.$other";
 		if ( 'core' === table_kind( $other, $GLOBALS['wpdb'], is_multisite() ) ) {
 			$tags[] = is_multisite() ? '*' : 'b';
