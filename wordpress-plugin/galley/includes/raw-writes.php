@@ -113,9 +113,8 @@ function rows_of_write( string $name, string $sql ) {
 	}
 	$columns = $object . ( $key ? ", $key" : '' );
 	$lock    = null === $GLOBALS['galley_transaction'] ? '' : ' FOR UPDATE';
-	$result  = ask_directly( "SELECT DISTINCT $columns FROM $parts[0] WHERE ($parts[1]) LIMIT " . ( MAX_RAW_ROWS + 1 ) . $lock );
-	$rows    = $result instanceof \mysqli_result ? $result->fetch_all() : null;
-	return null === $rows || count( $rows ) > MAX_RAW_ROWS ? null : $rows;
+	$rows    = rows_directly( "SELECT DISTINCT $columns FROM $parts[0] WHERE ($parts[1]) LIMIT " . ( MAX_RAW_ROWS + 1 ) . $lock );
+	return null === $rows || count( $rows ) > MAX_RAW_ROWS ? null : array_map( 'array_values', $rows );
 }
 
 /**
@@ -198,8 +197,8 @@ function settle_raw_rows( bool $is_known ): bool {
 	if ( $is_new ) {
 		$first = (int) $GLOBALS['wpdb']->insert_id;
 		$limit = MAX_RAW_ROWS + 1;
-		$found = $is_known && $first > 0 && 0 < (int) $GLOBALS['wpdb']->rows_affected ? ask_directly( "SELECT DISTINCT $object" . ( $key ? ", $key" : '' ) . " FROM $table WHERE $primary >= $first LIMIT $limit" ) : null;
-		$rows  = $found instanceof \mysqli_result ? $found->fetch_all() : array();
+		$found = $is_known && $first > 0 && 0 < (int) $GLOBALS['wpdb']->rows_affected ? rows_directly( "SELECT DISTINCT $object" . ( $key ? ", $key" : '' ) . " FROM $table WHERE $primary >= $first LIMIT $limit" ) : null;
+		$rows  = array_map( 'array_values', (array) $found );
 		if ( ! $rows || count( $rows ) >= $limit ) {
 			return false;
 		}

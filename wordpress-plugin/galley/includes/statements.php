@@ -82,11 +82,15 @@ function insert_directly( string $sql ): bool {
 }
 
 /**
- * @return array[] Rows, or null if the statement failed.
+ * @return array[]|null Rows, or null if the statement failed.
  */
 function rows_directly( string $sql ): ?array {
 	$result = ask_directly( $sql );
-	return $result instanceof \mysqli_result ? $result->fetch_all( MYSQLI_ASSOC ) : null;
+	$rows   = array();
+	while ( $result instanceof \mysqli_result && $row = $result->fetch_assoc() ) { // phpcs:ignore -- not all builds of PHP have `fetch_all()`.
+		$rows[] = $row;
+	}
+	return $result instanceof \mysqli_result ? $rows : null;
 }
 
 /**

@@ -392,7 +392,7 @@ function tags_of_write( string $table, string $sql ): array {
  * @param string $table Name as in the statement.
  */
 function table_tag( string $table ): string {
-	return own_tag( 'tb.' . strtolower( within_own( $table ) ) );
+	return 'tb.' . own_tag( strtolower( within_own( $table ) ) );
 }
 
 /**

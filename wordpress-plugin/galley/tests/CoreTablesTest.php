@@ -80,6 +80,16 @@ final class CoreTablesTest extends TestCase {
 		$database->close_test();
 	}
 
+	public function test_tables_with_any_name_have_one_tag(): void {
+		$GLOBALS['wpdb'] = (object) array( 'dbname' => 'db' );
+		foreach ( array( 'wp_Groups', 'db.wp_groups', 'wp a,b', str_repeat( 'x', 300 ) ) as $table ) {
+			$this->assertSame( Galley\table_tag( $table ), 'tb.' . Galley\tagged_name( $table ), $table );
+			$this->assertMatchesRegularExpression( '/^tb\.[^\s,]+$/D', Galley\table_tag( $table ) );
+		}
+		$this->assertSame( 'tb.wp_groups', Galley\table_tag( 'DB.wp_Groups' ) );
+		unset( $GLOBALS['wpdb'] );
+	}
+
 	/**
 	 * A page announces a table before it reads; an edit looks for that after its changes.
 	 */

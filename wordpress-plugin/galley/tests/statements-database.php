@@ -14,8 +14,8 @@ final class Statements_Result extends mysqli_result {
 	}
 
 	#[\ReturnTypeWillChange]
-	public function fetch_all( $mode = MYSQLI_NUM ) {
-		return $this->found;
+	public function fetch_assoc() {
+		return array_shift( $this->found );
 	}
 
 	#[\ReturnTypeWillChange]
