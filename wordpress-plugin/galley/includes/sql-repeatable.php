@@ -74,7 +74,7 @@ function condition_of( string $sql ): ?array {
 	$mask = strlen( $sql ) > MAX_STATEMENT ? null : preg_replace_callback(
 		SHAPE_PARTS,
 		static function ( array $part ): string {
-			return str_repeat( '?', strlen( $part[0] ) );
+			return str_repeat( in_array( $part[0][0], array( '/', '-', '#' ), true ) ? ' ' : '?', strlen( $part[0] ) );
 		},
 		$sql
 	);
@@ -83,7 +83,7 @@ function condition_of( string $sql ): ?array {
 	}
 	$table = '((?:[`\w$\x80-\xff]+\s*\.\s*)?[`\w$\x80-\xff]+(?:\s+(?:AS\s+)?(?!SET\b|WHERE\b|USING\b)[`\w$]+)?)';
 	$start = "(?:UPDATE\\s+(?:LOW_PRIORITY\\s+|IGNORE\\s+)*$table\\s+SET\\b.*?|DELETE\\s+(?:LOW_PRIORITY\\s+|QUICK\\s+|IGNORE\\s+)*FROM\\s+$table)";
-	if ( ! preg_match( "/^\\s*(?:\\?\\s*)*$start\\s*\\bWHERE\\b(.*?)(?:\\bORDER\\s+BY\\b.*|\\bLIMIT\\b.*|\\bRETURNING\\b.*)?;?\\s*\$/is", $mask, $found, PREG_OFFSET_CAPTURE ) ) {
+	if ( ! preg_match( "/^\\s*$start\\s*\\bWHERE\\b(.*?)(?:\\bORDER\\s+BY\\b.*|\\bLIMIT\\b.*|\\bRETURNING\\b.*)?;?\\s*\$/is", $mask, $found, PREG_OFFSET_CAPTURE ) ) {
 		return null;
 	}
 	$name      = trim( $found[1][0] . $found[2][0] );

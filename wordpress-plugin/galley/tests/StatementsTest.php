@@ -78,6 +78,7 @@ final class StatementsTest extends TestCase {
 			'with an alias'        => array( 'UPDATE wp_posts AS p SET p.a = 1 WHERE p.ID = 2 ORDER BY x LIMIT 1', 'wp_posts AS p', ' p.ID = 2 ' ),
 			'a deletion'           => array( "DELETE FROM wp_postmeta WHERE meta_key = 'a b'", 'wp_postmeta', " meta_key = 'a b'" ),
 			'after a comment'      => array( '/* x */ DELETE FROM wp_postmeta WHERE 1', 'wp_postmeta', ' 1' ),
+			'a comment within'     => array( 'UPDATE /* x */ `db`.`wp_posts` SET a = 1 WHERE /* y */ ID = 2 # z', '`db`.`wp_posts`', ' /* y */ ID = 2' ),
 			'everything'           => array( 'UPDATE wp_posts SET a = 1', null, null ),
 			'a query within'       => array( 'UPDATE wp_posts SET a = 1 WHERE ID IN (SELECT 1)', null, null ),
 			'a join'               => array( 'UPDATE wp_posts p JOIN wp_x SET a = 1 WHERE p.ID = 1', null, null ),
@@ -143,7 +144,7 @@ final class StatementsTest extends TestCase {
 	 * purge of the edit reaches it.
 	 */
 	public function test_no_overlap_of_pages_and_edits_leaves_a_stale_page(): void {
-		foreach ( array( 'nothing', 'old', 'new', 'unconfirmed' ) as $registered ) {
+		foreach ( array( 'nothing', 'old', 'new', 'unconfirmed', 'late' ) as $registered ) {
 			foreach ( array( true, false ) as $reads_before ) {
 				for ( $step = 0; $step < 12; $step++ ) {
 					$text = "$registered, reads before: " . (int) $reads_before . ", step $step";
@@ -167,7 +168,11 @@ final class StatementsTest extends TestCase {
 			$page['shows']            = $database->value;
 			$GLOBALS['galley_reads'] = array( Statements_Database::SQL => array( array( 'wp_t' ), Galley\digest_of( $database->rows() ) ) );
 		};
-		$end  = function () use ( $database, &$page ): void {
+		$end  = function () use ( $database, &$page, $registered ): void {
+			if ( 'late' === $registered ) {
+				// Another page, which has read the old rows, too, has got as far as this.
+				$database->prepare_registry( 'unconfirmed' );
+			}
 			$page['unknown'] = Galley\gather_statements();
 			$page['tags']    = array_keys( $GLOBALS['galley_tags'] );
 			$page['end']     = $database->time;

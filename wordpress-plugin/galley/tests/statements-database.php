@@ -60,7 +60,7 @@ final class Statements_Database extends mysqli {
 	}
 
 	public function prepare_registry( string $registered ): void {
-		if ( 'nothing' !== $registered ) {
+		if ( ! in_array( $registered, array( 'nothing', 'late' ), true ) ) {
 			$digest = Galley\digest_of( array( (object) array( 'a' => 'unconfirmed' === $registered ? 'old' : $registered ) ) );
 
 			$this->registry[ md5( self::SQL ) ] = array( 'id' => md5( self::SQL ), 'digest' => $digest, 'known' => 'old' === $registered, 'statement' => self::SQL );
@@ -126,6 +126,10 @@ final class Statements_Database extends mysqli {
 			preg_match_all( '/[0-9a-f]{32}/', preg_replace( '/LOCATE\(\w+/', '', $sql ), $ids );
 			$rows = $ids[0] ? array_intersect_key( $this->registry, array_flip( $ids[0] ) ) : $this->registry;
 			foreach ( $rows as $id => $row ) {
+				if ( ! $row['known'] && false !== strpos( $sql, 'known = 1' ) ) {
+					unset( $rows[ $id ] );
+					continue;
+				}
 				$rows[ $id ]['known'] = (string) (int) $row['known'];
 			}
 			return new Statements_Result( array_values( $rows ) );
