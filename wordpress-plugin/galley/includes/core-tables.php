@@ -89,7 +89,7 @@ function is_file_of_wordpress( string $file ): bool {
  */
 function announce_core_reads( array $tables ): void {
 	$names = array_map( __NAMESPACE__ . '\\tagged_name', $tables );
-	$new   = array_diff( $names, array_keys( $GLOBALS['galley_core_reads'] + kept_record( CORE_READS_OPTION, true ) ) );
+	$new   = array_diff( $names, array_keys( $GLOBALS['galley_core_reads'] + record_within( CORE_READS_OPTION ) ) );
 	if ( ! $new ) {
 		return;
 	}
@@ -102,6 +102,25 @@ function announce_core_reads( array $tables ): void {
 	} else {
 		$GLOBALS['galley_unannounced_reads'] += array_fill_keys( $tables, true );
 	}
+}
+
+/**
+ * Returns a record from within a statement. A network may have to ask the database, once in a request.
+ */
+function record_within( string $option ): array {
+	static $known = array();
+	$record       = kept_record( $option, true );
+	if ( $record || ! is_multisite() ) {
+		return $record;
+	}
+	if ( ! isset( $known[ $option ] ) ) {
+		quietly(
+			static function () use ( $option, &$known ): void {
+				$known[ $option ] = kept_record( $option );
+			}
+		);
+	}
+	return $known[ $option ];
 }
 
 /**

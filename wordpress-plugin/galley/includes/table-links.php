@@ -28,7 +28,7 @@ $GLOBALS['galley_table_links'] = null;
  * @return array{views: array<string, string[]>, changes: ?array<string, string[]>}
  */
 function table_links(): array {
-	$links = $GLOBALS['galley_table_links'] ?? kept_record( LINKS_OPTION, true );
+	$links = $GLOBALS['galley_table_links'] ?? record_within( LINKS_OPTION );
 	if ( ( $links['at'] ?? 0 ) < time() - PLAIN_FOR ) {
 		$links = asked_links() + array( 'at' => time() );
 		if ( isset( $links['changes'] ) ) {
