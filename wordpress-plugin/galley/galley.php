@@ -81,6 +81,7 @@ const PARTS = array(
 	'includes/events-internal.php',
 	'includes/events-terms.php',
 	'includes/events-comments.php',
+	'includes/comment-fields.php',
 	'includes/events-users.php',
 	'includes/events-options.php',
 	'includes/events-site.php',

@@ -239,8 +239,7 @@ function queue_row( string $name, int $id, string $key, bool $is_new ): void {
 	} elseif ( 'comments' === $name && $is_new ) {
 		queue_raw_comment( $id );
 	} elseif ( 'commentmeta' === $name ) {
-		$comment = get_comment( $id );
-		queue_purge( $comment ? array( "k$id", "c$comment->comment_post_ID" ) : array( "k$id" ) );
+		on_comment_field( 0, $id, $key );
 	} elseif ( 'users' === $name ) {
 		queue_network_purge( array( "u$id", "uf$id", 'lu', 'sm.users' ) );
 		queue_purge( 'lu' );
