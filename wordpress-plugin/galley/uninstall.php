@@ -1,6 +1,6 @@
 <?php
 /**
- * Deletes the data of the plugin: options, notices that users have dismissed, scheduled tasks, and the connection file.
+ * Deletes the data of the plugin: options, the table of statements, notices that users have dismissed, scheduled tasks, and the connection file.
  *
  * @package Galley
  */
@@ -63,6 +63,8 @@ function clean_all(): void {
 	} else {
 		clean_site();
 	}
+	// phpcs:ignore WordPress.DB -- the table of this plugin.
+	$wpdb->query( "DROP TABLE IF EXISTS `{$wpdb->base_prefix}galley_statements`" );
 	delete_metadata( 'user', 0, 'galley_dismissed', '', true );
 	$file = WP_CONTENT_DIR . '/galley-connection.php';
 	if ( is_file( $file ) && ! is_link( $file ) ) {

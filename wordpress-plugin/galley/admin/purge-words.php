@@ -78,6 +78,9 @@ function cause_words( string $kind, string $name, array $who ): string {
 		case 'option':
 			/* translators: %s: name of a setting */
 			return sprintf( __( 'A change of the setting “%s”', 'galley' ), $name );
+		case 'table':
+			/* translators: %s: names of tables of the database */
+			return sprintf( __( 'A change of the table “%s”', 'galley' ), $name );
 		case 'theme':
 			/* translators: %s: name of a theme */
 			return sprintf( __( 'The switch to the theme “%s”', 'galley' ), $name );

@@ -193,6 +193,9 @@ function limit_to_busy(): void {
 	// The header may have the class in place of the names.
 	$sent = collapsed( array_map( 'strval', array_keys( $GLOBALS['galley_tags'] ) ), MAX_TAGS - 50, MAX_TAG_BYTES - 2000 );
 	$tags = tags_of_all_parts() + array_fill_keys( $sent, true );
+	foreach ( preg_grep( '/^tv\./', array_map( 'strval', array_keys( $tags ) ) ) as $tag ) {
+		$tags[ 'tb' . substr( $tag, 2 ) ] = true;
+	}
 	foreach ( busy_among( $record, $tags, time() ) as $tag ) {
 		tag_network( 'db.' . preg_replace( '/^((?:\d+\.)?)(?:op|om|tb)\./', '$1', $tag ) );
 		at_most( UNKNOWN_LIFETIME );

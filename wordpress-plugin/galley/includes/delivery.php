@@ -23,6 +23,9 @@ const DELIVER_EVERY = 5.0;
  */
 function carry_purges(): void {
 	queue_ended_sessions();
+	if ( null === $GLOBALS['galley_transaction'] ) {
+		queue_core_writes();
+	}
 	if ( ! isset( $GLOBALS['galley_purge_id'] ) || headers_sent() || null !== $GLOBALS['galley_transaction'] ) {
 		// Before the end of a transaction other requests read the old rows.
 		return;
@@ -62,6 +65,7 @@ function purge_lines( array $ids, array $purges ): array {
  */
 function deliver_rest(): void {
 	queue_ended_sessions();
+	queue_core_writes();
 	$done = isset( $GLOBALS['galley_purge_id'] ) ? send_rest( $GLOBALS['galley_purge_id'] ) : array();
 	delete_pending( array_merge( $done, $GLOBALS['galley_acknowledged'] ) );
 	$GLOBALS['galley_acknowledged'] = array();

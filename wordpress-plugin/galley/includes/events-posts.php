@@ -339,9 +339,10 @@ function queue_lists( int $id, array $lists ): void {
 			$asked[ "others$number" ] = count_sql( $list['about'], 2, '0000-00-00 00:00:00', $id );
 		}
 		if ( is_list_of_type( $list ) ) {
-			$asked[ "before$number" ] = neighbour_sql( $list['type'], $list['date'], $id, 'before' );
-			$asked[ "after$number" ]  = neighbour_sql( $list['type'], $list['date'], $id, 'after' );
-			$asked[ "month$number" ]  = count_sql( array( 'period' => substr( preg_replace( '/\D/', '', $list['date'] ), 0, 6 ) ) + $list['about'], 1, '0000-00-00 00:00:00', $id );
+			foreach ( array( 'under', 'same', 'over' ) as $side ) {
+				$asked[ $side . $number ] = neighbour_sql( $list['type'], $list['date'], $id, $side );
+			}
+			$asked[ "month$number" ] = count_sql( array( 'period' => substr( preg_replace( '/\D/', '', $list['date'] ), 0, 6 ) ) + $list['about'], 1, '0000-00-00 00:00:00', $id );
 			if ( ! $list['stays'] ) {
 				$asked[ "all$number" ] = count_sql( $list['about'], MAX_COUNTED, '0000-00-00 00:00:00', $id );
 			}
@@ -356,7 +357,7 @@ function queue_lists( int $id, array $lists ): void {
 			note_added( $list['key'], $list['about'], $list['added'] );
 		}
 		if ( is_list_of_type( $list ) ) {
-			queue_around( word( $list['type'] ), array_filter( array( $found[ "before$number" ], $found[ "after$number" ] ) ), $found[ "month$number" ], $found[ "all$number" ] ?? null );
+			queue_around( word( $list['type'] ), array_filter( array( $found[ "under$number" ], $found[ "same$number" ], $found[ "over$number" ] ) ), $found[ "month$number" ], $found[ "all$number" ] ?? null );
 		}
 		if ( 0 === ( $found[ "others$number" ] ?? 1 ) ) {
 			// This is the first or the last post of its author.
@@ -375,13 +376,14 @@ function is_list_of_type( array $list ): bool {
  * The list of months changes if the post is the only one of its month. The sitemap index changes if the post fills or empties a sitemap page.
  *
  * @param string   $type       Post type as in a tag.
- * @param int[]    $neighbours IDs of the posts before and after this post.
+ * @param array    $neighbours IDs of the posts before and after this post, or lists of them with commas.
  * @param int      $month      Whether the month has other posts: 1 or 0.
  * @param int|null $all        Number of other posts, up to a limit. Null if the post was and still is in the list.
  */
 function queue_around( string $type, array $neighbours, int $month, ?int $all ): void {
-	foreach ( $neighbours as $neighbour ) {
-		queue_purge( "ad$neighbour" );
+	foreach ( $neighbours as $list ) {
+		// The database cuts off a list of more than 1,024 bytes.
+		queue_purge( strlen( (string) $list ) > 1000 ? 'ad' : preg_replace( '/^/', 'ad', explode( ',', (string) $list ) ) );
 	}
 	if ( 0 === $month ) {
 		queue_purge( "ar.$type" );

@@ -17,10 +17,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/**
- * Option with the times at which tables were found to be plain ones: no views, and no triggers or keys of the database change their rows. Others have
- * negative times.
- */
+/** Option with the times at which tables were found to be plain ones, or views on such tables. Others have negative times. */
 const PLAIN_OPTION = 'galley_plain_tables';
 
 /** Seconds after which the plugin looks at the kind of a table again. */
@@ -71,26 +68,63 @@ function begin_to_observe(): void {
 }
 
 /**
- * Records the unknown tables that a statement reads.
+ * Records the tables that a statement reads and that no other tags describe: unknown ones, and WordPress's own if other code than WordPress's reads them.
  *
  * @param string $sql Statement that WordPress sends to the database. Returned without changes.
  */
 function observe_statement( $sql ) {
+	settle_read();
+	$unknown = array();
+	$core    = array();
 	foreach ( is_string( $sql ) ? tables_read_by( $sql ) : array() as $table ) {
-		if ( is_described_table( $table, $sql ) ) {
-			if ( 'options' === substr( $table, -7 ) ) {
-				note_options_statement( $sql, $table );
-			}
-			continue;
+		if ( ! is_described_table( $table, $sql ) ) {
+			$unknown[] = within_own( $table );
+		} elseif ( 'options' === substr( $table, -7 ) ) {
+			note_options_statement( $sql, $table );
+		} elseif ( null !== core_name( $table ) ) {
+			$core[] = within_own( $table );
 		}
-		// The last name stands for all others. No table has it, so the page lives for a minute.
-		$GLOBALS['galley_tables'][ count( $GLOBALS['galley_tables'] ) < MAX_UNKNOWN_TABLES || isset( $GLOBALS['galley_tables'][ $table ] ) ? $table : UNKNOWN_TABLE ] = true;
+	}
+	if ( $core && is_core_statement() ) {
+		$core = array();
+	}
+	foreach ( $unknown ? tables_of_views( $unknown ) : array() as $table ) {
+		if ( ! is_described_table( $table, $sql ) ) {
+			$unknown[] = $table;
+		} elseif ( null !== core_name( $table ) ) {
+			$core[] = $table;
+		} elseif ( 'options' === substr( $table, -7 ) ) {
+			tag_network( prefix_of_options( $table ) . 'op' );
+		}
+	}
+	if ( $core ) {
+		announce_core_reads( $core );
+		$unknown = array_merge( $unknown, $core );
+	}
+	foreach ( $unknown as $at => $table ) {
+		if ( count( $GLOBALS['galley_tables'] ) >= MAX_UNKNOWN_TABLES && ! isset( $GLOBALS['galley_tables'][ $table ] ) ) {
+			// It stands for all others. No table has it, so the page lives for a minute.
+			$table          = UNKNOWN_TABLE;
+			$unknown[ $at ] = $table;
+		}
+		$GLOBALS['galley_tables'][ $table ] = true;
 		if ( isset( $GLOBALS['galley_open_fragment'] ) && ! in_array( $table, tables_of_authors(), true ) ) {
 			// A page that lives for a week must not get a part that is valid for a minute.
 			$GLOBALS['galley_open_fragment']['reads_unknown'] = true;
 		}
 	}
+	if ( $unknown ) {
+		note_read( $sql, array_unique( $unknown ) );
+	}
 	return $sql;
+}
+
+/**
+ * Returns the name of a table without that of the database if it is the one of WordPress.
+ */
+function within_own( string $table ): string {
+	$own = $GLOBALS['wpdb']->dbname . '.';
+	return 0 === strncasecmp( $table, $own, strlen( $own ) ) ? substr( $table, strlen( $own ) ) : $table;
 }
 
 /**
@@ -198,32 +232,37 @@ function unknown_tables(): array {
  * @param bool $may_limit Whether tables limit the lifetime.
  */
 function gather_tables( bool $may_limit ): void {
-	$tables = unknown_tables();
-	$plain  = $tables ? plain_tables( $tables ) : array();
+	$tables  = unknown_tables();
+	$unknown = $tables ? gather_statements() : array();
+	$plain   = $tables ? plain_tables( $tables ) : array();
 	foreach ( $tables as $table ) {
-		tag_network( table_tag( $table ) );
+		$name = tagged_name( $table );
+		tag_network( ( isset( $unknown[ $name ] ) || false !== strpos( $name, '*' ) ? 'tb.' : 'tv.' ) . $name );
 		if ( $may_limit && ! in_array( $table, $plain, true ) ) {
 			tag_network( own_tag( "db.$table" ) );
 			at_most( UNKNOWN_LIFETIME );
 		}
 	}
+	keep_core_reads();
+	gather_unfiltered();
 	if ( $may_limit ) {
 		limit_to_busy();
 	}
 }
 
 /**
- * Returns those of the tables whose changes the plugin sees: plain tables of this WordPress, in a database without triggers. With a persistent object
- * cache, other plugins keep rows there.
+ * Returns those of the tables whose changes the plugin sees: tables of this WordPress, and views whose tables are known. With a persistent object
+ * cache, other plugins keep rows of their tables there.
  *
  * @param string[] $tables Names as in the statements.
  * @return string[]
  */
 function plain_tables( array $tables ): array {
 	if ( wp_using_ext_object_cache() ) {
-		return array();
+		$tables = array_filter( $tables, __NAMESPACE__ . '\\core_name' );
 	}
-	$known = kept_record( PLAIN_OPTION );
+	$tables = array_diff( $tables, array_keys( $GLOBALS['galley_unannounced_reads'] ) );
+	$known  = kept_record( PLAIN_OPTION );
 	$since = time() - PLAIN_FOR;
 	$plain = array();
 	foreach ( $tables as $table ) {
@@ -239,7 +278,7 @@ function plain_tables( array $tables ): array {
 }
 
 /**
- * Asks the database whether only statements on a table change its rows.
+ * Asks the database whether all changes of what a table shows are known: it is one, or a view on such tables.
  *
  * @param string $table Name as in a statement.
  */
@@ -248,9 +287,12 @@ function is_plain_table( string $table ): bool {
 	if ( ! preg_match( '/^' . preg_quote( $wpdb->base_prefix, '/' ) . '[\w$]+$/D', $table ) ) {
 		return false;
 	}
-	$changes = "k.UPDATE_RULE IN ('CASCADE', 'SET NULL') OR k.DELETE_RULE IN ('CASCADE', 'SET NULL')";
-	$sql     = "SELECT t.TABLE_TYPE = 'BASE TABLE' AND NOT EXISTS (SELECT 1 FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = t.TABLE_SCHEMA) AND NOT EXISTS (SELECT 1 FROM information_schema.REFERENTIAL_CONSTRAINTS k WHERE k.CONSTRAINT_SCHEMA = t.TABLE_SCHEMA AND k.TABLE_NAME = t.TABLE_NAME AND ($changes)) FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = %s";
-	$hide    = $wpdb->suppress_errors( true );
+	$links = table_links();
+	if ( null === $links['changes'] || isset( $links['views'][ tagged_name( $table ) ] ) ) {
+		return null !== $links['changes'];
+	}
+	$sql  = "SELECT TABLE_TYPE = 'BASE TABLE' FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s";
+	$hide = $wpdb->suppress_errors( true );
 	// phpcs:ignore WordPress.DB -- no placeholders but that one; the answer is kept for a day.
 	$is_plain = $wpdb->get_var( $wpdb->prepare( $sql, $table ) );
 	$wpdb->suppress_errors( $hide );

@@ -45,8 +45,8 @@ function crosses_page( int $before, int $after, int $per_page ): bool {
 /**
  * Returns several numbers from the database with one query.
  *
- * @param string[] $asked SELECT statements that return one number each.
- * @return int[] Numbers by the same keys, 0 if the database found nothing.
+ * @param string[] $asked SELECT statements that return one number, or a list of numbers with commas.
+ * @return int[]|string[] Numbers and lists by the same keys, 0 if the database found nothing.
  */
 function ask_each( array $asked ): array {
 	global $wpdb;
@@ -58,7 +58,8 @@ function ask_each( array $asked ): array {
 	$row   = $columns ? (array) $wpdb->get_row( 'SELECT ' . implode( ', ', $columns ), ARRAY_A ) : array();
 	$found = array();
 	foreach ( array_keys( $asked ) as $number => $key ) {
-		$found[ $key ] = (int) ( $row[ "c$number" ] ?? 0 );
+		$value         = (string) ( $row[ "c$number" ] ?? 0 );
+		$found[ $key ] = false === strpos( $value, ',' ) ? (int) $value : $value;
 	}
 	return $found;
 }
@@ -123,13 +124,19 @@ function period( string $digits ): array {
 }
 
 /**
- * Returns SQL for the public post of a type that is adjacent to a date.
+ * Returns SQL for the public posts of a type that are adjacent to a date: all of the nearest second before or after it, or of this second. Which one of
+ * them is the neighbor, the database decides, and in WordPress 6.9 their IDs.
  *
- * @param string $side `before` or `after`.
+ * @param string $side `under`, `over` or `same`.
  */
 function neighbour_sql( string $type, string $date, int $except, string $side ): string {
 	global $wpdb;
-	list( $than, $direction ) = 'before' === $side ? array( '<=', 'DESC' ) : array( '>=', 'ASC' );
-	// phpcs:ignore WordPress.DB -- the other parts come from this plugin.
-	return $wpdb->prepare( "SELECT ID FROM $wpdb->posts WHERE post_type = %s AND post_status = 'publish' AND ID <> %d AND post_date $than %s ORDER BY post_date $direction LIMIT 1", $type, $except, $date );
+	$where = $wpdb->prepare( "post_type = %s AND post_status = 'publish' AND ID <> %d", $type, $except );
+	$date  = $wpdb->prepare( '%s', $date );
+	if ( 'same' !== $side ) {
+		list( $nearest, $than ) = 'under' === $side ? array( 'MAX', '<' ) : array( 'MIN', '>' );
+
+		$date = "(SELECT $nearest(post_date) FROM $wpdb->posts WHERE $where AND post_date $than $date)";
+	}
+	return "SELECT GROUP_CONCAT(ID) FROM $wpdb->posts WHERE $where AND post_date = $date";
 }

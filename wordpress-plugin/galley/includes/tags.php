@@ -9,6 +9,7 @@
  *   th its featured image          ps  its stock and sales, if a product
  *   pt its terms                   ad  its adjacent posts                    rv  its revisions
  *   c  the comments of a post      cn  their number                          k   the text of one comment
+ *   km its fields (meta)
  *   t  the archive of a term       tl  its name and address                  tc  its number of posts
  *   tn its name, without a link    ts  its slug, in CSS classes              to  the order of the terms of a post
  *   pi an attachment, such as an image, except its title                     uf  fields of a user except names and addresses
@@ -27,7 +28,8 @@
  *   tm an unknown setting of the theme      f   feeds                               sw   searches (searches.php)
  *   e404 missing pages                      home the front page and the page of posts
  *   db.  a table of another plugin, or an option, that limits the lifetime (observe.php)
- *   tb.  a table of another plugin          op, ot any option without a tag of its own, any transient
+ *   tb.  a table read by SQL                op, ot any option without a tag of its own, any transient
+ *   sq.  a statement with its result        tv.  a table of which all statements have such tags (statements.php)
  *   so.  a setting of the network           om. a transient that the page found missing
  *   ht pages with the theme                 b   every page of a blog
  *   mba parts that only one member sees, of all members

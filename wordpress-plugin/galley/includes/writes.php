@@ -274,7 +274,7 @@ function observe_write( $sql ) {
 	}
 	$is_inner = true;
 	if ( null !== $GLOBALS['galley_statement'] ) {
-		settle_statement();
+		settle_statement( $sql );
 	}
 	if ( ! preg_match( '/^\s*+(?:SELECT|SHOW|DESC|SAVEPOINT)\b/i', $sql ) ) {
 		$insert_id = $GLOBALS['wpdb']->insert_id;
@@ -289,7 +289,7 @@ function note_statement( string $sql ): void {
 	static $always = false;
 	$step          = transaction_step( $sql );
 	if ( 'rollback' === $step ) {
-		$GLOBALS['galley_statement']   = array( $sql, null );
+		$GLOBALS['galley_statement']   = array( $sql, null, array() );
 		$GLOBALS['galley_unannounced'] = isset( $GLOBALS['galley_purge_id'] );
 		return;
 	}
@@ -297,10 +297,13 @@ function note_statement( string $sql ): void {
 		$always                        = 'always' === $step || ( $always && 'never' !== $step );
 		$GLOBALS['galley_transaction'] = $always || 'begin' === $step ? $GLOBALS['galley_written'] : null;
 	}
-	$tags = array();
+	$tags   = array();
+	$linked = array();
 	foreach ( tables_written_by( $sql ) as $table ) {
-		$tags = array_merge( $tags, tags_of_write( $table, $sql ) );
+		$tags   = array_merge( $tags, tags_of_write( $table, $sql ) );
+		$linked = array_merge( $linked, UNKNOWN_TABLE === $table ? array() : tags_of_linked( $table ) );
 	}
+	$tags = array_merge( $tags, $linked );
 	if ( preg_match( '/^\s*+(?:ALTER|DROP(?!\s+TEMPORARY\b))\b/i', $sql ) || in_array( is_multisite() ? '*' : 'b', $tags, true ) ) {
 		$GLOBALS['galley_kinds_changed'] = true;
 	}
@@ -312,9 +315,11 @@ function note_statement( string $sql ): void {
 		}
 		later( 'tables', __NAMESPACE__ . '\\queue_written' );
 		if ( $GLOBALS['galley_is_over'] ) {
-			write_late_purges( $may_ask ? without_busy( $tags ) : array_merge( $tags, classes_of_options( $tags ) ) );
+			$tags = $may_ask ? without_busy( $tags ) : array_merge( $tags, classes_of_options( $tags ) );
+			// Nobody sends statements again after the end.
+			write_late_purges( array_merge( $tags, preg_replace( '/^tb/', 'tv', preg_grep( '/^tb\./', $tags ) ) ) );
 		}
-		$GLOBALS['galley_statement'] = array( $sql, $tags );
+		$GLOBALS['galley_statement'] = array( $sql, $tags, $linked );
 	}
 }
 
@@ -354,6 +359,10 @@ function tags_of_write( string $table, string $sql ): array {
 		$tag = table_tag( $table );
 		return in_array( $table, tables_of_authors(), true ) || is_known_as_busy( $tag ) ? array() : array( $tag );
 	}
+	$name = core_name( $table );
+	if ( null !== $name ) {
+		return tags_of_core_write( $table, $name, $sql );
+	}
 	if ( 'core' !== $kind || ! preg_match( '/(?:^|[._])options$/D', $table ) ) {
 		return array();
 	}
@@ -383,15 +392,16 @@ function tags_of_write( string $table, string $sql ): array {
  * @param string $table Name as in the statement.
  */
 function table_tag( string $table ): string {
-	$own = $GLOBALS['wpdb']->dbname . '.';
-	return own_tag( 'tb.' . strtolower( 0 === strncasecmp( $table, $own, strlen( $own ) ) ? substr( $table, strlen( $own ) ) : $table ) );
+	return 'tb.' . own_tag( strtolower( within_own( $table ) ) );
 }
 
 /**
  * Records what the last statement has changed, from the number of rows that the database has told since.
+ *
+ * @param string $next Statement that is sent next.
  */
-function settle_statement(): void {
-	list( $sql, $tags )          = $GLOBALS['galley_statement'];
+function settle_statement( string $next = '' ): void {
+	list( $sql, $tags, $linked ) = $GLOBALS['galley_statement'];
 	$GLOBALS['galley_statement'] = null;
 	$wpdb                        = $GLOBALS['wpdb'];
 	$is_last                     = $wpdb->last_query === $sql && '' === $wpdb->last_error;
@@ -403,7 +413,14 @@ function settle_statement(): void {
 		$GLOBALS['galley_transaction'] = null;
 	} elseif ( ! $is_last || 0 !== $wpdb->rows_affected || ! preg_match( '/^\s*(?:insert|delete|update|replace)\s/i', $sql ) ) {
 		$GLOBALS['galley_written'] += array_fill_keys( $tags, true );
+		if ( null !== $GLOBALS['galley_raw_rows'] && ( preg_match( ABOUT_LAST_STATEMENT, $next ) || ! settle_raw_rows( $is_last ) ) ) {
+			$GLOBALS['galley_written'][ is_multisite() ? '*' : 'b' ] = true;
+		}
+	} else {
+		// Triggers also run for rows that keep their values.
+		$GLOBALS['galley_written'] += array_fill_keys( $linked, true );
 	}
+	$GLOBALS['galley_raw_rows'] = null;
 }
 
 /**
@@ -413,11 +430,18 @@ function queue_written(): void {
 	if ( null !== $GLOBALS['galley_statement'] ) {
 		settle_statement();
 	}
-	$tags                      = array_map( 'strval', array_keys( $GLOBALS['galley_written'] ) );
+	$tags                      = without_busy( array_map( 'strval', array_keys( $GLOBALS['galley_written'] ) ) );
 	$GLOBALS['galley_written'] = array();
-	queue_observed( without_busy( $tags ) );
+	queue_observed( $tags );
+	queue_changed_tables( preg_replace( '/^tb\./', '', preg_grep( '/^tb\./', $tags ) ) );
 	if ( $GLOBALS['galley_kinds_changed'] ) {
 		$GLOBALS['galley_kinds_changed'] = false;
 		delete_site_option( PLAIN_OPTION );
+		delete_site_option( LINKS_OPTION );
+		$GLOBALS['galley_table_links'] = null;
+	}
+	if ( in_array( is_multisite() ? '*' : 'b', $tags, true ) ) {
+		// All pages are purged, and which statements have other results now is not known.
+		ask_directly( "DELETE FROM %table% WHERE digest <> ''" );
 	}
 }

@@ -358,11 +358,11 @@ final class ObservedTest extends TestCase {
 		$GLOBALS['galley_is_over']  = true;
 		unset( $GLOBALS['galley_purge_id'] );
 		Galley\observe_write( 'UPDATE wp_visits SET x = 1' );
-		$this->assertSame( '{"hard":["tb.wp_visits"],"soft":[]}', $row() );
+		$this->assertSame( '{"hard":["tb.wp_visits","tv.wp_visits"],"soft":[]}', $row() );
 		Galley\note_first_value( 'thing', 'a', 'b' );
-		$this->assertSame( '{"hard":["tb.wp_visits","op.thing","op"],"soft":[]}', $row() );
+		$this->assertSame( '{"hard":["tb.wp_visits","tv.wp_visits","op.thing","op"],"soft":[]}', $row() );
 		Galley\queue_purge( 'p5' );
-		$this->assertSame( '{"hard":["tb.wp_visits","op.thing","op","p5","p"],"soft":[]}', $row() );
+		$this->assertSame( '{"hard":["tb.wp_visits","tv.wp_visits","op.thing","op","p5","p"],"soft":[]}', $row() );
 		// Its purges are known only later.
 		Galley\later( 'rules', '__' );
 		$this->assertSame( 'null', $row() );

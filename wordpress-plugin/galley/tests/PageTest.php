@@ -72,7 +72,7 @@ final class PageTest extends TestCase {
 		$this->assertSame( 'An edit of “Hello” by Maria purged at least 1 page.', Galley\purge_sentence( array( 'user' => 7, 'pages' => array( 1, true ) ) + $row, 3 ) );
 		$this->assertSame( 'Your edit of “Hello” purged the pages that show it.', Galley\purge_sentence( array( 'pages' => null ) + $row, 3 ) );
 		$this->assertStringContainsString( 'purged no page', Galley\purge_sentence( array( 'pages' => array( 0, false ) ) + $row, 3 ) );
-		foreach ( array( 'comment', 'term', 'menu', 'design', 'user', 'option', 'theme', 'plugin', 'update', 'button-page', 'button-all', 'choices', 'development', 'development-end', 'command', 'resent', 'code', 'published', 'unpublished' ) as $kind ) {
+		foreach ( array( 'comment', 'term', 'menu', 'design', 'user', 'option', 'table', 'theme', 'plugin', 'update', 'button-page', 'button-all', 'choices', 'development', 'development-end', 'command', 'resent', 'code', 'published', 'unpublished' ) as $kind ) {
 			$this->assertStringNotContainsString( 'A change purged', Galley\purge_sentence( array( 'kind' => $kind ) + $row, 3 ), $kind );
 		}
 		$this->assertSame( array( 'post', 'Hello' ), Galley\first_cause( array( array( 'option', 'x' ), array( 'resent', '' ), array( 'post', 'Hello' ), array( 'menu', '' ) ) ) );

@@ -98,6 +98,10 @@ function wp_cache_get() {
 	return false;
 }
 
+function maybe_unserialize( $value ) {
+	return $value;
+}
+
 function is_serialized( string $text ): bool {
 	return false !== @unserialize( $text );
 }

@@ -85,6 +85,52 @@ pub const HELD: &[Rule] = &[
         writes: &["*"],
         times: LIVING,
     },
+    // What statements read, from tables of plugins and of WordPress.
+    Rule {
+        reads: &[
+            "table: *",
+            "tables: *",
+            "table and *",
+            "derived table",
+            "view",
+            "post by SQL",
+            "posts by SQL",
+            "post meta by SQL",
+            "post meta and posts by SQL",
+            "hidden meta by SQL",
+            "terms by SQL",
+            "comments by SQL",
+            "user by SQL",
+        ],
+        places: &["*"],
+        writes: &["*"],
+        times: LIVING,
+    },
+    // What statements write to the tables of WordPress.
+    Rule {
+        reads: &[CORE_PAGE, "get_the_terms", "get_comments", "get_userdata"],
+        places: &["*"],
+        writes: &[
+            "wpdb->update posts",
+            "UPDATE posts*",
+            "UPDATE terms",
+            "INSERT term_relationships",
+            "UPDATE comments",
+            "INSERT comments",
+            "UPDATE users",
+            "wpdb->update meta",
+            "UPDATE meta*",
+            "DELETE and INSERT meta",
+        ],
+        times: LIVING,
+    },
+    // Titles of posts that a plugin asks for.
+    Rule {
+        reads: &["WP_Query with properties"],
+        places: &["*"],
+        writes: &["*"],
+        times: LIVING,
+    },
 ];
 
 /// All circumstances but the death of PHP.

@@ -1,0 +1,86 @@
+<?php
+/**
+ * Lists of posts that other code than WordPress's asks for: it may print the properties of the posts, which no filter sees.
+ *
+ * A title, an address and a date have the tag `pl`. Content has tags where it is printed (gather-posts.php): code that prints
+ * `$post->post_content` as it is would be rare.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Maximum number of posts with a tag each. */
+const MAX_LISTED = 100;
+
+/** Functions that ask for posts on behalf of their callers. */
+const LISTING_FUNCTIONS = array( 'get_posts', 'query_posts', 'get_children', 'wp_get_recent_posts' );
+
+/** Queries whose results no filter has. */
+$GLOBALS['galley_unfiltered'] = array();
+
+if ( is_described() ) {
+	add_filter( 'the_posts', __NAMESPACE__ . '\\gather_foreign_list', PHP_INT_MAX, 2 );
+	add_filter( 'posts_pre_query', __NAMESPACE__ . '\\note_unfiltered', PHP_INT_MAX, 2 );
+}
+
+function gather_foreign_list( $posts, $query = null ) {
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller of the query.
+	if ( is_array( $posts ) && $posts && ! is_sitemap_request() && is_listed_by_others( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 10 ) ) ) {
+		tag_titles( $posts );
+	}
+	return $posts;
+}
+
+/**
+ * Keeps a query without filters. WordPress finds its posts after that.
+ */
+function note_unfiltered( $posts, $query = null ) {
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller of the query.
+	if ( $query instanceof \WP_Query && ! empty( $query->query_vars['suppress_filters'] ) && count( $GLOBALS['galley_unfiltered'] ) < MAX_LISTED && is_listed_by_others( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 10 ) ) ) {
+		$GLOBALS['galley_unfiltered'][] = $query;
+	}
+	return $posts;
+}
+
+function gather_unfiltered(): void {
+	foreach ( $GLOBALS['galley_unfiltered'] as $query ) {
+		tag_titles( (array) $query->posts );
+	}
+	$GLOBALS['galley_unfiltered'] = array();
+}
+
+/**
+ * Adds the tags of titles, or that of all titles.
+ *
+ * @param array $posts Posts. IDs alone show nothing.
+ */
+function tag_titles( array $posts ): void {
+	foreach ( count( $posts ) > MAX_LISTED ? array() : $posts as $post ) {
+		if ( $post instanceof \WP_Post ) {
+			tag( "pl$post->ID" );
+		}
+	}
+	if ( count( $posts ) > MAX_LISTED && reset( $posts ) instanceof \WP_Post ) {
+		tag( 'pl' );
+	}
+}
+
+/**
+ * Returns whether other code than WordPress's and this plugin's begins a query.
+ *
+ * @param array[] $frames Frames of `debug_backtrace()`, from within a filter of the query.
+ */
+function is_listed_by_others( array $frames ): bool {
+	$file = '';
+	foreach ( $frames as $frame ) {
+		if ( 'WP_Query' === ( $frame['class'] ?? '' ) || in_array( $frame['function'], LISTING_FUNCTIONS, true ) ) {
+			$file = (string) ( $frame['file'] ?? '' );
+		} elseif ( '' !== $file ) {
+			break;
+		}
+	}
+	return '' !== $file && ! is_file_of_wordpress( $file );
+}

@@ -1,0 +1,253 @@
+<?php
+/**
+ * Statements of other code than WordPress's that change posts, terms, comments, users and their fields past WordPress's functions, whose actions
+ * the events-*.php wait for: `$wpdb->update( $wpdb->posts, ... )`.
+ *
+ * Before such a statement is sent, the database is asked which rows its condition names, and the objects are treated as before a change by
+ * WordPress's functions: their states before and after it are compared. If that is not possible, or for too many objects, the whole blog is purged.
+ *
+ * Fields that are written while a page is generated count as visit counters and are ignored, as `on_field()` does.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Columns of the tables: the primary key, the object, and the key of a field or the taxonomy. */
+const ROW_COLUMNS = array(
+	'posts'              => array( 'ID', 'ID', null ),
+	'postmeta'           => array( 'meta_id', 'post_id', 'meta_key' ),
+	'terms'              => array( 'term_id', 'term_id', null ),
+	'term_taxonomy'      => array( 'term_taxonomy_id', 'term_id', 'taxonomy' ),
+	'termmeta'           => array( 'meta_id', 'term_id', 'meta_key' ),
+	'term_relationships' => array( null, 'object_id', null ),
+	'comments'           => array( 'comment_ID', 'comment_ID', null ),
+	'commentmeta'        => array( 'meta_id', 'comment_id', 'meta_key' ),
+	'users'              => array( 'ID', 'ID', null ),
+	'usermeta'           => array( 'umeta_id', 'user_id', 'meta_key' ),
+);
+
+/** Groups of the object cache with the objects or their fields. */
+const ROW_CACHES = array(
+	'posts'         => 'posts',
+	'postmeta'      => 'post_meta',
+	'terms'         => 'terms',
+	'term_taxonomy' => 'terms',
+	'termmeta'      => 'term_meta',
+	'comments'      => 'comment',
+	'commentmeta'   => 'comment_meta',
+	'users'         => 'users',
+	'usermeta'      => 'user_meta',
+);
+
+/** Functions that tell about the last statement, which asking the database would change. */
+const ABOUT_LAST_STATEMENT = '/\b(?:FOUND_ROWS|ROW_COUNT|LAST_INSERT_ID)\b|\bWARNINGS\b|@@/i';
+
+/** Maximum number of rows of such a statement, and of such statements in a request. Above it, they purge the whole blog. */
+const MAX_RAW_ROWS   = 100;
+const MAX_RAW_WRITES = 200;
+
+$GLOBALS['galley_raw_writes'] = 0;
+
+/** Rows of the last statement: name of the table, the table, object and key of each row; null for an insertion. */
+$GLOBALS['galley_raw_rows'] = null;
+
+/**
+ * Returns the tags of a statement on a table of WordPress that other code sends, and records the states of the objects that it changes.
+ *
+ * @param string $table Name as in the statement.
+ * @param string $name  Without the prefix.
+ * @return string[]
+ */
+function tags_of_raw_write( string $table, string $name, string $sql ): array {
+	$tag = table_tag( $table );
+	if ( is_known_as_busy( $tag ) ) {
+		return array();
+	}
+	if ( is_shared() && 'meta' === substr( $name, -4 ) ) {
+		return array( $tag );
+	}
+	$is_own = isset( ROW_COLUMNS[ $name ] ) && preg_replace( '/^.*\./', '', $table ) === $GLOBALS['wpdb']->$name;
+	$rows   = $is_own && ! $GLOBALS['galley_is_over'] && ++$GLOBALS['galley_raw_writes'] <= MAX_RAW_WRITES ? rows_of_write( $name, $sql ) : null;
+	if ( null === $rows ) {
+		return array( $tag, is_multisite() && ( ! $is_own || 0 === strncmp( $name, 'user', 4 ) ) ? '*' : blog_prefix() . 'b' );
+	}
+	// Only for the rows of one table, because a statement on more has no condition here.
+	$GLOBALS['galley_raw_rows'] = array( $name, $table, 'I' === $rows ? null : $rows );
+	if ( is_array( $rows ) ) {
+		quietly(
+			static function () use ( $name, $rows ): void {
+				foreach ( $rows as $row ) {
+					note_state( $name, (int) $row[0], (string) ( $row[1] ?? '' ) );
+				}
+			}
+		);
+	}
+	return array( $tag );
+}
+
+/**
+ * Returns the rows that a statement is about to change: object, and key or taxonomy. `I` for an insertion, whose rows are known afterwards. Null if the rows
+ * are unknown or too many.
+ *
+ * @return array[]|string|null
+ */
+function rows_of_write( string $name, string $sql ) {
+	list( $primary, $object, $key ) = ROW_COLUMNS[ $name ];
+	if ( preg_match( ABOUT_LAST_STATEMENT, $sql ) ) {
+		return null;
+	}
+	if ( preg_match( '/^\s*(?:\/\*[^!*]*\*\/\s*)?INSERT\s(?!.*\bON\s+DUPLICATE\b)/is', $sql ) ) {
+		return null === $primary ? null : 'I';
+	}
+	$head = preg_replace( SHAPE_PARTS, '?', $sql );
+	// An object that gets another number, or a field that gets another key.
+	if ( ! is_string( $head ) || preg_match( "/\\bSET\\b(?:(?!\\bWHERE\\b).)*`?\\b(?:$object" . ( $key ? "|$key" : '' ) . ')`?\s*=/is', $head ) ) {
+		return null;
+	}
+	$parts = condition_of( $sql );
+	if ( null === $parts ) {
+		return null;
+	}
+	$columns = $object . ( $key ? ", $key" : '' );
+	$lock    = null === $GLOBALS['galley_transaction'] ? '' : ' FOR UPDATE';
+	$rows    = rows_directly( "SELECT DISTINCT $columns FROM $parts[0] WHERE ($parts[1]) LIMIT " . ( MAX_RAW_ROWS + 1 ) . $lock );
+	return null === $rows || count( $rows ) > MAX_RAW_ROWS ? null : array_map( 'array_values', $rows );
+}
+
+/**
+ * Does something that sends statements by `wpdb`, and lets `wpdb` tell about the last statement what it told before.
+ */
+function quietly( callable $work ): void {
+	$wpdb  = $GLOBALS['wpdb'];
+	$names = array( 'insert_id', 'rows_affected', 'num_rows', 'last_query', 'last_error', 'last_result', 'check_current_query' );
+	$read  = function () use ( $names ): array {
+		$kept = array();
+		foreach ( $names as $name ) {
+			$kept[ $name ] = $this->$name ?? null;
+		}
+		return $kept;
+	};
+	$write = function ( array $kept ): void {
+		foreach ( $kept as $name => $value ) {
+			$this->$name = $value;
+		}
+	};
+	$kept = $read->call( $wpdb );
+	$work();
+	$write->call( $wpdb, $kept );
+}
+
+/**
+ * Records the state of an object before a statement changes it.
+ */
+function note_state( string $name, int $id, string $key ): void {
+	switch ( $name ) {
+		case 'posts':
+			note_shown_post( $id );
+			touch_post( $id );
+			break;
+		case 'term_relationships':
+			touch_post( $id );
+			break;
+		case 'postmeta':
+			on_field( 0, $id, $key, noted_field( $id, $key ) ?? get_post_meta( $id, $key ) );
+			break;
+		case 'terms':
+		case 'term_taxonomy':
+			touch_term( $id, $key );
+			break;
+		case 'comments':
+			$old = get_comment( $id );
+			later(
+				"comment$id",
+				static function () use ( $id, $old ): void {
+					queue_raw_comment( $id, $old );
+				}
+			);
+	}
+}
+
+/**
+ * Queues purges for a comment before and after a change.
+ *
+ * @param \WP_Comment|null $old Before it.
+ */
+function queue_raw_comment( int $id, $old = null ): void {
+	$new = get_comment( $id );
+	foreach ( (array) $old === (array) $new ? array() : array_filter( array( $old, $new ), __NAMESPACE__ . '\\is_shown' ) as $comment ) {
+		queue_comment( $comment );
+	}
+}
+
+/**
+ * Handles the rows that the last statement has changed.
+ *
+ * @param bool $is_known Whether `wpdb` still tells about that statement.
+ * @return bool False if the rows are unknown.
+ */
+function settle_raw_rows( bool $is_known ): bool {
+	list( $name, $table, $rows ) = $GLOBALS['galley_raw_rows'];
+
+	$GLOBALS['galley_raw_rows']     = null;
+	list( $primary, $object, $key ) = ROW_COLUMNS[ $name ];
+	$is_new                         = null === $rows;
+	if ( $is_new ) {
+		$first = (int) $GLOBALS['wpdb']->insert_id;
+		$limit = MAX_RAW_ROWS + 1;
+		$found = $is_known && $first > 0 && 0 < (int) $GLOBALS['wpdb']->rows_affected ? rows_directly( "SELECT DISTINCT $object" . ( $key ? ", $key" : '' ) . " FROM $table WHERE $primary >= $first LIMIT $limit" ) : null;
+		$rows  = array_map( 'array_values', (array) $found );
+		if ( ! $rows || count( $rows ) >= $limit ) {
+			return false;
+		}
+	}
+	quietly(
+		static function () use ( $name, $rows, $is_new ): void {
+			foreach ( $rows as $row ) {
+				queue_row( $name, (int) $row[0], (string) ( $row[1] ?? '' ), $is_new );
+			}
+		}
+	);
+	return true;
+}
+
+/**
+ * Queues purges for a row that a statement has changed, or takes the object out of this request's cache, so that its state is compared at the end.
+ *
+ * @param string $key    Key of a field, or taxonomy.
+ * @param bool   $is_new Whether the statement has inserted the row.
+ */
+function queue_row( string $name, int $id, string $key, bool $is_new ): void {
+	if ( isset( ROW_CACHES[ $name ] ) ) {
+		wp_cache_delete( $id, ROW_CACHES[ $name ] );
+	}
+	$post = $is_new && 'posts' === $name ? get_post( $id ) : null;
+	if ( $post ) {
+		touched( $post, null, true );
+	} elseif ( 'postmeta' === $name && $is_new ) {
+		on_field( 0, $id, $key );
+	} elseif ( 'term_taxonomy' === $name && $is_new ) {
+		on_new_term( $id, 0, $key );
+	} elseif ( 'termmeta' === $name ) {
+		on_term_field( 0, $id, $key );
+	} elseif ( 'term_relationships' === $name ) {
+		foreach ( get_taxonomies() as $taxonomy ) {
+			wp_cache_delete( $id, "{$taxonomy}_relationships" );
+		}
+	} elseif ( 'comments' === $name && $is_new ) {
+		queue_raw_comment( $id );
+	} elseif ( 'commentmeta' === $name ) {
+		on_comment_field( 0, $id, $key );
+	} elseif ( 'users' === $name ) {
+		queue_network_purge( array( "u$id", "uf$id", 'lu', 'sm.users' ) );
+		queue_purge( 'lu' );
+	} elseif ( 'usermeta' === $name ) {
+		on_user_field( 0, $id, $key );
+		if ( preg_match( '/(?:capabilities|user_level)$/D', $key ) ) {
+			on_user_list();
+			queue_network_purge( "u$id" );
+		}
+	}
+}

@@ -1,0 +1,118 @@
+<?php
+/**
+ * Statements of other code on WordPress's own tables.
+ *
+ * @package Galley
+ */
+
+use PHPUnit\Framework\TestCase;
+
+require_once __DIR__ . '/statements-database.php';
+
+final class CoreTablesTest extends TestCase {
+
+	public function test_only_wordpress_tables_have_names_here(): void {
+		$wpdb  = (object) array( 'dbname' => 'db', 'base_prefix' => 'wp_', 'users' => 'people', 'usermeta' => 'wp_usermeta' );
+		$names = array(
+			'wp_posts'                  => 'posts',
+			'db.wp_postmeta'            => 'postmeta',
+			'people'                    => 'users',
+			'wp_usermeta'               => 'usermeta',
+			'wp_options'                => null,
+			'wp_groups'                 => null,
+			'information_schema.tables' => null,
+			'other.wp_posts'            => null,
+		);
+		foreach ( $names as $table => $name ) {
+			$GLOBALS['wpdb'] = $wpdb;
+			$this->assertSame( $name, Galley\core_name_of( $table ), $table );
+		}
+		unset( $GLOBALS['wpdb'] );
+	}
+
+	public function test_files_of_wordpress_and_of_this_plugin_are_no_other_code(): void {
+		$root  = realpath( ABSPATH );
+		$files = array(
+			"$root/wp-cron.php"                                   => true,
+			"$root/wp-admin/includes/post.php"                    => true,
+			dirname( __DIR__ ) . '/includes/pending.php'          => true,
+			"/srv$root/wp-content/plugins/x/x.php"                => false,
+			"/srv$root/wp-admin/x.php"                            => false,
+			dirname( __DIR__ ) . 'x/x.php'                       => false,
+			'phar:///usr/bin/wp/php/commands/search-replace.php' => false,
+		);
+		foreach ( $files as $file => $expected ) {
+			$this->assertSame( $expected, Galley\is_file_of_wordpress( $file ), $file );
+		}
+	}
+
+	/**
+	 * @return array[]
+	 */
+	public static function writes(): array {
+		$rows = array( array( '5', 'color' ) );
+		return array(
+			'a field'                => array( 'postmeta', "UPDATE wp_postmeta SET meta_value = 'x' WHERE post_id = 5 AND meta_key = 'color'", 'SELECT DISTINCT post_id, meta_key FROM wp_postmeta WHERE ( post_id = 5 AND meta_key = \'color\') LIMIT 101', $rows ),
+			'a post'                 => array( 'posts', "UPDATE `wp_posts` SET `post_title` = 'ID = 3' WHERE `ID` = 5", 'SELECT DISTINCT ID FROM `wp_posts` WHERE ( `ID` = 5) LIMIT 101', $rows ),
+			'a deletion'             => array( 'usermeta', 'DELETE FROM wp_usermeta WHERE user_id = 5', 'SELECT DISTINCT user_id, meta_key FROM wp_usermeta WHERE ( user_id = 5) LIMIT 101', $rows ),
+			'a new row'              => array( 'comments', "INSERT INTO wp_comments (a) VALUES ('b')", null, 'I' ),
+			'a new row or an old one' => array( 'postmeta', 'INSERT INTO wp_postmeta (a) VALUES (1) ON DUPLICATE KEY UPDATE a = 2', null, null ),
+			'a row in place'         => array( 'postmeta', 'REPLACE INTO wp_postmeta (a) VALUES (1)', null, null ),
+			'a row without a number' => array( 'term_relationships', 'INSERT INTO wp_term_relationships VALUES (1, 2, 0)', null, null ),
+			'another object'         => array( 'postmeta', 'UPDATE wp_postmeta SET post_id = 6 WHERE post_id = 5', null, null ),
+			'another key'            => array( 'postmeta', "UPDATE wp_postmeta SET `meta_key` = 'x' WHERE post_id = 5", null, null ),
+			'all rows'               => array( 'posts', 'UPDATE wp_posts SET menu_order = 1', null, null ),
+			'emptied'                => array( 'posts', 'TRUNCATE TABLE wp_posts', null, null ),
+			'the last number'        => array( 'posts', 'UPDATE wp_posts SET a = 1 WHERE ID = LAST_INSERT_ID()', null, null ),
+		);
+	}
+
+	/**
+	 * @dataProvider writes
+	 */
+	public function test_the_rows_of_a_write_are_asked_for( string $name, string $sql, ?string $asked, $expected ): void {
+		$database        = new Statements_Database();
+		$database->found = is_array( $expected ) ? $expected : array();
+		$this->assertSame( $expected, Galley\rows_of_write( $name, $sql ) );
+		$this->assertSame( $asked, $database->asked );
+		$database->found = array_fill( 0, Galley\MAX_RAW_ROWS + 1, array( '5', 'x' ) );
+		$this->assertSame( 'I' === $expected ? 'I' : null, Galley\rows_of_write( $name, $sql ), 'too many rows' );
+		$database->close_test();
+	}
+
+	public function test_tables_with_any_name_have_one_tag(): void {
+		$GLOBALS['wpdb'] = (object) array( 'dbname' => 'db' );
+		foreach ( array( 'wp_Groups', 'db.wp_groups', 'wp a,b', str_repeat( 'x', 300 ) ) as $table ) {
+			$this->assertSame( Galley\table_tag( $table ), 'tb.' . Galley\tagged_name( $table ), $table );
+			$this->assertMatchesRegularExpression( '/^tb\.[^\s,]+$/D', Galley\table_tag( $table ) );
+		}
+		$this->assertSame( 'tb.wp_groups', Galley\table_tag( 'DB.wp_Groups' ) );
+		unset( $GLOBALS['wpdb'] );
+	}
+
+	/**
+	 * A page announces a table before it reads; an edit looks for that after its changes.
+	 */
+	public function test_an_edit_that_began_before_the_first_reader_of_a_table_purges_it(): void {
+		$database = new Statements_Database();
+
+		$GLOBALS['options_of_test'] = array();
+		$this->assertSame( array(), Galley\tags_of_core_write( 'wp_posts', 'posts', 'UPDATE wp_posts SET a = 1' ) );
+		$this->assertSame( array( 'wp_posts' => true ), $GLOBALS['galley_core_written'] );
+		Galley\announce_core_reads( array( 'wp_posts' ) );
+		Galley\queue_core_writes();
+		$this->assertSame( array( 'tb.wp_posts' => true ), $GLOBALS['galley_written'] );
+		// Nobody reads this one.
+		$GLOBALS['galley_written'] = array();
+		Galley\tags_of_core_write( 'wp_users', 'users', 'UPDATE wp_users SET a = 1' );
+		Galley\queue_core_writes();
+		$this->assertSame( array(), $GLOBALS['galley_written'] );
+		// Rows of a transaction that has not ended yet are not visible to the edit.
+		$GLOBALS['galley_transaction'] = array();
+		Galley\announce_core_reads( array( 'wp_terms' ) );
+		$this->assertSame( array( 'wp_terms' => true ), $GLOBALS['galley_unannounced_reads'] );
+		list( $GLOBALS['galley_transaction'], $GLOBALS['galley_unannounced_reads'], $GLOBALS['galley_core_reads'], $GLOBALS['galley_later'] ) = array( null, array(), array(), array() );
+		unset( $GLOBALS['options_of_test'] );
+		$database->close_test();
+	}
+}
