@@ -94,15 +94,23 @@ function on_user_list(): void {
 	queue_purge( 'lu' );
 }
 
-/**
- * Handles a changed user meta field. Pages do not show sessions, screen settings and capabilities. A page may show any other field.
- */
 function on_user_field( $meta_id, $user_id = 0, $key = '' ): void {
 	global $wpdb;
-	if ( is_shared() || is_private_user_field( (string) $key, $wpdb->base_prefix ) ) {
-		return;
+	if ( ! is_shared() ) {
+		queue_network_purge( user_field_tags( (int) $user_id, (string) $key, $wpdb->base_prefix ) );
 	}
-	queue_network_purge( array( 'uf' . (int) $user_id, 'o.user.' . word( "m_$key" ), 'o.user.m_' ) );
+}
+
+/**
+ * Returns the tags of a changed user meta field. Pages do not show sessions and screen settings. A page may show any other field, and roles. Pure.
+ *
+ * @return string[]
+ */
+function user_field_tags( int $user_id, string $key, string $prefix ): array {
+	if ( preg_match( '/^' . preg_quote( $prefix, '/' ) . '(?:\d+_)?capabilities$/D', $key ) ) {
+		return array( "ur$user_id" );
+	}
+	return is_private_user_field( $key, $prefix ) ? array() : array( "uf$user_id", 'o.user.' . word( "m_$key" ), 'o.user.m_' );
 }
 
 /**
