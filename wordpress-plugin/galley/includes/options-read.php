@@ -29,6 +29,9 @@ const QUIET_PATTERN = '/^(?:galley_|_(?:site_)?transient_(?:timeout_)?(?:doing_c
 /** Described options that other code, too, reads to show something. */
 const FRONT_OPTIONS = array( 'sticky_posts', 'show_on_front', 'page_on_front', 'page_for_posts' );
 
+/** Maximum number of words at the beginning of an option's name that have a tag. */
+const MAX_STARTS = 6;
+
 /** Maximum number of options that the tags of a page name. Above it, the page depends on all of them (`op`). */
 const MAX_OPTIONS = 250;
 
@@ -290,6 +293,12 @@ function note_options_statement( string $sql, string $table ): void {
 		return;
 	}
 	$names = options_in_statement( $sql );
+	$start = null === $names && $GLOBALS['wpdb']->options === $table ? start_of_names( $sql ) : '';
+	if ( '' !== $start ) {
+		tag( 'ob' );
+		tag( "ob.$start" );
+		return;
+	}
 	if ( null === $names || array( ALL_TRANSIENTS ) === $names || $GLOBALS['wpdb']->options !== $table ) {
 		tag_network( prefix_of_options( $table ) . 'op' );
 		return;
@@ -298,6 +307,51 @@ function note_options_statement( string $sql, string $table ): void {
 	foreach ( array_intersect( $names, READ_OPTIONS ) as $name ) {
 		tag( "op.$name" );
 	}
+}
+
+/**
+ * Returns the beginning of the names of all options that a statement can read, up to the last place where `tags_of_starts()` cuts names, or an
+ * empty string. Pure.
+ *
+ * Many plugins ask on each page whether a task of theirs waits: `SELECT COUNT(*) FROM wp_options WHERE option_name LIKE 'wp\_x\_batch\_%'`.
+ */
+function start_of_names( string $sql ): string {
+	$pattern = '/^\s*SELECT\s(?:(?!\b(?:FROM|SELECT)\b)[^\'"\/#-])*\bFROM\s+`?\w+`?\s+WHERE\s+`?option_name`?\s+LIKE\s+(["\'])((?:[A-Za-z0-9.-]|\\\\{1,2}_)+)%\1\s*(?:(?:ORDER|LIMIT)\b[\w\s`,.]*)?;?\s*$/iD';
+	$tags    = preg_match( $pattern, $sql, $found ) ? tags_of_starts( str_replace( '\\', '', $found[2] ) ) : array();
+	$start   = $tags ? substr( end( $tags ), 3 ) : '';
+	return '' === $start || 0 === strpos( '_transient_', $start ) || 0 === strpos( '_site_transient_', $start ) ? '' : $start;
+}
+
+/**
+ * Returns the tags of the beginnings of an option's name: `ob.wp_` and `ob.wp_cron_` for `wp_cron_x`; `ob` stands for any. Pure.
+ *
+ * @return string[]
+ */
+function tags_of_starts( string $name ): array {
+	if ( preg_match( '/[^\x20-\x7e]/', $name ) ) {
+		// For the database, `e` may be the same as `é`.
+		return array( 'ob' );
+	}
+	$tags = array();
+	if ( ! is_transient( $name ) && preg_match_all( '/(?<=[a-z0-9])[_.-]/', strtolower( substr( $name, 0, 48 ) ), $found, PREG_OFFSET_CAPTURE ) ) {
+		foreach ( array_slice( $found[0], 0, MAX_STARTS ) as list( , $at ) ) {
+			$tags[] = 'ob.' . word( strtolower( substr( $name, 0, $at + 1 ) ) );
+		}
+	}
+	return $tags;
+}
+
+/**
+ * Returns the tags that a change of an option purges, without its class `op`.
+ *
+ * @return string[]
+ */
+function tags_of_option( string $name, string $prefix ): array {
+	$tags = array( "{$prefix}op." . word( $name ) );
+	foreach ( tags_of_starts( $name ) as $tag ) {
+		$tags[] = $prefix . $tag;
+	}
+	return $tags;
 }
 
 /**

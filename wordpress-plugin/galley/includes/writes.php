@@ -127,7 +127,7 @@ function note_change( string $name, $old, $new ): void {
 	$GLOBALS['galley_next_values'][ $blog ][ $name ] = $new;
 	later( 'options', __NAMESPACE__ . '\\queue_changed_options' );
 	if ( $GLOBALS['galley_is_over'] ) {
-		write_late_purges( without_busy( array( blog_prefix() . 'op.' . word( $name ) ) ) );
+		write_late_purges( without_busy( tags_of_option( $name, blog_prefix() ) ) );
 	}
 }
 
@@ -191,14 +191,14 @@ function queue_changed_options(): void {
 	unset( $GLOBALS['galley_first_values'][ $blog ], $GLOBALS['galley_last_values'][ $blog ], $GLOBALS['galley_next_values'][ $blog ] );
 	foreach ( $first as $name => $old ) {
 		if ( $old === $GLOBALS['galley_shortened'] || ( array_key_exists( $name, $last ) && is_changed( $old, $last[ $name ], $GLOBALS['galley_gone'] ) ) ) {
-			$tag    = blog_prefix() . 'op.' . word( (string) $name );
-			$tags[] = $tag;
+			$changed = tags_of_option( (string) $name, blog_prefix() );
+			$tags    = array_merge( $tags, $changed );
 			if ( $old === $GLOBALS['galley_gone'] ) {
-				$made[] = $tag;
+				$made[] = $changed[0];
 			}
 		}
 	}
-	queue_observed( without_busy( $tags, $made ) );
+	queue_observed( without_busy( array_values( array_unique( $tags ) ), $made ) );
 }
 
 /**
@@ -368,7 +368,7 @@ function tags_of_write( string $table, string $sql ): array {
 		if ( ALL_TRANSIENTS === $name ) {
 			$tags[] = "{$prefix}ot";
 		} elseif ( is_observed_option( $name ) && 0 !== strpos( $name, 'theme_mods_' ) ) {
-			$tags[] = $prefix . 'op.' . word( $name );
+			$tags = array_merge( $tags, tags_of_option( $name, $prefix ) );
 		} elseif ( ! in_array( $name, QUIET_OPTIONS, true ) && ! preg_match( QUIET_PATTERN, $name ) && ! is_tree_option( $name ) ) {
 			// One of WordPress's own, or any.
 			$tags[] = "{$prefix}b";
