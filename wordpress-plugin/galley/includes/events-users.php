@@ -14,9 +14,7 @@ add_action( 'user_register', __NAMESPACE__ . '\\on_user_list' );
 add_action( 'delete_user', __NAMESPACE__ . '\\on_user_deleted', 10, 2 );
 add_action( 'wpmu_delete_user', __NAMESPACE__ . '\\on_user_deleted' );
 add_action( 'remove_user_from_blog', __NAMESPACE__ . '\\on_user_leaves', 10, 3 );
-foreach ( array( 'add_user_to_blog', 'set_user_role', 'add_user_role', 'remove_user_role' ) as $galley_action ) {
-	add_action( $galley_action, __NAMESPACE__ . '\\on_user_list' );
-}
+add_action( 'add_user_to_blog', __NAMESPACE__ . '\\on_user_list' );
 foreach ( array( 'updated_user_meta', 'added_user_meta', 'deleted_user_meta' ) as $galley_action ) {
 	add_action( $galley_action, __NAMESPACE__ . '\\on_user_field', 10, 3 );
 }
@@ -108,7 +106,7 @@ function on_user_field( $meta_id, $user_id = 0, $key = '' ): void {
  */
 function user_field_tags( int $user_id, string $key, string $prefix ): array {
 	if ( preg_match( '/^' . preg_quote( $prefix, '/' ) . '(?:\d+_)?capabilities$/D', $key ) ) {
-		return array( "ur$user_id" );
+		return array( "ur$user_id", 'lur' );
 	}
 	return is_private_user_field( $key, $prefix ) ? array() : array( "uf$user_id", 'o.user.' . word( "m_$key" ), 'o.user.m_' );
 }

@@ -235,9 +235,13 @@ function gather_users( $users, $query = null ) {
 		return $users;
 	}
 	tag_user_list();
-	$vars = $query instanceof \WP_User_Query ? $query->query_vars : array();
-	foreach ( meta_conditions( $vars ) as $field ) {
+	$vars   = $query instanceof \WP_User_Query ? $query->query_vars : array();
+	$fields = meta_conditions( $vars );
+	foreach ( $fields as $field ) {
 		tag_network( 'o.user.' . word( $field ) );
+	}
+	if ( in_array( 'm_', $fields, true ) || ( $vars && preg_match( '/capabilities|user_level/', "$query->query_from $query->query_where" ) ) ) {
+		tag_network( 'lur' );
 	}
 	foreach ( array_slice( wp_parse_id_list( $vars['include'] ?? array() ), 0, MAX_MEMBERS ) as $id ) {
 		tag_network( "u$id" );

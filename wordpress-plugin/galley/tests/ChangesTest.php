@@ -232,8 +232,8 @@ final class ChangesTest extends TestCase {
 
 	public function test_changed_user_fields_purge_what_pages_can_show_of_them(): void {
 		$rows = array(
-			'wp_capabilities'   => array( 'ur5' ),
-			'wp_12_capabilities' => array( 'ur5' ),
+			'wp_capabilities'   => array( 'ur5', 'lur' ),
+			'wp_12_capabilities' => array( 'ur5', 'lur' ),
 			'wp_user_level'     => array(),
 			'session_tokens'    => array(),
 			'town'              => array( 'uf5', 'o.user.m_town', 'o.user.m_' ),
