@@ -58,14 +58,58 @@ function note_option_inside( $value, $option = '' ) {
 }
 
 /**
- * Lets the page depend on all options if code other than WordPress's own reads the array of them.
+ * Lets the page depend on all options if code other than WordPress's own reads the array of them, or, if this code only asks which names exist, on
+ * options that are created or deleted (`oe`).
  */
 function note_all_options( $options ) {
 	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller of `wp_load_alloptions()`.
-	if ( is_read_by_others( 'wp_load_alloptions', debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 5 ) ) ) {
-		tag( 'op' );
+	$frames = debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 6 );
+	if ( is_read_by_others( 'wp_load_alloptions', $frames ) ) {
+		tag( asks_for_names_only( code_of_caller( 'wp_load_alloptions', $frames ) ) ? 'oe' : 'op' );
 	}
 	return $options;
+}
+
+/**
+ * Returns the source of the named function that calls another one, or an empty string.
+ *
+ * @param array[] $frames Frames of `debug_backtrace()`.
+ */
+function code_of_caller( string $called, array $frames ): string {
+	static $known = array();
+	$at           = array_search( $called, array_column( $frames, 'function' ), true );
+	$frame        = false === $at ? array() : ( $frames[ $at + 1 ] ?? array() );
+	$name         = ( isset( $frame['class'] ) ? "$frame[class]::" : '' ) . ( $frame['function'] ?? '' );
+	if ( ! isset( $known[ $name ] ) ) {
+		$known[ $name ] = '';
+		try {
+			$function       = isset( $frame['class'] ) ? new \ReflectionMethod( $frame['class'], $frame['function'] ) : new \ReflectionFunction( $name );
+			$lines          = array_slice( (array) file( (string) $function->getFileName() ), $function->getStartLine() - 1, $function->getEndLine() - $function->getStartLine() + 1 );
+			$known[ $name ] = implode( '', $lines );
+		} catch ( \ReflectionException $failure ) {
+			// A closure, or a file that is included.
+			return '';
+		}
+	}
+	return $known[ $name ];
+}
+
+/**
+ * Returns whether a function asks the array of all options only for names: `isset( $all[ $name ] )`. Pure.
+ *
+ * bbPress does so on each page, to spare statements for options that do not exist. It then reads options by their names.
+ */
+function asks_for_names_only( string $code ): bool {
+	$plain = '';
+	foreach ( token_get_all( "<?php $code" ) as $token ) {
+		$plain .= is_array( $token ) && in_array( $token[0], array( T_COMMENT, T_DOC_COMMENT, T_INLINE_HTML ), true ) ? ' ' : ( $token[1] ?? $token );
+	}
+	if ( 1 !== preg_match_all( '/\bwp_load_alloptions\b/', $plain ) || ! preg_match( '/(?<![\w$>&])(\$\w+)\s*=\s*wp_load_alloptions\s*\(\s*\)\s*;/', $plain, $found ) ) {
+		return false;
+	}
+	$name = preg_quote( $found[1], '/' );
+	$asks = preg_match_all( "/\\bisset\\(\\s*$name\\s*\\[(?:[^][()]|\\[[^][()]*\\])*\\]\\s*\\)/", $plain );
+	return preg_match_all( "/$name\\b/", $plain ) === $asks + 1 && ! preg_match( '/\$\$|\$\{|\b(?:compact|extract|eval|get_defined_vars|func_get_args?|include|require)(?:_once)?\b/i', $plain );
 }
 
 /**

@@ -95,11 +95,27 @@ function note_new_option( $option, $value = null ): void {
 
 function note_gone_option( $option ): void {
 	$name = (string) $option;
+	note_name( $name );
 	if ( ! is_timeout( $name ) && is_observed_option( $name ) && ! is_expired( $name ) ) {
 		$is_known = array_key_exists( $name, $GLOBALS['galley_first_values'][ get_current_blog_id() ] ?? array() );
 		note_change( $name, $is_known ? null : get_option( $name ), $GLOBALS['galley_gone'] );
 	}
 	$GLOBALS['galley_option_at_work'] = $name;
+}
+
+/**
+ * Queues a purge of pages that asked the array of all options for names (`oe`), if it has a name that was created or is about to be deleted.
+ * Most transients are not in this array.
+ */
+function note_name( string $name ): void {
+	if ( isset( wp_load_alloptions()[ $name ] ) ) {
+		later(
+			'names',
+			static function (): void {
+				queue_observed( without_busy( array( blog_prefix() . 'oe' ) ) );
+			}
+		);
+	}
 }
 
 /**
@@ -195,6 +211,7 @@ function queue_changed_options(): void {
 			$tags    = array_merge( $tags, $changed );
 			if ( $old === $GLOBALS['galley_gone'] ) {
 				$made[] = $changed[0];
+				note_name( (string) $name );
 			}
 		}
 	}
@@ -368,7 +385,7 @@ function tags_of_write( string $table, string $sql ): array {
 		if ( ALL_TRANSIENTS === $name ) {
 			$tags[] = "{$prefix}ot";
 		} elseif ( is_observed_option( $name ) && 0 !== strpos( $name, 'theme_mods_' ) ) {
-			$tags = array_merge( $tags, tags_of_option( $name, $prefix ) );
+			$tags = array_merge( $tags, tags_of_option( $name, $prefix ), preg_match( '/^\s*UPDATE\b/i', $sql ) || is_transient( $name ) ? array() : array( "{$prefix}oe" ) );
 		} elseif ( ! in_array( $name, QUIET_OPTIONS, true ) && ! preg_match( QUIET_PATTERN, $name ) && ! is_tree_option( $name ) ) {
 			// One of WordPress's own, or any.
 			$tags[] = "{$prefix}b";
