@@ -8,7 +8,7 @@
 use PHPUnit\Framework\TestCase;
 
 function wp_load_alloptions(): array {
-	return Galley\note_all_options( array() );
+	return Galley\note_all_options( $GLOBALS['loaded_of_test'] ?? array() );
 }
 
 final class ObservedTest extends TestCase {
@@ -273,6 +273,23 @@ final class ObservedTest extends TestCase {
 			// An action of the second change makes a third one.
 			$this->assertSame( array( 'op.x' ), self::purged_by( array( array( 'update', 'x', 'a', 'b' ), array( 'done', 'x' ), array( 'update', 'x', 'b', 'a' ), array( 'update', 'x', 'a', 'c' ), array( 'done', 'x' ), array( 'done', 'x' ) ), $is_shared ) );
 		}
+	}
+
+	public function test_names_that_appear_or_go_purge_pages_that_asked_for_names(): void {
+		$GLOBALS['loaded_of_test'] = array( 'kept' => 'a', 'gone' => 'a' );
+		$cases                     = array(
+			'created'               => array( array( array( 'add', 'kept', 'a' ), array( 'done', 'kept' ) ), true ),
+			'deleted'               => array( array( array( 'delete', 'gone' ), array( 'done', 'gone' ) ), true ),
+			'changed'               => array( array( array( 'update', 'kept', 'a', 'b' ), array( 'done', 'kept' ) ), false ),
+			'created, not in array' => array( array( array( 'add', 'elsewhere', 'a' ), array( 'done', 'elsewhere' ) ), false ),
+			'transient'             => array( array( array( 'delete', '_transient_x' ), array( 'done', '_transient_x' ) ), false ),
+		);
+		foreach ( $cases as $case => list( $steps, $is ) ) {
+			$this->assertSame( $is, in_array( 'oe', self::purged_by( $steps, false ), true ), $case );
+		}
+		unset( $GLOBALS['loaded_of_test'] );
+		$this->assertContains( 'oe', Galley\tags_of_write( 'wp_options', "DELETE FROM wp_options WHERE option_name = 'x'" ) );
+		$this->assertNotContains( 'oe', Galley\tags_of_write( 'wp_options', "UPDATE wp_options SET option_value = 1 WHERE option_name = 'x'" ) );
 	}
 
 	public function test_a_storable_page_purges_with_transients_unless_it_fills_them(): void {
