@@ -43,6 +43,7 @@ const PARTS = array(
 	'includes/gather-pictures.php',
 	'includes/gather-queries.php',
 	'includes/gather-terms.php',
+	'includes/gather-counts.php',
 	'includes/gather-members.php',
 	'includes/gather-filters.php',
 	'includes/gather-people.php',
