@@ -86,10 +86,25 @@ function gather_kept_list( $results, $shortcode = null ) {
 	}
 	$query = new \WP_Query();
 	$query->parse_query( $arguments );
-	foreach ( types_of( $query ) ? list_tags( describe_query( $query ) ) : array() as $tag ) {
+	$tags = types_of( $query ) ? list_tags( describe_query( $query ) ) : array();
+	foreach ( array_merge( $tags, catalog_order_tags( is_string( $arguments['orderby'] ?? null ) ? $arguments['orderby'] : '' ) ) as $tag ) {
 		tag( $tag );
 	}
 	return $results;
+}
+
+/**
+ * Returns the tags of an order of products for which WooCommerce changes the statement and not the arguments of the query. Pure.
+ *
+ * @return string[]
+ */
+function catalog_order_tags( string $order ): array {
+	$tags = array(
+		'popularity' => array( 'oo.product.m_' . SALES ),
+		'rating'     => array( 'o.product.m__wc_average_rating', 'o.product.m__wc_review_count' ),
+		'price'      => array( 'o.product.m__price' ),
+	);
+	return $tags[ $order ] ?? array();
 }
 
 /**

@@ -64,6 +64,15 @@ final class ShopsTest extends TestCase {
 		$this->assertNotSame( $state( array() ), $state( array( 'picture' => 7 ) ) );
 	}
 
+	public function test_kept_lists_depend_on_the_order_that_only_the_statement_has(): void {
+		$this->assertSame( array( 'oo.product.m_total_sales' ), Galley\catalog_order_tags( 'popularity' ) );
+		$this->assertSame( array( 'o.product.m__wc_average_rating', 'o.product.m__wc_review_count' ), Galley\catalog_order_tags( 'rating' ) );
+		$this->assertSame( array( 'o.product.m__price' ), Galley\catalog_order_tags( 'price' ) );
+		foreach ( array( '', 'menu_order title', 'date ID', 'rand' ) as $order ) {
+			$this->assertSame( array(), Galley\catalog_order_tags( $order ), $order );
+		}
+	}
+
 	public function test_products_are_ids_or_objects(): void {
 		$product = new class() {
 			public function get_id(): int {
