@@ -37,8 +37,10 @@ function gather_shops(): void {
 	foreach ( array( 'min', 'max' ) as $end ) {
 		add_filter( "woocommerce_price_filter_widget_{$end}_amount", $own . 'gather_price_bound', PHP_INT_MAX );
 	}
-	// Kept numbers of products by attribute would leave out the statement that tells what they depend on.
-	add_filter( 'woocommerce_layered_nav_count_maybe_cache', '__return_false', PHP_INT_MAX );
+	// Kept numbers of products by attribute, and kept products of a block, would leave out the statement that tells what they depend on.
+	foreach ( array( 'woocommerce_layered_nav_count_maybe_cache', 'woocommerce_blocks_product_grid_is_cacheable' ) as $filter ) {
+		add_filter( $filter, '__return_false', PHP_INT_MAX );
+	}
 	// With this feature, only the first part of a page that shows a product reads its fields.
 	add_filter( 'pre_option_woocommerce_feature_product_instance_caching_enabled', $own . 'without_kept_products', PHP_INT_MAX );
 }
