@@ -48,6 +48,7 @@ const PARTS = array(
 	'includes/gather-queries.php',
 	'includes/foreign-lists.php',
 	'includes/gather-terms.php',
+	'includes/gather-counts.php',
 	'includes/gather-members.php',
 	'includes/gather-filters.php',
 	'includes/gather-people.php',

@@ -199,9 +199,19 @@ function shown_values( string $key, array $values ): array {
  */
 function queue_variation( int $id, array $fields, ?array $old, ?array $new ): void {
 	$parent  = $new['parent'] ?? $old['parent'] ?? (int) wp_get_post_parent_id( $id );
-	$time    = array( 'modified' => true );
-	$is_same = $old && $new && array_diff_key( $old, $time ) === array_diff_key( $new, $time );
+	$is_same = $old && $new && without_stock( $old ) === without_stock( $new );
+	if ( visibility_terms( $old ) !== visibility_terms( $new ) ) {
+		$fields[] = '_stock_status';
+	}
 	queue_purge( variation_tags( $parent, $fields, $is_same, 'yes' === get_option( 'woocommerce_hide_out_of_stock_items' ) ) );
+}
+
+/**
+ * Returns the state of a variation without its time, and without the terms that repeat its stock status. Pure.
+ */
+function without_stock( array $state ): array {
+	unset( $state['modified'], $state['terms']['product_visibility'] );
+	return $state;
 }
 
 /**
@@ -216,7 +226,8 @@ function queue_variation( int $id, array $fields, ?array $old, ?array $new ): vo
  * @return string[]
  */
 function variation_tags( int $parent, array $fields, bool $is_same, bool $is_short ): array {
-	$fields = array_diff( $fields, SHOP_NUMBERS );
+	// The picture is a part of the state: WooCommerce writes 0 for none.
+	$fields = array_diff( $fields, SHOP_NUMBERS, array( '_thumbnail_id' ) );
 	if ( $is_same && ! $fields ) {
 		return array();
 	}

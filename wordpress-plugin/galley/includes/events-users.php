@@ -14,9 +14,7 @@ add_action( 'user_register', __NAMESPACE__ . '\\on_user_list' );
 add_action( 'delete_user', __NAMESPACE__ . '\\on_user_deleted', 10, 2 );
 add_action( 'wpmu_delete_user', __NAMESPACE__ . '\\on_user_deleted' );
 add_action( 'remove_user_from_blog', __NAMESPACE__ . '\\on_user_leaves', 10, 3 );
-foreach ( array( 'add_user_to_blog', 'set_user_role', 'add_user_role', 'remove_user_role' ) as $galley_action ) {
-	add_action( $galley_action, __NAMESPACE__ . '\\on_user_list' );
-}
+add_action( 'add_user_to_blog', __NAMESPACE__ . '\\on_user_list' );
 foreach ( array( 'updated_user_meta', 'added_user_meta', 'deleted_user_meta' ) as $galley_action ) {
 	add_action( $galley_action, __NAMESPACE__ . '\\on_user_field', 10, 3 );
 }
@@ -94,15 +92,23 @@ function on_user_list(): void {
 	queue_purge( 'lu' );
 }
 
-/**
- * Handles a changed user meta field. Pages do not show sessions, screen settings and capabilities. A page may show any other field.
- */
 function on_user_field( $meta_id, $user_id = 0, $key = '' ): void {
 	global $wpdb;
-	if ( is_shared() || is_private_user_field( (string) $key, $wpdb->base_prefix ) ) {
-		return;
+	if ( ! is_shared() ) {
+		queue_network_purge( user_field_tags( (int) $user_id, (string) $key, $wpdb->base_prefix ) );
 	}
-	queue_network_purge( array( 'uf' . (int) $user_id, 'o.user.' . word( "m_$key" ), 'o.user.m_' ) );
+}
+
+/**
+ * Returns the tags of a changed user meta field. Pages do not show sessions and screen settings. A page may show any other field, and roles. Pure.
+ *
+ * @return string[]
+ */
+function user_field_tags( int $user_id, string $key, string $prefix ): array {
+	if ( preg_match( '/^' . preg_quote( $prefix, '/' ) . '(?:\d+_)?capabilities$/D', $key ) ) {
+		return array( "ur$user_id", 'lur' );
+	}
+	return is_private_user_field( $key, $prefix ) ? array() : array( "uf$user_id", 'o.user.' . word( "m_$key" ), 'o.user.m_' );
 }
 
 /**

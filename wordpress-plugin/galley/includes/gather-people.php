@@ -177,18 +177,19 @@ function gather_user_field( $value, $user_id = 0, $key = '' ) {
 		tag_network( 'uf' . (int) $user_id );
 	} elseif ( (int) $user_id > 0 && "{$wpdb->prefix}capabilities" === $key && is_loaded_by_others() ) {
 		tag_network( 'u' . (int) $user_id );
+		tag_network( 'ur' . (int) $user_id );
 	}
 	return $value;
 }
 
 /**
  * Returns whether code other than WordPress's own loads the user whose capabilities WordPress asks for. No filter runs when such code prints the
- * name: `get_userdata( 5 )->display_name`. WordPress loads the author of each post, and prints names through filters.
+ * name or a role: `get_userdata( 5 )->display_name`. WordPress loads the author of each post, prints names through filters, and no roles.
  */
 function is_loaded_by_others(): bool {
 	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller.
 	foreach ( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 20 ) as $frame ) {
-		if ( 'get_userdata' === $frame['function'] || 'get_user_by' === $frame['function'] || ( '__construct' === $frame['function'] && 'WP_User' === ( $frame['class'] ?? '' ) ) ) {
+		if ( 'WP_User' === ( $frame['class'] ?? '' ) || in_array( $frame['function'], array( 'get_user_meta', 'get_user_option', 'get_user_by', 'get_userdata' ), true ) ) {
 			$file = (string) ( $frame['file'] ?? '' );
 		} elseif ( isset( $file ) ) {
 			break;
@@ -234,9 +235,13 @@ function gather_users( $users, $query = null ) {
 		return $users;
 	}
 	tag_user_list();
-	$vars = $query instanceof \WP_User_Query ? $query->query_vars : array();
-	foreach ( meta_conditions( $vars ) as $field ) {
+	$vars   = $query instanceof \WP_User_Query ? $query->query_vars : array();
+	$fields = meta_conditions( $vars );
+	foreach ( $fields as $field ) {
 		tag_network( 'o.user.' . word( $field ) );
+	}
+	if ( in_array( 'm_', $fields, true ) || ( $vars && preg_match( '/capabilities|user_level/', "$query->query_from $query->query_where" ) ) ) {
+		tag_network( 'lur' );
 	}
 	foreach ( array_slice( wp_parse_id_list( $vars['include'] ?? array() ), 0, MAX_MEMBERS ) as $id ) {
 		tag_network( "u$id" );

@@ -37,6 +37,10 @@ function gather_shops(): void {
 	foreach ( array( 'min', 'max' ) as $end ) {
 		add_filter( "woocommerce_price_filter_widget_{$end}_amount", $own . 'gather_price_bound', PHP_INT_MAX );
 	}
+	// Kept numbers of products by attribute, and kept products of a block, would leave out the statement that tells what they depend on.
+	foreach ( array( 'woocommerce_layered_nav_count_maybe_cache', 'woocommerce_blocks_product_grid_is_cacheable' ) as $filter ) {
+		add_filter( $filter, '__return_false', PHP_INT_MAX );
+	}
 	// With this feature, only the first part of a page that shows a product reads its fields.
 	add_filter( 'pre_option_woocommerce_feature_product_instance_caching_enabled', $own . 'without_kept_products', PHP_INT_MAX );
 }
@@ -86,10 +90,25 @@ function gather_kept_list( $results, $shortcode = null ) {
 	}
 	$query = new \WP_Query();
 	$query->parse_query( $arguments );
-	foreach ( types_of( $query ) ? list_tags( describe_query( $query ) ) : array() as $tag ) {
+	$tags = types_of( $query ) ? list_tags( describe_query( $query ) ) : array();
+	foreach ( array_merge( $tags, catalog_order_tags( is_string( $arguments['orderby'] ?? null ) ? $arguments['orderby'] : '' ) ) as $tag ) {
 		tag( $tag );
 	}
 	return $results;
+}
+
+/**
+ * Returns the tags of an order of products for which WooCommerce changes the statement and not the arguments of the query. Pure.
+ *
+ * @return string[]
+ */
+function catalog_order_tags( string $order ): array {
+	$tags = array(
+		'popularity' => array( 'oo.product.m_' . SALES ),
+		'rating'     => array( 'o.product.m__wc_average_rating', 'o.product.m__wc_review_count' ),
+		'price'      => array( 'o.product.m__price' ),
+	);
+	return $tags[ $order ] ?? array();
 }
 
 /**

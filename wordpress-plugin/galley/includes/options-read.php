@@ -29,6 +29,9 @@ const QUIET_PATTERN = '/^(?:galley_|_(?:site_)?transient_(?:timeout_)?(?:doing_c
 /** Described options that other code, too, reads to show something. */
 const FRONT_OPTIONS = array( 'sticky_posts', 'show_on_front', 'page_on_front', 'page_for_posts' );
 
+/** Maximum number of words at the beginning of an option's name that have a tag. */
+const MAX_STARTS = 6;
+
 /** Maximum number of options that the tags of a page name. Above it, the page depends on all of them (`op`). */
 const MAX_OPTIONS = 250;
 
@@ -55,14 +58,58 @@ function note_option_inside( $value, $option = '' ) {
 }
 
 /**
- * Lets the page depend on all options if code other than WordPress's own reads the array of them.
+ * Lets the page depend on all options if code other than WordPress's own reads the array of them, or, if this code only asks which names exist, on
+ * options that are created or deleted (`oe`).
  */
 function note_all_options( $options ) {
 	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller of `wp_load_alloptions()`.
-	if ( is_read_by_others( 'wp_load_alloptions', debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 5 ) ) ) {
-		tag( 'op' );
+	$frames = debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 6 );
+	if ( is_read_by_others( 'wp_load_alloptions', $frames ) ) {
+		tag( asks_for_names_only( code_of_caller( 'wp_load_alloptions', $frames ) ) ? 'oe' : 'op' );
 	}
 	return $options;
+}
+
+/**
+ * Returns the source of the named function that calls another one, or an empty string.
+ *
+ * @param array[] $frames Frames of `debug_backtrace()`.
+ */
+function code_of_caller( string $called, array $frames ): string {
+	static $known = array();
+	$at           = array_search( $called, array_column( $frames, 'function' ), true );
+	$frame        = false === $at ? array() : ( $frames[ $at + 1 ] ?? array() );
+	$name         = ( isset( $frame['class'] ) ? "$frame[class]::" : '' ) . ( $frame['function'] ?? '' );
+	if ( ! isset( $known[ $name ] ) ) {
+		$known[ $name ] = '';
+		try {
+			$function       = isset( $frame['class'] ) ? new \ReflectionMethod( $frame['class'], $frame['function'] ) : new \ReflectionFunction( $name );
+			$lines          = array_slice( (array) file( (string) $function->getFileName() ), $function->getStartLine() - 1, $function->getEndLine() - $function->getStartLine() + 1 );
+			$known[ $name ] = implode( '', $lines );
+		} catch ( \ReflectionException $failure ) {
+			// A closure, or a file that is included.
+			return '';
+		}
+	}
+	return $known[ $name ];
+}
+
+/**
+ * Returns whether a function asks the array of all options only for names: `isset( $all[ $name ] )`. Pure.
+ *
+ * bbPress does so on each page, to spare statements for options that do not exist. It then reads options by their names.
+ */
+function asks_for_names_only( string $code ): bool {
+	$plain = '';
+	foreach ( token_get_all( "<?php $code" ) as $token ) {
+		$plain .= is_array( $token ) && in_array( $token[0], array( T_COMMENT, T_DOC_COMMENT, T_INLINE_HTML ), true ) ? ' ' : ( $token[1] ?? $token );
+	}
+	if ( 1 !== preg_match_all( '/\bwp_load_alloptions\b/', $plain ) || ! preg_match( '/(?<![\w$>&])(\$\w+)\s*=\s*wp_load_alloptions\s*\(\s*\)\s*;/', $plain, $found ) ) {
+		return false;
+	}
+	$name = preg_quote( $found[1], '/' );
+	$asks = preg_match_all( "/\\bisset\\(\\s*$name\\s*\\[(?:[^][()]|\\[[^][()]*\\])*\\]\\s*\\)/", $plain );
+	return preg_match_all( "/$name\\b/", $plain ) === $asks + 1 && ! preg_match( '/\$\$|\$\{|\b(?:compact|extract|eval|get_defined_vars|func_get_args?|include|require)(?:_once)?\b/i', $plain );
 }
 
 /**
@@ -290,6 +337,12 @@ function note_options_statement( string $sql, string $table ): void {
 		return;
 	}
 	$names = options_in_statement( $sql );
+	$start = null === $names && $GLOBALS['wpdb']->options === $table ? start_of_names( $sql ) : '';
+	if ( '' !== $start ) {
+		tag( 'ob' );
+		tag( "ob.$start" );
+		return;
+	}
 	if ( null === $names || array( ALL_TRANSIENTS ) === $names || $GLOBALS['wpdb']->options !== $table ) {
 		tag_network( prefix_of_options( $table ) . 'op' );
 		return;
@@ -298,6 +351,51 @@ function note_options_statement( string $sql, string $table ): void {
 	foreach ( array_intersect( $names, READ_OPTIONS ) as $name ) {
 		tag( "op.$name" );
 	}
+}
+
+/**
+ * Returns the beginning of the names of all options that a statement can read, up to the last place where `tags_of_starts()` cuts names, or an
+ * empty string. Pure.
+ *
+ * Many plugins ask on each page whether a task of theirs waits: `SELECT COUNT(*) FROM wp_options WHERE option_name LIKE 'wp\_x\_batch\_%'`.
+ */
+function start_of_names( string $sql ): string {
+	$pattern = '/^\s*SELECT\s(?:(?!\b(?:FROM|SELECT)\b)[^\'"\/#-])*\bFROM\s+`?\w+`?\s+WHERE\s+`?option_name`?\s+LIKE\s+(["\'])((?:[A-Za-z0-9.-]|\\\\{1,2}_)+)%\1\s*(?:(?:ORDER|LIMIT)\b[\w\s`,.]*)?;?\s*$/iD';
+	$tags    = preg_match( $pattern, $sql, $found ) ? tags_of_starts( str_replace( '\\', '', $found[2] ) ) : array();
+	$start   = $tags ? substr( end( $tags ), 3 ) : '';
+	return '' === $start || 0 === strpos( '_transient_', $start ) || 0 === strpos( '_site_transient_', $start ) ? '' : $start;
+}
+
+/**
+ * Returns the tags of the beginnings of an option's name: `ob.wp_` and `ob.wp_cron_` for `wp_cron_x`; `ob` stands for any. Pure.
+ *
+ * @return string[]
+ */
+function tags_of_starts( string $name ): array {
+	if ( preg_match( '/[^\x20-\x7e]/', $name ) ) {
+		// For the database, `e` may be the same as `é`.
+		return array( 'ob' );
+	}
+	$tags = array();
+	if ( ! is_transient( $name ) && preg_match_all( '/(?<=[a-z0-9])[_.-]/', strtolower( substr( $name, 0, 48 ) ), $found, PREG_OFFSET_CAPTURE ) ) {
+		foreach ( array_slice( $found[0], 0, MAX_STARTS ) as list( , $at ) ) {
+			$tags[] = 'ob.' . word( strtolower( substr( $name, 0, $at + 1 ) ) );
+		}
+	}
+	return $tags;
+}
+
+/**
+ * Returns the tags that a change of an option purges, without its class `op`.
+ *
+ * @return string[]
+ */
+function tags_of_option( string $name, string $prefix ): array {
+	$tags = array( "{$prefix}op." . word( $name ) );
+	foreach ( tags_of_starts( $name ) as $tag ) {
+		$tags[] = $prefix . $tag;
+	}
+	return $tags;
 }
 
 /**

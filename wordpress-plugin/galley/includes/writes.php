@@ -95,11 +95,27 @@ function note_new_option( $option, $value = null ): void {
 
 function note_gone_option( $option ): void {
 	$name = (string) $option;
+	note_name( $name );
 	if ( ! is_timeout( $name ) && is_observed_option( $name ) && ! is_expired( $name ) ) {
 		$is_known = array_key_exists( $name, $GLOBALS['galley_first_values'][ get_current_blog_id() ] ?? array() );
 		note_change( $name, $is_known ? null : get_option( $name ), $GLOBALS['galley_gone'] );
 	}
 	$GLOBALS['galley_option_at_work'] = $name;
+}
+
+/**
+ * Queues a purge of pages that asked the array of all options for names (`oe`), if it has a name that was created or is about to be deleted.
+ * Most transients are not in this array.
+ */
+function note_name( string $name ): void {
+	if ( isset( wp_load_alloptions()[ $name ] ) ) {
+		later(
+			'names',
+			static function (): void {
+				queue_observed( without_busy( array( blog_prefix() . 'oe' ) ) );
+			}
+		);
+	}
 }
 
 /**
@@ -127,7 +143,7 @@ function note_change( string $name, $old, $new ): void {
 	$GLOBALS['galley_next_values'][ $blog ][ $name ] = $new;
 	later( 'options', __NAMESPACE__ . '\\queue_changed_options' );
 	if ( $GLOBALS['galley_is_over'] ) {
-		write_late_purges( without_busy( array( blog_prefix() . 'op.' . word( $name ) ) ) );
+		write_late_purges( without_busy( tags_of_option( $name, blog_prefix() ) ) );
 	}
 }
 
@@ -191,14 +207,15 @@ function queue_changed_options(): void {
 	unset( $GLOBALS['galley_first_values'][ $blog ], $GLOBALS['galley_last_values'][ $blog ], $GLOBALS['galley_next_values'][ $blog ] );
 	foreach ( $first as $name => $old ) {
 		if ( $old === $GLOBALS['galley_shortened'] || ( array_key_exists( $name, $last ) && is_changed( $old, $last[ $name ], $GLOBALS['galley_gone'] ) ) ) {
-			$tag    = blog_prefix() . 'op.' . word( (string) $name );
-			$tags[] = $tag;
+			$changed = tags_of_option( (string) $name, blog_prefix() );
+			$tags    = array_merge( $tags, $changed );
 			if ( $old === $GLOBALS['galley_gone'] ) {
-				$made[] = $tag;
+				$made[] = $changed[0];
+				note_name( (string) $name );
 			}
 		}
 	}
-	queue_observed( without_busy( $tags, $made ) );
+	queue_observed( without_busy( array_values( array_unique( $tags ) ), $made ) );
 }
 
 /**
@@ -377,7 +394,7 @@ function tags_of_write( string $table, string $sql ): array {
 		if ( ALL_TRANSIENTS === $name ) {
 			$tags[] = "{$prefix}ot";
 		} elseif ( is_observed_option( $name ) && 0 !== strpos( $name, 'theme_mods_' ) ) {
-			$tags[] = $prefix . 'op.' . word( $name );
+			$tags = array_merge( $tags, tags_of_option( $name, $prefix ), preg_match( '/^\s*UPDATE\b/i', $sql ) || is_transient( $name ) ? array() : array( "{$prefix}oe" ) );
 		} elseif ( ! in_array( $name, QUIET_OPTIONS, true ) && ! preg_match( QUIET_PATTERN, $name ) && ! is_tree_option( $name ) ) {
 			// One of WordPress's own, or any.
 			$tags[] = "{$prefix}b";

@@ -229,4 +229,18 @@ final class ChangesTest extends TestCase {
 			$this->assertFalse( Galley\is_private_user_field( $key, 'wp_' ), $key );
 		}
 	}
+
+	public function test_changed_user_fields_purge_what_pages_can_show_of_them(): void {
+		$rows = array(
+			'wp_capabilities'   => array( 'ur5', 'lur' ),
+			'wp_12_capabilities' => array( 'ur5', 'lur' ),
+			'wp_user_level'     => array(),
+			'session_tokens'    => array(),
+			'town'              => array( 'uf5', 'o.user.m_town', 'o.user.m_' ),
+			'xwp_capabilities'  => array( 'uf5', 'o.user.m_xwp_capabilities', 'o.user.m_' ),
+		);
+		foreach ( $rows as $key => $tags ) {
+			$this->assertSame( $tags, Galley\user_field_tags( 5, $key, 'wp_' ), $key );
+		}
+	}
 }

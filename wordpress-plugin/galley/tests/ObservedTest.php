@@ -8,7 +8,7 @@
 use PHPUnit\Framework\TestCase;
 
 function wp_load_alloptions(): array {
-	return Galley\note_all_options( array() );
+	return Galley\note_all_options( $GLOBALS['loaded_of_test'] ?? array() );
 }
 
 final class ObservedTest extends TestCase {
@@ -275,6 +275,23 @@ final class ObservedTest extends TestCase {
 		}
 	}
 
+	public function test_names_that_appear_or_go_purge_pages_that_asked_for_names(): void {
+		$GLOBALS['loaded_of_test'] = array( 'kept' => 'a', 'gone' => 'a' );
+		$cases                     = array(
+			'created'               => array( array( array( 'add', 'kept', 'a' ), array( 'done', 'kept' ) ), true ),
+			'deleted'               => array( array( array( 'delete', 'gone' ), array( 'done', 'gone' ) ), true ),
+			'changed'               => array( array( array( 'update', 'kept', 'a', 'b' ), array( 'done', 'kept' ) ), false ),
+			'created, not in array' => array( array( array( 'add', 'elsewhere', 'a' ), array( 'done', 'elsewhere' ) ), false ),
+			'transient'             => array( array( array( 'delete', '_transient_x' ), array( 'done', '_transient_x' ) ), false ),
+		);
+		foreach ( $cases as $case => list( $steps, $is ) ) {
+			$this->assertSame( $is, in_array( 'oe', self::purged_by( $steps, false ), true ), $case );
+		}
+		unset( $GLOBALS['loaded_of_test'] );
+		$this->assertContains( 'oe', Galley\tags_of_write( 'wp_options', "DELETE FROM wp_options WHERE option_name = 'x'" ) );
+		$this->assertNotContains( 'oe', Galley\tags_of_write( 'wp_options', "UPDATE wp_options SET option_value = 1 WHERE option_name = 'x'" ) );
+	}
+
 	public function test_a_storable_page_purges_with_transients_unless_it_fills_them(): void {
 		$later = time() + 500;
 		$cases = array(
@@ -415,5 +432,40 @@ final class ObservedTest extends TestCase {
 		}
 		$this->assertSame( array( 'b', 'p1', 'op' ), Galley\collapsed( $tags ) );
 		$this->assertSame( array( 'op.x', 'op', 'p1', 'p' ), Galley\with_classes( array( 'op.x', 'p1' ) ) );
+	}
+
+	public function test_code_that_asks_for_names_of_options_only_is_recognized(): void {
+		$call = '$all = wp_load_alloptions();';
+		$rows = array(
+			"function f() { $call if ( isset( \$all[ \$name ] ) ) { return 1; } }" => true,
+			"function f() { $call foreach ( \$names as \$name => \$x ) { if ( isset( \$all[ \$names[ \$name ] ] ) || isset(\$all['x']) ) { continue; } } }" => true,
+			"/** About \$all. */ static function f(): int { /* \$all */ $call # \$all\n return (int) isset( \$all[\"x\"] ); }" => true,
+			"function f() { $call return \$all; }" => false,
+			"function f() { $call return \$all['x']; }" => false,
+			"function f() { $call return isset( \$all['x'] ) ? \$all['x'] : 0; }" => false,
+			"function f() { $call return compact( 'all' ); }" => false,
+			"function f() { $call \$name = 'all'; return \$\$name; }" => false,
+			"function f() { $call include 'x.php'; }" => false,
+			"function f() { $call return \"\${all}\"; }" => false,
+			"function f() { return isset( wp_load_alloptions()['x'] ); }" => false,
+			"function f() { \$this->all = wp_load_alloptions(); return isset( \$this->all['x'] ); }" => false,
+			"function f() { foreach ( wp_load_alloptions() as \$x ) { echo \$x; } }" => false,
+			"function f() { $call foreach ( wp_load_alloptions() as \$x ) { echo \$x; } isset( \$all[1] ); }" => false,
+			"function f() { $call return static function () use ( \$all ) { return isset( \$all[1] ); }; }" => false,
+			"function f() { $call return isset( \$all[ g( \$all ) ] ); }" => false,
+			'' => false,
+		);
+		foreach ( $rows as $code => $is ) {
+			$this->assertSame( $is, Galley\asks_for_names_only( $code ), $code );
+		}
+	}
+
+	public function test_the_code_of_the_function_that_reads_all_options_is_found(): void {
+		$frames = array( array( 'function' => 'apply_filters' ), array( 'function' => 'wp_load_alloptions' ), array( 'function' => 'f' ) );
+		foreach ( array( array( 'function' => 'wp_load_alloptions' ), array( 'function' => __FUNCTION__, 'class' => __CLASS__ ), array( 'function' => '{closure}' ), array( 'function' => 'require_once' ), array() ) as $at => $caller ) {
+			$frames[2] = $caller;
+			$code      = Galley\code_of_caller( 'wp_load_alloptions', $frames );
+			$this->assertSame( $at < 2, false !== strpos( $code, 'function ' . ( $caller['function'] ?? '' ) . '(' ), "$at" );
+		}
 	}
 }

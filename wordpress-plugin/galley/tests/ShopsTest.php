@@ -54,6 +54,23 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_regular_price' ), true, false ) );
 		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_price', '_sale_price' ), true, false ) );
 		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array(), false, false ) );
+		// WooCommerce writes 0 for no picture, and the status also as a term.
+		$this->assertSame( array( 'p4' ), Galley\variation_tags( 4, array( '_stock', '_stock_status', '_thumbnail_id' ), true, false ) );
+		$state = static function ( array $changes ): array {
+			return Galley\without_stock( array_merge( array( 'modified' => '1', 'picture' => 0, 'terms' => array( 'product_visibility' => array( 31 ), 'pa_color' => array( 5 ) ) ), $changes ) );
+		};
+		$this->assertSame( $state( array() ), $state( array( 'modified' => '2', 'terms' => array( 'pa_color' => array( 5 ) ) ) ) );
+		$this->assertNotSame( $state( array() ), $state( array( 'terms' => array( 'pa_color' => array( 6 ) ) ) ) );
+		$this->assertNotSame( $state( array() ), $state( array( 'picture' => 7 ) ) );
+	}
+
+	public function test_kept_lists_depend_on_the_order_that_only_the_statement_has(): void {
+		$this->assertSame( array( 'oo.product.m_total_sales' ), Galley\catalog_order_tags( 'popularity' ) );
+		$this->assertSame( array( 'o.product.m__wc_average_rating', 'o.product.m__wc_review_count' ), Galley\catalog_order_tags( 'rating' ) );
+		$this->assertSame( array( 'o.product.m__price' ), Galley\catalog_order_tags( 'price' ) );
+		foreach ( array( '', 'menu_order title', 'date ID', 'rand' ) as $order ) {
+			$this->assertSame( array(), Galley\catalog_order_tags( $order ), $order );
+		}
 	}
 
 	public function test_products_are_ids_or_objects(): void {

@@ -117,4 +117,52 @@ final class SqlTest extends TestCase {
 		$this->assertSame( 'core', Galley\table_kind( 'wp_2_posts', $wpdb, true ) );
 		$this->assertSame( '', Galley\table_kind( 'wp_2_bp_groups', $wpdb, true ) );
 	}
+
+	public function test_statements_say_with_what_the_names_of_options_begin(): void {
+		$rows = array(
+			// A task of a plugin, as `esc_like()` and `prepare()` write it.
+			"SELECT COUNT(*) FROM wp_options WHERE option_name LIKE 'wp\\\\_x\\\\_batch\\\\_%'" => 'wp_x_batch_',
+			"\n\t\tSELECT *\n\t\tFROM `wp_options`\n\t\tWHERE option_name LIKE 'wp\\_x\\_batch\\_%'\n\t\tORDER BY option_id ASC\n\t\tLIMIT 1" => 'wp_x_batch_',
+			"SELECT option_name FROM wp_options WHERE option_name LIKE 'My-Plugin.batch%'" => 'my-plugin.',
+			"SELECT option_name FROM wp_options WHERE option_name LIKE 'a\\_b\\_c\\_d\\_e\\_f\\_g\\_h\\_%'" => 'a_b_c_d_e_f_',
+			// `_` without a backslash is any character.
+			"SELECT COUNT(*) FROM wp_options WHERE option_name LIKE 'wp_x_batch_%'" => '',
+			"SELECT COUNT(*) FROM wp_options WHERE option_name LIKE 'wp%'" => '',
+			"SELECT COUNT(*) FROM wp_options WHERE option_name LIKE '%x\\_%'" => '',
+			"SELECT COUNT(*) FROM wp_options WHERE option_name LIKE 'x\\_%y'" => '',
+			"SELECT COUNT(*) FROM wp_options WHERE option_name NOT LIKE 'x\\_%'" => '',
+			"SELECT COUNT(*) FROM wp_options WHERE option_name LIKE 'x\\_%' OR 1" => '',
+			"SELECT COUNT(*) FROM wp_options o, wp_posts WHERE option_name LIKE 'x\\_%'" => '',
+			"SELECT (SELECT COUNT(*) FROM wp_options) FROM wp_options WHERE option_name LIKE 'x\\_%'" => '',
+			"DELETE FROM wp_options WHERE option_name LIKE 'x\\_%'" => '',
+			// Their changes have no such tags.
+			"SELECT COUNT(*) FROM wp_options WHERE option_name LIKE '\\_transient\\_x\\_%'" => '',
+			"SELECT COUNT(*) FROM wp_options WHERE option_name LIKE '\\_site\\_%'" => '',
+		);
+		foreach ( $rows as $sql => $start ) {
+			$this->assertSame( $start, Galley\start_of_names( (string) $sql ), (string) $sql );
+		}
+	}
+
+	public function test_each_option_that_such_a_statement_finds_has_its_tag(): void {
+		mt_srand( 7 );
+		$letters = str_split( 'abAB1_-._' );
+		$random  = static function ( int $most ) use ( $letters ): string {
+			$text = '';
+			for ( $length = mt_rand( 1, $most ); strlen( $text ) < $length; ) {
+				$text .= $letters[ mt_rand( 0, count( $letters ) - 1 ) ];
+			}
+			return $text;
+		};
+		$found   = 0;
+		for ( $case = 0; $case < 5000; $case++ ) {
+			list( $start, $rest ) = array( $random( 60 ), $random( 20 ) );
+			$known                = Galley\start_of_names( "SELECT COUNT(*) FROM wp_options WHERE option_name LIKE '" . str_replace( '_', '\\_', $start ) . "%'" );
+			if ( '' !== $known ) {
+				$found++;
+				$this->assertContains( "ob.$known", Galley\tags_of_starts( strtoupper( $start ) . $rest ), "$start $rest" );
+			}
+		}
+		$this->assertGreaterThan( 3000, $found );
+	}
 }

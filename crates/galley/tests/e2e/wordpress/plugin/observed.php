@@ -30,6 +30,8 @@ add_shortcode( 'observed', function ( $with ) {
 			return 'Visits: ' . get_option( 'observed_visits' ) . '. Rows: ' . $wpdb->get_var( 'SELECT n FROM ' . observed_table() . '_visits' ) . '.';
 		case 'raw':
 			return 'Raw: ' . ( $wpdb->get_var( "SELECT option_value FROM $wpdb->options WHERE option_name = 'observed_option'" ) ?? 'none' ) . '.';
+		case 'role':
+			return 'Roles: ' . implode( ', ', get_user_by( 'login', 'observed' )->roles ) . '.';
 		case 'all':
 			return 'All: ' . ( wp_load_alloptions()['observed_option'] ?? 'none' ) . '.';
 	}

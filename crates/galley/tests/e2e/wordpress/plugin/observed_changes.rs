@@ -7,7 +7,15 @@ use super::tags_and_lifetimes::why_report;
 use super::{ExpectedPurges, assert_hit, shared_stack, start};
 
 /// The pages that show something of `observed.php`.
-const WHATS: [&str; 6] = ["option", "transient", "table", "visits", "raw", "all"];
+const WHATS: [&str; 7] = [
+    "option",
+    "transient",
+    "table",
+    "visits",
+    "raw",
+    "all",
+    "role",
+];
 
 /// A WordPress with `observed.php` while the test runs.
 struct Observed<'s> {
@@ -25,6 +33,8 @@ impl<'s> Observed<'s> {
              $wpdb->insert($table, ['name' => 'first']); $wpdb->insert(\"{{$table}}_visits\", ['n' => 0]); \
              foreach (['observed_option', 'observed_visits', 'observed_separator', 'galley_busy'] as $name) {{ delete_option($name); }} \
              update_option('observed_option', 'A'); delete_transient('observed_list'); \
+             $user = get_user_by('login', 'observed'); \
+             (new WP_User($user ? $user->ID : wp_create_user('observed', 'x', 'observed@example.test')))->set_role('subscriber'); \
              foreach (explode(' ', '{}') as $what) {{ \
                  get_page_by_path(\"observed-$what\") || wp_insert_post(['post_type' => 'page', 'post_name' => \"observed-$what\", \
                      'post_title' => $what, 'post_content' => \"[observed what='$what']\", 'post_status' => 'publish']); \
@@ -99,6 +109,25 @@ fn an_option_that_no_list_knows_purges_the_pages_that_read_it() {
         stack.php("update_option('observed_separator', '~~');");
     });
     assert_text(&pages[0], "~~");
+}
+
+#[test]
+fn a_role_purges_the_pages_that_show_it() {
+    let (stack, _lock) = shared_stack();
+    let observed = Observed::open(stack);
+    let user = "get_user_by('login', 'observed')";
+    for (code, text) in [
+        (format!("{user}->set_role('author');"), "Roles: author."),
+        (
+            format!("{user}->add_role('editor');"),
+            "Roles: author, editor.",
+        ),
+        (format!("{user}->remove_role('author');"), "Roles: editor."),
+    ] {
+        observed.assert_purges(&["role"], &code, text);
+    }
+    let same = format!("{user}->set_role('editor'); {user}->add_role('editor');");
+    observed.assert_purges(&[], &same, "");
 }
 
 #[test]
