@@ -1,5 +1,7 @@
 //! The configuration that an import writes: sections with options, each with the positions of its statements.
 
+use crate::closed;
+use crate::evidence::{self, Expectation};
 use crate::source::StatementOrigin;
 
 /// The value of an option.
@@ -91,14 +93,6 @@ impl Section {
         }
     }
 
-    /// Sets the status of a redirect, unless it is Galley's default.
-    pub fn set_status(&mut self, status: &str, origin: &StatementOrigin) {
-        if status != "301" {
-            let value = Value::Verbatim(status.to_owned());
-            self.set("redirect_status", value, origin);
-        }
-    }
-
     /// Denies access to all clients.
     pub fn deny_all(&mut self, origin: &StatementOrigin) {
         let everywhere = ["0.0.0.0/0".to_owned(), "::/0".to_owned()];
@@ -138,6 +132,27 @@ impl Section {
         }) = self.find_mut(name)
         {
             list.retain(keeps);
+        }
+    }
+
+    /// Removes a field of responses. The list replaces the default, so it contains that, too.
+    pub fn hides(&mut self, name: &str, origin: &StatementOrigin) {
+        if !self.has("remove_headers") {
+            let default = ["X-Powered-By", "X-Pingback", "Server"].map(str::to_owned);
+            self.add("remove_headers", default, None);
+        }
+        self.add("remove_headers", [name.to_owned()], origin);
+    }
+
+    /// Takes over the options of another section.
+    pub fn take(&mut self, other: Self) {
+        for setting in other.settings {
+            match setting.value {
+                Value::List(list) => {
+                    self.add(&setting.name, list, setting.origins.first());
+                }
+                value => self.set(&setting.name, value, setting.origins.first()),
+            }
         }
     }
 
@@ -217,6 +232,10 @@ pub(crate) struct ImportedSite {
     pub rules: Vec<RuleDraft>,
     pub error_pages: Section,
     pub log: Section,
+    /// Answers of the other server, with which the rules are compared.
+    pub expected: Vec<Expectation>,
+    /// The position of a rule that redirects every request.
+    pub redirects_all: Option<StatementOrigin>,
 }
 
 impl ImportedSite {
@@ -224,12 +243,8 @@ impl ImportedSite {
         self.section.list("hosts")
     }
 
-    /// Adds a rule, unless it has no options but its paths. Galley applies one rule to a request, so rules for the same paths
-    /// are joined.
+    /// Adds a rule. Galley applies one rule to a request, so rules for the same paths are joined.
     pub fn add_rule(&mut self, rule: RuleDraft) {
-        if rule.section.settings.len() <= 1 {
-            return;
-        }
         let mut all = self.rules.iter_mut();
         match all.find(|known| known.has_paths_of(&rule)) {
             Some(known) if !rule.section.has("redirect") => {
@@ -239,11 +254,46 @@ impl ImportedSite {
         }
     }
 
-    /// Sorts the rules into the order of comparison.
+    /// Gives a site whose rule redirects every request the upstream that every site must have.
+    pub fn never_asks_upstream(&mut self, origin: &StatementOrigin) {
+        if !["root", "upstream", "php"]
+            .iter()
+            .any(|option| self.section.has(option))
+        {
+            self.section
+                .add("upstream", ["http://127.0.0.1:9".to_owned()], origin);
+        }
+    }
+
+    /// Sorts the rules into the order of comparison. A rule without options stays only before one that would apply in its place.
     pub fn sort_rules(&mut self) {
         self.rules
             .sort_by_key(|rule| (rule.priority, std::cmp::Reverse(rule.length)));
+        let mut kept: Vec<RuleDraft> = Vec::new();
+        for rule in std::mem::take(&mut self.rules).into_iter().rev() {
+            let is_empty = rule.section.settings.len() <= 1;
+            if !is_empty || kept.iter().any(|later| shadows(&rule, later)) {
+                kept.push(rule);
+            }
+        }
+        kept.reverse();
+        self.rules = kept;
     }
+}
+
+/// Whether a rule applies to requests to which `later` would apply without it.
+fn shadows(rule: &RuleDraft, later: &RuleDraft) -> bool {
+    let own = evidence::compiled(&rule.section);
+    let (Some(own), Some(other)) = (own, evidence::compiled(&later.section)) else {
+        return false;
+    };
+    let samples = [
+        closed::samples(&rule.section),
+        closed::samples(&later.section),
+    ]
+    .concat();
+    let mut paths = samples.iter().map(|path| path.as_bytes());
+    paths.any(|path| own.matches("GET", path) && other.matches("GET", path))
 }
 
 /// A whole configuration.
@@ -275,6 +325,7 @@ impl Draft {
                     join_section(&mut known.error_pages, site.error_pages);
                     join_section(&mut known.log, site.log);
                     known.rules.extend(site.rules);
+                    known.expected.extend(site.expected);
                     known.sort_rules();
                 }
                 None => self.sites.push(site),

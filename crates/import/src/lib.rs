@@ -12,8 +12,10 @@
 
 mod apache;
 mod caddy;
+mod closed;
 mod copy;
 mod draft;
+mod evidence;
 mod grammar;
 mod imported;
 mod known;

@@ -12,6 +12,8 @@ mod passing;
 mod server;
 mod table;
 
+pub(crate) use common::hsts;
+
 use std::path::Path;
 
 use crate::draft::{Draft, ImportedSite, RuleDraft, RulePriority, Section, Value};
@@ -24,7 +26,8 @@ use server::{Server, ServerRedirect};
 /// Converts the configuration with the main file `main`. A file with only the statements of a server counts as one server.
 pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
     let all = tree::read(source, main, Grammar::Nginx, report);
-    let mut context = Context::new(report);
+    let mut context = Context::new(source, report);
+    context.find_cache_variables(&all);
     let (mut inherited, mut servers) = (Vec::new(), Vec::new());
     collect(&all, &mut context, &mut inherited, &mut servers);
     if servers.is_empty() && !inherited.is_empty() {
@@ -37,7 +40,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
             server::convert(&own, &inherited, &mut context)
         })
         .collect();
-    draft(converted, &context)
+    draft(converted, &mut context)
 }
 
 /// Separates definitions, statements that every server inherits, and servers.
@@ -94,7 +97,7 @@ fn record_outside(directive: &ParsedDirective, context: &mut Context<'_>) {
 }
 
 /// Joins servers to sites, and collects global options.
-fn draft(servers: Vec<Server>, context: &Context<'_>) -> Draft {
+fn draft(servers: Vec<Server>, context: &mut Context<'_>) -> Draft {
     let mut draft = Draft::default();
     let mut redirects = Vec::new();
     for server in servers {
@@ -106,7 +109,7 @@ fn draft(servers: Vec<Server>, context: &Context<'_>) -> Draft {
         }
     }
     for server in redirects {
-        add_redirect(server, &mut draft);
+        add_redirect(server, &mut draft, context.report);
     }
     finish(&mut draft, context);
     draft
@@ -155,7 +158,7 @@ fn add_site(site: ImportedSite, draft: &mut Draft) {
     }
 }
 
-fn add_redirect(server: Server, draft: &mut Draft) {
+fn add_redirect(server: Server, draft: &mut Draft, report: &mut Report) {
     let Some(redirect) = &server.redirect else {
         return;
     };
@@ -173,12 +176,24 @@ fn add_redirect(server: Server, draft: &mut Draft) {
         let mut known = site.hosts().iter();
         known.any(|host| wanted.contains(host) || host == "*") || hosts == ["*"]
     };
+    let is_plain = !server.listen.is_empty() && server.listen_tls.is_empty();
     let Some(site) = draft.sites.iter_mut().find(is_target) else {
+        if redirect.host.contains('$')
+            || redirect.is_own_scheme
+            || !redirect.keeps_path && redirect.path.contains('$')
+        {
+            return report.not_carried(redirect.id, condition::BEHIND_PROXY);
+        }
         draft.sites.push(redirecting_site(redirect, server.site));
         return;
     };
     let origin = &redirect.origin;
-    if redirect.is_https && !server.listen.is_empty() && server.listen_tls.is_empty() {
+    let keeps_scheme =
+        redirect.is_own_scheme || redirect.is_https && (is_plain || server.listen.is_empty());
+    if !redirect.is_permanent || !redirect.keeps_path || !keeps_scheme {
+        return report.not_carried(redirect.id, "set `https_redirect` or `canonical_host`, if a permanent redirect with the whole path is meant");
+    }
+    if redirect.is_https && is_plain {
         site.section.set("https_redirect", true, origin);
     }
     if !is_same_host {
@@ -190,12 +205,31 @@ fn add_redirect(server: Server, draft: &mut Draft) {
 
 /// A site that redirects everything to another server.
 fn redirecting_site(redirect: &ServerRedirect, mut site: ImportedSite) -> ImportedSite {
+    let origin = &redirect.origin;
     let scheme = if redirect.is_https { "https" } else { "http" };
-    let target = format!("{scheme}://{}/$1", redirect.host);
     let mut section = Section::default();
-    section.set("path", "/*", &redirect.origin);
-    section.set("redirect", target, &redirect.origin);
+    section.set("path", "/*", origin);
+    if redirect.keeps_path {
+        section.set(
+            "redirect",
+            format!("{scheme}://{}/$1", redirect.host),
+            origin,
+        );
+    } else {
+        section.set(
+            "redirect",
+            format!("{scheme}://{}{}", redirect.host, redirect.path),
+            origin,
+        );
+        section.set("redirect_query", false, origin);
+    }
+    section.set(
+        "redirect_status",
+        Value::Verbatim(redirect.status.clone()),
+        origin,
+    );
     site.add_rule(RuleDraft::of_prefix(section, 1));
+    site.never_asks_upstream(origin);
     site
 }
 

@@ -168,7 +168,11 @@ impl<'a> Files<'a> {
     fn included(&mut self, all: Vec<ParsedDirective>, level: usize) -> Vec<ParsedDirective> {
         let mut whole = Vec::with_capacity(all.len());
         for mut directive in all {
-            if directive.name() == INCLUDE && self.grammar != Grammar::Caddy {
+            let is_include = match self.grammar {
+                Grammar::Caddy => directive.name() == "import" && self.names_files(&directive),
+                Grammar::Nginx | Grammar::Vcl => directive.name() == INCLUDE,
+            };
+            if is_include {
                 whole.extend(self.include(&directive, level));
                 continue;
             }
@@ -178,6 +182,12 @@ impl<'a> Files<'a> {
             whole.push(directive);
         }
         whole
+    }
+
+    /// Whether an `import` of a Caddyfile names files, and not a snippet.
+    fn names_files(&self, directive: &ParsedDirective) -> bool {
+        let pattern = directive.argument(0);
+        pattern.contains(['*', '/']) || !self.source.matching(&self.folder.join(pattern)).is_empty()
     }
 
     fn include(&mut self, directive: &ParsedDirective, level: usize) -> Vec<ParsedDirective> {

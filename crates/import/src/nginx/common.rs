@@ -1,7 +1,7 @@
 //! Statements with the same meaning in a server and in a location: they set options of the site, or of a rule.
 
+use crate::closed::undecided;
 use crate::draft::{Section, Value};
-use crate::known;
 use crate::nginx::context::Context;
 use crate::nginx::table;
 use crate::report::{Report, StatementOutcome};
@@ -26,7 +26,10 @@ pub(super) fn convert(
     let report = &mut *context.report;
     match directive.name() {
         "client_max_body_size" => match units::size(argument) {
-            Some(size) if size == "0B" => directive.sets("request_body", "64GiB", section, report),
+            Some(size) if size == "0B" => report.not_carried(
+                directive.id,
+                "set `request_body` to a limit: Galley always has one",
+            ),
             Some(size) => directive.sets("request_body", size, section, report),
             None => report.not_carried(directive.id, "set `request_body`"),
         },
@@ -39,9 +42,30 @@ pub(super) fn convert(
         "auth_basic" if argument == "off" => {
             directive.sets("basic_auth", "off", section, report);
         }
-        "auth_basic" => report.carried(directive.id, "basic_auth"),
-        "auth_basic_user_file" => {
+        "auth_basic" => {
+            let remedy = "`basic_auth` asks for a password with a realm of its own";
+            report.carried(directive.id, "basic_auth");
+            if argument.contains('$') {
+                undecided(directive, remedy, report);
+            }
+        }
+        "auth_basic_user_file" if argument.starts_with('/') && !argument.contains('$') => {
             directive.sets("basic_auth", argument, section, report);
+        }
+        "auth_basic_user_file" => {
+            // Nobody gets in until the file is named.
+            section.deny_all(&directive.origin);
+            report.not_carried(directive.id, "denied for all: name the file with its whole path in `basic_auth`, and remove `deny`");
+        }
+        "auth_request"
+        | "auth_jwt"
+        | "secure_link"
+        | "secure_link_md5"
+        | "limit_conn"
+        | "ssl_verify_client"
+        | "access_by_lua_block"
+        | "modsecurity" => {
+            undecided(directive, DECIDES, report);
         }
         "limit_req" => limit(directive, section, context),
         "fastcgi_read_timeout" | "proxy_read_timeout" => {
@@ -62,8 +86,25 @@ pub(super) fn convert(
         {
             directive.sets("stream_request", true, section, report);
         }
-        "fastcgi_param" => fastcgi_param(directive, report),
+        "fastcgi_param" => fastcgi_param(directive, context),
         "proxy_set_header" => proxy_set_header(directive, report),
+        "index" => match directive.arguments() {
+            [first, rest @ ..]
+                if first == "index.php"
+                    && !rest
+                        .iter()
+                        .any(|name| name.contains('$') || name.starts_with('/')) =>
+            {
+                report.not_needed(
+                    directive.id,
+                    "Galley looks for index.php, then for index.html",
+                );
+            }
+            _ => report.not_carried(
+                directive.id,
+                "Galley looks for index.php before index.html, and for no other names",
+            ),
+        },
         "root" if scope == DirectiveScope::Rule => {
             let remedy = "Galley has one `root` per site: link the folder into it";
             report.not_carried(directive.id, remedy);
@@ -95,7 +136,9 @@ fn add_header(
         cache_control(directive, value, section);
         report.carried(directive.id, "set_headers");
     } else {
-        directive.adds("set_headers", [format!("{name}: {value}")], section, report);
+        let origin = &directive.origin;
+        section.add("set_headers", [format!("{name}: {value}")], origin);
+        report.carried(directive.id, "set_headers");
     }
 }
 
@@ -116,20 +159,16 @@ fn header_fate(lower: &str, value: &str) -> Option<StatementOutcome> {
     let not_carried = |remedy: &str| Some(StatementOutcome::NotCarried(remedy.to_owned()));
     let has_variable = value.contains('$');
     match lower {
-        _ if value.contains("cache_status")
-            || lower.starts_with("x-cache")
-            || lower.contains("-cache-") && has_variable =>
-        {
-            not_needed("Galley sends Cache-Status (RFC 9211)")
+        _ if value.contains("cache_status") => {
+            not_carried("Galley sends Cache-Status (RFC 9211) in place of this field")
         }
         "alt-svc" => not_carried("Galley does not offer HTTP/3 yet"),
         "vary" if value.to_ascii_lowercase().starts_with("accept-encoding") => {
             not_needed("Galley sends Vary: Accept-Encoding where it applies")
         }
-        "vary" if value.eq_ignore_ascii_case("accept") => not_needed(known::PICTURES),
         "vary" => not_carried(VARY),
-        "x-powered-by" | "server" => not_needed("Galley removes this field by default"),
-        "strict-transport-security" if !value.is_empty() && !has_variable => None,
+        "x-powered-by" | "server" | "date" | "age" | "content-length" | "content-encoding"
+        | "connection" => not_carried("Galley removes this field, or sends its own"),
         _ if has_variable => {
             not_carried("a value with a variable of nginx: have PHP send the field")
         }
@@ -164,7 +203,13 @@ fn cache_control(directive: &ParsedDirective, directives: &str, section: &mut Se
 
 const CACHE_CONTROL: &str = "Cache-Control: ";
 
-fn hsts(directive: &ParsedDirective, value: &str, section: &mut Section, report: &mut Report) {
+/// Converts a value of `Strict-Transport-Security`.
+pub(crate) fn hsts(
+    directive: &ParsedDirective,
+    value: &str,
+    section: &mut Section,
+    report: &mut Report,
+) {
     let lower = value.to_ascii_lowercase();
     let age = lower
         .split(';')
@@ -182,7 +227,12 @@ fn hsts(directive: &ParsedDirective, value: &str, section: &mut Section, report:
             section.set(option, true, origin);
         }
     }
-    report.carried(directive.id, "hsts");
+    if lower.split(';').all(|part| {
+        matches!(part.trim(), "" | "includesubdomains" | "preload")
+            || part.trim().starts_with("max-age=")
+    }) {
+        report.carried(directive.id, "hsts");
+    }
 }
 
 fn hide_header(directive: &ParsedDirective, section: &mut Section, report: &mut Report) {
@@ -198,7 +248,8 @@ fn hide_header(directive: &ParsedDirective, section: &mut Section, report: &mut 
                 report.not_carried(directive.id, remedy);
             }
             _ => {
-                directive.adds("remove_headers", [name.clone()], section, report);
+                section.hides(name, &directive.origin);
+                report.carried(directive.id, "remove_headers");
             }
         }
     }
@@ -209,6 +260,12 @@ fn expires(directive: &ParsedDirective, section: &mut Section, report: &mut Repo
     let value = match directive.argument(0) {
         "off" => {
             return report.not_needed(directive.id, "Galley adds no Expires");
+        }
+        text if text.starts_with('@') || directive.arguments().len() > 1 => {
+            return report.not_carried(
+                directive.id,
+                "a lifetime that depends on the time: set `Cache-Control` with `set_headers`",
+            );
         }
         "epoch" | "-1" | "0" => "no-cache".to_owned(),
         "max" => "max-age=315360000".to_owned(),
@@ -264,14 +321,24 @@ fn ignore_headers(
     directive.adds("ignore", fields, section, report);
 }
 
-fn fastcgi_param(directive: &ParsedDirective, report: &mut Report) {
+fn fastcgi_param(directive: &ParsedDirective, context: &mut Context<'_>) {
+    let value = directive.argument(1);
+    let is_tls_only = context.server.plain_ports.is_empty();
+    let report = &mut *context.report;
     match directive.argument(0) {
+        "HTTPS" if value == "on" && !is_tls_only => report.not_carried(directive.id, TLS_OF_PROXY),
+        "HTTPS" if matches!(value, "on" | "$https") => {
+            report.not_needed(directive.id, "Galley tells PHP the scheme of the visitor");
+        }
         "PHP_VALUE" | "PHP_ADMIN_VALUE" => {
             let remedy =
                 "put these values into the pool of PHP-FPM (`php_admin_value[...]`) or php.ini";
             report.not_carried(directive.id, remedy);
         }
-        name if STANDARD_PARAMETERS.contains(&name) || name.starts_with("SSL_") => {
+        name if STANDARD_PARAMETERS
+            .iter()
+            .any(|(known, values)| *known == name && values.contains(&value)) =>
+        {
             report.not_needed(directive.id, "Galley sends this parameter itself");
         }
         "GEOIP_COUNTRY_CODE" | "GEOIP_COUNTRY_NAME" => {
@@ -285,40 +352,51 @@ fn fastcgi_param(directive: &ParsedDirective, report: &mut Report) {
     }
 }
 
-const STANDARD_PARAMETERS: &[&str] = &[
-    "CONTENT_LENGTH",
-    "CONTENT_TYPE",
-    "DOCUMENT_ROOT",
-    "DOCUMENT_URI",
-    "GATEWAY_INTERFACE",
-    "HTTPS",
-    "HTTP_HOST",
-    "HTTP_PROXY",
-    "PATH_INFO",
-    "PATH_TRANSLATED",
-    "QUERY_STRING",
-    "REDIRECT_STATUS",
-    "REMOTE_ADDR",
-    "REMOTE_PORT",
-    "REMOTE_USER",
-    "REQUEST_METHOD",
-    "REQUEST_SCHEME",
-    "REQUEST_URI",
-    "SCRIPT_FILENAME",
-    "SCRIPT_NAME",
-    "SERVER_ADDR",
-    "SERVER_NAME",
-    "SERVER_PORT",
-    "SERVER_PROTOCOL",
-    "SERVER_SOFTWARE",
-    "HTTP_X_FORWARDED_PROTO",
-    "HTTP_X_REAL_IP",
-    "HTTP_ACCEPT_ENCODING",
+/// Why PHP would not know that visitors use TLS.
+const TLS_OF_PROXY: &str = "name the proxies in `server.trusted_proxies`: Galley tells PHP that a visitor uses TLS if it has accepted the connection itself, or \
+     if such a proxy says so in X-Forwarded-Proto";
+
+/// Parameters that Galley sends, with the values of nginx that mean the same.
+const STANDARD_PARAMETERS: &[(&str, &[&str])] = &[
+    ("CONTENT_LENGTH", &["$content_length"]),
+    ("CONTENT_TYPE", &["$content_type"]),
+    ("DOCUMENT_ROOT", &["$document_root", "$realpath_root"]),
+    ("DOCUMENT_URI", &["$document_uri"]),
+    ("GATEWAY_INTERFACE", &["CGI/1.1"]),
+    ("HTTP_HOST", &["$host", "$http_host"]),
+    ("HTTP_PROXY", &[""]),
+    ("PATH_INFO", &["", "$fastcgi_path_info", "$path_info"]),
+    ("QUERY_STRING", &["$query_string", "$args"]),
+    ("REDIRECT_STATUS", &["200"]),
+    ("REMOTE_ADDR", &["$remote_addr"]),
+    ("REMOTE_PORT", &["$remote_port"]),
+    ("REMOTE_USER", &["$remote_user"]),
+    ("REQUEST_METHOD", &["$request_method"]),
+    ("REQUEST_SCHEME", &["$scheme"]),
+    ("REQUEST_URI", &["$request_uri"]),
+    (
+        "SCRIPT_FILENAME",
+        &[
+            "$document_root$fastcgi_script_name",
+            "$document_root/$fastcgi_script_name",
+            "$realpath_root$fastcgi_script_name",
+            "$request_filename",
+        ],
+    ),
+    ("SCRIPT_NAME", &["$fastcgi_script_name"]),
+    ("SERVER_ADDR", &["$server_addr"]),
+    ("SERVER_NAME", &["$server_name", "$host", "$http_host"]),
+    ("SERVER_PORT", &["$server_port"]),
+    ("SERVER_PROTOCOL", &["$server_protocol"]),
 ];
 
 fn proxy_set_header(directive: &ParsedDirective, report: &mut Report) {
     let name = directive.argument(0).to_ascii_lowercase();
-    if FORWARDED_FIELDS.contains(&name.as_str()) || directive.argument(1).is_empty() {
+    let value = directive.argument(1);
+    let is_sent = SENT_FIELDS
+        .iter()
+        .any(|(known, values)| *known == name && values.contains(&value));
+    if is_sent {
         report.not_needed(
             directive.id,
             "Galley sends the client's address, scheme and host itself",
@@ -326,29 +404,29 @@ fn proxy_set_header(directive: &ParsedDirective, report: &mut Report) {
     } else {
         report.not_carried(
             directive.id,
-            "Galley adds no other fields to requests for the upstream",
+            "Galley sends Host, X-Real-IP and X-Forwarded-For, -Proto, -Host and -Port as visitors' requests have them, and adds no other fields",
         );
     }
 }
 
-const FORWARDED_FIELDS: &[&str] = &[
-    "host",
-    "x-real-ip",
-    "x-forwarded-for",
-    "x-forwarded-proto",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-server",
-    "x-forwarded-ssl",
-    "x-forwarded-scheme",
-    "x-scheme",
-    "connection",
-    "upgrade",
-    "accept-encoding",
-    "forwarded",
-    "proxy",
-    "x-url-scheme",
-    "https",
+/// Fields of requests for an upstream that Galley sends, with the values of nginx that mean the same.
+const SENT_FIELDS: &[(&str, &[&str])] = &[
+    ("host", &["$host", "$http_host", "$host:$server_port"]),
+    ("x-real-ip", &["$remote_addr"]),
+    (
+        "x-forwarded-for",
+        &["$proxy_add_x_forwarded_for", "$remote_addr"],
+    ),
+    ("x-forwarded-proto", &["$scheme"]),
+    ("x-forwarded-host", &["$host", "$http_host"]),
+    ("x-forwarded-port", &["$server_port"]),
+    (
+        "connection",
+        &["", "upgrade", "Upgrade", "$connection_upgrade"],
+    ),
+    ("upgrade", &["$http_upgrade"]),
+    ("accept-encoding", &[""]),
+    ("proxy", &[""]),
 ];
 
 fn limit(directive: &ParsedDirective, section: &mut Section, context: &mut Context<'_>) {
@@ -358,7 +436,11 @@ fn limit(directive: &ParsedDirective, section: &mut Section, context: &mut Conte
     };
     let zone = option("zone=").unwrap_or_default();
     let Some(rate) = context.rates.get(zone) else {
-        return context.not_carried(directive, "set `limit`: its zone is not defined here");
+        return undecided(
+            directive,
+            "set `limit`: its zone is not defined here, or does not count addresses",
+            context.report,
+        );
     };
     let burst: u32 = option("burst=")
         .and_then(|text| text.parse().ok())
@@ -368,38 +450,81 @@ fn limit(directive: &ParsedDirective, section: &mut Section, context: &mut Conte
 }
 
 /// Converts `allow` and `deny` of one block. In nginx the first match decides; Galley has a list of permitted networks, and
-/// one of denied networks that takes precedence.
-pub(super) fn access(
-    block: &[ParsedDirective],
-    option: &str,
-    section: &mut Section,
-    report: &mut Report,
-) {
-    let mut allowed: Vec<&ParsedDirective> = Vec::new();
-    for rule in block {
-        let network = rule.argument(0);
-        match (rule.name(), network) {
-            ("deny", "all") if allowed.is_empty() => {
-                section.deny_all(&rule.origin);
-                report.carried(rule.id, "deny");
-            }
-            ("deny", "all") => {
-                for allow in allowed.drain(..) {
-                    allow.adds(option, [allow.argument(0).to_owned()], section, report);
-                }
-                report.carried(rule.id, option);
-            }
-            ("allow", _) if is_network(network) => allowed.push(rule),
-            ("deny", _) if is_network(network) && allowed.is_empty() => {
-                rule.adds("deny", [network.to_owned()], section, report);
-            }
-            ("allow", "all") => report.not_needed(rule.id, EVERYBODY),
-            ("allow" | "deny", _) => report.not_carried(rule.id, NETWORKS),
-            _ => {}
+/// one of denied networks that takes precedence. An order that these lists do not have denies what nginx denies, and more.
+pub(super) fn access(block: &[ParsedDirective], section: &mut Section, report: &mut Report) {
+    let rules: Vec<&ParsedDirective> = block
+        .iter()
+        .filter(|one| matches!(one.name(), "allow" | "deny"))
+        .collect();
+    // What is behind `all` never decides.
+    let end = rules.iter().position(|one| one.argument(0) == "all");
+    let (before, last) = match end {
+        Some(at) => (rules.get(..at).unwrap_or_default(), rules.get(at).copied()),
+        None => (rules.as_slice(), None),
+    };
+    let denies_rest = last.is_some_and(|one| one.name() == "deny");
+    let is_plain = before.iter().all(|one| is_network(one.argument(0)));
+    let first_allow = before
+        .iter()
+        .position(|one| one.name() == "allow")
+        .unwrap_or(before.len());
+    // `deny` before `allow`, as Galley compares them.
+    let is_sorted = before
+        .get(first_allow..)
+        .unwrap_or_default()
+        .iter()
+        .all(|one| one.name() == "allow");
+    for one in before {
+        let network = [one.argument(0).to_owned()];
+        match one.name() {
+            _ if !is_network(one.argument(0)) => report.not_carried(one.id, NETWORKS),
+            "deny" => one.adds("deny", network, section, report),
+            _ if denies_rest => one.adds("allow", network, section, report),
+            _ => report.not_needed(one.id, EVERYBODY),
+        }
+        if !is_plain && one.name() == "deny" && !is_network(one.argument(0)) {
+            section.deny_all(&one.origin);
+            report.not_carried(
+                one.id,
+                "denied for all: name addresses and networks in `deny`",
+            );
+        }
+        if !is_sorted {
+            report.not_carried(one.id, NETWORKS);
         }
     }
-    for allow in allowed {
-        report.not_needed(allow.id, EVERYBODY);
+    if let Some(last) = last {
+        match (denies_rest, section.has("allow")) {
+            (true, true) => report.carried(last.id, "allow"),
+            (true, false) => {
+                section.deny_all(&last.origin);
+                report.carried(last.id, "deny");
+            }
+            (false, _) => report.not_needed(last.id, EVERYBODY),
+        }
+    }
+    for behind in rules.iter().skip(end.map_or(rules.len(), |at| at + 1)) {
+        report.not_needed(
+            behind.id,
+            "the statement before it decides about every client",
+        );
+    }
+}
+
+/// Whether a statement needs nothing, by its name alone.
+pub(super) fn is_silent(directive: &ParsedDirective) -> bool {
+    let is_standard = || {
+        let (name, value) = (directive.argument(0), directive.argument(1));
+        STANDARD_PARAMETERS
+            .iter()
+            .any(|(known, values)| *known == name && values.contains(&value))
+    };
+    match directive.name() {
+        "fastcgi_param" => is_standard(),
+        name => matches!(
+            table::outcome_of(name),
+            Some(StatementOutcome::NotNeeded(_))
+        ),
     }
 }
 
@@ -412,16 +537,5 @@ const NETWORKS: &str = "Galley takes addresses and networks, and compares `deny`
 
 const EVERYBODY: &str = "without `deny all` behind it every client may";
 
-/// Whether a block denies every request.
-pub(super) fn refuses_all(block: &[ParsedDirective]) -> bool {
-    block.iter().any(|inner| match inner.name() {
-        "deny" => inner.argument(0) == "all",
-        "return" => ["403", "404", "444"].contains(&inner.argument(0)),
-        _ => false,
-    }) && !block.iter().any(|inner| inner.name() == "allow")
-}
-
-/// A pattern for a rule, if Galley supports it.
-pub(super) fn rule_pattern(text: &str, ignores_case: bool) -> Option<Value> {
-    known::pattern(text, ignores_case).map(Value::Text)
-}
+/// Why a statement about access is left to the owner of the site.
+const DECIDES: &str = "another program decides about access here, which Galley does not ask: close the paths with `deny`, or decide in PHP";

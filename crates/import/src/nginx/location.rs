@@ -1,11 +1,16 @@
-//! Converts `location`: Galley handles it without configuration, or it is about the whole site (`/`, PHP), or becomes a rule.
+//! Converts `location`: to a rule, or to options of the site if it is about the whole site (`/`, PHP).
+//!
+//! A location that refuses its requests stays closed, whatever else happens to it. Statements in an `if`, or in a location inside
+//! another one, apply to fewer requests than a rule would, so they are not carried.
 
+use crate::closed::{self, record_all, undecided};
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known::{self, NO_LOOK_AROUND};
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition;
 use crate::nginx::context::Context;
-use crate::nginx::passing::{cache_time, pass, redirect};
+use crate::nginx::passing::{cache_time, pass, returned};
+use crate::report::StatementOutcome;
 use crate::tree::ParsedDirective;
 
 /// The paths of a location.
@@ -95,133 +100,188 @@ pub(super) fn convert(
     context: &mut Context<'_>,
 ) {
     let paths = LocationPaths::of(directive);
-    if let Some(why) = reason_not_needed(&paths, directive) {
-        return directive.not_needed(why, context.report);
+    if paths == LocationPaths::Named {
+        return named(directive, site, context);
+    }
+    let draft = paths.rule(directive);
+    if let Some(status) = denial_status(directive.inner()) {
+        return deny(directive, draft, status, site, context);
+    }
+    if directive.has("internal") {
+        return internal(directive, &paths, draft, site, context);
     }
     if is_whole_site(&paths) {
-        context.carried(directive, "the site");
         return whole_site(directive, site, context);
     }
     if is_php(&paths, directive) {
         return php(&paths, directive, site, context);
     }
-    if is_administration(&paths) {
-        return administration(&paths, directive, site, context);
-    }
-    if paths.text().contains("xmlrpc.php") && common::refuses_all(directive.inner()) {
-        site.section.set("xmlrpc", "off", &directive.origin);
-        return directive.carried("xmlrpc", context.report);
-    }
-    rule(&paths, directive, site, context);
+    rule(&paths, draft, directive, site, context);
 }
 
-/// Why Galley needs no rule for a location; `None` if it needs one.
-fn reason_not_needed(paths: &LocationPaths, directive: &ParsedDirective) -> Option<&'static str> {
-    let (text, block) = (paths.text(), directive.inner());
-    let refuses = common::refuses_all(block);
-    let names = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
-    if matches!(paths, LocationPaths::Named) {
-        return Some(NAMED);
+/// The status with which a block refuses all requests. `None`: it serves some.
+pub(super) fn denial_status(block: &[ParsedDirective]) -> Option<&str> {
+    // `return` comes before access control.
+    let mut returns = block.iter().filter(|one| one.name() == "return");
+    if let Some(first) = returns.next() {
+        let status = first.argument(0);
+        return (known::is_error_status(status) && !block.iter().any(|one| one.name() == "if"))
+            .then_some(status);
     }
-    if text.contains("well-known") {
-        return Some(WELL_KNOWN);
-    }
-    if refuses && known::is_private_name(text) {
-        return Some("Galley never sends such files");
-    }
-    if refuses && paths.is_pattern() && known::is_script_of_folder(text) {
-        return Some(known::NO_SCRIPTS);
-    }
-    if names(&["favicon", "robots"]) && block.iter().all(|one| QUIET.contains(&one.name())) {
-        return Some("Galley sends the file, or WordPress's own");
-    }
-    let purges = |inner: &ParsedDirective| inner.name().ends_with("_cache_purge");
-    if text.starts_with("/purge") || block.iter().any(purges) {
-        return Some(PURGES);
-    }
-    let is_status = |inner: &ParsedDirective| STATUS_STATEMENTS.contains(&inner.name());
-    if block.iter().any(is_status) || STATUS_PATHS.contains(&text) {
-        return Some("`galley status` and `GET /metrics` of the admin interface replace it");
-    }
-    block.is_empty().then_some("the block is empty")
+    let mut access = block
+        .iter()
+        .filter(|one| matches!(one.name(), "allow" | "deny"));
+    let is_either = block.iter().any(|one| one.name() == "satisfy");
+    let denies = access
+        .next()
+        .is_some_and(|one| one.name() == "deny" && one.argument(0) == "all");
+    (denies && !is_either).then_some("403")
 }
 
-const NAMED: &str =
-    "a name inside nginx: Galley forwards what is no file to index.php or to the upstream";
+/// Converts a location that refuses its requests.
+fn deny(
+    directive: &ParsedDirective,
+    draft: Option<RuleDraft>,
+    status: &str,
+    site: &mut ImportedSite,
+    context: &mut Context<'_>,
+) {
+    let Some(draft) = draft else {
+        return undecided(directive, NO_LOOK_AROUND, context.report);
+    };
+    let outcome = closed::close(directive, draft, status, site);
+    record_all(directive, &outcome, context.report);
+}
 
-const WELL_KNOWN: &str =
-    "Galley sends files below /.well-known, and answers the challenges of `tls = \"auto\"` itself";
+/// Converts a location that only responses of PHP may name.
+fn internal(
+    directive: &ParsedDirective,
+    paths: &LocationPaths,
+    draft: Option<RuleDraft>,
+    site: &mut ImportedSite,
+    context: &mut Context<'_>,
+) {
+    let others = directive
+        .inner()
+        .iter()
+        .find(|one| !matches!(one.name(), "internal" | "alias" | "root"));
+    let root = directive.inner().iter().find(|one| one.name() == "root");
+    let alias = directive
+        .inner()
+        .iter()
+        .find(|one| one.name() == "alias")
+        .map(|one| one.argument(0));
+    let is_folder = !paths.is_pattern() && paths.text().len() > 1 && paths.text().ends_with('/');
+    let is_plain =
+        |folder: &str| folder.starts_with('/') && folder.ends_with('/') && !folder.contains('$');
+    if is_folder
+        && others.is_none()
+        && root.is_none()
+        && alias.is_none_or(is_plain)
+        && !matches!(paths, LocationPaths::Exact(_))
+    {
+        let path = paths.text().to_owned();
+        let item = match alias {
+            Some(folder) => format!(
+                "{{ path = {}, folder = {} }}",
+                crate::write::quoted(&path),
+                crate::write::quoted(folder.trim_end_matches('/'))
+            ),
+            None => path,
+        };
+        site.section.add("internal", [item], &directive.origin);
+        return directive.carried("internal", context.report);
+    }
+    let Some(draft) = draft else {
+        return undecided(directive, NO_LOOK_AROUND, context.report);
+    };
+    closed::close(directive, draft, "404", site);
+    let outcome = StatementOutcome::NotCarried(INTERNAL.to_owned());
+    record_all(directive, &outcome, context.report);
+}
 
-const PURGES: &str =
-    "Galley accepts the purges of plugins: PURGE requests, and `purge_get = true` for GET /purge/";
-
-/// Statements that do not change responses.
-const QUIET: &[&str] = &[
-    "access_log",
-    "log_not_found",
-    "allow",
-    "try_files",
-    "expires",
-    "add_header",
-    "return",
-    "default_type",
-];
-
-const STATUS_STATEMENTS: &[&str] = &["stub_status", "vhost_traffic_status_display", "api"];
-
-const STATUS_PATHS: &[&str] = &["/nginx_status", "/fpm-status", "/status", "/ping"];
+/// A named location is reached from `try_files` and `error_page` only.
+fn named(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
+    let is_front = |one: &ParsedDirective| {
+        one.name() == "rewrite"
+            && condition::WHOLE.contains(&one.argument(0))
+            && one.argument(1) == "/index.php"
+    };
+    let block = directive.inner();
+    if !block.is_empty() && block.iter().all(is_front) && site.section.has("root") {
+        return directive.not_needed(FALLBACK, context.report);
+    }
+    directive.not_carried(NAMED, context.report);
+}
 
 fn is_whole_site(paths: &LocationPaths) -> bool {
     match paths {
         LocationPaths::Prefix(path) | LocationPaths::FirstPrefix(path) => path == "/",
-        LocationPaths::Pattern { text, .. } => {
-            ["/", "^/", ".", ".*", "^(.*)$", "^/(.*)$"].contains(&text.as_str())
-        }
-        LocationPaths::Exact(_) | LocationPaths::Named => false,
+        LocationPaths::Pattern { .. } | LocationPaths::Exact(_) | LocationPaths::Named => false,
     }
 }
 
-/// Whether a location is like `location ~ \.php$`, which is about the whole site. One for a single script becomes a rule.
+/// Whether a location is `location ~ \.php$` in one of its usual forms, and passes requests on.
 fn is_php(paths: &LocationPaths, directive: &ParsedDirective) -> bool {
     let LocationPaths::Pattern { text, .. } = paths else {
         return false;
     };
-    let plain = text.replace('\\', "");
-    let has = |parts: &[&str]| parts.iter().any(|part| plain.contains(part));
-    let passes = ["fastcgi_pass", "proxy_pass", "include"];
-    has(&[".php", ".(php", "php("])
-        && !has(&["wp-login", "xmlrpc", "wp-admin"])
+    let passes = ["fastcgi_pass", "proxy_pass"];
+    (OF_PHP.contains(&text.as_str()) || OF_OTHER_SCRIPTS.contains(&text.as_str()))
         && passes.iter().any(|name| directive.has(name))
 }
 
-const PHP_ONLY: &str = "php, for scripts that end in .php: Galley runs no others";
-
-fn is_administration(paths: &LocationPaths) -> bool {
-    let plain = paths.text().replace('\\', "");
-    ["wp-admin", "wp-login"]
-        .iter()
-        .any(|part| plain.contains(part))
-}
-
-/// Converts the statements of `/` to options of the site.
+/// Converts the statements of `/` to options of the site, if they apply to all of its requests.
 fn whole_site(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
+    context.carried(directive, "the site");
+    let is_sole = context.server.is_sole;
     for inner in directive.inner() {
         match inner.name() {
-            "if" => condition::convert(inner, site, context),
-            "location" => convert(inner, site, context),
+            "if" if is_sole => condition::convert(inner, site, context),
+            "if" => condition::in_location(inner, context),
+            "location" => nested(inner, context),
             "limit_except" => limit_except(inner, context),
-            _ if pass(inner, &mut site.section, context) => {}
+            "return" | "rewrite" => inner.not_carried(ONE_PATH, context.report),
+            "try_files" => try_files(inner, "/", site, context),
+            _ if pass(inner, Some("/"), &mut site.section, context) => {}
             _ if cache_time(inner, &mut site.ttl, context) => {}
-            "rewrite" | "return" => redirect(inner, None, site, context),
-            _ => common::convert(inner, DirectiveScope::Site, &mut site.section, context),
+            _ => of_whole_site(inner, is_sole, site, context),
         }
     }
-    common::access(
-        directive.inner(),
-        "allow",
-        &mut site.section,
-        context.report,
-    );
+    let before = site.section.clone();
+    common::access(directive.inner(), &mut site.section, context.report);
+    if !is_sole && before.settings.len() != site.section.settings.len() {
+        closes_more(directive, context);
+    }
+}
+
+/// A statement of `/` or of PHP's location. `is_sole`: whether it applies to all requests of the site.
+fn of_whole_site(
+    inner: &ParsedDirective,
+    is_sole: bool,
+    site: &mut ImportedSite,
+    context: &mut Context<'_>,
+) {
+    let mut own = Section::default();
+    common::convert(inner, DirectiveScope::Site, &mut own, context);
+    let is_access = inner.name().starts_with("auth_") || inner.name() == "limit_req";
+    let sets_access = ["basic_auth", "limit"].iter().any(|option| own.has(option));
+    if own.is_empty() || is_sole || PER_UPSTREAM.iter().any(|end| inner.name().ends_with(end)) {
+        site.section.take(own);
+    } else if is_access && sets_access {
+        // Closed for all rather than open for some.
+        site.section.take(own);
+        context.not_carried(inner, CLOSES_MORE);
+    } else {
+        context.not_carried(inner, ONE_PATH);
+    }
+}
+
+fn closes_more(directive: &ParsedDirective, context: &mut Context<'_>) {
+    let of_access = |one: &&ParsedDirective| matches!(one.name(), "allow" | "deny");
+    for one in directive.inner().iter().filter(of_access) {
+        context.not_carried(one, CLOSES_MORE);
+    }
 }
 
 fn php(
@@ -230,26 +290,38 @@ fn php(
     site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
-    let is_php_only = !paths.text().contains("phtml");
-    let option = if is_php_only { "php" } else { PHP_ONLY };
-    context.carried(directive, option);
+    if OF_OTHER_SCRIPTS.contains(&paths.text()) {
+        context.not_carried(directive, PHP_ONLY);
+    } else {
+        context.carried(directive, "php");
+    }
+    let before = site.section.clone();
     for inner in directive.inner() {
         match inner.name() {
-            "if" => condition::convert(inner, site, context),
-            "location" => convert(inner, site, context),
-            "return" => context.not_needed(inner, "Galley runs only scripts that exist"),
+            "if" => condition::in_location(inner, context),
+            "location" => nested(inner, context),
+            "return" | "rewrite" => inner.not_carried(ONE_PATH, context.report),
             "root" => root_of_scripts(inner, site, context),
-            _ if pass(inner, &mut site.section, context) => {}
+            "try_files" => match inner.arguments() {
+                [uri, last]
+                    if SCRIPT.contains(&uri.as_str())
+                        && matches!(last.as_str(), "=404" | "/index.php") =>
+                {
+                    let why = "Galley runs only scripts that exist; WordPress answers the other requests, with 404";
+                    context.not_needed(inner, why);
+                }
+                _ => context.not_carried(inner, FALLS_BACK),
+            },
+            _ if pass(inner, None, &mut site.section, context) => {}
             _ if cache_time(inner, &mut site.ttl, context) => {}
-            _ => common::convert(inner, DirectiveScope::Site, &mut site.section, context),
+            _ => of_whole_site(inner, false, site, context),
         }
     }
-    common::access(
-        directive.inner(),
-        "allow",
-        &mut site.section,
-        context.report,
-    );
+    let count = before.settings.len();
+    common::access(directive.inner(), &mut site.section, context.report);
+    if count != site.section.settings.len() {
+        closes_more(directive, context);
+    }
 }
 
 fn root_of_scripts(
@@ -262,96 +334,155 @@ fn root_of_scripts(
         Some(root) if root == argument => {
             context.not_needed(directive, "it is the root of the site");
         }
-        Some(_) => context.not_carried(
-            directive,
-            "Galley has one `root` for files and scripts of a site",
-        ),
+        Some(_) => context.not_carried(directive, ONE_ROOT),
         None => directive.sets("root", argument, &mut site.section, context.report),
     }
-}
-
-/// Converts `/wp-admin` and `/wp-login.php`: access control and rate limits.
-fn administration(
-    paths: &LocationPaths,
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut Context<'_>,
-) {
-    let block = directive.inner();
-    let restricts = directive.has("allow");
-    if restricts {
-        common::access(block, "admin_allow", &mut site.section, context.report);
-    }
-    let mut limited = Section::default();
-    let mut of_paths = paths.rule(directive);
-    let mut rest = false;
-    for inner in block {
-        match inner.name() {
-            "allow" | "deny" if restricts => {}
-            "limit_req" => common::convert(inner, DirectiveScope::Rule, &mut limited, context),
-            name if name.starts_with("auth_basic") => rest = true,
-            "location" => convert(inner, site, context),
-            _ if pass(inner, &mut Section::default(), context) => {
-                let why = "the administration goes to the same server as the site, past the cache";
-                context.not_needed(inner, why);
-            }
-            _ => match &mut of_paths {
-                Some(own) => {
-                    common::convert(inner, DirectiveScope::Rule, &mut own.section, context);
-                }
-                None => context.not_carried(inner, NO_LOOK_AROUND),
-            },
-        }
-    }
-    if let Some(limit) = limited.get("limit") {
-        site.section
-            .set("login_limit", limit.clone(), &directive.origin);
-    }
-    if rest || (common::refuses_all(block) && !restricts) {
-        return rule(paths, directive, site, context);
-    }
-    if let Some(own) = of_paths {
-        site.add_rule(own);
-    }
-    let option = if restricts {
-        "admin_allow"
-    } else {
-        "the preset: the administration passes the cache"
-    };
-    context.carried(directive, option);
 }
 
 /// Converts any other location to a rule.
 fn rule(
     paths: &LocationPaths,
+    draft: Option<RuleDraft>,
     directive: &ParsedDirective,
     site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
-    let Some(mut rule) = paths.rule(directive) else {
-        return directive.not_carried(NO_LOOK_AROUND, context.report);
+    let Some(mut rule) = draft else {
+        return unsupported(directive, context);
     };
+    let prefix = (!paths.is_pattern()).then(|| paths.text());
     let section = &mut rule.section;
     for inner in directive.inner() {
         match inner.name() {
-            "location" => convert(inner, site, context),
-            "if" => condition::convert(inner, site, context),
+            "location" => nested(inner, context),
+            "if" => condition::in_location(inner, context),
             "limit_except" => limit_except(inner, context),
-            "return" | "rewrite" => redirect(inner, Some(section), site, context),
+            "return" => returned(inner, section, site, context),
+            "rewrite" => inner.not_carried(ONE_PATH, context.report),
             "access_log" | "error_log" => {
                 context.not_needed(inner, "Galley logs each request once, for the site");
+            }
+            "try_files" => try_files(inner, prefix.unwrap_or_default(), site, context),
+            "set" if skips_cache(inner, context) => {
+                inner.sets("cache", false, section, context.report);
             }
             _ if turns_cache_off(inner) => {
                 inner.sets("cache", false, section, context.report);
             }
-            _ if pass(inner, section, context) => {}
+            _ if pass(inner, prefix, section, context) => {}
             _ if rule_time(inner, section, context) => {}
             _ => common::convert(inner, DirectiveScope::Rule, section, context),
         }
     }
-    common::access(directive.inner(), "allow", section, context.report);
+    common::access(directive.inner(), section, context.report);
     remove_same_upstream(section, site);
+    close_to_others(directive, section, context);
     directive.becomes(rule, site, context.report);
+}
+
+/// A pattern with access rules must not be wider than that of nginx. Clients of the list are not affected, so the rule stays, and is
+/// reported.
+fn close_to_others(directive: &ParsedDirective, section: &Section, context: &mut Context<'_>) {
+    let closes = ["allow", "deny", "basic_auth", "limit"]
+        .iter()
+        .any(|option| section.has(option));
+    if closes
+        && section.has("pattern")
+        && !crate::evidence::is_exact(&RuleDraft::new(section.clone(), RulePriority::Pattern))
+    {
+        let is_access = |one: &&ParsedDirective| {
+            matches!(one.name(), "allow" | "deny" | "limit_req")
+                || one.name().starts_with("auth_basic")
+        };
+        for one in directive.inner().iter().filter(is_access) {
+            context.not_carried(one, WIDER);
+        }
+    }
+}
+
+/// A location whose pattern no rule of Galley can have.
+fn unsupported(directive: &ParsedDirective, context: &mut Context<'_>) {
+    directive.not_carried(NO_LOOK_AROUND, context.report);
+    let closes = |one: &&ParsedDirective| {
+        matches!(
+            one.name(),
+            "allow" | "deny" | "auth_basic" | "auth_request" | "limit_req" | "satisfy"
+        )
+    };
+    for one in directive.inner().iter().filter(closes) {
+        undecided(one, NO_LOOK_AROUND, context.report);
+    }
+}
+
+/// A location inside another one. Its access control is at least that of the outer one, which becomes a rule for more paths.
+fn nested(directive: &ParsedDirective, context: &mut Context<'_>) {
+    if denial_status(directive.inner()).is_some()
+        || directive.has("deny")
+        || directive.has("auth_basic")
+        || directive.has("internal")
+    {
+        return undecided(directive, NESTED, context.report);
+    }
+    let passes = |one: &ParsedDirective| {
+        one.name() == "fastcgi_pass"
+            || one.name().starts_with("fastcgi_") && common::is_silent(one)
+            || one.name() == "try_files" && one.argument(1) == "=404"
+    };
+    if OF_PHP.contains(&LocationPaths::of(directive).text()) && directive.inner().iter().all(passes)
+    {
+        return directive.not_needed("PHP runs the scripts of all paths", context.report);
+    }
+    directive.not_carried(NESTED, context.report);
+}
+
+/// Converts `try_files` of the paths below `prefix`.
+fn try_files(
+    directive: &ParsedDirective,
+    prefix: &str,
+    site: &ImportedSite,
+    context: &mut Context<'_>,
+) {
+    let Some((last, tried)) = directive.arguments().split_last() else {
+        return;
+    };
+    let is_plain = tried
+        .iter()
+        .all(|one| matches!(one.as_str(), "$uri" | "$uri/"));
+    let has_pages = site.section.has("root") && !context.server.is_files_only;
+    let query = [
+        "?$args",
+        "$is_args$args",
+        "?$query_string",
+        "?$is_args$args",
+    ];
+    let front = query.iter().find_map(|query| last.strip_suffix(query));
+    match front {
+        Some("/index.php") if is_plain && has_pages => context.not_needed(directive, FALLBACK),
+        Some(front)
+            if is_plain
+                && has_pages
+                && front == format!("{}/index.php", prefix.trim_end_matches('/')) =>
+        {
+            let root = site.section.text("root").unwrap_or_default();
+            let folder = format!("{root}{}", prefix.trim_end_matches('/'));
+            if context.is_wordpress(&folder) {
+                context.not_needed(
+                    directive,
+                    "the nearest index.php beside a wp-blog-header.php runs",
+                );
+            } else {
+                context.not_carried(directive, FOLDER);
+            }
+        }
+        None if is_plain
+            && last == "=404"
+            && context.server.is_files_only
+            && !site.section.has("upstream") =>
+        {
+            context.not_needed(directive, "Galley sends files of the site only");
+        }
+        _ => context.not_carried(directive, FALLS_BACK),
+    }
 }
 
 /// Removes the upstream from a rule if it is the same as the site's.
@@ -374,9 +505,13 @@ fn turns_cache_off(directive: &ParsedDirective) -> bool {
         "proxy_no_cache" | "fastcgi_no_cache" | "proxy_cache_bypass" | "fastcgi_cache_bypass" => {
             argument == "1"
         }
-        "set" => argument.contains("skip_cache") && directive.argument(1) == "1",
         _ => false,
     }
+}
+
+fn skips_cache(directive: &ParsedDirective, context: &Context<'_>) -> bool {
+    context.cache_variables.contains(directive.argument(0))
+        && !matches!(directive.argument(1), "" | "0")
 }
 
 fn rule_time(
@@ -389,13 +524,75 @@ fn rule_time(
         return false;
     }
     let of_200 = ttl.get("\"200\"").or_else(|| ttl.get("default")).cloned();
-    if let (Some(time), false) = (of_200, section.has("ttl")) {
-        section.set("ttl", time, &directive.origin);
+    match of_200.filter(|_| !section.has("ttl")) {
+        Some(time) => section.set("ttl", time, &directive.origin),
+        None => context.not_carried(directive, "a rule has one `ttl`, for successful responses"),
     }
     true
 }
 
 fn limit_except(directive: &ParsedDirective, context: &mut Context<'_>) {
-    let remedy = "name the methods in a rule (`methods`) with `deny`";
-    directive.not_carried(remedy, context.report);
+    undecided(
+        directive,
+        "name the methods in a rule (`methods`) with `deny`",
+        context.report,
+    );
 }
+
+/// Patterns of all scripts.
+const OF_PHP: &[&str] = &[
+    r"\.php$",
+    r"\.php",
+    r"\.php(/|$)",
+    r"\.php(?:/|$)",
+    r"\.php($|/)",
+    r"\.php(?:$|/)",
+    r"[^/]\.php(/|$)",
+    r"^(.+\.php)(.*)$",
+    r"^.+\.php$",
+    r"^/.+\.php(/|$)",
+    r".php$",
+];
+
+/// Patterns of all scripts, and of others that Galley runs nowhere.
+const OF_OTHER_SCRIPTS: &[&str] = &[
+    r"\.(php|phtml)$",
+    r"\.(php|php5|phtml)$",
+    r"\.php[345]?$",
+    r"\.ph(p|tml)$",
+];
+
+const SCRIPT: &[&str] = &[
+    "$uri",
+    "$fastcgi_script_name",
+    "$document_root$fastcgi_script_name",
+];
+
+/// Ends of statements about an upstream: they apply to all requests that it gets.
+const PER_UPSTREAM: &[&str] = &["_read_timeout", "_connect_timeout", "_hide_header"];
+
+pub(super) const FALLBACK: &str =
+    "Galley sends a file that exists, and forwards everything else to index.php";
+
+const NAMED: &str = "a name inside nginx: Galley forwards what is no file to index.php or to the upstream, and errors have `[site.error_pages]`";
+
+const INTERNAL: &str = "closed to visitors by a rule, with another status: set `internal` to the folder, so that PHP may name its files in `X-Accel-Redirect`";
+
+const NESTED: &str =
+    "a location inside another one: write a rule for its paths before the rule of the outer one";
+
+const ONE_PATH: &str =
+    "it applies to some requests of the site, not to all: write a rule for their paths";
+
+const CLOSES_MORE: &str = "set for all requests of the site, so that nothing is open that was closed: write rules for the paths that were open";
+
+const WIDER: &str = "the rule also covers searches, previews and short links (`/?s=`, `/?p=12`), which may show the same page: begin its pattern with `^`, or      use `path`";
+
+const ONE_ROOT: &str = "Galley has one `root` for files and scripts of a site";
+
+const PHP_ONLY: &str = "Galley runs scripts that end in .php, and no others";
+
+const FALLS_BACK: &str =
+    "Galley forwards what is no file to index.php: other ways to answer need a rule, or WordPress";
+
+const FOLDER: &str = "Galley does this if the folder has a WordPress of its own (wp-blog-header.php beside index.php), which is not so here";

@@ -1,0 +1,204 @@
+//! Evaluates a draft with the code that decides about requests in the server: which rule applies, whether it denies, where it redirects.
+//!
+//! An import states what the other server answers to sample requests ([`Expectation`]). [`check`] evaluates the draft for them, and
+//! reports a statement as not carried if an answer differs. Nothing is started, and no request is sent.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use galley_policy::access::{self, AccessClient, AccessRules, AccessSetting};
+use galley_policy::pattern::PathPattern;
+use galley_policy::redirect::{self, Redirect, RedirectTarget};
+use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
+use galley_policy::site::{Policy, Rule};
+
+use crate::draft::{Draft, ImportedSite, RuleDraft, Section, Value};
+use crate::report::{Report, StatementId};
+
+/// What a client gets from the rules of a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// A refusal, or a redirect in its place.
+    Closed,
+    /// The status, and the value of `Location`.
+    Redirected(u16, String),
+    /// What the files or the upstream of the site send.
+    Open,
+}
+
+/// The answer of the other server to a `GET` for a target, because of a statement.
+#[derive(Clone, Debug)]
+pub(crate) struct Expectation {
+    pub id: StatementId,
+    /// Path and query, as a client sends them.
+    pub target: String,
+    pub answer: Answer,
+}
+
+/// The rules of a site in the form in which the server compares them with requests.
+pub(crate) struct DecidingRules(Policy);
+
+impl DecidingRules {
+    /// `rules`: in the order of the file. Rules that the server would reject never apply.
+    pub fn of<'r>(site: &Section, rules: impl Iterator<Item = &'r RuleDraft>) -> Self {
+        let mut policy = Policy::wordpress();
+        policy.access.common = access_rules(site);
+        policy.rules = rules.filter_map(|rule| compiled(&rule.section)).collect();
+        Self(policy.guarded())
+    }
+
+    /// The answer to a `GET` of a client that no list names.
+    pub fn answer(&self, target: &str) -> Answer {
+        let mut info = RequestInfo::default();
+        let line = RequestLineInfo {
+            method: "GET",
+            target: target.as_bytes(),
+            scheme: Scheme::Https,
+            host: HOST,
+            has_body: false,
+            upgrade: false,
+            country: None,
+        };
+        let no_fields = std::iter::empty::<(&str, &[u8])>();
+        if info.parse(&line, no_fields, &self.0).is_err() {
+            return Answer::Closed;
+        }
+        let client = AccessClient {
+            address: IpAddr::V4(STRANGER),
+            country: None,
+        };
+        if access::judge(&self.0, &info, client).is_err() {
+            return Answer::Closed;
+        }
+        match redirect::of(&info, &self.0, false) {
+            Some(found) if found.location == AWAY.as_bytes() => Answer::Closed,
+            Some(found) => {
+                let location = String::from_utf8_lossy(&found.location).into_owned();
+                Answer::Redirected(found.status, location)
+            }
+            None => Answer::Open,
+        }
+    }
+}
+
+/// A rule in the form of the server. `None` if its pattern is invalid.
+pub(crate) fn compiled(section: &Section) -> Option<Rule> {
+    let pattern = section
+        .text("pattern")
+        .map(PathPattern::compile)
+        .transpose()
+        .ok()?;
+    let path = section.text("path").unwrap_or_default().to_owned();
+    let groups = pattern
+        .as_ref()
+        .map_or_else(|| usize::from(path.ends_with('*')), PathPattern::groups);
+    let redirect = section.text("redirect").and_then(|target| {
+        let status = match section.get("redirect_status") {
+            Some(Value::Verbatim(status)) => status.parse().ok(),
+            _ => None,
+        };
+        Some(Redirect {
+            target: RedirectTarget::parse(target, groups).ok()?,
+            status,
+            keeps_query: section.get("redirect_query") != Some(&Value::Flag(false)),
+        })
+    });
+    Some(Rule {
+        path,
+        pattern,
+        redirect,
+        access: access_rules(section),
+        ..Rule::default()
+    })
+}
+
+fn access_rules(section: &Section) -> AccessRules {
+    let password = section.text("basic_auth").map(Into::into);
+    AccessRules {
+        allow: networks(section, "allow"),
+        deny: networks(section, "deny"),
+        password: password.map_or(AccessSetting::Nothing, AccessSetting::Is),
+        ..AccessRules::default()
+    }
+}
+
+fn networks<N: std::str::FromStr>(section: &Section, option: &str) -> AccessSetting<Vec<N>> {
+    let whole = |text: &String| match (text.contains('/'), text.contains(':')) {
+        (true, _) => text.clone(),
+        (false, true) => format!("{text}/128"),
+        (false, false) => format!("{text}/32"),
+    };
+    let all = section.list(option).iter();
+    let all: Vec<N> = all.filter_map(|text| whole(text).parse().ok()).collect();
+    match section.has(option) {
+        true => AccessSetting::Is(all),
+        false => AccessSetting::Nothing,
+    }
+}
+
+/// Whether a rule that closes paths leaves open what the other server serves by other paths: `deny` of a pattern that may match any
+/// page also covers addresses that name the page in the query.
+pub(crate) fn is_exact(rule: &RuleDraft) -> bool {
+    let rules = DecidingRules::of(&Section::default(), std::iter::once(rule));
+    let Some(compiled) = compiled(&rule.section) else {
+        return false;
+    };
+    let mut others = OTHER_TARGETS.iter().filter(|target| {
+        let path = target.split('?').next().unwrap_or_default();
+        !compiled.matches("GET", path.as_bytes())
+    });
+    others.all(|target| rules.answer(target) == Answer::Open)
+}
+
+/// Compares the answers of a draft with those of the other server. A statement with another answer is not carried.
+pub(crate) fn check(draft: &Draft, report: &mut Report) {
+    for site in &draft.sites {
+        check_site(site, report);
+    }
+}
+
+fn check_site(site: &ImportedSite, report: &mut Report) {
+    let rules = DecidingRules::of(&site.section, site.rules.iter());
+    for one in &site.expected {
+        let answer = rules.answer(&one.target);
+        if answer == one.answer {
+            continue;
+        }
+        let is_access = one.answer == Answer::Closed;
+        let words = |answer: &Answer| match answer {
+            Answer::Closed => "is refused".to_owned(),
+            Answer::Redirected(status, location) => format!("is a {status} to `{location}`"),
+            Answer::Open => "is served".to_owned(),
+        };
+        let remedy = format!(
+            "`{}` {} by the other server, and {} with this draft: change its rules, or their order",
+            one.target,
+            words(&one.answer),
+            words(&answer)
+        );
+        report.differs(one.id, remedy, is_access);
+    }
+}
+
+/// The target of rules that refuse requests by a redirect.
+pub(crate) const AWAY: &str = "/";
+
+const HOST: &str = "example.com";
+
+/// An address of documentation (RFC 5737), which no access list names on purpose.
+const STRANGER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 77);
+
+/// Requests of every WordPress: previews and short links, searches, archives, the REST API.
+const OTHER_TARGETS: &[&str] = &[
+    "/",
+    "/?p=12",
+    "/?page_id=12&preview=true",
+    "/?s=word",
+    "/?m=2030",
+    "/?cat=1",
+    "/?author=1",
+    "/?feed=rss2",
+    "/?rest_route=/wp/v2/posts",
+    "/wp-json/wp/v2/posts",
+    "/hello-world/",
+    "/2030/01/",
+];
