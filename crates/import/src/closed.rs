@@ -65,7 +65,7 @@ pub(crate) fn close(
 }
 
 /// The result for a statement that answers `status`, if Galley answers 403.
-fn with_status(status: &str, what: &str, is_rule: bool) -> StatementOutcome {
+pub(crate) fn with_status(status: &str, what: &str, is_rule: bool) -> StatementOutcome {
     match (status, is_rule) {
         ("403", true) => StatementOutcome::Carried(what.to_owned()),
         ("403", false) => StatementOutcome::NotNeeded(what.to_owned()),
@@ -122,7 +122,8 @@ impl NeverSent {
 
 /// Whether all paths that a pattern matches are closed without a rule.
 fn never_sent(pattern: &str) -> Option<NeverSent> {
-    let hir = regex_syntax::parse(pattern).ok()?;
+    // Galley ignores case here.
+    let hir = regex_syntax::parse(pattern.trim_start_matches("(?i)")).ok()?;
     if needs(&hir, "/.") {
         let known = regex::Regex::new(pattern).ok()?;
         let matches_well_known = [
@@ -140,20 +141,17 @@ fn never_sent(pattern: &str) -> Option<NeverSent> {
         });
     }
     let ends = ends(&hir)?;
-    let lower = pattern.to_ascii_lowercase();
     if needs(&hir, "/wp-config.php") && ends.iter().all(|end| end.ends_with("/wp-config.php")) {
         return Some(NeverSent::Configuration);
     }
     let are_scripts = ends
         .iter()
         .all(|end| SCRIPTS.iter().any(|one| end.ends_with(one)));
-    let begins = lower
-        .strip_prefix("(?i)")
-        .unwrap_or(&lower)
-        .replace('\\', "");
+    let begins = pattern.trim_start_matches("(?i)").replace('\\', "");
     let is_below = CLOSED_FOLDERS
         .iter()
-        .any(|folder| begins.starts_with(&format!("^{folder}")));
+        .any(|folder| begins.starts_with(&format!("^{folder}")))
+        || CLOSED_ANYWHERE.iter().any(|folder| needs(&hir, folder));
     (are_scripts && is_below && !has_top_alternatives(&hir)).then_some(NeverSent::Scripts)
 }
 
@@ -189,6 +187,15 @@ const SCRIPTS: &[&str] = &[
     ".php", ".php3", ".php4", ".php5", ".php7", ".php8", ".phtml", ".phar", ".pht", ".phps",
 ];
 
+/// Folders in which Galley runs no scripts, at any depth.
+const CLOSED_ANYWHERE: &[&str] = &[
+    "/wp-content/uploads/",
+    "/wp-content/cache/",
+    "/wp-content/upgrade/",
+    "/wp-content/blogs.dir/",
+    "/app/uploads/",
+];
+
 /// Beginnings of patterns for folders in which Galley runs no scripts.
 const CLOSED_FOLDERS: &[&str] = &[
     "/wp-content/uploads/",
@@ -202,6 +209,27 @@ const CLOSED_FOLDERS: &[&str] = &[
 
 const CLOSED_BY_REDIRECT: &str = "closed by a redirect to the front page in place of a refusal: with `deny`, Galley would also refuse searches, \
      previews and short links (`/?s=`, `/?p=12`), which may show the same page. Write `deny` in place of `redirect` if that is what you want";
+
+/// Whether a PCRE with look-ahead matches only hidden files other than those in `/.well-known`.
+pub(crate) fn is_hidden_only(text: &str) -> bool {
+    let rest = text
+        .strip_prefix("(^|/)\\.")
+        .or_else(|| text.strip_prefix("/\\."));
+    rest.is_some_and(|rest| HIDDEN_ONLY.contains(&rest))
+}
+
+/// What may follow the dot of hidden files.
+const HIDDEN_ONLY: &[&str] = &[
+    "(?!well-known)",
+    "(?!well-known/)",
+    "(?!well-known\\/)",
+    "(?!well-known).*",
+    "(?!well-known\\/).*",
+    "(?!well-known/).*",
+    "(?!well\\-known)",
+    "(?!well-known($|/))",
+    "(?!well-known(?:$|/))",
+];
 
 /// The result for a denial whose paths or conditions no rule of Galley has.
 pub(crate) fn undecided(directive: &ParsedDirective, remedy: &str, report: &mut Report) {

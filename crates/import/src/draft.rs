@@ -183,6 +183,8 @@ pub(crate) enum RulePriority {
     Exact,
     FirstPrefix,
     Pattern,
+    /// After all patterns: conditions for requests that locations answer.
+    Condition,
     Prefix,
 }
 

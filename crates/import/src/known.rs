@@ -40,6 +40,11 @@ pub(crate) fn paths(pattern: &str) -> Vec<String> {
     all
 }
 
+/// Whether a pattern for a URL is about its query.
+pub(crate) fn is_of_query(pattern: &str) -> bool {
+    pattern.contains(['=', '&']) || pattern.contains("\\?") || pattern.contains("[?]")
+}
+
 /// Whether the preset stores nothing at the paths that contain a pattern.
 fn is_known_path(pattern: &str) -> bool {
     let text = pattern

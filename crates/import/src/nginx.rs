@@ -27,7 +27,7 @@ use server::{Server, ServerRedirect};
 pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
     let all = tree::read(source, main, Grammar::Nginx, report);
     let mut context = Context::new(source, report);
-    context.find_cache_variables(&all);
+    context.find_variables(&all, false);
     let (mut inherited, mut servers) = (Vec::new(), Vec::new());
     collect(&all, &mut context, &mut inherited, &mut servers);
     if servers.is_empty() && !inherited.is_empty() {
@@ -282,5 +282,5 @@ fn expiry_rule(of_type: &ExpiryOfType) -> RuleDraft {
     section.set("pattern", of_type.pattern.to_owned(), origin);
     let field = format!("Cache-Control: max-age={}", of_type.seconds);
     section.add("set_headers", [field], origin);
-    RuleDraft::new(section, RulePriority::Pattern)
+    RuleDraft::new(section, RulePriority::Condition)
 }

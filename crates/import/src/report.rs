@@ -119,6 +119,12 @@ impl Report {
         }
     }
 
+    /// Whether a statement is not carried.
+    pub fn is_lost(&self, id: StatementId) -> bool {
+        let outcome = self.entries.get(id.0).map(|entry| &entry.outcome);
+        matches!(outcome, Some(None | Some(StatementOutcome::NotCarried(_))))
+    }
+
     /// Whether a statement has a result.
     pub fn has_outcome(&self, id: StatementId) -> bool {
         self.entries

@@ -78,6 +78,8 @@ impl ParsedDirective {
     pub fn becomes(&self, rule: RuleDraft, site: &mut ImportedSite, report: &mut Report) {
         if rule.section.settings.len() > 1 {
             report.carried(self.id, "a rule");
+        } else if self.inner().iter().any(|inner| report.is_lost(inner.id)) {
+            report.not_carried(self.id, "none of its statements is carried");
         } else {
             report.not_needed(self.id, "nothing in it differs from the site");
         }

@@ -37,7 +37,7 @@ pub(super) fn convert(
         "proxy_hide_header" | "fastcgi_hide_header" | "more_clear_headers" => {
             hide_header(directive, section, report);
         }
-        "expires" => expires(directive, section, report),
+        "expires" => expires(directive, scope, section, report),
         "allow" | "deny" => {} // Handled together in `access`.
         "auth_basic" if argument == "off" => {
             directive.sets("basic_auth", "off", section, report);
@@ -256,7 +256,12 @@ fn hide_header(directive: &ParsedDirective, section: &mut Section, report: &mut 
 }
 
 /// Converts `expires 30d`, the lifetime in browsers, to `Cache-Control`.
-fn expires(directive: &ParsedDirective, section: &mut Section, report: &mut Report) {
+fn expires(
+    directive: &ParsedDirective,
+    scope: DirectiveScope,
+    section: &mut Section,
+    report: &mut Report,
+) {
     let value = match directive.argument(0) {
         "off" => {
             return report.not_needed(directive.id, "Galley adds no Expires");
@@ -269,8 +274,14 @@ fn expires(directive: &ParsedDirective, section: &mut Section, report: &mut Repo
         }
         "epoch" | "-1" | "0" => "no-cache".to_owned(),
         "max" => "max-age=315360000".to_owned(),
-        text if text.starts_with('$') => {
+        text if text.starts_with('$') && scope == DirectiveScope::Site => {
             return report.carried(directive.id, "rules for the media types of its map");
+        }
+        text if text.starts_with('$') => {
+            return report.not_carried(
+                directive.id,
+                "set `Cache-Control` with `set_headers` in a rule",
+            );
         }
         text => {
             if let Some(seconds) = units::seconds(text) {

@@ -230,13 +230,13 @@ fn paths(
     // Galley's patterns do not see the query.
     let (of_query, of_path): (Vec<String>, Vec<String>) = known::paths(&comparison.pattern)
         .into_iter()
-        .partition(|one| one.contains(['?', '=', '&']) && comparison.variable == "$request_uri");
+        .partition(|one| known::is_of_query(one) && comparison.variable == "$request_uri");
     if !of_path.is_empty() {
         let joined = of_path.join("|");
         let Some(pattern) = known::pattern(&joined, comparison.operator.contains('*')) else {
             return directive.not_carried(DECIDE, context.report);
         };
-        let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Pattern);
+        let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Condition);
         rule.section.set("cache", false, &directive.origin);
         site.add_rule(rule);
         directive.carried("a rule with cache = false", context.report);

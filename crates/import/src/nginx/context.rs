@@ -18,6 +18,8 @@ pub(super) struct Context<'l> {
     pub server: ServerFacts,
     /// The variables that make requests bypass a cache.
     pub cache_variables: HashSet<String>,
+    /// The arguments of `expires` outside of locations.
+    expires_variables: HashSet<String>,
     pub upstreams: HashMap<String, Vec<String>>,
     /// Rates of `limit_req_zone` by the name of the zone.
     pub rates: HashMap<String, String>,
@@ -64,6 +66,7 @@ impl<'l> Context<'l> {
             source,
             server: ServerFacts::default(),
             cache_variables: HashSet::new(),
+            expires_variables: HashSet::new(),
             upstreams: HashMap::new(),
             rates: HashMap::new(),
             cache: None,
@@ -83,10 +86,14 @@ impl<'l> Context<'l> {
         has("wp-blog-header.php") && has("index.php")
     }
 
-    /// Finds the variables that make requests bypass a cache.
-    pub fn find_cache_variables(&mut self, block: &[ParsedDirective]) {
+    /// Finds the variables that make requests bypass a cache, and those of lifetimes for whole servers.
+    pub fn find_variables(&mut self, block: &[ParsedDirective], is_location: bool) {
         for directive in block {
             let name = directive.name();
+            if name == "expires" && !is_location {
+                self.expires_variables
+                    .insert(directive.argument(0).to_owned());
+            }
             if [
                 "_no_cache",
                 "_cache_bypass",
@@ -102,7 +109,7 @@ impl<'l> Context<'l> {
                     .filter(|word| word.starts_with('$'));
                 self.cache_variables.extend(variables.cloned());
             }
-            self.find_cache_variables(directive.inner());
+            self.find_variables(directive.inner(), is_location || name == "location");
         }
     }
 
@@ -208,7 +215,9 @@ impl<'l> Context<'l> {
     /// Converts a map. One of cookies or addresses is a list of conditions; others are not needed or lost.
     fn map(&mut self, directive: &ParsedDirective) {
         let variable = directive.argument(0);
-        if variable == "$sent_http_content_type" {
+        if variable == "$sent_http_content_type"
+            && self.expires_variables.contains(directive.argument(1))
+        {
             return self.map_of_types(directive);
         }
         let target = directive.argument(1);
@@ -256,7 +265,7 @@ impl<'l> Context<'l> {
                 value => units::seconds(value),
             };
             match (known::paths_of_type(media_type), seconds) {
-                _ if inner.name() == "default" || matches!(value, "epoch" | "off" | "0") => {
+                _ if matches!(value, "epoch" | "off" | "0") => {
                     self.not_needed(inner, known::ASKS_AGAIN);
                 }
                 (Some(pattern), Some(seconds)) => {

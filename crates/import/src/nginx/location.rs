@@ -66,6 +66,20 @@ impl LocationPaths {
 
     /// A rule without options. `None` if Galley does not support the pattern.
     fn rule(&self, directive: &ParsedDirective) -> Option<RuleDraft> {
+        if let Self::Pattern {
+            text,
+            ignores_case: false,
+        } = self
+            && let Some(prefix) = plain_prefix(text)
+        {
+            let rule = closed::rule_for(
+                "path",
+                format!("{prefix}*"),
+                directive,
+                RulePriority::Pattern,
+            );
+            return Some(rule);
+        }
         let (option, value) = match self {
             Self::Exact(path) => ("path", path.clone()),
             Self::FirstPrefix(path) | Self::Prefix(path) => ("path", format!("{path}*")),
@@ -91,6 +105,17 @@ impl LocationPaths {
             length,
         })
     }
+}
+
+/// The prefix that a pattern such as `^/wp-admin/` is.
+fn plain_prefix(pattern: &str) -> Option<&str> {
+    let prefix = pattern
+        .strip_prefix('^')
+        .filter(|text| text.starts_with('/'))?;
+    let is_plain = prefix
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"/-_".contains(&byte));
+    is_plain.then_some(prefix)
 }
 
 /// Converts a location of a site.
@@ -147,6 +172,12 @@ fn deny(
     context: &mut Context<'_>,
 ) {
     let Some(draft) = draft else {
+        let is_hidden = LocationPaths::of(directive).is_pattern()
+            && closed::is_hidden_only(LocationPaths::of(directive).text());
+        if is_hidden && site.section.has("root") {
+            let outcome = closed::with_status(status, "Galley never sends hidden files", false);
+            return record_all(directive, &outcome, context.report);
+        }
         return undecided(directive, NO_LOOK_AROUND, context.report);
     };
     let outcome = closed::close(directive, draft, status, site);
@@ -365,6 +396,9 @@ fn rule(
             "try_files" => try_files(inner, prefix.unwrap_or_default(), site, context),
             "set" if skips_cache(inner, context) => {
                 inner.sets("cache", false, section, context.report);
+            }
+            "fastcgi_pass" if !paths.text().contains("php") => {
+                context.not_carried(inner, "Galley sends what is no script to index.php: write a rule with `php` for the paths of its scripts");
             }
             _ if turns_cache_off(inner) => {
                 inner.sets("cache", false, section, context.report);
@@ -586,7 +620,7 @@ const ONE_PATH: &str =
 
 const CLOSES_MORE: &str = "set for all requests of the site, so that nothing is open that was closed: write rules for the paths that were open";
 
-const WIDER: &str = "the rule also covers searches, previews and short links (`/?s=`, `/?p=12`), which may show the same page: begin its pattern with `^`, or      use `path`";
+const WIDER: &str = "the rule also covers searches, previews and short links (`/?s=`, `/?p=12`), which may show the same page: write the rule with `path` if you can";
 
 const ONE_ROOT: &str = "Galley has one `root` for files and scripts of a site";
 

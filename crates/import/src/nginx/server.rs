@@ -143,7 +143,7 @@ fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Con
         "if" => condition::convert(directive, site, context),
         "return" | "rewrite" => redirect(directive, server, context),
         "try_files" | "internal" | "break" | "set" => of_server(directive, context),
-        "expires" if argument != "off" => {
+        "expires" if argument != "off" && !argument.starts_with('$') => {
             let remedy =
                 "a lifetime for all pages and files: write rules with `pattern` and `set_headers`";
             context.not_carried(directive, remedy);

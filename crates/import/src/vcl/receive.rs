@@ -85,10 +85,10 @@ fn compared<'c>(condition: &'c str, name: &str) -> Option<&'c str> {
 fn pass(directive: &ParsedDirective, pattern: &str, site: &mut ImportedSite, report: &mut Report) {
     let (of_query, of_path): (Vec<String>, Vec<String>) = known::paths(pattern)
         .into_iter()
-        .partition(|one| one.contains(['?', '=', '&']));
+        .partition(|one| known::is_of_query(one));
     if let Some(pattern) = known::pattern(&of_path.join("|"), false).filter(|_| !of_path.is_empty())
     {
-        let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Pattern);
+        let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Condition);
         rule.section.set("cache", false, &directive.origin);
         site.add_rule(rule);
         directive.carried("a rule with cache = false", report);

@@ -5,6 +5,7 @@
 
 mod apache;
 mod caddy;
+mod never_sent;
 mod nginx;
 mod vcl;
 

@@ -175,7 +175,7 @@ const DENIALS: &[Case] = &[
     Case {
         name: "internal by a pattern",
         text: "location ~ ^/wp-content/private { internal; }",
-        has: &["pattern = \"^/wp-content/private\""],
+        has: &["path = \"/wp-content/private*\"\ndeny"],
         lacks: &[],
         fates: &[("internal", Lost)],
     },
