@@ -1,6 +1,8 @@
 //! Caddy: converts Caddyfiles with `php_fastcgi` or `reverse_proxy`.
 
 mod address;
+mod field;
+mod matcher;
 mod site;
 
 use std::collections::HashMap;

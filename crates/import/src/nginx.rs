@@ -8,9 +8,12 @@ mod common;
 mod condition;
 mod context;
 mod location;
+mod location_paths;
+mod parameters;
 mod passing;
 mod server;
 mod table;
+mod whole_site;
 
 pub(crate) use common::hsts;
 

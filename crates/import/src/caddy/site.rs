@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 
+use super::field::field;
+use super::matcher::{PathOption, Reach, path_option, rules};
 use crate::closed::{self, undecided};
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
+use crate::draft::{ImportedSite, RulePriority, Value};
 use crate::known;
-use crate::report::{Report, StatementOutcome};
+use crate::report::Report;
 use crate::tree::ParsedDirective;
 use crate::units;
 use crate::write::certificate_pair;
@@ -20,16 +22,6 @@ pub(super) struct Converter<'a> {
     pub level: usize,
     /// The remaining number of snippet imports: a snippet that imports itself twice would never end.
     pub imports_left: usize,
-}
-
-/// `path` or `pattern`, and its value.
-type PathOption = (&'static str, String);
-
-/// The requests that a directive applies to.
-enum Reach {
-    All,
-    Paths(Vec<PathOption>),
-    Unknown,
 }
 
 impl Converter<'_> {
@@ -451,35 +443,6 @@ impl Converter<'_> {
     }
 }
 
-/// A rule without other options for each path.
-fn rules(paths: &[PathOption], directive: &ParsedDirective) -> Vec<RuleDraft> {
-    let rule = |(option, value): &PathOption| {
-        let priority = if *option == "path" {
-            RulePriority::Prefix
-        } else {
-            RulePriority::Pattern
-        };
-        let length = if *option == "path" { value.len() } else { 0 };
-        RuleDraft {
-            length,
-            ..closed::rule_for(option, value.clone(), directive, priority)
-        }
-    };
-    paths.iter().map(rule).collect()
-}
-
-/// The option for a path of a matcher, with `*` anywhere.
-fn path_option(path: &str) -> PathOption {
-    let inner = path.strip_suffix('*').unwrap_or(path);
-    if !inner.contains('*') && inner.starts_with('/') {
-        return ("path", path.to_owned());
-    }
-    match path.strip_prefix('*') {
-        Some(end) => ("pattern", format!("(?i){}$", known::glob(end))),
-        None => ("pattern", format!("(?i)^{}$", known::glob(path))),
-    }
-}
-
 const BLOCK: &str = "the directives in the block are converted one by one";
 
 const NO_MATCHER: &str = "its matcher is not one of paths: write a rule for the paths";
@@ -505,51 +468,6 @@ const MAX_SNIPPETS: usize = 8;
 
 /// The maximum number of imports of a site.
 pub(super) const MAX_IMPORTS: usize = 100;
-
-/// Converts `Name value`, `-Name`, `+Name value`.
-fn field(
-    directive: &ParsedDirective,
-    words: &[String],
-    section: &mut Section,
-    report: &mut Report,
-) {
-    let word = |place: usize| words.get(place).map_or("", String::as_str);
-    let (name, value) = (word(0), word(1));
-    let lower = name
-        .trim_start_matches(['-', '+', '>'])
-        .to_ascii_lowercase();
-    let outcome = match name.strip_prefix('-') {
-        Some(removed) if matches!(lower.as_str(), "server" | "x-powered-by") => {
-            StatementOutcome::NotNeeded(format!("Galley removes `{removed}` by default"))
-        }
-        Some(removed) if !matches!(lower.as_str(), "etag" | "vary" | "last-modified") && !removed.contains('*') => {
-            section.hides(removed, &directive.origin);
-            StatementOutcome::Carried("remove_headers".to_owned())
-        }
-        None if words.len() == 2 && !name.starts_with('?') && !value.is_empty() && !value.contains('{') && !OWN_FIELDS.contains(&lower.as_str()) => {
-            let option = if name.starts_with('+') { "add_headers" } else { "set_headers" };
-            let field = format!("{}: {value}", name.trim_start_matches(['+', '>']));
-            section.add(option, [field], &directive.origin);
-            StatementOutcome::Carried(option.to_owned())
-        }
-        Some(_) | None => StatementOutcome::NotCarried("a field that Galley decides about, or a value that depends on the request or response: have PHP send it".to_owned()),
-    };
-    report.record(directive.id, outcome);
-}
-
-/// Fields that Galley sets itself.
-const OWN_FIELDS: &[&str] = &[
-    "server",
-    "x-powered-by",
-    "etag",
-    "last-modified",
-    "vary",
-    "date",
-    "age",
-    "strict-transport-security",
-    "content-length",
-    "content-encoding",
-];
 
 /// Converts `localhost:8080`, `http://a:80` to a server of `upstream`.
 fn server(word: &str) -> Option<String> {

@@ -51,8 +51,20 @@ pub(super) fn convert(
 pub(super) fn in_location(directive: &ParsedDirective, context: &mut Context<'_>) {
     match denial_status(directive.inner()) {
         Some(_) => undecided(directive, DENIES, context.report),
+        None if is_known_cookie(directive, context) => {
+            directive.not_needed("the preset knows these cookies", context.report);
+        }
         None => directive.not_carried(DECIDE, context.report),
     }
+}
+
+/// Whether a condition lets cookies bypass the cache that the preset knows, so that Galley does the same for all paths.
+fn is_known_cookie(directive: &ParsedDirective, context: &Context<'_>) -> bool {
+    let comparison = comparison(directive);
+    skips_cache(directive, context)
+        && comparison.variable == "$http_cookie"
+        && comparison.operator.starts_with('~')
+        && known::cookies(&comparison.pattern).is_some_and(|unknown| unknown.is_empty())
 }
 
 fn comparison(directive: &ParsedDirective) -> IfComparison {

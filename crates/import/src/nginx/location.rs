@@ -9,114 +9,12 @@ use crate::known::{self, NO_LOOK_AROUND};
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition;
 use crate::nginx::context::Context;
+use crate::nginx::location_paths::LocationPaths;
+use crate::nginx::parameters::is_silent;
 use crate::nginx::passing::{cache_time, pass, returned};
+use crate::nginx::whole_site::{php, whole_site};
 use crate::report::StatementOutcome;
 use crate::tree::ParsedDirective;
-
-/// The paths of a location.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum LocationPaths {
-    Exact(String),
-    /// `^~`: before all patterns.
-    FirstPrefix(String),
-    Prefix(String),
-    Pattern {
-        text: String,
-        ignores_case: bool,
-    },
-    Named,
-}
-
-impl LocationPaths {
-    fn of(directive: &ParsedDirective) -> Self {
-        let (modifier, path) = match directive.arguments() {
-            [path] => match path.strip_prefix('=') {
-                Some(path) => ("=", path),
-                None => ("", path.as_str()),
-            },
-            [modifier, path, ..] => (modifier.as_str(), path.as_str()),
-            [] => ("", ""),
-        };
-        let path = path.to_owned();
-        match modifier {
-            "=" => Self::Exact(path),
-            "^~" => Self::FirstPrefix(path),
-            "~" | "~*" => Self::Pattern {
-                text: path,
-                ignores_case: modifier == "~*",
-            },
-            _ if path.starts_with('@') => Self::Named,
-            _ => Self::Prefix(path),
-        }
-    }
-
-    fn text(&self) -> &str {
-        match self {
-            Self::Exact(text)
-            | Self::FirstPrefix(text)
-            | Self::Prefix(text)
-            | Self::Pattern { text, .. } => text,
-            Self::Named => "",
-        }
-    }
-
-    fn is_pattern(&self) -> bool {
-        matches!(self, Self::Pattern { .. })
-    }
-
-    /// A rule without options. `None` if Galley does not support the pattern.
-    fn rule(&self, directive: &ParsedDirective) -> Option<RuleDraft> {
-        if let Self::Pattern {
-            text,
-            ignores_case: false,
-        } = self
-            && let Some(prefix) = plain_prefix(text)
-        {
-            let rule = closed::rule_for(
-                "path",
-                format!("{prefix}*"),
-                directive,
-                RulePriority::Pattern,
-            );
-            return Some(rule);
-        }
-        let (option, value) = match self {
-            Self::Exact(path) => ("path", path.clone()),
-            Self::FirstPrefix(path) | Self::Prefix(path) => ("path", format!("{path}*")),
-            Self::Pattern { text, ignores_case } => {
-                ("pattern", known::pattern(text, *ignores_case)?)
-            }
-            Self::Named => return None,
-        };
-        if !self.is_pattern() && !self.text().starts_with('/') {
-            return None;
-        }
-        let (priority, length) = match self {
-            Self::FirstPrefix(path) => (RulePriority::FirstPrefix, path.len()),
-            Self::Prefix(path) => (RulePriority::Prefix, path.len()),
-            Self::Pattern { .. } => (RulePriority::Pattern, 0),
-            Self::Exact(_) | Self::Named => (RulePriority::Exact, 0),
-        };
-        let mut section = Section::default();
-        section.set(option, value, &directive.origin);
-        Some(RuleDraft {
-            section,
-            priority,
-            length,
-        })
-    }
-}
-
-/// The prefix that a pattern such as `^/wp-admin/` is.
-fn plain_prefix(pattern: &str) -> Option<&str> {
-    let prefix = pattern
-        .strip_prefix('^')
-        .filter(|text| text.starts_with('/'))?;
-    let is_plain = prefix
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"/-_".contains(&byte));
-    is_plain.then_some(prefix)
-}
 
 /// Converts a location of a site.
 pub(super) fn convert(
@@ -262,114 +160,6 @@ fn is_php(paths: &LocationPaths, directive: &ParsedDirective) -> bool {
         && passes.iter().any(|name| directive.has(name))
 }
 
-/// Converts the statements of `/` to options of the site, if they apply to all of its requests.
-fn whole_site(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
-    context.carried(directive, "the site");
-    let is_sole = context.server.is_sole;
-    for inner in directive.inner() {
-        match inner.name() {
-            "if" if is_sole => condition::convert(inner, site, context),
-            "if" => condition::in_location(inner, context),
-            "location" => nested(inner, context),
-            "limit_except" => limit_except(inner, context),
-            "return" | "rewrite" => inner.not_carried(ONE_PATH, context.report),
-            "try_files" => try_files(inner, "/", site, context),
-            _ if pass(inner, Some("/"), &mut site.section, context) => {}
-            _ if cache_time(inner, &mut site.ttl, context) => {}
-            _ => of_whole_site(inner, is_sole, site, context),
-        }
-    }
-    let before = site.section.clone();
-    common::access(directive.inner(), &mut site.section, context.report);
-    if !is_sole && before.settings.len() != site.section.settings.len() {
-        closes_more(directive, context);
-    }
-}
-
-/// A statement of `/` or of PHP's location. `is_sole`: whether it applies to all requests of the site.
-fn of_whole_site(
-    inner: &ParsedDirective,
-    is_sole: bool,
-    site: &mut ImportedSite,
-    context: &mut Context<'_>,
-) {
-    let mut own = Section::default();
-    common::convert(inner, DirectiveScope::Site, &mut own, context);
-    let is_access = inner.name().starts_with("auth_") || inner.name() == "limit_req";
-    let sets_access = ["basic_auth", "limit"].iter().any(|option| own.has(option));
-    if own.is_empty() || is_sole || PER_UPSTREAM.iter().any(|end| inner.name().ends_with(end)) {
-        site.section.take(own);
-    } else if is_access && sets_access {
-        // Closed for all rather than open for some.
-        site.section.take(own);
-        context.not_carried(inner, CLOSES_MORE);
-    } else {
-        context.not_carried(inner, ONE_PATH);
-    }
-}
-
-fn closes_more(directive: &ParsedDirective, context: &mut Context<'_>) {
-    let of_access = |one: &&ParsedDirective| matches!(one.name(), "allow" | "deny");
-    for one in directive.inner().iter().filter(of_access) {
-        context.not_carried(one, CLOSES_MORE);
-    }
-}
-
-fn php(
-    paths: &LocationPaths,
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut Context<'_>,
-) {
-    if OF_OTHER_SCRIPTS.contains(&paths.text()) {
-        context.not_carried(directive, PHP_ONLY);
-    } else {
-        context.carried(directive, "php");
-    }
-    let before = site.section.clone();
-    for inner in directive.inner() {
-        match inner.name() {
-            "if" => condition::in_location(inner, context),
-            "location" => nested(inner, context),
-            "return" | "rewrite" => inner.not_carried(ONE_PATH, context.report),
-            "root" => root_of_scripts(inner, site, context),
-            "try_files" => match inner.arguments() {
-                [uri, last]
-                    if SCRIPT.contains(&uri.as_str())
-                        && matches!(last.as_str(), "=404" | "/index.php") =>
-                {
-                    let why = "Galley runs only scripts that exist; WordPress answers the other requests, with 404";
-                    context.not_needed(inner, why);
-                }
-                _ => context.not_carried(inner, FALLS_BACK),
-            },
-            _ if pass(inner, None, &mut site.section, context) => {}
-            _ if cache_time(inner, &mut site.ttl, context) => {}
-            _ => of_whole_site(inner, false, site, context),
-        }
-    }
-    let count = before.settings.len();
-    common::access(directive.inner(), &mut site.section, context.report);
-    if count != site.section.settings.len() {
-        closes_more(directive, context);
-    }
-}
-
-fn root_of_scripts(
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut Context<'_>,
-) {
-    let argument = directive.argument(0);
-    match site.section.text("root") {
-        Some(root) if root == argument => {
-            context.not_needed(directive, "it is the root of the site");
-        }
-        Some(_) => context.not_carried(directive, ONE_ROOT),
-        None => directive.sets("root", argument, &mut site.section, context.report),
-    }
-}
-
 /// Converts any other location to a rule.
 fn rule(
     paths: &LocationPaths,
@@ -449,7 +239,7 @@ fn unsupported(directive: &ParsedDirective, context: &mut Context<'_>) {
 }
 
 /// A location inside another one. Its access control is at least that of the outer one, which becomes a rule for more paths.
-fn nested(directive: &ParsedDirective, context: &mut Context<'_>) {
+pub(super) fn nested(directive: &ParsedDirective, context: &mut Context<'_>) {
     if denial_status(directive.inner()).is_some()
         || directive.has("deny")
         || directive.has("auth_basic")
@@ -459,7 +249,7 @@ fn nested(directive: &ParsedDirective, context: &mut Context<'_>) {
     }
     let passes = |one: &ParsedDirective| {
         one.name() == "fastcgi_pass"
-            || one.name().starts_with("fastcgi_") && common::is_silent(one)
+            || one.name().starts_with("fastcgi_") && is_silent(one)
             || one.name() == "try_files" && one.argument(1) == "=404"
     };
     if OF_PHP.contains(&LocationPaths::of(directive).text()) && directive.inner().iter().all(passes)
@@ -470,7 +260,7 @@ fn nested(directive: &ParsedDirective, context: &mut Context<'_>) {
 }
 
 /// Converts `try_files` of the paths below `prefix`.
-fn try_files(
+pub(super) fn try_files(
     directive: &ParsedDirective,
     prefix: &str,
     site: &ImportedSite,
@@ -565,7 +355,7 @@ fn rule_time(
     true
 }
 
-fn limit_except(directive: &ParsedDirective, context: &mut Context<'_>) {
+pub(super) fn limit_except(directive: &ParsedDirective, context: &mut Context<'_>) {
     undecided(
         directive,
         "name the methods in a rule (`methods`) with `deny`",
@@ -589,21 +379,12 @@ const OF_PHP: &[&str] = &[
 ];
 
 /// Patterns of all scripts, and of others that Galley runs nowhere.
-const OF_OTHER_SCRIPTS: &[&str] = &[
+pub(super) const OF_OTHER_SCRIPTS: &[&str] = &[
     r"\.(php|phtml)$",
     r"\.(php|php5|phtml)$",
     r"\.php[345]?$",
     r"\.ph(p|tml)$",
 ];
-
-const SCRIPT: &[&str] = &[
-    "$uri",
-    "$fastcgi_script_name",
-    "$document_root$fastcgi_script_name",
-];
-
-/// Ends of statements about an upstream: they apply to all requests that it gets.
-const PER_UPSTREAM: &[&str] = &["_read_timeout", "_connect_timeout", "_hide_header"];
 
 pub(super) const FALLBACK: &str =
     "Galley sends a file that exists, and forwards everything else to index.php";
@@ -615,18 +396,12 @@ const INTERNAL: &str = "closed to visitors by a rule, with another status: set `
 const NESTED: &str =
     "a location inside another one: write a rule for its paths before the rule of the outer one";
 
-const ONE_PATH: &str =
+pub(super) const ONE_PATH: &str =
     "it applies to some requests of the site, not to all: write a rule for their paths";
-
-const CLOSES_MORE: &str = "set for all requests of the site, so that nothing is open that was closed: write rules for the paths that were open";
 
 const WIDER: &str = "the rule also covers searches, previews and short links (`/?s=`, `/?p=12`), which may show the same page: write the rule with `path` if you can";
 
-const ONE_ROOT: &str = "Galley has one `root` for files and scripts of a site";
-
-const PHP_ONLY: &str = "Galley runs scripts that end in .php, and no others";
-
-const FALLS_BACK: &str =
+pub(super) const FALLS_BACK: &str =
     "Galley forwards what is no file to index.php: other ways to answer need a rule, or WordPress";
 
 const FOLDER: &str = "Galley does this if the folder has a WordPress of its own (wp-blog-header.php beside index.php), which is not so here";
