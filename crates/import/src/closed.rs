@@ -7,61 +7,103 @@ use regex_syntax::hir::literal::{ExtractKind, Extractor};
 use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
-use crate::evidence::{self, Answer, Expectation};
+use crate::evidence::{self, targets};
+use crate::expectation::{Answer, Expectation};
 use crate::report::{Report, StatementOutcome};
-use crate::served::StatementPaths;
 use crate::tree::ParsedDirective;
 
 /// Closes the paths of `rule`, which has no other options yet, as the other server does with `status`. Returns the result for the
 /// statement.
 pub(crate) fn close(
     directive: &ParsedDirective,
-    rule: RuleDraft,
+    mut rule: RuleDraft,
     status: &str,
     site: &mut ImportedSite,
 ) -> StatementOutcome {
-    let origin = &directive.origin;
-    for target in targets(&rule.section) {
-        site.expected.push(Expectation {
+    let pattern = rule.section.text("pattern").map(str::to_owned);
+    if let Some(always) = pattern
+        .as_deref()
+        .filter(|_| site.section.has("root"))
+        .and_then(never_sent)
+    {
+        return always_closed(directive, always, &rule, status, site);
+    }
+    if let Some(prefix) = pattern.as_deref().and_then(plain_prefix) {
+        rule.section = Section::default();
+        rule.section
+            .set("path", format!("{prefix}*"), &directive.origin);
+    }
+    let expected = targets(&rule.section)
+        .into_iter()
+        .map(|target| Expectation {
             id: directive.id,
             target,
             answer: Answer::Closed,
         });
-    }
-    let pattern = rule.section.text("pattern").map(str::to_owned);
-    let always = pattern
-        .filter(|_| site.section.has("root"))
-        .and_then(|pattern| never_sent(&pattern));
-    if let Some(always) = always {
-        site.expected.retain(|one| one.id != directive.id);
-        if always == NeverSent::HiddenAndWellKnown {
-            let mut section = Section::default();
-            section.set("path", "/.well-known/*", origin);
-            section.deny_all(origin);
-            site.add_rule(RuleDraft { section, ..rule });
-            return with_status(
-                status,
-                "a rule with deny for /.well-known/; Galley never sends other hidden files",
-                true,
-            );
-        }
-        return with_status(status, always.reason(), false);
-    }
+    site.expected.extend(expected);
     let mut closing = rule.clone();
-    closing.section.deny_all(origin);
+    closing.section.deny_all(&directive.origin);
     let is_by_path = rule.section.has("path");
     if is_by_path && !is_file(&rule.section) || evidence::is_exact(&closing) {
         site.add_rule(closing);
         return with_status(status, "a rule with deny", true);
     }
-    let mut closing = rule;
-    closing.section.set("redirect", evidence::AWAY, origin);
-    closing
-        .section
-        .set("redirect_status", Value::Verbatim("302".to_owned()), origin);
-    closing.section.set("redirect_query", false, origin);
-    site.add_rule(closing);
+    redirect_away(rule, directive, site);
     StatementOutcome::NotCarried(CLOSED_BY_REDIRECT.to_owned())
+}
+
+/// Closes the rest of paths that Galley never sends, as far as there is one.
+fn always_closed(
+    directive: &ParsedDirective,
+    always: NeverSent,
+    rule: &RuleDraft,
+    status: &str,
+    site: &mut ImportedSite,
+) -> StatementOutcome {
+    if always.rest().is_empty() {
+        return with_status(status, always.reason(), false);
+    }
+    for path in always.rest() {
+        let mut section = Section::default();
+        section.set("path", *path, &directive.origin);
+        section.deny_all(&directive.origin);
+        site.add_rule(RuleDraft {
+            section,
+            ..rule.clone()
+        });
+    }
+    if always == NeverSent::CoreScriptsAnywhere {
+        let pattern = "/wp-includes/(ms-files|js/tinymce/wp-tinymce)\\.php".to_owned();
+        let rule = rule_for("pattern", pattern, directive, rule.priority);
+        redirect_away(rule, directive, site);
+        return StatementOutcome::NotCarried(CORE_IN_FOLDERS.to_owned());
+    }
+    with_status(status, always.reason(), true)
+}
+
+const CORE_IN_FOLDERS: &str = "closed: Galley runs no scripts there but two of WordPress, which rules close, with a redirect for those of another WordPress in a folder";
+
+/// Closes paths by a redirect.
+fn redirect_away(mut rule: RuleDraft, directive: &ParsedDirective, site: &mut ImportedSite) {
+    let origin = &directive.origin;
+    let status = Value::Verbatim("302".to_owned());
+    rule.section.set("redirect", evidence::AWAY, origin);
+    rule.section.set("redirect_status", status, origin);
+    rule.section.set("redirect_query", false, origin);
+    site.add_rule(rule);
+}
+
+/// The prefix that a pattern such as `^/wp-admin/` or `^/xmlrpc\.php` is.
+pub(crate) fn plain_prefix(pattern: &str) -> Option<String> {
+    let prefix = pattern
+        .strip_prefix('^')
+        .filter(|text| text.starts_with('/'))?;
+    let has_dots = prefix.matches('.').count() > prefix.matches("\\.").count();
+    let prefix = prefix.replace("\\.", ".");
+    let is_plain = prefix
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte));
+    (is_plain && !has_dots).then_some(prefix)
 }
 
 /// The result for a statement that answers `status`, if Galley answers 403.
@@ -82,25 +124,6 @@ fn is_file(section: &Section) -> bool {
     !path.ends_with('*') && name.contains('.')
 }
 
-/// Requests for the paths of a rule.
-pub(crate) fn targets(section: &Section) -> Vec<String> {
-    let Some(rule) = evidence::compiled(section) else {
-        return Vec::new();
-    };
-    let mut samples = samples(section);
-    samples.retain(|path| rule.matches("GET", path.as_bytes()) && !path.contains(['?', '%', '#']));
-    samples
-}
-
-/// Paths that match a rule, or nearly match.
-pub(crate) fn samples(section: &Section) -> Vec<String> {
-    match (section.text("path"), section.text("pattern")) {
-        (Some(path), _) => StatementPaths::of_rule_path(path).samples(),
-        (None, Some(pattern)) => StatementPaths::of_rule_pattern(pattern).samples(),
-        (None, None) => Vec::new(),
-    }
-}
-
 /// Paths that Galley never sends below a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NeverSent {
@@ -108,14 +131,36 @@ enum NeverSent {
     HiddenAndWellKnown,
     Configuration,
     Scripts,
+    /// Also those of WordPress's core, of which Galley runs two.
+    CoreScripts,
+    /// The same in any folder.
+    CoreScriptsAnywhere,
 }
 
 impl NeverSent {
     fn reason(self) -> &'static str {
         match self {
-            Self::Hidden | Self::HiddenAndWellKnown => "Galley never sends hidden files",
+            Self::Hidden => "Galley never sends hidden files",
+            Self::HiddenAndWellKnown => {
+                "a rule with deny for /.well-known/; Galley never sends other hidden files"
+            }
             Self::Configuration => "Galley never sends wp-config.php",
             Self::Scripts => "Galley runs no scripts in folders for uploads",
+            Self::CoreScripts | Self::CoreScriptsAnywhere => {
+                "rules with deny for two scripts of WordPress; Galley runs no others there"
+            }
+        }
+    }
+
+    /// The paths among them that Galley sends nevertheless.
+    fn rest(self) -> &'static [&'static str] {
+        match self {
+            Self::Hidden | Self::Configuration | Self::Scripts => &[],
+            Self::HiddenAndWellKnown => &["/.well-known/*"],
+            Self::CoreScripts | Self::CoreScriptsAnywhere => &[
+                "/wp-includes/ms-files.php*",
+                "/wp-includes/js/tinymce/wp-tinymce.php*",
+            ],
         }
     }
 }
@@ -123,52 +168,101 @@ impl NeverSent {
 /// Whether all paths that a pattern matches are closed without a rule.
 fn never_sent(pattern: &str) -> Option<NeverSent> {
     // Galley ignores case here.
-    let hir = regex_syntax::parse(pattern.trim_start_matches("(?i)")).ok()?;
-    if needs(&hir, "/.") {
-        let known = regex::Regex::new(pattern).ok()?;
-        let matches_well_known = [
-            "/.well-known",
-            "/.well-known/",
-            "/.well-known/a",
-            "/.well-known/a.txt",
-        ]
-        .iter()
-        .any(|path| known.is_match(path));
-        return Some(if matches_well_known {
+    let text = pattern.trim_start_matches("(?i)");
+    let hir = regex_syntax::parse(text).ok()?;
+    let parts = required(&hir);
+    let needs = |wanted: &[&str]| {
+        parts.iter().any(|part| {
+            part.iter()
+                .all(|text| wanted.iter().any(|one| text.contains(one)))
+        })
+    };
+    if needs(&["/."]) {
+        let known = regex::Regex::new(text).ok()?;
+        let is_open = OF_AUTHORITIES.iter().any(|path| known.is_match(path));
+        return Some(if is_open {
             NeverSent::HiddenAndWellKnown
         } else {
             NeverSent::Hidden
         });
     }
-    let ends = ends(&hir)?;
-    if needs(&hir, "/wp-config.php") && ends.iter().all(|end| end.ends_with("/wp-config.php")) {
+    if needs(&["/wp-config.php"]) {
         return Some(NeverSent::Configuration);
     }
-    let are_scripts = ends
+    let are_scripts = ends(&hir)?
         .iter()
         .all(|end| SCRIPTS.iter().any(|one| end.ends_with(one)));
-    let begins = pattern.trim_start_matches("(?i)").replace('\\', "");
-    let is_below = CLOSED_FOLDERS
-        .iter()
-        .any(|folder| begins.starts_with(&format!("^{folder}")))
-        || CLOSED_ANYWHERE.iter().any(|folder| needs(&hir, folder));
-    (are_scripts && is_below && !has_top_alternatives(&hir)).then_some(NeverSent::Scripts)
-}
-
-fn has_top_alternatives(hir: &Hir) -> bool {
-    matches!(hir.kind(), HirKind::Alternation(_))
-}
-
-/// Whether each match contains a text.
-fn needs(hir: &Hir, text: &str) -> bool {
-    match hir.kind() {
-        HirKind::Literal(literal) => String::from_utf8_lossy(&literal.0).contains(text),
-        HirKind::Capture(capture) => needs(&capture.sub, text),
-        HirKind::Concat(all) => all.iter().any(|one| needs(one, text)),
-        HirKind::Alternation(all) => all.iter().all(|one| needs(one, text)),
-        HirKind::Empty | HirKind::Class(_) | HirKind::Look(_) | HirKind::Repetition(_) => false,
+    if !are_scripts || matches!(hir.kind(), HirKind::Alternation(_)) {
+        return None;
+    }
+    let plain = text.replace('\\', "");
+    let is_at_top = |folder: &&str| plain.starts_with(&format!("^{folder}"));
+    let core = [CLOSED_ANYWHERE, &["/wp-includes/"]].concat();
+    match (
+        needs(CLOSED_ANYWHERE) || AT_TOP.iter().any(|one| is_at_top(&one)),
+        needs(&core),
+    ) {
+        (true, _) => Some(NeverSent::Scripts),
+        (false, true) if plain.starts_with("^/") => Some(NeverSent::CoreScripts),
+        (false, true) => Some(NeverSent::CoreScriptsAnywhere),
+        (false, false) => None,
     }
 }
+
+/// Paths below `/.well-known`, which Galley sends.
+const OF_AUTHORITIES: &[&str] = &[
+    "/.well-known",
+    "/.well-known/",
+    "/.well-known/a",
+    "/.well-known/a.txt",
+];
+
+/// Texts of which each match contains one, for each part of a pattern that is a sequence of texts and alternatives.
+fn required(hir: &Hir) -> Vec<Vec<String>> {
+    let mut parts = Vec::new();
+    let mut current = vec![String::new()];
+    let all = match hir.kind() {
+        HirKind::Concat(all) => all.as_slice(),
+        _ => std::slice::from_ref(hir),
+    };
+    for one in all {
+        match texts(one) {
+            Some(texts) if texts.len() * current.len() <= MAX_TEXTS => {
+                let joined = |before: &String| {
+                    texts
+                        .iter()
+                        .map(move |text| format!("{before}{text}"))
+                        .collect::<Vec<_>>()
+                };
+                current = current.iter().flat_map(joined).collect();
+            }
+            _ => parts.push(std::mem::replace(&mut current, vec![String::new()])),
+        }
+    }
+    parts.push(current);
+    parts
+}
+
+/// The texts that a part of a pattern matches. `None`: it matches others, too.
+fn texts(hir: &Hir) -> Option<Vec<String>> {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => Some(vec![String::new()]),
+        HirKind::Literal(literal) => Some(vec![String::from_utf8_lossy(&literal.0).into_owned()]),
+        HirKind::Capture(capture) => texts(&capture.sub),
+        HirKind::Alternation(all) => {
+            let all: Option<Vec<Vec<String>>> = all.iter().map(texts).collect();
+            Some(all?.concat())
+        }
+        HirKind::Concat(_) => match required(hir).as_slice() {
+            [one] => Some(one.clone()),
+            _ => None,
+        },
+        HirKind::Class(_) | HirKind::Repetition(_) => None,
+    }
+}
+
+/// The maximum number of texts of a part.
+const MAX_TEXTS: usize = 64;
 
 /// The ends of all paths that a pattern matches, in lower case. `None`: they are not known.
 fn ends(hir: &Hir) -> Option<Vec<String>> {
@@ -196,16 +290,8 @@ const CLOSED_ANYWHERE: &[&str] = &[
     "/app/uploads/",
 ];
 
-/// Beginnings of patterns for folders in which Galley runs no scripts.
-const CLOSED_FOLDERS: &[&str] = &[
-    "/wp-content/uploads/",
-    "/wp-content/cache/",
-    "/wp-content/upgrade/",
-    "/wp-content/blogs.dir/",
-    "/app/uploads/",
-    "/uploads/",
-    "/files/",
-];
+/// Folders at the top in which Galley runs no scripts.
+const AT_TOP: &[&str] = &["/uploads/", "/files/"];
 
 const CLOSED_BY_REDIRECT: &str = "closed by a redirect to the front page in place of a refusal: with `deny`, Galley would also refuse searches, \
      previews and short links (`/?s=`, `/?p=12`), which may show the same page. Write `deny` in place of `redirect` if that is what you want";

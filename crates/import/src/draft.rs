@@ -1,7 +1,6 @@
 //! The configuration that an import writes: sections with options, each with the positions of its statements.
 
-use crate::closed;
-use crate::evidence::{self, Expectation};
+use crate::expectation::Expectation;
 use crate::source::StatementOrigin;
 
 /// The value of an option.
@@ -267,35 +266,11 @@ impl ImportedSite {
         }
     }
 
-    /// Sorts the rules into the order of comparison. A rule without options stays only before one that would apply in its place.
+    /// Sorts the rules into the order of comparison.
     pub fn sort_rules(&mut self) {
         self.rules
             .sort_by_key(|rule| (rule.priority, std::cmp::Reverse(rule.length)));
-        let mut kept: Vec<RuleDraft> = Vec::new();
-        for rule in std::mem::take(&mut self.rules).into_iter().rev() {
-            let is_empty = rule.section.settings.len() <= 1;
-            if !is_empty || kept.iter().any(|later| shadows(&rule, later)) {
-                kept.push(rule);
-            }
-        }
-        kept.reverse();
-        self.rules = kept;
     }
-}
-
-/// Whether a rule applies to requests to which `later` would apply without it.
-fn shadows(rule: &RuleDraft, later: &RuleDraft) -> bool {
-    let own = evidence::compiled(&rule.section);
-    let (Some(own), Some(other)) = (own, evidence::compiled(&later.section)) else {
-        return false;
-    };
-    let samples = [
-        closed::samples(&rule.section),
-        closed::samples(&later.section),
-    ]
-    .concat();
-    let mut paths = samples.iter().map(|path| path.as_bytes());
-    paths.any(|path| own.matches("GET", path) && other.matches("GET", path))
 }
 
 /// A whole configuration.

@@ -1,6 +1,6 @@
 //! Evaluates a draft with the code that decides about requests in the server: which rule applies, whether it denies, where it redirects.
 //!
-//! An import states what the other server answers to sample requests ([`Expectation`]). [`check`] evaluates the draft for them, and
+//! An import states what the other server answers to sample requests ([`crate::expectation::Expectation`]). [`check`] evaluates the draft for them, and
 //! reports a statement as not carried if an answer differs. Nothing is started, and no request is sent.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,27 +12,9 @@ use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::site::{Policy, Rule};
 
 use crate::draft::{Draft, ImportedSite, RuleDraft, Section, Value};
-use crate::report::{Report, StatementId};
-
-/// What a client gets from the rules of a site.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// A refusal, or a redirect in its place.
-    Closed,
-    /// The status, and the value of `Location`.
-    Redirected(u16, String),
-    /// What the files or the upstream of the site send.
-    Open,
-}
-
-/// The answer of the other server to a `GET` for a target, because of a statement.
-#[derive(Clone, Debug)]
-pub(crate) struct Expectation {
-    pub id: StatementId,
-    /// Path and query, as a client sends them.
-    pub target: String,
-    pub answer: Answer,
-}
+use crate::expectation::Answer;
+use crate::report::Report;
+use crate::served::StatementPaths;
 
 /// The rules of a site in the form in which the server compares them with requests.
 pub(crate) struct DecidingRules(Policy);
@@ -147,6 +129,51 @@ pub(crate) fn is_exact(rule: &RuleDraft) -> bool {
         !compiled.matches("GET", path.as_bytes())
     });
     others.all(|target| rules.answer(target) == Answer::Open)
+}
+
+/// Removes rules without options, unless a later one would apply in their place.
+pub(crate) fn prune(draft: &mut Draft) {
+    for site in &mut draft.sites {
+        let mut kept: Vec<RuleDraft> = Vec::new();
+        for rule in std::mem::take(&mut site.rules).into_iter().rev() {
+            let is_empty = rule.section.settings.len() <= 1;
+            if !is_empty || kept.iter().any(|later| shadows(&rule, later)) {
+                kept.push(rule);
+            }
+        }
+        kept.reverse();
+        site.rules = kept;
+    }
+}
+
+/// Whether a rule applies to requests to which `later` would apply without it.
+fn shadows(rule: &RuleDraft, later: &RuleDraft) -> bool {
+    let own = compiled(&rule.section);
+    let (Some(own), Some(other)) = (own, compiled(&later.section)) else {
+        return false;
+    };
+    let samples = [samples(&rule.section), samples(&later.section)].concat();
+    let mut paths = samples.iter().map(|path| path.as_bytes());
+    paths.any(|path| own.matches("GET", path) && other.matches("GET", path))
+}
+
+/// Requests for the paths of a rule.
+pub(crate) fn targets(section: &Section) -> Vec<String> {
+    let Some(rule) = compiled(section) else {
+        return Vec::new();
+    };
+    let mut samples = samples(section);
+    samples.retain(|path| rule.matches("GET", path.as_bytes()) && !path.contains(['?', '%', '#']));
+    samples
+}
+
+/// Paths that match a rule, or nearly match.
+pub(crate) fn samples(section: &Section) -> Vec<String> {
+    match (section.text("path"), section.text("pattern")) {
+        (Some(path), _) => StatementPaths::of_rule_path(path).samples(),
+        (None, Some(pattern)) => StatementPaths::of_rule_pattern(pattern).samples(),
+        (None, None) => Vec::new(),
+    }
 }
 
 /// Compares the answers of a draft with those of the other server. A statement with another answer is not carried.

@@ -51,6 +51,7 @@ pub fn import(source: &dyn Source, mains: &[(ServerKind, PathBuf)]) -> Imported 
         draft.join(one);
         names.push(main.display().to_string());
     }
+    evidence::prune(&mut draft);
     evidence::check(&draft, &mut report);
     let head = format!(
         "Converted from {}.\nThe comment behind an option names the line that it comes from. Check it: galley check --config FILE",

@@ -16,6 +16,7 @@ mod closed;
 mod copy;
 mod draft;
 mod evidence;
+mod expectation;
 mod grammar;
 mod imported;
 mod known;

@@ -7,6 +7,7 @@
 mod common;
 mod condition;
 mod context;
+mod inner;
 mod location;
 mod location_paths;
 mod parameters;

@@ -55,41 +55,12 @@ pub(super) fn convert(
             context.report,
         ),
         "expiresbytype" => expires_by_type(directive, site, context.report),
-        "expiresdefault" => context.not_carried(
-            directive,
-            "a lifetime for all pages and files: write rules with `pattern` and `set_headers`",
-        ),
         "errordocument" => error_document(directive, site, context),
         _ if is_access(directive) => match context.access.last_mut() {
             Some(group) => group.push(directive.clone()),
             None => context.access.push(vec![directive.clone()]),
         },
-        "<files" | "<filesmatch" | "<directory" | "<directorymatch" | "<location"
-        | "<locationmatch" => {
-            let inner = container(directive, site, context);
-            if inner.iter().any(is_access) {
-                context.access.push(Vec::new());
-            }
-            for inner in inner {
-                convert(inner, site, context);
-            }
-        }
-        "<ifmodule" | "<ifversion" if module_is_there(directive) == Some(true) => {
-            context.not_needed(
-                directive,
-                "the module is there: its directives are converted one by one",
-            );
-            for inner in directive.inner() {
-                convert(inner, site, context);
-            }
-        }
-        "<ifmodule" | "<ifversion" if module_is_there(directive) == Some(false) => {
-            directive.not_needed(
-                "it is for a server without this module, or an older one",
-                context.report,
-            );
-        }
-        name if name.starts_with('<') => context.unknown_section(directive),
+        name if name.starts_with('<') => section(directive, site, context),
         "sslverifyclient" if !argument.eq_ignore_ascii_case("none") => {
             closed::undecided(
                 directive,
@@ -99,6 +70,37 @@ pub(super) fn convert(
         }
         "sethandler" if argument.starts_with("proxy:") => handler(directive, site, context),
         _ => record_outcome(directive, context.report),
+    }
+}
+
+/// Converts a section and the directives in it.
+fn section(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut HostContext<'_>) {
+    let is_there = module_is_there(directive);
+    let inner = match (directive.name(), is_there) {
+        (
+            "<files" | "<filesmatch" | "<directory" | "<directorymatch" | "<location"
+            | "<locationmatch",
+            _,
+        ) => {
+            let inner = container(directive, site, context);
+            if inner.iter().any(is_access) {
+                context.access.push(Vec::new());
+            }
+            inner
+        }
+        ("<ifmodule" | "<ifversion", Some(true)) => {
+            let why = "the module is there: its directives are converted one by one";
+            context.not_needed(directive, why);
+            directive.inner()
+        }
+        ("<ifmodule" | "<ifversion", Some(false)) => {
+            let why = "it is for a server without this module, or an older one";
+            return directive.not_needed(why, context.report);
+        }
+        _ => return context.unknown_section(directive),
+    };
+    for inner in inner {
+        convert(inner, site, context);
     }
 }
 

@@ -143,6 +143,10 @@ const NOT_CARRIED: &[(&[&str], &str)] = &[
         "Galley sets no variables: the pool of PHP-FPM can (`env[NAME]`), and proxies are named in `server.trusted_proxies`",
     ),
     (
+        &["expiresdefault"],
+        "a lifetime for all pages and files: write rules with `pattern` and `set_headers`",
+    ),
+    (
         &["directoryindex"],
         "Galley looks for index.php before index.html, and for no other names",
     ),

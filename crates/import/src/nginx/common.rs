@@ -26,13 +26,12 @@ pub(super) fn convert(
     let argument = directive.argument(0);
     let report = &mut *context.report;
     match directive.name() {
-        "client_max_body_size" => match units::size(argument) {
-            Some(size) if size == "0B" => report.not_carried(
+        "client_max_body_size" => match units::size(argument).filter(|size| size != "0B") {
+            Some(size) => directive.sets("request_body", size, section, report),
+            None => report.not_carried(
                 directive.id,
                 "set `request_body` to a limit: Galley always has one",
             ),
-            Some(size) => directive.sets("request_body", size, section, report),
-            None => report.not_carried(directive.id, "set `request_body`"),
         },
         "add_header" | "more_set_headers" => add_header(directive, scope, section, report),
         "proxy_hide_header" | "fastcgi_hide_header" | "more_clear_headers" => {
@@ -40,44 +39,10 @@ pub(super) fn convert(
         }
         "expires" => expires(directive, scope, section, report),
         "allow" | "deny" => {} // Handled together in `access`.
-        "auth_basic" if argument == "off" => {
-            directive.sets("basic_auth", "off", section, report);
-        }
-        "auth_basic" => {
-            let remedy = "`basic_auth` asks for a password with a realm of its own";
-            report.carried(directive.id, "basic_auth");
-            if argument.contains('$') {
-                undecided(directive, remedy, report);
-            }
-        }
-        "auth_basic_user_file" if argument.starts_with('/') && !argument.contains('$') => {
-            directive.sets("basic_auth", argument, section, report);
-        }
-        "auth_basic_user_file" => {
-            // Nobody gets in until the file is named.
-            section.deny_all(&directive.origin);
-            report.not_carried(directive.id, "denied for all: name the file with its whole path in `basic_auth`, and remove `deny`");
-        }
-        "auth_request"
-        | "auth_jwt"
-        | "secure_link"
-        | "secure_link_md5"
-        | "limit_conn"
-        | "ssl_verify_client"
-        | "access_by_lua_block"
-        | "modsecurity" => {
-            undecided(directive, DECIDES, report);
-        }
+        name if OF_ACCESS.contains(&name) => access_by_others(directive, section, report),
         "limit_req" => limit(directive, section, context),
-        "fastcgi_read_timeout" | "proxy_read_timeout" => {
-            let options = ["first_byte_timeout", "read_timeout"];
-            timeout(directive, &options, section, report);
-        }
-        "fastcgi_connect_timeout" | "proxy_connect_timeout" if scope == DirectiveScope::Site => {
-            timeout(directive, &["connect_timeout"], section, report);
-        }
-        "fastcgi_connect_timeout" | "proxy_connect_timeout" => {
-            report.not_needed(directive.id, "the site's `connect_timeout` applies");
+        name if name.ends_with("_read_timeout") || name.ends_with("_connect_timeout") => {
+            upstream_timeout(directive, scope, section, report);
         }
         "fastcgi_ignore_headers" | "proxy_ignore_headers" => {
             ignore_headers(directive, scope, section, report);
@@ -89,23 +54,7 @@ pub(super) fn convert(
         }
         "fastcgi_param" => fastcgi_param(directive, context),
         "proxy_set_header" => proxy_set_header(directive, report),
-        "index" => match directive.arguments() {
-            [first, rest @ ..]
-                if first == "index.php"
-                    && !rest
-                        .iter()
-                        .any(|name| name.contains('$') || name.starts_with('/')) =>
-            {
-                report.not_needed(
-                    directive.id,
-                    "Galley looks for index.php, then for index.html",
-                );
-            }
-            _ => report.not_carried(
-                directive.id,
-                "Galley looks for index.php before index.html, and for no other names",
-            ),
-        },
+        "index" => index(directive, report),
         "root" if scope == DirectiveScope::Rule => {
             let remedy = "Galley has one `root` per site: link the folder into it";
             report.not_carried(directive.id, remedy);
@@ -115,6 +64,77 @@ pub(super) fn convert(
             Some(StatementOutcome::NotCarried(why)) => report.not_carried(directive.id, why),
             Some(StatementOutcome::Carried(_)) | None => {}
         },
+    }
+}
+
+/// Statements about access, apart from lists of networks and rates.
+const OF_ACCESS: &[&str] = &[
+    "auth_basic",
+    "auth_basic_user_file",
+    "auth_request",
+    "auth_jwt",
+    "secure_link",
+    "secure_link_md5",
+    "limit_conn",
+    "ssl_verify_client",
+    "access_by_lua_block",
+    "modsecurity",
+];
+
+/// Converts passwords. What another program decides is left to the owner of the site.
+fn access_by_others(directive: &ParsedDirective, section: &mut Section, report: &mut Report) {
+    let argument = directive.argument(0);
+    match (directive.name(), argument) {
+        ("auth_basic", "off") => directive.sets("basic_auth", "off", section, report),
+        ("auth_basic", realm) if !realm.contains('$') => report.carried(directive.id, "basic_auth"),
+        ("auth_basic_user_file", file) if file.starts_with('/') && !file.contains('$') => {
+            directive.sets("basic_auth", file, section, report);
+        }
+        ("auth_basic_user_file", _) => {
+            // Nobody gets in until the file is named.
+            section.deny_all(&directive.origin);
+            let remedy = "denied for all: name the file with its whole path in `basic_auth`, and remove `deny`";
+            report.not_carried(directive.id, remedy);
+        }
+        (_, "off") => report.not_needed(directive.id, "it is off"),
+        _ => undecided(directive, DECIDES, report),
+    }
+}
+
+fn index(directive: &ParsedDirective, report: &mut Report) {
+    let depends = |name: &String| name.contains('$') || name.starts_with('/');
+    match directive.arguments() {
+        [first, rest @ ..] if first == "index.php" && !rest.iter().any(depends) => {
+            report.not_needed(
+                directive.id,
+                "Galley looks for index.php, then for index.html",
+            );
+        }
+        _ => {
+            let remedy = "Galley looks for index.php before index.html, and for no other names";
+            report.not_carried(directive.id, remedy);
+        }
+    }
+}
+
+fn upstream_timeout(
+    directive: &ParsedDirective,
+    scope: DirectiveScope,
+    section: &mut Section,
+    report: &mut Report,
+) {
+    let is_read = directive.name().ends_with("_read_timeout");
+    match (is_read, scope) {
+        (true, _) => timeout(
+            directive,
+            &["first_byte_timeout", "read_timeout"],
+            section,
+            report,
+        ),
+        (false, DirectiveScope::Site) => timeout(directive, &["connect_timeout"], section, report),
+        (false, DirectiveScope::Rule) => {
+            report.not_carried(directive.id, "the site's `connect_timeout` applies");
+        }
     }
 }
 

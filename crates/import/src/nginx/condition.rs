@@ -5,7 +5,7 @@ use crate::closed::{self, record_all, undecided};
 use crate::draft::{ImportedSite, RuleDraft, RulePriority};
 use crate::known;
 use crate::nginx::context::Context;
-use crate::nginx::location::{FALLBACK, denial_status};
+use crate::nginx::inner::{FALLBACK, WHOLE, denial_status};
 use crate::tree::ParsedDirective;
 
 /// The comparison of an `if`: a variable, an operator and a pattern.
@@ -128,7 +128,7 @@ fn tls(
     site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
-    let target = Target::of(action);
+    let target = ActionTarget::of(action);
     if target.is_some_and(|target| {
         target.is_permanent && target.is_https && target.keeps_path && target.host.starts_with('$')
     }) {
@@ -140,7 +140,7 @@ fn tls(
 
 /// The target of a redirect to another scheme or host.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
+pub(super) struct ActionTarget {
     /// The host; with variables if it is that of the request.
     pub host: String,
     pub path: String,
@@ -152,7 +152,7 @@ pub(super) struct Target {
     pub status: String,
 }
 
-impl Target {
+impl ActionTarget {
     /// That of `return 301 https://example.com$request_uri` or `rewrite ^ https://example.com$request_uri permanent`.
     pub fn of(action: &ParsedDirective) -> Option<Self> {
         let (status, url) = match (action.name(), action.arguments()) {
@@ -276,7 +276,7 @@ fn canonical(
     site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
-    let Some(target) = Target::of(action).filter(|target| {
+    let Some(target) = ActionTarget::of(action).filter(|target| {
         let keeps_scheme =
             target.is_own_scheme || target.is_https && context.server.plain_ports.is_empty();
         target.is_permanent && target.keeps_path && keeps_scheme && !target.host.contains('$')
@@ -363,9 +363,6 @@ fn deny(
         );
     }
 }
-
-/// Patterns that match every path.
-pub(super) const WHOLE: &[&str] = &["^", ".*", "^.*$", "^.*", "^(.*)$", "^(.*)", "^/(.*)$", "."];
 
 /// Patterns whose group is the whole path.
 const GROUPED: &[&str] = &["^(.*)$", "^(.*)", "^/(.*)$", "^/(.*)", "(.*)"];

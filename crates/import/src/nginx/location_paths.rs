@@ -62,7 +62,7 @@ impl LocationPaths {
             text,
             ignores_case: false,
         } = self
-            && let Some(prefix) = plain_prefix(text)
+            && let Some(prefix) = closed::plain_prefix(text)
         {
             let rule = closed::rule_for(
                 "path",
@@ -97,15 +97,4 @@ impl LocationPaths {
             length,
         })
     }
-}
-
-/// The prefix that a pattern such as `^/wp-admin/` is.
-fn plain_prefix(pattern: &str) -> Option<&str> {
-    let prefix = pattern
-        .strip_prefix('^')
-        .filter(|text| text.starts_with('/'))?;
-    let is_plain = prefix
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"/-_".contains(&byte));
-    is_plain.then_some(prefix)
 }

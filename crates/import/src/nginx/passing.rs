@@ -2,7 +2,8 @@
 
 use crate::closed;
 use crate::draft::{ImportedSite, RulePriority, Section, Value};
-use crate::evidence::{Answer, Expectation};
+use crate::evidence;
+use crate::expectation::{Answer, Expectation};
 use crate::known;
 use crate::nginx::context::Context;
 use crate::tree::ParsedDirective;
@@ -161,7 +162,7 @@ fn expect_redirect(directive: &ParsedDirective, section: &Section, site: &mut Im
     let prefix = section
         .text("path")
         .map(|path| path.trim_end_matches('*').to_owned());
-    for sample in closed::targets(section) {
+    for sample in evidence::targets(section) {
         let location = match (&pattern, &prefix) {
             (Some(pattern), _) => pattern.captures(&sample).map(|groups| {
                 let mut location = target.to_owned();

@@ -3,9 +3,9 @@
 use crate::draft::{ImportedSite, Section};
 use crate::known;
 use crate::nginx::common::{self, DirectiveScope};
-use crate::nginx::condition::Target;
+use crate::nginx::condition::ActionTarget;
 use crate::nginx::context::{Context, ServerFacts};
-use crate::nginx::{condition, location, passing};
+use crate::nginx::{condition, inner, location, passing};
 use crate::report::StatementId;
 use crate::tree::ParsedDirective;
 use crate::units;
@@ -27,15 +27,15 @@ pub(super) struct Server {
 /// `return 301 https://example.com$request_uri` for a whole server.
 #[derive(Clone, Debug)]
 pub(super) struct ServerRedirect {
-    pub target: Target,
+    pub target: ActionTarget,
     pub id: StatementId,
     pub origin: crate::source::StatementOrigin,
 }
 
 impl std::ops::Deref for ServerRedirect {
-    type Target = Target;
+    type Target = ActionTarget;
 
-    fn deref(&self) -> &Target {
+    fn deref(&self) -> &ActionTarget {
         &self.target
     }
 }
@@ -93,7 +93,7 @@ fn facts(block: &[ParsedDirective]) -> ServerFacts {
     let others = |one: &&ParsedDirective| {
         one.name() == "location"
             && one.arguments() != ["/"]
-            && location::denial_status(one.inner()).is_none()
+            && inner::denial_status(one.inner()).is_none()
     };
     ServerFacts {
         plain_ports,
@@ -172,7 +172,7 @@ fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Con
 
 /// Whether the directive is `location / { return 301 https://... }`, which redirects the whole server.
 fn is_redirect(directive: &ParsedDirective) -> bool {
-    let sends = |inner: &ParsedDirective| Target::of(inner).is_some();
+    let sends = |inner: &ParsedDirective| ActionTarget::of(inner).is_some();
     directive.arguments() == ["/"] && matches!(directive.inner(), [one] if sends(one))
 }
 
@@ -304,7 +304,7 @@ fn error_page(directive: &ParsedDirective, site: &mut ImportedSite, context: &mu
 }
 
 fn redirect(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
-    match (Target::of(directive), directive.name()) {
+    match (ActionTarget::of(directive), directive.name()) {
         (Some(target), _) if server.redirect.is_none() => {
             context.carried(
                 directive,

@@ -4,7 +4,7 @@ use crate::draft::{ImportedSite, Section};
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition;
 use crate::nginx::context::Context;
-use crate::nginx::location::{
+use crate::nginx::inner::{
     FALLS_BACK, OF_OTHER_SCRIPTS, ONE_PATH, limit_except, nested, try_files,
 };
 use crate::nginx::location_paths::LocationPaths;

@@ -1,6 +1,6 @@
 //! Converts `vcl_backend_response` and `vcl_deliver`: lifetimes, and response fields that VCL sets and removes.
 
-use super::receive::COMPUTES;
+use super::words::COMPUTES;
 use crate::draft::ImportedSite;
 use crate::report::Report;
 use crate::tree::ParsedDirective;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::fields::{deliver, response};
-use super::receive::{COMPUTES, receive};
+use super::receive::receive;
+use super::words::COMPUTES;
 use crate::draft::{Draft, ImportedSite, Value};
 use crate::report::Report;
 use crate::source::Source;
@@ -92,18 +93,6 @@ fn backend(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Re
 
 fn number(text: &str) -> String {
     text.parse::<u32>().unwrap_or(0).min(65_536).to_string()
-}
-
-/// An entry of an access list. `None` for a name or an exclusion.
-pub(super) fn network(entry: &ParsedDirective) -> Option<String> {
-    let words = entry.words.join("");
-    let network = match words.as_str() {
-        "localhost" => "127.0.0.0/8",
-        words => words,
-    };
-    let address = network.split('/').next()?;
-    let is_address = address.parse::<std::net::IpAddr>().is_ok();
-    is_address.then(|| network.to_owned())
 }
 
 fn subroutine(

@@ -6,5 +6,6 @@
 mod fields;
 mod file;
 mod receive;
+mod words;
 
 pub(crate) use file::convert;

@@ -1,6 +1,6 @@
 //! Converts `vcl_recv`: purges, requests that bypass the cache, and denials, each by a single condition.
 
-use super::file::network;
+use super::words::{COMPUTES, network};
 use crate::closed::{self, undecided};
 use crate::draft::{ImportedSite, RulePriority};
 use crate::known;
@@ -57,13 +57,7 @@ pub(super) fn receive(
         return pass(directive, pattern, site, report);
     }
     match refusal(directive.inner()) {
-        Some(status) => deny(
-            directive,
-            compared(condition, "req.url"),
-            &status,
-            site,
-            report,
-        ),
+        Some(status) => deny(directive, condition, &status, site, report),
         None => directive.not_carried(COMPUTES, report),
     }
 }
@@ -157,20 +151,28 @@ fn refusal(block: &[ParsedDirective]) -> Option<String> {
     status.filter(|status| known::is_error_status(status))
 }
 
+/// Closes paths that a condition compares, one after the other.
 fn deny(
     directive: &ParsedDirective,
-    pattern: Option<&str>,
+    condition: &str,
     status: &str,
     site: &mut ImportedSite,
     report: &mut Report,
 ) {
-    let pattern = pattern.filter(|pattern| !pattern.contains(['?', '=', '&']));
-    let Some(pattern) = pattern.and_then(|pattern| known::pattern(pattern, false)) else {
+    // The URL has the query, which Galley's patterns do not see.
+    let pattern = |one: &str| {
+        let pattern = compared(one, "req.url").filter(|pattern| !known::is_of_query(pattern))?;
+        known::pattern(pattern, false)
+    };
+    let patterns: Option<Vec<String>> = condition.split(" || ").map(pattern).collect();
+    let Some(patterns) = patterns else {
         return undecided(directive, DENIES, report);
     };
-    let rule = closed::rule_for("pattern", pattern, directive, RulePriority::Exact);
-    let outcome = closed::close(directive, rule, status, site);
-    closed::record_all(directive, &outcome, report);
+    for pattern in patterns {
+        let rule = closed::rule_for("pattern", pattern, directive, RulePriority::Exact);
+        let outcome = closed::close(directive, rule, status, site);
+        closed::record_all(directive, &outcome, report);
+    }
 }
 
 /// Converts a statement without a condition.
@@ -185,10 +187,6 @@ fn statement(directive: &ParsedDirective, text: &str, report: &mut Report) {
         _ => directive.not_carried(COMPUTES, report),
     }
 }
-
-/// Why a statement is not carried.
-pub(super) const COMPUTES: &str =
-    "VCL computes something here: write rules for the paths, or decide in PHP";
 
 const DENIES: &str =
     "it refuses requests: close the paths with `allow` or `deny` in a rule, or set `admin_allow`";

@@ -32,7 +32,11 @@ const DENIALS: &[(&str, &[&str])] = &[
             "/wp-content/cache/a.phar",
         ],
     ),
-    ("~ ^/wp-content/(upgrade)/.*\\.php$", &[]),
+    (
+        "~ ^/wp-content/(uploads|cache)/.*\\.(php|phtml)$",
+        &["/wp-content/uploads/x.phtml", "/wp-content/cache/x.php"],
+    ),
+    ("~ ^/wp-content/(uploads|themes)/.*\\.php$", &[]),
     ("~ ^/uploads/.*\\.php$", &["/uploads/a.php"]),
     ("~ ^/files/.*\\.php$", &["/files/a/b.php"]),
     ("~ /app/uploads/.*\\.php$", &["/web/app/uploads/b.php"]),
@@ -74,6 +78,43 @@ fn paths_that_need_no_rule_are_never_sent() {
             let resolved = root.resolve(path.as_bytes());
             assert!(matches!(resolved, Resolved::Denied), "{pattern}: {path}");
         }
+    }
+}
+
+#[test]
+fn scripts_of_wordpress_are_closed_with_the_two_that_run() {
+    let text = "server { listen 80; server_name a.test; root /srv/a; location ~ ^/(wp-content/(uploads|cache)|wp-includes)/.*\\.(php|phtml)$ { deny all; } }";
+    let imported = imported(ServerKind::Nginx, text);
+    assert_eq!(
+        fate(&imported, "deny all"),
+        Some(super::Fate::Carried),
+        "{:?}",
+        imported.statements
+    );
+    for path in [
+        "/wp-includes/ms-files.php*",
+        "/wp-includes/js/tinymce/wp-tinymce.php*",
+    ] {
+        assert!(
+            imported.configuration.contains(path),
+            "{}",
+            imported.configuration
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("wp-includes/a")).unwrap();
+    for name in ["version.php", "a/b.php", "a/b.phtml"] {
+        std::fs::write(folder.path().join("wp-includes").join(name), "x").unwrap();
+    }
+    let options = Options {
+        php: true,
+        wordpress: true,
+        ..Options::default()
+    };
+    let root = Root::open(folder.path(), options).unwrap();
+    for name in ["version.php", "a/b.php", "a/b.phtml", "none.php"] {
+        let resolved = root.resolve(format!("/wp-includes/{name}").as_bytes());
+        assert!(matches!(resolved, Resolved::Denied), "{name}");
     }
 }
 
