@@ -16,10 +16,10 @@ mod table;
 use std::path::Path;
 
 use crate::closed::{self, undecided};
+use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, RulePriority, Value};
 use crate::report::Report;
 use crate::source::Source;
-use crate::tree::ParsedDirective;
 use access::is_access;
 use context::{HostContext, RedirectsAll, record_outcome};
 pub(crate) use reader::{read as read_directives, words as words_of_line};
@@ -35,29 +35,28 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
         add(only_site(source, main, &global, report), &mut draft);
         return finish(draft);
     }
-    let roots: Vec<&str> = hosts
-        .iter()
-        .flat_map(|host| host.inner())
-        .filter(|one| one.name() == "documentroot")
-        .map(|one| one.argument(0))
-        .collect();
+    let inner = hosts.iter().flat_map(|host| host.inner());
+    let roots = inner.filter(|one| one.name() == "documentroot");
+    let roots: Vec<&str> = roots.map(|one| one.argument(0)).collect();
     for directive in &global {
         global_directive(directive, &roots, &mut draft, report);
     }
     // Hosts that redirect change the site to which they lead.
-    let redirects = |host: &&&ParsedDirective| {
-        host.inner().iter().any(|one| {
-            one.name().starts_with("redirect") && one.arguments().contains(&"/".to_owned())
-        })
-    };
-    for host in hosts
-        .iter()
-        .filter(|host| !redirects(host))
-        .chain(hosts.iter().filter(redirects))
-    {
+    let (redirecting, others): (Vec<_>, Vec<_>) =
+        hosts.into_iter().partition(|host| redirects_root(host));
+    for host in others.into_iter().chain(redirecting) {
         virtual_host(source, host, &mut draft, report);
     }
     finish(draft)
+}
+
+/// Whether a virtual host may redirect everything.
+fn redirects_root(host: &ParsedDirective) -> bool {
+    let is_root = |word: &String| word == "/";
+    let redirects = |one: &ParsedDirective| {
+        one.name().starts_with("redirect") && one.arguments().iter().any(is_root)
+    };
+    host.inner().iter().any(redirects)
 }
 
 /// The site of a file without virtual hosts.
@@ -204,17 +203,12 @@ fn virtual_host(
     let mut site = ImportedSite::default();
     let mut context = HostContext::new(report);
     // The meaning of a section depends on the root, wherever that is named.
-    let is_section = |one: &&ParsedDirective| one.name().starts_with('<');
-    context.has_tls = host
+    let (sections, others): (Vec<_>, Vec<_>) = host
         .inner()
         .iter()
-        .any(|one| one.name() == "sslengine" && one.argument(0).eq_ignore_ascii_case("on"));
-    let inner = host.inner().iter();
-    for directive in inner
-        .clone()
-        .filter(|one| !is_section(one))
-        .chain(inner.filter(is_section))
-    {
+        .partition(|one| one.name().starts_with('<'));
+    context.has_tls = host.inner().iter().any(turns_tls_on);
+    for directive in others.into_iter().chain(sections) {
         site::convert(directive, &mut site, &mut context);
     }
     context.finish_access(&mut site.section);
@@ -228,6 +222,10 @@ fn virtual_host(
         None if denies_all(&site) => {}
         None => add(site, draft),
     }
+}
+
+fn turns_tls_on(directive: &ParsedDirective) -> bool {
+    directive.name() == "sslengine" && directive.argument(0).eq_ignore_ascii_case("on")
 }
 
 /// Adds the addresses of a virtual host.
@@ -291,17 +289,16 @@ fn redirect_host(
     let Some(known) = known else {
         let mut site = site;
         let mut rule = closed::rule_for("path", "/*".to_owned(), host, RulePriority::Prefix);
-        rule.section.set("redirect", format!("{target}$1"), origin);
-        rule.section.set(
-            "redirect_status",
-            Value::Verbatim(redirect.status.to_owned()),
-            origin,
-        );
+        rule.section
+            .redirects(format!("{target}$1"), &redirect.status, true, origin);
         site.add_rule(rule);
         site.never_asks_upstream(origin);
         return draft.sites.push(site);
     };
-    if !matches!(redirect.status, "301" | "308") || !is_root || !target.starts_with("https://") {
+    if !matches!(redirect.status.as_str(), "301" | "308")
+        || !is_root
+        || !target.starts_with("https://")
+    {
         let remedy = "set `https_redirect` or `canonical_host`, if a permanent redirect with the whole path is meant";
         return report.not_carried(redirect.id, remedy);
     }

@@ -8,10 +8,11 @@ mod site;
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, Section};
 use crate::report::Report;
 use crate::source::Source;
-use crate::tree::{self, Grammar, ParsedDirective};
+use crate::tree::{self, Grammar};
 pub(crate) use address::SiteAddress;
 use site::Converter;
 

@@ -6,11 +6,11 @@
 use regex_syntax::hir::literal::{ExtractKind, Extractor};
 use regex_syntax::hir::{Hir, HirKind, Look};
 
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
+use crate::directive::ParsedDirective;
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::evidence::{self, targets};
 use crate::expectation::{Answer, Expectation};
 use crate::report::{Report, StatementOutcome};
-use crate::tree::ParsedDirective;
 
 /// Closes the paths of `rule`, which has no other options yet, as the other server does with `status`. Returns the result for the
 /// statement.
@@ -21,35 +21,33 @@ pub(crate) fn close(
     site: &mut ImportedSite,
 ) -> StatementOutcome {
     let pattern = rule.section.text("pattern").map(str::to_owned);
-    if let Some(always) = pattern
-        .as_deref()
-        .filter(|_| site.section.has("root"))
-        .and_then(never_sent)
-    {
+    let of_files = pattern.as_deref().filter(|_| site.section.has("root"));
+    if let Some(always) = of_files.and_then(never_sent) {
         return always_closed(directive, always, &rule, status, site);
     }
     if let Some(prefix) = pattern.as_deref().and_then(plain_prefix) {
-        rule.section = Section::default();
-        rule.section
-            .set("path", format!("{prefix}*"), &directive.origin);
+        rule.section = rule_for("path", format!("{prefix}*"), directive, rule.priority).section;
     }
-    let expected = targets(&rule.section)
-        .into_iter()
-        .map(|target| Expectation {
-            id: directive.id,
-            target,
-            answer: Answer::Closed,
-        });
-    site.expected.extend(expected);
+    expect_closed(directive, &rule, site);
     let mut closing = rule.clone();
     closing.section.deny_all(&directive.origin);
-    let is_by_path = rule.section.has("path");
-    if is_by_path && !is_file(&rule.section) || evidence::is_exact(&closing) {
+    if rule.section.has("path") && !is_file(&rule.section) || evidence::is_exact(&closing) {
         site.add_rule(closing);
         return with_status(status, "a rule with deny", true);
     }
+    deny_at_top(&rule, directive, site);
     redirect_away(rule, directive, site);
     StatementOutcome::NotCarried(CLOSED_BY_REDIRECT.to_owned())
+}
+
+fn expect_closed(directive: &ParsedDirective, rule: &RuleDraft, site: &mut ImportedSite) {
+    let expected = |target| Expectation {
+        id: directive.id,
+        target,
+        answer: Answer::Closed,
+    };
+    let targets = targets(&rule.section).into_iter();
+    site.expected.extend(targets.map(expected));
 }
 
 /// Closes the rest of paths that Galley never sends, as far as there is one.
@@ -64,13 +62,9 @@ fn always_closed(
         return with_status(status, always.reason(), false);
     }
     for path in always.rest() {
-        let mut section = Section::default();
-        section.set("path", *path, &directive.origin);
-        section.deny_all(&directive.origin);
-        site.add_rule(RuleDraft {
-            section,
-            ..rule.clone()
-        });
+        let mut closing = rule_for("path", (*path).to_owned(), directive, rule.priority);
+        closing.section.deny_all(&directive.origin);
+        site.add_rule(closing);
     }
     if always == NeverSent::CoreScriptsAnywhere {
         let pattern = "/wp-includes/(ms-files|js/tinymce/wp-tinymce)\\.php".to_owned();
@@ -83,13 +77,27 @@ fn always_closed(
 
 const CORE_IN_FOLDERS: &str = "closed: Galley runs no scripts there but two of WordPress, which rules close, with a redirect for those of another WordPress in a folder";
 
+/// Denies a file at the top that a pattern names in any folder.
+fn deny_at_top(rule: &RuleDraft, directive: &ParsedDirective, site: &mut ImportedSite) {
+    let name = rule
+        .section
+        .text("pattern")
+        .and_then(|text| text.strip_suffix('$'));
+    let Some(path) = name.and_then(|name| plain_prefix(&format!("^{name}"))) else {
+        return;
+    };
+    let mut closing = rule_for("path", path, directive, rule.priority);
+    closing.section.deny_all(&directive.origin);
+    if evidence::is_exact(&closing) {
+        site.add_rule(closing);
+    }
+}
+
 /// Closes paths by a redirect.
 fn redirect_away(mut rule: RuleDraft, directive: &ParsedDirective, site: &mut ImportedSite) {
-    let origin = &directive.origin;
-    let status = Value::Verbatim("302".to_owned());
-    rule.section.set("redirect", evidence::AWAY, origin);
-    rule.section.set("redirect_status", status, origin);
-    rule.section.set("redirect_query", false, origin);
+    let away = evidence::AWAY.to_owned();
+    rule.section
+        .redirects(away, "302", false, &directive.origin);
     site.add_rule(rule);
 }
 
@@ -158,8 +166,8 @@ impl NeverSent {
             Self::Hidden | Self::Configuration | Self::Scripts => &[],
             Self::HiddenAndWellKnown => &["/.well-known/*"],
             Self::CoreScripts | Self::CoreScriptsAnywhere => &[
-                "/wp-includes/ms-files.php*",
-                "/wp-includes/js/tinymce/wp-tinymce.php*",
+                "/wp-includes/ms-files.php",
+                "/wp-includes/js/tinymce/wp-tinymce.php",
             ],
         }
     }
@@ -171,42 +179,45 @@ fn never_sent(pattern: &str) -> Option<NeverSent> {
     let text = pattern.trim_start_matches("(?i)");
     let hir = regex_syntax::parse(text).ok()?;
     let parts = required(&hir);
-    let needs = |wanted: &[&str]| {
-        parts.iter().any(|part| {
-            part.iter()
-                .all(|text| wanted.iter().any(|one| text.contains(one)))
-        })
-    };
+    let needs = |wanted: &[&str]| parts.iter().any(|part| all_contain(part, wanted));
     if needs(&["/."]) {
-        let known = regex::Regex::new(text).ok()?;
-        let is_open = OF_AUTHORITIES.iter().any(|path| known.is_match(path));
-        return Some(if is_open {
-            NeverSent::HiddenAndWellKnown
-        } else {
-            NeverSent::Hidden
-        });
+        return hidden(text);
     }
     if needs(&["/wp-config.php"]) {
         return Some(NeverSent::Configuration);
     }
-    let are_scripts = ends(&hir)?
-        .iter()
-        .all(|end| SCRIPTS.iter().any(|one| end.ends_with(one)));
-    if !are_scripts || matches!(hir.kind(), HirKind::Alternation(_)) {
-        return None;
-    }
+    are_scripts(&hir).then_some(())?;
     let plain = text.replace('\\', "");
-    let is_at_top = |folder: &&str| plain.starts_with(&format!("^{folder}"));
+    let is_at_top = AT_TOP
+        .iter()
+        .any(|one| plain.starts_with(&format!("^{one}")));
     let core = [CLOSED_ANYWHERE, &["/wp-includes/"]].concat();
-    match (
-        needs(CLOSED_ANYWHERE) || AT_TOP.iter().any(|one| is_at_top(&one)),
-        needs(&core),
-    ) {
-        (true, _) => Some(NeverSent::Scripts),
-        (false, true) if plain.starts_with("^/") => Some(NeverSent::CoreScripts),
-        (false, true) => Some(NeverSent::CoreScriptsAnywhere),
-        (false, false) => None,
+    match needs(CLOSED_ANYWHERE) || is_at_top {
+        true => Some(NeverSent::Scripts),
+        false if !needs(&core) => None,
+        false if plain.starts_with("^/") => Some(NeverSent::CoreScripts),
+        false => Some(NeverSent::CoreScriptsAnywhere),
     }
+}
+
+fn all_contain(texts: &[String], wanted: &[&str]) -> bool {
+    let mut all = texts.iter();
+    all.all(|text| wanted.iter().any(|one| text.contains(one)))
+}
+
+fn hidden(pattern: &str) -> Option<NeverSent> {
+    let known = regex::Regex::new(pattern).ok()?;
+    match OF_AUTHORITIES.iter().any(|path| known.is_match(path)) {
+        true => Some(NeverSent::HiddenAndWellKnown),
+        false => Some(NeverSent::Hidden),
+    }
+}
+
+/// Whether a pattern matches only names of scripts.
+fn are_scripts(hir: &Hir) -> bool {
+    let is_script = |end: &String| SCRIPTS.iter().any(|one| end.ends_with(one));
+    let is_one = !matches!(hir.kind(), HirKind::Alternation(_));
+    is_one && ends(hir).is_some_and(|ends| ends.iter().all(is_script))
 }
 
 /// Paths below `/.well-known`, which Galley sends.

@@ -92,6 +92,25 @@ impl Section {
         }
     }
 
+    /// Redirects all requests.
+    pub fn redirects(
+        &mut self,
+        target: String,
+        status: &str,
+        keeps_query: bool,
+        origin: &StatementOrigin,
+    ) {
+        self.set("redirect", target, origin);
+        self.set(
+            "redirect_status",
+            Value::Verbatim(status.to_owned()),
+            origin,
+        );
+        if !keeps_query {
+            self.set("redirect_query", false, origin);
+        }
+    }
+
     /// Denies access to all clients.
     pub fn deny_all(&mut self, origin: &StatementOrigin) {
         let everywhere = ["0.0.0.0/0".to_owned(), "::/0".to_owned()];

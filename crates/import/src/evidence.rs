@@ -28,8 +28,8 @@ impl DecidingRules {
         Self(policy.guarded())
     }
 
-    /// The answer to a `GET` of a client that no list names.
-    pub fn answer(&self, target: &str) -> Answer {
+    /// A `GET`. `None`: the server would refuse it.
+    fn parsed(&self, target: &str) -> Option<RequestInfo> {
         let mut info = RequestInfo::default();
         let line = RequestLineInfo {
             method: "GET",
@@ -41,9 +41,15 @@ impl DecidingRules {
             country: None,
         };
         let no_fields = std::iter::empty::<(&str, &[u8])>();
-        if info.parse(&line, no_fields, &self.0).is_err() {
+        info.parse(&line, no_fields, &self.0).ok()?;
+        Some(info)
+    }
+
+    /// The answer to a `GET` of a client that no list names.
+    pub fn answer(&self, target: &str) -> Answer {
+        let Some(info) = self.parsed(target) else {
             return Answer::Closed;
-        }
+        };
         let client = AccessClient {
             address: IpAddr::V4(STRANGER),
             country: None,
@@ -73,23 +79,25 @@ pub(crate) fn compiled(section: &Section) -> Option<Rule> {
     let groups = pattern
         .as_ref()
         .map_or_else(|| usize::from(path.ends_with('*')), PathPattern::groups);
-    let redirect = section.text("redirect").and_then(|target| {
-        let status = match section.get("redirect_status") {
-            Some(Value::Verbatim(status)) => status.parse().ok(),
-            _ => None,
-        };
-        Some(Redirect {
-            target: RedirectTarget::parse(target, groups).ok()?,
-            status,
-            keeps_query: section.get("redirect_query") != Some(&Value::Flag(false)),
-        })
-    });
     Some(Rule {
         path,
         pattern,
-        redirect,
+        redirect: redirect_of(section, groups),
         access: access_rules(section),
         ..Rule::default()
+    })
+}
+
+fn redirect_of(section: &Section, groups: usize) -> Option<Redirect> {
+    let status = match section.get("redirect_status") {
+        Some(Value::Verbatim(status)) => status.parse().ok(),
+        _ => None,
+    };
+    let target = section.text("redirect")?;
+    Some(Redirect {
+        target: RedirectTarget::parse(target, groups).ok()?,
+        status,
+        keeps_query: section.get("redirect_query") != Some(&Value::Flag(false)),
     })
 }
 

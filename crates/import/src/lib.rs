@@ -14,6 +14,7 @@ mod apache;
 mod caddy;
 mod closed;
 mod copy;
+mod directive;
 mod draft;
 mod evidence;
 mod expectation;

@@ -20,10 +20,11 @@ pub(crate) use common::hsts;
 
 use std::path::Path;
 
+use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::report::{Report, StatementOutcome};
 use crate::source::Source;
-use crate::tree::{self, Grammar, ParsedDirective};
+use crate::tree::{self, Grammar};
 use context::{Context, ExpiryOfType};
 use server::{Server, ServerRedirect};
 
@@ -57,17 +58,14 @@ fn collect<'a>(
     for directive in all {
         match directive.name() {
             "http" => {
-                context.not_needed(
-                    directive,
-                    "the statements in the block are converted one by one",
-                );
+                let why = "the statements in the block are converted one by one";
+                context.not_needed(directive, why);
                 collect(directive.inner(), context, inherited, servers);
             }
             "server" if directive.block.is_some() => {
-                if server::refuses_hosts(directive.inner()) {
-                    context.not_needed(directive, server::NO_SUCH_HOST);
-                } else {
-                    context.carried(directive, "a site");
+                match server::refuses_hosts(directive.inner()) {
+                    true => context.not_needed(directive, server::NO_SUCH_HOST),
+                    false => context.carried(directive, "a site"),
                 }
                 servers.push(directive.inner().iter().collect());
             }
@@ -211,27 +209,15 @@ fn add_redirect(server: Server, draft: &mut Draft, report: &mut Report) {
 fn redirecting_site(redirect: &ServerRedirect, mut site: ImportedSite) -> ImportedSite {
     let origin = &redirect.origin;
     let scheme = if redirect.is_https { "https" } else { "http" };
+    let path = if redirect.keeps_path {
+        "/$1"
+    } else {
+        redirect.path.as_str()
+    };
+    let target = format!("{scheme}://{}{path}", redirect.host);
     let mut section = Section::default();
     section.set("path", "/*", origin);
-    if redirect.keeps_path {
-        section.set(
-            "redirect",
-            format!("{scheme}://{}/$1", redirect.host),
-            origin,
-        );
-    } else {
-        section.set(
-            "redirect",
-            format!("{scheme}://{}{}", redirect.host, redirect.path),
-            origin,
-        );
-        section.set("redirect_query", false, origin);
-    }
-    section.set(
-        "redirect_status",
-        Value::Verbatim(redirect.status.clone()),
-        origin,
-    );
+    section.redirects(target, &redirect.status, redirect.keeps_path, origin);
     site.add_rule(RuleDraft::of_prefix(section, 1));
     site.never_asks_upstream(origin);
     site

@@ -2,9 +2,9 @@
 //! to all clients.
 
 use crate::closed::undecided;
+use crate::directive::ParsedDirective;
 use crate::draft::Section;
 use crate::report::Report;
-use crate::tree::ParsedDirective;
 
 /// Whether a directive is about access.
 pub(super) fn is_access(directive: &ParsedDirective) -> bool {
@@ -37,14 +37,9 @@ pub(super) fn denies_all(block: &[ParsedDirective]) -> bool {
 
 /// Converts the access control of a section.
 pub(super) fn access(block: &[ParsedDirective], section: &mut Section, report: &mut Report) {
-    let of =
-        |names: &'static [&'static str]| move |one: &&ParsedDirective| names.contains(&one.name());
     password(block, section, report);
-    let requires: Vec<&ParsedDirective> = block.iter().filter(of(&["require"])).collect();
-    let groups: Vec<&ParsedDirective> = block
-        .iter()
-        .filter(of(&["<requireall", "<requireany", "<requirenone"]))
-        .collect();
+    let requires = named(block, &["require"]);
+    let groups = named(block, &["<requireall", "<requireany", "<requirenone"]);
     match (requires.as_slice(), groups.as_slice()) {
         ([], []) => {}
         (all, []) => required(all, section, report),
@@ -56,13 +51,18 @@ pub(super) fn access(block: &[ParsedDirective], section: &mut Section, report: &
         }
         (alone, groups) => deny(alone.iter().chain(groups).copied(), section, report),
     }
-    let older: Vec<&ParsedDirective> = block
-        .iter()
-        .filter(of(&["order", "allow", "deny", "satisfy"]))
-        .collect();
+    let older = named(block, &["order", "allow", "deny", "satisfy"]);
     if !older.is_empty() {
         ordered(&older, section, report);
     }
+}
+
+/// The directives of a block with one of these names.
+fn named<'d>(block: &'d [ParsedDirective], names: &[&str]) -> Vec<&'d ParsedDirective> {
+    block
+        .iter()
+        .filter(|one| names.contains(&one.name()))
+        .collect()
 }
 
 fn password(block: &[ParsedDirective], section: &mut Section, report: &mut Report) {

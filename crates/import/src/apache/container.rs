@@ -4,10 +4,10 @@ use super::access::{access, denies_all, is_access};
 use super::context::{HostContext, record_outcome};
 use super::headers::{HeaderScope, header};
 use super::passing::handler;
-use crate::closed::{self, undecided};
+use crate::closed;
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority};
 use crate::known::{self, NO_LOOK_AROUND};
-use crate::tree::ParsedDirective;
 
 /// Converts a section to a rule. Returns the directives that apply to the whole site.
 pub(super) fn container<'d>(
@@ -21,11 +21,7 @@ pub(super) fn container<'d>(
         [path, ..] => (name.ends_with("match"), path.as_str()),
         [] => (false, ""),
     };
-    if let [one] = directive.inner()
-        && one.name() == "sethandler"
-        && one.argument(0).starts_with("proxy:")
-        && OF_PHP.contains(&path)
-    {
+    if let Some(one) = php_handler(directive).filter(|_| OF_PHP.contains(&path)) {
         context.carried(directive, "php");
         handler(one, site, context);
         return &[];
@@ -37,14 +33,18 @@ pub(super) fn container<'d>(
             return directive.inner();
         }
         ContainerScope::Rule(rule) => contents(directive, rule, site, context),
-        ContainerScope::Unsupported(remedy) => {
-            directive.not_carried(remedy, context.report);
-            for one in directive.inner().iter().filter(|one| is_access(one)) {
-                undecided(one, remedy, context.report);
-            }
-        }
+        ContainerScope::Unsupported(remedy) => context.unsupported(directive, remedy),
     }
     &[]
+}
+
+/// The handler of a section that contains nothing else.
+fn php_handler(directive: &ParsedDirective) -> Option<&ParsedDirective> {
+    let [one] = directive.inner() else {
+        return None;
+    };
+    let is_php = one.name() == "sethandler" && one.argument(0).starts_with("proxy:");
+    is_php.then_some(one)
 }
 
 /// The paths that a section covers.

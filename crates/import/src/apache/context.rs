@@ -1,7 +1,7 @@
 //! Directives that later ones depend on.
 
+use crate::directive::ParsedDirective;
 use crate::report::{Report, StatementId, StatementOutcome};
-use crate::tree::ParsedDirective;
 
 use super::access::{access, is_access};
 use super::table;
@@ -55,6 +55,14 @@ impl<'l> HostContext<'l> {
         }
     }
 
+    /// Reports a section whose paths no rule has.
+    pub fn unsupported(&mut self, directive: &ParsedDirective, remedy: &str) {
+        directive.not_carried(remedy, self.report);
+        for one in directive.inner().iter().filter(|one| is_access(one)) {
+            undecided(one, remedy, self.report);
+        }
+    }
+
     /// Converts the access control of the whole site.
     pub fn finish_access(&mut self, section: &mut Section) {
         let mut groups = std::mem::take(&mut self.access);
@@ -97,7 +105,7 @@ pub(super) struct RedirectsAll {
     pub id: StatementId,
     /// A URL that ends with a slash, to which the rest of the path is appended.
     pub target: String,
-    pub status: &'static str,
+    pub status: String,
 }
 
 /// Records the result for a directive and those in it by their names alone.

@@ -1,8 +1,8 @@
 //! Converts `Header` and `ExpiresByType`.
 
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::report::Report;
-use crate::tree::ParsedDirective;
 use crate::{known, nginx};
 
 /// What a header directive applies to.
@@ -81,16 +81,10 @@ pub(super) fn expires_by_type(
 ) {
     let media_type = directive.argument(0);
     let text = directive.arguments().get(1..).unwrap_or_default().join(" ");
-    let Some(seconds) = expiry_seconds(&text) else {
+    let seconds = expiry_seconds(&text).filter(|_| !text.starts_with(['M', 'm']));
+    let (Some(seconds), Some(pattern)) = (seconds, known::paths_of_type(media_type)) else {
         let remedy = "write a rule with `pattern` and `set_headers`";
         return report.not_carried(directive.id, remedy);
-    };
-    let Some(pattern) = known::paths_of_type(media_type).filter(|_| !text.starts_with(['M', 'm']))
-    else {
-        return report.not_carried(
-            directive.id,
-            "write a rule with `pattern` and `set_headers`",
-        );
     };
     let origin = &directive.origin;
     let field = format!("Cache-Control: max-age={seconds}");

@@ -2,10 +2,10 @@
 
 use super::context::{HostContext, RedirectsAll};
 use crate::closed;
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
+use crate::directive::ParsedDirective;
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known::{self, NO_LOOK_AROUND};
 use crate::report::StatementOutcome;
-use crate::tree::ParsedDirective;
 use crate::units;
 
 /// Converts `ProxyPass`: `ProxyPass / http://127.0.0.1:8080/` sets the site's upstream; other paths become rules.
@@ -16,10 +16,7 @@ pub(super) fn proxy(
 ) {
     let (path, target) = (directive.argument(0), directive.argument(1));
     if directive.name() == "proxypassmatch" {
-        if OF_PHP.contains(&path) && target.contains("fcgi://") {
-            return fastcgi(directive, target, site, context);
-        }
-        return context.not_carried(directive, "write a rule with `pattern` and `upstream`");
+        return proxy_match(directive, site, context);
     }
     let Some((server, below)) = http_server(target).filter(|_| path.starts_with('/')) else {
         return context.not_carried(directive, ONLY_HTTP);
@@ -36,6 +33,18 @@ pub(super) fn proxy(
     section.add("upstream", [server], &directive.origin);
     site.add_rule(RuleDraft::of_prefix(section, path.len()));
     context.carried(directive, "a rule with upstream");
+}
+
+fn proxy_match(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) {
+    let (path, target) = (directive.argument(0), directive.argument(1));
+    if OF_PHP.contains(&path) && target.contains("fcgi://") {
+        return fastcgi(directive, target, site, context);
+    }
+    context.not_carried(directive, "write a rule with `pattern` and `upstream`");
 }
 
 /// Patterns of all scripts.
@@ -109,8 +118,52 @@ pub(super) fn redirect(
     site: &mut ImportedSite,
     context: &mut HostContext<'_>,
 ) {
+    let (status, words) = status_and_words(directive);
+    let is_match = directive.name() == "redirectmatch";
+    let is_redirect = matches!(status, "301" | "302" | "303" | "307" | "308");
+    let outcome = match words.as_slice() {
+        [from] if known::is_error_status(status) => {
+            let rule = paths(directive, from, is_match);
+            match rule {
+                Some(rule) => closed::close(directive, rule, status, site),
+                None => return closed::undecided(directive, NO_LOOK_AROUND, context.report),
+            }
+        }
+        ["/", to]
+            if is_redirect
+                && to.contains("://")
+                && to.ends_with('/')
+                && !is_match
+                && !to.contains(['%', '$']) =>
+        {
+            context.redirects_all = Some(RedirectsAll {
+                id: directive.id,
+                target: (*to).to_owned(),
+                status: status.to_owned(),
+            });
+            StatementOutcome::Carried(
+                "https_redirect, canonical_host or a rule with redirect".to_owned(),
+            )
+        }
+        [from, to] if is_redirect && !to.contains('%') && *from != "/" => {
+            let Some(mut rule) = paths(directive, from, is_match) else {
+                return context.not_carried(directive, NO_LOOK_AROUND);
+            };
+            let rest = if is_match { "" } else { "$1" };
+            rule.section
+                .redirects(format!("{to}{rest}"), status, true, &directive.origin);
+            site.add_rule(rule);
+            StatementOutcome::Carried("a rule".to_owned())
+        }
+        _ => StatementOutcome::NotCarried("write a rule with `redirect`".to_owned()),
+    };
+    context.report.record(directive.id, outcome);
+}
+
+/// The status of a redirect, and the words after it.
+fn status_and_words(directive: &ParsedDirective) -> (&str, Vec<&str>) {
     let words: Vec<&str> = directive.arguments().iter().map(String::as_str).collect();
-    let (status, words) = match (directive.name(), words.as_slice()) {
+    let (status, rest) = match (directive.name(), words.as_slice()) {
         ("redirectpermanent", words) => ("301", words),
         ("redirecttemp", words) => ("302", words),
         (_, ["permanent", rest @ ..]) => ("301", rest),
@@ -120,57 +173,7 @@ pub(super) fn redirect(
         (_, [status, rest @ ..]) if status.parse::<u16>().is_ok() => (*status, rest),
         (_, words) => ("302", words),
     };
-    let is_match = directive.name() == "redirectmatch";
-    let outcome = match words {
-        [from] if known::is_error_status(status) => {
-            let rule = paths(directive, from, is_match);
-            match rule {
-                Some(rule) => closed::close(directive, rule, status, site),
-                None => return closed::undecided(directive, NO_LOOK_AROUND, context.report),
-            }
-        }
-        ["/", to]
-            if to.contains("://") && to.ends_with('/') && !is_match && !to.contains(['%', '$']) =>
-        {
-            let status = match status {
-                "301" => "301",
-                "302" => "302",
-                "303" => "303",
-                "307" => "307",
-                "308" => "308",
-                _ => return context.not_carried(directive, "write a rule with `redirect`"),
-            };
-            context.redirects_all = Some(RedirectsAll {
-                id: directive.id,
-                target: (*to).to_owned(),
-                status,
-            });
-            StatementOutcome::Carried(
-                "https_redirect, canonical_host or a rule with redirect".to_owned(),
-            )
-        }
-        [from, to]
-            if matches!(status, "301" | "302" | "303" | "307" | "308")
-                && !to.contains('%')
-                && *from != "/" =>
-        {
-            let Some(mut rule) = paths(directive, from, is_match) else {
-                return context.not_carried(directive, NO_LOOK_AROUND);
-            };
-            let rest = if is_match { "" } else { "$1" };
-            rule.section
-                .set("redirect", format!("{to}{rest}"), &directive.origin);
-            rule.section.set(
-                "redirect_status",
-                Value::Verbatim(status.to_owned()),
-                &directive.origin,
-            );
-            site.add_rule(rule);
-            StatementOutcome::Carried("a rule".to_owned())
-        }
-        _ => StatementOutcome::NotCarried("write a rule with `redirect`".to_owned()),
-    };
-    context.report.record(directive.id, outcome);
+    (status, rest.to_vec())
 }
 
 /// A rule for a path and those below it, whose rest is its first group, or for a pattern. `None` if Galley does not support the

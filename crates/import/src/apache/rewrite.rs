@@ -3,10 +3,10 @@
 
 use super::context::{HostContext, RewriteCondition};
 use crate::closed;
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Value};
+use crate::directive::ParsedDirective;
+use crate::draft::{ImportedSite, RuleDraft, RulePriority};
 use crate::known;
 use crate::report::StatementOutcome;
-use crate::tree::ParsedDirective;
 
 pub(super) fn condition(directive: &ParsedDirective, context: &mut HostContext<'_>) {
     let variable = directive
@@ -34,10 +34,7 @@ pub(super) fn rule(
         false => outcome(directive, &conditions, &flags, site, context),
     };
     // Whether later rules run depends on this one.
-    context.is_unsure |= ["s", "skip", "c", "chain", "n", "next", "end"]
-        .iter()
-        .any(|flag| flags.has(flag))
-        && !flags.refuses();
+    context.is_unsure |= flags.skips() && !flags.refuses();
     let is_open = outcome.is_none() && flags.refuses();
     let outcome = outcome.unwrap_or_else(|| StatementOutcome::NotCarried(REWRITES.to_owned()));
     let ids = conditions.iter().map(|one| one.id).chain([directive.id]);
@@ -220,6 +217,12 @@ impl RewriteFlags {
             .any(|flag| self.has(flag))
     }
 
+    /// Whether the rules after it may be left out.
+    fn skips(&self) -> bool {
+        let mut all = ["s", "skip", "c", "chain", "n", "next", "end"].iter();
+        all.any(|flag| self.has(flag))
+    }
+
     /// The status of a redirect.
     fn redirect(&self) -> Option<&str> {
         let mut all = self.0.split(',').map(str::trim);
@@ -273,7 +276,7 @@ fn path_rule(
     site: &mut ImportedSite,
     context: &HostContext<'_>,
 ) -> Option<StatementOutcome> {
-    let (origin, target) = (&directive.origin, directive.argument(1));
+    let target = directive.argument(1);
     if pattern.starts_with('!') || !flags.are_known() {
         return None;
     }
@@ -311,17 +314,11 @@ fn path_rule(
     let query_text = query
         .filter(|query| !query.is_empty())
         .map_or(String::new(), |query| format!("?{query}"));
+    let keeps_query = (query.is_none() || flags.has("qsa")) && !flags.has("qsd");
+    let target = format!("{slash}{bare}{query_text}");
     let mut rule = rule;
     rule.section
-        .set("redirect", format!("{slash}{bare}{query_text}"), origin);
-    rule.section.set(
-        "redirect_status",
-        Value::Verbatim(status.to_owned()),
-        origin,
-    );
-    if query.is_some() && !flags.has("qsa") || flags.has("qsd") {
-        rule.section.set("redirect_query", false, origin);
-    }
+        .redirects(target, status, keeps_query, &directive.origin);
     site.add_rule(rule);
     Some(StatementOutcome::Carried("a rule".to_owned()))
 }

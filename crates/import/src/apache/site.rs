@@ -7,9 +7,9 @@ use super::headers::{HeaderScope, expires_by_type, header};
 use super::passing::{handler, proxy, redirect};
 use super::rewrite;
 use crate::closed;
+use crate::directive::ParsedDirective;
 use crate::draft::ImportedSite;
 use crate::known;
-use crate::tree::ParsedDirective;
 use crate::units;
 use crate::write::certificate_pair;
 

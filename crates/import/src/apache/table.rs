@@ -1,8 +1,8 @@
 //! Directives of Apache with one result wherever they are: those that visitors do not notice, and those without an equivalent. One that is
 //! nowhere is reported as not carried.
 
+use crate::directive::ParsedDirective;
 use crate::report::StatementOutcome;
-use crate::tree::ParsedDirective;
 
 /// The result for a directive by its name, and by its arguments where these decide.
 pub(super) fn outcome_of(directive: &ParsedDirective) -> Option<StatementOutcome> {

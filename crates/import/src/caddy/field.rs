@@ -1,8 +1,8 @@
 //! Converts fields of responses.
 
+use crate::directive::ParsedDirective;
 use crate::draft::Section;
 use crate::report::{Report, StatementOutcome};
-use crate::tree::ParsedDirective;
 
 /// Converts `Name value`, `-Name`, `+Name value`.
 pub(super) fn field(

@@ -1,9 +1,9 @@
 //! The requests that a directive applies to.
 
 use crate::closed;
+use crate::directive::ParsedDirective;
 use crate::draft::{RuleDraft, RulePriority};
 use crate::known;
-use crate::tree::ParsedDirective;
 
 /// `path` or `pattern`, and its value.
 pub(super) type PathOption = (&'static str, String);

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use super::field::field;
 use super::matcher::{PathOption, Reach, path_option, rules};
 use crate::closed::{self, undecided};
-use crate::draft::{ImportedSite, RulePriority, Value};
+use crate::directive::ParsedDirective;
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
 use crate::report::Report;
-use crate::tree::ParsedDirective;
 use crate::units;
 use crate::write::certificate_pair;
 
@@ -30,7 +30,12 @@ impl Converter<'_> {
         for directive in block.iter().filter(|one| one.name().starts_with('@')) {
             self.matcher(directive);
         }
-        for directive in block.iter().filter(|one| !one.name().starts_with('@')) {
+        // The root decides which denials are not needed.
+        let (roots, others): (Vec<_>, Vec<_>) = block
+            .iter()
+            .filter(|one| !one.name().starts_with('@'))
+            .partition(|one| one.name() == "root");
+        for directive in roots.into_iter().chain(others) {
             self.directive(directive, site);
         }
     }
@@ -112,29 +117,7 @@ impl Converter<'_> {
 
     /// Converts `@name path /a/* /b` and `@name { path ... }`.
     fn matcher(&mut self, directive: &ParsedDirective) {
-        let mut lines: Vec<&[String]> = directive
-            .inner()
-            .iter()
-            .map(|one| one.words.as_slice())
-            .collect();
-        if !directive.arguments().is_empty() {
-            lines.push(directive.arguments());
-        }
-        let is_path = |line: &&[String]| {
-            line.first().is_some_and(|kind| kind == "path")
-                && line.iter().all(|word| !word.contains('{'))
-        };
-        let paths = match lines.as_slice() {
-            [line] if line.first().is_some_and(|kind| kind == "path_regexp") => {
-                let pattern = line.last().and_then(|text| known::pattern(text, false));
-                pattern.map(|pattern| vec![("pattern", pattern)])
-            }
-            lines if !lines.is_empty() && lines.iter().all(is_path) => {
-                let paths = lines.iter().flat_map(|line| line.iter().skip(1));
-                Some(paths.map(|path| path_option(path)).collect())
-            }
-            _ => None,
-        };
+        let paths = paths_of(directive);
         match paths {
             Some(paths) => {
                 self.matchers.insert(directive.name().to_owned(), paths);
@@ -188,8 +171,8 @@ impl Converter<'_> {
             Reach::All => directive.sets("upstream", servers, &mut site.section, self.report),
             Reach::Paths(paths) => {
                 for mut rule in rules(&paths, directive) {
-                    rule.section
-                        .set("upstream", servers.clone(), &directive.origin);
+                    let servers = servers.clone();
+                    rule.section.set("upstream", servers, &directive.origin);
                     site.add_rule(rule);
                 }
                 self.report.carried(directive.id, "a rule with upstream");
@@ -248,31 +231,27 @@ impl Converter<'_> {
         words: &[String],
         site: &mut ImportedSite,
     ) {
-        let lines: Vec<(&ParsedDirective, &[String])> = match directive.inner() {
-            [] => vec![(directive, words)],
-            block => block
-                .iter()
-                .map(|line| (line, line.words.as_slice()))
-                .collect(),
-        };
         if !directive.inner().is_empty() {
             self.report.carried(directive.id, "set_headers");
         }
-        let paths = match reach {
-            Reach::All => {
-                for (line, words) in lines {
-                    field(line, words, &mut site.section, self.report);
+        match reach {
+            Reach::All => self.fields(directive, words, &mut site.section),
+            Reach::Paths(paths) => {
+                for mut rule in rules(&paths, directive) {
+                    self.fields(directive, words, &mut rule.section);
+                    site.add_rule(rule);
                 }
-                return;
             }
-            Reach::Paths(paths) => paths,
-            Reach::Unknown => return directive.not_carried(NO_MATCHER, self.report),
-        };
-        for mut rule in rules(&paths, directive) {
-            for (line, words) in &lines {
-                field(line, words, &mut rule.section, self.report);
-            }
-            site.add_rule(rule);
+            Reach::Unknown => directive.not_carried(NO_MATCHER, self.report),
+        }
+    }
+
+    fn fields(&mut self, directive: &ParsedDirective, words: &[String], section: &mut Section) {
+        if directive.inner().is_empty() {
+            return field(directive, words, section, self.report);
+        }
+        for line in directive.inner() {
+            field(line, &line.words, section, self.report);
         }
     }
 
@@ -289,52 +268,22 @@ impl Converter<'_> {
             [target, status] => (target.as_str(), code(status)),
             _ => ("", ""),
         };
-        let path = match reach {
-            Reach::All => Some("/*".to_owned()),
-            Reach::Paths(paths) => match paths.as_slice() {
-                [("path", path)] => Some(path.clone()),
-                _ => None,
-            },
-            Reach::Unknown => None,
-        };
         let (bare, keeps) = match target.strip_suffix("{uri}") {
             Some(bare) => (bare, true),
             None => (target, false),
         };
-        let (Some(path), false, false) = (
-            path,
-            bare.is_empty() || bare.contains('{'),
-            status.is_empty(),
-        ) else {
+        let is_known = !bare.is_empty() && !bare.contains('{') && !status.is_empty();
+        let Some(mut rule) = redirected(reach, directive).filter(|_| is_known) else {
             return directive.not_carried("write a rule with `redirect`", self.report);
         };
-        let origin = &directive.origin;
-        let is_prefix = path.ends_with('*');
-        let mut rule = closed::rule_for(
-            "path",
-            path.clone(),
-            directive,
-            if is_prefix {
-                RulePriority::Prefix
-            } else {
-                RulePriority::Exact
-            },
-        );
-        rule.length = path.len();
-        let target = if keeps {
-            format!("{bare}{}", path.replace('*', "$1"))
+        let path = rule.section.text("path").unwrap_or_default().to_owned();
+        let rest = if keeps {
+            path.replace('*', "$1")
         } else {
-            bare.to_owned()
+            String::new()
         };
-        rule.section.set("redirect", target, origin);
-        rule.section.set(
-            "redirect_status",
-            Value::Verbatim(status.to_owned()),
-            origin,
-        );
-        if !keeps {
-            rule.section.set("redirect_query", false, origin);
-        }
+        rule.section
+            .redirects(format!("{bare}{rest}"), status, keeps, &directive.origin);
         if path == "/*" {
             site.redirects_all
                 .get_or_insert_with(|| directive.origin.clone());
@@ -441,6 +390,46 @@ impl Converter<'_> {
             directive.not_carried(remedy, self.report);
         }
     }
+}
+
+/// The paths of a matcher. `None`: it compares something else, too.
+fn paths_of(directive: &ParsedDirective) -> Option<Vec<PathOption>> {
+    let inner = directive.inner().iter().map(|one| one.words.as_slice());
+    let own = std::iter::once(directive.arguments()).filter(|words| !words.is_empty());
+    let lines: Vec<&[String]> = inner.chain(own).collect();
+    let is_of = |line: &&[String], kind: &str| line.first().is_some_and(|first| first == kind);
+    let is_path = |line: &&[String]| is_of(line, "path") && !line.concat().contains('{');
+    match lines.as_slice() {
+        [line] if is_of(line, "path_regexp") => {
+            let pattern = known::pattern(line.last()?, false)?;
+            Some(vec![("pattern", pattern)])
+        }
+        lines if !lines.is_empty() && lines.iter().all(is_path) => {
+            let paths = lines.iter().flat_map(|line| line.iter().skip(1));
+            Some(paths.map(|path| path_option(path)).collect())
+        }
+        _ => None,
+    }
+}
+
+/// A rule for the paths of a redirect. `None`: there are several, or it depends on something else.
+fn redirected(reach: Reach, directive: &ParsedDirective) -> Option<RuleDraft> {
+    let path = match reach {
+        Reach::All => "/*".to_owned(),
+        Reach::Paths(paths) => match paths.as_slice() {
+            [("path", path)] => path.clone(),
+            _ => return None,
+        },
+        Reach::Unknown => return None,
+    };
+    let priority = if path.ends_with('*') {
+        RulePriority::Prefix
+    } else {
+        RulePriority::Exact
+    };
+    let length = path.len();
+    let rule = closed::rule_for("path", path, directive, priority);
+    Some(RuleDraft { length, ..rule })
 }
 
 const BLOCK: &str = "the directives in the block are converted one by one";

@@ -1,12 +1,12 @@
 //! Statements with the same meaning in a server and in a location: they set options of the site, or of a rule.
 
 use crate::closed::undecided;
+use crate::directive::ParsedDirective;
 use crate::draft::{Section, Value};
 use crate::nginx::context::Context;
 use crate::nginx::parameters::{fastcgi_param, proxy_set_header};
 use crate::nginx::table;
 use crate::report::{Report, StatementOutcome};
-use crate::tree::ParsedDirective;
 use crate::units;
 
 /// What a statement applies to, which determines the options that it may set.
@@ -232,9 +232,8 @@ pub(crate) fn hsts(
     report: &mut Report,
 ) {
     let lower = value.to_ascii_lowercase();
-    let age = lower
-        .split(';')
-        .find_map(|part| part.trim().strip_prefix("max-age="));
+    let mut parts = lower.split(';').map(str::trim);
+    let age = parts.find_map(|part| part.strip_prefix("max-age="));
     let Some(age) = age.and_then(|age| units::duration(age.trim_matches('"'))) else {
         return report.not_carried(directive.id, "set `hsts`");
     };
@@ -248,12 +247,7 @@ pub(crate) fn hsts(
             section.set(option, true, origin);
         }
     }
-    if lower.split(';').all(|part| {
-        matches!(part.trim(), "" | "includesubdomains" | "preload")
-            || part.trim().starts_with("max-age=")
-    }) {
-        report.carried(directive.id, "hsts");
-    }
+    report.carried(directive.id, "hsts");
 }
 
 fn hide_header(directive: &ParsedDirective, section: &mut Section, report: &mut Report) {

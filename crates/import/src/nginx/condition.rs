@@ -2,11 +2,11 @@
 //! is left to the owner of the site.
 
 use crate::closed::{self, record_all, undecided};
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority};
 use crate::known;
 use crate::nginx::context::Context;
 use crate::nginx::inner::{FALLBACK, WHOLE, denial_status};
-use crate::tree::ParsedDirective;
 
 /// The comparison of an `if`: a variable, an operator and a pattern.
 struct IfComparison {
@@ -39,13 +39,26 @@ pub(super) fn convert(
             paths(directive, &comparison, site, context);
         }
         ("$request_method", _) if sets && is_post(&comparison) => {
-            let why = "Galley serves only GET and HEAD from the cache";
-            directive.not_needed(why, context.report);
+            directive.not_needed(ONLY_READS, context.report);
         }
         ("!-e" | "!-f", _) => files(directive, site, context),
+        ("$http_user_agent", _) if is_for_phones(&comparison.pattern) => {
+            // Pages may differ for phones, and must not mix.
+            site.section.set("device_variants", true, &directive.origin);
+            directive.not_carried(PHONES, context.report);
+        }
         _ => directive.not_carried(DECIDE, context.report),
     }
 }
+
+fn is_for_phones(pattern: &str) -> bool {
+    let mut words = ["iPhone", "Mobile", "Android", "BlackBerry"].iter();
+    words.any(|word| pattern.contains(word))
+}
+
+const PHONES: &str = "`device_variants` is set, so that phones and computers do not get each other's pages; remove it if they get the same";
+
+const ONLY_READS: &str = "Galley serves only GET and HEAD from the cache";
 
 /// Reports an `if` in a location: the requests that it matches are also those of the location.
 pub(super) fn in_location(directive: &ParsedDirective, context: &mut Context<'_>) {
@@ -155,37 +168,21 @@ pub(super) struct ActionTarget {
 impl ActionTarget {
     /// That of `return 301 https://example.com$request_uri` or `rewrite ^ https://example.com$request_uri permanent`.
     pub fn of(action: &ParsedDirective) -> Option<Self> {
-        let (status, url) = match (action.name(), action.arguments()) {
-            ("return", [status, url]) => (status.as_str(), url.as_str()),
-            ("return", [url]) => ("302", url.as_str()),
-            ("rewrite", [pattern, url, flag])
-                if WHOLE.contains(&pattern.as_str()) && !url.contains("$1") =>
-            {
-                (
-                    if flag == "permanent" { "301" } else { "302" },
-                    url.as_str(),
-                )
+        match (action.name(), action.arguments()) {
+            ("return", [status, url]) => Self::at(status, url),
+            ("return", [url]) => Self::at("302", url),
+            ("rewrite", [pattern, url, flag]) => {
+                let status = if flag == "permanent" { "301" } else { "302" };
+                Self::at(status, &rewritten(pattern, url)?)
             }
-            ("rewrite", [pattern, url, flag]) if GROUPED.contains(&pattern.as_str()) => {
-                let is_whole = url.ends_with("/$1") == pattern.contains("^/");
-                let url = url
-                    .strip_suffix("/$1")
-                    .or_else(|| url.strip_suffix("$1"))
-                    .filter(|_| is_whole)?;
-                return Self::at(
-                    if flag == "permanent" { "301" } else { "302" },
-                    &format!("{url}$request_uri"),
-                );
-            }
-            _ => return None,
-        };
-        // `rewrite` appends the query unless the target ends with `?`.
-        let url = match action.name() {
-            "rewrite" if url.ends_with("$request_uri?") => url.trim_end_matches('?'),
-            "rewrite" if url.ends_with("$request_uri") => return None,
-            _ => url,
-        };
-        Self::at(status, url)
+            _ => None,
+        }
+    }
+
+    /// Whether only the host changes. `is_tls_only`: all requests use TLS.
+    fn is_one_host(&self, is_tls_only: bool) -> bool {
+        let keeps_scheme = self.is_own_scheme || self.is_https && is_tls_only;
+        self.is_permanent && self.keeps_path && keeps_scheme && !self.host.contains('$')
     }
 
     fn at(status: &str, url: &str) -> Option<Self> {
@@ -206,6 +203,18 @@ impl ActionTarget {
             status: status.to_owned(),
         })
     }
+}
+
+/// The target of a `rewrite` of every path. `None`: it adds the query to that of the target, or is another one.
+fn rewritten(pattern: &str, url: &str) -> Option<String> {
+    if GROUPED.contains(&pattern) && url.contains("$1") {
+        let end = if pattern.contains("^/") { "/$1" } else { "$1" };
+        let bare = url.strip_suffix(end)?;
+        return Some(format!("{bare}$request_uri"));
+    }
+    // `rewrite` appends the query unless the target ends with `?`.
+    let is_whole = WHOLE.contains(&pattern) && !url.ends_with("$request_uri");
+    is_whole.then(|| url.trim_end_matches('?').to_owned())
 }
 
 fn cookies(
@@ -244,28 +253,36 @@ fn paths(
         .into_iter()
         .partition(|one| known::is_of_query(one) && comparison.variable == "$request_uri");
     if !of_path.is_empty() {
-        let joined = of_path.join("|");
-        let Some(pattern) = known::pattern(&joined, comparison.operator.contains('*')) else {
-            return directive.not_carried(DECIDE, context.report);
-        };
-        let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Condition);
-        rule.section.set("cache", false, &directive.origin);
-        site.add_rule(rule);
-        directive.carried("a rule with cache = false", context.report);
+        let ignores_case = comparison.operator.contains('*');
+        uncached(directive, &of_path, ignores_case, site, context);
     }
     if !of_query.is_empty() {
-        let remedy = format!(
-            "Galley's patterns have no query: `{}` is stored under its whole address",
-            of_query.join("`, `")
-        );
-        return directive.not_carried(&remedy, context.report);
+        directive.not_carried(NO_QUERY, context.report);
+    } else if of_path.is_empty() {
+        directive.not_needed(NOT_STORED, context.report);
     }
-    if of_path.is_empty() {
-        directive.not_needed(
-            "the preset does not store these paths of WordPress",
-            context.report,
-        );
-    }
+}
+
+const NO_QUERY: &str =
+    "Galley's patterns have no query: pages with one are stored under their whole address";
+
+const NOT_STORED: &str = "the preset does not store these paths of WordPress";
+
+/// Adds a rule without the cache.
+fn uncached(
+    directive: &ParsedDirective,
+    paths: &[String],
+    ignores_case: bool,
+    site: &mut ImportedSite,
+    context: &mut Context<'_>,
+) {
+    let Some(pattern) = known::pattern(&paths.join("|"), ignores_case) else {
+        return directive.not_carried(DECIDE, context.report);
+    };
+    let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Condition);
+    rule.section.set("cache", false, &directive.origin);
+    site.add_rule(rule);
+    directive.carried("a rule with cache = false", context.report);
 }
 
 /// Converts `if ($host = www.example.com) { return 301 https://example.com$request_uri; }` and its opposite.
@@ -276,11 +293,9 @@ fn canonical(
     site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
-    let Some(target) = ActionTarget::of(action).filter(|target| {
-        let keeps_scheme =
-            target.is_own_scheme || target.is_https && context.server.plain_ports.is_empty();
-        target.is_permanent && target.keeps_path && keeps_scheme && !target.host.contains('$')
-    }) else {
+    let is_tls_only = context.server.plain_ports.is_empty();
+    let target = ActionTarget::of(action).filter(|target| target.is_one_host(is_tls_only));
+    let Some(target) = target else {
         return directive.not_carried(ONE_HOST, context.report);
     };
     let hosts = site.hosts().to_vec();

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use crate::directive::ParsedDirective;
 use crate::draft::Value;
 use crate::known;
 use crate::report::{Report, StatementOutcome};
 use crate::source::Source;
-use crate::tree::ParsedDirective;
 use crate::units;
 
 /// The named parts of a configuration.
@@ -157,11 +157,7 @@ impl<'l> Context<'l> {
                 }
                 "server" => {
                     servers.push(inner.argument(0).to_owned());
-                    if inner.arguments().len() > 1 {
-                        self.not_carried(inner, "set `weight`, `backup` and `max` in the options of `upstream` or `php`");
-                    } else {
-                        self.carried(inner, "upstream or php");
-                    }
+                    self.server_of_upstream(inner);
                 }
                 "keepalive" | "keepalive_requests" | "keepalive_timeout" | "zone" => {
                     self.not_needed(inner, "Galley keeps connections by itself (`idle_share`)");
@@ -175,6 +171,14 @@ impl<'l> Context<'l> {
         self.report.carried(directive.id, "upstream or php");
         self.upstreams
             .insert(directive.argument(0).to_owned(), servers);
+    }
+
+    fn server_of_upstream(&mut self, directive: &ParsedDirective) {
+        if directive.arguments().len() > 1 {
+            let remedy = "set `weight`, `backup` and `max` in the options of `upstream` or `php`";
+            return self.not_carried(directive, remedy);
+        }
+        self.carried(directive, "upstream or php");
     }
 
     fn rate(&mut self, directive: &ParsedDirective) {

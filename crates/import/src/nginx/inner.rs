@@ -1,12 +1,12 @@
 //! Statements inside of locations, whose meaning follows from the location around them.
 
 use crate::closed::undecided;
+use crate::directive::ParsedDirective;
 use crate::draft::ImportedSite;
 use crate::known;
 use crate::nginx::context::Context;
 use crate::nginx::location_paths::LocationPaths;
 use crate::nginx::parameters::is_silent;
-use crate::tree::ParsedDirective;
 
 /// The status with which a block refuses all requests. `None`: it serves some.
 pub(super) fn denial_status(block: &[ParsedDirective]) -> Option<&str> {

@@ -4,6 +4,7 @@
 //! another one, apply to fewer requests than a rule would, so they are not carried.
 
 use crate::closed::{self, record_all, undecided};
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known::NO_LOOK_AROUND;
 use crate::nginx::common::{self, DirectiveScope};
@@ -17,7 +18,6 @@ use crate::nginx::location_paths::LocationPaths;
 use crate::nginx::passing::{cache_time, pass, returned};
 use crate::nginx::whole_site::{php, whole_site};
 use crate::report::StatementOutcome;
-use crate::tree::ParsedDirective;
 
 /// Converts a location of a site.
 pub(super) fn convert(

@@ -1,9 +1,9 @@
 //! The paths of a `location`, and the rule for them.
 
 use crate::closed;
+use crate::directive::ParsedDirective;
 use crate::draft::{RuleDraft, RulePriority, Section};
 use crate::known;
-use crate::tree::ParsedDirective;
 
 /// The paths of a location.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! What nginx tells an upstream about a request: parameters of FastCGI, and fields of HTTP.
 
+use crate::directive::ParsedDirective;
 use crate::nginx::context::Context;
 use crate::nginx::table;
 use crate::report::{Report, StatementOutcome};
-use crate::tree::ParsedDirective;
 
 pub(super) fn fastcgi_param(directive: &ParsedDirective, context: &mut Context<'_>) {
     let value = directive.argument(1);
@@ -14,15 +14,8 @@ pub(super) fn fastcgi_param(directive: &ParsedDirective, context: &mut Context<'
         "HTTPS" if matches!(value, "on" | "$https") => {
             report.not_needed(directive.id, "Galley tells PHP the scheme of the visitor");
         }
-        "PHP_VALUE" | "PHP_ADMIN_VALUE" => {
-            let remedy =
-                "put these values into the pool of PHP-FPM (`php_admin_value[...]`) or php.ini";
-            report.not_carried(directive.id, remedy);
-        }
-        name if STANDARD_PARAMETERS
-            .iter()
-            .any(|(known, values)| *known == name && values.contains(&value)) =>
-        {
+        "PHP_VALUE" | "PHP_ADMIN_VALUE" => report.not_carried(directive.id, OF_POOL),
+        _ if is_silent(directive) => {
             report.not_needed(directive.id, "Galley sends this parameter itself");
         }
         "GEOIP_COUNTRY_CODE" | "GEOIP_COUNTRY_NAME" => {
@@ -35,6 +28,9 @@ pub(super) fn fastcgi_param(directive: &ParsedDirective, context: &mut Context<'
         }
     }
 }
+
+const OF_POOL: &str =
+    "put these values into the pool of PHP-FPM (`php_admin_value[...]`) or php.ini";
 
 /// Why PHP would not know that visitors use TLS.
 const TLS_OF_PROXY: &str = "name the proxies in `server.trusted_proxies`: Galley tells PHP that a visitor uses TLS if it has accepted the connection itself, or \

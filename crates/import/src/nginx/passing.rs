@@ -1,12 +1,12 @@
 //! Converts `proxy_pass`, `fastcgi_pass`, `return` and `rewrite`, and the lifetimes of responses.
 
 use crate::closed;
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RulePriority, Section, Value};
 use crate::evidence;
 use crate::expectation::{Answer, Expectation};
 use crate::known;
 use crate::nginx::context::Context;
-use crate::tree::ParsedDirective;
 use crate::units;
 
 /// Converts `proxy_pass` and `fastcgi_pass` of the paths that begin with `prefix`. False for other statements.
@@ -18,23 +18,7 @@ pub(super) fn pass(
 ) -> bool {
     let target = directive.argument(0);
     match directive.name() {
-        "proxy_pass" => {
-            let rest = target.split_once("://").map_or("", |(_, rest)| rest);
-            let path = rest
-                .find('/')
-                .and_then(|at| rest.get(at..))
-                .unwrap_or_default();
-            let servers = context.http_servers(target);
-            // With a path, nginx replaces the prefix of the location by it.
-            let is_same = path.is_empty() || prefix == Some(path) || path == "$request_uri";
-            if !is_same {
-                context.not_carried(directive, REPLACES_PATH);
-            } else if servers.is_empty() {
-                context.not_carried(directive, NO_SERVER);
-            } else {
-                directive.sets("upstream", Value::List(servers), section, context.report);
-            }
-        }
+        "proxy_pass" => proxy_pass(directive, prefix, section, context),
         "fastcgi_pass" => match context.fastcgi_servers(target) {
             Some(Value::List(all)) if all.is_empty() => context.not_carried(directive, NO_SERVER),
             Some(servers) => directive.sets("php", servers, section, context.report),
@@ -43,6 +27,25 @@ pub(super) fn pass(
         _ => return false,
     }
     true
+}
+
+fn proxy_pass(
+    directive: &ParsedDirective,
+    prefix: Option<&str>,
+    section: &mut Section,
+    context: &mut Context<'_>,
+) {
+    let target = directive.argument(0);
+    let rest = target.split_once("://").map_or("", |(_, rest)| rest);
+    let path = rest.find('/').and_then(|at| rest.get(at..));
+    let servers = context.http_servers(target);
+    // With a path, nginx replaces the prefix of the location by it.
+    let is_same = path.is_none() || path == prefix || path == Some("$request_uri");
+    match (is_same, servers.is_empty()) {
+        (false, _) => context.not_carried(directive, REPLACES_PATH),
+        (true, true) => context.not_carried(directive, NO_SERVER),
+        (true, false) => directive.sets("upstream", Value::List(servers), section, context.report),
+    }
 }
 
 /// Converts `fastcgi_cache_valid 200 301 60m` to lifetimes by status. False for other statements.
@@ -84,7 +87,7 @@ fn lifetime_option(status: &str) -> Option<String> {
     }
 }
 
-/// Converts `return 301 URL` in a location with the rule `section`. False if it is no redirect that Galley has.
+/// Converts `return 301 URL` in a location with the rule `section`.
 pub(super) fn returned(
     directive: &ParsedDirective,
     section: &mut Section,
@@ -94,29 +97,25 @@ pub(super) fn returned(
     let (status, target) = match directive.arguments() {
         [url] if url.contains("://") => ("302", url.as_str()),
         [status, target] => (status.as_str(), target.as_str()),
-        [status] => (status.as_str(), ""),
         _ => ("", ""),
     };
-    let target = match matches!(status, "301" | "302" | "303" | "307" | "308") {
-        true => redirect_target(target, section),
-        false => None,
-    };
-    let Some((target, keeps_query)) = target else {
-        let remedy = "write a rule with `redirect`, or send the response from PHP";
-        return context.not_carried(directive, remedy);
-    };
-    let origin = &directive.origin;
-    section.set("redirect", target, origin);
-    section.set(
-        "redirect_status",
-        Value::Verbatim(status.to_owned()),
-        origin,
-    );
-    if !keeps_query {
-        section.set("redirect_query", false, origin);
+    let redirects = matches!(status, "301" | "302" | "303" | "307" | "308");
+    match redirect_target(target, section).filter(|_| redirects) {
+        Some((target, keeps_query)) => {
+            section.redirects(target, status, keeps_query, &directive.origin);
+            expect_redirect(directive, section, site);
+            context.carried(directive, "redirect");
+        }
+        None => context.not_carried(directive, NO_REDIRECT),
     }
-    expect_redirect(directive, section, site);
-    context.carried(directive, "redirect");
+}
+
+const NO_REDIRECT: &str = "write a rule with `redirect`, or send the response from PHP";
+
+/// Whether the only variables of a target are groups of a pattern.
+fn has_only_groups(target: &str) -> bool {
+    let mut rests = target.split('$').skip(1);
+    rests.all(|rest| rest.starts_with(|c: char| ('1'..='9').contains(&c)))
 }
 
 /// The target in Galley's form, and whether the query is appended. `None`: it depends on something else.
@@ -130,15 +129,11 @@ fn redirect_target(target: &str, section: &Section) -> Option<(String, bool)> {
         (None, Some(before)) => (before, Some(keeps_query)),
         (None, None) => (bare, None),
     };
-    let known = |text: &str| match section.text("path") {
-        // The groups are those of nginx's pattern.
-        None => text
-            .split('$')
-            .skip(1)
-            .all(|rest| rest.starts_with(|c: char| ('1'..='9').contains(&c))),
-        Some(_) => !text.contains('$'),
+    let is_known = match section.text("path") {
+        None => has_only_groups(bare),
+        Some(_) => !bare.contains('$'),
     };
-    if bare.is_empty() && path.is_none() || !known(bare) {
+    if bare.is_empty() && path.is_none() || !is_known {
         return None;
     }
     let keeps_query = path.unwrap_or(keeps_query);
@@ -149,44 +144,38 @@ fn redirect_target(target: &str, section: &Section) -> Option<(String, bool)> {
     }
 }
 
-/// States where the samples of a redirecting rule lead: the group of a prefix, or those of a pattern, are inserted.
+/// States where the samples of a redirecting rule lead.
 fn expect_redirect(directive: &ParsedDirective, section: &Section, site: &mut ImportedSite) {
-    let target = section.text("redirect").unwrap_or_default();
     let status = match section.get("redirect_status") {
         Some(Value::Verbatim(status)) => status.parse().unwrap_or(301),
         _ => 301,
     };
-    let pattern = section
-        .text("pattern")
-        .and_then(|text| regex::Regex::new(text).ok());
-    let prefix = section
-        .text("path")
-        .map(|path| path.trim_end_matches('*').to_owned());
-    for sample in evidence::targets(section) {
-        let location = match (&pattern, &prefix) {
-            (Some(pattern), _) => pattern.captures(&sample).map(|groups| {
-                let mut location = target.to_owned();
-                for number in 1..10 {
-                    let group = groups.get(number).map_or("", |group| group.as_str());
-                    location = location.replace(&format!("${number}"), group);
-                }
-                location
-            }),
-            (None, Some(prefix)) => sample
-                .strip_prefix(prefix.as_str())
-                .map(|rest| target.replace("$1", rest)),
-            (None, None) => None,
-        };
+    for target in evidence::targets(section) {
         // A redirect to the same address would be a loop at the other server.
-        let Some(location) = location.filter(|location| *location != sample) else {
-            continue;
-        };
-        site.expected.push(Expectation {
-            id: directive.id,
-            target: sample,
-            answer: Answer::Redirected(status, location),
-        });
+        if let Some(location) = location(section, &target).filter(|location| *location != target) {
+            site.expected.push(Expectation {
+                id: directive.id,
+                target,
+                answer: Answer::Redirected(status, location),
+            });
+        }
     }
+}
+
+/// The target of a redirecting rule with the rest of a prefix, or the groups of a pattern.
+fn location(section: &Section, path: &str) -> Option<String> {
+    let target = section.text("redirect")?;
+    if let Some(prefix) = section.text("path") {
+        let rest = path.strip_prefix(prefix.trim_end_matches('*'))?;
+        return Some(target.replace("$1", rest));
+    }
+    let pattern = regex::Regex::new(section.text("pattern")?).ok()?;
+    let groups = pattern.captures(path)?;
+    let inserted = (1..10).fold(target.to_owned(), |location, number| {
+        let group = groups.get(number).map_or("", |group| group.as_str());
+        location.replace(&format!("${number}"), group)
+    });
+    Some(inserted)
 }
 
 /// Converts `rewrite PATTERN URL FLAG` of a server: redirects only, because Galley rewrites no paths.
@@ -202,29 +191,16 @@ pub(super) fn rewritten(
         Some(bare) => (bare, false),
         None => (target, true),
     };
-    let groups = bare
-        .split('$')
-        .skip(1)
-        .all(|rest| rest.starts_with(|c: char| ('1'..='9').contains(&c)));
-    let pattern =
-        known::pattern(pattern, false).filter(|_| redirects && groups && !bare.contains('?'));
-    let Some(pattern) = pattern else {
+    let is_target = redirects && has_only_groups(bare) && !bare.contains('?');
+    let Some(pattern) = known::pattern(pattern, false).filter(|_| is_target) else {
         return context.not_carried(directive, NO_REWRITES);
     };
     let status = if flag == "permanent" { "301" } else { "302" };
     // nginx evaluates it before it chooses a location.
     let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Exact);
-    let section = &mut rule.section;
-    section.set("redirect", bare, &directive.origin);
-    section.set(
-        "redirect_status",
-        Value::Verbatim(status.to_owned()),
-        &directive.origin,
-    );
-    if !keeps_query {
-        section.set("redirect_query", false, &directive.origin);
-    }
-    expect_redirect(directive, section, site);
+    rule.section
+        .redirects(bare.to_owned(), status, keeps_query, &directive.origin);
+    expect_redirect(directive, &rule.section, site);
     site.add_rule(rule);
     context.carried(directive, "redirect");
 }

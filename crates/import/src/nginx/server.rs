@@ -1,5 +1,6 @@
 //! Converts `server` to a site, or to a redirect to one.
 
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, Section};
 use crate::known;
 use crate::nginx::common::{self, DirectiveScope};
@@ -7,7 +8,6 @@ use crate::nginx::condition::ActionTarget;
 use crate::nginx::context::{Context, ServerFacts};
 use crate::nginx::{condition, inner, location, passing};
 use crate::report::StatementId;
-use crate::tree::ParsedDirective;
 use crate::units;
 use crate::write::certificate_pair;
 
@@ -54,10 +54,8 @@ pub(super) fn convert(
     // The meaning of a location depends on the root, wherever that is named.
     let all = || inherited.iter().copied().chain(block);
     let is_location = |one: &&ParsedDirective| matches!(one.name(), "location" | "if");
-    for directive in all()
-        .filter(|one| !is_location(one))
-        .chain(all().filter(is_location))
-    {
+    let first = all().filter(|one| !is_location(one));
+    for directive in first.chain(all().filter(is_location)) {
         match directive.name() {
             "listen" => listen(directive, &mut server, context),
             _ if server.is_refusal => directive.not_needed(NO_SUCH_HOST, context.report),
@@ -75,15 +73,8 @@ pub(super) fn convert(
 fn facts(block: &[ParsedDirective]) -> ServerFacts {
     let listens = || block.iter().filter(|one| one.name() == "listen");
     let is_tls = |one: &&ParsedDirective| {
-        one.arguments()
-            .iter()
-            .any(|word| matches!(word.as_str(), "ssl" | "quic"))
-    };
-    let port = |one: &ParsedDirective| {
-        let listener = units::listener(one.argument(0), 80);
-        listener
-            .and_then(|text| Some(text.rsplit_once(':')?.1.to_owned()))
-            .unwrap_or_default()
+        let mut words = one.arguments().iter();
+        words.any(|word| matches!(word.as_str(), "ssl" | "quic"))
     };
     let mut plain_ports: Vec<String> = listens().filter(|one| !is_tls(one)).map(port).collect();
     plain_ports.dedup();
@@ -100,6 +91,13 @@ fn facts(block: &[ParsedDirective]) -> ServerFacts {
         is_sole: !block.iter().any(|one| others(&one)),
         is_files_only: !passes(block),
     }
+}
+
+/// The port of a `listen`.
+fn port(directive: &ParsedDirective) -> String {
+    let listener = units::listener(directive.argument(0), 80).unwrap_or_default();
+    let port = listener.rsplit_once(':').map(|(_, port)| port);
+    port.unwrap_or_default().to_owned()
 }
 
 /// Whether a block passes requests on.

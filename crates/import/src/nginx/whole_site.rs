@@ -1,5 +1,6 @@
 //! Converts `location /` and the location of all scripts: their statements become options of the site if they apply to all requests.
 
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, Section};
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition;
@@ -9,7 +10,6 @@ use crate::nginx::inner::{
 };
 use crate::nginx::location_paths::LocationPaths;
 use crate::nginx::passing::{cache_time, pass};
-use crate::tree::ParsedDirective;
 
 /// Converts the statements of `/` to options of the site, if they apply to all of its requests.
 pub(super) fn whole_site(
@@ -32,9 +32,19 @@ pub(super) fn whole_site(
             _ => of_whole_site(inner, is_sole, site, context),
         }
     }
-    let before = site.section.clone();
+    access(directive, is_sole, site, context);
+}
+
+/// Converts the networks of a location to those of the site.
+fn access(
+    directive: &ParsedDirective,
+    is_sole: bool,
+    site: &mut ImportedSite,
+    context: &mut Context<'_>,
+) {
+    let count = site.section.settings.len();
     common::access(directive.inner(), &mut site.section, context.report);
-    if !is_sole && before.settings.len() != site.section.settings.len() {
+    if !is_sole && count != site.section.settings.len() {
         closes_more(directive, context);
     }
 }
@@ -79,32 +89,29 @@ pub(super) fn php(
     } else {
         context.carried(directive, "php");
     }
-    let before = site.section.clone();
     for inner in directive.inner() {
         match inner.name() {
             "if" => condition::in_location(inner, context),
             "location" => nested(inner, context),
             "return" | "rewrite" => inner.not_carried(ONE_PATH, context.report),
             "root" => root_of_scripts(inner, site, context),
-            "try_files" => match inner.arguments() {
-                [uri, last]
-                    if SCRIPT.contains(&uri.as_str())
-                        && matches!(last.as_str(), "=404" | "/index.php") =>
-                {
-                    let why = "Galley runs only scripts that exist; WordPress answers the other requests, with 404";
-                    context.not_needed(inner, why);
-                }
-                _ => context.not_carried(inner, FALLS_BACK),
-            },
+            "try_files" => script_files(inner, context),
             _ if pass(inner, None, &mut site.section, context) => {}
             _ if cache_time(inner, &mut site.ttl, context) => {}
             _ => of_whole_site(inner, false, site, context),
         }
     }
-    let count = before.settings.len();
-    common::access(directive.inner(), &mut site.section, context.report);
-    if count != site.section.settings.len() {
-        closes_more(directive, context);
+    access(directive, false, site, context);
+}
+
+fn script_files(directive: &ParsedDirective, context: &mut Context<'_>) {
+    let is_end = |text: &str| matches!(text, "=404" | "/index.php");
+    match directive.arguments() {
+        [uri, last] if SCRIPT.contains(&uri.as_str()) && is_end(last) => {
+            let why = "Galley runs only scripts that exist; WordPress answers the other requests, with 404";
+            context.not_needed(directive, why);
+        }
+        _ => context.not_carried(directive, FALLS_BACK),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Converts `vcl_backend_response` and `vcl_deliver`: lifetimes, and response fields that VCL sets and removes.
 
 use super::words::COMPUTES;
+use crate::directive::ParsedDirective;
 use crate::draft::ImportedSite;
 use crate::report::Report;
-use crate::tree::ParsedDirective;
 use crate::units;
 
 /// Converts a statement of `vcl_backend_response`.
@@ -21,13 +21,9 @@ pub(super) fn response(directive: &ParsedDirective, site: &mut ImportedSite, rep
         for option in ["stale_while_revalidate", "stale_if_error"] {
             site.ttl.set(option, known.clone(), &directive.origin);
         }
-        if known == time {
-            report.carried(
-                directive.id,
-                "site.ttl.stale_while_revalidate, stale_if_error",
-            );
-        } else {
-            report.not_carried(directive.id, format!("set to the maximum, {known}"));
+        match known == time {
+            true => report.carried(directive.id, "stale_while_revalidate, stale_if_error"),
+            false => report.not_carried(directive.id, format!("set to the maximum, {known}")),
         }
     } else if !field(directive, "beresp.http.", site, report) {
         directive.not_carried(COMPUTES, report);

@@ -5,10 +5,11 @@ use std::path::Path;
 use super::fields::{deliver, response};
 use super::receive::receive;
 use super::words::COMPUTES;
+use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, Value};
 use crate::report::Report;
 use crate::source::Source;
-use crate::tree::{self, Grammar, ParsedDirective};
+use crate::tree::{self, Grammar};
 use crate::units;
 
 /// Converts a VCL file to one site for every host.
@@ -31,19 +32,21 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
             _ => {}
         }
     }
-    for list in all.iter().filter(|one| one.name() == "acl") {
-        // What a subroutine did not carry.
-        if !report.has_outcome(list.id) {
-            list.not_carried(
-                "name the networks in `purge_allow`, `allow` or `admin_allow`",
-                report,
-            );
-        }
-    }
+    unused_lists(&all, report);
     site.sort_rules();
     Draft {
         sites: vec![site],
         ..Draft::default()
+    }
+}
+
+/// Reports the access lists that no subroutine carried.
+fn unused_lists(all: &[ParsedDirective], report: &mut Report) {
+    for list in all.iter().filter(|one| one.name() == "acl") {
+        if !report.has_outcome(list.id) {
+            let remedy = "name the networks in `purge_allow`, `allow` or `admin_allow`";
+            list.not_carried(remedy, report);
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::words::{COMPUTES, network};
 use crate::closed::{self, undecided};
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RulePriority};
 use crate::known;
 use crate::report::Report;
-use crate::tree::ParsedDirective;
 
 /// Converts a statement of `vcl_recv`. `all`: the statements of the file.
 pub(super) fn receive(
@@ -57,6 +57,7 @@ pub(super) fn receive(
         return pass(directive, pattern, site, report);
     }
     match refusal(directive.inner()) {
+        Some(_) if condition.contains(" && ") => allow(directive, condition, all, site, report),
         Some(status) => deny(directive, condition, &status, site, report),
         None => directive.not_carried(COMPUTES, report),
     }
@@ -106,24 +107,9 @@ fn purge(
     site: &mut ImportedSite,
     report: &mut Report,
 ) {
-    let list = match directive.inner() {
-        [check, last]
-            if last.words.join("") == "return(purge)" && refusal(check.inner()).is_some() =>
-        {
-            let text = check
-                .words
-                .join(" ")
-                .replace("client.ip !~", "!client.ip ~");
-            let name = text
-                .strip_prefix("if (!client.ip ~ ")
-                .and_then(|rest| rest.strip_suffix(')'));
-            let mut lists = all.iter().filter(|one| one.name() == "acl");
-            name.and_then(|name| lists.find(|list| list.argument(0) == name).cloned())
-        }
-        _ => None,
-    };
-    let Some(list) = list.filter(|list| list.inner().iter().all(|entry| network(entry).is_some()))
-    else {
+    let list = purgers(directive, all);
+    let is_known = |list: &&ParsedDirective| list.inner().iter().all(|one| network(one).is_some());
+    let Some(list) = list.filter(is_known) else {
         return directive.not_carried("name the networks that may purge in `purge_allow`", report);
     };
     let networks = list.inner().iter().filter_map(network);
@@ -133,6 +119,23 @@ fn purge(
         "Galley accepts PURGE and BAN of the addresses in `purge_allow`",
         report,
     );
+}
+
+/// The access list of a condition for purges.
+fn purgers<'a>(
+    directive: &ParsedDirective,
+    all: &'a [ParsedDirective],
+) -> Option<&'a ParsedDirective> {
+    let [check, last] = directive.inner() else {
+        return None;
+    };
+    if last.words.join("") != "return(purge)" || refusal(check.inner()).is_none() {
+        return None;
+    }
+    let text = text_of(check).replace("client.ip !~", "!client.ip ~");
+    let name = text.strip_prefix("if (!client.ip ~ ")?.strip_suffix(')')?;
+    let mut lists = all.iter().filter(|one| one.name() == "acl");
+    lists.find(|list| list.argument(0) == name)
 }
 
 /// The status of `return (synth(403, "..."))`, or of `error 403 "..."` in older files, if it refuses a request.
@@ -149,6 +152,34 @@ fn refusal(block: &[ParsedDirective]) -> Option<String> {
         )
     });
     status.filter(|status| known::is_error_status(status))
+}
+
+/// Converts `req.url ~ "^/office" && client.ip !~ office`.
+fn allow(
+    directive: &ParsedDirective,
+    condition: &str,
+    all: &[ParsedDirective],
+    site: &mut ImportedSite,
+    report: &mut Report,
+) {
+    let found = condition.split_once(" && ").and_then(|(paths, client)| {
+        let name = client.strip_prefix("client.ip !~ ")?;
+        let mut lists = all
+            .iter()
+            .filter(|one| one.name() == "acl" && one.argument(0) == name);
+        let list = lists.next()?;
+        let networks: Option<Vec<String>> = list.inner().iter().map(network).collect();
+        let prefix = closed::plain_prefix(compared(paths, "req.url")?)?;
+        Some((list, networks?, prefix))
+    });
+    let Some((list, networks, prefix)) = found else {
+        return undecided(directive, DENIES, report);
+    };
+    let mut rule = closed::rule_for("path", format!("{prefix}*"), directive, RulePriority::Exact);
+    rule.section.add("allow", networks, &directive.origin);
+    site.add_rule(rule);
+    list.carried("a rule with allow", report);
+    directive.carried("a rule with allow", report);
 }
 
 /// Closes paths that a condition compares, one after the other.

@@ -1,6 +1,6 @@
 //! What several parts of the conversion of VCL use.
 
-use crate::tree::ParsedDirective;
+use crate::directive::ParsedDirective;
 
 /// An entry of an access list. `None` for a name or an exclusion.
 pub(super) fn network(entry: &ParsedDirective) -> Option<String> {

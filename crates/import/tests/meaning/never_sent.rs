@@ -92,8 +92,8 @@ fn scripts_of_wordpress_are_closed_with_the_two_that_run() {
         imported.statements
     );
     for path in [
-        "/wp-includes/ms-files.php*",
-        "/wp-includes/js/tinymce/wp-tinymce.php*",
+        "/wp-includes/ms-files.php",
+        "/wp-includes/js/tinymce/wp-tinymce.php",
     ] {
         assert!(
             imported.configuration.contains(path),
