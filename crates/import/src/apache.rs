@@ -53,8 +53,9 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
 /// Whether a virtual host may redirect everything.
 fn redirects_root(host: &ParsedDirective) -> bool {
     let is_root = |word: &String| word == "/";
-    let redirects = |one: &ParsedDirective| {
-        one.name().starts_with("redirect") && one.arguments().iter().any(is_root)
+    let redirects = |one: &ParsedDirective| match one.name() {
+        "rewriterule" => one.argument(1).contains("://"),
+        name => name.starts_with("redirect") && one.arguments().iter().any(is_root),
     };
     host.inner().iter().any(redirects)
 }
@@ -280,13 +281,18 @@ fn redirect_host(
     let rest = target.split_once("://").map_or(target, |(_, rest)| rest);
     let name = rest.trim_end_matches('/').to_owned();
     let hosts = site.hosts().to_vec();
-    let others: Vec<String> = hosts.iter().filter(|one| **one != name).cloned().collect();
+    let is_own_host = name.contains('%');
+    let others = hosts.iter().filter(|one| **one != name && !is_own_host);
+    let others: Vec<String> = others.cloned().collect();
     let is_root = !name.contains('/');
     let known = draft.sites.iter_mut().find(|known| {
         let mut all = known.hosts().iter();
         all.any(|one| *one == name || hosts.contains(one))
     });
     let Some(known) = known else {
+        if is_own_host {
+            return report.not_carried(redirect.id, passing::BEHIND_PROXY);
+        }
         let mut site = site;
         let mut rule = closed::rule_for("path", "/*".to_owned(), host, RulePriority::Prefix);
         rule.section

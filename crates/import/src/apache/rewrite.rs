@@ -1,7 +1,7 @@
 //! Converts `RewriteCond` and `RewriteRule`: WordPress's block, redirects to TLS and to one host, redirects and denials by path. A rule
 //! is carried only if its conditions are nothing but what the option of Galley tests.
 
-use super::context::{HostContext, RewriteCondition};
+use super::context::{HostContext, RedirectsAll, RewriteCondition};
 use crate::closed;
 use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority};
@@ -29,9 +29,14 @@ pub(super) fn rule(
 ) {
     let conditions = std::mem::take(&mut context.conditions);
     let flags = RewriteFlags::of(directive);
-    let outcome = match context.is_unsure {
-        true => None,
-        false => outcome(directive, &conditions, &flags, site, context),
+    let whole_host = whole_host(directive, &conditions, &flags);
+    let outcome = match (context.is_unsure, whole_host) {
+        (true, _) => None,
+        (false, Some(redirect)) if !context.is_htaccess => {
+            context.redirects_all = Some(redirect);
+            Some(StatementOutcome::Carried(OF_HOST.to_owned()))
+        }
+        (false, _) => outcome(directive, &conditions, &flags, site, context),
     };
     // Whether later rules run depends on this one.
     context.is_unsure |= flags.skips() && !flags.refuses();
@@ -45,6 +50,26 @@ pub(super) fn rule(
         }
     }
 }
+
+/// The redirect of all requests of a virtual host to another scheme or host.
+fn whole_host(
+    directive: &ParsedDirective,
+    conditions: &[RewriteCondition],
+    flags: &RewriteFlags,
+) -> Option<RedirectsAll> {
+    let target = directive.argument(1).strip_suffix("%{REQUEST_URI}")?;
+    let is_whole = conditions.is_empty() && WHOLE_SITE.contains(&directive.argument(0));
+    let host = target.split_once("://")?.1;
+    let is_host =
+        host == "%{HTTP_HOST}" || host == "%{SERVER_NAME}" || !host.contains(['%', '$', '/']);
+    (is_whole && is_host && flags.are_known()).then(|| RedirectsAll {
+        id: directive.id,
+        target: format!("{target}/"),
+        status: flags.redirect().unwrap_or("302").to_owned(),
+    })
+}
+
+const OF_HOST: &str = "https_redirect, canonical_host or a rule with redirect";
 
 /// The result of a rule. `None`: Galley has nothing with the same effect.
 fn outcome(
