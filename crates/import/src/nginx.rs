@@ -58,8 +58,7 @@ fn collect<'a>(
     for directive in all {
         match directive.name() {
             "http" => {
-                let why = "the statements in the block are converted one by one";
-                context.not_needed(directive, why);
+                context.not_needed(directive, BLOCK);
                 collect(directive.inner(), context, inherited, servers);
             }
             "server" if directive.block.is_some() => {
@@ -75,6 +74,8 @@ fn collect<'a>(
         }
     }
 }
+
+const BLOCK: &str = "the statements in the block are converted one by one";
 
 /// Whether a statement is about the process or other protocols, including its block.
 fn is_outside(name: &str) -> bool {

@@ -16,11 +16,7 @@ pub(super) fn container<'d>(
     context: &mut HostContext<'_>,
 ) -> &'d [ParsedDirective] {
     let name = directive.name();
-    let (is_pattern, path) = match directive.arguments() {
-        [tilde, path, ..] if tilde == "~" => (true, path.as_str()),
-        [path, ..] => (name.ends_with("match"), path.as_str()),
-        [] => (false, ""),
-    };
+    let (is_pattern, path) = path_of(directive);
     if let Some(one) = php_handler(directive).filter(|_| OF_PHP.contains(&path)) {
         context.carried(directive, "php");
         handler(one, site, context);
@@ -36,6 +32,15 @@ pub(super) fn container<'d>(
         ContainerScope::Unsupported(remedy) => context.unsupported(directive, remedy),
     }
     &[]
+}
+
+/// Whether the paths of a section are a pattern, and these.
+fn path_of(directive: &ParsedDirective) -> (bool, &str) {
+    match directive.arguments() {
+        [tilde, path, ..] if tilde == "~" => (true, path.as_str()),
+        [path, ..] => (directive.name().ends_with("match"), path.as_str()),
+        [] => (false, ""),
+    }
 }
 
 /// The handler of a section that contains nothing else.

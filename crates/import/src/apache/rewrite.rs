@@ -40,13 +40,12 @@ pub(super) fn rule(
     };
     // Whether later rules run depends on this one.
     context.is_unsure |= flags.skips() && !flags.refuses();
-    let is_open = outcome.is_none() && flags.refuses();
-    let outcome = outcome.unwrap_or_else(|| StatementOutcome::NotCarried(REWRITES.to_owned()));
     let ids = conditions.iter().map(|one| one.id).chain([directive.id]);
     for id in ids {
-        context.report.record(id, outcome.clone());
-        if is_open {
-            context.report.undecided(id, REWRITES);
+        match &outcome {
+            Some(outcome) => context.report.record(id, outcome.clone()),
+            None if flags.refuses() => context.report.undecided(id, REWRITES),
+            None => context.report.not_carried(id, REWRITES),
         }
     }
 }

@@ -161,12 +161,10 @@ impl Converter<'_> {
         words: &[String],
         site: &mut ImportedSite,
     ) {
-        let servers: Option<Vec<String>> = words.iter().map(|word| server(word)).collect();
-        let Some(servers) = servers.filter(|servers| !servers.is_empty()) else {
+        let Some(servers) = servers_of(words) else {
             return directive.not_carried("set `upstream`", self.report);
         };
         self.lost(directive.inner(), "set the options of `upstream`");
-        let servers = Value::List(servers);
         match reach {
             Reach::All => directive.sets("upstream", servers, &mut site.section, self.report),
             Reach::Paths(paths) => {
@@ -457,6 +455,13 @@ const MAX_SNIPPETS: usize = 8;
 
 /// The maximum number of imports of a site.
 pub(super) const MAX_IMPORTS: usize = 100;
+
+/// The value of `upstream`. `None`: there is no server, or one is not known.
+fn servers_of(words: &[String]) -> Option<Value> {
+    let servers: Option<Vec<String>> = words.iter().map(|word| server(word)).collect();
+    let servers = servers.filter(|servers| !servers.is_empty());
+    servers.map(Value::List)
+}
 
 /// Converts `localhost:8080`, `http://a:80` to a server of `upstream`.
 fn server(word: &str) -> Option<String> {

@@ -298,13 +298,7 @@ fn canonical(
     let Some(target) = target else {
         return directive.not_carried(ONE_HOST, context.report);
     };
-    let hosts = site.hosts().to_vec();
-    let others: Vec<&String> = hosts.iter().filter(|host| **host != target.host).collect();
-    let is_meant = match comparison.operator.as_str() {
-        "!=" => comparison.pattern == target.host,
-        "=" => others == [&comparison.pattern],
-        _ => false,
-    };
+    let is_meant = compares_host(comparison, &target.host, site.hosts());
     if !is_meant {
         return directive.not_carried(ONE_HOST, context.report);
     }
@@ -312,6 +306,16 @@ fn canonical(
         .set("canonical_host", target.host.clone(), &directive.origin);
     site.section.add("hosts", [target.host], None);
     directive.carried("canonical_host", context.report);
+}
+
+/// Whether a comparison is that of all hosts but one.
+fn compares_host(comparison: &IfComparison, host: &str, hosts: &[String]) -> bool {
+    let others: Vec<&String> = hosts.iter().filter(|one| **one != host).collect();
+    match comparison.operator.as_str() {
+        "!=" => comparison.pattern == host,
+        "=" => others == [&comparison.pattern],
+        _ => false,
+    }
 }
 
 /// Converts the conditions of WordPress about files: its front controller, and the folders of a network.

@@ -63,10 +63,17 @@ pub(super) fn convert(
         }
     }
     common::access(block, &mut server.site.section, context.report);
-    if server.listen.is_empty() && server.listen_tls.is_empty() {
-        server.listen.push("0.0.0.0:80".to_owned());
-    }
+    server.listens_by_default();
     server
+}
+
+impl Server {
+    /// A server without `listen` has port 80.
+    fn listens_by_default(&mut self) {
+        if self.listen.is_empty() && self.listen_tls.is_empty() {
+            self.listen.push("0.0.0.0:80".to_owned());
+        }
+    }
 }
 
 /// The properties of a server with these statements.
@@ -273,6 +280,8 @@ fn log(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Conte
     context.carried(directive, format!("site.log.{name}"));
 }
 
+const OF_FILE: &str = "set `[site.error_pages]` to a file, or have WordPress make the page";
+
 fn error_page(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
     let Some((target, statuses)) = directive.arguments().split_last() else {
         return context.not_carried(directive, "set `[site.error_pages]`");
@@ -281,10 +290,7 @@ fn error_page(directive: &ParsedDirective, site: &mut ImportedSite, context: &mu
         || target.contains(['$', '?'])
         || statuses.iter().any(|status| status.starts_with('='))
     {
-        return context.not_carried(
-            directive,
-            "set `[site.error_pages]` to a file, or have WordPress make the page",
-        );
+        return context.not_carried(directive, OF_FILE);
     }
     if statuses.iter().all(|status| status == "404") {
         return context.not_carried(directive, "WordPress makes its own page for 404");

@@ -25,9 +25,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
         match directive.name() {
             "vcl" | "import" => report.not_needed(directive.id, "Galley needs no program"),
             "backend" if default == Some(directive.id) => backend(directive, &mut site, report),
-            "backend" => {
-                directive.not_carried("write a rule with `upstream` for its paths", report)
-            }
+            "backend" => directive.not_carried(ONE_BACKEND, report),
             "sub" => subroutine(directive, &all, &mut site, report),
             _ => {}
         }
@@ -39,6 +37,8 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
         ..Draft::default()
     }
 }
+
+const ONE_BACKEND: &str = "write a rule with `upstream` for its paths";
 
 /// Reports the access lists that no subroutine carried.
 fn unused_lists(all: &[ParsedDirective], report: &mut Report) {

@@ -134,6 +134,11 @@ fn purgers<'a>(
     }
     let text = text_of(check).replace("client.ip !~", "!client.ip ~");
     let name = text.strip_prefix("if (!client.ip ~ ")?.strip_suffix(')')?;
+    list_of(all, name)
+}
+
+/// The access list with a name.
+fn list_of<'a>(all: &'a [ParsedDirective], name: &str) -> Option<&'a ParsedDirective> {
     let mut lists = all.iter().filter(|one| one.name() == "acl");
     lists.find(|list| list.argument(0) == name)
 }
@@ -164,10 +169,7 @@ fn allow(
 ) {
     let found = condition.split_once(" && ").and_then(|(paths, client)| {
         let name = client.strip_prefix("client.ip !~ ")?;
-        let mut lists = all
-            .iter()
-            .filter(|one| one.name() == "acl" && one.argument(0) == name);
-        let list = lists.next()?;
+        let list = list_of(all, name)?;
         let networks: Option<Vec<String>> = list.inner().iter().map(network).collect();
         let prefix = closed::plain_prefix(compared(paths, "req.url")?)?;
         Some((list, networks?, prefix))
