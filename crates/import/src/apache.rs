@@ -50,14 +50,9 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
     finish(draft)
 }
 
-/// Whether a virtual host may redirect everything.
+/// Whether a virtual host has nothing but redirects.
 fn redirects_root(host: &ParsedDirective) -> bool {
-    let is_root = |word: &String| word == "/";
-    let redirects = |one: &ParsedDirective| match one.name() {
-        "rewriterule" => one.argument(1).contains("://"),
-        name => name.starts_with("redirect") && one.arguments().iter().any(is_root),
-    };
-    host.inner().iter().any(redirects)
+    !host.has("documentroot") && !host.has("proxypass")
 }
 
 /// The site of a file without virtual hosts.

@@ -23,7 +23,11 @@ pub(crate) fn close(
     let pattern = rule.section.text("pattern").map(str::to_owned);
     let of_files = pattern.as_deref().filter(|_| site.section.has("root"));
     if let Some(always) = of_files.and_then(never_sent) {
-        return always_closed(directive, always, &rule, status, site);
+        return always_closed(directive, &always, &rule, status, site);
+    }
+    if pattern.as_deref() == Some(XMLRPC) {
+        site.section.set("xmlrpc", "off", &directive.origin);
+        return with_status(status, "xmlrpc", true);
     }
     if let Some(prefix) = pattern.as_deref().and_then(plain_prefix) {
         rule.section = rule_for("path", format!("{prefix}*"), directive, rule.priority).section;
@@ -40,6 +44,9 @@ pub(crate) fn close(
     StatementOutcome::NotCarried(CLOSED_BY_REDIRECT.to_owned())
 }
 
+/// `xmlrpc.php` in any folder, which an option closes.
+const XMLRPC: &str = "/xmlrpc\\.php$";
+
 fn expect_closed(directive: &ParsedDirective, rule: &RuleDraft, site: &mut ImportedSite) {
     let expected = |target| Expectation {
         id: directive.id,
@@ -53,26 +60,26 @@ fn expect_closed(directive: &ParsedDirective, rule: &RuleDraft, site: &mut Impor
 /// Closes the rest of paths that Galley never sends, as far as there is one.
 fn always_closed(
     directive: &ParsedDirective,
-    always: NeverSent,
+    always: &NeverSent,
     rule: &RuleDraft,
     status: &str,
     site: &mut ImportedSite,
 ) -> StatementOutcome {
-    if always.rest().is_empty() {
-        return with_status(status, always.reason(), false);
-    }
-    for path in always.rest() {
+    for path in &always.rest {
         let mut closing = rule_for("path", (*path).to_owned(), directive, rule.priority);
         closing.section.deny_all(&directive.origin);
         site.add_rule(closing);
     }
-    if always == NeverSent::CoreScriptsAnywhere {
-        let pattern = "/wp-includes/(ms-files|js/tinymce/wp-tinymce)\\.php".to_owned();
+    if always.has_rest_in_folders {
+        let pattern = "/wp-includes/(ms-files|js/tinymce/wp-tinymce)\\.php$".to_owned();
         let rule = rule_for("pattern", pattern, directive, rule.priority);
         redirect_away(rule, directive, site);
         return StatementOutcome::NotCarried(CORE_IN_FOLDERS.to_owned());
     }
-    with_status(status, always.reason(), true)
+    match always.rest.is_empty() {
+        true => with_status(status, always.reason, false),
+        false => with_status(status, &format!("rules with deny; {}", always.reason), true),
+    }
 }
 
 const CORE_IN_FOLDERS: &str = "closed: Galley runs no scripts there but two of WordPress, which rules close, with a redirect for those of another WordPress in a folder";
@@ -133,47 +140,25 @@ fn is_file(section: &Section) -> bool {
 }
 
 /// Paths that Galley never sends below a root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NeverSent {
-    Hidden,
-    HiddenAndWellKnown,
-    Configuration,
-    Scripts,
-    /// Also those of WordPress's core, of which Galley runs two.
-    CoreScripts,
-    /// The same in any folder.
-    CoreScriptsAnywhere,
+struct NeverSent {
+    reason: &'static str,
+    /// The paths among them that Galley sends nevertheless.
+    rest: Vec<&'static str>,
+    /// Whether there are further ones below a folder.
+    has_rest_in_folders: bool,
 }
 
 impl NeverSent {
-    fn reason(self) -> &'static str {
-        match self {
-            Self::Hidden => "Galley never sends hidden files",
-            Self::HiddenAndWellKnown => {
-                "a rule with deny for /.well-known/; Galley never sends other hidden files"
-            }
-            Self::Configuration => "Galley never sends wp-config.php",
-            Self::Scripts => "Galley runs no scripts in folders for uploads",
-            Self::CoreScripts | Self::CoreScriptsAnywhere => {
-                "rules with deny for two scripts of WordPress; Galley runs no others there"
-            }
-        }
-    }
-
-    /// The paths among them that Galley sends nevertheless.
-    fn rest(self) -> &'static [&'static str] {
-        match self {
-            Self::Hidden | Self::Configuration | Self::Scripts => &[],
-            Self::HiddenAndWellKnown => &["/.well-known/*"],
-            Self::CoreScripts | Self::CoreScriptsAnywhere => &[
-                "/wp-includes/ms-files.php",
-                "/wp-includes/js/tinymce/wp-tinymce.php",
-            ],
+    fn all(reason: &'static str) -> Self {
+        Self {
+            reason,
+            rest: Vec::new(),
+            has_rest_in_folders: false,
         }
     }
 }
 
-/// Whether all paths that a pattern matches are closed without a rule.
+/// Whether all paths that a pattern matches are closed without a rule, or nearly all.
 fn never_sent(pattern: &str) -> Option<NeverSent> {
     // Galley ignores case here.
     let text = pattern.trim_start_matches("(?i)");
@@ -184,21 +169,39 @@ fn never_sent(pattern: &str) -> Option<NeverSent> {
         return hidden(text);
     }
     if needs(&["/wp-config.php"]) {
-        return Some(NeverSent::Configuration);
+        return Some(NeverSent::all("Galley never sends wp-config.php"));
     }
     are_scripts(&hir).then_some(())?;
     let plain = text.replace('\\', "");
     let is_at_top = AT_TOP
         .iter()
         .any(|one| plain.starts_with(&format!("^{one}")));
-    let core = [CLOSED_ANYWHERE, &["/wp-includes/"]].concat();
-    match needs(CLOSED_ANYWHERE) || is_at_top {
-        true => Some(NeverSent::Scripts),
-        false if !needs(&core) => None,
-        false if plain.starts_with("^/") => Some(NeverSent::CoreScripts),
-        false => Some(NeverSent::CoreScriptsAnywhere),
+    if needs(CLOSED_ANYWHERE) || is_at_top {
+        return Some(NeverSent::all(
+            "Galley runs no scripts in folders for uploads",
+        ));
     }
+    let core = [CLOSED_ANYWHERE, &["/wp-includes/"]].concat();
+    needs(&core).then(|| core_scripts(text)).flatten()
 }
+
+/// Scripts of WordPress that are not meant to be requested, except for two.
+fn core_scripts(pattern: &str) -> Option<NeverSent> {
+    let known = regex::Regex::new(&format!("(?i){pattern}")).ok()?;
+    let rest = CORE_ENTRANCES.iter().copied();
+    let in_folders = |path: &&str| known.is_match(&format!("/a{path}"));
+    Some(NeverSent {
+        reason: "Galley runs no scripts below wp-includes but two",
+        rest: rest.filter(|path| known.is_match(path)).collect(),
+        has_rest_in_folders: CORE_ENTRANCES.iter().any(|path| in_folders(&path)),
+    })
+}
+
+/// The scripts below `wp-includes` that Galley runs.
+const CORE_ENTRANCES: &[&str] = &[
+    "/wp-includes/ms-files.php",
+    "/wp-includes/js/tinymce/wp-tinymce.php",
+];
 
 fn all_contain(texts: &[String], wanted: &[&str]) -> bool {
     let mut all = texts.iter();
@@ -207,10 +210,12 @@ fn all_contain(texts: &[String], wanted: &[&str]) -> bool {
 
 fn hidden(pattern: &str) -> Option<NeverSent> {
     let known = regex::Regex::new(pattern).ok()?;
-    match OF_AUTHORITIES.iter().any(|path| known.is_match(path)) {
-        true => Some(NeverSent::HiddenAndWellKnown),
-        false => Some(NeverSent::Hidden),
+    let mut never = NeverSent::all("Galley never sends hidden files");
+    if OF_AUTHORITIES.iter().any(|path| known.is_match(path)) {
+        never.reason = "Galley never sends other hidden files";
+        never.rest.push("/.well-known/*");
     }
+    Some(never)
 }
 
 /// Whether a pattern matches only names of scripts.
@@ -287,7 +292,7 @@ fn ends(hir: &Hir) -> Option<Vec<String>> {
     (!texts.is_empty()).then_some(texts)
 }
 
-/// Endings of scripts that Galley runs in no folder of [`CLOSED_FOLDERS`].
+/// Endings of scripts that Galley runs in no folder of [`CLOSED_ANYWHERE`].
 const SCRIPTS: &[&str] = &[
     ".php", ".php3", ".php4", ".php5", ".php7", ".php8", ".phtml", ".phar", ".pht", ".phps",
 ];

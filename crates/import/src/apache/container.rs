@@ -75,6 +75,9 @@ fn contents(
     }
     let own: Vec<ParsedDirective> = block.iter().filter(|one| is_access(one)).cloned().collect();
     access(&own, &mut rule.section, context.report);
+    if own.is_empty() {
+        rule = of_whole_path(rule, directive);
+    }
     for inner in block.iter().filter(|one| !is_access(one)) {
         match inner.name() {
             "header" => header(inner, &mut rule.section, HeaderScope::Paths, context.report),
@@ -83,6 +86,22 @@ fn contents(
         }
     }
     directive.becomes(rule, site, context.report);
+}
+
+/// A rule for a path and those below it. With `/*` alone a rule covers the path itself only if it is about access.
+fn of_whole_path(rule: RuleDraft, directive: &ParsedDirective) -> RuleDraft {
+    let path = rule
+        .section
+        .text("path")
+        .and_then(|path| path.strip_suffix("/*"));
+    let Some(path) = path else {
+        return rule;
+    };
+    let pattern = format!("^{}(/.*)?$", known::glob(path));
+    RuleDraft {
+        length: rule.length,
+        ..closed::rule_for("pattern", pattern, directive, rule.priority)
+    }
 }
 
 /// The paths of a section.
@@ -127,7 +146,6 @@ fn container_scope(
         return ContainerScope::Unsupported("write a rule with `path` or `pattern`");
     }
     let priority = RulePriority::Prefix;
-    // Also the folder itself, without a slash, as far as access is concerned.
     let mut rule = closed::rule_for("path", format!("{below}/*"), directive, priority);
     rule.length = below.len();
     ContainerScope::Rule(rule)
