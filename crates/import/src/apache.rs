@@ -159,7 +159,7 @@ fn global_directory(directive: &ParsedDirective, roots: &[&str], report: &mut Re
             || root.starts_with(&format!("{path}/"))
             || path.starts_with(&format!("{root}/"))
     };
-    if !roots.iter().any(|root| is_near(&root)) {
+    if !roots.iter().any(is_near) {
         return directive.not_needed("no site has its files there", report);
     }
     report.not_carried(

@@ -76,9 +76,10 @@ fn always_closed(
         redirect_away(rule, directive, site);
         return StatementOutcome::NotCarried(CORE_IN_FOLDERS.to_owned());
     }
-    match always.rest.is_empty() {
-        true => with_status(status, always.reason, false),
-        false => with_status(status, &format!("rules with deny; {}", always.reason), true),
+    if always.rest.is_empty() {
+        with_status(status, always.reason, false)
+    } else {
+        with_status(status, &format!("rules with deny; {}", always.reason), true)
     }
 }
 
@@ -193,7 +194,7 @@ fn core_scripts(pattern: &str) -> Option<NeverSent> {
     Some(NeverSent {
         reason: "Galley runs no scripts below wp-includes but two",
         rest: rest.filter(|path| known.is_match(path)).collect(),
-        has_rest_in_folders: CORE_ENTRANCES.iter().any(|path| in_folders(&path)),
+        has_rest_in_folders: CORE_ENTRANCES.iter().any(in_folders),
     })
 }
 

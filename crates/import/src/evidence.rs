@@ -119,9 +119,10 @@ fn networks<N: std::str::FromStr>(section: &Section, option: &str) -> AccessSett
     };
     let all = section.list(option).iter();
     let all: Vec<N> = all.filter_map(|text| whole(text).parse().ok()).collect();
-    match section.has(option) {
-        true => AccessSetting::Is(all),
-        false => AccessSetting::Nothing,
+    if section.has(option) {
+        AccessSetting::Is(all)
+    } else {
+        AccessSetting::Nothing
     }
 }
 
@@ -161,7 +162,7 @@ fn shadows(rule: &RuleDraft, later: &RuleDraft) -> bool {
         return false;
     };
     let samples = [samples(&rule.section), samples(&later.section)].concat();
-    let mut paths = samples.iter().map(|path| path.as_bytes());
+    let mut paths = samples.iter().map(std::string::String::as_bytes);
     paths.any(|path| own.matches("GET", path) && other.matches("GET", path))
 }
 

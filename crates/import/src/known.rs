@@ -54,7 +54,8 @@ fn is_known_path(pattern: &str) -> bool {
     let is_plain = text
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte));
-    let is_whole = text.starts_with('/') && (text.ends_with('/') || text.ends_with(".php"));
+    let is_whole =
+        text.starts_with('/') && (text.ends_with('/') || text.strip_suffix(".php").is_some());
     is_plain && is_whole && wordpress::is_bypass_path(text.as_bytes())
 }
 

@@ -62,9 +62,10 @@ fn collect<'a>(
                 collect(directive.inner(), context, inherited, servers);
             }
             "server" if directive.block.is_some() => {
-                match server::refuses_hosts(directive.inner()) {
-                    true => context.not_needed(directive, server::NO_SUCH_HOST),
-                    false => context.carried(directive, "a site"),
+                if server::refuses_hosts(directive.inner()) {
+                    context.not_needed(directive, server::NO_SUCH_HOST);
+                } else {
+                    context.carried(directive, "a site");
                 }
                 servers.push(directive.inner().iter().collect());
             }

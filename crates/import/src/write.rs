@@ -90,9 +90,10 @@ fn value(value: &Value) -> String {
 
 /// An item of a list: a string, or a table in TOML syntax.
 fn item(text: &str) -> String {
-    match text.starts_with("{ ") {
-        true => text.to_owned(),
-        false => quoted(text),
+    if text.starts_with("{ ") {
+        text.to_owned()
+    } else {
+        quoted(text)
     }
 }
 

@@ -69,13 +69,12 @@ fn password(block: &[ParsedDirective], section: &mut Section, report: &mut Repor
     for directive in block {
         match (directive.name(), directive.argument(0)) {
             ("authtype", kind) if kind.eq_ignore_ascii_case("basic") => {
-                report.carried(directive.id, "basic_auth")
+                report.carried(directive.id, "basic_auth");
             }
-            ("authtype", _) => deny(std::iter::once(directive), section, report),
             ("authuserfile", file) if file.starts_with('/') => {
-                directive.sets("basic_auth", file, section, report)
+                directive.sets("basic_auth", file, section, report);
             }
-            ("authuserfile", _) => deny(std::iter::once(directive), section, report),
+            ("authtype" | "authuserfile", _) => deny(std::iter::once(directive), section, report),
             _ => {}
         }
     }
@@ -92,10 +91,10 @@ fn required(all: &[&ParsedDirective], section: &mut Section, report: &mut Report
     for one in all {
         match one.arguments() {
             [all, granted] if all == "all" && granted == "granted" => {
-                report.not_needed(one.id, "every client may")
+                report.not_needed(one.id, "every client may");
             }
             _ if is_granted => {
-                report.not_needed(one.id, "another directive grants every client access")
+                report.not_needed(one.id, "another directive grants every client access");
             }
             [all, denied] if all == "all" && denied == "denied" => {
                 section.deny_all(&one.origin);
@@ -209,7 +208,7 @@ fn ordered(all: &[&ParsedDirective], section: &mut Section, report: &mut Report)
     for one in all {
         match option {
             _ if is_either => {
-                report.not_carried(one.id, "Galley asks for both: the network and the password")
+                report.not_carried(one.id, "Galley asks for both: the network and the password");
             }
             "" => report.not_needed(one.id, "every client may"),
             option => report.carried(one.id, option),

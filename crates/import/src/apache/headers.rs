@@ -26,7 +26,7 @@ pub(super) fn header(
     let lower = name.to_ascii_lowercase();
     match action.as_str() {
         _ if !next().is_empty() => {
-            report.not_carried(directive.id, "a field under a condition: have PHP send it")
+            report.not_carried(directive.id, "a field under a condition: have PHP send it");
         }
         "append" | "merge" if lower == "vary" && value.eq_ignore_ascii_case("accept-encoding") => {
             report.not_needed(

@@ -198,9 +198,10 @@ fn whole_site(
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
     let others: Vec<&String> = site.hosts().iter().filter(|one| **one != host).collect();
-    let is_meant = match condition.pattern.starts_with("!^") {
-        true => named == host,
-        false => condition.pattern.starts_with('^') && others == [&named],
+    let is_meant = if condition.pattern.starts_with("!^") {
+        named == host
+    } else {
+        condition.pattern.starts_with('^') && others == [&named]
     };
     if condition.variable != "HTTP_HOST"
         || host.contains('%')

@@ -23,7 +23,7 @@ pub(super) fn convert(
     match directive.name() {
         "servername" | "serveralias" => names(directive, site, context),
         "documentroot" if argument.contains(['$', '%']) => {
-            context.not_carried(directive, "set `root` to the folder")
+            context.not_carried(directive, "set `root` to the folder");
         }
         "documentroot" => {
             directive.sets(

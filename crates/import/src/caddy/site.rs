@@ -46,11 +46,11 @@ impl Converter<'_> {
         match directive.name() {
             "respond" | "error" | "abort" => self.deny(directive, reach, &words, site),
             "rewrite" if words == ["/index.php"] && !is_all => {
-                self.refuse(directive, reach, "404", site)
+                self.refuse(directive, reach, "404", site);
             }
             "basicauth" | "basic_auth" => self.password(directive, reach, site),
             "forward_auth" | "bind" | "request_header" | "vars" | "invoke" => {
-                undecided(directive, DECIDES, self.report)
+                undecided(directive, DECIDES, self.report);
             }
             "reverse_proxy" => self.proxy(directive, reach, &words, site),
             "header" => self.header(directive, reach, &words, site),
@@ -80,7 +80,7 @@ impl Converter<'_> {
             }
             "tls" => self.tls(directive, &words, site),
             "encode" => {
-                directive.not_needed("Galley compresses once, when it stores a page", self.report)
+                directive.not_needed("Galley compresses once, when it stores a page", self.report);
             }
             "file_server" if words.is_empty() && directive.inner().is_empty() => {
                 self.report
@@ -195,7 +195,7 @@ impl Converter<'_> {
                 .iter()
                 .any(|one| one.name() == "client_auth") =>
             {
-                undecided(directive, DECIDES, self.report)
+                undecided(directive, DECIDES, self.report);
             }
             _ => {
                 self.report.carried(directive.id, "tls");
@@ -215,7 +215,7 @@ impl Converter<'_> {
                     report.carried(inner.id, "site.log.access");
                 }
                 _ => {
-                    inner.not_carried("`format` and `level` in `[log]` apply to all sites", report)
+                    inner.not_carried("`format` and `level` in `[log]` apply to all sites", report);
                 }
             }
         }

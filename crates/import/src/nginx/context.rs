@@ -241,10 +241,10 @@ impl<'l> Context<'l> {
                 .and_then(|text| known::cookies(text.trim_start_matches('*')))
             {
                 _ if pattern == "default" && is_off => {
-                    self.not_needed(inner, "pages are stored by default")
+                    self.not_needed(inner, "pages are stored by default");
                 }
                 Some(cookies) if !is_off && cookies.is_empty() => {
-                    self.not_needed(inner, "the preset knows these cookies")
+                    self.not_needed(inner, "the preset knows these cookies");
                 }
                 Some(cookies) if !is_off => {
                     let cookies = cookies

@@ -21,9 +21,10 @@ pub(super) fn response(directive: &ParsedDirective, site: &mut ImportedSite, rep
         for option in ["stale_while_revalidate", "stale_if_error"] {
             site.ttl.set(option, known.clone(), &directive.origin);
         }
-        match known == time {
-            true => report.carried(directive.id, "stale_while_revalidate, stale_if_error"),
-            false => report.not_carried(directive.id, format!("set to the maximum, {known}")),
+        if known == time {
+            report.carried(directive.id, "stale_while_revalidate, stale_if_error");
+        } else {
+            report.not_carried(directive.id, format!("set to the maximum, {known}"));
         }
     } else if !field(directive, "beresp.http.", site, report) {
         directive.not_carried(COMPUTES, report);

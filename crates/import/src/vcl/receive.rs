@@ -212,10 +212,10 @@ fn deny(
 fn statement(directive: &ParsedDirective, text: &str, report: &mut Report) {
     match text {
         "return (hash)" | "return(hash)" => {
-            report.not_needed(directive.id, "Galley looks into its cache")
+            report.not_needed(directive.id, "Galley looks into its cache");
         }
         "unset req.http.proxy" => {
-            report.not_needed(directive.id, "Galley forwards no `Proxy` field")
+            report.not_needed(directive.id, "Galley forwards no `Proxy` field");
         }
         _ => directive.not_carried(COMPUTES, report),
     }

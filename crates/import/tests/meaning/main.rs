@@ -1,8 +1,6 @@
 //! The result for a statement follows from what it does in its context, not from its name. Each case is a kind of statement whose
 //! effect an import once dropped or changed.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 mod apache;
 mod caddy;
 mod never_sent;
@@ -120,7 +118,7 @@ fn faults(kind: ServerKind, cases: &[Case], whole: fn(&str) -> String) -> Vec<St
     for case in cases {
         let imported = imported(kind, &whole(case.text));
         let mut fault = |what: String| {
-            faults.push(format!("{}: {what}\n{}", case.name, imported.configuration))
+            faults.push(format!("{}: {what}\n{}", case.name, imported.configuration));
         };
         let plain = without_comments(&imported.configuration);
         for part in case.has.iter().filter(|part| !plain.contains(**part)) {

@@ -1,7 +1,7 @@
 //! A typical Caddyfile, and the differences to plant in its draft.
 
 use super::differences::{SITE_HEADERS, difference, field_difference};
-use super::draft::DraftEdit::{AddRule, RemoveRule, SetRule, SetSite};
+use super::draft::DraftEdit::{AddRule, RemoveRule, SetRule};
 use super::draft::PlantedDifference;
 
 /// Configuration with placeholders.

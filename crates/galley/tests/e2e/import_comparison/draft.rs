@@ -93,12 +93,12 @@ impl Draft {
             let ends = ["", "/", "(/.*)?"];
             ends.iter().any(|end| text.strip_suffix(end) == Some(path))
         };
-        let sites = self.0["site"].as_array().unwrap().iter().enumerate();
+        let mut sites = self.0["site"].as_array().unwrap().iter().enumerate();
         let in_site = |(site, one): (usize, &Value)| {
             let rules = one.get("rule")?.as_array()?;
             Some((site, rules.iter().position(has_path)?))
         };
-        let found = sites.filter_map(in_site).next();
+        let found = sites.find_map(in_site);
         found.unwrap_or_else(|| panic!("no rule for {path} in {}", self.text()))
     }
 }
