@@ -3,6 +3,7 @@
 //! A virtual host becomes a site. If PHP runs inside Apache (mod_php), the site gets a managed PHP-FPM; if the virtual host
 //! is a proxy, the site gets the upstream server. The `.htaccess` of a document root belongs to its site.
 
+mod access;
 mod container;
 mod context;
 mod headers;
@@ -14,12 +15,13 @@ mod table;
 
 use std::path::Path;
 
-use crate::draft::{Draft, ImportedSite, Value};
-use crate::known;
+use crate::closed::{self, undecided};
+use crate::directive::ParsedDirective;
+use crate::draft::{Draft, ImportedSite, RulePriority, Value};
 use crate::report::Report;
 use crate::source::Source;
-use crate::tree::ParsedDirective;
-use context::{HostContext, record_outcome};
+use access::is_access;
+use context::{HostContext, RedirectsAll, record_outcome};
 pub(crate) use reader::{read as read_directives, words as words_of_line};
 
 /// Converts the configuration with the main file `main`. A `.htaccess` becomes one site for every host.
@@ -33,13 +35,24 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
         add(only_site(source, main, &global, report), &mut draft);
         return finish(draft);
     }
+    let inner = hosts.iter().flat_map(|host| host.inner());
+    let roots = inner.filter(|one| one.name() == "documentroot");
+    let roots: Vec<&str> = roots.map(|one| one.argument(0)).collect();
     for directive in &global {
-        global_directive(directive, &mut draft, report);
+        global_directive(directive, &roots, &mut draft, report);
     }
-    for host in hosts {
+    // Hosts that redirect change the site to which they lead.
+    let (redirecting, others): (Vec<_>, Vec<_>) =
+        hosts.into_iter().partition(|host| redirects_root(host));
+    for host in others.into_iter().chain(redirecting) {
         virtual_host(source, host, &mut draft, report);
     }
     finish(draft)
+}
+
+/// Whether a virtual host has nothing but redirects.
+fn redirects_root(host: &ParsedDirective) -> bool {
+    !host.has("documentroot") && !host.has("proxypass")
 }
 
 /// The site of a file without virtual hosts.
@@ -51,9 +64,11 @@ fn only_site(
 ) -> ImportedSite {
     let mut context = HostContext::new(report);
     let mut site = ImportedSite::default();
+    context.is_htaccess = main.file_name().is_some_and(|name| name == ".htaccess");
     for directive in directives {
         site::convert(directive, &mut site, &mut context);
     }
+    context.finish_access(&mut site.section);
     if main.file_name().is_some_and(|name| name == ".htaccess") {
         let root = main.parent().unwrap_or(Path::new("/"));
         site.section.set("root", root.display().to_string(), None);
@@ -79,8 +94,8 @@ fn collect<'a>(
                     report.not_needed(inner.id, table::WORKERS);
                 }
             }
-            "<ifmodule" | "<ifdefine" | "<ifversion" => {
-                let why = "the directives in the section are converted one by one";
+            "<ifmodule" | "<ifversion" if site::module_is_there(directive) == Some(true) => {
+                let why = "the module is there: its directives are converted one by one";
                 report.not_needed(directive.id, why);
                 collect(directive.inner(), report, global, hosts);
             }
@@ -95,25 +110,82 @@ fn is_for_workers(directive: &ParsedDirective) -> bool {
 }
 
 /// Converts a directive outside of virtual hosts.
-fn global_directive(directive: &ParsedDirective, draft: &mut Draft, report: &mut Report) {
+fn global_directive(
+    directive: &ParsedDirective,
+    draft_roots: &[&str],
+    draft: &mut Draft,
+    report: &mut Report,
+) {
     let last = directive.arguments().last().map_or("", String::as_str);
     match directive.name() {
-        "<directory" => {
-            directive.not_needed("Galley sends only files below the root of a site", report);
+        "<directory" => global_directory(directive, draft_roots, report),
+        name if is_access(directive)
+            || matches!(
+                name,
+                "sslverifyclient" | "<location" | "<locationmatch" | "<if"
+            ) =>
+        {
+            undecided(
+                directive,
+                "it is about all sites: write it into each of them",
+                report,
+            );
         }
         "errorlog" => {
             let path = last.replace("${APACHE_LOG_DIR}", "/var/log/apache2");
             draft.log.set("error", path, &directive.origin);
             report.carried(directive.id, "log.error");
         }
-        "<files" | "<filesmatch" if known::is_private_name(last) => {
-            directive.not_needed("Galley never sends such files", report);
+        "<files" | "<filesmatch" if last == "^\\.ht" || last == ".ht*" => {
+            directive.not_needed("Galley never sends hidden files", report);
         }
-        "timeout" | "keepalivetimeout" if draft.server.is_empty() => {
-            let why = "Galley's time-outs protect against slow clients (`server.head_timeout`, `idle_timeout`)";
-            report.not_needed(directive.id, why);
+        "<files" | "<filesmatch" if access::denies_all(directive.inner()) => {
+            undecided(
+                directive,
+                "it is about all sites: write it into each of them",
+                report,
+            );
         }
         _ => record_outcome(directive, report),
+    }
+}
+
+/// Reports a folder outside of virtual hosts. Galley sends no file outside the roots of its sites.
+fn global_directory(directive: &ParsedDirective, roots: &[&str], report: &mut Report) {
+    let path = directive.argument(0).trim_end_matches('/');
+    let is_near = |root: &&str| {
+        let root = root.trim_end_matches('/');
+        root == path
+            || root.starts_with(&format!("{path}/"))
+            || path.starts_with(&format!("{root}/"))
+    };
+    if !roots.iter().any(is_near) {
+        return directive.not_needed("no site has its files there", report);
+    }
+    report.not_carried(
+        directive.id,
+        "its directives are for all sites below: write those that restrict access into the sites",
+    );
+    // Every site is open unless it says otherwise, and a folder above the roots is never sent.
+    let is_above = !roots
+        .iter()
+        .any(|root| path.starts_with(&format!("{}/", root.trim_end_matches('/'))));
+    for inner in directive.inner() {
+        let grants = inner.arguments() == ["all", "granted"]
+            || inner.arguments() == ["from", "all"] && inner.name() == "allow"
+            || inner.name() == "order";
+        let denies = access::denies_all(std::slice::from_ref(inner)) && is_above;
+        if is_access(inner) && (grants || denies) {
+            report.not_needed(inner.id, "Galley sends only files below the root of a site, to every client unless the site says otherwise");
+        } else if is_access(inner) {
+            undecided(
+                inner,
+                "it is about all sites below the folder: write it into each of them",
+                report,
+            );
+        } else {
+            record_outcome(inner, report);
+        }
     }
 }
 
@@ -126,19 +198,30 @@ fn virtual_host(
     report.carried(host.id, "a site");
     let mut site = ImportedSite::default();
     let mut context = HostContext::new(report);
-    for directive in host.inner() {
+    // The meaning of a section depends on the root, wherever that is named.
+    let (sections, others): (Vec<_>, Vec<_>) = host
+        .inner()
+        .iter()
+        .partition(|one| one.name().starts_with('<'));
+    context.has_tls = host.inner().iter().any(turns_tls_on);
+    for directive in others.into_iter().chain(sections) {
         site::convert(directive, &mut site, &mut context);
     }
+    context.finish_access(&mut site.section);
     let is_tls = context.has_tls;
     let redirects_all = context.redirects_all.take();
     listeners(host, is_tls, draft);
     htaccess(source, &mut site, report);
     match redirects_all {
-        Some(target) => redirect_host(&site, &target, &host.origin, draft),
+        Some(target) => redirect_host(site, &target, host, draft, report),
         // Galley sends 421 for hosts of no site.
         None if denies_all(&site) => {}
         None => add(site, draft),
     }
+}
+
+fn turns_tls_on(directive: &ParsedDirective) -> bool {
+    directive.name() == "sslengine" && directive.argument(0).eq_ignore_ascii_case("on")
 }
 
 /// Adds the addresses of a virtual host.
@@ -173,50 +256,60 @@ fn htaccess(source: &dyn Source, site: &mut ImportedSite, report: &mut Report) {
     let mut flat = Vec::new();
     collect(&all, report, &mut flat, &mut Vec::new());
     let mut context = HostContext::new(report);
+    context.is_htaccess = true;
     for directive in flat {
         site::convert(directive, site, &mut context);
     }
+    context.finish_access(&mut site.section);
 }
 
-/// Converts a virtual host that redirects everything to `target`, a URL.
+/// Converts a virtual host that redirects everything: to another scheme or host of a site, or by a rule.
 fn redirect_host(
-    site: &ImportedSite,
-    target: &str,
-    origin: &crate::source::StatementOrigin,
+    site: ImportedSite,
+    redirect: &RedirectsAll,
+    host: &ParsedDirective,
     draft: &mut Draft,
+    report: &mut Report,
 ) {
+    let origin = &host.origin;
+    let target = redirect.target.as_str();
     let rest = target.split_once("://").map_or(target, |(_, rest)| rest);
-    let host = rest
-        .split(['/', '%', '$'])
-        .next()
-        .unwrap_or_default()
-        .to_owned();
+    let name = rest.trim_end_matches('/').to_owned();
     let hosts = site.hosts().to_vec();
-    let others: Vec<String> = hosts.iter().filter(|one| **one != host).cloned().collect();
+    let is_own_host = name.contains('%');
+    let others = hosts.iter().filter(|one| **one != name && !is_own_host);
+    let others: Vec<String> = others.cloned().collect();
+    let is_root = !name.contains('/');
     let known = draft.sites.iter_mut().find(|known| {
-        known
-            .hosts()
-            .iter()
-            .any(|one| *one == host || hosts.contains(one))
+        let mut all = known.hosts().iter();
+        all.any(|one| *one == name || hosts.contains(one))
     });
-    let mut new = ImportedSite::default();
-    let site = if let Some(known) = known {
-        known
-    } else {
-        new.section.add("hosts", hosts.clone(), Some(origin));
-        &mut new
+    let Some(known) = known else {
+        if is_own_host {
+            return report.not_carried(redirect.id, passing::BEHIND_PROXY);
+        }
+        let mut site = site;
+        let mut rule = closed::rule_for("path", "/*".to_owned(), host, RulePriority::Prefix);
+        rule.section
+            .redirects(format!("{target}$1"), &redirect.status, true, origin);
+        site.add_rule(rule);
+        site.never_asks_upstream(origin);
+        return draft.sites.push(site);
     };
-    if target.starts_with("https://") {
-        site.section.set("https_redirect", true, Some(origin));
+    if !matches!(redirect.status.as_str(), "301" | "308")
+        || !is_root
+        || !target.starts_with("https://")
+    {
+        let remedy = "set `https_redirect` or `canonical_host`, if a permanent redirect with the whole path is meant";
+        return report.not_carried(redirect.id, remedy);
     }
-    if !host.is_empty() && !others.is_empty() {
-        site.section
-            .set("canonical_host", host.clone(), Some(origin));
-        site.section.add("hosts", [host], None);
-        site.section.add("hosts", others, None);
-    }
-    if !new.section.is_empty() {
-        draft.sites.push(new);
+    known.section.set("https_redirect", true, Some(origin));
+    if !others.is_empty() {
+        known
+            .section
+            .set("canonical_host", name.clone(), Some(origin));
+        known.section.add("hosts", [name], None);
+        known.section.add("hosts", others, None);
     }
 }
 

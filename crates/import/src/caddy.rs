@@ -1,15 +1,18 @@
 //! Caddy: converts Caddyfiles with `php_fastcgi` or `reverse_proxy`.
 
 mod address;
+mod field;
+mod matcher;
 mod site;
 
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, Section};
 use crate::report::Report;
 use crate::source::Source;
-use crate::tree::{self, Grammar, ParsedDirective};
+use crate::tree::{self, Grammar};
 pub(crate) use address::SiteAddress;
 use site::Converter;
 
@@ -58,11 +61,10 @@ fn global(directive: &ParsedDirective, draft: &mut Draft, report: &mut Report) {
                 draft.acme.set("directory", value, origin);
                 report.carried(inner.id, "acme.directory");
             }
-            "admin" | "debug" | "order" | "grace_period" | "storage" | "persist_config"
-            | "servers" | "log" => {
-                inner.not_needed("Galley does this by itself, or has a safe default", report);
+            "admin" | "debug" | "order" | "grace_period" | "persist_config" | "frankenphp" => {
+                inner.not_needed("it is about the process of Caddy", report);
             }
-            _ => {}
+            _ => inner.not_carried("look for an option in docs/reference/options.md", report),
         }
     }
 }
@@ -76,8 +78,17 @@ fn add(
 ) {
     let mut site = ImportedSite::default();
     let mut is_plain = false;
+    let mut lost = false;
     for word in &head.words {
-        let address = SiteAddress::of(word.trim_end_matches(','));
+        let word = word.trim_end_matches(',');
+        let address = SiteAddress::of(word);
+        if word.contains(['{', '$']) || !matches!(address.path, "" | "/") {
+            // The name is not known, so the site has one that no request has.
+            lost = true;
+            site.section
+                .add("hosts", ["host.invalid".to_owned()], &head.origin);
+            continue;
+        }
         let host = if address.host.is_empty() {
             "*"
         } else {
@@ -88,8 +99,15 @@ fn add(
         is_plain |= address.is_plain();
         listen(&address, head, &mut draft.server);
     }
-    report.carried(head.id, "hosts");
-    if !is_plain {
+    if lost {
+        report.not_carried(
+            head.id,
+            "set `hosts`: the address depends on the environment, or has a path",
+        );
+    } else {
+        report.carried(head.id, "hosts");
+    }
+    if !is_plain && !lost {
         site.section.set("tls", "auto", &head.origin);
     }
     let mut converter = Converter {
@@ -100,6 +118,9 @@ fn add(
         imports_left: site::MAX_IMPORTS,
     };
     converter.block(block, &mut site);
+    if let Some(origin) = site.redirects_all.take() {
+        site.never_asks_upstream(&origin);
+    }
     site.sort_rules();
     draft.sites.push(site);
 }

@@ -1,5 +1,6 @@
 //! The configuration that an import writes: sections with options, each with the positions of its statements.
 
+use crate::expectation::Expectation;
 use crate::source::StatementOrigin;
 
 /// The value of an option.
@@ -91,11 +92,22 @@ impl Section {
         }
     }
 
-    /// Sets the status of a redirect, unless it is Galley's default.
-    pub fn set_status(&mut self, status: &str, origin: &StatementOrigin) {
-        if status != "301" {
-            let value = Value::Verbatim(status.to_owned());
-            self.set("redirect_status", value, origin);
+    /// Redirects all requests.
+    pub fn redirects(
+        &mut self,
+        target: String,
+        status: &str,
+        keeps_query: bool,
+        origin: &StatementOrigin,
+    ) {
+        self.set("redirect", target, origin);
+        self.set(
+            "redirect_status",
+            Value::Verbatim(status.to_owned()),
+            origin,
+        );
+        if !keeps_query {
+            self.set("redirect_query", false, origin);
         }
     }
 
@@ -141,6 +153,27 @@ impl Section {
         }
     }
 
+    /// Removes a field of responses. The list replaces the default, so it contains that, too.
+    pub fn hides(&mut self, name: &str, origin: &StatementOrigin) {
+        if !self.has("remove_headers") {
+            let default = ["X-Powered-By", "X-Pingback", "Server"].map(str::to_owned);
+            self.add("remove_headers", default, None);
+        }
+        self.add("remove_headers", [name.to_owned()], origin);
+    }
+
+    /// Takes over the options of another section.
+    pub fn take(&mut self, other: Self) {
+        for setting in other.settings {
+            match setting.value {
+                Value::List(list) => {
+                    self.add(&setting.name, list, setting.origins.first());
+                }
+                value => self.set(&setting.name, value, setting.origins.first()),
+            }
+        }
+    }
+
     pub fn remove(&mut self, name: &str) {
         self.settings.retain(|setting| setting.name != name);
     }
@@ -168,6 +201,8 @@ pub(crate) enum RulePriority {
     Exact,
     FirstPrefix,
     Pattern,
+    /// After all patterns: conditions for requests that locations answer.
+    Condition,
     Prefix,
 }
 
@@ -217,6 +252,10 @@ pub(crate) struct ImportedSite {
     pub rules: Vec<RuleDraft>,
     pub error_pages: Section,
     pub log: Section,
+    /// Answers of the other server, with which the rules are compared.
+    pub expected: Vec<Expectation>,
+    /// The position of a rule that redirects every request.
+    pub redirects_all: Option<StatementOrigin>,
 }
 
 impl ImportedSite {
@@ -224,18 +263,25 @@ impl ImportedSite {
         self.section.list("hosts")
     }
 
-    /// Adds a rule, unless it has no options but its paths. Galley applies one rule to a request, so rules for the same paths
-    /// are joined.
+    /// Adds a rule. Galley applies one rule to a request, so rules for the same paths are joined.
     pub fn add_rule(&mut self, rule: RuleDraft) {
-        if rule.section.settings.len() <= 1 {
-            return;
-        }
         let mut all = self.rules.iter_mut();
         match all.find(|known| known.has_paths_of(&rule)) {
             Some(known) if !rule.section.has("redirect") => {
                 join_section(&mut known.section, rule.section);
             }
             _ => self.rules.push(rule),
+        }
+    }
+
+    /// Gives a site whose rule redirects every request the upstream that every site must have.
+    pub fn never_asks_upstream(&mut self, origin: &StatementOrigin) {
+        if !["root", "upstream", "php"]
+            .iter()
+            .any(|option| self.section.has(option))
+        {
+            self.section
+                .add("upstream", ["http://127.0.0.1:9".to_owned()], origin);
         }
     }
 
@@ -275,6 +321,7 @@ impl Draft {
                     join_section(&mut known.error_pages, site.error_pages);
                     join_section(&mut known.log, site.log);
                     known.rules.extend(site.rules);
+                    known.expected.extend(site.expected);
                     known.sort_rules();
                 }
                 None => self.sites.push(site),

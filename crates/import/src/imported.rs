@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::report::{ImportedStatement, Report, StatementCounts};
 use crate::source::Source;
-use crate::{apache, caddy, nginx, vcl, write};
+use crate::{apache, caddy, evidence, nginx, vcl, write};
 
 /// The kind of server that a configuration belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,11 @@ impl Imported {
     pub fn shares(&self) -> StatementCounts {
         StatementCounts::of(&self.statements)
     }
+
+    /// The statements that close something that the new configuration leaves open: the owner has to decide about them.
+    pub fn open(&self) -> impl Iterator<Item = &ImportedStatement> {
+        self.statements.iter().filter(|one| one.is_open)
+    }
 }
 
 /// Converts the configurations in `mains`, each with the kind of its server. Sites that are in several of them are joined, and
@@ -46,6 +51,8 @@ pub fn import(source: &dyn Source, mains: &[(ServerKind, PathBuf)]) -> Imported 
         draft.join(one);
         names.push(main.display().to_string());
     }
+    evidence::prune(&mut draft);
+    evidence::check(&draft, &mut report);
     let head = format!(
         "Converted from {}.\nThe comment behind an option names the line that it comes from. Check it: galley check --config FILE",
         names.join(", ")

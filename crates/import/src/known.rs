@@ -3,67 +3,60 @@
 
 use galley_policy::wordpress;
 
-/// The alternatives of a condition, compared with the preset.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Alternatives {
-    /// Alternatives that the preset does not cover, as names or patterns.
-    pub unknown: Vec<String>,
-    /// The number of alternatives that the preset covers.
-    pub known: usize,
-}
-
-/// The cookies in a condition such as `comment_author|wordpress_[a-f0-9]+|wp-postpass`, as patterns for `bypass_cookies`.
-pub(crate) fn cookies(pattern: &str) -> Alternatives {
-    let mut found = Alternatives::default();
+/// The cookies in a condition such as `comment_author|wordpress_[a-f0-9]+|my_member` that the preset does not know, as patterns for
+/// `bypass_cookies`. `None`: an alternative does not begin with the name of a cookie.
+pub(crate) fn cookies(pattern: &str) -> Option<Vec<String>> {
+    let mut unknown = Vec::new();
     for one in alternatives(pattern) {
+        // The cookie of administrators is `wordpress_` and an MD5.
+        if one.starts_with("wordpress_[a-f0-9]+") {
+            continue;
+        }
         let (name, is_exact) = literal_start(&one);
-        if name.is_empty() || is_known_cookie(&name) {
-            found.known += usize::from(!name.is_empty());
-        } else {
-            found
-                .unknown
-                .push(if is_exact { name } else { format!("{name}*") });
+        if name.is_empty()
+            || !name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        {
+            return None;
+        }
+        if !is_known_cookie(&name) {
+            unknown.push(if is_exact { name } else { format!("{name}*") });
         }
     }
-    found
+    Some(unknown)
 }
 
+/// Whether the preset lets every cookie bypass the cache whose name begins so.
 fn is_known_cookie(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    // A condition may contain only a part of the cookie's prefix.
-    let is_covered =
-        |name: &[u8]| wordpress::is_bypass_cookie(name) || wordpress::is_vary_cookie(name);
-    is_covered(bytes)
-        || COOKIE_PREFIXES.contains(&name)
-        || is_covered(format!("{name}_0").as_bytes())
-        || is_covered(format!("{name}0").as_bytes())
+    let with = |end: &str| wordpress::is_bypass_cookie(format!("{name}{end}").as_bytes());
+    COOKIE_PREFIXES.contains(&name) || (with("") && with("_0")) || with("") && with("x")
 }
 
-/// The paths in a condition on the URL, as patterns for rules with `cache = false`.
-pub(crate) fn paths(pattern: &str) -> Alternatives {
-    let mut found = Alternatives::default();
-    for one in alternatives(pattern) {
-        if is_known_path(&one) {
-            found.known += 1;
-        } else {
-            found.unknown.push(one);
-        }
-    }
-    found
+/// The paths in a condition on the URL that the preset stores, as patterns.
+pub(crate) fn paths(pattern: &str) -> Vec<String> {
+    let mut all = alternatives(pattern);
+    all.retain(|one| !is_known_path(one));
+    all
 }
 
+/// Whether a pattern for a URL is about its query.
+pub(crate) fn is_of_query(pattern: &str) -> bool {
+    pattern.contains(['=', '&']) || pattern.contains("\\?") || pattern.contains("[?]")
+}
+
+/// Whether the preset stores nothing at the paths that contain a pattern.
 fn is_known_path(pattern: &str) -> bool {
-    // The dot of `.php` means a literal dot, with or without a `\`.
-    let pattern = pattern.replace("\\.php", ".php").replace(".php", "\\.php");
-    let (text, _) = literal_start(&pattern);
-    let text = text.trim_start_matches('/');
-    if text.is_empty() {
-        return false;
-    }
-    let path = format!("/{text}");
-    KNOWN_PATHS.iter().any(|known| text.starts_with(known))
-        || wordpress::is_bypass_path(path.as_bytes())
-        || wordpress::is_bypass_path(format!("{path}/").as_bytes())
+    let text = pattern
+        .strip_prefix('^')
+        .unwrap_or(pattern)
+        .replace("\\.", ".");
+    let is_plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte));
+    let is_whole =
+        text.starts_with('/') && (text.ends_with('/') || text.strip_suffix(".php").is_some());
+    is_plain && is_whole && wordpress::is_bypass_path(text.as_bytes())
 }
 
 /// The top-level alternatives of a regular expression, without a group around all of it.
@@ -151,12 +144,7 @@ pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
     if has_back_reference {
         return None;
     }
-    // `.(jpg|png)$`: the dot probably means a literal one.
-    let bare = text.strip_prefix(".(");
-    let text = match bare.or_else(|| text.strip_prefix(".*.(")) {
-        Some(rest) => format!("\\.({rest}"),
-        None => text.to_owned(),
-    };
+    let text = text.to_owned();
     Some(if ignores_case && !text.starts_with("(?i)") {
         format!("(?i){text}")
     } else {
@@ -183,18 +171,6 @@ pub(crate) fn is_error_status(text: &str) -> bool {
         .is_ok_and(|status| (400..600).contains(&status))
 }
 
-/// Whether a text contains a name that Galley never sends, in any spelling of a pattern.
-pub(crate) fn is_private_name(text: &str) -> bool {
-    let plain = text.replace('\\', "");
-    let has_dot_name = plain.contains("/.") || plain.starts_with(".ht");
-    let lower = plain.to_ascii_lowercase();
-    has_dot_name || PRIVATE_NAMES.iter().any(|part| lower.contains(part))
-}
-
-/// Why rules that send AVIF and WebP files in place of pictures are not needed.
-pub(crate) const PICTURES: &str =
-    "Galley sends AVIF and WebP files that stand beside a picture, with Vary (`image_siblings`)";
-
 /// Why a lifetime in browsers is not needed.
 pub(crate) const ASKS_AGAIN: &str =
     "Galley lets browsers ask again, and answers 304 from the cache";
@@ -203,90 +179,63 @@ const OF_PCRE: &[&str] = &[
     "(?=", "(?!", "(?<", "(?>", "(?#", "*+", "++", "?+", "\\K", "\\G",
 ];
 
-const PRIVATE_NAMES: &[&str] = &[
-    "wp-config",
-    ".git",
-    ".svn",
-    ".env",
-    ".sql",
-    ".bak",
-    ".log",
-    ".old",
-    ".ini",
-    "readme",
-    "license",
-    "composer",
-    "install.php",
-    "wp-includes",
-    "changelog",
-];
-
-/// Whether a pattern is about scripts in folders for uploads and libraries, where Galley runs none.
-pub(crate) fn is_script_of_folder(text: &str) -> bool {
-    let folders = ["upload", "files", "wp-content", "wp-includes", "cache"];
-    text.contains("php") && folders.iter().any(|part| text.contains(part))
-}
-
-/// Why a rule that denies such scripts is not needed.
-pub(crate) const NO_SCRIPTS: &str = "Galley runs no scripts in folders for uploads";
-
-/// A pattern for the usual paths of a media type.
+/// A pattern for the paths of a media type. `None`: other types have the same names, or none has.
 pub(crate) fn paths_of_type(media_type: &str) -> Option<&'static str> {
     let known = PATHS_OF_TYPES
         .iter()
-        .find(|(start, _)| media_type.starts_with(start));
+        .find(|(names, _)| names.contains(&media_type));
     known.map(|(_, pattern)| *pattern)
 }
 
-/// Prefixes of media types, and patterns for their paths.
-const PATHS_OF_TYPES: &[(&str, &str)] = &[
-    ("text/css", r"(?i)\.css$"),
-    ("application/javascript", r"(?i)\.m?js$"),
-    ("text/javascript", r"(?i)\.m?js$"),
-    ("application/x-javascript", r"(?i)\.m?js$"),
-    ("image/svg", r"(?i)\.svgz?$"),
-    ("image/x-icon", r"(?i)\.(ico|cur)$"),
-    ("image/", r"(?i)\.(jpe?g|png|gif|webp|avif|svgz?|ico|bmp)$"),
-    ("font/", r"(?i)\.(woff2?|ttf|otf|eot)$"),
-    ("application/font", r"(?i)\.woff2?$"),
-    ("application/vnd.ms-fontobject", r"(?i)\.eot$"),
-    ("video/", r"(?i)\.(mp4|webm|ogv|mov|m4v)$"),
-    ("audio/", r"(?i)\.(mp3|ogg|oga|m4a|wav|flac)$"),
+/// Media types, or the beginning of those of a kind, and patterns for their paths.
+const PATHS_OF_TYPES: &[(&[&str], &str)] = &[
+    (&["text/css"], r"(?i)\.css$"),
+    (
+        &[
+            "application/javascript",
+            "text/javascript",
+            "application/x-javascript",
+        ],
+        r"(?i)\.m?js$",
+    ),
+    (&["image/svg+xml"], r"(?i)\.svgz?$"),
+    (
+        &["image/x-icon", "image/vnd.microsoft.icon"],
+        r"(?i)\.(ico|cur)$",
+    ),
+    (&["image/jpeg", "image/jpg"], r"(?i)\.jpe?g$"),
+    (&["image/png"], r"(?i)\.png$"),
+    (&["image/gif"], r"(?i)\.gif$"),
+    (&["image/webp"], r"(?i)\.webp$"),
+    (&["image/avif"], r"(?i)\.avif$"),
+    (
+        &["image/"],
+        r"(?i)\.(jpe?g|png|gif|webp|avif|svgz?|ico|bmp)$",
+    ),
+    (&["font/woff2"], r"(?i)\.woff2$"),
+    (&["font/woff"], r"(?i)\.woff$"),
+    (&["font/"], r"(?i)\.(woff2?|ttf|otf|eot)$"),
+    (&["video/mp4"], r"(?i)\.mp4$"),
+    (&["video/webm"], r"(?i)\.webm$"),
+    (&["video/"], r"(?i)\.(mp4|webm|ogv|mov|m4v)$"),
+    (&["audio/mpeg"], r"(?i)\.mp3$"),
+    (&["audio/"], r"(?i)\.(mp3|ogg|oga|m4a|wav|flac)$"),
+    (&["application/pdf"], r"(?i)\.pdf$"),
 ];
 
-/// Prefixes of cookie names in conditions that are shorter than those of the preset.
+/// Beginnings of the cookies of WordPress and `WooCommerce` that identify a visitor, without the separator behind them. The preset knows
+/// all cookies of these names that they set.
 const COOKIE_PREFIXES: &[&str] = &[
-    "comment_",
     "comment_author",
-    "wordpress",
-    "wordpress_",
     "wordpress_logged_in",
     "wordpress_sec",
-    "wordpress_test_cookie",
-    "wp-",
     "wp-postpass",
+    "wp_postpass",
     "wp_woocommerce_session",
     "wordpresspass",
     "wordpressuser",
-    "woocommerce",
-    "woocommerce_",
     "woocommerce_items_in_cart",
-    "woocommerce_cart",
-    "woocommerce_recently_viewed",
-];
-
-/// Prefixes of paths, without the first `/`, that bypass Galley's cache, or that purges keep fresh.
-const KNOWN_PATHS: &[&str] = &[
-    "wp-admin",
-    "wp-login",
-    "wp-cron",
-    "wp-",
-    "xmlrpc",
-    "index.php",
-    "feed",
-    "sitemap",
-    "preview",
-    "robots.txt",
+    "woocommerce_cart_hash",
 ];
 
 #[cfg(test)]
@@ -296,19 +245,32 @@ mod tests {
     #[test]
     fn cookies_of_wordpress_need_no_rule() {
         let usual = "comment_author|wordpress_[a-f0-9]+|wp-postpass|wordpress_no_cache|wordpress_logged_in|my_member";
-        let found = cookies(usual);
-        assert_eq!(found.known, 5);
-        assert_eq!(found.unknown, ["my_member*"]);
-        assert_eq!(cookies("^.*(wordpress_logged_in).*$").known, 1);
-        assert_eq!(cookies("(currency=)").unknown, ["currency"]);
+        assert_eq!(cookies(usual).unwrap(), ["my_member*"]);
+        assert_eq!(
+            cookies("^.*(wordpress_logged_in).*$").unwrap(),
+            Vec::<String>::new()
+        );
+        assert_eq!(cookies("(currency=)").unwrap(), ["currency"]);
+        // The preset stores pages for some cookies of these names.
+        assert_eq!(
+            cookies("wordpress_|woocommerce_").unwrap(),
+            ["wordpress_*", "woocommerce_*"]
+        );
+        assert_eq!(cookies(".+"), None);
     }
 
     #[test]
-    fn paths_of_wordpress_need_no_rule() {
-        let usual = "/wp-admin/|/xmlrpc.php|wp-.*.php|^/feed/*|/tag/.*/feed/*|index.php|/.*sitemap.*\\.(xml|xsl)|/members/";
+    fn paths_that_the_preset_does_not_store_need_no_rule() {
+        let usual = "/wp-admin/|/xmlrpc.php|wp-.*.php|/wp-json/|^/feed/|index.php|/members/";
         assert_eq!(
-            paths(usual).unknown,
-            ["/tag/.*/feed/*", "/.*sitemap.*\\.(xml|xsl)", "/members/"]
+            paths(usual),
+            [
+                "wp-.*.php",
+                "/wp-json/",
+                "^/feed/",
+                "index.php",
+                "/members/"
+            ]
         );
     }
 
@@ -322,7 +284,7 @@ mod tests {
     #[test]
     fn patterns_are_converted() {
         assert_eq!(pattern("\\.(css|js)$", true).unwrap(), "(?i)\\.(css|js)$");
-        assert_eq!(pattern(".(jpg|png)$", true).unwrap(), "(?i)\\.(jpg|png)$");
+        assert_eq!(pattern(".(jpg|png)$", true).unwrap(), "(?i).(jpg|png)$");
         assert_eq!(pattern("wordpress_(?!test_cookie)", false), None);
         assert_eq!(pattern("(a)\\1", false), None);
     }

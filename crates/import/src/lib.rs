@@ -12,8 +12,12 @@
 
 mod apache;
 mod caddy;
+mod closed;
 mod copy;
+mod directive;
 mod draft;
+mod evidence;
+mod expectation;
 mod grammar;
 mod imported;
 mod known;

@@ -7,24 +7,32 @@
 mod common;
 mod condition;
 mod context;
+mod inner;
 mod location;
+mod location_paths;
+mod parameters;
 mod passing;
 mod server;
 mod table;
+mod whole_site;
+
+pub(crate) use common::hsts;
 
 use std::path::Path;
 
+use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::report::{Report, StatementOutcome};
 use crate::source::Source;
-use crate::tree::{self, Grammar, ParsedDirective};
+use crate::tree::{self, Grammar};
 use context::{Context, ExpiryOfType};
 use server::{Server, ServerRedirect};
 
 /// Converts the configuration with the main file `main`. A file with only the statements of a server counts as one server.
 pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
     let all = tree::read(source, main, Grammar::Nginx, report);
-    let mut context = Context::new(report);
+    let mut context = Context::new(source, report);
+    context.find_variables(&all, false);
     let (mut inherited, mut servers) = (Vec::new(), Vec::new());
     collect(&all, &mut context, &mut inherited, &mut servers);
     if servers.is_empty() && !inherited.is_empty() {
@@ -37,7 +45,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
             server::convert(&own, &inherited, &mut context)
         })
         .collect();
-    draft(converted, &context)
+    draft(converted, &mut context)
 }
 
 /// Separates definitions, statements that every server inherits, and servers.
@@ -50,10 +58,7 @@ fn collect<'a>(
     for directive in all {
         match directive.name() {
             "http" => {
-                context.not_needed(
-                    directive,
-                    "the statements in the block are converted one by one",
-                );
+                context.not_needed(directive, BLOCK);
                 collect(directive.inner(), context, inherited, servers);
             }
             "server" if directive.block.is_some() => {
@@ -70,6 +75,8 @@ fn collect<'a>(
         }
     }
 }
+
+const BLOCK: &str = "the statements in the block are converted one by one";
 
 /// Whether a statement is about the process or other protocols, including its block.
 fn is_outside(name: &str) -> bool {
@@ -94,7 +101,7 @@ fn record_outside(directive: &ParsedDirective, context: &mut Context<'_>) {
 }
 
 /// Joins servers to sites, and collects global options.
-fn draft(servers: Vec<Server>, context: &Context<'_>) -> Draft {
+fn draft(servers: Vec<Server>, context: &mut Context<'_>) -> Draft {
     let mut draft = Draft::default();
     let mut redirects = Vec::new();
     for server in servers {
@@ -106,7 +113,7 @@ fn draft(servers: Vec<Server>, context: &Context<'_>) -> Draft {
         }
     }
     for server in redirects {
-        add_redirect(server, &mut draft);
+        add_redirect(server, &mut draft, context.report);
     }
     finish(&mut draft, context);
     draft
@@ -155,7 +162,7 @@ fn add_site(site: ImportedSite, draft: &mut Draft) {
     }
 }
 
-fn add_redirect(server: Server, draft: &mut Draft) {
+fn add_redirect(server: Server, draft: &mut Draft, report: &mut Report) {
     let Some(redirect) = &server.redirect else {
         return;
     };
@@ -173,12 +180,24 @@ fn add_redirect(server: Server, draft: &mut Draft) {
         let mut known = site.hosts().iter();
         known.any(|host| wanted.contains(host) || host == "*") || hosts == ["*"]
     };
+    let is_plain = !server.listen.is_empty() && server.listen_tls.is_empty();
     let Some(site) = draft.sites.iter_mut().find(is_target) else {
+        if redirect.host.contains('$')
+            || redirect.is_own_scheme
+            || !redirect.keeps_path && redirect.path.contains('$')
+        {
+            return report.not_carried(redirect.id, condition::BEHIND_PROXY);
+        }
         draft.sites.push(redirecting_site(redirect, server.site));
         return;
     };
     let origin = &redirect.origin;
-    if redirect.is_https && !server.listen.is_empty() && server.listen_tls.is_empty() {
+    let keeps_scheme =
+        redirect.is_own_scheme || redirect.is_https && (is_plain || server.listen.is_empty());
+    if !redirect.is_permanent || !redirect.keeps_path || !keeps_scheme {
+        return report.not_carried(redirect.id, "set `https_redirect` or `canonical_host`, if a permanent redirect with the whole path is meant");
+    }
+    if redirect.is_https && is_plain {
         site.section.set("https_redirect", true, origin);
     }
     if !is_same_host {
@@ -190,12 +209,19 @@ fn add_redirect(server: Server, draft: &mut Draft) {
 
 /// A site that redirects everything to another server.
 fn redirecting_site(redirect: &ServerRedirect, mut site: ImportedSite) -> ImportedSite {
+    let origin = &redirect.origin;
     let scheme = if redirect.is_https { "https" } else { "http" };
-    let target = format!("{scheme}://{}/$1", redirect.host);
+    let path = if redirect.keeps_path {
+        "/$1"
+    } else {
+        redirect.path.as_str()
+    };
+    let target = format!("{scheme}://{}{path}", redirect.host);
     let mut section = Section::default();
-    section.set("path", "/*", &redirect.origin);
-    section.set("redirect", target, &redirect.origin);
+    section.set("path", "/*", origin);
+    section.redirects(target, &redirect.status, redirect.keeps_path, origin);
     site.add_rule(RuleDraft::of_prefix(section, 1));
+    site.never_asks_upstream(origin);
     site
 }
 
@@ -248,5 +274,5 @@ fn expiry_rule(of_type: &ExpiryOfType) -> RuleDraft {
     section.set("pattern", of_type.pattern.to_owned(), origin);
     let field = format!("Cache-Control: max-age={}", of_type.seconds);
     section.add("set_headers", [field], origin);
-    RuleDraft::new(section, RulePriority::Pattern)
+    RuleDraft::new(section, RulePriority::Condition)
 }

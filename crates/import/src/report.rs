@@ -25,6 +25,8 @@ pub struct ImportedStatement {
     pub origin: StatementOrigin,
     /// The result.
     pub outcome: StatementOutcome,
+    /// Whether the statement closes something that the new configuration leaves open.
+    pub is_open: bool,
 }
 
 /// Identifies a statement in a [`Report`].
@@ -44,6 +46,7 @@ struct ReportedStatement {
     text: String,
     origin: StatementOrigin,
     outcome: Option<StatementOutcome>,
+    is_open: bool,
 }
 
 impl Report {
@@ -57,6 +60,7 @@ impl Report {
             text: one_line(text),
             origin,
             outcome: None,
+            is_open: false,
         });
         Some(StatementId(self.entries.len() - 1))
     }
@@ -84,22 +88,48 @@ impl Report {
         self.record(id, StatementOutcome::NotCarried(remedy.into()));
     }
 
-    /// Records a result. A statement may be evaluated for each site that inherits it. If it is carried for one site, it counts
-    /// as carried; otherwise the worse result counts.
+    /// Records that a statement about access is lost, and that paths or clients that it refuses are served now.
+    pub fn undecided(&mut self, id: StatementId, remedy: impl Into<String>) {
+        self.not_carried(id, remedy);
+        if let Some(entry) = self.entries.get_mut(id.0) {
+            entry.is_open = true;
+        }
+    }
+
+    /// Records that the draft answers otherwise than the other server, whatever was recorded before.
+    pub fn differs(&mut self, id: StatementId, remedy: String, is_open: bool) {
+        if let Some(entry) = self.entries.get_mut(id.0) {
+            entry.outcome = Some(StatementOutcome::NotCarried(remedy));
+            entry.is_open |= is_open;
+        }
+    }
+
+    /// Records a result. A statement may be evaluated for each site that inherits it: the worst result counts, and the first one of
+    /// its kind.
     pub fn record(&mut self, id: StatementId, outcome: StatementOutcome) {
-        let Some(entry) = self.entries.get_mut(id.0) else {
-            return;
+        let weight = |outcome: &StatementOutcome| match outcome {
+            StatementOutcome::NotNeeded(_) => 1,
+            StatementOutcome::Carried(_) => 2,
+            StatementOutcome::NotCarried(_) => 3,
         };
-        let is_better = match (&entry.outcome, &outcome) {
-            (Some(StatementOutcome::Carried(_)), _) => false,
-            (None, _) | (Some(StatementOutcome::NotNeeded(_)), StatementOutcome::NotCarried(_)) => {
-                true
-            }
-            (Some(_), outcome) => matches!(outcome, StatementOutcome::Carried(_)),
-        };
-        if is_better {
+        if let Some(entry) = self.entries.get_mut(id.0)
+            && entry.outcome.as_ref().map_or(0, weight) < weight(&outcome)
+        {
             entry.outcome = Some(outcome);
         }
+    }
+
+    /// Whether a statement is not carried.
+    pub fn is_lost(&self, id: StatementId) -> bool {
+        let outcome = self.entries.get(id.0).map(|entry| &entry.outcome);
+        matches!(outcome, Some(None | Some(StatementOutcome::NotCarried(_))))
+    }
+
+    /// Whether a statement has a result.
+    pub fn has_outcome(&self, id: StatementId) -> bool {
+        self.entries
+            .get(id.0)
+            .is_some_and(|entry| entry.outcome.is_some())
     }
 
     /// All statements in the order of reading.
@@ -113,6 +143,7 @@ impl Report {
             outcome: StatementOutcome::NotCarried(format!(
                 "only the first {MAX_STATEMENTS} statements were read"
             )),
+            is_open: true,
         });
         let all = self.entries.into_iter().map(|entry| ImportedStatement {
             text: entry.text,
@@ -120,6 +151,7 @@ impl Report {
             outcome: entry
                 .outcome
                 .unwrap_or_else(|| StatementOutcome::NotCarried(UNKNOWN.to_owned())),
+            is_open: entry.is_open,
         });
         all.chain(cut).collect()
     }
@@ -205,16 +237,16 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_carried_for_one_site_is_carried() {
+    fn the_worst_result_of_several_sites_counts() {
         let mut report = Report::default();
         let id = report.add("root /a;", at(1)).unwrap();
         report.not_needed(id, "no");
+        report.carried(id, "root");
         report.not_carried(id, "lost");
         report.carried(id, "root");
-        report.not_carried(id, "lost again");
         assert_eq!(
             report.into_statements()[0].outcome,
-            StatementOutcome::Carried("root".to_owned())
+            StatementOutcome::NotCarried("lost".to_owned())
         );
     }
 

@@ -82,9 +82,18 @@ fn value(value: &Value) -> String {
         Value::Flag(is_on) => is_on.to_string(),
         Value::Verbatim(text) => text.clone(),
         Value::List(list) => {
-            let all: Vec<String> = list.iter().map(|text| quoted(text)).collect();
+            let all: Vec<String> = list.iter().map(|text| item(text)).collect();
             format!("[{}]", all.join(", "))
         }
+    }
+}
+
+/// An item of a list: a string, or a table in TOML syntax.
+fn item(text: &str) -> String {
+    if text.starts_with("{ ") {
+        text.to_owned()
+    } else {
+        quoted(text)
     }
 }
 

@@ -95,11 +95,32 @@ fn the_json_report_has_every_statement() {
 }
 
 #[test]
-fn a_missing_file_is_reported() {
-    let output = import(&["--nginx", "/nonexistent/nginx.conf"]);
+fn a_missing_file_is_an_error() {
+    let scratch = Scratch::new().unwrap();
+    let folder = scratch.path().display().to_string();
+    for path in ["/nonexistent/nginx.conf", &folder] {
+        for arguments in [vec![path], vec!["--nginx", path]] {
+            let output = import(&arguments);
+            assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
+            assert!(output.stdout.is_empty(), "{}", output_text(&output));
+            let text = output_text(&output);
+            assert!(text.contains(&format!("cannot read `{path}`")), "{text}");
+        }
+    }
+}
+
+#[test]
+fn an_import_that_leaves_something_open_fails() {
+    let scratch = Scratch::new().unwrap();
+    let text = SITE.replace("{dir}", scratch.path().to_str().unwrap());
+    let text = text.replace("more_clever_module on;", "if ($bad_client) { return 403; }");
+    scratch.dir("root").unwrap();
+    let file = scratch.write("nginx.conf", text).unwrap();
+    let output = import(&["--nginx", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    let report = output_text(&output);
     assert!(
-        output_text(&output).contains("the file cannot be read"),
-        "{}",
-        output_text(&output)
+        report.contains("2 statements refuse requests that the new configuration serves"),
+        "{report}"
     );
 }

@@ -1,26 +1,25 @@
-//! `<Files>`, `<Directory>` and `<Location>`, and their access control.
+//! `<Files>`, `<Directory>` and `<Location>`.
 
+use super::access::{access, denies_all, is_access};
 use super::context::{HostContext, record_outcome};
 use super::headers::{HeaderScope, header};
 use super::passing::handler;
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
+use crate::closed;
+use crate::directive::ParsedDirective;
+use crate::draft::{ImportedSite, RuleDraft, RulePriority};
 use crate::known::{self, NO_LOOK_AROUND};
-use crate::report::Report;
-use crate::tree::ParsedDirective;
 
-/// Converts `<Files>`, `<Directory>` and `<Location>` to rules. Returns the directives that apply to the whole site.
+/// Converts a section to a rule. Returns the directives that apply to the whole site.
 pub(super) fn container<'d>(
     directive: &'d ParsedDirective,
     site: &mut ImportedSite,
     context: &mut HostContext<'_>,
 ) -> &'d [ParsedDirective] {
     let name = directive.name();
-    let (is_pattern, path) = match directive.arguments() {
-        [tilde, path, ..] if tilde == "~" => (true, path.as_str()),
-        [path, ..] => (name.ends_with("match"), path.as_str()),
-        [] => (false, ""),
-    };
-    if convert_special(directive, path, site, context) {
+    let (is_pattern, path) = path_of(directive);
+    if let Some(one) = php_handler(directive).filter(|_| OF_PHP.contains(&path)) {
+        context.carried(directive, "php");
+        handler(one, site, context);
         return &[];
     }
     match container_scope(name, is_pattern, path, directive, site) {
@@ -29,13 +28,28 @@ pub(super) fn container<'d>(
             context.not_needed(directive, why);
             return directive.inner();
         }
-        ContainerScope::Rule(mut rule) => {
-            contents(directive.inner(), &mut rule.section, context.report);
-            directive.becomes(rule, site, context.report);
-        }
-        ContainerScope::Unsupported => directive.not_carried(NO_LOOK_AROUND, context.report),
+        ContainerScope::Rule(rule) => contents(directive, rule, site, context),
+        ContainerScope::Unsupported(remedy) => context.unsupported(directive, remedy),
     }
     &[]
+}
+
+/// Whether the paths of a section are a pattern, and these.
+fn path_of(directive: &ParsedDirective) -> (bool, &str) {
+    match directive.arguments() {
+        [tilde, path, ..] if tilde == "~" => (true, path.as_str()),
+        [path, ..] => (directive.name().ends_with("match"), path.as_str()),
+        [] => (false, ""),
+    }
+}
+
+/// The handler of a section that contains nothing else.
+fn php_handler(directive: &ParsedDirective) -> Option<&ParsedDirective> {
+    let [one] = directive.inner() else {
+        return None;
+    };
+    let is_php = one.name() == "sethandler" && one.argument(0).starts_with("proxy:");
+    is_php.then_some(one)
 }
 
 /// The paths that a section covers.
@@ -44,70 +58,50 @@ enum ContainerScope {
     Site,
     /// The paths of this rule, which has no other options yet.
     Rule(RuleDraft),
-    /// A pattern that Galley does not support.
-    Unsupported,
+    /// Paths that no rule has, and why.
+    Unsupported(&'static str),
 }
 
-fn contents(block: &[ParsedDirective], section: &mut Section, report: &mut Report) {
-    access(block, section, report);
-    for inner in block {
+fn contents(
+    directive: &ParsedDirective,
+    mut rule: RuleDraft,
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) {
+    let block = directive.inner();
+    if denies_all(block) {
+        let outcome = closed::close(directive, rule, "403", site);
+        return closed::record_all(directive, &outcome, context.report);
+    }
+    let own: Vec<ParsedDirective> = block.iter().filter(|one| is_access(one)).cloned().collect();
+    access(&own, &mut rule.section, context.report);
+    if own.is_empty() {
+        rule = of_whole_path(rule, directive);
+    }
+    for inner in block.iter().filter(|one| !is_access(one)) {
         match inner.name() {
-            "require" | "allow" | "deny" | "authtype" | "authuserfile" => {}
-            "header" => header(inner, section, HeaderScope::Paths, report),
-            _ => record_outcome(inner, report),
+            "header" => header(inner, &mut rule.section, HeaderScope::Paths, context.report),
+            name if name.starts_with('<') => context.unknown_section(inner),
+            _ => record_outcome(inner, context.report),
         }
     }
+    directive.becomes(rule, site, context.report);
 }
 
-/// Converts a section that does not become a rule: names that Galley never sends, XML-RPC, handlers. False for other
-/// sections.
-fn convert_special(
-    directive: &ParsedDirective,
-    path: &str,
-    site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
-) -> bool {
-    let refuses = directive.inner().iter().any(is_refusal);
-    let mut inner = directive.inner().iter();
-    let handler = inner.find(|inner| inner.name() == "sethandler");
-    if refuses && known::is_private_name(path) {
-        directive.not_needed("Galley never sends such files", context.report);
-        return true;
+/// A rule for a path and those below it. With `/*` alone a rule covers the path itself only if it is about access.
+fn of_whole_path(rule: RuleDraft, directive: &ParsedDirective) -> RuleDraft {
+    let path = rule
+        .section
+        .text("path")
+        .and_then(|path| path.strip_suffix("/*"));
+    let Some(path) = path else {
+        return rule;
+    };
+    let pattern = format!("^{}(/.*)?$", known::glob(path));
+    RuleDraft {
+        length: rule.length,
+        ..closed::rule_for("pattern", pattern, directive, rule.priority)
     }
-    if refuses && known::is_script_of_folder(path) {
-        directive.not_needed(known::NO_SCRIPTS, context.report);
-        return true;
-    }
-    if refuses && path.contains("xmlrpc") {
-        site.section.set("xmlrpc", "off", &directive.origin);
-        directive.carried("xmlrpc", context.report);
-        return true;
-    }
-    handler.is_some_and(|handler| convert_handler(directive, handler, site, context))
-}
-
-/// Converts a section for the requests of a handler. False for other handlers.
-fn convert_handler(
-    directive: &ParsedDirective,
-    by: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
-) -> bool {
-    let target = by.argument(0);
-    if target.starts_with("server-") {
-        let why = "`galley status` and `GET /metrics` of the admin interface replace it";
-        directive.not_needed(why, context.report);
-        return true;
-    }
-    if !target.starts_with("proxy:") {
-        return false;
-    }
-    context.carried(directive, "php");
-    for inner in directive.inner().iter().filter(|inner| inner.id != by.id) {
-        record_outcome(inner, context.report);
-    }
-    handler(by, site, context);
-    true
 }
 
 /// The paths of a section.
@@ -118,82 +112,64 @@ fn container_scope(
     directive: &ParsedDirective,
     site: &ImportedSite,
 ) -> ContainerScope {
-    let origin = &directive.origin;
+    let is_folder = name.starts_with("<directory");
     let root = site.section.text("root").unwrap_or_default();
-    let below = path.trim_end_matches('/').strip_prefix(root);
-    let path = match below {
-        Some(below) if name.starts_with("<directory") => below,
+    if is_pattern && is_folder {
+        return ContainerScope::Unsupported("write a rule with `path` for the folder");
+    }
+    if is_pattern || name.starts_with("<files") {
+        let Some(pattern) = pattern(name, is_pattern, path) else {
+            return ContainerScope::Unsupported(NO_LOOK_AROUND);
+        };
+        return ContainerScope::Rule(closed::rule_for(
+            "pattern",
+            pattern,
+            directive,
+            RulePriority::Pattern,
+        ));
+    }
+    let path = path.trim_end_matches('/');
+    let below = match path.strip_prefix(root) {
+        Some(below) if is_folder && !root.is_empty() => below,
+        _ if is_folder && root.starts_with(&format!("{path}/")) => "",
+        _ if is_folder => {
+            return ContainerScope::Unsupported(
+                "the folder is not below `root`: link it into the site, or make it a site of its own",
+            );
+        }
         _ => path,
     };
-    if path.is_empty() || path == "/" {
+    if below.is_empty() {
         return ContainerScope::Site;
     }
-    let mut section = Section::default();
-    if is_pattern {
-        let Some(pattern) = known::pattern(path, false) else {
-            return ContainerScope::Unsupported;
-        };
-        section.set("pattern", pattern, origin);
-    } else if name.starts_with("<files") {
-        section.set("pattern", format!("/{}$", known::glob(path)), origin);
-    } else {
-        section.set("path", format!("{path}*"), origin);
-        return ContainerScope::Rule(RuleDraft::of_prefix(section, path.len()));
+    if !below.starts_with('/') || below.contains(['*', '?', '[']) {
+        return ContainerScope::Unsupported("write a rule with `path` or `pattern`");
     }
-    ContainerScope::Rule(RuleDraft::new(section, RulePriority::Pattern))
+    let priority = RulePriority::Prefix;
+    let mut rule = closed::rule_for("path", format!("{below}/*"), directive, priority);
+    rule.length = below.len();
+    ContainerScope::Rule(rule)
 }
 
-fn is_refusal(directive: &ParsedDirective) -> bool {
-    match directive.name() {
-        "require" => directive.arguments() == ["all", "denied"],
-        "deny" => directive.arguments() == ["from", "all"],
-        _ => false,
+/// A pattern for the paths of `<Files>`, which compares the last name only, or of `<LocationMatch>`.
+fn pattern(name: &str, is_pattern: bool, text: &str) -> Option<String> {
+    if !name.starts_with("<files") {
+        return known::pattern(text, false);
     }
-}
-
-/// Converts access control: `Require`, the older `Allow` and `Deny`, and passwords.
-pub(super) fn access(block: &[ParsedDirective], section: &mut Section, report: &mut Report) {
-    let allows_some = block.iter().any(|inner| {
-        matches!(inner.name(), "allow" | "require") && networks(inner).next().is_some()
-    });
-    for inner in block {
-        let mut networks = networks(inner).cloned().peekable();
-        match (inner.name(), inner.argument(0)) {
-            ("require", "ip") => inner.adds("allow", networks, section, report),
-            ("require", "valid-user" | "user") => report.carried(inner.id, "basic_auth"),
-            ("require", _) if inner.arguments() == ["all", "granted"] => {
-                report.not_needed(inner.id, "every client may");
-            }
-            ("allow", _) if inner.arguments() == ["from", "all"] => {
-                report.not_needed(inner.id, "every client may");
-            }
-            ("deny", _) if inner.arguments() == ["from", "all"] && allows_some => {
-                report.carried(inner.id, "allow");
-            }
-            _ if is_refusal(inner) => {
-                section.deny_all(&inner.origin);
-                report.carried(inner.id, "deny");
-            }
-            (option @ ("allow" | "deny"), _) if networks.peek().is_some() => {
-                inner.adds(option, networks, section, report);
-            }
-            ("authtype", kind) if kind.eq_ignore_ascii_case("basic") => {
-                report.carried(inner.id, "basic_auth");
-            }
-            ("authuserfile", file) => inner.sets("basic_auth", file, section, report),
-            ("require" | "allow" | "deny" | "authtype", _) => {
-                report.not_carried(inner.id, "set `allow`, `deny` or `basic_auth`");
-            }
-            _ => {}
-        }
+    if !is_pattern {
+        return Some(format!("/{}$", known::glob(text).replace(".*", "[^/]*")));
     }
+    let text = known::pattern(text, false)?;
+    let flag = if text.starts_with("(?i)") { "(?i)" } else { "" };
+    let text = text.trim_start_matches("(?i)");
+    Some(match (text.strip_prefix('^'), text.ends_with('$')) {
+        _ if text.contains('|') && !text.contains('(') => format!("{flag}(?:{text})[^/]*$"),
+        (Some(rest), true) => format!("{flag}/{rest}"),
+        (Some(rest), false) => format!("{flag}/{rest}[^/]*$"),
+        (None, true) => format!("{flag}{text}"),
+        (None, false) => format!("{flag}{text}[^/]*$"),
+    })
 }
 
-fn networks(directive: &ParsedDirective) -> impl Iterator<Item = &String> {
-    directive.arguments().iter().filter(|word| is_network(word))
-}
-
-fn is_network(text: &str) -> bool {
-    let (address, bits) = text.split_once('/').unwrap_or((text, "0"));
-    address.parse::<std::net::IpAddr>().is_ok() && bits.parse::<u8>().is_ok()
-}
+/// Patterns of all scripts.
+const OF_PHP: &[&str] = &["\\.php$", "\\.php", "\\.(php)$", ".+\\.php$", "*.php"];

@@ -1,10 +1,9 @@
 //! Converts `Header` and `ExpiresByType`.
 
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
-use crate::known;
 use crate::report::Report;
-use crate::tree::ParsedDirective;
-use crate::units;
+use crate::{known, nginx};
 
 /// What a header directive applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,45 +25,52 @@ pub(super) fn header(
     let (action, name, value) = (next().to_ascii_lowercase(), next(), next());
     let lower = name.to_ascii_lowercase();
     match action.as_str() {
-        "set" | "add" | "setifempty" | "append" | "merge" if lower == "vary" => {
-            report.not_needed(directive.id, "Galley sends Vary where it applies");
+        _ if !next().is_empty() => {
+            report.not_carried(directive.id, "a field under a condition: have PHP send it");
+        }
+        "append" | "merge" if lower == "vary" && value.eq_ignore_ascii_case("accept-encoding") => {
+            report.not_needed(
+                directive.id,
+                "Galley sends Vary: Accept-Encoding where it applies",
+            );
         }
         "set" if lower == "strict-transport-security" && scope == HeaderScope::Site => {
-            match max_age(value) {
-                Some(age) => directive.sets("hsts", age, section, report),
-                None => report.not_carried(directive.id, "set `hsts`"),
-            }
+            nginx::hsts(directive, value, section, report);
         }
         "set" | "add" | "setifempty" if lower == "strict-transport-security" => {
             let remedy = "set `hsts` in the site: it is one for all paths of a host";
             report.not_carried(directive.id, remedy);
         }
-        "set" | "add" | "setifempty" if !value.contains("%{") && !value.is_empty() => {
-            directive.adds("set_headers", [format!("{name}: {value}")], section, report);
+        "set" | "add"
+            if !value.contains('%')
+                && !value.is_empty()
+                && !OWN_FIELDS.contains(&lower.as_str()) =>
+        {
+            let option = if action == "set" {
+                "set_headers"
+            } else {
+                "add_headers"
+            };
+            directive.adds(option, [format!("{name}: {value}")], section, report);
         }
-        "unset" if OWN_FIELDS.contains(&lower.as_str()) => {
-            report.not_needed(directive.id, "Galley decides about these fields itself");
+        "unset" if matches!(lower.as_str(), "x-powered-by" | "server" | "x-pingback") => {
+            report.not_needed(directive.id, "Galley removes this field by default");
         }
-        "unset" => directive.adds("remove_headers", [name.to_owned()], section, report),
+        "unset" if !OWN_FIELDS.contains(&lower.as_str()) => {
+            section.hides(name, &directive.origin);
+            report.carried(directive.id, "remove_headers");
+        }
         _ => report.not_carried(directive.id, "set `set_headers` or `remove_headers`"),
     }
-}
-
-/// The duration in a value of `Strict-Transport-Security`.
-fn max_age(value: &str) -> Option<String> {
-    let lower = value.to_ascii_lowercase();
-    let mut parts = lower.split(';').map(str::trim);
-    parts.find_map(|part| units::duration(part.strip_prefix("max-age=")?))
 }
 
 const OWN_FIELDS: &[&str] = &[
     "etag",
     "vary",
-    "cache-control",
-    "expires",
-    "pragma",
     "set-cookie",
     "last-modified",
+    "server",
+    "x-powered-by",
 ];
 
 /// Converts `ExpiresByType text/css "access plus 1 year"`.
@@ -75,12 +81,10 @@ pub(super) fn expires_by_type(
 ) {
     let media_type = directive.argument(0);
     let text = directive.arguments().get(1..).unwrap_or_default().join(" ");
-    let Some(seconds) = expiry_seconds(&text) else {
+    let seconds = expiry_seconds(&text).filter(|_| !text.starts_with(['M', 'm']));
+    let (Some(seconds), Some(pattern)) = (seconds, known::paths_of_type(media_type)) else {
         let remedy = "write a rule with `pattern` and `set_headers`";
         return report.not_carried(directive.id, remedy);
-    };
-    let Some(pattern) = known::paths_of_type(media_type).filter(|_| seconds > 0) else {
-        return report.not_needed(directive.id, known::ASKS_AGAIN);
     };
     let origin = &directive.origin;
     let field = format!("Cache-Control: max-age={seconds}");

@@ -1,9 +1,11 @@
 //! Converts `ProxyPass`, handlers of PHP-FPM, and `Redirect`.
 
-use super::context::HostContext;
+use super::context::{HostContext, RedirectsAll};
+use crate::closed;
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
-use crate::known;
-use crate::tree::ParsedDirective;
+use crate::known::{self, NO_LOOK_AROUND};
+use crate::report::StatementOutcome;
 use crate::units;
 
 /// Converts `ProxyPass`: `ProxyPass / http://127.0.0.1:8080/` sets the site's upstream; other paths become rules.
@@ -13,16 +15,17 @@ pub(super) fn proxy(
     context: &mut HostContext<'_>,
 ) {
     let (path, target) = (directive.argument(0), directive.argument(1));
-    if target == "!" || target.is_empty() {
-        return context.not_needed(directive, "Galley sends a file that exists itself");
+    if directive.name() == "proxypassmatch" {
+        return proxy_match(directive, site, context);
     }
-    if path.contains("php") && target.contains("fcgi://") {
-        return fastcgi(directive, target, site, context);
-    }
-    let Some(server) = http_server(target) else {
+    let Some((server, below)) = http_server(target).filter(|_| path.starts_with('/')) else {
         return context.not_carried(directive, ONLY_HTTP);
     };
-    if path == "/" || path == "^/(.*)$" {
+    // The target replaces the path: only the same one changes nothing.
+    if below != path && !(path == "/" && below.is_empty()) {
+        return context.not_carried(directive, "Galley forwards paths as they are: have the server behind it take the whole path, and write a rule with `upstream`");
+    }
+    if path == "/" {
         return directive.adds("upstream", [server], &mut site.section, context.report);
     }
     let mut section = Section::default();
@@ -32,14 +35,39 @@ pub(super) fn proxy(
     context.carried(directive, "a rule with upstream");
 }
 
+fn proxy_match(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) {
+    let (path, target) = (directive.argument(0), directive.argument(1));
+    if OF_PHP.contains(&path) && target.contains("fcgi://") {
+        return fastcgi(directive, target, site, context);
+    }
+    context.not_carried(directive, "write a rule with `pattern` and `upstream`");
+}
+
+/// Patterns of all scripts.
+const OF_PHP: &[&str] = &[
+    "^/(.*\\.php)$",
+    "^/(.*\\.php(/.*)?)$",
+    "^(.*\\.php)$",
+    "^/(.+\\.php(/.*)?)$",
+];
+
+/// Why a redirect by the scheme that a proxy names is not carried.
+pub(super) const BEHIND_PROXY: &str = "name the proxies in `server.trusted_proxies`, then set `https_redirect = true`: without them Galley would \
+     redirect every visitor in a loop";
+
 const ONLY_HTTP: &str = "set `upstream`: Galley connects to http:// and https:// servers";
 
-fn http_server(target: &str) -> Option<String> {
+/// The server of a target, and the path on it.
+fn http_server(target: &str) -> Option<(String, String)> {
     let (scheme, rest) = target.split_once("://")?;
     if !matches!(scheme, "http" | "https") {
         return None;
     }
-    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let port = if scheme == "https" { 443 } else { 80 };
     let has_port = host
         .rsplit_once(':')
@@ -49,8 +77,8 @@ fn http_server(target: &str) -> Option<String> {
     } else {
         format!("{host}:{port}")
     };
-    (!host.is_empty() && (path.is_empty() || path.starts_with('$')))
-        .then(|| format!("{scheme}://{server}"))
+    let is_plain = !host.is_empty() && !rest.contains(['$', '%', '|']);
+    is_plain.then(|| (format!("{scheme}://{server}"), path.to_owned()))
 }
 
 /// Converts `proxy:unix:/run/php.sock|fcgi://localhost` and `fcgi://127.0.0.1:9000/...`.
@@ -90,43 +118,76 @@ pub(super) fn redirect(
     site: &mut ImportedSite,
     context: &mut HostContext<'_>,
 ) {
-    let mut words = directive.arguments();
-    let status = match (directive.name(), words.first().map(String::as_str)) {
-        ("redirectpermanent", _) | (_, Some("permanent" | "301" | "308")) => "301",
-        (_, Some("gone" | "410" | "403" | "404")) => "",
-        _ => "302",
+    let (status, words) = status_and_words(directive);
+    let is_match = directive.name() == "redirectmatch";
+    let is_redirect = matches!(status, "301" | "302" | "303" | "307" | "308");
+    let outcome = match words.as_slice() {
+        [from] if known::is_error_status(status) => {
+            let rule = paths(directive, from, is_match);
+            match rule {
+                Some(rule) => closed::close(directive, rule, status, site),
+                None => return closed::undecided(directive, NO_LOOK_AROUND, context.report),
+            }
+        }
+        ["/", to]
+            if is_redirect
+                && to.contains("://")
+                && to.ends_with('/')
+                && !is_match
+                && !to.contains(['%', '$']) =>
+        {
+            context.redirects_all = Some(RedirectsAll {
+                id: directive.id,
+                target: (*to).to_owned(),
+                status: status.to_owned(),
+            });
+            StatementOutcome::Carried(
+                "https_redirect, canonical_host or a rule with redirect".to_owned(),
+            )
+        }
+        [from, to] if is_redirect && !to.contains('%') && *from != "/" => {
+            let Some(mut rule) = paths(directive, from, is_match) else {
+                return context.not_carried(directive, NO_LOOK_AROUND);
+            };
+            let rest = if is_match { "" } else { "$1" };
+            rule.section
+                .redirects(format!("{to}{rest}"), status, true, &directive.origin);
+            site.add_rule(rule);
+            StatementOutcome::Carried("a rule".to_owned())
+        }
+        _ => StatementOutcome::NotCarried("write a rule with `redirect`".to_owned()),
     };
-    if words.len() > 2 || status.is_empty() {
-        words = words.get(1..).unwrap_or_default();
-    }
-    let word = |place: usize| words.get(place).map_or("", String::as_str);
-    let (from, to) = (word(0), word(1));
-    if from == "/" && to.contains("://") {
-        context.redirects_all = Some(to.to_owned());
-        return context.carried(directive, "https_redirect or canonical_host");
-    }
-    let Some(mut section) = redirected_paths(directive, from) else {
-        let why = "Galley's patterns have no look-around and no back references";
-        return context.not_carried(directive, why);
-    };
-    let origin = &directive.origin;
-    if status.is_empty() {
-        section.deny_all(origin);
-    } else {
-        section.set("redirect", to, origin);
-        section.set_status(status, origin);
-    }
-    site.add_rule(RuleDraft::new(section, RulePriority::Exact));
-    context.carried(directive, "a rule");
+    context.report.record(directive.id, outcome);
 }
 
-/// A section of a rule with the paths of a redirect. `None` if Galley does not support the pattern.
-fn redirected_paths(directive: &ParsedDirective, from: &str) -> Option<Section> {
-    let mut section = Section::default();
-    if directive.name() == "redirectmatch" {
-        section.set("pattern", known::pattern(from, false)?, &directive.origin);
-    } else {
-        section.set("path", from, &directive.origin);
-    }
-    Some(section)
+/// The status of a redirect, and the words after it.
+fn status_and_words(directive: &ParsedDirective) -> (&str, Vec<&str>) {
+    let words: Vec<&str> = directive.arguments().iter().map(String::as_str).collect();
+    let (status, rest) = match (directive.name(), words.as_slice()) {
+        ("redirectpermanent", words) => ("301", words),
+        ("redirecttemp", words) => ("302", words),
+        (_, ["permanent", rest @ ..]) => ("301", rest),
+        (_, ["temp", rest @ ..]) => ("302", rest),
+        (_, ["seeother", rest @ ..]) => ("303", rest),
+        (_, ["gone", rest @ ..]) => ("410", rest),
+        (_, [status, rest @ ..]) if status.parse::<u16>().is_ok() => (*status, rest),
+        (_, words) => ("302", words),
+    };
+    (status, rest.to_vec())
+}
+
+/// A rule for a path and those below it, whose rest is its first group, or for a pattern. `None` if Galley does not support the
+/// pattern.
+fn paths(directive: &ParsedDirective, from: &str, is_match: bool) -> Option<RuleDraft> {
+    let pattern = match (is_match, from.ends_with('/')) {
+        (true, _) => known::pattern(from, false)?,
+        (false, true) => format!("^{}(.*)$", known::glob(from)),
+        (false, false) => format!("^{}(/.*)?$", known::glob(from)),
+    };
+    Some(closed::rule_for(
+        "pattern",
+        pattern,
+        directive,
+        RulePriority::Exact,
+    ))
 }

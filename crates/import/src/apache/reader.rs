@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use crate::directive::ParsedDirective;
 use crate::report::Report;
 use crate::source::{MAX_FILES, MAX_LEVELS, MAX_NESTED, Source, StatementOrigin};
-use crate::tree::ParsedDirective;
 
 /// Parses a file and its includes. Names of directives are in lower case, those of sections begin with `<`.
 pub(crate) fn read(source: &dyn Source, main: &Path, report: &mut Report) -> Vec<ParsedDirective> {

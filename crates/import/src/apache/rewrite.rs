@@ -1,10 +1,12 @@
-//! Converts `RewriteCond` and `RewriteRule`: WordPress's block, redirects to TLS and to one host, redirects and denials by path.
+//! Converts `RewriteCond` and `RewriteRule`: WordPress's block, redirects to TLS and to one host, redirects and denials by path. A rule
+//! is carried only if its conditions are nothing but what the option of Galley tests.
 
-use super::context::{HostContext, RewriteCondition};
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
+use super::context::{HostContext, RedirectsAll, RewriteCondition};
+use crate::closed;
+use crate::directive::ParsedDirective;
+use crate::draft::{ImportedSite, RuleDraft, RulePriority};
 use crate::known;
 use crate::report::StatementOutcome;
-use crate::tree::ParsedDirective;
 
 pub(super) fn condition(directive: &ParsedDirective, context: &mut HostContext<'_>) {
     let variable = directive
@@ -15,6 +17,7 @@ pub(super) fn condition(directive: &ParsedDirective, context: &mut HostContext<'
         id: directive.id,
         variable: variable.to_ascii_uppercase(),
         pattern: directive.argument(1).to_owned(),
+        flags: directive.argument(2).to_ascii_uppercase(),
     });
 }
 
@@ -25,107 +28,198 @@ pub(super) fn rule(
     context: &mut HostContext<'_>,
 ) {
     let conditions = std::mem::take(&mut context.conditions);
-    let outcome = outcome(directive, &conditions, site, context);
+    let flags = RewriteFlags::of(directive);
+    let whole_host = whole_host(directive, &conditions, &flags);
+    let outcome = match (context.is_unsure, whole_host) {
+        (true, _) => None,
+        (false, Some(redirect)) if !context.is_htaccess => {
+            context.redirects_all = Some(redirect);
+            Some(StatementOutcome::Carried(OF_HOST.to_owned()))
+        }
+        (false, _) => outcome(directive, &conditions, &flags, site, context),
+    };
+    // Whether later rules run depends on this one.
+    context.is_unsure |= flags.skips() && !flags.refuses();
     let ids = conditions.iter().map(|one| one.id).chain([directive.id]);
     for id in ids {
-        context.report.record(id, outcome.clone());
+        match &outcome {
+            Some(outcome) => context.report.record(id, outcome.clone()),
+            None if flags.refuses() => context.report.undecided(id, REWRITES),
+            None => context.report.not_carried(id, REWRITES),
+        }
     }
 }
 
+/// The redirect of all requests of a virtual host to another scheme or host.
+fn whole_host(
+    directive: &ParsedDirective,
+    conditions: &[RewriteCondition],
+    flags: &RewriteFlags,
+) -> Option<RedirectsAll> {
+    let target = directive.argument(1).strip_suffix("%{REQUEST_URI}")?;
+    let is_whole = conditions.is_empty() && WHOLE_SITE.contains(&directive.argument(0));
+    let host = target.split_once("://")?.1;
+    let is_host =
+        host == "%{HTTP_HOST}" || host == "%{SERVER_NAME}" || !host.contains(['%', '$', '/']);
+    (is_whole && is_host && flags.are_known()).then(|| RedirectsAll {
+        id: directive.id,
+        target: format!("{target}/"),
+        status: flags.redirect().unwrap_or("302").to_owned(),
+    })
+}
+
+const OF_HOST: &str = "https_redirect, canonical_host or a rule with redirect";
+
+/// The result of a rule. `None`: Galley has nothing with the same effect.
 fn outcome(
     directive: &ParsedDirective,
     conditions: &[RewriteCondition],
+    flags: &RewriteFlags,
     site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
-) -> StatementOutcome {
-    let (pattern, target) = (directive.argument(0), directive.argument(1));
-    let flags = RewriteFlags::of(directive);
-    if target.contains("index.php")
-        || (target == "-" && !flags.refuses())
-        || flags.0.contains("e=http_authorization")
-    {
-        return StatementOutcome::NotNeeded("Galley sends a file that exists, forwards everything else to index.php, and passes Authorization on".to_owned());
+    context: &HostContext<'_>,
+) -> Option<StatementOutcome> {
+    if is_of_wordpress(directive, conditions, flags) {
+        return Some(StatementOutcome::NotNeeded("Galley sends a file that exists, forwards everything else to index.php, and passes Authorization on".to_owned()));
     }
-    if let Some(outcome) = pictures(directive, conditions, site) {
-        return outcome;
-    }
-    let redirects = flags.has("r") || target.contains("://");
-    if redirects && WHOLE_SITE.contains(&pattern) {
-        let whole = whole_site(directive, conditions, site, context);
-        if let Some(outcome) = whole {
-            return outcome;
-        }
-    }
-    let by_path = conditions
-        .iter()
-        .all(|one| matches!(one.variable.as_str(), "REQUEST_FILENAME" | "REQUEST_URI"));
-    let paths = rule_pattern(directive, conditions);
-    if flags.refuses() && paths.is_some_and(known::is_script_of_folder) {
-        return StatementOutcome::NotNeeded(known::NO_SCRIPTS.to_owned());
-    }
-    let rule = paths.and_then(|paths| path_rule(directive, paths, &flags, redirects));
-    match rule.filter(|_| by_path) {
-        Some(rule) => {
-            site.add_rule(rule);
-            StatementOutcome::Carried("a rule".to_owned())
-        }
-        None => StatementOutcome::NotCarried(
-            "write a rule with `path` or `pattern`; Galley rewrites no paths for itself".to_owned(),
+    let is_whole = WHOLE_SITE.contains(&directive.argument(0));
+    match conditions {
+        [one] if is_whole && one.variable.contains("X-FORWARDED-PROTO") => Some(
+            StatementOutcome::NotCarried(super::passing::BEHIND_PROXY.to_owned()),
         ),
+        [one]
+            if is_whole
+                && !flags.refuses()
+                && matches!(one.variable.as_str(), "HTTPS" | "HTTP_HOST" | "SERVER_PORT") =>
+        {
+            whole_site(directive, one, flags, site, context)
+        }
+        [] => path_rule(directive, directive.argument(0), flags, site, context),
+        [one]
+            if is_whole
+                && one.variable == "REQUEST_URI"
+                && !one.pattern.starts_with(['!', '-', '=', '<', '>']) =>
+        {
+            let groups = directive.argument(1).contains('$');
+            let pattern = if one.flags.contains("NC") {
+                format!("(?i){}", one.pattern)
+            } else {
+                one.pattern.clone()
+            };
+            (!groups).then(|| path_rule(directive, &pattern, flags, site, context))?
+        }
+        _ => None,
     }
 }
 
-/// Converts a rule that sends a WebP or AVIF file to browsers that accept it. `None` for other rules.
-fn pictures(
+/// Whether a rule is one of those that WordPress writes.
+fn is_of_wordpress(
     directive: &ParsedDirective,
     conditions: &[RewriteCondition],
-    site: &mut ImportedSite,
-) -> Option<StatementOutcome> {
+    flags: &RewriteFlags,
+) -> bool {
     let (pattern, target) = (directive.argument(0), directive.argument(1));
-    let is_picture = [".webp", ".avif"].iter().any(|end| target.ends_with(end));
-    if !is_picture || !conditions.iter().any(|one| one.variable == "HTTP_ACCEPT") {
-        return None;
+    let tests = |wanted: &str| {
+        conditions.iter().any(|one| {
+            one.variable == "REQUEST_FILENAME" && one.pattern == wanted && one.flags.is_empty()
+        })
+    };
+    let only_files = conditions.iter().all(|one| {
+        one.variable == "REQUEST_FILENAME" && matches!(one.pattern.as_str(), "!-f" | "!-d" | "!-l")
+    });
+    let is_last = flags
+        .0
+        .split(',')
+        .all(|flag| matches!(flag.trim(), "" | "l" | "qsa"));
+    match target {
+        "-" => {
+            let is_authorization = flags
+                .0
+                .split(',')
+                .map(str::trim)
+                .all(|flag| matches!(flag, "l" | "e=http_authorization:%{http:authorization}"));
+            conditions.is_empty()
+                && (pattern == "^index\\.php$" && is_last
+                    || WHOLE_SITE.contains(&pattern)
+                        && is_authorization
+                        && !flags.0.is_empty()
+                        && flags.0 != "l")
+        }
+        "/index.php" | "index.php" => {
+            (WHOLE_SITE.contains(&pattern) || pattern == ".")
+                && only_files
+                && tests("!-f")
+                && tests("!-d")
+                && is_last
+        }
+        _ => false,
     }
-    // `(.+)\.(jpe?g|png)$` becomes `$1.webp`: the name without the picture's extension.
-    let is_short = pattern.contains(r")\.") && !target.contains("$2") && !target.contains("%{");
-    if is_short {
-        site.section.set("image_siblings", "all", &directive.origin);
-        return Some(StatementOutcome::Carried("image_siblings".to_owned()));
-    }
-    Some(StatementOutcome::NotNeeded(known::PICTURES.to_owned()))
 }
 
-/// Converts a redirect of every path: to TLS, to one host, or to both. `None` if it depends on something else.
+/// Converts a redirect of every path: to TLS, or to one host.
 fn whole_site(
     directive: &ParsedDirective,
-    conditions: &[RewriteCondition],
+    condition: &RewriteCondition,
+    flags: &RewriteFlags,
     site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
+    context: &HostContext<'_>,
 ) -> Option<StatementOutcome> {
-    let tests = |name: &&str| conditions.iter().any(|one| one.variable.contains(name));
-    let carried = |option: &str| Some(StatementOutcome::Carried(option.to_owned()));
-    if OF_TLS.iter().any(tests) {
+    let (pattern, target) = (directive.argument(0), directive.argument(1));
+    let is_permanent =
+        flags.0.contains("r=301") || flags.0.contains("r=permanent") || flags.0.contains("r=308");
+    let (scheme, rest) = target.split_once("://")?;
+    let with_group = if pattern.starts_with("^/") || context.is_htaccess {
+        "/$1"
+    } else {
+        "$1"
+    };
+    let host = rest.strip_suffix("%{REQUEST_URI}").or_else(|| {
+        rest.strip_suffix(with_group)
+            .filter(|_| pattern.contains('('))
+    })?;
+    if !is_permanent {
+        return None;
+    }
+    let is_plain = matches!(
+        (condition.variable.as_str(), condition.pattern.as_str()),
+        ("HTTPS", "off" | "!on" | "!=on" | "=off" | "^off$" | "!^on$")
+            | ("SERVER_PORT", "80" | "^80$" | "!^443$" | "!443")
+    );
+    if is_plain && scheme == "https" && matches!(host, "%{HTTP_HOST}" | "%{SERVER_NAME}") {
         site.section.set("https_redirect", true, &directive.origin);
-        return carried("https_redirect");
+        return Some(StatementOutcome::Carried("https_redirect".to_owned()));
     }
-    if tests(&"HTTP_HOST") {
-        let not_carried = || Some(StatementOutcome::NotCarried("set `canonical_host`".into()));
-        return canonical_host(directive, site).map_or_else(not_carried, carried);
+    let keeps_scheme = scheme == "%{REQUEST_SCHEME}" || scheme == "https" && context.has_tls;
+    let named = condition
+        .pattern
+        .trim_start_matches(['!', '^'])
+        .trim_end_matches('$')
+        .replace("\\.", ".");
+    let is_plain_name = named
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
+    let others: Vec<&String> = site.hosts().iter().filter(|one| **one != host).collect();
+    let is_meant = if condition.pattern.starts_with("!^") {
+        named == host
+    } else {
+        condition.pattern.starts_with('^') && others == [&named]
+    };
+    if condition.variable != "HTTP_HOST"
+        || host.contains('%')
+        || !is_plain_name
+        || !condition.pattern.ends_with('$')
+        || !is_meant
+        || !keeps_scheme
+    {
+        return None;
     }
-    let target = directive.argument(1);
-    if conditions.is_empty() && target.contains("://") {
-        context.redirects_all = Some(target.to_owned());
-        return carried("https_redirect or canonical_host");
-    }
-    None
+    site.section.set("canonical_host", host, &directive.origin);
+    site.section.add("hosts", [host.to_owned()], None);
+    Some(StatementOutcome::Carried("canonical_host".to_owned()))
 }
-
-/// Variables that show whether a client uses TLS.
-const OF_TLS: &[&str] = &["HTTPS", "SERVER_PORT", "X-FORWARDED-PROTO"];
 
 /// Patterns that match every path.
 const WHOLE_SITE: &[&str] = &[
-    "^", "^(.*)$", "(.*)", "^(.*)", ".*", "^/?(.*)", "^/?(.*)$", "^/(.*)$",
+    "^", "^(.*)$", "(.*)", "^(.*)", ".*", "^.*$", "^.*", "^/?(.*)", "^/?(.*)$", "^/(.*)$",
 ];
 
 /// Flags such as `[R=301,L]`, in lower case.
@@ -143,36 +237,59 @@ impl RewriteFlags {
     }
 
     fn refuses(&self) -> bool {
-        self.has("f") || self.has("g")
+        ["f", "forbidden", "g", "gone"]
+            .iter()
+            .any(|flag| self.has(flag))
     }
-}
 
-/// Converts a redirect to the host of its target, or to the site's first host without `www.`. `None` if there is no such host.
-fn canonical_host(directive: &ParsedDirective, site: &mut ImportedSite) -> Option<&'static str> {
-    let without_www = |host: &&String| !host.starts_with("www.") && *host != "*";
-    let host = host_of(directive.argument(1))
-        .or_else(|| site.hosts().iter().find(without_www).cloned())?;
-    let value = Value::Text(host.clone());
-    site.section.set("canonical_host", value, &directive.origin);
-    site.section.add("hosts", [host], None);
-    Some("canonical_host")
-}
+    /// Whether the rules after it may be left out.
+    fn skips(&self) -> bool {
+        let mut all = ["s", "skip", "c", "chain", "n", "next", "end"].iter();
+        all.any(|flag| self.has(flag))
+    }
 
-/// The pattern for the paths of a rule. `None` if its conditions need more than one pattern.
-fn rule_pattern<'d>(
-    directive: &'d ParsedDirective,
-    conditions: &'d [RewriteCondition],
-) -> Option<&'d str> {
-    let mut paths = conditions
-        .iter()
-        .filter(|one| one.variable == "REQUEST_URI");
-    let is_whole = WHOLE_SITE.contains(&directive.argument(0));
-    match (paths.next(), paths.next()) {
-        (None, _) => Some(directive.argument(0)),
-        (Some(one), None) if is_whole && !one.pattern.starts_with(['!', '-', '=', '<', '>']) => {
-            Some(&one.pattern)
+    /// The status of a redirect.
+    fn redirect(&self) -> Option<&str> {
+        let mut all = self.0.split(',').map(str::trim);
+        let status = all.find_map(|one| match one.split_once('=') {
+            Some(("r" | "redirect", status)) => Some(status),
+            None if matches!(one, "r" | "redirect") => Some("302"),
+            _ => None,
+        })?;
+        match status {
+            "permanent" => Some("301"),
+            "temp" => Some("302"),
+            "seeother" => Some("303"),
+            "301" | "302" | "303" | "307" | "308" => Some(status),
+            _ => None,
         }
-        _ => None,
+    }
+
+    /// Whether all flags are about denials and redirects.
+    fn are_known(&self) -> bool {
+        let mut all = self
+            .0
+            .split(',')
+            .map(|one| one.trim().split('=').next().unwrap_or_default());
+        all.all(|flag| {
+            matches!(
+                flag,
+                "" | "l"
+                    | "last"
+                    | "r"
+                    | "redirect"
+                    | "f"
+                    | "forbidden"
+                    | "g"
+                    | "gone"
+                    | "nc"
+                    | "nocase"
+                    | "qsa"
+                    | "qsd"
+                    | "ne"
+                    | "noescape"
+            )
+        })
     }
 }
 
@@ -181,35 +298,54 @@ fn path_rule(
     directive: &ParsedDirective,
     pattern: &str,
     flags: &RewriteFlags,
-    redirects: bool,
-) -> Option<RuleDraft> {
-    let origin = &directive.origin;
+    site: &mut ImportedSite,
+    context: &HostContext<'_>,
+) -> Option<StatementOutcome> {
     let target = directive.argument(1);
-    // In a `.htaccess` paths have no leading slash.
-    let text = match pattern.strip_prefix('^') {
-        Some(rest) if !rest.starts_with('/') => format!("^/{rest}"),
-        _ => pattern.to_owned(),
-    };
-    let ignores_case = flags.has("nc") || flags.has("nocase");
-    let mut section = Section::default();
-    section.set("pattern", known::pattern(&text, ignores_case)?, origin);
-    if flags.refuses() {
-        section.deny_all(origin);
-    } else if redirects && !target.contains("%{") {
-        let is_relative = !target.starts_with('/') && !target.contains("://");
-        let slash = if is_relative { "/" } else { "" };
-        let target = target.trim_end_matches('?');
-        section.set("redirect", format!("{slash}{target}"), origin);
-        let is_permanent = flags.0.contains("r=301") || flags.0.contains("r=permanent");
-        section.set_status(if is_permanent { "301" } else { "302" }, origin);
-    } else {
+    if pattern.starts_with('!') || !flags.are_known() {
         return None;
     }
-    Some(RuleDraft::new(section, RulePriority::Pattern))
+    // In a `.htaccess` paths have no leading slash.
+    let text = match pattern.strip_prefix('^') {
+        Some(rest) if context.is_htaccess && !rest.starts_with('/') => format!("^/{rest}"),
+        _ => pattern.to_owned(),
+    };
+    let text = known::pattern(&text, flags.has("nc") || flags.has("nocase"))?;
+    let rule = RuleDraft {
+        length: usize::MAX,
+        ..closed::rule_for("pattern", text, directive, RulePriority::Pattern)
+    };
+    if flags.refuses() {
+        let status = if flags.has("g") || flags.has("gone") {
+            "410"
+        } else {
+            "403"
+        };
+        return Some(closed::close(directive, rule, status, site));
+    }
+    let status = match (flags.redirect(), target.contains("://")) {
+        (Some(status), _) => status,
+        (None, true) => "302",
+        (None, false) => return None,
+    };
+    let (bare, query) = target
+        .split_once('?')
+        .map_or((target, None), |(bare, query)| (bare, Some(query)));
+    if target.contains('%') || target == "-" {
+        return None;
+    }
+    let is_relative = !bare.starts_with('/') && !bare.contains("://");
+    let slash = if is_relative { "/" } else { "" };
+    let query_text = query
+        .filter(|query| !query.is_empty())
+        .map_or(String::new(), |query| format!("?{query}"));
+    let keeps_query = (query.is_none() || flags.has("qsa")) && !flags.has("qsd");
+    let target = format!("{slash}{bare}{query_text}");
+    let mut rule = rule;
+    rule.section
+        .redirects(target, status, keeps_query, &directive.origin);
+    site.add_rule(rule);
+    Some(StatementOutcome::Carried("a rule".to_owned()))
 }
 
-fn host_of(target: &str) -> Option<String> {
-    let rest = target.split_once("://")?.1;
-    let host = rest.split(['/', '%', '$']).next()?;
-    (!host.is_empty()).then(|| host.to_owned())
-}
+const REWRITES: &str = "write a rule with `path` or `pattern`; Galley rewrites no paths for itself, and its rules have no conditions but paths, methods and countries";

@@ -1,13 +1,15 @@
 //! Converts the directives of a virtual host or a `.htaccess`.
 
-use super::container::{access, container};
+use super::access::is_access;
+use super::container::container;
 use super::context::{HostContext, record_outcome};
 use super::headers::{HeaderScope, expires_by_type, header};
 use super::passing::{handler, proxy, redirect};
 use super::rewrite;
+use crate::closed;
+use crate::directive::ParsedDirective;
 use crate::draft::ImportedSite;
 use crate::known;
-use crate::tree::ParsedDirective;
 use crate::units;
 use crate::write::certificate_pair;
 
@@ -20,6 +22,9 @@ pub(super) fn convert(
     let argument = directive.argument(0);
     match directive.name() {
         "servername" | "serveralias" => names(directive, site, context),
+        "documentroot" if argument.contains(['$', '%']) => {
+            context.not_carried(directive, "set `root` to the folder");
+        }
         "documentroot" => {
             directive.sets(
                 "root",
@@ -50,31 +55,52 @@ pub(super) fn convert(
             context.report,
         ),
         "expiresbytype" => expires_by_type(directive, site, context.report),
-        "expiresdefault" => context.not_needed(directive, known::ASKS_AGAIN),
         "errordocument" => error_document(directive, site, context),
-        "require" | "allow" | "deny" | "authtype" | "authuserfile" => {
-            access(
-                std::slice::from_ref(directive),
-                &mut site.section,
+        _ if is_access(directive) => match context.access.last_mut() {
+            Some(group) => group.push(directive.clone()),
+            None => context.access.push(vec![directive.clone()]),
+        },
+        name if name.starts_with('<') => section(directive, site, context),
+        "sslverifyclient" if !argument.eq_ignore_ascii_case("none") => {
+            closed::undecided(
+                directive,
+                "Galley does not ask clients for certificates",
                 context.report,
             );
         }
-        "<files" | "<filesmatch" | "<directory" | "<directorymatch" | "<location"
-        | "<locationmatch" => {
-            for inner in container(directive, site, context) {
-                convert(inner, site, context);
-            }
-        }
-        "<ifmodule" | "<ifdefine" | "<ifversion" | "<if" | "<else" | "<requireall"
-        | "<requireany" => {
-            let why = "the directives in the section are converted one by one";
-            context.not_needed(directive, why);
-            for inner in directive.inner() {
-                convert(inner, site, context);
-            }
-        }
         "sethandler" if argument.starts_with("proxy:") => handler(directive, site, context),
         _ => record_outcome(directive, context.report),
+    }
+}
+
+/// Converts a section and the directives in it.
+fn section(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut HostContext<'_>) {
+    let is_there = module_is_there(directive);
+    let inner = match (directive.name(), is_there) {
+        (
+            "<files" | "<filesmatch" | "<directory" | "<directorymatch" | "<location"
+            | "<locationmatch",
+            _,
+        ) => {
+            let inner = container(directive, site, context);
+            if inner.iter().any(is_access) {
+                context.access.push(Vec::new());
+            }
+            inner
+        }
+        ("<ifmodule" | "<ifversion", Some(true)) => {
+            let why = "the module is there: its directives are converted one by one";
+            context.not_needed(directive, why);
+            directive.inner()
+        }
+        ("<ifmodule" | "<ifversion", Some(false)) => {
+            let why = "it is for a server without this module, or an older one";
+            return directive.not_needed(why, context.report);
+        }
+        _ => return context.unknown_section(directive),
+    };
+    for inner in inner {
+        convert(inner, site, context);
     }
 }
 
@@ -86,23 +112,58 @@ fn request_body(
 ) {
     let (text, carried) = match (directive.name(), directive.argument(0)) {
         ("limitrequestbody", text) => (text, "request_body"),
-        (_, "post_max_size" | "upload_max_filesize") => (
-            directive.argument(1),
-            "request_body; set the value in `.user.ini`, too",
-        ),
+        (_, "post_max_size" | "upload_max_filesize") => (directive.argument(1), ""),
         _ => return record_outcome(directive, context.report),
     };
     match units::size(text) {
         Some(size) if size != "0B" => {
             site.section.set("request_body", size, &directive.origin);
-            context.carried(directive, carried);
+            if carried.is_empty() {
+                context.not_carried(directive, "put the value into a `.user.ini`, php.ini or the pool of PHP-FPM; `request_body` permits it");
+            } else {
+                context.carried(directive, carried);
+            }
         }
-        _ => {
-            let why = "Galley limits requests to `request_body`";
-            context.not_needed(directive, why);
-        }
+        _ => context.not_carried(
+            directive,
+            "set `request_body` to a limit: Galley always has one",
+        ),
     }
 }
+
+/// Whether a section for modules or versions applies to a current Apache. `None`: it is not known.
+pub(super) fn module_is_there(directive: &ParsedDirective) -> Option<bool> {
+    let condition = directive.arguments().join(" ");
+    if directive.name() == "<ifversion" {
+        return match condition.split_once(' ')? {
+            (">=" | ">", version) if version.starts_with("2.") => Some(true),
+            ("<" | "<=", version) if version.starts_with("2.") => Some(false),
+            _ => None,
+        };
+    }
+    match condition.strip_prefix('!') {
+        Some(module) => STANDARD_MODULES
+            .contains(&module_name(module))
+            .then_some(false),
+        None => Some(true),
+    }
+}
+
+/// `authz_core` of `mod_authz_core.c` or `authz_core_module`.
+fn module_name(text: &str) -> &str {
+    let text = text.strip_prefix("mod_").unwrap_or(text);
+    text.trim_end_matches(".c").trim_end_matches("_module")
+}
+
+/// Modules that every Apache 2.4 for WordPress has.
+const STANDARD_MODULES: &[&str] = &[
+    "authz_core",
+    "authz_host",
+    "dir",
+    "mime",
+    "rewrite",
+    "log_config",
+];
 
 fn names(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut HostContext<'_>) {
     let hosts = directive.arguments().iter().map(|name| {
@@ -166,6 +227,9 @@ fn error_document(
             .set(&format!("\"{status}\""), path, &directive.origin);
         context.carried(directive, "site.error_pages");
     } else {
-        context.not_needed(directive, "WordPress makes its own error pages");
+        context.not_carried(
+            directive,
+            "set `[site.error_pages]` to a file, or have WordPress make the page",
+        );
     }
 }

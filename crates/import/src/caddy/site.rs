@@ -1,11 +1,15 @@
-//! Converts the directives of one site.
+//! Converts the directives of one site. A directive with a matcher becomes a rule for each path of the matcher; a matcher of anything
+//! but paths is not carried, nor are its directives.
 
 use std::collections::HashMap;
 
+use super::field::field;
+use super::matcher::{PathOption, Reach, path_option, rules};
+use crate::closed::{self, undecided};
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
 use crate::report::Report;
-use crate::tree::ParsedDirective;
 use crate::units;
 use crate::write::certificate_pair;
 
@@ -13,8 +17,8 @@ use crate::write::certificate_pair;
 pub(super) struct Converter<'a> {
     pub snippets: &'a HashMap<&'a str, &'a ParsedDirective>,
     pub report: &'a mut Report,
-    /// The paths of named matchers, as patterns.
-    pub matchers: HashMap<String, Section>,
+    /// The options for the paths of named matchers.
+    pub matchers: HashMap<String, Vec<PathOption>>,
     pub level: usize,
     /// The remaining number of snippet imports: a snippet that imports itself twice would never end.
     pub imports_left: usize,
@@ -26,154 +30,176 @@ impl Converter<'_> {
         for directive in block.iter().filter(|one| one.name().starts_with('@')) {
             self.matcher(directive);
         }
-        for directive in block.iter().filter(|one| !one.name().starts_with('@')) {
+        // The root decides which denials are not needed.
+        let (roots, others): (Vec<_>, Vec<_>) = block
+            .iter()
+            .filter(|one| !one.name().starts_with('@'))
+            .partition(|one| one.name() == "root");
+        for directive in roots.into_iter().chain(others) {
             self.directive(directive, site);
         }
     }
 
     fn directive(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
-        let matcher = directive.argument(0);
-        if matcher.starts_with('@') && !self.matchers.contains_key(matcher) {
-            return directive.not_carried(NO_MATCHER, self.report);
-        }
-        let last = directive.arguments().last().map_or("", String::as_str);
+        let (reach, words) = self.reach(directive);
+        let is_all = matches!(reach, Reach::All);
         match directive.name() {
-            "root" => {
-                directive.sets("root", last, &mut site.section, self.report);
+            "respond" | "error" | "abort" => self.deny(directive, reach, &words, site),
+            "rewrite" if words == ["/index.php"] && !is_all => {
+                self.refuse(directive, reach, "404", site);
             }
-            "php_fastcgi" => match units::fastcgi(&last.replacen("unix//", "unix:/", 1)) {
-                Some(server) => {
-                    directive.sets("php", server, &mut site.section, self.report);
-                    self.record_outcome(directive.inner(), "Galley does this by itself, or has a safe default");
+            "basicauth" | "basic_auth" => self.password(directive, reach, site),
+            "forward_auth" | "bind" | "request_header" | "vars" | "invoke" => {
+                undecided(directive, DECIDES, self.report);
+            }
+            "reverse_proxy" => self.proxy(directive, reach, &words, site),
+            "header" => self.header(directive, reach, &words, site),
+            "redir" => self.redirect(directive, reach, &words, site),
+            "handle" | "route" => self.handle(directive, &reach, site),
+            "handle_path" => directive.not_carried(NO_STRIPPING, self.report),
+            _ if !is_all => directive.not_carried(NO_MATCHER, self.report),
+            "root" => match words.as_slice() {
+                [root] if root.starts_with('/') && !root.contains(['{', '$']) => {
+                    directive.sets("root", root.clone(), &mut site.section, self.report);
                 }
-                None => directive.not_carried("set `php` to the socket or address of PHP-FPM", self.report),
+                _ => directive.not_carried("set `root` to the folder", self.report),
             },
-            "reverse_proxy" => self.proxy(directive, site),
-            "tls" => self.tls(directive, site),
-            "encode" => directive.not_needed("Galley compresses once, when it stores a page", self.report),
-            "file_server" | "log_skip" | "skip_log" | "templates" | "bind" | "handle_errors" | "try_files" | "push" => {
-                directive.not_needed("Galley does this by itself, or has a safe default", self.report);
+            "php_fastcgi" => match words.as_slice() {
+                [server] if units::fastcgi(&server.replacen("unix//", "unix:/", 1)).is_some() => {
+                    let server = server.replacen("unix//", "unix:/", 1);
+                    directive.sets("php", server, &mut site.section, self.report);
+                    self.lost(directive.inner(), "set the options of `php`");
+                }
+                _ => directive
+                    .not_carried("set `php` to the socket or address of PHP-FPM", self.report),
+            },
+            "php_server" | "php" => {
+                // FrankenPHP contains PHP: Galley runs a PHP-FPM in its place.
+                directive.sets("php", "managed", &mut site.section, self.report);
+                self.lost(directive.inner(), "set the options of `php`");
+            }
+            "tls" => self.tls(directive, &words, site),
+            "encode" => {
+                directive.not_needed("Galley compresses once, when it stores a page", self.report);
+            }
+            "file_server" if words.is_empty() && directive.inner().is_empty() => {
+                self.report
+                    .not_needed(directive.id, "Galley sends the files below `root`");
             }
             "log" => self.log(directive, site),
-            "header" => self.header(directive, site),
-            "redir" => self.redirect(directive, site),
-            "respond" | "error" | "abort" => self.deny(directive, site),
-            "basicauth" | "basic_auth" => directive.not_carried("write the users into a file with `htpasswd` and set `basic_auth`", self.report),
             "request_body" => self.request_body(directive, site),
             "import" => self.import(directive, site),
-            "handle" | "handle_path" | "route" => self.handle(directive, site),
-            "rewrite" | "uri" if last.contains("index.php") => {
-                self.report.not_needed(directive.id, "Galley forwards what is no file to index.php");
-            }
-            _ => directive.not_carried("Galley has no counterpart that the import knows: look for an option in docs/reference/options.md", self.report),
+            _ => directive.not_carried(NO_COUNTERPART, self.report),
         }
     }
 
-    /// Converts a block of directives for all paths, or for those of a matcher, which then applies to each directive.
-    fn handle(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
-        let matcher = directive.argument(0);
-        if matcher.is_empty() || matches!(matcher, "*" | "/*") {
-            self.report.not_needed(directive.id, BLOCK);
-            return self.block(directive.inner(), site);
-        }
-        if directive.name() == "handle_path" {
-            return directive.not_carried(NO_STRIPPING, self.report);
-        }
-        self.report.carried(directive.id, "rules for its paths");
-        for inner in directive.inner() {
-            if OF_MATCHERS.contains(&inner.name()) {
-                let mut of_paths = inner.clone();
-                of_paths.words.insert(1, matcher.to_owned());
-                self.directive(&of_paths, site);
-            } else if ANYWHERE.contains(&inner.name()) {
-                self.directive(inner, site);
-            } else {
-                inner.not_carried("write a rule for the paths of the block", self.report);
+    /// The requests that a directive applies to, and its other words.
+    fn reach(&self, directive: &ParsedDirective) -> (Reach, Vec<String>) {
+        let words = directive.arguments();
+        let rest = words.get(1..).unwrap_or_default().to_vec();
+        let takes_path = |first: &str| {
+            first.starts_with('/') && (rest.len() + 1 > 1 || !directive.inner().is_empty())
+        };
+        match words.first().map(String::as_str) {
+            Some("*" | "/*") => (Reach::All, rest),
+            Some(first) if first.starts_with('@') => match self.matchers.get(first) {
+                Some(paths) => (Reach::Paths(paths.clone()), rest),
+                None => (Reach::Unknown, rest),
+            },
+            Some(first)
+                if takes_path(first) && !matches!(directive.name(), "rewrite" | "root" | "tls") =>
+            {
+                (Reach::Paths(vec![path_option(first)]), rest)
             }
+            _ => (Reach::All, words.to_vec()),
         }
     }
 
     /// Converts `@name path /a/* /b` and `@name { path ... }`.
     fn matcher(&mut self, directive: &ParsedDirective) {
-        let inner = directive.inner().iter().map(|one| one.words.as_slice());
-        let mut patterns = Vec::new();
-        let mut is_known = false;
-        let all = std::iter::once(directive.arguments()).chain(inner);
-        for (kind, values) in all.filter_map(<[String]>::split_first) {
-            is_known = true;
-            match kind.as_str() {
-                "path" => patterns.extend(values.iter().map(|path| path_pattern(path))),
-                "path_regexp" => {
-                    patterns.extend(values.last().and_then(|text| known::pattern(text, false)));
+        let paths = paths_of(directive);
+        match paths {
+            Some(paths) => {
+                self.matchers.insert(directive.name().to_owned(), paths);
+                directive.carried("the paths of rules", self.report);
+            }
+            None => directive.not_carried(
+                "Galley's rules match paths: write them with `path` or `pattern`",
+                self.report,
+            ),
+        }
+    }
+
+    /// Converts a block of directives for all paths, or for those of a matcher, which then applies to each directive.
+    fn handle(&mut self, directive: &ParsedDirective, reach: &Reach, site: &mut ImportedSite) {
+        if matches!(reach, Reach::All) {
+            self.report.not_needed(directive.id, BLOCK);
+            return self.block(directive.inner(), site);
+        }
+        self.report.carried(directive.id, "rules for its paths");
+        for inner in directive.inner() {
+            let mut of_paths = inner.clone();
+            of_paths.words.insert(1, directive.argument(0).to_owned());
+            match inner.name() {
+                "reverse_proxy" | "header" | "respond" | "error" | "abort" | "basic_auth"
+                | "basicauth"
+                    if !inner.argument(0).starts_with(['/', '@']) =>
+                {
+                    self.directive(&of_paths, site);
                 }
-                _ => is_known = false,
+                "encode" => self.directive(inner, site),
+                "forward_auth" | "request_header" => undecided(inner, DECIDES, self.report),
+                _ => inner.not_carried("write a rule for the paths of the block", self.report),
             }
-        }
-        if is_known && !patterns.is_empty() {
-            let mut section = Section::default();
-            section.set("pattern", patterns.join("|"), &directive.origin);
-            self.matchers.insert(directive.name().to_owned(), section);
-            directive.carried("the pattern of a rule", self.report);
-        } else {
-            let remedy = "Galley's rules match paths: write them with `path` or `pattern`";
-            directive.not_carried(remedy, self.report);
         }
     }
 
-    /// An empty rule for the matcher with which a directive begins. `None` if there is no matcher.
-    fn rule(&self, directive: &ParsedDirective) -> Option<RuleDraft> {
-        let first = directive.argument(0);
-        let (section, priority, length) = match self.matchers.get(first) {
-            Some(section) => (section.clone(), RulePriority::Pattern, 0),
-            None if first.starts_with('/') && first != "/*" && directive.arguments().len() > 1 => {
-                let mut section = Section::default();
-                section.set("path", first, &directive.origin);
-                (section, RulePriority::Prefix, first.len())
-            }
-            None => return None,
-        };
-        Some(RuleDraft {
-            section,
-            priority,
-            length,
-        })
-    }
-
-    fn proxy(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
-        let servers: Vec<String> = directive
-            .arguments()
-            .iter()
-            .filter(|word| !word.starts_with(['/', '@', '*']))
-            .filter_map(|word| server(word))
-            .collect();
-        if servers.is_empty() {
+    fn proxy(
+        &mut self,
+        directive: &ParsedDirective,
+        reach: Reach,
+        words: &[String],
+        site: &mut ImportedSite,
+    ) {
+        let Some(servers) = servers_of(words) else {
             return directive.not_carried("set `upstream`", self.report);
-        }
-        let why = "Galley forwards client address, scheme and host itself";
-        self.record_outcome(directive.inner(), why);
-        let servers = Value::List(servers);
-        if let Some(mut rule) = self.rule(directive) {
-            rule.section.set("upstream", servers, &directive.origin);
-            site.add_rule(rule);
-            self.report.carried(directive.id, "a rule with upstream");
-        } else {
-            directive.sets("upstream", servers, &mut site.section, self.report);
+        };
+        self.lost(directive.inner(), "set the options of `upstream`");
+        match reach {
+            Reach::All => directive.sets("upstream", servers, &mut site.section, self.report),
+            Reach::Paths(paths) => {
+                for mut rule in rules(&paths, directive) {
+                    let servers = servers.clone();
+                    rule.section.set("upstream", servers, &directive.origin);
+                    site.add_rule(rule);
+                }
+                self.report.carried(directive.id, "a rule with upstream");
+            }
+            Reach::Unknown => directive.not_carried(NO_MATCHER, self.report),
         }
     }
 
-    fn tls(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
-        match directive.arguments() {
+    fn tls(&mut self, directive: &ParsedDirective, words: &[String], site: &mut ImportedSite) {
+        match words {
             [cert, key] => {
                 let pair = certificate_pair(cert, key);
                 directive.sets("tls", pair, &mut site.section, self.report);
+                self.lost(directive.inner(), "set the options of TLS");
             }
             [word] if word == "internal" => directive.not_carried(
                 "Galley has no authority of its own: set `tls` to files",
                 self.report,
             ),
+            _ if directive
+                .inner()
+                .iter()
+                .any(|one| one.name() == "client_auth") =>
+            {
+                undecided(directive, DECIDES, self.report);
+            }
             _ => {
                 self.report.carried(directive.id, "tls");
-                self.record_outcome(directive.inner(), "Galley orders certificates by `[acme]`");
+                self.lost(directive.inner(), "see the options of `[acme]`");
             }
         }
     }
@@ -185,117 +211,164 @@ impl Converter<'_> {
             match (inner.name(), inner.argument(0)) {
                 ("output", "file") => {
                     site.log.set("access", inner.argument(1), &inner.origin);
-                    report.carried(directive.id, "site.log.access");
                     inner.not_needed("logrotate rotates logs", report);
                     report.carried(inner.id, "site.log.access");
                 }
-                ("output", _) => {}
-                _ => report.not_needed(inner.id, LOGS_OF_ALL),
+                _ => {
+                    inner.not_carried("`format` and `level` in `[log]` apply to all sites", report);
+                }
             }
         }
     }
 
     /// Converts `header [MATCHER] Name Value`, or a block of such lines.
-    fn header(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
-        let mut rule = self.rule(directive);
-        let skipped = usize::from(rule.is_some() || directive.argument(0) == "*");
-        let of_rule = rule.as_mut().map(|rule| &mut rule.section);
-        let section = of_rule.unwrap_or(&mut site.section);
-        if directive.inner().is_empty() {
-            let words = directive.arguments().get(skipped..).unwrap_or_default();
-            field(directive, words, section, self.report);
-        } else {
+    fn header(
+        &mut self,
+        directive: &ParsedDirective,
+        reach: Reach,
+        words: &[String],
+        site: &mut ImportedSite,
+    ) {
+        if !directive.inner().is_empty() {
             self.report.carried(directive.id, "set_headers");
+        }
+        match reach {
+            Reach::All => self.fields(directive, words, &mut site.section),
+            Reach::Paths(paths) => {
+                for mut rule in rules(&paths, directive) {
+                    self.fields(directive, words, &mut rule.section);
+                    site.add_rule(rule);
+                }
+            }
+            Reach::Unknown => directive.not_carried(NO_MATCHER, self.report),
+        }
+    }
+
+    fn fields(&mut self, directive: &ParsedDirective, words: &[String], section: &mut Section) {
+        if directive.inner().is_empty() {
+            return field(directive, words, section, self.report);
         }
         for line in directive.inner() {
             field(line, &line.words, section, self.report);
         }
-        if let Some(rule) = rule {
-            site.add_rule(rule);
-        }
     }
 
-    fn redirect(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
-        let words = directive.arguments();
-        let last = words.last().map(String::as_str);
-        let status = last.filter(|word| STATUSES.contains(word));
-        let words = words.iter().map(String::as_str);
-        let words: Vec<&str> = words.filter(|word| Some(*word) != status).collect();
-        match words.as_slice() {
-            [target] if target.contains("://") && target.contains("{uri}") => {
-                self.canonical_host(directive, target, site);
-            }
-            [from, to] if from.starts_with('/') && !to.contains('{') => {
-                let origin = &directive.origin;
-                let mut section = Section::default();
-                section.set("path", *from, origin);
-                section.set("redirect", *to, origin);
-                section.set("redirect_query", false, origin);
-                section.set_status(code(status), origin);
-                site.add_rule(RuleDraft::new(section, RulePriority::Exact));
-                self.report.carried(directive.id, "redirect");
-            }
-            _ => directive.not_carried("write a rule with `redirect`", self.report),
-        }
-    }
-
-    /// Converts `redir https://example.com{uri}`.
-    fn canonical_host(
+    /// Converts `redir https://example.com{uri}` for all paths, and `redir /from /to` for one.
+    fn redirect(
         &mut self,
         directive: &ParsedDirective,
-        target: &str,
+        reach: Reach,
+        words: &[String],
         site: &mut ImportedSite,
     ) {
-        let rest = target.split_once("://").map_or("", |(_, rest)| rest);
-        let host = rest.split(['/', '{']).next().unwrap_or_default();
-        if host.is_empty() {
-            return directive.not_carried("set `canonical_host`", self.report);
+        let (target, status) = match words {
+            [target] => (target.as_str(), "302"),
+            [target, status] => (target.as_str(), code(status)),
+            _ => ("", ""),
+        };
+        let (bare, keeps) = match target.strip_suffix("{uri}") {
+            Some(bare) => (bare, true),
+            None => (target, false),
+        };
+        let is_known = !bare.is_empty() && !bare.contains('{') && !status.is_empty();
+        let Some(mut rule) = redirected(reach, directive).filter(|_| is_known) else {
+            return directive.not_carried("write a rule with `redirect`", self.report);
+        };
+        let path = rule.section.text("path").unwrap_or_default().to_owned();
+        let rest = if keeps {
+            path.replace('*', "$1")
+        } else {
+            String::new()
+        };
+        rule.section
+            .redirects(format!("{bare}{rest}"), status, keeps, &directive.origin);
+        if path == "/*" {
+            site.redirects_all
+                .get_or_insert_with(|| directive.origin.clone());
         }
-        directive.sets("canonical_host", host, &mut site.section, self.report);
-        site.section.add("hosts", [host.to_owned()], None);
+        site.add_rule(rule);
+        self.report.carried(directive.id, "redirect");
     }
 
     /// Converts `respond @forbidden 403`.
-    fn deny(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
-        let refuses = directive.name() != "respond"
-            || directive
-                .arguments()
-                .iter()
-                .any(|word| matches!(word.as_str(), "403" | "404" | "410"));
-        let Some(mut rule) = self.rule(directive).filter(|_| refuses) else {
-            directive.not_carried(
-                "write a rule with `deny`, or send the response from PHP",
-                self.report,
-            );
-            return;
+    fn deny(
+        &mut self,
+        directive: &ParsedDirective,
+        reach: Reach,
+        words: &[String],
+        site: &mut ImportedSite,
+    ) {
+        let status = words
+            .iter()
+            .find(|word| word.parse::<u16>().is_ok())
+            .map(String::as_str);
+        let status = match (directive.name(), status) {
+            ("abort", _) => "444",
+            ("error", None) => "500",
+            (_, status) => status.unwrap_or("200"),
         };
-        let pattern = rule.section.text("pattern").unwrap_or_default();
-        if known::is_script_of_folder(pattern) {
-            return directive.not_needed(known::NO_SCRIPTS, self.report);
+        if !known::is_error_status(status) {
+            return directive
+                .not_carried("send the response from PHP, or from a file", self.report);
         }
-        rule.section.deny_all(&directive.origin);
-        site.add_rule(rule);
-        self.report.carried(directive.id, "a rule with deny");
+        self.refuse(directive, reach, status, site);
+    }
+
+    /// Closes the paths of a directive.
+    fn refuse(
+        &mut self,
+        directive: &ParsedDirective,
+        reach: Reach,
+        status: &str,
+        site: &mut ImportedSite,
+    ) {
+        let Reach::Paths(paths) = reach else {
+            return undecided(directive, DECIDES, self.report);
+        };
+        for mut rule in rules(&paths, directive) {
+            // Caddy decides about refusals before it proxies.
+            rule.priority = RulePriority::Exact;
+            let outcome = closed::close(directive, rule, status, site);
+            closed::record_all(directive, &outcome, self.report);
+        }
+    }
+
+    /// Users are in a file at Galley: until it is named, nobody gets in.
+    fn password(&mut self, directive: &ParsedDirective, reach: Reach, site: &mut ImportedSite) {
+        match reach {
+            Reach::Paths(paths) => {
+                for mut rule in rules(&paths, directive) {
+                    rule.priority = RulePriority::Exact;
+                    closed::close(directive, rule, "403", site);
+                }
+            }
+            Reach::All | Reach::Unknown => site.section.deny_all(&directive.origin),
+        }
+        directive.not_carried("denied for all: write the users into a file with `htpasswd`, and set `basic_auth` in place of `deny`", self.report);
     }
 
     fn request_body(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
-        let size = directive
-            .inner()
-            .iter()
-            .find(|inner| inner.name() == "max_size");
-        match size.and_then(|inner| units::size(inner.argument(0)).map(|size| (inner, size))) {
+        let size = match directive.inner() {
+            [one] if one.name() == "max_size" => {
+                units::size(one.argument(0)).map(|size| (one, size))
+            }
+            _ => None,
+        };
+        match size {
             Some((inner, size)) => {
                 site.section.set("request_body", size, &inner.origin);
-                self.report.carried(directive.id, "request_body");
-                self.report.carried(inner.id, "request_body");
+                directive.carried("request_body", self.report);
             }
             None => directive.not_carried("set `request_body`", self.report),
         }
     }
 
     fn import(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
+        let has_arguments = directive.arguments().len() > 1;
         match self.snippets.get(directive.argument(0)).copied() {
-            Some(snippet) if self.level < MAX_SNIPPETS && self.imports_left > 0 => {
+            Some(snippet)
+                if self.level < MAX_SNIPPETS && self.imports_left > 0 && !has_arguments =>
+            {
                 self.imports_left -= 1;
                 self.report
                     .not_needed(directive.id, "the snippet is converted here");
@@ -303,48 +376,79 @@ impl Converter<'_> {
                 self.block(snippet.inner(), site);
                 self.level -= 1;
             }
-            _ => directive.not_carried("import the file separately", self.report),
+            _ => directive.not_carried(
+                "the snippet or file is not here, or takes arguments: import it separately",
+                self.report,
+            ),
         }
     }
 
-    fn record_outcome(&mut self, block: &[ParsedDirective], why: &str) {
+    fn lost(&mut self, block: &[ParsedDirective], remedy: &str) {
         for directive in block {
-            directive.not_needed(why, self.report);
+            directive.not_carried(remedy, self.report);
         }
     }
 }
 
-const LOGS_OF_ALL: &str = "`format` and `level` in `[log]` apply to all sites";
+/// The paths of a matcher. `None`: it compares something else, too.
+fn paths_of(directive: &ParsedDirective) -> Option<Vec<PathOption>> {
+    let inner = directive.inner().iter().map(|one| one.words.as_slice());
+    let own = std::iter::once(directive.arguments()).filter(|words| !words.is_empty());
+    let lines: Vec<&[String]> = inner.chain(own).collect();
+    let is_of = |line: &&[String], kind: &str| line.first().is_some_and(|first| first == kind);
+    let is_path = |line: &&[String]| is_of(line, "path") && !line.concat().contains('{');
+    match lines.as_slice() {
+        [line] if is_of(line, "path_regexp") => {
+            let pattern = known::pattern(line.last()?, false)?;
+            Some(vec![("pattern", pattern)])
+        }
+        lines if !lines.is_empty() && lines.iter().all(is_path) => {
+            let paths = lines.iter().flat_map(|line| line.iter().skip(1));
+            Some(paths.map(|path| path_option(path)).collect())
+        }
+        _ => None,
+    }
+}
+
+/// A rule for the paths of a redirect. `None`: there are several, or it depends on something else.
+fn redirected(reach: Reach, directive: &ParsedDirective) -> Option<RuleDraft> {
+    let path = match reach {
+        Reach::All => "/*".to_owned(),
+        Reach::Paths(paths) => match paths.as_slice() {
+            [("path", path)] => path.clone(),
+            _ => return None,
+        },
+        Reach::Unknown => return None,
+    };
+    let priority = if path.ends_with('*') {
+        RulePriority::Prefix
+    } else {
+        RulePriority::Exact
+    };
+    let length = path.len();
+    let rule = closed::rule_for("path", path, directive, priority);
+    Some(RuleDraft { length, ..rule })
+}
 
 const BLOCK: &str = "the directives in the block are converted one by one";
 
-const NO_MATCHER: &str = "its matcher is not carried: write a rule for the paths";
+const NO_MATCHER: &str = "its matcher is not one of paths: write a rule for the paths";
 
 const NO_STRIPPING: &str = "Galley forwards paths as they are: have the server behind it take the whole path, and write a rule with `upstream`";
 
-/// Directives that are converted in a block for a matcher as if the matcher were their argument.
-const OF_MATCHERS: &[&str] = &[
-    "reverse_proxy",
-    "header",
-    "respond",
-    "error",
-    "abort",
-    "redir",
-];
+const NO_COUNTERPART: &str = "Galley has no counterpart that the import knows: look for an option in docs/reference/options.md";
 
-/// Directives with the same effect for every path.
-const ANYWHERE: &[&str] = &["encode", "file_server", "log", "templates", "try_files"];
+const DECIDES: &str = "it decides about access by something other than paths: close the paths with `deny`, or decide in PHP";
 
-/// The status of a redirect. Caddy's default is a temporary one.
-fn code(status: Option<&str>) -> &str {
+/// The status of a redirect; empty: it is none.
+fn code(status: &str) -> &str {
     match status {
-        Some("permanent") => "301",
-        None | Some("temporary") => "302",
-        Some(code) => code,
+        "permanent" => "301",
+        "temporary" => "302",
+        "301" | "302" | "303" | "307" | "308" => status,
+        _ => "",
     }
 }
-
-const STATUSES: &[&str] = &["301", "302", "303", "307", "308", "permanent", "temporary"];
 
 /// The maximum depth of nested snippets.
 const MAX_SNIPPETS: usize = 8;
@@ -352,44 +456,11 @@ const MAX_SNIPPETS: usize = 8;
 /// The maximum number of imports of a site.
 pub(super) const MAX_IMPORTS: usize = 100;
 
-/// Converts `Name value`, `-Name`, `+Name value`, `?Name value`.
-fn field(
-    directive: &ParsedDirective,
-    words: &[String],
-    section: &mut Section,
-    report: &mut Report,
-) {
-    let word = |place: usize| words.get(place).map_or("", String::as_str);
-    let (name, value) = (word(0), word(1));
-    let lower = name
-        .trim_start_matches(['-', '+', '?', '>'])
-        .to_ascii_lowercase();
-    if matches!(lower.as_str(), "server" | "x-powered-by" | "etag" | "vary") {
-        report.not_needed(directive.id, "Galley decides about this field itself");
-    } else if let Some(removed) = name.strip_prefix('-') {
-        directive.adds("remove_headers", [removed.to_owned()], section, report);
-    } else if value.is_empty() || value.contains('{') {
-        report.not_carried(
-            directive.id,
-            "a value that depends on the request: have PHP send the field",
-        );
-    } else if let Some(added) = name.strip_prefix('+') {
-        directive.adds(
-            "add_headers",
-            [format!("{added}: {value}")],
-            section,
-            report,
-        );
-    } else {
-        let name = name.trim_start_matches(['?', '>']);
-        directive.adds("set_headers", [format!("{name}: {value}")], section, report);
-    }
-}
-
-/// Converts a path of a matcher to a pattern.
-fn path_pattern(path: &str) -> String {
-    let start = if path.starts_with('*') { "" } else { "^" };
-    format!("{start}{}$", known::glob(path))
+/// The value of `upstream`. `None`: there is no server, or one is not known.
+fn servers_of(words: &[String]) -> Option<Value> {
+    let servers: Option<Vec<String>> = words.iter().map(|word| server(word)).collect();
+    let servers = servers.filter(|servers| !servers.is_empty());
+    servers.map(Value::List)
 }
 
 /// Converts `localhost:8080`, `http://a:80` to a server of `upstream`.

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::copy::builder::{CopyBuilder, CopyError};
 use crate::copy::key::listen_key;
+use crate::directive::ParsedDirective;
 use crate::report::Report;
 use crate::source::Source;
-use crate::tree::{self, Grammar, ParsedDirective};
+use crate::tree::{self, Grammar};
 
 /// The text of the copy.
 pub(super) fn text(

@@ -1,11 +1,12 @@
 //! Statements with the same meaning in a server and in a location: they set options of the site, or of a rule.
 
+use crate::closed::undecided;
+use crate::directive::ParsedDirective;
 use crate::draft::{Section, Value};
-use crate::known;
 use crate::nginx::context::Context;
+use crate::nginx::parameters::{fastcgi_param, proxy_set_header};
 use crate::nginx::table;
 use crate::report::{Report, StatementOutcome};
-use crate::tree::ParsedDirective;
 use crate::units;
 
 /// What a statement applies to, which determines the options that it may set.
@@ -25,34 +26,23 @@ pub(super) fn convert(
     let argument = directive.argument(0);
     let report = &mut *context.report;
     match directive.name() {
-        "client_max_body_size" => match units::size(argument) {
-            Some(size) if size == "0B" => directive.sets("request_body", "64GiB", section, report),
+        "client_max_body_size" => match units::size(argument).filter(|size| size != "0B") {
             Some(size) => directive.sets("request_body", size, section, report),
-            None => report.not_carried(directive.id, "set `request_body`"),
+            None => report.not_carried(
+                directive.id,
+                "set `request_body` to a limit: Galley always has one",
+            ),
         },
         "add_header" | "more_set_headers" => add_header(directive, scope, section, report),
         "proxy_hide_header" | "fastcgi_hide_header" | "more_clear_headers" => {
             hide_header(directive, section, report);
         }
-        "expires" => expires(directive, section, report),
+        "expires" => expires(directive, scope, section, report),
         "allow" | "deny" => {} // Handled together in `access`.
-        "auth_basic" if argument == "off" => {
-            directive.sets("basic_auth", "off", section, report);
-        }
-        "auth_basic" => report.carried(directive.id, "basic_auth"),
-        "auth_basic_user_file" => {
-            directive.sets("basic_auth", argument, section, report);
-        }
+        name if OF_ACCESS.contains(&name) => access_by_others(directive, section, report),
         "limit_req" => limit(directive, section, context),
-        "fastcgi_read_timeout" | "proxy_read_timeout" => {
-            let options = ["first_byte_timeout", "read_timeout"];
-            timeout(directive, &options, section, report);
-        }
-        "fastcgi_connect_timeout" | "proxy_connect_timeout" if scope == DirectiveScope::Site => {
-            timeout(directive, &["connect_timeout"], section, report);
-        }
-        "fastcgi_connect_timeout" | "proxy_connect_timeout" => {
-            report.not_needed(directive.id, "the site's `connect_timeout` applies");
+        name if name.ends_with("_read_timeout") || name.ends_with("_connect_timeout") => {
+            upstream_timeout(directive, scope, section, report);
         }
         "fastcgi_ignore_headers" | "proxy_ignore_headers" => {
             ignore_headers(directive, scope, section, report);
@@ -62,8 +52,9 @@ pub(super) fn convert(
         {
             directive.sets("stream_request", true, section, report);
         }
-        "fastcgi_param" => fastcgi_param(directive, report),
+        "fastcgi_param" => fastcgi_param(directive, context),
         "proxy_set_header" => proxy_set_header(directive, report),
+        "index" => index(directive, report),
         "root" if scope == DirectiveScope::Rule => {
             let remedy = "Galley has one `root` per site: link the folder into it";
             report.not_carried(directive.id, remedy);
@@ -73,6 +64,77 @@ pub(super) fn convert(
             Some(StatementOutcome::NotCarried(why)) => report.not_carried(directive.id, why),
             Some(StatementOutcome::Carried(_)) | None => {}
         },
+    }
+}
+
+/// Statements about access, apart from lists of networks and rates.
+const OF_ACCESS: &[&str] = &[
+    "auth_basic",
+    "auth_basic_user_file",
+    "auth_request",
+    "auth_jwt",
+    "secure_link",
+    "secure_link_md5",
+    "limit_conn",
+    "ssl_verify_client",
+    "access_by_lua_block",
+    "modsecurity",
+];
+
+/// Converts passwords. What another program decides is left to the owner of the site.
+fn access_by_others(directive: &ParsedDirective, section: &mut Section, report: &mut Report) {
+    let argument = directive.argument(0);
+    match (directive.name(), argument) {
+        ("auth_basic", "off") => directive.sets("basic_auth", "off", section, report),
+        ("auth_basic", realm) if !realm.contains('$') => report.carried(directive.id, "basic_auth"),
+        ("auth_basic_user_file", file) if file.starts_with('/') && !file.contains('$') => {
+            directive.sets("basic_auth", file, section, report);
+        }
+        ("auth_basic_user_file", _) => {
+            // Nobody gets in until the file is named.
+            section.deny_all(&directive.origin);
+            let remedy = "denied for all: name the file with its whole path in `basic_auth`, and remove `deny`";
+            report.not_carried(directive.id, remedy);
+        }
+        (_, "off") => report.not_needed(directive.id, "it is off"),
+        _ => undecided(directive, DECIDES, report),
+    }
+}
+
+fn index(directive: &ParsedDirective, report: &mut Report) {
+    let depends = |name: &String| name.contains('$') || name.starts_with('/');
+    match directive.arguments() {
+        [first, rest @ ..] if first == "index.php" && !rest.iter().any(depends) => {
+            report.not_needed(
+                directive.id,
+                "Galley looks for index.php, then for index.html",
+            );
+        }
+        _ => {
+            let remedy = "Galley looks for index.php before index.html, and for no other names";
+            report.not_carried(directive.id, remedy);
+        }
+    }
+}
+
+fn upstream_timeout(
+    directive: &ParsedDirective,
+    scope: DirectiveScope,
+    section: &mut Section,
+    report: &mut Report,
+) {
+    let is_read = directive.name().ends_with("_read_timeout");
+    match (is_read, scope) {
+        (true, _) => timeout(
+            directive,
+            &["first_byte_timeout", "read_timeout"],
+            section,
+            report,
+        ),
+        (false, DirectiveScope::Site) => timeout(directive, &["connect_timeout"], section, report),
+        (false, DirectiveScope::Rule) => {
+            report.not_carried(directive.id, "the site's `connect_timeout` applies");
+        }
     }
 }
 
@@ -95,7 +157,9 @@ fn add_header(
         cache_control(directive, value, section);
         report.carried(directive.id, "set_headers");
     } else {
-        directive.adds("set_headers", [format!("{name}: {value}")], section, report);
+        let origin = &directive.origin;
+        section.add("set_headers", [format!("{name}: {value}")], origin);
+        report.carried(directive.id, "set_headers");
     }
 }
 
@@ -116,20 +180,16 @@ fn header_fate(lower: &str, value: &str) -> Option<StatementOutcome> {
     let not_carried = |remedy: &str| Some(StatementOutcome::NotCarried(remedy.to_owned()));
     let has_variable = value.contains('$');
     match lower {
-        _ if value.contains("cache_status")
-            || lower.starts_with("x-cache")
-            || lower.contains("-cache-") && has_variable =>
-        {
-            not_needed("Galley sends Cache-Status (RFC 9211)")
+        _ if value.contains("cache_status") => {
+            not_carried("Galley sends Cache-Status (RFC 9211) in place of this field")
         }
         "alt-svc" => not_carried("Galley does not offer HTTP/3 yet"),
         "vary" if value.to_ascii_lowercase().starts_with("accept-encoding") => {
             not_needed("Galley sends Vary: Accept-Encoding where it applies")
         }
-        "vary" if value.eq_ignore_ascii_case("accept") => not_needed(known::PICTURES),
         "vary" => not_carried(VARY),
-        "x-powered-by" | "server" => not_needed("Galley removes this field by default"),
-        "strict-transport-security" if !value.is_empty() && !has_variable => None,
+        "x-powered-by" | "server" | "date" | "age" | "content-length" | "content-encoding"
+        | "connection" => not_carried("Galley removes this field, or sends its own"),
         _ if has_variable => {
             not_carried("a value with a variable of nginx: have PHP send the field")
         }
@@ -164,11 +224,16 @@ fn cache_control(directive: &ParsedDirective, directives: &str, section: &mut Se
 
 const CACHE_CONTROL: &str = "Cache-Control: ";
 
-fn hsts(directive: &ParsedDirective, value: &str, section: &mut Section, report: &mut Report) {
+/// Converts a value of `Strict-Transport-Security`.
+pub(crate) fn hsts(
+    directive: &ParsedDirective,
+    value: &str,
+    section: &mut Section,
+    report: &mut Report,
+) {
     let lower = value.to_ascii_lowercase();
-    let age = lower
-        .split(';')
-        .find_map(|part| part.trim().strip_prefix("max-age="));
+    let mut parts = lower.split(';').map(str::trim);
+    let age = parts.find_map(|part| part.strip_prefix("max-age="));
     let Some(age) = age.and_then(|age| units::duration(age.trim_matches('"'))) else {
         return report.not_carried(directive.id, "set `hsts`");
     };
@@ -198,22 +263,40 @@ fn hide_header(directive: &ParsedDirective, section: &mut Section, report: &mut 
                 report.not_carried(directive.id, remedy);
             }
             _ => {
-                directive.adds("remove_headers", [name.clone()], section, report);
+                section.hides(name, &directive.origin);
+                report.carried(directive.id, "remove_headers");
             }
         }
     }
 }
 
 /// Converts `expires 30d`, the lifetime in browsers, to `Cache-Control`.
-fn expires(directive: &ParsedDirective, section: &mut Section, report: &mut Report) {
+fn expires(
+    directive: &ParsedDirective,
+    scope: DirectiveScope,
+    section: &mut Section,
+    report: &mut Report,
+) {
     let value = match directive.argument(0) {
         "off" => {
             return report.not_needed(directive.id, "Galley adds no Expires");
         }
+        text if text.starts_with('@') || directive.arguments().len() > 1 => {
+            return report.not_carried(
+                directive.id,
+                "a lifetime that depends on the time: set `Cache-Control` with `set_headers`",
+            );
+        }
         "epoch" | "-1" | "0" => "no-cache".to_owned(),
         "max" => "max-age=315360000".to_owned(),
-        text if text.starts_with('$') => {
+        text if text.starts_with('$') && scope == DirectiveScope::Site => {
             return report.carried(directive.id, "rules for the media types of its map");
+        }
+        text if text.starts_with('$') => {
+            return report.not_carried(
+                directive.id,
+                "set `Cache-Control` with `set_headers` in a rule",
+            );
         }
         text => {
             if let Some(seconds) = units::seconds(text) {
@@ -264,93 +347,6 @@ fn ignore_headers(
     directive.adds("ignore", fields, section, report);
 }
 
-fn fastcgi_param(directive: &ParsedDirective, report: &mut Report) {
-    match directive.argument(0) {
-        "PHP_VALUE" | "PHP_ADMIN_VALUE" => {
-            let remedy =
-                "put these values into the pool of PHP-FPM (`php_admin_value[...]`) or php.ini";
-            report.not_carried(directive.id, remedy);
-        }
-        name if STANDARD_PARAMETERS.contains(&name) || name.starts_with("SSL_") => {
-            report.not_needed(directive.id, "Galley sends this parameter itself");
-        }
-        "GEOIP_COUNTRY_CODE" | "GEOIP_COUNTRY_NAME" => {
-            let remedy = "look the country up in PHP, or set `geoip` and `allow_countries` or `deny_countries` if it is about access";
-            report.not_carried(directive.id, remedy);
-        }
-        _ => {
-            let remedy = "set the variable in the pool of PHP-FPM (`env[NAME]`)";
-            report.not_carried(directive.id, remedy);
-        }
-    }
-}
-
-const STANDARD_PARAMETERS: &[&str] = &[
-    "CONTENT_LENGTH",
-    "CONTENT_TYPE",
-    "DOCUMENT_ROOT",
-    "DOCUMENT_URI",
-    "GATEWAY_INTERFACE",
-    "HTTPS",
-    "HTTP_HOST",
-    "HTTP_PROXY",
-    "PATH_INFO",
-    "PATH_TRANSLATED",
-    "QUERY_STRING",
-    "REDIRECT_STATUS",
-    "REMOTE_ADDR",
-    "REMOTE_PORT",
-    "REMOTE_USER",
-    "REQUEST_METHOD",
-    "REQUEST_SCHEME",
-    "REQUEST_URI",
-    "SCRIPT_FILENAME",
-    "SCRIPT_NAME",
-    "SERVER_ADDR",
-    "SERVER_NAME",
-    "SERVER_PORT",
-    "SERVER_PROTOCOL",
-    "SERVER_SOFTWARE",
-    "HTTP_X_FORWARDED_PROTO",
-    "HTTP_X_REAL_IP",
-    "HTTP_ACCEPT_ENCODING",
-];
-
-fn proxy_set_header(directive: &ParsedDirective, report: &mut Report) {
-    let name = directive.argument(0).to_ascii_lowercase();
-    if FORWARDED_FIELDS.contains(&name.as_str()) || directive.argument(1).is_empty() {
-        report.not_needed(
-            directive.id,
-            "Galley sends the client's address, scheme and host itself",
-        );
-    } else {
-        report.not_carried(
-            directive.id,
-            "Galley adds no other fields to requests for the upstream",
-        );
-    }
-}
-
-const FORWARDED_FIELDS: &[&str] = &[
-    "host",
-    "x-real-ip",
-    "x-forwarded-for",
-    "x-forwarded-proto",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-server",
-    "x-forwarded-ssl",
-    "x-forwarded-scheme",
-    "x-scheme",
-    "connection",
-    "upgrade",
-    "accept-encoding",
-    "forwarded",
-    "proxy",
-    "x-url-scheme",
-    "https",
-];
-
 fn limit(directive: &ParsedDirective, section: &mut Section, context: &mut Context<'_>) {
     let option = |name: &str| {
         let mut all = directive.arguments().iter();
@@ -358,7 +354,11 @@ fn limit(directive: &ParsedDirective, section: &mut Section, context: &mut Conte
     };
     let zone = option("zone=").unwrap_or_default();
     let Some(rate) = context.rates.get(zone) else {
-        return context.not_carried(directive, "set `limit`: its zone is not defined here");
+        return undecided(
+            directive,
+            "set `limit`: its zone is not defined here, or does not count addresses",
+            context.report,
+        );
     };
     let burst: u32 = option("burst=")
         .and_then(|text| text.parse().ok())
@@ -368,38 +368,64 @@ fn limit(directive: &ParsedDirective, section: &mut Section, context: &mut Conte
 }
 
 /// Converts `allow` and `deny` of one block. In nginx the first match decides; Galley has a list of permitted networks, and
-/// one of denied networks that takes precedence.
-pub(super) fn access(
-    block: &[ParsedDirective],
-    option: &str,
-    section: &mut Section,
-    report: &mut Report,
-) {
-    let mut allowed: Vec<&ParsedDirective> = Vec::new();
-    for rule in block {
-        let network = rule.argument(0);
-        match (rule.name(), network) {
-            ("deny", "all") if allowed.is_empty() => {
-                section.deny_all(&rule.origin);
-                report.carried(rule.id, "deny");
-            }
-            ("deny", "all") => {
-                for allow in allowed.drain(..) {
-                    allow.adds(option, [allow.argument(0).to_owned()], section, report);
-                }
-                report.carried(rule.id, option);
-            }
-            ("allow", _) if is_network(network) => allowed.push(rule),
-            ("deny", _) if is_network(network) && allowed.is_empty() => {
-                rule.adds("deny", [network.to_owned()], section, report);
-            }
-            ("allow", "all") => report.not_needed(rule.id, EVERYBODY),
-            ("allow" | "deny", _) => report.not_carried(rule.id, NETWORKS),
-            _ => {}
+/// one of denied networks that takes precedence. An order that these lists do not have denies what nginx denies, and more.
+pub(super) fn access(block: &[ParsedDirective], section: &mut Section, report: &mut Report) {
+    let rules: Vec<&ParsedDirective> = block
+        .iter()
+        .filter(|one| matches!(one.name(), "allow" | "deny"))
+        .collect();
+    // What is behind `all` never decides.
+    let end = rules.iter().position(|one| one.argument(0) == "all");
+    let (before, last) = match end {
+        Some(at) => (rules.get(..at).unwrap_or_default(), rules.get(at).copied()),
+        None => (rules.as_slice(), None),
+    };
+    let denies_rest = last.is_some_and(|one| one.name() == "deny");
+    let is_plain = before.iter().all(|one| is_network(one.argument(0)));
+    let first_allow = before
+        .iter()
+        .position(|one| one.name() == "allow")
+        .unwrap_or(before.len());
+    // `deny` before `allow`, as Galley compares them.
+    let is_sorted = before
+        .get(first_allow..)
+        .unwrap_or_default()
+        .iter()
+        .all(|one| one.name() == "allow");
+    for one in before {
+        let network = [one.argument(0).to_owned()];
+        match one.name() {
+            _ if !is_network(one.argument(0)) => report.not_carried(one.id, NETWORKS),
+            "deny" => one.adds("deny", network, section, report),
+            _ if denies_rest => one.adds("allow", network, section, report),
+            _ => report.not_needed(one.id, EVERYBODY),
+        }
+        if !is_plain && one.name() == "deny" && !is_network(one.argument(0)) {
+            section.deny_all(&one.origin);
+            report.not_carried(
+                one.id,
+                "denied for all: name addresses and networks in `deny`",
+            );
+        }
+        if !is_sorted {
+            report.not_carried(one.id, NETWORKS);
         }
     }
-    for allow in allowed {
-        report.not_needed(allow.id, EVERYBODY);
+    if let Some(last) = last {
+        match (denies_rest, section.has("allow")) {
+            (true, true) => report.carried(last.id, "allow"),
+            (true, false) => {
+                section.deny_all(&last.origin);
+                report.carried(last.id, "deny");
+            }
+            (false, _) => report.not_needed(last.id, EVERYBODY),
+        }
+    }
+    for behind in rules.iter().skip(end.map_or(rules.len(), |at| at + 1)) {
+        report.not_needed(
+            behind.id,
+            "the statement before it decides about every client",
+        );
     }
 }
 
@@ -412,16 +438,5 @@ const NETWORKS: &str = "Galley takes addresses and networks, and compares `deny`
 
 const EVERYBODY: &str = "without `deny all` behind it every client may";
 
-/// Whether a block denies every request.
-pub(super) fn refuses_all(block: &[ParsedDirective]) -> bool {
-    block.iter().any(|inner| match inner.name() {
-        "deny" => inner.argument(0) == "all",
-        "return" => ["403", "404", "444"].contains(&inner.argument(0)),
-        _ => false,
-    }) && !block.iter().any(|inner| inner.name() == "allow")
-}
-
-/// A pattern for a rule, if Galley supports it.
-pub(super) fn rule_pattern(text: &str, ignores_case: bool) -> Option<Value> {
-    known::pattern(text, ignores_case).map(Value::Text)
-}
+/// Why a statement about access is left to the owner of the site.
+const DECIDES: &str = "another program decides about access here, which Galley does not ask: close the paths with `deny`, or decide in PHP";

@@ -1,15 +1,25 @@
 //! Statements that define names for other ones: upstreams, zones of limits, maps.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
+use crate::directive::ParsedDirective;
+use crate::draft::Value;
 use crate::known;
 use crate::report::{Report, StatementOutcome};
-use crate::tree::ParsedDirective;
+use crate::source::Source;
 use crate::units;
 
 /// The named parts of a configuration.
 pub(super) struct Context<'l> {
     pub report: &'l mut Report,
+    source: &'l dyn Source,
+    /// The server that is being converted.
+    pub server: ServerFacts,
+    /// The variables that make requests bypass a cache.
+    pub cache_variables: HashSet<String>,
+    /// The arguments of `expires` outside of locations.
+    expires_variables: HashSet<String>,
     pub upstreams: HashMap<String, Vec<String>>,
     /// Rates of `limit_req_zone` by the name of the zone.
     pub rates: HashMap<String, String>,
@@ -19,6 +29,17 @@ pub(super) struct Context<'l> {
     pub expires: Vec<ExpiryOfType>,
     /// Cookies in conditions that exclude pages from the cache, unless the preset covers them.
     pub bypass_cookies: Vec<(String, crate::source::StatementOrigin)>,
+}
+
+/// The properties of a server on which the meaning of its statements depends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ServerFacts {
+    /// The ports without TLS.
+    pub plain_ports: Vec<String>,
+    /// Whether `location /` gets all requests of the server that are not refused.
+    pub is_sole: bool,
+    /// Whether the server passes no request on.
+    pub is_files_only: bool,
 }
 
 /// An entry such as `text/css 1y` of a map.
@@ -39,14 +60,56 @@ pub(super) struct CacheFolder {
 }
 
 impl<'l> Context<'l> {
-    pub fn new(report: &'l mut Report) -> Self {
+    pub fn new(source: &'l dyn Source, report: &'l mut Report) -> Self {
         Self {
             report,
+            source,
+            server: ServerFacts::default(),
+            cache_variables: HashSet::new(),
+            expires_variables: HashSet::new(),
             upstreams: HashMap::new(),
             rates: HashMap::new(),
             cache: None,
             expires: Vec::new(),
             bypass_cookies: Vec::new(),
+        }
+    }
+
+    /// Whether a folder has a WordPress of its own.
+    pub fn is_wordpress(&self, folder: &str) -> bool {
+        let has = |name: &str| {
+            !self
+                .source
+                .matching(&Path::new(folder).join(name))
+                .is_empty()
+        };
+        has("wp-blog-header.php") && has("index.php")
+    }
+
+    /// Finds the variables that make requests bypass a cache, and those of lifetimes for whole servers.
+    pub fn find_variables(&mut self, block: &[ParsedDirective], is_location: bool) {
+        for directive in block {
+            let name = directive.name();
+            if name == "expires" && !is_location {
+                self.expires_variables
+                    .insert(directive.argument(0).to_owned());
+            }
+            if [
+                "_no_cache",
+                "_cache_bypass",
+                "srcache_fetch_skip",
+                "srcache_store_skip",
+            ]
+            .iter()
+            .any(|end| name.ends_with(end))
+            {
+                let variables = directive
+                    .arguments()
+                    .iter()
+                    .filter(|word| word.starts_with('$'));
+                self.cache_variables.extend(variables.cloned());
+            }
+            self.find_variables(directive.inner(), is_location || name == "location");
         }
     }
 
@@ -94,7 +157,7 @@ impl<'l> Context<'l> {
                 }
                 "server" => {
                     servers.push(inner.argument(0).to_owned());
-                    self.carried(inner, "upstream or php");
+                    self.server_of_upstream(inner);
                 }
                 "keepalive" | "keepalive_requests" | "keepalive_timeout" | "zone" => {
                     self.not_needed(inner, "Galley keeps connections by itself (`idle_share`)");
@@ -108,6 +171,14 @@ impl<'l> Context<'l> {
         self.report.carried(directive.id, "upstream or php");
         self.upstreams
             .insert(directive.argument(0).to_owned(), servers);
+    }
+
+    fn server_of_upstream(&mut self, directive: &ParsedDirective) {
+        if directive.arguments().len() > 1 {
+            let remedy = "set `weight`, `backup` and `max` in the options of `upstream` or `php`";
+            return self.not_carried(directive, remedy);
+        }
+        self.carried(directive, "upstream or php");
     }
 
     fn rate(&mut self, directive: &ParsedDirective) {
@@ -148,26 +219,41 @@ impl<'l> Context<'l> {
     /// Converts a map. One of cookies or addresses is a list of conditions; others are not needed or lost.
     fn map(&mut self, directive: &ParsedDirective) {
         let variable = directive.argument(0);
-        if variable == "$sent_http_content_type" {
+        if variable == "$sent_http_content_type"
+            && self.expires_variables.contains(directive.argument(1))
+        {
             return self.map_of_types(directive);
         }
         let target = directive.argument(1);
-        let skips = ["skip", "no_cache", "nocache", "bypass"]
-            .iter()
-            .any(|word| target.contains(word));
-        let outcome = map_fate(variable, skips);
-        self.report.record(directive.id, outcome.clone());
-        for inner in directive.inner() {
-            let is_condition = inner.argument(0) != "0" && inner.name() != "default";
-            let pattern = inner.name().trim_start_matches(['~', '*']);
-            let unknown = known::cookies(pattern).unknown;
-            if variable == "$http_cookie" && skips && is_condition && !unknown.is_empty() {
-                let cookies = unknown.into_iter();
-                let cookies = cookies.map(|cookie| (cookie, inner.origin.clone()));
-                self.bypass_cookies.extend(cookies);
-                self.report.carried(inner.id, "bypass_cookies");
-            } else {
+        if variable != "$http_cookie" || !self.cache_variables.contains(target) {
+            let outcome = map_fate(variable);
+            self.report.record(directive.id, outcome.clone());
+            for inner in directive.inner() {
                 self.report.record(inner.id, outcome.clone());
+            }
+            return;
+        }
+        self.carried(directive, "bypass_cookies");
+        for inner in directive.inner() {
+            let (pattern, is_off) = (inner.name(), matches!(inner.argument(0), "" | "0"));
+            match pattern
+                .strip_prefix('~')
+                .and_then(|text| known::cookies(text.trim_start_matches('*')))
+            {
+                _ if pattern == "default" && is_off => {
+                    self.not_needed(inner, "pages are stored by default");
+                }
+                Some(cookies) if !is_off && cookies.is_empty() => {
+                    self.not_needed(inner, "the preset knows these cookies");
+                }
+                Some(cookies) if !is_off => {
+                    let cookies = cookies
+                        .into_iter()
+                        .map(|cookie| (cookie, inner.origin.clone()));
+                    self.bypass_cookies.extend(cookies);
+                    self.carried(inner, "bypass_cookies");
+                }
+                _ => self.not_carried(inner, "name the cookies in `bypass_cookies`"),
             }
         }
     }
@@ -183,7 +269,7 @@ impl<'l> Context<'l> {
                 value => units::seconds(value),
             };
             match (known::paths_of_type(media_type), seconds) {
-                _ if inner.name() == "default" || matches!(value, "epoch" | "off" | "0") => {
+                _ if matches!(value, "epoch" | "off" | "0") => {
                     self.not_needed(inner, known::ASKS_AGAIN);
                 }
                 (Some(pattern), Some(seconds)) => {
@@ -225,32 +311,30 @@ impl<'l> Context<'l> {
             .collect()
     }
 
-    /// The server for a target of `fastcgi_pass`, as a value of `php`.
-    pub fn fastcgi_server(&self, target: &str) -> Option<String> {
-        match self.upstreams.get(target) {
-            Some(servers) => servers.first().and_then(|server| units::fastcgi(server)),
-            None => units::fastcgi(target),
+    /// The servers for a target of `fastcgi_pass`, as a value of `php`.
+    pub fn fastcgi_servers(&self, target: &str) -> Option<Value> {
+        let Some(servers) = self.upstreams.get(target) else {
+            return units::fastcgi(target).map(Value::Text);
+        };
+        let servers: Option<Vec<String>> = servers
+            .iter()
+            .map(|server| units::fastcgi(server))
+            .collect();
+        match servers?.as_slice() {
+            [one] => Some(Value::Text(one.clone())),
+            all => Some(Value::List(all.to_vec())),
         }
     }
 }
 
-/// The result for a map of a variable. `skips`: whether it is about the cache.
-fn map_fate(variable: &str, skips: bool) -> StatementOutcome {
-    let why = match variable {
-        "$http_upgrade" => "Galley forwards WebSockets (`upgrade`)",
-        "$http_cookie" | "$request_uri" | "$request_method" | "$args" | "$query_string"
-            if skips =>
-        {
-            "the preset knows these conditions of WordPress"
+/// The result for a map of a variable.
+fn map_fate(variable: &str) -> StatementOutcome {
+    match variable {
+        "$http_upgrade" => {
+            StatementOutcome::NotNeeded("Galley forwards WebSockets (`upgrade`)".to_owned())
         }
-        "$http_x_requested_with" => {
-            "Galley knows requests by scripts (admin-ajax.php and the REST API)"
-        }
-        "$http_accept" => known::PICTURES,
-        "$http_host" | "$host" | "$scheme" | "$https" => "Galley sends host and scheme itself",
-        _ => return StatementOutcome::NotCarried(MAP.to_owned()),
-    };
-    StatementOutcome::NotNeeded(why.to_owned())
+        _ => StatementOutcome::NotCarried(MAP.to_owned()),
+    }
 }
 
 const MAP: &str = "Galley has no maps: write rules for the paths, or decide in PHP";

@@ -1,36 +1,51 @@
 //! Converts `proxy_pass`, `fastcgi_pass`, `return` and `rewrite`, and the lifetimes of responses.
 
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
-use crate::nginx::common;
+use crate::closed;
+use crate::directive::ParsedDirective;
+use crate::draft::{ImportedSite, RulePriority, Section, Value};
+use crate::evidence;
+use crate::expectation::{Answer, Expectation};
+use crate::known;
 use crate::nginx::context::Context;
-use crate::tree::ParsedDirective;
 use crate::units;
 
-/// Converts `proxy_pass` and `fastcgi_pass`. False for other statements.
+/// Converts `proxy_pass` and `fastcgi_pass` of the paths that begin with `prefix`. False for other statements.
 pub(super) fn pass(
     directive: &ParsedDirective,
+    prefix: Option<&str>,
     section: &mut Section,
     context: &mut Context<'_>,
 ) -> bool {
     let target = directive.argument(0);
     match directive.name() {
-        "proxy_pass" => {
-            let rest = target.split_once("://").map_or("", |(_, rest)| rest);
-            let path = rest.split_once('/').map_or("", |(_, path)| path);
-            let servers = context.http_servers(target);
-            if servers.is_empty() || !(path.is_empty() || path.starts_with('$')) {
-                context.not_carried(directive, NO_SERVER);
-            } else {
-                directive.sets("upstream", Value::List(servers), section, context.report);
-            }
-        }
-        "fastcgi_pass" => match context.fastcgi_server(target) {
-            Some(server) => directive.sets("php", server, section, context.report),
+        "proxy_pass" => proxy_pass(directive, prefix, section, context),
+        "fastcgi_pass" => match context.fastcgi_servers(target) {
+            Some(Value::List(all)) if all.is_empty() => context.not_carried(directive, NO_SERVER),
+            Some(servers) => directive.sets("php", servers, section, context.report),
             None => context.not_carried(directive, "set `php`: the target depends on the request"),
         },
         _ => return false,
     }
     true
+}
+
+fn proxy_pass(
+    directive: &ParsedDirective,
+    prefix: Option<&str>,
+    section: &mut Section,
+    context: &mut Context<'_>,
+) {
+    let target = directive.argument(0);
+    let rest = target.split_once("://").map_or("", |(_, rest)| rest);
+    let path = rest.find('/').and_then(|at| rest.get(at..));
+    let servers = context.http_servers(target);
+    // With a path, nginx replaces the prefix of the location by it.
+    let is_same = path.is_none() || path == prefix || path == Some("$request_uri");
+    match (is_same, servers.is_empty()) {
+        (false, _) => context.not_carried(directive, REPLACES_PATH),
+        (true, true) => context.not_carried(directive, NO_SERVER),
+        (true, false) => directive.sets("upstream", Value::List(servers), section, context.report),
+    }
 }
 
 /// Converts `fastcgi_cache_valid 200 301 60m` to lifetimes by status. False for other statements.
@@ -72,100 +87,127 @@ fn lifetime_option(status: &str) -> Option<String> {
     }
 }
 
-/// Converts `return 301 URL` and `rewrite PATTERN URL FLAG`.
-pub(super) fn redirect(
+/// Converts `return 301 URL` in a location with the rule `section`.
+pub(super) fn returned(
     directive: &ParsedDirective,
-    rule: Option<&mut Section>,
+    section: &mut Section,
     site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
-    match directive.name() {
-        "return" => returned(directive, rule, context),
-        _ => rewritten(directive, site, context),
-    }
-}
-
-fn returned(directive: &ParsedDirective, rule: Option<&mut Section>, context: &mut Context<'_>) {
-    let (status, target) = (directive.argument(0), directive.argument(1));
-    let (Some(section), Ok(number)) = (rule, status.parse::<u16>()) else {
-        return context.not_carried(directive, "write a rule with `redirect` or `deny`");
+    let (status, target) = match directive.arguments() {
+        [url] if url.contains("://") => ("302", url.as_str()),
+        [status, target] => (status.as_str(), target.as_str()),
+        _ => ("", ""),
     };
-    let origin = &directive.origin;
-    let bare = target.trim_end_matches("$is_args$args");
-    let bare = bare.trim_end_matches("$request_uri");
-    match number {
-        301 | 302 | 303 | 307 | 308 if !bare.contains('$') && !bare.is_empty() => {
-            section.set("redirect", bare, origin);
-            keeps_query(bare != target, directive, section);
-            section.set_status(status, origin);
+    let redirects = matches!(status, "301" | "302" | "303" | "307" | "308");
+    match redirect_target(target, section).filter(|_| redirects) {
+        Some((target, keeps_query)) => {
+            section.redirects(target, status, keeps_query, &directive.origin);
+            expect_redirect(directive, section, site);
             context.carried(directive, "redirect");
         }
-        403 | 404 | 410 | 444 => {
-            section.deny_all(origin);
-            context.carried(directive, "deny");
-        }
-        _ => {
-            let remedy = "write a rule with `redirect`, or send the response from PHP";
-            context.not_carried(directive, remedy);
+        None => context.not_carried(directive, NO_REDIRECT),
+    }
+}
+
+const NO_REDIRECT: &str = "write a rule with `redirect`, or send the response from PHP";
+
+/// Whether the only variables of a target are groups of a pattern.
+fn has_only_groups(target: &str) -> bool {
+    let mut rests = target.split('$').skip(1);
+    rests.all(|rest| rest.starts_with(|c: char| ('1'..='9').contains(&c)))
+}
+
+/// The target in Galley's form, and whether the query is appended. `None`: it depends on something else.
+fn redirect_target(target: &str, section: &Section) -> Option<(String, bool)> {
+    let (bare, keeps_query) = match target.strip_suffix("$is_args$args") {
+        Some(bare) => (bare, true),
+        None => (target, false),
+    };
+    let (bare, path) = match (bare.strip_suffix("$request_uri"), bare.strip_suffix("$uri")) {
+        (Some(before), _) => (before, Some(true)),
+        (None, Some(before)) => (before, Some(keeps_query)),
+        (None, None) => (bare, None),
+    };
+    let is_known = match section.text("path") {
+        None => has_only_groups(bare),
+        Some(_) => !bare.contains('$'),
+    };
+    if bare.is_empty() && path.is_none() || !is_known {
+        return None;
+    }
+    let keeps_query = path.unwrap_or(keeps_query);
+    match (path, section.text("path")) {
+        (None, _) => Some((bare.to_owned(), keeps_query)),
+        (Some(_), Some(own)) => Some((format!("{bare}{}", own.replace('*', "$1")), keeps_query)),
+        (Some(_), None) => None,
+    }
+}
+
+/// States where the samples of a redirecting rule lead.
+fn expect_redirect(directive: &ParsedDirective, section: &Section, site: &mut ImportedSite) {
+    let status = match section.get("redirect_status") {
+        Some(Value::Verbatim(status)) => status.parse().unwrap_or(301),
+        _ => 301,
+    };
+    for target in evidence::targets(section) {
+        // A redirect to the same address would be a loop at the other server.
+        if let Some(location) = location(section, &target).filter(|location| *location != target) {
+            site.expected.push(Expectation {
+                id: directive.id,
+                target,
+                answer: Answer::Redirected(status, location),
+            });
         }
     }
 }
 
-/// Disables the forwarding of the query, which nginx forwards only if the target contains it.
-fn keeps_query(is_kept: bool, directive: &ParsedDirective, section: &mut Section) {
-    if !is_kept {
-        section.set("redirect_query", false, &directive.origin);
+/// The target of a redirecting rule with the rest of a prefix, or the groups of a pattern.
+fn location(section: &Section, path: &str) -> Option<String> {
+    let target = section.text("redirect")?;
+    if let Some(prefix) = section.text("path") {
+        let rest = path.strip_prefix(prefix.trim_end_matches('*'))?;
+        return Some(target.replace("$1", rest));
     }
+    let pattern = regex::Regex::new(section.text("pattern")?).ok()?;
+    let groups = pattern.captures(path)?;
+    let inserted = (1..10).fold(target.to_owned(), |location, number| {
+        let group = groups.get(number).map_or("", |group| group.as_str());
+        location.replace(&format!("${number}"), group)
+    });
+    Some(inserted)
 }
 
-fn rewritten(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
+/// Converts `rewrite PATTERN URL FLAG` of a server: redirects only, because Galley rewrites no paths.
+pub(super) fn rewritten(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut Context<'_>,
+) {
     let (pattern, target) = (directive.argument(0), directive.argument(1));
     let flag = directive.argument(2);
-    let is_inside = !matches!(flag, "permanent" | "redirect") && !target.contains("://");
-    let names = |parts: &[&str]| parts.iter().any(|part| pattern.contains(part));
-    if is_inside && target.contains("index.php") {
-        return context.not_needed(directive, "Galley forwards what is no file to index.php");
-    }
-    if names(OF_NETWORKS) {
-        return directive.sets("multisite", true, &mut site.section, context.report);
-    }
-    if is_inside && names(&["sitemap", "robots.txt"]) {
-        return context.not_needed(directive, "WordPress and its plugins answer this path");
-    }
-    let is_own = target.trim_end_matches("$request_uri").contains("$h");
-    match common::rule_pattern(pattern, false) {
-        Some(pattern) if !is_inside && !is_own => {
-            site.add_rule(redirect_rule(directive, pattern));
-            context.carried(directive, "redirect");
-        }
-        _ => context.not_carried(directive, NO_REWRITES),
-    }
+    let redirects = matches!(flag, "permanent" | "redirect") || target.contains("://");
+    let (bare, keeps_query) = match target.strip_suffix('?') {
+        Some(bare) => (bare, false),
+        None => (target, true),
+    };
+    let is_target = redirects && has_only_groups(bare) && !bare.contains('?');
+    let Some(pattern) = known::pattern(pattern, false).filter(|_| is_target) else {
+        return context.not_carried(directive, NO_REWRITES);
+    };
+    let status = if flag == "permanent" { "301" } else { "302" };
+    // nginx evaluates it before it chooses a location.
+    let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Exact);
+    rule.section
+        .redirects(bare.to_owned(), status, keeps_query, &directive.origin);
+    expect_redirect(directive, &rule.section, site);
+    site.add_rule(rule);
+    context.carried(directive, "redirect");
 }
 
-/// Converts `rewrite PATTERN URL redirect`.
-fn redirect_rule(directive: &ParsedDirective, pattern: Value) -> RuleDraft {
-    let (origin, target) = (&directive.origin, directive.argument(1));
-    let mut section = Section::default();
-    section.set("pattern", pattern, origin);
-    section.set("redirect", target.trim_end_matches('?'), origin);
-    let is_temporary = directive.argument(2) == "redirect";
-    section.set_status(if is_temporary { "302" } else { "301" }, origin);
-    if target.ends_with('?') {
-        section.set("redirect_query", false, origin);
-    }
-    RuleDraft::new(section, RulePriority::Exact)
-}
+const NO_SERVER: &str = "set `upstream`: the target depends on the request, or is a unix socket";
 
-const NO_SERVER: &str =
-    "set `upstream`: the target depends on the request, is a unix socket, or has a path of its own";
+const REPLACES_PATH: &str = "Galley forwards paths as they are: have the server behind it take the whole path, and write a rule with `upstream`";
 
 const NO_REWRITES: &str =
     "write a rule with `pattern` and `redirect`; Galley rewrites no paths for itself";
-
-/// Parts of the patterns in WordPress's rules for multisite networks.
-const OF_NETWORKS: &[&str] = &[
-    "wp-admin$",
-    "files/(.*)",
-    "(/[^/]+)?(/wp-.*)",
-    "[_0-9a-zA-Z-]+",
-];

@@ -1,11 +1,13 @@
 //! Converts `server` to a site, or to a redirect to one.
 
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, Section};
 use crate::known;
 use crate::nginx::common::{self, DirectiveScope};
-use crate::nginx::context::Context;
-use crate::nginx::{condition, location, passing};
-use crate::tree::ParsedDirective;
+use crate::nginx::condition::ActionTarget;
+use crate::nginx::context::{Context, ServerFacts};
+use crate::nginx::{condition, inner, location, passing};
+use crate::report::StatementId;
 use crate::units;
 use crate::write::certificate_pair;
 
@@ -25,10 +27,17 @@ pub(super) struct Server {
 /// `return 301 https://example.com$request_uri` for a whole server.
 #[derive(Clone, Debug)]
 pub(super) struct ServerRedirect {
-    /// The host; contains variables of nginx if it is that of the request.
-    pub host: String,
-    pub is_https: bool,
+    pub target: ActionTarget,
+    pub id: StatementId,
     pub origin: crate::source::StatementOrigin,
+}
+
+impl std::ops::Deref for ServerRedirect {
+    type Target = ActionTarget;
+
+    fn deref(&self) -> &ActionTarget {
+        &self.target
+    }
 }
 
 /// Converts a server. `inherited`: the statements of `http` that apply to each server.
@@ -41,18 +50,68 @@ pub(super) fn convert(
         is_refusal: refuses_hosts(block),
         ..Server::default()
     };
-    for directive in inherited.iter().copied().chain(block) {
+    context.server = facts(block);
+    // The meaning of a location depends on the root, wherever that is named.
+    let all = || inherited.iter().copied().chain(block);
+    let is_location = |one: &&ParsedDirective| matches!(one.name(), "location" | "if");
+    let first = all().filter(|one| !is_location(one));
+    for directive in first.chain(all().filter(is_location)) {
         match directive.name() {
             "listen" => listen(directive, &mut server, context),
             _ if server.is_refusal => directive.not_needed(NO_SUCH_HOST, context.report),
             _ => statement(directive, &mut server, context),
         }
     }
-    common::access(block, "allow", &mut server.site.section, context.report);
-    if server.listen.is_empty() && server.listen_tls.is_empty() {
-        server.listen.push("0.0.0.0:80".to_owned());
-    }
+    common::access(block, &mut server.site.section, context.report);
+    server.listens_by_default();
     server
+}
+
+impl Server {
+    /// A server without `listen` has port 80.
+    fn listens_by_default(&mut self) {
+        if self.listen.is_empty() && self.listen_tls.is_empty() {
+            self.listen.push("0.0.0.0:80".to_owned());
+        }
+    }
+}
+
+/// The properties of a server with these statements.
+fn facts(block: &[ParsedDirective]) -> ServerFacts {
+    let listens = || block.iter().filter(|one| one.name() == "listen");
+    let is_tls = |one: &&ParsedDirective| {
+        let mut words = one.arguments().iter();
+        words.any(|word| matches!(word.as_str(), "ssl" | "quic"))
+    };
+    let mut plain_ports: Vec<String> = listens().filter(|one| !is_tls(one)).map(port).collect();
+    plain_ports.dedup();
+    if listens().next().is_none() {
+        plain_ports.push("80".to_owned());
+    }
+    let others = |one: &&ParsedDirective| {
+        one.name() == "location"
+            && one.arguments() != ["/"]
+            && inner::denial_status(one.inner()).is_none()
+    };
+    ServerFacts {
+        plain_ports,
+        is_sole: !block.iter().any(|one| others(&one)),
+        is_files_only: !passes(block),
+    }
+}
+
+/// The port of a `listen`.
+fn port(directive: &ParsedDirective) -> String {
+    let listener = units::listener(directive.argument(0), 80).unwrap_or_default();
+    let port = listener.rsplit_once(':').map(|(_, port)| port);
+    port.unwrap_or_default().to_owned()
+}
+
+/// Whether a block passes requests on.
+fn passes(block: &[ParsedDirective]) -> bool {
+    block
+        .iter()
+        .any(|one| one.name().ends_with("_pass") || passes(one.inner()))
 }
 
 /// Whether a server only closes connections: `return` at this level takes precedence over all locations.
@@ -69,6 +128,9 @@ fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Con
     let argument = directive.argument(0);
     let site = &mut server.site;
     match directive.name() {
+        "root" if argument.contains('$') || !argument.starts_with('/') => {
+            context.not_carried(directive, "set `root` to the folder: the path depends on the request, or on where nginx was built");
+        }
         "server_name" => names(directive, site, context),
         "root" => {
             directive.sets("root", argument, &mut site.section, context.report);
@@ -85,6 +147,12 @@ fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Con
         "location" => location::convert(directive, site, context),
         "if" => condition::convert(directive, site, context),
         "return" | "rewrite" => redirect(directive, server, context),
+        "try_files" | "internal" | "break" | "set" => of_server(directive, context),
+        "expires" if argument != "off" && !argument.starts_with('$') => {
+            let remedy =
+                "a lifetime for all pages and files: write rules with `pattern` and `set_headers`";
+            context.not_carried(directive, remedy);
+        }
         "keepalive_timeout" | "client_header_timeout" | "client_body_timeout" | "send_timeout" => {
             client_timeout(directive, &mut server.options, context);
         }
@@ -101,7 +169,7 @@ fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Con
                 "Galley takes the first address from the right that is not trusted",
             );
         }
-        _ if passing::pass(directive, &mut site.section, context) => {}
+        _ if passing::pass(directive, None, &mut site.section, context) => {}
         _ if passing::cache_time(directive, &mut site.ttl, context) => {}
         _ => common::convert(directive, DirectiveScope::Site, &mut site.section, context),
     }
@@ -109,10 +177,8 @@ fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Con
 
 /// Whether the directive is `location / { return 301 https://... }`, which redirects the whole server.
 fn is_redirect(directive: &ParsedDirective) -> bool {
-    let sends = |inner: &ParsedDirective| {
-        matches!(inner.name(), "return" | "rewrite") && condition::host_of_target(inner).is_some()
-    };
-    directive.arguments() == ["/"] && directive.inner().iter().any(sends)
+    let sends = |inner: &ParsedDirective| ActionTarget::of(inner).is_some();
+    directive.arguments() == ["/"] && matches!(directive.inner(), [one] if sends(one))
 }
 
 fn listen(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
@@ -147,7 +213,7 @@ fn names(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Con
         let name = name.to_ascii_lowercase();
         let hosts = match name.as_str() {
             "_" | "" | "localhost" if directive.arguments().len() == 1 => vec!["*".to_owned()],
-            "_" | "" => continue,
+            "_" | "" | "localhost" => continue,
             _ => match name.strip_prefix('.') {
                 Some(rest) => vec![rest.to_owned(), format!("*.{rest}")],
                 None => vec![name],
@@ -214,18 +280,20 @@ fn log(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Conte
     context.carried(directive, format!("site.log.{name}"));
 }
 
+const OF_FILE: &str = "set `[site.error_pages]` to a file, or have WordPress make the page";
+
 fn error_page(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
     let Some((target, statuses)) = directive.arguments().split_last() else {
         return context.not_carried(directive, "set `[site.error_pages]`");
     };
-    if target.contains("index.php")
-        || target.starts_with('@')
+    if !target.starts_with('/')
+        || target.contains(['$', '?'])
         || statuses.iter().any(|status| status.starts_with('='))
     {
-        return context.not_needed(directive, "WordPress makes its own error pages");
+        return context.not_carried(directive, OF_FILE);
     }
     if statuses.iter().all(|status| status == "404") {
-        return context.not_needed(directive, "WordPress makes its own page for 404");
+        return context.not_carried(directive, "WordPress makes its own page for 404");
     }
     let Some(root) = site.section.text("root") else {
         let remedy = "set `[site.error_pages]` to the path of the file";
@@ -240,23 +308,43 @@ fn error_page(directive: &ParsedDirective, site: &mut ImportedSite, context: &mu
 }
 
 fn redirect(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
-    let is_whole = directive.name() == "return"
-        || ["^", "^(.*)$", "^(.*)", "^/(.*)$", "^/?(.*)", ".*", "^.*"]
-            .contains(&directive.argument(0));
-    match condition::host_of_target(directive).filter(|_| is_whole) {
-        Some(host) => {
+    match (ActionTarget::of(directive), directive.name()) {
+        (Some(target), _) if server.redirect.is_none() => {
+            context.carried(
+                directive,
+                "https_redirect, canonical_host or a rule with redirect",
+            );
             server.redirect = Some(ServerRedirect {
-                host,
-                is_https: directive
-                    .arguments()
-                    .iter()
-                    .any(|word| word.starts_with("https://")),
+                target,
+                id: directive.id,
                 origin: directive.origin.clone(),
             });
-            context.carried(directive, "https_redirect or canonical_host");
         }
-        None => passing::redirect(directive, None, &mut server.site, context),
+        (_, "rewrite") => passing::rewritten(directive, &mut server.site, context),
+        (_, _) if known::is_error_status(directive.argument(0)) => {
+            server.site.section.deny_all(&directive.origin);
+            context.not_carried(directive, "closed for all clients, with 403");
+        }
+        _ => context.not_carried(
+            directive,
+            "write a rule with `redirect`, or send the response from PHP",
+        ),
     }
+}
+
+/// A statement whose meaning depends on the requests that reach it.
+fn of_server(directive: &ParsedDirective, context: &mut Context<'_>) {
+    let is_reset = directive.name() == "set" && matches!(directive.argument(1), "" | "0");
+    if is_reset && context.cache_variables.contains(directive.argument(0)) {
+        return context.not_needed(
+            directive,
+            "pages are stored unless a condition says otherwise",
+        );
+    }
+    context.not_carried(
+        directive,
+        "a rule of nginx for all requests of the server: write rules for the paths",
+    );
 }
 
 fn client_timeout(directive: &ParsedDirective, options: &mut Section, context: &mut Context<'_>) {
@@ -281,10 +369,6 @@ fn real_ip_header(directive: &ParsedDirective, server: &mut Server, context: &mu
         "x-forwarded-for" | "x-real-ip" | "forwarded" => {
             server.options.set("client_field", field, &directive.origin);
             context.carried(directive, "server.client_field");
-        }
-        "cf-connecting-ip" => {
-            let why = "Cloudflare sends X-Forwarded-For, too, which Galley reads by default";
-            context.not_needed(directive, why);
         }
         "proxy_protocol" => context.not_needed(directive, "`server.proxy_protocol` does this"),
         _ => context.not_carried(directive, "set `server.client_field`"),

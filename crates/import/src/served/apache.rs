@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::apache::read_directives;
 use crate::copy::listen_key;
+use crate::directive::ParsedDirective;
 use crate::known;
 use crate::report::Report;
 use crate::served::paths::StatementPaths;
@@ -11,7 +12,6 @@ use crate::served::statement::{
     ServedConfiguration, ServedHost, ServedListener, StatementScope, StatementSubject,
 };
 use crate::source::Source;
-use crate::tree::ParsedDirective;
 
 /// Adds the virtual hosts and the statements of a configuration, with the `.htaccess` of each root.
 pub(super) fn read(source: &dyn Source, main: &Path, found: &mut ServedConfiguration) {

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::copy::listen_key;
+use crate::directive::ParsedDirective;
 use crate::served::paths::StatementPaths;
 use crate::served::statement::{
     ServedConfiguration, ServedHost, ServedListener, StatementScope, StatementSubject,
 };
-use crate::tree::ParsedDirective;
 
 /// Adds the servers and the statements of a configuration.
 pub(super) fn read(all: &[ParsedDirective], main: &Path, found: &mut ServedConfiguration) {

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::directive::ParsedDirective;
 use crate::served::paths::StatementPaths;
 use crate::source::StatementOrigin;
-use crate::tree::ParsedDirective;
 
 /// The parts of a configuration that visitors may notice.
 #[derive(Clone, Debug, Default)]

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use crate::caddy::SiteAddress;
+use crate::directive::ParsedDirective;
 use crate::served::paths::StatementPaths;
 use crate::served::statement::{
     ServedConfiguration, ServedHost, ServedListener, StatementScope, StatementSubject,
 };
-use crate::tree::ParsedDirective;
 
 /// Adds the conditions on paths of a VCL file. Varnish has one address for all hosts.
 pub(super) fn read_vcl(all: &[ParsedDirective], found: &mut ServedConfiguration) {

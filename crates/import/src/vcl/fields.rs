@@ -1,44 +1,52 @@
 //! Converts `vcl_backend_response` and `vcl_deliver`: lifetimes, and response fields that VCL sets and removes.
 
-use super::idioms::{COMPUTES, contains};
+use super::words::COMPUTES;
+use crate::directive::ParsedDirective;
 use crate::draft::ImportedSite;
 use crate::report::Report;
-use crate::tree::ParsedDirective;
 use crate::units;
 
 /// Converts a statement of `vcl_backend_response`.
 pub(super) fn response(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
     let text = directive.words.join(" ");
-    let origin = &directive.origin;
-    let mut times = OF_TIMES.iter().filter_map(|(name, options)| {
-        let time = text.strip_prefix(&format!("set beresp.{name} = "))?;
-        Some((units::duration(time)?, options))
-    });
-    if let Some((time, options)) = times.next() {
-        for option in *options {
-            site.ttl.set(option, time.clone(), origin);
+    let time = |name: &str| {
+        text.strip_prefix(&format!("set beresp.{name} = "))
+            .map(units::duration)
+    };
+    if let Some(Some(time)) = time("ttl") {
+        site.ttl.set("default", within(&time), &directive.origin);
+        report.not_carried(directive.id, "set as lifetime of responses that state none; Varnish applied it to all: see `ignore` and `ttl` of a rule");
+    } else if let Some(Some(time)) = time("grace") {
+        let known = within(&time);
+        for option in ["stale_while_revalidate", "stale_if_error"] {
+            site.ttl.set(option, known.clone(), &directive.origin);
         }
-        let first = options.first().unwrap_or(&"");
-        report.carried(directive.id, format!("site.ttl.{first}"));
-    } else if text == "set beresp.do_esi = true" {
-        site.section.set("esi", true, origin);
-        report.carried(directive.id, "esi, for pages with `Surrogate-Control`");
+        if known == time {
+            report.carried(directive.id, "stale_while_revalidate, stale_if_error");
+        } else {
+            report.not_carried(directive.id, format!("set to the maximum, {known}"));
+        }
     } else if !field(directive, "beresp.http.", site, report) {
-        conditional(directive, STORES, report);
+        directive.not_carried(COMPUTES, report);
     }
 }
 
-/// Durations of Varnish, and the corresponding options of Galley.
-const OF_TIMES: &[(&str, &[&str])] = &[
-    ("ttl", &["default"]),
-    ("grace", &["stale_while_revalidate", "stale_if_error"]),
-    ("keep", &["stale_if_error"]),
-];
+/// A duration, or the maximum of lifetimes.
+fn within(time: &str) -> String {
+    let seconds = units::seconds(time).unwrap_or(0);
+    if seconds > MAX_DAYS * 86_400 {
+        return format!("{MAX_DAYS}d");
+    }
+    time.to_owned()
+}
+
+/// The maximum of `[site.ttl]`.
+const MAX_DAYS: u64 = 3_650;
 
 /// Converts a statement of `vcl_deliver`.
 pub(super) fn deliver(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
     if !field(directive, "resp.http.", site, report) {
-        conditional(directive, CACHE_STATUS, report);
+        directive.not_carried(COMPUTES, report);
     }
 }
 
@@ -53,9 +61,9 @@ fn field(
         return false;
     };
     match directive.name() {
-        "unset" | "remove" => removed(directive, name, prefix, site, report),
+        "unset" | "remove" => removed(directive, name, site, report),
         "set" if is_about_cache(&name.to_ascii_lowercase()) => {
-            report.not_needed(directive.id, CACHE_STATUS);
+            report.not_carried(directive.id, CACHE_STATUS);
         }
         "set" => match fixed(directive) {
             Some(value) => {
@@ -69,49 +77,18 @@ fn field(
     true
 }
 
-fn removed(
-    directive: &ParsedDirective,
-    name: &str,
-    prefix: &str,
-    site: &mut ImportedSite,
-    report: &mut Report,
-) {
+fn removed(directive: &ParsedDirective, name: &str, site: &mut ImportedSite, report: &mut Report) {
     let lower = name.to_ascii_lowercase();
-    if prefix == "beresp.http." && OF_STORING.contains(&lower.as_str()) {
-        report.not_needed(directive.id, STORES);
+    if OF_STORING.contains(&lower.as_str()) || lower == "age" {
+        report.not_carried(
+            directive.id,
+            "Galley needs this field to decide about storing: see `ignore` in a rule",
+        );
     } else if OWN_FIELDS.contains(&lower.as_str()) {
-        let why = "Galley does not send this field, or needs it (Age)";
-        report.not_needed(directive.id, why);
+        report.not_needed(directive.id, "Galley does not send this field");
     } else {
-        let names = [name.to_owned()];
-        directive.adds("remove_headers", names, &mut site.section, report);
-    }
-}
-
-/// Records that a condition is not needed, except for fields in it that visitors see.
-fn conditional(directive: &ParsedDirective, why: &str, report: &mut Report) {
-    directive.not_needed(why, report);
-    lost_fields(directive.inner(), report);
-}
-
-fn lost_fields(block: &[ParsedDirective], report: &mut Report) {
-    for directive in block {
-        let name = directive.argument(0).to_ascii_lowercase();
-        let (prefix, name) = name.split_once("resp.http.").unwrap_or_default();
-        let is_of_storing = prefix == "be" && OF_STORING.contains(&name);
-        if directive.name() == "set" && !name.is_empty() && !is_of_storing && !is_about_cache(name)
-        {
-            report.not_carried(
-                directive.id,
-                "write a rule for the paths, with `set_headers`",
-            );
-        }
-        lost_fields(directive.inner(), report);
-    }
-    if contains(block, &|one| one.words.join("").contains("return(synth(")) {
-        for directive in block {
-            directive.not_carried(COMPUTES, report);
-        }
+        site.section.hides(name, &directive.origin);
+        report.carried(directive.id, "remove_headers");
     }
 }
 
@@ -132,9 +109,6 @@ fn is_about_cache(name: &str) -> bool {
 
 const CACHE_STATUS: &str = "Galley sends Cache-Status (RFC 9211) with every response";
 
-const STORES: &str =
-    "Galley decides from the response what it may store: status, Set-Cookie, Cache-Control, Vary";
-
 const COMPUTED: &str = "a value that VCL computes: have PHP send the field";
 
 /// Prefixes of the names of variables.
@@ -153,11 +127,4 @@ const OF_STORING: &[&str] = &[
     "vary",
 ];
 
-const OWN_FIELDS: &[&str] = &[
-    "x-powered-by",
-    "server",
-    "via",
-    "x-varnish",
-    "age",
-    "x-pingback",
-];
+const OWN_FIELDS: &[&str] = &["x-powered-by", "server", "via", "x-varnish", "x-pingback"];

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use super::fields::{deliver, response};
-use super::idioms::{COMPUTES, is_about_phones, network, switch_on};
 use super::receive::receive;
+use super::words::COMPUTES;
+use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, Value};
 use crate::report::Report;
 use crate::source::Source;
-use crate::tree::{self, Grammar, ParsedDirective};
+use crate::tree::{self, Grammar};
 use crate::units;
 
 /// Converts a VCL file to one site for every host.
@@ -16,22 +17,36 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
     let all = tree::read(source, main, Grammar::Vcl, report);
     let mut site = ImportedSite::default();
     site.section.add("hosts", ["*".to_owned()], None);
+    let mut backends = all.iter().filter(|one| one.name() == "backend");
+    // Varnish uses the backend of this name, otherwise the first one.
+    let default = backends.clone().find(|one| one.argument(0) == "default");
+    let default = default.or_else(|| backends.next()).map(|one| one.id);
     for directive in &all {
         match directive.name() {
             "vcl" | "import" => report.not_needed(directive.id, "Galley needs no program"),
-            "backend" => backend(directive, &mut site, report),
-            "acl" => acl(directive, &mut site, report),
-            "probe" => {
-                directive.not_needed("Galley notices a failing server by its responses", report);
-            }
+            "backend" if default == Some(directive.id) => backend(directive, &mut site, report),
+            "backend" => directive.not_carried(ONE_BACKEND, report),
             "sub" => subroutine(directive, &all, &mut site, report),
             _ => {}
         }
     }
+    unused_lists(&all, report);
     site.sort_rules();
     Draft {
         sites: vec![site],
         ..Draft::default()
+    }
+}
+
+const ONE_BACKEND: &str = "write a rule with `upstream` for its paths";
+
+/// Reports the access lists that no subroutine carried.
+fn unused_lists(all: &[ParsedDirective], report: &mut Report) {
+    for list in all.iter().filter(|one| one.name() == "acl") {
+        if !report.has_outcome(list.id) {
+            let remedy = "name the networks in `purge_allow`, `allow` or `admin_allow`";
+            list.not_carried(remedy, report);
+        }
     }
 }
 
@@ -42,8 +57,12 @@ fn backend(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Re
         all.find(|inner| inner.name() == name)
             .map(|inner| inner.argument(1))
     };
-    let host = value(".host").unwrap_or("127.0.0.1");
-    let port = value(".port").unwrap_or("80");
+    let (Some(host), port) = (
+        value(".host").filter(|host| !host.starts_with('/')),
+        value(".port").unwrap_or("80"),
+    ) else {
+        return directive.not_carried("set `upstream` to the address of the server", report);
+    };
     let section = &mut site.section;
     directive.adds(
         "upstream",
@@ -67,34 +86,16 @@ fn backend(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Re
             (".max_connections", _) => {
                 inner.sets("in_flight", Value::Verbatim(number(value)), section, report);
             }
-            _ => inner.not_needed("Galley notices a failing server by its responses", report),
+            _ => inner.not_carried(
+                "set `health_check` and the other options of the upstream",
+                report,
+            ),
         }
     }
 }
 
 fn number(text: &str) -> String {
     text.parse::<u32>().unwrap_or(0).min(65_536).to_string()
-}
-
-/// Converts an access list; one with `purge` or `ban` in its name permits purges.
-fn acl(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
-    let is_for_purges = ["purge", "ban"]
-        .iter()
-        .any(|word| directive.argument(0).contains(word));
-    for inner in directive.inner() {
-        match network(inner).filter(|_| is_for_purges) {
-            Some(network) => inner.adds("purge_allow", [network], &mut site.section, report),
-            None => report.not_carried(
-                inner.id,
-                "name addresses and networks in `purge_allow`, `allow` or `admin_allow`",
-            ),
-        }
-    }
-    if is_for_purges {
-        report.carried(directive.id, "purge_allow");
-    } else {
-        report.not_carried(directive.id, "use the list in `allow` or `admin_allow`");
-    }
 }
 
 fn subroutine(
@@ -112,15 +113,6 @@ fn subroutine(
         }
         "vcl_backend_response" | "vcl_fetch" => statements(directive, response, site, report),
         "vcl_deliver" => statements(directive, deliver, site, report),
-        "vcl_hash" if directive.inner().iter().any(is_about_phones) => {
-            switch_on("device_variants", directive, site, report);
-        }
-        "vcl_hash" | "vcl_hit" | "vcl_miss" | "vcl_pass" | "vcl_pipe" | "vcl_purge"
-        | "vcl_init" | "vcl_fini" | "vcl_backend_fetch" | "vcl_synth" | "vcl_backend_error"
-        | "vcl_error" => {
-            let why = "Galley's key, purges, WebSockets and error pages need no program";
-            directive.not_needed(why, report);
-        }
         _ => directive.not_carried(COMPUTES, report),
     }
 }

@@ -1,12 +1,11 @@
-//! Varnish: converts the usual VCL of WordPress sites: backends, purges, requests that bypass the cache, lifetimes.
+//! Varnish: converts what a VCL file states without computing: backends, purges, requests that bypass the cache by one condition,
+//! lifetimes and fields.
 //!
-//! VCL is a program. Its conditions about cookies and paths become options; other computed conditions are reported as not
-//! carried.
+//! VCL is a program. Everything else in it is reported as not carried, in the order of the file: a list to go through.
 
 mod fields;
 mod file;
-mod idioms;
 mod receive;
-mod synthetic;
+mod words;
 
 pub(crate) use file::convert;

@@ -1,11 +1,11 @@
-//! Converts `vcl_recv`: requests that bypass the cache, denials, and parts that Galley normalizes without configuration.
+//! Converts `vcl_recv`: purges, requests that bypass the cache, and denials, each by a single condition.
 
-use super::idioms::{COMPUTES, contains, is_about_phones, patterns, switch_on};
-use super::synthetic;
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
+use super::words::{COMPUTES, network};
+use crate::closed::{self, undecided};
+use crate::directive::ParsedDirective;
+use crate::draft::{ImportedSite, RulePriority};
 use crate::known;
 use crate::report::Report;
-use crate::tree::ParsedDirective;
 
 /// Converts a statement of `vcl_recv`. `all`: the statements of the file.
 pub(super) fn receive(
@@ -14,145 +14,212 @@ pub(super) fn receive(
     site: &mut ImportedSite,
     report: &mut Report,
 ) {
-    let text = directive.words.join(" ");
-    let lower = text.to_ascii_lowercase();
-    let inner = directive.inner();
-    let returns = |what: &str| contains(inner, &|one| one.words.join("").contains(what));
-    if !matches!(directive.name(), "if" | "else" | "elseif" | "elsif") {
-        return statement(directive, &lower, report);
+    let text = text_of(directive);
+    if directive.name() != "if" {
+        return statement(directive, &text, report);
     }
-    let is_method = |method: &str| {
-        let mut names = ["req.method", "req.request"].into_iter();
-        names.any(|name| lower.contains(&format!("{name} == {method}")))
+    let condition = text.strip_prefix("if ").unwrap_or_default();
+    let condition = condition
+        .strip_prefix('(')
+        .and_then(|text| text.strip_suffix(')'))
+        .unwrap_or_default();
+    let returns = match directive.inner() {
+        [one] => one.words.join(""),
+        _ => String::new(),
     };
-    if is_method("purge") || is_method("ban") || returns("return(purge)") {
-        let why = "Galley accepts PURGE and BAN of the addresses in `purge_allow`";
-        directive.not_needed(why, report);
-    } else if synthetic::convert(directive, all, site, report) {
-        // It was carried, or reported as lost.
-    } else if returns("return(pass)") && lower.contains("req.url") {
-        paths(directive, &text, site, report);
-    } else if returns("return(pass)") && lower.contains("req.http.cookie ~") {
-        cookies(directive, &text, site, report);
-    } else if lower.contains("user-agent") && is_about_phones(directive) {
-        switch_on("device_variants", directive, site, report);
-    } else if lower.contains("https") || lower.contains("x-forwarded-proto") {
-        switch_on("https_redirect", directive, site, report);
-    } else if let Some((_, why)) = CONDITIONS.iter().find(|(word, _)| lower.contains(word)) {
-        directive.not_needed(why, report);
+    match condition {
+        "req.method == PURGE" | "req.request == PURGE" => {
+            return purge(directive, all, site, report);
+        }
+        "req.http.Authorization" if returns == "return(pass)" => {
+            return directive.not_needed(
+                "Galley never stores responses to requests with Authorization",
+                report,
+            );
+        }
+        "req.method != GET && req.method != HEAD" if returns == "return(pass)" => {
+            return directive.not_needed("Galley serves only GET and HEAD from the cache", report);
+        }
+        _ => {}
+    }
+    if let (Some(pattern), "return(pass)") =
+        (compared(condition, "req.http.cookie"), returns.as_str())
+        && let Some(unknown) = known::cookies(pattern)
+    {
+        if unknown.is_empty() {
+            return directive.not_needed("the preset knows these cookies", report);
+        }
+        site.section
+            .add("bypass_cookies", unknown, &directive.origin);
+        return directive.carried("bypass_cookies", report);
+    }
+    if let (Some(pattern), "return(pass)") = (compared(condition, "req.url"), returns.as_str()) {
+        return pass(directive, pattern, site, report);
+    }
+    match refusal(directive.inner()) {
+        Some(_) if condition.contains(" && ") => allow(directive, condition, all, site, report),
+        Some(status) => deny(directive, condition, &status, site, report),
+        None => directive.not_carried(COMPUTES, report),
+    }
+}
+
+/// The words of a statement, in which a quoted one may be before a parenthesis.
+fn text_of(directive: &ParsedDirective) -> String {
+    directive.words.join(" ").replace(" )", ")")
+}
+
+/// The pattern of a condition that is nothing but `NAME ~ "PATTERN"`.
+fn compared<'c>(condition: &'c str, name: &str) -> Option<&'c str> {
+    let (left, pattern) = condition.split_once(" ~ ")?;
+    let is_single =
+        !pattern.contains(" ~ ") && !pattern.contains(" && ") && !pattern.contains(" || ");
+    (left.eq_ignore_ascii_case(name) && is_single).then_some(pattern)
+}
+
+/// Converts paths that bypass the cache. In VCL a path is compared with its query, which Galley's patterns do not see.
+fn pass(directive: &ParsedDirective, pattern: &str, site: &mut ImportedSite, report: &mut Report) {
+    let (of_query, of_path): (Vec<String>, Vec<String>) = known::paths(pattern)
+        .into_iter()
+        .partition(|one| known::is_of_query(one));
+    if let Some(pattern) = known::pattern(&of_path.join("|"), false).filter(|_| !of_path.is_empty())
+    {
+        let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Condition);
+        rule.section.set("cache", false, &directive.origin);
+        site.add_rule(rule);
+        directive.carried("a rule with cache = false", report);
+    } else if of_path.is_empty() {
+        directive.not_needed("the preset does not store these paths of WordPress", report);
     } else {
         directive.not_carried(COMPUTES, report);
     }
-}
-
-/// Parts of conditions, and why Galley does not need them.
-const CONDITIONS: &[(&str, &str)] = &[
-    (
-        "authorization",
-        "Galley never stores responses to requests with Authorization",
-    ),
-    (
-        "req.method",
-        "Galley serves only GET and HEAD from the cache, and refuses methods that it does not know",
-    ),
-    (
-        "req.request",
-        "Galley serves only GET and HEAD from the cache, and refuses methods that it does not know",
-    ),
-    (
-        "x-requested-with",
-        "Galley knows requests by scripts (admin-ajax.php and the REST API)",
-    ),
-    ("upgrade", "Galley forwards WebSockets"),
-    (
-        "req.url",
-        "Galley removes tracking parameters and the cookies of files itself (`ignore_query` adds parameters)",
-    ),
-    (
-        "accept-encoding",
-        "Galley normalizes the request itself: codings, addresses, cookies, stale pages",
-    ),
-    (
-        "x-forwarded-for",
-        "Galley normalizes the request itself: codings, addresses, cookies, stale pages",
-    ),
-    (
-        "cookie",
-        "Galley normalizes the request itself: codings, addresses, cookies, stale pages",
-    ),
-    (
-        "grace",
-        "Galley normalizes the request itself: codings, addresses, cookies, stale pages",
-    ),
-    (
-        "req.restarts",
-        "Galley normalizes the request itself: codings, addresses, cookies, stale pages",
-    ),
-    (
-        "cache-control",
-        "the preset ignores Cache-Control of visitors, who could load PHP with it",
-    ),
-];
-
-/// Parts of statements about values that Galley normalizes.
-const NORMALIZED: &[&str] = &[
-    "req.http.cookie",
-    "req.url",
-    "req.http.host",
-    "x-forwarded-for",
-    "accept-encoding",
-    "return",
-    "req.backend",
-    "req.grace",
-    "purge",
-    "surrogate-capability",
-    "std.log",
-    "req.http.proxy",
-    "unset req.http",
-];
-
-/// Converts a statement without a condition.
-fn statement(directive: &ParsedDirective, lower: &str, report: &mut Report) {
-    if NORMALIZED.iter().any(|word| lower.contains(word)) {
-        let why = "Galley normalizes address, host and cookies itself";
-        report.not_needed(directive.id, why);
-    } else {
-        directive.not_carried(COMPUTES, report);
-    }
-}
-
-fn cookies(directive: &ParsedDirective, text: &str, site: &mut ImportedSite, report: &mut Report) {
-    let unknown: Vec<String> = patterns(text)
-        .iter()
-        .flat_map(|pattern| known::cookies(pattern).unknown)
-        .collect();
-    if unknown.is_empty() {
-        return directive.not_needed("the preset knows these cookies", report);
-    }
-    site.section
-        .add("bypass_cookies", unknown, &directive.origin);
-    directive.carried("bypass_cookies", report);
-}
-
-fn paths(directive: &ParsedDirective, text: &str, site: &mut ImportedSite, report: &mut Report) {
-    let unknown: Vec<String> = patterns(text)
-        .iter()
-        .flat_map(|pattern| known::paths(pattern).unknown)
-        .filter(|pattern| !pattern.contains("\\?"))
-        .collect();
-    if unknown.is_empty() {
-        directive.not_needed(
-            "the preset knows these paths and parameters of WordPress",
+    if !of_query.is_empty() {
+        directive.not_carried(
+            "Galley's patterns have no query: pages with one are stored under their whole address",
             report,
         );
-        return;
     }
-    let Some(pattern) = known::pattern(&unknown.join("|"), false) else {
-        return directive.not_carried(COMPUTES, report);
-    };
-    let mut section = Section::default();
-    section.set("pattern", pattern, &directive.origin);
-    section.set("cache", false, &directive.origin);
-    site.add_rule(RuleDraft::new(section, RulePriority::Pattern));
-    directive.carried("a rule with cache = false", report);
 }
+
+/// Converts `if (req.method == "PURGE") { if (!client.ip ~ purge) { return (synth(405)); } return (purge); }`.
+fn purge(
+    directive: &ParsedDirective,
+    all: &[ParsedDirective],
+    site: &mut ImportedSite,
+    report: &mut Report,
+) {
+    let list = purgers(directive, all);
+    let is_known = |list: &&ParsedDirective| list.inner().iter().all(|one| network(one).is_some());
+    let Some(list) = list.filter(is_known) else {
+        return directive.not_carried("name the networks that may purge in `purge_allow`", report);
+    };
+    let networks = list.inner().iter().filter_map(network);
+    site.section.add("purge_allow", networks, &list.origin);
+    list.carried("purge_allow", report);
+    directive.not_needed(
+        "Galley accepts PURGE and BAN of the addresses in `purge_allow`",
+        report,
+    );
+}
+
+/// The access list of a condition for purges.
+fn purgers<'a>(
+    directive: &ParsedDirective,
+    all: &'a [ParsedDirective],
+) -> Option<&'a ParsedDirective> {
+    let [check, last] = directive.inner() else {
+        return None;
+    };
+    if last.words.join("") != "return(purge)" || refusal(check.inner()).is_none() {
+        return None;
+    }
+    let text = text_of(check).replace("client.ip !~", "!client.ip ~");
+    let name = text.strip_prefix("if (!client.ip ~ ")?.strip_suffix(')')?;
+    list_of(all, name)
+}
+
+/// The access list with a name.
+fn list_of<'a>(all: &'a [ParsedDirective], name: &str) -> Option<&'a ParsedDirective> {
+    let mut lists = all.iter().filter(|one| one.name() == "acl");
+    lists.find(|list| list.argument(0) == name)
+}
+
+/// The status of `return (synth(403, "..."))`, or of `error 403 "..."` in older files, if it refuses a request.
+fn refusal(block: &[ParsedDirective]) -> Option<String> {
+    let status = block.iter().find_map(|one| {
+        let words = one.words.join("");
+        let rest = words
+            .strip_prefix("return(synth(")
+            .or_else(|| words.strip_prefix("error"))?;
+        Some(
+            rest.chars()
+                .take_while(char::is_ascii_digit)
+                .collect::<String>(),
+        )
+    });
+    status.filter(|status| known::is_error_status(status))
+}
+
+/// Converts `req.url ~ "^/office" && client.ip !~ office`.
+fn allow(
+    directive: &ParsedDirective,
+    condition: &str,
+    all: &[ParsedDirective],
+    site: &mut ImportedSite,
+    report: &mut Report,
+) {
+    let found = condition.split_once(" && ").and_then(|(paths, client)| {
+        let name = client.strip_prefix("client.ip !~ ")?;
+        let list = list_of(all, name)?;
+        let networks: Option<Vec<String>> = list.inner().iter().map(network).collect();
+        let prefix = closed::plain_prefix(compared(paths, "req.url")?)?;
+        Some((list, networks?, prefix))
+    });
+    let Some((list, networks, prefix)) = found else {
+        return undecided(directive, DENIES, report);
+    };
+    let mut rule = closed::rule_for("path", format!("{prefix}*"), directive, RulePriority::Exact);
+    rule.section.add("allow", networks, &directive.origin);
+    site.add_rule(rule);
+    list.carried("a rule with allow", report);
+    directive.carried("a rule with allow", report);
+}
+
+/// Closes paths that a condition compares, one after the other.
+fn deny(
+    directive: &ParsedDirective,
+    condition: &str,
+    status: &str,
+    site: &mut ImportedSite,
+    report: &mut Report,
+) {
+    // The URL has the query, which Galley's patterns do not see.
+    let pattern = |one: &str| {
+        let pattern = compared(one, "req.url").filter(|pattern| !known::is_of_query(pattern))?;
+        known::pattern(pattern, false)
+    };
+    let patterns: Option<Vec<String>> = condition.split(" || ").map(pattern).collect();
+    let Some(patterns) = patterns else {
+        return undecided(directive, DENIES, report);
+    };
+    for pattern in patterns {
+        let rule = closed::rule_for("pattern", pattern, directive, RulePriority::Exact);
+        let outcome = closed::close(directive, rule, status, site);
+        closed::record_all(directive, &outcome, report);
+    }
+}
+
+/// Converts a statement without a condition.
+fn statement(directive: &ParsedDirective, text: &str, report: &mut Report) {
+    match text {
+        "return (hash)" | "return(hash)" => {
+            report.not_needed(directive.id, "Galley looks into its cache");
+        }
+        "unset req.http.proxy" => {
+            report.not_needed(directive.id, "Galley forwards no `Proxy` field");
+        }
+        _ => directive.not_carried(COMPUTES, report),
+    }
+}
+
+const DENIES: &str =
+    "it refuses requests: close the paths with `allow` or `deny` in a rule, or set `admin_allow`";

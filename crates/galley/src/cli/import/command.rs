@@ -2,10 +2,10 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use galley_import::import as convert;
+use galley_import::{Imported, ServerKind, import as convert};
 
 use super::compare::{TryOptions, compare};
 use super::mains::mains;
@@ -22,6 +22,13 @@ pub(in crate::cli) fn import(options: &ImportOptions) -> ExitCode {
     if mains.is_empty() {
         talk("found no configuration of nginx, Varnish, Apache or Caddy in the usual places");
         show::talk_lines("  name one: galley import --nginx FILE");
+        return ExitCode::from(EXIT_USAGE);
+    }
+    if let Some((path, error)) = unreadable(&mains) {
+        talk(&format!(
+            "cannot read `{}`: {error}: name the configuration file of nginx, Varnish, Apache or Caddy",
+            path.display()
+        ));
         return ExitCode::from(EXIT_USAGE);
     }
     let imported = convert(&machine, &mains);
@@ -57,7 +64,31 @@ pub(in crate::cli) fn import(options: &ImportOptions) -> ExitCode {
         report(&imported, options.all);
     }
     check(&imported.configuration);
-    ExitCode::SUCCESS
+    decisions(&imported)
+}
+
+/// The first main file that cannot be read as text.
+fn unreadable(mains: &[(ServerKind, PathBuf)]) -> Option<(&Path, std::io::Error)> {
+    mains.iter().find_map(|(_, path)| {
+        let error = std::fs::read_to_string(path).err()?;
+        Some((path.as_path(), error))
+    })
+}
+
+/// Names the statements about access that the owner of the site has to decide about. The import fails as long as there are any: the new
+/// configuration serves what the old one refuses.
+fn decisions(imported: &Imported) -> ExitCode {
+    let count = imported.open().count();
+    if count == 0 {
+        return ExitCode::SUCCESS;
+    }
+    talk(&format!(
+        "import: {count} statements refuse requests that the new configuration serves: close them before you switch over"
+    ));
+    for statement in imported.open() {
+        show::talk_lines(&format!("  {}: {}", statement.origin, statement.text));
+    }
+    ExitCode::FAILURE
 }
 
 /// Writes a file that does not exist yet.

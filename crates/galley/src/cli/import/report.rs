@@ -71,6 +71,7 @@ pub(super) fn as_json(imported: &Imported) -> Value {
         let (outcome, text) = words(&statement.outcome);
         json!({
             "file": &*statement.origin.file, "line": statement.origin.line, "statement": statement.text, "outcome": outcome, "text": text,
+            "open": statement.is_open,
         })
     });
     let shares = imported.shares();

@@ -126,8 +126,9 @@ Require all denied
 Require all denied
 </Files>
 RewriteEngine On
-RewriteCond %{REQUEST_URI} ^/(wp-content/(uploads|cache)|wp-includes)/.*\.(php|phtml)$
+RewriteCond %{REQUEST_URI} ^/wp-content/(uploads|cache)/.*\.(php|phtml)$
 RewriteRule ^ - [F]
+RewriteRule ^/wp-includes/[^m]*\.(php|phtml)$ - [F]
 RewriteRule ^/wp-admin$ /wp-admin/ [R=301,L]
 RewriteRule ^/blog/(.*)$ /news/$1 [R=301,L]
 RewriteRule ^/archive/([0-9]+)/?$ /years/$1/ [R=301,L]

@@ -1,7 +1,7 @@
 //! A typical Caddyfile, and the differences to plant in its draft.
 
 use super::differences::{SITE_HEADERS, difference, field_difference};
-use super::draft::DraftEdit::{AddRule, RemoveRule, SetRule, SetSite};
+use super::draft::DraftEdit::{AddRule, RemoveRule, SetRule};
 use super::draft::PlantedDifference;
 
 /// Configuration with placeholders.
@@ -24,8 +24,10 @@ pub const CONFIGURATION: &str = r#"# Sites of a shop.
 	respond /xmlrpc.php* 403
 	@closed path *.sql *.log *.bak
 	respond @closed 403
-	@scripts path_regexp ^/(wp-content/(uploads|cache)|wp-includes)/.*\.(php|phtml)$
+	@scripts path_regexp ^/wp-content/(uploads|cache)/.*\.(php|phtml)$
 	respond @scripts 403
+	@core path_regexp ^/wp-includes/[^m]*\.(php|phtml)$
+	respond @core 403
 }
 shop.test:8443 {
 	root * {dir}/root
@@ -60,8 +62,8 @@ http://other.test:8081 {
 
 pub const DIFFERENCES: &[PlantedDifference] = &[
     difference(
-        "the canonical host is lost",
-        SetSite("canonical_host", None),
+        "a host is redirected to another one",
+        SetRule("/", "redirect", Some("'https://other.test/$1'")),
         "redirect",
         "/galley-try/",
     ),

@@ -147,12 +147,6 @@ pub const COMMON_DIFFERENCES: &[PlantedDifference] = &[
         "entry",
         "/team",
     ),
-    difference(
-        "XML-RPC is on",
-        SetSite("xmlrpc", Some("'on'")),
-        "entry",
-        "/xmlrpc.php",
-    ),
     field_difference(
         "a field of the site has another value",
         SITE_HEADERS,
@@ -399,8 +393,14 @@ pub const COMMON_DIFFERENCES: &[PlantedDifference] = &[
 /// For drafts from nginx.
 pub const NGINX_DIFFERENCES: &[PlantedDifference] = &[
     difference(
+        "XML-RPC is on",
+        RemoveRule("/xmlrpc.php"),
+        "entry",
+        "/xmlrpc.php",
+    ),
+    difference(
         "the administration is open",
-        SetSite("admin_allow", None),
+        SetRule("/wp-login.php", "allow", None),
         "entry",
         "/wp-login.php",
     ),
@@ -413,12 +413,20 @@ pub const NGINX_DIFFERENCES: &[PlantedDifference] = &[
 ];
 
 /// For drafts from Apache.
-pub const APACHE_DIFFERENCES: &[PlantedDifference] = &[difference(
-    "the administration is open",
-    RemoveRule("/wp-login.php"),
-    "entry",
-    "/wp-login.php",
-)];
+pub const APACHE_DIFFERENCES: &[PlantedDifference] = &[
+    difference(
+        "XML-RPC is on",
+        SetSite("xmlrpc", Some("'on'")),
+        "entry",
+        "/xmlrpc.php",
+    ),
+    difference(
+        "the administration is open",
+        RemoveRule("/wp-login.php"),
+        "entry",
+        "/wp-login.php",
+    ),
+];
 
 /// A difference that the report names by its kind and by the path of a request.
 pub const fn difference(

@@ -55,13 +55,16 @@ impl Draft {
         match &difference.edit {
             DraftEdit::SetSite(option, text) => set(self.site(), option, text.map(value)),
             DraftEdit::SetRule(path, option, text) => {
-                let index = self.rule_index(path);
-                let rule = self.rules()[index].as_table_mut().unwrap();
-                set(rule, option, text.map(value));
+                let (site, index) = self.rule_index(path);
+                let rule = self.0["site"][site]["rule"][index].as_table_mut();
+                set(rule.unwrap(), option, text.map(value));
             }
             DraftEdit::RemoveRule(path) => {
-                let index = self.rule_index(path);
-                self.rules().remove(index);
+                let (site, index) = self.rule_index(path);
+                self.0["site"][site]["rule"]
+                    .as_array_mut()
+                    .unwrap()
+                    .remove(index);
             }
             DraftEdit::AddRule(text) => {
                 let rule: Table = text.replace("{dir}", dir).parse().unwrap();
@@ -81,13 +84,21 @@ impl Draft {
         self.site()["rule"].as_array_mut().unwrap()
     }
 
-    /// Index of the rule for a path, which drafts write as `/a`, `/a*` or `^/a$`.
-    fn rule_index(&mut self, path: &str) -> usize {
+    /// Indexes of the site and of its rule for a path, which drafts write as `/a`, `/a*`, `/a/*`, `^/a$` or `^/a(/.*)?$`.
+    fn rule_index(&self, path: &str) -> (usize, usize) {
         let has_path = |rule: &Value| {
             let text = rule.get("path").or_else(|| rule.get("pattern")).unwrap();
-            text.as_str().unwrap().trim_matches(['^', '$', '*']) == path
+            let text = text.as_str().unwrap().replace("\\.", ".");
+            let text = text.trim_matches(['^', '$', '*']);
+            let ends = ["", "/", "(/.*)?"];
+            ends.iter().any(|end| text.strip_suffix(end) == Some(path))
         };
-        let found = self.rules().iter().position(has_path);
+        let mut sites = self.0["site"].as_array().unwrap().iter().enumerate();
+        let in_site = |(site, one): (usize, &Value)| {
+            let rules = one.get("rule")?.as_array()?;
+            Some((site, rules.iter().position(has_path)?))
+        };
+        let found = sites.find_map(in_site);
         found.unwrap_or_else(|| panic!("no rule for {path} in {}", self.text()))
     }
 }

@@ -58,7 +58,7 @@ location ~ \.sql$ { deny all; }
 location ~ \.bak$ { deny all; }
 location ~ \.log$ { deny all; }
 location ~ ^/wp-content/(uploads|cache)/.*\.(php|phtml)$ { deny all; }
-location ~ /wp-includes/.*\.php$ { deny all; }
+location ~ /wp-includes/[^m]*\.php$ { deny all; }
 location ~ \.php$ { try_files $uri /index.php?$args; include /etc/nginx/fastcgi_params;
     fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; fastcgi_pass unix:{php}; }
 location ^~ /error_log { deny all; }

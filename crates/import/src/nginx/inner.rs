@@ -1,0 +1,147 @@
+//! Statements inside of locations, whose meaning follows from the location around them.
+
+use crate::closed::undecided;
+use crate::directive::ParsedDirective;
+use crate::draft::ImportedSite;
+use crate::known;
+use crate::nginx::context::Context;
+use crate::nginx::location_paths::LocationPaths;
+use crate::nginx::parameters::is_silent;
+
+/// The status with which a block refuses all requests. `None`: it serves some.
+pub(super) fn denial_status(block: &[ParsedDirective]) -> Option<&str> {
+    // `return` comes before access control.
+    let mut returns = block.iter().filter(|one| one.name() == "return");
+    if let Some(first) = returns.next() {
+        let status = first.argument(0);
+        return (known::is_error_status(status) && !block.iter().any(|one| one.name() == "if"))
+            .then_some(status);
+    }
+    let mut access = block
+        .iter()
+        .filter(|one| matches!(one.name(), "allow" | "deny"));
+    let is_either = block.iter().any(|one| one.name() == "satisfy");
+    let denies = access
+        .next()
+        .is_some_and(|one| one.name() == "deny" && one.argument(0) == "all");
+    (denies && !is_either).then_some("403")
+}
+
+/// A location inside another one. Its access control is at least that of the outer one, which becomes a rule for more paths.
+pub(super) fn nested(directive: &ParsedDirective, context: &mut Context<'_>) {
+    if denial_status(directive.inner()).is_some()
+        || directive.has("deny")
+        || directive.has("auth_basic")
+        || directive.has("internal")
+    {
+        return undecided(directive, NESTED, context.report);
+    }
+    let passes = |one: &ParsedDirective| {
+        one.name() == "fastcgi_pass"
+            || one.name().starts_with("fastcgi_") && is_silent(one)
+            || one.name() == "try_files" && one.argument(1) == "=404"
+    };
+    if OF_PHP.contains(&LocationPaths::of(directive).text()) && directive.inner().iter().all(passes)
+    {
+        return directive.not_needed("PHP runs the scripts of all paths", context.report);
+    }
+    directive.not_carried(NESTED, context.report);
+}
+
+/// Converts `try_files` of the paths below `prefix`.
+pub(super) fn try_files(
+    directive: &ParsedDirective,
+    prefix: &str,
+    site: &ImportedSite,
+    context: &mut Context<'_>,
+) {
+    let Some((last, tried)) = directive.arguments().split_last() else {
+        return;
+    };
+    let is_plain = tried
+        .iter()
+        .all(|one| matches!(one.as_str(), "$uri" | "$uri/"));
+    let has_pages = site.section.has("root") && !context.server.is_files_only;
+    let query = [
+        "?$args",
+        "$is_args$args",
+        "?$query_string",
+        "?$is_args$args",
+    ];
+    let front = query.iter().find_map(|query| last.strip_suffix(query));
+    match front {
+        Some("/index.php") if is_plain && has_pages => context.not_needed(directive, FALLBACK),
+        Some(front)
+            if is_plain
+                && has_pages
+                && front == format!("{}/index.php", prefix.trim_end_matches('/')) =>
+        {
+            let root = site.section.text("root").unwrap_or_default();
+            let folder = format!("{root}{}", prefix.trim_end_matches('/'));
+            if context.is_wordpress(&folder) {
+                context.not_needed(
+                    directive,
+                    "the nearest index.php beside a wp-blog-header.php runs",
+                );
+            } else {
+                context.not_carried(directive, FOLDER);
+            }
+        }
+        None if is_plain
+            && last == "=404"
+            && context.server.is_files_only
+            && !site.section.has("upstream") =>
+        {
+            context.not_needed(directive, "Galley sends files of the site only");
+        }
+        _ => context.not_carried(directive, FALLS_BACK),
+    }
+}
+
+pub(super) fn limit_except(directive: &ParsedDirective, context: &mut Context<'_>) {
+    undecided(
+        directive,
+        "name the methods in a rule (`methods`) with `deny`",
+        context.report,
+    );
+}
+
+/// Patterns of all scripts.
+pub(super) const OF_PHP: &[&str] = &[
+    r"\.php$",
+    r"\.php",
+    r"\.php(/|$)",
+    r"\.php(?:/|$)",
+    r"\.php($|/)",
+    r"\.php(?:$|/)",
+    r"[^/]\.php(/|$)",
+    r"^(.+\.php)(.*)$",
+    r"^.+\.php$",
+    r"^/.+\.php(/|$)",
+    r".php$",
+];
+
+/// Patterns of all scripts, and of others that Galley runs nowhere.
+pub(super) const OF_OTHER_SCRIPTS: &[&str] = &[
+    r"\.(php|phtml)$",
+    r"\.(php|php5|phtml)$",
+    r"\.php[345]?$",
+    r"\.ph(p|tml)$",
+];
+
+pub(super) const FALLBACK: &str =
+    "Galley sends a file that exists, and forwards everything else to index.php";
+
+const NESTED: &str =
+    "a location inside another one: write a rule for its paths before the rule of the outer one";
+
+pub(super) const ONE_PATH: &str =
+    "it applies to some requests of the site, not to all: write a rule for their paths";
+
+pub(super) const FALLS_BACK: &str =
+    "Galley forwards what is no file to index.php: other ways to answer need a rule, or WordPress";
+
+const FOLDER: &str = "Galley does this if the folder has a WordPress of its own (wp-blog-header.php beside index.php), which is not so here";
+
+/// Patterns that match every path.
+pub(super) const WHOLE: &[&str] = &["^", ".*", "^.*$", "^.*", "^(.*)$", "^(.*)", "^/(.*)$", "."];

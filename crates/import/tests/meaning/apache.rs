@@ -1,0 +1,211 @@
+//! Directives of Apache.
+
+use galley_import::ServerKind;
+
+use super::Fate::{Carried, Lost, NotNeeded, Open};
+use super::{Case, check};
+
+/// A virtual host with TLS, files and PHP, and the directives of a case.
+fn host(text: &str) -> String {
+    format!(
+        "<VirtualHost *:443>\nServerName a.test\nDocumentRoot /srv/a\nSSLEngine on\nSSLCertificateFile /c\nSSLCertificateKeyFile /k\n{text}\n</VirtualHost>\n"
+    )
+}
+
+fn bare(text: &str) -> String {
+    text.to_owned()
+}
+
+#[test]
+fn directives_of_apache_keep_their_meaning() {
+    check(ServerKind::Apache, CASES, host);
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "the scheme that a proxy names",
+        text: "RewriteCond %{HTTP:X-Forwarded-Proto} !https\nRewriteRule ^ https://%{HTTP_HOST}%{REQUEST_URI} [R=301,L]",
+        has: &[],
+        lacks: &["https_redirect"],
+        fates: &[("rewritecond", Lost), ("rewriterule", Lost)],
+    },
+    Case {
+        name: "the scheme of the connection",
+        text: "RewriteCond %{HTTPS} off\nRewriteRule ^(.*)$ https://%{HTTP_HOST}%{REQUEST_URI} [L,R=301]",
+        has: &["https_redirect = true"],
+        lacks: &[],
+        fates: &[("rewritecond", Carried), ("rewriterule", Carried)],
+    },
+    Case {
+        name: "two conditions",
+        text: "RewriteCond %{HTTPS} off\nRewriteCond %{REQUEST_URI} !^/api/\nRewriteRule ^ https://%{HTTP_HOST}%{REQUEST_URI} [L,R=301]",
+        has: &[],
+        lacks: &["https_redirect"],
+        fates: &[("rewriterule", Lost)],
+    },
+    Case {
+        name: "a rewrite with a query",
+        text: "RewriteRule ^shop$ /index.php?pagename=shop [L,QSA]",
+        has: &[],
+        lacks: &[],
+        fates: &[("rewriterule", Lost)],
+    },
+    Case {
+        name: "WordPress's block",
+        text: "RewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule . /index.php [L]",
+        has: &[],
+        lacks: &[],
+        fates: &[
+            ("rewriterule ^index", NotNeeded),
+            ("rewriterule . /index", NotNeeded),
+        ],
+    },
+    Case {
+        name: "a front controller for everything",
+        text: "RewriteRule . /index.php [L]",
+        has: &[],
+        lacks: &[],
+        fates: &[("rewriterule", Lost)],
+    },
+    Case {
+        name: "a proxy that strips the path",
+        text: "ProxyPass /api/ http://127.0.0.1:3000/\nProxyPass /b/ http://127.0.0.1:3001/b/\nProxyPass /c !",
+        has: &["3001"],
+        lacks: &["3000"],
+        fates: &[
+            ("proxypass /api", Lost),
+            ("proxypass /b", Carried),
+            ("proxypass /c", Lost),
+        ],
+    },
+    Case {
+        name: "a redirect of a prefix",
+        text: "Redirect 301 /a /b",
+        has: &["pattern = \"^/a(/.*)?$\"", "redirect = \"/b$1\""],
+        lacks: &[],
+        fates: &[("redirect", Carried)],
+    },
+    Case {
+        name: "what is gone",
+        text: "Redirect gone /x.php",
+        has: &["pattern = '^/x\\.php(/.*)?$'"],
+        lacks: &[],
+        fates: &[("redirect", Lost)],
+    },
+    Case {
+        name: "a redirect by a pattern",
+        text: "RedirectMatch 302 ^/old/(.*)$ https://b.test/$1",
+        has: &["redirect = \"https://b.test/$1\"", "redirect_status = 302"],
+        lacks: &[],
+        fates: &[("redirectmatch", Carried)],
+    },
+    Case {
+        name: "a denial in an inner condition",
+        text: "<If \"%{HTTP_USER_AGENT} == 'x'\">\nRequire all denied\n</If>\n<IfModule !mod_authz_core.c>\nDeny from all\n</IfModule>",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[
+            ("<if ", Lost),
+            ("require all denied", Open),
+            ("<ifmodule", NotNeeded),
+        ],
+    },
+    Case {
+        name: "names of files",
+        text: "<Files wp-config.php>\nRequire all denied\n</Files>\n<FilesMatch \"\\.(bak|sql)$\">\nRequire all denied\n</FilesMatch>\n<Files readme.html>\nRequire all denied\n</Files>",
+        has: &["bak"],
+        lacks: &[],
+        fates: &[
+            ("<files wp-config", NotNeeded),
+            ("<filesmatch", Carried),
+            ("<files readme", Lost),
+        ],
+    },
+    Case {
+        name: "a password or a network",
+        text: "<Location /a>\nAuthType Basic\nAuthUserFile /etc/pw\nRequire valid-user\nRequire ip 192.0.2.0/24\n</Location>",
+        has: &["basic_auth = \"/etc/pw\"", "allow = [\"192.0.2.0/24\"]"],
+        lacks: &[],
+        fates: &[("require ip", Lost)],
+    },
+    Case {
+        name: "some users",
+        text: "<Location /a>\nAuthType Basic\nAuthUserFile /etc/pw\nRequire user anna\n</Location>",
+        has: &["basic_auth = \"/etc/pw\""],
+        lacks: &[],
+        fates: &[("require user", Open)],
+    },
+    Case {
+        name: "access by something else",
+        text: "<Location /a>\nRequire host b.test\n</Location>\n<Location /b>\nRequire expr true\n</Location>",
+        has: &["path = \"/a/*\"\ndeny", "path = \"/b/*\"\ndeny"],
+        lacks: &[],
+        fates: &[("require host", Lost), ("require expr", Lost)],
+    },
+    Case {
+        name: "all but some networks",
+        text: "<Location /a>\nOrder Deny,Allow\nDeny from all\nAllow from 192.0.2.7\n</Location>",
+        has: &["allow = [\"192.0.2.7\"]"],
+        lacks: &["0.0.0.0/0"],
+        fates: &[("deny from all", Carried), ("allow from 192", Carried)],
+    },
+    Case {
+        name: "the order of index pages",
+        text: "DirectoryIndex index.html index.php",
+        has: &[],
+        lacks: &[],
+        fates: &[("directoryindex", Lost)],
+    },
+    Case {
+        name: "lists of folders and scripts of other kinds",
+        text: "Options +Indexes\nAddHandler cgi-script .cgi\nAddType text/x .x",
+        has: &[],
+        lacks: &[],
+        fates: &[("options", Lost), ("addhandler", Lost), ("addtype", Lost)],
+    },
+    Case {
+        name: "clients by their names",
+        text: "RewriteCond %{HTTP_USER_AGENT} nikto\nRewriteRule .* - [F]",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[("rewriterule", Open)],
+    },
+    Case {
+        name: "a skipped rule",
+        text: "RewriteRule ^a$ - [S=1]\nRewriteRule ^b$ /c [R=301,L]",
+        has: &[],
+        lacks: &[],
+        fates: &[("rewriterule ^a", Lost), ("rewriterule ^b", Lost)],
+    },
+    Case {
+        name: "clients with certificates",
+        text: "SSLVerifyClient require",
+        has: &[],
+        lacks: &[],
+        fates: &[("sslverifyclient", Open)],
+    },
+];
+
+#[test]
+fn hosts_of_apache_that_redirect_keep_the_path() {
+    let cases = [
+        Case {
+            name: "to TLS",
+            text: "<VirtualHost *:80>\nServerName a.test\nRedirect permanent / https://a.test/\n</VirtualHost>\n<VirtualHost *:443>\nServerName a.test\nDocumentRoot /srv/a\nSSLEngine on\nSSLCertificateFile /c\nSSLCertificateKeyFile /k\n</VirtualHost>",
+            has: &["https_redirect = true"],
+            lacks: &[],
+            fates: &[("redirect permanent", Carried)],
+        },
+        Case {
+            name: "to a page",
+            text: "<VirtualHost *:80>\nServerName a.test\nRedirect 302 / https://b.test/x/\n</VirtualHost>",
+            has: &[
+                "redirect = \"https://b.test/x/$1\"",
+                "redirect_status = 302",
+            ],
+            lacks: &["canonical_host"],
+            fates: &[("redirect 302", Carried)],
+        },
+    ];
+    check(ServerKind::Apache, &cases, bare);
+}

@@ -1,0 +1,81 @@
+//! Statements of VCL.
+
+use galley_import::ServerKind;
+
+use super::Fate::{Carried, Lost, NotNeeded, Open};
+use super::{Case, check};
+
+fn file(text: &str) -> String {
+    format!("vcl 4.1;\nbackend default {{ .host = \"127.0.0.1\"; .port = \"8080\"; }}\n{text}\n")
+}
+
+#[test]
+fn statements_of_vcl_keep_their_meaning() {
+    check(ServerKind::Varnish, CASES, file);
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "the scheme that a proxy names",
+        text: "sub vcl_recv { if (req.http.X-Forwarded-Proto != \"https\") { return (synth(750, \"\")); } }",
+        has: &[],
+        lacks: &["https_redirect"],
+        fates: &[("if (", Lost)],
+    },
+    Case {
+        name: "a field by the scheme",
+        text: "sub vcl_recv { if (req.http.X-Forwarded-Proto == \"https\") { set req.http.X-Forwarded-Port = \"443\"; } }",
+        has: &[],
+        lacks: &["https_redirect"],
+        fates: &[("if (", Lost), ("set req.http.X-Forwarded-Port", Lost)],
+    },
+    Case {
+        name: "two backends",
+        text: "backend api { .host = \"127.0.0.1\"; .port = \"3000\"; } sub vcl_recv { if (req.url ~ \"^/api/\") { set req.backend_hint = api; } }",
+        has: &["http://127.0.0.1:8080"],
+        lacks: &["3000"],
+        fates: &[("backend api", Lost), ("if (", Lost)],
+    },
+    Case {
+        name: "lifetimes",
+        text: "sub vcl_backend_response { set beresp.ttl = 1h; if (bereq.url ~ \"x\") { set beresp.ttl = 2h; } }",
+        has: &["default = \"1h\""],
+        lacks: &["2h"],
+        fates: &[("set beresp.ttl = 1h", Lost), ("if (", Lost)],
+    },
+    Case {
+        name: "a grace above the maximum",
+        text: "sub vcl_backend_response { set beresp.grace = 500000000s; }",
+        has: &["\"3650d\""],
+        lacks: &["500000000"],
+        fates: &[("set beresp.grace", Lost)],
+    },
+    Case {
+        name: "purges",
+        text: "acl purge { \"127.0.0.1\"; \"192.0.2.0\"/24; } sub vcl_recv { if (req.method == \"PURGE\") { if (!client.ip ~ purge) { return (synth(405, \"no\")); } return (purge); } }",
+        has: &["purge_allow = [\"127.0.0.1\", \"192.0.2.0/24\"]"],
+        lacks: &[],
+        fates: &[
+            ("acl purge", Carried),
+            ("if (req.method == PURGE", NotNeeded),
+        ],
+    },
+    Case {
+        name: "denials",
+        text: "acl office { \"192.0.2.0\"/24; } sub vcl_recv { if (req.url ~ \"^/wp-admin\" && !(client.ip ~ office)) { return (synth(403, \"no\")); } }",
+        has: &[],
+        lacks: &[],
+        fates: &[("if (", Open)],
+    },
+    Case {
+        name: "programs in other subroutines",
+        text: "sub vcl_hash { hash_data(req.http.Cookie); } sub vcl_synth { set resp.http.Location = \"x\"; } sub own { return (pass); }",
+        has: &[],
+        lacks: &[],
+        fates: &[
+            ("sub vcl_hash", Lost),
+            ("sub vcl_synth", Lost),
+            ("sub own", Lost),
+        ],
+    },
+];
