@@ -82,8 +82,8 @@ function is_file_of_wordpress( string $file ): bool {
 }
 
 /**
- * Announces that a page is about to read tables of WordPress past its functions. Before the statement is sent: an edit that does not find the row
- * has ended before the page reads.
+ * Announces that a page is about to read tables of WordPress past its functions. Before the statement is sent: if the row is missing at the end of
+ * an edit, the edit has ended before the page reads.
  *
  * @param string[] $tables Names as in the statement.
  */
