@@ -87,7 +87,7 @@ function insert_directly( string $sql ): bool {
 function rows_directly( string $sql ): ?array {
 	$result = ask_directly( $sql );
 	$rows   = array();
-	while ( $result instanceof \mysqli_result && $row = $result->fetch_assoc() ) { // phpcs:ignore -- not all builds of PHP have `fetch_all()`.
+	while ( $result instanceof \mysqli_result && $row = $result->fetch_assoc() ) { // phpcs:ignore WordPress.CodeAnalysis.AssignmentInCondition, Generic.CodeAnalysis.AssignmentInCondition -- not all builds of PHP have `fetch_all()`.
 		$rows[] = $row;
 	}
 	return $result instanceof \mysqli_result ? $rows : null;
@@ -158,7 +158,7 @@ function digest_now( string $sql ): ?string {
 		return null;
 	}
 	$rows = array();
-	while ( count( $rows ) <= MAX_RESULT_ROWS && $row = $result->fetch_object() ) { // phpcs:ignore -- as in `wpdb`.
+	while ( count( $rows ) <= MAX_RESULT_ROWS && $row = $result->fetch_object() ) { // phpcs:ignore WordPress.CodeAnalysis.AssignmentInCondition, Generic.CodeAnalysis.AssignmentInCondition -- as in `wpdb`.
 		$rows[] = $row;
 	}
 	$result->free();

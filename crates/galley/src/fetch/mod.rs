@@ -33,6 +33,7 @@ mod publish;
 mod registry;
 mod relay;
 mod render;
+mod replaced;
 pub mod revalidate;
 pub mod rfc9111;
 pub mod shared;

@@ -1,17 +1,11 @@
 //! How precise purges by tag are: of the pages that they removed, how many were the same when they were generated again.
 //!
-//! A page that is stored is compared with the purged copy that it replaces, on a helper thread, one page of a site at a time; pages
-//! that arrive meanwhile are not counted. The counts decide nothing. They show owners and authors of plugins which
+//! [`super::replaced`] compares a page that is stored with the purged copy that it replaces. The counts decide nothing. They show owners and authors of plugins which
 //! dependencies cost PHP without need.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use galley_cache::entry::{Entry, EntryKind};
-use galley_policy::audit::{PageCopy, difference};
-
-use super::FetchSite;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The precision of a site's purges. Outlives the configuration.
 #[derive(Debug, Default)]
@@ -45,7 +39,14 @@ impl PurgePrecision {
         kinds
     }
 
-    fn note<'t>(&self, tags: impl Iterator<Item = &'t str>, is_unchanged: bool) {
+    /// The turn to compare a page; `None` while another one is compared.
+    pub(super) fn turn(&self) -> Option<ComparisonTurn<'_>> {
+        let is_free = !self.is_comparing.swap(true, Ordering::AcqRel);
+        is_free.then_some(ComparisonTurn(&self.is_comparing))
+    }
+
+    /// Counts a page with these purged tags.
+    pub(super) fn note<'t>(&self, tags: impl Iterator<Item = &'t str>, is_unchanged: bool) {
         let mut seen: Vec<&str> = tags.map(kind).collect();
         seen.sort_unstable();
         seen.dedup();
@@ -65,50 +66,13 @@ impl PurgePrecision {
     }
 }
 
-/// Counts a page that replaces another one, if purges of tags removed that.
-pub(super) fn count(site: &Arc<FetchSite>, replaced: Arc<Entry>, stored: &Arc<Entry>) {
-    let is_page = |entry: &Entry| entry.kind == EntryKind::Page && entry.pieces().is_none();
-    let precision = &site.counters.precision;
-    if replaced.born >= stored.born
-        || !is_page(&replaced)
-        || !is_page(stored)
-        || precision.is_comparing.swap(true, Ordering::AcqRel)
-    {
-        return;
-    }
-    let (site, stored) = (Arc::clone(site), Arc::clone(stored));
-    tokio::task::spawn_blocking(move || {
-        let precision = &site.counters.precision;
-        let _end = ComparisonEnd(&precision.is_comparing);
-        let tags = site.purges.purged_tags(&replaced);
-        if !tags.is_empty()
-            && let Some(is_unchanged) = is_unchanged(&site, &replaced, &stored)
-        {
-            precision.note(tags.into_iter(), is_unchanged);
-        }
-    });
-}
-
 /// Permits the next comparison when it is dropped.
-struct ComparisonEnd<'c>(&'c AtomicBool);
+pub(super) struct ComparisonTurn<'c>(&'c AtomicBool);
 
-impl Drop for ComparisonEnd<'_> {
+impl Drop for ComparisonTurn<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
-}
-
-/// Whether two copies of a page are the same for a reader; `None`: there is no memory to compare them.
-fn is_unchanged(site: &FetchSite, replaced: &Arc<Entry>, stored: &Arc<Entry>) -> Option<bool> {
-    let replaced = site.compressing.unpacked(replaced)?;
-    let stored = site.compressing.unpacked(stored)?;
-    fn copy(entry: &Entry) -> Option<PageCopy<'_>> {
-        Some(PageCopy {
-            status: entry.status,
-            body: entry.body()?,
-        })
-    }
-    Some(difference(copy(&replaced)?, copy(&stored)?).is_none())
 }
 
 /// The kind of a tag: the whole tag of a dependency that was observed, such as `op.blogname` or `tb.wp_bp_groups`; of other tags the

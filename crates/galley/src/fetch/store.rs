@@ -26,8 +26,8 @@ use super::entry_parts::{scopes, strong_etag};
 use super::hit_for_pass::Uncacheable;
 use super::in_progress::InProgressFetch;
 use super::patch::ReceivedFragments;
-use super::precision;
 use super::render::RenderedWith;
+use super::replaced;
 use super::rfc9111::variants;
 use super::{FetchSite, FetchWorker, PageJob, ResponseSink, relay, write_to_disk};
 use crate::codec::encode::PIECE;
@@ -328,13 +328,13 @@ impl FetchWorker {
         if job.site.purges.validity_waiting(entry) == Validity::Purged {
             return self.note_not_stored(job, in_progress, NotStored::Purged);
         }
-        let replaced = self.memory.peek(entry.key.bytes());
+        let former = self.memory.peek(entry.key.bytes());
         let outcome = self.memory.put(Arc::clone(entry));
         write_to_disk(&job.site, entry, outcome);
         match outcome {
             Ok(()) if kind == EntryKind::Page => {
-                if let Some(replaced) = replaced {
-                    precision::count(&job.site, replaced, entry);
+                if let Some(former) = former {
+                    replaced::count(&job.site, former, entry);
                 }
                 in_progress.note_stored(entry);
                 self.share(job, in_progress, entry);
