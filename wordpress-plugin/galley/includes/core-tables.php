@@ -16,6 +16,9 @@ defined( 'ABSPATH' ) || exit;
 /** Option with the tables of WordPress that pages read past its functions, as keys. */
 const CORE_READS_OPTION = 'galley_core_reads';
 
+/** Files of WordPress in its folder, beside which owners put scripts of their own. */
+const ROOT_FILES = '/^(?:index|xmlrpc|wp-(?:activate|blog-header|comments-post|config|cron|links-opml|load|login|mail|settings|signup|trackback))\.php$/D';
+
 /** Tables that this page has announced, and those that it could not announce, as keys. */
 $GLOBALS['galley_core_reads']        = array();
 $GLOBALS['galley_unannounced_reads'] = array();
@@ -75,7 +78,7 @@ function is_core_statement(): bool {
 function is_file_of_wordpress( string $file ): bool {
 	$root   = realpath( ABSPATH );
 	$folder = DIRECTORY_SEPARATOR;
-	if ( 0 === strncmp( $file, dirname( __DIR__ ) . $folder, strlen( dirname( __DIR__ ) ) + 1 ) || dirname( $file ) === $root ) {
+	if ( 0 === strncmp( $file, dirname( __DIR__ ) . $folder, strlen( dirname( __DIR__ ) ) + 1 ) || ( dirname( $file ) === $root && preg_match( ROOT_FILES, basename( $file ) ) ) ) {
 		return true;
 	}
 	return 0 === strncmp( $file, "$root{$folder}wp-admin$folder", strlen( $root ) + 10 ) || is_core_file( $file );
@@ -173,7 +176,15 @@ function queue_core_writes(): void {
 	$tables                         = array_map( 'strval', array_keys( $GLOBALS['galley_core_written'] ) );
 	$GLOBALS['galley_core_written'] = array();
 	$ids                            = implode( "', '", array_map( __NAMESPACE__ . '\\announcement', $tables ) );
-	foreach ( $tables ? rows_directly( "SELECT names FROM %table% WHERE id IN ('$ids')" ) ?? array() : array() as $row ) {
+	$rows                           = $tables ? rows_directly( "SELECT names FROM %table% WHERE id IN ('$ids')" ) : array();
+	if ( null === $rows && ! is_table_missing() ) {
+		// The connection is lost, for example. What pages have announced is unknown.
+		$rows = array();
+		foreach ( $tables as $name ) {
+			$rows[] = array( 'names' => $name );
+		}
+	}
+	foreach ( (array) $rows as $row ) {
 		$GLOBALS['galley_written'][ "tb.$row[names]" ] = true;
 		later( 'tables', __NAMESPACE__ . '\\queue_written' );
 	}

@@ -84,6 +84,10 @@ function code_of_caller( string $called, array $frames ): string {
 		$known[ $name ] = '';
 		try {
 			$function       = isset( $frame['class'] ) ? new \ReflectionMethod( $frame['class'], $frame['function'] ) : new \ReflectionFunction( $name );
+			if ( ! is_file( (string) $function->getFileName() ) ) {
+				// A function of PHP, or of code that is kept in the database.
+				return '';
+			}
 			$lines          = array_slice( (array) file( (string) $function->getFileName() ), $function->getStartLine() - 1, $function->getEndLine() - $function->getStartLine() + 1 );
 			$known[ $name ] = implode( '', $lines );
 		} catch ( \ReflectionException $failure ) {
@@ -100,7 +104,12 @@ function code_of_caller( string $called, array $frames ): string {
  * bbPress does so on each page, to spare statements for options that do not exist. It then reads options by their names.
  */
 function asks_for_names_only( string $code ): bool {
-	$plain = '';
+	static $known = array();
+	if ( isset( $known[ $code ] ) || '' === $code || ! function_exists( 'token_get_all' ) ) {
+		return $known[ $code ] ?? false;
+	}
+	$known[ $code ] = false;
+	$plain          = '';
 	foreach ( token_get_all( "<?php $code" ) as $token ) {
 		$plain .= is_array( $token ) && in_array( $token[0], array( T_COMMENT, T_DOC_COMMENT, T_INLINE_HTML ), true ) ? ' ' : ( $token[1] ?? $token );
 	}
@@ -109,7 +118,8 @@ function asks_for_names_only( string $code ): bool {
 	}
 	$name = preg_quote( $found[1], '/' );
 	$asks = preg_match_all( "/\\bisset\\(\\s*$name\\s*\\[(?:[^][()]|\\[[^][()]*\\])*\\]\\s*\\)/", $plain );
-	return preg_match_all( "/$name\\b/", $plain ) === $asks + 1 && ! preg_match( '/\$\$|\$\{|\b(?:compact|extract|eval|get_defined_vars|func_get_args?|include|require)(?:_once)?\b/i', $plain );
+	$known[ $code ] = preg_match_all( "/$name\\b/", $plain ) === $asks + 1 && ! preg_match( '/\$\$|\$\{|\b(?:compact|extract|eval|get_defined_vars|func_get_args?|include|require)(?:_once)?\b/i', $plain );
+	return $known[ $code ];
 }
 
 /**

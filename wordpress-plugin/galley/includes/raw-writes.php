@@ -6,7 +6,8 @@
  * Before such a statement is sent, the database is asked which rows its condition names, and the objects are treated as before a change by
  * WordPress's functions: their states before and after it are compared. If that is not possible, or for too many objects, the whole blog is purged.
  *
- * Fields that are written while a page is generated count as visit counters and are ignored, as `on_field()` does.
+ * Fields, and what cannot be named, count as visit counters and are ignored if they are written while a page is generated that Galley stores, as
+ * `on_field()` does: otherwise each visit could purge the blog.
  *
  * @package Galley
  */
@@ -42,6 +43,9 @@ const ROW_CACHES = array(
 	'usermeta'      => 'user_meta',
 );
 
+/** Tables of WordPress that no page shows. */
+const UNSHOWN_TABLES = array( 'signups', 'registration_log' );
+
 /** Functions that tell about the last statement, which asking the database would change. */
 const ABOUT_LAST_STATEMENT = '/\b(?:FOUND_ROWS|ROW_COUNT|LAST_INSERT_ID)\b|\bWARNINGS\b|@@/i';
 
@@ -63,14 +67,15 @@ $GLOBALS['galley_raw_rows'] = null;
  */
 function tags_of_raw_write( string $table, string $name, string $sql ): array {
 	$tag = table_tag( $table );
-	if ( is_known_as_busy( $tag ) ) {
-		return array();
-	}
-	if ( is_shared() && 'meta' === substr( $name, -4 ) ) {
-		return array( $tag );
+	if ( in_array( $name, UNSHOWN_TABLES, true ) || ( is_shared() && 'meta' === substr( $name, -4 ) ) ) {
+		// A busy table keeps the purges of its objects: pages that show them by WordPress's functions live longer than a minute.
+		return is_known_as_busy( $tag ) ? array() : array( $tag );
 	}
 	$is_own = isset( ROW_COLUMNS[ $name ] ) && preg_replace( '/^.*\./', '', $table ) === $GLOBALS['wpdb']->$name;
 	$rows   = $is_own && ! $GLOBALS['galley_is_over'] && ++$GLOBALS['galley_raw_writes'] <= MAX_RAW_WRITES ? rows_of_write( $name, $sql ) : null;
+	if ( null === $rows && is_shared() ) {
+		return array( $tag );
+	}
 	if ( null === $rows ) {
 		return array( $tag, is_multisite() && ( ! $is_own || 0 === strncmp( $name, 'user', 4 ) ) ? '*' : blog_prefix() . 'b' );
 	}
@@ -100,16 +105,23 @@ function rows_of_write( string $name, string $sql ) {
 		return null;
 	}
 	if ( preg_match( '/^\s*(?:\/\*[^!*]*\*\/\s*)?INSERT\s(?!.*\bON\s+DUPLICATE\b)/is', $sql ) ) {
-		return null === $primary ? null : 'I';
+		// With keys of its own, or without a list of columns, `insert_id` is not that of the first row.
+		$has_list = preg_match( '/^[^(\'"]*\(([^()\'"]*)\)\s*(?:VALUES?|SELECT)\b/i', $sql, $found );
+		$has_keys = $has_list && preg_match( "/\\b$primary\\b/i", $found[1] );
+		return null === $primary || $has_keys || ( ! $has_list && ! preg_match( '/^[^(\'"]*\bSET\b/i', $sql ) ) ? null : 'I';
 	}
 	$head = preg_replace( SHAPE_PARTS, '?', $sql );
 	// An object that gets another number, or a field that gets another key.
-	if ( ! is_string( $head ) || preg_match( "/\\bSET\\b(?:(?!\\bWHERE\\b).)*`?\\b(?:$object" . ( $key ? "|$key" : '' ) . ')`?\s*=/is', $head ) ) {
+	if ( ! is_string( $head ) || 0 !== preg_match( "/\\bSET\\b(?:(?!\\bWHERE\\b).)*`?\\b(?:$object" . ( $key ? "|$key" : '' ) . ')`?\s*=/is', $head ) ) {
 		return null;
 	}
 	$parts = condition_of( $sql );
 	if ( null === $parts ) {
 		return null;
+	}
+	if ( 'comments' === $name && preg_match( '/^\s*DELETE\b/i', $sql ) ) {
+		// No page shows spam, of which thousands are deleted at once.
+		$parts[1] .= ") AND (comment_approved = '1'";
 	}
 	$columns = $object . ( $key ? ", $key" : '' );
 	$lock    = null === $GLOBALS['galley_transaction'] ? '' : ' FOR UPDATE';

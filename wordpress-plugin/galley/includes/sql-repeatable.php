@@ -28,7 +28,7 @@ const REPEATABLE_CALLS = array(
 );
 
 /** Words that make a result depend on more than rows, or that do more than read. */
-const VARYING_WORDS = '/\b(?:INTO|UPDATE|LOCK|SHARE|PROCEDURE|SQL_CALC_FOUND_ROWS|CURRENT_(?:DATE|TIME|TIMESTAMP|USER|ROLE)|LOCALTIME(?:STAMP)?|UTC_(?:DATE|TIME|TIMESTAMP)|SYSDATE|ROWNUM|NEXT|PREVIOUS|SYSTEM_TIME)\b|@|:=|\/\*/i';
+const VARYING_WORDS = '/\b(?:INTO|UPDATE|LOCK|SHARE|PROCEDURE|SQL_CALC_FOUND_ROWS|CURRENT_(?:DATE|TIME|TIMESTAMP|USER|ROLE)|LOCALTIME(?:STAMP)?|UTC_(?:DATE|TIME|TIMESTAMP)|SYSDATE|ROWNUM|NEXT|PREVIOUS|SYSTEM_TIME|NEXTVAL|CURRVAL|LASTVAL|AS\s+TIME)\b|@|:=|\/\*/i';
 
 /**
  * Returns whether a statement gives the same result as long as the rows of its tables are the same, and does nothing else.

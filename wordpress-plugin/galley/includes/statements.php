@@ -24,9 +24,10 @@ defined( 'ABSPATH' ) || exit;
 const MAX_STATEMENTS     = 200;
 const MAX_ALL_STATEMENTS = 2000;
 
-/** Maximum length of a statement in bytes, number of rows of its result, and number of statements of a page. */
+/** Maximum length of a statement in bytes, number of rows and bytes of its result, and number of statements of a page. */
 const MAX_STATEMENT_BYTES = 4000;
 const MAX_RESULT_ROWS     = 500;
+const MAX_RESULT_BYTES    = 1048576;
 const MAX_PAGE_STATEMENTS = 50;
 
 /** Seconds that an edit may take to send statements again, and a single statement for a page. */
@@ -62,7 +63,8 @@ function ask_directly( string $sql ) {
 	}
 	try {
 		return $wpdb->dbh->query( str_replace( '%table%', statements_table(), $sql ) );
-	} catch ( \mysqli_sql_exception $failed ) {
+	} catch ( \Throwable $failed ) {
+		// Also an `Error` of PHP 8 for a closed connection.
 		return false;
 	}
 }
@@ -77,8 +79,24 @@ function insert_directly( string $sql ): bool {
 	if ( ask_directly( $sql ) ) {
 		return true;
 	}
-	$is_missing = ( $GLOBALS['wpdb']->dbh ?? null ) instanceof \mysqli && 1146 === $GLOBALS['wpdb']->dbh->errno;
-	return $is_missing && ask_directly( 'CREATE TABLE IF NOT EXISTS %table% (id char(32) CHARACTER SET ascii NOT NULL PRIMARY KEY, digest char(32) CHARACTER SET ascii NOT NULL, known tinyint NOT NULL, names varbinary(1000) NOT NULL, statement blob NOT NULL)' ) && ask_directly( $sql );
+	static $cannot = false;
+	if ( $cannot || ! is_table_missing() ) {
+		return false;
+	}
+	$made   = ask_directly( 'CREATE TABLE IF NOT EXISTS %table% (id char(32) CHARACTER SET ascii NOT NULL PRIMARY KEY, digest char(32) CHARACTER SET ascii NOT NULL, known tinyint NOT NULL, names varbinary(1000) NOT NULL, statement blob NOT NULL)' );
+	$cannot = ! $made;
+	return $made && ask_directly( $sql );
+}
+
+/**
+ * Returns whether the last statement failed because the table is missing.
+ */
+function is_table_missing(): bool {
+	try {
+		return ( $GLOBALS['wpdb']->dbh ?? null ) instanceof \mysqli && 1146 === $GLOBALS['wpdb']->dbh->errno;
+	} catch ( \Throwable $closed ) {
+		return false;
+	}
 }
 
 /**
@@ -107,12 +125,35 @@ function tagged_name( string $table ): string {
  */
 function note_read( string $sql, array $tables ): void {
 	$names = array_map( __NAMESPACE__ . '\\tagged_name', $tables );
-	if ( ( count( $GLOBALS['galley_reads'] ) < MAX_PAGE_STATEMENTS || isset( $GLOBALS['galley_reads'][ $sql ] ) ) && null === $GLOBALS['galley_transaction'] && strlen( implode( ',', $names ) ) < 900 && is_repeatable( $sql ) ) {
+	if ( ( count( $GLOBALS['galley_reads'] ) < MAX_PAGE_STATEMENTS || isset( $GLOBALS['galley_reads'][ $sql ] ) ) && null === $GLOBALS['galley_transaction'] && strlen( implode( ',', $names ) ) < 900 && is_repeatable( $sql ) && ! is_for_one_visit( $sql, time() ) ) {
 		$GLOBALS['galley_reads'][ $sql ] = $GLOBALS['galley_reads'][ $sql ] ?? array( $names, null );
 		$GLOBALS['galley_open_read']       = $sql;
 	} else {
 		$GLOBALS['galley_unverified'] += array_fill_keys( $names, true );
 	}
+}
+
+/**
+ * Returns whether a statement contains the current time, or a long value that the visitor chose, such as a token: no other visit sends it, and secrets
+ * must not be kept.
+ */
+function is_for_one_visit( string $sql, int $now ): bool {
+	foreach ( $_GET as $value ) { // phpcs:ignore WordPress.Security.NonceVerification -- compared only.
+		if ( is_string( $value ) && strlen( $value ) > 15 && false !== strpos( $sql, substr( stripslashes( $value ), 0, 16 ) ) ) {
+			return true;
+		}
+	}
+	preg_match_all( '/\b(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d)?|1\d{9})\b/', $sql, $times );
+	foreach ( $times[0] as $time ) {
+		// The time of the site or of the world.
+		$seconds = ctype_digit( $time ) ? (int) $time : (int) strtotime( "$time UTC" );
+		foreach ( array( 0, (int) ( 3600 * (float) get_option( 'gmt_offset' ) ) ) as $offset ) {
+			if ( abs( $seconds - $offset - $now ) < 3600 ) {
+				return true;
+			}
+		}
+	}
+	return false;
 }
 
 /**
@@ -141,12 +182,20 @@ function settle_read(): void {
  * @param object[] $rows As `wpdb` has them.
  */
 function digest_of( array $rows ): ?string {
-	$values = array();
-	foreach ( $rows as $row ) {
-		$values[] = (array) $row;
+	if ( count( $rows ) > MAX_RESULT_ROWS ) {
+		return null;
 	}
-	// phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- never read again.
-	return count( $values ) > MAX_RESULT_ROWS ? null : md5( serialize( $values ) );
+	$hash = hash_init( 'md5' );
+	$left = MAX_RESULT_BYTES;
+	foreach ( $rows as $row ) {
+		$text  = serialize( (array) $row ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- never read again.
+		$left -= strlen( $text );
+		if ( $left < 0 ) {
+			return null;
+		}
+		hash_update( $hash, $text );
+	}
+	return hash_final( $hash );
 }
 
 /**
@@ -158,11 +207,13 @@ function digest_now( string $sql ): ?string {
 		return null;
 	}
 	$rows = array();
-	while ( count( $rows ) <= MAX_RESULT_ROWS && $row = $result->fetch_object() ) { // phpcs:ignore WordPress.CodeAnalysis.AssignmentInCondition, Generic.CodeAnalysis.AssignmentInCondition -- as in `wpdb`.
+	$left = MAX_RESULT_BYTES;
+	while ( $left >= 0 && count( $rows ) <= MAX_RESULT_ROWS && $row = $result->fetch_object() ) { // phpcs:ignore WordPress.CodeAnalysis.AssignmentInCondition, Generic.CodeAnalysis.AssignmentInCondition -- as in `wpdb`.
 		$rows[] = $row;
+		$left  -= array_sum( array_map( 'strlen', array_map( 'strval', (array) $row ) ) );
 	}
 	$result->free();
-	return digest_of( $rows );
+	return $left < 0 ? null : digest_of( $rows );
 }
 
 /**
@@ -337,7 +388,8 @@ function queue_changed_tables( array $tables ): void {
  */
 function queue_changed_results( array $tables ): void {
 	$where = implode( ' OR ', array_map( __NAMESPACE__ . '\\is_on', $tables ) );
-	$limit = MAX_STATEMENTS * count( $tables ) + 1;
+	// A full list would never lose statements that no page sends any more.
+	$limit = MAX_STATEMENTS;
 	$rows  = rows_directly( "SELECT id, digest, statement FROM %table% WHERE ($where) AND digest <> '' LIMIT $limit" );
 	if ( array() === $rows ) {
 		return;

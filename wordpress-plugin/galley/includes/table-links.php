@@ -31,7 +31,9 @@ function table_links(): array {
 	$links = $GLOBALS['galley_table_links'] ?? record_within( LINKS_OPTION );
 	if ( ( $links['at'] ?? 0 ) < time() - PLAIN_FOR ) {
 		$links = asked_links() + array( 'at' => time() );
-		if ( isset( $links['changes'] ) ) {
+		// Code that is told about the option may read a view.
+		$GLOBALS['galley_table_links'] = $links;
+		if ( $links['answered'] ) {
 			quietly(
 				static function () use ( $links ): void {
 					keep_record( LINKS_OPTION, $links );
@@ -49,15 +51,18 @@ function asked_links(): array {
 	$triggers = rows_directly( "SELECT EVENT_OBJECT_TABLE AS name, ACTION_STATEMENT AS code FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()$limit" );
 	$rules    = "('CASCADE', 'SET NULL')";
 	$keys     = rows_directly( "SELECT REFERENCED_TABLE_NAME AS name, TABLE_NAME AS other FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = DATABASE() AND (UPDATE_RULE IN $rules OR DELETE_RULE IN $rules)$limit" );
-	if ( null === $views || null === $triggers || null === $keys || max( count( $views ), count( $triggers ), count( $keys ) ) > MAX_LINKS ) {
+	$is_known = null !== $views && null !== $triggers && null !== $keys;
+	if ( ! $is_known || max( count( $views ), count( $triggers ), count( $keys ) ) > MAX_LINKS ) {
 		return array(
-			'views'   => array(),
-			'changes' => null,
+			'views'    => array(),
+			'changes'  => null,
+			'answered' => $is_known,
 		);
 	}
 	return array(
-		'views'   => linked_views( $views ),
-		'changes' => linked_changes( $triggers, $keys ),
+		'views'    => linked_views( $views ),
+		'changes'  => linked_changes( $triggers, $keys ),
+		'answered' => true,
 	);
 }
 

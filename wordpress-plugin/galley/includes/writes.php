@@ -316,7 +316,8 @@ function note_statement( string $sql ): void {
 	}
 	$tags   = array();
 	$linked = array();
-	foreach ( tables_written_by( $sql ) as $table ) {
+	$tables = tables_written_by( $sql );
+	foreach ( $tables as $table ) {
 		$tags   = array_merge( $tags, tags_of_write( $table, $sql ) );
 		$linked = array_merge( $linked, UNKNOWN_TABLE === $table ? array() : tags_of_linked( $table ) );
 	}
@@ -326,8 +327,8 @@ function note_statement( string $sql ): void {
 	}
 	if ( $tags ) {
 		$may_ask = ! preg_match( '/[^\x00-\x7f]|LAST_INSERT_ID/i', $sql );
-		if ( $may_ask ) {
-			// It runs statements inside of this one (private-sessions.php).
+		if ( $may_ask && ! array_filter( $tables, __NAMESPACE__ . '\\core_name' ) ) {
+			// It runs statements inside of this one (private-sessions.php). Not between the noted state of an object of WordPress and its change.
 			deliver_meanwhile();
 		}
 		later( 'tables', __NAMESPACE__ . '\\queue_written' );

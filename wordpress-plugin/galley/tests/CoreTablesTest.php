@@ -44,6 +44,8 @@ final class CoreTablesTest extends TestCase {
 		foreach ( $files as $file => $expected ) {
 			$this->assertSame( $expected, Galley\is_file_of_wordpress( $file ), $file );
 		}
+		// The plugin of this test is below ABSPATH.
+		$this->assertSame( array( 1, 0, 0 ), array_map( fn( $name ) => preg_match( Galley\ROOT_FILES, $name ), array( 'wp-cron.php', 'import.php', 'wp-import.php' ) ) );
 	}
 
 	/**
@@ -57,6 +59,10 @@ final class CoreTablesTest extends TestCase {
 			'a deletion'             => array( 'usermeta', 'DELETE FROM wp_usermeta WHERE user_id = 5', 'SELECT DISTINCT user_id, meta_key FROM wp_usermeta WHERE ( user_id = 5) LIMIT 101', $rows ),
 			'a new row'              => array( 'comments', "INSERT INTO wp_comments (a) VALUES ('b')", null, 'I' ),
 			'a new row or an old one' => array( 'postmeta', 'INSERT INTO wp_postmeta (a) VALUES (1) ON DUPLICATE KEY UPDATE a = 2', null, null ),
+			'new rows with numbers'  => array( 'posts', "INSERT INTO wp_posts (`post_title`, `ID`) VALUES ('a', 10), ('b', 11)", null, null ),
+			'rows without a list'    => array( 'posts', "INSERT INTO wp_posts VALUES (10, 'a'), (11, 'b')", null, null ),
+			'a new row by SET'       => array( 'posts', "INSERT INTO wp_posts SET post_title = 'a'", null, 'I' ),
+			'comments'               => array( 'comments', "DELETE FROM wp_comments WHERE comment_approved = 'spam'", "SELECT DISTINCT comment_ID FROM wp_comments WHERE ( comment_approved = 'spam') AND (comment_approved = '1') LIMIT 101", $rows ),
 			'a row in place'         => array( 'postmeta', 'REPLACE INTO wp_postmeta (a) VALUES (1)', null, null ),
 			'a row without a number' => array( 'term_relationships', 'INSERT INTO wp_term_relationships VALUES (1, 2, 0)', null, null ),
 			'another object'         => array( 'postmeta', 'UPDATE wp_postmeta SET post_id = 6 WHERE post_id = 5', null, null ),

@@ -239,6 +239,46 @@ final class StatementsTest extends TestCase {
 		$database->close_test();
 	}
 
+	public function test_statements_of_one_visit_are_not_kept(): void {
+		$now   = gmmktime( 12, 0, 0, 11, 29, 2026 );
+		$table = array(
+			"SELECT a FROM t WHERE d > '2026-11-29 11:59:58'"   => true,
+			"SELECT a FROM t WHERE d > '2026-11-29T12:30'"      => true,
+			'SELECT a FROM t WHERE d > ' . ( $now - 60 )        => true,
+			"SELECT a FROM t WHERE d > '2026-11-29'"            => false,
+			"SELECT a FROM t WHERE d > '2025-11-29 12:00:00'"   => false,
+			'SELECT a FROM t WHERE d > 1234567890'              => false,
+			"SELECT a FROM t WHERE token = 'abcdefghijklmnopq'" => true,
+			"SELECT a FROM t WHERE page = 'about'"              => false,
+		);
+		$_GET  = array( 'token' => 'abcdefghijklmnopq', 'page' => 'about', 'list' => array( 'x' ) );
+		foreach ( $table as $sql => $expected ) {
+			$this->assertSame( $expected, Galley\is_for_one_visit( $sql, $now ), $sql );
+		}
+		$_GET = array();
+	}
+
+	public function test_long_results_have_no_digest(): void {
+		$row = (object) array( 'text' => str_repeat( 'x', 500000 ) );
+		$this->assertNotNull( Galley\digest_of( array( $row, $row ) ) );
+		$this->assertNull( Galley\digest_of( array( $row, $row, $row ) ) );
+		$this->assertNull( Galley\digest_of( array_fill( 0, Galley\MAX_RESULT_ROWS + 1, (object) array() ) ) );
+		$this->assertNotSame( Galley\digest_of( array( (object) array( 'a' => null ) ) ), Galley\digest_of( array( (object) array( 'a' => '' ) ) ) );
+	}
+
+	public function test_a_full_list_is_dropped_although_nothing_has_changed(): void {
+		$database = new Statements_Database();
+		for ( $number = 0; $number < Galley\MAX_STATEMENTS; $number++ ) {
+			$GLOBALS['galley_reads'] = array( "SELECT a FROM wp_t WHERE b = $number" => array( array( 'wp_t' ), Galley\digest_of( $database->rows() ) ) );
+			Galley\gather_statements();
+		}
+		$GLOBALS['galley_purges']['hard'] = array();
+		Galley\queue_changed_results( array( 'wp_t' ) );
+		$this->assertSame( array( 'tv.wp_t' ), array_keys( $GLOBALS['galley_purges']['hard'] ) );
+		$this->assertSame( array(), $database->registry );
+		$database->close_test();
+	}
+
 	public function test_rows_are_limited_and_dropped_together(): void {
 		$database = new Statements_Database();
 		$known    = 0;
