@@ -263,8 +263,8 @@ function plain_tables( array $tables ): array {
 	}
 	$tables = array_diff( $tables, array_keys( $GLOBALS['galley_unannounced_reads'] ) );
 	$known  = kept_record( PLAIN_OPTION );
-	$since = time() - PLAIN_FOR;
-	$plain = array();
+	$since  = time() - PLAIN_FOR;
+	$plain  = array();
 	foreach ( $tables as $table ) {
 		if ( abs( $known[ $table ] ?? 0 ) < $since && count( $known ) < 500 ) {
 			$known[ $table ] = is_plain_table( $table ) ? time() : -time();

@@ -83,7 +83,7 @@ function code_of_caller( string $called, array $frames ): string {
 	if ( ! isset( $known[ $name ] ) ) {
 		$known[ $name ] = '';
 		try {
-			$function       = isset( $frame['class'] ) ? new \ReflectionMethod( $frame['class'], $frame['function'] ) : new \ReflectionFunction( $name );
+			$function = isset( $frame['class'] ) ? new \ReflectionMethod( $frame['class'], $frame['function'] ) : new \ReflectionFunction( $name );
 			if ( ! is_file( (string) $function->getFileName() ) ) {
 				// A function of PHP, or of code that is kept in the database.
 				return '';
@@ -116,8 +116,8 @@ function asks_for_names_only( string $code ): bool {
 	if ( 1 !== preg_match_all( '/\bwp_load_alloptions\b/', $plain ) || ! preg_match( '/(?<![\w$>&])(\$\w+)\s*=\s*wp_load_alloptions\s*\(\s*\)\s*;/', $plain, $found ) ) {
 		return false;
 	}
-	$name = preg_quote( $found[1], '/' );
-	$asks = preg_match_all( "/\\bisset\\(\\s*$name\\s*\\[(?:[^][()]|\\[[^][()]*\\])*\\]\\s*\\)/", $plain );
+	$name           = preg_quote( $found[1], '/' );
+	$asks           = preg_match_all( "/\\bisset\\(\\s*$name\\s*\\[(?:[^][()]|\\[[^][()]*\\])*\\]\\s*\\)/", $plain );
 	$known[ $code ] = preg_match_all( "/$name\\b/", $plain ) === $asks + 1 && ! preg_match( '/\$\$|\$\{|\b(?:compact|extract|eval|get_defined_vars|func_get_args?|include|require)(?:_once)?\b/i', $plain );
 	return $known[ $code ];
 }

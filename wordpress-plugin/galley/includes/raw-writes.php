@@ -147,7 +147,7 @@ function quietly( callable $work ): void {
 			$this->$name = $value;
 		}
 	};
-	$kept = $read->call( $wpdb );
+	$kept  = $read->call( $wpdb );
 	$work();
 	$write->call( $wpdb, $kept );
 }

@@ -127,7 +127,7 @@ function note_read( string $sql, array $tables ): void {
 	$names = array_map( __NAMESPACE__ . '\\tagged_name', $tables );
 	if ( ( count( $GLOBALS['galley_reads'] ) < MAX_PAGE_STATEMENTS || isset( $GLOBALS['galley_reads'][ $sql ] ) ) && null === $GLOBALS['galley_transaction'] && strlen( implode( ',', $names ) ) < 900 && is_repeatable( $sql ) && ! is_for_one_visit( $sql, time() ) ) {
 		$GLOBALS['galley_reads'][ $sql ] = $GLOBALS['galley_reads'][ $sql ] ?? array( $names, null );
-		$GLOBALS['galley_open_read']       = $sql;
+		$GLOBALS['galley_open_read']     = $sql;
 	} else {
 		$GLOBALS['galley_unverified'] += array_fill_keys( $names, true );
 	}
@@ -165,10 +165,10 @@ function settle_read(): void {
 		return;
 	}
 	$GLOBALS['galley_open_read'] = null;
-	$wpdb                      = $GLOBALS['wpdb'];
-	$rows                      = ( $wpdb->last_query ?? null ) === $sql && '' === $wpdb->last_error ? (array) $wpdb->last_result : null;
-	$digest                    = null === $rows ? null : digest_of( $rows );
-	list( $names, $before )    = $GLOBALS['galley_reads'][ $sql ];
+	$wpdb                        = $GLOBALS['wpdb'];
+	$rows                        = ( $wpdb->last_query ?? null ) === $sql && '' === $wpdb->last_error ? (array) $wpdb->last_result : null;
+	$digest                      = null === $rows ? null : digest_of( $rows );
+	list( $names, $before )      = $GLOBALS['galley_reads'][ $sql ];
 	if ( null === $digest || ( null !== $before && $before !== $digest ) ) {
 		$GLOBALS['galley_unverified'] += array_fill_keys( $names, true );
 	} else {

@@ -449,7 +449,7 @@ final class ObservedTest extends TestCase {
 			"function f() { $call return \"\${all}\"; }" => false,
 			"function f() { return isset( wp_load_alloptions()['x'] ); }" => false,
 			"function f() { \$this->all = wp_load_alloptions(); return isset( \$this->all['x'] ); }" => false,
-			"function f() { foreach ( wp_load_alloptions() as \$x ) { echo \$x; } }" => false,
+			'function f() { foreach ( wp_load_alloptions() as $x ) { echo $x; } }' => false,
 			"function f() { $call foreach ( wp_load_alloptions() as \$x ) { echo \$x; } isset( \$all[1] ); }" => false,
 			"function f() { $call return static function () use ( \$all ) { return isset( \$all[1] ); }; }" => false,
 			"function f() { $call return isset( \$all[ g( \$all ) ] ); }" => false,

@@ -149,7 +149,7 @@ final class SqlTest extends TestCase {
 		$letters = str_split( 'abAB1_-._' );
 		$random  = static function ( int $most ) use ( $letters ): string {
 			$text = '';
-			for ( $length = mt_rand( 1, $most ); strlen( $text ) < $length; ) {
+			foreach ( range( 1, mt_rand( 1, $most ) ) as $position ) {
 				$text .= $letters[ mt_rand( 0, count( $letters ) - 1 ) ];
 			}
 			return $text;

@@ -21,7 +21,7 @@ final class StatementsTest extends TestCase {
 			'joins'                => array( 'SELECT 1 FROM wp_t t LEFT JOIN wp_u USING (id) WHERE EXISTS (SELECT 1 FROM wp_v) AND (a OR b)', true ),
 			'a union'              => array( '(SELECT a FROM wp_t) UNION ALL (SELECT b FROM wp_u) ORDER BY 1', true ),
 			'columns like words'   => array( 'SELECT `update`, `into`, `now` FROM wp_t', true ),
-			'a comment'            => array( "SELECT 1 /* NOW() */ FROM wp_t -- RAND()", true ),
+			'a comment'            => array( 'SELECT 1 /* NOW() */ FROM wp_t -- RAND()', true ),
 			'an index'             => array( 'SELECT 1 FROM wp_t USE INDEX (a) WHERE b BETWEEN (1) AND (2)', true ),
 			'random numbers'       => array( 'SELECT 1 FROM wp_t ORDER BY RAND()', false ),
 			'the time'             => array( 'SELECT 1 FROM wp_t WHERE a < NOW()', false ),
@@ -74,7 +74,7 @@ final class StatementsTest extends TestCase {
 	public static function conditions(): array {
 		return array(
 			'an update'            => array( "UPDATE `wp_posts` SET `post_title` = 'WHERE 1' WHERE `ID` = 5", '`wp_posts`', ' `ID` = 5' ),
-			'of the database'      => array( "update db.wp_posts set a = 1 where ID IN (1, 2) limit 5;", 'db.wp_posts', ' ID IN (1, 2) ' ),
+			'of the database'      => array( 'update db.wp_posts set a = 1 where ID IN (1, 2) limit 5;', 'db.wp_posts', ' ID IN (1, 2) ' ),
 			'with an alias'        => array( 'UPDATE wp_posts AS p SET p.a = 1 WHERE p.ID = 2 ORDER BY x LIMIT 1', 'wp_posts AS p', ' p.ID = 2 ' ),
 			'a deletion'           => array( "DELETE FROM wp_postmeta WHERE meta_key = 'a b'", 'wp_postmeta', " meta_key = 'a b'" ),
 			'after a comment'      => array( '/* x */ DELETE FROM wp_postmeta WHERE 1', 'wp_postmeta', ' 1' ),
@@ -165,7 +165,7 @@ final class StatementsTest extends TestCase {
 			$database->purged_at = $database->time;
 		};
 		$read = function () use ( $database, &$page ): void {
-			$page['shows']            = $database->value;
+			$page['shows']           = $database->value;
 			$GLOBALS['galley_reads'] = array( Statements_Database::SQL => array( array( 'wp_t' ), Galley\digest_of( $database->rows() ) ) );
 		};
 		$end  = function () use ( $database, &$page, $registered ): void {
@@ -181,20 +181,25 @@ final class StatementsTest extends TestCase {
 			$read();
 		}
 		if ( $is_edit_outer ) {
-			$database->interrupt( $step, function () use ( $read, $end, $reads_before ): void {
-				$reads_before || $read();
-				$end();
-			} );
+			$database->interrupt(
+				$step,
+				function () use ( $read, $end, $reads_before ): void {
+					$reads_before || $read();
+					$end();
+				}
+			);
 			$edit();
 		} else {
 			$reads_before || $read();
 			$database->interrupt( $step, $edit );
 			$end();
 		}
-		$database->finish( $is_edit_outer ? function () use ( $read, $end, $reads_before ): void {
-			$reads_before || $read();
-			$end();
-		} : $edit );
+		$database->finish(
+			$is_edit_outer ? function () use ( $read, $end, $reads_before ): void {
+				$reads_before || $read();
+				$end();
+			} : $edit
+		);
 		$purged = array_map( 'strval', array_keys( $GLOBALS['galley_purges']['hard'] ) );
 		// Each edit also purges pages without verified statements.
 		$is_reached = $page['unknown'] || array_intersect( $page['tags'], $purged );
@@ -209,13 +214,13 @@ final class StatementsTest extends TestCase {
 	}
 
 	public function test_a_write_that_changes_no_result_purges_no_verified_page(): void {
-		$database = new Statements_Database();
-		$page     = static function () use ( $database ): array {
+		$database               = new Statements_Database();
+		$page                   = static function () use ( $database ): array {
 			$GLOBALS['galley_tags']  = array();
 			$GLOBALS['galley_reads'] = array( Statements_Database::SQL => array( array( 'wp_t' ), Galley\digest_of( $database->rows() ) ) );
 			return array( Galley\gather_statements(), array_keys( $GLOBALS['galley_tags'] ) );
 		};
-		$edit     = static function (): array {
+		$edit                   = static function (): array {
 			$GLOBALS['galley_purges']['hard'] = array();
 			Galley\queue_changed_results( array( 'wp_t' ) );
 			return array_keys( $GLOBALS['galley_purges']['hard'] );

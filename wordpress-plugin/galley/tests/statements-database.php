@@ -112,9 +112,16 @@ final class Statements_Database extends mysqli {
 			$this->asked = $sql;
 			return new Statements_Result( $this->found );
 		} elseif ( 0 === strpos( $sql, 'SELECT names' ) ) {
-			return new Statements_Result( array_values( array_filter( $this->announced, static function ( array $row ) use ( $sql ): bool {
-				return false !== strpos( $sql, $row['id'] );
-			} ) ) );
+			return new Statements_Result(
+				array_values(
+					array_filter(
+						$this->announced,
+						static function ( array $row ) use ( $sql ): bool {
+							return false !== strpos( $sql, $row['id'] );
+						}
+					)
+				)
+			);
 		} elseif ( 0 === strpos( $sql, 'INSERT IGNORE' ) ) {
 			preg_match_all( "/\('(\w+)', '', 0, 0x(\w+), ''\)/", $sql, $rows, PREG_SET_ORDER );
 			foreach ( $rows as list( , $id, $name ) ) {
