@@ -31,7 +31,7 @@ function table_links(): array {
 	$links = $GLOBALS['galley_table_links'] ?? record_within( LINKS_OPTION );
 	if ( ( $links['at'] ?? 0 ) < time() - PLAIN_FOR ) {
 		$links = asked_links() + array( 'at' => time() );
-		// Code that is told about the option may read a view.
+		// A hook of the option may read a view.
 		$GLOBALS['galley_table_links'] = $links;
 		if ( $links['answered'] ) {
 			quietly(
