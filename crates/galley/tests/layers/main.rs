@@ -15,33 +15,6 @@ mod types_and_parameters;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Modules of the server from the bottom up. A module may use only itself and modules of lower rank.
-const RANKS: &[(u32, &[&str])] = &[
-    (0, &["clock", "fault", "sys", "telemetry", "testing"]),
-    (
-        1,
-        &["body", "codec", "doctor", "operator_http", "php", "tls"],
-    ),
-    (
-        2,
-        &[
-            "access",
-            "acme",
-            "compress",
-            "dashboard",
-            "durable",
-            "service_client",
-            "setup",
-            "upstream",
-        ],
-    ),
-    (3, &["binary_upgrade", "fetch", "otlp", "purge_forward"]),
-    (4, &["request"]),
-    (5, &["server", "admin"]),
-    (6, &["app"]),
-    (7, &["cli"]),
-];
-
 /// The crates of this project that each crate may depend on.
 const CRATES: &[(&str, &[&str])] = &[
     ("crates/policy", &[]),
@@ -99,55 +72,9 @@ fn all_sources() -> Vec<PathBuf> {
     found
 }
 
-fn rank(module: &str) -> Option<u32> {
-    RANKS
-        .iter()
-        .find(|(_, names)| names.contains(&module))
-        .map(|(rank, _)| *rank)
-}
-
 fn is_test(path: &Path) -> bool {
     let text = path.to_string_lossy();
     text.contains("/tests/") || text.ends_with("/tests.rs") || text.contains("/testkit/")
-}
-
-#[test]
-fn modules_import_downward_only() {
-    let root = workspace().join("crates/galley/src");
-    let mut files = Vec::new();
-    rust_files(&root, &mut files);
-    let mut violations = Vec::new();
-    for file in files {
-        let inner = file.strip_prefix(&root).unwrap();
-        let first = inner.iter().next().unwrap().to_string_lossy();
-        let module = first.trim_end_matches(".rs");
-        let Some(own_rank) = rank(module) else {
-            if !["lib", "main"].contains(&module) {
-                violations.push(format!(
-                    "{}: module `{module}` has no rank in this test",
-                    inner.display()
-                ));
-            }
-            continue;
-        };
-        for (number, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
-            for used in line.split("crate::").skip(1) {
-                let name: String = used
-                    .chars()
-                    .take_while(|c| c.is_alphanumeric() || *c == '_')
-                    .collect();
-                match rank(&name) {
-                    Some(other) if name != module && other >= own_rank => violations.push(format!(
-                        "{}:{}: `{module}` (rank {own_rank}) uses `{name}` (rank {other})",
-                        inner.display(),
-                        number + 1
-                    )),
-                    _ => {}
-                }
-            }
-        }
-    }
-    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 #[test]
