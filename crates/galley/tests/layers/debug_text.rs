@@ -9,10 +9,7 @@ use crate::{all_sources, is_test, workspace};
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("galley/build.rs", "literals in Rust source"),
     ("telemetry/src/errors.rs", "the values in log lines"),
-    (
-        "request/src/access.rs",
-        "the note of a fault, for the log",
-    ),
+    ("request/src/access.rs", "the note of a fault, for the log"),
     (
         "request/src/before_lookup.rs",
         "the note of a fault, for the log",
