@@ -49,7 +49,7 @@ mod upgrade;
 mod why;
 
 pub use self::reload_result::{
-    ControlRequest, LastReload, OptionChange, OptionValue, ReloadAction, ReloadError, ReloadReport,
+    ControlRequest, LastReload, OptionChange, ReloadAction, ReloadError, ReloadReport,
     ReloadRequest, ReloadResult, UpgradeError, UpgradeReport, UpgradeResult,
 };
 pub use self::socket::is_free;

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use galley_config::{ChangedOption, EffectiveOption};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -89,41 +90,26 @@ pub struct ReloadReport {
     pub files: Vec<String>,
 }
 
-/// A changed option with both values; secrets are masked.
+/// An option with another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionChange {
-    /// The section, such as `[cache]`.
-    pub section: String,
     /// The site; `None`: an option that all sites share.
     pub site: Option<String>,
-    /// The name of the option.
-    pub name: String,
-    /// The value in effect; `None`: not set.
-    pub before: Option<OptionValue>,
-    /// The value in the file; `None`: not set.
-    pub after: Option<OptionValue>,
-    /// Whether the values differ in a part that is masked or truncated.
-    pub is_hidden: bool,
-}
-
-/// A value in the notation of the configuration file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OptionValue {
-    /// The value.
-    pub text: String,
-    /// The location, `file:line`; `None`: a default.
-    pub spot: Option<String>,
+    /// The option with the value in effect and the value in the file; secrets are masked.
+    pub option: ChangedOption,
 }
 
 impl OptionChange {
     fn value(&self) -> Value {
-        let side = |side: &Option<OptionValue>| {
+        let option = &self.option;
+        let side = |side: &Option<EffectiveOption>| {
             let side = side.as_ref();
-            side.map(|one| json!({ "value": one.text, "set_at": one.spot }))
+            side.map(|one| json!({ "value": one.value, "set_at": one.spot }))
         };
         json!({
-            "section": self.section, "site": self.site, "name": self.name,
-            "before": side(&self.before), "after": side(&self.after), "hidden": self.is_hidden,
+            "section": option.header, "site": self.site, "name": option.name,
+            "before": side(&option.before), "after": side(&option.after),
+            "hidden": option.differs_in_hidden_part(),
         })
     }
 }

@@ -17,10 +17,11 @@ use ipnet::IpNet;
 
 use crate::config_files::{ConfigFiles, MachineFinding};
 use crate::diagnostic::{Diagnostics, Warning};
+use crate::effective_option::EffectiveOption;
 use crate::forward::PurgeForward;
-use crate::kept::KeptValue;
 use crate::listen::{AdminListen, Listen};
 use crate::log::{LogConfig, LogTarget};
+use crate::options::OptionRow;
 use crate::quantity::RunInterval;
 use crate::upstream::{LoadBalancing, ManagedPhp, UpstreamConfig, UpstreamLimits, UpstreamTls};
 
@@ -49,8 +50,8 @@ pub struct Config {
     pub patterns: Vec<PathBuf>,
     /// The positions of all options.
     pub(crate) origin: Option<ConfigFiles>,
-    /// Values of the previous configuration that stay in effect, whatever the files contain.
-    pub(crate) kept: Vec<KeptValue>,
+    /// Options that have the values of the previous configuration, whatever the files contain; `None`: not set.
+    pub(crate) kept: Vec<(&'static OptionRow, Option<EffectiveOption>)>,
 }
 
 impl Config {
@@ -86,18 +87,12 @@ pub struct ServerConfig {
     pub listen_tls: Vec<Listen>,
     /// The oldest TLS version that Galley accepts from clients.
     pub tls_min_version: TlsVersion,
-    /// The number of front threads; 0: one per core.
-    pub workers: usize,
+    /// What the process has from its start until its end.
+    pub process: ProcessConfig,
     /// The maximum size of a request body, in bytes.
     pub request_body: u64,
-    /// The folder for bodies in transit that do not fit in memory; `None`: the system's folder for temporary files.
-    pub spool: Option<PathBuf>,
-    /// The maximum size of all files in `spool` together, in bytes.
-    pub spool_size: u64,
-    /// The maximum size of the spool file of one response, in bytes.
-    pub spool_response: u64,
-    /// The maximum memory of all bodies in transit, in bytes.
-    pub spool_memory: u64,
+    /// The storage for bodies in transit.
+    pub spool: SpoolConfig,
     /// The maximum size of a request head, in bytes.
     pub head_size: usize,
     /// The maximum time from the first byte of a head to its last.
@@ -128,12 +123,6 @@ pub struct ServerConfig {
     pub proxies: Proxies,
     /// The listeners whose connections begin with a header of the PROXY protocol.
     pub proxy_protocol: Vec<Listen>,
-    /// The permission bits of unix sockets.
-    pub socket_mode: u32,
-    /// The user that Galley switches to after it has bound its sockets; never `root`.
-    pub user: Option<String>,
-    /// The group that Galley switches to; `None`: the user's group.
-    pub group: Option<String>,
     /// Whether the kernel confines the threads that serve clients (sandbox).
     pub sandbox: bool,
     /// Whether Galley reloads the configuration when a file changes.
@@ -142,6 +131,32 @@ pub struct ServerConfig {
     pub max_upgrades: usize,
     /// The maximum time without data on a connection that has switched to another protocol.
     pub upgrade_timeout: Duration,
+}
+
+/// The options of `[server]` that the process has from its start until its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessConfig {
+    /// The number of front threads; 0: one per core.
+    pub workers: usize,
+    /// The permission bits of unix sockets.
+    pub socket_mode: u32,
+    /// The user that Galley switches to after it has bound its sockets; never `root`.
+    pub user: Option<String>,
+    /// The group that Galley switches to; `None`: the user's group.
+    pub group: Option<String>,
+}
+
+/// The storage for bodies in transit, from the start of the process until its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpoolConfig {
+    /// The folder for bodies that do not fit in memory; `None`: the system's folder for temporary files.
+    pub folder: Option<PathBuf>,
+    /// The maximum size of all files in `folder` together, in bytes.
+    pub size: u64,
+    /// The maximum size of the file of one response, in bytes.
+    pub response: u64,
+    /// The maximum memory of all bodies in transit, in bytes.
+    pub memory: u64,
 }
 
 /// `[admin]`.
@@ -182,7 +197,7 @@ pub struct SharedPagesConfig {
 }
 
 /// `[cache]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     /// The maximum memory of the cache, in bytes.
     pub memory: u64,

@@ -6,7 +6,6 @@
 use crate::config::{Config, SiteConfig};
 use crate::config_files::ConfigFiles;
 use crate::effective_option::{EffectiveOption, EffectiveSection};
-use crate::kept::KeptValue;
 use crate::listen::Listen;
 use crate::options::{Fallback, OptionRow, OptionSection};
 use crate::quantity::{write_duration, write_size};
@@ -21,30 +20,20 @@ impl Config {
         };
         let document = origin.document();
         let own = |row: &OptionRow| computed(self, row);
+        let shared = |written: &SectionTable| section(origin, written, &self.kept, own);
         let mut sections = vec![
-            section(origin, &document.server, own),
-            section(origin, &document.admin, own),
-            section(origin, &document.cache, own),
-            section(origin, &document.log, own),
+            shared(&document.server),
+            shared(&document.admin),
+            shared(&document.cache),
+            shared(&document.log),
         ];
         if self.acme.is_some() {
-            sections.push(section(origin, &document.acme, own));
+            sections.push(shared(&document.acme));
         }
         if self.cluster.is_some() {
-            sections.push(section(origin, &document.cluster, own));
-        }
-        for kept in &self.kept {
-            kept.apply(&mut sections);
+            sections.push(shared(&document.cluster));
         }
         sections
-    }
-
-    /// Records that these options (`cache.memory`, `[cluster]`) keep the values of `running`, so that [`Config::effective`] shows
-    /// them.
-    pub fn show_as_kept(&mut self, running: &Self, paths: &[String]) {
-        let sections = running.effective();
-        let kept = paths.iter().map(|path| KeptValue::new(&sections, path));
-        self.kept = kept.flatten().collect();
     }
 
     /// The options of the site with this index.
@@ -57,18 +46,18 @@ impl Config {
             return Vec::new();
         };
         let own = |row: &OptionRow| computed_of_site(site, row);
-        let mut sections = vec![section(origin, &written.options, own)];
-        let mut ttl = section(origin, &written.ttl.options, own);
+        let mut sections = vec![section(origin, &written.options, &[], own)];
+        let mut ttl = section(origin, &written.ttl.options, &[], own);
         ttl.options.extend(lifetimes(origin, site, &written.ttl));
         sections.push(ttl);
         for (number, rule) in (1..).zip(&written.rules) {
-            let mut rule = section(origin, rule, |_| None);
+            let mut rule = section(origin, rule, &[], |_| None);
             // Options that a rule does not set have the values of the site.
             rule.options.retain(|option| option.spot.is_some());
             rule.header = format!("{} {number}", rule.header);
             sections.push(rule);
         }
-        let mut pages = section(origin, &written.error_pages.options, |_| None);
+        let mut pages = section(origin, &written.error_pages.options, &[], |_| None);
         let position = origin.spot(&written.error_pages.options.position);
         pages
             .options
@@ -77,7 +66,7 @@ impl Config {
                 EffectiveOption::new(status.to_string(), &path, Some(position.clone()))
             }));
         sections.push(pages);
-        sections.push(section(origin, &written.log, |_| None));
+        sections.push(section(origin, &written.log, &[], |_| None));
         sections.retain(|section| !section.options.is_empty());
         sections
     }
@@ -86,11 +75,18 @@ impl Config {
 fn section(
     origin: &ConfigFiles,
     section: &SectionTable,
+    kept: &[(&OptionRow, Option<EffectiveOption>)],
     computed: impl Fn(&OptionRow) -> Option<String>,
 ) -> EffectiveSection {
     let rows = table::options();
     let rows = rows.filter(|row| row.section == section.kind && row.name != STATUS);
     let options = rows.filter_map(|row| {
+        if let Some((_, value)) = kept
+            .iter()
+            .find(|(kept, _)| (kept.section, kept.name) == (row.section, row.name))
+        {
+            return value.clone();
+        }
         if section.has_value(row.name) {
             let position = section.position(row.name);
             let spot = Some(origin.spot(position));
@@ -116,8 +112,8 @@ fn computed(config: &Config, row: &OptionRow) -> Option<String> {
     match (row.section, row.name) {
         (OptionSection::Cache, "memory") => size(config.cache.memory),
         (OptionSection::Cache, "max_object") => size(config.cache.max_object),
-        (OptionSection::Server, "spool_size") => size(server.spool_size),
-        (OptionSection::Server, "spool_memory") => size(server.spool_memory),
+        (OptionSection::Server, "spool_size") => size(server.spool.size),
+        (OptionSection::Server, "spool_memory") => size(server.spool.memory),
         (OptionSection::Admin, "listen") => Some(quoted(&config.admin.listen.to_string())),
         _ => None,
     }

@@ -21,7 +21,7 @@ pub struct EffectiveOption {
     /// `file:line` if a file sets it; `None` for a default.
     pub spot: Option<String>,
     /// A digest of the whole value, including masked and omitted parts.
-    digest: u64,
+    pub(crate) digest: u64,
 }
 
 impl EffectiveSection {
@@ -42,11 +42,6 @@ impl EffectiveOption {
             spot,
             digest: hasher.finish(),
         }
-    }
-
-    /// Whether the values are the same, including parts that are not shown.
-    pub(crate) fn has_value_of(&self, other: &Self) -> bool {
-        self.digest == other.digest
     }
 
     pub(crate) fn find<'o>(options: &'o [Self], name: &str) -> Option<&'o Self> {

@@ -26,6 +26,8 @@ pub struct OptionRow {
     pub text: &'static str,
     /// Whether a change makes Galley fetch the pages of the site again: keys or stored bytes depend on the option.
     pub shapes_keys: bool,
+    /// Whether the option keeps its value until a restart.
+    pub needs_restart: bool,
 }
 
 /// The part of the file that contains an option.
@@ -188,6 +190,7 @@ impl OptionRow {
             example: "",
             text,
             shapes_keys: false,
+            needs_restart: false,
         }
     }
 
@@ -222,12 +225,18 @@ impl OptionRow {
         self
     }
 
-    /// The purpose, and whether a change costs the stored pages.
+    /// Marks an option that keeps its value until a restart: its field is one of those that `Config::keep_fixed` copies.
+    pub(crate) const fn needs_restart(mut self) -> Self {
+        self.needs_restart = true;
+        self
+    }
+
+    /// The purpose, and whether a change costs the stored pages or needs a restart.
     pub(crate) fn full_text(&self) -> String {
-        let note = if self.shapes_keys {
-            " After a change, Galley fetches the pages of the site again."
-        } else {
-            ""
+        let note = match (self.shapes_keys, self.needs_restart) {
+            (true, _) => " After a change, Galley fetches the pages of the site again.",
+            (false, true) => " A change needs a restart.",
+            (false, false) => "",
         };
         format!("{}{note}", self.text)
     }

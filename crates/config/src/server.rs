@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use galley_policy::proxied::{ForwardingField, Proxies};
 
 use crate::check::{self, shown_path};
-use crate::config::{Cache, Config, ServerConfig, SiteConfig, TlsVersion};
+use crate::config::{
+    Cache, Config, ProcessConfig, ServerConfig, SiteConfig, SpoolConfig, TlsVersion,
+};
 use crate::diagnostic::{Diagnostics, SourceSpan};
 use crate::listen::{Listen, Proxy};
 use crate::quantity::write_size;
@@ -29,12 +31,19 @@ pub(crate) fn server(
             "1.3" => TlsVersion::V13,
             _ => TlsVersion::V12,
         },
-        workers: section.value("workers"),
+        process: ProcessConfig {
+            workers: section.value("workers"),
+            socket_mode: socket_mode(&section.value::<String>("socket_mode")),
+            user: section.get("user"),
+            group: section.get("group"),
+        },
         request_body: section.value("request_body"),
-        spool: section.get("spool"),
-        spool_size: spool_size.unwrap_or_else(|| largest_body.saturating_mul(2).max(DEFAULT_SPOOL)),
-        spool_response: section.value("spool_response"),
-        spool_memory: spool_memory.unwrap_or_else(|| (cache.memory / 8).max(MIN_SPOOL_MEMORY)),
+        spool: SpoolConfig {
+            folder: section.get("spool"),
+            size: spool_size.unwrap_or_else(|| largest_body.saturating_mul(2).max(DEFAULT_SPOOL)),
+            response: section.value("spool_response"),
+            memory: spool_memory.unwrap_or_else(|| (cache.memory / 8).max(MIN_SPOOL_MEMORY)),
+        },
         head_size: section.value("head_size"),
         head_timeout: section.value("head_timeout"),
         idle_timeout: section.value("idle_timeout"),
@@ -50,9 +59,6 @@ pub(crate) fn server(
         min_rate: section.value("min_rate"),
         proxies: proxies(section),
         proxy_protocol: section.value("proxy_protocol"),
-        socket_mode: socket_mode(&section.value::<String>("socket_mode")),
-        user: section.get("user"),
-        group: section.get("group"),
         sandbox: section.value::<String>("sandbox") != "off",
         watch: section.value("watch"),
         max_upgrades: section.value("max_upgrades"),

@@ -253,7 +253,7 @@ fn an_option_that_only_other_servers_have_is_not_taken_for_another() {
 fn default_values() {
     let config = from_text("a.toml", "[[site]]\nhosts = [\"a\"]\nroot = \"/\"\n").unwrap();
     let server = &config.server;
-    assert_eq!((server.workers, server.max_connections), (0, 0));
+    assert_eq!((server.process.workers, server.max_connections), (0, 0));
     assert_eq!(
         (server.request_body, server.head_size),
         (32 << 20, 32 << 10)

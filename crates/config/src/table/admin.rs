@@ -7,7 +7,7 @@ use crate::table::row::row;
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Admin, "listen", ValueKind::AdminAddress, "Where the admin interface listens. An address needs `token_file`; a unix socket is protected by its folder.")
         .computed("`admin.sock` in `$RUNTIME_DIRECTORY`, else in `$XDG_RUNTIME_DIR/galley`, else in `/run/galley` for root, else in `/tmp/galley-<uid>`")
-        .example(r#""unix:/run/galley/admin.sock""#),
+        .example(r#""unix:/run/galley/admin.sock""#).needs_restart(),
     row(OptionSection::Admin, "token_file", Path, "A file with the token that admin requests must carry: at least 16 bytes, readable by its owner only.")
         .example(r#""/etc/galley/admin.token""#),
     row(OptionSection::Site, "dashboard", ValueKind::UrlPath, "The path below which the site shows its [dashboard](../how-to/dashboard.md#below-an-address-of-the-site), with a slash at both ends: on the site's own hosts, over TLS, and for the names of `dashboard_auth`. Files and pages below this path cannot be reached.")

@@ -8,21 +8,21 @@ use crate::table::row::{GIB, KIB, MIB, STATUS, lifetime, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Cache, "memory", Size { least: 16 * MIB, most: 1024 * GIB }, "The memory limit of the cache: pages, their compressed variants, and responses in progress.")
-        .computed("a quarter of the memory of the machine or its control group, at least 16MiB").example(r#""256MiB""#),
+        .computed("a quarter of the memory of the machine or its control group, at least 16MiB").example(r#""256MiB""#).needs_restart(),
     row(OptionSection::Cache, "memory_per_site", Size { least: MIB, most: 1024 * GIB }, "The part of `memory` that the pages of one site may use, even while there is more. Without it a site may use what the others leave free. In both cases an equal part of `memory` is reserved for each site as soon as it needs it: other sites cannot push its pages out.")
         .computed("all of `memory`").example(r#""64MiB""#),
     row(OptionSection::Cache, "max_object", Size { least: KIB, most: 1024 * GIB }, "The largest response body that Galley stores; it forwards larger ones without storing them. At most `memory`, or half of `disk_size` where that is more.")
-        .computed("a quarter of `memory`, at most 64MiB").example(r#""64MiB""#),
+        .computed("a quarter of `memory`, at most 64MiB").example(r#""64MiB""#).needs_restart(),
     row(OptionSection::Cache, "max_file", Size { least: 0, most: 16 * MIB }, "The largest file below a `root` that Galley keeps in memory; the system's file cache serves larger ones. Files use at most an eighth of `memory` and never evict a page. 0: Galley keeps no files in memory.")
-        .or(r#""256KiB""#),
+        .or(r#""256KiB""#).needs_restart(),
     row(OptionSection::Cache, "disk", Path, "The folder for pages and purges that survive a restart. It must be on a local disk, and only one Galley may use it. Without it Galley keeps pages in memory only.")
-        .example(r#""/var/cache/galley""#),
+        .example(r#""/var/cache/galley""#).needs_restart(),
     row(OptionSection::Cache, "disk_size", Size { least: 16 * MIB, most: 1024 * GIB }, "The disk space for the pages of all sites together.")
-        .or(r#""1GiB""#),
+        .or(r#""1GiB""#).needs_restart(),
     row(OptionSection::Cache, "disk_size_per_site", Size { least: 16 * MIB, most: 1024 * GIB }, "The part of `disk_size` that one site may use.")
-        .computed("all of `disk_size`").example(r#""256MiB""#),
+        .computed("all of `disk_size`").example(r#""256MiB""#).needs_restart(),
     row(OptionSection::Cache, "inactive", time(Duration::from_secs(60), ms(366 * 86_400_000)), "How long Galley keeps a page on disk without a request for it.")
-        .or(r#""7d""#),
+        .or(r#""7d""#).needs_restart(),
     row(OptionSection::Site, "members", Word(&["pass", "fragments"]), "What logged-in members and visitors with a cart get. `pass`: pages that PHP generates for each request. `fragments`: stored pages in which Galley replaces the private parts, such as the toolbar and the comment form, by the visitor's own. Needs the plugin.")
         .or(r#""pass""#).shapes_keys(),
     row(OptionSection::Site, "esi", Flag, "Carries out ESI tags: in pages of the upstream that have `Surrogate-Control: content=\"ESI/1.0\"`, Galley replaces `<esi:include src=\"/part\"/>` by the response of that address, which it stores on its own.")

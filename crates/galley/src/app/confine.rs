@@ -11,7 +11,7 @@ use galley_sys::{cgroup, privileges};
 
 /// Creates the folders for sockets that Galley creates after it has become its user.
 pub(super) fn make_folders(config: &Config) -> Result<(), ServerStartError> {
-    let Some(user) = &config.server.user else {
+    let Some(user) = &config.server.process.user else {
         return Ok(());
     };
     if let AdminListen::Unix(socket) = &config.admin.listen
@@ -27,10 +27,10 @@ pub(super) fn make_folders(config: &Config) -> Result<(), ServerStartError> {
 pub(super) fn delegate_group(config: &Config) {
     let is_limited =
         |site: &SiteConfig| site.managed.memory_high.is_some() || site.managed.pids_max.is_some();
-    if let Some(user) = &config.server.user
+    if let Some(user) = &config.server.process.user
         && config.sites.iter().any(is_limited)
         && privileges::is_root()
-        && let Ok(account) = privileges::account_of(user, config.server.group.as_deref())
+        && let Ok(account) = privileges::account_of(user, config.server.process.group.as_deref())
     {
         let _ = cgroup::delegate(&account);
     }
@@ -38,10 +38,10 @@ pub(super) fn delegate_group(config: &Config) {
 
 /// Becomes the user that the configuration names. Must be called while there is one thread.
 pub(super) fn drop_root(config: &Config, listeners: &NewListeners) -> Result<(), ServerStartError> {
-    let Some(user) = &config.server.user else {
+    let Some(user) = &config.server.process.user else {
         return Ok(());
     };
-    let group = config.server.group.as_deref();
+    let group = config.server.process.group.as_deref();
     privileges::become_user(user, group, listeners.files()).map_err(|cause| of_user(user, cause))
 }
 
@@ -97,7 +97,7 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
         let around = spool
             .parent()
             .filter(|around| around.components().count() > 2);
-        let is_own = config.server.spool.is_some();
+        let is_own = config.server.spool.folder.is_some();
         sandbox.write(around.filter(|_| is_own).unwrap_or(spool));
     }
     match sandbox.probe() {

@@ -14,7 +14,7 @@ pub(super) struct ConnectionShare {
 
 impl ConnectionShare {
     pub(super) fn new(config: &Config, descriptors: u64) -> Self {
-        let cores = match config.server.workers {
+        let cores = match config.server.process.workers {
             0 => galley_sys::cores(),
             workers => workers,
         };

@@ -186,8 +186,7 @@ impl ControlThread {
         let mut config = read.map_err(|wrong| ReloadError::Invalid(wrong.to_string()))?;
         let running = &self.generation.config;
         let options = differences::options(running, &config);
-        let restart = differences::keep_fixed(running, &mut config);
-        config.show_as_kept(running, &restart);
+        let restart = config.keep_fixed(running);
         let changes = differences::changes(running, &config);
         let is_same = changes.is_empty() && restart.is_empty();
         let report = ReloadReport {

@@ -1,67 +1,11 @@
-//! Compares two configurations, in lines for people, and determines which options only a restart can change.
+//! Compares two configurations, in lines for people.
 //!
 //! The options that differ follow from the option table. A value that is only written in another way counts as another value.
 
-use galley_config::{
-    ChangedOption, Config, EffectiveOption, EffectiveSection, Listen, SiteConfig, changed_options,
-};
+use galley_admin::OptionChange;
+use galley_config::{Config, EffectiveSection, Listen, SiteConfig, changed_options};
 
 use super::durable::key_shape;
-use galley_admin::{OptionChange, OptionValue};
-
-/// Copies fields from the first value to the second. Returns the names of those whose values differed.
-macro_rules! keep {
-    ($running:expr, $new:expr, $($field:ident => $name:literal),+ $(,)?) => {{
-        let mut names: Vec<&'static str> = Vec::new();
-        $(if $new.$field != $running.$field {
-            $new.$field.clone_from(&$running.$field);
-            names.push($name);
-        })+
-        names
-    }};
-}
-
-/// Copies the options that were fixed at the start from the current configuration to the new one. Returns the names of those that
-/// differ.
-pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
-    let changed = changed_options(&running.effective(), &new.effective());
-    let has_root = |config: &Config| config.sites.iter().any(|site| site.root.is_some());
-    // There is memory for small files only if the first configuration had some.
-    let needs_memory = new.cache.max_file > 0 && has_root(new) && !has_root(running);
-    let server = keep!(running.server, new.server,
-        workers => "server.workers",
-        user => "server.user",
-        group => "server.group",
-        spool => "server.spool",
-        spool_size => "server.spool_size",
-        spool_response => "server.spool_response",
-        spool_memory => "server.spool_memory",
-        socket_mode => "server.socket_mode",
-    );
-    let cache = keep!(running.cache, new.cache,
-        memory => "cache.memory",
-        max_object => "cache.max_object",
-        max_file => "cache.max_file",
-        disk => "cache.disk",
-    );
-    let admin = keep!(running.admin, new.admin, listen => "admin.listen");
-    let cluster = keep!(running, new, cluster => "[cluster]");
-    let mut fixed = [server, cache, admin, cluster].concat();
-    if fixed.contains(&"cache.memory") {
-        // The defaults of these two are fractions of `cache.memory`.
-        fixed.retain(|path| {
-            let is_fraction = matches!(*path, "server.spool_memory" | "cache.max_object");
-            !is_fraction
-                || changed
-                    .iter()
-                    .any(|one| path.rsplit('.').next() == Some(&one.name))
-        });
-    }
-    if needs_memory && !fixed.contains(&"cache.max_file") {
-        fixed.push("cache.max_file");
-    }
-    fixed.into_iter().map(str::to_owned).collect()
-}
 
 /// The changes from `before` to `after`, one line for each site, listener and section.
 pub(super) fn changes(before: &Config, after: &Config) -> Vec<String> {
@@ -77,14 +21,13 @@ pub(super) fn changes(before: &Config, after: &Config) -> Vec<String> {
 
 fn sites(before: &Config, after: &Config) -> Vec<String> {
     let (old, new) = (Place::all(before), Place::all(after));
-    let is_in = |all: &[Place<'_>], name: &str| all.iter().any(|one| one.site.name == name);
-    let mut gone: Vec<Place<'_>> = old.clone();
-    gone.retain(|one| !is_in(&new, &one.site.name));
+    let mut gone: Vec<&Place<'_>> = old.iter().collect();
+    gone.retain(|one| one.find(&new).is_none());
     let mut lines = Vec::new();
-    for site in new {
+    for site in &new {
         let name = &site.site.name;
-        if let Some(known) = old.iter().find(|one| one.site.name == *name) {
-            lines.extend(site_change(*known, site));
+        if let Some(known) = site.find(&old) {
+            lines.extend(site_change(known, site));
         } else if let Some(known) = gone.iter().position(|one| one.shares_host(site)) {
             let known = gone.swap_remove(known);
             lines.push(renamed(known.site, site.site));
@@ -115,32 +58,20 @@ fn renamed(before: &SiteConfig, after: &SiteConfig) -> String {
 
 /// The options with other values in `after`, of sites that both configurations have.
 pub(super) fn options(before: &Config, after: &Config) -> Vec<OptionChange> {
+    let change = |site: Option<&String>, option| OptionChange {
+        site: site.cloned(),
+        option,
+    };
     let shared = changed_options(&before.effective(), &after.effective());
-    let mut all: Vec<OptionChange> = shared.iter().map(|one| of_option(None, one)).collect();
+    let mut all: Vec<_> = shared.into_iter().map(|one| change(None, one)).collect();
     let old = Place::all(before);
     for site in Place::all(after) {
-        let name = &site.site.name;
-        if let Some(known) = old.iter().find(|one| one.site.name == *name) {
-            let changed = changed_options(&known.options(), &site.options());
-            all.extend(changed.iter().map(|one| of_option(Some(name), one)));
+        if let Some(known) = site.find(&old) {
+            let changed = changed_options(&known.options, &site.options).into_iter();
+            all.extend(changed.map(|one| change(Some(&site.site.name), one)));
         }
     }
     all
-}
-
-fn of_option(site: Option<&String>, changed: &ChangedOption) -> OptionChange {
-    let value = |option: &EffectiveOption| OptionValue {
-        text: option.value.clone(),
-        spot: option.spot.clone(),
-    };
-    OptionChange {
-        section: changed.header.clone(),
-        site: site.cloned(),
-        name: changed.name.clone(),
-        before: changed.before.as_ref().map(value),
-        after: changed.after.as_ref().map(value),
-        is_hidden: changed.differs_in_hidden_part(),
-    }
 }
 
 /// One line for each section that all sites share.
@@ -155,38 +86,36 @@ fn sections(before: &Config, after: &Config) -> Vec<String> {
     lines.collect()
 }
 
-/// A site in its configuration.
-#[derive(Clone, Copy)]
+/// A site with its options.
 struct Place<'c> {
-    config: &'c Config,
-    index: usize,
     site: &'c SiteConfig,
+    options: Vec<EffectiveSection>,
 }
 
 impl<'c> Place<'c> {
     fn all(config: &'c Config) -> Vec<Self> {
         let sites = config.sites.iter().enumerate();
         let places = sites.map(|(index, site)| Self {
-            config,
-            index,
             site,
+            options: config.effective_of_site(index),
         });
         places.collect()
     }
 
-    fn options(self) -> Vec<EffectiveSection> {
-        self.config.effective_of_site(self.index)
+    /// The site with the same name.
+    fn find<'p>(&self, all: &'p [Self]) -> Option<&'p Self> {
+        all.iter().find(|one| one.site.name == self.site.name)
     }
 
-    fn shares_host(self, other: Self) -> bool {
+    fn shares_host(&self, other: &Self) -> bool {
         let hosts = &other.site.hosts;
         self.site.hosts.iter().any(|host| hosts.contains(host))
     }
 }
 
-fn site_change(before: Place<'_>, after: Place<'_>) -> Option<String> {
+fn site_change(before: &Place<'_>, after: &Place<'_>) -> Option<String> {
     let mut names: Vec<String> = Vec::new();
-    for one in changed_options(&before.options(), &after.options()) {
+    for one in changed_options(&before.options, &after.options) {
         // `[site.ttl]` as `ttl`, `[[site.rule]] 2` as `rule 2`.
         let section = one.header.replace(['[', ']'], "");
         let part = section.strip_prefix("site.").map(str::to_owned);
@@ -238,6 +167,8 @@ fn listeners(config: &Config) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use galley_config::EffectiveOption;
+
     use super::*;
 
     fn config(text: &str) -> Config {
@@ -300,10 +231,10 @@ mod tests {
              [[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\nqueue = 8\n[[site.rule]]\npath = \"/x\"\ncache = false\n",
         );
         let shown = |one: &OptionChange| {
-            let text = |side: &Option<OptionValue>| side.as_ref().map(|one| one.text.clone());
-            let site = one.site.clone().unwrap_or_default();
+            let text = |side: &Option<EffectiveOption>| side.as_ref().map(|one| one.value.clone());
+            let (site, one) = (one.site.clone().unwrap_or_default(), &one.option);
             let (before, after) = (text(&one.before), text(&one.after));
-            format!("{site} {} {} {before:?} {after:?}", one.section, one.name)
+            format!("{site} {} {} {before:?} {after:?}", one.header, one.name)
         };
         let all: Vec<String> = options(&before, &after).iter().map(shown).collect();
         assert_eq!(
@@ -316,19 +247,5 @@ mod tests {
             ]
         );
         assert!(options(&after, &after).is_empty());
-    }
-
-    #[test]
-    fn options_that_need_a_restart_are_listed_and_keep_their_values() {
-        let site = "[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\n";
-        let running = config(site);
-        let mut new = config(&format!(
-            "[server]\nworkers = 7\n[cache]\nmemory = \"99MiB\"\n{site}"
-        ));
-        let fixed = keep_fixed(&running, &mut new);
-        assert_eq!(fixed, ["server.workers", "cache.memory"]);
-        assert_eq!(new.cache.memory, running.cache.memory);
-        new.show_as_kept(&running, &fixed);
-        assert!(changes(&running, &new).is_empty() && keep_fixed(&running, &mut new).is_empty());
     }
 }

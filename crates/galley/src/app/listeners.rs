@@ -121,7 +121,7 @@ impl HeldListeners {
                 (_, Some(inherited)) => inherited.bound(self.cores),
                 (Listen::Tcp(address), None) => BoundSockets::tcp(*address, self.cores),
                 (Listen::Unix(path), None) => {
-                    BoundSockets::unix(path, config.server.socket_mode, self.cores)
+                    BoundSockets::unix(path, config.server.process.socket_mode, self.cores)
                 }
                 (Listen::Passed(name), None) => self.passed.bound(name, self.cores),
             };

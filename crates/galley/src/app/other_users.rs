@@ -33,7 +33,7 @@ pub(super) fn prepare(
     if let Some(inherited) = inherited {
         return Ok(Some(OtherUserPrograms::Inherited(inherited)));
     }
-    let Some(user) = &config.server.user else {
+    let Some(user) = &config.server.process.user else {
         return Ok(None);
     };
     let wanted = other_user_pools(config);
@@ -41,7 +41,7 @@ pub(super) fn prepare(
         return Ok(None);
     }
     let failed = |cause| ServerStartError::Privileged { cause };
-    let group = config.server.group.as_deref();
+    let group = config.server.process.group.as_deref();
     let mut split = PrivilegeSplit::new(user, group).map_err(failed)?;
     let mut pools = HashMap::new();
     for pool in wanted {
@@ -138,7 +138,7 @@ fn other_user_pools(config: &Config) -> Vec<OtherUserPool<'_>> {
 
 /// Whether the programs of a site run as another user than a Galley that gives up root.
 pub(super) fn has_other_user(config: &Config, site: &SiteConfig) -> bool {
-    let (own, other) = (&config.server.user, &site.managed.user);
+    let (own, other) = (&config.server.process.user, &site.managed.user);
     own.is_some() && other.is_some() && own != other
 }
 

@@ -92,8 +92,8 @@ fn who(config: &Config, running: &RunningGalley, found: &mut Preflight) -> UserI
     {
         who = UserIdentity::becoming(account);
     }
-    if let Some(user) = &config.server.user {
-        match privileges::account_of(user, config.server.group.as_deref()) {
+    if let Some(user) = &config.server.process.user {
+        match privileges::account_of(user, config.server.process.group.as_deref()) {
             Ok(account) => who = UserIdentity::becoming(account),
             Err(cause) => found.wrong.push(refusal::of_user(config, user, &cause)),
         }
@@ -220,7 +220,7 @@ fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
         }
     };
     let own = "give Galley's user write access, or name another";
-    if let Some(spool) = &config.server.spool {
+    if let Some(spool) = &config.server.spool.folder {
         refuse(
             OptionPath::Server("spool"),
             spool,

@@ -74,7 +74,7 @@ impl ProcessState {
             clock,
             memory,
             small_files,
-            spools: spools::open(&config.server)?,
+            spools: spools::open(&config.server.spool)?,
             states: SiteStates::new(durable.clone(), MemoryBudget::new(private)),
             forwarder: Arc::new(PurgeForwarder::new(durable.forward().clone())),
             durable,

@@ -201,7 +201,7 @@ impl ServerStartError {
             ),
             Self::Privileged { cause } => (
                 OptionPath::Server("user"),
-                config.server.user.clone().unwrap_or_default(),
+                config.server.process.user.clone().unwrap_or_default(),
                 format!("and PHP cannot be started as other users: {cause}"),
                 "let `php_user` of all sites be that user, or start Galley as root",
             ),
@@ -362,7 +362,7 @@ pub(super) fn listener(
 /// The finding for a user or a group that Galley cannot become.
 pub(super) fn of_user(config: &Config, user: &str, cause: &io::Error) -> MachineFinding {
     let group =
-        config.server.group.as_deref().filter(|_| {
+        config.server.process.group.as_deref().filter(|_| {
             cause.kind() == io::ErrorKind::NotFound && cause.to_string().contains("group")
         });
     let name = group.unwrap_or(user);

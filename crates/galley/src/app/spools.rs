@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use galley_config::ServerConfig;
+use galley_config::SpoolConfig;
 
 use super::ServerStartError;
 use galley_upstream::body::body_spools::{BodySpools, SpoolLimits};
@@ -28,8 +28,8 @@ fn usual() -> Option<PathBuf> {
 }
 
 /// The storage for bodies in transit. A configured folder must be writable; without a configured folder there may be none.
-pub(super) fn open(server: &ServerConfig) -> Result<Arc<BodySpools>, ServerStartError> {
-    let folder = match server.spool.clone() {
+pub(super) fn open(spool: &SpoolConfig) -> Result<Arc<BodySpools>, ServerStartError> {
+    let folder = match spool.folder.clone() {
         None => usual(),
         Some(path) => match may_write(&path) {
             Ok(()) => Some(path),
@@ -37,9 +37,9 @@ pub(super) fn open(server: &ServerConfig) -> Result<Arc<BodySpools>, ServerStart
         },
     };
     Ok(Arc::new(BodySpools::new(SpoolLimits {
-        memory: server.spool_memory,
-        disk: server.spool_size,
-        response: server.spool_response,
+        memory: spool.memory,
+        disk: spool.size,
+        response: spool.response,
         folder,
     })))
 }

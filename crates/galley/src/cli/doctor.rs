@@ -127,9 +127,9 @@ fn plan(config: &Config, file: &Path, root: &Path) -> MemoryPlan {
     });
     let disk = config.cache.disk.as_ref().map(|disk| disk.path.clone());
     let disk = disk.filter(|path| path.exists());
-    let spool = config.server.spool.clone();
+    let spool = config.server.spool.folder.clone();
     let spool = spool.unwrap_or_else(|| PathBuf::from("/var/tmp"));
-    let spool = Some(spool).filter(|_| config.server.spool_size > 0);
+    let spool = Some(spool).filter(|_| config.server.spool.size > 0);
     let written = roots.chain(logs).chain(disk.clone()).chain(spool);
     let folders = one_of_each_disk(written.collect());
     let budget = MemoryDivision::of(galley_php::MachineMemory::at(
