@@ -68,15 +68,12 @@ fn without_passwords(text: &str) -> String {
         let end = after
             .find(|sign: char| sign.is_whitespace() || "/?#\"'".contains(sign))
             .unwrap_or(after.len());
-        let (authority, behind) = after.split_at(end);
-        match authority.rfind('@') {
-            Some(at) => {
-                out.push_str("***");
-                out.push_str(authority.get(at..).unwrap_or_default());
-            }
-            None => out.push_str(authority),
+        let at = after.get(..end).and_then(|authority| authority.rfind('@'));
+        if at.is_some() {
+            out.push_str("***");
         }
-        rest = behind;
+        // The end of the authority may begin another URL.
+        rest = after.get(at.unwrap_or(0)..).unwrap_or_default();
     }
     out.push_str(rest);
     out
@@ -124,6 +121,7 @@ mod tests {
                 "[\"http://***@c/d@e\", \"x://y\"]",
             ),
             ("a@b", "a@b"),
+            ("x://y@redis://j:s@host", "x://***@redis://***@host"),
             (
                 "[\"serve\", \"--api-key=abc\", \"--mode=fast\"]",
                 "[\"serve\", \"--api-key=***\", \"--mode=fast\"]",
