@@ -10,9 +10,9 @@ use tsig::TsigKey;
     dead_code,
     reason = "the server also removes records, and sends the message"
 )]
-#[path = "../../crates/galley/src/acme/dns_message.rs"]
+#[path = "../../crates/tls/src/acme/dns_message.rs"]
 mod dns_message;
-#[path = "../../crates/galley/src/acme/dns_name.rs"]
+#[path = "../../crates/tls/src/acme/dns_name.rs"]
 mod dns_name;
 
 /// Replaces the keys of RFC 8945.

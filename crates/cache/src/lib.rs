@@ -34,8 +34,8 @@ mod site_shares;
 pub mod source;
 pub mod splice;
 mod sync;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod validity;

@@ -1,4 +1,4 @@
-//! Entries for the tests of this crate.
+//! Entries for unit tests, of this crate and, with the feature `testing`, of others.
 
 use std::time::Duration;
 
@@ -8,11 +8,12 @@ use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 
+use crate::body::StoredBody;
 use crate::entry::{Entry, EntryKind, EntryParts, Scopes};
 use crate::key::Key;
 
 /// `path_query` as in a request: `/a?x=1`.
-pub(crate) fn scopes(host: &str, path_query: &str, tags: &[&str]) -> Scopes {
+pub fn scopes(host: &str, path_query: &str, tags: &[&str]) -> Scopes {
     let (path, query) = match path_query.split_once('?') {
         Some((path, query)) => (path, Some(query.as_bytes())),
         None => (path_query, None),
@@ -25,7 +26,8 @@ pub(crate) fn scopes(host: &str, path_query: &str, tags: &[&str]) -> Scopes {
     }
 }
 
-pub(crate) fn lifetime() -> Lifetime {
+/// Fresh for 60 s, two seconds old.
+pub fn lifetime() -> Lifetime {
     Lifetime {
         fresh: Duration::from_secs(60),
         stale_while_revalidate: Duration::ZERO,
@@ -35,7 +37,7 @@ pub(crate) fn lifetime() -> Lifetime {
 }
 
 /// A page on `a.test` whose path is its key.
-pub(crate) fn parts(path_query: &str, born: u64) -> EntryParts {
+pub fn parts(path_query: &str, born: u64) -> EntryParts {
     EntryParts {
         key: Key::new(path_query.as_bytes()),
         kind: EntryKind::Page,
@@ -50,9 +52,26 @@ pub(crate) fn parts(path_query: &str, born: u64) -> EntryParts {
     }
 }
 
-pub(crate) fn entry(host: &str, path_query: &str, tags: &[&str], born: u64) -> Entry {
+/// The entry of a page on `host`.
+pub fn entry(host: &str, path_query: &str, tags: &[&str], born: u64) -> Entry {
     Entry::new(EntryParts {
         scopes: scopes(host, path_query, tags),
         ..parts(path_query, born)
     })
+}
+
+/// An empty page that was stored at tick 0, with the key `k`.
+pub fn page() -> EntryParts {
+    EntryParts {
+        key: Key::new(b"k"),
+        body: StoredBody::default(),
+        lifetime: Lifetime::default(),
+        scopes: Scopes {
+            host: 0,
+            url: 0,
+            path_query: Box::default(),
+            tags: Box::default(),
+        },
+        ..parts("/", 0)
+    }
 }

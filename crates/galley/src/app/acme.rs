@@ -8,9 +8,9 @@ use galley_config::{Config, SiteConfig};
 use galley_policy::route::HostPattern;
 
 use super::ServerStartError;
-use crate::acme::{self, Acme, AcmeReady, MAX_NAMES, WantedCertificate};
-use crate::clock::Clock;
-use crate::tls::Certificates;
+use galley_sys::clock::Clock;
+use galley_tls::Certificates;
+use galley_tls::acme::{self, Acme, AcmeReady, MAX_NAMES, WantedCertificate};
 
 /// Loads the stored certificates and installs them for handshakes; `None` if no site uses automatic certificates.
 pub(super) fn open(

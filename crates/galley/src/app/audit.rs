@@ -27,10 +27,10 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
 use super::pacing::WalkPacing;
-use crate::durable::PurgeSource;
-use crate::fetch::audits::{AuditWish, Finding, PassGuard};
-use crate::request::audit::{self, FirstLook};
-use crate::request::{Services, Site, site_mark};
+use galley_fetch::audits::{AuditWish, Finding, PassGuard};
+use galley_purging::PurgeSource;
+use galley_request::audit::{self, FirstLook};
+use galley_request::{Services, Site, site_mark};
 
 /// Starts the audits of all sites. When the result is dropped, they end and abandon pages in progress.
 pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, services: &Arc<Services>) -> JoinSet<()> {

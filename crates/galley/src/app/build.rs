@@ -18,19 +18,18 @@ use super::php::SitePhp;
 use super::pools::{self, BackendKind, PlannedPools};
 use super::process_state::ProcessState;
 use super::site_states::SiteIdentity;
-use crate::access::{Countries, Passwords};
-use crate::acme::Acme;
-use crate::durable::{FolderOwner, PageMarkers};
-use crate::fetch::{self, Handle};
-use crate::php::PoolNumbers;
-use crate::request::{
+use galley_access::{Countries, Passwords};
+use galley_fetch::Handle;
+use galley_php::PoolNumbers;
+use galley_purging::{FolderOwner, PageMarkers};
+use galley_request::{
     AccessControl, ErrorPage, ErrorPages, PoolHandle, RefreshedPages, Services, Site, SiteCron,
     SiteDashboard, SiteFiles, SiteIncludes, SlowRequests, Upstream,
 };
-use crate::server::{ClientLimits, MinRate};
-use crate::sys;
-use crate::sys::sandbox::Sandbox;
-use crate::tls::Certificates;
+use galley_server::{ClientLimits, MinRate};
+use galley_sys::sandbox::Sandbox;
+use galley_tls::Certificates;
+use galley_tls::acme::Acme;
 
 /// The parts that were built.
 pub(super) struct BuiltParts {
@@ -100,7 +99,7 @@ pub(super) fn build(
 /// The files of a site that plugins remove to purge pages.
 fn markers(
     site: &SiteConfig,
-    core: &fetch::FetchSite,
+    core: &galley_fetch::FetchSite,
 ) -> Result<Option<PageMarkers>, ServerStartError> {
     let Some(path) = &site.nginx_cache_path else {
         return Ok(None);
@@ -140,7 +139,7 @@ fn build_site(
     site: &SiteConfig,
     planned: &PlannedPools,
     fetch_threads: &[Handle],
-    core: fetch::FetchSite,
+    core: galley_fetch::FetchSite,
     own: SiteParts,
 ) -> Result<Site, ServerStartError> {
     let upstream = |kind: BackendKind| match (kind, fetch_threads.get(planned.fetch_thread)) {
@@ -304,6 +303,6 @@ pub(super) fn token(path: Option<&PathBuf>) -> Result<Option<String>, ServerStar
 
 /// The start of all request ids of one core: random, so that ids from different runs differ.
 pub(super) fn id_prefix() -> String {
-    let random = u64::from_ne_bytes(sys::random_bytes());
+    let random = u64::from_ne_bytes(galley_sys::random_bytes());
     format!("{:010x}", random & 0xff_ffff_ffff)
 }

@@ -22,8 +22,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::JoinSet;
 
 use super::ServerStartError;
-use crate::durable::{FolderOwner, PurgeSource};
-use crate::request::Site;
+use galley_purging::{FolderOwner, PurgeSource};
+use galley_request::Site;
 
 /// Starts watching all folders that the configuration names; the watchers end when the result is dropped.
 pub(super) fn start(

@@ -14,9 +14,8 @@ use tokio::runtime::Handle;
 use super::ServerStartError;
 use super::predecessor::InheritedNode;
 use super::site_states::PurgesByName;
-use crate::clock::Clock;
-use crate::durable::{PurgeSource, Receipt};
-use crate::sys;
+use galley_purging::{PurgeSource, Receipt};
+use galley_sys::clock::Clock;
 
 /// This node before its threads start; empty without a cluster.
 pub(super) struct Node(Option<Cluster>);
@@ -40,7 +39,7 @@ impl Node {
                 most_bytes: pages.most_bytes,
                 lifetime: pages.lifetime,
             }),
-            page_thread_start: || sys::raise_priority(TURN),
+            page_thread_start: || galley_sys::raise_priority(TURN),
         };
         let refused = |cause: EngineError| ServerStartError::Cluster {
             cause: cause.to_string(),

@@ -6,8 +6,8 @@ use galley_config::{AdminListen, Config, PhpAddress, SiteConfig, UpstreamConfig}
 
 use super::ServerStartError;
 use super::listeners::NewListeners;
-use crate::sys::sandbox::{Sandbox, SandboxLevel};
-use crate::sys::{cgroup, privileges};
+use galley_sys::sandbox::{Sandbox, SandboxLevel};
+use galley_sys::{cgroup, privileges};
 
 /// Creates the folders for sockets that Galley creates after it has become its user.
 pub(super) fn make_folders(config: &Config) -> Result<(), ServerStartError> {

@@ -2,8 +2,7 @@
 
 use galley_config::Config;
 
-use crate::operator_http;
-use crate::sys;
+use galley_admin::operator_http;
 
 /// Connections per core, from the configuration or from the available file descriptors.
 pub(super) struct ConnectionShare {
@@ -16,7 +15,7 @@ pub(super) struct ConnectionShare {
 impl ConnectionShare {
     pub(super) fn new(config: &Config, descriptors: u64) -> Self {
         let cores = match config.server.workers {
-            0 => sys::cores(),
+            0 => galley_sys::cores(),
             workers => workers,
         };
         let all = match config.server.max_connections {

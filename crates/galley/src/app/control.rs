@@ -28,16 +28,15 @@ use super::successor::{Program, Successor};
 use super::tls::{self, Tls};
 use super::watch::ConfigWatch;
 use super::{ServerStartError, build, differences, php, sweep};
-use crate::admin::{
+use galley_admin::{
     self, AdminSpec, AdminThread, ControlRequest, LastReload, ReloadAction, ReloadError,
     ReloadReport, ReloadResult,
 };
-use crate::durable::Durable;
-use crate::server::Phase;
-use crate::sys;
-use crate::telemetry::access::AccessLog;
-use crate::telemetry::counters::CounterReader;
-use crate::telemetry::errors::{ErrorLog, ErrorTargets, OpenTargets};
+use galley_purging::Durable;
+use galley_server::Phase;
+use galley_telemetry::access::AccessLog;
+use galley_telemetry::counters::CounterReader;
+use galley_telemetry::errors::{ErrorLog, ErrorTargets, OpenTargets};
 
 /// The state of the control thread.
 pub(super) struct ControlThread {
@@ -319,7 +318,7 @@ impl ControlThread {
     ) -> Result<Generation, ServerStartError> {
         let token = build::token(config.admin.token_file.as_ref())?;
         let added = self.held.add(listeners)?;
-        let share = ConnectionShare::new(&config, sys::raise_descriptor_limit());
+        let share = ConnectionShare::new(&config, galley_sys::raise_descriptor_limit());
         let same_directory = self.generation.config.acme == config.acme;
         let logs = logs.all();
         let parts = GenerationParts {
@@ -399,7 +398,7 @@ pub(super) fn admin_spec(
     control: &mpsc::Sender<ControlRequest>,
     last_reload: &Arc<LastReload>,
 ) -> AdminSpec {
-    admin::AdminSpec {
+    AdminSpec {
         config: Arc::clone(&generation.config),
         listen: generation.config.admin.listen.clone(),
         token: generation.token.clone(),

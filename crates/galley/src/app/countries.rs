@@ -6,7 +6,7 @@ use std::time::Duration;
 use galley_config::{Config, KnownField, LogField};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use crate::access::Countries;
+use galley_access::Countries;
 
 /// Checks the file at intervals until the result is dropped. Must be called within a runtime.
 pub(super) fn watch(countries: Option<&Arc<Countries>>) -> JoinSet<()> {

@@ -12,10 +12,9 @@ use galley_policy::time::Tick;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::clock::Clock;
-use crate::fetch::cron::{CronRuns, CronTransition, LastRun};
-use crate::request::{Site, run_cron};
-use crate::sys;
+use galley_fetch::cron::{CronRuns, CronTransition, LastRun};
+use galley_request::{Site, run_cron};
+use galley_sys::clock::Clock;
 
 /// Starts the schedules of all sites that have one. When the result is dropped, they end and abandon runs in progress.
 pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, clock: Clock) -> JoinSet<()> {
@@ -37,7 +36,7 @@ fn first_run(cron: &CronRuns, every: Duration, clock: Clock) -> Duration {
     }
     match next {
         Some(next) => next.since(clock.tick()).min(every),
-        None => first(every, u64::from_ne_bytes(sys::random_bytes())),
+        None => first(every, u64::from_ne_bytes(galley_sys::random_bytes())),
     }
 }
 
@@ -159,7 +158,7 @@ mod tests {
         cron.ended(LastRun {
             began: std::time::SystemTime::UNIX_EPOCH,
             took: s(1),
-            result: Err(crate::fetch::cron::CronError::Missing),
+            result: Err(galley_fetch::cron::CronError::Missing),
         });
         assert_eq!(appointment(&cron, None), None);
     }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::request::{Services, Site};
+use galley_request::{Services, Site};
 
 /// The current services and sites. The control thread writes them at each change of the configuration.
 pub(super) struct CurrentConfiguration(Mutex<ActiveConfiguration>);

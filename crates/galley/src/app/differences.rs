@@ -7,7 +7,7 @@ use galley_config::{
 };
 
 use super::durable::key_shape;
-use crate::admin::{OptionChange, OptionValue};
+use galley_admin::{OptionChange, OptionValue};
 
 /// Copies fields from the first value to the second. Returns the names of those whose values differed.
 macro_rules! keep {

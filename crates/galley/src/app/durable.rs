@@ -14,8 +14,8 @@ use galley_policy::site::KeyShape;
 use siphasher::sip::SipHasher13;
 
 use super::ServerStartError;
-use crate::clock::Clock;
-use crate::durable::{Durable, Settings};
+use galley_purging::{Durable, Settings};
+use galley_sys::clock::Clock;
 
 /// Opens the folder that the configuration names, or none.
 pub(super) fn open(

@@ -22,15 +22,15 @@ use super::process_state::ProcessState;
 use super::signals::Signals;
 use super::tls::{self, CertificateCheckTask, PreviousTls};
 use super::{acme, audit, canary, countries, cron, health, reach};
-use crate::access::Countries;
-use crate::acme::{Acme, AcmeReady};
-use crate::fetch::Handle;
-use crate::purge_forward::{ForwardTarget, ForwardingSite};
-use crate::request::{Services, Site, Sites};
-use crate::server::{self, Phase};
-use crate::telemetry::access::AccessLog;
-use crate::telemetry::counters::{self, CounterReader};
-use crate::telemetry::fields::LoggedHeaders;
+use galley_access::Countries;
+use galley_fetch::Handle;
+use galley_purging::purge_forward::{ForwardTarget, ForwardingSite};
+use galley_request::{Services, Site, Sites};
+use galley_server::Phase;
+use galley_telemetry::access::AccessLog;
+use galley_telemetry::counters::{self, CounterReader};
+use galley_telemetry::fields::LoggedHeaders;
+use galley_tls::acme::{Acme, AcmeReady};
 
 /// A generation, current or retiring.
 pub(super) struct Generation {
@@ -89,7 +89,7 @@ struct Tasks {
     keepers: Option<JoinSet<()>>,
     certificates: Option<CertificateCheckTask>,
     /// The tasks for certificates, until they are started.
-    ready: Option<(Option<AcmeReady>, crate::tls::CertificateWatch)>,
+    ready: Option<(Option<AcmeReady>, galley_tls::CertificateWatch)>,
 }
 
 impl Generation {
@@ -120,7 +120,7 @@ impl Generation {
         let mut threads = GenerationThreads::new(config.server.drain_timeout);
         for (index, listeners) in open.per_core.into_iter().enumerate() {
             let limits = build::front_limits(&config, parts.connections);
-            let spec = server::CoreSpec {
+            let spec = galley_server::CoreSpec {
                 index,
                 listeners,
                 limits,
@@ -134,7 +134,7 @@ impl Generation {
                 accepting: threads.add_accepting(),
                 sandbox: built.sandbox.clone(),
             };
-            threads.fronts.push(server::start(spec)?);
+            threads.fronts.push(galley_server::start(spec)?);
         }
         let BuiltParts {
             services,

@@ -9,8 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::sys;
-use crate::upstream::{CheckTarget, CheckThresholds, HealthChange, HealthCheck, ServerState};
+use galley_upstream::{CheckTarget, CheckThresholds, HealthChange, HealthCheck, ServerState};
 
 /// A server and the settings of its check.
 #[derive(Clone, Debug)]
@@ -93,6 +92,6 @@ fn wait(interval: Duration, is_first: bool) -> Duration {
     if !is_first {
         return interval;
     }
-    let parts = u32::from(sys::random_bytes()[0]) + 1;
+    let parts = u32::from(galley_sys::random_bytes()[0]) + 1;
     interval * parts / (u32::from(u8::MAX) + 1)
 }

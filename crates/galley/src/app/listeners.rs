@@ -18,10 +18,10 @@ use galley_policy::route::HostPattern;
 
 use super::ServerStartError;
 use crate::binary_upgrade::ListenerName;
-use crate::request::{Site, Sites};
-use crate::server::{BoundListener, Listeners};
-use crate::sys::sockets::{self, BoundSockets, Listening, Passed, SocketFile};
-use crate::tls::Acceptor;
+use galley_request::{Site, Sites};
+use galley_server::{BoundListener, Listeners};
+use galley_sys::sockets::{self, BoundSockets, Listening, Passed, SocketFile};
+use galley_tls::Acceptor;
 
 /// Sockets that are bound but do not listen yet.
 #[derive(Default)]

@@ -6,7 +6,7 @@
 use galley_config::{Config, LogTarget};
 
 use super::ServerStartError;
-use crate::telemetry::access::{AccessLog, LineForm};
+use galley_telemetry::access::{AccessLog, LineForm};
 
 /// The access logs: the server's first, then those of sites with a separate one, in the order of the sites.
 pub(super) struct AccessLogs(Vec<NamedLog>);

@@ -16,8 +16,8 @@ use galley_cache::log::Durability;
 use super::ServerStartError;
 use super::current::CurrentConfiguration;
 use super::sweep;
-use crate::durable::{DiskCache, Durable};
-use crate::request::{Site, site_mark};
+use galley_purging::{DiskCache, Durable};
+use galley_request::{Site, site_mark};
 
 /// The maintenance thread, if there is a disk cache.
 pub(super) struct MaintenanceThread {

@@ -8,10 +8,10 @@ use galley_config::{Config, SiteConfig};
 use super::ServerStartError;
 use super::php_wanted::{at, is_own, upstreams, wanted};
 use super::predecessor::{InheritedKeeper, InheritedPrivileged};
-use crate::php::privileged::{
+use galley_php::privileged::{
     KeeperChannel, KeeperShutdown, PrivilegeSplit, Privileged, PrivilegedPool,
 };
-use crate::php::{PhpSettings, PhpStartError};
+use galley_php::{PhpSettings, PhpStartError};
 
 /// The programs of users other than Galley's, and the process that starts them.
 pub(super) enum OtherUserPrograms {

@@ -14,8 +14,8 @@ use super::ServerStartError;
 use super::other_users::{OtherUserPrograms, has_other_user};
 use super::php_wanted::{WantedPools, at, wanted};
 use super::predecessor::{InheritedPool, InheritedPrivileged};
-use crate::php::privileged::{KeeperChannel, KeeperShutdown, KeeperState};
-use crate::php::{self, Managed, Ownership, PhpSettings, PoolNumbers};
+use galley_php::privileged::{KeeperChannel, KeeperShutdown, KeeperState};
+use galley_php::{Managed, Ownership, PhpSettings, PoolNumbers};
 
 /// All programs that Galley runs.
 pub(super) struct Php {
@@ -223,7 +223,7 @@ impl Php {
         settings: &PhpSettings,
         config: &Config,
         change: &mut PhpChange,
-    ) -> Result<Option<PhpPool>, php::PhpStartError> {
+    ) -> Result<Option<PhpPool>, galley_php::PhpStartError> {
         let has_other_user = has_other_user(config, wanted.site);
         let candidates = self.running.iter().zip(&mut change.stays);
         let mut free = candidates.filter(|(pool, stays)| !**stays && pool.site == wanted.site.name);
@@ -233,7 +233,7 @@ impl Php {
             let found = free.find(|(pool, _)| {
                 pool.has_other_user && pool.settings.command.is_empty() != is_program
             });
-            let (pool, stays) = found.ok_or(php::PhpStartError::Apart)?;
+            let (pool, stays) = found.ok_or(galley_php::PhpStartError::Apart)?;
             if !pool.settings.is_like(settings) {
                 change.restart.push(wanted.site.name.clone());
             }

@@ -7,9 +7,8 @@ use galley_config::{Config, PhpSandbox, Program, SiteConfig, UpstreamConfig};
 use galley_policy::site::Rule;
 
 use super::ServerStartError;
-use crate::php::{self, MachineMemory, MemoryDivision, PhpSettings};
-use crate::sys;
-use crate::sys::cgroup::GroupLimits;
+use galley_php::{MachineMemory, MemoryDivision, PhpSettings};
+use galley_sys::cgroup::GroupLimits;
 
 /// The programs of a site. `pools` has one element for each upstream: the settings of its program, if Galley runs one for it alone.
 pub(super) struct WantedPools<'c> {
@@ -41,7 +40,7 @@ pub(super) fn is_own(index: usize, upstream: &UpstreamConfig) -> bool {
     index == 0 || matches!(upstream, UpstreamConfig::Program(_))
 }
 
-pub(super) fn at(site: &SiteConfig, cause: php::PhpStartError) -> ServerStartError {
+pub(super) fn at(site: &SiteConfig, cause: galley_php::PhpStartError) -> ServerStartError {
     ServerStartError::Php {
         site: site.name.clone(),
         cause,
@@ -86,7 +85,11 @@ fn settings(
             .fold(site.limits.first_byte_timeout, Duration::max),
         timeout: site.managed.timeout,
         memory_limit: site.managed.memory_limit,
-        user: site.managed.user.clone().or_else(|| sys::owner(root)),
+        user: site
+            .managed
+            .user
+            .clone()
+            .or_else(|| galley_sys::owner(root)),
         runtime_dir: galley_config::runtime_dir(),
         site_name: site.name.clone(),
         request_body: of_rules(site, |rule| rule.request_body).fold(site.request_body, u64::max),

@@ -16,10 +16,9 @@ use super::health::{CheckPlan, CheckedServer};
 use super::php::{PhpPool, SitePhp};
 use super::process_state::ProcessState;
 use super::tls::UpstreamTlsClients;
-use crate::fetch::{self, Handle};
-use crate::sys;
-use crate::sys::sandbox::Sandbox;
-use crate::upstream::{
+use galley_fetch::Handle;
+use galley_sys::sandbox::Sandbox;
+use galley_upstream::{
     BalancedServer, Balancing, CheckTarget, CheckThresholds, ExchangeEnd, FastCgiAddress,
     HealthCheck, HttpServer, PoolSpec, ServerStates, UpstreamAddress,
 };
@@ -30,7 +29,7 @@ pub(super) fn plan(
     php: &[SitePhp],
     states: &ServerStates,
 ) -> Result<PoolsOfSites, ServerStartError> {
-    let count = sys::cores().div_ceil(CORES_PER_FETCH_THREAD);
+    let count = galley_sys::cores().div_ceil(CORES_PER_FETCH_THREAD);
     let mut plan = PoolPlan {
         pools: vec![Vec::new(); count],
         idle: HashMap::new(),
@@ -69,7 +68,7 @@ pub(super) fn start_fetch_threads(
             Arc::clone(&process_state.memory),
             Arc::clone(&process_state.spools),
         );
-        let (handle, thread) = fetch::start(
+        let (handle, thread) = galley_fetch::start(
             index,
             pools,
             memory,
@@ -142,7 +141,7 @@ impl PoolPlan<'_> {
             return None;
         };
         let pools = self.pools.get_mut(fetch_thread)?;
-        let spec = pools.get(index)?.for_cron(fetch::cron::MAX_RUN_TIME);
+        let spec = pools.get(index)?.for_cron(galley_fetch::cron::MAX_RUN_TIME);
         pools.push(spec);
         Some(pools.len() - 1)
     }

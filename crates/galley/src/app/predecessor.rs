@@ -12,15 +12,15 @@ use galley_certs::CertificateFiles;
 use super::listeners::InheritedSockets;
 use super::process_state::ProcessState;
 use super::site_states::PurgesByName;
-use crate::admin::InheritedAdmin;
 use crate::binary_upgrade::{
     ListenerName, PoolOffer, Predecessor, PrivilegedPoolMessage, PurgeTables, ReceivedMessage,
     UpgradeChannel, UpgradeMessage, exchange_purges, read_certificate, read_pages,
 };
-use crate::durable::{PurgeRelay, RelayedPurges, SitePurges};
-use crate::php::privileged::{KeeperChannel, KeeperOffer, PrivilegedPoolOffer, SocketOffer};
-use crate::php::{ManagedOffer, MasterHandles, Ownership};
-use crate::tls::CertificateSource;
+use galley_admin::InheritedAdmin;
+use galley_php::privileged::{KeeperChannel, KeeperOffer, PrivilegedPoolOffer, SocketOffer};
+use galley_php::{ManagedOffer, MasterHandles, Ownership};
+use galley_purging::{PurgeRelay, RelayedPurges, SitePurges};
+use galley_tls::CertificateSource;
 
 /// The sockets, certificates and programs that the previous process hands over first.
 #[derive(Default)]
@@ -42,7 +42,7 @@ pub(super) struct InheritedKeeper {
 pub(super) struct InheritedPrivileged {
     /// The site's name.
     pub(super) site: String,
-    /// The settings, in the form of [`crate::php::PhpSettings::likeness`].
+    /// The settings, in the form of [`galley_php::PhpSettings::likeness`].
     pub(super) settings: String,
     pub(super) offer: PrivilegedPoolOffer,
 }
@@ -51,7 +51,7 @@ pub(super) struct InheritedPrivileged {
 pub(super) struct InheritedPool {
     /// The site's name.
     pub(super) site: String,
-    /// The settings, in the form of [`crate::php::PhpSettings::likeness`].
+    /// The settings, in the form of [`galley_php::PhpSettings::likeness`].
     pub(super) settings: String,
     pub(super) offer: ManagedOffer,
 }

@@ -17,11 +17,10 @@ use galley_config::{
 
 use super::ServerStartError;
 use super::{cluster, reach, refusal};
-use crate::access::Countries;
-use crate::admin;
-use crate::sys::reach::UserIdentity;
-use crate::sys::sockets;
-use crate::sys::{self, account, privileges};
+use galley_access::Countries;
+use galley_sys::reach::UserIdentity;
+use galley_sys::sockets;
+use galley_sys::{account, privileges};
 
 /// Whether a Galley runs with this configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +88,7 @@ fn who(config: &Config, running: &RunningGalley, found: &mut Preflight) -> UserI
     let mut who = UserIdentity::this();
     if let AdminListen::Unix(socket) = &config.admin.listen
         && *running != RunningGalley::No
-        && let Some(account) = sys::owner(socket).and_then(|name| account::named(&name))
+        && let Some(account) = galley_sys::owner(socket).and_then(|name| account::named(&name))
     {
         who = UserIdentity::becoming(account);
     }
@@ -182,7 +181,7 @@ fn admin(config: &Config, running: &RunningGalley, who: &UserIdentity, found: &m
     let tried = match listen {
         AdminListen::Off => return,
         AdminListen::Tcp(address) => std::net::TcpListener::bind(address).map(drop),
-        AdminListen::Unix(path) => admin::is_free(path, who.uid()).and_then(|()| {
+        AdminListen::Unix(path) => galley_admin::is_free(path, who.uid()).and_then(|()| {
             // The start creates the folder if it runs as root.
             let folder = path.parent().unwrap_or(Path::new("/"));
             if folder.exists() || !privileges::is_root() {

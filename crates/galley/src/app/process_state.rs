@@ -18,21 +18,20 @@ use super::shared_limits;
 use super::site_states::SiteStates;
 use super::spools;
 use super::tracing_export::Tracing;
-use crate::access::ClientState;
-use crate::acme::Acme;
-use crate::body::body_spools::BodySpools;
-use crate::clock::Clock;
-use crate::compress::{Compressing, Compressor};
-use crate::durable::Durable;
-use crate::php::privileged::KeeperState;
-use crate::purge_forward::PurgeForwarder;
-use crate::request::{DashboardGateway, Services, SmallFiles, UpstreamWarnings};
-use crate::sys;
-use crate::sys::sandbox::SandboxLevel;
-use crate::telemetry::errors::LogInterval;
-use crate::tls::Certificates;
-use crate::upstream::ServerStates;
-use crate::upstream::switch::Tunnels;
+use galley_access::ClientState;
+use galley_codec::compress::{Compressing, Compressor};
+use galley_php::privileged::KeeperState;
+use galley_purging::Durable;
+use galley_purging::purge_forward::PurgeForwarder;
+use galley_request::{DashboardGateway, Services, SmallFiles, UpstreamWarnings};
+use galley_sys::clock::Clock;
+use galley_sys::sandbox::SandboxLevel;
+use galley_telemetry::errors::LogInterval;
+use galley_tls::Certificates;
+use galley_tls::acme::Acme;
+use galley_upstream::ServerStates;
+use galley_upstream::body::body_spools::BodySpools;
+use galley_upstream::switch::Tunnels;
 
 /// The state that outlives configurations. Owned by the control thread.
 pub(super) struct ProcessState {
@@ -79,9 +78,12 @@ impl ProcessState {
             states: SiteStates::new(durable.clone(), MemoryBudget::new(private)),
             forwarder: Arc::new(PurgeForwarder::new(durable.forward().clone())),
             durable,
-            compressor: Compressor::start(sys::cores().div_ceil(CORES_PER_COMPRESSOR))?,
+            compressor: Compressor::start(galley_sys::cores().div_ceil(CORES_PER_COMPRESSOR))?,
             privileged,
-            identity: format!("galley-{:016x}", u64::from_ne_bytes(sys::random_bytes())),
+            identity: format!(
+                "galley-{:016x}",
+                u64::from_ne_bytes(galley_sys::random_bytes())
+            ),
             http2_memory: MemoryBudget::new(streams),
             cluster,
             clients: None,

@@ -16,8 +16,8 @@ use galley_policy::purge::Strength;
 
 use super::current::CurrentConfiguration;
 use super::pacing::WalkPacing;
-use crate::durable::{CountablePurge, MAX_COUNT_STEPS, PurgedPages, ScopeMatch};
-use crate::request::{Site, site_mark};
+use galley_purging::{CountablePurge, MAX_COUNT_STEPS, PurgedPages, ScopeMatch};
+use galley_request::{Site, site_mark};
 
 /// Counts the pages of all purges that were not counted yet. Blocks.
 pub(super) fn count(current: &CurrentConfiguration) {
@@ -144,9 +144,10 @@ const MAX_PAGES: usize = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::durable::{PurgeSource, SitePurges};
-    use crate::testing;
+    use galley_cache::testing;
+    use galley_purging::{PurgeSource, SitePurges};
+    use galley_sys::clock::Clock;
+
     use galley_cache::entry::{EntryParts, Scopes};
     use galley_policy::key::tag_id;
     use galley_policy::purge::{Purge, Scope};

@@ -10,9 +10,9 @@ use galley_config::{Config, MachineFinding, OptionPath, SiteConfig, UpstreamConf
 use tokio::task::JoinSet;
 
 use super::health::CheckedServer;
-use crate::sys::connect::{ConnectFailure, try_connect};
-use crate::sys::reach::UserIdentity;
-use crate::upstream::ServerState;
+use galley_sys::connect::{ConnectFailure, try_connect};
+use galley_sys::reach::UserIdentity;
+use galley_upstream::ServerState;
 
 /// Starts a task for each server; they end when the result is dropped.
 pub(super) fn start(servers: &[CheckedServer]) -> JoinSet<()> {

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use galley_certs::file::FileError;
 use galley_config::{Config, Listen, LogTarget, MachineFinding, OptionPath, SiteConfig};
 
-use crate::access::CountryFileError;
-use crate::php;
-use crate::telemetry::errors::UnopenedTarget;
+use galley_access::CountryFileError;
+use galley_telemetry::errors::UnopenedTarget;
 
 /// The reason why the server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +106,7 @@ pub enum ServerStartError {
         /// The folder.
         path: PathBuf,
         /// The error.
-        cause: crate::durable::StorageOpenError,
+        cause: galley_purging::StorageOpenError,
     },
     /// A site's purge folder cannot be created or watched.
     #[error("cannot use the purge folder `{path}` of site `{site}`: {cause}")]
@@ -135,7 +134,7 @@ pub enum ServerStartError {
         /// The site.
         site: String,
         /// The error.
-        cause: crate::php::PhpStartError,
+        cause: galley_php::PhpStartError,
     },
     /// A site's certificate cannot be used.
     #[error("the certificate of site `{site}` cannot be used: {trouble}")]
@@ -151,7 +150,7 @@ pub enum ServerStartError {
         /// The site.
         site: String,
         /// The problem.
-        cause: crate::tls::UpstreamTlsError,
+        cause: galley_tls::UpstreamTlsError,
     },
     /// TLS itself is not usable.
     #[error("TLS cannot be used: {0}")]
@@ -415,7 +414,7 @@ pub(super) fn of_admin(address: &str, cause: &io::Error) -> MachineFinding {
 }
 
 /// The finding for PHP, or another program, that does not start.
-pub fn of_php(config: &Config, site: usize, cause: &php::PhpStartError) -> MachineFinding {
+pub fn of_php(config: &Config, site: usize, cause: &galley_php::PhpStartError) -> MachineFinding {
     let binary = config
         .sites
         .get(site)
@@ -425,7 +424,7 @@ pub fn of_php(config: &Config, site: usize, cause: &php::PhpStartError) -> Machi
         None => ("php", "managed".to_owned()),
     };
     let help = match cause {
-        php::PhpStartError::Apart => "restart Galley: `systemctl restart galley`",
+        galley_php::PhpStartError::Apart => "restart Galley: `systemctl restart galley`",
         _ => "correct the error that PHP reports, or name another program with `php_binary`",
     };
     MachineFinding {

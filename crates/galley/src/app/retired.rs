@@ -4,8 +4,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::generation::{Generation, RetiredGeneration};
-use crate::server::Phase;
-use crate::telemetry::counters::CounterReader;
+use galley_server::Phase;
+use galley_telemetry::counters::CounterReader;
 
 /// The draining generations.
 #[derive(Default)]

@@ -20,11 +20,9 @@ use super::process_state::ProcessState;
 use super::refusal::ServerStartError;
 use super::tls::{self, PreviousTls, Tls};
 use super::{build, confine, maintenance, retired, service_manager, signals, successor, watch};
-use crate::admin;
 use crate::binary_upgrade::Predecessor;
-use crate::clock::Clock;
-use crate::sys;
-use crate::telemetry::errors::{self, ErrorLog, ErrorTargets};
+use galley_sys::clock::Clock;
+use galley_telemetry::errors::{self, ErrorLog, ErrorTargets};
 
 /// Runs the server until it is stopped. `source`: the source from which `config` is read again. `announce` is called with one
 /// line per listener, for people and scripts.
@@ -39,10 +37,10 @@ pub fn run(
     announce: &dyn Fn(&str),
 ) -> Result<(), ServerStartError> {
     if galley_config::memory(Path::new("/")).is_some_and(|bytes| bytes <= SMALL_MACHINE) {
-        sys::use_small_pages();
+        galley_sys::use_small_pages();
     }
     let clock = Clock::start();
-    let share = ConnectionShare::new(config, sys::raise_descriptor_limit());
+    let share = ConnectionShare::new(config, galley_sys::raise_descriptor_limit());
     let mut held = HeldListeners::new(share.cores);
     held.inherit(std::mem::take(&mut inheritance.sockets));
     let listeners = held.bind(config)?;
@@ -163,10 +161,11 @@ async fn start(
     let last_reload = Arc::default();
     let counters = generation.counters().to_vec();
     let spec = control::admin_spec(&generation, &logs, counters, &requests.0, &last_reload);
-    let admin = admin::start(spec, inheritance.admin).map_err(|cause| ServerStartError::Admin {
-        address: generation.config.admin.listen.to_string(),
-        cause,
-    })?;
+    let admin =
+        galley_admin::start(spec, inheritance.admin).map_err(|cause| ServerStartError::Admin {
+            address: generation.config.admin.listen.to_string(),
+            cause,
+        })?;
     let predecessor = handover.zip(inherited_pages).map(|(handover, pages)| {
         let taken = PredecessorState {
             folders: php.inherited_folders(),

@@ -7,8 +7,8 @@ use galley_config::Config;
 use galley_policy::access::{AccessSetting, RateLimit};
 use galley_policy::site::Policy;
 
-use crate::access::ClientState;
-use crate::clock::Clock;
+use galley_access::ClientState;
+use galley_sys::clock::Clock;
 
 /// Exchanges counts with the other nodes if a limit of the configuration is shared; otherwise stops the exchange.
 pub(super) fn exchange(

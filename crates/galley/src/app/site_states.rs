@@ -18,14 +18,13 @@ use galley_policy::shape::Shape;
 use galley_policy::site::MemberPages;
 
 use super::durable::{hash, key_shape};
-use crate::compress::Compressing;
-use crate::durable::{Durable, PurgeSource, SitePurges};
-use crate::fetch::acknowledged::AcknowledgedPurges;
-use crate::fetch::audits::Audits;
-use crate::fetch::counters::FetchCounters;
-use crate::fetch::cron::CronRuns;
-use crate::fetch::{FetchLimits, FetchSite};
-use crate::sys;
+use galley_codec::compress::Compressing;
+use galley_fetch::acknowledged::AcknowledgedPurges;
+use galley_fetch::audits::Audits;
+use galley_fetch::counters::FetchCounters;
+use galley_fetch::cron::CronRuns;
+use galley_fetch::{FetchLimits, FetchSite};
+use galley_purging::{Durable, PurgeSource, SitePurges};
 
 /// The states of all sites. Owned by the control thread.
 pub(super) struct SiteStates {
@@ -212,7 +211,7 @@ impl SiteStates {
 
 /// A random key that no other site has.
 fn secret() -> [u64; 2] {
-    [sys::random_bytes(), sys::random_bytes()].map(u64::from_ne_bytes)
+    [galley_sys::random_bytes(), galley_sys::random_bytes()].map(u64::from_ne_bytes)
 }
 
 /// The mark for files: a hash of the settings that determine which files are sent.
@@ -245,7 +244,7 @@ fn file_mark(site: &SiteConfig) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
+    use galley_sys::clock::Clock;
 
     fn states() -> SiteStates {
         SiteStates::new(Durable::nothing(Clock::start()), MemoryBudget::new(0))

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use galley_config::ServerConfig;
 
 use super::ServerStartError;
-use crate::body::body_spools::{BodySpools, SpoolLimits};
+use galley_upstream::body::body_spools::{BodySpools, SpoolLimits};
 
 fn may_write(folder: &PathBuf) -> io::Result<()> {
     tempfile::tempfile_in(folder).map(drop)

@@ -11,10 +11,10 @@ use galley_config::write_duration;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::admin::UpgradeError;
 use crate::binary_upgrade::{ENVIRONMENT, ReceivedMessage, UpgradeChannel, UpgradeMessage};
-use crate::durable::RelayedPurges;
-use crate::sys::packets;
+use galley_admin::UpgradeError;
+use galley_purging::RelayedPurges;
+use galley_sys::packets;
 
 /// The path and arguments with which this process was started. The file may have been replaced by another version since then.
 pub(super) struct Program {

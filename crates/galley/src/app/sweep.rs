@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use super::current::CurrentConfiguration;
 use super::pacing::WalkPacing;
 use super::purge_counts;
-use crate::request::{Site, site_mark};
+use galley_request::{Site, site_mark};
 
 /// Sweeps until the server has dropped its sites.
 pub(super) async fn run(current: Arc<CurrentConfiguration>) {

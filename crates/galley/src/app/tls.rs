@@ -11,8 +11,8 @@ use galley_config::{Config, HttpUpstream, SiteConfig, TlsVersion, UpstreamConfig
 use tokio::task::JoinHandle;
 
 use super::ServerStartError;
-use crate::clock::Clock;
-use crate::tls::{
+use galley_sys::clock::Clock;
+use galley_tls::{
     Acceptor, CertificateSet, CertificateSource, CertificateWatch, Certificates, H2, MinTlsVersion,
     Slot, UpstreamTlsClient, Watched, acceptor,
 };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use galley_config::OtlpConfig;
 
 use crate::otlp::{self, Exporter};
-use crate::telemetry::trace::{Tracer, TracerSettings};
+use galley_telemetry::trace::{Tracer, TracerSettings};
 
 /// The exporter of the current configuration. Owned by the control thread.
 #[derive(Default)]

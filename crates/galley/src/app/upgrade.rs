@@ -22,16 +22,15 @@ use super::process_state::ProcessState;
 use super::signals::Signals;
 use super::successor::{StartingProcess, Successor};
 use super::{ServerStartError, build, cluster, maintenance, service_manager, tls};
-use crate::admin::{UpgradeError, UpgradeReport, UpgradeResult};
 use crate::binary_upgrade::{
     PageSource, PoolOffer, PrivilegedPoolMessage, PurgeTables, UpgradeMessage, exchange_purges,
     write_certificate, write_pages,
 };
-use crate::durable::{PurgeSource, RelayedPurge, RelayedPurges};
-use crate::php::privileged::KeeperChannel;
-use crate::request::{Site, site_mark};
-use crate::sys;
-use crate::tls::CertificateSource;
+use galley_admin::{UpgradeError, UpgradeReport, UpgradeResult};
+use galley_php::privileged::KeeperChannel;
+use galley_purging::{PurgeSource, RelayedPurge, RelayedPurges};
+use galley_request::{Site, site_mark};
+use galley_tls::CertificateSource;
 
 impl ControlThread {
     /// Hands over to the program in its present version.
@@ -318,7 +317,7 @@ impl ControlThread {
         let node = cluster::Node::prepare(&config)?;
         let mut process_state =
             ProcessState::open(&config, self.php.keeper(), node.publisher(), clock)?;
-        let share = ConnectionShare::new(&config, sys::raise_descriptor_limit());
+        let share = ConnectionShare::new(&config, galley_sys::raise_descriptor_limit());
         let logs = self.logs.all();
         let parts = GenerationParts {
             token: build::token(config.admin.token_file.as_ref())?,

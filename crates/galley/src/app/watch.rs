@@ -11,7 +11,7 @@ use std::time::Duration;
 use galley_config::Config;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::sys::stamps::{FileStamp, stamp};
+use galley_sys::stamps::{FileStamp, stamp};
 
 /// The watched files and patterns of a configuration.
 pub(super) struct ConfigWatch {

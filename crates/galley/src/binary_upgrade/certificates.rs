@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use galley_certs::{CertificateFiles, CertificatePem, MAX_BYTES};
 
 use super::packet::UpgradeMessage;
-use crate::sys::memory_file;
-use crate::tls::CertificateSource;
+use galley_sys::memory_file;
+use galley_tls::CertificateSource;
 
 /// Returns the message for a certificate, and the file with its contents.
 pub fn write_certificate(source: &CertificateSource) -> io::Result<(UpgradeMessage, OwnedFd)> {

@@ -11,7 +11,7 @@ use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
 
 use super::packet::{MAX_BYTES, Packet, UpgradeMessage};
-use crate::sys::packets;
+use galley_sys::packets;
 
 /// One end of the channel.
 #[derive(Debug)]

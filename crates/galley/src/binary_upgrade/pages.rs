@@ -8,8 +8,8 @@ use galley_cache::disk::{DiskClock, PageReader, PageWriter};
 use galley_cache::entry::Entry;
 use galley_cache::memory::Memory;
 
-use crate::codec::unpack::unpack;
-use crate::sys::memory_file;
+use galley_codec::unpack::unpack;
+use galley_sys::memory_file;
 
 /// The pages to write, and their limit.
 pub struct PageSource<'p> {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::channel::UpgradeChannel;
 use super::packet::Packet;
-use crate::durable::{RelayedPurge, RelayedPurges, SitePurges};
+use galley_purging::{RelayedPurge, RelayedPurges, SitePurges};
 
 /// Finds the purges of a site by its name.
 pub trait PurgeTables {

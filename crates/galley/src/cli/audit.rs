@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::ask::{self, AdminAddress, AdminError};
 use super::options::AuditOptions;
-use super::outcome::{EXIT_USAGE, talk};
-use super::show::{self, line, text};
+use galley_operator::ask::{self, AdminAddress, AdminError};
+use galley_operator::outcome::{EXIT_USAGE, talk};
+use galley_operator::show::{self, line, text};
 
 /// Runs `galley audit`: exit code 0 without, 1 with pages that were out of date, 2 after an error.
 pub(super) fn audit(options: &AuditOptions) -> ExitCode {

@@ -8,10 +8,11 @@ use galley_config::{Config, Diagnostics, UpstreamConfig};
 use serde_json::{Value, json};
 
 use super::options::{AdminOptions, CheckOptions};
-use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, fail, runtime};
-use super::{ask, reload, show};
+use galley_operator::outcome::{DEFAULT_CONFIG, EXIT_USAGE, fail, runtime};
+use galley_operator::{ask, show};
+
+use super::reload;
 use crate::app::{self, Preflight, RunningGalley};
-use crate::php;
 
 pub(super) fn check(options: &CheckOptions) -> ExitCode {
     let as_json = options.json;
@@ -106,8 +107,8 @@ fn lacks(config: &Config, found: &mut Preflight) -> Vec<(String, String)> {
     let managed = sites.filter(|(_, site)| site.upstream == UpstreamConfig::Managed);
     let mut all = Vec::new();
     for (index, site) in managed {
-        let result =
-            runtime().map(|runtime| runtime.block_on(php::lacks(site.managed.binary.as_deref())));
+        let result = runtime()
+            .map(|runtime| runtime.block_on(galley_php::lacks(site.managed.binary.as_deref())));
         let lacks = match result {
             Ok(Ok(lacks)) => lacks,
             Ok(Err(error)) => {

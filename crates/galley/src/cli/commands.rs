@@ -8,16 +8,14 @@ use clap::{CommandFactory, Parser};
 use galley_config::ConfigSource;
 use serde_json::json;
 
-use super::ask::response;
 use super::options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
-use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, fail, print_diagnostics, talk};
-use super::{
-    ask, audit, check, dashboard, doctor, import, load, plugin, reload, setup, show, upgrade,
-    upstreams, why,
-};
+use galley_operator::ask::response;
+use galley_operator::outcome::{DEFAULT_CONFIG, EXIT_USAGE, fail, print_diagnostics, talk};
+use galley_operator::{ask, show};
+
+use super::{audit, check, dashboard, doctor, reload, upgrade, upstreams, why};
 use crate::app::{self, Inheritance};
 use crate::binary_upgrade::Predecessor;
-use crate::php;
 
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
@@ -32,10 +30,10 @@ pub fn main() -> ExitCode {
         Command::Dashboard(options) => dashboard::dashboard(&options),
         Command::Why(options) => why::why(&options),
         Command::Doctor(options) => doctor::doctor(&options),
-        Command::Setup(options) => setup::setup(&options),
-        Command::Import(options) => import::import(&options),
-        Command::Load(options) => load::load(&options),
-        Command::Plugin(command) => plugin::plugin(&command),
+        Command::Setup(options) => galley_operator::setup(&options),
+        Command::Import(options) => galley_operator::import(&options),
+        Command::Load(options) => galley_operator::load(&options),
+        Command::Plugin(command) => galley_operator::plugin(&command),
         Command::Privileged(options) => privileged(&options),
     }
 }
@@ -105,8 +103,8 @@ fn inherited() -> io::Result<(Option<Predecessor>, Inheritance)> {
 
 fn privileged(options: &PrivilegedOptions) -> ExitCode {
     let outcome = match (options.pool, options.place) {
-        (Some(pool), Some(place)) => Err(php::privileged::step(pool, place)),
-        _ => php::privileged::keep(),
+        (Some(pool), Some(place)) => Err(galley_php::privileged::step(pool, place)),
+        _ => galley_php::privileged::keep(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,13 +13,14 @@ use galley_config::{Config, LogTarget, PhpAddress, SiteConfig, UpstreamConfig};
 use galley_policy::route::HostPattern;
 use serde_json::{Value, json};
 
-use super::ask as running;
 use super::options::{AdminOptions, DoctorOptions};
-use super::outcome::{DEFAULT_CONFIG, configuration, print_diagnostics, runtime, talk};
-use super::show::{self, line};
 use crate::app;
-use crate::doctor::{self, DoctorFinding, MemoryPlan, PhpProbe, ProcFs, Severity};
-use crate::php::{self, MemoryDivision};
+use galley_operator::ask as running;
+use galley_operator::outcome::{DEFAULT_CONFIG, configuration, print_diagnostics, runtime, talk};
+use galley_operator::show::{self, line};
+
+use galley_admin::doctor::{self, DoctorFinding, MemoryPlan, PhpProbe, ProcFs, Severity};
+use galley_php::MemoryDivision;
 
 /// Checks everything and prints the findings.
 pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
@@ -131,7 +132,7 @@ fn plan(config: &Config, file: &Path, root: &Path) -> MemoryPlan {
     let spool = Some(spool).filter(|_| config.server.spool_size > 0);
     let written = roots.chain(logs).chain(disk.clone()).chain(spool);
     let folders = one_of_each_disk(written.collect());
-    let budget = MemoryDivision::of(php::MachineMemory::at(
+    let budget = MemoryDivision::of(galley_php::MachineMemory::at(
         root,
         config.cache.memory,
         config.managed_pools(),

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ask::{self, AdminError};
 use super::options::{AdminOptions, ReloadOptions};
-use super::outcome::{EXIT_USAGE, talk};
-use super::{option_change, show};
+use galley_operator::ask::{self, AdminError};
+use galley_operator::outcome::{EXIT_USAGE, talk};
+use galley_operator::{option_change, show};
 
 /// Runs `galley reload`.
 pub(super) fn reload(options: &ReloadOptions) -> ExitCode {

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ask::{self, AdminError};
 use super::options::UpgradeOptions;
-use super::outcome::{EXIT_USAGE, talk};
-use super::show;
+use galley_operator::ask::{self, AdminError};
+use galley_operator::outcome::{EXIT_USAGE, talk};
+use galley_operator::show;
 
 /// Runs `galley upgrade`.
 pub(super) fn upgrade(options: &UpgradeOptions) -> ExitCode {

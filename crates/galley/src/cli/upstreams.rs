@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::show::{duration, text};
+use galley_operator::show::{duration, text};
 
 /// The lines about upstreams of the sites that are paused or have fewer slots than the maximum.
 pub(super) fn lines(status: &Value) -> Vec<String> {

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::ask::response;
 use super::options::WhyOptions;
-use super::outcome::fail;
-use super::show::{line, text};
-use super::{ask, show};
+use galley_operator::ask::response;
+use galley_operator::outcome::fail;
+use galley_operator::show::{line, text};
+use galley_operator::{ask, show};
 
 /// Queries the server and prints the explanation.
 pub(super) fn why(options: &WhyOptions) -> ExitCode {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use galley_policy::trace_context::push_hex;
 use serde_json::{Map, Value, json};
 
-use crate::telemetry::trace::{Attribute, AttributeValue, FinishedSpan, SpanKind};
+use galley_telemetry::trace::{Attribute, AttributeValue, FinishedSpan, SpanKind};
 
 /// Returns the body of a request with these spans.
 pub(super) fn body(spans: &[FinishedSpan], instance: &str) -> Vec<u8> {

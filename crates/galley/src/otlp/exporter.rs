@@ -14,10 +14,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::encode;
 use super::failure::{self, ExportFailure};
-use crate::service_client::ServiceClient;
-use crate::sys;
-use crate::telemetry::errors::LogInterval;
-use crate::telemetry::trace::{FinishedSpan, TraceStats, Tracer, TracerSettings};
+use galley_telemetry::errors::LogInterval;
+use galley_telemetry::trace::{FinishedSpan, TraceStats, Tracer, TracerSettings};
+use galley_tls::service_client::ServiceClient;
 
 /// A handle to the exporter thread.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ pub fn start(server: &HttpUpstream, settings: TracerSettings) -> io::Result<Expo
         server: server.clone(),
         client: None,
         stats: Arc::clone(&stats),
-        instance: format!("{:016x}", u64::from_ne_bytes(sys::random_bytes())),
+        instance: format!("{:016x}", u64::from_ne_bytes(galley_sys::random_bytes())),
         warnings: LogInterval::new(WARNING_EVERY_S),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -52,7 +51,12 @@ pub fn start(server: &HttpUpstream, settings: TracerSettings) -> io::Result<Expo
             drop(ending);
         })?;
     Ok(Exporter {
-        tracer: Arc::new(Tracer::new(sender, stats, settings, sys::random_bytes)),
+        tracer: Arc::new(Tracer::new(
+            sender,
+            stats,
+            settings,
+            galley_sys::random_bytes,
+        )),
         closing,
         ended: Mutex::new(ended),
     })
@@ -210,7 +214,7 @@ async fn gather(spans: &mut mpsc::Receiver<FinishedSpan>, batch: &mut Vec<Finish
 
 /// A random duration between half of a pause and all of it, so that many rejected clients do not retry at the same time.
 fn jittered(pause: Duration) -> Duration {
-    let [random, ..] = sys::random_bytes();
+    let [random, ..] = galley_sys::random_bytes();
     pause / 2 + pause / 2 * u32::from(random) / 255
 }
 

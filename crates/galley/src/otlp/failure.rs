@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::service_client::ServiceResponse;
+use galley_tls::service_client::ServiceResponse;
 
 /// Why a batch was not accepted.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use galley::php::{MachineMemory, MemoryDivision};
 use galley_config::{Fallback, OptionRow, OptionSection, from_text, options};
+use galley_php::{MachineMemory, MemoryDivision};
 
 use crate::pages::{all_blocks, code_words, page, pages, section};
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use galley::php::{MachineMemory, MemoryDivision};
+use galley_php::{MachineMemory, MemoryDivision};
 use galley_testkit::client::{Request, Response};
 use galley_testkit::{runs_as_root, wait_for};
 

@@ -17,12 +17,12 @@ use super::opener;
 use super::router::router;
 use super::sampler::sample;
 use super::state::Dashboard;
-use crate::cli::ask::{self, AdminAddress};
 use crate::cli::options::DashboardOptions;
-use crate::cli::outcome::{fail, runtime, talk};
-use crate::cli::show;
-use crate::operator_http::{self, OperatorLimits, OperatorListener};
-use crate::sys::raise_descriptor_limit;
+use galley_admin::operator_http::{self, OperatorLimits, OperatorListener};
+use galley_operator::ask::{self, AdminAddress};
+use galley_operator::outcome::{fail, runtime, talk};
+use galley_operator::show;
+use galley_sys::raise_descriptor_limit;
 
 /// Runs `galley dashboard`.
 pub(in crate::cli) fn dashboard(options: &DashboardOptions) -> ExitCode {

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::cli::ask::{AdminAddress, AdminError};
-use crate::dashboard::AdminCall;
+use galley_dashboard::AdminCall;
+use galley_operator::ask::{AdminAddress, AdminError};
 
 /// The admin interface behind the dashboard.
 pub(super) struct AdminGateway {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::sync::mpsc;
 
-use crate::dashboard::SessionSecrets;
+use galley_dashboard::SessionSecrets;
 
 /// The open pages.
 #[derive(Debug, Default)]

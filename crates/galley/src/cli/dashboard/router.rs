@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::forward::refuse;
 use super::state::Dashboard;
-use crate::dashboard::{
+use galley_dashboard::{
     DashboardAsset, MAX_BODY, SESSION_LIFETIME, SessionSecrets, action, check, find_asset, one,
     protect, read,
 };

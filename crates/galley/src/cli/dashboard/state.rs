@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use super::address::DashboardAddress;
 use super::forward::AdminGateway;
 use super::live::LivePages;
-use crate::dashboard::{SessionSecrets, Sessions, secrets};
+use galley_dashboard::{SessionSecrets, Sessions, secrets};
 
 /// The state that the handlers share.
 pub(super) struct Dashboard {

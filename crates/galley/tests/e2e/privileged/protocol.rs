@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use galley::sys::packets;
 use galley_privileged::{BYTES, KillSignal, PrivilegedCommand, Report};
+use galley_sys::packets;
 use galley_testkit::{Scratch, runs_as_root, wait_for};
 use rustix::fs::{MemfdFlags, SealFlags};
 

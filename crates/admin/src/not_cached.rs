@@ -1,0 +1,83 @@
+//! `GET /not-cached`: why requests reach PHP, with counts, sentences and remedies, and the last pages that were not stored.
+//!
+//! `?site=HOST` selects one site. `GET /cache?kind=hit-for-pass` lists the pages whose next request bypasses the cache because of
+//! their last response.
+//!
+//! ```json
+//! { "ok": true, "sites": [ { "name": "example.com", "requests": 120,
+//!   "reasons": [ { "kind": "pass", "word": "cookie", "requests": 12, "why": "...", "do": "..." } ],
+//!   "pages": [ { "url": "https://example.com/x/", "word": "vary", "ago_s": 3, "why": "...", "do": null } ] } ] }
+//! ```
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, State as Extract};
+use galley_policy::outcome::{NotStored, PassWhy};
+use serde_json::{Value, json};
+
+use super::AdminState;
+use super::auth::AdminClient;
+use super::entry::url_of;
+use super::query::each_site;
+use super::target::JsonReply;
+use super::why::advice::Advice;
+use super::why::words;
+use galley_request::Site;
+use galley_telemetry::counters::CounterReader;
+
+/// Handles `GET /not-cached`.
+pub(super) async fn not_cached(
+    Extract(state): Extract<Arc<AdminState>>,
+    client: AdminClient,
+    RawQuery(query): RawQuery,
+) -> JsonReply {
+    each_site(&state, &client, query.as_deref(), of_site)
+}
+
+fn of_site(state: &AdminState, site: &Site) -> Value {
+    let totals = CounterReader::site(&state.counters, Some(site.row));
+    let passes = PassWhy::ALL.iter().zip(totals.passes());
+    let passes = passes.map(|(why, (_, requests))| {
+        let advice = words::pass(*why, None);
+        reason("pass", why.word(), requests, &advice)
+    });
+    let stored = NotStored::ALL.iter().zip(totals.not_stored());
+    let stored = stored.map(|(why, (_, requests))| {
+        let advice = words::not_stored(*why, None);
+        reason("not-stored", why.word(), requests, &advice)
+    });
+    let mut reasons: Vec<Value> = passes.chain(stored).flatten().collect();
+    reasons.sort_by_key(|reason| Reverse(reason["requests"].as_u64()));
+    json!({
+        "name": site.core.name,
+        "requests": totals.requests(),
+        "reasons": reasons,
+        "pages": pages(state, site),
+    })
+}
+
+/// Returns `None` if there was no such request.
+fn reason(kind: &str, word: &str, requests: u64, advice: &Advice) -> Option<Value> {
+    (requests > 0).then(|| {
+        let mut value = advice.value();
+        value["kind"] = json!(kind);
+        value["word"] = json!(word);
+        value["requests"] = json!(requests);
+        value
+    })
+}
+
+fn pages(state: &AdminState, site: &Site) -> Vec<Value> {
+    let now = state.services.clock.tick();
+    let pages = site.core.counters.recently_not_stored().into_iter();
+    pages
+        .map(|(key, page)| {
+            let mut value = words::not_stored(page.why, None).value();
+            value["url"] = json!(url_of(key.bytes()));
+            value["word"] = json!(page.why.word());
+            value["ago_s"] = json!(now.since(page.at).as_secs());
+            value
+        })
+        .collect()
+}

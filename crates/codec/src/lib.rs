@@ -1,0 +1,14 @@
+//! Content codings as functions over bytes, without waiting: [`encode`] for bodies that Galley sends, [`decode`] for bodies that an
+//! upstream compressed without being asked to, [`unpack`] for the plain body of a stored page.
+//!
+//! A caller that streams does so in small pieces and yields in between. Memory is reserved before it is used. Other modules decide
+//! which bodies are compressed, and change the fields of the head.
+//!
+//! [`compress`] is the only part with threads: it compresses stored pages in the background.
+
+pub mod compress;
+pub mod decode;
+pub mod encode;
+#[cfg(test)]
+mod tests;
+pub mod unpack;

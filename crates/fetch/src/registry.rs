@@ -1,0 +1,181 @@
+//! The pages that a fetch thread is fetching, for threads that cannot read its table.
+//!
+//! It counts fetches in progress by a part of their keys' hashes. A count of zero is certain: no such page is being
+//! fetched. Another count may come from a page that shares the counter. It also contains the waiters of fetches that other
+//! threads can wait for. Only the fetch thread writes it; any thread reads it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use galley_cache::key::Key;
+
+use super::waiters::Waiters;
+
+/// The fetches in progress of one fetch thread.
+pub(super) struct FetchRegistry {
+    counts: Box<[AtomicU32]>,
+    waiters: Mutex<HashMap<Key, Arc<Waiters>>>,
+}
+
+impl FetchRegistry {
+    pub(super) fn new() -> Self {
+        Self {
+            counts: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
+            waiters: Mutex::default(),
+        }
+    }
+
+    /// Records a fetch for `key`, which replaces any earlier one. Other threads can wait for it through `waiters`.
+    pub(super) fn insert(&self, key: &Key, waiters: &Arc<Waiters>) {
+        let before = self.lock().insert(key.clone(), Arc::clone(waiters));
+        if before.is_none()
+            && let Some(count) = self.of(key)
+        {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The waiters of the fetch for `key`, if other threads can wait for it.
+    pub(super) fn waiters(&self, key: &Key) -> Option<Arc<Waiters>> {
+        if !self.may_have(key) {
+            return None;
+        }
+        self.lock().get(key).map(Arc::clone)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Waiters>>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes the fetch for `key`, which has ended and was not replaced.
+    pub(super) fn remove(&self, key: &Key) {
+        if self.lock().remove(key).is_some()
+            && let Some(count) = self.of(key)
+        {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a fetch for `key` is in progress.
+    pub(super) fn has(&self, key: &Key) -> bool {
+        self.may_have(key) && self.lock().contains_key(key)
+    }
+
+    /// Whether a fetch for `key` may be in progress; takes no lock.
+    fn may_have(&self, key: &Key) -> bool {
+        self.of(key)
+            .is_some_and(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
+    fn of(&self, key: &Key) -> Option<&AtomicU32> {
+        let index = key.hash() % COUNTERS;
+        self.counts.get(usize::try_from(index).ok()?)
+    }
+}
+
+/// Twenty times the default queue, so that few pages share a counter; 16 KiB.
+const COUNTERS: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use galley_cache::fill;
+    use galley_policy::class::{Class, Network};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::Handle;
+    use galley_upstream::{
+        Balancing, ExchangeEnd, FastCgiAddress, PoolSpec, QueueIdentity, UpstreamAddress,
+        UpstreamStats,
+    };
+
+    fn stats() -> Arc<UpstreamStats> {
+        let second = Duration::from_secs(1);
+        Arc::new(UpstreamStats::new(&PoolSpec {
+            site: "example.com".to_owned(),
+            target: UpstreamAddress::FastCgi(vec![FastCgiAddress::Tcp(
+                "127.0.0.1:9000".to_owned(),
+            )]),
+            servers: Vec::new(),
+            balancing: Balancing {
+                method: galley_config::BalanceMethod::RoundRobin,
+                slow_start: Duration::ZERO,
+            },
+            in_flight: 1,
+            slots: None,
+            queue: 1,
+            queue_timeout: second,
+            connect_timeout: second,
+            first_byte_timeout: second,
+            read_timeout: second,
+            idle_share: 25,
+            end: ExchangeEnd::Response,
+            idle_age: second,
+        }))
+    }
+
+    /// A page that shares the counter of `key`.
+    fn sharing_a_counter_with(key: &Key) -> Key {
+        let mut others = (0_u32..).map(|number| Key::new(&number.to_be_bytes()));
+        let shares = |other: &Key| other.hash() % COUNTERS == key.hash() % COUNTERS;
+        others.find(shares).unwrap()
+    }
+
+    #[test]
+    fn requests_for_a_full_queue_are_rejected_unless_the_page_is_being_fetched() {
+        // No fetch thread: a job would not be received.
+        let (commands, _) = mpsc::channel(1);
+        let stats = stats();
+        let handle = Handle {
+            commands,
+            activity: Arc::default(),
+            upstream_stats: [Arc::clone(&stats)].into(),
+            registry: Arc::new(FetchRegistry::new()),
+        };
+        let (crawl, other) = [1, 2]
+            .map(Network::V4)
+            .map(|client| QueueIdentity {
+                class: Class::Crawler,
+                client,
+            })
+            .into();
+        let (page, key) = (Some(b"page".as_slice()), Key::new(b"page"));
+        assert!(
+            !handle.rejects_early(0, crawl, page, false),
+            "there is room"
+        );
+        stats.set_full_for(Some(crawl), &[]);
+        assert!(handle.rejects_early(0, crawl, page, false));
+        assert!(handle.rejects_early(0, crawl, None, false));
+        assert!(!handle.rejects_early(0, other, page, false));
+        assert!(
+            !handle.rejects_early(1, crawl, page, false),
+            "there is no such pool"
+        );
+        let (_writer, fill) = fill::fill(1, None);
+        handle
+            .registry
+            .insert(&key, &Arc::new(Waiters::new(fill, 1)));
+        assert!(!handle.rejects_early(0, crawl, page, false), "it may join");
+        assert!(handle.rejects_early(0, crawl, None, false));
+        let sharing = sharing_a_counter_with(&key);
+        assert!(handle.registry.may_have(&sharing));
+        assert!(!handle.registry.has(&sharing), "another page");
+        handle.registry.remove(&key);
+        assert!(!handle.registry.may_have(&sharing));
+        assert!(handle.rejects_early(0, crawl, page, false));
+        stats.set_full_for(None, &[Class::Crawler]);
+        assert!(
+            handle.rejects_early(0, other, page, false),
+            "nobody of the class"
+        );
+        stats.set_full_for(None, &[Class::Visitor]);
+        assert!(!handle.rejects_early(0, crawl, page, false));
+        let of_crawlers = stats.classes().find(|of| of.class == Class::Crawler);
+        assert_eq!(of_crawlers.unwrap().rejected, 5);
+    }
+}

@@ -1,8 +1,0 @@
-//! `galley import`: converts the configuration of another web server, and compares both servers.
-
-mod command;
-mod compare;
-mod mains;
-mod report;
-
-pub(super) use command::import;

@@ -1,0 +1,60 @@
+//! From a request to its response. Start with `respond.rs`.
+//!
+//! [`admit`] checks and normalizes a head and finds its site, [`authorize`] applies access control, the front thread then
+//! receives the body, and [`handle`] responds from memory, from a file, or from the upstream. Nothing here depends on
+//! sockets; the front thread writes the [`Response`].
+//!
+//! Every failure is a [`fault::Fault`], and only [`fault`] decides what the client sees of it.
+
+mod access;
+mod access_control;
+pub mod audit;
+mod before_lookup;
+mod coded_file;
+mod dashboard;
+mod dashboard_gateway;
+mod error_page;
+mod exchange;
+pub mod fault;
+mod file;
+mod folder;
+mod forward;
+mod hints;
+mod hit;
+mod include;
+pub mod lookup;
+mod miss;
+mod own_call;
+mod page;
+mod parts;
+mod private;
+mod purge;
+mod refreshed_pages;
+mod repair;
+mod respond;
+mod response;
+mod sent_file;
+mod site;
+mod slow_requests;
+
+pub use access::{authorize, limited_site};
+pub use access_control::AccessControl;
+pub use before_lookup::{before_lookup, check_head};
+pub use dashboard_gateway::{
+    DashboardFuture, DashboardGateway, DashboardHost, DashboardRequest, DashboardResponse,
+    SiteDashboard,
+};
+pub use error_page::{ErrorPage, ErrorPages};
+pub use exchange::{
+    Admission, EarlierLookup, Exchange, FastPathResult, admit, origin, resume, site_mark,
+};
+pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
+pub use forward::{backend, fetch_request, member_request, pass_request, streams_body};
+pub use hit::{Hit, Keys, hit};
+pub use include::SiteIncludes;
+pub use own_call::{probe, run_cron};
+pub use refreshed_pages::RefreshedPages;
+pub use respond::handle;
+pub use response::{CACHE_STATUS, Response, ResponseBody, ResponseFields, length_of};
+pub use site::{PoolHandle, Services, Site, SiteCron, Sites, Upstream, UpstreamWarnings};
+pub use slow_requests::{SlowRequest, SlowRequests};

@@ -1,0 +1,271 @@
+//! The layout of the counters, and the meaning of their sums.
+//!
+//! The slots follow the words of `galley_policy::outcome`: a new word there is a new counter here, without a second list.
+//! Times are counted in fixed buckets, so that histograms of many machines can be added.
+
+use std::time::Duration;
+
+use galley_policy::outcome::{
+    MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StaleWhy, StoreOutcome,
+};
+
+/// The index of each counter.
+pub(super) mod slots {
+    use super::{
+        BOUNDS_US, Duration, MissWhy, NotStored, OUTCOMES, Outcome, PassWhy, RefusedWhy, StaleWhy,
+        StoreOutcome,
+    };
+
+    pub(super) const REQUESTS: usize = 0;
+    pub(super) const BYTES: usize = REQUESTS + OUTCOMES.len();
+    pub(super) const STORED: usize = BYTES + OUTCOMES.len();
+    pub(super) const COLLAPSED: usize = STORED + 1;
+    /// Responses with a status of 5xx.
+    pub(crate) const SERVER_ERRORS: usize = COLLAPSED + 1;
+    pub(super) const MISS: usize = SERVER_ERRORS + 1;
+    pub(super) const NOT_STORED: usize = MISS + MissWhy::ALL.len();
+    pub(super) const STALE: usize = NOT_STORED + NotStored::ALL.len();
+    pub(super) const PASS: usize = STALE + StaleWhy::ALL.len();
+    pub(super) const REFUSED: usize = PASS + PassWhy::ALL.len();
+    /// The first bucket of the total time of requests.
+    pub(crate) const TOTAL_TIME: usize = REFUSED + RefusedWhy::ALL.len();
+    /// The first bucket of the time until the upstream's response head.
+    pub(crate) const UPSTREAM_TIME: usize = TOTAL_TIME + TIMES;
+    /// The number of slots.
+    pub(crate) const COUNT: usize = UPSTREAM_TIME + TIMES;
+
+    /// The offset of the sum from the first bucket of a histogram, in microseconds.
+    pub(crate) const SUM: usize = BOUNDS_US.len() + 1;
+    /// The slots of one histogram: the buckets, the one above all bounds, and the sum.
+    pub(super) const TIMES: usize = SUM + 1;
+
+    /// The slots of an outcome's requests and bytes.
+    pub(crate) fn of_outcome(outcome: Outcome) -> (usize, usize) {
+        let index = match outcome {
+            Outcome::Hit
+            | Outcome::HitOfIncludes
+            | Outcome::Patched
+            | Outcome::Shared
+            | Outcome::Assembled => 0,
+            Outcome::Stale(_) => 1,
+            Outcome::Miss { .. } => 2,
+            Outcome::Pass(_) => 3,
+            Outcome::File => 4,
+            Outcome::Redirect => 5,
+            Outcome::Purge => 6,
+            Outcome::Dashboard => 7,
+            Outcome::Refused(_) => 8,
+        };
+        (REQUESTS + index, BYTES + index)
+    }
+
+    /// The slots of an outcome's reasons.
+    pub(crate) fn of_reasons(outcome: Outcome) -> [Option<usize>; 3] {
+        match outcome {
+            Outcome::Hit
+            | Outcome::HitOfIncludes
+            | Outcome::Patched
+            | Outcome::Shared
+            | Outcome::Assembled
+            | Outcome::File
+            | Outcome::Redirect
+            | Outcome::Purge
+            | Outcome::Dashboard => [None; 3],
+            Outcome::Stale(why) => [Some(STALE + why as usize), None, None],
+            Outcome::Pass(why) => [Some(PASS + why as usize), None, None],
+            Outcome::Refused(why) => [Some(REFUSED + why as usize), None, None],
+            Outcome::Miss {
+                why,
+                outcome: stored,
+                collapsed,
+            } => {
+                let stored = match stored {
+                    StoreOutcome::Stored | StoreOutcome::StoredIncludes => Some(STORED),
+                    StoreOutcome::Undecided => None,
+                    StoreOutcome::NotStored(why) => Some(NOT_STORED + why as usize),
+                };
+                [
+                    Some(MISS + why as usize),
+                    stored,
+                    collapsed.then_some(COLLAPSED),
+                ]
+            }
+        }
+    }
+
+    /// The bucket of a time, and the amount to add to the sum. Most times are in the first buckets.
+    pub(crate) fn of_time(time: Duration) -> (usize, u64) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS_US.iter().position(|bound| us <= *bound);
+        (bucket.unwrap_or(BOUNDS_US.len()), us)
+    }
+}
+
+/// The sums of one site or of all, since the start.
+#[derive(Clone, Debug)]
+pub struct Totals([u64; slots::COUNT]);
+
+impl Totals {
+    pub(super) fn sum(rows: impl Iterator<Item = [u64; slots::COUNT]>) -> Self {
+        let mut sums = [0_u64; slots::COUNT];
+        for row in rows {
+            for (sum, count) in sums.iter_mut().zip(row) {
+                *sum = sum.wrapping_add(count);
+            }
+        }
+        Self(sums)
+    }
+
+    /// The main sums by word, always the same words in the same order: `requests`, `bytes` (of bodies), the first word of each
+    /// outcome, of the misses `stored` and `collapsed`, and `server_errors`.
+    pub fn words(&self) -> Vec<(&'static str, u64)> {
+        let mut words = vec![("requests", self.requests()), ("bytes", self.bytes())];
+        words.extend(self.outcomes().map(|(word, requests, _)| (word, requests)));
+        words.push(("stored", self.stored()));
+        words.push(("collapsed", self.collapsed()));
+        words.push(("server_errors", self.server_errors()));
+        words
+    }
+
+    /// The number of requests.
+    pub fn requests(&self) -> u64 {
+        self.outcomes().map(|(_, requests, _)| requests).sum()
+    }
+
+    /// The bytes of all bodies.
+    pub fn bytes(&self) -> u64 {
+        self.outcomes().map(|(_, _, bytes)| bytes).sum()
+    }
+
+    /// Requests and bytes by the first word of the outcome.
+    pub fn outcomes(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
+        let all = OUTCOMES.iter().enumerate();
+        all.map(|(index, word)| {
+            let requests = self.at(slots::REQUESTS + index);
+            (*word, requests, self.at(slots::BYTES + index))
+        })
+    }
+
+    /// The number of requests with one outcome.
+    pub fn of(&self, word: &str) -> u64 {
+        let mut all = self.outcomes();
+        all.find(|(known, ..)| *known == word)
+            .map_or(0, |(_, requests, _)| requests)
+    }
+
+    /// Misses whose response was stored.
+    pub fn stored(&self) -> u64 {
+        self.at(slots::STORED)
+    }
+
+    /// Misses that waited for the fetch of another request.
+    pub fn collapsed(&self) -> u64 {
+        self.at(slots::COLLAPSED)
+    }
+
+    /// Responses with a status of 5xx, of any origin.
+    pub fn server_errors(&self) -> u64 {
+        self.at(slots::SERVER_ERRORS)
+    }
+
+    /// Misses by reason.
+    pub fn misses(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.reasons(slots::MISS, MissWhy::ALL.iter().map(|why| why.word()))
+    }
+
+    /// Misses that were not stored, by reason.
+    pub fn not_stored(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let words = NotStored::ALL.iter().map(|why| why.word());
+        self.reasons(slots::NOT_STORED, words)
+    }
+
+    /// Stale responses by reason.
+    pub fn stale(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.reasons(slots::STALE, StaleWhy::ALL.iter().map(|why| why.word()))
+    }
+
+    /// Passes by reason.
+    pub fn passes(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.reasons(slots::PASS, PassWhy::ALL.iter().map(|why| why.word()))
+    }
+
+    /// Rejected requests by reason.
+    pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let words = RefusedWhy::ALL.iter().map(|why| why.word());
+        self.reasons(slots::REFUSED, words)
+    }
+
+    /// The times from request heads to the ends of responses.
+    pub fn total_time(&self) -> Histogram<'_> {
+        self.times(slots::TOTAL_TIME)
+    }
+
+    /// The times from requests to the upstream to its response heads, including the time in the queue.
+    pub fn upstream_time(&self) -> Histogram<'_> {
+        self.times(slots::UPSTREAM_TIME)
+    }
+
+    fn reasons(
+        &self,
+        first: usize,
+        words: impl Iterator<Item = &'static str>,
+    ) -> impl Iterator<Item = (&'static str, u64)> {
+        words
+            .enumerate()
+            .map(move |(index, word)| (word, self.at(first + index)))
+    }
+
+    fn times(&self, first: usize) -> Histogram<'_> {
+        let slots = self.0.get(first..first + slots::TIMES).unwrap_or_default();
+        Histogram(slots)
+    }
+
+    fn at(&self, slot: usize) -> u64 {
+        self.0.get(slot).copied().unwrap_or(0)
+    }
+}
+
+/// A histogram of times with fixed buckets.
+#[derive(Clone, Copy, Debug)]
+pub struct Histogram<'t>(&'t [u64]);
+
+impl Histogram<'_> {
+    /// The number of measured times.
+    pub fn count(&self) -> u64 {
+        self.0.iter().take(slots::SUM).sum()
+    }
+
+    /// The sum of the times, in microseconds.
+    pub fn sum_us(&self) -> u64 {
+        self.0.get(slots::SUM).copied().unwrap_or(0)
+    }
+
+    /// The number of times up to each bound, in microseconds; the last bound is `None`, above all.
+    pub fn cumulative(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
+        let bounds = BOUNDS_US.iter().copied().map(Some).chain([None]);
+        let sums = self.0.iter().scan(0_u64, |sum, count| {
+            *sum = sum.wrapping_add(*count);
+            Some(*sum)
+        });
+        bounds.zip(sums)
+    }
+}
+
+/// The first words of the outcomes, in the order of their slots.
+const OUTCOMES: [&str; 9] = [
+    "hit",
+    "stale",
+    "miss",
+    "pass",
+    "file",
+    "redirect",
+    "purge",
+    "dashboard",
+    "refused",
+];
+
+/// The upper bounds of the buckets, in microseconds: hits are in the first, PHP in the middle, problems in the last ones.
+const BOUNDS_US: [u64; 14] = [
+    100, 500, 1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+    2_500_000, 5_000_000, 10_000_000,
+];

@@ -1,0 +1,145 @@
+//! The address and limits of an upstream pool. Built once from the configuration, except the number of slots, which is read at
+//! each request ([`PoolSpec::max_exchanges`]).
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::balancer::{BalancedServer, Balancing};
+use super::server_state::ServerEligibility;
+use galley_tls::UpstreamTlsClient;
+
+/// The address of an upstream, and the limits of its pool.
+#[derive(Clone, Debug)]
+pub struct PoolSpec {
+    /// The name of the site, for the log.
+    pub site: String,
+    /// The addresses.
+    pub target: UpstreamAddress,
+    /// States and shares of the servers, in the order of `target`.
+    pub servers: Vec<BalancedServer>,
+    /// How a server is chosen.
+    pub balancing: Balancing,
+    /// Maximum of concurrent exchanges.
+    pub in_flight: usize,
+    /// A lower maximum, which the supervisor of the upstream may change at any time; applies from the next request.
+    pub slots: Option<Arc<AtomicUsize>>,
+    /// Maximum of queued requests.
+    pub queue: usize,
+    /// Maximum wait in the queue.
+    pub queue_timeout: Duration,
+    /// Timeout of a connection attempt.
+    pub connect_timeout: Duration,
+    /// The timeout from the end of the request to the first byte of the response.
+    pub first_byte_timeout: Duration,
+    /// The timeout between two pieces of the response.
+    pub read_timeout: Duration,
+    /// Maximum of idle connections, in hundredths of the slots.
+    pub idle_share: usize,
+    /// The time after which an idle connection expires.
+    pub idle_age: Duration,
+    /// The event that frees a slot.
+    pub end: ExchangeEnd,
+}
+
+/// The event that frees a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeEnd {
+    /// The end of the response.
+    Response,
+    /// The worker becomes free: PHP may continue after its response. FastCGI only.
+    Worker,
+}
+
+/// The address of an upstream.
+#[derive(Clone, Debug)]
+pub enum UpstreamAddress {
+    /// FastCGI servers.
+    FastCgi(Vec<FastCgiAddress>),
+    /// HTTP/1.1 servers.
+    Http(Vec<HttpServer>),
+}
+
+/// The address of a FastCGI application.
+#[derive(Clone, Debug)]
+pub enum FastCgiAddress {
+    /// A unix socket.
+    Unix(PathBuf),
+    /// `host:port`.
+    Tcp(String),
+}
+
+impl fmt::Display for FastCgiAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => f.write_str(address),
+        }
+    }
+}
+
+impl fmt::Display for HttpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// One HTTP/1.1 server.
+#[derive(Clone, Debug)]
+pub struct HttpServer {
+    /// The name or address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The number of idle connections to the server, over all pools.
+    pub idle: Arc<AtomicUsize>,
+    /// The TLS client; `None`: plain HTTP.
+    pub tls: Option<Arc<UpstreamTlsClient>>,
+}
+
+impl PoolSpec {
+    /// The same upstream for runs of WordPress's scheduler: one run at a time, no queue, and the slot is free when the worker is.
+    #[must_use]
+    pub fn for_cron(&self, longest: Duration) -> Self {
+        Self {
+            in_flight: 1,
+            slots: None,
+            queue: 0,
+            first_byte_timeout: longest,
+            read_timeout: longest,
+            end: ExchangeEnd::Worker,
+            ..self.clone()
+        }
+    }
+
+    /// The current maximum of concurrent exchanges.
+    pub fn max_exchanges(&self) -> usize {
+        let live = self.slots.as_ref();
+        let live = live.map_or(usize::MAX, |slots| slots.load(Ordering::Relaxed));
+        self.in_flight.min(live).min(self.capacity()).max(1)
+    }
+
+    /// The number of concurrent exchanges that the servers in use permit by their own limits.
+    fn capacity(&self) -> usize {
+        let capacity = |is_wanted: &dyn Fn(&BalancedServer) -> bool| {
+            let mut wanted = self
+                .servers
+                .iter()
+                .filter(|server| is_wanted(server))
+                .peekable();
+            wanted.peek()?;
+            let capacity = wanted.map(|server| {
+                let max = server.share.max;
+                max.map_or(usize::MAX, |max| server.state.most_of(max))
+            });
+            Some(capacity.fold(0, usize::saturating_add))
+        };
+        let is_up = |server: &BalancedServer| server.state.eligibility() == ServerEligibility::Up;
+        capacity(&|server| is_up(server) && !server.share.is_backup)
+            .or_else(|| capacity(&is_up))
+            .or_else(|| capacity(&|_| true))
+            .unwrap_or(usize::MAX)
+    }
+}
