@@ -3,7 +3,7 @@
 # The directory in which the tests of the dashboard find axe.
 AXE = target/axe
 
-.PHONY: help demo demo-clean test bench conformance faults cluster engines exactness fragments growth load-compare seeds soak stress weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults cluster engines exactness fragments growth load-compare seeds soak stress slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-seeds setup-faults setup-cluster setup-engines setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -185,9 +185,6 @@ soak: setup-demo build
 stress: setup-demo build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask stress --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(SECONDS),--killed-for $(SECONDS)) $(if $(JSON),--json)
-
-weather:
-	@echo "make weather is called make stress" >&2; exit 2
 
 STREAMS ?= 50000
 

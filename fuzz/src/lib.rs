@@ -4,7 +4,6 @@
 //! `cargo fuzz` works, too.
 
 pub mod client;
-pub mod dns;
 pub mod esi;
 pub mod fastcgi;
 pub mod files;

@@ -3,6 +3,8 @@
 //! The separate thread keeps it available under load. On a unix socket the kernel identifies the client: the server's own user and
 //! root need no token. Other users do, and so do all clients of a TCP listener. The server's token is valid for every site, a
 //! site's token only for that site. If no token is configured, other users cannot even connect to the socket.
+//!
+//! [`operator_http`] bounds what each client may use; [`doctor`] checks the machine, and changes nothing.
 
 mod audit;
 mod auth;

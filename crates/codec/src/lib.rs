@@ -3,6 +3,8 @@
 //!
 //! A caller that streams does so in small pieces and yields in between. Memory is reserved before it is used. Other modules decide
 //! which bodies are compressed, and change the fields of the head.
+//!
+//! [`compress`] is the only part with threads: it compresses stored pages in the background.
 
 pub mod compress;
 pub mod decode;

@@ -1,13 +1,13 @@
 //! `[acme]`: the method of obtaining certificates, and the names for which it is possible.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use galley_policy::route::HostPattern;
 
 use crate::check;
-use crate::config::{AcmeChallenge, AcmeConfig, DnsProof, DnsServer, DnsUpdateMethod};
+use crate::config::{AcmeChallenge, AcmeConfig, DnsProof};
 use crate::diagnostic::{Diagnostics, SourceSpan, shown};
 use crate::machine::Environment;
 use crate::tree::SectionTable;
@@ -74,81 +74,30 @@ fn dns(
 ) -> Option<DnsProof> {
     let hook: Option<PathBuf> = section.get("dns_hook");
     let is_wanted = challenges.contains(&AcmeChallenge::Dns01);
-    if is_wanted && hook.is_none() && !section.has("dns_server") {
-        let why = "contains `dns-01`, but neither `acme.dns_hook` nor `acme.dns_server` is given";
-        let help = "name a program in `dns_hook` or a server in `dns_server` that changes records of your DNS, or remove `dns-01`";
+    if is_wanted && hook.is_none() {
+        let why = "contains `dns-01`, but `acme.dns_hook` is not given";
+        let help =
+            "name a program in `dns_hook` that changes records of your DNS, or remove `dns-01`";
         section.report("challenge", why, help, diagnostics);
     }
-    if let Some(option) = MEANS.into_iter().find(|one| section.has(one) && !is_wanted) {
+    if !is_wanted && hook.is_some() {
         let why = "is given, but `acme.challenge` does not contain `dns-01`";
-        let help = format!("add `challenge = [\"dns-01\"]`, or remove `{option}`");
-        section.report(option, why, &help, diagnostics);
+        let help = "add `challenge = [\"dns-01\"]`, or remove `dns_hook`";
+        section.report("dns_hook", why, help, diagnostics);
     }
-    check_hook(section, hook.as_deref().filter(|_| is_wanted), diagnostics);
-    let server = server(section, diagnostics);
-    let means = hook.map(DnsUpdateMethod::Hook);
-    Some(DnsProof {
-        means: means.or_else(|| server.map(DnsUpdateMethod::Update))?,
-        wait: section.value("dns_wait"),
-    })
+    let hook = hook.filter(|_| is_wanted)?;
+    check_hook(section, &hook, diagnostics);
+    let wait = section.value("dns_wait");
+    Some(DnsProof { hook, wait })
 }
 
-fn check_hook(section: &SectionTable, program: Option<&Path>, diagnostics: &mut Diagnostics) {
-    if let Some(program) = program.filter(|program| !is_executable(program)) {
+fn check_hook(section: &SectionTable, program: &Path, diagnostics: &mut Diagnostics) {
+    if !is_executable(program) {
         let program = program.display();
         let why = format!("is `{program}`, which does not exist or is not executable");
         let help = "name a file that Galley's user may execute (`chmod 755`)";
         section.report("dns_hook", why, help, diagnostics);
     }
-    if section.has("dns_hook") && section.has("dns_server") {
-        let why = "and `acme.dns_hook` are both given, but only one of them can change the records";
-        section.report("dns_server", why, "remove one of the two", diagnostics);
-    }
-}
-
-/// The server for dynamic updates. Server and key require each other.
-fn server(section: &SectionTable, diagnostics: &mut Diagnostics) -> Option<DnsServer> {
-    check::tsig_key_file(section, "dns_key_file", diagnostics);
-    for (one, other) in [
-        ("dns_server", "dns_key_file"),
-        ("dns_key_file", "dns_server"),
-    ] {
-        if section.has(one) && !section.has(other) {
-            let why = format!("is given without `acme.{other}`");
-            let help = "give the server and the file with its key, as `tsig-keygen` prints it";
-            section.report(one, why, help, diagnostics);
-        }
-    }
-    let text: String = section.get("dns_server")?;
-    let address = server_address(&text);
-    if address.is_none() {
-        let why = format!("is {}, which is not the address of a server", shown(&text));
-        let help = "write a host or an address, with a port unless it is 53: `ns1.example.com`, `192.0.2.1:5353`, `[2001:db8::1]`";
-        section.report("dns_server", why, help, diagnostics);
-    }
-    Some(DnsServer {
-        address: address?,
-        key_file: section.get("dns_key_file")?,
-    })
-}
-
-/// Host and port, with the default port if there is none.
-fn server_address(text: &str) -> Option<String> {
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return (address.port() != 0).then(|| address.to_string());
-    }
-    let bare = text
-        .strip_prefix('[')
-        .map_or(Some(text), |rest| rest.strip_suffix(']'))?;
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        return Some(SocketAddr::new(address, DNS).to_string());
-    }
-    let (host, port) = match text.split_once(':') {
-        Some((host, port)) => (host, port.parse().ok().filter(|port| *port != 0)?),
-        None => (text, DNS),
-    };
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    (!host.is_empty() && host.bytes().all(is_plain)).then(|| format!("{host}:{port}"))
 }
 
 fn is_executable(file: &Path) -> bool {
@@ -223,7 +172,7 @@ fn obstacle(host: &HostPattern, has_dns: bool) -> Option<(&'static str, &'static
         HostPattern::Wildcard(_) if has_dns => None,
         HostPattern::Wildcard(_) => Some((
             "needs the DNS-01 challenge",
-            "add `challenge = [\"dns-01\"]` and `dns_hook` or `dns_server` to `[acme]`, name the hosts one by one in `hosts`, or give the site a certificate of your own in `tls`",
+            "add `challenge = [\"dns-01\"]` and `dns_hook` to `[acme]`, name the hosts one by one in `hosts`, or give the site a certificate of your own in `tls`",
         )),
         HostPattern::Exact(name) => reason_not_public(name).map(|why| (why, LOCAL)),
     }
@@ -243,38 +192,9 @@ fn reason_not_public(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The options for methods of changing DNS records.
-const MEANS: [&str; 3] = ["dns_hook", "dns_server", "dns_key_file"];
-
-/// The port of DNS servers.
-const DNS: u16 = 53;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn servers_have_a_host_and_a_port() {
-        for (text, address) in [
-            ("ns1.example.com", Some("ns1.example.com:53")),
-            ("ns1.example.com:5353", Some("ns1.example.com:5353")),
-            ("192.0.2.1", Some("192.0.2.1:53")),
-            ("192.0.2.1:5353", Some("192.0.2.1:5353")),
-            ("2001:db8::1", Some("[2001:db8::1]:53")),
-            ("[2001:db8::1]", Some("[2001:db8::1]:53")),
-            ("[2001:db8::1]:5353", Some("[2001:db8::1]:5353")),
-            ("", None),
-            (":53", None),
-            ("ns1:0", None),
-            ("ns1:x", None),
-            ("192.0.2.1:0", None),
-            ("[2001:db8::1", None),
-            ("a b", None),
-            ("https://ns1", None),
-        ] {
-            assert_eq!(server_address(text).as_deref(), address, "{text}");
-        }
-    }
 
     #[test]
     fn local_and_wildcard_hosts_get_no_certificate() {

@@ -149,17 +149,6 @@ pub(crate) fn token_file(section: &SectionTable, name: &str, diagnostics: &mut D
     }
 }
 
-/// As [`token_file`], for a key that is shared with a DNS server.
-pub(crate) fn tsig_key_file(section: &SectionTable, name: &str, diagnostics: &mut Diagnostics) {
-    let Some(file) = section.get::<PathBuf>(name) else {
-        return;
-    };
-    if let Err((why, help)) = token(&file, MIN_TOKEN, "tsig-keygen galley") {
-        let why = format!("is {}, {why}", shown_path(&file));
-        section.report(name, why, &help, diagnostics);
-    }
-}
-
 /// As [`token_file`], for a key from which others are derived.
 pub(crate) fn key_file(section: &SectionTable, name: &str, diagnostics: &mut Diagnostics) {
     if let Some(file) = section.get::<PathBuf>(name) {
@@ -193,7 +182,7 @@ fn secret_at(
     least: usize,
     diagnostics: &mut Diagnostics,
 ) {
-    let Err((why, help)) = token(file, least, "openssl rand -hex 32") else {
+    let Err((why, help)) = token(file, least) else {
         return;
     };
     let option = section.path(name);
@@ -303,10 +292,11 @@ fn esi(options: &SectionTable, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Why a file is not suitable for a secret, and the remedy. `program` creates a suitable file.
-fn token(path: &Path, least: usize, program: &str) -> Result<(), (String, String)> {
+/// Why a file is not suitable for a secret, and the remedy.
+fn token(path: &Path, least: usize) -> Result<(), (String, String)> {
     let path_text = path.display();
-    let make = || format!("create one: `{program} > {path_text}; chmod 600 {path_text}`");
+    let make =
+        || format!("create one: `openssl rand -hex 32 > {path_text}; chmod 600 {path_text}`");
     let found = match file::read(path, MAX_TOKEN_FILE) {
         Ok(found) => found,
         Err(FileError::TooLarge(most)) => {
@@ -314,8 +304,8 @@ fn token(path: &Path, least: usize, program: &str) -> Result<(), (String, String
             return Err((why, make()));
         }
         Err(unread @ FileError::NotRegular(_)) => {
-            let help = format!("name a file with a token: `{program} > FILE; chmod 600 FILE`");
-            return Err((unread.to_string(), help));
+            let help = "name a file with a token: `openssl rand -hex 32 > FILE; chmod 600 FILE`";
+            return Err((unread.to_string(), help.to_owned()));
         }
         Err(unread) => return Err((unread.to_string(), make())),
     };

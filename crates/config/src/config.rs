@@ -261,28 +261,10 @@ pub enum AcmeChallenge {
 /// The configuration of challenges by DNS records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsProof {
-    /// How records are changed.
-    pub means: DnsUpdateMethod,
+    /// The program that changes records.
+    pub hook: PathBuf,
     /// The maximum time until all DNS servers of the zone have a new record.
     pub wait: Duration,
-}
-
-/// How DNS records are changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DnsUpdateMethod {
-    /// By a program.
-    Hook(PathBuf),
-    /// By dynamic updates (RFC 2136).
-    Update(DnsServer),
-}
-
-/// A DNS server that accepts dynamic updates.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DnsServer {
-    /// Host and port.
-    pub address: String,
-    /// The file with the key shared with Galley (TSIG).
-    pub key_file: PathBuf,
 }
 
 /// One `[[site]]`.

@@ -60,8 +60,8 @@ mod walk;
 pub use changed::{ChangedOption, changed_options};
 pub use config::{
     AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config, DnsProof,
-    DnsServer, DnsUpdateMethod, MAX_ERROR_PAGE, MAX_TOKEN_FILE, ProcessConfig, ServerConfig,
-    SiteConfig, SpoolConfig, TlsVersion,
+    MAX_ERROR_PAGE, MAX_TOKEN_FILE, ProcessConfig, ServerConfig, SiteConfig, SpoolConfig,
+    TlsVersion,
 };
 pub use config_files::{MachineFinding, OptionPath};
 pub use diagnostic::{Color, Diagnostic, Diagnostics, Warning};

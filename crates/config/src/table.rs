@@ -61,18 +61,6 @@ pub fn options() -> impl Iterator<Item = &'static OptionRow> + Clone {
     TABLE.iter().copied().flatten()
 }
 
-/// Renamed options: section, old name, new name.
-const RENAMED: &[(OptionSection, &str, &str)] = &[
-    (OptionSection::Server, "lane", "fast_path"),
-    (OptionSection::Server, "spool_answer", "spool_response"),
-];
-
-/// The current name of an option with the old name `name`.
-pub(crate) fn new_name(section: OptionSection, name: &str) -> Option<&'static str> {
-    let is_match = |row: &&(OptionSection, &str, &str)| row.0 == section && row.1 == name;
-    RENAMED.iter().find(is_match).map(|row| row.2)
-}
-
 /// The row of an option, if it exists.
 pub(crate) fn find(section: OptionSection, name: &str) -> Option<&'static OptionRow> {
     options().find(|row| row.section == section && row.name == name)

@@ -184,11 +184,6 @@ fn unknown(
         "" => name.to_owned(),
         prefix => format!("{prefix}.{name}"),
     };
-    if let Some(new) = table::new_name(section, name) {
-        let message = format!("`{name}` was renamed to `{new}`");
-        let help = format!("write `{new}`");
-        return reader.diagnostics.add(position, option, message, help);
-    }
     let text = shown(name);
     let message = match (section, value) {
         (OptionSection::Top, DeValue::Table(_)) => format!("unknown section {text}"),

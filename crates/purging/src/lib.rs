@@ -3,6 +3,8 @@
 //! [`SitePurges`] publishes a site's purges and reports when they may be acknowledged; [`DiskCache`] stores pages on the disk.
 //! Helper threads and two dedicated threads access the disk. No visitor waits for a write, and a lookup that the disk delays
 //! counts as a miss. Without a folder, purges and pages exist only in memory and are lost together.
+//!
+//! [`PageMarkers`] tells programs that purge nginx's cache which pages are stored; [`purge_forward`] passes purges on to caches of other machines.
 
 mod disk_cache;
 mod forward;

@@ -3,6 +3,8 @@
 //! [`admit`] checks and normalizes a head and finds its site, [`authorize`] applies access control, the front thread then
 //! receives the body, and [`handle`] responds from memory, from a file, or from the upstream. Nothing here depends on
 //! sockets; the front thread writes the [`Response`].
+//!
+//! Every failure is a [`fault::Fault`], and only [`fault`] decides what the client sees of it.
 
 mod access;
 mod access_control;

@@ -1,5 +1,7 @@
 //! The operating system: descriptors, listening sockets, accounts, privileges, processors, signal numbers.
 //!
+//! The only crate that may contain `unsafe` code: system calls that no library offers. [`clock`] gives the time.
+//!
 //! These calls are made at the start or on the control thread, except for [`unsent`], which is called for slow clients.
 
 pub mod account;

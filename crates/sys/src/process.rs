@@ -220,7 +220,7 @@ mod tests {
         assert!(processors >= cores());
         // The same in a sandboxed thread, which cannot open files.
         let confined = std::thread::spawn(|| {
-            sandbox::Sandbox::default().enter().unwrap();
+            crate::sandbox::Sandbox::default().enter().unwrap();
             running_processes()
         });
         assert!(confined.join().unwrap().is_some());

@@ -5,6 +5,8 @@
 //! (`limit`). An admitted request holds a [`Slot`]. The response, an [`IncomingResponse`], keeps the slot until its body has been
 //! read to the end or dropped. A server that fails repeatedly is paused (`breaker`).
 //!
+//! [`body`] holds request bodies and spools: what an upstream gets, and what is too large for memory.
+//!
 //! A request is retried at most once, and only if it was never sent, or if nothing was received and its method is safe.
 
 mod adaptive;

@@ -1,6 +1,6 @@
 <?php
 /**
- * Texts for the reasons of the server. The tests of the server write the list of reasons (crates/galley/src/admin/why/reasons.rs).
+ * Texts for the reasons of the server. The tests of the server write the list of reasons (crates/admin/src/why/reasons.rs).
  */
 
 use PHPUnit\Framework\TestCase;

@@ -20,10 +20,6 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#"["http-01", "tls-alpn-01"]"#),
     row(OptionSection::Acme, "dns_hook", Path, "For `dns-01`: a program that Galley runs as `PROGRAM set NAME VALUE` to add a TXT record, and as `PROGRAM remove NAME VALUE` to remove it. It must keep other values of the same name.")
         .example(r#""/etc/galley/dns-hook""#),
-    row(OptionSection::Acme, "dns_server", Text, "For `dns-01`, in place of `dns_hook`: the primary DNS server of your zones, in which Galley adds and removes the records itself by dynamic updates (RFC 2136), over TCP. A host or an address, with a port unless it is 53.")
-        .example(r#""ns1.example.com""#),
-    row(OptionSection::Acme, "dns_key_file", Path, "A file with the key that the DNS server shares with Galley, as `tsig-keygen` prints it (TSIG with hmac-sha256, hmac-sha384 or hmac-sha512), readable by its owner only. Galley reads it for each change.")
-        .example(r#""/etc/galley/tsig.key""#),
     row(OptionSection::Acme, "dns_wait", time(Duration::ZERO, Duration::from_secs(3600)), "For `dns-01`: how long Galley waits after the records were added, until all DNS servers of the zone have them.")
         .or(r#""30s""#),
     row(OptionSection::Acme, "profile", Text, "The certificate profile to order, if the authority offers several: Let's Encrypt has `classic`, `tlsserver` and `shortlived`.")

@@ -8,9 +8,9 @@ use galley_testkit::{Pebble, wait_for};
 use crate::handshake::get_https_page;
 use crate::site::{AcmeSite, HOST, TIMEOUT, await_state};
 
-const WILDCARD: &str = "*.example.test";
+pub const WILDCARD: &str = "*.example.test";
 
-fn site_with_hook() -> AcmeSite {
+pub fn site_with_hook() -> AcmeSite {
     let site = AcmeSite::new();
     let hook = site.scratch.write("hook", "#!/bin/sh\n").unwrap();
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();

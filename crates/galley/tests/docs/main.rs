@@ -10,6 +10,5 @@
 mod commands;
 mod configuration;
 mod pages;
-mod phrases;
 mod references;
 mod symbols;

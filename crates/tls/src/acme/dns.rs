@@ -1,26 +1,22 @@
-//! DNS challenges (RFC 8555 section 8.4): TXT records that a program of the site owner adds and removes, or that Galley
-//! changes with dynamic updates ([`super::dns_update`]).
+//! DNS challenges (RFC 8555 section 8.4): TXT records that a program of the site owner adds and removes.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use galley_config::DnsUpdateMethod;
 use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::dns_message::RecordAction;
-use super::dns_update;
 use super::problem::OrderError;
 
 /// A record that was added. When this is dropped, a background task removes the record.
 pub(super) struct TxtRecord(Option<RecordChange>);
 
 struct RecordChange {
-    means: DnsUpdateMethod,
+    program: PathBuf,
     /// The record's name, `_acme-challenge.example.com`, also for a wildcard.
     name: String,
     value: String,
@@ -29,21 +25,17 @@ struct RecordChange {
 impl TxtRecord {
     /// Adds a record for a host, `example.com` or `*.example.com`.
     ///
-    /// Errors: the program fails (the text contains its last line of standard error), or the server rejects the update.
-    pub(super) async fn set(
-        means: &DnsUpdateMethod,
-        host: &str,
-        value: String,
-    ) -> Result<Self, OrderError> {
+    /// Errors: the program fails; the text contains its last line of standard error.
+    pub(super) async fn set(program: &Path, host: &str, value: String) -> Result<Self, OrderError> {
         let domain = host.strip_prefix("*.").unwrap_or(host);
         // A failed attempt may have added the record, so that it is removed in any case.
         let record = Self(Some(RecordChange {
-            means: means.clone(),
+            program: program.to_owned(),
             name: format!("_acme-challenge.{domain}"),
             value,
         }));
         if let Some(change) = &record.0 {
-            let set = change.run(RecordAction::Add).await;
+            let set = change.run("set").await;
             set.map_err(|why| OrderError::new(format!("{host}: {why}")))?;
         }
         Ok(record)
@@ -57,7 +49,7 @@ impl TxtRecord {
             return;
         };
         runtime.spawn(async move {
-            if let Err(why) = change.run(RecordAction::Remove).await {
+            if let Err(why) = change.run("remove").await {
                 tracing::warn!("cannot remove the DNS record {}: {why}", change.name);
             }
         });
@@ -71,26 +63,14 @@ impl Drop for TxtRecord {
 }
 
 impl RecordChange {
-    async fn run(&self, action: RecordAction) -> Result<(), String> {
-        match &self.means {
-            DnsUpdateMethod::Hook(program) => self.run_hook(program, action).await,
-            DnsUpdateMethod::Update(server) => {
-                dns_update::change(server, action, &self.name, &self.value).await
-            }
-        }
-    }
-
-    async fn run_hook(&self, file: &Path, action: RecordAction) -> Result<(), String> {
-        let verb = match action {
-            RecordAction::Add => "set",
-            RecordAction::Remove => "remove",
-        };
-        let program = file.display();
+    /// Runs the program. `verb`: `set` or `remove`.
+    async fn run(&self, verb: &str) -> Result<(), String> {
+        let program = self.program.display();
         let failed = |error: std::io::Error| format!("cannot run `{program}`: {error}");
         // A file stores any amount of output without a reader, and a background process of the program may continue to write.
         let mut output = tempfile::tempfile().map_err(failed)?;
         let stderr = output.try_clone().map_err(failed)?;
-        let mut command = Command::new(file);
+        let mut command = Command::new(&self.program);
         command
             .args([verb, &self.name, &self.value])
             .stdin(Stdio::null())
@@ -132,7 +112,6 @@ const MAX_READ: u64 = 4096;
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
     use std::time::Instant;
 
     use super::*;
@@ -162,8 +141,7 @@ mod tests {
     async fn records_are_added_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let program = hook(folder.path(), "");
-        let means = DnsUpdateMethod::Hook(program);
-        let wildcard = TxtRecord::set(&means, "*.example.com", "a_1-".to_owned()).await;
+        let wildcard = TxtRecord::set(&program, "*.example.com", "a_1-".to_owned()).await;
         drop(wildcard.unwrap());
         assert_eq!(
             calls(folder.path(), 2).await,
@@ -181,8 +159,7 @@ mod tests {
             folder.path(),
             "echo first >&2; echo 'no such zone' >&2; echo >&2; exit 3",
         );
-        let means = DnsUpdateMethod::Hook(program);
-        let failed = TxtRecord::set(&means, "example.com", "x".to_owned()).await;
+        let failed = TxtRecord::set(&program, "example.com", "x".to_owned()).await;
         let words = failed.map(|_| ()).unwrap_err().words;
         assert!(words.starts_with("example.com: `"), "{words}");
         assert!(words.ends_with("(exit status: 3): no such zone"), "{words}");
@@ -191,8 +168,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_program_is_named_in_the_error() {
-        let means = DnsUpdateMethod::Hook(PathBuf::from("/nowhere"));
-        let failed = TxtRecord::set(&means, "example.com", "x".to_owned()).await;
+        let program = Path::new("/nowhere");
+        let failed = TxtRecord::set(program, "example.com", "x".to_owned()).await;
         let words = failed.map(|_| ()).unwrap_err().words;
         assert!(words.contains("cannot run `/nowhere`"), "{words}");
     }

@@ -8,16 +8,13 @@
 //!
 //! In a cluster with a key, one node orders for all, and every node answers the challenges (`sharing`).
 //!
-//! Certificates are not revoked. DNS records are changed by a program of the site owner, or by dynamic updates (`dns`).
+//! Certificates are not revoked. DNS records are changed by a program of the site owner (`dns`).
 
 mod account;
 mod certificate;
 mod challenge;
 mod challenges;
 mod dns;
-mod dns_message;
-mod dns_name;
-mod dns_update;
 mod http;
 mod keeper;
 mod open;
@@ -27,7 +24,6 @@ mod schedule;
 mod sharing;
 mod state;
 mod store;
-mod tsig;
 
 pub use self::challenges::{Acme, CHALLENGES};
 pub use self::open::{AcmeReady, AcmeSpec, open};

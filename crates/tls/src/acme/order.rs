@@ -117,7 +117,7 @@ impl OrderRequest<'_> {
     async fn post(&self, challenge: &ChallengeHandle<'_>, name: &str) -> Result<Proof, OrderError> {
         let proof = challenge.key_authorization();
         if let (ChallengeType::Dns01, Some(dns)) = (&challenge.r#type, self.dns) {
-            let record = TxtRecord::set(&dns.means, name, proof.dns_value()).await?;
+            let record = TxtRecord::set(&dns.hook, name, proof.dns_value()).await?;
             return Ok(Proof {
                 posted: None,
                 record: Some(record),

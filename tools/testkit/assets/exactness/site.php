@@ -97,8 +97,9 @@ function no_sidebar_on_pages( bool $active ): bool {
 	return $active && ! is_page();
 }
 
+/** With the ID, because a bulk edit changes several posts in one second, and the database may give those in any order. */
 function lately_changed(): string {
-	return links( array( 'orderby' => 'modified', 'posts_per_page' => 5 ), 'changed' );
+	return links( array( 'orderby' => 'modified ID', 'posts_per_page' => 5 ), 'changed' );
 }
 
 function boats_at(): string {

@@ -100,10 +100,6 @@ fn base(site: &TestSite) -> Text {
         ("token", TOKEN),
         ("token2", TOKEN),
         ("secret", "abcdefgh-abcdefgh-abcdefgh-abcdefgh-abcdefgh"),
-        (
-            "tsig",
-            "key \"galley\" {\n\talgorithm hmac-sha256;\n\tsecret \"c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LTEyMzQ=\";\n};\n",
-        ),
     ] {
         let path = site.scratch.write(name, text).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -269,11 +265,6 @@ const NEEDS: &[(&str, &[(&str, &str)])] = &[
     ),
     ("acme.", ACME),
     ("acme.dns", &[("acme.challenge", "[\"dns-01\"]")]),
-    ("acme.dns_key_file", &[("acme.dns_server", "\"127.0.0.1\"")]),
-    (
-        "acme.dns_server",
-        &[("acme.dns_key_file", "\"{dir}/tsig\"")],
-    ),
     ("acme.dns_wait", &[("acme.dns_hook", "\"/bin/true\"")]),
     (
         "acme.account_id",
@@ -358,7 +349,6 @@ const VALUES: &[(&str, &str)] = &[
     ("acme.storage", "\"{dir}/acme2\""),
     ("acme.challenge", "[\"tls-alpn-01\"]"),
     ("acme.dns_hook", "\"/bin/true\""),
-    ("acme.dns_key_file", "\"{dir}/tsig\""),
     ("acme.account_key_file", "\"{dir}/secret\""),
     ("cluster.engine", "\"redis://127.0.0.1:9\""),
     ("cluster.password_file", "\"{dir}/secret\""),
