@@ -7,7 +7,10 @@ use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT};
 
 #[test]
 fn country_rules_apply_before_the_cache() {
-    let database = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/countries.mmdb");
+    let database = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../access/tests/fixtures/countries.mmdb"
+    );
     let site = SiteBuilder::php()
         .server(&format!("geoip = \"{database}\""))
         .log("format = \"json\"\nfields = [\"country\", \"target\", \"status\"]")
@@ -75,7 +78,10 @@ fn country_rules_apply_before_the_cache() {
 
 #[test]
 fn rules_for_countries_use_separate_cache_entries() {
-    let database = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/countries.mmdb");
+    let database = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../access/tests/fixtures/countries.mmdb"
+    );
     let site = SiteBuilder::php()
         .server(&format!("geoip = \"{database}\""))
         .more(

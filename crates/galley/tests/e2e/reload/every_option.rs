@@ -130,7 +130,10 @@ fn base(site: &TestSite) -> Text {
 }
 
 fn filled(site: &TestSite, value: &str) -> String {
-    let database = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/countries.mmdb");
+    let database = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../access/tests/fixtures/countries.mmdb"
+    );
     value
         .replace("{dir}", &site.scratch.path().display().to_string())
         .replace("{countries}", database)
