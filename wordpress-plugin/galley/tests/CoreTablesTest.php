@@ -113,6 +113,13 @@ final class CoreTablesTest extends TestCase {
 		Galley\tags_of_core_write( 'wp_users', 'users', 'UPDATE wp_users SET a = 1' );
 		Galley\queue_core_writes();
 		$this->assertSame( array(), $GLOBALS['galley_written'] );
+		// What pages have announced is unknown if the database does not answer.
+		$database->fails = true;
+		Galley\tags_of_core_write( 'wp_users', 'users', 'UPDATE wp_users SET a = 1' );
+		Galley\queue_core_writes();
+		$this->assertSame( array( 'tb.wp_users' => true ), $GLOBALS['galley_written'] );
+		$database->fails           = false;
+		$GLOBALS['galley_written'] = array();
 		// Rows of a transaction that has not ended yet are not visible to the edit.
 		$GLOBALS['galley_transaction'] = array();
 		Galley\announce_core_reads( array( 'wp_terms' ) );
