@@ -86,6 +86,26 @@ final class CoreTablesTest extends TestCase {
 		$database->close_test();
 	}
 
+	/**
+	 * Statements whose rows cannot be asked for purge the blog, but not from a request for a page, where counters of visits are written.
+	 */
+	public function test_a_write_whose_rows_are_unknown_purges_the_blog_except_while_a_page_is_generated(): void {
+		$database                   = new Statements_Database();
+		$GLOBALS['wpdb']->posts     = 'wp_posts';
+		$GLOBALS['wpdb']->postmeta  = 'wp_postmeta';
+		$GLOBALS['options_of_test'] = array();
+		$GLOBALS['galley_raw_rows'] = null;
+		$joined                     = 'UPDATE wp_posts p JOIN wp_postmeta m ON p.ID = m.post_id SET p.post_title = m.meta_value';
+		foreach ( array( 'whole' => array( 'tb.wp_posts', 'b' ), 'shared' => array( 'tb.wp_posts' ) ) as $kind => $expected ) {
+			$_SERVER['HTTP_GALLEY_REQUEST'] = $kind;
+			$this->assertSame( $expected, Galley\tags_of_raw_write( 'wp_posts', 'posts', $joined ), $kind );
+			$this->assertSame( array( 'tb.wp_signups' ), Galley\tags_of_raw_write( 'wp_signups', 'signups', 'DELETE FROM wp_signups' ), $kind );
+			$this->assertNull( $GLOBALS['galley_raw_rows'], $kind );
+		}
+		unset( $_SERVER['HTTP_GALLEY_REQUEST'], $GLOBALS['options_of_test'] );
+		$database->close_test();
+	}
+
 	public function test_tables_with_any_name_have_one_tag(): void {
 		$GLOBALS['wpdb'] = (object) array( 'dbname' => 'db' );
 		foreach ( array( 'wp_Groups', 'db.wp_groups', 'wp a,b', str_repeat( 'x', 300 ) ) as $table ) {
