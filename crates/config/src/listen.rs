@@ -13,7 +13,7 @@ use ipnet::IpNet;
 pub enum Listen {
     /// An address. `[::]` does not accept IPv4: name both addresses to use both.
     Tcp(SocketAddr),
-    /// A socket in the file system with the mode [`crate::ServerConfig::socket_mode`].
+    /// A socket in the file system with the mode [`crate::ProcessConfig::socket_mode`].
     Unix(PathBuf),
     /// A socket that systemd opened, by its `FileDescriptorName` or by its index, from 0.
     Passed(String),

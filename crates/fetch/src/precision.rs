@@ -1,6 +1,6 @@
 //! How precise purges by tag are: of the pages that they removed, how many were the same when they were generated again.
 //!
-//! [`super::replaced`] compares a page that is stored with the purged copy that it replaces. The counts decide nothing. They show owners and authors of plugins which
+//! `replaced` compares a page that is stored with the purged copy that it replaces. The counts decide nothing. They show owners and authors of plugins which
 //! dependencies cost PHP without need.
 
 use std::collections::HashMap;
