@@ -89,15 +89,16 @@ check: lint
 minimum-rust:
 	@scripts/minimum-rust
 
+# What takes a minute comes first, what takes half an hour last.
 test: setup-test lint minimum-rust $(AXE)/node_modules/.package-lock.json
-	cargo build --quiet --workspace --all-targets
-	cargo test --quiet --workspace --no-fail-fast
-	fuzz/run
 	phpunit --configuration wordpress-plugin/galley/tests/phpunit.xml
 	@scripts/plugin-style
 	@scripts/plugin-texts --check
-	@packaging/kubernetes/test target/debug/galley
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items
+	cargo build --quiet --workspace --all-targets
+	@packaging/kubernetes/test target/debug/galley
+	cargo test --quiet --workspace --no-fail-fast
+	fuzz/run
 
 bench: setup-bench build
 	@cargo build --quiet --release --package xtask
