@@ -5,7 +5,7 @@
 //!
 //! ```json
 //! { "ok": true, "time": 1760740680, "sites": [ { "name": "example.com", "minutes": [ { "time": 1760740680, "requests": 12,
-//!   "hits": 9, "stale": 0, "misses": 2, "passes": 1, "refused": 0, "bytes": 81234, "upstream_ms": 310 } ] } ] }
+//!   "hits": 9, "stale": 0, "misses": 2, "passes": 1, "refused": 0, "errors": 0, "bytes": 81234, "upstream_ms": 310 } ] } ] }
 //! ```
 
 use std::collections::HashMap;
@@ -119,6 +119,7 @@ fn row(minute: &Minute) -> Value {
         "misses": minute.misses,
         "passes": minute.passes,
         "refused": minute.refused,
+        "errors": minute.errors,
         "bytes": minute.bytes,
         "upstream_ms": minute.upstream_ms,
     })

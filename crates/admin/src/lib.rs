@@ -48,6 +48,7 @@ mod text;
 mod thread;
 mod tls;
 mod upgrade;
+mod verdict;
 mod why;
 
 pub use self::reload_result::{

@@ -9,8 +9,8 @@
 //! of them delay those of other sites by one.
 //!
 //! `site` may be any host of the site. Without it a purge applies to the site of its URL, the token's site, or all sites.
-//! The response is sent when every purge is in effect and on disk: `{"ok": true, "purges": 3}`, with a `warning` if it could
-//! not be written. If one purge is invalid, the response names it and none is executed.
+//! The response is sent when every purge is in effect and on disk: `{"ok": true, "purges": 3, "sites": {"example.com": 3}}`, with
+//! a `warning` if it could not be written. If one purge is invalid, the response names it and none is executed.
 //!
 //! Another Galley that forwards a purge sends `"forwarded": true`: then the purge is not forwarded again.
 //!
@@ -28,7 +28,7 @@ use galley_policy::purge::{
     self, MAX_PATTERNS, MAX_PURGES, Purge, PurgeError, PurgePattern, Scope, Strength,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::AdminState;
 use super::auth::{AdminClient, TokenReach, reach};
@@ -166,7 +166,11 @@ fn wanted_purges(
 }
 
 fn reply(purges: &[(Arc<Site>, Purge)], receipt: &PurgeReceipt) -> PurgeReply {
-    let mut body = json!({ "ok": true, "purges": purges.len() });
+    let of_sites = purges.chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other));
+    let of_sites =
+        of_sites.filter_map(|all| Some((all.first()?.0.core.name.clone(), json!(all.len()))));
+    let of_sites: Map<String, Value> = of_sites.collect();
+    let mut body = json!({ "ok": true, "purges": purges.len(), "sites": of_sites });
     if let Some(reach) = receipt.reach_word() {
         body["reach"] = json!(reach);
     }

@@ -142,6 +142,13 @@ impl LastReload {
         *last = Some((now, value(result)));
     }
 
+    /// The time and the error of the last reload, if it failed.
+    pub(super) fn failure(&self) -> Option<(SystemTime, String)> {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, value) = last.as_ref()?;
+        Some((*at, value["error"].as_str()?.to_owned()))
+    }
+
     /// The JSON for `status`; `null` before the first reload.
     pub(super) fn value(&self) -> Value {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);

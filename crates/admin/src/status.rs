@@ -24,7 +24,7 @@ use super::disk;
 use super::history::{last_hour, reading, recent};
 use super::purge_forward;
 use super::target::{AdminView, JsonReply, target};
-use super::tls;
+use super::{tls, verdict};
 use galley_codec::compress::Compressor;
 use galley_fetch::Handle;
 use galley_fetch::precision::ComparedPages;
@@ -33,7 +33,7 @@ use galley_purging::SiteDiskCache;
 use galley_request::{Site, SmallFiles, Upstream};
 use galley_telemetry::counters::CounterReader;
 use galley_telemetry::history::Minute;
-use galley_telemetry::totals::Totals;
+use galley_telemetry::totals::{Histogram, Totals};
 use galley_upstream::body::body_spools::BodySpools;
 use galley_upstream::{BalancedServer, UpstreamStats};
 
@@ -54,6 +54,7 @@ pub(super) async fn status(
     let mut body = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": state.services.clock.uptime_s(),
+        "health": verdict::value(&state, &target.sites, target.view),
         "sites": sites,
     });
     let answers = match target.view {
@@ -67,6 +68,7 @@ pub(super) async fn status(
         }
     };
     body["responses"] = Value::Object(words(&answers));
+    body["times"] = times(&answers);
     (StatusCode::OK, Json(body))
 }
 
@@ -180,6 +182,7 @@ fn of_site(state: &AdminState, site: &Site, view: AdminView) -> Value {
         "purge_forward": purge_forward::value(state, site),
         "requests": totals.requests(),
         "responses": words(&totals),
+        "times": times(&totals),
         "reasons": {
             "pass": reasons(totals.passes()), "miss": reasons(totals.misses()), "not_stored": reasons(totals.not_stored()),
         },
@@ -354,6 +357,12 @@ fn reasons(all: impl Iterator<Item = (&'static str, u64)>) -> Map<String, Value>
     counted
         .map(|(word, count)| (word.to_owned(), json!(count)))
         .collect()
+}
+
+/// The histograms of times since the start: the number of responses in each bucket, the last one above all bounds.
+fn times(totals: &Totals) -> Value {
+    let (all, upstream) = (totals.total_time(), totals.upstream_time());
+    json!({ "bounds_us": Histogram::BOUNDS_US, "all": all.counts(), "upstream": upstream.counts() })
 }
 
 fn words(totals: &Totals) -> Map<String, Value> {

@@ -2,10 +2,11 @@
 //!
 //! Each command is a function from its options to an exit code. Data goes to stdout, messages go to stderr; exit codes: 0 success,
 //! 1 failure, 2 wrong usage or configuration. What all commands share is here, too: [`ask`] sends requests to the admin interface
-//! of a running server, [`show`] prints data and messages, [`outcome`] has the exit codes.
+//! of a running server, [`show`] prints data and messages, [`figures`] writes numbers for people, [`outcome`] has the exit codes.
 
 mod admin_options;
 pub mod ask;
+pub mod figures;
 mod import;
 mod load;
 pub mod option_change;

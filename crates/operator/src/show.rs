@@ -6,6 +6,7 @@ use std::path::Path;
 use galley_config::{Config, Diagnostics, UpstreamConfig, Warning};
 use serde_json::{Value, json};
 
+use crate::figures::{duration, percent, size};
 use crate::option_change;
 
 /// Prints one JSON value to stdout.
@@ -130,22 +131,6 @@ pub fn diagnostics(diagnostics: &Diagnostics) -> Value {
     json!({ "ok": false, "errors": all })
 }
 
-/// The lines about problems.
-fn troubles(value: &Value) -> impl Iterator<Item = &'static str> {
-    let failed = value["last_reload"]["ok"] == json!(false);
-    let reload = failed.then_some(
-        "reload    the last one failed, so the configuration before it is in force: `galley check` says why",
-    );
-    let root = match value["privileged"].as_str() {
-        Some("gone") => Some(
-            "root the privileged process has ended, and with it the php of other users: restart galley",
-        ),
-        Some(_) => Some("root      kept by another process, which is running"),
-        None => None,
-    };
-    reload.into_iter().chain(root)
-}
-
 /// Prints the status as a table. `upstreams`: the lines about them.
 pub fn status(value: &Value, upstreams: &[String]) {
     let uptime = duration(value["uptime_s"].as_u64().unwrap_or(0));
@@ -193,7 +178,9 @@ fn server(value: &Value, memory: &Value) {
         line(&text);
     }
     line(&format!("clients   {} connections", value["connections"]));
-    troubles(value).for_each(line);
+    if value["privileged"] == json!("running") {
+        line("root      kept by another process, which is running");
+    }
 }
 
 /// Prints a row for each site.
@@ -344,7 +331,7 @@ fn cron(cron: &Value) -> String {
     };
     match cron["next_in_s"].as_u64() {
         _ if cron["running"] == true => format!("running; the last: {last}"),
-        Some(next) => format!("{last}, next in {next}s"),
+        Some(next) => format!("{last}, next in {}", duration(next)),
         None => last,
     }
 }
@@ -426,13 +413,6 @@ fn disk(disk: &Value) -> Option<String> {
     ))
 }
 
-/// A ratio in percent; `-` if there were no requests.
-fn percent(ratio: &Value) -> String {
-    ratio
-        .as_f64()
-        .map_or_else(|| "-".to_owned(), |ratio| format!("{:.1}%", ratio * 100.0))
-}
-
 /// Prints text to stdout unchanged.
 pub fn verbatim(text: &str) {
     let _ = write!(std::io::stdout().lock(), "{text}");
@@ -457,31 +437,6 @@ fn upstream(upstream: &UpstreamConfig) -> &'static str {
 /// A text, or `-`.
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("-")
-}
-
-fn size(value: &Value) -> String {
-    let bytes = value.as_u64().unwrap_or(0);
-    match bytes {
-        0..1_048_576 => format!("{} KiB", bytes / 1024),
-        1_048_576..1_073_741_824 => format!("{} MiB", bytes / 1_048_576),
-        _ => format!(
-            "{}.{} GiB",
-            bytes / 1_073_741_824,
-            bytes % 1_073_741_824 * 10 / 1_073_741_824
-        ),
-    }
-}
-
-/// A duration in its two largest units: `3d 4h`.
-pub fn duration(seconds: u64) -> String {
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
-    if days > 0 {
-        format!("{days}d {hours}h")
-    } else if hours > 0 {
-        format!("{hours}h {minutes}m")
-    } else {
-        format!("{minutes}m {}s", seconds % 60)
-    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,10 @@ pub struct Minute {
     pub passes: u64,
     /// Requests that were rejected.
     pub refused: u64,
+    /// Requests that were rejected because the upstream had too many.
+    pub overloaded: u64,
+    /// Responses with a status of 5xx.
+    pub errors: u64,
     /// Bytes of response bodies.
     pub bytes: u64,
     /// The total time that requests waited for the upstream's response heads, in milliseconds.
@@ -85,6 +89,8 @@ impl Minute {
             misses: totals.of("miss"),
             passes: totals.of("pass"),
             refused: totals.of("refused"),
+            overloaded: totals.overloaded(),
+            errors: totals.server_errors(),
             bytes: totals.bytes(),
             upstream_ms: totals.upstream_time().sum_us() / 1_000,
         }
@@ -100,6 +106,8 @@ impl Minute {
             misses: self.misses.wrapping_sub(began.misses),
             passes: self.passes.wrapping_sub(began.passes),
             refused: self.refused.wrapping_sub(began.refused),
+            overloaded: self.overloaded.wrapping_sub(began.overloaded),
+            errors: self.errors.wrapping_sub(began.errors),
             bytes: self.bytes.wrapping_sub(began.bytes),
             upstream_ms: self.upstream_ms.wrapping_sub(began.upstream_ms),
         }
@@ -114,6 +122,8 @@ impl Minute {
         self.misses = self.misses.wrapping_add(other.misses);
         self.passes = self.passes.wrapping_add(other.passes);
         self.refused = self.refused.wrapping_add(other.refused);
+        self.overloaded = self.overloaded.wrapping_add(other.overloaded);
+        self.errors = self.errors.wrapping_add(other.errors);
         self.bytes = self.bytes.wrapping_add(other.bytes);
         self.upstream_ms = self.upstream_ms.wrapping_add(other.upstream_ms);
         self

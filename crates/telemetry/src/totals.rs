@@ -195,6 +195,11 @@ impl Totals {
         self.reasons(slots::REFUSED, words)
     }
 
+    /// Requests that were rejected because the upstream's queue was full.
+    pub fn overloaded(&self) -> u64 {
+        self.at(slots::REFUSED + RefusedWhy::Overload as usize)
+    }
+
     /// The times from request heads to the ends of responses.
     pub fn total_time(&self) -> Histogram<'_> {
         self.times(slots::TOTAL_TIME)
@@ -229,7 +234,15 @@ impl Totals {
 #[derive(Clone, Copy, Debug)]
 pub struct Histogram<'t>(&'t [u64]);
 
-impl Histogram<'_> {
+impl<'t> Histogram<'t> {
+    /// The upper bounds of the buckets except the last, in microseconds.
+    pub const BOUNDS_US: &'static [u64] = &BOUNDS_US;
+
+    /// The number of times in each bucket.
+    pub fn counts(&self) -> &'t [u64] {
+        self.0.get(..slots::SUM).unwrap_or_default()
+    }
+
     /// The number of measured times.
     pub fn count(&self) -> u64 {
         self.0.iter().take(slots::SUM).sum()

@@ -33,8 +33,8 @@ pub struct ServerState {
     checks: Mutex<Checks>,
     /// Whether `connect_failure` is set: connections succeed without its lock.
     is_unreachable: AtomicBool,
-    /// The failure of the last connection.
-    connect_failure: Mutex<Option<ConnectFailure>>,
+    /// The failure of the last connection, and the time of the first failure since a success.
+    connect_failure: Mutex<Option<(ConnectFailure, Instant)>>,
 }
 
 /// The state of an address that one or several sites use.
@@ -226,13 +226,23 @@ impl ServerState {
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
         self.is_unreachable
             .store(result.is_err(), Ordering::Relaxed);
-        *known = result.err();
+        let since = known.as_ref().map(|(_, since)| *since);
+        let failure = result.err();
+        *known = failure.map(|failure| (failure, since.unwrap_or_else(Instant::now)));
     }
 
     /// Why the last connection failed; `None` if it succeeded, or if there was none yet.
     pub fn connect_failure(&self) -> Option<ConnectFailure> {
         let known = self.connect_failure.lock();
-        known.unwrap_or_else(PoisonError::into_inner).clone()
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().map(|(failure, _)| failure.clone())
+    }
+
+    /// The time since which no connection succeeds; `None` if the last one did.
+    pub fn unreachable_for(&self, now: Instant) -> Option<Duration> {
+        let known = self.connect_failure.lock();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        (known.as_ref()).map(|(_, since)| now.saturating_duration_since(*since))
     }
 
     pub(super) fn count_failure(&self) {

@@ -119,10 +119,10 @@ function state( string $color, string $label, string $why ): array {
 }
 
 /**
- * Returns the PHP servers of the upstreams in which no server answers: each server has failed several times or does not pass its health
- * checks. As long as another server of the same upstream answers, visitors do not notice the failure. Pure.
+ * Returns the PHP servers of the upstreams in which no server answers: each server accepts no connections, has failed several times or
+ * does not pass its health checks. As long as another server of the same upstream answers, visitors do not notice the failure. Pure.
  *
- * @return string[]
+ * @return string[] Addresses, with the error if there is one.
  */
 function paused_servers( array $site ): array {
 	$paused = array();
@@ -131,11 +131,14 @@ function paused_servers( array $site ): array {
 		$failing = array_filter(
 			$servers,
 			static function ( array $server ): bool {
-				return in_array( $server['state'] ?? '', array( 'paused', 'down' ), true );
+				return isset( $server['connect_error'] ) || in_array( $server['state'] ?? '', array( 'paused', 'down' ), true );
 			}
 		);
 		if ( count( $failing ) === count( $servers ) ) {
-			$paused = array_merge( $paused, array_map( 'strval', array_column( $failing, 'address' ) ) );
+			foreach ( $failing as $server ) {
+				$error    = is_string( $server['connect_error'] ?? null ) ? ': ' . $server['connect_error'] : '';
+				$paused[] = (string) ( $server['address'] ?? '' ) . $error;
+			}
 		}
 	}
 	return $paused;

@@ -2,16 +2,16 @@
 
 import { get, hasPassword, isSignedIn, login, logout, watch } from './api.js';
 import { showError, h, quiet } from './dom.js';
-import { day } from './day.js';
-import { live } from './live.js';
 import { loginForm } from './login.js';
 import { certificates, cluster, configuration, php } from './machine.js';
 import { notCached } from './not-cached.js';
+import { overview, record } from './overview.js';
 import { pages, why } from './pages.js';
 import { purges } from './purges.js';
+import { badge, titleMark, UNKNOWN } from './verdict.js';
 
 // A view: { id, title, show(place, context), sample(context)?, isServer? }. `context` has `status`, `site` and `query`.
-const VIEWS = [live, day, pages, why, notCached, purges, php, certificates, configuration, cluster];
+const VIEWS = [overview, pages, why, notCached, purges, php, certificates, configuration, cluster];
 
 const byId = (id) => document.getElementById(id);
 const context = { status: null, site: '', query: new URLSearchParams() };
@@ -40,16 +40,24 @@ function frame() {
 
 async function open() {
   const [id, query] = location.hash.slice(1).split('?');
-  current = offered().find((view) => view.id === id) ?? live;
+  current = offered().find((view) => view.id === id) ?? overview;
   context.query = new URLSearchParams(query);
   quiet();
   byId('title').textContent = current.title;
-  document.title = `${current.title} – Galley`;
+  name();
   for (const link of byId('views').querySelectorAll('a')) {
     const isCurrent = link.hash === `#${current.id}`;
     isCurrent ? link.setAttribute('aria-current', 'page') : link.removeAttribute('aria-current');
   }
   await show();
+}
+
+// The state in the head of the page and in its title, so that a background tab shows it too.
+function name() {
+  const { health } = context.status;
+  document.title = `${titleMark(health)}${current.title} – Galley`;
+  byId('state').replaceChildren(...badge(health));
+  byId('state').hidden = false;
 }
 
 async function show() {
@@ -62,6 +70,10 @@ async function show() {
   } catch (error) {
     showError(error.message);
   }
+}
+
+function keep(status) {
+  context.status = { health: UNKNOWN, ...status };
 }
 
 // No samples come; the next one removes the error.
@@ -79,13 +91,16 @@ function sampled(event) {
     isCut = false;
     quiet();
   }
-  context.status = event.status;
+  keep(event.status);
+  record(context);
+  name();
   document.documentElement.dataset.samples = Number(document.documentElement.dataset.samples ?? 0) + 1;
   current?.sample?.(context);
 }
 
 function signedOut() {
   byId('tools').hidden = true;
+  byId('state').hidden = true;
   byId('nav').hidden = true;
   current = null;
   if (hasPassword) {
@@ -101,7 +116,7 @@ function signedOut() {
 
 // Shows the views to somebody who is signed in.
 async function enter() {
-  context.status = await get('status');
+  keep(await get('status'));
   frame();
   watch(sampled, cut);
   await open();

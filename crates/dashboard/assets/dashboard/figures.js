@@ -43,3 +43,14 @@ export function clock(seconds) {
 export function moment(seconds) {
   return new Date(seconds * 1000).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short', hour12: false });
 }
+
+// A time in microseconds that a histogram gives, as an upper bound.
+export function milliseconds(us) {
+  if (us === null) {
+    return 'none yet';
+  }
+  if (us === Infinity) {
+    return 'over 10 s';
+  }
+  return us < 1_000_000 ? `≤ ${us / 1000} ms` : `≤ ${us / 1_000_000} s`;
+}

@@ -1,6 +1,7 @@
-//! Whether the servers of upstreams accept connections: tried at the start, and again until they do.
+//! Whether the servers of upstreams accept connections: tried at the start, and again while they have no requests or do not accept any.
 //!
-//! A wrong socket is found before the first visitor finds it. The start does not wait and does not fail: PHP-FPM may start later.
+//! A wrong socket or a dead PHP is found before the first visitor finds it: a site whose visitors all get stored pages sends no
+//! requests to PHP. The start does not wait and does not fail: PHP-FPM may start later.
 //! The result is in the state of the server, where the log, `galley status` and `galley why` read it.
 
 use std::sync::{Arc, Weak};
@@ -25,16 +26,19 @@ pub(super) fn start(servers: &[CheckedServer]) -> JoinSet<()> {
 
 async fn keep(site: String, state: Weak<ServerState>) {
     let mut is_first = true;
+    let mut requests = 0;
     loop {
         let Some(state) = state.upgrade() else { return };
         let known = state.connect_failure();
         // A connection without TLS would succeed.
         let is_handshake = known.as_ref().is_some_and(|known| known.is_handshake);
-        if is_first || (known.is_some() && !is_handshake) {
+        let is_idle = state.requests() == requests && state.in_flight() == 0;
+        requests = state.requests();
+        if is_first || (!is_handshake && (is_idle || known.is_some())) {
             let address = state.address.clone();
             let tried = tokio::task::spawn_blocking(move || try_connect(&address)).await;
             let failure = tried.as_ref().ok().and_then(|tried| tried.as_ref().err());
-            if let (true, Some(failure)) = (is_first, failure) {
+            if let (None, Some(failure)) = (&known, failure) {
                 let upstream = &state.address;
                 tracing::warn!(site, upstream, cause = %failure.cause, "cannot connect to the upstream: {}", failure.remedy);
             }
@@ -116,5 +120,5 @@ fn tried_as(who: &UserIdentity, address: &str) -> Result<(), ConnectFailure> {
 /// How many servers `galley check` tries at the same time: one behind a firewall takes seconds.
 const AT_ONCE: usize = 32;
 
-/// How soon it is noticed that a server accepts connections again without a request.
-const INTERVAL: Duration = Duration::from_secs(5);
+/// How soon it is noticed, without a request, that a server accepts no connections, or accepts them again.
+const INTERVAL: Duration = Duration::from_secs(2);

@@ -4,27 +4,28 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use galley_config::ConfigSource;
-use serde_json::json;
 
-use super::options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
+use super::options::{Cli, Command, PrivilegedOptions, RunOptions, StatusOptions};
 use galley_operator::ask::response;
 use galley_operator::outcome::{DEFAULT_CONFIG, EXIT_USAGE, fail, print_diagnostics, talk};
 use galley_operator::{ask, show};
 
-use super::{audit, check, dashboard, doctor, reload, upgrade, upstreams, why};
+use super::{audit, check, dashboard, doctor, examples, purge, reload, upgrade, verdict, why};
 use crate::app::{self, Inheritance};
 use crate::binary_upgrade::Predecessor;
 
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
-    match Cli::parse().command {
+    let options = Cli::from_arg_matches(&command().get_matches());
+    // The matches are those of this definition.
+    match options.unwrap_or_else(|error| error.exit()).command {
         Command::Run(options) => run(&options),
         Command::Check(options) => check::check(&options),
         Command::Reload(options) => reload::reload(&options),
         Command::Upgrade(options) => upgrade::upgrade(&options),
-        Command::Purge(options) => purge(&options),
+        Command::Purge(options) => purge::purge(&options),
         Command::Audit(options) => audit::audit(&options),
         Command::Status(options) => status(&options),
         Command::Dashboard(options) => dashboard::dashboard(&options),
@@ -40,7 +41,7 @@ pub fn main() -> ExitCode {
 
 /// The definition of the command line, for manual pages and shell completions.
 pub fn command() -> clap::Command {
-    Cli::command()
+    examples::add(Cli::command())
 }
 
 fn run(options: &RunOptions) -> ExitCode {
@@ -112,43 +113,19 @@ fn privileged(options: &PrivilegedOptions) -> ExitCode {
     }
 }
 
-fn purge(options: &PurgeOptions) -> ExitCode {
-    let order = json!({
-        "site": options.site,
-        "all": options.all,
-        "urls": options.url,
-        "tags": options.tag,
-        "prefixes": options.prefix,
-        "patterns": options.pattern,
-        "soft": options.soft,
-    });
-    let purged = ask::admin(&options.admin).and_then(|admin| admin.post("/purge", &order));
-    response(purged, |value| {
-        if options.json {
-            return show::data(value);
-        }
-        talk(&format!("{} purge(s) in force", value["purges"]));
-        if let Some(warning) = value["warning"].as_str() {
-            talk(&format!("warning: {warning}"));
-        }
-        if value["reach"] == "local" {
-            talk(LOCAL_PURGE);
-        }
-    })
-}
-
 fn status(options: &StatusOptions) -> ExitCode {
     let status = ask::admin(&options.admin).and_then(|admin| admin.get("/status"));
-    let mut is_cut_off = false;
+    let mut is_fine = true;
     let code = response(status, |value| {
         if options.json {
-            // Programs read `connect_error`.
+            // Programs read `health`.
             return show::data(value);
         }
-        show::status(value, &upstreams::lines(value));
-        is_cut_off = upstreams::is_cut_off(value);
+        verdict::lines(value)
+            .iter()
+            .for_each(|text| show::line(text));
+        show::status(value, &verdict::slots(value));
+        is_fine = verdict::is_fine(value);
     });
-    if is_cut_off { ExitCode::FAILURE } else { code }
+    if is_fine { code } else { ExitCode::FAILURE }
 }
-
-const LOCAL_PURGE: &str = "warning: other nodes of the cluster have not confirmed the purge. They get it when they can: see `galley status`";

@@ -8,10 +8,12 @@ mod check;
 mod commands;
 mod dashboard;
 mod doctor;
+mod examples;
 mod options;
+mod purge;
 mod reload;
 mod upgrade;
-mod upstreams;
+mod verdict;
 mod why;
 
 pub use commands::{command, main};

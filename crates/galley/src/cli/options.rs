@@ -21,15 +21,15 @@ pub(super) enum Command {
     Run(RunOptions),
     /// Read the configuration and report every error in it
     Check(CheckOptions),
-    /// Have a running server read its configuration again
+    /// Make the running server read its configuration again
     Reload(ReloadOptions),
-    /// Have a running server go on as the program that is installed now, without a pause
+    /// Replace the running server with the installed version, without downtime
     Upgrade(UpgradeOptions),
     /// Purge pages from the cache of a running server
     Purge(PurgeOptions),
-    /// Have all stored pages generated again, and purge and list those that are out of date
+    /// Generate all stored pages again, and purge and list those that are out of date
     Audit(AuditOptions),
-    /// Show the state of a running server
+    /// Show whether visitors are served, and the state of the running server
     Status(StatusOptions),
     /// Show a running server in the browser
     Dashboard(DashboardOptions),
@@ -41,7 +41,7 @@ pub(super) enum Command {
     Setup(SetupOptions),
     /// Convert the configuration of nginx, Varnish, Apache or Caddy, and report every statement
     Import(ImportOptions),
-    /// Test a site of yours under load, and find what it holds
+    /// Load-test your site and find its capacity
     Load(Box<LoadOptions>),
     /// Install the WordPress plugin, or remove it
     #[command(subcommand)]

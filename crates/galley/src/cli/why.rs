@@ -11,7 +11,7 @@ use super::options::WhyOptions;
 use galley_operator::ask::response;
 use galley_operator::outcome::fail;
 use galley_operator::show::{line, text};
-use galley_operator::{ask, show};
+use galley_operator::{ask, figures, show};
 
 /// Queries the server and prints the explanation.
 pub(super) fn why(options: &WhyOptions) -> ExitCode {
@@ -232,7 +232,7 @@ fn stored(entry: &Value) {
     let (hits, bytes) = (&entry["hits"], &entry["memory_bytes"]);
     row("hits", &format!("{hits}; takes {bytes} bytes of memory"));
     if let Some(seconds) = entry["audited_ago_s"].as_u64() {
-        row("audited", &format!("{} ago", show::duration(seconds)));
+        row("audited", &format!("{} ago", figures::duration(seconds)));
     }
 }
 

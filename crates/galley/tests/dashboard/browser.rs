@@ -13,8 +13,7 @@ use crate::site_dashboard::SiteDashboardServer;
 use crate::support::{Dashboard, MARKUP, TestServer};
 
 pub const VIEWS: &[&str] = &[
-    "live",
-    "day",
+    "overview",
     "pages",
     "why",
     "not-cached",
@@ -24,6 +23,12 @@ pub const VIEWS: &[&str] = &[
     "configuration",
     "cluster",
 ];
+
+/// The views that the token of a site may see.
+const SITE_VIEWS: &[&str] = VIEWS.split_at(7).0;
+
+/// The maximum height of a view, in CSS pixels: a dozen screens of a phone.
+const MAX_HEIGHT: u64 = 10_000;
 
 /// The result of axe for an accessible page.
 const NO_VIOLATIONS: [&str; 0] = [];
@@ -85,7 +90,7 @@ fn every_view_is_accessible_at_every_size_and_color_scheme() {
     assert_eq!(tab.evaluate("location.hash").unwrap(), json!(""));
     tab.load_axe().unwrap();
     let mut found = Vec::new();
-    for (width, height) in [(360, 800), (1440, 1000)] {
+    for (width, height) in [(390, 844), (1440, 1000)] {
         tab.set_viewport(width, height).unwrap();
         for colors in ["light", "dark"] {
             tab.prefer_colors(colors).unwrap();
@@ -102,6 +107,12 @@ fn every_view_is_accessible_at_every_size_and_color_scheme() {
                 if tab.evaluate(overflow).unwrap() == Value::Bool(true) {
                     found.push(format!("{case}: wider than the screen"));
                 }
+                let height = tab
+                    .evaluate("document.documentElement.scrollHeight")
+                    .unwrap();
+                if height.as_u64().unwrap() > MAX_HEIGHT {
+                    found.push(format!("{case}: {height} pixels high"));
+                }
                 tab.screenshot(&screenshot_path(&case)).unwrap();
                 if case == MANUAL_SCREENSHOT && std::env::var_os("UPDATE_GOLDEN").is_some() {
                     let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
@@ -116,13 +127,17 @@ fn every_view_is_accessible_at_every_size_and_color_scheme() {
 /// Texts that each view must show for `status.json`.
 const PROBLEM_TEXTS: &[(&str, &[&str])] = &[
     (
-        "live",
+        "overview",
         &[
+            "Visitors get errors: No response from unix:/run/php/fpm.sock: <b>refused</b> (os error 111).",
+            "example.com: No response from unix:/run/php/fpm.sock: <b>refused</b> (os error 111) for 3 min",
+            "What to do: no program listens there: start PHP-FPM.",
+            "The disk cache is off",
             "3 of 8",
             "1 waiting",
-            "91.0 %",
-            "1 upstream server out of use",
-            "7 since the start, 5 upstream failures",
+            "since the start: 91.0 %",
+            "7 since the start",
+            "5 upstream failures",
         ],
     ),
     ("purges", &["no space is left", "4"]),
@@ -185,7 +200,7 @@ fn server_problems_are_shown() {
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
     tab.load_axe().unwrap();
-    for (width, colors) in [(360, "light"), (1440, "dark")] {
+    for (width, colors) in [(390, "light"), (1440, "dark")] {
         tab.set_viewport(width, 900).unwrap();
         tab.prefer_colors(colors).unwrap();
         for (view, texts) in PROBLEM_TEXTS {
@@ -228,7 +243,7 @@ fn buttons_ask_for_confirmation_and_show_the_result() {
         ("#purge-site", "/"),
     ] {
         server.store("a.test", page);
-        open(&mut tab, "live");
+        open(&mut tab, "overview");
         open(&mut tab, "pages");
         tab.click(button).unwrap();
         tab.click("#confirm-yes").unwrap();
@@ -239,7 +254,7 @@ fn buttons_ask_for_confirmation_and_show_the_result() {
     open(&mut tab, "purges");
     // The pages of a purge are counted in the background.
     galley_testkit::wait_for("all purges to be counted", crate::support::TIMEOUT, || {
-        open(&mut tab, "live");
+        open(&mut tab, "overview");
         open(&mut tab, "purges");
         !main_text(&mut tab).contains("not counted")
     });
@@ -289,7 +304,7 @@ fn assert_comparison(server: &TestServer, tab: &mut Tab<'_>) {
     for part in ["[[site]] queue of b.test", "default", "7"] {
         assert!(queue.contains(part), "{part}: {queue}");
     }
-    for (width, colors) in [(360, "light"), (1440, "dark")] {
+    for (width, colors) in [(390, "light"), (1440, "dark")] {
         tab.set_viewport(width, 900).unwrap();
         tab.prefer_colors(colors).unwrap();
         assert_eq!(violations(tab), NO_VIOLATIONS);
@@ -371,7 +386,7 @@ fn a_site_token_shows_only_its_site() {
         !links.contains("cluster") && links.contains("pages"),
         "{links}"
     );
-    for view in &VIEWS[..8] {
+    for view in SITE_VIEWS {
         open(&mut tab, view);
         assert!(!main_text(&mut tab).contains("b.test"), "{view}");
     }
@@ -407,7 +422,7 @@ fn the_site_dashboard_accepts_a_password_login() {
     };
     let mut found = Vec::new();
     let mut check_accessibility = |tab: &mut Tab<'_>, view: &str| {
-        for (width, height) in [(360, 800), (1440, 1000)] {
+        for (width, height) in [(390, 844), (1440, 1000)] {
             tab.set_viewport(width, height).unwrap();
             for colors in ["light", "dark"] {
                 tab.prefer_colors(colors).unwrap();
@@ -428,7 +443,7 @@ fn the_site_dashboard_accepts_a_password_login() {
     sign_in(&mut tab, "secret");
     tab.wait("Number(document.documentElement.dataset.samples) >= 2")
         .unwrap();
-    for view in &VIEWS[..8] {
+    for view in SITE_VIEWS {
         open(&mut tab, view);
         assert!(!main_text(&mut tab).contains("b.test"), "{view}");
         check_accessibility(&mut tab, view);

@@ -5,6 +5,7 @@
 mod access;
 mod api;
 mod browser;
+mod outage;
 mod site_dashboard;
 mod support;
 mod tls;

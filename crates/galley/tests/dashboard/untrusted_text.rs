@@ -118,7 +118,7 @@ fn untrusted_text_is_never_rendered_as_markup() {
     open(&mut tab, "pages");
     assert!(main_text(&mut tab).contains(MARKUP));
     for text in HOSTILE_TEXTS {
-        open(&mut tab, "live");
+        open(&mut tab, "overview");
         open(&mut tab, "why");
         let input = serde_json::to_string(text).unwrap();
         tab.evaluate(&format!(

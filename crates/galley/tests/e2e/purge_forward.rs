@@ -109,7 +109,7 @@ fn cloudflare_receives_tags_in_batches_and_its_retry_after_is_respected() {
         },
     );
     let tags: Vec<String> = (0..120).map(|n| format!("p{n}")).collect();
-    let mut arguments = vec!["purge"];
+    let mut arguments = vec!["purge", "--json"];
     arguments.extend(tags.iter().flat_map(|tag| ["--tag", tag.as_str()]));
     let output = edge.site.galley.cli(&arguments).unwrap();
     assert!(

@@ -36,7 +36,7 @@ fn assert_is_named_everywhere(site: &TestSite, words: &[&str]) {
     let (output, status) = run(site, &["status"]);
     assert_eq!(output.status.code(), Some(1), "{status}");
     assert!(
-        status.contains("cannot connect to") && has_all(&status),
+        status.contains("No response from") && has_all(&status),
         "{status}"
     );
     let (_, why) = run(site, &["why", &format!("http://{HOST}/other/")]);

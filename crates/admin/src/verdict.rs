@@ -1,0 +1,405 @@
+//! Whether visitors are served, and what is wrong: the verdict that `galley status`, the dashboard and the plugin show.
+//!
+//! A verdict is computed from the state of the server at the time of the query, so that it changes with the next sample. Each
+//! problem says what is wrong, since when if that is known, and what to do.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use galley_cache::disk::Health;
+use galley_cache::log::Durability;
+use galley_telemetry::history::Minute;
+use galley_upstream::UpstreamStats;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::AdminState;
+use super::history::recent;
+use super::target::AdminView;
+use super::tls::certificates_from_files;
+use galley_request::Site;
+
+/// How well visitors are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    /// As configured.
+    Ok,
+    /// Visitors are served, but something is wrong.
+    Degraded,
+    /// Visitors of some site get errors.
+    Failing,
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Failing => "failing",
+        }
+    }
+}
+
+/// Something that is wrong.
+#[derive(Debug, PartialEq, Eq)]
+struct HealthProblem {
+    level: Level,
+    /// The subject, one word for programs.
+    kind: &'static str,
+    /// The site; `None`: the server.
+    site: Option<String>,
+    /// What is wrong, as a sentence without its end.
+    text: String,
+    since: Option<Duration>,
+    /// What to do, as a sentence without its end.
+    remedy: String,
+}
+
+/// The verdict on `sites` and, if `view` covers it, on the server.
+pub(super) fn value(state: &AdminState, sites: &[Arc<Site>], view: AdminView) -> Value {
+    let mut problems: Vec<HealthProblem> =
+        sites.iter().flat_map(|site| of_site(state, site)).collect();
+    if view == AdminView::Server {
+        problems.extend(of_server(state));
+    }
+    // The worst first; the order of the sites remains.
+    problems.sort_by_key(|problem| Reverse(problem.level));
+    verdict(&problems)
+}
+
+fn verdict(problems: &[HealthProblem]) -> Value {
+    let level = problems.first().map_or(Level::Ok, |worst| worst.level);
+    let summary = match (level, problems) {
+        (Level::Ok, _) | (_, []) => "Visitors are served".to_owned(),
+        (Level::Degraded, [only]) => format!("Visitors are served, but {}", lowered(&only.text)),
+        (Level::Degraded, [first, rest @ ..]) => format!(
+            "Visitors are served, but {}, and {} more",
+            lowered(&first.text),
+            rest.len()
+        ),
+        (Level::Failing, [worst, ..]) => format!("Visitors get errors: {}", worst.text),
+    };
+    let listed = problems.iter().map(|problem| {
+        json!({
+            "level": problem.level.word(), "kind": problem.kind, "site": problem.site, "problem": problem.text,
+            "since_s": problem.since.map(|since| since.as_secs()), "remedy": problem.remedy,
+        })
+    });
+    json!({ "state": level.word(), "summary": summary, "problems": listed.collect::<Vec<_>>() })
+}
+
+/// The text within a sentence. Names that begin with several capital letters keep them.
+fn lowered(text: &str) -> String {
+    let mut letters = text.chars();
+    match (letters.next(), letters.clone().next()) {
+        (Some(first), Some(second)) if second.is_lowercase() || second == ' ' => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn of_site(state: &AdminState, site: &Site) -> Vec<HealthProblem> {
+    let mut problems = Vec::new();
+    let upstreams = site.upstream_stats();
+    problems.extend(upstreams.iter().filter_map(|stats| upstream(stats)));
+    let minutes = recent(state, site, ERROR_MINUTES);
+    problems.extend(errors(&minutes));
+    let waiting: usize = upstreams.iter().map(|stats| stats.load().waiting).sum();
+    let refused: u64 = minutes.iter().map(|minute| minute.overloaded).sum();
+    problems.extend(overload(waiting, refused));
+    problems.extend(certificates(state, site));
+    let cron = site.cron.as_ref().and_then(|_| site.core.cron.state().last);
+    if let Some(Err(trouble)) = cron.map(|last| last.result) {
+        problems.push(HealthProblem::degraded(
+            "cron",
+            format!("The last run of scheduled tasks failed: {trouble}"),
+            "Scheduled posts and updates are late. The site's log of PHP errors may say why",
+        ));
+    }
+    for target in state.services.forwarder.stats(site.core.purges.site()) {
+        if let (Some(error), pending) = (target.trouble, target.pending) {
+            let text = format!("{pending} purges wait for {}: {error}", target.name);
+            let remedy = "The cache there may send old pages until it answers; purges are sent again automatically";
+            problems.push(HealthProblem::degraded("purge-forward", text, remedy));
+        }
+    }
+    for problem in &mut problems {
+        problem.site = Some(site.core.name.clone());
+    }
+    problems
+}
+
+impl HealthProblem {
+    fn degraded(kind: &'static str, text: String, remedy: &str) -> Self {
+        Self {
+            level: Level::Degraded,
+            kind,
+            site: None,
+            text,
+            since: None,
+            remedy: remedy.to_owned(),
+        }
+    }
+
+    fn failing(kind: &'static str, text: String, remedy: &str) -> Self {
+        Self {
+            level: Level::Failing,
+            ..Self::degraded(kind, text, remedy)
+        }
+    }
+}
+
+/// The problem of an upstream of which some servers or all get no requests.
+fn upstream(stats: &UpstreamStats) -> Option<HealthProblem> {
+    let now = Instant::now();
+    let unusable = stats.servers().iter().filter_map(|server| {
+        let state = &server.state;
+        let failure = state.connect_failure();
+        if failure.is_none() && state.eligibility().word() == "up" {
+            return None;
+        }
+        let since = state.unreachable_for(now);
+        let since = since.unwrap_or_else(|| state.unchanged_for(now));
+        Some((&state.address, failure, since))
+    });
+    let unusable: Vec<_> = unusable.collect();
+    let (address, failure, since) = unusable.first()?;
+    let (cause, remedy) = match failure {
+        Some(failure) => (format!(": {}", failure.cause), failure.remedy),
+        None => (
+            String::new(),
+            "It accepts connections, but does not respond in time: see its own log and `galley doctor`",
+        ),
+    };
+    let mut problem = if unusable.len() == stats.servers().len() {
+        let text = format!("No response from {address}{cause}");
+        HealthProblem::failing("upstream", text, remedy)
+    } else {
+        let text = format!(
+            "{} of {} servers do not respond, among them {address}{cause}",
+            unusable.len(),
+            stats.servers().len()
+        );
+        HealthProblem::degraded("upstream", text, remedy)
+    };
+    problem.since = Some(*since);
+    Some(problem)
+}
+
+/// The problem of a site whose responses in the last minutes were errors.
+fn errors(minutes: &[Minute]) -> Option<HealthProblem> {
+    let sum = |of: fn(&Minute) -> u64| minutes.iter().map(of).sum::<u64>();
+    let (errors, requests) = (sum(|minute| minute.errors), sum(|minute| minute.requests));
+    let generated = sum(|minute| minute.misses + minute.passes + minute.refused);
+    if errors < MIN_ERRORS || errors * MAX_HEALTHY < requests {
+        return None;
+    }
+    let text = format!(
+        "{errors} of {requests} responses in the last two minutes were errors (status 500 to 599)"
+    );
+    let remedy =
+        "`galley dashboard` lists the pages; the cause is in the log of PHP or of the upstream";
+    Some(if errors * 2 >= generated.max(1) {
+        HealthProblem::failing("errors", text, remedy)
+    } else {
+        HealthProblem::degraded("errors", text, remedy)
+    })
+}
+
+/// The problem of a site whose queue has rejected requests.
+fn overload(waiting: usize, refused: u64) -> Option<HealthProblem> {
+    let text = format!(
+        "PHP is overloaded: {waiting} requests wait, and {refused} were rejected in the last two minutes"
+    );
+    let remedy = "Stored pages are not affected. `galley dashboard` shows what costs PHP time; docs: how-to/overload";
+    (refused > 0).then(|| HealthProblem::degraded("overload", text, remedy))
+}
+
+/// The problems of a site's certificates.
+fn certificates(state: &AdminState, site: &Site) -> Vec<HealthProblem> {
+    let now = state.services.clock.wall();
+    let left = |at: SystemTime| at.duration_since(now).unwrap_or_default();
+    let mut problems = Vec::new();
+    let acme = state.services.acme.as_ref();
+    for one in acme.iter().flat_map(|acme| acme.of_site(site.number)) {
+        let Some(trouble) = &one.trouble else {
+            continue;
+        };
+        let names = one.names.join(", ");
+        let remedy = "The order is repeated automatically; `galley doctor` checks the name's DNS and the port";
+        match one.not_after.map(left) {
+            None | Some(Duration::ZERO) => {
+                let text = format!("No valid certificate for {names}: {trouble}");
+                problems.push(HealthProblem::failing("certificate", text, remedy));
+            }
+            Some(left) if left < ACME_NOTICE => {
+                let text = format!(
+                    "The certificate of {names} expires in {} days, and its renewal fails: {trouble}",
+                    left.as_secs() / DAY
+                );
+                problems.push(HealthProblem::degraded("certificate", text, remedy));
+            }
+            Some(_) => {}
+        }
+    }
+    for one in certificates_from_files(&state.services, site) {
+        let names = one.names.iter().next().unwrap_or("the site");
+        let remedy = "Renew it; Galley reads the new file by itself";
+        match left(one.not_after) {
+            Duration::ZERO => {
+                let text = format!("The certificate of {names} has expired");
+                problems.push(HealthProblem::failing("certificate", text, remedy));
+            }
+            left if left < FILE_NOTICE => {
+                let days = left.as_secs() / DAY;
+                let text = format!("The certificate of {names} expires in {days} days");
+                problems.push(HealthProblem::degraded("certificate", text, remedy));
+            }
+            _ => {}
+        }
+    }
+    problems
+}
+
+/// The problems of the server itself.
+fn of_server(state: &AdminState) -> Vec<HealthProblem> {
+    let services = &state.services;
+    let mut problems = Vec::new();
+    if let Some((at, error)) = state.process_state.last_reload.failure() {
+        let text = format!(
+            "The last reload was refused, the configuration before it is in force: {error}"
+        );
+        let mut problem = HealthProblem::degraded(
+            "reload",
+            text,
+            "Correct the file, then `galley check` and `galley reload`",
+        );
+        let now = services.clock.wall();
+        problem.since = now.duration_since(at).ok();
+        problems.push(problem);
+    }
+    if services.privileged.word() == Some("gone") {
+        let text =
+            "The process that keeps root has ended, and with it the PHP of other users".to_owned();
+        problems.push(HealthProblem::degraded(
+            "privileged",
+            text,
+            "Restart galley",
+        ));
+    }
+    problems.extend(disk(state));
+    if let Some(cluster) = &services.cluster {
+        let status = cluster.status();
+        let remedy = "Nodes send no stored pages that they cannot check; look at the Valkey or Redis of `[cluster]`";
+        if let (false, Some(error)) = (status.is_connected, &status.error) {
+            let text = format!("The cluster cannot be reached: {error}");
+            problems.push(HealthProblem::degraded("cluster", text, remedy));
+        } else if !services.lease.holds(services.clock.tick()) {
+            let text = "Stored pages are not used, because this node does not read the purges of the others".to_owned();
+            problems.push(HealthProblem::degraded("cluster", text, remedy));
+        }
+    }
+    problems
+}
+
+/// The problems of the disk cache.
+fn disk(state: &AdminState) -> Vec<HealthProblem> {
+    let durable = &state.services.durable;
+    let mut problems = Vec::new();
+    let off = match durable.disk_cache().map(|disk| disk.health()) {
+        Some(Health::Off { reason, .. }) => Some(reason.to_string()),
+        Some(Health::Storing | Health::Scanning | Health::Closed) => None,
+        None => durable.unusable().map(ToString::to_string),
+    };
+    let remedy = "Pages are stored in memory only until then; check the space and the permissions of `cache.disk`";
+    if let Some(reason) = off {
+        let text = format!("The disk cache is off: {reason}");
+        problems.push(HealthProblem::degraded("disk", text, remedy));
+    }
+    if let Some(Durability::Lost(loss)) = durable.durability() {
+        let text = format!("Purges cannot be written to disk: {}", loss.reason);
+        let remedy = "Stored pages on disk are not used after a restart; check the space and the permissions of `cache.disk`";
+        problems.push(HealthProblem::degraded("disk", text, remedy));
+    }
+    problems
+}
+
+/// The minutes in which errors count, the current one included.
+const ERROR_MINUTES: u64 = 2;
+
+/// Fewer errors than this are single failures of a plugin, not a state of the site.
+const MIN_ERRORS: u64 = 5;
+
+/// One error in so many responses is no problem of the site: visitors request broken pages of every site.
+const MAX_HEALTHY: u64 = 50;
+
+/// Automatic certificates are renewed 30 days before their end, so that two weeks of failed orders are noticed here.
+const ACME_NOTICE: Duration = Duration::from_secs(14 * DAY);
+
+const FILE_NOTICE: Duration = Duration::from_secs(7 * DAY);
+
+const DAY: u64 = 86_400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn minute(requests: u64, misses: u64, errors: u64) -> Minute {
+        Minute {
+            requests,
+            misses,
+            errors,
+            ..Minute::default()
+        }
+    }
+
+    #[test]
+    fn errors_are_a_problem_by_their_number_and_share() {
+        for (minutes, wanted) in [
+            (vec![], None),
+            (vec![minute(4, 4, 4)], None),
+            (vec![minute(1_000, 10, 5)], None),
+            (
+                vec![minute(200, 100, 2), minute(20, 10, 3)],
+                Some(Level::Degraded),
+            ),
+            (vec![minute(20, 10, 5)], Some(Level::Failing)),
+            (vec![minute(5, 5, 5)], Some(Level::Failing)),
+        ] {
+            let seen = errors(&minutes).map(|problem| problem.level);
+            assert_eq!(seen, wanted, "{minutes:?}");
+        }
+    }
+
+    #[test]
+    fn the_summary_names_the_worst_problem() {
+        let ok = verdict(&[]);
+        assert_eq!(
+            (&ok["state"], &ok["summary"]),
+            (&json!("ok"), &json!("Visitors are served"))
+        );
+        let disk =
+            || HealthProblem::degraded("disk", "The disk cache is off: no space".to_owned(), "a");
+        let seen = verdict(&[disk()]);
+        assert_eq!(
+            seen["summary"],
+            "Visitors are served, but the disk cache is off: no space"
+        );
+        let php = || HealthProblem::degraded("overload", "PHP is overloaded".to_owned(), "a");
+        let seen = verdict(&[php(), disk()]);
+        assert_eq!(
+            seen["summary"],
+            "Visitors are served, but PHP is overloaded, and 1 more"
+        );
+        let dead = HealthProblem::failing("upstream", "No response from unix:/a".to_owned(), "b");
+        let seen = verdict(&[dead, disk()]);
+        assert_eq!(seen["state"], "failing");
+        assert_eq!(
+            seen["summary"],
+            "Visitors get errors: No response from unix:/a"
+        );
+        assert_eq!(seen["problems"][0]["remedy"], "b");
+    }
+}

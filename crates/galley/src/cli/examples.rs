@@ -1,0 +1,134 @@
+//! The examples at the end of each command's `--help`. Tests parse each of them.
+
+use clap::Command;
+
+/// Adds the examples to each command.
+pub(super) fn add(mut program: Command) -> Command {
+    for (path, examples) in EXAMPLES {
+        program = at(program, path, &text(examples));
+    }
+    program
+}
+
+fn at(command: Command, path: &[&str], text: &str) -> Command {
+    match path.split_first() {
+        None => command.after_help(text.to_owned()),
+        Some((name, rest)) => command.mut_subcommand(name, |inner| at(inner, rest, text)),
+    }
+}
+
+fn text(examples: &[&str]) -> String {
+    let lines = examples
+        .iter()
+        .map(|example| format!("\n  galley {example}"));
+    format!("Examples:{}", lines.collect::<String>())
+}
+
+/// The examples by the names of their command and subcommand.
+const EXAMPLES: &[(&[&str], &[&str])] = &[
+    (
+        &["run"],
+        &[
+            "run",
+            "run --config /etc/galley/galley.toml",
+            "run --root /var/www/html",
+        ],
+    ),
+    (
+        &["check"],
+        &["check", "check --config galley.toml", "check --diff"],
+    ),
+    (&["reload"], &["reload", "reload --json"]),
+    (&["upgrade"], &["upgrade", "upgrade --json"]),
+    (
+        &["purge"],
+        &[
+            "purge --url https://example.com/hello-world/",
+            "purge --site example.com --prefix /shop/ --soft",
+            "purge --all",
+        ],
+    ),
+    (&["audit"], &["audit", "audit --site example.com --json"]),
+    (
+        &["status"],
+        &[
+            "status",
+            "status --json",
+            "status --admin http://127.0.0.1:8079 --token-file token",
+        ],
+    ),
+    (
+        &["dashboard"],
+        &["dashboard", "dashboard --port 8078 --no-open"],
+    ),
+    (
+        &["why"],
+        &[
+            "why https://example.com/shop/",
+            "why https://example.com/shop/ -H 'Cookie: currency=EUR'",
+            "why https://example.com/wp-login.php --method POST --from 192.0.2.7",
+        ],
+    ),
+    (&["doctor"], &["doctor", "doctor --json"]),
+    (&["setup"], &["setup", "setup --dry-run", "setup --undo"]),
+    (
+        &["import"],
+        &[
+            "import /etc/nginx",
+            "import --nginx /etc/nginx/nginx.conf --varnish /etc/varnish/default.vcl --output galley.toml",
+            "import --nginx /etc/nginx/nginx.conf --try",
+        ],
+    ),
+    (
+        &["load"],
+        &[
+            "load https://example.com/ --rate 50",
+            "load https://example.com/ --ramp 10:500 --html report.html",
+        ],
+    ),
+    (&["plugin", "install"], &["plugin install /var/www/html"]),
+    (&["plugin", "remove"], &["plugin remove /var/www/html"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::command;
+
+    /// The words of an example; quotes keep spaces.
+    fn words(example: &str) -> Vec<String> {
+        let mut words = vec!["galley".to_owned()];
+        for (index, part) in example.split('\'').enumerate() {
+            if index % 2 == 1 {
+                words.push(part.to_owned());
+            } else {
+                words.extend(part.split_whitespace().map(str::to_owned));
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn every_example_is_a_valid_call_of_its_command() {
+        for (path, examples) in EXAMPLES {
+            for example in *examples {
+                let parsed = command().try_get_matches_from(words(example));
+                assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
+                assert!(example.starts_with(&path.join(" ")), "{example}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        fn check(command: &Command) {
+            let is_listed = |inner: &&Command| !inner.is_hide_set() && inner.get_name() != "help";
+            let inner: Vec<&Command> = command.get_subcommands().filter(is_listed).collect();
+            inner.iter().for_each(|inner| check(inner));
+            let help = command.get_after_help().map(ToString::to_string);
+            let has_examples = help.is_some_and(|help| help.starts_with("Examples:"));
+            assert_eq!(has_examples, inner.is_empty(), "{}", command.get_name());
+        }
+        check(&command());
+    }
+}
