@@ -73,7 +73,11 @@ fn pages(state: &AdminState, site: &Site) -> Vec<Value> {
     let pages = site.core.counters.recently_not_stored().into_iter();
     pages
         .map(|(key, page)| {
-            let mut value = words::not_stored(page.why, None).value();
+            let advice = match (page.why, page.status) {
+                (NotStored::Status, Some(status)) => words::status_not_stored(Some(status)),
+                (why, _) => words::not_stored(why, None),
+            };
+            let mut value = advice.value();
             value["url"] = json!(url_of(key.bytes()));
             value["word"] = json!(page.why.word());
             value["ago_s"] = json!(now.since(page.at).as_secs());

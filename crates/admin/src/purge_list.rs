@@ -5,7 +5,7 @@
 //!
 //! ```json
 //! { "ok": true, "sites": [ { "name": "example.com", "published": 7, "purges": [ { "scope": "url example.com/x/", "strength": "hard",
-//!   "source": "upstream", "ago_s": 12, "pages": 1, "complete": true } ] } ] }
+//!   "source": "upstream", "ago_s": 12, "ago_ms": 12345, "pages": 1, "complete": true } ] } ] }
 //! ```
 
 use std::sync::Arc;
@@ -37,6 +37,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
             json!({
                 "scope": purge.scope, "strength": strength(purge.strength), "source": purge.source.word(),
                 "ago_s": now.since(purge.at).as_secs(),
+                "ago_ms": u64::try_from(now.since(purge.at).as_millis()).unwrap_or(u64::MAX),
                 "pages": purge.pages.map(|counted| counted.pages),
                 "complete": purge.pages.map(|counted| counted.is_complete),
             })

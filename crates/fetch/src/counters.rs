@@ -38,6 +38,8 @@ pub struct FetchCounters {
 pub struct UncachedPage {
     /// The reason.
     pub why: NotStored,
+    /// The status, if that is the reason and it is an error of the server.
+    pub status: Option<u16>,
     /// The time.
     pub at: Tick,
 }
@@ -150,13 +152,13 @@ impl FetchCounters {
         self.awaiting_patch.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(super) fn not_stored(&self, key: &Key, why: NotStored, at: Tick) {
+    pub(super) fn not_stored(&self, key: &Key, page: UncachedPage) {
         let mut pages = self.lock();
         pages.retain(|(known, _)| known != key);
         if pages.len() >= MAX_RECENT {
             pages.pop_front();
         }
-        pages.push_back((key.clone(), UncachedPage { why, at }));
+        pages.push_back((key.clone(), page));
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, UncachedPage)>> {
@@ -173,13 +175,22 @@ const MAX_RECENT: usize = 64;
 mod tests {
     use super::*;
 
+    fn uncached(why: NotStored, at: Tick) -> UncachedPage {
+        UncachedPage {
+            why,
+            status: None,
+            at,
+        }
+    }
+
     #[test]
     fn the_newest_reason_of_each_page_is_recorded_within_the_limit() {
         let counters = FetchCounters::default();
         let key = |number: usize| Key::new(number.to_string().as_bytes());
         for number in 0..200 {
-            counters.not_stored(&key(number), NotStored::Empty, Tick(number as u64));
-            counters.not_stored(&key(199), NotStored::Memory, Tick(number as u64));
+            let at = Tick(number as u64);
+            counters.not_stored(&key(number), uncached(NotStored::Empty, at));
+            counters.not_stored(&key(199), uncached(NotStored::Memory, at));
         }
         assert_eq!(counters.lock().len(), MAX_RECENT);
         assert_eq!(counters.last_not_stored(b"0"), None);
@@ -198,7 +209,7 @@ mod tests {
     fn a_purge_during_a_fetch_does_not_affect_the_next_one() {
         let counters = FetchCounters::default();
         let tends = |why| {
-            counters.not_stored(&Key::new(b"page"), why, Tick(1));
+            counters.not_stored(&Key::new(b"page"), uncached(why, Tick(1)));
             counters.tends_not_to_be_stored(b"page")
         };
         assert!(tends(NotStored::Empty));

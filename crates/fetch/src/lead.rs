@@ -23,6 +23,7 @@ use galley_policy::time::Tick;
 use http::StatusCode;
 use http::header;
 
+use super::counters::UncachedPage;
 use super::esi::AssembledPage;
 use super::hit_for_pass::Uncacheable;
 use super::in_progress::{InProgressFetch, is_abandoned};
@@ -246,7 +247,7 @@ impl FetchWorker {
             return Err(FillError::Unstorable(why));
         }
         if incoming.status.is_server_error() {
-            self.note_not_stored(job, in_progress, why);
+            self.note_uncached(job, in_progress, why, Some(incoming.status.as_u16()));
             self.pause_refreshes(job);
             relay_error_page(job, in_progress, sink, incoming).await?;
             return Ok(None);
@@ -328,14 +329,25 @@ impl FetchWorker {
         in_progress: &InProgressFetch,
         why: NotStored,
     ) {
+        self.note_uncached(job, in_progress, why, None);
+    }
+
+    fn note_uncached(
+        &self,
+        job: &PageJob,
+        in_progress: &InProgressFetch,
+        why: NotStored,
+        status: Option<u16>,
+    ) {
         in_progress.set_not_stored(why);
         tracing::debug!(
             site = job.site.name,
             why = why.word(),
             "a page was not stored"
         );
-        let now = self.clock.tick();
-        job.site.counters.not_stored(&job.key, why, now);
+        let at = self.clock.tick();
+        let page = UncachedPage { why, status, at };
+        job.site.counters.not_stored(&job.key, page);
     }
 
     fn note_failure(&self, job: &PageJob, failure: FillError) {

@@ -194,8 +194,8 @@ impl Response {
         };
         let page = format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{status} {reason}</title>\
-             <meta name=\"viewport\" content=\"width=device-width\"><style>body{{font:16px/1.5 system-ui,sans-serif;\
-             max-width:32em;margin:15vh auto;padding:0 1em;color:#222}}small{{color:#777}}</style></head>\
+             <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\"><style>body{{font:16px/1.5 system-ui,sans-serif;\
+             max-width:32em;margin:15vh auto;padding:0 1em}}small{{opacity:.7}}</style></head>\
              <body><h1>{reason}</h1><p>{text}</p><p><small>{status} · {request_id}</small></p></body></html>\n"
         );
         let mut fields = HeaderMap::new();

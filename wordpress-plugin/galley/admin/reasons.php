@@ -124,6 +124,7 @@ function reason_texts_not_stored(): array {
 		'not-stored-no-cache'     => array( __( 'its response has `no-cache`', 'galley' ), $silence ),
 		'not-stored-vary'         => array( __( 'its response has `vary: {value}`, so it may differ by fields that are not in the key', 'galley' ), __( 'if the page does not differ by that, a `[[site.rule]]` with `ignore = ["vary"]`', 'galley' ) ),
 		'not-stored-status-never' => array( __( 'responses with status {status} are never stored: they are for one client or for a short time', 'galley' ) ),
+		'not-stored-status-error' => array( __( 'PHP or the upstream answered with status {status}, an error', 'galley' ), $log ),
 		'not-stored-status'       => array( __( 'responses with status {status} are stored only if `[site.ttl]` names the status', 'galley' ), __( 'name the status in `[site.ttl]`', 'galley' ) ),
 		'not-stored-status-any'   => array( __( 'responses with its status are not stored', 'galley' ), __( 'load the page once and ask again: then the status is known', 'galley' ) ),
 		'not-stored-expired'      => array( __( 'its response has `{field}: {value}`, so it has expired when it arrives', 'galley' ), __( 'if the upstream’s clock is wrong, correct it; or a `[[site.rule]]` with `ignore = ["cache-control", "expires"]` and a `ttl`', 'galley' ) ),

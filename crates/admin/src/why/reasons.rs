@@ -69,6 +69,7 @@ reasons! {
     STORED_NO_CACHE: "not-stored-no-cache", "its response has `no-cache`", Some(SILENCE);
     STORED_VARY: "not-stored-vary", "its response has `vary: {value}`, so it may differ by fields that are not in the key", Some("if the page does not differ by that, a `[[site.rule]]` with `ignore = [\"vary\"]`");
     STORED_STATUS_NEVER: "not-stored-status-never", "responses with status {status} are never stored: they are for one client or for a short time", None;
+    STORED_STATUS_ERROR: "not-stored-status-error", "PHP or the upstream answered with status {status}, an error", Some(PHP_LOG);
     STORED_STATUS: "not-stored-status", "responses with status {status} are stored only if `[site.ttl]` names the status", Some("name the status in `[site.ttl]`");
     STORED_STATUS_ANY: "not-stored-status-any", "responses with its status are not stored", Some("load the page once and run the command again: then the status is known");
     STORED_EXPIRED: "not-stored-expired", "its response has `{field}: {value}`, so it has expired when it arrives", Some("if the upstream's clock is wrong, correct it; or a `[[site.rule]]` with `ignore = [\"cache-control\", \"expires\"]` and a `ttl`");

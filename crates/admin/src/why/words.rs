@@ -131,9 +131,10 @@ pub(super) fn short_lived(entry: &Entry) -> Option<Advice> {
 const TABLE_TAG: &str = "db.";
 
 /// The reason why a response with this status was not stored.
-fn status_not_stored(status: Option<u16>) -> Advice {
+pub(crate) fn status_not_stored(status: Option<u16>) -> Advice {
     match status {
-        Some(status @ (204 | 302..=304 | 307 | 401 | 407 | 429 | 500..)) => {
+        Some(status @ 500..) => reasons::STORED_STATUS_ERROR.with(&[("status", &status)]),
+        Some(status @ (204 | 302..=304 | 307 | 401 | 407 | 429)) => {
             reasons::STORED_STATUS_NEVER.with(&[("status", &status)])
         }
         Some(status) => reasons::STORED_STATUS.with(&[("status", &status)]),

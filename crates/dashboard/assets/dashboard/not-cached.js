@@ -2,7 +2,7 @@
 
 import { get, listing } from './api.js';
 import { h, table } from './dom.js';
-import { count, duration, percent } from './figures.js';
+import { count, duration, percent, several } from './figures.js';
 
 const KINDS = { pass: 'bypasses the cache', 'not-stored': 'is not stored' };
 
@@ -19,15 +19,25 @@ function whyLink(url) {
   return h('a', { href: `#why?${new URLSearchParams({ url })}`, 'aria-label': `Why: ${url}` }, url);
 }
 
-// Markers have the exact reason; the others happened once and may be stored the next time.
+// The pages by cause, the most pages first. Markers have the exact reason; the others happened once and may be stored the next time.
 function affected(name, markers, lately) {
-  const columns = [['Page', 'wide'], ['When', 'number'], ['Because', 'wide'], ['What to do', 'wide']];
-  const advice = (one) => [one?.why, one?.do ?? 'Nothing: this is as it should be.'];
-  const rows = [
-    ...markers.map((entry) => [whyLink(entry.url), `${duration(entry.age_s)} ago`, ...advice(entry.not_stored)]),
-    ...lately.map((page) => [whyLink(page.url), `${duration(page.ago_s)} ago`, ...advice(page)]),
+  const pages = [
+    ...markers.map((entry) => ({ url: entry.url, ago_s: entry.age_s, ...entry.not_stored })),
+    ...lately,
   ];
-  return table(`Pages of ${name} that were not stored lately`, columns, rows, 'No page was refused lately.');
+  if (pages.length === 0) {
+    return h('p', { class: 'quiet' }, 'No page was refused lately.');
+  }
+  const causes = Map.groupBy(pages, (page) => page.why);
+  const sorted = [...causes].toSorted((a, b) => b[1].length - a[1].length);
+  return h('div', {}, sorted.map(([why, all], index) => {
+    const rows = all.map((page) => [whyLink(page.url), `${duration(page.ago_s)} ago`]);
+    const columns = [['Page', 'wide'], ['When', 'number']];
+    return h('details', { open: index < OPEN_CAUSES },
+      h('summary', {}, `${several(all.length, 'page')} of ${name}: ${why}`),
+      h('p', {}, h('strong', {}, 'What to do: '), all[0].do ?? 'Nothing: this is as it should be.'),
+      table(`Pages of ${name} that were not stored lately, cause ${index + 1}`, columns, rows, ''));
+  }));
 }
 
 export const notCached = {
@@ -50,3 +60,4 @@ export const notCached = {
 
 const MAX_SITES = 8;
 const MAX_PAGES = 100;
+const OPEN_CAUSES = 3;

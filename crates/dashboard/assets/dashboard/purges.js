@@ -27,19 +27,46 @@ function pending({ disk, cluster, sites = [] }) {
   return rows.length > 0 ? [h('h2', {}, 'Pending'), facts(rows)] : [];
 }
 
-// Stored pages that a purge took. `complete` is false where there may have been more.
-function taken({ pages = null, complete }) {
-  if (pages === null) {
+// Purges of one edit: published by the same source within a moment, the newest first.
+function edits(purges) {
+  const groups = [];
+  for (const purge of purges) {
+    const last = groups.at(-1)?.at(-1);
+    const isSame = last && last.source === purge.source && purge.ago_ms - last.ago_ms <= MOMENT_MS;
+    isSame ? groups.at(-1).push(purge) : groups.push([purge]);
+  }
+  return groups;
+}
+
+// Stored pages that purges took. `complete` is false where there may have been more.
+function taken(edit) {
+  if (edit.some((purge) => (purge.pages ?? null) === null)) {
     return 'not counted';
   }
-  return complete ? count(pages) : `at least ${count(pages)}`;
+  const pages = count(edit.reduce((all, purge) => all + purge.pages, 0));
+  return edit.every((purge) => purge.complete) ? pages : `at least ${pages}`;
+}
+
+const POST_TAG = /^tag p(\d+)$/;
+
+// What an edit was, as far as its tags tell; the purges themselves on demand.
+function what(edit) {
+  if (edit.length === 1) {
+    return edit[0].scope;
+  }
+  const post = edit.map((purge) => POST_TAG.exec(purge.scope)).find(Boolean);
+  const scopes = edit.map((purge) => h('li', {}, purge.scope, taken([purge]) === '0' ? '' : `: ${taken([purge])}`));
+  return h('details', {}, h('summary', {}, `${post ? `Edit of post ${post[1]}` : 'An edit'}: ${count(edit.length)} purges`), h('ul', {}, scopes));
+}
+
+function how(edit) {
+  return edit.every((purge) => purge.strength === 'soft') ? 'soft: the old page is sent until the new one is there' : 'hard';
 }
 
 function listed(site) {
   const columns = [['When', 'number'], ['What', 'wide'], ['Pages', 'number'], ['How'], ['By']];
-  const rows = site.purges.map((purge) => [
-    `${duration(purge.ago_s)} ago`, purge.scope, taken(purge), purge.strength === 'soft' ? 'soft: the old page is sent until the new one is there' : 'hard',
-    SOURCES[purge.source] ?? purge.source,
+  const rows = edits(site.purges).map((edit) => [
+    `${duration(edit[0].ago_s)} ago`, what(edit), taken(edit), how(edit), SOURCES[edit[0].source] ?? edit[0].source,
   ]);
   return table(`The latest of ${count(site.published)} purges on ${site.name}`, columns, rows, 'Nothing was purged since the start.');
 }
@@ -66,3 +93,5 @@ export const purges = {
     place.replaceChildren(...pending(status), ...audited(status), ...sites.flatMap((one) => [h('h2', {}, one.name), listed(one)]));
   },
 };
+
+const MOMENT_MS = 100;

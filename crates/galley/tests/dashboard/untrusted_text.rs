@@ -110,6 +110,8 @@ fn untrusted_text_is_never_rendered_as_markup() {
     }
     // The views must contain the text, otherwise the test proves nothing.
     open(&mut tab, "purges");
+    tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        .unwrap();
     assert!(
         main_text(&mut tab).contains(HOSTILE_TEXTS[1]),
         "{}",
