@@ -45,6 +45,7 @@ mod reader;
 mod redirect;
 mod reference;
 mod root;
+mod schema;
 mod server;
 mod servers;
 mod site;
@@ -78,6 +79,7 @@ pub use names::in_order;
 pub use options::{Fallback, OptionRow, OptionSection, ValueKind};
 pub use quantity::{RunInterval, parse_duration, parse_size, write_duration, write_size};
 pub use reference::{reference, sample};
+pub use schema::schema;
 pub use site::default_token_file;
 pub use table::options;
 pub use upstream::{

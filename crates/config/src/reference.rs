@@ -112,7 +112,8 @@ const REFERENCE_HEAD: &str = "# The configuration file
 The file is TOML. Galley rejects unknown options and suggests the nearest name; `galley check` reports all
 errors in one run. A size is a whole number with `KiB`, `MiB`, `GiB`, `kB`, `MB` or `GB`, or a plain number of bytes. A
 duration is a whole number with `ms`, `s`, `m`, `h` or `d`. A relative path starts at the folder of the file that names
-it. A site needs three lines:
+it. Editors with a TOML plugin (taplo, Even Better TOML) complete and check the file while you write, if its first line is
+`#:schema file:///usr/share/galley/galley.schema.json`. A site needs three lines:
 
 ```toml
 [[site]]
@@ -122,7 +123,8 @@ php = \"unix:/run/php/php-fpm.sock\"
 ```
 ";
 
-const SAMPLE_HEAD: &str = "# A sample of Galley's configuration file, with every option. Lines without `#` in front are the minimum that works;
+const SAMPLE_HEAD: &str = "#:schema file:///usr/share/galley/galley.schema.json
+# A sample of Galley's configuration file, with every option. Lines without `#` in front are the minimum that works;
 # the others show the default or an example.
 
 ";

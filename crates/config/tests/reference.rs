@@ -5,7 +5,9 @@
 use std::fs;
 use std::path::Path;
 
-use galley_config::{Fallback, OptionSection, from_text, manual_page, options, reference, sample};
+use galley_config::{
+    Fallback, OptionSection, from_text, manual_page, options, reference, sample, schema,
+};
 
 #[test]
 fn generated_pages_match_the_table() {
@@ -14,6 +16,7 @@ fn generated_pages_match_the_table() {
         ("docs/reference/options.md", reference()),
         ("docs/reference/galley.toml.sample", sample()),
         ("packaging/man/galley.toml.5", manual_page()),
+        ("packaging/galley.schema.json", schema()),
     ] {
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             fs::write(repository.join(name), &text).unwrap();

@@ -11,4 +11,5 @@ mod commands;
 mod configuration;
 mod pages;
 mod references;
+mod schema;
 mod symbols;
