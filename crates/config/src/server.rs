@@ -122,6 +122,7 @@ fn proxies(section: &SectionTable) -> Proxies {
         field: match section.value::<String>("client_field").as_str() {
             "forwarded" => ForwardingField::Forwarded,
             "x-real-ip" => ForwardingField::XRealIp,
+            "cf-connecting-ip" => ForwardingField::CfConnectingIp,
             _ => ForwardingField::XForwardedFor,
         },
     }

@@ -40,6 +40,9 @@ pub enum ForwardingField {
     Forwarded,
     /// `X-Real-IP`: one address.
     XRealIp,
+    /// `CF-Connecting-IP` of Cloudflare: one address. Cloudflare passes on what visitors send in `X-Forwarded-Host` and
+    /// `X-Forwarded-Port`, so these do not count; it replaces `X-Forwarded-Proto`.
+    CfConnectingIp,
 }
 
 /// The client, scheme, host and port of a request.
@@ -111,7 +114,19 @@ impl Proxies {
         let info = match self.field {
             ForwardingField::Forwarded => self.forwarded(own.peer, fields),
             ForwardingField::XForwardedFor => self.x_forwarded_for(own.peer, fields),
-            ForwardingField::XRealIp => x_real_ip(own.peer, fields),
+            ForwardingField::XRealIp => {
+                let client = one_address(own.peer, fields, "x-real-ip");
+                ForwardedInfo::with_fields(client, 0, fields)
+            }
+            ForwardingField::CfConnectingIp => {
+                let client = one_address(own.peer, fields, "cf-connecting-ip");
+                let info = ForwardedInfo::with_fields(client, 0, fields);
+                ForwardedInfo {
+                    host: None,
+                    port: None,
+                    ..info
+                }
+            }
         };
         origin.client = info.client;
         origin.scheme = info.scheme.unwrap_or(own.scheme);
@@ -176,12 +191,16 @@ impl Proxies {
     }
 }
 
-fn x_real_ip<'a, F: HeaderFields<'a>>(peer: SocketAddr, fields: &F) -> ForwardedInfo<'a> {
-    let client = match Elements::of(named(fields, "x-real-ip"), Separator::Comma).next() {
+/// The address in a field that has one; the peer's without the field.
+fn one_address<'a, F: HeaderFields<'a>>(
+    peer: SocketAddr,
+    fields: &F,
+    name: &'static str,
+) -> SocketAddr {
+    match Elements::of(named(fields, name), Separator::Comma).next() {
         None => peer,
         Some(element) => node::address(element).unwrap_or(UNKNOWN_ADDRESS),
-    };
-    ForwardedInfo::with_fields(client, 0, fields)
+    }
 }
 
 /// The values of the fields of trusted proxies.

@@ -80,7 +80,7 @@ fn shown(name: &HeaderName, value: &HeaderValue) -> String {
                 .collect();
             names.join("; ")
         }
-        "x-forwarded-for" | "x-real-ip" => "(the client's address)".to_owned(),
+        "x-forwarded-for" | "x-real-ip" | "cf-connecting-ip" => "(the client's address)".to_owned(),
         "x-request-id" => "(the request's id)".to_owned(),
         name if SHOWN.binary_search(&name).is_ok() => text(value.as_bytes()),
         _ => HIDDEN.to_owned(),

@@ -71,6 +71,7 @@ fn an_untrusted_peer_is_the_client() {
         ("x-forwarded-for", "192.0.2.7"),
         ("forwarded", "for=192.0.2.7;proto=https;host=evil.test"),
         ("x-real-ip", "192.0.2.7"),
+        ("cf-connecting-ip", "192.0.2.7"),
         ("x-forwarded-proto", "https"),
         ("x-forwarded-host", "evil.test"),
         ("x-forwarded-port", "444"),
@@ -79,6 +80,7 @@ fn an_untrusted_peer_is_the_client() {
         ForwardingField::XForwardedFor,
         ForwardingField::Forwarded,
         ForwardingField::XRealIp,
+        ForwardingField::CfConnectingIp,
     ] {
         for peer in ["192.0.2.99:5", "[2001:db8::9]:5", "0.0.0.0:0"] {
             let found = origin(&proxies(field), peer, &fields);
@@ -106,11 +108,13 @@ fn only_the_configured_field_counts() {
         ("x-forwarded-for", "192.0.2.1"),
         ("forwarded", "for=192.0.2.2"),
         ("x-real-ip", "192.0.2.3"),
+        ("cf-connecting-ip", "192.0.2.4"),
     ];
     for (field, client) in [
         (ForwardingField::XForwardedFor, "192.0.2.1:0"),
         (ForwardingField::Forwarded, "192.0.2.2:0"),
         (ForwardingField::XRealIp, "192.0.2.3:0"),
+        (ForwardingField::CfConnectingIp, "192.0.2.4:0"),
     ] {
         let found = origin(&proxies(field), "10.0.0.1:9", &fields).client;
         assert_eq!(found, client.parse().unwrap());
@@ -121,6 +125,24 @@ fn only_the_configured_field_counts() {
     let odd = [("x-real-ip", "nobody")];
     let found = origin(&proxies(ForwardingField::XRealIp), "10.0.0.1:9", &odd).client;
     assert_eq!(found, UNKNOWN_ADDRESS);
+}
+
+#[test]
+fn cloudflare_tells_the_client_and_the_scheme_only() {
+    let fields = [
+        ("cf-connecting-ip", "2001:db8::7"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "evil.test"),
+        ("x-forwarded-port", "8443"),
+    ];
+    let found = origin(
+        &proxies(ForwardingField::CfConnectingIp),
+        "10.0.0.1:9",
+        &fields,
+    );
+    assert_eq!(found.client, "[2001:db8::7]:0".parse().unwrap());
+    assert_eq!((found.scheme, found.host), (Scheme::Https, HOST));
+    assert_eq!(found.port, Port::Named);
 }
 
 /// RFC 7239 sections 4 to 6.
@@ -312,11 +334,11 @@ proptest! {
 
     #[test]
     fn any_bytes_are_accepted(values in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..6), odd in odd_text()) {
-        let names = ["x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
+        let names = ["x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
         let fields = names.iter().zip(&values).map(|(name, value)| (*name, value.as_slice()));
         let fields = fields.chain([("forwarded", odd.as_bytes())]);
         let own = ConnectionInfo { peer: "10.0.0.1:1".parse().unwrap(), scheme: Scheme::Https, host: HOST };
-        for field in [ForwardingField::XForwardedFor, ForwardingField::Forwarded, ForwardingField::XRealIp] {
+        for field in [ForwardingField::XForwardedFor, ForwardingField::Forwarded, ForwardingField::XRealIp, ForwardingField::CfConnectingIp] {
             let found = proxies(field).origin(&own, &fields.clone());
             prop_assert!(!matches!(found.port, Port::Given(Some(0))));
         }
