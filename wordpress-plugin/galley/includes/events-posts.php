@@ -286,7 +286,7 @@ function queue_post( int $id ): void {
 		$change['tags'] = array_merge( $change['tags'], field_tags( $id, ( $new ?? $old )['type'], $fields, $shown ) );
 	}
 	if ( ! empty( $old['visible'] ) && ! empty( $new['visible'] ) && $old['title'] !== $new['title'] ) {
-		$change['tags'] = array_merge( $change['tags'], title_order_tags( $id, $new['type'], $old['title'], $new['title'] ) );
+		$change['tags'] = array_merge( $change['tags'], title_order_tags( $id, $old, $new ) );
 	}
 	queue_purge( $change['tags'] );
 	queue_lists( $id, $change['lists'] );

@@ -27,6 +27,12 @@ const PRODUCT_ACTIONS = array(
 /** Other fields of a variation that only the page of its product shows. */
 const STOCK_FIELDS = array( '_stock_status', '_manage_stock', '_backorders', '_low_stock_amount' );
 
+/** The summary of its attributes, which WooCommerce writes with the first edit of a variation, as keys of the state. */
+const VARIATION_TEXTS = array(
+	'excerpt' => true,
+	'summary' => true,
+);
+
 foreach ( array_keys( PRODUCT_ACTIONS ) as $galley_action ) {
 	add_action( $galley_action, __NAMESPACE__ . '\\on_product_field' );
 }
@@ -200,10 +206,11 @@ function shown_values( string $key, array $values ): array {
 function queue_variation( int $id, array $fields, ?array $old, ?array $new ): void {
 	$parent  = $new['parent'] ?? $old['parent'] ?? (int) wp_get_post_parent_id( $id );
 	$is_same = $old && $new && without_stock( $old ) === without_stock( $new );
+	$is_like = $is_same || ( $old && $new && array_diff_key( without_stock( $old ), VARIATION_TEXTS ) === array_diff_key( without_stock( $new ), VARIATION_TEXTS ) );
 	if ( visibility_terms( $old ) !== visibility_terms( $new ) ) {
 		$fields[] = '_stock_status';
 	}
-	queue_purge( variation_tags( $parent, $fields, $is_same, 'yes' === get_option( 'woocommerce_hide_out_of_stock_items' ) ) );
+	queue_purge( variation_tags( $parent, $fields, $is_same, $is_like, 'yes' === get_option( 'woocommerce_hide_out_of_stock_items' ) ) );
 }
 
 /**
@@ -222,10 +229,11 @@ function without_stock( array $state ): array {
  *
  * @param string[] $fields   Keys of the changed fields.
  * @param bool     $is_same  Whether the rest of the variation is unchanged.
+ * @param bool     $is_like  Whether it is, except for texts that no list shows.
  * @param bool     $is_short Whether catalogs leave out variations that are out of stock.
  * @return string[]
  */
-function variation_tags( int $parent, array $fields, bool $is_same, bool $is_short ): array {
+function variation_tags( int $parent, array $fields, bool $is_same, bool $is_like, bool $is_short ): array {
 	// The picture is a part of the state: WooCommerce writes 0 for none.
 	$fields = array_diff( $fields, SHOP_NUMBERS, array( '_thumbnail_id' ) );
 	if ( $is_same && ! $fields ) {
@@ -233,5 +241,5 @@ function variation_tags( int $parent, array $fields, bool $is_same, bool $is_sho
 	}
 	$own = in_array( '_price', $fields, true ) ? array( '_price', '_regular_price' ) : array();
 	$own = $is_short ? $own : array_merge( $own, STOCK_FIELDS );
-	return $is_same && ! array_diff( $fields, $own ) ? array( "p$parent" ) : array( "p$parent", "pm$parent" );
+	return $is_like && ! array_diff( $fields, $own ) ? array( "p$parent" ) : array( "p$parent", "pm$parent" );
 }

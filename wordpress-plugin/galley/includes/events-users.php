@@ -108,7 +108,7 @@ function user_field_tags( int $user_id, string $key, string $prefix ): array {
 	if ( preg_match( '/^' . preg_quote( $prefix, '/' ) . '(?:\d+_)?capabilities$/D', $key ) ) {
 		return array( "ur$user_id", 'lur' );
 	}
-	return is_private_user_field( $key, $prefix ) ? array() : array( "uf$user_id", 'o.user.' . word( "m_$key" ), 'o.user.m_' );
+	return is_private_user_field( $key, $prefix ) ? array() : array( "uf$user_id", "uf$user_id." . word( $key ), 'o.user.' . word( "m_$key" ), 'o.user.m_' );
 }
 
 /**

@@ -43,6 +43,10 @@ function gather_attachment_counts( $counts ) {
  * @param string|array $types Post types.
  */
 function gather_posts_of_user( $count, $users = 0, $types = 'post' ) {
+	if ( machine_counts() && is_asked_by_users_controller() ) {
+		tag( 'lu' );
+		return $count;
+	}
 	$list = array(
 		'types'   => array_map( 'strval', (array) $types ),
 		'authors' => wp_parse_id_list( $users ),
@@ -52,6 +56,19 @@ function gather_posts_of_user( $count, $users = 0, $types = 'post' ) {
 		tag( $tag );
 	}
 	return $count;
+}
+
+/**
+ * Returns whether WordPress's controller of the users in REST counts the posts of a user. It only asks whether there is one, as lists of users do.
+ */
+function is_asked_by_users_controller(): bool {
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller of `count_user_posts()`.
+	foreach ( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 8 ) as $frame ) {
+		if ( 'count_user_posts' === $frame['function'] ) {
+			return 'class-wp-rest-users-controller.php' === basename( (string) ( $frame['file'] ?? '' ) ) && is_core_file( $frame['file'] );
+		}
+	}
+	return false;
 }
 
 function gather_posts_of_users( $counts, $users = array(), $types = 'post' ) {

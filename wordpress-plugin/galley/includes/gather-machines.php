@@ -12,6 +12,7 @@ defined( 'ABSPATH' ) || exit;
 if ( is_described() ) {
 	add_action( 'rest_api_init', __NAMESPACE__ . '\\gather_rest', PHP_INT_MAX );
 	add_filter( 'rest_request_before_callbacks', __NAMESPACE__ . '\\gather_route', PHP_INT_MAX, 3 );
+	add_filter( 'rest_request_after_callbacks', __NAMESPACE__ . '\\note_end_of_route', PHP_INT_MIN );
 	add_action( 'template_redirect', __NAMESPACE__ . '\\gather_sitemap', -1 );
 	add_action( 'parse_query', __NAMESPACE__ . '\\gather_comment_feed', PHP_INT_MAX );
 }
@@ -21,6 +22,21 @@ if ( is_described() ) {
  */
 function machine_counts(): bool {
 	return defined( 'REST_REQUEST' ) && REST_REQUEST;
+}
+
+/** For each REST route that is at work, whether WordPress's controller of posts handles it. */
+$GLOBALS['galley_routes'] = array();
+
+/**
+ * Returns whether a list, other than of posts, may be one whose total number a response contains. What the texts of posts show is as on pages.
+ */
+function may_be_counted(): bool {
+	return machine_counts() && ! end( $GLOBALS['galley_routes'] );
+}
+
+function note_end_of_route( $response ) {
+	array_pop( $GLOBALS['galley_routes'] );
+	return $response;
 }
 
 /**
@@ -93,6 +109,10 @@ function gather_rest_comment( $response, $comment = null ) {
  */
 function gather_route( $response, $handler = null, $request = null ) {
 	tag( 'b' );
+	$controller = is_array( $handler['callback'] ?? null ) ? $handler['callback'][0] : null;
+	// Not those of plugins that extend it.
+	$GLOBALS['galley_routes'][] = is_object( $controller ) && 'WP_REST_Posts_Controller' === get_class( $controller );
+
 	$route = $request instanceof \WP_REST_Request ? $request->get_route() : '/';
 	if ( preg_match( '~([^/]*)/(\d+)$~D', $route, $found ) ) {
 		foreach ( classes_of_base( $found[1] ) as $class ) {

@@ -108,7 +108,7 @@ function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
 		return $terms;
 	}
 	$kinds = array( $is_shown ? 'lt.' : 'lta.' );
-	if ( 'count' === ( $arguments['orderby'] ?? '' ) || ! empty( $arguments['show_count'] ) || machine_counts() ) {
+	if ( 'count' === ( $arguments['orderby'] ?? '' ) || ! empty( $arguments['show_count'] ) || may_be_counted() ) {
 		$kinds[] = 'ltc.';
 	}
 	if ( ! $is_plain || ! empty( $arguments['number'] ) ) {
@@ -162,19 +162,19 @@ function gather_author( $value, $user_id = 0 ) {
  */
 function gather_author_field( $value, $user_id = 0 ) {
 	if ( (int) $user_id > 0 ) {
-		tag_network( 'uf' . (int) $user_id );
+		tag_network( 'uf' . (int) $user_id . '.' . preg_replace( '/^get_the_author_(?:user_)?/', '', (string) current_filter() ) );
 		tag( 'pa' . (int) get_the_ID() );
 	}
 	return $value;
 }
 
 /**
- * Adds the tag of the fields of a user when code reads one, or all of them (no key).
+ * Adds the tag of a field of a user when code reads it, or of all of them (no key).
  */
 function gather_user_field( $value, $user_id = 0, $key = '' ) {
 	global $wpdb;
 	if ( (int) $user_id > 0 && ! is_private_user_field( (string) $key, $wpdb->base_prefix ) ) {
-		tag_network( 'uf' . (int) $user_id );
+		tag_network( 'uf' . (int) $user_id . ( '' === (string) $key ? '' : '.' . word( (string) $key ) ) );
 	} elseif ( (int) $user_id > 0 && "{$wpdb->prefix}capabilities" === $key && is_loaded_by_others() ) {
 		tag_network( 'u' . (int) $user_id );
 		tag_network( 'ur' . (int) $user_id );
@@ -285,7 +285,7 @@ function gather_comments( $comments, $query = null ) {
 	$reach = (int) ( $vars['number'] ?? 0 ) + (int) ( $vars['offset'] ?? 0 );
 	$first = in_array( $vars['orderby'] ?? '', array( '', 'comment_date', 'comment_date_gmt' ), true ) && 'ASC' !== strtoupper( (string) ( $vars['order'] ?? '' ) ) && (int) ( $vars['paged'] ?? 1 ) < 2;
 	$whole = ! array_filter( array_intersect_key( $vars, NARROWER ), __NAMESPACE__ . '\\is_narrower' );
-	foreach ( reach_tags( 'lc', $first && $whole && ! empty( $vars['number'] ) && ! machine_counts() ? $reach : null ) as $tag ) {
+	foreach ( reach_tags( 'lc', $first && $whole && ! empty( $vars['number'] ) && ! may_be_counted() ? $reach : null ) as $tag ) {
 		tag( $tag );
 	}
 	return $comments;

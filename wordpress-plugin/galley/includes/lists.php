@@ -27,6 +27,7 @@
  *
  *   o.<type>.<field>   lists that sort or filter by a field; of terms, with the taxonomy, and of users (`o.user.<field>`), too
  *   oo.<type>.<field>  lists that only sort by a title or a number: a change that keeps the order does not affect them
+ *   o.<type>.<field>.t<term>, .a<author>, .par<parent>; oo.: the same for lists whose posts all meet this condition
  *   os.<type>          the best-selling products, with ranks as above
  *   sv<term>           searches: posts that get or lose a term that excludes them from results
  *
@@ -64,6 +65,9 @@ const RANKED_CONDITIONS = array(
  * language.
  */
 const CONJOINED_TAXONOMIES = array( 'language', 'product_visibility' );
+
+/** Fields whose lists have a tag for each term, author or parent that they name. */
+const CONFINED_FIELDS = array( 'title', 'menu_order' );
 
 /** The field with the sales of a product. It changes with each order, but the order of the products by sales seldom changes. */
 const SALES = 'total_sales';
@@ -103,10 +107,10 @@ function list_tags( array $list ): array {
 	foreach ( $list['types'] as $type ) {
 		$type = word( $type );
 		foreach ( $list['sorted'] as $field ) {
-			$tags[] = "o.$type." . word( $field );
+			$tags = array_merge( $tags, confined( "o.$type." . word( $field ), $field, $list ) );
 		}
 		foreach ( null === $list['sales'] ? $list['ordered'] : array() as $field ) {
-			$tags[] = "oo.$type." . word( $field );
+			$tags = array_merge( $tags, confined( "oo.$type." . word( $field ), $field, $list ) );
 		}
 		if ( $list['any_status'] ) {
 			$tags[] = "l.$type.z";
@@ -115,6 +119,45 @@ function list_tags( array $list ): array {
 			$tags = array_merge( $tags, reach_tags( "os.$type", $list['sales'] ) );
 		} elseif ( ! $is_named ) {
 			$tags = array_merge( $tags, conditions( $type, $list ) );
+		}
+	}
+	return array_values( array_unique( $tags ) );
+}
+
+/**
+ * Returns the tags of a list that sorts or filters by a field. If all its posts meet one of several conditions, changes of other posts do not affect
+ * it, so each condition has a tag. Pure.
+ *
+ * @param string $tag   The tag for all posts of the type.
+ * @param string $field The field, as in the tag.
+ * @return string[]
+ */
+function confined( string $tag, string $field, array $list ): array {
+	if ( ! in_array( $field, CONFINED_FIELDS, true ) || $list['complex'] || $list['search'] || $list['ids'] || $list['slugs'] ) {
+		return array( $tag );
+	}
+	foreach ( array( 'parents' => 'par', 'terms' => 't', 'authors' => 'a' ) as $kind => $letter ) {
+		if ( $list[ $kind ] ) {
+			return preg_replace( '/^/', "$tag.$letter", array_map( 'strval', $list[ $kind ] ) );
+		}
+	}
+	return array( $tag );
+}
+
+/**
+ * Returns the tags of the lists by a field that a change of a post may affect. Pure.
+ *
+ * @param string     $tag    The tag for all posts of the type.
+ * @param string     $field  The field, as in the tag.
+ * @param array|null ...$states States of the post before and after, as `post_state` returns them.
+ * @return string[]
+ */
+function with_confined( string $tag, string $field, ?array ...$states ): array {
+	$tags = array( $tag );
+	foreach ( in_array( $field, CONFINED_FIELDS, true ) ? array_filter( $states ) : array() as $state ) {
+		array_push( $tags, "$tag.par$state[parent]", "$tag.a$state[author]" );
+		foreach ( $state['terms'] as $terms ) {
+			$tags = array_merge( $tags, preg_replace( '/^/', "$tag.t", array_map( 'strval', $terms ) ) );
 		}
 	}
 	return array_values( array_unique( $tags ) );

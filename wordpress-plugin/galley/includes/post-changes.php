@@ -163,7 +163,7 @@ function edit_tags( int $id, array $old, array $new ): array {
 	}
 	foreach ( array( 'title', 'modified', 'menu_order', 'author', 'parent', 'slug', 'password', 'rest' ) as $field ) {
 		if ( differs( $old, $new, $field ) ) {
-			$tags[] = "o.$type." . ( 'slug' === $field ? 'name' : $field );
+			$tags = array_merge( $tags, with_confined( "o.$type." . ( 'slug' === $field ? 'name' : $field ), $field, $old, $new ) );
 		}
 	}
 	if ( differs( $old, $new, 'picture' ) ) {

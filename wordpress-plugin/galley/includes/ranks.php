@@ -95,16 +95,16 @@ function count_sql( array $list, int $limit, string $after = '', int $except = 0
 /**
  * Returns the tags of lists sorted by title, if a change of a title moves the post past another one.
  *
- * @param string $old Title before the change.
- * @param string $new Title after the change.
+ * @param array $old State before the change.
+ * @param array $new State after the change.
  * @return string[]
  */
-function title_order_tags( int $id, string $type, string $old, string $new ): array {
+function title_order_tags( int $id, array $old, array $new ): array {
 	global $wpdb;
 	// Only the database knows the order of two titles. Some lists show drafts, so the query includes posts with any status.
 	// phpcs:ignore WordPress.DB -- the other parts come from this plugin.
-	$passed = $wpdb->prepare( "SELECT COUNT(*) FROM (SELECT 1 FROM $wpdb->posts WHERE post_type = %s AND ID <> %d AND (post_title BETWEEN %s AND %s OR post_title BETWEEN %s AND %s) LIMIT 1) passed", $type, $id, $old, $new, $new, $old );
-	return ask_each( array( $passed ) )[0] > 0 ? array( 'oo.' . word( $type ) . '.title' ) : array();
+	$passed = $wpdb->prepare( "SELECT COUNT(*) FROM (SELECT 1 FROM $wpdb->posts WHERE post_type = %s AND ID <> %d AND (post_title BETWEEN %s AND %s OR post_title BETWEEN %s AND %s) LIMIT 1) passed", $new['type'], $id, $old['title'], $new['title'], $new['title'], $old['title'] );
+	return ask_each( array( $passed ) )[0] > 0 ? with_confined( 'oo.' . word( $new['type'] ) . '.title', 'title', $old, $new ) : array();
 }
 
 /**

@@ -68,7 +68,7 @@ final class ChangesTest extends TestCase {
 		$this->assertSame( array(), Galley\post_changes( 7, self::draft(), self::draft( array( 'title' => 'U' ) ) )['tags'] );
 		$later = array( 'status' => 'future' );
 		$title = Galley\post_changes( 7, self::draft( $later ), self::draft( $later + array( 'title' => 'U' ) ) );
-		$this->assertSame( array( array( 'p7', 'pl7', 'o.post.title' ), array() ), array( $title['tags'], $title['lists'] ) );
+		$this->assertSame( array( array( 'p7', 'pl7', 'o.post.title', 'o.post.title.par0', 'o.post.title.a2', 'o.post.title.t3', 'o.post.title.t1' ), array() ), array( $title['tags'], $title['lists'] ) );
 		$date = Galley\post_changes( 7, self::draft( $later ), self::draft( $later + array( 'date' => '2025-01-01 00:00:00' ) ) );
 		$this->assertContains( 'l.post.z', $date['tags'] );
 		$this->assertSame( array(), $date['lists'] );
@@ -236,11 +236,70 @@ final class ChangesTest extends TestCase {
 			'wp_12_capabilities' => array( 'ur5', 'lur' ),
 			'wp_user_level'     => array(),
 			'session_tokens'    => array(),
-			'town'              => array( 'uf5', 'o.user.m_town', 'o.user.m_' ),
-			'xwp_capabilities'  => array( 'uf5', 'o.user.m_xwp_capabilities', 'o.user.m_' ),
+			'town'              => array( 'uf5', 'uf5.town', 'o.user.m_town', 'o.user.m_' ),
+			'xwp_capabilities'  => array( 'uf5', 'uf5.xwp_capabilities', 'o.user.m_xwp_capabilities', 'o.user.m_' ),
 		);
 		foreach ( $rows as $key => $tags ) {
 			$this->assertSame( $tags, Galley\user_field_tags( 5, $key, 'wp_' ), $key );
 		}
+	}
+
+	public function test_a_field_of_a_user_has_the_class_of_all_fields(): void {
+		$this->assertSame( array( 'uf5.town', 'uf' ), Galley\with_classes( array( 'uf5.town' ) ) );
+		$this->assertSame( array( 'b', 'uf' ), Galley\collapsed( array( 'uf5.town', 'uf6.town', 'uf6', 'b' ), 2 ) );
+	}
+
+	/**
+	 * Generated lists and posts: a change of the title or the order purges a list if the post can be in it before or after the change, and not if it
+	 * meets none of the conditions by which the list has its tag.
+	 */
+	public function test_lists_by_a_field_are_purged_for_their_own_posts(): void {
+		mt_srand( 41 );
+		$some  = static function (): array {
+			return array_slice( array( 1, 2, 3, 4 ), mt_rand( 0, 3 ), mt_rand( 0, 2 ) );
+		};
+		$cases = array( 0, 0 );
+		for ( $round = 0; $round < 4000; $round++ ) {
+			$list    = array(
+				'types'    => mt_rand( 0, 3 ) ? array( 'post' ) : array( 'post', 'page' ),
+				'terms'    => $some(),
+				'authors'  => mt_rand( 0, 1 ) ? $some() : array(),
+				'parents'  => mt_rand( 0, 2 ) ? array() : $some(),
+				'ids'      => mt_rand( 0, 5 ) ? array() : array( 9 ),
+				'search'   => 0 === mt_rand( 0, 9 ),
+				'complex'  => 0 === mt_rand( 0, 9 ),
+				'narrowed' => true,
+			);
+			$field   = mt_rand( 0, 1 ) ? 'title' : 'menu_order';
+			$tags    = Galley\list_tags( Galley\any_list( array( mt_rand( 0, 1 ) ? 'ordered' : 'sorted' => array( $field ) ) + $list ) );
+			$states  = array();
+			$is_in   = false;
+			$is_near = array();
+			foreach ( array( 0, 1 ) as $which ) {
+				$state    = self::post( array( $field => $which, 'terms' => array( 'category' => $some() ), 'author' => mt_rand( 1, 4 ), 'parent' => mt_rand( 0, 4 ) ) );
+				$meets    = array(
+					'parents' => ! $list['parents'] || in_array( $state['parent'], $list['parents'], true ),
+					'terms'   => ! $list['terms'] || array_intersect( $state['terms']['category'], $list['terms'] ),
+					'authors' => ! $list['authors'] || in_array( $state['author'], $list['authors'], true ),
+				);
+				$is_in    = $is_in || ! in_array( false, array_map( 'boolval', $meets ), true );
+				$states[] = $state;
+				foreach ( $meets as $kind => $is_met ) {
+					$is_near[ $kind ] = ! empty( $is_near[ $kind ] ) || $is_met;
+				}
+			}
+			$purged = array_intersect( $tags, array_merge( Galley\with_confined( "o.post.$field", $field, ...$states ), Galley\with_confined( "oo.post.$field", $field, ...$states ) ) );
+			$about  = json_encode( array( $list, $states, $tags ) );
+			if ( $is_in ) {
+				$this->assertNotEmpty( $purged, $about );
+				++$cases[0];
+			}
+			$kind = $list['parents'] ? 'parents' : ( $list['terms'] ? 'terms' : 'authors' );
+			if ( ! $is_near[ $kind ] && ! $list['ids'] && ! $list['search'] && ! $list['complex'] ) {
+				$this->assertEmpty( $purged, $about );
+				++$cases[1];
+			}
+		}
+		$this->assertGreaterThan( 500, min( $cases ) );
 	}
 }

@@ -46,16 +46,17 @@ final class ShopsTest extends TestCase {
 	}
 
 	public function test_a_variation_purges_pages_that_show_it(): void {
-		$this->assertSame( array(), Galley\variation_tags( 4, array( '_stock' ), true, false ) );
-		$this->assertSame( array( 'p4' ), Galley\variation_tags( 4, array( '_stock', '_stock_status' ), true, false ) );
-		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_stock', '_stock_status' ), true, true ) );
-		$this->assertSame( array( 'p4' ), Galley\variation_tags( 4, array( '_price', '_regular_price' ), true, false ) );
+		$this->assertSame( array(), Galley\variation_tags( 4, array( '_stock' ), true, true, false ) );
+		$this->assertSame( array( 'p4' ), Galley\variation_tags( 4, array( '_stock', '_stock_status' ), true, true, false ) );
+		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_stock', '_stock_status' ), true, true, true ) );
+		$this->assertSame( array( 'p4' ), Galley\variation_tags( 4, array( '_price', '_regular_price' ), true, true, false ) );
 		// On sale: lists show the regular price, too.
-		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_regular_price' ), true, false ) );
-		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_price', '_sale_price' ), true, false ) );
-		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array(), false, false ) );
+		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_regular_price' ), true, true, false ) );
+		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_price', '_sale_price' ), true, true, false ) );
+		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array(), false, false, false ) );
+		$this->assertSame( array( 'p4' ), Galley\variation_tags( 4, array( '_stock_status' ), false, true, false ), 'only the summary differs' );
 		// WooCommerce writes 0 for no picture, and the status also as a term.
-		$this->assertSame( array( 'p4' ), Galley\variation_tags( 4, array( '_stock', '_stock_status', '_thumbnail_id' ), true, false ) );
+		$this->assertSame( array( 'p4' ), Galley\variation_tags( 4, array( '_stock', '_stock_status', '_thumbnail_id' ), true, true, false ) );
 		$state = static function ( array $changes ): array {
 			return Galley\without_stock( array_merge( array( 'modified' => '1', 'picture' => 0, 'terms' => array( 'product_visibility' => array( 31 ), 'pa_color' => array( 5 ) ) ), $changes ) );
 		};

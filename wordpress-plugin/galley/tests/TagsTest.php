@@ -62,7 +62,7 @@ final class TagsTest extends TestCase {
 			'an author in a year'     => array( array( 'types' => array( 'post' ), 'authors' => array( 2 ), 'dates' => array( '2024' ) ), array( 'l.post.a2', 'l.post.d2024' ) ),
 			'the start of a month'    => array( array( 'types' => array( 'post' ), 'dates' => array( '202405' ) ) + $top, array( 'l.post.d202405.q', 'l.post.d202405.r0', 'l.post.d202405.r1', 'l.post.d202405.r2', 'l.post.d202405.r3', 'l.post.d202405.r4', 'l.post.d202405.r5', 'l.post.d202405.r6', 'l.post.d202405.r7', 'l.post.d202405.r8', 'l.post.d202405.r9', 'l.post.d202405.n' ) ),
 			'a month'                 => array( array( 'types' => array( 'post' ), 'dates' => array( '202405' ) ), array( 'l.post.d202405' ) ),
-			'children'                => array( array( 'types' => array( 'page' ), 'parents' => array( 7 ), 'sorted' => array( 'menu_order' ) ), array( 'o.page.menu_order', 'l.page.par7' ) ),
+			'children'                => array( array( 'types' => array( 'page' ), 'parents' => array( 7 ), 'sorted' => array( 'menu_order' ) ), array( 'o.page.menu_order.par7', 'l.page.par7' ) ),
 			'a search'                => array( array( 'types' => array( 'post' ), 'search' => true ), array( 'l.post.s' ) ),
 			'a search for a word'     => array( array( 'types' => array( 'post', 'page' ), 'search' => true, 'word' => 'ferry' ), array( 'l.post.s.ferry', 'l.page.s.ferry' ) ),
 			'all posts of a list'     => array( array( 'types' => array( 'post' ), 'members' => array( 7, 8 ) ), array( 'l.post.q', 'l.post.in', 'l.post.p7', 'l.post.p8' ) ),
