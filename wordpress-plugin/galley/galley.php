@@ -83,6 +83,7 @@ const PARTS = array(
 	'includes/events-terms.php',
 	'includes/events-comments.php',
 	'includes/comment-fields.php',
+	'includes/fields-of-all.php',
 	'includes/events-users.php',
 	'includes/events-options.php',
 	'includes/events-site.php',

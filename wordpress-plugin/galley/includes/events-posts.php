@@ -170,7 +170,7 @@ function noted_field( int $post_id, string $key ) {
  * does with prices. The values are therefore compared at the end.
  */
 function on_field_gone( $meta_ids, $post_id, $key ): void {
-	if ( is_shared() ) {
+	if ( is_shared() || ! $post_id ) {
 		return;
 	}
 	on_field( $meta_ids, $post_id, $key, noted_field( (int) $post_id, (string) $key ) ?? get_post_meta( (int) $post_id, (string) $key ) );

@@ -1,0 +1,71 @@
+<?php
+/**
+ * Fields that are deleted from all objects at once.
+ *
+ * @package Galley
+ */
+
+use PHPUnit\Framework\TestCase;
+
+if ( ! function_exists( 'current_filter' ) ) {
+	/** Returns the value that a test has set. */
+	function current_filter(): string {
+		return $GLOBALS['filter_of_test'] ?? '';
+	}
+}
+
+final class FieldsTest extends TestCase {
+
+	protected function setUp(): void {
+		$GLOBALS['galley_purge_id'] = 'test';
+		$GLOBALS['galley_purges']   = array( 'hard' => array(), 'soft' => array() );
+		$GLOBALS['wpdb']            = new class() {
+			public $commentmeta = 'wp_commentmeta';
+			public $usermeta    = 'wp_usermeta';
+			public $base_prefix = 'wp_';
+			public $asked       = array();
+			public $found       = array();
+
+			public function prepare( string $sql, ...$values ): string {
+				return vsprintf( str_replace( '%s', "'%s'", $sql ), $values );
+			}
+
+			public function get_col( string $sql ): array {
+				$this->asked[] = $sql;
+				return $this->found;
+			}
+		};
+	}
+
+	protected function tearDown(): void {
+		$GLOBALS['galley_purges'] = array( 'hard' => array(), 'soft' => array() );
+		unset( $GLOBALS['wpdb'], $GLOBALS['galley_purge_id'], $GLOBALS['filter_of_test'], $_SERVER['HTTP_GALLEY_REQUEST'] );
+	}
+
+	private function purged_by( string $type, array $found, $check = null, bool $is_all = true ): array {
+		$GLOBALS['filter_of_test']        = "delete_{$type}_metadata";
+		$GLOBALS['wpdb']->found           = $found;
+		$GLOBALS['galley_purges']['hard'] = array();
+		$this->assertSame( $check, Galley\before_deletion_of_all( $check, 0, 'color', '', $is_all ) );
+		return array_map( 'strval', array_keys( $GLOBALS['galley_purges']['hard'] ) );
+	}
+
+	public function test_the_objects_that_lose_a_field_are_asked_for(): void {
+		$this->assertSame( array( 'km3', 'km', 'km5' ), $this->purged_by( 'comment', array( '3', '5' ) ) );
+		$this->assertSame( array( "SELECT DISTINCT comment_id FROM wp_commentmeta WHERE meta_key = 'color' LIMIT 501" ), $GLOBALS['wpdb']->asked );
+		$this->assertSame( array( 'uf7', 'uf', 'uf7.color', 'o.user.m_color', 'o.user.m_' ), $this->purged_by( 'user', array( '7' ) ) );
+	}
+
+	public function test_other_deletions_are_not(): void {
+		$this->assertSame( array(), $this->purged_by( 'comment', array( '3' ), null, false ) );
+		$this->assertSame( array(), $this->purged_by( 'comment', array( '3' ), true ), 'other code replaces the deletion' );
+		$_SERVER['HTTP_GALLEY_REQUEST'] = 'shared';
+		$this->assertSame( array(), $this->purged_by( 'comment', array( '3' ) ) );
+		$this->assertSame( array(), $GLOBALS['wpdb']->asked );
+	}
+
+	public function test_too_many_objects_purge_all_pages(): void {
+		$this->assertSame( array( 'b' ), $this->purged_by( 'comment', range( 1, Galley\MAX_PURGES + 1 ) ) );
+		$this->assertSame( array( 'b' ), $this->purged_by( 'user', range( 1, Galley\MAX_PURGES + 1 ) ) );
+	}
+}
