@@ -19,6 +19,7 @@ unset( $galley_action );
 
 function gather_comment_field( $value, $id = 0 ) {
 	tag( 'km' . (int) $id );
+	tag( 'kma' );
 	return $value;
 }
 

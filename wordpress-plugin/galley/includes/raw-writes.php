@@ -49,9 +49,10 @@ const UNSHOWN_TABLES = array( 'signups', 'registration_log' );
 /** Functions that tell about the last statement, which asking the database would change. */
 const ABOUT_LAST_STATEMENT = '/\b(?:FOUND_ROWS|ROW_COUNT|LAST_INSERT_ID)\b|\bWARNINGS\b|@@/i';
 
-/** Maximum number of rows of such a statement, and of such statements in a request. Above it, they purge the whole blog. */
+/** Maximum number of rows of such a statement, of such statements in a request, and of bytes of one without its values. Above it, they purge the blog. */
 const MAX_RAW_ROWS   = 100;
 const MAX_RAW_WRITES = 200;
+const MAX_HEAD_BYTES = 50000;
 
 $GLOBALS['galley_raw_writes'] = 0;
 
@@ -75,6 +76,9 @@ function tags_of_raw_write( string $table, string $name, string $sql ): array {
 	$rows   = $is_own && ! $GLOBALS['galley_is_over'] && ++$GLOBALS['galley_raw_writes'] <= MAX_RAW_WRITES ? rows_of_write( $name, $sql ) : null;
 	if ( null === $rows && is_shared() ) {
 		return array( $tag );
+	}
+	if ( null === $rows && $is_own && 'commentmeta' === $name ) {
+		return array( $tag, blog_prefix() . 'kma' );
 	}
 	if ( null === $rows ) {
 		return array( $tag, is_multisite() && ( ! $is_own || 0 === strncmp( $name, 'user', 4 ) ) ? '*' : blog_prefix() . 'b' );
@@ -112,7 +116,7 @@ function rows_of_write( string $name, string $sql ) {
 	}
 	$head = preg_replace( SHAPE_PARTS, '?', $sql );
 	// An object that gets another number, or a field that gets another key.
-	if ( ! is_string( $head ) || 0 !== preg_match( "/\\bSET\\b(?:(?!\\bWHERE\\b).)*`?\\b(?:$object" . ( $key ? "|$key" : '' ) . ')`?\s*=/is', $head ) ) {
+	if ( ! is_string( $head ) || strlen( $head ) > MAX_HEAD_BYTES || 0 !== preg_match( "/\\bSET\\b(?:(?!\\bWHERE\\b).)*`?\\b(?:$object" . ( $key ? "|$key" : '' ) . ')`?\s*=/is', $head ) ) {
 		return null;
 	}
 	$parts = condition_of( $sql );

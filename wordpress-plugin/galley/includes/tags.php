@@ -9,7 +9,7 @@
  *   th its featured image          ps  its stock and sales, if a product
  *   pt its terms                   ad  its adjacent posts                    rv  its revisions
  *   c  the comments of a post      cn  their number                          k   the text of one comment
- *   km its fields (meta)
+ *   km its fields (meta)               kma any field of a comment
  *   t  the archive of a term       tl  its name and address                  tc  its number of posts
  *   tn its name, without a link    ts  its slug, in CSS classes              to  the order of the terms of a post
  *   pi an attachment, such as an image, except its title                     uf  all fields of a user except names and addresses

@@ -90,15 +90,18 @@ final class CoreTablesTest extends TestCase {
 	 * Statements whose rows cannot be asked for purge the blog, but not from a request for a page, where counters of visits are written.
 	 */
 	public function test_a_write_whose_rows_are_unknown_purges_the_blog_except_while_a_page_is_generated(): void {
-		$database                   = new Statements_Database();
-		$GLOBALS['wpdb']->posts     = 'wp_posts';
-		$GLOBALS['wpdb']->postmeta  = 'wp_postmeta';
-		$GLOBALS['options_of_test'] = array();
-		$GLOBALS['galley_raw_rows'] = null;
-		$joined                     = 'UPDATE wp_posts p JOIN wp_postmeta m ON p.ID = m.post_id SET p.post_title = m.meta_value';
+		$database                  = new Statements_Database();
+		$GLOBALS['wpdb']->posts    = 'wp_posts';
+		$GLOBALS['wpdb']->postmeta = 'wp_postmeta';
+
+		$GLOBALS['wpdb']->commentmeta = 'wp_commentmeta';
+		$GLOBALS['options_of_test']   = array();
+		$GLOBALS['galley_raw_rows']   = null;
+		$joined                       = 'UPDATE wp_posts p JOIN wp_postmeta m ON p.ID = m.post_id SET p.post_title = m.meta_value';
 		foreach ( array( 'whole' => array( 'tb.wp_posts', 'b' ), 'shared' => array( 'tb.wp_posts' ) ) as $kind => $expected ) {
 			$_SERVER['HTTP_GALLEY_REQUEST'] = $kind;
 			$this->assertSame( $expected, Galley\tags_of_raw_write( 'wp_posts', 'posts', $joined ), $kind );
+			$this->assertSame( 'whole' === $kind ? array( 'tb.wp_commentmeta', 'kma' ) : array( 'tb.wp_commentmeta' ), Galley\tags_of_raw_write( 'wp_commentmeta', 'commentmeta', 'DELETE m FROM wp_commentmeta m JOIN wp_comments c' ), $kind );
 			$this->assertSame( array( 'tb.wp_signups' ), Galley\tags_of_raw_write( 'wp_signups', 'signups', 'DELETE FROM wp_signups' ), $kind );
 			$this->assertNull( $GLOBALS['galley_raw_rows'], $kind );
 		}

@@ -97,6 +97,32 @@ final class StatementsTest extends TestCase {
 	}
 
 	/**
+	 * Long statements: what is found is the same, and a hostile text takes no longer than a plain one.
+	 */
+	public function test_long_statements_have_conditions_without_long_waits(): void {
+		$size  = 600000;
+		$ids   = implode( ', ', array_map( fn( $id ) => "'$id'", range( 100000, 110000 ) ) );
+		$longs = array(
+			array( "UPDATE wp_posts SET post_content = '" . str_repeat( 'a WHERE b ', $size / 10 ) . "' WHERE ID = 5;", 'wp_posts', ' ID = 5' ),
+			array( 'UPDATE wp_posts SET a = 1' . str_repeat( ' ', $size ) . 'WHERE ID = 5', 'wp_posts', ' ID = 5' ),
+			array( 'UPDATE wp_posts SET a = 1 /*' . str_repeat( ' WHERE', $size / 6 ) . '*/ WHERE ID = 5', 'wp_posts', ' ID = 5' ),
+			array( 'UPDATE wp_posts ' . str_repeat( ' ', $size ) . 'SE a = 1 WHERE ID = 5', null, null ),
+			array( 'UPDATE ' . str_repeat( 'x', $size ) . ' = 1 WHERE ID = 5', null, null ),
+			array( 'UPDATE ' . str_repeat( 'x.', $size / 2 ) . ' SET a = 1 WHERE ID = 5', null, null ),
+			array( 'UPDATE wp_posts SET a = 1 ' . str_repeat( 'ORDER   ', $size / 8 ) . ' WHERE ID = 5', 'wp_posts', ' ID = 5' ),
+			array( 'UPDATE wp_posts SET a = 1 ' . str_repeat( 'WHERE ', $size / 6 ), null, null ),
+			array( 'DELETE FROM wp_posts WHERE ID = 5' . str_repeat( ' ;', $size / 2 ) . 'x', null, null ),
+			array( "DELETE FROM wp_comments WHERE comment_id IN ( $ids )", 'wp_comments', " comment_id IN ( $ids )" ),
+			array( "DELETE FROM wp_comments WHERE comment_id IN ( $ids, $ids, $ids )", null, null ),
+		);
+		foreach ( $longs as $at => list( $sql, $table, $condition ) ) {
+			$began = microtime( true );
+			$this->assertSame( null === $table ? null : array( $table, $condition ), Galley\condition_of( $sql ), "$at: " . substr( $sql, 0, 60 ) );
+			$this->assertLessThan( 1.0, microtime( true ) - $began, "$at" );
+		}
+	}
+
+	/**
 	 * @return array[]
 	 */
 	public static function triggers(): array {
