@@ -56,8 +56,8 @@ const MAX_HEAD_BYTES = 50000;
 
 $GLOBALS['galley_raw_writes'] = 0;
 
-/** Rows of the last statement: name of the table, the table, object and key of each row; null for an insertion. */
-$GLOBALS['galley_raw_rows'] = null;
+/** Rows of the last statement, for each table: its name, the table, object and key of each row; null for an insertion. */
+$GLOBALS['galley_raw_rows'] = array();
 
 /**
  * Returns the tags of a statement on a table of WordPress that other code sends, and records the states of the objects that it changes.
@@ -73,7 +73,7 @@ function tags_of_raw_write( string $table, string $name, string $sql ): array {
 		return is_known_as_busy( $tag ) ? array() : array( $tag );
 	}
 	$is_own = isset( ROW_COLUMNS[ $name ] ) && preg_replace( '/^.*\./', '', $table ) === $GLOBALS['wpdb']->$name;
-	$rows   = $is_own && ! $GLOBALS['galley_is_over'] && ++$GLOBALS['galley_raw_writes'] <= MAX_RAW_WRITES ? rows_of_write( $name, $sql ) : null;
+	$rows   = $is_own && ! $GLOBALS['galley_is_over'] && ++$GLOBALS['galley_raw_writes'] <= MAX_RAW_WRITES ? rows_of_write( $name, $sql, preg_replace( '/^.*\./', '', $table ) ) : null;
 	if ( null === $rows && is_shared() ) {
 		return array( $tag );
 	}
@@ -83,8 +83,7 @@ function tags_of_raw_write( string $table, string $name, string $sql ): array {
 	if ( null === $rows ) {
 		return array( $tag, is_multisite() && ( ! $is_own || 0 === strncmp( $name, 'user', 4 ) ) ? '*' : blog_prefix() . 'b' );
 	}
-	// Only for the rows of one table, because a statement on more has no condition here.
-	$GLOBALS['galley_raw_rows'] = array( $name, $table, 'I' === $rows ? null : $rows );
+	$GLOBALS['galley_raw_rows'][] = array( $name, $table, 'I' === $rows ? null : $rows );
 	if ( is_array( $rows ) ) {
 		quietly(
 			static function () use ( $name, $rows ): void {
@@ -101,9 +100,11 @@ function tags_of_raw_write( string $table, string $name, string $sql ): array {
  * Returns the rows that a statement is about to change: object, and key or taxonomy. `I` for an insertion, whose rows are known afterwards. Null if the rows
  * are unknown or too many.
  *
+ * @param string $name  Name of WordPress for the table.
+ * @param string $table Name of the table without a database.
  * @return array[]|string|null
  */
-function rows_of_write( string $name, string $sql ) {
+function rows_of_write( string $name, string $sql, string $table ) {
 	list( $primary, $object, $key ) = ROW_COLUMNS[ $name ];
 	if ( preg_match( ABOUT_LAST_STATEMENT, $sql ) ) {
 		return null;
@@ -119,18 +120,31 @@ function rows_of_write( string $name, string $sql ) {
 	if ( ! is_string( $head ) || strlen( $head ) > MAX_HEAD_BYTES || 0 !== preg_match( "/\\bSET\\b(?:(?!\\bWHERE\\b).)*`?\\b(?:$object" . ( $key ? "|$key" : '' ) . ')`?\s*=/is', $head ) ) {
 		return null;
 	}
-	$parts = condition_of( $sql );
-	if ( null === $parts ) {
-		return null;
+	$parts  = condition_of( $sql );
+	$called = null === $parts ? array() : aliases_in( $parts[0], $table );
+	if ( 1 !== count( $called ) ) {
+		// Nothing that only a query within parentheses reads is changed. A table that is joined with itself has two names.
+		return null !== $parts && ! $called && ! is_named_outside_queries( $parts[0], $table ) ? array() : null;
 	}
 	if ( 'comments' === $name && preg_match( '/^\s*DELETE\b/i', $sql ) ) {
 		// No page shows spam, of which thousands are deleted at once.
-		$parts[1] .= ") AND (comment_approved = '1'";
+		$parts[1] .= ") AND ($called[0].comment_approved = '1'";
 	}
-	$columns = $object . ( $key ? ", $key" : '' );
+	$columns = "$called[0].$object" . ( $key ? ", $called[0].$key" : '' );
 	$lock    = null === $GLOBALS['galley_transaction'] ? '' : ' FOR UPDATE';
 	$rows    = rows_directly( "SELECT DISTINCT $columns FROM $parts[0] WHERE ($parts[1]) LIMIT " . ( MAX_RAW_ROWS + 1 ) . $lock );
-	return null === $rows || count( $rows ) > MAX_RAW_ROWS ? null : array_map( 'array_values', $rows );
+	if ( null === $rows || count( $rows ) > MAX_RAW_ROWS ) {
+		return null;
+	}
+	// A join may have no row of this table.
+	return array_values(
+		array_filter(
+			array_map( 'array_values', $rows ),
+			static function ( array $row ): bool {
+				return (int) $row[0] > 0;
+			}
+		)
+	);
 }
 
 /**
@@ -199,15 +213,14 @@ function queue_raw_comment( int $id, $old = null ): void {
 }
 
 /**
- * Handles the rows that the last statement has changed.
+ * Handles the rows that the last statement has changed in a table.
  *
- * @param bool $is_known Whether `wpdb` still tells about that statement.
+ * @param array $written  Name of the table, the table, and the rows, as in `$GLOBALS['galley_raw_rows']`.
+ * @param bool  $is_known Whether `wpdb` still tells about that statement.
  * @return bool False if the rows are unknown.
  */
-function settle_raw_rows( bool $is_known ): bool {
-	list( $name, $table, $rows ) = $GLOBALS['galley_raw_rows'];
-
-	$GLOBALS['galley_raw_rows']     = null;
+function settle_raw_rows( array $written, bool $is_known ): bool {
+	list( $name, $table, $rows )    = $written;
 	list( $primary, $object, $key ) = ROW_COLUMNS[ $name ];
 	$is_new                         = null === $rows;
 	if ( $is_new ) {

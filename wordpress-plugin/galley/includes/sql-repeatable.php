@@ -30,6 +30,12 @@ const REPEATABLE_CALLS = array(
 /** Maximum length of the condition of a statement that changes rows: the numbers of 10,000 comments, which Akismet deletes at once. */
 const MAX_CONDITION_BYTES = 262144;
 
+/** Maximum number of parentheses that open in such a statement. */
+const MAX_PARENTHESES = 5000;
+
+/** Words that may follow the name of a table in a list, where an alias may be. */
+const AFTER_TABLE = array( 'ON', 'USING', 'LEFT', 'RIGHT', 'INNER', 'OUTER', 'CROSS', 'NATURAL', 'FULL', 'JOIN', 'STRAIGHT_JOIN', 'USE', 'FORCE', 'IGNORE', 'PARTITION', 'FOR' );
+
 /** Words that make a result depend on more than rows, or that do more than read. */
 const VARYING_WORDS = '/\b(?:INTO|UPDATE|LOCK|SHARE|PROCEDURE|SQL_CALC_FOUND_ROWS|CURRENT_(?:DATE|TIME|TIMESTAMP|USER|ROLE)|LOCALTIME(?:STAMP)?|UTC_(?:DATE|TIME|TIMESTAMP)|SYSDATE|ROWNUM|NEXT|PREVIOUS|SYSTEM_TIME|NEXTVAL|CURRVAL|LASTVAL|AS\s+TIME)\b|@|:=|\/\*/i';
 
@@ -49,7 +55,11 @@ function is_repeatable( string $sql, int $most = MAX_STATEMENT_BYTES ): bool {
 		if ( count( $known ) > 500 ) {
 			$known = array();
 		}
-		$known[ $shape ] = $is_plain && calls_are_repeatable( $shape );
+		$is_plain = $is_plain && calls_are_repeatable( $shape );
+		if ( strlen( $shape ) > MAX_STATEMENT_BYTES ) {
+			return $is_plain;
+		}
+		$known[ $shape ] = $is_plain;
 	}
 	return $known[ $shape ];
 }
@@ -70,12 +80,43 @@ function calls_are_repeatable( string $shape ): bool {
 }
 
 /**
- * Returns the condition of an UPDATE or DELETE of one table, with the name by which it calls the table. Null if the statement is not of this kind,
- * has no condition, or one that cannot be asked for.
+ * Returns the tables of an UPDATE or DELETE as a SELECT can name them, with their joins, and its condition. Null if the statement is not of this
+ * kind, has no condition, or one that cannot be asked for.
  *
- * @return array{string, string}|null Table with its alias, and condition.
+ * @return array{string, string}|null
  */
 function condition_of( string $sql ): ?array {
+	$mask = mask_of( $sql );
+	if ( null === $mask || ! preg_match( '/^\s*+(UPDATE|DELETE)\s++(?:(?:LOW_PRIORITY|QUICK|IGNORE)\s++)*+/i', $mask, $verb ) ) {
+		return null;
+	}
+	$at    = strlen( $verb[0] );
+	$words = outer_words( $mask, $at );
+	$where = $words['WHERE'] ?? null;
+	if ( 'UPDATE' === strtoupper( $verb[1] ) ) {
+		$end = $words['SET'] ?? null;
+	} else {
+		// The list of tables follows the last of these words.
+		$at  = isset( $words['FROM'] ) ? max( $words['FROM'] + 4, ( $words['USING'] ?? -5 ) + 5 ) : null;
+		$end = $where;
+	}
+	if ( null === $at || null === $end || null === $where || $end > $where || $at > $end ) {
+		return null;
+	}
+	$last = strlen( rtrim( $mask, "; \t\r\n" ) );
+	foreach ( array( 'ORDER', 'LIMIT', 'RETURNING' ) as $word ) {
+		$last = min( $last, $words[ $word ] ?? $last );
+	}
+	$from      = trim( substr( $sql, $at, $end - $at ) );
+	$condition = substr( $sql, $where + 5, max( 0, $last - $where - 5 ) );
+	return is_repeatable( "SELECT 1 FROM $from WHERE $condition", MAX_CONDITION_BYTES ) ? array( $from, $condition ) : null;
+}
+
+/**
+ * Returns a statement with `?` in place of each byte of its values, `x` in place of those of quoted names, and spaces in place of comments. Null for
+ * one that is too long, or that has code in a comment.
+ */
+function mask_of( string $sql ): ?string {
 	$mask = strlen( $sql ) > MAX_STATEMENT ? null : preg_replace_callback(
 		SHAPE_PARTS,
 		static function ( array $part ): string {
@@ -83,18 +124,94 @@ function condition_of( string $sql ): ?array {
 		},
 		$sql
 	);
-	if ( null === $mask || preg_match( '/\bSELECT\b|\bJOIN\b|\/\*/i', $mask ) ) {
-		return null;
+	$mask = null === $mask || false !== strpos( $mask, '/*' ) || substr_count( $mask, '(' ) > MAX_PARENTHESES ? null : preg_replace_callback(
+		'/`[^`]*+`?/',
+		static function ( array $name ): string {
+			return str_repeat( 'x', strlen( $name[0] ) );
+		},
+		$mask
+	);
+	return $mask;
+}
+
+/**
+ * Returns where the words that divide a statement are, outside of parentheses: the first WHERE and the first of each other word, those after WHERE
+ * only where they end the condition.
+ *
+ * @param string $mask As `mask_of()` returns it.
+ * @param int    $at   Where to begin.
+ * @return int[] Positions by word.
+ */
+function outer_words( string $mask, int $at ): array {
+	$words = array();
+	$depth = 0;
+	preg_match_all( '/[()]|\b(?:SET|WHERE|FROM|USING(?!\s*+\()|ORDER(?=\s++BY\b)|LIMIT|RETURNING)\b/i', $mask, $found, PREG_OFFSET_CAPTURE, $at );
+	foreach ( $found[0] as list( $word, $position ) ) {
+		$depth += '(' === $word ? 1 : ( ')' === $word ? -1 : 0 );
+		$word   = strtoupper( $word );
+		$is_end = in_array( $word, array( 'ORDER', 'LIMIT', 'RETURNING' ), true );
+		if ( 0 === $depth && ! isset( $words[ $word ] ) && $is_end === isset( $words['WHERE'] ) ) {
+			$words[ $word ] = $position;
+		}
 	}
-	// No part gives back what it has read, so that the time grows with the length only.
-	$name  = '[`\w$\x80-\xff]++';
-	$table = "((?:$name\\s*+\\.\\s*+)?+$name(?:\\s++(?:AS\\s++)?+(?!(?:SET|WHERE|USING)\\b)[`\\w$]++)?+)\\s++";
-	if ( ! preg_match( "/^\\s*+(?:UPDATE\\s++(?:(?:LOW_PRIORITY|IGNORE)\\s++)*+{$table}SET\\b|DELETE\\s++(?:(?:LOW_PRIORITY|QUICK|IGNORE)\\s++)*+FROM\\s++{$table}(?=WHERE\\b))/i", $mask, $found ) || ! preg_match( '/\bWHERE\b/i', $mask, $where, PREG_OFFSET_CAPTURE, strlen( $found[0] ) ) ) {
-		return null;
+	return $words;
+}
+
+/**
+ * Returns the names by which a list of tables calls a table, outside of parentheses.
+ *
+ * @param string $from  As `condition_of()` returns it.
+ * @param string $table Name without a database.
+ * @return string[] Aliases, or the name as in the list.
+ */
+function aliases_in( string $from, string $table ): array {
+	$names = array();
+	$wants = true;
+	$depth = 0;
+	preg_match_all( '/`[^`]*+`?|[\w$\x80-\xff]++|[(),.]/', (string) statement_shape( $from ), $found );
+	foreach ( $found[0] as $at => $token ) {
+		$word   = strtoupper( $token );
+		$depth += '(' === $token ? 1 : ( ')' === $token ? -1 : 0 );
+		if ( $depth > 0 ) {
+			continue;
+		}
+		if ( ',' === $token || 'JOIN' === $word || 'STRAIGHT_JOIN' === $word ) {
+			$wants = true;
+		} elseif ( $wants && preg_match( '/^[`\w$\x80-\xff]/', $token ) ) {
+			$wants = false;
+			$name  = name_at( $found[0], $at );
+			if ( preg_replace( '/^.*\./', '', $name ) === $table ) {
+				$next    = $at + ( '.' === ( $found[0][ $at + 1 ] ?? '' ) ? 3 : 1 );
+				$next   += 'AS' === strtoupper( $found[0][ $next ] ?? '' ) ? 1 : 0;
+				$alias   = $found[0][ $next ] ?? '';
+				$is_name = preg_match( '/^(?:`|[\w$\x80-\xff])/', $alias ) && ! in_array( strtoupper( $alias ), AFTER_TABLE, true );
+				$names[] = $is_name ? $alias : implode( '', array_slice( $found[0], $at, '.' === ( $found[0][ $at + 1 ] ?? '' ) ? 3 : 1 ) );
+			}
+		}
 	}
-	$start     = $where[0][1] + 5;
-	$end       = preg_match( '/\b(?:ORDER\s++BY|LIMIT|RETURNING)\b/i', $mask, $after, PREG_OFFSET_CAPTURE, $start ) ? $after[0][1] : strlen( rtrim( $mask, "; \t\r\n" ) );
-	$name      = trim( $found[1] . ( $found[2] ?? '' ) );
-	$condition = substr( $sql, $start, max( 0, $end - $start ) );
-	return is_repeatable( "SELECT 1 FROM $name WHERE $condition", MAX_CONDITION_BYTES ) ? array( $name, $condition ) : null;
+	return $names;
+}
+
+/**
+ * Returns whether a list of tables names a table outside of queries within parentheses.
+ *
+ * @param string $from  As `condition_of()` returns it.
+ * @param string $table Name without a database.
+ */
+function is_named_outside_queries( string $from, string $table ): bool {
+	$depth = 0;
+	$query = null;
+	preg_match_all( '/`[^`]*+`?|[\w$\x80-\xff]++|[(),.]/', (string) statement_shape( $from ), $found );
+	foreach ( $found[0] as $at => $token ) {
+		if ( '(' === $token ) {
+			++$depth;
+			$query = $query ?? ( 'SELECT' === strtoupper( $found[0][ $at + 1 ] ?? '' ) ? $depth : null );
+		} elseif ( ')' === $token ) {
+			$query = $query === $depth ? null : $query;
+			--$depth;
+		} elseif ( null === $query && trim( $token, '`' ) === $table ) {
+			return true;
+		}
+	}
+	return false;
 }

@@ -431,14 +431,16 @@ function settle_statement( string $next = '' ): void {
 		$GLOBALS['galley_transaction'] = null;
 	} elseif ( ! $is_last || 0 !== $wpdb->rows_affected || ! preg_match( '/^\s*(?:insert|delete|update|replace)\s/i', $sql ) ) {
 		$GLOBALS['galley_written'] += array_fill_keys( $tags, true );
-		if ( null !== $GLOBALS['galley_raw_rows'] && ( preg_match( ABOUT_LAST_STATEMENT, $next ) || ! settle_raw_rows( $is_last ) ) ) {
-			$GLOBALS['galley_written'][ is_multisite() ? '*' : 'b' ] = true;
+		foreach ( $GLOBALS['galley_raw_rows'] as $written ) {
+			if ( preg_match( ABOUT_LAST_STATEMENT, $next ) || ! settle_raw_rows( $written, $is_last ) ) {
+				$GLOBALS['galley_written'][ is_multisite() ? '*' : 'b' ] = true;
+			}
 		}
 	} else {
 		// Triggers also run for rows that keep their values.
 		$GLOBALS['galley_written'] += array_fill_keys( $linked, true );
 	}
-	$GLOBALS['galley_raw_rows'] = null;
+	$GLOBALS['galley_raw_rows'] = array();
 }
 
 /**

@@ -80,10 +80,13 @@ final class StatementsTest extends TestCase {
 			'after a comment'      => array( '/* x */ DELETE FROM wp_postmeta WHERE 1', 'wp_postmeta', ' 1' ),
 			'a comment within'     => array( 'UPDATE /* x */ `db`.`wp_posts` SET a = 1 WHERE /* y */ ID = 2 # z', '`db`.`wp_posts`', ' /* y */ ID = 2' ),
 			'everything'           => array( 'UPDATE wp_posts SET a = 1', null, null ),
-			'a query within'       => array( 'UPDATE wp_posts SET a = 1 WHERE ID IN (SELECT 1)', null, null ),
-			'a join'               => array( 'UPDATE wp_posts p JOIN wp_x SET a = 1 WHERE p.ID = 1', null, null ),
-			'several tables'       => array( 'UPDATE wp_posts, wp_x SET a = 1 WHERE 1', null, null ),
-			'a deletion from joins' => array( 'DELETE p FROM wp_posts p WHERE p.ID = 1', null, null ),
+			'a query within'       => array( 'UPDATE wp_posts SET a = 1 WHERE ID IN (SELECT 1 WHERE 2 LIMIT 3) ORDER BY x', 'wp_posts', ' ID IN (SELECT 1 WHERE 2 LIMIT 3) ' ),
+			'a join'               => array( 'UPDATE wp_posts p JOIN wp_x ON (a = 1) SET a = (SELECT 1 WHERE 2) WHERE p.ID = 1', 'wp_posts p JOIN wp_x ON (a = 1)', ' p.ID = 1' ),
+			'several tables'       => array( 'UPDATE wp_posts, wp_x SET a = 1 WHERE 1', 'wp_posts, wp_x', ' 1' ),
+			'a deletion from joins' => array( 'DELETE p FROM wp_posts p LEFT JOIN wp_x USING (a) WHERE p.ID = 1', 'wp_posts p LEFT JOIN wp_x USING (a)', ' p.ID = 1' ),
+			'a deletion by USING'  => array( 'DELETE FROM p USING wp_posts AS p JOIN wp_x USING(a) WHERE p.ID = 1', 'wp_posts AS p JOIN wp_x USING(a)', ' p.ID = 1' ),
+			'words as names'       => array( 'UPDATE `set` SET `where` = 1 WHERE `limit` = 1', '`set`', ' `limit` = 1' ),
+			'joins and all rows'   => array( 'UPDATE wp_posts p JOIN wp_x ON p.ID = 1 SET a = 1', null, null ),
 			'random rows'          => array( 'DELETE FROM wp_posts WHERE RAND() < 0.5', null, null ),
 			'code in a comment'    => array( 'DELETE FROM wp_posts WHERE ID = 1 /*! OR 1 */', null, null ),
 		);
@@ -109,6 +112,7 @@ final class StatementsTest extends TestCase {
 			array( 'UPDATE wp_posts ' . str_repeat( ' ', $size ) . 'SE a = 1 WHERE ID = 5', null, null ),
 			array( 'UPDATE ' . str_repeat( 'x', $size ) . ' = 1 WHERE ID = 5', null, null ),
 			array( 'UPDATE ' . str_repeat( 'x.', $size / 2 ) . ' SET a = 1 WHERE ID = 5', null, null ),
+			array( 'UPDATE wp_posts ' . str_repeat( '(', $size ) . ' SET a = 1 WHERE ID = 5', null, null ),
 			array( 'UPDATE wp_posts SET a = 1 ' . str_repeat( 'ORDER   ', $size / 8 ) . ' WHERE ID = 5', 'wp_posts', ' ID = 5' ),
 			array( 'UPDATE wp_posts SET a = 1 ' . str_repeat( 'WHERE ', $size / 6 ), null, null ),
 			array( 'DELETE FROM wp_posts WHERE ID = 5' . str_repeat( ' ;', $size / 2 ) . 'x', null, null ),
@@ -119,6 +123,37 @@ final class StatementsTest extends TestCase {
 			$began = microtime( true );
 			$this->assertSame( null === $table ? null : array( $table, $condition ), Galley\condition_of( $sql ), "$at: " . substr( $sql, 0, 60 ) );
 			$this->assertLessThan( 1.0, microtime( true ) - $began, "$at" );
+		}
+	}
+
+	/**
+	 * Generated statements: what divides them is found wherever its words are also within parentheses, texts, names and comments.
+	 */
+	public function test_the_parts_of_generated_statements_are_found(): void {
+		mt_srand( 6 );
+		$one  = static function ( array $of ): string {
+			return $of[ mt_rand( 0, count( $of ) - 1 ) ];
+		};
+		$hard = array( "'WHERE LIMIT'", '"it\'s FROM"', '`order by`', '(SELECT b FROM wp_c WHERE d = 1 ORDER BY e LIMIT 2)', '/* SET ( */ 7', "'a\\' WHERE '", 'COALESCE(a, (1))' );
+		for ( $round = 0; $round < 2000; $round++ ) {
+			$from = $one( array( 'wp_posts', '`wp_posts` AS p', 'db.wp_posts p' ) );
+			for ( $joins = mt_rand( 0, 2 ); $joins > 0; $joins-- ) {
+				$from .= $one( array( ', wp_x', ' JOIN wp_x USING (a)', ' LEFT JOIN `wp_y` AS y ON y.a = ' . $one( $hard ), ' JOIN (SELECT a FROM wp_posts WHERE b = 1) z ON (z.a = 1)' ) );
+			}
+			$condition = '';
+			for ( $parts = mt_rand( 0, 3 ); $parts >= 0; $parts-- ) {
+				$condition .= ( '' === $condition ? ' ' : $one( array( ' AND ', ' OR ' ) ) ) . $one( array( 'a', 'p.a', '`b`' ) ) . $one( array( ' = ', ' <> ' ) ) . $one( $hard );
+			}
+			$set  = 'a = ' . $one( $hard ) . ', b = ' . $one( $hard );
+			$sql  = $one( array( "UPDATE IGNORE $from SET $set", "DELETE FROM $from", "DELETE p FROM $from", "DELETE FROM p USING $from" ) );
+			$tail = $one( array( '', ';', ' LIMIT 3', ' order  by a LIMIT 3' ) );
+			$this->assertSame( array( $from, rtrim( $condition ) ), array_map( 'rtrim', (array) Galley\condition_of( "$sql WHERE$condition$tail" ) ), "$sql WHERE$condition$tail" );
+			$this->assertNull( Galley\condition_of( "$sql$tail" ), "$sql$tail" );
+			$names = Galley\aliases_in( $from, 'wp_posts' );
+			$this->assertCount( 1, $names, $from );
+			$this->assertContains( $names[0], array( 'wp_posts', 'p', 'db.wp_posts' ), $from );
+			$this->assertSame( array(), Galley\aliases_in( $from, 'wp_c' ), $from );
+			$this->assertFalse( Galley\is_named_outside_queries( $from, 'wp_c' ), $from );
 		}
 	}
 
