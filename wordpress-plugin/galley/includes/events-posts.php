@@ -282,8 +282,9 @@ function queue_post( int $id ): void {
 		return;
 	}
 	$change = post_changes( $id, $old, $new );
-	if ( $fields && ( ! empty( $old['visible'] ) || ! empty( $new['visible'] ) ) ) {
-		$change['tags'] = array_merge( $change['tags'], field_tags( $id, ( $new ?? $old )['type'], $fields, $shown ) );
+	if ( $fields ) {
+		$tags           = field_tags( $id, ( $new ?? $old )['type'], $fields, $shown );
+		$change['tags'] = array_merge( $change['tags'], empty( $old['visible'] ) && empty( $new['visible'] ) ? preg_grep( '/^[a-z]+\d+$/D', $tags ) : $tags );
 	}
 	if ( ! empty( $old['visible'] ) && ! empty( $new['visible'] ) && $old['title'] !== $new['title'] ) {
 		$change['tags'] = array_merge( $change['tags'], title_order_tags( $id, $old, $new ) );

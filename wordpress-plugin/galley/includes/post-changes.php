@@ -39,7 +39,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 		}
 	}
 	if ( ! $was && ! $is ) {
-		$change['tags'] = array_values( array_unique( array_merge( $change['tags'], $old && $new && 'future' === $new['status'] ? hidden_tags( $id, $old, $new ) : array() ) ) );
+		$change['tags'] = array_values( array_unique( array_merge( $change['tags'], $old && $new && 'future' === $new['status'] ? hidden_tags( $id, $old, $new ) : own_tags( $id, $old, $new ) ) ) );
 		return $change;
 	}
 	$left             = $was ? state_lists( $old ) : array();
@@ -52,7 +52,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 			list( $left, $entered ) = array( array_diff_key( $left, $entered ), array_diff_key( $entered, $left ) );
 		}
 	} else {
-		array_push( $change['tags'], "pi$id", "pl$id", "pe$id", "th$id", "pt$id", "pm$id", "cn$id", "c$id" );
+		$change['tags'] = array_merge( $change['tags'], own_tags( $id, $old, $new, true ) );
 		foreach ( $types as $type ) {
 			$change['tags'][] = 'sm.' . word( $type );
 		}
@@ -81,6 +81,20 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 	}
 	$change['tags'] = array_values( array_unique( $change['tags'] ) );
 	return $change;
+}
+
+/**
+ * Returns the tags of a post itself that a change of it affects, without those of lists. Code may also show a post that no list shows, such as the
+ * title of one in the trash: `get_the_title( 5 )`. Pure.
+ *
+ * @param bool $appears Whether the post appears or disappears.
+ * @return string[]
+ */
+function own_tags( int $id, ?array $old, ?array $new, bool $appears = false ): array {
+	if ( $appears || ! $old || ! $new ) {
+		return array( "p$id", "pi$id", "pl$id", "pe$id", "th$id", "pt$id", "pm$id", "cn$id", "c$id" );
+	}
+	return array_merge( array( "p$id" ), preg_grep( '/^[a-z]+\d+$/D', edit_tags( $id, $old, $new ) ) );
 }
 
 /**

@@ -65,13 +65,33 @@ final class ChangesTest extends TestCase {
 	}
 
 	public function test_a_scheduled_post_purges_only_what_refers_to_it(): void {
-		$this->assertSame( array(), Galley\post_changes( 7, self::draft(), self::draft( array( 'title' => 'U' ) ) )['tags'] );
+		$this->assertSame( array( 'p7', 'pl7' ), Galley\post_changes( 7, self::draft(), self::draft( array( 'title' => 'U' ) ) )['tags'] );
 		$later = array( 'status' => 'future' );
 		$title = Galley\post_changes( 7, self::draft( $later ), self::draft( $later + array( 'title' => 'U' ) ) );
 		$this->assertSame( array( array( 'p7', 'pl7', 'o.post.title', 'o.post.title.par0', 'o.post.title.a2', 'o.post.title.t3', 'o.post.title.t1' ), array() ), array( $title['tags'], $title['lists'] ) );
 		$date = Galley\post_changes( 7, self::draft( $later ), self::draft( $later + array( 'date' => '2025-01-01 00:00:00' ) ) );
 		$this->assertContains( 'l.post.z', $date['tags'] );
 		$this->assertSame( array(), $date['lists'] );
+	}
+
+	/**
+	 * Code may show a post that is in the trash: `get_the_title( 7 )`. Its changes purge such pages, and no list.
+	 */
+	public function test_changes_of_a_hidden_post_purge_the_pages_that_ask_for_it(): void {
+		$hidden = self::draft( array( 'status' => 'trash' ) );
+		$tags   = array( 'title' => 'pl7', 'slug' => 'pl7', 'link' => 'pl7', 'excerpt' => 'pe7', 'author' => 'pa7', 'terms' => 'pt7', 'picture' => 'th7', 'content' => 'p7', 'parent' => 'p7', 'menu_order' => 'p7' );
+		foreach ( $tags as $field => $tag ) {
+			$value  = array( 'author' => 9, 'terms' => array(), 'picture' => 4, 'parent' => 3, 'menu_order' => 2 )[ $field ] ?? 'other';
+			$purged = Galley\post_changes( 7, $hidden, array( $field => $value ) + $hidden );
+			$this->assertContains( $tag, $purged['tags'], $field );
+			$this->assertContains( 'p7', $purged['tags'], $field );
+			$this->assertSame( array(), preg_grep( '/[.]/', $purged['tags'] ), $field );
+			$this->assertSame( array(), $purged['lists'], $field );
+		}
+		$this->assertSame( array( 'l.post.z', 'p7' ), Galley\post_changes( 7, self::draft(), $hidden )['tags'] );
+		foreach ( array( array( null, $hidden ), array( $hidden, null ) ) as list( $old, $new ) ) {
+			$this->assertSame( array( 'l.post.z', 'p7', 'pi7', 'pl7', 'pe7', 'th7', 'pt7', 'pm7', 'cn7', 'c7' ), Galley\post_changes( 7, $old, $new )['tags'] );
+		}
 	}
 
 	public function test_a_post_password_purges_searches_and_comments(): void {
