@@ -5,7 +5,8 @@
  * Before a request queues its first purge, it writes a row without purges. When it sends the purges, it adds them to the row. The row is
  * deleted when the server acknowledges the purges. The server does so in its response on the admin interface or, for purges in response
  * headers, by their ID in a later request (`Galley-Acknowledged`). The purges of other rows are sent again. A row that still has no purges belongs
- * to a request that died. In this case the plugin purges everything on all blogs, since the request may have changed any of them.
+ * to a request that runs or died. If it died, the plugin purges everything on all blogs, since the request may have changed any of them. The row names the
+ * connection to the database that wrote it: when a process dies, the database loses its connection.
  *
  * Each request has a separate row, so that concurrent requests do not interfere with each other. WordPress loads the few existing rows
  * together with the autoloaded options, so that reading them requires no additional query.
@@ -19,6 +20,9 @@ defined( 'ABSPATH' ) || exit;
 
 /** Number of seconds after which a request that has not sent its purges is considered dead. */
 const DEAD_AFTER = 120;
+
+/** Number of seconds after which the database is asked whether a request that has not sent its purges is still connected. */
+const ASK_AFTER = 3;
 
 /** Number of seconds after which purges without acknowledgment are sent again. `Galley-Acknowledged` usually arrives much earlier. */
 const RESEND_AFTER = 10;
@@ -104,10 +108,24 @@ function pending_table(): string {
  *                                                           not reach the server.
  */
 function write_pending( string $id, ?array $purges, ?int $at = null ): void {
-	query_pending(
-		"INSERT INTO %table% (option_name, option_value, autoload) VALUES (%s, %s, 'yes') ON DUPLICATE KEY UPDATE option_value = VALUES(option_value)",
-		array( "galley_pending_$id", pending_value( $purges, $at ) )
-	);
+	foreach ( array_unique( array( null === $purges ? value_with_connection() : '%s', '%s' ) ) as $value ) {
+		$written = query_pending(
+			"INSERT INTO %table% (option_name, option_value, autoload) VALUES (%s, $value, 'yes') ON DUPLICATE KEY UPDATE option_value = VALUES(option_value)",
+			array( "galley_pending_$id", pending_value( $purges, $at ) )
+		);
+		if ( false !== $written ) {
+			return;
+		}
+	}
+}
+
+/**
+ * Returns the SQL for the value of a row without purges. It adds the server of the database and the number of the connection, without a statement of
+ * its own, and as this server knows them, because there may be a proxy in front of it.
+ */
+function value_with_connection(): string {
+	$is_plain = ( $GLOBALS['wpdb']->dbh ?? null ) instanceof \mysqli && ! method_exists( $GLOBALS['wpdb'], 'add_database' );
+	return $is_plain ? "REPLACE(%s, '\"by\":null', CONCAT('\"by\":\"', @@hostname, ':', @@port, ' ', CONNECTION_ID(), '\"'))" : '%s';
 }
 
 /**
@@ -117,7 +135,7 @@ function write_pending( string $id, ?array $purges, ?int $at = null ): void {
  */
 function reuse_pending( string $acknowledged, string $id ): bool {
 	return 1 === query_pending(
-		'UPDATE %table% SET option_name = %s, option_value = %s WHERE option_name = %s',
+		'UPDATE %table% SET option_name = %s, option_value = ' . value_with_connection() . ' WHERE option_name = %s',
 		array( "galley_pending_$id", pending_value( null ), "galley_pending_$acknowledged" )
 	);
 }
@@ -146,6 +164,7 @@ function pending_value( ?array $purges, ?int $at = null ): string {
 		array(
 			'at'     => $at ?? time(),
 			'purges' => $purges,
+			'by'     => null,
 		)
 	);
 }
@@ -190,7 +209,7 @@ function query_pending( string $sql, array $values ) {
 /**
  * Returns the remaining rows of earlier requests.
  *
- * @return array<string, array{at: int, purges: ?array}> Rows by ID.
+ * @return array<string, array{at: int, purges: ?array, by: string}> Rows by ID.
  */
 function read_pending(): array {
 	$found = array();
@@ -200,6 +219,7 @@ function read_pending(): array {
 			$found[ substr( (string) $name, 15 ) ] = array(
 				'at'     => (int) ( $value['at'] ?? 0 ),
 				'purges' => is_array( $value['purges'] ?? null ) ? $value['purges'] : null,
+				'by'     => is_string( $value['by'] ?? null ) ? $value['by'] : '',
 			);
 		}
 	}
@@ -226,7 +246,7 @@ function stored_pending(): array {
  * @param array $row          Row as returned by `read_pending()`.
  * @param bool  $acknowledged Whether the server has acknowledged the purges of the row.
  * @param int   $now          Unix time.
- * @return string `keep`, `delete`, `resend` or `everything`.
+ * @return string `keep`, `delete`, `resend`, `everything`, or `ask`: `everything` if the request is no longer connected.
  */
 function judge_pending( array $row, bool $acknowledged, int $now ): string {
 	if ( $acknowledged ) {
@@ -234,9 +254,30 @@ function judge_pending( array $row, bool $acknowledged, int $now ): string {
 	}
 	$age = $now - $row['at'];
 	if ( null === $row['purges'] ) {
-		return $age >= DEAD_AFTER ? 'everything' : 'keep';
+		return $age >= DEAD_AFTER ? 'everything' : ( $age >= ASK_AFTER && '' !== $row['by'] ? 'ask' : 'keep' );
 	}
 	return $age >= RESEND_AFTER ? 'resend' : 'keep';
+}
+
+/**
+ * Returns whether the request that wrote a row without purges has died: its connection to the database is closed, and the row is still the same after
+ * that. A request that ends normally sends its purges before it closes the connection.
+ *
+ * @param string $by Server and connection, as in the row.
+ */
+function has_died( string $id, string $by ): bool {
+	if ( ! preg_match( '/^([\w.:-]+) (\d+)$/D', $by, $found ) ) {
+		return false;
+	}
+	// Another server of a cluster does not know the connection. The user of the database sees the connections of this user.
+	$rows = rows_directly( "SELECT CONCAT(@@hostname, ':', @@port) = '$found[1]' AS is_here, CONNECTION_ID() IN (SELECT ID FROM information_schema.PROCESSLIST) AS can_see, $found[2] IN (SELECT ID FROM information_schema.PROCESSLIST) AS lives" );
+	$row  = $rows[0] ?? array();
+	if ( '1' !== (string) ( $row['is_here'] ?? '' ) || '1' !== (string) ( $row['can_see'] ?? '' ) || '0' !== (string) ( $row['lives'] ?? '' ) ) {
+		return false;
+	}
+	$now   = rows_directly( 'SELECT option_value AS value FROM `' . pending_table() . "` WHERE option_name = 'galley_pending_" . preg_replace( '/\W/', '', $id ) . "'" );
+	$value = json_decode( (string) ( $now[0]['value'] ?? '' ), true );
+	return is_array( $value ) && null === ( $value['purges'] ?? null ) && $by === ( $value['by'] ?? null );
 }
 
 /**
@@ -250,6 +291,9 @@ function take_up_pending(): void {
 	$acknowledged = acknowledged();
 	foreach ( read_pending() as $id => $row ) {
 		$verdict = judge_pending( $row, isset( $acknowledged[ $id ] ), time() );
+		if ( 'ask' === $verdict ) {
+			$verdict = has_died( (string) $id, $row['by'] ) ? 'everything' : 'keep';
+		}
 		if ( 'delete' === $verdict ) {
 			$GLOBALS['galley_acknowledged'][] = (string) $id;
 		} elseif ( 'keep' !== $verdict ) {

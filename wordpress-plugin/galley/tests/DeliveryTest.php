@@ -7,6 +7,8 @@
 
 use PHPUnit\Framework\TestCase;
 
+require_once __DIR__ . '/statements-database.php';
+
 final class DeliveryTest extends TestCase {
 
 	public function test_purge_field_lists_ids_and_purges(): void {
@@ -47,13 +49,70 @@ final class DeliveryTest extends TestCase {
 
 	public function test_pending_rows_are_deleted_kept_or_resent(): void {
 		$sent    = array( 'at' => 1000, 'purges' => array( 'hard' => array( 'p1' ) ) );
-		$aborted = array( 'at' => 1000, 'purges' => null );
+		$aborted = array( 'at' => 1000, 'purges' => null, 'by' => '' );
 		$this->assertSame( 'delete', Galley\judge_pending( $sent, true, 1000 ) );
 		$this->assertSame( 'keep', Galley\judge_pending( $sent, false, 1001 ) );
 		$this->assertSame( 'resend', Galley\judge_pending( $sent, false, 1000 + Galley\RESEND_AFTER ) );
 		$this->assertSame( 'resend', Galley\judge_pending( array( 'at' => 0 ) + $sent, false, 1000 ) );
 		$this->assertSame( 'keep', Galley\judge_pending( $aborted, false, 1000 + Galley\RESEND_AFTER ) );
 		$this->assertSame( 'everything', Galley\judge_pending( $aborted, false, 1000 + Galley\DEAD_AFTER ) );
+		$connected = array( 'by' => 'db:3306 7' ) + $aborted;
+		$this->assertSame( 'keep', Galley\judge_pending( $connected, false, 999 + Galley\ASK_AFTER ) );
+		$this->assertSame( 'ask', Galley\judge_pending( $connected, false, 1000 + Galley\ASK_AFTER ) );
+		$this->assertSame( 'everything', Galley\judge_pending( $connected, false, 1000 + Galley\DEAD_AFTER ) );
+		$this->assertSame( 'resend', Galley\judge_pending( array( 'by' => 'db:3306 7' ) + $sent, false, 1000 + Galley\RESEND_AFTER ) );
+	}
+
+	/**
+	 * @return array[]
+	 */
+	public static function connections(): array {
+		$row = '{"at":1000,"purges":null,"by":"db:3306 7"}';
+		return array(
+			'closed'                   => array( array( '1', '1', '0' ), $row, true ),
+			'open'                     => array( array( '1', '1', '1' ), $row, false ),
+			'at another server'        => array( array( '0', '1', '0' ), $row, false ),
+			'of another user'          => array( array( '1', '0', '0' ), $row, false ),
+			'no answer'                => array( null, $row, false ),
+			'ended in the meantime'    => array( array( '1', '1', '0' ), null, false ),
+			'purges sent meanwhile'    => array( array( '1', '1', '0' ), '{"at":1000,"purges":{"hard":["p1"],"soft":[]},"by":null}', false ),
+			'taken up by another'      => array( array( '1', '1', '0' ), '{"at":1003,"purges":null,"by":"db:3306 8"}', false ),
+		);
+	}
+
+	/**
+	 * @dataProvider connections
+	 */
+	public function test_a_request_has_died_if_its_connection_is_closed_and_its_row_is_the_same( ?array $state, ?string $row, bool $expected ): void {
+		$database        = new class() extends mysqli {
+			public $results = array();
+			public $asked   = array();
+
+			public function __construct() {}
+
+			#[\ReturnTypeWillChange]
+			public function query( string $sql, int $mode = 0 ) {
+				$this->asked[] = $sql;
+				return array_shift( $this->results );
+			}
+		};
+		$GLOBALS['wpdb'] = (object) array( 'dbh' => $database, 'base_prefix' => 'wp_' );
+		$table           = $GLOBALS['galley_pending_table'];
+
+		$GLOBALS['galley_pending_table'] = 'wp_options';
+
+		$database->results = array(
+			null === $state ? false : new Statements_Result( array( array_combine( array( 'is_here', 'can_see', 'lives' ), $state ) ) ),
+			new Statements_Result( null === $row ? array() : array( array( 'value' => $row ) ) ),
+		);
+		$this->assertSame( $expected, Galley\has_died( '0a', 'db:3306 7' ) );
+		$this->assertStringContainsString( "'db:3306' AS is_here", $database->asked[0] );
+		foreach ( array( '', 'db:3306', "x' OR 1=1 -- 7", 'db:3306 7;' ) as $by ) {
+			$this->assertFalse( Galley\has_died( '0a', $by ) );
+		}
+		$this->assertLessThanOrEqual( 2, count( $database->asked ) );
+		$GLOBALS['galley_pending_table'] = $table;
+		unset( $GLOBALS['wpdb'] );
 	}
 
 	public function test_admin_addresses_are_parsed_or_rejected(): void {
