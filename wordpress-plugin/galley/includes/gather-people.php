@@ -50,6 +50,7 @@ function gather_people(): void {
 	$own = __NAMESPACE__ . '\\';
 	add_filter( 'term_link', $own . 'gather_term_link', PHP_INT_MAX, 2 );
 	add_filter( 'get_terms', $own . 'gather_terms', PHP_INT_MAX, 3 );
+	add_filter( 'get_term_metadata', $own . 'gather_term_field', PHP_INT_MAX, 3 );
 	add_filter( 'author_link', $own . 'gather_author', PHP_INT_MAX, 2 );
 	foreach ( array( 'display_name', 'user_nicename', 'user_url', 'user_email' ) as $field ) {
 		add_filter( "get_the_author_$field", $own . 'gather_author', PHP_INT_MAX, 2 );
@@ -74,6 +75,14 @@ function gather_term_link( $link, $term = null ) {
 		tag( "tl$term->term_id" );
 	}
 	return $link;
+}
+
+/**
+ * Adds the tag of a field of a term when code reads it, or of all of them (no key).
+ */
+function gather_term_field( $value, $term_id = 0, $key = '' ) {
+	tag( 'tf' . (int) $term_id . ( '' === (string) $key ? '' : '.' . word( (string) $key ) ) );
+	return $value;
 }
 
 /**

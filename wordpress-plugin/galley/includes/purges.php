@@ -112,7 +112,7 @@ function with_classes( array $tags ): array {
 	$all = array();
 	foreach ( $tags as $tag ) {
 		$all[ $tag ] = true;
-		if ( preg_match( '/^(?:op(?=\.)|uf(?=\d+\.)|[a-z]+(?=\d+$))/D', $tag, $found ) ) {
+		if ( preg_match( '/^(?:op(?=\.)|[ut]f(?=\d+\.)|[a-z]+(?=\d+$))/D', $tag, $found ) ) {
 			$all[ $found[0] ] = true;
 		}
 	}

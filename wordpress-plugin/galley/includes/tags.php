@@ -11,6 +11,7 @@
  *   c  the comments of a post      cn  their number                          k   the text of one comment
  *   km its fields (meta)               kma any field of a comment
  *   t  the archive of a term       tl  its name and address                  tc  its number of posts
+ *   tf its fields (meta)
  *   tn its name, without a link    ts  its slug, in CSS classes              to  the order of the terms of a post
  *   pi an attachment, such as an image, except its title                     uf  all fields of a user except names and addresses
  *   u  a user                      m   a menu                                sk  whether a post is sticky
@@ -32,7 +33,7 @@
  *   sq.  a statement with its result        tv.  a table of which all statements have such tags (statements.php)
  *   so.  a setting of the network           om. a transient that the page found missing
  *   ht pages with the theme                 b   every page of a blog
- *   uf5.KEY one field of a user; its class is that of `uf5`
+ *   uf5.KEY, tf5.KEY one field of a user or a term; its class is that of `uf5`
  *   mba parts that only one member sees, of all members
  *
  * A tag `lt.` changes when a term gets its first post or loses its last post. In a network, a tag begins with the number of the blog
@@ -136,7 +137,7 @@ function collapsed( array $tags, int $most = MAX_TAGS, int $bytes = MAX_TAG_BYTE
 	while ( count( $tags ) > $most || strlen( implode( ',', $tags ) ) > $bytes ) {
 		$classes = array();
 		foreach ( $tags as $tag ) {
-			if ( preg_match( '/^((?:\d+\.)?(?:op(?=\.)|uf(?=\d+\.)|[a-z]+(?=\d+$)))/D', $tag, $found ) ) {
+			if ( preg_match( '/^((?:\d+\.)?(?:op(?=\.)|[ut]f(?=\d+\.)|[a-z]+(?=\d+$)))/D', $tag, $found ) ) {
 				$classes[ $found[1] ][] = $tag;
 			}
 		}

@@ -264,9 +264,10 @@ final class ChangesTest extends TestCase {
 		}
 	}
 
-	public function test_a_field_of_a_user_has_the_class_of_all_fields(): void {
-		$this->assertSame( array( 'uf5.town', 'uf' ), Galley\with_classes( array( 'uf5.town' ) ) );
+	public function test_a_field_of_a_user_or_a_term_has_the_class_of_all_fields(): void {
+		$this->assertSame( array( 'uf5.town', 'uf', 'tf5.town', 'tf' ), Galley\with_classes( array( 'uf5.town', 'tf5.town' ) ) );
 		$this->assertSame( array( 'b', 'uf' ), Galley\collapsed( array( 'uf5.town', 'uf6.town', 'uf6', 'b' ), 2 ) );
+		$this->assertSame( array( 'b', '2.tf' ), Galley\collapsed( array( '2.tf5.town', '2.tf6', 'b' ), 2 ) );
 	}
 
 	/**
