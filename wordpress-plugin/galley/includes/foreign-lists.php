@@ -18,6 +18,9 @@ const MAX_LISTED = 100;
 /** Functions that ask for posts on behalf of their callers. */
 const LISTING_FUNCTIONS = array( 'get_posts', 'query_posts', 'get_children', 'wp_get_recent_posts' );
 
+/** The same for terms. */
+const TERM_FUNCTIONS = array( 'get_terms', 'get_categories', 'get_tags' );
+
 /** Queries whose results no filter has. */
 $GLOBALS['galley_unfiltered'] = array();
 
@@ -69,14 +72,14 @@ function tag_titles( array $posts ): void {
 }
 
 /**
- * Returns whether other code than WordPress's and this plugin's begins a query.
+ * Returns whether other code than WordPress's and this plugin's begins a query for posts or terms.
  *
  * @param array[] $frames Frames of `debug_backtrace()`, from within a filter of the query.
  */
 function is_listed_by_others( array $frames ): bool {
 	$file = '';
 	foreach ( $frames as $frame ) {
-		if ( 'WP_Query' === ( $frame['class'] ?? '' ) || in_array( $frame['function'], LISTING_FUNCTIONS, true ) ) {
+		if ( 'WP_Query' === ( $frame['class'] ?? '' ) || 'WP_Term_Query' === ( $frame['class'] ?? '' ) || in_array( $frame['function'], array_merge( LISTING_FUNCTIONS, TERM_FUNCTIONS ), true ) ) {
 			$file = (string) ( $frame['file'] ?? '' );
 		} elseif ( '' !== $file ) {
 			break;

@@ -117,7 +117,7 @@ function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
 		return $terms;
 	}
 	$kinds = array( $is_shown ? 'lt.' : 'lta.' );
-	if ( 'count' === ( $arguments['orderby'] ?? '' ) || ! empty( $arguments['show_count'] ) || may_be_counted() ) {
+	if ( 'count' === ( $arguments['orderby'] ?? '' ) || ! empty( $arguments['show_count'] ) || ( machine_counts() && ( may_be_counted() || is_listed_by_others( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 12 ) ) ) ) ) { // phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller.
 		$kinds[] = 'ltc.';
 	}
 	if ( ! $is_plain || ! empty( $arguments['number'] ) ) {

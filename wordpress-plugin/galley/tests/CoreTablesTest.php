@@ -48,6 +48,23 @@ final class CoreTablesTest extends TestCase {
 		$this->assertSame( array( 1, 0, 0 ), array_map( fn( $name ) => preg_match( Galley\ROOT_FILES, $name ), array( 'wp-cron.php', 'import.php', 'wp-import.php' ) ) );
 	}
 
+	public function test_the_file_that_asks_for_a_list_is_found_behind_functions_of_wordpress(): void {
+		$core   = realpath( ABSPATH ) . '/wp-admin/x.php';
+		$plugin = '/srv/wp-content/plugins/x/x.php';
+		$frames = static function ( array $calls ): array {
+			$frames = array( array( 'function' => 'apply_filters', 'file' => '/srv/any.php' ) );
+			foreach ( $calls as $function => $file ) {
+				$frames[] = array( 'function' => $function, 'file' => $file );
+			}
+			return $frames;
+		};
+		$this->assertTrue( Galley\is_listed_by_others( $frames( array( 'get_terms' => $core, 'get_categories' => $plugin, 'x' => $core ) ) ) );
+		$this->assertTrue( Galley\is_listed_by_others( $frames( array( 'get_terms' => $plugin, 'wp_list_categories' => $core ) ) ) );
+		$this->assertFalse( Galley\is_listed_by_others( $frames( array( 'get_terms' => $core, 'wp_list_categories' => $plugin ) ) ) );
+		$this->assertTrue( Galley\is_listed_by_others( $frames( array( 'get_posts' => $plugin ) ) ) );
+		$this->assertFalse( Galley\is_listed_by_others( $frames( array() ) ) );
+	}
+
 	/**
 	 * @return array[]
 	 */
