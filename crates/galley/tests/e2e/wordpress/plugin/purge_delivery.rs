@@ -86,6 +86,27 @@ fn an_aborted_request_purges_the_whole_site() {
     assert_eq!(pending_purges(&stack), "");
 }
 
+/// The database loses the connection of a process that dies, so the next request need not wait for two minutes.
+#[test]
+fn a_request_has_died_when_its_connection_is_closed() {
+    let stack = start(UpstreamKind::Fpm);
+    let expected = ExpectedPurges {
+        purged: &["/", "/about/", "/feed/"],
+        unaffected: &[],
+    };
+    expected.check_after(&stack, || {
+        let state = stack.php(
+            "global $wpdb; Galley\\write_pending('00000000000000aa', null, time() - 5); \
+             $row = json_decode($wpdb->get_var(\"SELECT option_value FROM $wpdb->options WHERE option_name = 'galley_pending_00000000000000aa'\"), true); \
+             echo Galley\\has_died('00000000000000aa', $row['by']) ? 'died' : 'runs';",
+        );
+        assert_eq!(state.trim(), "runs");
+        stack.get("/not-requested-before/");
+    });
+    stack.get("/another-new-page/");
+    assert_eq!(pending_purges(&stack), "");
+}
+
 #[test]
 fn deactivating_the_plugin_purges_all_pages() {
     let stack = start(UpstreamKind::Fpm);
