@@ -209,7 +209,7 @@ function on_term_field( $meta_id, $term_id, $key = '' ): void {
 	} elseif ( ! is_shared() ) {
 		$term     = get_term( (int) $term_id );
 		$taxonomy = $term instanceof \WP_Term ? word( $term->taxonomy ) : '';
-		queue_purge( array( 'tf' . (int) $term_id, 'tf' . (int) $term_id . '.' . word( (string) $key ), "o.$taxonomy." . word( "m_$key" ), "o.$taxonomy.m_" ) );
+		queue_purge( array( 'tf' . (int) $term_id, field_tag( 'tf', (int) $term_id, (string) $key ), "o.$taxonomy." . word( "m_$key" ), "o.$taxonomy.m_" ) );
 	}
 }
 

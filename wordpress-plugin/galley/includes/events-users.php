@@ -108,16 +108,17 @@ function user_field_tags( int $user_id, string $key, string $prefix ): array {
 	if ( preg_match( '/^' . preg_quote( $prefix, '/' ) . '(?:\d+_)?capabilities$/D', $key ) ) {
 		return array( "ur$user_id", 'lur' );
 	}
-	return is_private_user_field( $key, $prefix ) ? array() : array( "uf$user_id", "uf$user_id." . word( $key ), 'o.user.' . word( "m_$key" ), 'o.user.m_' );
+	return is_private_user_field( $key, $prefix ) ? array() : array( "uf$user_id", field_tag( 'uf', $user_id, $key ), 'o.user.' . word( "m_$key" ), 'o.user.m_' );
 }
 
 /**
  * Checks whether pages never show a user meta field. Pure.
  */
 function is_private_user_field( string $key, string $prefix ): bool {
-	if ( 0 === strpos( $key, $prefix ) || '_' === ( $key[0] ?? '' ) ) {
+	// Plugins show hidden fields and those with the prefix of the blog, such as a picture. WordPress keeps roles and its own settings there.
+	if ( preg_match( '/^' . preg_quote( $prefix, '/' ) . '(?:\d+_)?(?:capabilities|user_level|user-settings(?:-time)?|dashboard_quick_press_last_post_id|persisted_preferences)$/D', $key ) ) {
 		return true;
 	}
-	$known = '/^(session_tokens|primary_blog$|source_domain$|admin_color|comment_shortcuts|rich_editing|syntax_highlighting|show_admin_bar_front|use_ssl|locale|dismissed_wp_pointers|show_welcome_panel|default_password_nag|managenav|closedpostboxes|metaboxhidden|meta-box-order|screen_layout|edit_.*_per_page|nav_menu_recently_edited|community-events|wp_media_library_mode|wc_last_active|last_update|.*_columnshidden$|.*columnshidden$)/';
+	$known = '/^(session_tokens|_woocommerce_(?:persistent_cart|load_saved_cart)|primary_blog$|source_domain$|admin_color|comment_shortcuts|rich_editing|syntax_highlighting|show_admin_bar_front|use_ssl|locale|dismissed_wp_pointers|show_welcome_panel|default_password_nag|managenav|closedpostboxes|metaboxhidden|meta-box-order|screen_layout|edit_.*_per_page|nav_menu_recently_edited|community-events|wp_media_library_mode|wc_last_active|last_update|.*_columnshidden$|.*columnshidden$)/';
 	return (bool) preg_match( $known, $key );
 }

@@ -78,10 +78,22 @@ function gather_term_link( $link, $term = null ) {
 }
 
 /**
+ * Returns the tag of a page that reads a field of a user or a term. Without a key, or with one that the database may find under another spelling than
+ * in small or capital letters, it is the tag of all fields. Pure.
+ *
+ * @param string $kind `uf` or `tf`.
+ */
+function field_tag( string $kind, int $id, string $key ): string {
+	// The database ignores spaces at the end.
+	$key = rtrim( $key );
+	return preg_match( '/^[ -~]+$/D', $key ) ? "$kind$id." . word( small( $key ) ) : $kind . $id;
+}
+
+/**
  * Adds the tag of a field of a term when code reads it, or of all of them (no key).
  */
 function gather_term_field( $value, $term_id = 0, $key = '' ) {
-	tag( 'tf' . (int) $term_id . ( '' === (string) $key ? '' : '.' . word( (string) $key ) ) );
+	tag( field_tag( 'tf', (int) $term_id, (string) $key ) );
 	return $value;
 }
 
@@ -171,7 +183,7 @@ function gather_author( $value, $user_id = 0 ) {
  */
 function gather_author_field( $value, $user_id = 0 ) {
 	if ( (int) $user_id > 0 ) {
-		tag_network( 'uf' . (int) $user_id . '.' . preg_replace( '/^get_the_author_(?:user_)?/', '', (string) current_filter() ) );
+		tag_network( field_tag( 'uf', (int) $user_id, preg_replace( '/^get_the_author_(?:user_)?/', '', (string) current_filter() ) ) );
 		tag( 'pa' . (int) get_the_ID() );
 	}
 	return $value;
@@ -183,7 +195,7 @@ function gather_author_field( $value, $user_id = 0 ) {
 function gather_user_field( $value, $user_id = 0, $key = '' ) {
 	global $wpdb;
 	if ( (int) $user_id > 0 && ! is_private_user_field( (string) $key, $wpdb->base_prefix ) ) {
-		tag_network( 'uf' . (int) $user_id . ( '' === (string) $key ? '' : '.' . word( (string) $key ) ) );
+		tag_network( field_tag( 'uf', (int) $user_id, (string) $key ) );
 	} elseif ( (int) $user_id > 0 && "{$wpdb->prefix}capabilities" === $key && is_loaded_by_others() ) {
 		tag_network( 'u' . (int) $user_id );
 		tag_network( 'ur' . (int) $user_id );

@@ -242,10 +242,10 @@ final class ChangesTest extends TestCase {
 	}
 
 	public function test_private_user_fields_are_recognized(): void {
-		foreach ( array( 'session_tokens', 'wp_capabilities', '_hidden', 'edit_post_per_page', 'metaboxhidden_post' ) as $key ) {
+		foreach ( array( 'session_tokens', 'wp_capabilities', 'wp_12_user_level', 'wp_user-settings', '_woocommerce_persistent_cart_1', 'edit_post_per_page', 'metaboxhidden_post' ) as $key ) {
 			$this->assertTrue( Galley\is_private_user_field( $key, 'wp_' ), $key );
 		}
-		foreach ( array( 'description', 'first_name', 'twitter' ) as $key ) {
+		foreach ( array( 'description', 'first_name', 'twitter', '_hidden', 'wp_user_avatar', 'wp_capabilities_of_mine' ) as $key ) {
 			$this->assertFalse( Galley\is_private_user_field( $key, 'wp_' ), $key );
 		}
 	}
@@ -261,6 +261,28 @@ final class ChangesTest extends TestCase {
 		);
 		foreach ( $rows as $key => $tags ) {
 			$this->assertSame( $tags, Galley\user_field_tags( 5, $key, 'wp_' ), $key );
+		}
+	}
+
+	/**
+	 * Generated keys: what a page reads is purged by each write to a key that the database takes for the same one.
+	 */
+	public function test_a_changed_field_purges_the_pages_that_read_it_in_any_spelling(): void {
+		mt_srand( 9 );
+		$letters = array( 'a', 'b', 'A', '_', '-', '.', 'é', ' ', "\u{1F600}", 'long' . str_repeat( 'x', 20 ) );
+		for ( $round = 0; $round < 2000; $round++ ) {
+			$key = '';
+			for ( $length = mt_rand( 1, 4 ); $length > 0; $length-- ) {
+				$key .= $letters[ mt_rand( 0, count( $letters ) - 1 ) ];
+			}
+			$written = array( $key, strtoupper( $key ), "$key " )[ mt_rand( 0, 2 ) ];
+			$purged  = Galley\with_classes( Galley\user_field_tags( 5, $written, 'wp_' ) );
+			foreach ( array( Galley\field_tag( 'uf', 5, $key ), Galley\field_tag( 'uf', 5, '' ), 'uf' ) as $tag ) {
+				$this->assertContains( $tag, $purged, "$key $written" );
+				$this->assertMatchesRegularExpression( '/^[!-~]+$/D', $tag );
+			}
+			$this->assertNotContains( Galley\field_tag( 'uf', 5, 'other' ), $purged );
+			$this->assertNotContains( 'uf6', $purged );
 		}
 	}
 
