@@ -270,7 +270,7 @@ function has_died( string $id, string $by ): bool {
 		return false;
 	}
 	// Another server of a cluster does not know the connection. The user of the database sees the connections of this user.
-	$rows = rows_directly( "SELECT CONCAT(@@hostname, ':', @@port) = '$found[1]' AS is_here, CONNECTION_ID() IN (SELECT ID FROM information_schema.PROCESSLIST) AS can_see, $found[2] IN (SELECT ID FROM information_schema.PROCESSLIST) AS lives" );
+	$rows = rows_directly( "SELECT CONCAT(@@hostname, ':', @@port) = '$found[1]' AS is_here, SUM(ID = CONNECTION_ID()) AS can_see, SUM(ID = $found[2]) AS lives FROM information_schema.PROCESSLIST" );
 	$row  = $rows[0] ?? array();
 	if ( '1' !== (string) ( $row['is_here'] ?? '' ) || '1' !== (string) ( $row['can_see'] ?? '' ) || '0' !== (string) ( $row['lives'] ?? '' ) ) {
 		return false;
