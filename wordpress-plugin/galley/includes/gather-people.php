@@ -49,7 +49,7 @@ if ( is_described() ) {
 function gather_people(): void {
 	$own = __NAMESPACE__ . '\\';
 	add_filter( 'term_link', $own . 'gather_term_link', PHP_INT_MAX, 2 );
-	add_filter( 'get_terms', $own . 'gather_terms', PHP_INT_MAX, 3 );
+	add_filter( 'get_terms', $own . 'gather_terms', PHP_INT_MAX, 4 );
 	add_filter( 'get_term_metadata', $own . 'gather_term_field', PHP_INT_MAX, 3 );
 	add_filter( 'author_link', $own . 'gather_author', PHP_INT_MAX, 2 );
 	foreach ( array( 'display_name', 'user_nicename', 'user_url', 'user_email' ) as $field ) {
@@ -100,7 +100,10 @@ function gather_term_field( $value, $term_id = 0, $key = '' ) {
 /**
  * Adds the tags of a list of terms. The terms of a post and the lookup of one term are not such lists.
  */
-function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
+function gather_terms( $terms, $taxonomies = array(), $arguments = array(), $query = null ) {
+	foreach ( term_field_tags( (array) $taxonomies, (array) $arguments, (string) ( $query->request ?? '' ), (string) ( $GLOBALS['wpdb']->termmeta ?? '' ) ) as $tag ) {
+		tag( $tag );
+	}
 	if ( ! empty( $arguments['object_ids'] ) || 'id=>parent' === ( $arguments['fields'] ?? '' ) || is_sitemap_request() ) {
 		return $terms;
 	}
@@ -119,11 +122,6 @@ function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
 	foreach ( wp_parse_id_list( $arguments['include'] ?? array() ) as $id ) {
 		tag( "tl$id" );
 	}
-	foreach ( (array) $taxonomies as $taxonomy ) {
-		foreach ( meta_conditions( $arguments ) as $field ) {
-			tag( 'o.' . word( (string) $taxonomy ) . '.' . word( $field ) );
-		}
-	}
 	$is_shown = ! empty( $arguments['hide_empty'] );
 	if ( ! $is_shown && finds_named_terms( $arguments, is_array( $terms ) ? count( $terms ) : 0 ) ) {
 		return $terms;
@@ -141,6 +139,27 @@ function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
 		}
 	}
 	return $terms;
+}
+
+/**
+ * Returns the tags of the fields by which a list of terms sorts or filters, as its arguments name them. If only its SQL reads the table of fields, because
+ * of a filter, or the taxonomy is unknown, that is the class of all fields of terms. Pure.
+ *
+ * @param string[] $taxonomies The taxonomies of the list. None means all.
+ * @param array    $arguments  Arguments of `get_terms()`.
+ * @param string   $sql        The SQL of the list.
+ * @param string   $table      The table of fields.
+ * @return string[]
+ */
+function term_field_tags( array $taxonomies, array $arguments, string $sql, string $table ): array {
+	$fields = meta_conditions( $arguments );
+	$tags   = array();
+	foreach ( $taxonomies as $taxonomy ) {
+		foreach ( $fields as $field ) {
+			$tags[] = 'o.' . word( (string) $taxonomy ) . '.' . word( $field );
+		}
+	}
+	return ! $tags && '' !== $table && false !== strpos( $sql, $table ) ? array( 'tf' ) : $tags;
 }
 
 /**

@@ -286,6 +286,15 @@ final class ChangesTest extends TestCase {
 		}
 	}
 
+	public function test_lists_of_terms_depend_on_the_fields_that_their_statement_reads(): void {
+		$sql = 'SELECT t.term_id FROM wp_terms t LEFT JOIN wp_termmeta m ON m.term_id = t.term_id';
+		$this->assertSame( array( 'o.product_cat.m_order' ), Galley\term_field_tags( array( 'product_cat' ), array( 'meta_key' => 'order', 'object_ids' => array( 5 ) ), $sql, 'wp_termmeta' ) );
+		$this->assertSame( array( 'tf' ), Galley\term_field_tags( array( 'product_cat' ), array(), $sql, 'wp_termmeta' ), 'a filter reads them' );
+		$this->assertSame( array( 'tf' ), Galley\term_field_tags( array(), array( 'meta_key' => 'order' ), $sql, 'wp_termmeta' ), 'all taxonomies' );
+		$this->assertSame( array(), Galley\term_field_tags( array( 'category' ), array(), 'SELECT t.term_id FROM wp_terms t', 'wp_termmeta' ) );
+		$this->assertContains( 'tf', Galley\with_classes( array( 'tf5' ) ) );
+	}
+
 	public function test_a_field_of_a_user_or_a_term_has_the_class_of_all_fields(): void {
 		$this->assertSame( array( 'uf5.town', 'uf', 'tf5.town', 'tf' ), Galley\with_classes( array( 'uf5.town', 'tf5.town' ) ) );
 		$this->assertSame( array( 'b', 'uf' ), Galley\collapsed( array( 'uf5.town', 'uf6.town', 'uf6', 'b' ), 2 ) );
