@@ -12,7 +12,7 @@ use galley_cache::fragments::PageFragment;
 use galley_cache::key::Key;
 use galley_cache::private::SessionEnd;
 use galley_cluster::FetchToken;
-use galley_policy::class::Class;
+use galley_policy::class::Standing;
 use galley_policy::esi::target::IncludeRefused;
 use galley_policy::key::read_key;
 use galley_policy::outcome::{NotStored, StoreOutcome};
@@ -95,7 +95,7 @@ impl PageJob {
     /// The same job without any data of the client.
     pub(super) fn in_background(&self) -> Self {
         let mut job = self.again();
-        job.call.class = Class::Background;
+        job.call.standing = Standing::BACKGROUND;
         job.call.client_address = Ipv4Addr::LOCALHOST.into();
         job.call.client_port = 0;
         job.call.trace = None;

@@ -140,6 +140,7 @@ mod tests {
             .map(Network::V4)
             .map(|client| QueueIdentity {
                 class: Class::Crawler,
+                is_proven: true,
                 client,
             })
             .into();

@@ -5,12 +5,18 @@
 //! and a crawler may claim to be a browser. So forging gains the editors' share at most, and each class keeps its share
 //! whatever the others send.
 //!
+//! A client can prove that it visits the site ([`Proof`]). Within a class, proven clients go first. Crawlers that request each
+//! address once from another address prove nothing: their requests for pages with a query are [`Class::Unseen`], which gets at
+//! most half of the slots and never waits.
+//!
 //! The queue decides which requests wait, and for how long.
+
+mod excepted;
 
 use std::net::IpAddr;
 
 use crate::outcome::words;
-use crate::request_info::RequestInfo;
+use crate::request_info::{Method, RequestInfo};
 
 words! {
     /// The class of a waiting request.
@@ -21,22 +27,81 @@ words! {
         Customer = "customer",
         /// A reader.
         Visitor = "visitor",
-        /// A crawler that identifies itself in its `User-Agent`, and sends safe requests.
+        /// A crawler that identifies itself in its `User-Agent`, and has proved it.
         Crawler = "crawler",
+        /// A `POST` to `wp-login.php` or `xmlrpc.php` from a client that has not been seen on the site.
+        Login = "login",
+        /// A page with a query for a client that has not been seen on the site, or any page for an unproven name of a crawler.
+        Unseen = "unseen",
         /// Galley itself: refreshes for which no client waits.
         Background = "background",
     }
 }
 
+/// What a client has proved besides what its request says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Nothing.
+    Unproven,
+    /// A visit: its address loaded a style sheet, script, image or font of this site a short time ago, or used the site's
+    /// administration.
+    Visit,
+    /// That it is the crawler that it claims to be.
+    VerifiedBot,
+    /// The site asks for no proof.
+    NotRequired,
+}
+
+/// The class of a request, and whether it goes before others of its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The class.
+    pub class: Class,
+    /// Whether the client has proved what the class requires.
+    pub is_proven: bool,
+}
+
+impl Standing {
+    /// Galley's own requests.
+    pub const BACKGROUND: Self = Self {
+        class: Class::Background,
+        is_proven: true,
+    };
+
+    /// The standing of a client's request.
+    pub fn of(info: &RequestInfo, proof: Proof) -> Self {
+        Self {
+            class: Class::of(info, proof),
+            is_proven: proof != Proof::Unproven,
+        }
+    }
+}
+
 impl Class {
     /// The class of a client's request.
-    pub fn of(info: &RequestInfo) -> Self {
+    pub fn of(info: &RequestInfo, proof: Proof) -> Self {
+        let is_bot = || info.user_agent().is_some_and(is_crawler);
         if info.has_login() || info.has_authorization() {
             Self::Editor
+        } else if proof == Proof::Unproven && is_login(info) {
+            Self::Login
         } else if info.has_session() || !info.method().is_safe() {
             Self::Customer
-        } else if info.user_agent().is_some_and(is_crawler) {
+        } else if proof == Proof::VerifiedBot {
             Self::Crawler
+        } else if proof == Proof::NotRequired {
+            if is_bot() {
+                Self::Crawler
+            } else {
+                Self::Visitor
+            }
+        } else if is_bot() {
+            match is_page(info) {
+                true => Self::Unseen,
+                false => Self::Crawler,
+            }
+        } else if proof == Proof::Unproven && info.query().is_some() && is_page(info) {
+            Self::Unseen
         } else {
             Self::Visitor
         }
@@ -48,9 +113,32 @@ impl Class {
     pub const fn share(self) -> u64 {
         match self {
             Self::Editor | Self::Customer | Self::Visitor => 4,
-            Self::Crawler | Self::Background => 2,
+            Self::Crawler | Self::Login | Self::Background => 2,
+            Self::Unseen => 1,
         }
     }
+
+    /// Whether the class never has more than half of the slots, however few others want them.
+    pub const fn is_bounded(self) -> bool {
+        match self {
+            Self::Login | Self::Unseen => true,
+            Self::Editor | Self::Customer | Self::Visitor | Self::Crawler | Self::Background => {
+                false
+            }
+        }
+    }
+}
+
+/// Whether a request asks for a page, which people request after or with its files.
+fn is_page(info: &RequestInfo) -> bool {
+    matches!(info.method(), Method::Get | Method::Head) && !excepted::is_excepted(info)
+}
+
+/// Whether a request tries a password.
+fn is_login(info: &RequestInfo) -> bool {
+    let path = info.decoded_path();
+    info.method() == Method::Post
+        && (path.ends_with(b"/wp-login.php") || path.ends_with(b"/xmlrpc.php"))
 }
 
 /// One client among those of its class: an IPv4 address, or the /64 of an IPv6 address, within which a host may choose
@@ -128,13 +216,21 @@ mod tests {
     use proptest::prelude::*;
 
     fn class(method: &str, fields: &[(&str, &str)]) -> Class {
+        class_of(method, "/a", fields, Proof::Visit)
+    }
+
+    fn class_of(method: &str, target: &str, fields: &[(&str, &str)], proof: Proof) -> Class {
         let site = Policy {
             bypass_cookies: vec![NamePattern::parse("member")],
             ..Policy::default()
         };
-        let line = RequestLineInfo { method, ..LINE };
+        let line = RequestLineInfo {
+            method,
+            target: target.as_bytes(),
+            ..LINE
+        };
         let info = parsed(&line, fields, &site);
-        Class::of(&info)
+        Class::of(&info, proof)
     }
 
     #[test]
@@ -186,10 +282,11 @@ mod tests {
                 &[("cookie", "wordpress_logged_in=a")],
                 Class::Visitor,
             ),
-            ("GET", &[("user-agent", GOOGLE)], Class::Crawler),
-            ("GET", &[("user-agent", "Baiduspider/2.0")], Class::Crawler),
-            ("GET", &[("user-agent", "SomeCrawler")], Class::Crawler),
-            ("GET", &[("user-agent", "Wget/1.21")], Class::Crawler),
+            ("GET", &[("user-agent", GOOGLE)], Class::Unseen),
+            ("GET", &[("user-agent", "Baiduspider/2.0")], Class::Unseen),
+            ("GET", &[("user-agent", "SomeCrawler")], Class::Unseen),
+            ("GET", &[("user-agent", "Wget/1.21")], Class::Unseen),
+            ("OPTIONS", &[("user-agent", GOOGLE)], Class::Crawler),
             (
                 "GET",
                 &[("user-agent", "Linux; Android 12; CUBOT P60")],
@@ -221,7 +318,95 @@ mod tests {
             ..LINE
         };
         let info = parsed(&line, &[("cookie", "wordpress_logged_in_0=a")], &site);
-        assert_eq!(Class::of(&info), Class::Visitor);
+        assert_eq!(Class::of(&info, Proof::Visit), Class::Visitor);
+    }
+
+    const BOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+    const CHROME: &str = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/142.0.0.0";
+
+    #[test]
+    fn proof_decides_about_pages_with_a_query_and_names_of_bots() {
+        use Proof::{NotRequired, Unproven, VerifiedBot, Visit};
+        for (target, agent, proof, wanted) in [
+            ("/shop/", CHROME, Unproven, Class::Visitor),
+            ("/shop/?filter_color=red", CHROME, Unproven, Class::Unseen),
+            ("/shop/?filter_color=red", CHROME, Visit, Class::Visitor),
+            (
+                "/shop/?filter_color=red",
+                CHROME,
+                NotRequired,
+                Class::Visitor,
+            ),
+            // The key does not keep these, so that they are the same page.
+            (
+                "/shop/?utm_source=a&fbclid=b",
+                CHROME,
+                Unproven,
+                Class::Visitor,
+            ),
+            ("/shop/?", CHROME, Unproven, Class::Visitor),
+            ("/index.php?p=3", CHROME, Unproven, Class::Unseen),
+            ("/shop/", BOT, Unproven, Class::Unseen),
+            ("/shop/", BOT, Visit, Class::Unseen),
+            ("/shop/?p=3", BOT, Unproven, Class::Unseen),
+            ("/shop/?p=3", BOT, VerifiedBot, Class::Crawler),
+            ("/shop/", CHROME, VerifiedBot, Class::Crawler),
+            ("/shop/", BOT, NotRequired, Class::Crawler),
+            ("/feed/", BOT, Unproven, Class::Crawler),
+            ("/robots.txt", BOT, Unproven, Class::Crawler),
+        ] {
+            let fields = [("user-agent", agent)];
+            let class = class_of("GET", target, &fields, proof);
+            assert_eq!(class, wanted, "{target} {agent} {proof:?}");
+        }
+    }
+
+    #[test]
+    fn logins_without_proof_have_a_class_of_their_own() {
+        let session = [("cookie", "member=1")];
+        for (method, target, fields, proof, wanted) in [
+            (
+                "POST",
+                "/wp-login.php",
+                &[][..],
+                Proof::Unproven,
+                Class::Login,
+            ),
+            (
+                "POST",
+                "/blog/xmlrpc.php",
+                &[],
+                Proof::Unproven,
+                Class::Login,
+            ),
+            // A cookie is no proof.
+            (
+                "POST",
+                "/wp-login.php",
+                &session,
+                Proof::Unproven,
+                Class::Login,
+            ),
+            ("POST", "/wp-login.php", &[], Proof::Visit, Class::Customer),
+            (
+                "POST",
+                "/wp-login.php",
+                &[],
+                Proof::NotRequired,
+                Class::Customer,
+            ),
+            ("GET", "/wp-login.php", &[], Proof::Unproven, Class::Visitor),
+            (
+                "POST",
+                "/wp-comments-post.php",
+                &[],
+                Proof::Unproven,
+                Class::Customer,
+            ),
+        ] {
+            let class = class_of(method, target, fields, proof);
+            assert_eq!(class, wanted, "{method} {target} {proof:?}");
+        }
     }
 
     #[test]
@@ -239,7 +424,46 @@ mod tests {
         }
     }
 
+    /// The query of a crawl.
+    const QUERY: &str = "[a-z_]{1,8}=[a-z0-9]{0,6}(&[a-z_]{1,8}=[a-z0-9]{0,6}){0,3}";
+
     proptest! {
+        /// Feeds, REST, scripts, files and requests of other methods are never refused as a crawl, whatever else they carry.
+        #[test]
+        fn excepted_requests_are_never_unseen(
+            folder in "(/[a-z]{1,6}){0,3}",
+            name in "[a-z0-9-]{1,8}",
+            query in QUERY,
+            kind in 0_usize..11,
+            is_bot in any::<bool>(),
+            proof in prop::sample::select(vec![Proof::Unproven, Proof::Visit]),
+        ) {
+            let target = match kind {
+                0 => format!("{folder}/feed/?{query}"),
+                1 => format!("{folder}/feed/rss2?{query}"),
+                2 => format!("{folder}/wp-json/{name}?{query}"),
+                3 => format!("{folder}/?{query}&rest_route=/{name}"),
+                4 => format!("{folder}/wp-admin/admin-ajax.php?{query}"),
+                5 => format!("{folder}/{name}.css?{query}"),
+                6 => format!("{folder}/?feed={name}&{query}"),
+                7 => format!("{folder}/{name}.jpg?{query}"),
+                8 => format!("{folder}/wp-login.php?{query}"),
+                _ => format!("{folder}/{name}/?{query}"),
+            };
+            let method = match kind { 9 => "POST", 10 => "OPTIONS", _ => "GET" };
+            let fields = [("user-agent", if is_bot { BOT } else { CHROME })];
+            prop_assert_ne!(class_of(method, &target, &fields, proof), Class::Unseen, "{}", target);
+        }
+
+        /// Any other page with a query is, unless the client has been seen.
+        #[test]
+        fn pages_with_a_query_are_unseen_without_proof(name in "[a-z]{1,8}", value in "[a-z0-9]{1,6}") {
+            let target = format!("/{name}/?filter_{name}={value}");
+            let class = |proof| class_of("GET", &target, &[("user-agent", CHROME)], proof);
+            prop_assert_eq!(class(Proof::Unproven), Class::Unseen);
+            prop_assert_eq!(class(Proof::Visit), Class::Visitor);
+        }
+
         #[test]
         fn any_agent_is_accepted(agent in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = is_crawler(&agent);

@@ -15,7 +15,7 @@ use galley_cache::fill::{FillError, FillHead, FillSharing};
 use galley_cache::purge_table::{FillPurgeState, Validity};
 use galley_policy::audit::{AuditResult, NoVerdict, PageCopy, difference, verdict};
 use galley_policy::cgi::Script;
-use galley_policy::class::Class;
+use galley_policy::class::Standing;
 use galley_policy::forward::Client;
 use galley_policy::fragments;
 use galley_policy::key::{KeyParts, read_key};
@@ -293,7 +293,7 @@ fn upstream_call(site: &Site, info: &RequestInfo, script: Option<Script>) -> Ups
     UpstreamCall {
         request: shared_request(site, info, &client),
         script,
-        class: Class::Background,
+        standing: Standing::BACKGROUND,
         client_address: HERE,
         client_port: 0,
         request_id,

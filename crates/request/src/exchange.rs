@@ -11,6 +11,7 @@ use galley_cache::private::{PrivateStore, SessionEnd, VisitorId};
 use galley_http::framing::{BodyKind, Framing};
 use galley_http::head::Head;
 use galley_policy::access::BodyCheck;
+use galley_policy::class::{Proof, Standing};
 use galley_policy::key::variant_id;
 use galley_policy::outcome::RefusedWhy;
 use galley_policy::private::session_cookies;
@@ -205,6 +206,11 @@ impl<'h> Exchange<'h> {
     /// The upstream of this request: that of the rule, or that of the site.
     pub fn upstream(&self) -> &Upstream {
         self.site.upstream_of(&self.info)
+    }
+
+    /// The standing of the request in the queue of its upstream.
+    pub fn standing(&self) -> Standing {
+        Standing::of(&self.info, Proof::NotRequired)
     }
 
     /// The destination of interim responses to this request; `None` if the client accepts none.

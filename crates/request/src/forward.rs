@@ -6,7 +6,7 @@ use galley_cache::fill::FillError;
 use galley_cache::key::Key;
 use galley_http::framing::BodyKind;
 use galley_policy::cgi::Script;
-use galley_policy::class::{Class, Network};
+use galley_policy::class::{Network, Standing};
 use galley_policy::decide::Backend;
 use galley_policy::forward::{
     self, BodyLength, Client, Credentials, ForwardedTrace, UpstreamRequest,
@@ -69,14 +69,11 @@ pub(super) fn pool(exchange: &Exchange<'_>) -> Result<PoolHandle, Fault> {
 /// PHP is busy. `key`: that of a fetch in progress that it could join.
 pub(super) fn admitted_pool(
     exchange: &Exchange<'_>,
-    class: Class,
+    standing: Standing,
     key: Option<&[u8]>,
 ) -> Result<PoolHandle, Fault> {
     let pool = pool(exchange)?;
-    let who = QueueIdentity {
-        class,
-        client: Network::of(exchange.client.ip()),
-    };
+    let who = QueueIdentity::new(standing, Network::of(exchange.client.ip()));
     let is_prefetch = exchange.info.is_prefetch();
     if pool
         .fetch_thread
@@ -197,7 +194,7 @@ pub(super) fn page_job(
     exchange: &Exchange<'_>,
     pool: &PoolHandle,
     script: Option<Script>,
-    class: Class,
+    standing: Standing,
     credentials: Credentials,
 ) -> PageJob {
     let request = fetch_request(services, exchange, credentials);
@@ -206,7 +203,7 @@ pub(super) fn page_job(
         pool: pool.index,
         key: Key::new(&exchange.key),
         info: exchange.info.clone(),
-        call: upstream_call(exchange, request, script, class),
+        call: upstream_call(exchange, request, script, standing),
         held: None,
         fragments: Box::default(),
         depth: 0,
@@ -222,13 +219,13 @@ pub(super) fn pass_job(
     pool: &PoolHandle,
     request: UpstreamRequest,
     script: Option<Script>,
-    class: Class,
+    standing: Standing,
 ) -> PassJob {
     PassJob {
         site: Arc::clone(&exchange.site.core),
         pool: pool.index,
         info: exchange.info.clone(),
-        call: upstream_call(exchange, request, script, class),
+        call: upstream_call(exchange, request, script, standing),
         learn: None,
         is_read_here: false,
         session: None,
@@ -241,14 +238,14 @@ fn upstream_call(
     exchange: &Exchange<'_>,
     request: UpstreamRequest,
     script: Option<Script>,
-    class: Class,
+    standing: Standing,
 ) -> UpstreamCall {
     let timeouts = exchange.rule().map(|rule| rule.timeouts);
     UpstreamCall {
         request,
         // An HTTP server finds its scripts itself.
         script: script.filter(|_| backend(exchange) == Backend::FastCgi),
-        class,
+        standing,
         client_address: exchange.client.ip(),
         client_port: exchange.client.port(),
         request_id: exchange.request_id.clone(),

@@ -133,8 +133,8 @@ impl SiteIncludes {
         if fetch != fetch_decision() {
             return Err(IncludeRefused::File);
         }
-        let (class, credentials) = (page.call.class, Credentials::None);
-        let mut job = page_job(services, exchange, &pool, script, class, credentials);
+        let (standing, credentials) = (page.call.standing, Credentials::None);
+        let mut job = page_job(services, exchange, &pool, script, standing, credentials);
         job.call.trace.clone_from(&page.call.trace);
         job.held = held(exchange, &found);
         if decision == Decision::Pass(PassWhy::Partition) {

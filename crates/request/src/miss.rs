@@ -8,7 +8,7 @@ use galley_cache::entry::Entry;
 use galley_cache::fill::{FillError, FillHead, FillReader, FillSharing};
 use galley_cache::key::Key;
 use galley_policy::cgi::Script;
-use galley_policy::class::Class;
+use galley_policy::class::Standing;
 use galley_policy::decide::Backend;
 use galley_policy::forward::Credentials;
 use galley_policy::freshness;
@@ -53,8 +53,8 @@ impl Miss<'_, '_> {
     pub(super) async fn patch(self) -> Result<Response, Fault> {
         if let Some((held, _)) = &self.found.entry {
             let pool = pool(self.exchange)?;
-            let class = Class::of(&self.exchange.info);
-            let page = self.page_job(&pool, class);
+            let standing = self.exchange.standing();
+            let page = self.page_job(&pool, standing);
             let patched = pool.fetch_thread.patch(page, Arc::clone(held)).await;
             if let Some(entry) = patched
                 && let Some(response) = self.stored(entry, Outcome::Patched).await
@@ -76,14 +76,14 @@ impl Miss<'_, '_> {
 
     /// Fetches a response that may be stored, for all waiting requests.
     pub(super) async fn fetch(self) -> Result<Response, Fault> {
-        let class = Class::of(&self.exchange.info);
-        let pool = match admitted_pool(self.exchange, class, Some(&self.exchange.key)) {
+        let standing = self.exchange.standing();
+        let pool = match admitted_pool(self.exchange, standing, Some(&self.exchange.key)) {
             Ok(pool) => pool,
             Err(fault) => return self.fall_back(fault).await,
         };
         let hinted = hints::send(self.exchange, self.found);
         let began = Instant::now();
-        let fetched = self.fetch_page(&pool, class, hinted).await;
+        let fetched = self.fetch_page(&pool, standing, hinted).await;
         let (mut reader, coded, outcome, collapsed) = match fetched {
             Ok(FetchResult::Entry(entry)) => return self.sent(entry, Outcome::Hit).await,
             Ok(FetchResult::Shared(entry)) => return self.sent(entry, Outcome::Shared).await,
@@ -167,12 +167,12 @@ impl Miss<'_, '_> {
     async fn fetch_page(
         &self,
         pool: &PoolHandle,
-        class: Class,
+        standing: Standing,
         hinted: Option<InterimSender>,
     ) -> Result<FetchResult, FillError> {
         let exchange = &*self.exchange;
         let fetch_page = || {
-            let mut page = self.page_job(pool, class);
+            let mut page = self.page_job(pool, standing);
             if exchange.policy().storage.validation == ValidationPolicy::Origin {
                 // Interim responses go to the client that started the fetch, and not to clients that join.
                 page.call.interim = hinted.or_else(|| exchange.interim());
@@ -190,13 +190,13 @@ impl Miss<'_, '_> {
         pool.fetch_thread.page(site, info, key, fetch_page).await
     }
 
-    fn page_job(&self, pool: &PoolHandle, class: Class) -> PageJob {
+    fn page_job(&self, pool: &PoolHandle, standing: Standing) -> PageJob {
         page_job(
             self.services,
             self.exchange,
             pool,
             self.script.clone(),
-            class,
+            standing,
             Credentials::OfClient,
         )
     }
@@ -222,8 +222,8 @@ impl Miss<'_, '_> {
 
     /// Passes the request to the upstream; the outcome says why. With RFC 9111 the response may invalidate or update stored ones.
     pub(super) async fn pass(self, outcome: Outcome) -> Result<Response, Fault> {
-        let class = Class::of(&self.exchange.info);
-        let pool = match admitted_pool(self.exchange, class, None) {
+        let standing = self.exchange.standing();
+        let pool = match admitted_pool(self.exchange, standing, None) {
             Ok(pool) => pool,
             Err(fault) => return self.fall_back(fault).await,
         };
@@ -237,7 +237,7 @@ impl Miss<'_, '_> {
         let request = pass_request(self.services, self.exchange);
         let body = std::mem::take(&mut self.exchange.body);
         let switch = switch(self.services, self.exchange)?;
-        let mut job = pass_job(self.exchange, &pool, request, self.script.clone(), class);
+        let mut job = pass_job(self.exchange, &pool, request, self.script.clone(), standing);
         job.call.interim = self.exchange.interim();
         job.call.switch = switch;
         job.call.body = body;
@@ -349,8 +349,8 @@ pub(super) async fn refresh(
     if backend(exchange) == Backend::FastCgi && script.is_none() {
         return;
     }
-    let (class, credentials) = (Class::Background, Credentials::None);
-    let mut page = page_job(services, exchange, &pool, script, class, credentials);
+    let (standing, credentials) = (Standing::BACKGROUND, Credentials::None);
+    let mut page = page_job(services, exchange, &pool, script, standing, credentials);
     // Galley's own address and id: no data of this client is forwarded, because unkeyed input must not reach the upstream.
     page.call.client_address = exchange.own_address();
     page.call.request_id = format!("{}-refresh", exchange.request_id);

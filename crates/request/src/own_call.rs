@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use galley_files::Resolved;
 use galley_policy::cgi::Script;
-use galley_policy::class::Class;
+use galley_policy::class::Standing;
 use galley_policy::forward::{self, BodyLength, Client};
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::route::HostPattern;
@@ -113,7 +113,7 @@ impl OwnCall<'_> {
                 interim: None,
                 switch: None,
                 trace: None,
-                class: Class::Background,
+                standing: Standing::BACKGROUND,
             },
         };
         pool.fetch_thread.cron(job).await

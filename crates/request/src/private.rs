@@ -18,7 +18,7 @@ use galley_cache::key::Key;
 use galley_cache::private::{OwnFragment, SessionTicket};
 use galley_cache::purge_table::Validity;
 use galley_cache::splice::splice;
-use galley_policy::class::Class;
+use galley_policy::class::Standing;
 use galley_policy::forward::Credentials;
 use galley_policy::fragments::{self, FragmentPart};
 use galley_policy::outcome::{Outcome, PassWhy};
@@ -150,12 +150,12 @@ impl Miss<'_, '_> {
         room: Reservation,
     ) -> Result<Option<MemberPage>, Fault> {
         let exchange = &*self.exchange;
-        let class = Class::of(&exchange.info);
-        let pool = admitted_pool(exchange, class, None)?;
+        let standing = exchange.standing();
+        let pool = admitted_pool(exchange, standing, None)?;
         let began = Instant::now();
         let born = exchange.site.core.purges.current();
         let request = member_request(exchange);
-        let mut job = pass_job(exchange, &pool, request, self.script.clone(), class);
+        let mut job = pass_job(exchange, &pool, request, self.script.clone(), standing);
         job.is_read_here = true;
         let fault = |failure| pool.fault(failure);
         let mut reader = pool.fetch_thread.pass(job).map_err(fault)?;
@@ -190,9 +190,16 @@ impl Miss<'_, '_> {
         let Ok(pool) = pool(exchange) else {
             return;
         };
-        let (class, credentials) = (Class::Background, Credentials::None);
+        let (standing, credentials) = (Standing::BACKGROUND, Credentials::None);
         let script = self.script.clone();
-        let mut page = page_job(self.services, exchange, &pool, script, class, credentials);
+        let mut page = page_job(
+            self.services,
+            exchange,
+            &pool,
+            script,
+            standing,
+            credentials,
+        );
         page.info = stranger;
         page.call.trace = None;
         page.call.client_address = exchange.own_address();

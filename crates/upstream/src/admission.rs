@@ -1,9 +1,13 @@
-//! Decides which requests may take a free slot: one slot is reserved for writers, and clients with many requests are throttled.
+//! Decides which requests may take a free slot: one slot is reserved for writers, bounded classes get half of the slots, and
+//! clients with many requests are throttled.
 //!
-//! Two rules besides the limit itself, for readers (requests of visitors, crawlers and refreshes):
+//! Rules besides the limit itself, for readers (requests of all classes but editors and customers):
 //!
 //! - *Reserved*: with three slots or more, readers never get the last one, so that a request that logs in, saves or orders
 //!   gets a slot immediately and does not wait for another client's page.
+//! - *Bounded*: the classes of unproven clients that crawls and password guessers have ([`Class::is_bounded`]) get half of the
+//!   slots together, so that the others find a slot at once, however many addresses crawl. With one slot, they get it while
+//!   nobody else waits.
 //! - *Throttled*: a client whose requests have been queued for a while demands more than the upstream can process. While
 //!   all processors of the machine are busy, it gets half of the slots: more would not generate more of its pages, but
 //!   would take processor time from hits, from the database and from the pages of others. If PHP waits for something else,
@@ -26,6 +30,8 @@ use super::queue::QueueIdentity;
 pub(super) struct SlotHolders {
     all: usize,
     readers: usize,
+    /// Slots of bounded classes.
+    bounded: usize,
     /// Slots of readers by client; clients without slots are omitted.
     by_client: HashMap<Network, usize>,
 }
@@ -86,11 +92,14 @@ impl SlotHolders {
         if self.readers + reserved_slots(limit) >= limit {
             return AdmissionDecision::Wait;
         }
+        if identity.class.is_bounded() && self.bounded >= half(limit) {
+            return AdmissionDecision::Wait;
+        }
         if context.waited < STANDING_QUEUE_WAIT || context.free == Processors::Spare {
             return AdmissionDecision::Admit;
         }
         let held = self.by_client.get(&identity.client).copied().unwrap_or(0);
-        if held >= (limit / 2).max(1) {
+        if held >= half(limit) {
             return AdmissionDecision::Throttled;
         }
         AdmissionDecision::Admit
@@ -101,6 +110,7 @@ impl SlotHolders {
         self.all += 1;
         if only_reads(identity.class) {
             self.readers += 1;
+            self.bounded += usize::from(identity.class.is_bounded());
             *self.by_client.entry(identity.client).or_default() += 1;
         }
     }
@@ -110,6 +120,7 @@ impl SlotHolders {
         self.all -= 1;
         if only_reads(identity.class) {
             self.readers -= 1;
+            self.bounded -= usize::from(identity.class.is_bounded());
             if let Some(held) = self.by_client.get_mut(&identity.client) {
                 *held -= 1;
                 if *held == 0 {
@@ -130,12 +141,17 @@ pub(super) fn processors(running: usize, all: usize) -> Processors {
     }
 }
 
-/// Whether requests of the class only read: no login, no cart.
+/// Whether requests of the class may not take the reserved slot: they only read, or try a password.
 fn only_reads(class: Class) -> bool {
     match class {
         Class::Editor | Class::Customer => false,
-        Class::Visitor | Class::Crawler | Class::Background => true,
+        Class::Visitor | Class::Crawler | Class::Login | Class::Unseen | Class::Background => true,
     }
+}
+
+/// The part of the slots that one client of many requests gets, and all bounded classes together.
+fn half(limit: usize) -> usize {
+    (limit / 2).max(1)
 }
 
 /// The number of slots that readers never get. With two slots, one would be half of the capacity of a small machine.
@@ -154,6 +170,7 @@ mod tests {
     fn identity(class: Class, client: u32) -> QueueIdentity {
         QueueIdentity {
             class,
+            is_proven: true,
             client: Network::V4(client),
         }
     }
@@ -186,6 +203,28 @@ mod tests {
             (vec![editor, visitor], 2, editor, Wait),
         ] {
             let context = after(Duration::ZERO, Processors::Busy);
+            let seen = held(&taken).admission(identity, limit, &context);
+            assert_eq!(seen, wanted, "{taken:?} of {limit}: {identity:?}");
+        }
+    }
+
+    #[test]
+    fn bounded_classes_get_half_of_the_slots_together() {
+        let (unseen, login) = (identity(Class::Unseen, 1), identity(Class::Login, 2));
+        let visitor = identity(Class::Visitor, 3);
+        for (taken, limit, identity, wanted) in [
+            (vec![], 1, unseen, Admit),
+            (vec![], 2, unseen, Admit),
+            (vec![unseen], 2, login, Wait),
+            (vec![login], 2, unseen, Wait),
+            (vec![unseen], 2, visitor, Admit),
+            (vec![unseen], 3, unseen, Wait),
+            (vec![visitor], 3, unseen, Admit),
+            (vec![unseen], 4, login, Admit),
+            (vec![unseen, login], 4, unseen, Wait),
+            (vec![unseen, login], 4, visitor, Admit),
+        ] {
+            let context = after(Duration::ZERO, Processors::Spare);
             let seen = held(&taken).admission(identity, limit, &context);
             assert_eq!(seen, wanted, "{taken:?} of {limit}: {identity:?}");
         }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use galley_policy::cgi::Script;
-use galley_policy::class::{Class, Network};
+use galley_policy::class::{Network, Standing};
 use galley_policy::forward::{Client, UpstreamRequest};
 use galley_policy::site::UpstreamTimeouts;
 
@@ -20,8 +20,8 @@ pub struct UpstreamCall {
     pub request: UpstreamRequest,
     /// The script that FastCGI runs; HTTP upstreams ignore it.
     pub script: Option<Script>,
-    /// The class under which the request is queued.
-    pub class: Class,
+    /// The class under which the request is queued, and whether it goes before others of the class.
+    pub standing: Standing,
     /// The client's address.
     pub client_address: IpAddr,
     /// The client's port.
@@ -47,10 +47,7 @@ pub struct UpstreamCall {
 impl UpstreamCall {
     /// The class and client under which the request is queued.
     pub fn queue_identity(&self) -> QueueIdentity {
-        QueueIdentity {
-            class: self.class,
-            client: Network::of(self.client_address),
-        }
+        QueueIdentity::new(self.standing, Network::of(self.client_address))
     }
 
     /// Begins a span of the request's trace for work inside Galley.
@@ -73,7 +70,7 @@ impl UpstreamCall {
         Self {
             request: self.request.clone(),
             script: self.script.clone(),
-            class: self.class,
+            standing: self.standing,
             client_address: self.client_address,
             client_port: self.client_port,
             request_id: self.request_id.clone(),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use galley_cache::fill::FillError;
-use galley_policy::class::Class;
+use galley_policy::class::{Class, Network, Standing};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -98,6 +98,11 @@ impl ConcurrencyLimit {
             self.0.stats.count_admitted(identity.class);
             return Ok(self.0.slot(identity));
         }
+        if identity.class == Class::Unseen {
+            // A queue of theirs would delay others, and the crawl returns anyway.
+            self.0.reject(identity);
+            return Err(FillError::Overload);
+        }
         let (decision_tx, mut decision_rx) = oneshot::channel();
         let ticket = self.0.join(identity, decision_tx)?;
         turn.0.set(Some(ticket));
@@ -174,12 +179,7 @@ impl LimitShared {
         let mut state = self.state.borrow_mut();
         state.adaptive.set_maximum(self.spec.max_exchanges());
         let limit = state.adaptive.limit();
-        let context = AdmissionContext {
-            waited: Duration::ZERO,
-            free: Processors::Busy,
-        };
-        let admission = state.holders.admission(identity, limit, &context);
-        let is_free = state.queue.len() == 0 && admission == AdmissionDecision::Admit;
+        let is_free = state.is_free_for(identity, limit);
         if is_free {
             state.holders.take(identity);
             self.publish(&state);
@@ -312,8 +312,9 @@ impl LimitShared {
         let newest = state
             .newest
             .filter(|identity| state.queue.is_full_for(*identity));
-        let is_full = |class: &Class| state.queue.is_full_for_class(*class);
-        let classes: Vec<Class> = Class::ALL.iter().copied().filter(is_full).collect();
+        let classes: Vec<Standing> = standings()
+            .filter(|standing| state.is_full_for(*standing, limit))
+            .collect();
         if newest.is_some() || !classes.is_empty() {
             self.stats.set_retry_after(state.expected_wait_s());
         }
@@ -321,7 +322,36 @@ impl LimitShared {
     }
 }
 
+/// Every combination of class and proof.
+fn standings() -> impl Iterator<Item = Standing> {
+    let of = |class: &Class, is_proven| Standing {
+        class: *class,
+        is_proven,
+    };
+    Class::ALL
+        .iter()
+        .flat_map(move |class| [of(class, false), of(class, true)])
+}
+
 impl LimitState {
+    /// Whether a new request gets a slot without a wait.
+    fn is_free_for(&self, identity: QueueIdentity, limit: usize) -> bool {
+        let context = AdmissionContext {
+            waited: Duration::ZERO,
+            free: Processors::Busy,
+        };
+        let admission = self.holders.admission(identity, limit, &context);
+        self.queue.len() == 0 && admission == AdmissionDecision::Admit
+    }
+
+    /// Whether a new request would be rejected, even from a client without other requests.
+    fn is_full_for(&self, standing: Standing, limit: usize) -> bool {
+        if standing.class == Class::Unseen {
+            return !self.is_free_for(QueueIdentity::new(standing, NOBODY), limit);
+        }
+        self.queue.is_full_for_class(standing)
+    }
+
     /// Expected wait of one more request in seconds, at the rate of the last window of responses.
     fn expected_wait_s(&self) -> f64 {
         let waiting = self.queue.len() + 1;
@@ -415,6 +445,9 @@ impl Drop for QueuedRequest<'_> {
         self.limit.publish(&state);
     }
 }
+
+/// A client without slots.
+const NOBODY: Network = Network::V4(0);
 
 /// The interval between two checks for a free processor: shorter than the generation of a page, and cheap.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

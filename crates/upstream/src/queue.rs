@@ -2,29 +2,49 @@
 //!
 //! Classes are served in proportion to their shares, by stride scheduling (Waldspurger and Weihl, 1995): each slot adds the
 //! class's stride to its pass, a larger share has a shorter stride, and the class with the lowest pass is next. A class that was
-//! empty starts at the current pass of the others, so it gains nothing from its absence. Within a class the clients take turns
+//! empty starts at the current pass of the others, so it gains nothing from its absence. Within a class, proven clients get
+//! [`PROVEN_TURNS`] turns for each turn of the unproven ones: they go first, and the others are never starved. Clients take turns
 //! (fair queueing, Nagle 1987, RFC 970), and the requests of one client stay in order. The wait of a request therefore depends
 //! on the number of *other clients*, never on the number of requests of one of them. A request that may not be served yet is
 //! skipped and keeps its turn.
 //!
 //! If the queue is full, a new request evicts the newest request of the client with the most queued requests, in the class that is
 //! furthest above its share. If that is the client of the new request, the new request is rejected. So no client fills the queue
-//! at the expense of others, and a client alone may use all of it.
+//! at the expense of others, and a client alone may use all of it. If no client has more requests than another, the first request
+//! of a proven client evicts one of an unproven client.
 //!
 //! Pure: no clock, no runtime. Memory is proportional to the queued requests: each list has at most as many dead entries as live
 //! ones.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+mod clients;
 
-use galley_policy::class::{Class, Network};
+use std::collections::HashMap;
+
+use galley_policy::class::{Class, Network, Standing};
+
+use clients::Clients;
 
 /// The class and client under which a request is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueIdentity {
     /// The class.
     pub class: Class,
+    /// Whether the client has proved what the class requires.
+    pub is_proven: bool,
     /// The client.
     pub client: Network,
+}
+
+impl QueueIdentity {
+    /// The identity of a client's request.
+    pub fn new(standing: Standing, client: Network) -> Self {
+        let Standing { class, is_proven } = standing;
+        Self {
+            class,
+            is_proven,
+            client,
+        }
+    }
 }
 
 /// A queued request. Never reused.
@@ -46,20 +66,11 @@ pub(super) struct AdmissionQueue<T> {
 #[derive(Debug)]
 struct ClassQueue {
     class: Class,
-    clients: HashMap<Network, QueuedClient>,
-    /// The order of the round robin: contains each client in `clients` once.
-    turns: VecDeque<Network>,
-    /// The clients by their number of queued requests, without clients that have none.
-    longest: BTreeSet<(usize, Network)>,
-    waiting: usize,
+    proven: Clients,
+    unproven: Clients,
+    /// How many proven clients had their turn since an unproven one had.
+    streak: u32,
     pass: u64,
-}
-
-#[derive(Debug, Default)]
-struct QueuedClient {
-    /// In order of arrival; may contain requests that are no longer queued.
-    tickets: VecDeque<QueueTicket>,
-    waiting: usize,
 }
 
 /// The outcome of joining the queue.
@@ -95,7 +106,7 @@ impl<T> AdmissionQueue<T> {
 
     /// The number of queued requests of a class.
     pub(super) fn len_of(&self, class: Class) -> usize {
-        self.class_queue(class).map_or(0, |queue| queue.waiting)
+        self.class_queue(class).map_or(0, ClassQueue::waiting)
     }
 
     /// Adds a request.
@@ -123,15 +134,15 @@ impl<T> AdmissionQueue<T> {
     }
 
     /// Whether one more request of a class would be rejected, even from a client without queued requests.
-    pub(super) fn is_full_for_class(&self, class: Class) -> bool {
-        self.waiting.len() >= self.most && self.victim_of(class, 0).is_none()
+    pub(super) fn is_full_for_class(&self, standing: Standing) -> bool {
+        self.waiting.len() >= self.most && self.victim_of(standing, 0).is_none()
     }
 
     /// Removes a request; `None` if it is no longer queued.
     pub(super) fn leave(&mut self, ticket: QueueTicket) -> Option<(QueueIdentity, T)> {
         let (identity, pending) = self.waiting.remove(&ticket)?;
         if let Some(queue) = self.class_queue_mut(identity.class) {
-            queue.note_left(identity.client);
+            queue.clients_mut(identity).note_left(identity.client);
         }
         self.compact(identity);
         Some((identity, pending))
@@ -150,8 +161,8 @@ impl<T> AdmissionQueue<T> {
         true
     }
 
-    /// Whether the class of `identity` has a larger share, or, in the same class, its client has fewer queued requests than there
-    /// are before this one.
+    /// Whether the class of `identity` has a larger share, or, in the same class, its client is proven and that of the request is
+    /// not, or has fewer queued requests than there are before this one.
     fn is_sooner(&self, ticket: QueueTicket, identity: QueueIdentity) -> bool {
         let Some((held, _)) = self.waiting.get(&ticket) else {
             return false;
@@ -160,10 +171,13 @@ impl<T> AdmissionQueue<T> {
         if *held == identity || current_share != other_share {
             return current_share < other_share;
         }
+        if held.is_proven != identity.is_proven {
+            return identity.is_proven;
+        }
         let of = |identity: &QueueIdentity| {
             self.class_queue(identity.class)?
-                .clients
-                .get(&identity.client)
+                .clients(*identity)
+                .get(identity.client)
         };
         let others = of(&identity).map_or(0, |client| client.waiting);
         let ahead = of(held)
@@ -191,7 +205,7 @@ impl<T> AdmissionQueue<T> {
         while let Some(queue) = self
             .classes
             .iter_mut()
-            .filter(|queue| queue.waiting > 0 && !tried.contains(&queue.class))
+            .filter(|queue| queue.waiting() > 0 && !tried.contains(&queue.class))
             .min_by_key(|queue| queue.pass)
         {
             let waiting = &self.waiting;
@@ -199,7 +213,7 @@ impl<T> AdmissionQueue<T> {
                 let found = waiting.get(&ticket).filter(|(held, _)| *held == identity);
                 found.map(|(_, pending)| pending)
             };
-            let Some(ticket) = queue.next(of, &mut may_serve) else {
+            let Some(ticket) = queue.next(&of, &mut may_serve) else {
                 tried.push(queue.class);
                 continue;
             };
@@ -216,42 +230,58 @@ impl<T> AdmissionQueue<T> {
         let Some(queue) = self.class_queue_mut(identity.class) else {
             return;
         };
-        if queue.waiting == 0 {
+        if queue.waiting() == 0 {
             queue.pass = queue.pass.max(pass);
         }
-        queue.note_joined(identity.client, ticket);
+        queue
+            .clients_mut(identity)
+            .note_joined(identity.client, ticket);
     }
 
     /// The request to evict for one more request of `identity`.
     fn victim(&self, identity: QueueIdentity) -> Option<QueueTicket> {
-        let queue = self.class_queue(identity.class)?;
-        self.victim_of(identity.class, queue.waiting_of(identity.client))
+        let QueueIdentity {
+            class,
+            is_proven,
+            client,
+        } = identity;
+        let clients = self.class_queue(class)?.clients(identity);
+        self.victim_of(Standing { class, is_proven }, clients.waiting_of(client))
     }
 
-    /// The request to evict for one more request of a client of `class` with `waiting` queued requests: the newest of the
+    /// The request to evict for one more request of a client of this standing with `waiting` queued requests: the newest of the
     /// client with the most requests, in the class that is furthest above its share, if that class is further above its share
-    /// than this class would be. `None` if no client has more requests than this one would have.
-    fn victim_of(&self, class: Class, waiting: usize) -> Option<QueueTicket> {
+    /// than this class would be. Otherwise one in the same class, see the module. `None`: the new request is rejected.
+    fn victim_of(&self, standing: Standing, waiting: usize) -> Option<QueueTicket> {
         // The queued requests of a class in relation to its share. Both factors are small.
         let load = |class: Class, waiting: usize| waiting as u64 * (STRIDE / class.share());
-        let own_load = load(class, self.len_of(class) + 1);
+        let own_load = load(standing.class, self.len_of(standing.class) + 1);
         let fullest = self
             .classes
             .iter()
-            .max_by_key(|queue| load(queue.class, queue.waiting))
-            .filter(|queue| load(queue.class, queue.waiting) > own_load);
-        let queue = match fullest {
-            Some(queue) => queue,
-            None => self
-                .class_queue(class)
-                .filter(|queue| queue.longest_client_queue() > waiting + 1)?,
+            .max_by_key(|queue| load(queue.class, queue.waiting()))
+            .filter(|queue| load(queue.class, queue.waiting()) > own_load);
+        let (queue, clients) = match fullest {
+            Some(queue) => {
+                let most = queue.clients_above(1).or(queue.unproven_clients());
+                (queue, most.unwrap_or(&queue.proven))
+            }
+            None => {
+                let queue = self.class_queue(standing.class)?;
+                let weaker = || {
+                    let goes_first = standing.is_proven && waiting == 0;
+                    queue.unproven_clients().filter(|_| goes_first)
+                };
+                (queue, queue.clients_above(waiting + 1).or_else(weaker)?)
+            }
         };
-        let (_, client) = queue.longest.last()?;
+        let (client, queued) = clients.largest()?;
         let held = QueueIdentity {
             class: queue.class,
-            client: *client,
+            is_proven: std::ptr::eq(clients, &queue.proven),
+            client,
         };
-        let newest = queue.clients.get(client)?.tickets.iter().rev();
+        let newest = queued.tickets.iter().rev();
         newest.copied().find(|ticket| self.is_of(*ticket, held))
     }
 
@@ -271,21 +301,12 @@ impl<T> AdmissionQueue<T> {
         else {
             return;
         };
-        if let Some(client) = queue.clients.get_mut(&identity.client)
-            && client.tickets.len() > 2 * client.waiting
-        {
-            let is_of = |ticket: &QueueTicket| {
-                waiting
-                    .get(ticket)
-                    .is_some_and(|(held, _)| *held == identity)
-            };
-            client.tickets.retain(is_of);
-        }
-        if queue.turns.len() > 2 * queue.longest.len() {
-            queue.clients.retain(|_, client| client.waiting > 0);
-            let clients = &queue.clients;
-            queue.turns.retain(|client| clients.contains_key(client));
-        }
+        let is_of = |ticket: &QueueTicket| {
+            waiting
+                .get(ticket)
+                .is_some_and(|(held, _)| *held == identity)
+        };
+        queue.clients_mut(identity).compact(identity.client, is_of);
     }
 
     fn class_queue_mut(&mut self, class: Class) -> Option<&mut ClassQueue> {
@@ -301,96 +322,79 @@ impl ClassQueue {
     fn new(class: Class) -> Self {
         Self {
             class,
-            clients: HashMap::new(),
-            turns: VecDeque::new(),
-            longest: BTreeSet::new(),
-            waiting: 0,
+            proven: Clients::default(),
+            unproven: Clients::default(),
+            streak: 0,
             pass: 0,
         }
     }
 
-    /// The largest number of queued requests of one client.
-    fn longest_client_queue(&self) -> usize {
-        self.longest.last().map_or(0, |(most, _)| *most)
+    fn waiting(&self) -> usize {
+        self.proven.waiting() + self.unproven.waiting()
     }
 
-    fn waiting_of(&self, network: Network) -> usize {
-        self.clients
-            .get(&network)
-            .map_or(0, |client| client.waiting)
-    }
-
-    fn note_joined(&mut self, network: Network, ticket: QueueTicket) {
-        let turns = &mut self.turns;
-        let client = self.clients.entry(network).or_insert_with(|| {
-            turns.push_back(network);
-            QueuedClient::default()
-        });
-        client.tickets.push_back(ticket);
-        let before = client.waiting;
-        client.waiting += 1;
-        self.waiting += 1;
-        self.longest.remove(&(before, network));
-        self.longest.insert((before + 1, network));
-    }
-
-    fn note_left(&mut self, network: Network) {
-        let Some(client) = self.clients.get_mut(&network) else {
-            return;
-        };
-        let before = client.waiting;
-        client.waiting = before.saturating_sub(1);
-        self.waiting = self.waiting.saturating_sub(1);
-        self.longest.remove(&(before, network));
-        if client.waiting > 0 {
-            self.longest.insert((client.waiting, network));
+    fn clients(&self, identity: QueueIdentity) -> &Clients {
+        match identity.is_proven {
+            true => &self.proven,
+            false => &self.unproven,
         }
+    }
+
+    fn clients_mut(&mut self, identity: QueueIdentity) -> &mut Clients {
+        match identity.is_proven {
+            true => &mut self.proven,
+            false => &mut self.unproven,
+        }
+    }
+
+    /// The clients among which one has the most queued requests of the class, if these are more than `above`.
+    fn clients_above(&self, above: usize) -> Option<&Clients> {
+        let most = match self.proven.most() > self.unproven.most() {
+            true => &self.proven,
+            false => &self.unproven,
+        };
+        (most.most() > above).then_some(most)
+    }
+
+    fn unproven_clients(&self) -> Option<&Clients> {
+        (self.unproven.waiting() > 0).then_some(&self.unproven)
     }
 
     /// The first live request of the first client in turn for which `may_serve` is true; the client then moves to the end. `of`
     /// returns the value of a live request.
     fn next<'w, T: 'w>(
         &mut self,
-        of: impl Fn(QueueTicket, QueueIdentity) -> Option<&'w T>,
+        of: &impl Fn(QueueTicket, QueueIdentity) -> Option<&'w T>,
         may_serve: &mut impl FnMut(QueueIdentity, &T) -> bool,
     ) -> Option<QueueTicket> {
-        let mut at = 0;
-        while let Some(network) = self.turns.get(at).copied() {
-            let identity = QueueIdentity {
-                class: self.class,
-                client: network,
+        let proven_first = self.streak < PROVEN_TURNS;
+        for is_proven in [proven_first, !proven_first] {
+            let class = self.class;
+            let clients = match is_proven {
+                true => &mut self.proven,
+                false => &mut self.unproven,
             };
-            let Some(client) = self.clients.get_mut(&network) else {
-                self.turns.remove(at);
-                continue;
+            let identity = |client| QueueIdentity {
+                class,
+                is_proven,
+                client,
             };
-            while let Some(dead) = client.tickets.front().copied()
-                && of(dead, identity).is_none()
-            {
-                client.tickets.pop_front();
+            let found = clients.next(
+                |ticket, client| of(ticket, identity(client)),
+                &mut |client, pending| may_serve(identity(client), pending),
+            );
+            if found.is_some() {
+                self.streak = if is_proven { self.streak + 1 } else { 0 };
+                self.streak = self.streak.min(PROVEN_TURNS);
+                return found;
             }
-            let Some(first) = client.tickets.front().copied() else {
-                self.clients.remove(&network);
-                self.turns.remove(at);
-                continue;
-            };
-            if of(first, identity).is_none_or(|pending| !may_serve(identity, pending)) {
-                at += 1;
-                continue;
-            }
-            client.tickets.pop_front();
-            self.note_left(network);
-            self.turns.remove(at);
-            if self.waiting_of(network) > 0 {
-                self.turns.push_back(network);
-            } else {
-                self.clients.remove(&network);
-            }
-            return Some(first);
         }
         None
     }
 }
+
+/// The turns of proven clients for one turn of an unproven client of the same class.
+const PROVEN_TURNS: u32 = 3;
 
 /// The stride of a class with a share of one.
 const STRIDE: u64 = 1 << 20;

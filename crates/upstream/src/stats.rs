@@ -4,9 +4,9 @@
 //! consistent in itself; two numbers may be from different moments.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use galley_policy::class::Class;
+use galley_policy::class::{Class, Standing};
 
 use super::balancer::BalancedServer;
 use super::queue::QueueIdentity;
@@ -32,8 +32,9 @@ pub struct UpstreamStats {
     classes: Vec<(AtomicU64, AtomicU64)>,
     /// The hash of the client whose next request the full queue would reject; [`NO_CLIENT`] if none.
     full_client: AtomicU64,
-    /// A bit for each class whose next request the full queue would reject, in the order of [`Class::ALL`].
-    full_classes: AtomicU8,
+    /// Two bits for each class, in the order of [`Class::ALL`]: whether the next request of an unproven client and of a proven
+    /// one would be rejected.
+    full_classes: AtomicU16,
     /// The seed of the hashes, so that a client cannot choose an address with the same hash as another client's.
     hash_seed: RandomState,
     /// Requests that were moved to a class or client that is served sooner.
@@ -81,7 +82,7 @@ impl UpstreamStats {
             retry_after_s: AtomicU32::new(1),
             classes: Class::ALL.iter().map(|_| Default::default()).collect(),
             full_client: AtomicU64::new(NO_CLIENT),
-            full_classes: AtomicU8::new(0),
+            full_classes: AtomicU16::new(0),
             hash_seed: RandomState::new(),
             promoted: AtomicU64::new(0),
             servers: spec.servers.clone(),
@@ -145,7 +146,8 @@ impl UpstreamStats {
     /// Whether the full queue would reject one more request of `identity`: it rejects every request of the class, or those of this
     /// client. Of several such clients, only the last one is known.
     pub fn is_full_for(&self, identity: QueueIdentity) -> bool {
-        if self.full_classes.load(Ordering::Relaxed) & bit(identity.class) != 0 {
+        if self.full_classes.load(Ordering::Relaxed) & bit(identity.class, identity.is_proven) != 0
+        {
             return true;
         }
         let full_client = self.full_client.load(Ordering::Relaxed);
@@ -153,8 +155,10 @@ impl UpstreamStats {
     }
 
     /// Records which requests the full queue would reject: those of a client, and all of some classes.
-    pub fn set_full_for(&self, identity: Option<QueueIdentity>, classes: &[Class]) {
-        let bits = classes.iter().fold(0, |bits, class| bits | bit(*class));
+    pub fn set_full_for(&self, identity: Option<QueueIdentity>, classes: &[Standing]) {
+        let bits = classes
+            .iter()
+            .fold(0, |bits, one| bits | bit(one.class, one.is_proven));
         self.full_classes.store(bits, Ordering::Relaxed);
         let hash = identity.map_or(NO_CLIENT, |identity| self.hash(identity));
         self.full_client.store(hash, Ordering::Relaxed);
@@ -162,7 +166,7 @@ impl UpstreamStats {
 
     fn hash(&self, identity: QueueIdentity) -> u64 {
         self.hash_seed
-            .hash_one((identity.class.word(), identity.client))
+            .hash_one((identity.class.word(), identity.is_proven, identity.client))
             .max(1)
     }
 
@@ -218,13 +222,13 @@ impl UpstreamStats {
     }
 }
 
-/// The index of a class, as a bit.
-fn bit(class: Class) -> u8 {
+/// A bit for a class and proof.
+fn bit(class: Class, is_proven: bool) -> u16 {
     let at = Class::ALL.iter().position(|one| *one == class);
-    at.map_or(0, |at| 1 << at)
+    at.map_or(0, |at| 1 << (2 * at + usize::from(is_proven)))
 }
 
-const _: () = assert!(Class::ALL.len() <= 8);
+const _: () = assert!(2 * Class::ALL.len() <= 16);
 
 /// A hash that no client has.
 const NO_CLIENT: u64 = 0;

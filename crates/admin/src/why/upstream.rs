@@ -2,7 +2,6 @@
 //!
 //! Only the fields in a fixed list are shown with values; others, such as cookies and credentials, are shown by name only.
 
-use galley_policy::class::Class;
 use galley_policy::cookie;
 use galley_policy::decide::Decision;
 use galley_policy::forward::{Credentials, UpstreamRequest};
@@ -45,7 +44,7 @@ pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> V
     let stats = exchange.upstream().upstream_stats();
     json!({
         "kind": kind,
-        "class": Class::of(&exchange.info).word(),
+        "class": exchange.standing().class.word(),
         "load": stats.map(|stats| status::upstream(stats)),
         "form": form,
         "line": line(&request),

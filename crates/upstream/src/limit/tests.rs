@@ -49,6 +49,7 @@ fn of(spec: &PoolSpec) -> ConcurrencyLimit {
 fn visitor(client: u32) -> QueueIdentity {
     QueueIdentity {
         class: Class::Visitor,
+        is_proven: true,
         client: Network::V4(client),
     }
 }
@@ -63,6 +64,7 @@ async fn acquire(limit: &ConcurrencyLimit, client: u32) -> Result<Slot, FillErro
 async fn save(limit: &ConcurrencyLimit) -> Result<Slot, FillError> {
     let identity = QueueIdentity {
         class: Class::Editor,
+        is_proven: true,
         client: Network::V4(1),
     };
     limit.acquire(identity, &QueuePosition::default()).await
@@ -209,6 +211,7 @@ async fn the_statistics_identify_the_client_that_a_full_queue_rejects() {
     let is_full = |identity| limit.0.stats.is_full_for(identity);
     let editor = QueueIdentity {
         class: Class::Editor,
+        is_proven: true,
         client: Network::V4(1),
     };
     assert!(!is_full(visitor(1)), "nobody waits");
@@ -230,6 +233,7 @@ async fn the_statistics_identify_the_class_that_a_full_queue_rejects() {
     let is_full = |identity| limit.0.stats.is_full_for(identity);
     let editor = QueueIdentity {
         class: Class::Editor,
+        is_proven: true,
         client: Network::V4(9),
     };
     let (first, second, ()) = tokio::join!(acquire(&limit, 1), acquire(&limit, 2), async {
@@ -254,6 +258,7 @@ async fn a_promoted_request_is_served_under_the_other_identity() {
     let turn = QueuePosition::default();
     let crawler = QueueIdentity {
         class: Class::Crawler,
+        is_proven: true,
         client: Network::V4(1),
     };
     let wait = async |name: &'static str, turn: &QueuePosition| {
@@ -338,7 +343,11 @@ proptest! {
                 match step {
                     Step::Enter(class, client) => {
                         let (limit, held) = (Rc::clone(&limit), Rc::clone(&held));
-                        let identity = QueueIdentity { class: Class::ALL[class], client: Network::V4(client) };
+                        let identity = QueueIdentity {
+                            class: Class::ALL[class],
+                            is_proven: client % 2 == 0,
+                            client: Network::V4(client),
+                        };
                         tasks.push(tokio::task::spawn_local(async move {
                             if let Ok(slot) = limit.acquire(identity, &QueuePosition::default()).await {
                                 held.borrow_mut().push(slot);
@@ -372,6 +381,9 @@ proptest! {
                 let (taken, waiting) = load(&limit);
                 prop_assert!(taken <= most && waiting <= queue, "{taken} {waiting}");
                 prop_assert!(held.borrow().len() <= taken);
+                let held = held.borrow();
+                let bounded = held.iter().filter(|slot| slot.identity.class.is_bounded());
+                prop_assert!(bounded.count() <= (most / 2).max(1));
             }
             // All requests end.
             live.store(3, Ordering::Relaxed);

@@ -7,7 +7,23 @@ use std::collections::BTreeMap;
 fn identity(class: Class, client: u32) -> QueueIdentity {
     QueueIdentity {
         class,
+        is_proven: false,
         client: Network::V4(client),
+    }
+}
+
+fn proven(class: Class, client: u32) -> QueueIdentity {
+    QueueIdentity {
+        is_proven: true,
+        ..identity(class, client)
+    }
+}
+
+/// Odd clients are proven.
+fn either(class: Class, client: u32) -> QueueIdentity {
+    match client % 2 {
+        0 => identity(class, client),
+        _ => proven(class, client),
     }
 }
 
@@ -182,15 +198,8 @@ fn canceled_requests_use_no_memory() {
         }
     }
     let class = queue.class_queue(Class::Visitor).unwrap();
-    let tickets: usize = class
-        .clients
-        .values()
-        .map(|client| client.tickets.len())
-        .sum();
-    assert!(
-        class.turns.len() <= 2 && class.clients.len() <= 2 && tickets <= 2,
-        "{class:?}"
-    );
+    let (clients, tickets) = class.unproven.entries();
+    assert!(clients <= 2 && tickets <= 2, "{class:?}");
     assert_eq!(queue.len(), 1);
 }
 
@@ -213,6 +222,52 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..200)
 }
 
+fn standing(class: Class, client: u32) -> Standing {
+    Standing {
+        class,
+        is_proven: client % 2 == 1,
+    }
+}
+
+#[test]
+fn proven_clients_go_first_and_do_not_starve_the_others() {
+    let mut queue = AdmissionQueue::new(100);
+    for client in 0..8 {
+        queue.join(identity(Class::Visitor, client), "new");
+    }
+    for client in 10..16 {
+        queue.join(proven(Class::Visitor, client), "seen");
+    }
+    let order = served(&mut queue);
+    assert_eq!(
+        order[..8],
+        ["seen", "seen", "seen", "new", "seen", "seen", "seen", "new"]
+    );
+    assert_eq!(order.len(), 14);
+}
+
+#[test]
+fn a_proven_client_gets_a_place_in_a_queue_full_of_unproven_ones() {
+    let mut queue = AdmissionQueue::new(40);
+    for client in 0..40 {
+        queue.join(identity(Class::Visitor, client), "crawl");
+    }
+    let new = identity(Class::Visitor, 50);
+    assert!(queue.is_full_for(new), "unproven");
+    assert_eq!(queue.join(new, "new"), JoinResult::Refused);
+    assert!(!queue.is_full_for_class(standing(Class::Visitor, 1)));
+    let joined = queue.join(proven(Class::Visitor, 51), "seen");
+    assert!(
+        matches!(joined, JoinResult::Evicting(_, "crawl")),
+        "{joined:?}"
+    );
+    // Only with its first request: a proven client cannot fill the queue at the expense of others.
+    assert_eq!(
+        queue.join(proven(Class::Visitor, 51), "seen"),
+        JoinResult::Refused
+    );
+}
+
 proptest! {
     #[test]
     fn no_request_is_lost_or_served_twice_and_limits_are_kept(steps in steps(), most in 1_usize..20) {
@@ -222,10 +277,10 @@ proptest! {
             match step {
                 Step::Join(class, client) => {
                   let class = Class::ALL[class];
-                  let (is_full, is_full_for_class) = (queue.is_full_for(identity(class, client)), queue.is_full_for_class(class));
+                  let (is_full, is_full_for_class) = (queue.is_full_for(either(class, client)), queue.is_full_for_class(standing(class, client)));
                   prop_assert!(is_full || !is_full_for_class);
-                  prop_assert_eq!(queue.is_full_for(identity(class, 1_000)), is_full_for_class, "a client without queued requests");
-                  let joined = queue.join(identity(class, client), number);
+                  prop_assert_eq!(queue.is_full_for(either(class, 1_000 + client % 2)), is_full_for_class, "a client without queued requests");
+                  let joined = queue.join(either(class, client), number);
                   prop_assert_eq!(matches!(joined, JoinResult::Refused), is_full);
                   match joined {
                     JoinResult::Waits(ticket) => {
@@ -247,7 +302,7 @@ proptest! {
                 }
                 Step::Promote(at, class, client) if !waiting.is_empty() => {
                     let ticket = *waiting.values().nth(at % waiting.len()).unwrap();
-                    queue.promote(ticket, identity(Class::ALL[class], client));
+                    queue.promote(ticket, either(Class::ALL[class], client));
                 }
                 Step::Cancel(_) | Step::Promote(..) => {}
                 Step::Pop => match queue.pop(|_, _| true) {
@@ -278,14 +333,14 @@ proptest! {
         for (class, client, count) in classes {
             clients.insert((class, client));
             for _ in 0..count {
-                queue.join(identity(Class::ALL[class], client), false);
+                queue.join(either(Class::ALL[class], client), false);
             }
         }
         for _ in 0..already {
             queue.pop(|_, _| true);
         }
         let class = Class::ALL[class];
-        queue.join(identity(class, 99), true);
+        queue.join(either(class, 99), true);
         let of_class = clients.iter().filter(|(c, _)| Class::ALL[*c] == class).count() as u64;
         let all: u64 = Class::ALL.iter().map(|class| class.share()).sum();
         let bound = (of_class + 2) * all.div_ceil(class.share()) + Class::ALL.len() as u64;
