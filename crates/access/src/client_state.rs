@@ -1,7 +1,8 @@
 //! The counters and verified passwords of clients.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use galley_cluster::{ClusterPublisher, LimitCharge};
@@ -14,6 +15,7 @@ use sha2::{Digest, Sha256};
 use super::buckets::Buckets;
 use super::connections::{ClientConnections, ConnectionSlot};
 use super::passwords::{PasswordCheck, Passwords, VerifiedPasswords};
+use super::visits::Visits;
 
 /// The rate limit buckets, connection counts and verified passwords of all clients.
 pub struct ClientState {
@@ -21,6 +23,8 @@ pub struct ClientState {
     connections: Arc<ClientConnections>,
     exempt: Vec<IpNet>,
     verified: VerifiedPasswords,
+    /// The visitors of each site that uses them, by the site's mark.
+    visits: Mutex<HashMap<u32, Weak<Visits>>>,
     /// The publisher that reports shared limits to other nodes.
     cluster: Option<ClusterPublisher>,
 }
@@ -42,6 +46,7 @@ impl ClientState {
             connections: Arc::new(ClientConnections::new(connections)),
             exempt,
             verified: VerifiedPasswords::new(),
+            visits: Mutex::default(),
             cluster,
         }
     }
@@ -77,6 +82,18 @@ impl ClientState {
         for charge in charges {
             self.buckets.charge(&charge.owner, charge.ticks, now);
         }
+    }
+
+    /// The visitors of a site: those of the configuration before if the site was in it. Called when a site is built.
+    pub fn visits(&self, mark: u32) -> Arc<Visits> {
+        let mut all = self.visits.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, visits| visits.strong_count() > 0);
+        if let Some(known) = all.get(&mark).and_then(Weak::upgrade) {
+            return known;
+        }
+        let new = Arc::new(Visits::new());
+        all.insert(mark, Arc::downgrade(&new));
+        new
     }
 
     /// Counts a new connection of a client; `None` at the limit.

@@ -296,6 +296,8 @@ pub struct SiteConfig {
     pub audit: bool,
     /// Whether `103 Early Hints` are sent while a page is being generated.
     pub early_hints: bool,
+    /// Whether clients that have not visited the site get a part of PHP only for pages with a query.
+    pub crawl_shield: bool,
     /// The upstream that generates the site's pages.
     pub upstream: UpstreamConfig,
     /// The upstreams that rules name; `Rule::upstream` is an index into this list.

@@ -100,6 +100,7 @@ pub(crate) fn site(
         image_siblings: image_siblings(options),
         audit: audit::audit(options, &upstream, rules.preset, diagnostics),
         early_hints: options.value("early_hints"),
+        crawl_shield: options.value("crawl_shield"),
         balancing: balance::balancing(options, diagnostics),
         limits: limits(options, &upstream),
         upstream,

@@ -11,10 +11,9 @@
 //!
 //! The queue decides which requests wait, and for how long.
 
-mod excepted;
-
 use std::net::IpAddr;
 
+use crate::excepted;
 use crate::outcome::words;
 use crate::request_info::{Method, RequestInfo};
 

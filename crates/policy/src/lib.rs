@@ -28,6 +28,7 @@ pub mod decoded;
 pub mod early_hints;
 pub mod encoding;
 pub mod esi;
+mod excepted;
 pub mod extensions;
 pub mod fields;
 pub mod forward;

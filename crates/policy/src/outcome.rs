@@ -169,6 +169,8 @@ words! {
         Password = "password",
         /// The client exceeds a rate limit.
         Limited = "limited",
+        /// PHP has no slot for a client that has not visited the site.
+        Unseen = "unseen",
         /// XML-RPC, or the called method of it, is disabled.
         XmlRpc = "xmlrpc",
         /// The request is for the names of users.

@@ -11,7 +11,6 @@ use galley_cache::private::{PrivateStore, SessionEnd, VisitorId};
 use galley_http::framing::{BodyKind, Framing};
 use galley_http::head::Head;
 use galley_policy::access::BodyCheck;
-use galley_policy::class::{Proof, Standing};
 use galley_policy::key::variant_id;
 use galley_policy::outcome::RefusedWhy;
 use galley_policy::private::session_cookies;
@@ -59,6 +58,8 @@ pub struct Exchange<'h> {
     pub trace: Option<RequestTrace>,
     /// Whether a trusted proxy sent the request.
     pub(super) is_from_proxy: bool,
+    /// Whether that proxy named another client than itself.
+    pub(super) is_named_by_proxy: bool,
     mailbox: Option<Mailbox>,
 }
 
@@ -117,6 +118,7 @@ impl<'h> Exchange<'h> {
             awaited: None,
             trace: None,
             is_from_proxy: false,
+            is_named_by_proxy: false,
             mailbox: None,
         }
     }
@@ -206,11 +208,6 @@ impl<'h> Exchange<'h> {
     /// The upstream of this request: that of the rule, or that of the site.
     pub fn upstream(&self) -> &Upstream {
         self.site.upstream_of(&self.info)
-    }
-
-    /// The standing of the request in the queue of its upstream.
-    pub fn standing(&self) -> Standing {
-        Standing::of(&self.info, Proof::NotRequired)
     }
 
     /// The destination of interim responses to this request; `None` if the client accepts none.
@@ -370,6 +367,7 @@ pub fn admit<'h>(
         awaited: None,
         trace: None,
         is_from_proxy: sites.proxies().trusts(client),
+        is_named_by_proxy: origin.client.ip() != client.ip(),
         mailbox,
     })
 }
@@ -407,6 +405,7 @@ pub fn resume<'h>(
         awaited: None,
         trace: None,
         is_from_proxy: admission.sites.proxies().trusts(admission.client),
+        is_named_by_proxy: resumed.client.ip() != admission.client.ip(),
         mailbox: admission.mailbox,
     }
 }

@@ -33,7 +33,7 @@ impl Fault {
             page: None,
         };
         // Temporary failures (RFC 9110 §10.2.3).
-        if fault.is_outage() {
+        if fault.is_outage() || why == RefusedWhy::Unseen {
             fault.retry_after_s = Some(RETRY_AFTER_S);
         }
         fault
@@ -72,6 +72,7 @@ impl Fault {
             | RefusedWhy::NeedsTls
             | RefusedWhy::Password
             | RefusedWhy::Limited
+            | RefusedWhy::Unseen
             | RefusedWhy::XmlRpc
             | RefusedWhy::Authors
             | RefusedWhy::Method
@@ -85,7 +86,7 @@ impl Fault {
 
     /// The reason that is reported if a stale page is sent instead.
     pub fn stale_why(&self) -> StaleWhy {
-        if self.why == RefusedWhy::Overload {
+        if matches!(self.why, RefusedWhy::Overload | RefusedWhy::Unseen) {
             StaleWhy::Overload
         } else {
             StaleWhy::UpstreamError
@@ -139,7 +140,7 @@ pub fn status(why: RefusedWhy) -> u16 {
         | RefusedWhy::XmlRpc
         | RefusedWhy::Authors => 403,
         RefusedWhy::Password => 401,
-        RefusedWhy::Limited => 429,
+        RefusedWhy::Limited | RefusedWhy::Unseen => 429,
         RefusedWhy::Method => 405,
         RefusedWhy::UnknownMethod => 501,
         RefusedWhy::NotFound => 404,
@@ -175,6 +176,10 @@ pub fn public_text(status: u16) -> &'static str {
         _ => "The request failed.",
     }
 }
+
+/// The sentence for a client that has not visited the site.
+pub const UNSEEN_TEXT: &str =
+    "The site is very busy. Please open its front page first, or try again in a moment.";
 
 /// The default `Retry-After`: long enough for a queue of ten seconds to empty, or for PHP to restart.
 const RETRY_AFTER_S: u32 = 10;

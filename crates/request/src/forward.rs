@@ -6,7 +6,7 @@ use galley_cache::fill::FillError;
 use galley_cache::key::Key;
 use galley_http::framing::BodyKind;
 use galley_policy::cgi::Script;
-use galley_policy::class::{Network, Standing};
+use galley_policy::class::{Class, Network, Standing};
 use galley_policy::decide::Backend;
 use galley_policy::forward::{
     self, BodyLength, Client, Credentials, ForwardedTrace, UpstreamRequest,
@@ -79,9 +79,19 @@ pub(super) fn admitted_pool(
         .fetch_thread
         .rejects_early(pool.index, who, key, is_prefetch)
     {
-        return Err(pool.fault(FillError::Overload));
+        return Err(fault_of(&pool, standing, FillError::Overload));
     }
     Ok(pool)
+}
+
+/// The response to a request that failed at a pool.
+pub(super) fn fault_of(pool: &PoolHandle, standing: Standing, failure: FillError) -> Fault {
+    let fault = pool.fault(failure);
+    if standing.class != Class::Unseen || fault.why != RefusedWhy::Overload {
+        return fault;
+    }
+    let note = "no slot is free for clients that have not visited the site";
+    Fault::new(RefusedWhy::Unseen, note)
 }
 
 /// The request of a fetch whose response may be stored. With the WordPress preset it contains only what is in the key; with RFC

@@ -21,7 +21,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::exchange::EarlierLookup;
 use super::site::{Services, Site};
-use super::{access, page};
+use super::{access, page, visit};
 use galley_fetch::revalidate;
 
 /// A fresh page or a file in memory, in the coding that the client prefers.
@@ -128,7 +128,7 @@ fn look(
             MemoryLookup::Absent => earlier = EarlierLookup::Nothing,
         }
     }
-    file(site, info, now, file_key).ok_or(earlier)
+    file(site, info, client, now, file_key).ok_or(earlier)
 }
 
 /// Whether an equivalent address may have a stored response (`No-Vary-Search`), which the slow path looks up. `room` is overwritten.
@@ -175,11 +175,24 @@ fn page(site: &Site, info: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result
     })
 }
 
-fn file(site: &Site, info: &RequestInfo, now: Tick, key: &mut Vec<u8>) -> Option<Hit> {
+fn file(
+    site: &Site,
+    info: &RequestInfo,
+    client: IpAddr,
+    now: Tick,
+    key: &mut Vec<u8>,
+) -> Option<Hit> {
     let entry = site
         .folder
         .as_ref()?
         .file_in_memory(info, site.names_program(info), now, key)?;
+    // The slow path records the visit of a client that is not known.
+    if let Some(visits) = &site.visits
+        && visits.unless_known(client, now).is_some()
+        && visit::is_part_of_pages(info)
+    {
+        return None;
+    }
     let coded = page::form(info, &entry);
     let is_known = match file_condition(info, &entry, coded) {
         ConditionalResult::Proceed => false,

@@ -36,6 +36,7 @@ mod response;
 mod sent_file;
 mod site;
 mod slow_requests;
+mod visit;
 
 pub use access::{authorize, limited_site};
 pub use access_control::AccessControl;
@@ -58,3 +59,4 @@ pub use respond::handle;
 pub use response::{CACHE_STATUS, Response, ResponseBody, ResponseFields, length_of};
 pub use site::{PoolHandle, Services, Site, SiteCron, Sites, Upstream, UpstreamWarnings};
 pub use slow_requests::{SlowRequest, SlowRequests};
+pub use visit::standing;

@@ -22,13 +22,16 @@ use http::StatusCode;
 use http::header::{self, HeaderValue};
 
 use super::exchange::Exchange;
-use super::forward::{admitted_pool, backend, page_job, pass_job, pass_request, pool, switch};
+use super::forward::{
+    admitted_pool, backend, fault_of, page_job, pass_job, pass_request, pool, switch,
+};
 use super::hints;
 use super::lookup::LookupResult;
 use super::page;
 use super::response::{Response, ResponseBody, length_of};
 use super::sent_file::NamedFile;
 use super::site::{PoolHandle, Services};
+use super::visit;
 use crate::fault::Fault;
 use galley_fetch::revalidate::RefreshReason;
 use galley_fetch::rfc9111::{PassedResponseKind, PassedResponseUse, variants};
@@ -53,7 +56,7 @@ impl Miss<'_, '_> {
     pub(super) async fn patch(self) -> Result<Response, Fault> {
         if let Some((held, _)) = &self.found.entry {
             let pool = pool(self.exchange)?;
-            let standing = self.exchange.standing();
+            let standing = visit::standing(self.services, self.exchange);
             let page = self.page_job(&pool, standing);
             let patched = pool.fetch_thread.patch(page, Arc::clone(held)).await;
             if let Some(entry) = patched
@@ -76,7 +79,7 @@ impl Miss<'_, '_> {
 
     /// Fetches a response that may be stored, for all waiting requests.
     pub(super) async fn fetch(self) -> Result<Response, Fault> {
-        let standing = self.exchange.standing();
+        let standing = visit::standing(self.services, self.exchange);
         let pool = match admitted_pool(self.exchange, standing, Some(&self.exchange.key)) {
             Ok(pool) => pool,
             Err(fault) => return self.fall_back(fault).await,
@@ -113,7 +116,7 @@ impl Miss<'_, '_> {
                 outcome,
                 collapsed,
             }) => (reader, coded, outcome, collapsed),
-            Err(failure) => return self.fall_back(pool.fault(failure)).await,
+            Err(failure) => return self.fall_back(fault_of(&pool, standing, failure)).await,
         };
         let head = match reader.head().await {
             Ok(head) => head,
@@ -121,7 +124,7 @@ impl Miss<'_, '_> {
                 let outcome = self.miss(StoreOutcome::NotStored(why), false);
                 return self.pass(outcome).await;
             }
-            Err(failure) => return self.fall_back(pool.fault(failure)).await,
+            Err(failure) => return self.fall_back(fault_of(&pool, standing, failure)).await,
         };
         let upstream_time = began.elapsed();
         if let FillSharing::File(file) = &head.share {
@@ -136,7 +139,7 @@ impl Miss<'_, '_> {
             // A stored response exists, so the new one is received completely before its first byte is sent: a failure stays invisible.
             match self.whole(&head, reader, coded).await {
                 Ok((head, body)) => page::from_whole(self.exchange, &head, body, outcome),
-                Err(failure) => return self.fall_back(pool.fault(failure)).await,
+                Err(failure) => return self.fall_back(fault_of(&pool, standing, failure)).await,
             }
         } else {
             match in_coding(coded).await {
@@ -222,7 +225,7 @@ impl Miss<'_, '_> {
 
     /// Passes the request to the upstream; the outcome says why. With RFC 9111 the response may invalidate or update stored ones.
     pub(super) async fn pass(self, outcome: Outcome) -> Result<Response, Fault> {
-        let standing = self.exchange.standing();
+        let standing = visit::standing(self.services, self.exchange);
         let pool = match admitted_pool(self.exchange, standing, None) {
             Ok(pool) => pool,
             Err(fault) => return self.fall_back(fault).await,
@@ -245,11 +248,11 @@ impl Miss<'_, '_> {
         job.session = session.clone().filter(|_| !is_safe);
         let mut reader = match pool.fetch_thread.pass(job) {
             Ok(reader) => reader,
-            Err(failure) => return self.fall_back(pool.fault(failure)).await,
+            Err(failure) => return self.fall_back(fault_of(&pool, standing, failure)).await,
         };
         let head = match reader.head().await {
             Ok(head) => head,
-            Err(failure) => return self.fall_back(pool.fault(failure)).await,
+            Err(failure) => return self.fall_back(fault_of(&pool, standing, failure)).await,
         };
         if let Some(session) = session
             && (!is_safe || changes_session(&head.fields))
@@ -263,6 +266,7 @@ impl Miss<'_, '_> {
         if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
             return self.fall_back(FillError::Closed.into()).await;
         }
+        visit::note_session(self.services, self.exchange, head.status.as_u16());
         let mut response = page::from_fill_whole(self.exchange, &head, reader, outcome);
         response.upstream_time = Some(began.elapsed());
         Ok(response)

@@ -35,6 +35,7 @@ use super::miss::Miss;
 use super::page;
 use super::response::{Response, ResponseBody};
 use super::site::Services;
+use super::visit;
 use crate::fault::Fault;
 use galley_fetch::revalidate::RefreshReason;
 
@@ -150,7 +151,7 @@ impl Miss<'_, '_> {
         room: Reservation,
     ) -> Result<Option<MemberPage>, Fault> {
         let exchange = &*self.exchange;
-        let standing = exchange.standing();
+        let standing = visit::standing(self.services, exchange);
         let pool = admitted_pool(exchange, standing, None)?;
         let began = Instant::now();
         let born = exchange.site.core.purges.current();

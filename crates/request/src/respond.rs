@@ -16,7 +16,7 @@ use super::forward::backend;
 use super::lookup::{LookupPurpose, LookupResult, lookup};
 use super::response::Response;
 use super::site::Services;
-use super::{dashboard, file, miss, page, private, purge, repair};
+use super::{dashboard, file, miss, page, private, purge, repair, visit};
 use crate::fault::Fault;
 use galley_fetch::revalidate::RefreshReason;
 use galley_telemetry::trace::RequestTrace;
@@ -90,7 +90,10 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         return Ok(response);
     }
     let (below, script) = match file::find(exchange).await? {
-        file::FileMatch::Response(response) => return Ok(response),
+        file::FileMatch::Response(response) => {
+            visit::note_file(services, exchange, &response);
+            return Ok(response);
+        }
         file::FileMatch::Script(script) => (PathKind::Script, Some(script)),
         file::FileMatch::Missing => (PathKind::Missing, None),
     };

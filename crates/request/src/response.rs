@@ -190,6 +190,7 @@ impl Response {
         let text = match outcome {
             // A paused upstream is unreachable, not busy.
             Outcome::Refused(RefusedWhy::UpstreamPaused) => fault::public_text(502),
+            Outcome::Refused(RefusedWhy::Unseen) => fault::UNSEEN_TEXT,
             _ => fault::public_text(status),
         };
         let page = format!(

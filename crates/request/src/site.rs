@@ -27,7 +27,7 @@ use super::folder::{SiteFiles, SmallFiles};
 use super::refreshed_pages::RefreshedPages;
 use super::slow_requests::SlowRequests;
 use crate::fault::Fault;
-use galley_access::ClientState;
+use galley_access::{ClientState, Visits};
 use galley_codec::compress::Compressor;
 use galley_fetch::IncludeLookup;
 use galley_php::PoolNumbers;
@@ -84,6 +84,8 @@ pub struct Site {
     pub refreshed_pages: RefreshedPages,
     /// Requests that waited long for the upstream.
     pub slow_requests: SlowRequests,
+    /// The clients that have visited the site; `None`: their requests need no proof.
+    pub visits: Option<Arc<Visits>>,
     /// How Galley runs the site's scheduled tasks; `None`: it does not run them.
     pub cron: Option<SiteCron>,
     /// Whether the stored pages are audited in the background.

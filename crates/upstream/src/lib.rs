@@ -29,6 +29,7 @@ mod limit;
 mod pool;
 mod queue;
 mod queue_deadline;
+mod queued_clients;
 mod resolve;
 mod response_log;
 mod server_state;

@@ -19,8 +19,9 @@ use tokio::time::{Instant, timeout_at};
 use super::PoolSpec;
 use super::adaptive::AdaptiveLimit;
 use super::admission::{AdmissionContext, AdmissionDecision, Processors, SlotHolders, processors};
-use super::queue::{AdmissionQueue, JoinResult, QueueIdentity, QueueTicket};
+use super::queue::{AdmissionQueue, JoinResult, QueueIdentity};
 use super::queue_deadline::{QueueDeadlines, WaitDecision};
+use super::queued_clients::QueueTicket;
 use super::stats::UpstreamStats;
 
 /// A number of slots and a bounded queue in front of them.

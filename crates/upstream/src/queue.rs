@@ -16,13 +16,11 @@
 //! Pure: no clock, no runtime. Memory is proportional to the queued requests: each list has at most as many dead entries as live
 //! ones.
 
-mod clients;
-
 use std::collections::HashMap;
 
 use galley_policy::class::{Class, Network, Standing};
 
-use clients::Clients;
+use super::queued_clients::{Clients, QueueTicket};
 
 /// The class and client under which a request is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +44,6 @@ impl QueueIdentity {
         }
     }
 }
-
-/// A queued request. Never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct QueueTicket(u64);
 
 /// The queued requests, each with a value of the caller.
 #[derive(Debug)]

@@ -101,6 +101,7 @@ reasons! {
     REFUSED_NEEDS_TLS: "refused-needs-tls", "the dashboard of a site is sent over TLS only", Some("open it with `https://`; if a proxy in front of Galley speaks TLS, name the proxy in `trusted_proxies`");
     REFUSED_PASSWORD: "refused-password", "a user name and a password are required", None;
     REFUSED_LIMITED: "refused-limited", "the client exceeds `limit`, `login_limit` or `xmlrpc_limit`", Some("raise the limit, or name networks that share one address in `limit_exempt`");
+    REFUSED_UNSEEN: "refused-unseen", "PHP is busy, and this address has not loaded a style sheet, script or image of the site within the last ten minutes", Some("people get the page after they have opened any other; if a program needs it, let it wait for `Retry-After`, or use the REST API");
     REFUSED_XMLRPC: "refused-xmlrpc", "the option `xmlrpc` denies XML-RPC", Some("if a program needs it, set `xmlrpc = \"on\"` for the site");
     REFUSED_AUTHORS: "refused-authors", "it requests the names of users, and `hide_authors` is on", Some("if an application needs them, it can log in");
     REFUSED_METHOD: "refused-method", "this method is not served here", None;

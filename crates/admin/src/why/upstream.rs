@@ -41,10 +41,12 @@ pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> V
         }
         _ => None,
     };
+    let standing = galley_request::standing(services, exchange);
     let stats = exchange.upstream().upstream_stats();
     json!({
         "kind": kind,
-        "class": exchange.standing().class.word(),
+        "class": standing.class.word(),
+        "proven": standing.is_proven,
         "load": stats.map(|stats| status::upstream(stats)),
         "form": form,
         "line": line(&request),

@@ -187,6 +187,7 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
         RefusedWhy::NeedsTls => reasons::REFUSED_NEEDS_TLS,
         RefusedWhy::Password => reasons::REFUSED_PASSWORD,
         RefusedWhy::Limited => reasons::REFUSED_LIMITED,
+        RefusedWhy::Unseen => reasons::REFUSED_UNSEEN,
         RefusedWhy::XmlRpc => reasons::REFUSED_XMLRPC,
         RefusedWhy::Authors => reasons::REFUSED_AUTHORS,
         RefusedWhy::Method => reasons::REFUSED_METHOD,

@@ -36,6 +36,8 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "cron", ValueKind::TimeOrOff { least: ms(1_000), most: DAY }, "How often Galley runs WordPress's scheduled tasks (`wp-cron.php`). The site needs a host without `*`.")
         .computed(r#"`"60s"`; `"off"` without the preset, without an upstream, or if all hosts have a `*`"#)
         .example(r#""60s""#),
+    row(OptionSection::Site, "crawl_shield", Flag, "Whether pages with a query get at most half of the slots of PHP for clients that have not loaded a file of the site within the last ten minutes. Further ones get 429. Needs the preset.")
+        .or("true"),
     row(OptionSection::Site, "audit", Flag, "Whether Galley audits stored pages: while PHP is idle it has each generated again at least once a month, often requested ones daily, and purges those that are out of date although no purge touched them. Needs the preset and the plugin.")
         .computed("`true`; `false` without the preset or an upstream").example("false"),
     row(OptionSection::Site, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body for this site.")

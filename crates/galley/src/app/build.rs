@@ -18,7 +18,7 @@ use super::php::SitePhp;
 use super::pools::{self, BackendKind, PlannedPools};
 use super::process_state::ProcessState;
 use super::site_states::SiteIdentity;
-use galley_access::{Countries, Passwords};
+use galley_access::{Countries, Passwords, Visits};
 use galley_fetch::Handle;
 use galley_php::PoolNumbers;
 use galley_purging::{FolderOwner, PageMarkers};
@@ -79,6 +79,7 @@ pub(super) fn build(
             identity,
             log,
             countries: countries.clone(),
+            visits: visits(site, &services, identity.mark),
         };
         let built = Arc::new(build_site(site, &planned, &fetch_threads, core, own)?);
         SiteIncludes::enable(&services, &built);
@@ -94,6 +95,12 @@ pub(super) fn build(
         sandbox,
         threads,
     })
+}
+
+/// The visitors of a site that asks for a proof of visit.
+fn visits(site: &SiteConfig, services: &Services, mark: u32) -> Option<Arc<Visits>> {
+    let is_asked = site.crawl_shield && site.rules.urls.has_wordpress_paths;
+    is_asked.then(|| services.clients.visits(mark))
 }
 
 /// The files of a site that plugins remove to purge pages.
@@ -172,6 +179,7 @@ fn build_site(
         token: token(site.token_file.as_ref())?,
         refreshed_pages: RefreshedPages::default(),
         slow_requests: SlowRequests::default(),
+        visits: own.visits,
         cron: cron(site, planned, fetch_threads),
         audit: site.audit,
         early_hints: site.early_hints,
@@ -220,6 +228,7 @@ struct SiteParts {
     /// The index of the site's access log.
     log: usize,
     countries: Option<Arc<Countries>>,
+    visits: Option<Arc<Visits>>,
 }
 
 fn error_pages(site: &SiteConfig) -> Result<ErrorPages, ServerStartError> {

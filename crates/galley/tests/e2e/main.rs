@@ -27,6 +27,7 @@ mod compress;
 mod compress_streaming;
 mod compress_upstream;
 mod contract;
+mod crawl;
 mod cron;
 mod denied_files;
 mod disk_large_objects;

@@ -1,4 +1,4 @@
-//! Requests that are never [`Class::Unseen`](super::Class::Unseen): what programs of the site's own visitors request without having
+//! Requests that are never [`Class::Unseen`](crate::class::Class::Unseen): what programs of the site's own visitors request without having
 //! loaded a page first.
 //!
 //! A refusal would break them for good, since they load no style sheets: feed readers, clients of the REST API, payment providers,
@@ -9,7 +9,7 @@ use crate::query::variables;
 use crate::request_info::RequestInfo;
 
 /// Whether the address of a request is excepted.
-pub(super) fn is_excepted(info: &RequestInfo) -> bool {
+pub(crate) fn is_excepted(info: &RequestInfo) -> bool {
     let path = info.decoded_path();
     is_rest(path) || is_script(path) || is_feed(path) || is_file(path) || has_parameter(info)
 }

@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use galley_policy::class::Network;
 
-use super::QueueTicket;
+/// A queued request. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct QueueTicket(pub(super) u64);
 
 /// The queued requests of clients, by client.
 #[derive(Debug, Default)]
