@@ -95,9 +95,10 @@ impl Class {
                 Self::Visitor
             }
         } else if is_bot() {
-            match is_page(info) {
-                true => Self::Unseen,
-                false => Self::Crawler,
+            if is_page(info) {
+                Self::Unseen
+            } else {
+                Self::Crawler
             }
         } else if proof == Proof::Unproven && info.query().is_some() && is_page(info) {
             Self::Unseen

@@ -328,24 +328,27 @@ impl ClassQueue {
     }
 
     fn clients(&self, identity: QueueIdentity) -> &Clients {
-        match identity.is_proven {
-            true => &self.proven,
-            false => &self.unproven,
+        if identity.is_proven {
+            &self.proven
+        } else {
+            &self.unproven
         }
     }
 
     fn clients_mut(&mut self, identity: QueueIdentity) -> &mut Clients {
-        match identity.is_proven {
-            true => &mut self.proven,
-            false => &mut self.unproven,
+        if identity.is_proven {
+            &mut self.proven
+        } else {
+            &mut self.unproven
         }
     }
 
     /// The clients among which one has the most queued requests of the class, if these are more than `above`.
     fn clients_above(&self, above: usize) -> Option<&Clients> {
-        let most = match self.proven.most() > self.unproven.most() {
-            true => &self.proven,
-            false => &self.unproven,
+        let most = if self.proven.most() > self.unproven.most() {
+            &self.proven
+        } else {
+            &self.unproven
         };
         (most.most() > above).then_some(most)
     }
@@ -364,9 +367,10 @@ impl ClassQueue {
         let proven_first = self.streak < PROVEN_TURNS;
         for is_proven in [proven_first, !proven_first] {
             let class = self.class;
-            let clients = match is_proven {
-                true => &mut self.proven,
-                false => &mut self.unproven,
+            let clients = if is_proven {
+                &mut self.proven
+            } else {
+                &mut self.unproven
             };
             let identity = |client| QueueIdentity {
                 class,

@@ -48,6 +48,11 @@ fn a_crawl_from_many_addresses_does_not_slow_hits() {
 }
 
 #[test]
+fn a_crawl_from_seventy_thousand_addresses_refuses_no_visitor() {
+    assert!(run(StressPart::Swarm).requests > 100);
+}
+
+#[test]
 fn a_crawl_does_not_slow_hits() {
     assert!(run(StressPart::Crawl).requests > 400);
 }

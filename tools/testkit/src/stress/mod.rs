@@ -18,6 +18,7 @@ mod settings;
 mod site;
 mod slow_clients;
 mod soak;
+mod swarm;
 mod visitor;
 
 pub use crate::growth::RunLength;

@@ -1,6 +1,8 @@
 //! The parts of the stress test.
 
-use super::{PartReport, StressSettings, crawl, killed_php, many_misses, slow_clients, soak};
+use super::{
+    PartReport, StressSettings, crawl, killed_php, many_misses, slow_clients, soak, swarm,
+};
 use crate::TestkitError;
 
 /// One kind of load.
@@ -18,16 +20,19 @@ pub enum StressPart {
     Crawl,
     /// The same crawl from hundreds of addresses.
     DistributedCrawl,
+    /// A crawl from 70,000 addresses with one request each, beside people of each kind.
+    Swarm,
 }
 
 impl StressPart {
     /// All parts except the soak test, in the order in which they run.
-    pub const STRESS: [Self; 5] = [
+    pub const STRESS: [Self; 6] = [
         Self::ManyMisses,
         Self::SlowClients,
         Self::KilledPhp,
         Self::Crawl,
         Self::DistributedCrawl,
+        Self::Swarm,
     ];
 
     /// The name on the command line.
@@ -38,7 +43,8 @@ impl StressPart {
             Self::SlowClients => "slow",
             Self::KilledPhp => "killed",
             Self::Crawl => "crawl",
-            Self::DistributedCrawl => "swarm",
+            Self::DistributedCrawl => "clients",
+            Self::Swarm => "swarm",
         }
     }
 
@@ -54,6 +60,7 @@ impl StressPart {
             Self::KilledPhp => killed_php::run(settings),
             Self::Crawl => crawl::run(settings, crawl::ClientAddresses::One),
             Self::DistributedCrawl => crawl::run(settings, crawl::ClientAddresses::Many),
+            Self::Swarm => swarm::run(settings),
         }
     }
 }

@@ -29,14 +29,32 @@ pub(super) struct StressSite {
 impl StressSite {
     /// Starts the site and stores its pages, which are fresh for `ttl`.
     pub(super) fn start(settings: &StressSettings, ttl: &str) -> Result<Self, TestkitError> {
+        Self::start_as(settings, ttl, LARGE_DOWNLOAD, WORKERS)
+    }
+
+    /// The same with the plugin `shop` and two workers.
+    pub(super) fn with_shop(
+        settings: &StressSettings,
+        ttl: &str,
+        shop: &str,
+    ) -> Result<Self, TestkitError> {
+        Self::start_as(settings, ttl, shop, 2)
+    }
+
+    fn start_as(
+        settings: &StressSettings,
+        ttl: &str,
+        plugin: &str,
+        workers: usize,
+    ) -> Result<Self, TestkitError> {
         (settings.progress)("starting WordPress, its database and PHP");
         let scratch = Scratch::new()?;
         let group = ControlGroup::create("stress", LIMIT);
         let processes = match &group {
             Ok(group) => group
-                .run_inside(|| Processes::start(settings, &scratch, ttl))
+                .run_inside(|| Processes::start(settings, &scratch, ttl, plugin, workers))
                 .map_err(TestkitError::Refused)?,
-            Err(_) => Processes::start(settings, &scratch, ttl),
+            Err(_) => Processes::start(settings, &scratch, ttl, plugin, workers),
         }?;
         let pages = page_paths(&processes.wordpress)?;
         let site = Self {
@@ -139,14 +157,16 @@ impl Processes {
         settings: &StressSettings,
         scratch: &Scratch,
         ttl: &str,
+        plugin: &str,
+        workers: usize,
     ) -> Result<Self, TestkitError> {
         let options = Options {
-            mu_plugins: vec![("stress.php".to_owned(), LARGE_DOWNLOAD.to_owned())],
+            mu_plugins: vec![("stress.php".to_owned(), plugin.to_owned())],
             ..Options::default()
         };
         let (database, wordpress) = crate::wordpress_from_template(scratch.path(), &options)?;
         let options = FpmOptions {
-            workers: WORKERS,
+            workers,
             ini: vec![
                 ("opcache.memory_consumption".into(), "32".into()),
                 ("opcache.revalidate_freq".into(), "60".into()),
@@ -157,7 +177,7 @@ impl Processes {
         let dir = scratch.path().display();
         let text = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{dir}/admin.sock\"\n[log]\naccess = \"{dir}/access.log\"\n\
-             [[site]]\nhosts = [\"{HOST}\"]\nroot = \"{}\"\nphp = \"{}\"\nin_flight = {WORKERS}\ncron = \"off\"\n[site.ttl]\ndefault = \"{ttl}\"\n",
+             [[site]]\nhosts = [\"{HOST}\"]\nroot = \"{}\"\nphp = \"{}\"\nin_flight = {workers}\ncron = \"off\"\n[site.ttl]\ndefault = \"{ttl}\"\n",
             wordpress.root.display(),
             fpm.address()
         );

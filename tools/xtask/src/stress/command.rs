@@ -27,7 +27,7 @@ pub(crate) struct SoakArguments {
 pub(crate) struct StressArguments {
     #[command(flatten)]
     common: Common,
-    /// Only these parts: crowd, slow, killed, crawl, swarm
+    /// Only these parts: crowd, slow, killed, crawl, clients, swarm
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Kill PHP for this number of seconds, instead of 600
