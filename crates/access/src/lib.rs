@@ -10,6 +10,7 @@ mod connections;
 mod countries;
 mod hashes;
 mod passwords;
+mod visit_ticket;
 mod visits;
 
 pub use buckets::Buckets;

@@ -28,6 +28,7 @@ pub struct Visits {
     /// The time of the last visit and one; 0: none.
     last: AtomicU64,
     key: (u64, u64),
+    pub(super) ticket_key: (u64, u64),
 }
 
 /// A client that is not known yet, to be added with [`Visits::add`].
@@ -58,6 +59,7 @@ impl Visits {
             declined: (0..DECLINED).map(|_| AtomicU64::new(0)).collect(),
             last: AtomicU64::new(0),
             key: (random(), random() | 1),
+            ticket_key: (random(), random()),
         }
     }
 
@@ -180,7 +182,7 @@ impl Visits {
         let hash = self.hash(number(client));
         let place = |hash: u64| {
             let word = usize::try_from(hash & 0xffff_ffff).unwrap_or_default() % WORDS;
-            let bit = |bits: u64| 1 << ((bits & 0xff) * PERIOD_BITS >> 8);
+            let bit = |bits: u64| 1 << (((bits & 0xff) * PERIOD_BITS) >> 8);
             FilterBits {
                 word,
                 bits: bit(hash >> 16) | bit(hash >> 24),

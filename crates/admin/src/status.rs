@@ -196,8 +196,18 @@ fn of_site(state: &AdminState, site: &Site, view: AdminView) -> Value {
         "fragments_switched_off": site.core.fragments.switched_off(),
         "fragments_failed": site.core.fragments.failed(),
         "members": site.core.private.as_deref().map(|private| members(state, private)),
+        "crawl_shield": crawl_shield(state, site),
         "last_10_minutes": { "requests": last_minutes.requests, "hit_ratio": last_minutes.hit_ratio() },
     })
+}
+
+/// Whether the site asks for a proof of visit, and whether anybody can prove one.
+fn crawl_shield(state: &AdminState, site: &Site) -> &'static str {
+    match &site.visits {
+        None => "off",
+        Some(visits) if visits.is_visited(state.services.clock.tick()) => "on",
+        Some(_) => "no-visits",
+    }
 }
 
 /// The kinds of tags whose purges removed most pages without need.

@@ -298,6 +298,8 @@ pub struct SiteConfig {
     pub early_hints: bool,
     /// Whether clients that have not visited the site get a part of PHP only for pages with a query.
     pub crawl_shield: bool,
+    /// Whether such clients get a page that proves a visit, in place of a refusal.
+    pub crawl_challenge: bool,
     /// The upstream that generates the site's pages.
     pub upstream: UpstreamConfig,
     /// The upstreams that rules name; `Rule::upstream` is an index into this list.

@@ -101,6 +101,7 @@ pub(crate) fn site(
         audit: audit::audit(options, &upstream, rules.preset, diagnostics),
         early_hints: options.value("early_hints"),
         crawl_shield: options.value("crawl_shield"),
+        crawl_challenge: options.value("crawl_challenge"),
         balancing: balance::balancing(options, diagnostics),
         limits: limits(options, &upstream),
         upstream,

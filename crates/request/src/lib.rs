@@ -10,6 +10,7 @@ mod access;
 mod access_control;
 pub mod audit;
 mod before_lookup;
+mod challenge;
 mod coded_file;
 mod dashboard;
 mod dashboard_gateway;

@@ -16,7 +16,7 @@ use super::forward::backend;
 use super::lookup::{LookupPurpose, LookupResult, lookup};
 use super::response::Response;
 use super::site::Services;
-use super::{dashboard, file, miss, page, private, purge, repair, visit};
+use super::{challenge, dashboard, file, miss, page, private, purge, repair, visit};
 use crate::fault::Fault;
 use galley_fetch::revalidate::RefreshReason;
 use galley_telemetry::trace::RequestTrace;
@@ -34,7 +34,9 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Respons
                     &fault.note,
                 );
             }
-            Response::site_fault(&fault, &exchange.site, &exchange.request_id)
+            challenge::page(services, exchange, &fault).unwrap_or_else(|| {
+                Response::site_fault(&fault, &exchange.site, &exchange.request_id)
+            })
         }
     };
     // The dashboard's fields protect it, so the site cannot change them.
@@ -79,6 +81,9 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         Some(Decision::Dashboard) => return dashboard::respond(services, exchange).await,
         Some(Decision::Refuse(why)) => return Err(refusal(why, exchange.info.method())),
         Some(_) => return Ok(Response::methods()),
+    }
+    if let Some(response) = challenge::style_sheet(services, exchange) {
+        return response;
     }
     if exchange.key.is_empty() {
         exchange.write_key();

@@ -86,6 +86,8 @@ pub struct Site {
     pub slow_requests: SlowRequests,
     /// The clients that have visited the site; `None`: their requests need no proof.
     pub visits: Option<Arc<Visits>>,
+    /// Whether clients that have not visited the site can do so instead of being refused.
+    pub crawl_challenge: bool,
     /// How Galley runs the site's scheduled tasks; `None`: it does not run them.
     pub cron: Option<SiteCron>,
     /// Whether the stored pages are audited in the background.

@@ -59,7 +59,8 @@ pub(super) fn note_session(services: &Services, exchange: &Exchange<'_>, status:
     }
 }
 
-fn note(services: &Services, exchange: &Exchange<'_>) {
+/// Records the client, unless its address is that of a proxy.
+pub(super) fn note(services: &Services, exchange: &Exchange<'_>) {
     let now = services.clock.tick();
     let client = exchange.client.ip();
     let new = |visits: &Visits| visits.unless_known(client, now);

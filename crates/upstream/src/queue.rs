@@ -255,24 +255,21 @@ impl<T> AdmissionQueue<T> {
             .iter()
             .max_by_key(|queue| load(queue.class, queue.waiting()))
             .filter(|queue| load(queue.class, queue.waiting()) > own_load);
-        let (queue, clients) = match fullest {
-            Some(queue) => {
-                let most = queue.clients_above(1).or(queue.unproven_clients());
-                (queue, most.unwrap_or(&queue.proven))
-            }
-            None => {
-                let queue = self.class_queue(standing.class)?;
-                let weaker = || {
-                    let goes_first = standing.is_proven && waiting == 0;
-                    queue.unproven_clients().filter(|_| goes_first)
-                };
-                (queue, queue.clients_above(waiting + 1).or_else(weaker)?)
-            }
+        let (queue, clients) = if let Some(queue) = fullest {
+            let most = queue.clients_above(1).or(queue.unproven_clients());
+            (queue, most.unwrap_or(&queue.proven))
+        } else {
+            let queue = self.class_queue(standing.class)?;
+            let weaker = || {
+                let goes_first = standing.is_proven && waiting == 0;
+                queue.unproven_clients().filter(|_| goes_first)
+            };
+            (queue, queue.clients_above(waiting + 1).or_else(weaker)?)
         };
         let (client, queued) = clients.largest()?;
         let held = QueueIdentity {
             class: queue.class,
-            is_proven: std::ptr::eq(clients, &queue.proven),
+            is_proven: std::ptr::eq(clients, &raw const queue.proven),
             client,
         };
         let newest = queued.tickets.iter().rev();

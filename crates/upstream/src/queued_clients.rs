@@ -11,8 +11,8 @@ pub(super) struct QueueTicket(pub(super) u64);
 /// The queued requests of clients, by client.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
-    clients: HashMap<Network, QueuedClient>,
-    /// The order of the round robin: contains each client in `clients` once.
+    queued: HashMap<Network, QueuedClient>,
+    /// The order of the round robin: contains each client in `queued` once.
     turns: VecDeque<Network>,
     /// The clients by their number of queued requests, without clients that have none.
     longest: BTreeSet<(usize, Network)>,
@@ -42,12 +42,12 @@ impl Clients {
     /// The client with the most queued requests.
     pub(super) fn largest(&self) -> Option<(Network, &QueuedClient)> {
         let (_, client) = self.longest.last()?;
-        Some((*client, self.clients.get(client)?))
+        Some((*client, self.queued.get(client)?))
     }
 
     /// A client with queued requests.
     pub(super) fn get(&self, client: Network) -> Option<&QueuedClient> {
-        self.clients.get(&client)
+        self.queued.get(&client)
     }
 
     /// The number of queued requests of a client.
@@ -58,7 +58,7 @@ impl Clients {
     /// Adds a request of a client.
     pub(super) fn note_joined(&mut self, network: Network, ticket: QueueTicket) {
         let turns = &mut self.turns;
-        let client = self.clients.entry(network).or_insert_with(|| {
+        let client = self.queued.entry(network).or_insert_with(|| {
             turns.push_back(network);
             QueuedClient::default()
         });
@@ -72,7 +72,7 @@ impl Clients {
 
     /// Counts that a request of a client is no longer queued.
     pub(super) fn note_left(&mut self, network: Network) {
-        let Some(client) = self.clients.get_mut(&network) else {
+        let Some(client) = self.queued.get_mut(&network) else {
             return;
         };
         let before = client.waiting;
@@ -87,15 +87,15 @@ impl Clients {
     /// Removes entries of requests that are no longer queued, if they outnumber the queued ones. `is_live`: whether a request of
     /// `network` is queued.
     pub(super) fn compact(&mut self, network: Network, is_live: impl Fn(&QueueTicket) -> bool) {
-        if let Some(client) = self.clients.get_mut(&network)
+        if let Some(client) = self.queued.get_mut(&network)
             && client.tickets.len() > 2 * client.waiting
         {
             client.tickets.retain(is_live);
         }
         if self.turns.len() > 2 * self.longest.len() {
-            self.clients.retain(|_, client| client.waiting > 0);
-            let clients = &self.clients;
-            self.turns.retain(|client| clients.contains_key(client));
+            self.queued.retain(|_, client| client.waiting > 0);
+            let queued = &self.queued;
+            self.turns.retain(|client| queued.contains_key(client));
         }
     }
 
@@ -108,7 +108,7 @@ impl Clients {
     ) -> Option<QueueTicket> {
         let mut at = 0;
         while let Some(network) = self.turns.get(at).copied() {
-            let Some(client) = self.clients.get_mut(&network) else {
+            let Some(client) = self.queued.get_mut(&network) else {
                 self.turns.remove(at);
                 continue;
             };
@@ -118,7 +118,7 @@ impl Clients {
                 client.tickets.pop_front();
             }
             let Some(first) = client.tickets.front().copied() else {
-                self.clients.remove(&network);
+                self.queued.remove(&network);
                 self.turns.remove(at);
                 continue;
             };
@@ -132,7 +132,7 @@ impl Clients {
             if self.waiting_of(network) > 0 {
                 self.turns.push_back(network);
             } else {
-                self.clients.remove(&network);
+                self.queued.remove(&network);
             }
             return Some(first);
         }
@@ -142,7 +142,7 @@ impl Clients {
     /// The clients in `turns`, and the entries of all their requests.
     #[cfg(test)]
     pub(super) fn entries(&self) -> (usize, usize) {
-        let tickets = self.clients.values().map(|client| client.tickets.len());
-        (self.turns.len().max(self.clients.len()), tickets.sum())
+        let tickets = self.queued.values().map(|client| client.tickets.len());
+        (self.turns.len().max(self.queued.len()), tickets.sum())
     }
 }

@@ -17,6 +17,7 @@ mod object_cache;
 mod php;
 mod recent;
 mod server;
+mod visits;
 mod wordpress;
 
 pub use certificate::{certificate, stored_certificate};
@@ -28,5 +29,6 @@ pub use object_cache::{ObjectEngine, object_engine};
 pub use php::{PhpProbe, ask};
 pub use recent::{KernelCounters, RecentCounters};
 pub use server::spool_findings;
+pub use visits::visit_findings;
 
 use finding::{percent, size};

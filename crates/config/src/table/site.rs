@@ -38,6 +38,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""60s""#),
     row(OptionSection::Site, "crawl_shield", Flag, "Whether pages with a query get at most half of the slots of PHP for clients that have not loaded a file of the site within the last ten minutes. Further ones get 429. Needs the preset.")
         .or("true"),
+    row(OptionSection::Site, "crawl_challenge", Flag, "Whether `crawl_shield` sends a small page that proves the visit and opens the wanted page after three seconds, in place of the 429: without script and cookie.")
+        .or("false"),
     row(OptionSection::Site, "audit", Flag, "Whether Galley audits stored pages: while PHP is idle it has each generated again at least once a month, often requested ones daily, and purges those that are out of date although no purge touched them. Needs the preset and the plugin.")
         .computed("`true`; `false` without the preset or an upstream").example("false"),
     row(OptionSection::Site, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body for this site.")

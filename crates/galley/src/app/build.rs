@@ -180,6 +180,7 @@ fn build_site(
         refreshed_pages: RefreshedPages::default(),
         slow_requests: SlowRequests::default(),
         visits: own.visits,
+        crawl_challenge: site.crawl_challenge,
         cron: cron(site, planned, fetch_threads),
         audit: site.audit,
         early_hints: site.early_hints,

@@ -79,13 +79,10 @@ fn is_proven(site: &TestSite, from: Ipv4Addr) -> bool {
         from,
         &format!("/shop?filter_size={}", from.octets()[3]),
     );
-    match response.status {
-        200 => true,
-        _ => {
-            assert_unseen(&response);
-            false
-        }
+    if response.status != 200 {
+        assert_unseen(&response);
     }
+    response.status == 200
 }
 
 #[test]
@@ -246,4 +243,52 @@ fn without_visits_or_with_the_option_off_nobody_is_unseen() {
         get(&site, crawler(2), "/shop?filter_color=red").assert_status(200);
         end_crawl(&site, first);
     }
+}
+
+#[test]
+fn a_challenge_opens_the_page_without_script_and_cookie() {
+    let site = site("crawl_challenge = true", "");
+    assert!(site.status().contains("\"crawl_shield\":\"no-visits\""));
+    get(&site, PERSON, "/style.css").assert_status(200);
+    assert!(site.status().contains("\"crawl_shield\":\"on\""));
+    let first = crawl(&site);
+    let target = "/shop?filter_color=red";
+    let in_german = || Request::get(target).field("Accept-Language", "x-y, de-AT;q=0.9, en;q=0.8");
+    let page = ask(&site, STRANGER, in_german());
+    assert_unseen(&page);
+    let text = page.text();
+    assert!(text.len() < 2048, "{} bytes", text.len());
+    assert!(
+        text.contains("<html lang=\"de\">") && text.contains("http-equiv=\"refresh\""),
+        "{text}"
+    );
+    assert!(
+        !text.contains("<script") && !page.has("Set-Cookie"),
+        "{text}"
+    );
+    let sheet = text
+        .split("href=\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next());
+    let sheet = sheet.unwrap_or_else(|| panic!("{text}")).to_owned();
+    // The ticket is for this client.
+    get(&site, crawler(40), &sheet).assert_status(404);
+    get(&site, STRANGER, "/galley-visit/0-0.css").assert_status(404);
+    assert_unseen(&ask(&site, STRANGER, in_german()));
+    let css = get(&site, STRANGER, &sheet);
+    css.assert_status(200);
+    assert_eq!(css.field("content-type"), Some("text/css; charset=utf-8"));
+    assert_eq!(css.field("cache-control"), Some("no-store"));
+    ask(&site, STRANGER, in_german()).assert_status(200);
+    // Programs never get the page.
+    let head = ask(&site, crawler(41), Request::new("HEAD", target));
+    head.assert_status(200);
+    let head = ask(
+        &site,
+        crawler(41),
+        Request::new("HEAD", "/shop?filter_color=blue"),
+    );
+    assert_unseen(&head);
+    get(&site, crawler(42), "/feed/?a=1").assert_status(200);
+    end_crawl(&site, first);
 }

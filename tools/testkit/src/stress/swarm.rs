@@ -280,10 +280,10 @@ impl People<'_> {
         )
     }
 
-    /// The address of the current person.
+    /// The address of the current person, in a /24 of its own.
     fn address(&self) -> Ipv4Addr {
-        let [_, high, middle, low] = u32::try_from(self.next).unwrap_or(0).to_be_bytes();
-        Ipv4Addr::new(127, 200 + high % 8, middle, low.max(1))
+        let [_, _, high, low] = u32::try_from(self.next).unwrap_or(0).to_be_bytes();
+        Ipv4Addr::new(127, 192 + high % 60, low, 1)
     }
 }
 

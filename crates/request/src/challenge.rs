@@ -1,0 +1,176 @@
+//! `crawl_challenge`: in place of the 429 for a client that has not visited the site, a small page that proves the visit by itself.
+//!
+//! The page loads a style sheet whose name is a ticket for the client's address, and requests its own address again after three
+//! seconds. A browser needs neither a script nor a cookie for that, and the visitor does nothing. A crawler that loads no style
+//! sheets sees a 429 with `Retry-After`.
+//!
+//! Only requests of the class `unseen` get it, so never a feed, the REST API, a file or a form.
+
+use bytes::Bytes;
+use galley_policy::outcome::{Outcome, RefusedWhy};
+use galley_policy::request_info::Method;
+use http::header::{self, HeaderMap, HeaderValue};
+
+use super::exchange::Exchange;
+use super::response::{Response, ResponseBody};
+use super::site::Services;
+use super::visit;
+use crate::fault::Fault;
+
+/// The page in place of a refusal; `None`: the refusal stands.
+pub(super) fn page(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    fault: &Fault,
+) -> Option<Response> {
+    let is_for = fault.why == RefusedWhy::Unseen && exchange.info.method() == Method::Get;
+    let visits = exchange.site.visits.as_ref()?;
+    if !is_for || !exchange.site.crawl_challenge {
+        return None;
+    }
+    let ticket = visits.ticket(exchange.client.ip(), services.clock.tick());
+    let page = html(language(exchange), &ticket);
+    let mut response = Response::fault(fault, &exchange.request_id);
+    response.body = ResponseBody::Bytes(page.into());
+    Some(response)
+}
+
+fn html((language, title, text): Language, ticket: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"{language}\"><head><meta charset=\"utf-8\"><title>{title}</title>\
+         <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"robots\" content=\"noindex\">\
+         <meta http-equiv=\"refresh\" content=\"{REFRESH_S}\"><link rel=\"stylesheet\" href=\"{FOLDER}{ticket}.css\"></head>\
+         <body><main><h1>{title}</h1><p role=\"status\">{text}</p></main></body></html>\n"
+    )
+}
+
+/// The style sheet, if the request is for one; it proves the visit of the client that its name is for.
+pub(super) fn style_sheet(
+    services: &Services,
+    exchange: &Exchange<'_>,
+) -> Option<Result<Response, Fault>> {
+    let visits = exchange.site.visits.as_ref()?;
+    let name = exchange
+        .info
+        .decoded_path()
+        .strip_prefix(FOLDER.as_bytes())?;
+    if !exchange.site.crawl_challenge || exchange.info.method() != Method::Get {
+        return None;
+    }
+    let (client, now) = (exchange.client.ip(), services.clock.tick());
+    let ticket = name.strip_suffix(b".css").unwrap_or_default();
+    if !visits.is_ticket(ticket, client, now) {
+        let note = "no valid ticket of this client";
+        return Some(Err(Fault::new(RefusedWhy::NotFound, note)));
+    }
+    visit::note(services, exchange);
+    let mut fields = HeaderMap::new();
+    let css = HeaderValue::from_static("text/css; charset=utf-8");
+    fields.insert(header::CONTENT_TYPE, css);
+    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let body = ResponseBody::Bytes(Bytes::from_static(STYLE));
+    Some(Ok(Response::new(200, fields, body, Outcome::File)))
+}
+
+/// The first language of `Accept-Language` in which the page exists, else English. Browsers list the languages in order.
+fn language(exchange: &Exchange<'_>) -> Language {
+    let mut fields = exchange.head.fields();
+    let accepted = fields.find(|(name, _)| name.eq_ignore_ascii_case("accept-language"));
+    let accepted = accepted.map_or(&b""[..], |(_, value)| value);
+    let tags = accepted.split(|&byte| byte == b',').take(MAX_LANGUAGES);
+    let known = |tag: &[u8]| {
+        let tag = tag.trim_ascii();
+        let end = tag.iter().position(|byte| !byte.is_ascii_alphabetic());
+        let primary = tag.get(..end.unwrap_or(tag.len()))?;
+        let mut known = LANGUAGES.iter();
+        known.find(|(code, ..)| code.as_bytes().eq_ignore_ascii_case(primary))
+    };
+    let [english, ..] = LANGUAGES;
+    tags.into_iter().find_map(known).copied().unwrap_or(english)
+}
+
+/// Below it are only these style sheets, on sites with `crawl_challenge`.
+const FOLDER: &str = "/galley-visit/";
+
+/// Enough to load the style sheet over a slow connection, and short enough to wait for.
+const REFRESH_S: u32 = 3;
+
+const STYLE: &[u8] = b"body{font:1.125rem/1.6 system-ui,sans-serif;max-width:34em;margin:15vh auto;padding:0 1em;color:#222;background:#fff}\n";
+
+/// The most languages of a request that are compared.
+const MAX_LANGUAGES: usize = 16;
+
+/// Language, title and text.
+type Language = (&'static str, &'static str, &'static str);
+
+const LANGUAGES: [Language; 12] = [
+    (
+        "en",
+        "One moment",
+        "This site is very busy. The page opens by itself in a few seconds.",
+    ),
+    (
+        "de",
+        "Einen Moment",
+        "Diese Website ist stark ausgelastet. Die Seite öffnet sich in wenigen Sekunden von selbst.",
+    ),
+    (
+        "fr",
+        "Un instant",
+        "Ce site est très sollicité. La page s’ouvrira d’elle-même dans quelques secondes.",
+    ),
+    (
+        "es",
+        "Un momento",
+        "Este sitio está muy ocupado. La página se abrirá sola en unos segundos.",
+    ),
+    (
+        "it",
+        "Un momento",
+        "Questo sito è molto occupato. La pagina si aprirà da sola tra pochi secondi.",
+    ),
+    (
+        "pt",
+        "Um momento",
+        "Este site está muito ocupado. A página abrirá sozinha em poucos segundos.",
+    ),
+    (
+        "nl",
+        "Een ogenblik",
+        "Deze website is erg druk. De pagina opent vanzelf over enkele seconden.",
+    ),
+    (
+        "pl",
+        "Chwileczkę",
+        "Ta strona jest bardzo obciążona. Otworzy się sama za kilka sekund.",
+    ),
+    (
+        "tr",
+        "Bir dakika",
+        "Bu site şu anda çok yoğun. Sayfa birkaç saniye içinde kendiliğinden açılacak.",
+    ),
+    (
+        "ru",
+        "Одну минуту",
+        "Сайт сейчас сильно загружен. Страница откроется сама через несколько секунд.",
+    ),
+    (
+        "ja",
+        "少々お待ちください",
+        "現在このサイトは混み合っています。数秒後に自動的にページが開きます。",
+    ),
+    ("zh", "请稍候", "本站访问量很大。页面将在几秒钟后自动打开。"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_short_in_every_language() {
+        for language in LANGUAGES {
+            let page = html(language, "0123456789abcdef-0123456789abcdef");
+            assert!(page.len() < 2_048, "{}: {} bytes", language.0, page.len());
+        }
+    }
+}
