@@ -66,14 +66,14 @@ impl OrderRequest<'_> {
     }
 
     /// Makes the other nodes answer the challenges, too.
-    async fn spread(&self, proofs: &[Proof]) -> Option<PostedNotes> {
+    async fn spread(&self, proofs: &[PostedProof]) -> Option<PostedNotes> {
         let posted = proofs.iter().filter_map(|proof| proof.posted.as_ref());
         let challenges = posted.map(|posted| &posted.challenge);
         self.sharing?.spread(challenges).await
     }
 
     /// Tells the directory that the challenges are ready, and waits until it has validated them.
-    async fn prove(&self, order: &mut Order, proofs: &[Proof]) -> Result<(), OrderError> {
+    async fn prove(&self, order: &mut Order, proofs: &[PostedProof]) -> Result<(), OrderError> {
         let has_records = proofs.iter().any(|proof| proof.record.is_some());
         if let Some(dns) = self.dns.filter(|_| has_records) {
             tokio::time::sleep(dns.wait).await;
@@ -93,7 +93,7 @@ impl OrderRequest<'_> {
     }
 
     /// Posts a challenge for each name that is not validated yet.
-    async fn post_all(&self, order: &mut Order) -> Result<Vec<Proof>, OrderError> {
+    async fn post_all(&self, order: &mut Order) -> Result<Vec<PostedProof>, OrderError> {
         let mut proofs = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -114,11 +114,15 @@ impl OrderRequest<'_> {
         Ok(proofs)
     }
 
-    async fn post(&self, challenge: &ChallengeHandle<'_>, name: &str) -> Result<Proof, OrderError> {
+    async fn post(
+        &self,
+        challenge: &ChallengeHandle<'_>,
+        name: &str,
+    ) -> Result<PostedProof, OrderError> {
         let proof = challenge.key_authorization();
         if let (ChallengeType::Dns01, Some(dns)) = (&challenge.r#type, self.dns) {
             let record = TxtRecord::set(&dns.hook, name, proof.dns_value()).await?;
-            return Ok(Proof {
+            return Ok(PostedProof {
                 posted: None,
                 record: Some(record),
             });
@@ -134,7 +138,7 @@ impl OrderRequest<'_> {
             Challenge::Http { token, response }
         };
         let posted = answered.post(self.acme, self.handshakes)?;
-        Ok(Proof {
+        Ok(PostedProof {
             posted: Some(posted),
             record: None,
         })
@@ -197,7 +201,7 @@ fn refusal(authorization: &AuthorizationHandle<'_>) -> OrderError {
 }
 
 /// A posted challenge or DNS record; removed when this is dropped.
-struct Proof {
+struct PostedProof {
     posted: Option<PostedChallenge>,
     record: Option<TxtRecord>,
 }
