@@ -23,8 +23,9 @@ use galley_policy::time::Tick;
 pub struct Visits {
     words: Box<[AtomicU64]>,
     counts: Box<[AtomicU32]>,
-    /// Clients that cannot be recorded in this period, each as `hash, 52 bits | period, 12 bits`; a newer one replaces another.
-    declined: Box<[AtomicU64]>,
+    /// Clients that need no look at the filter in this period, because they are recorded or cannot be: a number for each, at a
+    /// position that its address gives. A newer one replaces another.
+    settled: Box<[AtomicU64]>,
     /// The time of the last visit and one; 0: none.
     last: AtomicU64,
     key: (u64, u64),
@@ -56,7 +57,7 @@ impl Visits {
         Self {
             words: (0..WORDS).map(|_| AtomicU64::new(0)).collect(),
             counts: (0..COUNTS).map(|_| AtomicU32::new(0)).collect(),
-            declined: (0..DECLINED).map(|_| AtomicU64::new(0)).collect(),
+            settled: (0..SETTLED).map(|_| AtomicU64::new(0)).collect(),
             last: AtomicU64::new(0),
             key: (random(), random() | 1),
             ticket_key: (random(), random()),
@@ -89,43 +90,53 @@ impl Visits {
             .all(|place| self.is_set(*place, period))
     }
 
-    /// The client, unless it is recorded or declined in this period. About 30 instructions for one that is recorded.
+    /// The client, unless it is recorded or declined in this period.
     #[inline]
     pub fn unless_known(&self, client: IpAddr, now: Tick) -> Option<NewVisitor> {
         let (client, period) = (Network::of(client), period(now));
+        let (slot, value) = self.settled_slot(client, period);
+        if slot.is_some_and(|slot| slot.load(Ordering::Relaxed) == value) {
+            return None;
+        }
+        self.unless_recorded(client, period)
+    }
+
+    #[cold]
+    fn unless_recorded(&self, client: Network, period: u64) -> Option<NewVisitor> {
         let places = self.places(client);
         let is_known = places.iter().all(|place| {
             let word = self.words.get(place.word);
             let seen = word.map_or(0, |word| word.load(Ordering::Relaxed));
             seen >> AGE_BITS == period & AGES && seen & place.bits == place.bits
         });
-        let is_settled = is_known || self.is_declined(client, period);
-        (!is_settled).then_some(NewVisitor {
+        let visitor = NewVisitor {
             client,
             places,
             period,
-        })
+        };
+        if is_known {
+            self.decline(&visitor);
+            return None;
+        }
+        Some(visitor)
     }
 
-    /// Remembers that a client cannot be recorded in this period, so that its next requests are not examined again. The memory is
-    /// small; a forgotten client is examined once more.
+    /// Remembers that a client needs no look at the filter in this period. The memory is small; a forgotten client is looked up
+    /// once more.
     pub fn decline(&self, visitor: &NewVisitor) {
-        let (slot, value) = self.declined_slot(visitor.client, visitor.period);
+        let (slot, value) = self.settled_slot(visitor.client, visitor.period);
         if let Some(slot) = slot {
             slot.store(value, Ordering::Relaxed);
         }
     }
 
-    #[cold]
-    fn is_declined(&self, client: Network, period: u64) -> bool {
-        let (slot, value) = self.declined_slot(client, period);
-        slot.is_some_and(|slot| slot.load(Ordering::Relaxed) == value)
-    }
-
-    fn declined_slot(&self, client: Network, period: u64) -> (Option<&AtomicU64>, u64) {
-        let hash = self.hash(number(client));
-        let slot = usize::try_from(hash >> 32).unwrap_or_default() % DECLINED;
-        (self.declined.get(slot), hash & !AGES | period & AGES)
+    /// Two clients have different values within a period, so that none is taken for another.
+    #[inline]
+    fn settled_slot(&self, client: Network, period: u64) -> (Option<&AtomicU64>, u64) {
+        let number = number(client);
+        let low = usize::try_from((number ^ (number >> 12)) & 0xffff).unwrap_or_default();
+        let value = number ^ period.wrapping_mul(MIX);
+        (self.settled.get(low % SETTLED), value)
     }
 
     /// Records a visit, unless the client's network has had its share of this period.
@@ -242,8 +253,8 @@ impl Visits {
 const WORDS: usize = 16_384;
 /// 16 KiB more.
 const COUNTS: usize = 4_096;
-/// 8 KiB more.
-const DECLINED: usize = 1_024;
+/// 32 KiB more.
+const SETTLED: usize = 4_096;
 
 /// How long a site that had a visit requires proof.
 const REMEMBERED_MS: u64 = 24 * 60 * 60 * 1_000;
