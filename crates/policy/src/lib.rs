@@ -9,7 +9,8 @@
 //! [`storable`] decides whether a response is stored, [`freshness`] for how long, [`decide`] whether a stored response is sent;
 //! [`conditional`], [`range`] and [`encoding`] choose the form in which it is sent, [`headers`] changes its fields.
 //! [`fragments`] describes the shared parts of pages, [`private`] the private parts for members, and [`esi`] finds the
-//! includes of pages. [`purge`] parses purges, [`class`] classifies requests that wait for an upstream, and [`outcome`] has the
+//! includes of pages. [`purge`] parses purges, [`class`] classifies requests that wait for an upstream, [`crawlers`] recognizes
+//! crawlers, and [`outcome`] has the
 //! words that explain decisions.
 
 pub mod access;
@@ -23,6 +24,7 @@ pub mod classes;
 pub mod compress;
 pub mod conditional;
 pub mod cookie;
+pub mod crawlers;
 pub mod decide;
 pub mod decoded;
 pub mod early_hints;

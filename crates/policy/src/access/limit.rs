@@ -41,6 +41,13 @@ impl RateLimit {
         (is_sane && limit.depth() <= MAX_DEPTH).then_some(limit)
     }
 
+    /// A limit of one token in each `interval`: a millisecond at least, a day at most.
+    pub fn every(interval: Duration) -> Option<Self> {
+        let ms = u64::try_from(interval.as_millis()).ok()?;
+        // A thousand tokens in as many seconds as the interval has milliseconds.
+        Self::new(1_000, ms, 1).or_else(|| Self::new(1, interval.as_secs(), 1))
+    }
+
     /// The same limit, counted by all nodes of a cluster together.
     #[must_use]
     pub fn shared(self) -> Self {
