@@ -1,10 +1,10 @@
-//! Runs a private DNS server, Knot, with one zone that accepts dynamic updates (RFC 2136) with one key.
+//! Runs a private DNS server, Knot: with one zone that accepts dynamic updates (RFC 2136) with one key, or with given zones.
 //!
 //! It does not use the machine's Knot configuration or data.
 
 use std::{
     fs,
-    net::TcpStream,
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -33,18 +33,16 @@ impl Knot {
     /// [`TestkitError::Missing`] if the package is not installed, [`TestkitError::Ended`] or [`TestkitError::Timeout`] with the
     /// log if it does not start.
     pub fn start(dir: &Path, zone: &str) -> Result<Self, TestkitError> {
-        fs::create_dir_all(dir.join("db")).context(format_args!("create {}", dir.display()))?;
-        let records = format!(
-            "$ORIGIN {zone}.\n$TTL 60\n@ SOA ns admin 1 3600 900 86400 60\n@ NS ns\n@ A 127.0.0.1\n* A 127.0.0.1\nns A 127.0.0.1\n"
-        );
-        fs::write(dir.join("zone"), records).context("write the zone")?;
+        let records = "@ A 127.0.0.1\n* A 127.0.0.1\n";
         let key =
             format!("key \"{KEY}\" {{\n\talgorithm hmac-sha256;\n\tsecret \"{SECRET}\";\n}};\n");
+        fs::create_dir_all(dir).context(format_args!("create {}", dir.display()))?;
         fs::write(dir.join("tsig.key"), key).context("write the key")?;
         let mut last = None;
         for _ in 0..ATTEMPTS {
             // Another process may take the port before the server binds to it.
-            match Self::try_start(dir, zone) {
+            let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), addresses::free_port()?);
+            match Self::start_at(dir, address, &[(zone, records)]) {
                 Err(error @ TestkitError::Ended { .. }) => last = Some(error),
                 other => return other,
             }
@@ -52,22 +50,39 @@ impl Knot {
         Err(last.unwrap_or_else(|| TestkitError::Unreachable("no free port for Knot".to_owned())))
     }
 
-    fn try_start(dir: &Path, zone: &str) -> Result<Self, TestkitError> {
-        let port = addresses::free_port()?;
+    /// Starts a server at an address, with zones and their records, and waits until it accepts connections. The system's resolver needs
+    /// port 53, which only root may bind.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_at(
+        dir: &Path,
+        address: SocketAddr,
+        zones: &[(&str, &str)],
+    ) -> Result<Self, TestkitError> {
+        fs::create_dir_all(dir.join("db")).context(format_args!("create {}", dir.display()))?;
+        for (zone, records) in zones {
+            let text = format!(
+                "$ORIGIN {zone}.\n$TTL 60\n@ SOA ns admin 1 3600 900 86400 60\n@ NS ns\nns A 127.0.0.1\n{records}"
+            );
+            fs::write(dir.join(zone), text).context("write a zone")?;
+        }
+        let names: Vec<&str> = zones.iter().map(|(zone, _)| *zone).collect();
         let file = dir.join("knot.conf");
-        fs::write(&file, configuration(dir, port, zone)).context("write knot.conf")?;
+        let text = configuration(dir, address, &names);
+        fs::write(&file, text).context("write knot.conf")?;
         let mut command = Command::new(programs::find(&["knotd"])?);
         command.arg("-c").arg(&file);
         let log = dir.join("knot.log");
         let mut service = Service::spawn("knotd", &mut command, &log, StopMode::Kill)?;
         service.wait_until("Knot to accept connections", TIMEOUT, || {
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
+            TcpStream::connect(address).is_ok()
         })?;
         Ok(Self {
             _service: service,
             dir: dir.to_owned(),
-            port,
-            zone: zone.to_owned(),
+            port: address.port(),
+            zone: names.first().copied().unwrap_or_default().to_owned(),
         })
     }
 
@@ -94,16 +109,25 @@ impl Knot {
     }
 }
 
-fn configuration(dir: &Path, port: u16, zone: &str) -> String {
+fn configuration(dir: &Path, address: SocketAddr, zones: &[&str]) -> String {
     let dir = dir.display();
+    let zones: Vec<String> = zones
+        .iter()
+        .map(|zone| {
+            format!("  - domain: {zone}\n    storage: \"{dir}\"\n    file: {zone}\n    acl: update\n    zonefile-sync: -1\n    zonefile-load: whole\n")
+        })
+        .collect();
     format!(
-        "server:\n    rundir: \"{dir}\"\n    listen: 127.0.0.1@{port}\n\
+        "server:\n    rundir: \"{dir}\"\n    listen: {}@{}\n\
          control:\n    listen: \"{dir}/knot.sock\"\n\
          log:\n  - target: stderr\n    any: info\n\
          database:\n    storage: \"{dir}/db\"\n\
          key:\n  - id: {KEY}\n    algorithm: hmac-sha256\n    secret: {SECRET}\n\
          acl:\n  - id: update\n    key: {KEY}\n    action: update\n\
-         zone:\n  - domain: {zone}\n    storage: \"{dir}\"\n    file: zone\n    acl: update\n    zonefile-sync: -1\n    zonefile-load: whole\n"
+         zone:\n{}",
+        address.ip(),
+        address.port(),
+        zones.concat()
     )
 }
 
