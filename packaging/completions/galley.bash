@@ -22,6 +22,9 @@ _galley() {
             galley,check)
                 cmd="galley__subcmd__check"
                 ;;
+            galley,crawlers)
+                cmd="galley__subcmd__crawlers"
+                ;;
             galley,dashboard)
                 cmd="galley__subcmd__dashboard"
                 ;;
@@ -71,7 +74,7 @@ _galley() {
 
     case "${cmd}" in
         galley)
-            opts="-h -V --help --version run check reload upgrade purge audit status dashboard why doctor setup import load plugin"
+            opts="-h -V --help --version run check reload upgrade purge audit status dashboard why crawlers doctor setup import load plugin"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -121,6 +124,28 @@ _galley() {
                 return 0
             fi
             case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        galley__subcmd__crawlers)
+            opts="-h --agent --config --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --agent)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -35,6 +35,7 @@ complete -c galley -n "__fish_galley_needs_command" -f -a "audit" -d 'Generate a
 complete -c galley -n "__fish_galley_needs_command" -f -a "status" -d 'Show whether visitors are served, and the state of the running server'
 complete -c galley -n "__fish_galley_needs_command" -f -a "dashboard" -d 'Show a running server in the browser'
 complete -c galley -n "__fish_galley_needs_command" -f -a "why" -d 'Explain how a running server would handle a request, without sending it to PHP'
+complete -c galley -n "__fish_galley_needs_command" -f -a "crawlers" -d 'Show the lists of good crawlers, or tell whether a client is one'
 complete -c galley -n "__fish_galley_needs_command" -f -a "doctor" -d 'Find problems of the machine, of PHP and of WordPress'
 complete -c galley -n "__fish_galley_needs_command" -f -a "setup" -d 'Find the WordPress of this machine, and set Galley up for it'
 complete -c galley -n "__fish_galley_needs_command" -f -a "import" -d 'Convert the configuration of nginx, Varnish, Apache or Caddy, and report every statement'
@@ -96,6 +97,10 @@ complete -c galley -n "__fish_galley_using_subcommand why" -l method -d 'The req
 complete -c galley -n "__fish_galley_using_subcommand why" -l from -d 'The client\'s address [default: this machine\'s]' -r
 complete -c galley -n "__fish_galley_using_subcommand why" -l json -d 'Print the result as JSON on stdout'
 complete -c galley -n "__fish_galley_using_subcommand why" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand crawlers" -l agent -d 'The client\'s `User-Agent`: looks up the name of the address if it names a crawler, and shows the sites\' `crawler_rules` for it' -r
+complete -c galley -n "__fish_galley_using_subcommand crawlers" -l config -d 'Configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand crawlers" -l json -d 'Print the result as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand crawlers" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand doctor" -l config -d 'Configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand doctor" -l machine -d 'Where the machine\'s `/proc` and `/run` lie' -r -F
 complete -c galley -n "__fish_galley_using_subcommand doctor" -l json -d 'Print the findings as JSON on stdout'

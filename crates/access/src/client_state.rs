@@ -8,12 +8,15 @@ use std::time::Duration;
 use galley_cluster::{ClusterPublisher, LimitCharge};
 use galley_policy::access::{Bucket, RateLimit};
 use galley_policy::class::Network;
+use galley_policy::crawlers::KnownCrawler;
 use galley_policy::time::Tick;
 use ipnet::IpNet;
 use sha2::{Digest, Sha256};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::buckets::Buckets;
 use super::connections::{ClientConnections, ConnectionSlot};
+use super::crawler_names::CrawlerNames;
 use super::passwords::{PasswordCheck, Passwords, VerifiedPasswords};
 use super::visits::Visits;
 
@@ -25,6 +28,7 @@ pub struct ClientState {
     verified: VerifiedPasswords,
     /// The visitors of each site that uses them, by the site's mark.
     visits: Mutex<HashMap<u32, Weak<Visits>>>,
+    names: CrawlerNames,
     /// The publisher that reports shared limits to other nodes.
     cluster: Option<ClusterPublisher>,
 }
@@ -38,8 +42,20 @@ pub struct LimitedSite<'s> {
     pub name: &'s str,
 }
 
+/// A crawler on one site. Clients that only claim to be the crawler have a pace of their own.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct PacedCrawler<'c> {
+    /// The number of the site on this node.
+    pub site: u32,
+    /// The name of the crawler.
+    pub name: &'c str,
+    /// Whether it is proven.
+    pub is_proven: bool,
+}
+
 impl ClientState {
-    /// Creates empty state. `connections`: the maximum for one client; 0 for no limit.
+    /// Creates empty state. `connections`: the maximum for one client; 0 for no limit. Starts a thread, so the caller must not be in
+    /// the sandbox.
     pub fn new(connections: usize, exempt: Vec<IpNet>, cluster: Option<ClusterPublisher>) -> Self {
         Self {
             buckets: Buckets::new(),
@@ -47,6 +63,7 @@ impl ClientState {
             exempt,
             verified: VerifiedPasswords::new(),
             visits: Mutex::default(),
+            names: CrawlerNames::new(),
             cluster,
         }
     }
@@ -136,11 +153,64 @@ impl ClientState {
             .await
     }
 
+    /// Whether DNS has proved that the client at an address is the crawler that it claims to be. If that is not known, it is
+    /// looked up in the background, as far as the limits permit; until then the client is unproven.
+    pub fn confirms(&self, crawler: &'static KnownCrawler, address: IpAddr, now: Tick) -> bool {
+        if let Some(known) = self.knows_name(crawler, address, now) {
+            return known;
+        }
+        if let Some(permit) = self.lookup_permit(address, now) {
+            self.names.look_up(permit, crawler, address, now);
+        }
+        false
+    }
+
+    /// Permission to look up the name of an address.
+    fn lookup_permit(&self, address: IpAddr, now: Tick) -> Option<OwnedSemaphorePermit> {
+        let permit = self.names.permit(now)?;
+        let (count, per_s, burst) = LOOKUPS_OF_NETWORK;
+        let limit = RateLimit::new(count, per_s, burst)?;
+        let owner = ("crawler names", surroundings(address));
+        self.buckets.take(&owner, &limit, now).ok()?;
+        self.names.spend(now).then_some(permit)
+    }
+
+    /// As [`confirms`](Self::confirms), without a lookup; `None`: not known.
+    pub fn knows_name(&self, crawler: &KnownCrawler, address: IpAddr, now: Tick) -> Option<bool> {
+        self.names.find(crawler.name, address, now)
+    }
+
+    /// Permits a crawler one page in each `delay`; the error is the time until the next one. Networks in `limit_exempt` are not
+    /// exempt: all addresses of a crawler count together.
+    pub fn pace(
+        &self,
+        crawler: &PacedCrawler<'_>,
+        delay: Duration,
+        now: Tick,
+    ) -> Result<(), Duration> {
+        match RateLimit::every(delay) {
+            Some(limit) => self.buckets.take(crawler, &limit, now),
+            None => Ok(()),
+        }
+    }
+
     fn is_exempt(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         self.exempt.iter().any(|network| network.contains(&client))
     }
 }
+
+/// The network around an address that shares the lookups of names: a /24, or an IPv6 /48.
+fn surroundings(address: IpAddr) -> u64 {
+    match Network::of(address) {
+        Network::V4(bits) => u64::from(bits >> 8),
+        Network::V6(bits) => 1 << 63 | bits >> 16,
+    }
+}
+
+/// Lookups of names in a number of seconds, and at once, for clients of one network. A search engine crawls from some dozens of
+/// addresses of a network, and each is looked up once a day.
+const LOOKUPS_OF_NETWORK: (u64, u64, u64) = (6, 60, 10);
 
 /// The owner of a shared bucket: the same on every node. The client's address can only be found in it by guessing.
 fn shared_owner(site: &str, bucket: Bucket, network: Network) -> u128 {
@@ -156,4 +226,91 @@ fn shared_owner(site: &str, bucket: Bucket, network: Network) -> u128 {
     let hash = hash.finalize();
     let half = hash.iter().take(16);
     half.fold(0, |number, byte| number << 8 | u128::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn clients() -> ClientState {
+        ClientState::new(0, Vec::new(), None)
+    }
+
+    /// 70,000 false crawlers in ten seconds cause as many lookups as the limits permit.
+    #[test]
+    fn false_crawlers_cause_few_lookups() {
+        let clients = clients();
+        let permitted = |first: u32, step: u32| {
+            let numbers = (0..70_000).map(|number: u32| (number, first + number * step));
+            let permits = numbers.filter_map(|(number, bits)| {
+                let address = IpAddr::V4(Ipv4Addr::from_bits(bits));
+                clients.lookup_permit(address, Tick(u64::from(number) / 7))
+            });
+            permits.map(drop).count()
+        };
+        // One address each of as many networks, then all of a few hundred networks.
+        assert_eq!(permitted(0x0a00_0000, 256), 20 + 4 * 10 - 1);
+        assert!(permitted(0x0a00_0000, 1) < 20 + 4 * 10);
+    }
+
+    /// One network does not use up the lookups of the others.
+    #[test]
+    fn a_network_has_few_lookups() {
+        let clients = clients();
+        let of = |bits: u32| clients.lookup_permit(Ipv4Addr::from_bits(bits).into(), Tick(1_000));
+        assert_eq!(
+            (0..256)
+                .filter_map(|low| of(0x0a00_0000 | low))
+                .map(drop)
+                .count(),
+            10
+        );
+        assert!(of(0x0a00_0100).is_some());
+    }
+
+    #[test]
+    fn networks_share_lookups() {
+        let of = |text: &str| surroundings(text.parse().unwrap());
+        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.255"));
+        assert_ne!(of("192.0.2.1"), of("192.0.3.1"));
+        assert_eq!(of("2001:db8:1:2::"), of("2001:db8:1:ffff::1"));
+        assert_ne!(of("2001:db8:1::"), of("2001:db8:2::"));
+    }
+
+    #[test]
+    fn a_crawler_gets_one_page_in_each_delay() {
+        let clients = clients();
+        let delay = Duration::from_millis(2_500);
+        let pace = |site, name, is_proven, now| {
+            let crawler = PacedCrawler {
+                site,
+                name,
+                is_proven,
+            };
+            clients.pace(&crawler, delay, Tick(now))
+        };
+        assert_eq!(pace(1, "bingbot", true, 0), Ok(()));
+        assert_eq!(
+            pace(1, "bingbot", true, 500),
+            Err(Duration::from_millis(2_000))
+        );
+        for other in [
+            pace(2, "bingbot", true, 0),
+            pace(1, "GPTBot", true, 0),
+            pace(1, "bingbot", false, 0),
+        ] {
+            assert_eq!(other, Ok(()));
+        }
+        assert_eq!(pace(1, "bingbot", true, 2_500), Ok(()));
+        let day = Duration::from_secs(86_400);
+        let crawler = PacedCrawler {
+            site: 1,
+            name: "a",
+            is_proven: true,
+        };
+        assert_eq!(clients.pace(&crawler, day, Tick(0)), Ok(()));
+        let wait = clients.pace(&crawler, day, Tick(1_000)).unwrap_err();
+        assert_eq!(wait.as_secs(), 86_399);
+    }
 }

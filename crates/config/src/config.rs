@@ -16,6 +16,7 @@ use galley_policy::site::{NamePattern, Policy};
 use ipnet::IpNet;
 
 use crate::config_files::{ConfigFiles, MachineFinding};
+use crate::crawlers::CrawlerLists;
 use crate::diagnostic::{Diagnostics, Warning};
 use crate::effective_option::EffectiveOption;
 use crate::forward::PurgeForward;
@@ -117,6 +118,8 @@ pub struct ServerConfig {
     pub limit_exempt: Vec<IpNet>,
     /// The database of countries (`GeoIP`).
     pub geoip: Option<PathBuf>,
+    /// The published addresses of crawlers.
+    pub crawlers: CrawlerLists,
     /// The minimum rate of a request body, and of a client that receives a response, in bytes per second.
     pub min_rate: u64,
     /// The trusted proxies.
@@ -334,6 +337,8 @@ pub struct SiteConfig {
     pub multisite: bool,
     /// How often Galley runs the site's scheduled tasks; `Off` if it cannot.
     pub cron: RunInterval,
+    /// The minimum time between two pages for a proven crawler; `None`: that of `robots.txt`.
+    pub crawl_delay: Option<RunInterval>,
     /// Protocols to which connections to the HTTP upstreams may switch, in lower case.
     pub upgrade: Vec<String>,
     /// Limits for the site's upstreams.

@@ -18,6 +18,7 @@ mod check;
 mod cluster;
 mod config;
 mod config_files;
+mod crawlers;
 mod dashboard;
 mod diagnostic;
 mod effective;
@@ -40,6 +41,7 @@ mod options;
 mod php;
 mod quantity;
 mod read;
+mod read_crawlers;
 mod read_forward;
 mod reader;
 mod redirect;
@@ -65,6 +67,7 @@ pub use config::{
     TlsVersion,
 };
 pub use config_files::{MachineFinding, OptionPath};
+pub use crawlers::{CrawlerFile, CrawlerLists};
 pub use diagnostic::{Color, Diagnostic, Diagnostics, Warning};
 pub use effective_option::{EffectiveOption, EffectiveSection};
 pub use forward::{ForwardKind, PurgeForward};

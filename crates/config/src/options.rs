@@ -148,6 +148,10 @@ pub enum ValueKind {
     FileOrOff,
     /// A rate with its burst, or `off`.
     Limit,
+    /// `{ Googlebot = "googlebot.json" }`.
+    CrawlerLists,
+    /// `{ Bytespider = "refuse", GPTBot = "30s" }`.
+    CrawlerRules,
     /// A list of values of this kind.
     List(&'static ValueKind),
 }
@@ -371,6 +375,8 @@ impl ValueKind {
             Self::ErrorLog => "`\"stderr\"` or a path".to_owned(),
             Self::FileOrOff => "a path, or `\"off\"`".to_owned(),
             Self::Limit => "`{ rate = \"10/m\", burst = 5 }`, or `\"off\"`".to_owned(),
+            Self::CrawlerLists => "`{ Googlebot = \"googlebot.json\" }`".to_owned(),
+            Self::CrawlerRules => "`{ Bytespider = \"refuse\", GPTBot = \"30s\" }`".to_owned(),
             Self::List(each) => format!("a list, each {}", each.describe()),
         }
     }

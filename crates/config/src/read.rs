@@ -9,6 +9,7 @@ use crate::certificates;
 use crate::internal;
 use crate::limit;
 use crate::options::{OptionRow, ValueKind};
+use crate::read_crawlers;
 use crate::read_forward;
 use crate::reader::{Problem, ValueReader, problem};
 use crate::servers;
@@ -68,6 +69,10 @@ fn read_one(
         }
         (ValueKind::Limit, DeValue::Table(table)) => limit::of_table(table).map(ConfigValue::Limit),
         (ValueKind::PurgeForward, DeValue::Table(table)) => read_forward::of_table(reader, table),
+        (ValueKind::CrawlerLists, DeValue::Table(table)) => {
+            read_crawlers::lists_of_table(reader, table)
+        }
+        (ValueKind::CrawlerRules, DeValue::Table(table)) => read_crawlers::rules_of_table(table),
         (ValueKind::UpstreamUrl, DeValue::Table(table)) => servers::of_table(reader, kind, table),
         (ValueKind::Internal, DeValue::Table(table)) => internal::of_table(reader, table),
         (ValueKind::Flag | ValueKind::Count { .. }, other) => Err(wrong_type(row, kind, other)),

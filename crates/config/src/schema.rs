@@ -100,6 +100,14 @@ fn kind(kind: &ValueKind) -> Value {
             let flag = json!({ "type": "boolean" });
             table(&[("name", text()), ("ca", text()), ("verify", flag)], &[])
         }
+        ValueKind::CrawlerLists => {
+            let files = any(&[text(), list_of(text())]);
+            json!({ "type": "object", "additionalProperties": files })
+        }
+        ValueKind::CrawlerRules => {
+            let treatment = json!({ "type": "string", "pattern": format!("^({TIME}|refuse)$") });
+            json!({ "type": "object", "additionalProperties": treatment })
+        }
         ValueKind::PurgeForward => {
             json!({ "type": "object", "additionalProperties": text() })
         }

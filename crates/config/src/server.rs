@@ -8,6 +8,7 @@ use crate::check::{self, shown_path};
 use crate::config::{
     Cache, Config, ProcessConfig, ServerConfig, SiteConfig, SpoolConfig, TlsVersion,
 };
+use crate::crawlers;
 use crate::diagnostic::{Diagnostics, SourceSpan};
 use crate::listen::{Listen, Proxy};
 use crate::quantity::write_size;
@@ -56,6 +57,7 @@ pub(crate) fn server(
         connections_per_address: section.value("connections_per_address"),
         limit_exempt: section.value("limit_exempt"),
         geoip: section.get("geoip"),
+        crawlers: crawlers::lists(section, diagnostics),
         min_rate: section.value("min_rate"),
         proxies: proxies(section),
         proxy_protocol: section.value("proxy_protocol"),

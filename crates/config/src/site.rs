@@ -119,6 +119,7 @@ pub(crate) fn site(
         purge_forward: forward_check::read(options, &hosts, diagnostics),
         multisite: options.value("multisite"),
         cron,
+        crawl_delay: options.get("crawl_delay"),
         upgrade: upgrade::protocols(options, diagnostics),
         managed: php::managed(site, diagnostics),
         has_auto_tls: tls::is_auto(options),

@@ -12,6 +12,7 @@ mod cache;
 mod client;
 mod cluster;
 mod compress;
+mod crawlers;
 mod headers;
 mod http2;
 mod log;
@@ -45,6 +46,7 @@ static TABLE: &[&[OptionRow]] = &[
     acme::ROWS,
     cluster::ROWS,
     access::ROWS,
+    crawlers::ROWS,
     php::ROWS,
     upstream::ROWS,
     balance::ROWS,

@@ -98,6 +98,8 @@ pub(crate) fn parse_text(
         | ValueKind::List(_)
         | ValueKind::Certificates
         | ValueKind::PurgeForward
+        | ValueKind::CrawlerLists
+        | ValueKind::CrawlerRules
         | ValueKind::UpstreamTls => problem(
             "a string, which this option does not accept",
             "see the reference page",

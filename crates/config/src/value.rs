@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use galley_certs::CertificateFiles;
 use galley_policy::access::{AccessSetting, CountryCode, RateLimit};
+use galley_policy::crawlers::CrawlerRule;
 use galley_policy::headers::{FieldName, HeaderField};
 use galley_policy::pattern::PathPattern;
 use galley_policy::route::HostPattern;
@@ -55,6 +56,8 @@ pub(crate) enum ConfigValue {
     LogField(LogField),
     File(AccessSetting<PathBuf>),
     Limit(AccessSetting<RateLimit>),
+    CrawlerLists(Vec<(String, PathBuf)>),
+    CrawlerRules(Vec<CrawlerRule>),
     /// The valid members; there are diagnostics about the others.
     List(Vec<(SourceSpan, ConfigValue)>),
 }
@@ -122,6 +125,24 @@ impl<T: FromValue> FromValue for Vec<T> {
                 .iter()
                 .map(|(_, member)| T::from_value(member))
                 .collect(),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for Vec<(String, PathBuf)> {
+    fn from_value(value: &ConfigValue) -> Option<Self> {
+        match value {
+            ConfigValue::CrawlerLists(files) => Some(files.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for Vec<CrawlerRule> {
+    fn from_value(value: &ConfigValue) -> Option<Self> {
+        match value {
+            ConfigValue::CrawlerRules(rules) => Some(rules.clone()),
             _ => None,
         }
     }

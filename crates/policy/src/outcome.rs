@@ -175,6 +175,10 @@ words! {
         XmlRpc = "xmlrpc",
         /// The request is for the names of users.
         Authors = "authors",
+        /// `crawler_rules` refuses the crawler that the request names.
+        Crawler = "crawler",
+        /// A crawler requests pages faster than the site permits.
+        CrawlDelay = "crawl-delay",
         /// The method is not supported.
         Method = "method",
         /// The method is unknown, and no rule names it.

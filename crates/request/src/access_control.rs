@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use galley_policy::access::{AccessClient, By, CountryCode};
+use galley_policy::crawlers::CrawlerRanges;
 use galley_policy::site::Policy;
 
-use galley_access::{Countries, Passwords};
+use galley_access::{Countries, CrawlPace, Passwords};
 
 /// What access control needs of a site, read once from its configuration.
 pub struct AccessControl {
@@ -18,11 +19,25 @@ pub struct AccessControl {
     countries: Option<Arc<Countries>>,
     /// Whether rules apply to clients of some countries.
     rules_by_country: bool,
+    /// The published addresses of crawlers.
+    pub(super) crawlers: Arc<CrawlerRanges>,
+    /// How often a proven crawler may request a page.
+    pub(super) crawl_pace: CrawlPace,
+}
+
+/// What is known about clients from files, for all sites.
+#[derive(Clone, Default)]
+pub struct ClientLists {
+    /// The countries of addresses, if there is a database.
+    pub countries: Option<Arc<Countries>>,
+    /// The published addresses of crawlers.
+    pub crawlers: Arc<CrawlerRanges>,
 }
 
 impl AccessControl {
-    /// That of a site with these rules. `countries`: where the countries of clients are found.
-    pub fn new(rules: &Policy, countries: Option<&Arc<Countries>>) -> Self {
+    /// That of a site with these rules.
+    pub fn new(rules: &Policy, lists: &ClientLists, crawl_pace: CrawlPace) -> Self {
+        let countries = lists.countries.as_ref();
         let passwords = rules
             .password_files()
             .map(|(by, file)| (by, Arc::new(Passwords::of(file))))
@@ -32,6 +47,8 @@ impl AccessControl {
             passwords,
             countries: countries.filter(|_| rules.names_countries()).cloned(),
             rules_by_country: rules.rules.iter().any(|rule| !rule.countries.is_empty()),
+            crawlers: Arc::clone(&lists.crawlers),
+            crawl_pace,
         }
     }
 

@@ -75,6 +75,8 @@ impl Fault {
             | RefusedWhy::Unseen
             | RefusedWhy::XmlRpc
             | RefusedWhy::Authors
+            | RefusedWhy::Crawler
+            | RefusedWhy::CrawlDelay
             | RefusedWhy::Method
             | RefusedWhy::UnknownMethod
             | RefusedWhy::NotFound
@@ -138,9 +140,10 @@ pub fn status(why: RefusedWhy) -> u16 {
         | RefusedWhy::Admin
         | RefusedWhy::NeedsTls
         | RefusedWhy::XmlRpc
-        | RefusedWhy::Authors => 403,
+        | RefusedWhy::Authors
+        | RefusedWhy::Crawler => 403,
         RefusedWhy::Password => 401,
-        RefusedWhy::Limited | RefusedWhy::Unseen => 429,
+        RefusedWhy::Limited | RefusedWhy::Unseen | RefusedWhy::CrawlDelay => 429,
         RefusedWhy::Method => 405,
         RefusedWhy::UnknownMethod => 501,
         RefusedWhy::NotFound => 404,

@@ -12,6 +12,7 @@ pub mod audit;
 mod before_lookup;
 mod challenge;
 mod coded_file;
+mod crawler;
 mod dashboard;
 mod dashboard_gateway;
 mod error_page;
@@ -40,8 +41,9 @@ mod slow_requests;
 mod visit;
 
 pub use access::{authorize, limited_site};
-pub use access_control::AccessControl;
+pub use access_control::{AccessControl, ClientLists};
 pub use before_lookup::{before_lookup, check_head};
+pub use crawler::{NameLookup, proven};
 pub use dashboard_gateway::{
     DashboardFuture, DashboardGateway, DashboardHost, DashboardRequest, DashboardResponse,
     SiteDashboard,

@@ -16,7 +16,7 @@ use super::forward::backend;
 use super::lookup::{LookupPurpose, LookupResult, lookup};
 use super::response::Response;
 use super::site::Services;
-use super::{challenge, dashboard, file, miss, page, private, purge, repair, visit};
+use super::{challenge, crawler, dashboard, file, miss, page, private, purge, repair, visit};
 use crate::fault::Fault;
 use galley_fetch::revalidate::RefreshReason;
 use galley_telemetry::trace::RequestTrace;
@@ -112,6 +112,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         Decision::Patch => (MissWhy::Purged, false),
         _ => (MissWhy::Uri, false),
     };
+    crawler::admit(services, exchange)?;
     begin_trace(services, exchange);
     let miss = miss::Miss {
         services,

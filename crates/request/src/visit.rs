@@ -15,12 +15,17 @@ use galley_policy::outcome::Outcome;
 use galley_policy::proxied::UNKNOWN_ADDRESS;
 use galley_policy::request_info::{Method, RequestInfo};
 
+use super::crawler::{self, NameLookup};
 use super::exchange::Exchange;
 use super::response::Response;
 use super::site::Services;
 
 /// The standing of a request in the queue of its upstream.
 pub fn standing(services: &Services, exchange: &Exchange<'_>) -> Standing {
+    let crawler = crawler::proven(services, exchange, NameLookup::KnownOnly);
+    if crawler.is_some() {
+        return Standing::of(&exchange.info, Proof::VerifiedBot);
+    }
     let proof = exchange.site.visits.as_ref();
     let now = services.clock.tick();
     let proof = proof.map_or(Proof::NotRequired, |visits| {

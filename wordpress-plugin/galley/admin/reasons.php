@@ -168,6 +168,8 @@ function reason_texts_refused(): array {
 		'refused-limited'          => array( __( 'the client exceeds `limit`, `login_limit` or `xmlrpc_limit`', 'galley' ), __( 'raise the limit, or name networks that share one address in `limit_exempt`', 'galley' ) ),
 		'refused-xmlrpc'           => array( __( 'the option `xmlrpc` denies XML-RPC', 'galley' ), __( 'if a program needs it, set `xmlrpc = "on"` for the site', 'galley' ) ),
 		'refused-authors'          => array( __( 'it requests the names of users, and `hide_authors` is on', 'galley' ), __( 'if an application needs them, it can log in', 'galley' ) ),
+		'refused-crawler'          => array( __( '`crawler_rules` refuses the crawler that its `User-Agent` names', 'galley' ), __( 'to let the crawler in, remove its name from `crawler_rules`', 'galley' ) ),
+		'refused-crawl-delay'      => array( __( 'the crawler requests pages faster than `crawl_delay`, `crawler_rules` or `Crawl-delay` in `robots.txt` permits', 'galley' ) ),
 		'refused-method'           => array( __( 'this method is not served here', 'galley' ) ),
 		'refused-unknown-method'   => array( __( 'the method is unknown, and no rule for this path names it', 'galley' ), __( 'if an application needs it, add a `[[site.rule]]` with its path and this method in `methods`', 'galley' ) ),
 		'refused-not-found'        => array( __( 'there is no such file, and no PHP to run', 'galley' ), __( 'look whether `root` is the folder with WordPress’s `index.php`', 'galley' ) ),

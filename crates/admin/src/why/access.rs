@@ -91,9 +91,10 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
                 | DenialReason::NotAllowed(by)
                 | DenialReason::CountryDenied(by)
                 | DenialReason::CountryNotAllowed(by) => option_owner(by, exchange),
-                DenialReason::NotAdmin | DenialReason::XmlRpc | DenialReason::Authors => {
-                    "the site".to_owned()
-                }
+                DenialReason::NotAdmin
+                | DenialReason::XmlRpc
+                | DenialReason::Authors
+                | DenialReason::Crawler => "the site".to_owned(),
             };
             return json!({
                 "client": client,
@@ -136,6 +137,7 @@ const fn option(barred: DenialReason) -> &'static str {
         DenialReason::NotAdmin => "admin_allow",
         DenialReason::XmlRpc => "xmlrpc",
         DenialReason::Authors => "hide_authors",
+        DenialReason::Crawler => "crawler_rules",
     }
 }
 

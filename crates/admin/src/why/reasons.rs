@@ -104,6 +104,8 @@ reasons! {
     REFUSED_UNSEEN: "refused-unseen", "PHP is busy, and this address has not loaded a style sheet, script or image of the site within the last ten minutes", Some("people get the page after they have opened any other; if a program needs it, let it wait for `Retry-After`, or use the REST API");
     REFUSED_XMLRPC: "refused-xmlrpc", "the option `xmlrpc` denies XML-RPC", Some("if a program needs it, set `xmlrpc = \"on\"` for the site");
     REFUSED_AUTHORS: "refused-authors", "it requests the names of users, and `hide_authors` is on", Some("if an application needs them, it can log in");
+    REFUSED_CRAWLER: "refused-crawler", "`crawler_rules` refuses the crawler that its `User-Agent` names", Some("to let the crawler in, remove its name from `crawler_rules`");
+    REFUSED_CRAWL_DELAY: "refused-crawl-delay", "the crawler requests pages faster than `crawl_delay`, `crawler_rules` or `Crawl-delay` in `robots.txt` permits", None;
     REFUSED_METHOD: "refused-method", "this method is not served here", None;
     REFUSED_UNKNOWN_METHOD: "refused-unknown-method", "the method is unknown, and no rule for this path names it", Some("if an application needs it, add a `[[site.rule]]` with its path and this method in `methods`");
     REFUSED_NOT_FOUND: "refused-not-found", "there is no such file, and no PHP to run", Some("look whether `root` is the folder with WordPress's `index.php`");

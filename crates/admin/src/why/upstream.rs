@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Explanation;
 use super::below::PathExplanation;
 use crate::status;
-use galley_request::{Upstream, fetch_request, member_request, pass_request};
+use galley_request::{NameLookup, Upstream, fetch_request, member_request, pass_request, proven};
 
 /// The request that would be sent now; null if none would.
 pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> Value {
@@ -47,6 +47,7 @@ pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> V
         "kind": kind,
         "class": standing.class.word(),
         "proven": standing.is_proven,
+        "crawler": proven(services, exchange, NameLookup::KnownOnly),
         "load": stats.map(|stats| status::upstream(stats)),
         "form": form,
         "line": line(&request),

@@ -190,6 +190,8 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
         RefusedWhy::Unseen => reasons::REFUSED_UNSEEN,
         RefusedWhy::XmlRpc => reasons::REFUSED_XMLRPC,
         RefusedWhy::Authors => reasons::REFUSED_AUTHORS,
+        RefusedWhy::Crawler => reasons::REFUSED_CRAWLER,
+        RefusedWhy::CrawlDelay => reasons::REFUSED_CRAWL_DELAY,
         RefusedWhy::Method => reasons::REFUSED_METHOD,
         RefusedWhy::UnknownMethod => reasons::REFUSED_UNKNOWN_METHOD,
         RefusedWhy::NotFound => reasons::REFUSED_NOT_FOUND,

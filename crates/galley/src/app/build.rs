@@ -18,13 +18,13 @@ use super::php::SitePhp;
 use super::pools::{self, BackendKind, PlannedPools};
 use super::process_state::ProcessState;
 use super::site_states::SiteIdentity;
-use galley_access::{Countries, Passwords, Visits};
+use galley_access::{Countries, CrawlPace, Passwords, Visits};
 use galley_fetch::Handle;
 use galley_php::PoolNumbers;
 use galley_purging::{FolderOwner, PageMarkers};
 use galley_request::{
-    AccessControl, ErrorPage, ErrorPages, PoolHandle, RefreshedPages, Services, Site, SiteCron,
-    SiteDashboard, SiteFiles, SiteIncludes, SlowRequests, Upstream,
+    AccessControl, ClientLists, ErrorPage, ErrorPages, PoolHandle, RefreshedPages, Services, Site,
+    SiteCron, SiteDashboard, SiteFiles, SiteIncludes, SlowRequests, Upstream,
 };
 use galley_server::{ClientLimits, MinRate};
 use galley_sys::sandbox::Sandbox;
@@ -78,8 +78,11 @@ pub(super) fn build(
             number,
             identity,
             log,
-            countries: countries.clone(),
             visits: visits(site, &services, identity.mark),
+            lists: ClientLists {
+                countries: countries.clone(),
+                crawlers: Arc::clone(&config.server.crawlers.ranges),
+            },
         };
         let built = Arc::new(build_site(site, &planned, &fetch_threads, core, own)?);
         SiteIncludes::enable(&services, &built);
@@ -170,7 +173,7 @@ fn build_site(
         error_pages: error_pages(site)?,
         heads: HeadChanges::new(&site.rules),
         speaks_tls: !site.listen_tls.is_empty(),
-        access: AccessControl::new(&site.rules, own.countries.as_ref()),
+        access: AccessControl::new(&site.rules, &own.lists, crawl_pace(site)),
         request_body: site.request_body,
         purge_allow: site.purge_allow.clone(),
         purge_secret: token(site.purge_secret_file.as_ref())?,
@@ -228,8 +231,17 @@ struct SiteParts {
     identity: SiteIdentity,
     /// The index of the site's access log.
     log: usize,
-    countries: Option<Arc<Countries>>,
     visits: Option<Arc<Visits>>,
+    lists: ClientLists,
+}
+
+/// How often crawlers may request pages of a site.
+fn crawl_pace(site: &SiteConfig) -> CrawlPace {
+    match (site.crawl_delay, &site.root) {
+        (Some(RunInterval::Every(delay)), _) => CrawlPace::fixed(Some(delay)),
+        (None, Some(root)) => CrawlPace::of_folder(root),
+        (Some(RunInterval::Off), _) | (None, None) => CrawlPace::fixed(None),
+    }
 }
 
 fn error_pages(site: &SiteConfig) -> Result<ErrorPages, ServerStartError> {

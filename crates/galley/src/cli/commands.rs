@@ -12,7 +12,9 @@ use galley_operator::ask::response;
 use galley_operator::outcome::{DEFAULT_CONFIG, EXIT_USAGE, fail, print_diagnostics, talk};
 use galley_operator::{ask, show};
 
-use super::{audit, check, dashboard, doctor, examples, purge, reload, upgrade, verdict, why};
+use super::{
+    audit, check, crawlers, dashboard, doctor, examples, purge, reload, upgrade, verdict, why,
+};
 use crate::app::{self, Inheritance};
 use crate::binary_upgrade::Predecessor;
 
@@ -30,6 +32,7 @@ pub fn main() -> ExitCode {
         Command::Status(options) => status(&options),
         Command::Dashboard(options) => dashboard::dashboard(&options),
         Command::Why(options) => why::why(&options),
+        Command::Crawlers(options) => crawlers::crawlers(&options),
         Command::Doctor(options) => doctor::doctor(&options),
         Command::Setup(options) => galley_operator::setup(&options),
         Command::Import(options) => galley_operator::import(&options),

@@ -69,6 +69,15 @@ const EXAMPLES: &[(&[&str], &[&str])] = &[
             "why https://example.com/wp-login.php --method POST --from 192.0.2.7",
         ],
     ),
+    (
+        &["crawlers"],
+        &[
+            "crawlers",
+            "crawlers 66.249.66.1",
+            "crawlers 66.249.66.1 --agent 'Mozilla/5.0 (compatible; Googlebot/2.1)'",
+            "crawlers --agent GPTBot/1.2 --json",
+        ],
+    ),
     (&["doctor"], &["doctor", "doctor --json"]),
     (&["setup"], &["setup", "setup --dry-run", "setup --undo"]),
     (

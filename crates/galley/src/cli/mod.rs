@@ -1,4 +1,4 @@
-//! The command line: `run`, `check`, `reload`, `upgrade`, `purge`, `status`, `dashboard`, `why`, `doctor`, `setup`, `import`, `load`,
+//! The command line: `run`, `check`, `reload`, `upgrade`, `purge`, `status`, `dashboard`, `why`, `crawlers`, `doctor`, `setup`, `import`, `load`,
 //! `plugin`.
 //!
 //! Data is printed to stdout, messages to stderr. Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.
@@ -6,6 +6,7 @@
 mod audit;
 mod check;
 mod commands;
+mod crawlers;
 mod dashboard;
 mod doctor;
 mod examples;

@@ -35,6 +35,8 @@ pub(super) enum Command {
     Dashboard(DashboardOptions),
     /// Explain how a running server would handle a request, without sending it to PHP
     Why(WhyOptions),
+    /// Show the lists of good crawlers, or tell whether a client is one
+    Crawlers(CrawlersOptions),
     /// Find problems of the machine, of PHP and of WordPress
     Doctor(DoctorOptions),
     /// Find the WordPress of this machine, and set Galley up for it
@@ -212,6 +214,23 @@ pub(super) struct DashboardOptions {
     /// Print the address and open no browser
     #[arg(long)]
     pub(super) no_open: bool,
+}
+
+/// Exit code 0: the lists are in order, and the client is a proven crawler; 1: it is not; 2: wrong usage or configuration.
+#[derive(Args, Debug)]
+pub(super) struct CrawlersOptions {
+    /// A client's address, from the access log
+    #[arg(value_name = "ADDRESS")]
+    pub(super) address: Option<std::net::IpAddr>,
+    /// The client's `User-Agent`: looks up the name of the address if it names a crawler, and shows the sites' `crawler_rules` for it
+    #[arg(long, value_name = "TEXT")]
+    pub(super) agent: Option<String>,
+    /// Configuration file [default: /etc/galley/galley.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Print the result as JSON on stdout
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Args, Debug)]

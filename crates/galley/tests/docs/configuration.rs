@@ -41,13 +41,17 @@ fn real_path(value: &str, dir: &Path) -> String {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         path
     } else if let Some(rest) = value.strip_prefix("/etc/galley/")
-        && Path::new(rest)
-            .extension()
-            .is_some_and(|e| e == "token" || e == "key" || e == "html" || e == "htpasswd")
+        && Path::new(rest).extension().is_some_and(|e| {
+            ["token", "key", "html", "htpasswd", "json"]
+                .iter()
+                .any(|one| e == *one)
+        })
     {
         let path = dir.join(rest);
         let content = if rest.ends_with(".htpasswd") {
             "jane:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n"
+        } else if Path::new(rest).extension().is_some_and(|e| e == "json") {
+            "{\"prefixes\": [{\"ipv4Prefix\": \"192.0.2.0/24\"}]}\n"
         } else {
             "0123456789abcdef0123456789abcdef\n"
         };

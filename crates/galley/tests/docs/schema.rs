@@ -78,6 +78,7 @@ fn wrong_values(row: &OptionRow) -> Vec<String> {
         ValueKind::Word(_) => values.push("\"no-such-word\"".to_owned()),
         ValueKind::Time { .. } => values.extend(["30".to_owned(), "\"30 weeks\"".to_owned()]),
         ValueKind::List(_) => values.push("\"no list\"".to_owned()),
+        ValueKind::CrawlerRules => values.push("{ GPTBot = \"off\" }".to_owned()),
         ValueKind::Limit => values.push("{ rate = \"fast\" }".to_owned()),
         _ => {}
     }

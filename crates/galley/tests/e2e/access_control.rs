@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 /// Sends a request from 127.0.0.`number`.
-fn send_from(site: &TestSite, number: u8, request: Request) -> Response {
+pub fn send_from(site: &TestSite, number: u8, request: Request) -> Response {
     let address = Ipv4Addr::new(127, 0, 0, number);
     let mut connection = Connection::from_address(address, site.addr(), TIMEOUT).unwrap();
     connection.exchange(&with_host(request)).unwrap()

@@ -28,6 +28,7 @@ mod compress_streaming;
 mod compress_upstream;
 mod contract;
 mod crawl;
+mod crawlers;
 mod cron;
 mod denied_files;
 mod disk_large_objects;

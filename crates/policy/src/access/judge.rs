@@ -11,6 +11,7 @@ use super::country::{AccessClient, CountryCode};
 use super::limit::RateLimit;
 use super::settings::{AccessRules, AccessSetting, XmlRpc};
 use super::xmlrpc;
+use crate::crawlers::{CrawlerTreatment, rule_of};
 use crate::outcome::RefusedWhy;
 use crate::request_info::{Method, RequestInfo};
 use crate::site::Policy;
@@ -21,6 +22,7 @@ impl Policy {
         self.access.common.is_silent()
             && self.access.admin_allow.is_empty()
             && !self.access.hide_authors
+            && !self.access.refuses_crawlers()
             && self.rules.iter().all(|rule| rule.access.is_silent())
     }
 
@@ -78,6 +80,8 @@ pub enum DenialReason {
     XmlRpc,
     /// The request is for names of users.
     Authors,
+    /// `crawler_rules` refuses the crawler that the `User-Agent` names.
+    Crawler,
 }
 
 impl DenialReason {
@@ -91,6 +95,7 @@ impl DenialReason {
             Self::NotAdmin => RefusedWhy::Admin,
             Self::XmlRpc => RefusedWhy::XmlRpc,
             Self::Authors => RefusedWhy::Authors,
+            Self::Crawler => RefusedWhy::Crawler,
         }
     }
 }
@@ -167,6 +172,9 @@ pub fn judge<'s>(
     let access = &site.access;
     networks(site, info, address)?;
     countries(site, info, client.country)?;
+    if refuses_crawler(site, info) {
+        return Err(DenialReason::Crawler);
+    }
     let area = area(info);
     let is_outside_admin_networks =
         !access.admin_allow.is_empty() && !names(&access.admin_allow, address);
@@ -271,6 +279,14 @@ fn countries(
         }
     }
     Ok(())
+}
+
+/// Whether the owner refuses the crawler that the `User-Agent` names. A crawler that may not read `robots.txt` may assume
+/// that there is none (RFC 9309 section 2.3.1.3), so that file is never refused.
+fn refuses_crawler(site: &Policy, info: &RequestInfo) -> bool {
+    let rule = rule_of(&site.access.crawlers, info.user_agent());
+    rule.is_some_and(|rule| rule.treatment == CrawlerTreatment::Refuse)
+        && info.decoded_path() != b"/robots.txt"
 }
 
 /// The setting that applies under a rule: the rule's own, otherwise the site's.

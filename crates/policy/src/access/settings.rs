@@ -6,6 +6,7 @@ use ipnet::IpNet;
 
 use super::country::CountryCode;
 use super::limit::RateLimit;
+use crate::crawlers::{CrawlerRule, CrawlerTreatment};
 use crate::outcome::words;
 
 /// The access control settings of a site or a rule.
@@ -92,8 +93,18 @@ pub struct SiteAccess {
     pub xmlrpc: XmlRpc,
     /// Whether the names of users are hidden from clients without a login.
     pub hide_authors: bool,
+    /// What crawlers get, by name.
+    pub crawlers: Vec<CrawlerRule>,
     /// Whether PHP gets the name and password with which the client was authenticated.
     pub forwards_password: bool,
+}
+
+impl SiteAccess {
+    /// Whether some crawlers are refused.
+    pub fn refuses_crawlers(&self) -> bool {
+        let mut rules = self.crawlers.iter();
+        rules.any(|rule| rule.treatment == CrawlerTreatment::Refuse)
+    }
 }
 
 words! {

@@ -107,6 +107,9 @@ fn base(site: &TestSite) -> Text {
     site.scratch
         .write("people", "jane:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n")
         .unwrap();
+    site.scratch
+        .write("crawlers.txt", "192.0.2.0/24\n")
+        .unwrap();
     site.scratch.write("error.html", "<p>error").unwrap();
     site.scratch.write("root2/index.php", TEST_PAGE).unwrap();
     Authority::new().issue(dir, "site", &[HOST]);
@@ -338,6 +341,7 @@ const VALUES: &[(&str, &str)] = &[
     ("server.group", "\"{user}\""),
     ("server.limit_exempt", "[\"10.0.0.0/8\"]"),
     ("server.geoip", "\"{countries}\""),
+    ("server.crawlers", "{ Googlebot = \"{dir}/crawlers.txt\" }"),
     ("server.max_connections", "5000"),
     ("server.connections_per_address", "255"),
     ("server.trusted_proxies", "[\"10.0.0.0/8\"]"),
