@@ -475,6 +475,7 @@ fn rule(
             read: section.get("read_timeout"),
         },
         access: access::common(section, diagnostics),
+        exact_access: !section.value::<bool>("spellings"),
     }
 }
 

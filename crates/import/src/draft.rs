@@ -124,6 +124,12 @@ impl Section {
             .map(|setting| &setting.value)
     }
 
+    /// The positions of the statements that an option comes from.
+    pub fn origins(&self, name: &str) -> &[StatementOrigin] {
+        let setting = self.settings.iter().find(|setting| setting.name == name);
+        setting.map_or(&[], |setting| &setting.origins)
+    }
+
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.get(name) {
             Some(Value::Text(text)) => Some(text),
@@ -263,8 +269,13 @@ impl ImportedSite {
         self.section.list("hosts")
     }
 
-    /// Adds a rule. Galley applies one rule to a request, so rules for the same paths are joined.
-    pub fn add_rule(&mut self, rule: RuleDraft) {
+    /// Adds a rule. Galley applies one rule to a request, so rules for the same paths are joined. Other servers compare paths only, and
+    /// know no other spellings of a page.
+    pub fn add_rule(&mut self, mut rule: RuleDraft) {
+        let mut options = ["allow", "deny", "basic_auth", "limit"].iter();
+        if options.any(|option| rule.section.has(option)) {
+            rule.section.set("spellings", false, None);
+        }
         let mut all = self.rules.iter_mut();
         match all.find(|known| known.has_paths_of(&rule)) {
             Some(known) if !rule.section.has("redirect") => {

@@ -5,7 +5,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use galley_policy::access::{self, AccessClient, AccessRules, AccessSetting};
+use galley_policy::access::{
+    self, AccessClient, AccessRules, AccessSetting, Bucket, By, DenialReason, RateLimit, XmlRpc,
+};
 use galley_policy::pattern::PathPattern;
 use galley_policy::redirect::{self, Redirect, RedirectTarget};
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
@@ -15,57 +17,187 @@ use crate::draft::{Draft, ImportedSite, RuleDraft, Section, Value};
 use crate::expectation::Answer;
 use crate::report::Report;
 use crate::served::StatementPaths;
+use crate::source::StatementOrigin;
 
-/// The rules of a site in the form in which the server compares them with requests.
-pub(crate) struct DecidingRules(Policy);
+/// A request for which the answers of both servers are compared: a `GET` without optional fields.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample<'r> {
+    /// Path and query, as a client sends them.
+    pub target: &'r str,
+    pub host: &'r str,
+    pub is_tls: bool,
+    pub client: IpAddr,
+}
 
-impl DecidingRules {
-    /// `rules`: in the order of the file. Rules that the server would reject never apply.
-    pub fn of<'r>(site: &Section, rules: impl Iterator<Item = &'r RuleDraft>) -> Self {
-        let mut policy = Policy::wordpress();
-        policy.access.common = access_rules(site);
-        policy.rules = rules.filter_map(|rule| compiled(&rule.section)).collect();
-        Self(policy.guarded())
+impl<'r> Sample<'r> {
+    /// A request of a client that no list names.
+    pub fn of_stranger(target: &'r str) -> Self {
+        Self {
+            target,
+            host: HOST,
+            is_tls: true,
+            client: IpAddr::V4(STRANGER),
+        }
     }
 
-    /// A `GET`. `None`: the server would refuse it.
-    fn parsed(&self, target: &str) -> Option<RequestInfo> {
+    pub fn path(&self) -> &'r str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+
+    pub fn query(&self) -> &'r str {
+        self.target.split_once('?').map_or("", |(_, query)| query)
+    }
+}
+
+/// What the draft does with a request.
+pub(crate) struct Decision<'d> {
+    pub answer: Answer,
+    /// The rule that applies.
+    pub rule: Option<&'d Section>,
+    /// The positions of the statements from which the answer follows.
+    pub origins: Vec<&'d StatementOrigin>,
+    /// The positions of the statements of limits that apply.
+    pub limits: Vec<&'d StatementOrigin>,
+}
+
+/// The rules of a site in the form in which the server compares them with requests.
+pub(crate) struct DecidingRules<'d> {
+    policy: Policy,
+    site: &'d Section,
+    rules: Vec<&'d Section>,
+}
+
+impl<'d> DecidingRules<'d> {
+    /// `rules`: in the order of the file. Rules that the server would reject never apply.
+    pub fn of(site: &'d Section, rules: impl Iterator<Item = &'d RuleDraft>) -> Self {
+        let mut policy = Policy::wordpress();
+        policy.access.common = access_rules(site);
+        policy.access.xmlrpc = match site.text("xmlrpc") {
+            Some("off") => XmlRpc::Off,
+            _ => policy.access.xmlrpc,
+        };
+        policy.home.host = site.text("canonical_host").map(str::to_owned);
+        policy.home.https = site.has("https_redirect").then_some(443);
+        let all = rules.filter_map(|rule| Some((compiled(&rule.section)?, &rule.section)));
+        let (compiled, rules) = all.unzip();
+        policy.rules = compiled;
+        Self {
+            policy: policy.guarded(),
+            site,
+            rules,
+        }
+    }
+
+    pub fn site(&self) -> &'d Section {
+        self.site
+    }
+
+    /// `None`: the server would refuse it.
+    fn parsed(&self, sample: &Sample<'_>) -> Option<RequestInfo> {
         let mut info = RequestInfo::default();
         let line = RequestLineInfo {
             method: "GET",
-            target: target.as_bytes(),
-            scheme: Scheme::Https,
-            host: HOST,
+            target: sample.target.as_bytes(),
+            scheme: if sample.is_tls {
+                Scheme::Https
+            } else {
+                Scheme::Http
+            },
+            host: sample.host,
             has_body: false,
             upgrade: false,
             country: None,
         };
         let no_fields = std::iter::empty::<(&str, &[u8])>();
-        info.parse(&line, no_fields, &self.0).ok()?;
+        info.parse(&line, no_fields, &self.policy).ok()?;
         Some(info)
     }
 
-    /// The answer to a `GET` of a client that no list names.
-    pub fn answer(&self, target: &str) -> Answer {
-        let Some(info) = self.parsed(target) else {
-            return Answer::Closed;
+    pub fn decide(&self, sample: &Sample<'_>) -> Decision<'d> {
+        let mut decision = Decision {
+            answer: Answer::Closed,
+            rule: None,
+            origins: Vec::new(),
+            limits: Vec::new(),
         };
-        let client = AccessClient {
-            address: IpAddr::V4(STRANGER),
-            country: None,
+        let Some(info) = self.parsed(sample) else {
+            return decision;
         };
-        if access::judge(&self.0, &info, client).is_err() {
-            return Answer::Closed;
+        decision.rule = info.rule().and_then(|index| self.rules.get(index)).copied();
+        let internal = self.site.list("internal").iter();
+        let mut folders = internal.map(|item| item.split('"').nth(1).unwrap_or(item));
+        if folders.any(|folder| sample.path().starts_with(folder)) {
+            decision.origins = self.site.origins("internal").iter().collect();
+            return decision;
         }
-        match redirect::of(&info, &self.0, false) {
-            Some(found) if found.location == AWAY.as_bytes() => Answer::Closed,
-            Some(found) => {
-                let location = String::from_utf8_lossy(&found.location).into_owned();
-                Answer::Redirected(found.status, location)
+        let client = AccessClient::from(sample.client);
+        let conditions = match access::judge(&self.policy, &info, client) {
+            Ok(conditions) => conditions,
+            Err(reason) => {
+                decision.origins = self.denial(reason);
+                return decision;
             }
-            None => Answer::Open,
+        };
+        for (bucket, _) in &conditions.limits {
+            if let Bucket::Of(by) = bucket {
+                decision.limits.extend(self.origins(*by, "limit"));
+            }
+        }
+        if !conditions.passwords.is_empty() {
+            let by = conditions.passwords.iter();
+            decision.origins = by.flat_map(|by| self.origins(*by, "basic_auth")).collect();
+            return decision;
+        }
+        let Some(found) = redirect::of(&info, &self.policy, true) else {
+            decision.answer = Answer::Open;
+            return decision;
+        };
+        let of_rule = decision.rule.map(|rule| rule.origins("redirect"));
+        let of_site = ["https_redirect", "canonical_host"];
+        decision.origins = of_rule.filter(|all| !all.is_empty()).map_or_else(
+            || {
+                of_site
+                    .iter()
+                    .flat_map(|name| self.site.origins(name))
+                    .collect()
+            },
+            |all| all.iter().collect(),
+        );
+        let location = String::from_utf8_lossy(&found.location).into_owned();
+        decision.answer = Answer::Redirected(found.status, location);
+        decision
+    }
+
+    /// The positions of the statements because of which a request is denied.
+    fn denial(&self, reason: DenialReason) -> Vec<&'d StatementOrigin> {
+        match reason {
+            DenialReason::Denied(by) => self.origins(by, "deny"),
+            DenialReason::NotAllowed(by) => self.origins(by, "allow"),
+            DenialReason::XmlRpc => self.site.origins("xmlrpc").iter().collect(),
+            DenialReason::NotAdmin => self.site.origins("admin_allow").iter().collect(),
+            DenialReason::Authors
+            | DenialReason::CountryDenied(_)
+            | DenialReason::CountryNotAllowed(_) => Vec::new(),
         }
     }
+
+    fn origins(&self, by: By, option: &str) -> Vec<&'d StatementOrigin> {
+        let section = match by {
+            By::Site => Some(&self.site),
+            By::Rule(index) => self.rules.get(index),
+        };
+        section.map_or_else(Vec::new, |section| section.origins(option).iter().collect())
+    }
+}
+
+/// Whether a network in the words of other servers contains a client.
+pub(crate) fn is_in_network(network: &str, client: IpAddr) -> bool {
+    let mut section = Section::default();
+    section.add("deny", [network.to_owned()], None);
+    let AccessSetting::Is(networks) = access_rules(&section).deny else {
+        return false;
+    };
+    network == "all" || networks.iter().any(|one| one.contains(&client))
 }
 
 /// A rule in the form of the server. `None` if its pattern is invalid.
@@ -84,6 +216,7 @@ pub(crate) fn compiled(section: &Section) -> Option<Rule> {
         pattern,
         redirect: redirect_of(section, groups),
         access: access_rules(section),
+        exact_access: section.get("spellings") == Some(&Value::Flag(false)),
         ..Rule::default()
     })
 }
@@ -102,11 +235,18 @@ fn redirect_of(section: &Section, groups: usize) -> Option<Redirect> {
 }
 
 fn access_rules(section: &Section) -> AccessRules {
-    let password = section.text("basic_auth").map(Into::into);
+    let password = match section.text("basic_auth") {
+        None => AccessSetting::Nothing,
+        Some("off") => AccessSetting::Off,
+        Some(file) => AccessSetting::Is(file.into()),
+    };
+    // Only whether there is a limit matters here.
+    let limit = RateLimit::new(1, 1, 1).filter(|_| section.has("limit"));
     AccessRules {
         allow: networks(section, "allow"),
         deny: networks(section, "deny"),
-        password: password.map_or(AccessSetting::Nothing, AccessSetting::Is),
+        limit: limit.map_or(AccessSetting::Nothing, AccessSetting::Is),
+        password,
         ..AccessRules::default()
     }
 }
@@ -124,20 +264,6 @@ fn networks<N: std::str::FromStr>(section: &Section, option: &str) -> AccessSett
     } else {
         AccessSetting::Nothing
     }
-}
-
-/// Whether a rule that closes paths leaves open what the other server serves by other paths: `deny` of a pattern that may match any
-/// page also covers addresses that name the page in the query.
-pub(crate) fn is_exact(rule: &RuleDraft) -> bool {
-    let rules = DecidingRules::of(&Section::default(), std::iter::once(rule));
-    let Some(compiled) = compiled(&rule.section) else {
-        return false;
-    };
-    let mut others = OTHER_TARGETS.iter().filter(|target| {
-        let path = target.split('?').next().unwrap_or_default();
-        !compiled.matches("GET", path.as_bytes())
-    });
-    others.all(|target| rules.answer(target) == Answer::Open)
 }
 
 /// Removes rules without options, unless a later one would apply in their place.
@@ -161,9 +287,17 @@ fn shadows(rule: &RuleDraft, later: &RuleDraft) -> bool {
     let (Some(own), Some(other)) = (own, compiled(&later.section)) else {
         return false;
     };
-    let samples = [samples(&rule.section), samples(&later.section)].concat();
-    let mut paths = samples.iter().map(std::string::String::as_bytes);
-    paths.any(|path| own.matches("GET", path) && other.matches("GET", path))
+    let (first, second) = (samples(&rule.section), samples(&later.section));
+    let below = |folder: &String, path: &String| format!("{}{path}", folder.trim_end_matches('/'));
+    let mixed = first.iter().flat_map(|one| {
+        second
+            .iter()
+            .flat_map(move |two| [below(one, two), below(two, one)])
+    });
+    let mut paths = mixed
+        .chain(first.iter().cloned())
+        .chain(second.iter().cloned());
+    paths.any(|path| own.matches("GET", path.as_bytes()) && other.matches("GET", path.as_bytes()))
 }
 
 /// Requests for the paths of a rule.
@@ -194,29 +328,38 @@ pub(crate) fn check(draft: &Draft, report: &mut Report) {
 
 fn check_site(site: &ImportedSite, report: &mut Report) {
     let rules = DecidingRules::of(&site.section, site.rules.iter());
+    let plain = site.hosts().iter().find(|host| !host.contains('*'));
+    let host = site
+        .section
+        .text("canonical_host")
+        .or(plain.map(String::as_str));
     for one in &site.expected {
-        let answer = rules.answer(&one.target);
+        let sample = Sample {
+            host: host.unwrap_or(HOST),
+            ..Sample::of_stranger(&one.target)
+        };
+        let answer = rules.decide(&sample).answer;
         if answer == one.answer {
             continue;
         }
-        let is_access = one.answer == Answer::Closed;
-        let words = |answer: &Answer| match answer {
-            Answer::Closed => "is refused".to_owned(),
-            Answer::Redirected(status, location) => format!("is a {status} to `{location}`"),
-            Answer::Open => "is served".to_owned(),
-        };
-        let remedy = format!(
-            "`{}` {} by the other server, and {} with this draft: change its rules, or their order",
-            one.target,
-            words(&one.answer),
-            words(&answer)
-        );
-        report.differs(one.id, remedy, is_access);
+        let remedy = difference(&one.target, &one.answer, &answer);
+        report.differs(one.id, &remedy, one.answer == Answer::Closed);
     }
 }
 
-/// The target of rules that refuse requests by a redirect.
-pub(crate) const AWAY: &str = "/";
+/// The remedy for statements because of which both servers answer differently.
+pub(crate) fn difference(target: &str, theirs: &Answer, ours: &Answer) -> String {
+    let words = |answer: &Answer| match answer {
+        Answer::Closed => "is refused".to_owned(),
+        Answer::Redirected(status, location) => format!("is a {status} to `{location}`"),
+        Answer::Open => "is served".to_owned(),
+    };
+    format!(
+        "`{target}` {} by the other server, and {} with this draft: change its rules, or their order",
+        words(theirs),
+        words(ours)
+    )
+}
 
 const HOST: &str = "example.com";
 
@@ -224,7 +367,7 @@ const HOST: &str = "example.com";
 const STRANGER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 77);
 
 /// Requests of every WordPress: previews and short links, searches, archives, the REST API.
-const OTHER_TARGETS: &[&str] = &[
+pub(crate) const OTHER_TARGETS: &[&str] = &[
     "/",
     "/?p=12",
     "/?page_id=12&preview=true",

@@ -4,9 +4,12 @@
 //! redirect. Locations become rules in the order in which nginx compares them: exact, `^~`, patterns, then prefixes with the
 //! longest first.
 
+mod answer;
+mod check;
 mod common;
 mod condition;
 mod context;
+mod fields;
 mod inner;
 mod location;
 mod location_paths;
@@ -14,6 +17,7 @@ mod parameters;
 mod passing;
 mod server;
 mod table;
+mod variables;
 mod whole_site;
 
 pub(crate) use common::hsts;
@@ -22,9 +26,11 @@ use std::path::Path;
 
 use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, RuleDraft, RulePriority, Section, Value};
+use crate::evidence;
 use crate::report::{Report, StatementOutcome};
 use crate::source::Source;
 use crate::tree::{self, Grammar};
+use answer::NginxServer;
 use context::{Context, ExpiryOfType};
 use server::{Server, ServerRedirect};
 
@@ -45,7 +51,25 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
             server::convert(&own, &inherited, &mut context)
         })
         .collect();
-    draft(converted, &mut context)
+    let draft = draft(converted, &mut context);
+    check_all(servers, &inherited, &draft, &mut context);
+    draft
+}
+
+/// Compares the answers of nginx with those of the draft.
+fn check_all(
+    servers: Vec<Vec<&ParsedDirective>>,
+    inherited: &[&ParsedDirective],
+    draft: &Draft,
+    context: &mut Context<'_>,
+) {
+    let mut pruned = draft.clone();
+    evidence::prune(&mut pruned);
+    for block in servers {
+        if !server::refuses_hosts(block.iter().copied()) {
+            check::check(&NginxServer::new(block, inherited), &pruned, context);
+        }
+    }
 }
 
 /// Separates definitions, statements that every server inherits, and servers.
@@ -266,6 +290,8 @@ fn finish_site(site: &mut ImportedSite, context: &Context<'_>) {
         site.section.remove("upstream");
     }
     site.sort_rules();
+    // The whole server is compared with the draft.
+    site.expected.clear();
 }
 
 fn expiry_rule(of_type: &ExpiryOfType) -> RuleDraft {

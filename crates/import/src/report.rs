@@ -96,10 +96,10 @@ impl Report {
         }
     }
 
-    /// Records that the draft answers otherwise than the other server, whatever was recorded before.
-    pub fn differs(&mut self, id: StatementId, remedy: String, is_open: bool) {
+    /// Records that the draft answers otherwise than the other server. The first remedy counts.
+    pub fn differs(&mut self, id: StatementId, remedy: &str, is_open: bool) {
+        self.not_carried(id, remedy);
         if let Some(entry) = self.entries.get_mut(id.0) {
-            entry.outcome = Some(StatementOutcome::NotCarried(remedy));
             entry.is_open |= is_open;
         }
     }

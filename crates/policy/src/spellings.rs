@@ -6,7 +6,7 @@
 //! one that matches its path: each of them must allow the request. Too many rules may apply, but not too few: if a spelling
 //! does not reveal the page (`?p=12`), every rule that may restrict a page applies.
 //!
-//! Rules that do not restrict access are compared exactly ([`crate::request_info::RequestInfo::rule`]). Custom rewrite rules and
+//! Rules that do not restrict access, or say `spellings = false`, are compared exactly ([`crate::request_info::RequestInfo::rule`]). Custom rewrite rules and
 //! bases of archives are not known here (`docs/how-to/access.md` describes what to do about them).
 
 mod folded_rule;
@@ -34,7 +34,8 @@ impl SpellingGuard {
     /// The guard of a site with these rules. `site_restricts`: whether the site itself restricts access, to which a rule
     /// may make an exception. Empty without the WordPress preset.
     pub fn of(spellings: EqualSpellings, rules: &[Rule], site_restricts: bool) -> Self {
-        let is_needed = rules.iter().any(|rule| !rule.access.is_silent());
+        let has_spellings = |rule: &Rule| !rule.access.is_silent() && !rule.exact_access;
+        let is_needed = rules.iter().any(has_spellings);
         if spellings == EqualSpellings::Exact || !is_needed {
             return Self::default();
         }
@@ -330,7 +331,7 @@ impl RuleFinder<'_> {
         let SpellingBuffers { lower, slug, .. } = &*self.buffers;
         let mut has_access_setting = false;
         for (index, rule) in self.guard.folded.iter().enumerate() {
-            if !self.applies_to_request(index) {
+            if rule.is_exact || !self.applies_to_request(index) {
                 continue;
             }
             match rule.match_kind(lower, slug) {

@@ -47,6 +47,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("`site.deny_countries`").example(r#"["FR"]"#),
     row(OptionSection::SiteRule, "basic_auth", ValueKind::FileOrOff, "The password file for these paths. Replaces the site's.")
         .computed("`site.basic_auth`").example(r#""/etc/galley/example.com.htpasswd""#),
+    row(OptionSection::SiteRule, "spellings", Flag, "Whether the access control of this rule covers every spelling of the pages below its paths, such as `/?p=12`. `false`: only the paths themselves, as in nginx.")
+        .or("true"),
     row(OptionSection::SiteRule, "limit", ValueKind::Limit, "The request limit for one client on these paths. Replaces the site's.")
         .computed("`site.limit`").example(r#"{ rate = "10/m", burst = 5 }"#),
 ];

@@ -4,6 +4,7 @@ use crate::closed::undecided;
 use crate::directive::ParsedDirective;
 use crate::draft::{Section, Value};
 use crate::nginx::context::Context;
+use crate::nginx::fields::lifetime;
 use crate::nginx::parameters::{fastcgi_param, proxy_set_header};
 use crate::nginx::table;
 use crate::report::{Report, StatementOutcome};
@@ -163,7 +164,7 @@ fn add_header(
     }
 }
 
-fn name_and_value(directive: &ParsedDirective) -> (&str, &str) {
+pub(super) fn name_and_value(directive: &ParsedDirective) -> (&str, &str) {
     let (first, second) = (directive.argument(0), directive.argument(1));
     let (name, value) = match directive.name() {
         "more_set_headers" => first.split_once(':').unwrap_or((first, "")),
@@ -175,7 +176,7 @@ fn name_and_value(directive: &ParsedDirective) -> (&str, &str) {
 const ONE_HSTS: &str = "set `hsts` in the site: it is one for all paths of a host";
 
 /// The result for a field that no option sets; `lower`: its name. `None` if an option sets it.
-fn header_fate(lower: &str, value: &str) -> Option<StatementOutcome> {
+pub(super) fn header_fate(lower: &str, value: &str) -> Option<StatementOutcome> {
     let not_needed = |why: &str| Some(StatementOutcome::NotNeeded(why.to_owned()));
     let not_carried = |remedy: &str| Some(StatementOutcome::NotCarried(remedy.to_owned()));
     let has_variable = value.contains('$');
@@ -277,35 +278,16 @@ fn expires(
     section: &mut Section,
     report: &mut Report,
 ) {
-    let value = match directive.argument(0) {
-        "off" => {
-            return report.not_needed(directive.id, "Galley adds no Expires");
-        }
-        text if text.starts_with('@') || directive.arguments().len() > 1 => {
-            return report.not_carried(
-                directive.id,
-                "a lifetime that depends on the time: set `Cache-Control` with `set_headers`",
-            );
-        }
-        "epoch" | "-1" | "0" => "no-cache".to_owned(),
-        "max" => "max-age=315360000".to_owned(),
-        text if text.starts_with('$') && scope == DirectiveScope::Site => {
-            return report.carried(directive.id, "rules for the media types of its map");
-        }
-        text if text.starts_with('$') => {
-            return report.not_carried(
-                directive.id,
-                "set `Cache-Control` with `set_headers` in a rule",
-            );
-        }
-        text => {
-            if let Some(seconds) = units::seconds(text) {
-                format!("max-age={seconds}")
-            } else {
-                let remedy = "set `Cache-Control` with `set_headers` in a rule";
-                return report.not_carried(directive.id, remedy);
-            }
-        }
+    let argument = directive.argument(0);
+    if argument == "off" {
+        return report.not_needed(directive.id, "Galley adds no Expires");
+    }
+    if argument.starts_with('$') && scope == DirectiveScope::Site {
+        return report.carried(directive.id, "rules for the media types of its map");
+    }
+    let Some(value) = lifetime(directive) else {
+        let remedy = "set `Cache-Control` with `set_headers` in a rule: the lifetime depends on the request or the time";
+        return report.not_carried(directive.id, remedy);
     };
     cache_control(directive, &value, section);
     report.carried(directive.id, "set_headers");

@@ -9,10 +9,10 @@ use crate::nginx::context::Context;
 use crate::nginx::inner::{FALLBACK, WHOLE, denial_status};
 
 /// The comparison of an `if`: a variable, an operator and a pattern.
-struct IfComparison {
-    variable: String,
-    operator: String,
-    pattern: String,
+pub(super) struct IfComparison {
+    pub variable: String,
+    pub operator: String,
+    pub pattern: String,
 }
 
 /// Converts an `if` of a server.
@@ -80,7 +80,7 @@ fn is_known_cookie(directive: &ParsedDirective, context: &Context<'_>) -> bool {
         && known::cookies(&comparison.pattern).is_some_and(|unknown| unknown.is_empty())
 }
 
-fn comparison(directive: &ParsedDirective) -> IfComparison {
+pub(super) fn comparison(directive: &ParsedDirective) -> IfComparison {
     let mut words: Vec<String> = directive.arguments().to_vec();
     if let Some(first) = words.first_mut() {
         *first = first.trim_start_matches('(').to_owned();

@@ -39,8 +39,8 @@ pub(super) fn convert(
     if is_whole_site(&paths) {
         return whole_site(directive, site, context);
     }
-    if is_php(&paths, directive) {
-        return php(&paths, directive, site, context);
+    if let Some(draft) = draft.clone().filter(|_| is_php(&paths, directive)) {
+        return php(&paths, draft, directive, site, context);
     }
     rule(&paths, draft, directive, site, context);
 }
@@ -162,7 +162,7 @@ fn rule(
             "location" => nested(inner, context),
             "if" => condition::in_location(inner, context),
             "limit_except" => limit_except(inner, context),
-            "return" => returned(inner, section, site, context),
+            "return" => returned(inner, section, context),
             "rewrite" => inner.not_carried(ONE_PATH, context.report),
             "access_log" | "error_log" => {
                 context.not_needed(inner, "Galley logs each request once, for the site");
@@ -183,29 +183,28 @@ fn rule(
         }
     }
     common::access(directive.inner(), section, context.report);
+    if let Some(path) = prefix.and_then(|path| path.strip_suffix('/'))
+        && ["php", "upstream"].iter().any(|option| section.has(option))
+    {
+        add_slash(path, directive, site);
+    }
     remove_same_upstream(section, site);
-    close_to_others(directive, section, context);
     directive.becomes(rule, site, context.report);
 }
 
-/// A pattern with access rules must not be wider than that of nginx. Clients of the list are not affected, so the rule stays, and is
-/// reported.
-fn close_to_others(directive: &ParsedDirective, section: &Section, context: &mut Context<'_>) {
-    let closes = ["allow", "deny", "basic_auth", "limit"]
-        .iter()
-        .any(|option| section.has(option));
-    if closes
-        && section.has("pattern")
-        && !crate::evidence::is_exact(&RuleDraft::new(section.clone(), RulePriority::Pattern))
-    {
-        let is_access = |one: &&ParsedDirective| {
-            matches!(one.name(), "allow" | "deny" | "limit_req")
-                || one.name().starts_with("auth_basic")
-        };
-        for one in directive.inner().iter().filter(is_access) {
-            context.not_carried(one, WIDER);
-        }
-    }
+/// nginx redirects from the path of a passing location without its final slash.
+fn add_slash(path: &str, directive: &ParsedDirective, site: &mut ImportedSite) {
+    let origin = &directive.origin;
+    let mut rule = closed::rule_for(
+        "path",
+        path.to_owned(),
+        directive,
+        RulePriority::FirstPrefix,
+    );
+    rule.section
+        .redirects(format!("{path}/"), "301", true, origin);
+    rule.length = usize::MAX;
+    site.add_rule(rule);
 }
 
 /// A location whose pattern no rule of Galley can have.
@@ -271,5 +270,3 @@ fn rule_time(
 const NAMED: &str = "a name inside nginx: Galley forwards what is no file to index.php or to the upstream, and errors have `[site.error_pages]`";
 
 const INTERNAL: &str = "closed to visitors by a rule, with another status: set `internal` to the folder, so that PHP may name its files in `X-Accel-Redirect`";
-
-const WIDER: &str = "the rule also covers searches, previews and short links (`/?s=`, `/?p=12`), which may show the same page: write the rule with `path` if you can";

@@ -4,6 +4,7 @@ use crate::closed;
 use crate::directive::ParsedDirective;
 use crate::draft::{RuleDraft, RulePriority, Section};
 use crate::known;
+use crate::served::StatementPaths;
 
 /// The paths of a location.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,16 @@ impl LocationPaths {
 
     pub fn is_pattern(&self) -> bool {
         matches!(self, Self::Pattern { .. })
+    }
+
+    /// For requests that show the effect of the location.
+    pub fn samples(&self) -> StatementPaths {
+        match self {
+            Self::Exact(path) => StatementPaths::Exact(path.clone()),
+            Self::FirstPrefix(path) | Self::Prefix(path) => StatementPaths::Prefix(path.clone()),
+            Self::Pattern { text, ignores_case } => StatementPaths::pattern(text, *ignores_case),
+            Self::Named => StatementPaths::Unknown,
+        }
     }
 
     /// A rule without options. `None` if Galley does not support the pattern.

@@ -3,8 +3,6 @@
 use crate::closed;
 use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RulePriority, Section, Value};
-use crate::evidence;
-use crate::expectation::{Answer, Expectation};
 use crate::known;
 use crate::nginx::context::Context;
 use crate::units;
@@ -91,7 +89,6 @@ fn lifetime_option(status: &str) -> Option<String> {
 pub(super) fn returned(
     directive: &ParsedDirective,
     section: &mut Section,
-    site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
     let (status, target) = match directive.arguments() {
@@ -103,7 +100,6 @@ pub(super) fn returned(
     match redirect_target(target, section).filter(|_| redirects) {
         Some((target, keeps_query)) => {
             section.redirects(target, status, keeps_query, &directive.origin);
-            expect_redirect(directive, section, site);
             context.carried(directive, "redirect");
         }
         None => context.not_carried(directive, NO_REDIRECT),
@@ -144,40 +140,6 @@ fn redirect_target(target: &str, section: &Section) -> Option<(String, bool)> {
     }
 }
 
-/// States where the samples of a redirecting rule lead.
-fn expect_redirect(directive: &ParsedDirective, section: &Section, site: &mut ImportedSite) {
-    let status = match section.get("redirect_status") {
-        Some(Value::Verbatim(status)) => status.parse().unwrap_or(301),
-        _ => 301,
-    };
-    for target in evidence::targets(section) {
-        // A redirect to the same address would be a loop at the other server.
-        if let Some(location) = location(section, &target).filter(|location| *location != target) {
-            site.expected.push(Expectation {
-                id: directive.id,
-                target,
-                answer: Answer::Redirected(status, location),
-            });
-        }
-    }
-}
-
-/// The target of a redirecting rule with the rest of a prefix, or the groups of a pattern.
-fn location(section: &Section, path: &str) -> Option<String> {
-    let target = section.text("redirect")?;
-    if let Some(prefix) = section.text("path") {
-        let rest = path.strip_prefix(prefix.trim_end_matches('*'))?;
-        return Some(target.replace("$1", rest));
-    }
-    let pattern = regex::Regex::new(section.text("pattern")?).ok()?;
-    let groups = pattern.captures(path)?;
-    let inserted = (1..10).fold(target.to_owned(), |location, number| {
-        let group = groups.get(number).map_or("", |group| group.as_str());
-        location.replace(&format!("${number}"), group)
-    });
-    Some(inserted)
-}
-
 /// Converts `rewrite PATTERN URL FLAG` of a server: redirects only, because Galley rewrites no paths.
 pub(super) fn rewritten(
     directive: &ParsedDirective,
@@ -200,7 +162,6 @@ pub(super) fn rewritten(
     let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Exact);
     rule.section
         .redirects(bare.to_owned(), status, keeps_query, &directive.origin);
-    expect_redirect(directive, &rule.section, site);
     site.add_rule(rule);
     context.carried(directive, "redirect");
 }

@@ -79,10 +79,6 @@ impl Server {
 /// The properties of a server with these statements.
 fn facts(block: &[ParsedDirective]) -> ServerFacts {
     let listens = || block.iter().filter(|one| one.name() == "listen");
-    let is_tls = |one: &&ParsedDirective| {
-        let mut words = one.arguments().iter();
-        words.any(|word| matches!(word.as_str(), "ssl" | "quic"))
-    };
     let mut plain_ports: Vec<String> = listens().filter(|one| !is_tls(one)).map(port).collect();
     plain_ports.dedup();
     if listens().next().is_none() {
@@ -100,6 +96,47 @@ fn facts(block: &[ParsedDirective]) -> ServerFacts {
     }
 }
 
+/// How requests reach a server.
+pub(super) struct ServerRole {
+    /// Whether they use TLS, for each kind of listener.
+    pub schemes: Vec<bool>,
+    pub host: String,
+}
+
+/// A host of a server, and its schemes.
+pub(super) fn role(block: &[&ParsedDirective]) -> ServerRole {
+    let listens = || block.iter().filter(|one| one.name() == "listen");
+    let mut schemes: Vec<bool> = listens().map(|one| is_tls(one)).collect();
+    schemes.sort_unstable();
+    schemes.dedup();
+    if schemes.is_empty() {
+        schemes.push(false);
+    }
+    let names = block.iter().filter(|one| one.name() == "server_name");
+    let mut names = names
+        .flat_map(|one| one.arguments())
+        .filter(|name| name.contains('.') && !is_pattern(&name.as_str()));
+    let name = names
+        .next()
+        .map_or("example.com", |name| name.trim_start_matches('.'));
+    let host = name.replace('*', "www").to_ascii_lowercase();
+    ServerRole { schemes, host }
+}
+
+/// The site that a host has in the draft.
+pub(super) fn host_of<'s>(sites: &'s [ImportedSite], host: &str) -> Option<&'s ImportedSite> {
+    let parent = host.split_once('.').map_or("", |(_, parent)| parent);
+    let names = [host.to_owned(), format!("*.{parent}"), "*".to_owned()];
+    names
+        .iter()
+        .find_map(|name| sites.iter().find(|site| site.hosts().contains(name)))
+}
+
+fn is_tls(listen: &ParsedDirective) -> bool {
+    let mut words = listen.arguments().iter();
+    words.any(|word| matches!(word.as_str(), "ssl" | "quic")) || port(listen) == "443"
+}
+
 /// The port of a `listen`.
 fn port(directive: &ParsedDirective) -> String {
     let listener = units::listener(directive.argument(0), 80).unwrap_or_default();
@@ -115,9 +152,9 @@ fn passes(block: &[ParsedDirective]) -> bool {
 }
 
 /// Whether a server only closes connections: `return` at this level takes precedence over all locations.
-pub(super) fn refuses_hosts(block: &[ParsedDirective]) -> bool {
+pub(super) fn refuses_hosts<'d>(block: impl IntoIterator<Item = &'d ParsedDirective>) -> bool {
     let refuses = |one: &ParsedDirective| one.name() == "return" && one.argument(0) == "444";
-    block.iter().any(refuses)
+    block.into_iter().any(refuses)
 }
 
 pub(super) const NO_SUCH_HOST: &str =

@@ -1,7 +1,7 @@
 //! Converts `location /` and the location of all scripts: their statements become options of the site if they apply to all requests.
 
 use crate::directive::ParsedDirective;
-use crate::draft::{ImportedSite, Section};
+use crate::draft::{ImportedSite, RuleDraft, Section};
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition;
 use crate::nginx::context::Context;
@@ -80,6 +80,7 @@ fn closes_more(directive: &ParsedDirective, context: &mut Context<'_>) {
 
 pub(super) fn php(
     paths: &LocationPaths,
+    scripts: RuleDraft,
     directive: &ParsedDirective,
     site: &mut ImportedSite,
     context: &mut Context<'_>,
@@ -89,6 +90,8 @@ pub(super) fn php(
     } else {
         context.carried(directive, "php");
     }
+    // Scripts come before all prefixes, whose rules must not apply to them.
+    site.add_rule(scripts);
     for inner in directive.inner() {
         match inner.name() {
             "if" => condition::in_location(inner, context),

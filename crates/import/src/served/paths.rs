@@ -36,7 +36,7 @@ impl StatementPaths {
     }
 
     /// The paths of a regular expression of the other server.
-    pub(super) fn pattern(text: &str, ignores_case: bool) -> Self {
+    pub(crate) fn pattern(text: &str, ignores_case: bool) -> Self {
         let regex = known::pattern(text, ignores_case).and_then(|text| Regex::new(&text).ok());
         regex.map_or(Self::Unknown, Self::Pattern)
     }

@@ -118,7 +118,7 @@ const CASES: &[Case] = &[
         fates: &[
             ("<files wp-config", NotNeeded),
             ("<filesmatch", Carried),
-            ("<files readme", Lost),
+            ("<files readme", Carried),
         ],
     },
     Case {

@@ -127,7 +127,7 @@ const CONDITIONS: &[Case] = &[
         text: "if ($uri ~ ^/wp-content/debug\\.txt$) { return 403; } if ($request_uri ~* token=) { return 403; }",
         has: &["pattern = '^/wp-content/debug\\.txt$'"],
         lacks: &[],
-        fates: &[("if ($uri", Lost), ("if ($request_uri", Open)],
+        fates: &[("if ($uri", Carried), ("if ($request_uri", Open)],
     },
     Case {
         name: "one host",
@@ -160,14 +160,21 @@ fn denials_of_nginx_stay_closed() {
 const DENIALS: &[Case] = &[
     Case {
         name: "internal",
+        text: "location ^~ /downloads-private/ { internal; }",
+        has: &["internal = [\"/downloads-private/\"]"],
+        lacks: &[],
+        fates: &[("location ^~ /downloads", Carried), ("internal", Carried)],
+    },
+    Case {
+        name: "internal, with scripts that nginx runs",
         text: "location /downloads-private/ { internal; }",
         has: &["internal = [\"/downloads-private/\"]"],
         lacks: &[],
-        fates: &[("location /downloads", Carried), ("internal", Carried)],
+        fates: &[("location /downloads", Lost), ("internal", Lost)],
     },
     Case {
         name: "internal with a folder",
-        text: "location /protected/ { internal; alias /srv/files/; }",
+        text: "location ^~ /protected/ { internal; alias /srv/files/; }",
         has: &["internal = [{ path = \"/protected/\", folder = \"/srv/files\" }]"],
         lacks: &[],
         fates: &[("internal", Carried), ("alias", Carried)],
@@ -189,18 +196,16 @@ const DENIALS: &[Case] = &[
         lacks: &[],
         fates: &[
             ("location = /wp-admin", Carried),
-            ("location = /readme", Lost),
+            ("location = /readme", Carried),
         ],
     },
     Case {
         name: "scripts of plugins and themes",
         text: "location ~* /(plugins|themes)/.*\\.php$ { deny all; }",
-        has: &[
-            "pattern = '(?i)/(plugins|themes)/.*\\.php$'",
-            "redirect = \"/\"",
-        ],
+        has: &["pattern = '(?i)/(plugins|themes)/.*\\.php$'"],
         lacks: &[],
-        fates: &[("location ~*", Lost)],
+        // The location of all scripts is before it.
+        fates: &[("location ~*", Carried)],
     },
     Case {
         name: "scripts that never run",
@@ -215,9 +220,9 @@ const DENIALS: &[Case] = &[
     Case {
         name: "scripts in any folder called uploads",
         text: "location ~* /(?:uploads|files)/.*\\.php$ { deny all; }",
-        has: &["redirect = \"/\""],
+        has: &["spellings = false"],
         lacks: &[],
-        fates: &[("location ~*", Lost)],
+        fates: &[("location ~*", Carried)],
     },
     Case {
         name: "hidden files",
@@ -229,7 +234,7 @@ const DENIALS: &[Case] = &[
     Case {
         name: "hidden files, also those for certificate authorities",
         text: "location ~ /\\. { deny all; }",
-        has: &["path = \"/.well-known/*\"\ndeny"],
+        has: &["pattern = '/\\.'\ndeny"],
         lacks: &[],
         fates: &[("location ~ /\\. ", Carried)],
     },
@@ -238,7 +243,7 @@ const DENIALS: &[Case] = &[
         text: "location ~ /\\. { deny all; } location ^~ /.well-known/acme-challenge/ { allow all; }",
         has: &[
             "path = \"/.well-known/acme-challenge/*\"",
-            "path = \"/.well-known/*\"\ndeny",
+            "pattern = '/\\.'\ndeny",
         ],
         lacks: &[],
         fates: &[("location ~ /\\. ", Carried)],
@@ -504,7 +509,7 @@ fn proxies_of_nginx_without_files_close_hidden_names_themselves() {
         text: "location ~ /\\.git { deny all; } expires 1h;",
         has: &["git"],
         lacks: &[],
-        fates: &[("location ~ /\\.git", Lost)],
+        fates: &[("location ~ /\\.git", Carried)],
     };
     check(ServerKind::Nginx, &[case], proxy);
 }

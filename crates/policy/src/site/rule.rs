@@ -40,6 +40,8 @@ pub struct Rule {
     pub timeouts: UpstreamTimeouts,
     /// Access control for these paths.
     pub access: AccessRules,
+    /// Whether access control covers these paths only, and no other spellings of the same pages ([`crate::spellings`]).
+    pub exact_access: bool,
 }
 
 /// How long a rule permits the upstream to be silent.

@@ -12,6 +12,8 @@ pub(super) struct FoldedRule {
     pub(super) decides_access: bool,
     /// Whether the rule restricts access.
     pub(super) restricts: bool,
+    /// Whether the rule covers no other spellings, and leaves them to the rules after it.
+    pub(super) is_exact: bool,
     may_be_page: bool,
 }
 
@@ -77,12 +79,14 @@ impl FoldedRule {
                 reach,
             }
         };
-        let restricts = rule.access.closes();
+        let is_exact = rule.exact_access && !rule.access.is_silent();
+        let restricts = rule.access.closes() && !is_exact;
         Self {
             may_be_page: matches.may_be_page(),
             matches,
             decides_access: !rule.access.is_silent(),
             restricts,
+            is_exact,
         }
     }
 

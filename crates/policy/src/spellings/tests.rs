@@ -436,3 +436,24 @@ proptest! {
         prop_assert!(found(&[closed("/internal/*")], "GET", &target).contains(&Some(0)), "{}", target);
     }
 }
+
+#[test]
+fn exact_access_covers_the_paths_of_its_rule_only() {
+    let exact = Rule {
+        exact_access: true,
+        ..closed("/internal/*")
+    };
+    let has = |rules: &[Rule], target, index| found(rules, "GET", target).contains(&Some(index));
+    for target in [
+        "/INTERNAL/x",
+        "/internal",
+        "/?p=12",
+        "/?pagename=internal/x",
+    ] {
+        assert!(has(&[closed("/internal/*")], target, 0), "{target}");
+        assert!(!has(std::slice::from_ref(&exact), target, 0), "{target}");
+        // Other rules keep their spellings.
+        let both = [exact.clone(), closed("/internal/*")];
+        assert!(!has(&both, target, 0) && has(&both, target, 1), "{target}");
+    }
+}

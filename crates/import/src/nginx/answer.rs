@@ -1,0 +1,423 @@
+//! What nginx answers to a request, by the statements of a server. The import compares this with the answer of the draft.
+//!
+//! It follows the phases of nginx: the statements of the server that rewrite, the choice of a location, the statements of that, access
+//! control, and the statement that passes the request on. It never guesses: an answer that depends on files, programs or variables
+//! that are unknown here is `None`.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use regex::Regex;
+
+use crate::closed;
+use crate::directive::ParsedDirective;
+use crate::evidence::{self, Sample};
+use crate::expectation::Answer;
+use crate::known;
+use crate::nginx::condition::comparison;
+use crate::nginx::location_paths::LocationPaths;
+use crate::nginx::variables::Variables;
+
+/// A server, with the statements of `http` that it inherits.
+pub(super) struct NginxServer<'d> {
+    inherited: Vec<&'d ParsedDirective>,
+    own: Vec<&'d ParsedDirective>,
+    /// Compiled patterns; `None` for those that this crate does not support.
+    patterns: RefCell<HashMap<String, Option<Regex>>>,
+}
+
+/// An answer, and the statements from which it follows.
+pub(super) struct NginxAnswer<'d> {
+    pub answer: Answer,
+    /// The statements that decided, and the location.
+    pub by: Vec<&'d ParsedDirective>,
+    /// The locations around the request, the innermost last.
+    pub chain: Vec<&'d ParsedDirective>,
+    /// `proxy_pass` or `fastcgi_pass`. `None`: nginx sends files.
+    pub pass: Option<&'d ParsedDirective>,
+    /// The statements that add fields to the response.
+    pub fields: Vec<&'d ParsedDirective>,
+    pub limit: Option<&'d ParsedDirective>,
+    /// Whether a request for no file gets the page of `/index.php`.
+    pub falls_back: bool,
+}
+
+/// The result of the statements that rewrite.
+enum Rewritten {
+    Nothing,
+    Answered(Answer),
+    Unknown,
+}
+
+/// The result of the search for a location, as in nginx's source.
+#[derive(PartialEq, Eq)]
+enum Found {
+    Final,
+    Prefix,
+    None,
+    /// The path is that of a passing location without the final slash.
+    NeedsSlash,
+    Unknown,
+}
+
+impl<'d> NginxServer<'d> {
+    pub fn new(own: Vec<&'d ParsedDirective>, inherited: &[&'d ParsedDirective]) -> Self {
+        Self {
+            inherited: inherited.to_vec(),
+            own,
+            patterns: RefCell::default(),
+        }
+    }
+
+    pub fn own(&self) -> &[&'d ParsedDirective] {
+        &self.own
+    }
+
+    pub fn inherited(&self) -> &[&'d ParsedDirective] {
+        &self.inherited
+    }
+
+    /// The answer to a `GET` without cookies. `None`: unknown.
+    pub fn answer(&self, sample: &Sample<'_>) -> Option<NginxAnswer<'d>> {
+        let mut variables = Variables::of(sample);
+        let mut answer = NginxAnswer {
+            answer: Answer::Open,
+            by: Vec::new(),
+            chain: Vec::new(),
+            pass: None,
+            fields: Vec::new(),
+            limit: None,
+            falls_back: false,
+        };
+        if self.rewrites(&self.own, &mut variables, &mut answer)? {
+            return Some(answer);
+        }
+        let mut chain = Vec::new();
+        match self.find(&self.own, &mut chain, &mut variables) {
+            Found::Unknown => return None,
+            Found::NeedsSlash => {
+                answer.by = chain;
+                let query = sample.target.get(sample.path().len()..)?;
+                let target = format!("{}/{query}", sample.path());
+                answer.answer = Answer::Redirected(301, target);
+                return Some(answer);
+            }
+            Found::Final | Found::Prefix | Found::None => {}
+        }
+        answer.by.extend(chain.last().copied());
+        answer.chain.clone_from(&chain);
+        let innermost: Vec<_> = chain
+            .last()
+            .map_or_else(Vec::new, |one| one.inner().iter().collect());
+        if self.rewrites(&innermost, &mut variables, &mut answer)? {
+            return Some(answer);
+        }
+        self.access(&chain, sample, &mut answer)?;
+        answer.pass = named(&innermost, |name| {
+            matches!(name, "proxy_pass" | "fastcgi_pass")
+        })
+        .next();
+        for name in ["add_header", "more_set_headers", "expires"] {
+            answer
+                .fields
+                .extend(self.effective(&chain, |one| one == name));
+        }
+        answer.limit = self
+            .effective(&chain, |name| name == "limit_req")
+            .first()
+            .copied();
+        answer.falls_back = named(&innermost, |name| name == "try_files").any(|one| {
+            one.arguments()
+                .last()
+                .is_some_and(|last| last.split('?').next() == Some("/index.php"))
+        });
+        Some(answer)
+    }
+
+    /// Whether the statements that rewrite answer a request. `None`: unknown.
+    fn rewrites(
+        &self,
+        block: &[&'d ParsedDirective],
+        variables: &mut Variables<'_>,
+        answer: &mut NginxAnswer<'d>,
+    ) -> Option<bool> {
+        match self.rewrite(block, variables, &mut answer.by) {
+            Rewritten::Nothing => Some(false),
+            Rewritten::Unknown => None,
+            Rewritten::Answered(found) => {
+                answer.answer = found;
+                Some(true)
+            }
+        }
+    }
+
+    fn rewrite(
+        &self,
+        block: &[&'d ParsedDirective],
+        variables: &mut Variables<'_>,
+        by: &mut Vec<&'d ParsedDirective>,
+    ) -> Rewritten {
+        for one in block {
+            let result = match one.name() {
+                "break" => return Rewritten::Nothing,
+                "set" => {
+                    variables.set(one.argument(0), one.argument(1));
+                    continue;
+                }
+                "return" => returned(one, variables),
+                "rewrite" => self.rewritten(one, variables),
+                "if" => match self.holds(one, variables) {
+                    Some(false) => continue,
+                    Some(true) => {
+                        let inner: Vec<_> = one.inner().iter().collect();
+                        match self.rewrite(&inner, variables, by) {
+                            Rewritten::Nothing
+                                if inner
+                                    .iter()
+                                    .all(|one| matches!(one.name(), "set" | "break")) =>
+                            {
+                                continue;
+                            }
+                            Rewritten::Nothing => Rewritten::Unknown,
+                            other => other,
+                        }
+                    }
+                    None if one.inner().iter().all(|inner| inner.name() == "set") => {
+                        one.inner()
+                            .iter()
+                            .for_each(|inner| variables.forget(inner.argument(0)));
+                        continue;
+                    }
+                    None => Rewritten::Unknown,
+                },
+                _ => continue,
+            };
+            if !matches!(result, Rewritten::Nothing) {
+                by.push(one);
+                return result;
+            }
+        }
+        Rewritten::Nothing
+    }
+
+    /// `rewrite PATTERN TARGET FLAG`: only redirects are known.
+    fn rewritten(&self, directive: &ParsedDirective, variables: &mut Variables<'_>) -> Rewritten {
+        let target = directive.argument(1);
+        match self.matches(directive.argument(0), false, variables.path(), variables) {
+            None => return Rewritten::Unknown,
+            Some(false) => return Rewritten::Nothing,
+            Some(true) => {}
+        }
+        let flag = directive.argument(2);
+        let status = match flag {
+            "permanent" => 301,
+            "redirect" => 302,
+            _ if ["http://", "https://", "$scheme"]
+                .iter()
+                .any(|start| target.starts_with(start)) =>
+            {
+                302
+            }
+            _ => return Rewritten::Unknown,
+        };
+        let Some(mut location) = variables.expand(target) else {
+            return Rewritten::Unknown;
+        };
+        if location.ends_with('?') {
+            location.pop();
+        } else if !variables.query().is_empty() {
+            location.push(if location.contains('?') { '&' } else { '?' });
+            location.push_str(variables.query());
+        }
+        Rewritten::Answered(Answer::Redirected(status, location))
+    }
+
+    /// Whether an `if` is true.
+    fn holds(&self, directive: &ParsedDirective, variables: &mut Variables<'_>) -> Option<bool> {
+        let compared = comparison(directive);
+        let value = compared
+            .variable
+            .starts_with('$')
+            .then(|| variables.expand(&compared.variable))??;
+        let is_match = |negated: bool, ignores_case: bool, variables: &mut Variables<'_>| {
+            let found = self.matches(&compared.pattern, ignores_case, &value, variables)?;
+            Some(found != negated)
+        };
+        match compared.operator.as_str() {
+            "" => Some(!value.is_empty() && value != "0"),
+            "=" => Some(value == compared.pattern),
+            "!=" => Some(value != compared.pattern),
+            "~" => is_match(false, false, variables),
+            "~*" => is_match(false, true, variables),
+            "!~" => is_match(true, false, variables),
+            "!~*" => is_match(true, true, variables),
+            _ => None,
+        }
+    }
+
+    /// Whether a PCRE matches a text, whose groups become variables. `None`: it has look-around.
+    fn matches(
+        &self,
+        pattern: &str,
+        ignores_case: bool,
+        text: &str,
+        variables: &mut Variables<'_>,
+    ) -> Option<bool> {
+        if closed::is_hidden_only(pattern) {
+            return Some(
+                text.match_indices("/.")
+                    .any(|(at, _)| !text[at..].starts_with("/.well-known")),
+            );
+        }
+        let key = known::pattern(pattern, ignores_case)?;
+        let mut patterns = self.patterns.borrow_mut();
+        let compiled = patterns
+            .entry(key)
+            .or_insert_with_key(|key| Regex::new(key).ok());
+        let found = compiled.as_ref()?.captures(text);
+        if let Some(groups) = &found {
+            variables.capture(
+                groups
+                    .iter()
+                    .skip(1)
+                    .map(|group| group.map_or("", |one| one.as_str())),
+            );
+        }
+        Some(found.is_some())
+    }
+
+    /// Finds the location of a path: exact, the longest prefix with the locations in it, and the first pattern.
+    fn find(
+        &self,
+        block: &[&'d ParsedDirective],
+        chain: &mut Vec<&'d ParsedDirective>,
+        variables: &mut Variables<'_>,
+    ) -> Found {
+        let path = variables.path();
+        let outside = chain.len();
+        let all: Vec<_> = named(block, |name| name == "location")
+            .map(|one| (one, LocationPaths::of(one)))
+            .collect();
+        let exact = |paths: &LocationPaths, text: &str| matches!(paths, LocationPaths::Exact(own) if own == text);
+        if let Some((one, _)) = all.iter().find(|(_, paths)| exact(paths, path)) {
+            chain.push(one);
+            return Found::Final;
+        }
+        let with_slash = format!("{path}/");
+        let needs_slash = all.iter().find(|(one, paths)| {
+            !paths.is_pattern()
+                && paths.text() == with_slash
+                && (one.has("proxy_pass") || one.has("fastcgi_pass"))
+        });
+        if let Some((one, _)) = needs_slash {
+            chain.push(one);
+            return Found::NeedsSlash;
+        }
+        let prefixes = all.iter().filter(|(_, paths)| {
+            matches!(paths, LocationPaths::Prefix(own) | LocationPaths::FirstPrefix(own) if path.starts_with(own.as_str()))
+        });
+        let longest = prefixes.max_by_key(|(_, paths)| paths.text().len());
+        if let Some((one, _)) = longest {
+            chain.push(one);
+            let inner: Vec<_> = one.inner().iter().collect();
+            let found = self.find(&inner, chain, variables);
+            if matches!(found, Found::Final | Found::NeedsSlash | Found::Unknown) {
+                return found;
+            }
+        }
+        if !matches!(longest, Some((_, LocationPaths::FirstPrefix(_)))) {
+            for (one, paths) in &all {
+                let LocationPaths::Pattern { text, ignores_case } = paths else {
+                    continue;
+                };
+                match self.matches(text, *ignores_case, path, variables) {
+                    Some(false) => continue,
+                    None => return Found::Unknown,
+                    Some(true) => {}
+                }
+                chain.truncate(outside);
+                chain.push(one);
+                let inner: Vec<_> = one.inner().iter().collect();
+                let found = self.find(&inner, chain, variables);
+                let is_known = matches!(found, Found::Final | Found::Prefix | Found::None);
+                return if is_known { Found::Final } else { found };
+            }
+        }
+        if longest.is_some() {
+            Found::Prefix
+        } else {
+            Found::None
+        }
+    }
+
+    /// The statements of these names at the innermost level that has any: nginx inherits all of them, or none.
+    fn effective(
+        &self,
+        chain: &[&'d ParsedDirective],
+        is_meant: impl Fn(&str) -> bool + Copy,
+    ) -> Vec<&'d ParsedDirective> {
+        let locations = chain
+            .iter()
+            .rev()
+            .map(|one| one.inner().iter().collect::<Vec<_>>());
+        let levels = locations.chain([self.own.clone(), self.inherited.clone()]);
+        let mut found = levels.map(|level| named(&level, is_meant).collect::<Vec<_>>());
+        found.find(|level| !level.is_empty()).unwrap_or_default()
+    }
+
+    /// Access control. `None`: unknown.
+    fn access(
+        &self,
+        chain: &[&'d ParsedDirective],
+        sample: &Sample<'_>,
+        answer: &mut NginxAnswer<'d>,
+    ) -> Option<()> {
+        let first = |is_meant: fn(&str) -> bool| self.effective(chain, is_meant).first().copied();
+        if first(|name| matches!(name, "satisfy" | "auth_request" | "auth_jwt")).is_some() {
+            return None;
+        }
+        let internal = chain.iter().find(|one| one.has("internal"));
+        let lists = self.effective(chain, |name| matches!(name, "allow" | "deny"));
+        let decides =
+            |one: &&&ParsedDirective| evidence::is_in_network(one.argument(0), sample.client);
+        let list = lists
+            .iter()
+            .find(decides)
+            .filter(|one| one.name() == "deny");
+        let password = first(|name| name == "auth_basic").filter(|one| one.argument(0) != "off");
+        let closed = internal.or(list).copied().or(password);
+        if let Some(one) = closed {
+            answer.answer = Answer::Closed;
+            answer.by.push(one);
+        }
+        Some(())
+    }
+}
+
+fn named<'d>(
+    block: &[&'d ParsedDirective],
+    is_meant: impl Fn(&str) -> bool,
+) -> impl Iterator<Item = &'d ParsedDirective> {
+    block
+        .iter()
+        .copied()
+        .filter(move |one| is_meant(one.name()))
+}
+
+/// `return STATUS TARGET`.
+fn returned(directive: &ParsedDirective, variables: &Variables<'_>) -> Rewritten {
+    let (status, target) = match directive.arguments() {
+        [url] if url.contains("://") => (302, url.as_str()),
+        [status] => (status.parse().unwrap_or(0), ""),
+        [status, target, ..] => (status.parse().unwrap_or(0), target.as_str()),
+        [] => (0, ""),
+    };
+    match status {
+        400..=599 => Rewritten::Answered(Answer::Closed),
+        301 | 302 | 303 | 307 | 308 => match variables.expand(target) {
+            Some(location) => Rewritten::Answered(Answer::Redirected(status, location)),
+            None => Rewritten::Unknown,
+        },
+        _ => Rewritten::Unknown,
+    }
+}

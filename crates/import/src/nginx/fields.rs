@@ -1,0 +1,120 @@
+//! The fields that nginx and the draft add to responses.
+
+use std::collections::BTreeMap;
+
+use crate::directive::ParsedDirective;
+use crate::draft::Section;
+use crate::nginx::common::{header_fate, name_and_value};
+use crate::units;
+
+/// A field that nginx adds.
+#[derive(Default)]
+pub(super) struct WantedField<'d> {
+    /// The whole value. `None`: it depends on the request, or the report says that Galley has one of its own.
+    pub value: Option<String>,
+    pub by: Vec<&'d ParsedDirective>,
+}
+
+/// The fields that statements of nginx add, by name in lower case.
+pub(super) fn wanted<'d>(statements: &[&'d ParsedDirective]) -> BTreeMap<String, WantedField<'d>> {
+    let mut all: BTreeMap<String, WantedField<'d>> = BTreeMap::new();
+    for one in statements {
+        let (Some(name), value) = (name_of(one), value_of(one)) else {
+            continue;
+        };
+        if value.as_deref() == Some("") {
+            continue;
+        }
+        let is_first = !all.contains_key(&name);
+        let field = all.entry(name.clone()).or_default();
+        field.value = match (&field.value, value) {
+            (_, value) if is_first => value,
+            (Some(before), Some(value)) => Some(format!("{before}, {value}")),
+            _ => None,
+        };
+        field.value = field.value.take().map(|value| sorted(&name, &value));
+        field.by.push(one);
+    }
+    all
+}
+
+/// The name of the field that a statement adds, in lower case.
+pub(super) fn name_of(directive: &ParsedDirective) -> Option<String> {
+    match directive.name() {
+        "add_header" | "more_set_headers" => {
+            let name = name_and_value(directive).0.to_ascii_lowercase();
+            (!name.is_empty()).then_some(name)
+        }
+        "expires" if directive.argument(0) != "off" => Some("cache-control".to_owned()),
+        _ => None,
+    }
+}
+
+fn value_of(directive: &ParsedDirective) -> Option<String> {
+    if directive.name() == "expires" {
+        return lifetime(directive);
+    }
+    let (name, value) = name_and_value(directive);
+    let is_own = header_fate(&name.to_ascii_lowercase(), value).is_some() && !value.is_empty();
+    (!is_own).then(|| value.to_owned())
+}
+
+/// The value of `Cache-Control` that `expires` sends.
+pub(super) fn lifetime(directive: &ParsedDirective) -> Option<String> {
+    match directive.arguments() {
+        [text] => match text.as_str() {
+            "epoch" | "-1" => Some("no-cache".to_owned()),
+            "max" => Some("max-age=315360000".to_owned()),
+            text => units::seconds(text).map(|seconds| format!("max-age={seconds}")),
+        },
+        _ => None,
+    }
+}
+
+/// The fields that the draft adds to the responses of a rule, by name in lower case.
+pub(super) fn added(
+    site: &Section,
+    rule: Option<&Section>,
+    is_tls: bool,
+) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for section in std::iter::once(site).chain(rule) {
+        for name in section.list("remove_headers") {
+            all.remove(&name.to_ascii_lowercase());
+        }
+        for line in section.list("set_headers") {
+            let (name, value) = line.split_once(':').unwrap_or((line, ""));
+            let name = name.trim().to_ascii_lowercase();
+            let value = sorted(&name, value.trim());
+            all.insert(name, value);
+        }
+    }
+    if let Some(age) = site
+        .text("hsts")
+        .filter(|_| is_tls)
+        .and_then(units::seconds)
+    {
+        let has = |option, words: &'static str| if site.has(option) { words } else { "" };
+        let more = [
+            has("hsts_subdomains", "; includeSubDomains"),
+            has("hsts_preload", "; preload"),
+        ]
+        .concat();
+        all.insert(
+            "strict-transport-security".to_owned(),
+            format!("max-age={age}{more}"),
+        );
+    }
+    all
+}
+
+/// The directives of `Cache-Control`, in order and each once. Other values are unchanged.
+fn sorted(name: &str, value: &str) -> String {
+    if name != "cache-control" {
+        return value.to_owned();
+    }
+    let mut parts: Vec<&str> = value.split(',').map(str::trim).collect();
+    parts.sort_unstable();
+    parts.dedup();
+    parts.join(", ")
+}
