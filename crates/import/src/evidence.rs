@@ -27,6 +27,10 @@ pub(crate) struct Sample<'r> {
     pub host: &'r str,
     pub is_tls: bool,
     pub client: IpAddr,
+    /// The path that the other server replaces that of the request by.
+    pub inner: Option<&'r str>,
+    /// Whether no file has this path.
+    pub is_missing: bool,
 }
 
 impl<'r> Sample<'r> {
@@ -37,11 +41,23 @@ impl<'r> Sample<'r> {
             host: HOST,
             is_tls: true,
             client: IpAddr::V4(STRANGER),
+            inner: None,
+            is_missing: false,
+        }
+    }
+
+    /// The request for the front controller that follows from this one.
+    pub fn front(&self) -> Self {
+        Self {
+            inner: Some("/index.php"),
+            is_missing: false,
+            ..*self
         }
     }
 
     pub fn path(&self) -> &'r str {
-        self.target.split('?').next().unwrap_or_default()
+        let own = || self.target.split('?').next().unwrap_or_default();
+        self.inner.unwrap_or_else(own)
     }
 
     pub fn query(&self) -> &'r str {
@@ -208,9 +224,7 @@ pub(crate) fn compiled(section: &Section) -> Option<Rule> {
         .transpose()
         .ok()?;
     let path = section.text("path").unwrap_or_default().to_owned();
-    let groups = pattern
-        .as_ref()
-        .map_or_else(|| usize::from(path.ends_with('*')), PathPattern::groups);
+    let groups = groups(&path, pattern.as_ref());
     Some(Rule {
         path,
         pattern,
@@ -218,6 +232,18 @@ pub(crate) fn compiled(section: &Section) -> Option<Rule> {
         access: access_rules(section),
         exact_access: section.get("spellings") == Some(&Value::Flag(false)),
         ..Rule::default()
+    })
+}
+
+fn groups(path: &str, pattern: Option<&PathPattern>) -> usize {
+    pattern.map_or_else(|| usize::from(path.ends_with('*')), PathPattern::groups)
+}
+
+/// Whether a rule may redirect to a target, whose groups it must have.
+pub(crate) fn takes_target(section: &Section, target: &str) -> bool {
+    let rule = compiled(section);
+    rule.is_some_and(|rule| {
+        RedirectTarget::parse(target, groups(&rule.path, rule.pattern.as_ref())).is_ok()
     })
 }
 
@@ -379,5 +405,9 @@ pub(crate) const OTHER_TARGETS: &[&str] = &[
     "/?rest_route=/wp/v2/posts",
     "/wp-json/wp/v2/posts",
     "/hello-world/",
+    "/feed/",
+    "/author/somebody/",
+    "/category/a/",
+    "/page/2/",
     "/2030/01/",
 ];

@@ -152,6 +152,33 @@ pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
     })
 }
 
+/// A PCRE without its look-around.
+pub(crate) fn without_look_around(text: &str) -> String {
+    let mut rest = text;
+    let mut kept = String::new();
+    while let Some(at) = LOOK_AROUND
+        .iter()
+        .filter_map(|start| rest.find(start))
+        .min()
+    {
+        let (before, group) = rest.split_at(at);
+        kept.push_str(before);
+        let mut depth = 0_usize;
+        let end = group.find(|c| {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth == 0
+        });
+        rest = end.map_or("", |end| group.get(end + 1..).unwrap_or_default());
+    }
+    kept + rest
+}
+
+const LOOK_AROUND: &[&str] = &["(?!", "(?=", "(?<!", "(?<="];
+
 /// Converts a path with `*` to a pattern.
 pub(crate) fn glob(path: &str) -> String {
     let mut pattern = String::new();

@@ -289,6 +289,12 @@ fn finish_site(site: &mut ImportedSite, context: &Context<'_>) {
         // The site runs PHP; everything else that is passed on belongs to `/`.
         site.section.remove("upstream");
     }
+    if !site.section.has("root") {
+        // PHP needs the path of the script: Galley would refuse such a rule.
+        site.rules
+            .iter_mut()
+            .for_each(|rule| rule.section.remove("php"));
+    }
     site.sort_rules();
     // The whole server is compared with the draft.
     site.expected.clear();

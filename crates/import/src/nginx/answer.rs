@@ -46,6 +46,8 @@ pub(super) struct NginxAnswer<'d> {
 enum Rewritten {
     Nothing,
     Answered(Answer),
+    /// The request is one for `/index.php`.
+    Front,
     Unknown,
 }
 
@@ -89,8 +91,10 @@ impl<'d> NginxServer<'d> {
             limit: None,
             falls_back: false,
         };
-        if self.rewrites(&self.own, &mut variables, &mut answer)? {
-            return Some(answer);
+        answer.fields = self.fields(&[]);
+        match self.rewrite(&self.own, &mut variables, &mut answer.by) {
+            Rewritten::Nothing => {}
+            other => return self.finished(other, sample, answer),
         }
         let mut chain = Vec::new();
         match self.find(&self.own, &mut chain, &mut variables) {
@@ -106,22 +110,19 @@ impl<'d> NginxServer<'d> {
         }
         answer.by.extend(chain.last().copied());
         answer.chain.clone_from(&chain);
+        answer.fields = self.fields(&chain);
         let innermost: Vec<_> = chain
             .last()
             .map_or_else(Vec::new, |one| one.inner().iter().collect());
-        if self.rewrites(&innermost, &mut variables, &mut answer)? {
-            return Some(answer);
+        match self.rewrite(&innermost, &mut variables, &mut answer.by) {
+            Rewritten::Nothing => {}
+            other => return self.finished(other, sample, answer),
         }
         self.access(&chain, sample, &mut answer)?;
         answer.pass = named(&innermost, |name| {
             matches!(name, "proxy_pass" | "fastcgi_pass")
         })
         .next();
-        for name in ["add_header", "more_set_headers", "expires"] {
-            answer
-                .fields
-                .extend(self.effective(&chain, |one| one == name));
-        }
         answer.limit = self
             .effective(&chain, |name| name == "limit_req")
             .first()
@@ -134,19 +135,25 @@ impl<'d> NginxServer<'d> {
         Some(answer)
     }
 
-    /// Whether the statements that rewrite answer a request. `None`: unknown.
-    fn rewrites(
+    /// The answer of statements that rewrite. `None`: unknown.
+    fn finished(
         &self,
-        block: &[&'d ParsedDirective],
-        variables: &mut Variables<'_>,
-        answer: &mut NginxAnswer<'d>,
-    ) -> Option<bool> {
-        match self.rewrite(block, variables, &mut answer.by) {
-            Rewritten::Nothing => Some(false),
-            Rewritten::Unknown => None,
+        rewritten: Rewritten,
+        sample: &Sample<'_>,
+        mut answer: NginxAnswer<'d>,
+    ) -> Option<NginxAnswer<'d>> {
+        match rewritten {
+            Rewritten::Nothing | Rewritten::Unknown => None,
             Rewritten::Answered(found) => {
                 answer.answer = found;
-                Some(true)
+                Some(answer)
+            }
+            Rewritten::Front => {
+                let mut front = self
+                    .answer(&sample.front())
+                    .filter(|_| sample.inner.is_none())?;
+                front.by.extend(answer.by);
+                Some(front)
             }
         }
     }
@@ -203,6 +210,10 @@ impl<'d> NginxServer<'d> {
     /// `rewrite PATTERN TARGET FLAG`: only redirects are known.
     fn rewritten(&self, directive: &ParsedDirective, variables: &mut Variables<'_>) -> Rewritten {
         let target = directive.argument(1);
+        if directive.argument(0) == "/wp-admin$" {
+            // For the folders of a network, which Galley redirects if they exist.
+            return Rewritten::Unknown;
+        }
         match self.matches(directive.argument(0), false, variables.path(), variables) {
             None => return Rewritten::Unknown,
             Some(false) => return Rewritten::Nothing,
@@ -217,6 +228,9 @@ impl<'d> NginxServer<'d> {
                 .any(|start| target.starts_with(start)) =>
             {
                 302
+            }
+            "" | "last" if target.split('?').next() == Some("/index.php") => {
+                return Rewritten::Front;
             }
             _ => return Rewritten::Unknown,
         };
@@ -235,6 +249,11 @@ impl<'d> NginxServer<'d> {
     /// Whether an `if` is true.
     fn holds(&self, directive: &ParsedDirective, variables: &mut Variables<'_>) -> Option<bool> {
         let compared = comparison(directive);
+        if let ("-f" | "-e" | "!-f" | "!-e", "$request_filename") =
+            (compared.variable.as_str(), compared.operator.as_str())
+        {
+            return Some(variables.is_missing() == compared.variable.starts_with('!'));
+        }
         let value = compared
             .variable
             .starts_with('$')
@@ -269,7 +288,12 @@ impl<'d> NginxServer<'d> {
                     .any(|(at, _)| !text[at..].starts_with("/.well-known")),
             );
         }
-        let key = known::pattern(pattern, ignores_case)?;
+        let Some(key) = known::pattern(pattern, ignores_case) else {
+            // Without its look-around a pattern matches more.
+            let wider = known::pattern(&known::without_look_around(pattern), ignores_case)?;
+            let is_possible = Regex::new(&wider).ok()?.is_match(text);
+            return (!is_possible).then_some(false);
+        };
         let mut patterns = self.patterns.borrow_mut();
         let compiled = patterns
             .entry(key)
@@ -350,6 +374,14 @@ impl<'d> NginxServer<'d> {
         }
     }
 
+    /// The statements that add fields to responses.
+    fn fields(&self, chain: &[&'d ParsedDirective]) -> Vec<&'d ParsedDirective> {
+        let names = ["add_header", "more_set_headers", "expires"].iter();
+        names
+            .flat_map(|name| self.effective(chain, |one| one == *name))
+            .collect()
+    }
+
     /// The statements of these names at the innermost level that has any: nginx inherits all of them, or none.
     fn effective(
         &self,
@@ -376,7 +408,9 @@ impl<'d> NginxServer<'d> {
         if first(|name| matches!(name, "satisfy" | "auth_request" | "auth_jwt")).is_some() {
             return None;
         }
-        let internal = chain.iter().find(|one| one.has("internal"));
+        let internal = chain
+            .iter()
+            .find(|one| one.has("internal") && sample.inner.is_none());
         let lists = self.effective(chain, |name| matches!(name, "allow" | "deny"));
         let decides =
             |one: &&&ParsedDirective| evidence::is_in_network(one.argument(0), sample.client);

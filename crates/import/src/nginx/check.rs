@@ -33,16 +33,31 @@ pub(super) fn check(server: &NginxServer<'_>, draft: &Draft, context: &mut Conte
         rules,
         context,
     };
+    let depends_on_files = check
+        .all
+        .iter()
+        .any(|one| one.name() == "if" && comparison(one).operator == "$request_filename");
+    let files: &[bool] = if depends_on_files {
+        &[false, true]
+    } else {
+        &[false]
+    };
     for target in targets(server, site.unwrap_or(&nothing)) {
-        for (client, is_tls) in clients
-            .iter()
-            .flat_map(|client| schemes.iter().map(move |is_tls| (client, is_tls)))
-        {
+        let of_client = |client| {
+            schemes.iter().flat_map(move |is_tls| {
+                files
+                    .iter()
+                    .map(move |is_missing| (client, *is_tls, *is_missing))
+            })
+        };
+        for (client, is_tls, is_missing) in clients.iter().flat_map(of_client) {
             check.compare(&Sample {
                 target: &target,
                 host: &host,
-                is_tls: *is_tls,
+                is_tls,
                 client: *client,
+                inner: None,
+                is_missing,
             });
         }
     }
@@ -82,11 +97,68 @@ impl<'c, 'd> ServerCheck<'c, 'd, '_> {
             }
             return;
         }
+        let pages = self.pages_of(sample, &theirs);
+        if let Some(page) = pages.iter().find(|page| page.answer != Answer::Open) {
+            return self.differ(sample, page, &[], &Answer::Open);
+        }
+        if theirs.answer != Answer::Closed {
+            self.fields(sample, &theirs, &pages, &ours);
+        }
         if theirs.answer == Answer::Open {
             self.limits(sample, &theirs, &ours);
             self.handlers(sample, &theirs, &ours);
-            self.fields(sample, &theirs, &ours);
+            for page in pages.iter().filter(|page| page.pass.is_some()) {
+                self.handlers(sample, page, &ours);
+            }
+            self.pages(sample, &theirs);
         }
+    }
+
+    /// Reports a location that sends files only, and has paths of pages.
+    fn pages(&mut self, sample: &Sample<'_>, theirs: &NginxAnswer<'d>) {
+        let has_root = self
+            .rules
+            .as_ref()
+            .is_some_and(|rules| rules.site().has("root"));
+        let is_page = evidence::OTHER_TARGETS.contains(&sample.target) && sample.path() != "/";
+        let Some(location) = theirs.chain.last().filter(|_| has_root && is_page) else {
+            return;
+        };
+        if theirs.pass.is_none() && !theirs.falls_back {
+            let remedy = format!(
+                "nginx sends only files here, and Galley asks WordPress for `{}`: no rule changes that",
+                sample.target
+            );
+            self.context.report.differs(location.id, &remedy, false);
+        }
+    }
+
+    /// The scripts that nginx sends a request to if no file has its path: the front controller, and the page of a folder.
+    fn pages_of(&self, sample: &Sample<'_>, theirs: &NginxAnswer<'d>) -> Vec<NginxAnswer<'d>> {
+        let path = sample.path();
+        let root = self
+            .rules
+            .as_ref()
+            .and_then(|rules| rules.site().text("root"))
+            .unwrap_or_default();
+        let names = if path.ends_with('/') { INDEXES } else { &[] };
+        let pages = names.iter().map(|name| format!("{path}{name}"));
+        let exists = |page: &String| {
+            page == "/wp-admin/index.php" || self.context.exists(&format!("{root}{page}"))
+        };
+        let pages: Vec<String> = pages.filter(exists).collect();
+        let mut inner: Vec<&str> = Vec::new();
+        if theirs.answer == Answer::Open && theirs.pass.is_none() {
+            inner.extend((theirs.falls_back || path == "/").then_some("/index.php"));
+            inner.extend(pages.iter().map(String::as_str));
+        }
+        let all = inner.into_iter().map(|path| Sample {
+            inner: Some(path),
+            is_missing: false,
+            ..*sample
+        });
+        all.filter_map(|sample| self.server.answer(&sample))
+            .collect()
     }
 
     /// Reports the statements of either answer.
@@ -99,8 +171,10 @@ impl<'c, 'd> ServerCheck<'c, 'd, '_> {
     ) {
         let remedy = evidence::difference(sample.target, &theirs.answer, answer);
         let is_open = theirs.answer == Answer::Closed;
-        if theirs.answer != Answer::Open || ours.is_empty() {
-            for one in &theirs.by {
+        let rewrites = |one: &&&ParsedDirective| matches!(one.name(), "if" | "rewrite");
+        let is_all = theirs.answer != Answer::Open || ours.is_empty();
+        {
+            for one in theirs.by.iter().filter(|one| is_all || rewrites(one)) {
                 self.context
                     .report
                     .differs(one.id, &remedy, is_open && one.name() != "location");
@@ -153,9 +227,15 @@ impl<'c, 'd> ServerCheck<'c, 'd, '_> {
         let (section, option) =
             own.unwrap_or((site, if site.has("php") { "php" } else { "upstream" }));
         let is_same = match theirs.pass {
-            Some(pass) => self.is_server(pass, section, option),
+            Some(pass) => {
+                self.is_server(pass, section, option) && !self.may_be_file(theirs, pass, site)
+            }
             // Scripts without PHP would be sent as text, which Galley never does.
-            None => sample.path().contains(".php") || own.is_none() && site.has("root"),
+            None => {
+                !site.has("upstream")
+                    && site.has("root")
+                    && (sample.path().contains(".php") || own.is_none())
+            }
         };
         if is_same {
             return;
@@ -173,6 +253,23 @@ impl<'c, 'd> ServerCheck<'c, 'd, '_> {
         }
     }
 
+    /// Whether Galley may send a file of the site's root in place of the response of an HTTP server.
+    fn may_be_file(
+        &self,
+        theirs: &NginxAnswer<'d>,
+        pass: &ParsedDirective,
+        site: &Section,
+    ) -> bool {
+        let Some(root) = site.text("root").filter(|_| pass.name() == "proxy_pass") else {
+            return false;
+        };
+        theirs.chain.last().is_none_or(|location| {
+            let paths = LocationPaths::of(location);
+            let below = paths.text().trim_end_matches('/');
+            paths.is_pattern() || below.is_empty() || self.context.exists(&format!("{root}{below}"))
+        })
+    }
+
     /// Whether an option names the target of a statement.
     fn is_server(&self, pass: &ParsedDirective, section: &Section, option: &str) -> bool {
         let target = pass.argument(0);
@@ -187,15 +284,15 @@ impl<'c, 'd> ServerCheck<'c, 'd, '_> {
     }
 
     /// Compares the fields of a response.
-    fn fields(&mut self, sample: &Sample<'_>, theirs: &NginxAnswer<'d>, ours: &Decision<'_>) {
-        let mut answers = vec![wanted(&theirs.fields)];
-        if theirs.falls_back && theirs.pass.is_none() {
-            let front = Sample {
-                target: "/index.php",
-                ..*sample
-            };
-            answers.extend(self.server.answer(&front).map(|page| wanted(&page.fields)));
-        }
+    fn fields(
+        &mut self,
+        sample: &Sample<'_>,
+        theirs: &NginxAnswer<'d>,
+        pages: &[NginxAnswer<'d>],
+        ours: &Decision<'_>,
+    ) {
+        let all = std::iter::once(theirs).chain(pages);
+        let answers: Vec<_> = all.map(|one| wanted(&one.fields)).collect();
         let Some(site) = self.rules.as_ref().map(DecidingRules::site) else {
             return;
         };
@@ -227,6 +324,9 @@ impl<'c, 'd> ServerCheck<'c, 'd, '_> {
         }
     }
 }
+
+/// The pages of folders that both servers look for.
+const INDEXES: &[&str] = &["index.php", "index.html"];
 
 /// Statements that decide about access and redirects.
 const DECIDING: &[&str] = &[

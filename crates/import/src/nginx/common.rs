@@ -105,14 +105,16 @@ fn access_by_others(directive: &ParsedDirective, section: &mut Section, report: 
 fn index(directive: &ParsedDirective, report: &mut Report) {
     let depends = |name: &String| name.contains('$') || name.starts_with('/');
     match directive.arguments() {
-        [first, rest @ ..] if first == "index.php" && !rest.iter().any(depends) => {
+        [first, second, rest @ ..]
+            if first == "index.php" && second == "index.html" && !rest.iter().any(depends) =>
+        {
             report.not_needed(
                 directive.id,
                 "Galley looks for index.php, then for index.html",
             );
         }
         _ => {
-            let remedy = "Galley looks for index.php before index.html, and for no other names";
+            let remedy = "Galley looks for index.php, then for index.html, and for no other names";
             report.not_carried(directive.id, remedy);
         }
     }

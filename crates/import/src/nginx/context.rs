@@ -40,6 +40,10 @@ pub(super) struct ServerFacts {
     pub is_sole: bool,
     /// Whether the server passes no request on.
     pub is_files_only: bool,
+    /// Whether the server sends no files: it passes every request on that it does not refuse or redirect.
+    pub is_proxy: bool,
+    /// Whether the page of a folder is `index.php`.
+    pub has_index: bool,
 }
 
 /// An entry such as `text/css 1y` of a map.
@@ -73,6 +77,11 @@ impl<'l> Context<'l> {
             expires: Vec::new(),
             bypass_cookies: Vec::new(),
         }
+    }
+
+    /// Whether a path exists, as far as this machine shows.
+    pub fn exists(&self, path: &str) -> bool {
+        !self.source.matching(Path::new(path)).is_empty()
     }
 
     /// Whether a folder has a WordPress of its own.

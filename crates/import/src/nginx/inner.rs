@@ -61,6 +61,8 @@ pub(super) fn try_files(
     let is_plain = tried
         .iter()
         .all(|one| matches!(one.as_str(), "$uri" | "$uri/"));
+    // Galley sends index.php for a folder, and only then asks WordPress.
+    let tries_folders = tried.iter().any(|one| one == "$uri/") && context.server.has_index;
     let has_pages = site.section.has("root") && !context.server.is_files_only;
     let query = [
         "?$args",
@@ -70,9 +72,12 @@ pub(super) fn try_files(
     ];
     let front = query.iter().find_map(|query| last.strip_suffix(query));
     match front {
-        Some("/index.php") if is_plain && has_pages => context.not_needed(directive, FALLBACK),
+        Some("/index.php") if is_plain && tries_folders && has_pages => {
+            context.not_needed(directive, FALLBACK)
+        }
         Some(front)
             if is_plain
+                && tries_folders
                 && has_pages
                 && front == format!("{}/index.php", prefix.trim_end_matches('/')) =>
         {

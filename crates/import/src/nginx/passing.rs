@@ -3,6 +3,7 @@
 use crate::closed;
 use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RulePriority, Section, Value};
+use crate::evidence;
 use crate::known;
 use crate::nginx::context::Context;
 use crate::units;
@@ -97,7 +98,9 @@ pub(super) fn returned(
         _ => ("", ""),
     };
     let redirects = matches!(status, "301" | "302" | "303" | "307" | "308");
-    match redirect_target(target, section).filter(|_| redirects) {
+    let target = redirect_target(target, section)
+        .filter(|(target, _)| redirects && evidence::takes_target(section, target));
+    match target {
         Some((target, keeps_query)) => {
             section.redirects(target, status, keeps_query, &directive.origin);
             context.carried(directive, "redirect");
@@ -160,6 +163,9 @@ pub(super) fn rewritten(
     let status = if flag == "permanent" { "301" } else { "302" };
     // nginx evaluates it before it chooses a location.
     let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Exact);
+    if !evidence::takes_target(&rule.section, bare) {
+        return context.not_carried(directive, NO_REWRITES);
+    }
     rule.section
         .redirects(bare.to_owned(), status, keeps_query, &directive.origin);
     site.add_rule(rule);

@@ -50,7 +50,7 @@ pub(super) fn convert(
         is_refusal: refuses_hosts(block),
         ..Server::default()
     };
-    context.server = facts(block);
+    context.server = facts(block, inherited);
     // The meaning of a location depends on the root, wherever that is named.
     let all = || inherited.iter().copied().chain(block);
     let is_location = |one: &&ParsedDirective| matches!(one.name(), "location" | "if");
@@ -77,7 +77,7 @@ impl Server {
 }
 
 /// The properties of a server with these statements.
-fn facts(block: &[ParsedDirective]) -> ServerFacts {
+fn facts(block: &[ParsedDirective], inherited: &[&ParsedDirective]) -> ServerFacts {
     let listens = || block.iter().filter(|one| one.name() == "listen");
     let mut plain_ports: Vec<String> = listens().filter(|one| !is_tls(one)).map(port).collect();
     plain_ports.dedup();
@@ -93,6 +93,13 @@ fn facts(block: &[ParsedDirective]) -> ServerFacts {
         plain_ports,
         is_sole: !block.iter().any(|one| others(&one)),
         is_files_only: !passes(block),
+        is_proxy: is_proxy(block),
+        has_index: inherited
+            .iter()
+            .copied()
+            .chain(block)
+            .rfind(|one| one.name() == "index")
+            .is_some_and(|one| one.argument(0) == "index.php"),
     }
 }
 
@@ -144,6 +151,18 @@ fn port(directive: &ParsedDirective) -> String {
     port.unwrap_or_default().to_owned()
 }
 
+/// Whether each location passes its requests to HTTP servers, refuses or redirects them, and there is one for all paths.
+fn is_proxy(block: &[ParsedDirective]) -> bool {
+    let mut locations = block.iter().filter(|one| one.name() == "location");
+    let has_all = locations
+        .clone()
+        .any(|one| one.arguments() == ["/"] && one.has("proxy_pass"));
+    let sends_none = |one: &ParsedDirective| {
+        one.has("proxy_pass") || one.has("return") || inner::denial_status(one.inner()).is_some()
+    };
+    has_all && locations.all(|one| sends_none(one) && !one.has("location"))
+}
+
 /// Whether a block passes requests on.
 fn passes(block: &[ParsedDirective]) -> bool {
     block
@@ -167,6 +186,9 @@ fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Con
     match directive.name() {
         "root" if argument.contains('$') || !argument.starts_with('/') => {
             context.not_carried(directive, "set `root` to the folder: the path depends on the request, or on where nginx was built");
+        }
+        "root" if context.server.is_proxy => {
+            context.not_needed(directive, "no location sends files");
         }
         "server_name" => names(directive, site, context),
         "root" => {

@@ -21,6 +21,10 @@ impl<'r> Variables<'r> {
         }
     }
 
+    pub fn is_missing(&self) -> bool {
+        self.sample.is_some_and(|sample| sample.is_missing)
+    }
+
     pub fn path(&self) -> &'r str {
         self.sample.map_or("", |sample| sample.path())
     }
