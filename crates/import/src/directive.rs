@@ -6,19 +6,21 @@ use crate::source::StatementOrigin;
 
 /// A statement, including those in its block.
 #[derive(Clone, Debug)]
-pub(crate) struct ParsedDirective {
-    pub id: StatementId,
-    pub origin: StatementOrigin,
+pub struct ParsedDirective {
+    pub(crate) id: StatementId,
+    pub(crate) origin: StatementOrigin,
     /// The name and the arguments, without quotes.
-    pub words: Vec<String>,
-    pub block: Option<Vec<ParsedDirective>>,
+    pub(crate) words: Vec<String>,
+    pub(crate) block: Option<Vec<ParsedDirective>>,
 }
 
 impl ParsedDirective {
+    /// The name, such as `server`.
     pub fn name(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
 
+    /// The words after the name.
     pub fn arguments(&self) -> &[String] {
         self.words.get(1..).unwrap_or_default()
     }
@@ -28,12 +30,13 @@ impl ParsedDirective {
         self.arguments().get(index).map_or("", String::as_str)
     }
 
+    /// The statements of the block; none without a block.
     pub fn inner(&self) -> &[ParsedDirective] {
         self.block.as_deref().unwrap_or_default()
     }
 
     /// Records that Galley needs nothing for this statement and those in its block.
-    pub fn not_needed(&self, why: &str, report: &mut Report) {
+    pub(crate) fn not_needed(&self, why: &str, report: &mut Report) {
         report.not_needed(self.id, why);
         for inner in self.inner() {
             inner.not_needed(why, report);
@@ -41,7 +44,7 @@ impl ParsedDirective {
     }
 
     /// Sets an option to the value of this statement.
-    pub fn sets(
+    pub(crate) fn sets(
         &self,
         option: &str,
         value: impl Into<Value>,
@@ -53,7 +56,7 @@ impl ParsedDirective {
     }
 
     /// Adds the values of this statement to a list.
-    pub fn adds(
+    pub(crate) fn adds(
         &self,
         option: &str,
         values: impl IntoIterator<Item = String>,
@@ -65,7 +68,7 @@ impl ParsedDirective {
     }
 
     /// Adds the rule made of this statement and its block, unless it equals the site's settings.
-    pub fn becomes(&self, rule: RuleDraft, site: &mut ImportedSite, report: &mut Report) {
+    pub(crate) fn becomes(&self, rule: RuleDraft, site: &mut ImportedSite, report: &mut Report) {
         if rule.section.settings.len() > 1 {
             report.carried(self.id, "a rule");
         } else if self.inner().iter().any(|inner| report.is_lost(inner.id)) {
@@ -77,7 +80,7 @@ impl ParsedDirective {
     }
 
     /// Records that `option` has the effect of this statement and those in its block.
-    pub fn carried(&self, option: &str, report: &mut Report) {
+    pub(crate) fn carried(&self, option: &str, report: &mut Report) {
         report.carried(self.id, option);
         for inner in self.inner() {
             inner.carried(option, report);
@@ -85,7 +88,7 @@ impl ParsedDirective {
     }
 
     /// Records that this statement and those in its block are lost, and the remedy.
-    pub fn not_carried(&self, remedy: &str, report: &mut Report) {
+    pub(crate) fn not_carried(&self, remedy: &str, report: &mut Report) {
         report.not_carried(self.id, remedy);
         for inner in self.inner() {
             inner.not_carried(remedy, report);
@@ -93,7 +96,7 @@ impl ParsedDirective {
     }
 
     /// Whether the block directly contains a statement with this name.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.inner().iter().any(|inner| inner.name() == name)
     }
 }

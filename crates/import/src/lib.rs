@@ -31,6 +31,7 @@ mod vcl;
 mod write;
 
 pub use copy::{CopiedListener, CopyError, CopyWorkspace, ServerCopy, copy};
+pub use directive::ParsedDirective as Directive;
 pub use imported::{Imported, ServerKind, import};
 pub use report::{ImportedStatement, StatementCounts, StatementOutcome};
 pub use served::{
@@ -38,3 +39,4 @@ pub use served::{
     StatementSubject, served,
 };
 pub use source::{Source, StatementOrigin};
+pub use tree::nginx_directives;

@@ -15,6 +15,8 @@ mod location;
 mod location_paths;
 mod parameters;
 mod passing;
+#[cfg(test)]
+mod planted;
 mod server;
 mod table;
 mod variables;
@@ -36,6 +38,16 @@ use server::{Server, ServerRedirect};
 
 /// Converts the configuration with the main file `main`. A file with only the statements of a server counts as one server.
 pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
+    convert_with(source, main, report, |draft| draft)
+}
+
+/// As [`convert`], with a last step of the translation: tests make it wrong there.
+fn convert_with(
+    source: &dyn Source,
+    main: &Path,
+    report: &mut Report,
+    finish: impl FnOnce(Draft) -> Draft,
+) -> Draft {
     let all = tree::read(source, main, Grammar::Nginx, report);
     let mut context = Context::new(source, report);
     context.find_variables(&all, false);
@@ -51,7 +63,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
             server::convert(&own, &inherited, &mut context)
         })
         .collect();
-    let draft = draft(converted, &mut context);
+    let draft = finish(draft(converted, &mut context));
     check_all(servers, &inherited, &draft, &mut context);
     draft
 }

@@ -14,6 +14,12 @@ use crate::source::{
     INCLUDE, MAX_FILES, MAX_LEVELS, MAX_NESTED, STANDARD_FILES, Source, StatementOrigin,
 };
 
+/// Reads a configuration of nginx with the files that it includes, without those of the packages. Statements that cannot be parsed are
+/// left out.
+pub fn nginx_directives(source: &dyn Source, main: &Path) -> Vec<ParsedDirective> {
+    read(source, main, Grammar::Nginx, &mut Report::default())
+}
+
 /// Parses a file and its includes.
 pub(crate) fn read(
     source: &dyn Source,

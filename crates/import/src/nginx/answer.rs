@@ -100,6 +100,7 @@ impl<'d> NginxServer<'d> {
         match self.find(&self.own, &mut chain, &mut variables) {
             Found::Unknown => return None,
             Found::NeedsSlash => {
+                answer.fields = self.fields(&chain);
                 answer.by = chain;
                 let query = sample.target.get(sample.path().len()..)?;
                 let target = format!("{}/{query}", sample.path());

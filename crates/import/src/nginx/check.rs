@@ -144,7 +144,7 @@ impl<'c, 'd> ServerCheck<'c, 'd, '_> {
         let names = if path.ends_with('/') { INDEXES } else { &[] };
         let pages = names.iter().map(|name| format!("{path}{name}"));
         let exists = |page: &String| {
-            page == "/wp-admin/index.php" || self.context.exists(&format!("{root}{page}"))
+            KNOWN_PAGES.contains(&page.as_str()) || self.context.exists(&format!("{root}{page}"))
         };
         let pages: Vec<String> = pages.filter(exists).collect();
         let mut inner: Vec<&str> = Vec::new();
@@ -328,6 +328,9 @@ impl<'c, 'd> ServerCheck<'c, 'd, '_> {
 /// The pages of folders that both servers look for.
 const INDEXES: &[&str] = &["index.php", "index.html"];
 
+/// Pages of folders that every WordPress has, and one of a folder that stands for all others.
+const KNOWN_PAGES: &[&str] = &["/wp-admin/index.php", "/galley-try-folder/index.html"];
+
 /// Statements that decide about access and redirects.
 const DECIDING: &[&str] = &[
     "location", "allow", "deny", "auth_", "if", "return", "rewrite", "internal",
@@ -354,7 +357,9 @@ fn flat<'d>(server: &NginxServer<'d>) -> Vec<&'d ParsedDirective> {
 fn targets(server: &NginxServer<'_>, site: &ImportedSite) -> BTreeSet<String> {
     let (mut folders, mut names) = (
         Vec::new(),
-        vec!["/a.php".to_owned(), "/a.css".to_owned(), "/a".to_owned()],
+        ["/a.php", "/a.css", "/a", "/galley-try-folder/"]
+            .map(str::to_owned)
+            .to_vec(),
     );
     for one in flat(server) {
         let paths = match one.name() {
@@ -365,7 +370,17 @@ fn targets(server: &NginxServer<'_>, site: &ImportedSite) -> BTreeSet<String> {
         };
         let samples = paths.samples();
         match paths {
-            StatementPaths::Pattern(_) => names.extend(samples),
+            StatementPaths::Pattern(_) => {
+                // Longer paths match, too, unless the end is anchored; other locations may match only the shorter ones.
+                names.extend(samples.iter().map(|sample| format!("{sample}a")));
+                folders.extend(
+                    samples
+                        .iter()
+                        .filter(|sample| sample.ends_with('/'))
+                        .cloned(),
+                );
+                names.extend(samples);
+            }
             _ => folders.extend(samples),
         }
     }

@@ -5,7 +5,7 @@
 
 use crate::closed::{self, record_all, undecided};
 use crate::directive::ParsedDirective;
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Setting};
 use crate::known::NO_LOOK_AROUND;
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition;
@@ -90,7 +90,7 @@ fn internal(
     if is_folder
         && others.is_none()
         && root.is_none()
-        && alias.is_none_or(is_plain)
+        && alias.map_or_else(|| site.section.has("root"), is_plain)
         && !matches!(paths, LocationPaths::Exact(_))
     {
         let path = paths.text().to_owned();
@@ -186,14 +186,23 @@ fn rule(
     if let Some(path) = prefix.and_then(|path| path.strip_suffix('/'))
         && ["php", "upstream"].iter().any(|option| section.has(option))
     {
-        add_slash(path, directive, site);
+        let fields = section
+            .settings
+            .iter()
+            .find(|setting| setting.name == "set_headers");
+        add_slash(path, directive, fields.cloned(), site);
     }
     remove_same_upstream(section, site);
     directive.becomes(rule, site, context.report);
 }
 
 /// nginx redirects from the path of a passing location without its final slash.
-fn add_slash(path: &str, directive: &ParsedDirective, site: &mut ImportedSite) {
+fn add_slash(
+    path: &str,
+    directive: &ParsedDirective,
+    fields: Option<Setting>,
+    site: &mut ImportedSite,
+) {
     let origin = &directive.origin;
     let mut rule = closed::rule_for(
         "path",
@@ -203,6 +212,7 @@ fn add_slash(path: &str, directive: &ParsedDirective, site: &mut ImportedSite) {
     );
     rule.section
         .redirects(format!("{path}/"), "301", true, origin);
+    rule.section.settings.extend(fields);
     rule.length = usize::MAX;
     site.add_rule(rule);
 }

@@ -1,34 +1,17 @@
 //! The virtual hosts in nginx's configuration.
 //!
 //! Reads only the directives that a first configuration of Galley needs: `listen`, `server_name`, `root`,
-//! `fastcgi_pass`, `upstream`, certificates and `client_max_body_size`. Everything else is skipped. A syntax error ends the
-//! file; everything before it counts.
+//! `fastcgi_pass`, `upstream`, certificates and `client_max_body_size`. Everything else is skipped.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use galley_certs::CertificateFiles;
+use galley_import::{Directive, nginx_directives};
 
 use super::host::{PhpBackend, VirtualHost, VirtualHostListen, WebServer, host_names};
 use super::machine::Machine;
 use super::processes::MachineProcess;
-
-/// `name args;` or `name args { block }`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Directive {
-    words: Vec<String>,
-    block: Vec<Directive>,
-}
-
-impl Directive {
-    fn name(&self) -> &str {
-        self.words.first().map_or("", String::as_str)
-    }
-
-    fn argument(&self) -> Option<&str> {
-        self.words.get(1).map(String::as_str)
-    }
-}
 
 /// The virtual hosts of every running nginx, and of the installed configuration.
 pub(super) fn virtual_hosts(machine: &Machine, processes: &[MachineProcess]) -> Vec<VirtualHost> {
@@ -42,12 +25,7 @@ pub(super) fn virtual_hosts(machine: &Machine, processes: &[MachineProcess]) -> 
 }
 
 fn hosts_of(machine: &Machine, file: &Path) -> Vec<VirtualHost> {
-    let mut reader = ConfigReader {
-        machine,
-        folder: file.parent().unwrap_or(Path::new("/")),
-        files_left: MAX_FILES,
-    };
-    let all = reader.file(file, 0);
+    let all = nginx_directives(machine, file);
     let mut blocks = Vec::new();
     find_blocks(&all, &Inherited::default(), &mut blocks);
     let mut upstreams = HashMap::new();
@@ -69,8 +47,8 @@ impl Inherited {
     fn with(&self, block: &[Directive]) -> Self {
         let last = |name: &str| {
             let mut all = block.iter().rev();
-            let last = all.find(|directive| directive.name() == name);
-            last.and_then(Directive::argument)
+            let last = all.find(|directive| directive.name() == name)?;
+            last.arguments().first().map(String::as_str)
         };
         Self {
             root: last("root")
@@ -91,9 +69,9 @@ fn find_blocks<'a>(
     let inherited = inherited.with(all);
     for directive in all {
         match directive.name() {
-            "http" => find_blocks(&directive.block, &inherited, found),
-            "server" if !directive.block.is_empty() => {
-                found.push((&directive.block, inherited.with(&directive.block)));
+            "http" => find_blocks(directive.inner(), &inherited, found),
+            "server" if !directive.inner().is_empty() => {
+                found.push((directive.inner(), inherited.with(directive.inner())));
             }
             _ => {}
         }
@@ -103,15 +81,12 @@ fn find_blocks<'a>(
 fn find_upstreams<'a>(all: &'a [Directive], found: &mut HashMap<&'a str, &'a str>) {
     for directive in all {
         if directive.name() == "upstream" {
-            let mut servers = directive.block.iter();
-            let server = servers.find(|inner| inner.name() == "server");
-            if let (Some(name), Some(server)) =
-                (directive.argument(), server.and_then(Directive::argument))
-            {
-                found.insert(name, server);
+            let mut servers = directive.inner().iter();
+            if let Some(server) = servers.find(|inner| inner.name() == "server") {
+                found.insert(directive.argument(0), server.argument(0));
             }
         } else if directive.name() == "http" {
-            find_upstreams(&directive.block, found);
+            find_upstreams(directive.inner(), found);
         }
     }
 }
@@ -121,13 +96,9 @@ fn host(
     inherited: &Inherited,
     upstreams: &HashMap<&str, &str>,
 ) -> VirtualHost {
-    let path = |name: &'static str| {
-        named(block, name)
-            .filter_map(Directive::argument)
-            .find_map(absolute)
-    };
+    let path = |name: &'static str| named(block, name).find_map(|one| absolute(one.argument(0)));
     let certificate = path("ssl_certificate").zip(path("ssl_certificate_key"));
-    let names = named(block, "server_name").flat_map(|one| one.words.iter().skip(1));
+    let names = named(block, "server_name").flat_map(Directive::arguments);
     let root = inherited.root.as_deref().and_then(absolute);
     VirtualHost {
         server: WebServer::Nginx,
@@ -146,7 +117,7 @@ fn named<'b>(block: &'b [Directive], name: &'static str) -> impl Iterator<Item =
 
 /// The listeners of a host; port 80 if it has no `listen`.
 fn listeners(block: &[Directive]) -> Vec<VirtualHostListen> {
-    let is_tls = named(block, "ssl").any(|one| one.argument() == Some("on"));
+    let is_tls = named(block, "ssl").any(|one| one.argument(0) == "on");
     if named(block, "listen").next().is_none() {
         return vec![VirtualHostListen {
             ip: None,
@@ -155,26 +126,26 @@ fn listeners(block: &[Directive]) -> Vec<VirtualHostListen> {
         }];
     }
     named(block, "listen")
-        .filter_map(|one| address(&one.words, is_tls))
+        .filter_map(|one| address(one.arguments(), is_tls))
         .collect()
 }
 
 /// The root in `location /`, for configurations that have it only there.
 fn location_root(block: &[Directive]) -> Option<PathBuf> {
     let mut locations = block.iter().filter(|one| one.name() == "location");
-    let location = locations.find(|one| one.argument() == Some("/"))?;
-    let mut roots = location.block.iter().filter(|one| one.name() == "root");
-    roots.find_map(|one| absolute(one.argument()?))
+    let location = locations.find(|one| one.argument(0) == "/")?;
+    let mut roots = location.inner().iter().filter(|one| one.name() == "root");
+    roots.find_map(|one| absolute(one.argument(0)))
 }
 
 /// The first `fastcgi_pass` in the block or in nested blocks.
 fn fastcgi(block: &[Directive], upstreams: &HashMap<&str, &str>) -> Option<PhpBackend> {
     block.iter().find_map(|one| {
         if one.name() == "fastcgi_pass" {
-            let target = one.argument()?;
+            let target = one.argument(0);
             return php_backend(upstreams.get(target).copied().unwrap_or(target));
         }
-        fastcgi(&one.block, upstreams)
+        fastcgi(one.inner(), upstreams)
     })
 }
 
@@ -190,8 +161,8 @@ fn php_backend(target: &str) -> Option<PhpBackend> {
 
 /// Parses `listen [address:]port [ssl] ...`; ignores unix sockets, which are not for visitors.
 fn address(words: &[String], is_tls: bool) -> Option<VirtualHostListen> {
-    let text = words.get(1)?;
-    let is_tls = is_tls || words.iter().skip(2).any(|word| word == "ssl");
+    let text = words.first()?;
+    let is_tls = is_tls || words.iter().skip(1).any(|word| word == "ssl");
     let whole = |ip, port| Some(VirtualHostListen { ip, port, is_tls });
     if let Ok(port) = text.parse() {
         return whole(None, port);
@@ -238,163 +209,6 @@ fn size(text: &str) -> Option<u64> {
         .filter(|bytes| *bytes > 0)
 }
 
-struct ConfigReader<'m> {
-    machine: &'m Machine,
-    /// The folder for relative paths.
-    folder: &'m Path,
-    files_left: usize,
-}
-
-impl ConfigReader<'_> {
-    fn file(&mut self, path: &Path, depth: usize) -> Vec<Directive> {
-        if depth > MAX_INCLUDES || self.files_left == 0 {
-            return Vec::new();
-        }
-        self.files_left -= 1;
-        let Some(text) = self.machine.text(path) else {
-            return Vec::new();
-        };
-        self.includes(parse(&text), depth)
-    }
-
-    /// Replaces `include` by the directives of the included files.
-    fn includes(&mut self, all: Vec<Directive>, depth: usize) -> Vec<Directive> {
-        let mut whole = Vec::with_capacity(all.len());
-        for mut directive in all {
-            if let ("include", Some(pattern)) = (directive.name(), directive.argument()) {
-                for file in self.machine.matching(&self.folder.join(pattern)) {
-                    whole.extend(self.file(&file, depth + 1));
-                }
-                continue;
-            }
-            directive.block = self.includes(std::mem::take(&mut directive.block), depth);
-            whole.push(directive);
-        }
-        whole
-    }
-}
-
-/// Parses directives. A syntax error ends the text.
-fn parse(text: &str) -> Vec<Directive> {
-    let mut rest = text;
-    let mut open = vec![Directive::default()];
-    let mut words = Vec::new();
-    while let Some(token) = next(&mut rest) {
-        match token {
-            Token::Word(word) => words.push(word),
-            Token::End => {
-                let directive = Directive {
-                    words: std::mem::take(&mut words),
-                    block: Vec::new(),
-                };
-                add(&mut open, directive);
-            }
-            Token::Open if open.len() <= MAX_NESTED => open.push(Directive {
-                words: std::mem::take(&mut words),
-                block: Vec::new(),
-            }),
-            Token::Close if open.len() > 1 && words.is_empty() => {
-                let closed = open.pop().unwrap_or_default();
-                add(&mut open, closed);
-            }
-            Token::Open | Token::Close => break,
-        }
-    }
-    // Closes blocks that an error left open.
-    while open.len() > 1 {
-        let closed = open.pop().unwrap_or_default();
-        add(&mut open, closed);
-    }
-    open.pop().unwrap_or_default().block
-}
-
-fn add(open: &mut [Directive], directive: Directive) {
-    if let Some(outer) = open.last_mut()
-        && !directive.words.is_empty()
-    {
-        outer.block.push(directive);
-    }
-}
-
-enum Token {
-    Word(String),
-    End,
-    Open,
-    Close,
-}
-
-/// Reads the next token; `None` at the end of the text and at an unterminated quote.
-fn next(rest: &mut &str) -> Option<Token> {
-    loop {
-        *rest = rest.trim_start();
-        match rest.strip_prefix('#') {
-            Some(comment) => *rest = comment.split_once('\n').map_or("", |(_, after)| after),
-            None => break,
-        }
-    }
-    let first = rest.chars().next()?;
-    let mut take = |length: usize| *rest = rest.get(length..).unwrap_or_default();
-    match first {
-        ';' => {
-            take(1);
-            Some(Token::End)
-        }
-        '{' => {
-            take(1);
-            Some(Token::Open)
-        }
-        '}' => {
-            take(1);
-            Some(Token::Close)
-        }
-        '"' | '\'' => {
-            take(1);
-            quoted(rest, first)
-        }
-        _ => Some(word(rest)),
-    }
-}
-
-fn quoted(rest: &mut &str, quote: char) -> Option<Token> {
-    let mut word = String::new();
-    let mut characters = rest.char_indices();
-    while let Some((at, character)) = characters.next() {
-        if character == quote {
-            *rest = rest.get(at + 1..).unwrap_or_default();
-            return Some(Token::Word(word));
-        }
-        if character == '\\' {
-            word.extend(characters.next().map(|(_, escaped)| escaped));
-        } else {
-            word.push(character);
-        }
-    }
-    None
-}
-
-fn word(rest: &mut &str) -> Token {
-    let mut is_variable = false;
-    let mut before = ' ';
-    let mut end = rest.len();
-    for (at, character) in rest.char_indices() {
-        match character {
-            // `${name}` is part of a word.
-            '{' if before == '$' => is_variable = true,
-            '}' if is_variable => is_variable = false,
-            _ if before == '\\' => {}
-            c if c.is_whitespace() || [';', '{', '}'].contains(&c) => {
-                end = at;
-                break;
-            }
-            _ => {}
-        }
-        before = if before == '\\' { ' ' } else { character };
-    }
-    let (word, after) = rest.split_at(end);
-    *rest = after;
-    Token::Word(word.to_owned())
-}
-
 /// The main files of packages, of builds from source, and of `OpenResty`.
 const INSTALLED: &[&str] = &[
     "/etc/nginx/nginx.conf",
@@ -402,10 +216,6 @@ const INSTALLED: &[&str] = &[
     "/usr/local/etc/nginx/nginx.conf",
     "/usr/local/openresty/nginx/conf/nginx.conf",
 ];
-
-const MAX_NESTED: usize = 32;
-const MAX_INCLUDES: usize = 8;
-const MAX_FILES: usize = 2000;
 
 #[cfg(test)]
 mod tests {
@@ -505,21 +315,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_parsed_without_panic(text in "(?s).{0,300}") {
-            let _ = parse(&text);
-        }
-
-        #[test]
         fn any_tokens_are_parsed_without_panic(text in "(server|http|listen|root|[{};'\"#\\\\$ \n]|/w|443){0,80}") {
             let sample = SampleMachine::new(&[("etc/nginx/nginx.conf", &text)]);
             let _ = virtual_hosts(&sample.machine(), &[]);
-        }
-
-        #[test]
-        fn words_survive_parsing(words in proptest::collection::vec("[a-z/.:]{1,8}", 1..5)) {
-            let text = format!("x {{ {}; }}", words.join(" "));
-            let all = parse(&text);
-            prop_assert_eq!(&all[0].block[0].words, &words);
         }
     }
 }
