@@ -31,8 +31,9 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
     let mut global = Vec::new();
     let mut hosts = Vec::new();
     collect(&all, report, &mut global, &mut hosts);
+    let files = ApacheFiles { source, all: &all };
     if hosts.is_empty() && !global.is_empty() {
-        add(only_site(source, main, &global, report), &mut draft);
+        add(only_site(&files, main, &global, report), &mut draft);
         return finish(draft);
     }
     let inner = hosts.iter().flat_map(|host| host.inner());
@@ -45,9 +46,48 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
     let (redirecting, others): (Vec<_>, Vec<_>) =
         hosts.into_iter().partition(|host| redirects_root(host));
     for host in others.into_iter().chain(redirecting) {
-        virtual_host(source, host, &mut draft, report);
+        virtual_host(&files, host, &mut draft, report);
     }
     finish(draft)
+}
+
+/// The files of a configuration, and its directives.
+struct ApacheFiles<'a> {
+    source: &'a dyn Source,
+    all: &'a [ParsedDirective],
+}
+
+impl ApacheFiles<'_> {
+    /// Whether Apache reads the `.htaccess` of a folder: the `AllowOverride` of the longest path decides. Without any it is in a file that
+    /// was not read.
+    fn reads_htaccess(&self, folder: &str) -> bool {
+        let mut found = Vec::new();
+        overrides(self.all, folder, &mut found);
+        let last = found.into_iter().max_by_key(|(length, _)| *length);
+        last.is_none_or(|(_, value)| !value.eq_ignore_ascii_case("none"))
+    }
+}
+
+/// The values of `AllowOverride` for a folder, with the lengths of their paths.
+fn overrides<'d>(block: &'d [ParsedDirective], folder: &str, found: &mut Vec<(usize, &'d str)>) {
+    for directive in block {
+        let path = directive.argument(0).trim_end_matches('/');
+        let is_around =
+            folder.trim_end_matches('/') == path || folder.starts_with(&format!("{path}/"));
+        match directive.name() {
+            "<directory" if is_around => {
+                let own = directive
+                    .inner()
+                    .iter()
+                    .filter(|one| one.name() == "allowoverride");
+                found.extend(own.map(|one| (path.len(), one.argument(0))));
+            }
+            "<virtualhost" | "<ifmodule" | "<ifdefine" | "<ifversion" => {
+                overrides(directive.inner(), folder, found)
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Whether a virtual host has nothing but redirects.
@@ -57,7 +97,7 @@ fn redirects_root(host: &ParsedDirective) -> bool {
 
 /// The site of a file without virtual hosts.
 fn only_site(
-    source: &dyn Source,
+    files: &ApacheFiles<'_>,
     main: &Path,
     directives: &[&ParsedDirective],
     report: &mut Report,
@@ -73,7 +113,7 @@ fn only_site(
         let root = main.parent().unwrap_or(Path::new("/"));
         site.section.set("root", root.display().to_string(), None);
     } else {
-        htaccess(source, &mut site, report);
+        htaccess(files, &mut site, report);
     }
     site
 }
@@ -190,7 +230,7 @@ fn global_directory(directive: &ParsedDirective, roots: &[&str], report: &mut Re
 }
 
 fn virtual_host(
-    source: &dyn Source,
+    files: &ApacheFiles<'_>,
     host: &ParsedDirective,
     draft: &mut Draft,
     report: &mut Report,
@@ -211,7 +251,7 @@ fn virtual_host(
     let is_tls = context.has_tls;
     let redirects_all = context.redirects_all.take();
     listeners(host, is_tls, draft);
-    htaccess(source, &mut site, report);
+    htaccess(files, &mut site, report);
     match redirects_all {
         Some(target) => redirect_host(site, &target, host, draft, report),
         // Galley sends 421 for hosts of no site.
@@ -244,15 +284,15 @@ fn denies_all(site: &ImportedSite) -> bool {
 }
 
 /// Converts the `.htaccess` in the root of a site.
-fn htaccess(source: &dyn Source, site: &mut ImportedSite, report: &mut Report) {
+fn htaccess(files: &ApacheFiles<'_>, site: &mut ImportedSite, report: &mut Report) {
     let Some(Value::Text(root)) = site.section.get("root").cloned() else {
         return;
     };
     let path = Path::new(&root).join(".htaccess");
-    if source.text(&path).is_none() {
+    if files.source.text(&path).is_none() || !files.reads_htaccess(&root) {
         return;
     }
-    let all = reader::read(source, &path, report);
+    let all = reader::read(files.source, &path, report);
     let mut flat = Vec::new();
     collect(&all, report, &mut flat, &mut Vec::new());
     let mut context = HostContext::new(report);

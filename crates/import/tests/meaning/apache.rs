@@ -209,3 +209,29 @@ fn hosts_of_apache_that_redirect_keep_the_path() {
     ];
     check(ServerKind::Apache, &cases, bare);
 }
+
+#[test]
+fn a_htaccess_that_apache_does_not_read_has_no_effect() {
+    let host = |value: &str| {
+        format!(
+            "<Directory /srv>\nAllowOverride {value}\n</Directory>\n<VirtualHost *:80>\nServerName a.test\nDocumentRoot /srv/a\n</VirtualHost>\n"
+        )
+    };
+    let files = [("/srv/a/.htaccess", "Redirect 301 /from /to\n")];
+    for (value, is_read) in [
+        ("None", false),
+        ("All", true),
+        (
+            "None\n</Directory>\n<Directory /srv/a/>\nAllowOverride FileInfo",
+            true,
+        ),
+    ] {
+        let imported = super::imported_with(ServerKind::Apache, &host(value), &files);
+        assert_eq!(imported.configuration.contains("/to"), is_read, "{value}");
+        assert_eq!(
+            super::fate(&imported, "redirect 301").is_some(),
+            is_read,
+            "{value}"
+        );
+    }
+}

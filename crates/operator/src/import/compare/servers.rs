@@ -43,7 +43,7 @@ pub(super) fn prepare(
     let (name, names): (_, &[&str]) = match kind {
         ServerKind::Nginx => ("nginx", &["nginx"]),
         ServerKind::Apache => ("Apache", &["apache2", "httpd"]),
-        ServerKind::Varnish => ("Varnish", &["varnishd"]),
+        ServerKind::Varnish => ("Varnish", &["varnishd", "vinyld"]),
         ServerKind::Caddy => ("Caddy", &["caddy"]),
     };
     let program = names.iter().find_map(|name| program(name));
@@ -69,9 +69,9 @@ pub(super) fn prepare(
                 .arg(folder.join("varnish"))
                 .args(["-s", "malloc,64m", "-j", "none"]);
             let includes = main.parent().unwrap_or(Path::new("/")).display();
-            command
-                .arg("-p")
-                .arg(format!("vcl_path={includes}:/usr/share/varnish/vcl"));
+            command.arg("-p").arg(format!(
+                "vcl_path={includes}:/usr/share/varnish/vcl:/usr/share/vinyl/vcl"
+            ));
         }
         ServerKind::Caddy => {
             command
