@@ -3,7 +3,7 @@
 # The directory in which the tests of the dashboard find axe.
 AXE = target/axe
 
-.PHONY: help demo demo-clean test bench conformance faults cluster engines exactness fragments growth load-compare seeds soak stress slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults cluster engines exactness fragments growth load-compare seeds soak stress slow hostile upgrades import-compare fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-seeds setup-faults setup-cluster setup-engines setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -34,6 +34,7 @@ help:
 	@echo 'make stress           a WordPress in 256 MB: many misses, slow clients, killed PHP, crawls (ONLY=crawl: one part)'
 	@echo 'make hostile          hostile input for long: generated streams next to nginx and hyper, the whole matrix of deception'
 	@echo 'make fuzz             every parser of foreign bytes, ten minutes each, two at a time (SECONDS=60 TARGET=query: less)'
+	@echo 'make import-compare   5,000 random servers of nginx, imported: 20 requests each to nginx and Galley (SERVERS=200 SEED=7)'
 	@echo 'make slow             4,000 clients from 200 addresses that are slow on purpose, and slowhttptest (CLIENTS=400: fewer)'
 	@echo 'make upgrades         500 reloads and 50 upgrades under load, and 100 kills while upgrading: the long forms'
 	@echo 'make build            the release binary, target/release/galley'
@@ -107,6 +108,11 @@ bench: setup-bench build
 seeds: setup-seeds build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask seeds --galley target/release/galley $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json)
+
+# Random configurations of nginx on nginx and on Galley: SERVERS=200 SEED=1 for fewer.
+import-compare: setup-test
+	cargo build --quiet --package galley --bin galley
+	GALLEY_IMPORT_SERVERS=$(or $(SERVERS),5000) GALLEY_IMPORT_SEED=$(or $(SEED),1) cargo test --package galley-import --test property -- --nocapture
 
 conformance: setup-conformance build
 	@cargo build --quiet --release --package xtask
