@@ -83,7 +83,7 @@ fn overrides<'d>(block: &'d [ParsedDirective], folder: &str, found: &mut Vec<(us
                 found.extend(own.map(|one| (path.len(), one.argument(0))));
             }
             "<virtualhost" | "<ifmodule" | "<ifdefine" | "<ifversion" => {
-                overrides(directive.inner(), folder, found)
+                overrides(directive.inner(), folder, found);
             }
             _ => {}
         }

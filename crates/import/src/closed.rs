@@ -112,9 +112,11 @@ pub(crate) fn is_never_sent(path: &str) -> bool {
     let is_closed = is_below(CLOSED_ANYWHERE)
         || AT_TOP.iter().any(|folder| lower.starts_with(folder))
         || is_below(&["/wp-includes/"]) && !CORE_ENTRANCES.iter().any(|own| lower.ends_with(own));
-    let is_hidden = lower
-        .match_indices("/.")
-        .any(|(at, _)| !lower[at..].starts_with("/.well-known"));
+    let is_hidden = lower.match_indices("/.").any(|(at, _)| {
+        !lower
+            .get(at..)
+            .is_some_and(|rest| rest.starts_with("/.well-known"))
+    });
     is_hidden || lower.ends_with("/wp-config.php") || is_script && is_closed
 }
 

@@ -284,10 +284,11 @@ impl<'d> NginxServer<'d> {
         variables: &mut Variables<'_>,
     ) -> Option<bool> {
         if closed::is_hidden_only(pattern) {
-            return Some(
-                text.match_indices("/.")
-                    .any(|(at, _)| !text[at..].starts_with("/.well-known")),
-            );
+            return Some(text.match_indices("/.").any(|(at, _)| {
+                !text
+                    .get(at..)
+                    .is_some_and(|rest| rest.starts_with("/.well-known"))
+            }));
         }
         let Some(key) = known::pattern(pattern, ignores_case) else {
             // Without its look-around a pattern matches more.

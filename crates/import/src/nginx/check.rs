@@ -71,7 +71,7 @@ struct ServerCheck<'c, 'd, 'l> {
     context: &'c mut Context<'l>,
 }
 
-impl<'c, 'd> ServerCheck<'c, 'd, '_> {
+impl<'d> ServerCheck<'_, 'd, '_> {
     fn compare(&mut self, sample: &Sample<'_>) {
         let Some(theirs) = self.server.answer(sample) else {
             return;
@@ -92,7 +92,8 @@ impl<'c, 'd> ServerCheck<'c, 'd, '_> {
                 && matches!(&theirs.answer, Answer::Redirected(_, location) if location.ends_with(sample.target));
             let is_before = ours.answer == Answer::Closed
                 || sample.path().starts_with("/.well-known/acme-challenge/");
-            if !is_closed && !(is_of_host && is_before) {
+            let is_built_in = is_closed || is_of_host && is_before;
+            if !is_built_in {
                 self.differ(sample, &theirs, &ours.origins, &ours.answer);
             }
             return;
@@ -189,7 +190,7 @@ impl<'c, 'd> ServerCheck<'c, 'd, '_> {
             if origins.contains(&&one.origin)
                 && names.iter().any(|name| one.name().starts_with(name))
             {
-                self.context.report.differs(one.id, &remedy, false);
+                self.context.report.differs(one.id, remedy, false);
             }
         }
     }
@@ -442,7 +443,9 @@ fn clients(block: &[&ParsedDirective]) -> Vec<IpAddr> {
         one.inner().iter().for_each(|inner| add(inner, all));
     }
     let mut all = vec![IpAddr::V4(Ipv4Addr::new(203, 0, 113, 77))];
-    block.iter().for_each(|one| add(one, &mut all));
+    for one in block {
+        add(one, &mut all);
+    }
     all
 }
 

@@ -73,7 +73,7 @@ pub(super) fn try_files(
     let front = query.iter().find_map(|query| last.strip_suffix(query));
     match front {
         Some("/index.php") if is_plain && tries_folders && has_pages => {
-            context.not_needed(directive, FALLBACK)
+            context.not_needed(directive, FALLBACK);
         }
         Some(front)
             if is_plain

@@ -56,18 +56,13 @@ impl<'r> Variables<'r> {
         let mut parts = text.split('$');
         let mut whole = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            let (name, rest) = match part.strip_prefix('{') {
-                Some(inner) => inner.split_once('}')?,
-                None => {
-                    let is_digit = part.starts_with(|c: char| c.is_ascii_digit());
-                    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-                    let end = if is_digit {
-                        1
-                    } else {
-                        part.find(|c| !is_name(c)).unwrap_or(part.len())
-                    };
-                    part.split_at(end)
-                }
+            let (name, rest) = if let Some(inner) = part.strip_prefix('{') {
+                inner.split_once('}')?
+            } else {
+                let is_digit = part.starts_with(|c: char| c.is_ascii_digit());
+                let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                let end = part.find(|c| !is_name(c)).unwrap_or(part.len());
+                part.split_at(if is_digit { 1 } else { end })
             };
             whole.push_str(&self.value(name)?);
             whole.push_str(rest);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A sequence of numbers from a seed (SplitMix64).
+/// A sequence of numbers from a seed (`SplitMix64`).
 pub struct Random(pub u64);
 
 impl Random {
@@ -139,9 +139,7 @@ fn location(
     text: &mut Text,
 ) -> Location {
     let first = text.line + 1;
-    text.push(
-        &format!("location {modifier} \"{}\" {{", path.replace('\\', "\\")).replace("  ", " "),
-    );
+    text.push(&format!("location {modifier} \"{}\" {{", path).replace("  ", " "));
     for line in body.iter().flat_map(|one| one.split('\n')) {
         text.push(line);
     }

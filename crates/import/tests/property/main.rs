@@ -100,7 +100,7 @@ fn run(count: usize, random: &mut Random, total: &mut Totals) {
     let origin = galley_testkit::free_port().unwrap();
     let places = Places {
         root: scratch.join("root").display().to_string(),
-        php: php.address().to_owned(),
+        php: php.address().clone(),
         origin: format!("127.0.0.1:{origin}"),
         users: scratch.join("users").display().to_string(),
         listen: "{listen}".to_owned(),
@@ -303,7 +303,7 @@ fn is_stricter(target: &str, theirs: &Answered, ours: &Answered, folders: &Path)
         return false;
     };
     let path = target.split('?').next().unwrap_or_default();
-    let is_script = path.ends_with(".php");
+    let is_script = Path::new(path).extension().is_some_and(|end| end == "php");
     let is_never_sent = path.contains("/.git")
         || path.contains("/.ht")
         || ["wp-config.php", ".sql", ".log"]
