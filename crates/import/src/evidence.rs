@@ -21,7 +21,7 @@ use crate::source::StatementOrigin;
 
 /// A request for which the answers of both servers are compared: a `GET` without optional fields.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample<'r> {
+pub(crate) struct SampleRequest<'r> {
     /// Path and query, as a client sends them.
     pub target: &'r str,
     pub host: &'r str,
@@ -33,7 +33,7 @@ pub(crate) struct Sample<'r> {
     pub is_missing: bool,
 }
 
-impl<'r> Sample<'r> {
+impl<'r> SampleRequest<'r> {
     /// A request of a client that no list names.
     pub fn of_stranger(target: &'r str) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl<'r> Sample<'r> {
 }
 
 /// What the draft does with a request.
-pub(crate) struct Decision<'d> {
+pub(crate) struct DraftDecision<'d> {
     pub answer: Answer,
     /// The rule that applies.
     pub rule: Option<&'d Section>,
@@ -109,7 +109,7 @@ impl<'d> DecidingRules<'d> {
     }
 
     /// `None`: the server would refuse it.
-    fn parsed(&self, sample: &Sample<'_>) -> Option<RequestInfo> {
+    fn parsed(&self, sample: &SampleRequest<'_>) -> Option<RequestInfo> {
         let mut info = RequestInfo::default();
         let line = RequestLineInfo {
             method: "GET",
@@ -129,8 +129,8 @@ impl<'d> DecidingRules<'d> {
         Some(info)
     }
 
-    pub fn decide(&self, sample: &Sample<'_>) -> Decision<'d> {
-        let mut decision = Decision {
+    pub fn decide(&self, sample: &SampleRequest<'_>) -> DraftDecision<'d> {
+        let mut decision = DraftDecision {
             answer: Answer::Closed,
             rule: None,
             origins: Vec::new(),
@@ -360,9 +360,9 @@ fn check_site(site: &ImportedSite, report: &mut Report) {
         .text("canonical_host")
         .or(plain.map(String::as_str));
     for one in &site.expected {
-        let sample = Sample {
+        let sample = SampleRequest {
             host: host.unwrap_or(HOST),
-            ..Sample::of_stranger(&one.target)
+            ..SampleRequest::of_stranger(&one.target)
         };
         let answer = rules.decide(&sample).answer;
         if answer == one.answer {

@@ -11,7 +11,7 @@ use regex::Regex;
 
 use crate::closed;
 use crate::directive::ParsedDirective;
-use crate::evidence::{self, Sample};
+use crate::evidence::{self, SampleRequest};
 use crate::expectation::Answer;
 use crate::known;
 use crate::nginx::condition::comparison;
@@ -80,7 +80,7 @@ impl<'d> NginxServer<'d> {
     }
 
     /// The answer to a `GET` without cookies. `None`: unknown.
-    pub fn answer(&self, sample: &Sample<'_>) -> Option<NginxAnswer<'d>> {
+    pub fn answer(&self, sample: &SampleRequest<'_>) -> Option<NginxAnswer<'d>> {
         let mut variables = Variables::of(sample);
         let mut answer = NginxAnswer {
             answer: Answer::Open,
@@ -140,7 +140,7 @@ impl<'d> NginxServer<'d> {
     fn finished(
         &self,
         rewritten: Rewritten,
-        sample: &Sample<'_>,
+        sample: &SampleRequest<'_>,
         mut answer: NginxAnswer<'d>,
     ) -> Option<NginxAnswer<'d>> {
         match rewritten {
@@ -403,7 +403,7 @@ impl<'d> NginxServer<'d> {
     fn access(
         &self,
         chain: &[&'d ParsedDirective],
-        sample: &Sample<'_>,
+        sample: &SampleRequest<'_>,
         answer: &mut NginxAnswer<'d>,
     ) -> Option<()> {
         let first = |is_meant: fn(&str) -> bool| self.effective(chain, is_meant).first().copied();

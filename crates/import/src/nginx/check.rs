@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use crate::closed;
 use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, Section, Value};
-use crate::evidence::{self, DecidingRules, Decision, Sample};
+use crate::evidence::{self, DecidingRules, DraftDecision, SampleRequest};
 use crate::expectation::Answer;
 use crate::nginx::answer::{NginxAnswer, NginxServer};
 use crate::nginx::condition::comparison;
@@ -51,7 +51,7 @@ pub(super) fn check(server: &NginxServer<'_>, draft: &Draft, context: &mut Conte
             })
         };
         for (client, is_tls, is_missing) in clients.iter().flat_map(of_client) {
-            check.compare(&Sample {
+            check.compare(&SampleRequest {
                 target: &target,
                 host: &host,
                 is_tls,
@@ -72,7 +72,7 @@ struct ServerCheck<'c, 'd, 'l> {
 }
 
 impl<'d> ServerCheck<'_, 'd, '_> {
-    fn compare(&mut self, sample: &Sample<'_>) {
+    fn compare(&mut self, sample: &SampleRequest<'_>) {
         let Some(theirs) = self.server.answer(sample) else {
             return;
         };
@@ -116,7 +116,7 @@ impl<'d> ServerCheck<'_, 'd, '_> {
     }
 
     /// Reports a location that sends files only, and has paths of pages.
-    fn pages(&mut self, sample: &Sample<'_>, theirs: &NginxAnswer<'d>) {
+    fn pages(&mut self, sample: &SampleRequest<'_>, theirs: &NginxAnswer<'d>) {
         let has_root = self
             .rules
             .as_ref()
@@ -135,7 +135,11 @@ impl<'d> ServerCheck<'_, 'd, '_> {
     }
 
     /// The scripts that nginx sends a request to if no file has its path: the front controller, and the page of a folder.
-    fn pages_of(&self, sample: &Sample<'_>, theirs: &NginxAnswer<'d>) -> Vec<NginxAnswer<'d>> {
+    fn pages_of(
+        &self,
+        sample: &SampleRequest<'_>,
+        theirs: &NginxAnswer<'d>,
+    ) -> Vec<NginxAnswer<'d>> {
         let path = sample.path();
         let root = self
             .rules
@@ -153,7 +157,7 @@ impl<'d> ServerCheck<'_, 'd, '_> {
             inner.extend((theirs.falls_back || path == "/").then_some("/index.php"));
             inner.extend(pages.iter().map(String::as_str));
         }
-        let all = inner.into_iter().map(|path| Sample {
+        let all = inner.into_iter().map(|path| SampleRequest {
             inner: Some(path),
             is_missing: false,
             ..*sample
@@ -165,7 +169,7 @@ impl<'d> ServerCheck<'_, 'd, '_> {
     /// Reports the statements of either answer.
     fn differ(
         &mut self,
-        sample: &Sample<'_>,
+        sample: &SampleRequest<'_>,
         theirs: &NginxAnswer<'d>,
         ours: &[&StatementOrigin],
         answer: &Answer,
@@ -195,7 +199,12 @@ impl<'d> ServerCheck<'_, 'd, '_> {
         }
     }
 
-    fn limits(&mut self, sample: &Sample<'_>, theirs: &NginxAnswer<'d>, ours: &Decision<'_>) {
+    fn limits(
+        &mut self,
+        sample: &SampleRequest<'_>,
+        theirs: &NginxAnswer<'d>,
+        ours: &DraftDecision<'_>,
+    ) {
         match (theirs.limit, ours.limits.as_slice()) {
             (Some(one), []) => {
                 let remedy = format!(
@@ -216,7 +225,12 @@ impl<'d> ServerCheck<'_, 'd, '_> {
     }
 
     /// Compares the upstreams.
-    fn handlers(&mut self, sample: &Sample<'_>, theirs: &NginxAnswer<'d>, ours: &Decision<'_>) {
+    fn handlers(
+        &mut self,
+        sample: &SampleRequest<'_>,
+        theirs: &NginxAnswer<'d>,
+        ours: &DraftDecision<'_>,
+    ) {
         let Some(rules) = &self.rules else {
             return;
         };
@@ -287,16 +301,19 @@ impl<'d> ServerCheck<'_, 'd, '_> {
     /// Compares the fields of a response.
     fn fields(
         &mut self,
-        sample: &Sample<'_>,
+        sample: &SampleRequest<'_>,
         theirs: &NginxAnswer<'d>,
         pages: &[NginxAnswer<'d>],
-        ours: &Decision<'_>,
+        ours: &DraftDecision<'_>,
     ) {
         let all = std::iter::once(theirs).chain(pages);
         let answers: Vec<_> = all.map(|one| wanted(&one.fields)).collect();
         let Some(site) = self.rules.as_ref().map(DecidingRules::site) else {
             return;
         };
+        let of_rule = ours
+            .rule
+            .map_or(&[][..], |rule| rule.origins("set_headers"));
         let ours = added(site, ours.rule, sample.is_tls);
         for wanted in &answers {
             for (name, field) in wanted {
@@ -306,7 +323,10 @@ impl<'d> ServerCheck<'_, 'd, '_> {
                         "`{}` has another `{name}` with this draft: set `set_headers` in a rule for its paths",
                         sample.target
                     );
-                    for one in &field.by {
+                    let of_draft = |one: &&&ParsedDirective| {
+                        of_rule.contains(&one.origin) && name_of(one).as_ref() == Some(name)
+                    };
+                    for one in field.by.iter().chain(self.all.iter().filter(of_draft)) {
                         self.context.report.differs(one.id, &remedy, false);
                     }
                 }
@@ -358,9 +378,15 @@ fn flat<'d>(server: &NginxServer<'d>) -> Vec<&'d ParsedDirective> {
 fn targets(server: &NginxServer<'_>, site: &ImportedSite) -> BTreeSet<String> {
     let (mut folders, mut names) = (
         Vec::new(),
-        ["/a.php", "/a.css", "/a", "/galley-try-folder/"]
-            .map(str::to_owned)
-            .to_vec(),
+        [
+            "/a.php",
+            "/a.css",
+            "/a",
+            "/galley-try-folder/",
+            "/wp-admin/",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
     );
     for one in flat(server) {
         let paths = match one.name() {

@@ -4,7 +4,7 @@ use crate::closed::undecided;
 use crate::directive::ParsedDirective;
 use crate::draft::{Section, Value};
 use crate::nginx::context::Context;
-use crate::nginx::fields::lifetime;
+use crate::nginx::fields::{header_fate, lifetime, name_and_value};
 use crate::nginx::parameters::{fastcgi_param, proxy_set_header};
 use crate::nginx::table;
 use crate::report::{Report, StatementOutcome};
@@ -166,43 +166,7 @@ fn add_header(
     }
 }
 
-pub(super) fn name_and_value(directive: &ParsedDirective) -> (&str, &str) {
-    let (first, second) = (directive.argument(0), directive.argument(1));
-    let (name, value) = match directive.name() {
-        "more_set_headers" => first.split_once(':').unwrap_or((first, "")),
-        _ => (first, second),
-    };
-    (name.trim(), value.trim())
-}
-
 const ONE_HSTS: &str = "set `hsts` in the site: it is one for all paths of a host";
-
-/// The result for a field that no option sets; `lower`: its name. `None` if an option sets it.
-pub(super) fn header_fate(lower: &str, value: &str) -> Option<StatementOutcome> {
-    let not_needed = |why: &str| Some(StatementOutcome::NotNeeded(why.to_owned()));
-    let not_carried = |remedy: &str| Some(StatementOutcome::NotCarried(remedy.to_owned()));
-    let has_variable = value.contains('$');
-    match lower {
-        _ if value.contains("cache_status") => {
-            not_carried("Galley sends Cache-Status (RFC 9211) in place of this field")
-        }
-        "alt-svc" => not_carried("Galley does not offer HTTP/3 yet"),
-        "vary" if value.to_ascii_lowercase().starts_with("accept-encoding") => {
-            not_needed("Galley sends Vary: Accept-Encoding where it applies")
-        }
-        "vary" => not_carried(VARY),
-        "x-powered-by" | "server" | "date" | "age" | "content-length" | "content-encoding"
-        | "connection" => not_carried("Galley removes this field, or sends its own"),
-        _ if has_variable => {
-            not_carried("a value with a variable of nginx: have PHP send the field")
-        }
-        _ if value.is_empty() => not_needed("nginx adds no field with an empty value"),
-        _ => None,
-    }
-}
-
-const VARY: &str =
-    "have PHP send Vary; Galley forwards it, and stores such pages only if the field is in its key";
 
 /// Adds directives to `Cache-Control`, which a response has only once.
 fn cache_control(directive: &ParsedDirective, directives: &str, section: &mut Section) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::directive::ParsedDirective;
 use crate::draft::Section;
-use crate::nginx::common::{header_fate, name_and_value};
+use crate::report::StatementOutcome;
 use crate::units;
 
 /// A field that nginx adds.
@@ -118,3 +118,40 @@ fn sorted(name: &str, value: &str) -> String {
     parts.dedup();
     parts.join(", ")
 }
+
+/// The name and the value of the field of a statement.
+pub(super) fn name_and_value(directive: &ParsedDirective) -> (&str, &str) {
+    let (first, second) = (directive.argument(0), directive.argument(1));
+    let (name, value) = match directive.name() {
+        "more_set_headers" => first.split_once(':').unwrap_or((first, "")),
+        _ => (first, second),
+    };
+    (name.trim(), value.trim())
+}
+
+/// The result for a field that no option sets; `lower`: its name. `None` if an option sets it.
+pub(super) fn header_fate(lower: &str, value: &str) -> Option<StatementOutcome> {
+    let not_needed = |why: &str| Some(StatementOutcome::NotNeeded(why.to_owned()));
+    let not_carried = |remedy: &str| Some(StatementOutcome::NotCarried(remedy.to_owned()));
+    let has_variable = value.contains('$');
+    match lower {
+        _ if value.contains("cache_status") => {
+            not_carried("Galley sends Cache-Status (RFC 9211) in place of this field")
+        }
+        "alt-svc" => not_carried("Galley does not offer HTTP/3 yet"),
+        "vary" if value.to_ascii_lowercase().starts_with("accept-encoding") => {
+            not_needed("Galley sends Vary: Accept-Encoding where it applies")
+        }
+        "vary" => not_carried(VARY),
+        "x-powered-by" | "server" | "date" | "age" | "content-length" | "content-encoding"
+        | "connection" => not_carried("Galley removes this field, or sends its own"),
+        _ if has_variable => {
+            not_carried("a value with a variable of nginx: have PHP send the field")
+        }
+        _ if value.is_empty() => not_needed("nginx adds no field with an empty value"),
+        _ => None,
+    }
+}
+
+const VARY: &str =
+    "have PHP send Vary; Galley forwards it, and stores such pages only if the field is in its key";

@@ -45,7 +45,9 @@ fn planted_wrong_translations_lose_their_labels() {
             draft
         });
         if wrong.len() >= right.len() {
-            missed.push(format!("{name}: {:?}", rules[at].section.settings.first()));
+            let section = &rules[at].section;
+            let paths = section.text("path").or(section.text("pattern"));
+            missed.push(format!("{name}: {}", paths.unwrap_or_default()));
         }
     }
     assert!(planted >= 50, "only {planted}");

@@ -2,19 +2,19 @@
 
 use std::collections::HashMap;
 
-use crate::evidence::Sample;
+use crate::evidence::SampleRequest;
 
 /// The values of variables while nginx decides about a request.
 #[derive(Default)]
 pub(super) struct Variables<'r> {
-    sample: Option<Sample<'r>>,
+    sample: Option<SampleRequest<'r>>,
     groups: Vec<String>,
     /// Those that `set` defines; `None`: the value is unknown.
     own: HashMap<String, Option<String>>,
 }
 
 impl<'r> Variables<'r> {
-    pub fn of(sample: &Sample<'r>) -> Self {
+    pub fn of(sample: &SampleRequest<'r>) -> Self {
         Self {
             sample: Some(*sample),
             ..Self::default()

@@ -31,6 +31,13 @@ pub struct Location {
     pub lines: (usize, usize),
 }
 
+impl Location {
+    /// Whether it is the one of all paths.
+    pub fn is_root(&self) -> bool {
+        self.modifier.is_empty() && self.path == "/"
+    }
+}
+
 /// One `server`.
 pub struct Server {
     pub host: String,
@@ -139,7 +146,7 @@ fn location(
     text: &mut Text,
 ) -> Location {
     let first = text.line + 1;
-    text.push(&format!("location {modifier} \"{}\" {{", path).replace("  ", " "));
+    text.push(&format!("location {modifier} \"{path}\" {{").replace("  ", " "));
     for line in body.iter().flat_map(|one| one.split('\n')) {
         text.push(line);
     }

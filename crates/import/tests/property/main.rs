@@ -89,14 +89,11 @@ const MAX_FAULTS: usize = 12;
 fn run(count: usize, random: &mut Random, total: &mut Totals) {
     let scratch = Scratch::new().unwrap();
     files(&scratch);
-    let php = PhpFpm::start(
-        &scratch.join("php"),
-        &FpmOptions {
-            workers: 4,
-            ..FpmOptions::default()
-        },
-    )
-    .unwrap();
+    let workers = FpmOptions {
+        workers: 4,
+        ..FpmOptions::default()
+    };
+    let php = PhpFpm::start(&scratch.join("php"), &workers).unwrap();
     let origin = galley_testkit::free_port().unwrap();
     let places = Places {
         root: scratch.join("root").display().to_string(),
@@ -114,64 +111,74 @@ fn run(count: usize, random: &mut Random, total: &mut Totals) {
     );
     let nginx = Nginx::start(&scratch.join("nginx"), &format!("{}{behind}", text.text)).unwrap();
     let listen = nginx.addr().to_string();
-    let main = scratch
-        .write("servers.conf", text.text.replace("{listen}", &listen))
-        .unwrap();
+    let whole = text.text.replace("{listen}", &listen);
+    let main = scratch.write("servers.conf", whole).unwrap();
     let imported = import(&Disk, &[(ServerKind::Nginx, main)]);
     let configuration = imported.configuration.replace(&listen, "127.0.0.1:0");
     let galley = Galley::start(&scratch.join("galley"), &configuration).unwrap();
-    let mut clients = [Client::new(nginx.addr()), Client::new(galley.addr())];
-    for statement in &imported.statements {
-        total.statements += 1;
-        total.settled += usize::from(!matches!(
-            statement.outcome,
-            StatementOutcome::NotCarried(_)
-        ));
-    }
-    let labels = Labels::of(&imported);
-    let lines: Vec<&str> = text.text.lines().collect();
+    let shares = imported.shares();
+    total.statements += shares.all();
+    total.settled += shares.all() - shares.not_carried;
+    let mut comparison = Comparison {
+        clients: [Client::new(nginx.addr()), Client::new(galley.addr())],
+        labels: Labels::of(&imported),
+        lines: text.text.lines().collect(),
+        root: scratch.join("root"),
+    };
     for server in &servers {
-        let before = total.faults.len();
+        total.requests += server.targets.len();
+        if total.faults.len() < MAX_FAULTS
+            && let Some(fault) = comparison.server(server, total)
+        {
+            let rules = site_of(&imported.configuration, &server.host);
+            total.faults.push(format!("{fault}\n{rules}"));
+        }
+    }
+}
+
+/// What the comparison of a server needs.
+struct Comparison<'t> {
+    /// nginx and Galley.
+    clients: [Client; 2],
+    labels: Labels,
+    lines: Vec<&'t str>,
+    root: PathBuf,
+}
+
+impl Comparison<'_> {
+    /// The first difference that no statement explains.
+    fn server(&mut self, server: &Server, total: &mut Totals) -> Option<String> {
         for target in &server.targets {
-            total.requests += 1;
-            if total.faults.len() > before {
-                // One fault of a server is enough to read.
-                continue;
-            }
-            let [theirs, ours] = clients
-                .each_mut()
-                .map(|client| client.get(&server.host, target));
+            let answers = self.clients.each_mut();
+            let [theirs, ours] = answers.map(|client| client.get(&server.host, target));
             let found = differences(&theirs, &ours, server);
-            if found.is_empty() || is_stricter(target, &theirs, &ours, &scratch.join("root")) {
+            if found.is_empty() || is_stricter(target, &theirs, &ours, &self.root) {
                 total.equal += 1;
                 continue;
             }
             let status = theirs.as_ref().map_or(0, |theirs| theirs.status);
-            let unexplained = found
-                .iter()
-                .find(|one| !labels.explain(one, server, target, status, &lines));
-            let Some(unexplained) = unexplained else {
+            let explains = |one: &&Difference| {
+                self.labels
+                    .explain(one, server, target, status, &self.lines)
+            };
+            let Some(unexplained) = found.iter().find(|one| !explains(one)) else {
                 total.reported += 1;
                 continue;
             };
-            let own = &lines[server.lines.0 - 1..server.lines.1];
-            let shown: Vec<String> = own
-                .iter()
+            let own = self.lines[server.lines.0 - 1..server.lines.1].iter();
+            let shown: Vec<&str> = own
+                .copied()
                 .filter(|line| !line.starts_with("fastcgi_param"))
-                .map(|line| (*line).to_owned())
                 .collect();
-            let rules = site_of(&imported.configuration, &server.host);
-            total.faults.push(format!(
-                "{} {target}: {unexplained:?}\nnginx: {}\nGalley: {}\n{}\n{rules}",
+            return Some(format!(
+                "{} {target}: {unexplained:?}\nnginx: {}\nGalley: {}\n{}",
                 server.host,
                 excerpt(&theirs),
                 excerpt(&ours),
                 shown.join("\n")
             ));
-            if total.faults.len() >= MAX_FAULTS {
-                return;
-            }
         }
+        None
     }
 }
 
@@ -373,7 +380,7 @@ fn taking_part(server: &Server, target: &str, status: u16, lines: &[&str]) -> BT
             .collect()
     };
     let inside = all(&|_| true);
-    let mut found = all(&|location| location.path != "/" && matches(location, path));
+    let mut found = all(&|location| !location.is_root() && matches(location, path));
     let falls_back = |line: &usize| lines[line - 1].contains("/index.php");
     let needs_slash = |location: &&generator::Location| {
         let mut inner = (location.lines.0..=location.lines.1).map(|line| lines[line - 1]);
@@ -381,17 +388,19 @@ fn taking_part(server: &Server, target: &str, status: u16, lines: &[&str]) -> BT
     };
     found.extend(all(&needs_slash));
     if found.is_empty() {
-        found = all(&|location| location.path == "/");
+        found = all(&|location| location.is_root());
     }
     if path.ends_with('/') {
         let page = format!("{path}index.html");
         found.extend(all(&|location| {
-            location.path != "/" && matches(location, &page)
+            !location.is_root() && matches(location, &page)
         }));
     }
-    if found.iter().any(falls_back) || path.ends_with('/') {
+    let is_rewritten = (server.lines.0..=server.lines.1)
+        .any(|line| lines[line - 1].starts_with("rewrite ^ /index.php"));
+    if found.iter().any(falls_back) || path.ends_with('/') || is_rewritten {
         found.extend(all(&|location| {
-            location.path != "/" && matches(location, "/index.php")
+            !location.is_root() && matches(location, "/index.php")
         }));
     }
     let (mut applies, mut is_in_if) = (true, false);
