@@ -17,6 +17,7 @@ const SITE: &str = "server {
     listen 8081;
     server_name example.test;
     root {dir}/root;
+    index index.php index.html;
     client_max_body_size 8m;
     location / { try_files $uri $uri/ /index.php?$args; }
     location ~ \\.php$ { fastcgi_pass unix:{dir}/php.sock; }
@@ -44,7 +45,7 @@ fn an_imported_nginx_configuration_passes_check() {
     let report = output_text(&output);
     assert!(report.contains("1 not carried"), "{report}");
     assert!(
-        report.contains("nginx.conf:9: more_clever_module on;"),
+        report.contains("nginx.conf:10: more_clever_module on;"),
         "{report}"
     );
     let text = std::fs::read_to_string(&galley).unwrap();
@@ -78,11 +79,11 @@ fn the_json_report_has_every_statement() {
     let output = import(&["--nginx", &nginx, "--json"]);
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
     let statements = value["statements"].as_array().unwrap();
-    assert_eq!(statements.len(), 12);
+    assert_eq!(statements.len(), 13);
     let count = |name: &str| usize::try_from(value[name].as_u64().unwrap()).unwrap();
     assert_eq!(
         count("carried") + count("not_needed") + count("not_carried"),
-        12
+        13
     );
     let not_carried = statements
         .iter()
@@ -90,7 +91,7 @@ fn the_json_report_has_every_statement() {
         .unwrap();
     assert_eq!(
         (&not_carried["line"], &not_carried["statement"]),
-        (&9.into(), &"more_clever_module on;".into())
+        (&10.into(), &"more_clever_module on;".into())
     );
 }
 
