@@ -99,6 +99,10 @@ fn own_counters(state: &AdminState, site: &Site) -> ProcessCounters {
         switched_off: site.core.fragments.switched_off().len(),
         failed: site.core.fragments.failed().len(),
         private: site.core.private.as_deref().map(PrivateStore::counts),
+        objects: state
+            .object_caches
+            .get(&site.core.name)
+            .map(|figures| figures.read()),
         upstreams: site.upstream_stats(),
         cron: site.cron.as_ref().map(|_| site.core.cron.state()),
     }
@@ -146,6 +150,7 @@ fn sites(rows: &[SiteCounters], text: &mut Text) {
     includes(rows, text);
     audits(rows, text);
     members(rows, text);
+    objects(rows, text);
     tls::certificates(rows, text);
     php::metrics(rows, text);
     certificates::metrics(rows, text);
@@ -296,6 +301,24 @@ fn members(rows: &[SiteCounters], text: &mut Text) {
             (families::PAGES_COMPARED, |counts| counts.compared),
             (families::PAGES_DIFFERED, |counts| counts.differed),
             (families::MEMBERS, |counts| counts.visitors),
+        ],
+    );
+}
+
+/// Writes the metrics of sites with an object cache.
+fn objects(rows: &[SiteCounters], text: &mut Text) {
+    text.rows(
+        &by_site(rows, |own| own.objects),
+        &[
+            (families::OBJECT_REQUESTS, |of| of.requests),
+            (families::OBJECT_ROUND_TRIPS, |of| of.round_trips),
+            (families::OBJECT_SENT_AHEAD, |of| of.sent_ahead),
+            (families::OBJECT_HITS, |of| of.hits),
+            (families::OBJECT_MISSES, |of| of.misses),
+            (families::OBJECT_CONFLICTS, |of| of.conflicts),
+            (families::OBJECT_FLUSHES, |of| of.flushes),
+            (families::OBJECT_EVICTIONS, |of| of.evictions),
+            (families::OBJECT_BYTES, |of| of.bytes),
         ],
     );
 }

@@ -7,6 +7,7 @@ use galley_cache::private::PrivateCounts;
 use galley_fetch::audits::ResultCounts;
 use galley_fetch::counters::Fills;
 use galley_fetch::cron::CronState;
+use galley_object_cache::Reading;
 use galley_php::PoolNumbers;
 use galley_telemetry::totals::Totals;
 use galley_tls::acme::StatusFields as Certificate;
@@ -43,6 +44,8 @@ pub(super) struct ProcessCounters {
     pub(super) failed: usize,
     /// The counts of members, if they get stored pages.
     pub(super) private: Option<PrivateCounts>,
+    /// The object cache of WordPress, if there is one.
+    pub(super) objects: Option<Reading>,
     pub(super) upstreams: Vec<Arc<UpstreamStats>>,
     pub(super) cron: Option<CronState>,
 }

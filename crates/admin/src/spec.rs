@@ -1,5 +1,6 @@
 //! The arguments with which the admin thread is started.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use galley_config::{AdminListen, Config};
@@ -7,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::reload_result::{ControlRequest, LastReload};
 use galley_fetch::Handle;
+use galley_object_cache::Figures;
 use galley_request::{Services, Site, Sites};
 use galley_telemetry::access::AccessLog;
 use galley_telemetry::counters::CounterReader;
@@ -35,4 +37,6 @@ pub struct AdminSpec {
     pub last_reload: Arc<LastReload>,
     /// The URL and the sites of each listener.
     pub listeners: Vec<(String, Arc<Sites>)>,
+    /// The counters of object caches, by the names of the sites.
+    pub object_caches: HashMap<String, Arc<Figures>>,
 }

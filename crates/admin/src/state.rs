@@ -15,6 +15,7 @@ use super::reload_result::{ControlRequest, LastReload};
 use super::site_login::SiteLogins;
 use crate::doctor::RecentCounters;
 use galley_fetch::Handle;
+use galley_object_cache::Figures;
 use galley_request::{Services, Site, Sites};
 use galley_telemetry::access::AccessLog;
 use galley_telemetry::counters::CounterReader;
@@ -33,6 +34,7 @@ pub(super) struct AdminState {
     pub(super) counters: Vec<CounterReader>,
     pub(super) fetch_threads: Vec<Handle>,
     pub(super) logs: Vec<AccessLog>,
+    pub(super) object_caches: HashMap<String, Arc<Figures>>,
     pub(super) process_state: Arc<AdminProcessState>,
 }
 

@@ -276,6 +276,7 @@ fn state(spec: AdminSpec, process_state: Arc<AdminProcessState>) -> AdminState {
         counters: spec.counters,
         fetch_threads: spec.fetch_threads,
         logs: spec.logs,
+        object_caches: spec.object_caches,
         process_state,
     }
 }

@@ -55,7 +55,9 @@ fn assemble(document: &mut Document, environment: &Environment) -> Config {
         [&server.listen, &server.listen_tls],
         &mut diagnostics,
     );
+    let cluster = cluster::cluster(&document.cluster, &mut diagnostics);
     let context = site::SiteContext {
+        has_cluster: cluster.is_some(),
         listen: &server.listen,
         listen_tls: &server.listen_tls,
         now: environment.now,
@@ -71,7 +73,6 @@ fn assemble(document: &mut Document, environment: &Environment) -> Config {
     let wants_acme = sites.iter().any(|site| site.has_auto_tls);
     let acme = acme::acme(&document.acme, environment, &mut diagnostics);
     let challenges = acme.challenges.clone();
-    let cluster = cluster::cluster(&document.cluster, &mut diagnostics);
     if wants_acme && cluster.as_ref().is_some_and(|one| one.key_file.is_none()) {
         cluster::warn_of_certificates(&document.cluster, &mut diagnostics);
     }

@@ -297,6 +297,8 @@ pub struct SiteConfig {
     pub image_siblings: ImageSiblings,
     /// Whether stored pages are audited in the background.
     pub audit: bool,
+    /// The memory for WordPress's object cache in bytes; `None`: there is none.
+    pub object_cache: Option<u64>,
     /// Whether `103 Early Hints` are sent while a page is being generated.
     pub early_hints: bool,
     /// Whether clients that have not visited the site get a part of PHP only for pages with a query.

@@ -37,6 +37,7 @@ mod log_field;
 mod machine;
 mod manual_page;
 mod names;
+mod object_cache;
 mod options;
 mod php;
 mod quantity;

@@ -78,6 +78,13 @@ pub enum ValueKind {
         /// The maximum, in bytes.
         most: u64,
     },
+    /// A size as [`ValueKind::Size`], or `off`, which is 0.
+    SizeOrOff {
+        /// The minimum.
+        least: u64,
+        /// The maximum.
+        most: u64,
+    },
     /// A duration, bounds included.
     Time {
         /// The minimum.
@@ -331,6 +338,7 @@ impl ValueKind {
             Self::Flag => "`true` or `false`".to_owned(),
             Self::Count { .. } => "a whole number".to_owned(),
             Self::Size { .. } => "a size such as `\"32MiB\"`".to_owned(),
+            Self::SizeOrOff { .. } => "a size such as `\"64MiB\"`, or `\"off\"`".to_owned(),
             Self::Time { .. } => "a duration such as `\"30s\"`".to_owned(),
             Self::TimeOrOff { .. } => "a duration such as `\"60s\"`, or `\"off\"`".to_owned(),
             Self::Word(words) => one_of(words),
@@ -385,7 +393,9 @@ impl ValueKind {
     pub fn bounds(&self) -> Option<(String, String)> {
         match *self {
             Self::Count { least, most } => Some((least.to_string(), most.to_string())),
-            Self::Size { least, most } => Some((write_size(least), write_size(most))),
+            Self::Size { least, most } | Self::SizeOrOff { least, most } => {
+                Some((write_size(least), write_size(most)))
+            }
             Self::Time { least, most } | Self::TimeOrOff { least, most } => {
                 Some((write_duration(least), write_duration(most)))
             }

@@ -64,9 +64,10 @@ fn read_one(
 ) -> Option<ConfigValue> {
     let read = match (kind, value.get_ref()) {
         (ValueKind::Flag, DeValue::Boolean(flag)) => Ok(ConfigValue::Flag(*flag)),
-        (ValueKind::Count { .. } | ValueKind::Size { .. }, DeValue::Integer(number)) => {
-            whole(number).and_then(|n| bounded_number(kind, n))
-        }
+        (
+            ValueKind::Count { .. } | ValueKind::Size { .. } | ValueKind::SizeOrOff { .. },
+            DeValue::Integer(number),
+        ) => whole(number).and_then(|n| bounded_number(kind, n)),
         (ValueKind::Limit, DeValue::Table(table)) => limit::of_table(table).map(ConfigValue::Limit),
         (ValueKind::PurgeForward, DeValue::Table(table)) => read_forward::of_table(reader, table),
         (ValueKind::CrawlerLists, DeValue::Table(table)) => {

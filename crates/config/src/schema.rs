@@ -82,6 +82,10 @@ fn kind(kind: &ValueKind) -> Value {
             json!({ "type": "integer", "minimum": least, "maximum": most }),
             json!({ "type": "string", "pattern": "^[0-9]+ ?(B|KiB|MiB|GiB|kB|MB|GB)?$" }),
         ]),
+        ValueKind::SizeOrOff { least, most } => any(&[
+            json!({ "type": "integer", "minimum": least, "maximum": most }),
+            json!({ "type": "string", "pattern": "^([0-9]+ ?(B|KiB|MiB|GiB|kB|MB|GB)?|off)$" }),
+        ]),
         ValueKind::Time { .. } => json!({ "type": "string", "pattern": format!("^{TIME}$") }),
         ValueKind::TimeOrOff { .. } => {
             json!({ "type": "string", "pattern": format!("^({TIME}|off)$") })

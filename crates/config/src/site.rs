@@ -28,6 +28,7 @@ use crate::headers;
 use crate::internal;
 use crate::listen::Listen;
 use crate::names;
+use crate::object_cache;
 use crate::php;
 use crate::quantity::RunInterval;
 use crate::redirect;
@@ -53,6 +54,8 @@ pub(crate) struct SiteContext<'a> {
     pub folder: Option<&'a Path>,
     /// The names of all sites.
     pub names: &'a [String],
+    /// Whether several nodes share purges.
+    pub has_cluster: bool,
 }
 
 /// The configuration of a site.
@@ -99,6 +102,7 @@ pub(crate) fn site(
         internal: internal_folders(options, diagnostics),
         image_siblings: image_siblings(options),
         audit: audit::audit(options, &upstream, rules.preset, diagnostics),
+        object_cache: object_cache::memory(options, rules.preset, context.has_cluster, diagnostics),
         early_hints: options.value("early_hints"),
         crawl_shield: options.value("crawl_shield"),
         crawl_challenge: options.value("crawl_challenge"),

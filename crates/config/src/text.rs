@@ -40,7 +40,8 @@ pub(crate) fn parse_text(
         return problem("which contains a NUL character", "remove the character");
     }
     match kind {
-        ValueKind::Size { .. } => match parse_size(text) {
+        ValueKind::SizeOrOff { .. } if text == "off" => Ok(ConfigValue::Number(0)),
+        ValueKind::Size { .. } | ValueKind::SizeOrOff { .. } => match parse_size(text) {
             Some(bytes) => bounded_number(kind, bytes),
             None => problem(
                 "which is not a size",
@@ -135,7 +136,10 @@ fn error_log(text: &str, base: &Path) -> Result<LogTarget, Problem> {
 }
 
 pub(crate) fn bounded_number(kind: &ValueKind, number: u64) -> Result<ConfigValue, Problem> {
-    let (ValueKind::Count { least, most } | ValueKind::Size { least, most }) = *kind else {
+    let (ValueKind::Count { least, most }
+    | ValueKind::Size { least, most }
+    | ValueKind::SizeOrOff { least, most }) = *kind
+    else {
         return Ok(ConfigValue::Number(number));
     };
     if number < least || number > most {

@@ -60,6 +60,7 @@ fn every_example_in_the_sample_is_valid() {
         "no `upstream` begins",
         "does not contain `dns-01`",
         "a cache in front would mix",
+        "do not share it",
     ];
     for error in errors.iter() {
         assert!(

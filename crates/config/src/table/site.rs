@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{self, Flag, List, Path, Size, Text, Word};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::row::{DAY, GIB, ms, row};
+use crate::table::row::{DAY, GIB, MIB, ms, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "hosts", List(&ValueKind::Host), "The hosts of the site, without port. `*.example.com` matches every name below it, `*` matches every host. An exact name takes precedence over both.")
@@ -42,6 +42,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("false"),
     row(OptionSection::Site, "audit", Flag, "Whether Galley audits stored pages: while PHP is idle it has each generated again at least once a month, often requested ones daily, and purges those that are out of date although no purge touched them. Needs the preset and the plugin.")
         .computed("`true`; `false` without the preset or an upstream").example("false"),
+    row(OptionSection::Site, "object_cache", ValueKind::SizeOrOff { least: MIB, most: 64 * GIB }, "The memory for WordPress's object cache, in addition to `cache.memory`; the plugin's drop-in stores there what WordPress reads from the database. It is used only after the drop-in is installed. Needs `token_file` and a unix socket as `admin.listen`, beside which Galley listens on `objects.sock`. Not available with `[cluster]`.")
+        .computed("`\"64MiB\"`; `\"off\"` without the preset, and with `[cluster]`").example(r#""64MiB""#),
     row(OptionSection::Site, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body for this site.")
         .computed("`server.request_body`").example(r#""64MiB""#),
 ];

@@ -19,6 +19,7 @@ use super::generation::{Generation, GenerationParts, RetiredGeneration};
 use super::listeners::{HeldListeners, NewListeners};
 use super::logs::{AccessLogs, LogChange};
 use super::maintenance::MaintenanceThread;
+use super::object_cache::ObjectCaches;
 use super::php::{Php, PhpChange, RunningPool};
 use super::preflight::{RunningGalley, preflight};
 use super::process_state::ProcessState;
@@ -53,6 +54,7 @@ pub(super) struct ControlThread {
     pub(super) last_reload: Arc<LastReload>,
     pub(super) retired: RetiredGenerations,
     pub(super) maintenance: MaintenanceThread,
+    pub(super) object_caches: ObjectCaches,
     /// The threads that read the purges of other nodes; they end when this is dropped.
     pub(super) node: Option<RunningCluster>,
     pub(super) watch: Option<ConfigWatch>,
@@ -292,6 +294,7 @@ impl ControlThread {
         let mut before = std::mem::replace(&mut self.generation, next);
         let now = &mut self.generation;
         self.current.replace(&now.services, &now.sites);
+        self.object_caches.configure(&now.config, &now.sites);
         before.hand_over();
         now.take_over(&self.process_state);
         let mut threads = before.into_threads();
@@ -344,6 +347,7 @@ impl ControlThread {
             self.retired.counters(&self.generation),
             &self.requests.0,
             &self.last_reload,
+            &self.object_caches,
         );
         self.admin.replace(spec);
     }
@@ -367,8 +371,10 @@ impl ControlThread {
             maintenance,
             node,
             held,
+            mut object_caches,
             ..
         } = self;
+        object_caches.end();
         generation.hand_over();
         let threads = generation.into_threads();
         let phase = threads.phase();
@@ -396,6 +402,7 @@ pub(super) fn admin_spec(
     counters: Vec<CounterReader>,
     control: &mpsc::Sender<ControlRequest>,
     last_reload: &Arc<LastReload>,
+    object_caches: &ObjectCaches,
 ) -> AdminSpec {
     AdminSpec {
         config: Arc::clone(&generation.config),
@@ -409,6 +416,7 @@ pub(super) fn admin_spec(
         control: control.clone(),
         last_reload: Arc::clone(last_reload),
         listeners: generation.reached.clone(),
+        object_caches: object_caches.figures(),
     }
 }
 

@@ -22,6 +22,7 @@ mod health;
 mod listeners;
 mod logs;
 mod maintenance;
+mod object_cache;
 mod other_users;
 mod pacing;
 mod php;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use galley_config::{Config, ConfigSource};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, Sender};
 
 use super::cluster::Node;
 use super::connections::ConnectionShare;
@@ -13,6 +13,7 @@ use super::current::CurrentConfiguration;
 use super::generation::{Generation, GenerationParts};
 use super::listeners::{HeldListeners, NewListeners};
 use super::logs::AccessLogs;
+use super::object_cache::ObjectCaches;
 use super::other_users::{self, OtherUserPrograms};
 use super::php;
 use super::predecessor::{Handover, Inheritance, PredecessorState};
@@ -21,6 +22,7 @@ use super::refusal::ServerStartError;
 use super::tls::{self, PreviousTls, Tls};
 use super::{build, confine, maintenance, retired, service_manager, signals, successor, watch};
 use crate::binary_upgrade::Predecessor;
+use galley_admin::{AdminThread, ControlRequest, InheritedAdmin, LastReload};
 use galley_sys::clock::Clock;
 use galley_telemetry::errors::{self, ErrorLog, ErrorTargets};
 
@@ -159,13 +161,13 @@ async fn start(
     let maintenance = maintenance::start(process_state.durable.clone(), Arc::clone(&current))?;
     let requests = mpsc::channel(MAX_REQUESTS);
     let last_reload = Arc::default();
-    let counters = generation.counters().to_vec();
-    let spec = control::admin_spec(&generation, &logs, counters, &requests.0, &last_reload);
-    let admin =
-        galley_admin::start(spec, inheritance.admin).map_err(|cause| ServerStartError::Admin {
-            address: generation.config.admin.listen.to_string(),
-            cause,
-        })?;
+    let (admin, object_caches) = start_admin(
+        &generation,
+        &logs,
+        &requests.0,
+        &last_reload,
+        inheritance.admin,
+    )?;
     let predecessor = handover.zip(inherited_pages).map(|(handover, pages)| {
         let taken = PredecessorState {
             folders: php.inherited_folders(),
@@ -193,8 +195,35 @@ async fn start(
         predecessor,
         retired: retired::RetiredGenerations::default(),
         maintenance,
+        object_caches,
         node,
     })
+}
+
+/// Starts the object cache, and the admin interface that shows it.
+fn start_admin(
+    generation: &Generation,
+    logs: &AccessLogs,
+    control: &Sender<ControlRequest>,
+    last_reload: &Arc<LastReload>,
+    inherited: Option<InheritedAdmin>,
+) -> Result<(AdminThread, ObjectCaches), ServerStartError> {
+    let mut object_caches = ObjectCaches::default();
+    object_caches.configure(&generation.config, &generation.sites);
+    let counters = generation.counters().to_vec();
+    let spec = control::admin_spec(
+        generation,
+        logs,
+        counters,
+        control,
+        last_reload,
+        &object_caches,
+    );
+    let admin = galley_admin::start(spec, inherited).map_err(|cause| ServerStartError::Admin {
+        address: generation.config.admin.listen.to_string(),
+        cause,
+    })?;
+    Ok((admin, object_caches))
 }
 
 /// The amount of memory in bytes up to which saving memory is more important than speed.

@@ -199,6 +199,8 @@ impl ControlThread {
         &mut self,
         starting: &mut StartingProcess,
     ) -> Result<UpgradeMessage, UpgradeError> {
+        // Before the other process opens its own: a change must not be acknowledged by a store that nobody reads any more.
+        self.object_caches.end();
         let node = self.node.take();
         let maintenance = std::mem::replace(&mut self.maintenance, MaintenanceThread::none());
         let durable = self.process_state.durable.clone();
@@ -293,6 +295,7 @@ impl ControlThread {
             counters,
             &self.requests.0,
             &self.last_reload,
+            &self.object_caches,
         );
         if let Err(error) = self.admin.resume(spec) {
             tracing::error!(%error, "the admin interface cannot be opened until a restart");
