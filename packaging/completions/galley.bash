@@ -384,7 +384,7 @@ _galley() {
             return 0
             ;;
         galley__subcmd__plugin__subcmd__install)
-            opts="-h --config --admin --token-file --site --json --help"
+            opts="-h --config --admin --token-file --site --object-cache --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -170,6 +170,7 @@ complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_su
 complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
 complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l site -d 'The configured site of this WordPress, by its name or one of its hosts [default: the site with this root]' -r
+complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l object-cache -d 'Also install the object cache: wp-content/object-cache.php, unless another plugin has one'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l json -d 'Print the actions as JSON on stdout'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from remove" -l json -d 'Print the actions as JSON on stdout'

@@ -26,6 +26,7 @@ const VERSION = '0.3.0';
 
 const PARTS = array(
 	'includes/connection.php',
+	'includes/drop-in.php',
 	'includes/questions.php',
 	'includes/request.php',
 	'includes/sql.php',

@@ -9,6 +9,8 @@ namespace Galley;
 
 defined( 'WP_UNINSTALL_PLUGIN' ) || exit;
 
+require_once __DIR__ . '/includes/drop-in.php';
+
 /**
  * Deletes the options, transients and scheduled tasks of the current site.
  */
@@ -72,4 +74,5 @@ function clean_all(): void {
 	}
 }
 
+remove_drop_in();
 clean_all();

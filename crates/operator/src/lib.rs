@@ -9,6 +9,7 @@ pub mod ask;
 pub mod figures;
 mod import;
 mod load;
+mod object_cache;
 pub mod option_change;
 mod options;
 pub mod outcome;

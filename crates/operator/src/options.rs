@@ -71,6 +71,9 @@ pub struct PluginOptions {
     /// The configured site of this WordPress, by its name or one of its hosts [default: the site with this root]
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
+    /// Also install the object cache: wp-content/object-cache.php, unless another plugin has one
+    #[arg(long)]
+    pub object_cache: bool,
     /// Print the actions as JSON on stdout
     #[arg(long)]
     pub json: bool,

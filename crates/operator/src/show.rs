@@ -7,6 +7,7 @@ use galley_config::{Config, Diagnostics, UpstreamConfig, Warning};
 use serde_json::{Value, json};
 
 use crate::figures::{duration, percent, size};
+use crate::object_cache;
 use crate::option_change;
 
 /// Prints one JSON value to stdout.
@@ -143,7 +144,8 @@ pub fn status(value: &Value, upstreams: &[String]) {
     for site in &sites {
         let lines = php(site).into_iter().chain(certificates(site));
         let lines = lines.chain(fragments(site)).chain(forwarded(site));
-        let lines = lines.chain(audits(site)).chain(needless_purges(site));
+        let lines = lines.chain(audits(site)).chain(object_cache::lines(site));
+        let lines = lines.chain(needless_purges(site));
         lines.for_each(|text| line(&text));
     }
     let responses = value["responses"].as_object().into_iter().flatten();

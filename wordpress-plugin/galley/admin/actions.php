@@ -21,6 +21,8 @@ add_action( 'admin_post_galley_development', __NAMESPACE__ . '\\on_development' 
 add_action( 'admin_post_galley_development_off', __NAMESPACE__ . '\\on_development_off' );
 add_action( 'admin_post_galley_choose', __NAMESPACE__ . '\\on_choose' );
 add_action( 'admin_post_galley_save', __NAMESPACE__ . '\\on_save' );
+add_action( 'admin_post_galley_object_cache', __NAMESPACE__ . '\\on_object_cache' );
+add_action( 'admin_post_galley_object_cache_off', __NAMESPACE__ . '\\on_object_cache_off' );
 add_action( 'admin_post_galley_dismiss', __NAMESPACE__ . '\\on_dismiss' );
 add_action( 'wp_ajax_galley_page_state', __NAMESPACE__ . '\\on_page_state' );
 

@@ -1,6 +1,6 @@
 <?php
 /**
- * `wp galley`: purge, status, why, log, preload, development.
+ * `wp galley`: purge, status, why, log, preload, development, object-cache.
  *
  * @package Galley
  */
@@ -15,6 +15,36 @@ defined( 'ABSPATH' ) || exit;
 \WP_CLI::add_command( 'galley log', __NAMESPACE__ . '\\cli_log' );
 \WP_CLI::add_command( 'galley preload', __NAMESPACE__ . '\\cli_preload' );
 \WP_CLI::add_command( 'galley development', __NAMESPACE__ . '\\cli_development' );
+
+\WP_CLI::add_command( 'galley object-cache', __NAMESPACE__ . '\\cli_object_cache' );
+
+/**
+ * Shows the state of the object cache, or switches it on or off.
+ *
+ * ## OPTIONS
+ *
+ * [<action>]
+ * : `on` or `off`. Without it, the command shows the state.
+ *
+ * @param string[] $arguments Action.
+ */
+function cli_object_cache( $arguments ): void {
+	$action = (string) ( $arguments[0] ?? '' );
+	if ( 'off' === $action ) {
+		remove_drop_in();
+	} elseif ( 'on' === $action ) {
+		$why = install_drop_in();
+		if ( '' !== $why ) {
+			\WP_CLI::error( $why );
+		}
+	} else {
+		$status = call( 'GET', '/status' );
+		$site   = own_site( $status['body']['sites'] ?? null, own_site_host() );
+		\WP_CLI::line( object_cache_state_words( object_cache_state() ) . ' ' . object_cache_words( $site['object_cache'] ?? null ) );
+		return;
+	}
+	\WP_CLI::success( 'on' === $action ? __( 'The object cache is on.', 'galley' ) : __( 'The object cache is off.', 'galley' ) );
+}
 
 /**
  * Purges pages.

@@ -67,6 +67,7 @@ function settings_page(): void {
 	settings_conflicts( $facts['defeats'] );
 	print_purge_log();
 	settings_buttons();
+	settings_object_cache( $facts['site'] );
 	settings_choices();
 	settings_connection( $status );
 	echo '</div>';
@@ -87,9 +88,12 @@ function said_box(): void {
 		'preload-off'     => __( 'Preloading is stopped.', 'galley' ),
 		'development'     => __( 'Development mode is on, and all pages are purged.', 'galley' ),
 		'development-off' => __( 'Development mode is off. Pages are stored again.', 'galley' ),
+		'object-cache'    => __( 'The object cache is on.', 'galley' ),
+		'object-cache-off' => __( 'The object cache is off.', 'galley' ),
 	);
 	$bad  = array(
 		'not-saved' => __( 'Invalid address. Use unix:/path or http://host:port.', 'galley' ),
+		'no-object-cache' => __( 'wp-content/object-cache.php could not be written: PHP may not write there, or another plugin has one.', 'galley' ),
 		'not-own'   => __( 'That address is not on this site, so nothing was purged.', 'galley' ),
 	);
 	if ( isset( $says[ $done ] ) || isset( $bad[ $done ] ) ) {

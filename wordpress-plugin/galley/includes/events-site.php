@@ -133,6 +133,7 @@ function on_activation(): void {
  */
 function on_deactivation(): void {
 	queue_purge_of_word( '*' );
+	remove_drop_in();
 	delete_option( 'galley_development' );
 	foreach ( array( 'galley_development_end', 'galley_preload' ) as $task ) {
 		wp_clear_scheduled_hook( $task );

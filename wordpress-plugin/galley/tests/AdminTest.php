@@ -111,7 +111,7 @@ final class AdminTest extends TestCase {
 	}
 
 	public function test_cli_commands_map_arguments_to_purges() {
-		$this->assertSame( array( 'galley purge', 'galley status', 'galley why', 'galley log', 'galley preload', 'galley development' ), array_keys( WP_CLI::$commands ) );
+		$this->assertSame( array( 'galley purge', 'galley status', 'galley why', 'galley log', 'galley preload', 'galley development', 'galley object-cache' ), array_keys( WP_CLI::$commands ) );
 		$this->assertNull( Galley\cli_purges( array(), array( 'post' => 'x' ) ) );
 		$this->assertSame(
 			array( array( 'galley_purge_all', null ), array( 'galley_purge_post', 7 ), array( 'galley_purge_tags', array( 't' ) ), array( 'galley_purge_url', '/a/' ) ),

@@ -49,6 +49,9 @@ fn install(options: &PluginOptions) -> Result<PluginReport, PluginError> {
         plugin: wordpress.plugin(),
         connection,
         active: activate(&wordpress, &target, php),
+        object_cache: options
+            .object_cache
+            .then(|| install_object_cache(&wordpress, &target, php)),
         server: check_token(&target),
         closed: target::closed_folder(&target.address, php),
         target,
@@ -63,6 +66,8 @@ struct Installed {
     connection: PathBuf,
     /// The reason if the plugin is not active.
     active: Result<(), String>,
+    /// Whether the object cache is installed; `None`: nobody asked for it.
+    object_cache: Option<Result<(), String>>,
     /// The reason if the server does not accept the token.
     server: Result<(), String>,
     /// The folder because of which PHP cannot reach the socket.
@@ -94,6 +99,10 @@ impl Installed {
             Err(why) => format!("{name:<10}  {why}"),
         };
         lines.push(state("WordPress", "the plugin is active", &self.active));
+        lines.push(self.object_cache.as_ref().map_or_else(
+            || "objects     `--object-cache` also installs the object cache".to_owned(),
+            |installed| state("objects", "the object cache is installed", installed),
+        ));
         lines.push(state("server", "it knows the token", &self.server));
         if let Some(folder) = &self.closed {
             lines.push(format!(
@@ -111,13 +120,15 @@ impl Installed {
             "token_is_new": self.target.is_new,
             "active": self.active.is_ok(),
             "active_why": self.active.as_ref().err(),
+            "object_cache": self.object_cache.as_ref().map(Result::is_ok),
+            "object_cache_why": self.object_cache.as_ref().and_then(|installed| installed.as_ref().err()),
             "connected": self.server.is_ok(),
             "connected_why": self.server.as_ref().err(),
             "closed_folder": self.closed,
         });
-        let code = match self.active {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
+        let code = match (&self.active, &self.object_cache) {
+            (Ok(()), None | Some(Ok(()))) => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
         };
         PluginReport { lines, value, code }
     }
@@ -145,6 +156,26 @@ fn activate(
         Err(trouble) => Err(format!(
             "the plugin is not active: {trouble}; activate Galley under Plugins in the administration"
         )),
+    }
+}
+
+/// Installs the drop-in of the object cache, as the user of PHP.
+fn install_object_cache(
+    wordpress: &WordPress,
+    target: &PluginTarget,
+    php: Option<FileOwner>,
+) -> Result<(), String> {
+    let code = format!(
+        "$galley_why = Galley\\install_drop_in(); echo '{MARK}' . ( '' === $galley_why ? 'installed' : $galley_why ) . '{MARK}';"
+    );
+    match wordpress.php(&code, &target.host, php) {
+        Ok(Some(reported)) if reported == "installed" => Ok(()),
+        Ok(Some(reported)) => Err(format!("the object cache is not installed: {reported}")),
+        Ok(None) => Err(
+            "the object cache is not installed: there is no `php` command here; switch it on under Settings > Galley"
+                .to_owned(),
+        ),
+        Err(trouble) => Err(format!("the object cache is not installed: {trouble}")),
     }
 }
 

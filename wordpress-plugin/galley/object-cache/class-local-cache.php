@@ -1,0 +1,163 @@
+<?php
+/**
+ * What one request knows of the object cache: values, and keys that are known to have none. As WordPress's own object cache, without a store.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/**
+ * Values of this request by group and key.
+ */
+abstract class Local_Cache {
+
+	/**
+	 * Values. Code of other plugins reads this property.
+	 *
+	 * @var array[]
+	 */
+	public $cache = array();
+
+	/**
+	 * Values that were found. Query Monitor shows it.
+	 *
+	 * @var int
+	 */
+	public $cache_hits = 0;
+
+	/**
+	 * Values that were not found.
+	 *
+	 * @var int
+	 */
+	public $cache_misses = 0;
+
+	/**
+	 * Groups that all sites of a network share, as keys.
+	 *
+	 * @var true[]
+	 */
+	public $global_groups = array();
+
+	/**
+	 * Groups that end with the request, as keys.
+	 *
+	 * @var true[]
+	 */
+	protected $non_persistent_groups = array();
+
+	/**
+	 * The beginning of the keys of this site in a network.
+	 *
+	 * @var string
+	 */
+	protected $blog_prefix;
+
+	/**
+	 * Whether this is a network.
+	 *
+	 * @var bool
+	 */
+	protected $is_network;
+
+	public function __construct() {
+		$this->is_network = is_multisite();
+		$this->switch_to_blog( get_current_blog_id() );
+	}
+
+	public function switch_to_blog( $blog_id ): void {
+		$this->blog_prefix = $this->is_network ? (int) $blog_id . ':' : '';
+	}
+
+	public function add_global_groups( $groups ): void {
+		$this->global_groups += array_fill_keys( (array) $groups, true );
+	}
+
+	public function add_non_persistent_groups( $groups ): void {
+		$this->non_persistent_groups += array_fill_keys( (array) $groups, true );
+	}
+
+	/**
+	 * Returns the name of a key within its group; null if it is not valid.
+	 *
+	 * @param int|string $key   Key.
+	 * @param string     $group Group.
+	 */
+	protected function name( $key, string $group ): ?string {
+		if ( is_int( $key ) || ( is_string( $key ) && '' !== trim( $key ) ) ) {
+			return isset( $this->global_groups[ $group ] ) ? (string) $key : $this->blog_prefix . $key;
+		}
+		if ( function_exists( '_doing_it_wrong' ) ) {
+			_doing_it_wrong( 'WP_Object_Cache', 'Cache key must be an integer or a non-empty string.', '6.1.0' );
+		}
+		return null;
+	}
+
+	protected static function group( $group ): string {
+		return empty( $group ) ? 'default' : (string) $group;
+	}
+
+	protected function has( string $group, string $name ): bool {
+		return isset( $this->cache[ $group ][ $name ] ) || ( isset( $this->cache[ $group ] ) && array_key_exists( $name, $this->cache[ $group ] ) );
+	}
+
+	protected function keep( string $group, string $name, $value ): void {
+		$this->cache[ $group ][ $name ] = is_object( $value ) ? clone $value : $value;
+	}
+
+	protected function kept( string $group, string $name ) {
+		$value = $this->cache[ $group ][ $name ];
+		return is_object( $value ) ? clone $value : $value;
+	}
+
+	abstract public function get( $key, $group = '', $force = false, &$found = null );
+
+	abstract public function set( $key, $data, $group = '', $expire = 0 );
+
+	abstract public function add( $key, $data, $group = '', $expire = 0 );
+
+	public function set_multiple( array $data, $group = '', $expire = 0 ): array {
+		$values = array();
+		foreach ( $data as $key => $value ) {
+			$values[ $key ] = $this->set( $key, $value, $group, $expire );
+		}
+		return $values;
+	}
+
+	public function add_multiple( array $data, $group = '', $expire = 0 ): array {
+		$values = array();
+		foreach ( $data as $key => $value ) {
+			$values[ $key ] = $this->add( $key, $value, $group, $expire );
+		}
+		return $values;
+	}
+
+	public function get_multiple( $keys, $group = '', $force = false ): array {
+		$values = array();
+		foreach ( $keys as $key ) {
+			$values[ $key ] = $this->get( $key, $group, $force );
+		}
+		return $values;
+	}
+
+	public function replace( $key, $data, $group = '', $expire = 0 ): bool {
+		$this->get( $key, $group, false, $found );
+		return $found && $this->set( $key, $data, $group, $expire );
+	}
+
+	public function decr( $key, $offset = 1, $group = '' ) {
+		return $this->incr( $key, -(int) $offset, $group );
+	}
+
+	abstract public function incr( $key, $offset = 1, $group = '' );
+
+	/**
+	 * Prints figures, as WordPress's own object cache does.
+	 */
+	public function stats(): void {
+		echo '<p><strong>Cache Hits:</strong> ' . (int) $this->cache_hits . '<br /><strong>Cache Misses:</strong> ' . (int) $this->cache_misses . '<br /></p>';
+	}
+}

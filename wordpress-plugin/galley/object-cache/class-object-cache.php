@@ -1,0 +1,201 @@
+<?php
+/**
+ * The object cache of a request: its own values, and the store in Galley.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/**
+ * WordPress's object cache with a store.
+ */
+final class Object_Cache extends Shared_Cache {
+
+	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
+	public function get( $key, $group = '', $force = false, &$found = null ) {
+		$found = false;
+		$group = self::group( $group );
+		$name  = $this->name( $key, $group );
+		if ( null === $name ) {
+			return false;
+		}
+		if ( self::lists_missing( $group, $name ) ) {
+			$this->load_missing( $group, $name );
+			$found = $this->has( $group, $name );
+			return $found ? $this->kept( $group, $name ) : false;
+		}
+		if ( $force && $this->is_shared( $group ) && ! $this->waits( $group, $name ) ) {
+			$this->forget( $group, $name );
+		}
+		if ( ! $this->has( $group, $name ) && ! $this->load( $group, array( $name ) ) ) {
+			++$this->cache_misses;
+			return false;
+		}
+		$found = true;
+		++$this->cache_hits;
+		return $this->kept( $group, $name );
+	}
+
+	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
+	public function get_multiple( $keys, $group = '', $force = false ): array {
+		$group   = self::group( $group );
+		$unknown = array();
+		foreach ( $keys as $key ) {
+			$name = $this->name( $key, $group );
+			if ( null !== $name && ( $force || ! $this->has( $group, $name ) ) ) {
+				$unknown[] = $name;
+			}
+		}
+		foreach ( $force && $this->is_shared( $group ) ? $unknown : array() as $name ) {
+			if ( ! $this->waits( $group, $name ) ) {
+				$this->forget( $group, $name );
+			}
+		}
+		if ( array() !== $unknown ) {
+			$this->load( $group, $unknown );
+		}
+		return parent::get_multiple( $keys, $group );
+	}
+
+	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
+	public function set( $key, $data, $group = '', $expire = 0 ): bool {
+		$group = self::group( $group );
+		$name  = $this->name( $key, $group );
+		if ( null === $name ) {
+			return false;
+		}
+		if ( self::lists_missing( $group, $name ) ) {
+			$this->store_missing( $group, $name, (array) $data );
+		} elseif ( $this->shares( $group ) ) {
+			$id = $this->id( $group, $name );
+			if ( ! preg_match( self::READ_FROM_DATABASE, $group ) ) {
+				$this->change( Object_Store::SET, $id, $data, $this->lease( $id, $this->store->counter ), $expire );
+			} elseif ( null === $this->in_transaction && $this->is_fill( $id ) ) {
+				$this->fill( Object_Store::SET, $id, $data, $this->lease( $id, $this->began ), $expire );
+			} else {
+				$this->remove( array( $id ) );
+			}
+			unset( $this->ahead[ $id ] );
+		}
+		$this->keep( $group, $name, $data );
+		return true;
+	}
+
+	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
+	public function add( $key, $data, $group = '', $expire = 0 ): bool {
+		$group = self::group( $group );
+		$name  = $this->name( $key, $group );
+		if ( null === $name || wp_suspend_cache_addition() || $this->has( $group, $name ) ) {
+			return false;
+		}
+		if ( $this->shares( $group ) ) {
+			$id = $this->id( $group, $name );
+			if ( isset( $this->ahead[ $id ] ) && $this->load( $group, array( $name ) ) ) {
+				return false;
+			}
+			if ( preg_match( self::READ_FROM_DATABASE, $group ) ) {
+				if ( null === $this->in_transaction ) {
+					$this->fill( Object_Store::ADD, $id, $data, $this->lease( $id, $this->began ), $expire );
+				}
+			} else {
+				$outcome = $this->change( Object_Store::ADD, $id, $data, $this->lease( $id, $this->store->counter ), $expire );
+				if ( Object_Store::REFUSED === $outcome ) {
+					return false;
+				}
+			}
+		}
+		$this->keep( $group, $name, $data );
+		return true;
+	}
+
+	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
+	public function delete( $key, $group = '' ): bool {
+		$result = $this->delete_multiple( array( $key ), $group );
+		return (bool) reset( $result );
+	}
+
+	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
+	public function delete_multiple( array $keys, $group = '' ): array {
+		$group   = self::group( $group );
+		$results = array();
+		$ids     = array();
+		foreach ( $keys as $key ) {
+			$name = $this->name( $key, $group );
+			if ( null !== $name && self::lists_missing( $group, $name ) ) {
+				$this->flush_group( $group );
+			}
+			$results[ $key ] = null !== $name && $this->has( $group, $name );
+			if ( null !== $name ) {
+				$this->forget( $group, $name );
+				$ids[ $key ] = $this->id( $group, $name );
+			}
+		}
+		if ( ! $this->shares( $group ) || array() === $ids ) {
+			return $results;
+		}
+		$outcomes = $this->remove( array_values( $ids ) );
+		foreach ( array_keys( $ids ) as $at => $key ) {
+			$results[ $key ] = $results[ $key ] || Object_Store::DONE === ( $outcomes[ $at ][0] ?? null );
+		}
+		return $results;
+	}
+
+	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
+	public function incr( $key, $offset = 1, $group = '' ) {
+		$group = self::group( $group );
+		$value = $this->get( $key, $group, $this->is_shared( $group ), $found );
+		if ( ! $found ) {
+			return false;
+		}
+		$name = (string) $this->name( $key, $group );
+		if ( is_int( $value ) && $this->is_shared( $group ) ) {
+			$this->tell_waiting();
+			$outcome = $this->make( array( Object_Store::change( Object_Store::INCREMENT, $this->id( $group, $name ), pack( 'P', (int) $offset ) ) ) );
+			if ( null !== $outcome && $outcome[0][0] > Object_Store::CONFLICT ) {
+				$this->keep( $group, $name, $outcome[0][1] );
+				return $outcome[0][1];
+			}
+		}
+		$value = max( 0, ( is_numeric( $value ) ? $value : 0 ) + (int) $offset );
+		$this->set( $key, $value, $group );
+		return $value;
+	}
+
+	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
+	public function flush(): bool {
+		$this->flush_runtime();
+		$this->waiting = array();
+		if ( ! $this->shares( 'default' ) ) {
+			return true;
+		}
+		return null !== $this->make( array( Object_Store::change( Object_Store::FLUSH, '' ) ) );
+	}
+
+	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
+	public function flush_runtime(): bool {
+		$this->tell_waiting();
+		$this->cache  = array();
+		$this->ahead  = array();
+		$this->missed = array();
+		return true;
+	}
+
+	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
+	public function flush_group( $group ): bool {
+		$group = self::group( $group );
+		$this->tell_waiting();
+		unset( $this->cache[ $group ] );
+		$start = $this->id( $group, '' );
+		foreach ( array( 'ahead', 'missed' ) as $list ) {
+			foreach ( array_keys( $this->$list ) as $id ) {
+				if ( 0 === strncmp( (string) $id, $start, strlen( $start ) ) ) {
+					unset( $this->$list[ $id ] );
+				}
+			}
+		}
+		return ! $this->shares( $group ) || null !== $this->make( array( Object_Store::change( Object_Store::FLUSH_GROUP, $group ) ) );
+	}
+}

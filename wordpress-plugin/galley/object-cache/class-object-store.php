@@ -1,0 +1,380 @@
+<?php
+/**
+ * The connection to the object cache of Galley: messages as bytes, within a limit of time. crates/object-cache/src/wire.rs has the format.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/**
+ * Sends messages and reads the answers. After a failure it does nothing any more.
+ */
+final class Object_Store {
+
+	const SET         = 1;
+	const ADD         = 2;
+	const DELETE      = 4;
+	const INCREMENT   = 5;
+	const FLUSH_GROUP = 6;
+	const FLUSH       = 7;
+
+	const STARTED = 0;
+	const BEHIND  = 1;
+
+	const REFUSED  = 0;
+	const DONE     = 1;
+	const CONFLICT = 2;
+
+	const ABSENT = 0xFFFFFFFF;
+	const LATER  = 0xFFFFFFFE;
+
+	/** Waits of up to a millisecond are not slow, and do not count. */
+	const FREE_WAIT = 0.001;
+
+	/** A wait that says that the store is away, in seconds. */
+	const LONG_WAIT = 0.03;
+
+	/**
+	 * The socket; null if it is not open.
+	 *
+	 * @var resource|null
+	 */
+	private $stream = null;
+
+	/**
+	 * The process that opened it. A child process must not use it.
+	 *
+	 * @var int
+	 */
+	private $process = 0;
+
+	/**
+	 * Seconds that the request may still wait.
+	 *
+	 * @var float
+	 */
+	private $budget = 0.05;
+
+	/**
+	 * The longest wait.
+	 *
+	 * @var float
+	 */
+	private $longest = 0.0;
+
+	/**
+	 * The second for which the budget is, on the command line.
+	 *
+	 * @var int
+	 */
+	private $second = 0;
+
+	/**
+	 * The counter of the store in its last answer.
+	 *
+	 * @var int
+	 */
+	public $counter = 0;
+
+	/**
+	 * The store that has answered; it changes with each start of Galley.
+	 *
+	 * @var int
+	 */
+	public $store = 0;
+
+	/**
+	 * Answers that the request has waited for.
+	 *
+	 * @var int
+	 */
+	public $round_trips = 0;
+
+	/**
+	 * Why the store cannot be used; empty: it can, or there is none.
+	 *
+	 * @var string
+	 */
+	public $failure = '';
+
+	/**
+	 * Returns path and token, or null if the site has no connection. Options cannot be read yet.
+	 *
+	 * @return array{path: string, token: string}|null
+	 */
+	public static function target(): ?array {
+		$file = WP_CONTENT_DIR . '/galley-connection.php';
+		if ( defined( 'GALLEY_ADMIN' ) ) {
+			$found = array(
+				'address' => GALLEY_ADMIN,
+				'token'   => defined( 'GALLEY_TOKEN' ) ? GALLEY_TOKEN : '',
+			);
+		} else {
+			$found = is_readable( $file ) ? include $file : null;
+		}
+		$token = $found['token'] ?? null;
+		if ( ! is_string( $found['address'] ?? null ) || ! is_string( $token ) || '' === $token || strlen( $token ) > 255 || 0 !== strpos( $found['address'], 'unix:/' ) ) {
+			return null;
+		}
+		return array(
+			'path'  => dirname( substr( $found['address'], 5 ) ) . '/objects.sock',
+			'token' => $token,
+		);
+	}
+
+	public function is_open(): bool {
+		return null !== $this->stream && getmypid() === $this->process;
+	}
+
+	public function connect( string $path ): bool {
+		$began = microtime( true );
+		// phpcs:ignore WordPress.PHP.NoSilencedErrors.Discouraged -- the error is kept.
+		$stream = @stream_socket_client( "unix://$path", $number, $message, max( 0.001, $this->budget ) );
+		$this->wait_ended( $began );
+		if ( false === $stream ) {
+			$this->failure = "connect to $path: $message";
+			return false;
+		}
+		stream_set_blocking( $stream, false );
+		stream_set_read_buffer( $stream, 0 );
+		$this->stream  = $stream;
+		$this->process = (int) getmypid();
+		return true;
+	}
+
+	/**
+	 * Begins. Returns the status, or null after a failure.
+	 *
+	 * @param array $who   token, stamp, fence, namespace, url and pattern.
+	 * @param bool  $adopt Whether the store is to be emptied, and takes over fence and stamp.
+	 * @param array $items Receives key => bytes, null for a missing value, or false for one that has to be asked for.
+	 */
+	public function start( array $who, bool $adopt, array &$items ): ?int {
+		$body = pack( 'CC', 1, $adopt ? 1 : 0 );
+		foreach ( array( 'token', 'stamp', 'fence' ) as $part ) {
+			$body .= chr( strlen( $who[ $part ] ) ) . $who[ $part ];
+		}
+		$answer = $this->ask( 1, $body . $who['namespace'] . $who['url'] . $who['pattern'] );
+		if ( null === $answer || '' === $answer ) {
+			return null;
+		}
+		if ( self::STARTED !== ord( $answer[0] ) ) {
+			return ord( $answer[0] );
+		}
+		$head = unpack( 'Pstore/Pcounter/Vcount', substr( $answer, 1, 20 ) );
+		if ( false === $head ) {
+			return $this->fail( 'damaged answer' );
+		}
+		$this->store   = $head['store'];
+		$this->counter = $head['counter'];
+		$lengths       = 0 === $head['count'] ? array() : unpack( 'V' . 2 * $head['count'], substr( $answer, 21, 8 * $head['count'] ) );
+		$at            = 21 + 8 * $head['count'];
+		$value_at      = $at;
+		for ( $i = 1; $i <= $head['count']; $i++ ) {
+			$value_at += $lengths[ $i ];
+		}
+		for ( $i = 1; $i <= $head['count']; $i++ ) {
+			$key           = substr( $answer, $at, $lengths[ $i ] );
+			$at           += $lengths[ $i ];
+			$items[ $key ] = $this->value( $answer, $lengths[ $i + $head['count'] ], $value_at );
+		}
+		return self::STARTED;
+	}
+
+	/**
+	 * Asks for values. Returns key => bytes, null or false as `start()`; null after a failure.
+	 *
+	 * @param string[] $keys Keys.
+	 */
+	public function get( array $keys ): ?array {
+		$answer = $this->ask( 3, $this->list_of( $keys ) );
+		$head   = null === $answer ? false : unpack( 'Pcounter/Vcount', substr( $answer, 0, 12 ) );
+		if ( false === $head || count( $keys ) !== $head['count'] ) {
+			return $this->fail( 'damaged answer' );
+		}
+		$this->counter = $head['counter'];
+		$lengths       = unpack( 'V*', substr( $answer, 12, 4 * count( $keys ) ) );
+		$at            = 12 + 4 * count( $keys );
+		$items         = array();
+		foreach ( array_values( $keys ) as $i => $key ) {
+			$items[ $key ] = $this->value( $answer, $lengths[ $i + 1 ], $at );
+		}
+		return $items;
+	}
+
+	/**
+	 * Makes changes. Returns an outcome and a number for each, or null after a failure.
+	 *
+	 * @param string[] $changes Changes of `change()`.
+	 * @return array[]|null
+	 */
+	public function make( array $changes ): ?array {
+		$answer = $this->ask( 4, pack( 'V', count( $changes ) ) . implode( '', $changes ) );
+		if ( null === $answer || strlen( $answer ) !== 8 + 9 * count( $changes ) ) {
+			return $this->fail( 'damaged answer' );
+		}
+		$this->counter = unpack( 'P', $answer )[1];
+		$outcomes      = array();
+		foreach ( str_split( substr( $answer, 8 ), 9 ) as $one ) {
+			$outcomes[] = array( ord( $one[0] ), unpack( 'P', $one, 1 )[1] );
+		}
+		return $outcomes;
+	}
+
+	/**
+	 * Makes changes without waiting for them.
+	 *
+	 * @param string[] $changes Changes of `change()`.
+	 */
+	public function tell( array $changes ): void {
+		$this->send( 5, pack( 'V', count( $changes ) ) . implode( '', $changes ) );
+	}
+
+	/**
+	 * Announces that this process will write to the database.
+	 */
+	public function announce_writes(): bool {
+		return $this->send( 6, '' );
+	}
+
+	/**
+	 * Ends: everything that was written is announced.
+	 *
+	 * @param string[]|null $report The keys that the request has read, if the store did not foresee them.
+	 */
+	public function end( ?array $report ): void {
+		$this->send( 7, null === $report ? "\0" : "\1" . $this->list_of( $report ) );
+	}
+
+	/**
+	 * Returns a change as bytes.
+	 */
+	public static function change( int $kind, string $key, string $value = '', int $lease = 0, int $seconds = 0 ): string {
+		return pack( 'CPVVV', $kind, $lease, $seconds, strlen( $key ), strlen( $value ) ) . $key . $value;
+	}
+
+	/**
+	 * Closes the connection.
+	 */
+	public function close(): void {
+		if ( $this->is_open() ) {
+			fclose( $this->stream ); // phpcs:ignore WordPress.WP.AlternativeFunctions -- a socket.
+		}
+		$this->stream = null;
+	}
+
+	private function list_of( array $keys ): string {
+		return pack( 'V*', count( $keys ), ...array_map( 'strlen', array_values( $keys ) ) ) . implode( '', $keys );
+	}
+
+	/**
+	 * Returns the next value of an answer.
+	 */
+	private function value( string $answer, int $length, int &$at ) {
+		if ( $length >= self::LATER ) {
+			return self::ABSENT === $length ? null : false;
+		}
+		$at += $length;
+		return substr( $answer, $at - $length, $length );
+	}
+
+	private function ask( int $operation, string $body ): ?string {
+		if ( ! $this->send( $operation, $body ) ) {
+			return null;
+		}
+		++$this->round_trips;
+		$head = $this->receive( 4 );
+		return null === $head ? null : $this->receive( unpack( 'V', $head )[1] );
+	}
+
+	private function send( int $operation, string $body ): bool {
+		if ( ! $this->is_open() ) {
+			return false;
+		}
+		// Programs of the command line may run for hours.
+		if ( 'cli' === PHP_SAPI && time() !== $this->second ) {
+			$this->second = time();
+			$this->budget = 0.05;
+		}
+		$message = pack( 'VC', strlen( $body ) + 1, $operation ) . $body;
+		while ( true ) {
+			// phpcs:ignore WordPress.PHP.NoSilencedErrors.Discouraged, WordPress.WP.AlternativeFunctions -- a socket, which may be closed.
+			$written = @fwrite( $this->stream, $message );
+			if ( strlen( $message ) === $written ) {
+				return true;
+			}
+			if ( false === $written && feof( $this->stream ) ) {
+				$this->fail( 'connection closed' );
+				return false;
+			}
+			$message = substr( $message, (int) $written );
+			if ( ! $this->wait( false ) ) {
+				return false;
+			}
+		}
+	}
+
+	private function receive( int $length ): ?string {
+		$text = '';
+		while ( strlen( $text ) < $length ) {
+			// phpcs:ignore WordPress.PHP.NoSilencedErrors.Discouraged, WordPress.WP.AlternativeFunctions -- a socket, which may be closed.
+			$piece = @fread( $this->stream, $length - strlen( $text ) );
+			if ( false === $piece || '' === $piece ) {
+				if ( feof( $this->stream ) ) {
+					return $this->fail( 'connection closed' );
+				}
+				if ( ! $this->wait( true ) ) {
+					return null;
+				}
+				continue;
+			}
+			$text .= $piece;
+		}
+		return $text;
+	}
+
+	private function wait( bool $reads ): bool {
+		$began = microtime( true );
+		$read  = $reads ? array( $this->stream ) : null;
+		$write = $reads ? null : array( $this->stream );
+		$other = null;
+		$ready = 0;
+		if ( $this->budget > 0 ) {
+			// phpcs:ignore WordPress.PHP.NoSilencedErrors.Discouraged -- a signal may interrupt the call.
+			$ready = @stream_select( $read, $write, $other, 0, (int) ( 1000000 * ( $this->budget + self::FREE_WAIT ) ) );
+		}
+		$this->wait_ended( $began );
+		if ( $this->budget <= 0 ) {
+			$this->fail( 'no answer in time' );
+			return false;
+		}
+		return 0 !== $ready || $this->wait( $reads );
+	}
+
+	private function wait_ended( float $began ): void {
+		$waited        = microtime( true ) - $began;
+		$this->longest = max( $this->longest, $waited );
+		$this->budget -= max( 0.0, $waited - self::FREE_WAIT );
+	}
+
+	/**
+	 * Whether the budget was used up by many short waits.
+	 */
+	public function was_only_busy(): bool {
+		return $this->budget <= 0 && $this->longest < self::LONG_WAIT;
+	}
+
+	/**
+	 * Gives up. Always returns null.
+	 */
+	private function fail( string $why ) {
+		if ( '' === $this->failure ) {
+			$this->failure = $why;
+		}
+		$this->close();
+		return null;
+	}
+}

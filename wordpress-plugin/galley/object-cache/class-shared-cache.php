@@ -1,0 +1,276 @@
+<?php
+/**
+ * The part of the object cache that talks to the store in Galley: changes, announcements, transactions, failures.
+ * docs/internals/object-cache.md explains the rules.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/**
+ * Changes the store. Without one, WordPress keeps transients in the database.
+ */
+abstract class Shared_Cache extends Reading_Cache {
+
+	/** Bytes of changes that wait for the end of the request. */
+	const MAX_WAITING = 524288;
+
+	/**
+	 * Whether a value was changed without the store that the database does not have.
+	 *
+	 * @var bool
+	 */
+	private $is_missed = false;
+
+	/**
+	 * Their size.
+	 *
+	 * @var int
+	 */
+	private $waiting_bytes = 0;
+
+	/**
+	 * Keys in the store that were changed in a transaction; null outside of one.
+	 *
+	 * @var true[]|null
+	 */
+	protected $in_transaction = null;
+
+	/**
+	 * Whether the transaction ends with the statement that is being sent.
+	 *
+	 * @var bool
+	 */
+	private $is_ending = false;
+
+	/**
+	 * Whether values that this process reads from the database may be stored.
+	 *
+	 * @var bool
+	 */
+	private $may_fill = true;
+
+	/**
+	 * Returns how many answers the request has waited for.
+	 */
+	public function round_trips(): int {
+		return $this->store->round_trips;
+	}
+
+	/**
+	 * Sees each statement before it is sent: the first write is announced, and transactions are followed.
+	 *
+	 * @param mixed $sql Statement.
+	 */
+	public function watch( $sql ) {
+		$this->settle();
+		$word = strtoupper( substr( ltrim( (string) $sql, " \t\r\n(" ), 0, 4 ) );
+		if ( in_array( $word, array( 'SELE', 'SHOW', 'DESC', 'EXPL', 'USE ' ), true ) ) {
+			return $sql;
+		}
+		if ( preg_match( '/^\s*(?:START\s+TRANSACTION|BEGIN|SET\s+(?:SESSION\s+|@@)?autocommit\s*=\s*(?:0|OFF))/i', (string) $sql ) ) {
+			$this->tell_waiting();
+			$this->in_transaction = $this->in_transaction ?? array();
+			return $sql;
+		}
+		if ( preg_match( '/^\s*(?:COMMIT|ROLLBACK(?!\s+TO|\s+WORK\s+TO)|SET\s+(?:SESSION\s+|@@)?autocommit|CREATE|ALTER|DROP|TRUNCATE)/i', (string) $sql ) ) {
+			$this->is_ending = null !== $this->in_transaction;
+			$this->may_fill  = $this->may_fill && 'ROLL' !== $word;
+		}
+		if ( 'SET ' === $word ) {
+			return $sql;
+		}
+		++$this->writes;
+		if ( ! $this->store->is_open() ) {
+			$this->fence->open();
+		} elseif ( ! $this->is_announced ) {
+			$this->is_announced = true;
+			if ( ! $this->store->announce_writes() ) {
+				$this->lose( true );
+			}
+		}
+		return $sql;
+	}
+
+	/**
+	 * Sends what waits for the end of the request.
+	 */
+	public function finish(): void {
+		$this->settle();
+		$this->tell_waiting();
+		if ( $this->store->is_open() ) {
+			list( $all, $used, $others ) = $this->foreseen;
+			$is_new                      = $others > 0 || 4 * $used < 3 * $all;
+			$this->store->end( $is_new ? array_map( 'strval', array_keys( $this->used ) ) : null );
+			$this->foreseen     = array( 0, 0, 0 );
+			$this->is_announced = false;
+		}
+		// A failure until now has opened the fence.
+		if ( ! $this->store->is_open() ) {
+			$this->fence->close( $this->is_missed );
+			$this->is_missed = false;
+		}
+	}
+
+	/**
+	 * Ends after all other functions that PHP calls at the end.
+	 */
+	public function end_last(): void {
+		register_shutdown_function( array( $this, 'finish' ) );
+	}
+
+	/**
+	 * As `is_shared()`, before a change. Without the store, notes a change that no statement will show.
+	 */
+	protected function shares( string $group ): bool {
+		if ( $this->is_shared( $group ) ) {
+			return true;
+		}
+		if ( ! isset( $this->non_persistent_groups[ $group ] ) && ! preg_match( self::READ_FROM_DATABASE, $group ) ) {
+			$this->is_missed = true;
+		}
+		return false;
+	}
+
+	/**
+	 * Whether a value of this request is not in the store yet.
+	 */
+	protected function waits( string $group, string $name ): bool {
+		return isset( $this->waiting[ $this->id( $group, $name ) ] );
+	}
+
+	/**
+	 * Stores the names that are new in the list.
+	 */
+	protected function store_missing( string $group, string $list, array $names ): void {
+		if ( ! $this->is_shared( $group ) || null !== $this->in_transaction ) {
+			return;
+		}
+		foreach ( array_keys( array_diff_key( $names, $this->cache[ $group ][ $list ] ?? array() ) ) as $option ) {
+			$id = $this->id( $group, substr( $list, 0, -10 ) . $option );
+			if ( $this->may_fill ) {
+				$this->waiting[ $id ] = Object_Store::change( Object_Store::ADD, $id, self::IS_MISSING, $this->lease( $id, $this->began ) );
+			}
+		}
+	}
+
+	/**
+	 * Whether a value that is set now was read from the database after a miss: nothing was written since.
+	 */
+	protected function is_fill( string $id ): bool {
+		return isset( $this->missed[ $id ] ) && $this->writes === ( $this->filled[ $id ] ?? -1 );
+	}
+
+	/**
+	 * Sends a change, and waits for the answer. Returns the outcome; null if there is none.
+	 */
+	protected function change( int $kind, string $id, $data, int $lease, int $expire ): ?int {
+		$bytes = $expire < 0 ? null : encode_object( $data );
+		if ( null === $bytes ) {
+			$this->remove( array( $id ) );
+			return null;
+		}
+		$outcomes = $this->make( array( Object_Store::change( $kind, $id, $bytes, $lease, $expire ) ) );
+		unset( $this->leases[ $id ] );
+		if ( null !== $outcomes && Object_Store::CONFLICT !== $outcomes[0][0] ) {
+			$this->leases[ $id ] = $this->store->counter;
+		}
+		return $outcomes[0][0] ?? null;
+	}
+
+	/**
+	 * Keeps a value from the database for the end of the request. Nobody waits for it: until then others read the database.
+	 */
+	protected function fill( int $kind, string $id, $data, int $lease, int $expire ): void {
+		$bytes = $this->may_fill && $expire >= 0 ? encode_object( $data ) : null;
+		if ( null === $bytes ) {
+			return;
+		}
+		$this->filled[ $id ]  = $this->writes;
+		$this->waiting[ $id ] = Object_Store::change( $kind, $id, $bytes, $lease, $expire );
+		$this->waiting_bytes += strlen( $bytes );
+		if ( $this->waiting_bytes > self::MAX_WAITING ) {
+			$this->tell_waiting();
+		}
+	}
+
+	protected function tell_waiting(): void {
+		if ( array() !== $this->waiting && $this->store->is_open() ) {
+			$this->store->tell( $this->waiting );
+		}
+		$this->waiting       = array();
+		$this->waiting_bytes = 0;
+	}
+
+	/**
+	 * Deletes keys, and waits until nobody reads them any more.
+	 *
+	 * @param string[] $ids Keys in the store.
+	 */
+	protected function remove( array $ids ): ?array {
+		$changes = array();
+		foreach ( $ids as $id ) {
+			unset( $this->waiting[ $id ], $this->leases[ $id ], $this->missed[ $id ], $this->filled[ $id ] );
+			$changes[] = Object_Store::change( Object_Store::DELETE, $id );
+			if ( null !== $this->in_transaction ) {
+				$this->in_transaction[ $id ] = true;
+			}
+		}
+		return $this->make( $changes );
+	}
+
+	protected function make( array $changes ): ?array {
+		$this->settle();
+		$outcomes = $this->store->make( $changes );
+		if ( null === $outcomes ) {
+			$this->lose( true );
+		}
+		return $outcomes;
+	}
+
+	/**
+	 * After the end of a transaction: others may have stored the old rows since the deletion.
+	 */
+	private function settle(): void {
+		if ( ! $this->is_ending ) {
+			return;
+		}
+		$ids                  = array_map( 'strval', array_keys( (array) $this->in_transaction ) );
+		$this->is_ending      = false;
+		$this->in_transaction = null;
+		if ( array() !== $ids && $this->store->is_open() ) {
+			$this->remove( $ids );
+		}
+	}
+
+	/**
+	 * Goes on without the store.
+	 *
+	 * @param bool $writes Whether this process has written, so that nobody may use the store before it is emptied.
+	 */
+	protected function lose( bool $writes ): void {
+		$this->store->close();
+		$this->waiting = array();
+		$this->ahead   = array();
+		// Many short waits are the fate of this request; a long one will be that of the next, too.
+		if ( ! $this->store->was_only_busy() ) {
+			$this->fence->note_away( $this->store->failure );
+		}
+		if ( $writes ) {
+			$this->fence->open();
+		}
+		$this->use_database();
+	}
+
+	/**
+	 * Lets WordPress keep transients in the database. In a network they end with the request, because they are spread over many tables.
+	 */
+	protected function use_database(): void {
+		if ( ! $this->is_network ) {
+			wp_using_ext_object_cache( false );
+		}
+	}
+}

@@ -1,0 +1,66 @@
+<?php
+/**
+ * Values of the object cache as bytes. The first byte names the codec; a value with an unknown one counts as missing.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/**
+ * Converts a value to bytes; null if that is not possible, as for closures.
+ */
+function encode_object( $value ): ?string {
+	if ( is_string( $value ) ) {
+		return "s$value";
+	}
+	if ( is_int( $value ) ) {
+		return "i$value";
+	}
+	try {
+		if ( function_exists( 'igbinary_serialize' ) ) {
+			return 'B' . igbinary_serialize( $value );
+		}
+		return 'S' . serialize( $value ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions.serialize_serialize -- objects, too.
+	} catch ( \Throwable $error ) {
+		return null;
+	}
+}
+
+/**
+ * Converts bytes to a value. Sets `$found` to whether that was possible.
+ */
+function decode_object( string $bytes, ?bool &$found ) {
+	$found = true;
+	$codec = $bytes[0] ?? '';
+	$rest  = substr( $bytes, 1 );
+	if ( 's' === $codec ) {
+		return $rest;
+	}
+	if ( 'i' === $codec && is_numeric( $rest ) ) {
+		return (int) $rest;
+	}
+	$value = false;
+	try {
+		if ( 'S' === $codec ) {
+			// phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions.serialize_unserialize, WordPress.PHP.NoSilencedErrors.Discouraged -- only the site's own PHP writes these bytes; damaged ones count as missing.
+			$value = @unserialize( $rest );
+			$found = false !== $value || 'b:0;' === $rest;
+		} elseif ( 'B' === $codec && function_exists( 'igbinary_unserialize' ) ) {
+			// phpcs:ignore WordPress.PHP.NoSilencedErrors.Discouraged -- damaged bytes count as missing.
+			$value = @igbinary_unserialize( $rest );
+			$found = null !== $value || igbinary_serialize( null ) === $rest;
+		} else {
+			$found = false;
+		}
+	} catch ( \Throwable $error ) {
+		$found = false;
+	}
+	// Its class is not loaded yet.
+	if ( $value instanceof \__PHP_Incomplete_Class ) {
+		$found = false;
+	}
+	return $found ? $value : false;
+}
