@@ -3,7 +3,7 @@
 # The directory in which the tests of the dashboard find axe.
 AXE = target/axe
 
-.PHONY: help demo demo-clean test bench conformance faults cluster engines exactness fragments growth load-compare seeds soak stress slow hostile upgrades import-compare fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults cluster object-cache engines exactness fragments growth load-compare seeds soak stress slow hostile upgrades import-compare fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-seeds setup-faults setup-cluster setup-engines setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -125,6 +125,10 @@ faults: setup-faults build
 cluster: setup-cluster build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask cluster --galley target/release/galley $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+
+# Reads and writes a real WordPress through PHP-FPM and the command line while Galley is paused, reloaded and killed. Uses debug builds.
+object-cache:
+	@GALLEY_OBJECT_ROUNDS=$(or $(ROUNDS),200) cargo test --quiet --workspace --test e2e -- object_cache --nocapture
 
 # All tests that use an engine, with engines other than Debian's Redis. Uses debug builds.
 engines: setup-engines

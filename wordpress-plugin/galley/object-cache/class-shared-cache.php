@@ -100,6 +100,10 @@ abstract class Shared_Cache extends Reading_Cache {
 	 */
 	public function finish(): void {
 		$this->settle();
+		if ( $this->is_announced && self::has_died() ) {
+			// Perhaps between a statement and its announcement: the store is emptied when the connection ends without a message.
+			$this->store->close();
+		}
 		$this->tell_waiting();
 		if ( $this->store->is_open() ) {
 			list( $all, $used, $others ) = $this->foreseen;
@@ -113,6 +117,11 @@ abstract class Shared_Cache extends Reading_Cache {
 			$this->fence->close( $this->is_missed );
 			$this->is_missed = false;
 		}
+	}
+
+	private static function has_died(): bool {
+		$error = error_get_last();
+		return null !== $error && 0 !== ( $error['type'] & ( E_ERROR | E_PARSE | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR | E_RECOVERABLE_ERROR ) );
 	}
 
 	/**
@@ -143,13 +152,21 @@ abstract class Shared_Cache extends Reading_Cache {
 	}
 
 	/**
-	 * Stores the names that are new in the list.
+	 * Stores the names that are new in the list, and deletes those that it lost: these options exist now.
 	 */
 	protected function store_missing( string $group, string $list, array $names ): void {
-		if ( ! $this->is_shared( $group ) || null !== $this->in_transaction ) {
+		if ( ! $this->is_shared( $group ) ) {
 			return;
 		}
-		foreach ( array_keys( array_diff_key( $names, $this->cache[ $group ][ $list ] ?? array() ) ) as $option ) {
+		$before = $this->cache[ $group ][ $list ] ?? array();
+		$exist  = array();
+		foreach ( array_keys( array_diff_key( $before, $names ) ) as $option ) {
+			$exist[] = $this->id( $group, substr( $list, 0, -10 ) . $option );
+		}
+		if ( array() !== $exist ) {
+			$this->remove( $exist );
+		}
+		foreach ( null === $this->in_transaction ? array_keys( array_diff_key( $names, $before ) ) : array() as $option ) {
 			$id = $this->id( $group, substr( $list, 0, -10 ) . $option );
 			if ( $this->may_fill ) {
 				$this->waiting[ $id ] = Object_Store::change( Object_Store::ADD, $id, self::IS_MISSING, $this->lease( $id, $this->began ) );

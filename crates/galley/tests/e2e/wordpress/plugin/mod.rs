@@ -13,6 +13,7 @@ mod kept_html;
 mod members;
 mod multisite;
 mod multisite_page;
+mod object_cache;
 mod observed_changes;
 mod observed_tables;
 mod other_plugins;

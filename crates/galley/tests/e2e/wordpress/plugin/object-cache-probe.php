@@ -1,0 +1,32 @@
+<?php
+// Reads and writes through WordPress, as one request of PHP-FPM. Prints JSON.
+require __DIR__ . '/wp-load.php';
+header( 'Content-Type: application/json' );
+header( 'Cache-Control: no-store' );
+$who    = preg_replace( '/\W/', '', (string) ( $_GET['who'] ?? 'a' ) );
+$number = (int) ( $_GET['number'] ?? 0 );
+if ( 'write' === ( $_GET['do'] ?? '' ) ) {
+	update_option( "probe_auto_$who", $number, true );
+	update_option( "probe_late_$who", "text $number", false );
+	wp_update_post( array( 'ID' => (int) $_GET['post'], 'post_title' => "Title $number" ) );
+	update_post_meta( (int) $_GET['post'], 'probe', $number );
+	set_transient( "probe_$who", $number, 600 );
+}
+if ( 'die' === ( $_GET['do'] ?? '' ) ) {
+	// Between the statement and its announcement.
+	$GLOBALS['wpdb']->update( $GLOBALS['wpdb']->posts, array( 'post_title' => "Title $number" ), array( 'ID' => (int) $_GET['post'] ) );
+	throw new Exception( 'a fatal error' );
+}
+$post = get_post( (int) $_GET['post'] );
+echo json_encode(
+	array(
+		'auto'      => (int) get_option( "probe_auto_$who" ),
+		'late'      => (int) substr( (string) get_option( "probe_late_$who" ), 5 ),
+		'title'     => (int) substr( $post->post_title, 6 ),
+		'meta'      => (int) get_post_meta( $post->ID, 'probe', true ),
+		'transient' => get_transient( "probe_$who" ),
+		'connected' => method_exists( $GLOBALS['wp_object_cache'], 'is_connected' ) && $GLOBALS['wp_object_cache']->is_connected(),
+		'trips'     => method_exists( $GLOBALS['wp_object_cache'], 'round_trips' ) ? $GLOBALS['wp_object_cache']->round_trips() : 0,
+		'queries'   => $GLOBALS['wpdb']->num_queries,
+	)
+);

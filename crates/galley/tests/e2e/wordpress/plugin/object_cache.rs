@@ -1,0 +1,335 @@
+//! The object cache with a real WordPress: what a completed write has changed is never old for those who begin after it, whatever happens
+//! to Galley meanwhile, and WordPress works in every case.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use galley_testkit::client::Request;
+use galley_testkit::{Galley, Scratch, Signal, wait_for};
+use serde_json::Value;
+
+use super::super::stack::{StackOptions, TIMEOUT, Upstream, UpstreamKind, WordPressStack};
+use super::{PLUGIN, TOKEN, copy_directory};
+
+/// A stack with the drop-in, and a second Galley without an object cache, through which PHP can be reached while the first one is away.
+struct ObjectStack {
+    stack: WordPressStack,
+    other: Galley,
+    posts: [u32; 2],
+    _token: Scratch,
+}
+
+fn start() -> ObjectStack {
+    let token = Scratch::new().unwrap();
+    let file = token.write("site.token", TOKEN).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let lines = format!(
+        "cron = \"off\"\naudit = false\ntoken_file = \"{}\"",
+        file.display()
+    );
+    let stack = WordPressStack::start(UpstreamKind::Fpm, &StackOptions::new([(PLUGIN, lines)]));
+    let root = &stack.wordpress.root;
+    let content = root.join("wp-content");
+    copy_directory(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wordpress-plugin/galley"),
+        &content.join("plugins/galley"),
+    );
+    let address = stack.galley.admin().unwrap();
+    let connection =
+        format!("<?php return array( 'address' => '{address}', 'token' => '{TOKEN}' );");
+    fs::write(content.join("galley-connection.php"), connection).unwrap();
+    fs::write(
+        root.join("object-probe.php"),
+        include_str!("object-cache-probe.php"),
+    )
+    .unwrap();
+    stack.php(
+        "require_once ABSPATH . 'wp-admin/includes/plugin.php'; $failed = activate_plugin('galley/galley.php'); \
+         if (is_wp_error($failed)) { throw new \\Exception($failed->get_error_message()); }",
+    );
+    fs::copy(
+        content.join("plugins/galley/object-cache/drop-in.php"),
+        content.join("object-cache.php"),
+    )
+    .unwrap();
+    let posts = stack.publish(["first-probe", "second-probe"]);
+    let Upstream::Fpm(fpm) = &stack.upstream else {
+        panic!("not PHP-FPM");
+    };
+    let other = format!(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\nlimit_exempt = [\"127.0.0.1\"]\n[admin]\nlisten = \"off\"\n\
+         [[site]]\nhosts = [\"{PLUGIN}\"]\nroot = \"{}\"\nphp = \"{}\"\ncron = \"off\"\naudit = false\n",
+        root.display(),
+        fpm.address()
+    );
+    let other = Galley::start(&stack.scratch.join("other"), &other).unwrap();
+    ObjectStack {
+        stack,
+        other,
+        posts,
+        _token: token,
+    }
+}
+
+/// Sends a request to the probe through PHP-FPM.
+#[track_caller]
+fn probe(address: SocketAddr, query: &str) -> Value {
+    let request = Request::get(&format!("/object-probe.php?{query}")).host(PLUGIN);
+    let response = request.send(address).unwrap();
+    assert_eq!(response.status, 200, "{query}: {}", response.excerpt());
+    serde_json::from_str(&response.text())
+        .unwrap_or_else(|error| panic!("{query}: {error}: {}", response.excerpt()))
+}
+
+fn connected(stack: &ObjectStack) -> Value {
+    let query = format!("who=a&post={}", stack.posts[0]);
+    let mut last = Value::Null;
+    wait_for("PHP uses the object cache", TIMEOUT, || {
+        last = probe(stack.other.addr(), &query);
+        last["connected"] == true
+    });
+    last
+}
+
+#[test]
+fn a_request_gets_what_it_reads_with_its_first_message() {
+    let stack = start();
+    let query = format!("who=a&post={}", stack.posts[0]);
+    let content = stack.stack.wordpress.root.join("wp-content");
+    let [file, away] = ["object-cache.php", "object-cache.away"].map(|name| content.join(name));
+    fs::rename(&file, &away).unwrap();
+    let mut without = Value::Null;
+    wait_for("PHP does without the drop-in", TIMEOUT, || {
+        without = probe(stack.other.addr(), &query);
+        without["connected"] == false
+    });
+    fs::rename(&away, &file).unwrap();
+    // A busy machine may let PHP wait too long, so that it does without for a while.
+    wait_for(
+        "a request with few round trips and queries",
+        TIMEOUT,
+        || {
+            let seen = probe(stack.other.addr(), &query);
+            let count = |name: &str| seen[name].as_u64().unwrap();
+            seen["connected"] == true
+                && count("trips") <= 3
+                && count("queries") * 2 < without["queries"].as_u64().unwrap()
+        },
+    );
+    // The command line shares the store, and sites without the token do not.
+    probe(stack.other.addr(), &format!("do=write&number=7&{query}"));
+    let seen = stack.stack.php("echo get_option('probe_auto_a');");
+    assert_eq!(seen.trim(), "7");
+    let output = stack.stack.galley.cli(&["status", "--json"]).unwrap();
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(
+        status["sites"][0]["object_cache"]["requests"].as_u64() > Some(2),
+        "{status}"
+    );
+}
+
+#[test]
+fn without_its_files_or_its_server_wordpress_works_and_nothing_old_returns() {
+    let mut stack = start();
+    connected(&stack);
+    let query = format!("who=a&post={}", stack.posts[0]);
+    let write = |stack: &ObjectStack, number: u64| {
+        probe(
+            stack.other.addr(),
+            &format!("do=write&number={number}&{query}"),
+        );
+    };
+    let read = |stack: &ObjectStack| probe(stack.other.addr(), &query);
+    write(&stack, 1);
+    read(&stack);
+    // The drop-in is moved away for a while.
+    let content = stack.stack.wordpress.root.join("wp-content");
+    let [file, away] = ["object-cache.php", "object-cache.away"].map(|name| content.join(name));
+    fs::rename(&file, &away).unwrap();
+    wait_for("PHP does without the drop-in", TIMEOUT, || {
+        read(&stack)["connected"] == false
+    });
+    write(&stack, 2);
+    fs::rename(&away, &file).unwrap();
+    assert_eq!(connected(&stack)["late"], 2);
+    // A process that cannot reach the socket.
+    let socket = stack.stack.scratch.join("objects.sock");
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).unwrap();
+    write(&stack, 3);
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
+    let seen = connected(&stack);
+    assert_eq!(
+        (&seen["late"], &seen["title"]),
+        (&Value::from(3), &Value::from(3))
+    );
+    // A request that dies between its statement and the announcement.
+    let dying = Request::get(&format!("/object-probe.php?do=die&number=30&{query}")).host(PLUGIN);
+    assert_eq!(dying.send(stack.other.addr()).unwrap().status, 500);
+    assert_eq!(connected(&stack)["title"], 30);
+    // Galley ends.
+    stack.stack.galley.kill();
+    write(&stack, 4);
+    let seen = read(&stack);
+    assert_eq!(
+        (&seen["transient"], &seen["connected"]),
+        (&Value::from("4"), &Value::from(false))
+    );
+    // The plugin's folder is gone, and the drop-in is left over.
+    fs::rename(content.join("plugins/galley"), content.join("plugins/away")).unwrap();
+    write(&stack, 5);
+    assert_eq!(read(&stack)["late"], 5);
+}
+
+/// The last completed write of each writer, by its index.
+type Completed = [AtomicU64; 2];
+
+/// Fails if a value is older than the last write that was complete before its request began.
+#[track_caller]
+fn assert_not_older(seen: &Value, least: u64) {
+    for name in ["auto", "late", "title", "meta"] {
+        assert!(
+            seen[name].as_u64() >= Some(least),
+            "{name} is older than {least}: {seen}"
+        );
+    }
+    // Transients may be lost.
+    let transient = &seen["transient"];
+    let number = transient
+        .as_u64()
+        .or_else(|| transient.as_str()?.parse().ok());
+    assert!(
+        number.is_none_or(|number| number >= least),
+        "the transient is older than {least}: {seen}"
+    );
+}
+
+#[test]
+fn nothing_old_is_read_while_galley_is_killed_paused_and_reloaded() {
+    let mut stack = start();
+    connected(&stack);
+    let rounds = std::env::var("GALLEY_OBJECT_ROUNDS").map_or(10, |text| text.parse().unwrap());
+    let completed: &Completed = &[AtomicU64::new(0), AtomicU64::new(0)];
+    let ended = &AtomicBool::new(false);
+    let (address, posts) = (stack.other.addr(), stack.posts);
+    let wordpress = &stack.stack.wordpress;
+    let reads = &AtomicU64::new(0);
+    let hits = &AtomicU64::new(0);
+    let folder = &stack.stack.scratch.join("galley");
+    let galley = &mut stack.stack.galley;
+    thread::scope(|scope| {
+        let guard = EndsAll(ended);
+        scope.spawn(move || {
+            let _guard = EndsAll(ended);
+            for number in 1.. {
+                if ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                let query = format!("do=write&who=a&number={number}&post={}", posts[0]);
+                assert_not_older(&probe(address, &query), number);
+                completed[0].store(number, Ordering::SeqCst);
+            }
+        });
+        scope.spawn(move || {
+            let _guard = EndsAll(ended);
+            for number in 1.. {
+                if ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                let least = completed[0].load(Ordering::SeqCst);
+                let code = command_line(number, posts[1]);
+                let seen = wordpress.php(&code).unwrap();
+                assert!(
+                    seen.trim().parse::<u64>().unwrap() >= least,
+                    "the command line read {seen}, older than {least}"
+                );
+                completed[1].store(number, Ordering::SeqCst);
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(move || {
+                let _guard = EndsAll(ended);
+                while !ended.load(Ordering::Relaxed) {
+                    for (at, who) in ["a", "b"].into_iter().enumerate() {
+                        let least = completed[at].load(Ordering::SeqCst);
+                        let seen = probe(address, &format!("who={who}&post={}", posts[at]));
+                        assert_not_older(&seen, least);
+                        reads.fetch_add(1, Ordering::Relaxed);
+                        hits.fetch_add(u64::from(seen["connected"] == true), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        for round in 0..rounds {
+            if ended.load(Ordering::Relaxed) {
+                break;
+            }
+            disturb(galley, folder, round);
+        }
+        drop(guard);
+    });
+    let [a, b] = completed;
+    eprintln!(
+        "{rounds} rounds: {} writes over FPM, {} on the command line, {} reads, {} of them with the store",
+        a.load(Ordering::Relaxed),
+        b.load(Ordering::Relaxed),
+        reads.load(Ordering::Relaxed),
+        hits.load(Ordering::Relaxed)
+    );
+    assert!(
+        hits.load(Ordering::Relaxed) > 0,
+        "the object cache was never used"
+    );
+    for (at, who) in ["a", "b"].into_iter().enumerate() {
+        let seen = probe(address, &format!("who={who}&post={}", posts[at]));
+        assert_not_older(&seen, completed[at].load(Ordering::Relaxed));
+    }
+}
+
+/// What the second writer runs on the command line. Prints what the first one has written.
+fn command_line(number: u64, post: u32) -> String {
+    format!(
+        "$seen = (int) get_option('probe_auto_a'); update_option('probe_auto_b', {number}, true); \
+                     update_option('probe_late_b', 'text {number}', false); set_transient('probe_b', {number}, 600); \
+                     wp_update_post(['ID' => {post}, 'post_title' => 'Title {number}']); update_post_meta({post}, 'probe', {number}); echo $seen;"
+    )
+}
+
+/// Ends all threads when one of them fails.
+struct EndsAll<'a>(&'a AtomicBool);
+
+impl Drop for EndsAll<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits while the threads work, and then disturbs Galley.
+fn disturb(galley: &mut Galley, folder: &Path, round: usize) {
+    let pause = |ms: u64| {
+        let until = Instant::now() + Duration::from_millis(ms);
+        while Instant::now() < until {
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    pause(1500);
+    match round % 4 {
+        0 => {
+            galley.signal(Signal::STOP);
+            pause(400);
+            galley.signal(Signal::CONT);
+        }
+        1 => galley.signal(Signal::HUP),
+        2 => {
+            galley.kill();
+            pause(300);
+            let config = fs::read_to_string(galley.config()).unwrap();
+            *galley = Galley::start(folder, &config).unwrap();
+        }
+        _ => pause(4000),
+    }
+}
