@@ -291,10 +291,7 @@ mod tests {
             clients.pace(&crawler, delay, Tick(now))
         };
         assert_eq!(pace(1, "bingbot", true, 0), Ok(()));
-        assert_eq!(
-            pace(1, "bingbot", true, 500),
-            Err(Duration::from_millis(2_000))
-        );
+        assert_eq!(pace(1, "bingbot", true, 500), Err(Duration::from_secs(2)));
         for other in [
             pace(2, "bingbot", true, 0),
             pace(1, "GPTBot", true, 0),

@@ -48,6 +48,7 @@ mod reader;
 mod redirect;
 mod reference;
 mod root;
+mod rule;
 mod schema;
 mod server;
 mod servers;

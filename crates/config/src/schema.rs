@@ -30,8 +30,8 @@ pub fn schema() -> String {
     ] {
         site["properties"][name] = section(section_of);
     }
-    site["properties"]["rule"] = list_of(section(OptionSection::SiteRule));
-    top["properties"]["site"] = list_of(site);
+    site["properties"]["rule"] = list_of(&section(OptionSection::SiteRule));
+    top["properties"]["site"] = list_of(&site);
     top["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     top["title"] = json!("Configuration of Galley");
     format!("{top:#}\n")
@@ -93,19 +93,19 @@ fn kind(kind: &ValueKind) -> Value {
         ValueKind::Word(words) => json!({ "type": "string", "enum": words }),
         ValueKind::PhpAddress => {
             let one = any(&[text(), server("address")]);
-            any(&[text(), server("address"), list_of(one)])
+            any(&[text(), server("address"), list_of(&one)])
         }
         ValueKind::UpstreamUrl => any(&[text(), server("url")]),
         ValueKind::Certificates => {
             let pair = table(&[("cert", text()), ("key", text())], &["cert", "key"]);
-            any(&[json!({ "const": "auto" }), pair.clone(), list_of(pair)])
+            any(&[json!({ "const": "auto" }), pair.clone(), list_of(&pair)])
         }
         ValueKind::UpstreamTls => {
             let flag = json!({ "type": "boolean" });
             table(&[("name", text()), ("ca", text()), ("verify", flag)], &[])
         }
         ValueKind::CrawlerLists => {
-            let files = any(&[text(), list_of(text())]);
+            let files = any(&[text(), list_of(&text())]);
             json!({ "type": "object", "additionalProperties": files })
         }
         ValueKind::CrawlerRules => {
@@ -127,7 +127,7 @@ fn kind(kind: &ValueKind) -> Value {
             any(&[json!({ "const": "off" }), table(&keys, &["rate"])])
         }
         ValueKind::Country => json!({ "type": "string", "pattern": "^[A-Za-z]{2}$" }),
-        ValueKind::List(each) => list_of(self::kind(each)),
+        ValueKind::List(each) => list_of(&self::kind(each)),
         ValueKind::Text
         | ValueKind::Path
         | ValueKind::Glob
@@ -154,7 +154,7 @@ fn text() -> Value {
     json!({ "type": "string", "minLength": 1 })
 }
 
-fn list_of(each: Value) -> Value {
+fn list_of(each: &Value) -> Value {
     json!({ "type": "array", "items": each })
 }
 

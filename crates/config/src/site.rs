@@ -11,10 +11,7 @@ use galley_policy::images::ImageSiblings;
 use galley_policy::redirect::CanonicalAddress;
 use galley_policy::route::HostPattern;
 use galley_policy::send_file::InternalFolder;
-use galley_policy::site::{
-    EsiPolicy, IgnoredParts, MemberPages, NamePattern, Policy, Preset, Rule, TtlTable,
-    UpstreamTimeouts,
-};
+use galley_policy::site::{EsiPolicy, MemberPages, NamePattern, Policy, Preset, TtlTable};
 
 use crate::access;
 use crate::audit;
@@ -32,6 +29,7 @@ use crate::object_cache;
 use crate::php;
 use crate::quantity::RunInterval;
 use crate::redirect;
+use crate::rule;
 use crate::tls;
 use crate::tree::{SectionTable, SiteTables};
 use crate::upgrade;
@@ -190,7 +188,7 @@ pub fn default_token_file(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// `php` or `upstream` of a site or a rule; `Files` if neither is set.
-fn upstream(section: &SectionTable, diagnostics: &mut Diagnostics) -> UpstreamConfig {
+pub(crate) fn upstream(section: &SectionTable, diagnostics: &mut Diagnostics) -> UpstreamConfig {
     let prefix = section.kind.prefix();
     if section.has("php") && section.has("upstream") {
         let message = format!(
@@ -396,15 +394,7 @@ fn site_rules(
         hsts: redirect::hsts(options, diagnostics).map(|(_, value)| value),
         dashboard: dashboard::path(options, diagnostics),
         access: access::site(options, preset, diagnostics),
-        rules: site
-            .rules
-            .iter()
-            .map(|one| {
-                let rule = rule(one, options, further, diagnostics);
-                access::reach(one, &rule, policy.urls.spellings, diagnostics);
-                rule
-            })
-            .collect(),
+        rules: rule::all(site, policy.urls.spellings, further, diagnostics),
         ..policy
     }
     .guarded()
@@ -437,61 +427,6 @@ fn ttl(site: &SiteTables, preset_ttl: TtlTable) -> TtlTable {
         stale_while_revalidate: window("stale_while_revalidate", preset_ttl.stale_while_revalidate),
         stale_if_error: window("stale_if_error", preset_ttl.stale_if_error),
     }
-}
-
-fn rule(
-    section: &SectionTable,
-    site: &SectionTable,
-    further: &mut Vec<UpstreamConfig>,
-    diagnostics: &mut Diagnostics,
-) -> Rule {
-    check::paths(section, diagnostics);
-    check::not_empty(section, "methods", "a method", diagnostics);
-    check::not_empty(section, "countries", "a country", diagnostics);
-    php::rule(section, site, diagnostics);
-    let ignored: Vec<String> = section.value("ignore");
-    let ignores = |word: &str| ignored.iter().any(|one| one == word);
-    Rule {
-        path: section.get("path").unwrap_or_default(),
-        pattern: section.get("pattern"),
-        methods: section.get("methods").unwrap_or_default(),
-        countries: section.get("countries").unwrap_or_default(),
-        cache: section.get("cache"),
-        ttl: section.get("ttl"),
-        ignore: IgnoredParts {
-            cache_control: ignores("cache-control"),
-            expires: ignores("expires"),
-            set_cookie: ignores("set-cookie"),
-            cookie: ignores("cookie"),
-            vary: ignores("vary"),
-        },
-        stream: section.value("stream"),
-        stream_request: section.value("stream_request"),
-        upstream: match upstream(section, diagnostics) {
-            UpstreamConfig::Files => None,
-            other => Some(index_of(other, further)),
-        },
-        redirect: redirect::of_rule(section, diagnostics),
-        changes: headers::changes(section, diagnostics),
-        request_body: section.get("request_body"),
-        timeouts: UpstreamTimeouts {
-            first_byte: section.get("first_byte_timeout"),
-            read: section.get("read_timeout"),
-        },
-        access: access::common(section, diagnostics),
-        exact_access: !section.value::<bool>("spellings"),
-    }
-}
-
-/// The index of an upstream in `further`. Equal upstreams have the same index, and so share connections and limits.
-fn index_of(upstream: UpstreamConfig, further: &mut Vec<UpstreamConfig>) -> usize {
-    further
-        .iter()
-        .position(|known| *known == upstream)
-        .unwrap_or_else(|| {
-            further.push(upstream);
-            further.len() - 1
-        })
 }
 
 /// The same as WordPress, which calls its scheduler at most once a minute.

@@ -83,7 +83,7 @@ mod tests {
     use std::time::Duration;
 
     use galley_cache::fill;
-    use galley_policy::class::{Class, Network};
+    use galley_policy::class::{Class, Network, Standing};
     use tokio::sync::mpsc;
 
     use super::*;
@@ -169,12 +169,16 @@ mod tests {
         handle.registry.remove(&key);
         assert!(!handle.registry.may_have(&sharing));
         assert!(handle.rejects_early(0, crawl, page, false));
-        stats.set_full_for(None, &[Class::Crawler]);
+        let proven = |class| Standing {
+            class,
+            is_proven: true,
+        };
+        stats.set_full_for(None, &[proven(Class::Crawler)]);
         assert!(
             handle.rejects_early(0, other, page, false),
             "nobody of the class"
         );
-        stats.set_full_for(None, &[Class::Visitor]);
+        stats.set_full_for(None, &[proven(Class::Visitor)]);
         assert!(!handle.rejects_early(0, crawl, page, false));
         let of_crawlers = stats.classes().find(|of| of.class == Class::Crawler);
         assert_eq!(of_crawlers.unwrap().rejected, 5);

@@ -192,6 +192,7 @@ impl<'d> DecidingRules<'d> {
             DenialReason::XmlRpc => self.site.origins("xmlrpc").iter().collect(),
             DenialReason::NotAdmin => self.site.origins("admin_allow").iter().collect(),
             DenialReason::Authors
+            | DenialReason::Crawler
             | DenialReason::CountryDenied(_)
             | DenialReason::CountryNotAllowed(_) => Vec::new(),
         }

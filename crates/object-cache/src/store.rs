@@ -236,7 +236,11 @@ impl ObjectStore {
         self.counter += 1;
         let text = [&[NUMBER], number.to_string().as_bytes()].concat();
         let slot = &mut self.slots[at];
-        self.bytes = self.bytes + text.len() - slot.value.len();
+        let former = slot.value.len();
+        self.bytes = self.bytes + text.len() - former;
+        if is_protected(&slot.key) {
+            self.protected = self.protected + text.len() - former;
+        }
         slot.value = text.into();
         slot.touch = slot.touch.next(self.counter, writer);
         slot.used = now;

@@ -124,9 +124,9 @@ fn status(options: &StatusOptions) -> ExitCode {
             // Programs read `health`.
             return show::data(value);
         }
-        verdict::lines(value)
-            .iter()
-            .for_each(|text| show::line(text));
+        for text in verdict::lines(value) {
+            show::line(&text);
+        }
         show::status(value, &verdict::slots(value));
         is_fine = verdict::is_fine(value);
     });

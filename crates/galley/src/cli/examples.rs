@@ -133,7 +133,9 @@ mod tests {
         fn check(command: &Command) {
             let is_listed = |inner: &&Command| !inner.is_hide_set() && inner.get_name() != "help";
             let inner: Vec<&Command> = command.get_subcommands().filter(is_listed).collect();
-            inner.iter().for_each(|inner| check(inner));
+            for inner in &inner {
+                check(inner);
+            }
             let help = command.get_after_help().map(ToString::to_string);
             let has_examples = help.is_some_and(|help| help.starts_with("Examples:"));
             assert_eq!(has_examples, inner.is_empty(), "{}", command.get_name());

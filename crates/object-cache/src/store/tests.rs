@@ -151,3 +151,48 @@ fn an_evicted_value_still_ends_older_leases() {
     let outcome = store.change(&change(ChangeKind::Add, lease, &name, b"old"), 1, 2_000_000);
     assert_eq!(outcome, ChangeOutcome::Refused);
 }
+
+/// Any changes leave the sums of sizes as those of the values.
+#[test]
+fn sizes_are_counted_exactly() {
+    let kinds = [
+        ChangeKind::Set,
+        ChangeKind::Add,
+        ChangeKind::Replace,
+        ChangeKind::Delete,
+        ChangeKind::Increment,
+        ChangeKind::Increment,
+        ChangeKind::FlushGroup,
+    ];
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        usize::try_from(random >> 33).expect("31 bits") % below
+    };
+    let mut store = ObjectStore::new(8 << 10);
+    for step in 0..20_000_u64 {
+        let kind = kinds[next(kinds.len())];
+        let group = ["site-transient", "posts"][next(2)];
+        let name = format!("update_{}", next(6));
+        let value = match kind {
+            ChangeKind::Increment => i64::MAX.to_le_bytes().to_vec(),
+            _ => format!("i{}", 10_u64.pow(u32::try_from(next(18)).expect("small"))).into_bytes(),
+        };
+        let key = match kind {
+            ChangeKind::FlushGroup => group.as_bytes().to_vec(),
+            _ => key(group, &name),
+        };
+        let lease = store.counter();
+        store.change(&change(kind, lease, &key, &value), 1, step);
+        let sum = |wanted: fn(&[u8]) -> bool| {
+            let slots = store.slots.iter().filter(|slot| wanted(&slot.key));
+            slots
+                .map(|slot| size(&slot.key, &slot.value))
+                .sum::<usize>()
+        };
+        assert_eq!(store.bytes, sum(|_| true));
+        assert_eq!(store.protected, sum(is_protected));
+    }
+}

@@ -220,8 +220,8 @@ mod tests {
         fn what_is_written_is_read(networks in networks()) {
             let wanted: Vec<IpNet> = networks.iter().map(IpNet::trunc).collect();
             prop_assert_eq!(parse_list(&written(&networks)).unwrap(), wanted.clone());
-            let lines: String = networks.iter().map(|network| format!("{network}\n")).collect();
-            prop_assert_eq!(parse_list(&lines).unwrap(), wanted);
+            let lines: Vec<String> = networks.iter().map(ToString::to_string).collect();
+            prop_assert_eq!(parse_list(&lines.join("\n")).unwrap(), wanted);
         }
 
         // A list that was cut off is refused, never half of it accepted.

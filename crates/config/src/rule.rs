@@ -1,0 +1,83 @@
+//! One `[[site.rule]]`: converts its options to a [`Rule`].
+
+use galley_policy::site::{EqualSpellings, IgnoredParts, Rule, UpstreamTimeouts};
+
+use crate::access;
+use crate::check;
+use crate::diagnostic::Diagnostics;
+use crate::headers;
+use crate::php;
+use crate::redirect;
+use crate::site::upstream;
+use crate::tree::{SectionTable, SiteTables};
+use crate::upstream::UpstreamConfig;
+
+/// The rules of a site. Their upstreams are added to `further`.
+pub(crate) fn all(
+    site: &SiteTables,
+    spellings: EqualSpellings,
+    further: &mut Vec<UpstreamConfig>,
+    diagnostics: &mut Diagnostics,
+) -> Vec<Rule> {
+    let rules = site.rules.iter().map(|one| {
+        let rule = rule(one, &site.options, further, diagnostics);
+        access::reach(one, &rule, spellings, diagnostics);
+        rule
+    });
+    rules.collect()
+}
+
+fn rule(
+    section: &SectionTable,
+    site: &SectionTable,
+    further: &mut Vec<UpstreamConfig>,
+    diagnostics: &mut Diagnostics,
+) -> Rule {
+    check::paths(section, diagnostics);
+    check::not_empty(section, "methods", "a method", diagnostics);
+    check::not_empty(section, "countries", "a country", diagnostics);
+    php::rule(section, site, diagnostics);
+    let ignored: Vec<String> = section.value("ignore");
+    let ignores = |word: &str| ignored.iter().any(|one| one == word);
+    Rule {
+        path: section.get("path").unwrap_or_default(),
+        pattern: section.get("pattern"),
+        methods: section.get("methods").unwrap_or_default(),
+        countries: section.get("countries").unwrap_or_default(),
+        cache: section.get("cache"),
+        ttl: section.get("ttl"),
+        ignore: IgnoredParts {
+            cache_control: ignores("cache-control"),
+            expires: ignores("expires"),
+            set_cookie: ignores("set-cookie"),
+            cookie: ignores("cookie"),
+            vary: ignores("vary"),
+        },
+        stream: section.value("stream"),
+        stream_request: section.value("stream_request"),
+        upstream: match upstream(section, diagnostics) {
+            UpstreamConfig::Files => None,
+            other => Some(index_of(other, further)),
+        },
+        redirect: redirect::of_rule(section, diagnostics),
+        changes: headers::changes(section, diagnostics),
+        request_body: section.get("request_body"),
+        timeouts: UpstreamTimeouts {
+            first_byte: section.get("first_byte_timeout"),
+            read: section.get("read_timeout"),
+        },
+        access: access::common(section, diagnostics),
+        exact_access: !section.value::<bool>("spellings"),
+    }
+}
+
+/// The index of an upstream in `further`. Equal upstreams have the same index, and so share connections and limits.
+fn index_of(upstream: UpstreamConfig, further: &mut Vec<UpstreamConfig>) -> usize {
+    further
+        .iter()
+        .position(|known| *known == upstream)
+        .unwrap_or_else(|| {
+            further.push(upstream);
+            further.len() - 1
+        })
+}
