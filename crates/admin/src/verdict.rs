@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use galley_cache::disk::Health;
 use galley_cache::log::Durability;
 use galley_telemetry::history::Minute;
-use galley_upstream::UpstreamStats;
+use galley_upstream::{ServerEligibility, UpstreamStats};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -157,17 +157,22 @@ fn upstream(stats: &UpstreamStats) -> Option<HealthProblem> {
     let unusable = stats.servers().iter().filter_map(|server| {
         let state = &server.state;
         let failure = state.connect_failure();
-        if failure.is_none() && state.eligibility().word() == "up" {
+        if failure.is_none() && state.eligibility() == ServerEligibility::Up {
             return None;
         }
         let since = state.unreachable_for(now);
         let since = since.unwrap_or_else(|| state.unchanged_for(now));
-        Some((&state.address, failure, since))
+        Some((state, failure, since))
     });
     let unusable: Vec<_> = unusable.collect();
-    let (address, failure, since) = unusable.first()?;
+    let (state, failure, since) = unusable.first()?;
+    let address = &state.address;
     let (cause, remedy) = match failure {
         Some(failure) => (format!(": {}", failure.cause), failure.remedy),
+        None if state.eligibility() == ServerEligibility::Down => (
+            ", which failed its health checks".to_owned(),
+            "See the server's own log, and `health_check` of the site",
+        ),
         None => (
             String::new(),
             "It accepts connections, but does not respond in time: see its own log and `galley doctor`",

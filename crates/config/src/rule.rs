@@ -1,16 +1,16 @@
-//! One `[[site.rule]]`: converts its options to a [`Rule`].
+//! One `[[site.rule]]`: converts its options to a [`Rule`]. And the upstream of a site or a rule.
 
 use galley_policy::site::{EqualSpellings, IgnoredParts, Rule, UpstreamTimeouts};
 
 use crate::access;
+use crate::balance;
 use crate::check;
 use crate::diagnostic::Diagnostics;
 use crate::headers;
 use crate::php;
 use crate::redirect;
-use crate::site::upstream;
 use crate::tree::{SectionTable, SiteTables};
-use crate::upstream::UpstreamConfig;
+use crate::upstream::{HttpUpstream, Program, UpstreamConfig};
 
 /// The rules of a site. Their upstreams are added to `further`.
 pub(crate) fn all(
@@ -25,6 +25,33 @@ pub(crate) fn all(
         rule
     });
     rules.collect()
+}
+
+/// `php` or `upstream` of a site or a rule; `Files` if neither is set.
+pub(crate) fn upstream(section: &SectionTable, diagnostics: &mut Diagnostics) -> UpstreamConfig {
+    let prefix = section.kind.prefix();
+    if section.has("php") && section.has("upstream") {
+        let message = format!(
+            "`{prefix}.php` and `{prefix}.upstream` are both given, but only one of them can generate the pages"
+        );
+        let help = "keep `php` for PHP-FPM, or `upstream` for a web server with PHP in it";
+        let position = section.position("upstream");
+        diagnostics.add(position, section.path("upstream"), message, help);
+    }
+    check::not_empty(section, "upstream", "a URL", diagnostics);
+    php::command(section, diagnostics);
+    let upstream = match (section.get("php"), section.get("php_command")) {
+        (Some(UpstreamConfig::Managed), Some(command)) => UpstreamConfig::Program(Program {
+            command,
+            workers: section.value("php_workers"),
+        }),
+        (Some(php), _) => php,
+        (None, _) => section
+            .get::<Vec<HttpUpstream>>("upstream")
+            .map_or(UpstreamConfig::Files, UpstreamConfig::Http),
+    };
+    balance::servers(section, &upstream, diagnostics);
+    upstream
 }
 
 fn rule(

@@ -33,7 +33,7 @@ use crate::rule;
 use crate::tls;
 use crate::tree::{SectionTable, SiteTables};
 use crate::upgrade;
-use crate::upstream::{HttpUpstream, Program, UpstreamConfig, UpstreamLimits};
+use crate::upstream::{UpstreamConfig, UpstreamLimits};
 use crate::value::FromValue;
 
 /// The parts of the whole configuration on which sites depend.
@@ -79,7 +79,7 @@ pub(crate) fn site(
     check::log_folders(&site.log, diagnostics);
     let hosts: Vec<HostPattern> = options.get("hosts").unwrap_or_default();
     let [listen, listen_tls] = names::listeners(options, [context.listen, context.listen_tls]);
-    let upstream = upstream(options, diagnostics);
+    let upstream = rule::upstream(options, diagnostics);
     php::upstream(site, &upstream, diagnostics);
     let mut further = Vec::new();
     let home = redirect::home(options, &hosts, context.listen_tls, diagnostics);
@@ -185,33 +185,6 @@ fn token_file(
 /// The token file of a site without `token_file`: `tokens/NAME.token` in the configuration's folder.
 pub fn default_token_file(folder: &Path, name: &str) -> PathBuf {
     folder.join("tokens").join(format!("{name}.token"))
-}
-
-/// `php` or `upstream` of a site or a rule; `Files` if neither is set.
-pub(crate) fn upstream(section: &SectionTable, diagnostics: &mut Diagnostics) -> UpstreamConfig {
-    let prefix = section.kind.prefix();
-    if section.has("php") && section.has("upstream") {
-        let message = format!(
-            "`{prefix}.php` and `{prefix}.upstream` are both given, but only one of them can generate the pages"
-        );
-        let help = "keep `php` for PHP-FPM, or `upstream` for a web server with PHP in it";
-        let position = section.position("upstream");
-        diagnostics.add(position, section.path("upstream"), message, help);
-    }
-    check::not_empty(section, "upstream", "a URL", diagnostics);
-    php::command(section, diagnostics);
-    let upstream = match (section.get("php"), section.get("php_command")) {
-        (Some(UpstreamConfig::Managed), Some(command)) => UpstreamConfig::Program(Program {
-            command,
-            workers: section.value("php_workers"),
-        }),
-        (Some(php), _) => php,
-        (None, _) => section
-            .get::<Vec<HttpUpstream>>("upstream")
-            .map_or(UpstreamConfig::Files, UpstreamConfig::Http),
-    };
-    balance::servers(section, &upstream, diagnostics);
-    upstream
 }
 
 /// The folders of a site. Warns of those that do not exist.

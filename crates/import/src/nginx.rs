@@ -63,7 +63,9 @@ fn convert_with(
             server::convert(&own, &inherited, &mut context)
         })
         .collect();
-    let draft = finish(draft(converted, &mut context));
+    let mut draft = draft(converted, &mut context);
+    draft.compare_paths_only();
+    let draft = finish(draft);
     check_all(servers, &inherited, &draft, &mut context);
     draft
 }

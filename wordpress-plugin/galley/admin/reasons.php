@@ -152,6 +152,7 @@ function reason_texts_not_stored(): array {
  */
 function reason_texts_refused(): array {
 	return array(
+		'refused-unseen'           => array( __( 'PHP is busy, and this address has not loaded a style sheet, script or image of the site within the last ten minutes', 'galley' ), __( 'people get the page after they have opened any other; if a program needs it, let it wait for `Retry-After`, or use the REST API', 'galley' ) ),
 		'refused-unknown-host'     => array( __( 'no site has this host', 'galley' ), __( 'add it to a site’s `hosts`, with and without `www`; a proxy in front of Galley must forward the host', 'galley' ) ),
 		'refused-misdirected'      => array( __( 'the certificate of this connection is for other hosts', 'galley' ), __( 'browsers repeat the request on a new connection; other clients must name the host in the handshake (SNI)', 'galley' ) ),
 		'refused-bad-request'      => array( __( 'it is not a valid HTTP request', 'galley' ) ),

@@ -4,11 +4,14 @@
 //! requests to PHP. The start does not wait and does not fail: PHP-FPM may start later.
 //! The result is in the state of the server, where the log, `galley status` and `galley why` read it.
 
+use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use galley_config::{Config, MachineFinding, OptionPath, SiteConfig, UpstreamConfig};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::health::CheckedServer;
 use galley_sys::connect::{ConnectFailure, try_connect};
@@ -35,21 +38,35 @@ async fn keep(site: String, state: Weak<ServerState>) {
         let is_idle = state.requests() == requests && state.in_flight() == 0;
         requests = state.requests();
         if is_first || (!is_handshake && (is_idle || known.is_some())) {
-            let address = state.address.clone();
-            let tried = tokio::task::spawn_blocking(move || try_connect(&address)).await;
-            let failure = tried.as_ref().ok().and_then(|tried| tried.as_ref().err());
+            let tried = connect(&state.address).await;
+            let failure = tried.as_ref().err();
             if let (None, Some(failure)) = (&known, failure) {
                 let upstream = &state.address;
                 tracing::warn!(site, upstream, cause = %failure.cause, "cannot connect to the upstream: {}", failure.remedy);
             }
-            if let Ok(tried) = tried {
-                state.reached(tried);
-            }
+            state.reached(tried);
         }
         drop(state);
         is_first = false;
         tokio::time::sleep(INTERVAL).await;
     }
+}
+
+/// As [`try_connect`], without a thread that blocks: one every two seconds would keep several threads alive for good.
+async fn connect(address: &str) -> Result<(), ConnectFailure> {
+    let connected = async {
+        match address.strip_prefix("unix:") {
+            Some(path) => match UnixStream::connect(path).await {
+                // The queue of the socket is full, so somebody listens.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                connected => connected.map(drop),
+            },
+            None => TcpStream::connect(address).await.map(drop),
+        }
+    };
+    let connected = timeout(PATIENCE, connected).await;
+    let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    connected.map_err(|error| ConnectFailure::new(address, &error))
 }
 
 /// The servers of all sites that accept no connection, for `galley check`. `who` is the user that would connect.
@@ -119,6 +136,9 @@ fn tried_as(who: &UserIdentity, address: &str) -> Result<(), ConnectFailure> {
 
 /// How many servers `galley check` tries at the same time: one behind a firewall takes seconds.
 const AT_ONCE: usize = 32;
+
+/// As long as `try_connect` waits for an address.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How soon it is noticed, without a request, that a server accepts no connections, or accepts them again.
 const INTERVAL: Duration = Duration::from_secs(2);

@@ -143,7 +143,7 @@ fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
             .contains("\"privileged\":\"gone\"")
     );
     let table = output_text(&site.galley.cli(&["status"]).unwrap());
-    assert!(table.contains("restart galley"), "{table}");
+    assert!(table.contains("Restart galley"), "{table}");
     // The packages restart at this exit code.
     let upgrade = site.galley.cli(&["upgrade"]).unwrap();
     assert_eq!(upgrade.status.code(), Some(2), "{}", output_text(&upgrade));
