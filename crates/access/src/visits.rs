@@ -139,8 +139,9 @@ impl Visits {
         (self.settled.get(low % SETTLED), value)
     }
 
-    /// Records a visit, unless the client's network has had its share of this period.
-    pub fn add(&self, visitor: &NewVisitor, now: Tick) {
+    /// Records a visit, unless the client's network has had its share of this period. Only visits by files show that visitors of this
+    /// site can prove theirs (`is_by_file`): an editor in the administration of a site whose files come from a CDN does not.
+    pub fn add(&self, visitor: &NewVisitor, is_by_file: bool, now: Tick) {
         let NewVisitor {
             client,
             places,
@@ -151,7 +152,9 @@ impl Visits {
         if !is_old && !self.count(*client, *period) {
             self.decline(visitor);
         } else {
-            self.last.store(now.0 + 1, Ordering::Relaxed);
+            if is_by_file {
+                self.last.store(now.0 + 1, Ordering::Relaxed);
+            }
             for place in places {
                 if let Some(word) = self.words.get(place.word) {
                     let aged = |seen| Some(aged(seen, *period) | place.bits);
@@ -284,7 +287,7 @@ mod tests {
 
     fn visit(visits: &Visits, client: IpAddr, now: Tick) {
         if let Some(new) = visits.unless_known(client, now) {
-            visits.add(&new, now);
+            visits.add(&new, true, now);
         }
     }
 
@@ -354,6 +357,18 @@ mod tests {
     fn false_positives(visits: &Visits) -> f64 {
         let strangers = (0..100_000_u32).filter(|n| visits.proves(v4(0x6000_0000 + n), Tick(0)));
         f64::from(u32::try_from(strangers.count()).unwrap()) / 100_000.0
+    }
+
+    #[test]
+    fn only_files_show_that_visitors_can_prove_a_visit() {
+        let visits = Visits::new();
+        let (editor, person) = (v4(0x7f00_0001), v4(0x7f00_0002));
+        let new = visits.unless_known(editor, Tick(0)).unwrap();
+        visits.add(&new, false, Tick(0));
+        assert_eq!(visits.proof(person, Tick(0)), Proof::NotRequired);
+        visit(&visits, v4(0x7f00_0003), Tick(0));
+        assert_eq!(visits.proof(person, Tick(0)), Proof::Unproven);
+        assert_eq!(visits.proof(editor, Tick(0)), Proof::Visit);
     }
 
     #[test]

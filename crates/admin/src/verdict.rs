@@ -157,7 +157,8 @@ fn upstream(stats: &UpstreamStats) -> Option<HealthProblem> {
     let unusable = stats.servers().iter().filter_map(|server| {
         let state = &server.state;
         let failure = state.connect_failure();
-        if failure.is_none() && state.eligibility() == ServerEligibility::Up {
+        // After an outage, a site whose visitors get stored pages sends no request that would show that the server is back.
+        if failure.is_none() && state.may_be_tried(now) {
             return None;
         }
         let since = state.unreachable_for(now);
@@ -206,11 +207,13 @@ fn errors(minutes: &[Minute]) -> Option<HealthProblem> {
     );
     let remedy =
         "`galley dashboard` lists the pages; the cause is in the log of PHP or of the upstream";
-    Some(if errors * 2 >= generated.max(1) {
-        HealthProblem::failing("errors", text, remedy)
-    } else {
-        HealthProblem::degraded("errors", text, remedy)
-    })
+    Some(
+        if errors * 2 >= generated.max(1) && errors * 4 >= requests {
+            HealthProblem::failing("errors", text, remedy)
+        } else {
+            HealthProblem::degraded("errors", text, remedy)
+        },
+    )
 }
 
 /// The problem of a site whose queue has rejected requests.
@@ -372,6 +375,8 @@ mod tests {
             ),
             (vec![minute(20, 10, 5)], Some(Level::Failing)),
             (vec![minute(5, 5, 5)], Some(Level::Failing)),
+            // A crawler on one broken page of a site whose other pages are stored.
+            (vec![minute(200, 6, 5)], Some(Level::Degraded)),
         ] {
             let seen = errors(&minutes).map(|problem| problem.level);
             assert_eq!(seen, wanted, "{minutes:?}");

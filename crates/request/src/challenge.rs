@@ -25,7 +25,8 @@ pub(super) fn page(
 ) -> Option<Response> {
     let is_for = fault.why == RefusedWhy::Unseen && exchange.info.method() == Method::Get;
     let visits = exchange.site.visits.as_ref()?;
-    if !is_for || !exchange.site.crawl_challenge {
+    // A client behind a proxy that does not name it can prove nothing, so the page would open itself for ever.
+    if !is_for || !exchange.site.crawl_challenge || !visit::is_known_address(exchange) {
         return None;
     }
     let ticket = visits.ticket(exchange.client.ip(), services.clock.tick());
@@ -63,7 +64,7 @@ pub(super) fn style_sheet(
         let note = "no valid ticket of this client";
         return Some(Err(Fault::new(RefusedWhy::NotFound, note)));
     }
-    visit::note(services, exchange);
+    visit::note(services, exchange, true);
     let mut fields = HeaderMap::new();
     let css = HeaderValue::from_static("text/css; charset=utf-8");
     fields.insert(header::CONTENT_TYPE, css);

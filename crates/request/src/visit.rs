@@ -50,7 +50,7 @@ pub(super) fn is_part_of_pages(info: &RequestInfo) -> bool {
 pub(super) fn note_file(services: &Services, exchange: &Exchange<'_>, response: &Response) {
     let is_sent = matches!(response.status, 200 | 206 | 304) && response.outcome == Outcome::File;
     if is_sent && is_part_of_pages(&exchange.info) {
-        note(services, exchange);
+        note(services, exchange, true);
     }
 }
 
@@ -60,12 +60,12 @@ pub(super) fn note_session(services: &Services, exchange: &Exchange<'_>, status:
     let is_admin = || memchr::memmem::find(path, b"/wp-admin/").is_some();
     let is_public = || PUBLIC.iter().any(|script| path.ends_with(script));
     if status == 200 && exchange.info.has_login() && is_admin() && !is_public() {
-        note(services, exchange);
+        note(services, exchange, false);
     }
 }
 
 /// Records the client, unless its address is that of a proxy.
-pub(super) fn note(services: &Services, exchange: &Exchange<'_>) {
+pub(super) fn note(services: &Services, exchange: &Exchange<'_>, is_by_file: bool) {
     let now = services.clock.tick();
     let client = exchange.client.ip();
     let new = |visits: &Visits| visits.unless_known(client, now);
@@ -75,14 +75,14 @@ pub(super) fn note(services: &Services, exchange: &Exchange<'_>) {
         return;
     };
     if is_known_address(exchange) {
-        visits.add(&new, now);
+        visits.add(&new, is_by_file, now);
     } else {
         visits.decline(&new);
     }
 }
 
 /// Whether the client's address is that of the client, and not that of a proxy.
-fn is_known_address(exchange: &Exchange<'_>) -> bool {
+pub(super) fn is_known_address(exchange: &Exchange<'_>) -> bool {
     let mut names = exchange.head.fields().map(|(name, _)| name);
     let is_forwarded = |name: &str| FORWARDING.iter().any(|one| one.eq_ignore_ascii_case(name));
     exchange.client.ip() != UNKNOWN_ADDRESS.ip()

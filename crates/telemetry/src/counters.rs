@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use galley_policy::outcome::Outcome;
+use galley_policy::outcome::{Outcome, RefusedWhy};
 
 use super::http2;
 use super::totals::{Totals, slots};
@@ -109,7 +109,9 @@ impl CoreCounters {
         let (requests, bytes) = slots::of_outcome(response.outcome);
         row.add(requests, 1);
         row.add(bytes, response.body_bytes);
-        if response.status >= 500 {
+        // A client that invents methods is no error of the server.
+        let is_claim = response.outcome == Outcome::Refused(RefusedWhy::UnknownMethod);
+        if response.status >= 500 && !is_claim {
             row.add(slots::SERVER_ERRORS, 1);
         }
         for slot in slots::of_reasons(response.outcome).into_iter().flatten() {

@@ -342,7 +342,12 @@ impl LimitState {
             free: Processors::Busy,
         };
         let admission = self.holders.admission(identity, limit, &context);
-        self.queue.len() == 0 && admission == AdmissionDecision::Admit
+        // Logins wait for their own bound, so a request that never waits does not take their turn.
+        let bounded = match identity.class {
+            Class::Unseen => self.queue.len_of(Class::Login),
+            _ => 0,
+        };
+        self.queue.len() == bounded && admission == AdmissionDecision::Admit
     }
 
     /// Whether a new request would be rejected, even from a client without other requests.

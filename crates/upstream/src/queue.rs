@@ -211,7 +211,9 @@ impl<T> AdmissionQueue<T> {
                 tried.push(queue.class);
                 continue;
             };
-            self.pass = queue.pass;
+            // A class that was held back at its bound lags. Its pass must not pull the others back: a class that begins to wait then
+            // would get every slot until it has caught up.
+            self.pass = self.pass.max(queue.pass);
             queue.pass += STRIDE / queue.class.share();
             let (identity, pending) = self.waiting.remove(&ticket)?;
             return Some((ticket, identity, pending));

@@ -159,6 +159,11 @@ impl ServerState {
         }
     }
 
+    /// Whether the next request is sent to the server, perhaps as the probe after an outage.
+    pub fn may_be_tried(&self, now: Instant) -> bool {
+        !self.is_out() && self.breaker.pause(now).is_zero()
+    }
+
     /// The time since the last change of the server's state.
     pub fn unchanged_for(&self, now: Instant) -> Duration {
         let checked = self.lock().since;

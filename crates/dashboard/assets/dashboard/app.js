@@ -83,6 +83,9 @@ function cut(why) {
 }
 
 function sampled(event) {
+  if (!current) {
+    return;
+  }
   if (!event.ok) {
     cut(event.error);
     return;

@@ -34,10 +34,20 @@ function problem(one) {
     h('p', { class: 'remedy' }, h('strong', {}, 'What to do: '), prose(one.remedy), '.'));
 }
 
+const SENTENCES = { ok: 'Visitors are served', degraded: 'Visitors are served, but not everything works', failing: 'Visitors get errors' };
+
+// The verdict on one site and the server, without the problems of other sites.
+function ofSite(health, site) {
+  const problems = health.problems.filter((one) => !one.site || one.site === site);
+  const state = ['failing', 'degraded'].find((level) => problems.some((one) => one.level === level)) ?? 'ok';
+  return { state, summary: SENTENCES[state], problems };
+}
+
 // The sentence, then each problem of `site`, or all.
 export function verdict(health, site) {
-  const problems = health.problems.filter((one) => !site || !one.site || one.site === site);
-  return h('section', { class: `verdict is-${health.state}`, 'aria-labelledby': 'verdict' },
-    h('h2', { id: 'verdict' }, mark(health.state), ' ', `${health.summary}.`),
+  const isWhole = !site || health.state === 'unknown' || health.problems.every((one) => !one.site || one.site === site);
+  const { state, summary, problems } = isWhole ? health : ofSite(health, site);
+  return h('section', { class: `verdict is-${state}`, 'aria-labelledby': 'verdict' },
+    h('h2', { id: 'verdict' }, mark(state), ' ', `${summary}.`),
     problems.length > 0 ? h('ul', {}, problems.map(problem)) : null);
 }

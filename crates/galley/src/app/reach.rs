@@ -5,6 +5,7 @@
 //! The result is in the state of the server, where the log, `galley status` and `galley why` read it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub(super) fn start(servers: &[CheckedServer]) -> JoinSet<()> {
 
 async fn keep(site: String, state: Weak<ServerState>) {
     let mut is_first = true;
-    let mut requests = 0;
+    let (mut requests, mut failures) = (0, 0);
     loop {
         let Some(state) = state.upgrade() else { return };
         let known = state.connect_failure();
@@ -44,7 +45,15 @@ async fn keep(site: String, state: Weak<ServerState>) {
                 let upstream = &state.address;
                 tracing::warn!(site, upstream, cause = %failure.cause, "cannot connect to the upstream: {}", failure.remedy);
             }
-            state.reached(tried);
+            failures = if tried.is_ok() { 0 } else { failures + 1 };
+            // Requests use the addresses that a name had before while name servers fail, so one failure is none yet.
+            if tried.is_ok()
+                || is_first
+                || failures >= FAILURES_OF_NAMES
+                || !is_name(&state.address)
+            {
+                state.reached(tried);
+            }
         }
         drop(state);
         is_first = false;
@@ -136,6 +145,14 @@ fn tried_as(who: &UserIdentity, address: &str) -> Result<(), ConnectFailure> {
 
 /// How many servers `galley check` tries at the same time: one behind a firewall takes seconds.
 const AT_ONCE: usize = 32;
+
+/// Whether an address is the name of a host.
+fn is_name(address: &str) -> bool {
+    !address.starts_with("unix:") && address.parse::<SocketAddr>().is_err()
+}
+
+/// Failures in a row after which an upstream with a name is out of reach.
+const FAILURES_OF_NAMES: u32 = 3;
 
 /// As long as `try_connect` waits for an address.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -66,6 +66,34 @@ fn a_new_client_waits_for_other_clients_not_for_all_their_requests() {
     );
 }
 
+/// A class that was held back at its bound and is served at last does not hand the time that it missed to another class.
+#[test]
+fn a_class_that_was_held_back_gives_no_other_class_an_advantage() {
+    let mut queue = AdmissionQueue::new(10_000);
+    for _ in 0..1_000 {
+        queue.join(identity(Class::Visitor, 1), "visitor");
+        queue.join(identity(Class::Login, 2), "login");
+    }
+    // Logins are at their bound meanwhile.
+    for _ in 0..500 {
+        queue
+            .pop(|identity, _| identity.class != Class::Login)
+            .unwrap();
+    }
+    let (_, _, name) = queue.pop(|_, _| true).unwrap();
+    assert_eq!(name, "login");
+    for _ in 0..500 {
+        queue.join(identity(Class::Crawler, 3), "crawler");
+    }
+    let next = (0..60).map(|_| {
+        queue
+            .pop(|identity, _| identity.class != Class::Login)
+            .unwrap()
+    });
+    let visitors = next.filter(|(_, _, name)| *name == "visitor").count();
+    assert!(visitors >= 35, "{visitors} of 60");
+}
+
 #[test]
 fn classes_get_their_shares_and_gain_nothing_from_an_absence() {
     let mut queue = AdmissionQueue::new(10_000);
