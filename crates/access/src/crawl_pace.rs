@@ -65,10 +65,7 @@ impl CrawlPace {
             let file = Arc::clone(file);
             spawn_blocking(move || file.read());
         }
-        // Google does not know the directive, and a line for all crawlers is not meant for it.
-        let is_google = crawler.to_ascii_lowercase().contains("google");
-        let delays = file.delays.load();
-        (!is_google).then(|| delays.of(crawler)).flatten()
+        file.delays.load().of(crawler)
     }
 }
 

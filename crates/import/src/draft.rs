@@ -269,8 +269,13 @@ impl ImportedSite {
         self.section.list("hosts")
     }
 
-    /// Adds a rule. Galley applies one rule to a request, so rules for the same paths are joined.
-    pub fn add_rule(&mut self, rule: RuleDraft) {
+    /// Adds a rule. Galley applies one rule to a request, so rules for the same paths are joined. Other servers compare paths only, and
+    /// know no other spellings of a page.
+    pub fn add_rule(&mut self, mut rule: RuleDraft) {
+        let mut options = ["allow", "deny", "basic_auth", "limit"].iter();
+        if options.any(|option| rule.section.has(option)) {
+            rule.section.set("spellings", false, None);
+        }
         let mut all = self.rules.iter_mut();
         match all.find(|known| known.has_paths_of(&rule)) {
             Some(known) if !rule.section.has("redirect") => {
@@ -309,17 +314,6 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Lets access rules close the paths that they match only, as nginx does, which knows no other spellings of a page. The
-    /// sections of other servers also match what is below a path, and so need the spellings.
-    pub fn compare_paths_only(&mut self) {
-        for rule in self.sites.iter_mut().flat_map(|site| &mut site.rules) {
-            let mut options = ["allow", "deny", "basic_auth", "limit"].iter();
-            if options.any(|option| rule.section.has(option)) {
-                rule.section.set("spellings", false, None);
-            }
-        }
-    }
-
     /// Adds another configuration. If both set an option, the existing value is kept; lists are joined.
     pub fn join(&mut self, other: Self) {
         join_section(&mut self.server, other.server);

@@ -63,9 +63,7 @@ fn convert_with(
             server::convert(&own, &inherited, &mut context)
         })
         .collect();
-    let mut draft = draft(converted, &mut context);
-    draft.compare_paths_only();
-    let draft = finish(draft);
+    let draft = finish(draft(converted, &mut context));
     check_all(servers, &inherited, &draft, &mut context);
     draft
 }

@@ -161,7 +161,7 @@ const FIRST_SCORE: u8 = 72;
 const UNLIKELY: u8 = 16;
 
 /// Keys of a URL or a pattern. A page of a large shop reads about 600.
-const MAX_KEYS: usize = 2048;
+pub(crate) const MAX_KEYS: usize = 2048;
 
 /// Patterns of a site: with at most 2,048 keys of usually 40 bytes.
 const MAX_PATTERNS: usize = 64;

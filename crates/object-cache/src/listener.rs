@@ -120,7 +120,7 @@ struct Shared {
     began: Instant,
     /// Connections by user.
     users: RefCell<HashMap<u32, usize>>,
-    /// Bytes of messages that are being received.
+    /// Bytes of large messages and answers on their way.
     receiving: RefCell<usize>,
 }
 
@@ -186,13 +186,18 @@ fn accept(stream: UnixStream, shared: &Rc<Shared>) {
 }
 
 async fn talk(mut stream: UnixStream, session: &mut PhpSession, shared: &Shared) -> io::Result<()> {
+    let mut attempts = 0;
     loop {
         let started = session.has_started();
-        let (patience, most) = if started {
-            (MAX_IDLE, MAX_MESSAGE)
+        let (patience, most, transfer) = if started {
+            (MAX_IDLE, MAX_MESSAGE, MAX_TRANSFER)
         } else {
-            (MAX_START_TIME, MAX_START)
+            (MAX_START_TIME, MAX_START, MAX_START_TIME)
         };
+        if !started && attempts > START_ATTEMPTS {
+            return Ok(());
+        }
+        attempts += usize::from(!started);
         let length = timeout(patience, stream.read_u32_le()).await??;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > most {
@@ -200,26 +205,31 @@ async fn talk(mut stream: UnixStream, session: &mut PhpSession, shared: &Shared)
         }
         let receiving = Receiving::new(shared, length)?;
         let mut message = vec![0; length];
-        timeout(MAX_TRANSFER, stream.read_exact(&mut message)).await??;
+        timeout(transfer, stream.read_exact(&mut message)).await??;
         drop(receiving);
         let now = u64::try_from(shared.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let answer = session.receive(&mut shared.sites.borrow_mut(), &message, now);
         let answer =
             answer.map_err(|SessionRefused| io::Error::from(io::ErrorKind::InvalidData))?;
+        drop(message);
         if !answer.is_empty() {
+            // A process that does not read occupies it until the time is over.
+            let _sending = Receiving::new(shared, answer.len())?;
             timeout(MAX_TRANSFER, stream.write_all(&answer)).await??;
         }
     }
 }
 
-/// The bytes of one message in `Shared::receiving`.
+/// The bytes of one message or answer in `Shared::receiving`.
 struct Receiving<'a> {
     shared: &'a Shared,
     bytes: usize,
 }
 
 impl<'a> Receiving<'a> {
+    /// Small messages are free, so that large ones of some processes never keep others from their values.
     fn new(shared: &'a Shared, bytes: usize) -> io::Result<Self> {
+        let bytes = if bytes <= SMALL { 0 } else { bytes };
         let mut receiving = shared.receiving.borrow_mut();
         if *receiving + bytes > MAX_RECEIVING {
             return Err(io::ErrorKind::OutOfMemory.into());
@@ -241,7 +251,13 @@ const TURN: Duration = Duration::from_micros(200);
 /// Connections of one user: more than PHP-FPM usually has workers.
 const MAX_OF_USER: usize = 512;
 
-/// Messages that are being received, in bytes.
+/// A process that is behind starts twice; a user without a token gets no more attempts either.
+const START_ATTEMPTS: usize = 2;
+
+/// With the limit of connections, all small messages together have at most 32 MiB for each user.
+const SMALL: usize = 64 << 10;
+
+/// Large messages and answers on their way, in bytes.
 const MAX_RECEIVING: usize = 64 << 20;
 
 /// The time in which a process has to show its token.

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::figures::{Count, Figures};
-use crate::learner::{Learner, RequestClass};
+use crate::learner::{Learner, MAX_KEYS, RequestClass};
 use crate::site::ObjectCacheSite;
 use crate::store::{ChangeKind, ChangeOutcome, ObjectStore, ValueChange};
 use crate::wire::{self, Found, PhpMessage, Start};
@@ -36,6 +36,8 @@ struct SiteStores {
 #[derive(Debug)]
 struct Database {
     namespace: [u8; 16],
+    /// Differs from that of each former store of the same database, whose leases say nothing about this one.
+    id: u64,
     known: Option<(Vec<u8>, Vec<u8>)>,
     store: ObjectStore,
     learner: Learner,
@@ -53,6 +55,8 @@ pub struct PhpSession {
 struct SessionPlace {
     site: String,
     namespace: [u8; 16],
+    /// [`Database::id`].
+    database: u64,
     url: RequestClass,
     pattern: RequestClass,
 }
@@ -93,14 +97,15 @@ impl ObjectSites {
     fn database(&mut self, place: &SessionPlace) -> Option<(&mut Database, &Figures)> {
         let site = self.by_name.get_mut(&place.site)?;
         let mut databases = site.databases.iter_mut();
-        let database = databases.find(|one| one.namespace == place.namespace)?;
+        let database =
+            databases.find(|one| one.namespace == place.namespace && one.id == place.database)?;
         Some((database, &site.figures))
     }
 }
 
 impl SiteStores {
     /// The store of a database. Makes one if there is none.
-    fn open(&mut self, namespace: [u8; 16]) -> &mut Database {
+    fn open(&mut self, namespace: [u8; 16], new_id: u64) -> &mut Database {
         let at = self
             .databases
             .iter()
@@ -109,6 +114,7 @@ impl SiteStores {
             Some(at) => self.databases.remove(at),
             None => Database {
                 namespace,
+                id: new_id,
                 known: None,
                 store: ObjectStore::new(self.limit),
                 learner: Learner::new(self.limit / LEARNER_SHARE),
@@ -173,6 +179,7 @@ impl PhpSession {
                 if let Some(keys) = report {
                     let shared = |key: &[u8]| database.store.shared_key(key);
                     let keys = keys.iter().filter(|key| key.len() <= crate::store::MAX_KEY);
+                    let keys = keys.take(MAX_KEYS);
                     let keys = keys.map(|key| shared(key).unwrap_or_else(|| (*key).into()));
                     let keys = keys.collect();
                     database.learner.learn(place.url, place.pattern, keys);
@@ -195,9 +202,10 @@ impl PhpSession {
         let Some(name) = name.cloned() else {
             return Ok(wire::status(wire::REFUSED));
         };
-        let place = SessionPlace {
+        let mut place = SessionPlace {
             site: name,
             namespace: start.namespace,
+            database: 0,
             url: start.url,
             pattern: start.pattern,
         };
@@ -208,7 +216,9 @@ impl PhpSession {
         let site = sites.by_name.get_mut(&place.site).ok_or(SessionRefused)?;
         let figures = Arc::clone(&site.figures);
         figures.add(Count::RoundTrips, 1);
-        let database = site.open(place.namespace);
+        sites.writers += 1;
+        let database = site.open(place.namespace, sites.writers);
+        place.database = database.id;
         let known = (start.fence.to_vec(), start.stamp.to_vec());
         if database.known.as_ref() != Some(&known) {
             if !start.adopt && self.place.is_some() {
@@ -236,8 +246,13 @@ impl PhpSession {
         let Some(place) = self.place.filter(|_| self.writes) else {
             return;
         };
-        if let Some((database, figures)) = sites.database(&place) {
-            database.flush(figures);
+        // Also a newer store of the same database: the change may come after what was read for it.
+        let Some(site) = sites.by_name.get_mut(&place.site) else {
+            return;
+        };
+        let mut databases = site.databases.iter_mut();
+        if let Some(database) = databases.find(|one| one.namespace == place.namespace) {
+            database.flush(&site.figures);
         }
     }
 }

@@ -197,6 +197,10 @@ impl ObjectStore {
     }
 
     fn flush_group(&mut self, group: &[u8]) {
+        // No key names a longer group.
+        if group.len() > usize::from(u8::MAX) {
+            return;
+        }
         if self.groups.len() >= MAX_GROUPS && !self.groups.contains_key(group) {
             return self.flush();
         }

@@ -89,10 +89,13 @@ fn start<'a>(reader: &mut MessageReader<'a>) -> Option<Start<'a>> {
 }
 
 fn keys<'a>(reader: &mut MessageReader<'a>) -> Option<Vec<&'a [u8]>> {
-    let count = reader.count()?;
+    let count = reader.count().filter(|count| *count <= MAX_ASKED)?;
     let lengths: Option<Vec<usize>> = (0..count).map(|_| reader.count()).collect();
     lengths?.into_iter().map(|n| reader.take(n)).collect()
 }
+
+/// More keys than any request of WordPress names in one message.
+const MAX_ASKED: usize = 1 << 18;
 
 fn changes<'a>(reader: &mut MessageReader<'a>) -> Option<Vec<ValueChange<'a>>> {
     let count = reader.count()?;

@@ -118,6 +118,13 @@ final class Fence {
 	}
 
 	/**
+	 * The next write opens the fence again: a ROLLBACK may have removed the row.
+	 */
+	public function forget_opening(): void {
+		$this->opened = 0.0;
+	}
+
+	/**
 	 * Lets everybody use the store again, after it was emptied.
 	 *
 	 * @param bool $must_empty Whether it has to be emptied although this process has not opened the fence.

@@ -168,9 +168,11 @@ final class Object_Cache extends Shared_Cache {
 	public function flush(): bool {
 		$this->flush_runtime();
 		$this->waiting = array();
+		$this->leases  = array();
 		if ( ! $this->shares( 'default' ) ) {
 			return true;
 		}
+		$this->is_flushed = null !== $this->in_transaction;
 		return null !== $this->make( array( Object_Store::change( Object_Store::FLUSH, '' ) ) );
 	}
 
@@ -189,13 +191,18 @@ final class Object_Cache extends Shared_Cache {
 		$this->tell_waiting();
 		unset( $this->cache[ $group ] );
 		$start = $this->id( $group, '' );
-		foreach ( array( 'ahead', 'missed' ) as $list ) {
+		foreach ( array( 'ahead', 'missed', 'leases' ) as $list ) {
 			foreach ( array_keys( $this->$list ) as $id ) {
 				if ( 0 === strncmp( (string) $id, $start, strlen( $start ) ) ) {
 					unset( $this->$list[ $id ] );
 				}
 			}
 		}
-		return ! $this->shares( $group ) || null !== $this->make( array( Object_Store::change( Object_Store::FLUSH_GROUP, $group ) ) );
+		if ( ! $this->shares( $group ) ) {
+			return true;
+		}
+		$this->is_flushed = $this->is_flushed || null !== $this->in_transaction;
+		// As in the keys, where a long name is a hash.
+		return null !== $this->make( array( Object_Store::change( Object_Store::FLUSH_GROUP, substr( $start, 1, ord( $start[0] ) ) ) ) );
 	}
 }

@@ -148,6 +148,10 @@ abstract class Reading_Cache extends Local_Cache {
 
 	public function __construct() {
 		parent::__construct();
+		if ( defined( 'CUSTOM_USER_TABLE' ) || defined( 'CUSTOM_USER_META_TABLE' ) ) {
+			// Another WordPress changes these tables, too, and has a store of its own.
+			$this->add_non_persistent_groups( array( 'users', 'user_meta', 'userlogins', 'useremail', 'userslugs', 'user-queries' ) );
+		}
 		$this->store = new Object_Store();
 		$this->fence = new Fence();
 		$target      = wp_installing() ? null : Object_Store::target();
@@ -260,10 +264,11 @@ abstract class Reading_Cache extends Local_Cache {
 				$ask = array_merge( $ask, array_keys( $this->ahead, false, true ) );
 			}
 		}
+		$own = array_flip( array_map( 'strval', $ask ) );
 		if ( 1 === count( $ask ) && ctype_digit( $names[0] ) ) {
 			$ask = array_merge( $ask, $this->companions( $names[0] ) );
 		}
-		if ( array() !== $ask && ! $this->ask( array_values( array_unique( array_map( 'strval', $ask ) ) ) ) ) {
+		if ( array() !== $ask && ! $this->ask( array_values( array_unique( array_map( 'strval', $ask ) ) ), $own ) ) {
 			return false;
 		}
 		foreach ( $names as $name ) {
@@ -357,8 +362,10 @@ abstract class Reading_Cache extends Local_Cache {
 	 * Asks the store for keys.
 	 *
 	 * @param string[] $ids Keys in the store.
+	 * @param int[]    $own The keys among them that the request reads now. It may have rows of the others from earlier statements, so that their lease
+	 *                      stays that of the beginning.
 	 */
-	protected function ask( array $ids ): bool {
+	protected function ask( array $ids, array $own ): bool {
 		if ( ! $this->is_current() ) {
 			return false;
 		}
@@ -370,7 +377,7 @@ abstract class Reading_Cache extends Local_Cache {
 		foreach ( $items as $id => $bytes ) {
 			$this->note_number( (string) $id );
 			$this->ahead[ $id ]  = $bytes;
-			$this->leases[ $id ] = $this->store->counter;
+			$this->leases[ $id ] = isset( $own[ $id ] ) ? $this->store->counter : ( $this->leases[ $id ] ?? $this->began );
 		}
 		return true;
 	}
@@ -394,6 +401,9 @@ abstract class Reading_Cache extends Local_Cache {
 			$this->who['fence'] = $value;
 			$this->store        = new Object_Store();
 			$this->open();
+			// Rows that the request has read before have no lease in the emptied store.
+			$this->leases = array_fill_keys( array_keys( $this->ahead ), $this->began );
+			$this->began  = 0;
 		}
 		if ( ! $this->store->is_open() ) {
 			$this->use_database();

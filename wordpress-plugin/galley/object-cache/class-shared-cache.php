@@ -40,6 +40,13 @@ abstract class Shared_Cache extends Reading_Cache {
 	protected $in_transaction = null;
 
 	/**
+	 * Whether everything was deleted in the transaction.
+	 *
+	 * @var bool
+	 */
+	protected $is_flushed = false;
+
+	/**
 	 * Whether the transaction ends with the statement that is being sent.
 	 *
 	 * @var bool
@@ -73,12 +80,19 @@ abstract class Shared_Cache extends Reading_Cache {
 		}
 		if ( preg_match( '/^\s*(?:START\s+TRANSACTION|BEGIN|SET\s+(?:SESSION\s+|@@)?autocommit\s*=\s*(?:0|OFF))/i', (string) $sql ) ) {
 			$this->tell_waiting();
+			if ( ! $this->store->is_open() ) {
+				// Before the transaction, because ROLLBACK would remove the row.
+				$this->fence->open();
+			}
 			$this->in_transaction = $this->in_transaction ?? array();
 			return $sql;
 		}
 		if ( preg_match( '/^\s*(?:COMMIT|ROLLBACK(?!\s+TO|\s+WORK\s+TO)|SET\s+(?:SESSION\s+|@@)?autocommit|CREATE|ALTER|DROP|TRUNCATE)/i', (string) $sql ) ) {
 			$this->is_ending = null !== $this->in_transaction;
 			$this->may_fill  = $this->may_fill && 'ROLL' !== $word;
+			if ( 'ROLL' === $word ) {
+				$this->fence->forget_opening();
+			}
 		}
 		if ( 'SET ' === $word ) {
 			return $sql;
@@ -191,7 +205,8 @@ abstract class Shared_Cache extends Reading_Cache {
 			return null;
 		}
 		$outcomes = $this->make( array( Object_Store::change( $kind, $id, $bytes, $lease, $expire ) ) );
-		unset( $this->leases[ $id ] );
+		// What was known before is over, also that there was no value.
+		unset( $this->leases[ $id ], $this->missed[ $id ], $this->filled[ $id ] );
 		if ( null !== $outcomes && Object_Store::CONFLICT !== $outcomes[0][0] ) {
 			$this->leases[ $id ] = $this->store->counter;
 		}
@@ -256,9 +271,13 @@ abstract class Shared_Cache extends Reading_Cache {
 			return;
 		}
 		$ids                  = array_map( 'strval', array_keys( (array) $this->in_transaction ) );
+		$is_flushed           = $this->is_flushed;
 		$this->is_ending      = false;
+		$this->is_flushed     = false;
 		$this->in_transaction = null;
-		if ( array() !== $ids && $this->store->is_open() ) {
+		if ( $is_flushed && $this->store->is_open() ) {
+			$this->make( array( Object_Store::change( Object_Store::FLUSH, '' ) ) );
+		} elseif ( array() !== $ids && $this->store->is_open() ) {
 			$this->remove( $ids );
 		}
 	}

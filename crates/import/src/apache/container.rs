@@ -69,15 +69,13 @@ fn contents(
     context: &mut HostContext<'_>,
 ) {
     let block = directive.inner();
+    rule = of_whole_path(rule, directive);
     if denies_all(block) {
         let outcome = closed::close(directive, rule, "403", site);
         return closed::record_all(directive, &outcome, context.report);
     }
     let own: Vec<ParsedDirective> = block.iter().filter(|one| is_access(one)).cloned().collect();
     access(&own, &mut rule.section, context.report);
-    if own.is_empty() {
-        rule = of_whole_path(rule, directive);
-    }
     for inner in block.iter().filter(|one| !is_access(one)) {
         match inner.name() {
             "header" => header(inner, &mut rule.section, HeaderScope::Paths, context.report),
@@ -88,7 +86,7 @@ fn contents(
     directive.becomes(rule, site, context.report);
 }
 
-/// A rule for a path and those below it. With `/*` alone a rule covers the path itself only if it is about access.
+/// A rule for a path and those below it: `/*` alone does not cover the path itself.
 fn of_whole_path(rule: RuleDraft, directive: &ParsedDirective) -> RuleDraft {
     let path = rule
         .section

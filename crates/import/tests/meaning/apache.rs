@@ -138,7 +138,10 @@ const CASES: &[Case] = &[
     Case {
         name: "access by something else",
         text: "<Location /a>\nRequire host b.test\n</Location>\n<Location /b>\nRequire expr true\n</Location>",
-        has: &["path = \"/a/*\"\ndeny", "path = \"/b/*\"\ndeny"],
+        has: &[
+            "pattern = \"^/a(/.*)?$\"\ndeny",
+            "pattern = \"^/b(/.*)?$\"\ndeny",
+        ],
         lacks: &[],
         fates: &[("require host", Lost), ("require expr", Lost)],
     },

@@ -78,6 +78,8 @@ impl CrawlDelays {
         let own = self.groups.iter().filter(|(token, _)| applies(token));
         match own.max_by_key(|(token, _)| token.len()) {
             Some((_, delay)) => *delay,
+            // Google does not know the directive, so a line for all crawlers is not meant for it.
+            None if name.to_ascii_lowercase().contains("google") => None,
             None => self.any,
         }
     }

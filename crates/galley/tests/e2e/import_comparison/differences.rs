@@ -416,7 +416,7 @@ pub const NGINX_DIFFERENCES: &[PlantedDifference] = &[
 pub const APACHE_DIFFERENCES: &[PlantedDifference] = &[
     difference(
         "XML-RPC is on",
-        SetSite("xmlrpc", Some("'on'")),
+        RemoveRule("/xmlrpc.php"),
         "entry",
         "/xmlrpc.php",
     ),
