@@ -305,13 +305,10 @@ mod tests {
         for (scenario, start) in [
             ("post-gzip", "| A stored WordPress page, gzip | different |"),
             (
-                "post-gzip-one-head",
-                "| The same page, one request repeated | one, repeated |",
+                "post-identity",
+                "| A stored WordPress page, uncompressed | different, one address |",
             ),
-            (
-                "connect",
-                "| A new connection for each request | different, one address |",
-            ),
+            ("image", "| An image of 1 MB | one, repeated |"),
         ] {
             let text = readme(&plan, &sample_report(&plan, scenario, &values));
             let row = format!("{start} 10.0 | 11.0 (1.10x) | - | - | - |");
