@@ -44,6 +44,19 @@ pub fn write_size(bytes: u64) -> String {
     }
 }
 
+/// Writes a size for people, rounded down: `12 MiB`, `1.5 GiB`.
+pub fn rounded_size(bytes: u64) -> String {
+    match bytes {
+        0..1_048_576 => format!("{} KiB", bytes / 1024),
+        1_048_576..1_073_741_824 => format!("{} MiB", bytes / 1_048_576),
+        _ => format!(
+            "{}.{} GiB",
+            bytes / 1_073_741_824,
+            bytes % 1_073_741_824 * 10 / 1_073_741_824
+        ),
+    }
+}
+
 /// Writes a duration with the largest unit that gives a whole number: `10m`. Fractions of a millisecond are omitted.
 pub fn write_duration(time: Duration) -> String {
     let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);

@@ -1,5 +1,6 @@
 //! Figures for people: ratios, sizes, durations.
 
+use galley_config::rounded_size;
 use serde_json::Value;
 
 /// A ratio in percent; `-` if there were no requests.
@@ -11,16 +12,7 @@ pub(crate) fn percent(ratio: &Value) -> String {
 
 /// A number of bytes.
 pub(crate) fn size(value: &Value) -> String {
-    let bytes = value.as_u64().unwrap_or(0);
-    match bytes {
-        0..1_048_576 => format!("{} KiB", bytes / 1024),
-        1_048_576..1_073_741_824 => format!("{} MiB", bytes / 1_048_576),
-        _ => format!(
-            "{}.{} GiB",
-            bytes / 1_073_741_824,
-            bytes % 1_073_741_824 * 10 / 1_073_741_824
-        ),
-    }
+    rounded_size(value.as_u64().unwrap_or(0))
 }
 
 /// A duration in its two largest units: `3 days 4 h`, `2 min 5 s`.

@@ -79,16 +79,3 @@ impl DoctorFinding {
 pub(super) fn percent(part: u64, whole: u64) -> u64 {
     part.saturating_mul(100).checked_div(whole).unwrap_or(0)
 }
-
-/// Formats a number of bytes for people.
-pub(super) fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_048_576 => format!("{} KiB", bytes / 1024),
-        1_048_576..1_073_741_824 => format!("{} MiB", bytes / 1_048_576),
-        _ => format!(
-            "{}.{} GiB",
-            bytes / 1_073_741_824,
-            bytes % 1_073_741_824 * 10 / 1_073_741_824
-        ),
-    }
-}

@@ -31,4 +31,5 @@ pub use recent::{KernelCounters, RecentCounters};
 pub use server::spool_findings;
 pub use visits::visit_findings;
 
-use finding::{percent, size};
+use finding::percent;
+use galley_config::rounded_size as size;
