@@ -10,8 +10,8 @@
 //! waits. Bits and counts are selected by a keyed hash, so that nobody can choose addresses that look like others.
 //!
 //! A client that never visited looks like one if others have set its four bits: [`Visits::MANY`] clients in a period make one of
-//! twenty do so. Each /24 or /48 can add [`CLIENTS`] clients a period; further ones prove nothing until the next. Both errors only
-//! change who waits.
+//! seventeen do so (0.0586: 8.5 clients set two of a word's 26 bits each). Each /24 or /48 can add [`CLIENTS`] clients a period;
+//! further ones prove nothing until the next. Both errors only change who waits.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -388,7 +388,8 @@ mod tests {
         let spread = Visits::new();
         (0..many).for_each(|n| visit(&spread, v4(n << 8), Tick(0)));
         let share = false_positives(&spread);
-        assert!(share < 0.06, "{share}");
+        // 0.0586 is expected, and 25 keys gave 0.056 to 0.064.
+        assert!(share < 0.08, "{share}");
         // A person from elsewhere is recorded nevertheless, and an hour later all is forgotten.
         let person = v4(0x2222_2222);
         visit(&spread, person, Tick(0));
