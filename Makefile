@@ -3,7 +3,7 @@
 # The directory in which the tests of the dashboard find axe.
 AXE = target/axe
 
-.PHONY: help demo demo-clean test bench conformance faults cluster object-cache engines exactness fragments growth load-compare seeds soak stress slow hostile upgrades import-compare fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults cluster object-cache engines exactness fragments growth load-compare seeds soak stress slow hostile upgrades import-compare fuzz plugin-versions plugin-live plugin-style no-skipped build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-seeds setup-faults setup-cluster setup-engines setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -77,7 +77,7 @@ lint:
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check licenses bans sources; \
-	else echo 'licences: SKIPPED, cargo-deny is not installed: cargo install cargo-deny --locked' >&2; fi
+	else scripts/skipped licences 'cargo-deny is not installed: cargo install cargo-deny --locked'; fi
 	@scripts/advisories
 	@scripts/workflows
 
@@ -90,8 +90,14 @@ check: lint
 minimum-rust:
 	@scripts/minimum-rust
 
+# The checks of `make test` that did not run.
+test: export GALLEY_SKIPPED = $(CURDIR)/target/skipped
+
+no-skipped:
+	@mkdir -p target && : >target/skipped
+
 # What takes a minute comes first, what takes half an hour last.
-test: setup-test lint minimum-rust $(AXE)/node_modules/.package-lock.json
+test: no-skipped setup-test lint minimum-rust $(AXE)/node_modules/.package-lock.json
 	phpunit --configuration wordpress-plugin/galley/tests/phpunit.xml
 	@scripts/plugin-style
 	@scripts/plugin-texts --check
@@ -100,6 +106,7 @@ test: setup-test lint minimum-rust $(AXE)/node_modules/.package-lock.json
 	@packaging/kubernetes/test target/debug/galley
 	cargo test --quiet --workspace --no-fail-fast
 	fuzz/run
+	@scripts/skipped --list
 
 bench: setup-bench build
 	@cargo build --quiet --release --package xtask

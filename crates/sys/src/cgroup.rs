@@ -410,12 +410,12 @@ mod tests {
             let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
             let mounted = mounts.lines().find_map(mount);
             let Some((_, folder)) = mounted else {
-                eprintln!("SKIPPED: no control groups of version 2 are mounted");
+                galley_testkit::skip("no control groups of version 2 are mounted");
                 return None;
             };
             let path = Path::new(folder).join(format!("galley-test-{}", std::process::id()));
             if let Err(error) = fs::create_dir(&path) {
-                eprintln!("SKIPPED: cannot make `{}`: {error}", path.display());
+                galley_testkit::skip(&format!("cannot make `{}`: {error}", path.display()));
                 return None;
             }
             Some(Self(path))
@@ -467,7 +467,7 @@ mod tests {
             }
             Err(error) => {
                 assert!(matches!(error, GroupError::NoController { .. }), "{error}");
-                eprintln!("SKIPPED: {error}");
+                galley_testkit::skip(&error.to_string());
             }
         }
     }

@@ -235,7 +235,7 @@ mod tests {
             })
             .unwrap();
         if held == SandboxLevel::Not {
-            eprintln!("SKIPPED: this kernel has no Landlock, so nothing is confined");
+            galley_testkit::skip("this kernel has no Landlock, so nothing is confined");
             return;
         }
         // The thread that reads the output is not sandboxed, and standard error goes to a pipe.

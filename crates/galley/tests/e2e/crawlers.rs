@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use galley_testkit::client::{Request, Response};
-use galley_testkit::{Galley, Knot, Launch, runs_as_root, wait_for};
+use galley_testkit::{Galley, Knot, Launch, runs_as_root, skip, wait_for};
 
 use crate::access_control::{assert_refused, get_from, send_from};
 use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, binary, output_text};
@@ -165,7 +165,7 @@ fn with_resolver(file: &str) -> Vec<String> {
 #[test]
 fn names_in_dns_prove_a_crawler_in_the_background() {
     if !runs_as_root() {
-        eprintln!("SKIPPED: needs root, for port 53 and a mount namespace");
+        skip("needs root, for port 53 and a mount namespace");
         return;
     }
     let (scratch, fpm, text) = SiteBuilder::php().site("crawl_delay = \"1h\"").prepare();

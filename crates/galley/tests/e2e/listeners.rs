@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use galley_testkit::client::{Connection, Request};
-use galley_testkit::{Galley, Launch, Scratch, runs_as_root, wait_for};
+use galley_testkit::{Galley, Launch, Scratch, runs_as_root, skip, wait_for};
 
 use crate::support::{SiteBuilder, TIMEOUT, account, binary, json_number, with_host};
 
@@ -77,7 +77,7 @@ fn an_existing_file_or_a_listening_server_is_not_replaced() {
 #[test]
 fn ipv4_and_ipv6_listeners_serve() {
     if TcpListener::bind("[::1]:0").is_err() {
-        eprintln!("SKIPPED: this machine has no IPv6");
+        skip("this machine has no IPv6");
         return;
     }
     let site = SiteBuilder::files()
@@ -175,7 +175,7 @@ fn threads(pid: u32, name: &str) -> Vec<PathBuf> {
 #[test]
 fn privileges_are_dropped_after_the_sockets_are_bound() {
     if !runs_as_root() {
-        eprintln!("SKIPPED: only root can change its user");
+        skip("only root can change its user");
         return;
     }
     let home = "/var/www";

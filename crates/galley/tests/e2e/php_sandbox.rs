@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use galley_testkit::client::Request;
-use galley_testkit::runs_as_root;
+use galley_testkit::{runs_as_root, skip};
 
 use crate::support::{SiteBuilder, TestSite, account, page_value};
 
@@ -75,7 +75,7 @@ impl OutsideFolder {
             fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
             fs::write(folder.join("secret"), "secret").unwrap();
         } else {
-            eprintln!("SKIPPED: no folder outside of the temporary ones is writable");
+            skip("no folder outside of the temporary ones is writable");
         }
         folder
     }
@@ -111,10 +111,10 @@ impl ProbeOutcome {
     fn is_confined(&self) -> bool {
         let is_confined = self.level == "whole";
         if !is_confined {
-            eprintln!(
-                "SKIPPED: this kernel confines PHP `{}`, not `whole`",
+            skip(&format!(
+                "this kernel confines PHP `{}`, not `whole`",
                 self.level
-            );
+            ));
         }
         is_confined
     }
@@ -251,7 +251,7 @@ fn the_wp_content_sandbox_makes_code_read_only() {
 #[test]
 fn php_of_another_user_is_sandboxed() {
     if !runs_as_root() {
-        eprintln!("SKIPPED: only root can start PHP as another user");
+        skip("only root can start PHP as another user");
         return;
     }
     let Some(surroundings) = Surroundings::new("user") else {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 
-use galley_testkit::{runs_as_root, wait_for};
+use galley_testkit::{runs_as_root, skip, wait_for};
 use rustls::pki_types::CertificateDer;
 
 use crate::serving::{Serving, is_alive};
@@ -26,7 +26,7 @@ fn upgrade(serving: &Serving<'_>) {
 #[test]
 fn certificates_that_only_root_can_read_are_handed_over() {
     if !runs_as_root() {
-        eprintln!("SKIPPED: only root can switch to another user");
+        skip("only root can switch to another user");
         return;
     }
     let authority = Authority::new();

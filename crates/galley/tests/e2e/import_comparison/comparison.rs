@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use galley_testkit::Signal;
+use galley_testkit::{Signal, skip};
 
 use super::differences::{
     APACHE_DIFFERENCES, COMMON_DIFFERENCES, NGINX_DIFFERENCES, REDIRECT_DIFFERENCES,
@@ -77,7 +77,7 @@ fn is_installed(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin";
     let is_installed = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     if !is_installed {
-        eprintln!("SKIPPED: {program} is not installed");
+        skip(&format!("{program} is not installed"));
     }
     is_installed
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 
 use galley_testkit::client::{Request, Response};
-use galley_testkit::runs_as_root;
+use galley_testkit::{runs_as_root, skip};
 
 use crate::support::{self, SiteBuilder, TestSite, account, page_value};
 
@@ -15,7 +15,7 @@ pub const USER_PAGE: &str = "<?php echo 'uid=', posix_geteuid(), \"\\ngroups=\",
 /// `news`, and `own.test` with Galley's user. `None` without root.
 pub fn site_builder(first: &str) -> Option<SiteBuilder> {
     if !runs_as_root() {
-        eprintln!("SKIPPED: only root can change its user");
+        skip("only root can change its user");
         return None;
     }
     let second = "[[site]]\nhosts = [\"second.test\"]\nroot = \"{dir}/second\"\nphp = \"managed\"\nphp_workers = 1\nphp_user = \"news\"\n\
