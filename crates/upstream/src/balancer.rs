@@ -69,6 +69,14 @@ pub(super) enum ServerChoice {
     None,
 }
 
+/// The server of an attempt.
+#[derive(Clone, Copy)]
+pub(super) struct ChosenServer<'b> {
+    /// The index of the server.
+    pub(super) index: usize,
+    pub(super) state: &'b ServerState,
+}
+
 /// Indexes of servers; a longer list is allocated.
 type Indexes = SmallVec<[usize; 8]>;
 

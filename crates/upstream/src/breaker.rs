@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!            FAILURES in a row                     pause over: one request probes
-//!            FAILURES in a row                     pause over: one request probes
+//!   closed ------------------> open (500 ms ...) ---------------------------------------> probing
 //!     ^                          ^                                                         |   |
 //!     |                          +---- it fails: twice the pause, up to 8 s ---------------+   |
 //!     +------------------------------- a response arrives -------------------------------------+

@@ -19,15 +19,16 @@ use galley_cache::fill::FillError;
 use galley_fastcgi::response::Splitter;
 use galley_fastcgi::{Error, FastCgiConnection, FastCgiRequest};
 use galley_policy::cgi;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use super::attempt::{FailedAttempt, Retry, UpstreamHealth};
+use super::attempt::{FailedAttempt, Retry};
 use super::attempt_span::AttemptSpan;
-use super::balancer::{Balancer, ServerChoice};
+use super::balancer::ChosenServer;
 use super::call::UpstreamCall;
 use super::fastcgi_body::{Errors, FastCgiBody, RequestBodySource, failure};
 use super::incoming::{IncomingBody, IncomingHead, IncomingResponse};
 use super::response_log::ResponseLog;
+use super::server_state::ServerState;
 use super::spec::{ExchangeEnd, FastCgiAddress, PoolSpec};
 use super::stats::UpstreamStats;
 use super::stream::{ConnectAddress, UpstreamStream};
@@ -36,8 +37,6 @@ use super::stream::{ConnectAddress, UpstreamStream};
 pub(super) struct FastCgiUpstream {
     site: Arc<str>,
     servers: Vec<ConnectAddress>,
-    balancer: Balancer,
-    queue_timeout: Duration,
     connect_timeout: Duration,
     first_byte_timeout: Duration,
     read_timeout: Duration,
@@ -54,8 +53,6 @@ impl FastCgiUpstream {
         Self {
             site: spec.site.as_str().into(),
             servers: servers.into_iter().map(ConnectAddress::of).collect(),
-            balancer: Balancer::new(spec.servers.clone(), spec.balancing.clone()),
-            queue_timeout: spec.queue_timeout,
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
@@ -64,57 +61,13 @@ impl FastCgiUpstream {
         }
     }
 
-    /// Chooses the servers.
-    pub(super) fn balancer(&self) -> &Balancer {
-        &self.balancer
-    }
-
-    /// Makes one attempt, at a server that is not among `tried`; adds the servers that were tried. Skips servers that cannot be
-    /// reached.
-    pub(super) async fn send(
+    /// Sends the request to a server over a new connection, and receives the head of the response. `has_other`: whether another
+    /// server may be used.
+    pub(super) async fn exchange(
         &self,
         call: &UpstreamCall,
-        tried: &mut Vec<usize>,
-        span: &mut AttemptSpan,
-    ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
-        let key = self.balancer.key(call);
-        let mut last = FailedAttempt::paused();
-        loop {
-            let choice = self.balancer.wait(key, tried, self.queue_timeout).await;
-            let (index, permit) = match choice {
-                ServerChoice::Server { index, permit } => (index, permit),
-                ServerChoice::Full => return Err(FailedAttempt::overloaded()),
-                ServerChoice::None => return Err(last),
-            };
-            tried.push(index);
-            let attempt = self
-                .balancer
-                .state(index)
-                .map(|state| state.breaker.try_acquire(Instant::now()));
-            let Some(attempt) = attempt.flatten() else {
-                continue;
-            };
-            let outcome = self.exchange(call, index, tried, span).await;
-            let was_alone = self.balancer.is_paused();
-            let health = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
-            match outcome {
-                Ok(incoming) => return Ok((incoming.with_permit(permit), health)),
-                Err(failed) if failed.failure == FillError::Connect => {
-                    if let Some(state) = self.balancer.state(index) {
-                        state.count_failure();
-                    }
-                    last = failed;
-                }
-                Err(failed) => return Err(failed),
-            }
-        }
-    }
-
-    async fn exchange(
-        &self,
-        call: &UpstreamCall,
-        index: usize,
-        tried: &[usize],
+        server: ChosenServer<'_>,
+        has_other: &dyn Fn() -> bool,
         span: &mut AttemptSpan,
     ) -> Result<IncomingResponse, FailedAttempt> {
         let never = |failure| FailedAttempt {
@@ -139,10 +92,10 @@ impl FastCgiUpstream {
             body_length,
         };
         let body = RequestBodySource(call.body.reader());
-        let connection = self.begin(&request, index, tried, span).await?;
+        let connection = self.begin(&request, server, has_other, span).await?;
         let reading = FastCgiBody {
             connection: Some(connection),
-            server: index,
+            server: server.index,
             body,
             splitter: Splitter::new(),
             first: Bytes::new(),
@@ -166,7 +119,7 @@ impl FastCgiUpstream {
                     dropped: head.dropped,
                     is_bare: call.request.method == "HEAD",
                 };
-                let source = self.log.source(index, call);
+                let source = self.log.source(server.index, call);
                 let body = IncomingBody::FastCgi(Box::new(reading));
                 Ok(IncomingResponse::new(head, body, source))
             }
@@ -176,28 +129,24 @@ impl FastCgiUpstream {
     async fn begin(
         &self,
         request: &FastCgiRequest<'_>,
-        index: usize,
-        tried: &[usize],
+        server: ChosenServer<'_>,
+        has_other: &dyn Fn() -> bool,
         span: &mut AttemptSpan,
     ) -> Result<FastCgiConnection<UpstreamStream>, FailedAttempt> {
-        if let Some(server) = self.servers.get(index) {
-            span.tries_fastcgi(server);
-        }
+        let never = |failure| FailedAttempt {
+            failure,
+            retry: Retry::Never,
+        };
+        let address = self.servers.get(server.index);
+        let address = address.ok_or(never(FillError::Connect))?;
+        span.tries_fastcgi(address);
         let connecting = span.begin_connect();
-        let mut fresh = self
-            .connect(index, tried)
-            .await
-            .map_err(|failure| FailedAttempt {
-                failure,
-                retry: Retry::Never,
-            })?;
+        let connected = self.connect(address, server.state, has_other).await;
+        let mut fresh = connected.map_err(never)?;
         drop(connecting);
         match fresh.send(request).await {
             Ok(()) => Ok(fresh),
-            Err(Error::Variables { .. }) => Err(FailedAttempt {
-                failure: FillError::Malformed,
-                retry: Retry::Never,
-            }),
+            Err(Error::Variables { .. }) => Err(never(FillError::Malformed)),
             Err(error) => Err(FailedAttempt::unsent(failure(&error))),
         }
     }
@@ -206,10 +155,10 @@ impl FastCgiUpstream {
     /// full listen queue fails at once instead of waiting.
     async fn connect(
         &self,
-        index: usize,
-        tried: &[usize],
+        address: &ConnectAddress,
+        state: &ServerState,
+        has_other: &dyn Fn() -> bool,
     ) -> Result<FastCgiConnection<UpstreamStream>, FillError> {
-        let address = self.servers.get(index).ok_or(FillError::Connect)?;
         // The queue of the socket is full, so PHP-FPM listens.
         let is_full = Cell::new(false);
         let attempts = async {
@@ -218,18 +167,18 @@ impl FastCgiUpstream {
                 let connected = UpstreamStream::connect(address, self.connect_timeout).await;
                 let error = match connected {
                     Ok(stream) => {
-                        self.record(index, None);
+                        state.connected(None);
                         return Ok(FastCgiConnection::new(stream));
                     }
                     Err(error) => error,
                 };
                 is_full.set(error.kind() == io::ErrorKind::WouldBlock);
                 if !is_full.get() {
-                    self.record(index, Some(&error));
+                    state.connected(Some(&error));
                     refused += 1;
                 }
                 let is_over = refused > MAX_RESTART_WAITS;
-                if is_over || self.balancer.has_other(tried, Instant::now()) {
+                if is_over || has_other() {
                     return Err(FillError::Connect);
                 }
                 tokio::time::sleep(CONNECT_PAUSE).await;
@@ -238,17 +187,10 @@ impl FastCgiUpstream {
         let connected = timeout(self.connect_timeout, attempts).await;
         connected.unwrap_or_else(|_elapsed| {
             if !is_full.get() {
-                self.record(index, Some(&io::ErrorKind::TimedOut.into()));
+                state.connected(Some(&io::ErrorKind::TimedOut.into()));
             }
             Err(FillError::Connect)
         })
-    }
-
-    /// Records the result of a connection attempt.
-    fn record(&self, index: usize, error: Option<&io::Error>) {
-        if let Some(state) = self.balancer.state(index) {
-            state.connected(error);
-        }
     }
 }
 

@@ -25,17 +25,16 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout};
 
-use super::attempt::{FailedAttempt, Retry, UpstreamHealth};
+use super::attempt::{FailedAttempt, Retry};
 use super::attempt_span::AttemptSpan;
-use super::balancer::{Balancer, ServerChoice};
-use super::breaker::Attempt;
+use super::balancer::ChosenServer;
 use super::call::UpstreamCall;
 use super::http1_body::{BodyConnection, HttpBody, HttpShared, HyperRequestBody};
 use super::idle::IdleConnections;
 use super::incoming::{IncomingBody, IncomingHead, IncomingResponse};
 use super::resolve::ResolvedName;
 use super::response_log::ResponseLog;
-use super::server_state::{ServerPermit, ServerState};
+use super::server_state::ServerState;
 use super::spec::{HttpServer, PoolSpec};
 use super::stats::UpstreamStats;
 use super::strict::{self, Strict};
@@ -46,8 +45,6 @@ use galley_tls::UpstreamTlsClient;
 pub(super) struct HttpConnections {
     shared: Rc<HttpShared>,
     servers: Vec<HttpPeer>,
-    balancer: Balancer,
-    queue_timeout: Duration,
     connect_timeout: Duration,
     first_byte_timeout: Duration,
     read_timeout: Duration,
@@ -82,15 +79,6 @@ impl HttpPeer {
     }
 }
 
-/// A connection for one request.
-struct ReadyConnection<'c> {
-    connection: BodyConnection,
-    /// The server, and its index.
-    server: (usize, &'c HttpPeer),
-    attempt: Attempt<'c>,
-    permit: ServerPermit,
-}
-
 impl HttpConnections {
     pub(super) fn new(
         servers: Vec<HttpServer>,
@@ -112,8 +100,6 @@ impl HttpConnections {
                     warned_at: Cell::new(None),
                 })
                 .collect(),
-            balancer: Balancer::new(spec.servers.clone(), spec.balancing.clone()),
-            queue_timeout: spec.queue_timeout,
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
@@ -121,38 +107,18 @@ impl HttpConnections {
         }
     }
 
-    /// Chooses the servers.
-    pub(super) fn balancer(&self) -> &Balancer {
-        &self.balancer
-    }
-
-    /// Makes one attempt, at a server that is not among `tried`; adds the servers that were tried.
-    pub(super) async fn send(
+    /// Sends the request to a server, over an idle connection if there is one, and receives the head of the response.
+    pub(super) async fn exchange(
         &self,
         call: &UpstreamCall,
-        tried: &mut Vec<usize>,
+        ChosenServer { index, state }: ChosenServer<'_>,
         span: &mut AttemptSpan,
-    ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
-        let ReadyConnection {
-            connection,
-            server: (index, server),
-            attempt,
-            permit,
-        } = self.connection(call, tried, span).await?;
-        let outcome = self.exchange(call, connection, index, server, span).await;
-        let was_alone = self.balancer.is_paused();
-        let health = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
-        outcome.map(|incoming| (incoming.with_permit(permit), health))
-    }
-
-    async fn exchange(
-        &self,
-        call: &UpstreamCall,
-        mut connection: BodyConnection,
-        index: usize,
-        server: &HttpPeer,
-        span: &AttemptSpan,
     ) -> Result<IncomingResponse, FailedAttempt> {
+        let unreachable = || FailedAttempt::unsent(FillError::Connect);
+        let server = self.servers.get(index).ok_or_else(unreachable)?;
+        span.tries_http(&server.name);
+        let connection = self.connection(index, server, state, span).await;
+        let mut connection = connection.ok_or_else(unreachable)?;
         let request = request(call, span.parent()).ok_or(FailedAttempt {
             failure: FillError::Malformed,
             retry: Retry::Never,
@@ -268,56 +234,24 @@ impl HttpConnections {
         Ok(IncomingResponse::new(head, body, source))
     }
 
-    /// An idle connection to the chosen server, or a new one. Skips servers that cannot be reached.
+    /// An idle connection to the server, or a new one. `None`: the server cannot be reached.
     async fn connection(
         &self,
-        call: &UpstreamCall,
-        tried: &mut Vec<usize>,
-        span: &mut AttemptSpan,
-    ) -> Result<ReadyConnection<'_>, FailedAttempt> {
-        let key = self.balancer.key(call);
-        let mut last = FailedAttempt::paused();
-        loop {
-            let choice = self.balancer.wait(key, tried, self.queue_timeout).await;
-            let (index, permit) = match choice {
-                ServerChoice::Server { index, permit } => (index, permit),
-                ServerChoice::Full => return Err(FailedAttempt::overloaded()),
-                ServerChoice::None => return Err(last),
-            };
-            tried.push(index);
-            let (Some(server), Some(state)) = (self.servers.get(index), self.balancer.state(index))
-            else {
-                continue;
-            };
-            span.tries_http(&server.name);
-            let idle = self.idle(index, state).await;
-            let Some(attempt) = state.breaker.try_acquire(Instant::now()) else {
-                continue;
-            };
-            let connection = if idle.is_some() {
-                idle
-            } else {
-                let _connecting = span.begin_connect();
-                // Boxed: requests over a reused connection do not need its memory.
-                let connecting = Box::pin(connect(server, self.connect_timeout));
-                let connected = timeout(self.connect_timeout, connecting).await;
-                let connected =
-                    connected.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
-                state.connected(connected.as_ref().err());
-                connected.ok()
-            };
-            if let Some(connection) = connection {
-                return Ok(ReadyConnection {
-                    connection,
-                    server: (index, server),
-                    attempt,
-                    permit,
-                });
-            }
-            state.count_failure();
-            attempt.failed();
-            last = FailedAttempt::unsent(FillError::Connect);
+        index: usize,
+        server: &HttpPeer,
+        state: &ServerState,
+        span: &AttemptSpan,
+    ) -> Option<BodyConnection> {
+        if let Some(idle) = self.idle(index, state).await {
+            return Some(idle);
         }
+        let _connecting = span.begin_connect();
+        // Boxed: requests over a reused connection do not need its memory.
+        let connecting = Box::pin(connect(server, self.connect_timeout));
+        let connected = timeout(self.connect_timeout, connecting).await;
+        let connected = connected.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
+        state.connected(connected.as_ref().err());
+        connected.ok()
     }
 
     /// An idle connection to a server that responds.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::attempt::{FailedAttempt, Retry, UpstreamHealth};
 use super::attempt_span::AttemptSpan;
-use super::balancer::Balancer;
+use super::balancer::{Balancer, ChosenServer, ServerChoice};
 use super::call::UpstreamCall;
 use super::fastcgi::FastCgiUpstream;
 use super::http1::HttpConnections;
@@ -22,6 +22,8 @@ use super::stats::UpstreamStats;
 pub struct UpstreamPool {
     limit: ConcurrencyLimit,
     stats: Arc<UpstreamStats>,
+    balancer: Balancer,
+    queue_timeout: Duration,
     kind: UpstreamKind,
 }
 
@@ -45,6 +47,8 @@ impl UpstreamPool {
         Self {
             limit,
             stats: Arc::clone(stats),
+            balancer: Balancer::new(spec.servers.clone(), spec.balancing.clone()),
+            queue_timeout: spec.queue_timeout,
             kind,
         }
     }
@@ -73,14 +77,7 @@ impl UpstreamPool {
 
     /// How long the circuit breakers block all requests; zero if one may be sent now.
     fn pause(&self) -> Duration {
-        self.balancer().pause(Instant::now())
-    }
-
-    fn balancer(&self) -> &Balancer {
-        match &self.kind {
-            UpstreamKind::FastCgi(connections) => connections.balancer(),
-            UpstreamKind::Http(connections) => connections.balancer(),
-        }
+        self.balancer.pause(Instant::now())
     }
 
     /// Moves a queued request to the class and client of `identity`, if it is served sooner there, because that client waits for
@@ -152,11 +149,7 @@ impl UpstreamPool {
         tried: &mut Vec<usize>,
     ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
         let mut span = AttemptSpan::begin(call, attempt);
-        let sent = match &self.kind {
-            UpstreamKind::FastCgi(connections) => connections.send(call, tried, &mut span).await,
-            UpstreamKind::Http(connections) => connections.send(call, tried, &mut span).await,
-        };
-        match sent {
+        match self.try_servers(call, tried, &mut span).await {
             Ok((incoming, health)) => {
                 let span = span.responded(incoming.status);
                 Ok((incoming.with_span(span), health))
@@ -168,14 +161,60 @@ impl UpstreamPool {
         }
     }
 
+    /// Sends the request to a server that is not among `tried`, and adds the servers that were tried. Skips servers that cannot be
+    /// reached.
+    async fn try_servers(
+        &self,
+        call: &UpstreamCall,
+        tried: &mut Vec<usize>,
+        span: &mut AttemptSpan,
+    ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
+        let key = self.balancer.key(call);
+        let mut last = FailedAttempt::paused();
+        loop {
+            let choice = self.balancer.wait(key, tried, self.queue_timeout).await;
+            let (index, permit) = match choice {
+                ServerChoice::Server { index, permit } => (index, permit),
+                ServerChoice::Full => return Err(FailedAttempt::overloaded()),
+                ServerChoice::None => return Err(last),
+            };
+            tried.push(index);
+            let Some(state) = self.balancer.state(index) else {
+                continue;
+            };
+            let Some(attempt) = state.breaker.try_acquire(Instant::now()) else {
+                continue;
+            };
+            let server = ChosenServer { index, state };
+            let outcome = match &self.kind {
+                UpstreamKind::FastCgi(connections) => {
+                    // Evaluated late: another server may be paused while this one is connected.
+                    let has_other = || self.balancer.has_other(tried, Instant::now());
+                    connections.exchange(call, server, &has_other, span).await
+                }
+                UpstreamKind::Http(connections) => connections.exchange(call, server, span).await,
+            };
+            let was_alone = self.balancer.is_paused();
+            let health = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
+            match outcome {
+                Ok(incoming) => return Ok((incoming.with_permit(permit), health)),
+                Err(failed) if failed.failure == FillError::Connect => {
+                    state.count_failure();
+                    last = failed;
+                }
+                Err(failed) => return Err(failed),
+            }
+        }
+    }
+
     /// Whether the request may be sent to one more server.
     fn has_other(&self, tried: &[usize]) -> bool {
-        tried.len() < MAX_TRIED && self.balancer().has_other(tried, Instant::now())
+        tried.len() < MAX_TRIED && self.balancer.has_other(tried, Instant::now())
     }
 
     /// Counts a failure of the last server that was tried.
     fn count_failure(&self, tried: &[usize]) {
-        let last = tried.last().and_then(|index| self.balancer().state(*index));
+        let last = tried.last().and_then(|index| self.balancer.state(*index));
         if let Some(state) = last {
             state.count_failure();
         }
