@@ -8,10 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use galley_certs::file::{self, FileError};
 use galley_config::{AdminListen, Diagnostics, MAX_TOKEN_FILE};
+use galley_tls::one_shot::{OneShotResponse, exchange};
 use http::{Request, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -272,10 +271,6 @@ impl AdminAddress {
         body: Bytes,
     ) -> Result<Value, AdminError> {
         let unreadable = |error: &dyn std::fmt::Display| AdminError::Response(error.to_string());
-        let (mut sender, connection) = handshake(TokioIo::new(stream))
-            .await
-            .map_err(|e| unreadable(&e))?;
-        let driving = tokio::spawn(connection);
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -285,17 +280,10 @@ impl AdminAddress {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         let request = request.body(Full::new(body)).map_err(|e| unreadable(&e))?;
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|e| unreadable(&e))?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_RESPONSE)
-            .collect()
-            .await
-            .map_err(|e| unreadable(&e))?;
-        driving.abort();
-        let bytes = body.to_bytes();
+        let response = exchange(stream, request, MAX_RESPONSE).await;
+        let response = response.and_then(OneShotResponse::complete);
+        let (head, bytes) = response.map_err(|e| unreadable(&e))?;
+        let status = head.status;
         let value: Option<Value> = serde_json::from_slice(&bytes).ok();
         if status.is_success() {
             return value.ok_or_else(|| self.not_admin(status.as_u16()));

@@ -4,7 +4,8 @@
 //! [`CertificateWatch`] updates it when files change. [`acceptor`] creates the settings that all handshakes share. This module
 //! does not use client sockets or requests; [`SelectedCertificates`] decides which hosts may be requested on a connection.
 //!
-//! [`acme`] obtains certificates and renews them; [`service_client`] sends one request to a service on another machine.
+//! [`acme`] obtains certificates and renews them; [`service_client`] sends one request to a service on another machine, and [`one_shot`] over any
+//! connection.
 //!
 //! The implementation is rustls with the cryptography of AWS-LC: weak features (TLS 1.1, RC4, static RSA, renegotiation,
 //! compression) do not exist in it, so none has to be disabled.
@@ -12,6 +13,7 @@
 pub mod acme;
 mod certificates;
 mod client;
+pub mod one_shot;
 mod protocols;
 mod server;
 pub mod service_client;

@@ -3,19 +3,16 @@
 //! Limits: a timeout for the exchange, 64 KiB of response.
 
 use std::io;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use galley_config::HttpUpstream;
-use http::header::{self, HeaderMap};
-use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Collected, Full, Limited};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use http::Request;
+use http_body_util::Full;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::one_shot::{OneShotError, OneShotResponse, exchange};
 use crate::{UpstreamTlsClient, UpstreamTlsError};
 
 /// A client of one service, with a new connection for each request.
@@ -24,16 +21,6 @@ pub struct ServiceClient {
     port: u16,
     authority: String,
     tls: Option<UpstreamTlsClient>,
-}
-
-/// The response of a service.
-pub struct ServiceResponse {
-    /// The status.
-    pub status: StatusCode,
-    /// The header fields.
-    pub fields: HeaderMap,
-    /// The body; empty if it is incomplete.
-    pub body: Bytes,
 }
 
 /// Why there is no response.
@@ -47,7 +34,7 @@ pub enum ServiceError {
     Connection(#[from] io::Error),
     /// The service does not speak HTTP.
     #[error("{0}")]
-    Http(#[from] hyper::Error),
+    Http(#[from] OneShotError),
 }
 
 impl ServiceClient {
@@ -72,11 +59,11 @@ impl ServiceClient {
         &self.authority
     }
 
-    /// Sends one request, which must have a `Host` field.
+    /// Sends one request, which must have a `Host` field. The status of a response counts even if the body is incomplete.
     pub async fn send(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> Result<ServiceResponse, ServiceError> {
+    ) -> Result<OneShotResponse, ServiceError> {
         timeout(REQUEST_TIMEOUT, self.connect_and_send(request))
             .await
             .unwrap_or(Err(ServiceError::Timeout))
@@ -85,50 +72,12 @@ impl ServiceClient {
     async fn connect_and_send(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> Result<ServiceResponse, ServiceError> {
+    ) -> Result<OneShotResponse, ServiceError> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         match &self.tls {
-            Some(tls) => exchange(tls.connect(stream).await?, request).await,
-            None => exchange(stream, request).await,
+            Some(tls) => Ok(exchange(tls.connect(stream).await?, request, MAX_BODY).await?),
+            None => Ok(exchange(stream, request, MAX_BODY).await?),
         }
-    }
-}
-
-impl ServiceResponse {
-    /// The value of `Retry-After`, which is a number of seconds or a date (RFC 9110 section 10.2.3).
-    pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
-        let text = self.fields.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-        if let Ok(seconds) = text.parse() {
-            return Some(Duration::from_secs(seconds));
-        }
-        let at = httpdate::parse_http_date(text).ok()?;
-        Some(at.duration_since(now).unwrap_or_default())
-    }
-}
-
-async fn exchange<S>(
-    stream: S,
-    request: Request<Full<Bytes>>,
-) -> Result<ServiceResponse, ServiceError>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-    let asking = async move {
-        let (parts, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, MAX_BODY).collect().await;
-        Ok(ServiceResponse {
-            status: parts.status,
-            fields: parts.headers,
-            // The status is valid even if the body is incomplete.
-            body: body.map(Collected::to_bytes).unwrap_or_default(),
-        })
-    };
-    tokio::pin!(asking, connection);
-    tokio::select! {
-        biased;
-        answer = &mut asking => answer,
-        _ended = &mut connection => asking.await,
     }
 }
 

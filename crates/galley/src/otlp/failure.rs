@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use galley_tls::service_client::ServiceResponse;
+use galley_tls::one_shot::{self, OneShotResponse};
 
 /// Why a batch was not accepted.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,15 +30,15 @@ impl ExportFailure {
 }
 
 /// The number of rejected spans in a batch that was accepted; an error if the batch was not accepted.
-pub(super) fn rejected(response: &ServiceResponse, now: SystemTime) -> Result<u64, ExportFailure> {
-    if response.status.is_success() {
+pub(super) fn rejected(response: &OneShotResponse, now: SystemTime) -> Result<u64, ExportFailure> {
+    if response.head.status.is_success() {
         return Ok(rejected_spans(&response.body));
     }
     Err(ExportFailure {
-        why: format!("status {}", response.status.as_u16()),
+        why: format!("status {}", response.head.status.as_u16()),
         // The statuses to retry according to OTLP/HTTP; every other one means that the data is not acceptable.
-        may_retry: matches!(response.status.as_u16(), 429 | 502 | 503 | 504),
-        retry_after: response.retry_after(now),
+        may_retry: matches!(response.head.status.as_u16(), 429 | 502 | 503 | 504),
+        retry_after: one_shot::retry_after(&response.head.headers, now),
     })
 }
 
@@ -53,20 +53,21 @@ fn rejected_spans(body: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use http::StatusCode;
-    use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+    use http::header::RETRY_AFTER;
 
     use super::*;
 
     #[test]
     fn retries_follow_the_protocol() {
         let judge = |status, body: &'static str| {
-            let mut fields = HeaderMap::new();
-            fields.insert(RETRY_AFTER, HeaderValue::from_static("7"));
-            let response = ServiceResponse {
-                status: StatusCode::from_u16(status).unwrap(),
-                fields,
+            let response = http::Response::builder()
+                .status(status)
+                .header(RETRY_AFTER, "7");
+            let (head, ()) = response.body(()).unwrap().into_parts();
+            let response = OneShotResponse {
+                head,
                 body: Bytes::from_static(body.as_bytes()),
+                incomplete: None,
             };
             rejected(&response, SystemTime::now())
         };

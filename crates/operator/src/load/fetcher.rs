@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_load::TrustedCertificates;
+use galley_tls::one_shot::{OneShotResponse, exchange};
 use http::{HeaderMap, Request, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -96,24 +95,13 @@ async fn send(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
 ) -> Result<FetchedPage, String> {
-    let (mut sender, connection) = handshake(TokioIo::new(stream))
-        .await
-        .map_err(|e| e.to_string())?;
-    let driving = tokio::spawn(connection);
-    let response = sender
-        .send_request(request)
-        .await
-        .map_err(|e| e.to_string())?;
-    let (head, body) = response.into_parts();
-    let body = Limited::new(body, MAX_BODY)
-        .collect()
-        .await
-        .map_err(|e| e.to_string())?;
-    driving.abort();
+    let response = exchange(stream, request, MAX_BODY).await;
+    let response = response.and_then(OneShotResponse::complete);
+    let (head, body) = response.map_err(|e| e.to_string())?;
     Ok(FetchedPage {
         status: head.status.as_u16(),
         fields: head.headers,
-        body: body.to_bytes(),
+        body,
     })
 }
 

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, header};
-use http_body_util::{BodyExt, Empty};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
+use http_body_util::Empty;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::pages;
 use galley_tls::UpstreamTlsClient;
+use galley_tls::one_shot::{self, OneShotResponse};
 
 /// A server on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,10 +70,6 @@ async fn exchange(
     path: &str,
 ) -> Result<PageSummary, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", server.address);
-    let (mut sender, connection) = handshake(TokioIo::new(stream))
-        .await
-        .map_err(|e| failed(&e))?;
-    let driving = tokio::spawn(connection);
     let mut request = Request::get(path)
         .header(header::HOST, host)
         .header(header::ACCEPT, "text/html,*/*")
@@ -87,17 +82,9 @@ async fn exchange(
     let request = request
         .body(Empty::<Bytes>::new())
         .map_err(|e| failed(&e))?;
-    let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
-    let (head, mut body) = response.into_parts();
-    let mut bytes = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| failed(&e))?;
-        bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
-        if bytes.len() > MAX_BODY {
-            break;
-        }
-    }
-    driving.abort();
+    let response = one_shot::exchange(stream, request, MAX_BODY).await;
+    // The beginning of a long page has the title and links.
+    let OneShotResponse { head, body, .. } = response.map_err(|e| failed(&e))?;
     let field = |name: &str| {
         let value = head.headers.get(name)?;
         Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -107,7 +94,7 @@ async fn exchange(
         essence.trim().to_ascii_lowercase()
     });
     let html = match media_type.as_deref() {
-        Some("text/html") => String::from_utf8_lossy(&bytes),
+        Some("text/html") => String::from_utf8_lossy(&body),
         _ => "".into(),
     };
     Ok(PageSummary {

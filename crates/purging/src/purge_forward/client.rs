@@ -14,7 +14,8 @@ use http::header::{self, HeaderValue};
 use http_body_util::Full;
 
 use super::target::{ForwardTarget, TargetRequest};
-use galley_tls::service_client::{ServiceClient, ServiceResponse};
+use galley_tls::one_shot::{self, OneShotResponse};
+use galley_tls::service_client::ServiceClient;
 
 /// Why a purge failed.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Connector {
     ) -> Result<(), SendError> {
         let request = self.request(target, call)?;
         let response = self.0.send(request).await.map_err(SendError::new)?;
-        if target.means_absent(call, response.status.as_u16()) {
+        if target.means_absent(call, response.head.status.as_u16()) {
             return Ok(());
         }
         judge(&response)
@@ -89,8 +90,8 @@ impl Connector {
 }
 
 /// Whether the target has accepted the purge: a successful status, and no `false` in a JSON body.
-fn judge(response: &ServiceResponse) -> Result<(), SendError> {
-    let status = response.status;
+fn judge(response: &OneShotResponse) -> Result<(), SendError> {
+    let status = response.head.status;
     let value: serde_json::Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let is_failure = value["success"] == false || value["ok"] == false;
     if value["reach"] == "local" {
@@ -128,13 +129,10 @@ fn error_message(value: &serde_json::Value) -> String {
 }
 
 /// `Retry-After`, or the time at which Fastly's rate limit ends.
-fn retry_after(response: &ServiceResponse, now: SystemTime) -> Option<Duration> {
-    let requested = response.retry_after(now).or_else(|| {
-        let text = response
-            .fields
-            .get("fastly-ratelimit-reset")?
-            .to_str()
-            .ok()?;
+fn retry_after(response: &OneShotResponse, now: SystemTime) -> Option<Duration> {
+    let fields = &response.head.headers;
+    let requested = one_shot::retry_after(fields, now).or_else(|| {
+        let text = fields.get("fastly-ratelimit-reset")?.to_str().ok()?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(text.trim().parse().ok()?);
         Some(at.duration_since(now).unwrap_or_default())
     })?;

@@ -7,22 +7,21 @@
 use std::future::Future;
 use std::io;
 use std::path::Path;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use http::{Request, Response, Uri};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::one_shot::{OneShotError, exchange, retry_after};
 use galley_sys::clock::Clock;
 
 /// Sends the requests of one attempt to the directory.
@@ -56,7 +55,7 @@ impl HttpClient for AcmeClient {
         Box::pin(async move {
             let host = request.uri().authority().map(ToString::to_string);
             let host = host.unwrap_or_default();
-            let failed = |cause: Cause| Error::Other(format!("`{host}`: {cause}").into());
+            let failed = |cause: OneShotError| Error::Other(format!("`{host}`: {cause}").into());
             let response = tokio::time::timeout(TIMEOUT, send(TlsConnector::from(tls), request));
             let response = match response.await {
                 Ok(Ok(response)) => response,
@@ -75,10 +74,8 @@ impl HttpClient for AcmeClient {
     }
 }
 
-type Cause = Box<dyn std::error::Error + Send + Sync>;
-
 /// Sets the target and the `Host` of a request (RFC 9112 section 3.2.1).
-fn address<B>(request: &mut Request<B>, uri: &Uri) -> Result<(), Cause> {
+fn address<B>(request: &mut Request<B>, uri: &Uri) -> Result<(), OneShotError> {
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     *request.uri_mut() = target.parse()?;
     let authority = uri.authority().map_or("", |authority| authority.as_str());
@@ -90,25 +87,14 @@ fn address<B>(request: &mut Request<B>, uri: &Uri) -> Result<(), Cause> {
 async fn send(
     tls: TlsConnector,
     mut request: Request<BodyWrapper<Bytes>>,
-) -> Result<Response<Full<Bytes>>, Cause> {
+) -> Result<Response<Full<Bytes>>, OneShotError> {
     let uri = std::mem::take(request.uri_mut());
     let (host, port) = destination(&uri).ok_or("the directory named no `https` address")?;
     let stream = TcpStream::connect((host.as_str(), port)).await?;
     let stream = tls.connect(ServerName::try_from(host)?, stream).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     address(&mut request, &uri)?;
-    let response = async move {
-        let (parts, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, MAX_RESPONSE).collect().await?.to_bytes();
-        Ok::<_, Cause>(Response::from_parts(parts, Full::new(body)))
-    };
-    let mut response = pin!(response);
-    tokio::select! {
-        biased;
-        response = &mut response => response,
-        // The connection may have ended right after the last part of the response.
-        ended = connection => response.await.map_err(|cause| ended.err().map_or(cause, Into::into)),
-    }
+    let (head, body) = exchange(stream, request, MAX_RESPONSE).await?.complete()?;
+    Ok(Response::from_parts(head, Full::new(body)))
 }
 
 /// The host, without the brackets of an IPv6 address, and the port.
@@ -127,16 +113,6 @@ fn is_problem(fields: &HeaderMap) -> bool {
         text.to_ascii_lowercase()
             .starts_with(b"application/problem+json")
     })
-}
-
-/// Reads `Retry-After`: seconds or a date (RFC 9110 section 10.2.3).
-fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = fields.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(date.duration_since(now).unwrap_or_default())
 }
 
 /// The trusted authorities for the directory's own certificate: the system's roots and those in `ca`.
@@ -183,20 +159,5 @@ mod tests {
         );
         assert_eq!(found("http://ca.test/dir"), None);
         assert_eq!(found("/dir"), None);
-    }
-
-    #[test]
-    fn retry_after_is_parsed_in_both_forms() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777 - 10);
-        let read = |text: &'static str| {
-            let mut fields = HeaderMap::new();
-            fields.insert(RETRY_AFTER, HeaderValue::from_static(text));
-            retry_after(&fields, now).map(|time| time.as_secs())
-        };
-        assert_eq!(read("120"), Some(120));
-        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), Some(10));
-        assert_eq!(read("Sun, 06 Nov 1994 08:49:00 GMT"), Some(0));
-        assert_eq!(read("soon"), None);
-        assert_eq!(read("-1"), None);
     }
 }
