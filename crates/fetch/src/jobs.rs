@@ -1,17 +1,13 @@
 //! Jobs that front threads send to a fetch thread, and their results.
 
-use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use galley_cache::entry::Entry;
 use galley_cache::fill::FillReader;
-use galley_cache::fragments::PageFragment;
 use galley_cache::key::Key;
 use galley_cache::private::SessionEnd;
-use galley_cluster::FetchToken;
 use galley_policy::class::Standing;
 use galley_policy::esi::target::IncludeRefused;
 use galley_policy::key::read_key;
@@ -19,9 +15,7 @@ use galley_policy::outcome::{NotStored, StoreOutcome};
 use galley_policy::request_info::RequestInfo;
 use galley_policy::site::{Policy, StoragePolicy};
 use galley_policy::storable::{self, ResponseHead};
-use tokio::sync::Semaphore;
 
-use super::patch_progress::PatchProgress;
 use super::site::FetchSite;
 use galley_upstream::UpstreamCall;
 
@@ -261,26 +255,4 @@ pub struct CronJob {
     pub pool: usize,
     /// The request for `wp-cron.php`.
     pub call: UpstreamCall,
-}
-
-/// Fragments that are being rendered, by site and id.
-pub(super) type Renderings = HashMap<(usize, u64), RenderingInProgress>;
-
-/// A fragment that is being rendered.
-pub(super) struct RenderingInProgress {
-    /// Closed when the rendering has ended.
-    pub(super) end: Rc<Semaphore>,
-    /// The right to render it for all nodes of a cluster.
-    pub(super) token: Option<FetchToken>,
-}
-
-/// New fragments of pages, by site and variant.
-pub(super) type NewFragments = HashMap<(usize, u64), Vec<PageFragment>>;
-
-/// A site whose pages are patched in the background.
-pub(super) struct PatchedSite {
-    pub(super) site: Arc<FetchSite>,
-    /// For each variant of its pages, a request for one of them.
-    pub(super) variants: HashMap<u64, PageJob>,
-    pub(super) progress: PatchProgress,
 }

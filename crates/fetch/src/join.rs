@@ -57,7 +57,7 @@ impl FetchWorker {
         reply: oneshot::Sender<Result<FetchResult, FillError>>,
     ) {
         let mut wait = WaitingRequest::new(reply);
-        if since.is_some_and(|since| self.has_failed_since(&job, since)) {
+        if since.is_some_and(|since| self.coalescer.has_failed_since(&job.key, since)) {
             wait.note_failure();
         }
         let Some(FetchStart {
@@ -68,7 +68,7 @@ impl FetchWorker {
         else {
             return;
         };
-        let before = self.in_progress.borrow().get(&key).map(Rc::clone);
+        let before = self.coalescer.find(&key);
         let (in_progress, writer) = self.start_fetch(&job, key, overtaken.as_deref());
         if job.needs_new_response {
             in_progress.set_former(before);
@@ -89,7 +89,7 @@ impl FetchWorker {
     /// Refreshes a response in the background, unless that is in progress. Returns whether a request was sent.
     pub(super) async fn refresh(self: Rc<Self>, job: PageJob, when: RefreshReason) -> bool {
         let key = self.fetch_key(&job);
-        let current = self.in_progress.borrow().get(&key).map(Rc::clone);
+        let current = self.coalescer.find(&key);
         let overtaken = current.filter(|in_progress| !in_progress.fill.has_ended());
         // A refresh that a purge concerns does not delay the next one.
         let is_busy = overtaken.as_ref().is_some_and(|in_progress| {
@@ -101,7 +101,8 @@ impl FetchWorker {
             RefreshReason::Spare => self.has_spare_slots(job.pool) && is_missing(),
             RefreshReason::Early => self.has_spare_slots(job.pool) && self.is_ending(&key),
         };
-        if is_busy || !is_wanted || self.failed_recently(&job) {
+        let is_paused = self.coalescer.failed_recently(&job.key, self.clock.tick());
+        if is_busy || !is_wanted || is_paused {
             return false;
         }
         let (in_progress, writer) = self.start_fetch(&job, key, overtaken.as_deref());
@@ -213,7 +214,7 @@ impl FetchWorker {
 
     /// Checks for a fetch in progress, and joins it if there is one.
     fn join_or_lead(&self, job: &PageJob, key: &Key, wait: &mut WaitingRequest) -> JoinOutcome {
-        let current = self.in_progress.borrow().get(key).map(Rc::clone);
+        let current = self.coalescer.find(key);
         // A fetch leaves the table at the moment it ends; one that did not has panicked.
         let Some(in_progress) =
             current.filter(|in_progress| joins(job) && !in_progress.fill.has_ended())
@@ -328,31 +329,8 @@ impl FetchWorker {
         };
         let limits = &job.site.limits;
         let in_progress = Rc::new(InProgressFetch::new(fill, sent, limits, overtaken));
-        self.insert(key, &in_progress);
+        self.coalescer.insert(key, &in_progress);
         (in_progress, writer)
-    }
-
-    /// Registers a fetch under a key.
-    pub(super) fn insert(&self, key: Key, in_progress: &Rc<InProgressFetch>) {
-        let mut table = self.in_progress.borrow_mut();
-        table.insert(key.clone(), Rc::clone(in_progress));
-        self.registry.insert(&key, &in_progress.waiters);
-        in_progress.keys.borrow_mut().push(key);
-    }
-
-    /// Removes a fetch that has ended from the table.
-    pub(super) fn finish_fetch(&self, in_progress: &Rc<InProgressFetch>) {
-        in_progress.finish();
-        let mut table = self.in_progress.borrow_mut();
-        for key in in_progress.keys.take() {
-            if table
-                .get(&key)
-                .is_some_and(|now| Rc::ptr_eq(now, in_progress))
-            {
-                table.remove(&key);
-                self.registry.remove(&key);
-            }
-        }
     }
 }
 

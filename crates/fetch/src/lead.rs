@@ -19,7 +19,6 @@ use galley_policy::purge::{self, Purge};
 use galley_policy::site::ValidationPolicy;
 use galley_policy::storable::{self, Lifetime, ResponseHead, Storability};
 use galley_policy::tags::Tags;
-use galley_policy::time::Tick;
 use http::StatusCode;
 use http::header;
 
@@ -54,7 +53,7 @@ impl FetchWorker {
         if let Some(entry) = self.find_shared(job, in_progress, purpose).await {
             // In one step: otherwise later waiters would have to be compared with purges since.
             in_progress.shared.found(entry);
-            self.finish_fetch(in_progress);
+            self.coalescer.finish(in_progress);
             writer.fail(FillError::Aborted);
             return;
         }
@@ -83,18 +82,18 @@ impl FetchWorker {
                     };
                     self.keep(job, in_progress, to_store, not_in_memory).await;
                 }
-                self.finish_fetch(in_progress);
+                self.coalescer.finish(in_progress);
                 spool.end(writer).await;
             }
             Err(failure) => {
                 if !is_abandoned(in_progress, failure) {
                     self.note_failure(job, failure);
                 }
-                self.finish_fetch(in_progress);
+                self.coalescer.finish(in_progress);
                 writer.fail(failure);
             }
         }
-        self.finish_fetch(in_progress);
+        self.coalescer.finish(in_progress);
         in_progress.shared.release();
     }
 
@@ -358,27 +357,9 @@ impl FetchWorker {
         self.pause_refreshes(job);
     }
 
-    /// Pauses refreshes of the page for a moment: the next visit would probably get an error again.
+    /// Pauses refreshes of the page for a moment.
     pub(super) fn pause_refreshes(&self, job: &PageJob) {
-        let mut failed = self.failed.borrow_mut();
-        if failed.len() >= MAX_FAILED {
-            failed.clear();
-        }
-        failed.insert(job.key.clone(), self.clock.tick());
-    }
-
-    pub(super) fn failed_recently(&self, job: &PageJob) -> bool {
-        let failed = self.failed.borrow();
-        let since = |when: &Tick| self.clock.tick().since(*when);
-        failed
-            .get(&job.key)
-            .is_some_and(|when| since(when) < FAILED_PAUSE)
-    }
-
-    /// Whether the page has failed after `since`.
-    pub(super) fn has_failed_since(&self, job: &PageJob, since: Tick) -> bool {
-        let failed = self.failed.borrow();
-        failed.get(&job.key).is_some_and(|when| *when > since)
+        self.coalescer.pause_refreshes(&job.key, self.clock.tick());
     }
 }
 
@@ -443,9 +424,3 @@ const MAX_REST: usize = 1024 * 1024;
 
 /// Maximum time to read a response without a reader.
 const REST_TIME: Duration = Duration::from_secs(2);
-
-/// How long a page is not refreshed after a failed refresh, so that visits do not overload a dead upstream.
-const FAILED_PAUSE: Duration = Duration::from_secs(1);
-
-/// Maximum number of remembered failed refreshes.
-const MAX_FAILED: usize = 10_000;

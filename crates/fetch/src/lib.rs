@@ -10,6 +10,7 @@
 pub mod acknowledged;
 mod activity;
 pub mod audits;
+mod coalescer;
 mod compress;
 pub mod counters;
 pub mod cron;
@@ -33,6 +34,7 @@ mod publish;
 mod registry;
 mod relay;
 mod render;
+mod renderer;
 mod replaced;
 pub mod revalidate;
 pub mod rfc9111;

@@ -31,7 +31,7 @@ impl FetchWorker {
         held: Arc<Entry>,
         reply: oneshot::Sender<Option<Arc<Entry>>>,
     ) {
-        self.patch_later(&job);
+        self.patched_sites.add(&job);
         let patched = Box::pin(self.patched(&job, &held)).await;
         if patched.is_none() {
             job.site.counters.patch_failed();
@@ -186,7 +186,7 @@ impl FetchWorker {
             self.compare_with_shared(job, &replaced, &fragments);
         }
         if !fragments.is_empty() {
-            self.patch_later(job);
+            self.patched_sites.add(job);
         }
         if !unknown.is_empty() {
             self.render_soon(job, variant, unknown);

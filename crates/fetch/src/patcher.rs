@@ -5,6 +5,7 @@
 //! fragments it goes through the stored pages and patches those that need nothing else, in short time slices with longer pauses.
 //! Visitors never wait for this task: a page that is requested before its turn is patched for its visitor.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -16,10 +17,21 @@ use galley_cache::purge_table::Validity;
 use galley_policy::key::variant_id;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::jobs::PatchedSite;
 use super::patch_progress::{PatchProgress, next_turn};
 use super::render::{RenderFor, RenderOutcome, is_purged};
 use super::{FetchSite, FetchWorker, PageJob};
+
+/// The sites whose pages are patched.
+#[derive(Default)]
+pub(super) struct PatchedSites(RefCell<Vec<PatchedSite>>);
+
+/// A site whose pages are patched in the background.
+struct PatchedSite {
+    site: Arc<FetchSite>,
+    /// For each variant of its pages, a request for one of them.
+    variants: HashMap<u64, PageJob>,
+    progress: PatchProgress,
+}
 
 /// A page that needs only a patch.
 struct AwaitingPage {
@@ -43,13 +55,13 @@ enum Pass {
     All,
 }
 
-impl FetchWorker {
+impl PatchedSites {
     /// Records that a site has pages with fragments, of the same variant as this page.
-    pub(super) fn patch_later(&self, job: &PageJob) {
+    pub(super) fn add(&self, job: &PageJob) {
         let Some(variant) = variant_id(job.key.bytes()) else {
             return;
         };
-        let mut sites = self.patched_sites.borrow_mut();
+        let mut sites = self.0.borrow_mut();
         // A reload replaces the site.
         sites.retain(|known| known.site.name != job.site.name || is_same(known, job));
         let index = sites.iter().position(|known| is_same(known, job));
@@ -69,24 +81,10 @@ impl FetchWorker {
         }
     }
 
-    /// Patches pages after purges, until the fetch thread ends.
-    pub(super) async fn patch_in_background(self: Rc<Self>) {
-        let mut ticks = interval(INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            if let Some(turn) = self.next_purged() {
-                let _work = self.activity.background();
-                let is_done = self.patch_site(&turn.site).await;
-                self.end_turn(&turn, is_done);
-            }
-        }
-    }
-
     /// The next site that was purged since its pages were last patched.
     fn next_purged(&self) -> Option<PatchTarget> {
         let now = Instant::now();
-        let mut sites = self.patched_sites.borrow_mut();
+        let mut sites = self.0.borrow_mut();
         let due = next_turn(&mut sites, |known| {
             known.progress.is_due(known.site.purges.current(), now)
         })?;
@@ -97,12 +95,40 @@ impl FetchWorker {
     }
 
     fn end_turn(&self, turn: &PatchTarget, is_done: bool) {
-        let mut sites = self.patched_sites.borrow_mut();
+        let mut sites = self.0.borrow_mut();
         let mut known = sites.iter_mut();
         match known.find(|known| Arc::ptr_eq(&known.site, &turn.site)) {
             Some(known) if is_done => known.progress.done(turn.purges),
             Some(known) => known.progress.put_off(Instant::now()),
             None => {}
+        }
+    }
+
+    fn has_variant(&self, site: &Arc<FetchSite>, variant: u64) -> bool {
+        let sites = self.0.borrow();
+        let known = sites.iter().find(|known| Arc::ptr_eq(&known.site, site));
+        known.is_some_and(|known| known.variants.contains_key(&variant))
+    }
+
+    fn job_of(&self, site: &Arc<FetchSite>, variant: u64) -> Option<PageJob> {
+        let sites = self.0.borrow();
+        let known = sites.iter().find(|known| Arc::ptr_eq(&known.site, site))?;
+        known.variants.get(&variant).map(PageJob::again)
+    }
+}
+
+impl FetchWorker {
+    /// Patches pages after purges, until the fetch thread ends.
+    pub(super) async fn patch_in_background(self: Rc<Self>) {
+        let mut ticks = interval(INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if let Some(turn) = self.patched_sites.next_purged() {
+                let _work = self.activity.background();
+                let is_done = self.patch_site(&turn.site).await;
+                self.patched_sites.end_turn(&turn, is_done);
+            }
         }
     }
 
@@ -169,7 +195,7 @@ impl FetchWorker {
         }
         if !missing.is_empty()
             && *may_render
-            && let Some(job) = self.job_of(site, page.variant)
+            && let Some(job) = self.patched_sites.job_of(site, page.variant)
         {
             let outcome = self.render(&job, &missing, RenderFor::Background).await;
             *may_render = outcome != RenderOutcome::NotReceived;
@@ -184,7 +210,7 @@ impl FetchWorker {
         for entry in self.memory.entries() {
             if may_await(&entry)
                 && let Some(variant) = variant_id(entry.key.bytes())
-                && self.has_variant(site, variant)
+                && self.patched_sites.has_variant(site, variant)
                 && site.purges.validity_waiting(&entry) == Validity::Outdated
             {
                 found.push(AwaitingPage {
@@ -199,18 +225,6 @@ impl FetchWorker {
             pace.keep().await;
         }
         hottest_first(found, MAX_AWAITING)
-    }
-
-    fn has_variant(&self, site: &Arc<FetchSite>, variant: u64) -> bool {
-        let sites = self.patched_sites.borrow();
-        let known = sites.iter().find(|known| Arc::ptr_eq(&known.site, site));
-        known.is_some_and(|known| known.variants.contains_key(&variant))
-    }
-
-    fn job_of(&self, site: &Arc<FetchSite>, variant: u64) -> Option<PageJob> {
-        let sites = self.patched_sites.borrow();
-        let known = sites.iter().find(|known| Arc::ptr_eq(&known.site, site))?;
-        known.variants.get(&variant).map(PageJob::again)
     }
 }
 

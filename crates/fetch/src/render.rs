@@ -4,7 +4,6 @@
 //! parts as a page does, and is not stored: each part becomes a rendering in the site's table. A fragment that another node
 //! of a cluster has rendered is not requested ([`super::shared_rendering`]).
 
-use std::collections::hash_map::Entry;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,11 +22,11 @@ use galley_policy::storable::Lifetime;
 use galley_policy::tags::Tags;
 use galley_policy::time::Tick;
 use http::HeaderMap;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::entry_parts::scopes;
-use super::jobs::{RefreshReason, RenderingInProgress};
+use super::jobs::RefreshReason;
 use super::{FetchResult, FetchSite, FetchWorker, PageJob};
 
 /// Why fragments are rendered.
@@ -100,7 +99,7 @@ impl FetchWorker {
         }
         let Some(batch) = self.claim_batch(page, &possible) else {
             let mut in_progress = possible.iter().map(|fragment| fragment.version.id);
-            return match in_progress.find_map(|id| self.rendering_of(site, id)) {
+            return match in_progress.find_map(|id| self.renderer.end_of(site, id)) {
                 Some(rendering) => {
                     let _ = rendering.acquire().await;
                     ControlFlow::Continue(())
@@ -161,12 +160,6 @@ impl FetchWorker {
         Some(batch)
     }
 
-    fn rendering_of(&self, site: &Arc<FetchSite>, id: u64) -> Option<Rc<Semaphore>> {
-        let renderings = self.renderings.borrow();
-        let rendering = renderings.get(&(address(site), id))?;
-        Some(Rc::clone(&rendering.end))
-    }
-
     /// Renders new fragments of pages after a short delay, together with those of other pages, to find out which of them can be
     /// rendered without their page.
     pub(super) fn render_soon(
@@ -175,22 +168,16 @@ impl FetchWorker {
         variant: u64,
         fragments: Vec<PageFragment>,
     ) {
-        let key = (address(&page.site), variant);
-        let mut gathered = self.new_fragments.borrow_mut();
-        match gathered.entry(key) {
-            Entry::Occupied(occupied) => occupied.into_mut().extend(fragments),
-            Entry::Vacant(vacant) => {
-                vacant.insert(fragments);
-                let page = page.in_background();
-                let worker = Rc::clone(self);
-                let work = self.activity.background();
-                tokio::task::spawn_local(async move {
-                    let _work = work;
-                    sleep(GATHERING).await;
-                    let fragments = worker.new_fragments.borrow_mut().remove(&key);
-                    worker.render_new(page, fragments.unwrap_or_default()).await;
-                });
-            }
+        if self.renderer.gather(&page.site, variant, fragments) {
+            let page = page.in_background();
+            let worker = Rc::clone(self);
+            let work = self.activity.background();
+            tokio::task::spawn_local(async move {
+                let _work = work;
+                sleep(GATHERING).await;
+                let fragments = worker.renderer.take_gathered(&page.site, variant);
+                worker.render_new(page, fragments).await;
+            });
         }
     }
 
@@ -334,12 +321,7 @@ impl RenderBatch {
         if !is_first && !fits {
             return;
         }
-        let mut renderings = self.worker.renderings.borrow_mut();
-        if let Entry::Vacant(vacant) = renderings.entry((address(&self.site), version.id)) {
-            vacant.insert(RenderingInProgress {
-                end: Rc::new(Semaphore::new(0)),
-                token: None,
-            });
+        if self.worker.renderer.claim(&self.site, version.id) {
             self.fragments.push(fragment.clone());
             self.bytes = bytes;
             self.most = most;
@@ -349,12 +331,9 @@ impl RenderBatch {
 
 impl Drop for RenderBatch {
     fn drop(&mut self) {
-        let mut renderings = self.worker.renderings.borrow_mut();
         for fragment in &self.fragments {
-            let name = (address(&self.site), fragment.version.id);
-            if let Some(rendering) = renderings.remove(&name) {
-                rendering.end.close();
-            }
+            let id = fragment.version.id;
+            self.worker.renderer.release(&self.site, id);
         }
     }
 }
@@ -394,11 +373,6 @@ pub(super) fn fragment_key(page: &PageJob, id: u64) -> Vec<u8> {
 async fn read_to_end(mut reader: FillReader) -> Result<(), FillError> {
     while reader.next().await?.is_some() {}
     Ok(())
-}
-
-/// The address of a site in memory, as its identity.
-pub(super) fn address(site: &Arc<FetchSite>) -> usize {
-    Arc::as_ptr(site).addr()
 }
 
 /// The maximum number of fragments in one request; the plugin renders no more.

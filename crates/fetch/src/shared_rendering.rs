@@ -15,7 +15,7 @@ use galley_cache::fragments::{PageFragment, digest};
 use galley_cluster::{FoundPage, PageName, PageSearch, SharedWait};
 use tokio::task::spawn_local;
 
-use super::render::{address, fragment_key};
+use super::render::fragment_key;
 use super::shared::{SharedLookup, disk_clock};
 use super::{FetchSite, FetchWorker, PageJob};
 
@@ -86,11 +86,8 @@ impl FetchWorker {
                 lookup.site.fragments.rendered(id, rendered)
             }
             PageSearch::Fetch(token) => {
-                let mut renderings = self.renderings.borrow_mut();
-                let name = (address(&lookup.site), lookup.fragment.version.id);
-                if let Some(rendering) = renderings.get_mut(&name) {
-                    rendering.token = token;
-                }
+                let id = lookup.fragment.version.id;
+                self.renderer.keep_token(&lookup.site, id, token);
                 false
             }
         }
@@ -124,10 +121,7 @@ impl FetchWorker {
 
     /// Stores a new rendering for the other nodes, without waiting.
     pub(super) fn share_rendering(&self, job: &PageJob, id: u64, rendered: &RenderedFragment) {
-        let mut renderings = self.renderings.borrow_mut();
-        let in_progress = renderings.get_mut(&(address(&job.site), id));
-        let token = in_progress.and_then(|rendering| rendering.token.take());
-        drop(renderings);
+        let token = self.renderer.take_token(&job.site, id);
         let (to_write, clock) = (rendered.clone(), self.clock);
         let record = move || {
             let record = write_record(&to_write.entry, disk_clock(clock))?;

@@ -1,7 +1,5 @@
 //! Starts a fetch thread, receives its jobs, and ends it after the exchanges in progress.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,8 +13,11 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
 use super::activity::Activity;
+use super::coalescer::Coalescer;
 use super::handle::{FetchCommand, Handle, QueuedCommand};
+use super::patcher::PatchedSites;
 use super::registry::FetchRegistry;
+use super::renderer::Renderer;
 use super::worker::FetchWorker;
 use galley_sys::clock::Clock;
 use galley_sys::sandbox::{self, Sandbox};
@@ -73,12 +74,9 @@ pub fn start(
                 shared_pages,
                 lease,
                 activity,
-                registry,
-                in_progress: RefCell::new(HashMap::new()),
-                failed: RefCell::new(HashMap::new()),
-                renderings: RefCell::default(),
-                new_fragments: RefCell::default(),
-                patched_sites: RefCell::default(),
+                coalescer: Coalescer::new(registry),
+                renderer: Renderer::default(),
+                patched_sites: PatchedSites::default(),
                 invalidations: Rc::default(),
             });
             // As a separate task: a `LocalSet` polls the future that it blocks on at each turn.

@@ -220,7 +220,7 @@ impl FetchWorker {
         self.store(job, in_progress, marker);
         if let Some(own) = selections.first() {
             let key = Key::new(&key(primary.bytes(), own));
-            self.insert(key, in_progress);
+            self.coalescer.insert(key, in_progress);
         }
     }
 
