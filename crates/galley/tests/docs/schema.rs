@@ -44,7 +44,7 @@ fn the_schema_accepts_every_configuration_in_the_manual() {
     let valid = blocks.iter().filter(|block| block.info == "toml");
     let mut texts: Vec<String> = valid.map(|block| block.text.clone()).collect();
     texts.push(sample());
-    assert!(texts.len() > 90, "only {}", texts.len());
+    assert!(texts.len() > 70, "only {}", texts.len());
     let (refused, output) = refused(&texts);
     assert!(refused.is_empty(), "{output}");
 }
