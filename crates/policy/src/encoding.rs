@@ -180,30 +180,9 @@ pub(crate) fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
         if !name.eq_ignore_ascii_case(b"q=") {
             return None;
         }
-        weight = thousandths(value)?;
+        weight = crate::fields::thousandths(value)?;
     }
     (!token.is_empty()).then_some((token, weight))
-}
-
-/// Parses a `qvalue` (RFC 9110 §12.4.2): `0` or `1` with at most three decimals, at most 1.
-fn thousandths(value: &[u8]) -> Option<u16> {
-    let (whole, decimals) = match value {
-        [whole] => (*whole, &[][..]),
-        [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (*whole, decimals),
-        _ => return None,
-    };
-    let mut sum: u16 = match whole {
-        b'0' => 0,
-        b'1' => 1000,
-        _ => return None,
-    };
-    for (digit, unit) in decimals.iter().zip([100, 10, 1]) {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        sum = sum.saturating_add(u16::from(digit.saturating_sub(b'0')).saturating_mul(unit));
-    }
-    (sum <= 1000).then_some(sum)
 }
 
 #[cfg(test)]

@@ -86,6 +86,27 @@ pub fn name_value(part: &[u8]) -> (&[u8], Option<&[u8]>) {
     (name, Some(bare))
 }
 
+/// Parses a `qvalue` (RFC 9110 §12.4.2) into thousandths: `0` or `1` with at most three decimals, at most 1.
+pub fn thousandths(value: &[u8]) -> Option<u16> {
+    let (whole, decimals) = match value {
+        [whole] => (*whole, &[][..]),
+        [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (*whole, decimals),
+        _ => return None,
+    };
+    let mut sum: u16 = match whole {
+        b'0' => 0,
+        b'1' => 1000,
+        _ => return None,
+    };
+    for (digit, unit) in decimals.iter().zip([100, 10, 1]) {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        sum = sum.saturating_add(u16::from(digit.saturating_sub(b'0')).saturating_mul(unit));
+    }
+    (sum <= 1000).then_some(sum)
+}
+
 /// The names that `Connection` lines list, at most [`MAX_CONNECTION_TOKENS`] of them.
 pub fn connection_tokens<'a, I>(lines: I) -> impl Iterator<Item = &'a [u8]> + Clone
 where

@@ -11,7 +11,7 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use crate::request_info::{AcceptClass, Device, RequestInfo, Scheme};
+use crate::request_info::{Device, RequestInfo, Scheme};
 
 pub use self::format::KEY_FORMAT;
 use self::parts::BY_COUNTRY;
@@ -87,10 +87,7 @@ fn write_path(info: &RequestInfo, path: &[u8], query: QueryKey<'_>, out: &mut Ve
         Scheme::Http => 0,
         Scheme::Https => 1,
     });
-    out.push(match info.accept() {
-        AcceptClass::Page => 0,
-        AcceptClass::Json => 1,
-    });
+    out.push(info.accept().number());
     let rule = info.rule_by_country();
     let device = match info.device() {
         Device::Any => 0,

@@ -120,7 +120,7 @@ fn a_trimmed_request_contains_only_parsed_values() {
     assert_eq!(field(&request, "accept-encoding"), ["identity"]);
     assert_eq!(field(&request, "x-forwarded-port"), ["8443"]);
     assert_eq!(field(&request, "x-forwarded-proto"), ["https"]);
-    let json = forward::trimmed(&info(&LINE, &[("Accept", "application/activity+json")]));
+    let json = forward::trimmed(&info(&LINE, &[("Accept", "application/geo+json")]));
     assert_eq!(field(&json, "accept"), ["application/json"]);
 }
 

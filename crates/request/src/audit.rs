@@ -19,9 +19,7 @@ use galley_policy::class::Standing;
 use galley_policy::forward::Client;
 use galley_policy::fragments;
 use galley_policy::key::{KeyParts, read_key};
-use galley_policy::request_info::{
-    AcceptClass, Cacheability, Device, RequestInfo, RequestLineInfo,
-};
+use galley_policy::request_info::{Cacheability, Device, RequestInfo, RequestLineInfo};
 use galley_policy::route::canonical_host;
 use galley_policy::storable::{self, ResponseHead, Storability};
 use galley_policy::tags::{self, Tags};
@@ -339,17 +337,13 @@ fn request_for(site: &Site, key: &[u8]) -> Option<RequestInfo> {
 
 /// Fields from which these parts of a key follow.
 fn fields_for<'k>(parts: &KeyParts<'k>) -> [(&'static str, &'k [u8]); 4] {
-    let accept: &[u8] = match parts.accept {
-        AcceptClass::Page => b"text/html",
-        AcceptClass::Json => b"application/json",
-    };
     let mobile: &[u8] = match parts.device {
         Device::Any | Device::Desktop => b"?0",
         Device::Mobile => b"?1",
     };
     [
         ("host", parts.authority),
-        ("accept", accept),
+        ("accept", parts.accept.sent().as_bytes()),
         ("sec-ch-ua-mobile", mobile),
         ("cookie", parts.vary_cookies),
     ]

@@ -5,7 +5,7 @@
 use galley_policy::access::CountryCode;
 use galley_policy::cookie::{self, Class};
 use galley_policy::pattern::PathPattern;
-use galley_policy::request_info::{AcceptClass, Cacheability, Device, RequestInfo};
+use galley_policy::request_info::{Cacheability, Device, RequestInfo};
 use galley_policy::route::HostPattern;
 use galley_policy::site::{NamePattern, Policy, Preset};
 use serde_json::{Value, json};
@@ -147,10 +147,7 @@ pub(super) fn key(exchange: &Exchange<'_>) -> Value {
         "authority": info.authority(),
         "path": text(info.path()),
         "query": info.query().map(text),
-        "accept": match info.accept() {
-            AcceptClass::Page => "page",
-            AcceptClass::Json => "json",
-        },
+        "accept": info.accept().word(),
         "device": match info.device() {
             Device::Any => "any",
             Device::Desktop => "desktop",

@@ -245,21 +245,49 @@ fn two_sites_have_separate_caches() {
 }
 
 #[test]
-fn accept_json_has_a_separate_entry() {
+fn clients_that_prefer_other_types_have_copies_of_their_own() {
     let site = SiteBuilder::php().start();
-    let page = site
-        .send(Request::get("/x").field("Accept", "text/html"))
-        .text();
-    let json = site.send(Request::get("/x").field("Accept", "application/json"));
-    assert!(!json.is_hit());
-    assert_eq!(page_value(&json.text(), "HTTP_ACCEPT"), "application/json");
-    assert!(page_value(&page, "HTTP_ACCEPT").starts_with("text/html"));
-    assert!(
-        site.send(
-            Request::get("/x").field("Accept", "application/ld+json, application/json;q=0.5")
-        )
-        .is_hit()
-    );
-    assert!(site.get("/x").is_hit());
-    site.get("/x").assert_status(200);
+    let get = |accept: &str| site.send(Request::get("/x").field("Accept", accept));
+    for (first, begins, others) in [
+        (
+            "text/html",
+            "text/html",
+            &["*/*", "text/html;q=0.9, text/markdown;q=0.8"][..],
+        ),
+        (
+            "application/json",
+            "application/json",
+            &["text/html;q=0.1, application/vnd.api+json"],
+        ),
+        (
+            "application/activity+json",
+            "application/activity+json",
+            &["application/ld+json, application/json, text/html;q=0.1"],
+        ),
+        (
+            "text/markdown, text/html, */*",
+            "text/markdown",
+            &["text/markdown"],
+        ),
+    ] {
+        let page = get(first);
+        assert!(!page.is_hit(), "{first}");
+        let sent = page_value(&page.text(), "HTTP_ACCEPT").to_owned();
+        assert!(sent.starts_with(begins), "{first}: {sent}");
+        for other in others {
+            let hit = get(other);
+            assert!(hit.is_hit(), "{other}");
+            assert_eq!(page_value(&hit.text(), "HTTP_ACCEPT"), sent, "{other}");
+        }
+    }
+    // One purge removes all.
+    site.send(Request::new("PURGE", "/x")).assert_status(200);
+    for accept in [
+        "text/html",
+        "application/json",
+        "application/ld+json",
+        "text/markdown",
+    ] {
+        assert!(!get(accept).is_hit(), "{accept}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::compress::live;
 use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
-use crate::request_info::{AcceptClass, Device, Method, RequestInfo, Scheme};
+use crate::request_info::{Device, Method, RequestInfo, Scheme};
 use crate::site::{MemberPages, Policy};
 use http::header::{ACCEPT, ACCEPT_ENCODING, COOKIE, IF_MATCH, IF_NONE_MATCH, USER_AGENT};
 use http::{HeaderName, HeaderValue};
@@ -60,10 +60,7 @@ pub fn trimmed(info: &RequestInfo) -> UpstreamRequest {
         fields: Vec::with_capacity(TRIMMED_FIELDS),
         body_length: BodyLength::None,
     };
-    let accept = match info.accept() {
-        AcceptClass::Page => "text/html,application/xhtml+xml,*/*;q=0.8",
-        AcceptClass::Json => "application/json",
-    };
+    let accept = info.accept().sent();
     let agent = match info.device() {
         Device::Any | Device::Desktop => DESKTOP_AGENT,
         Device::Mobile => MOBILE_AGENT,

@@ -35,11 +35,7 @@ pub fn read_key(key: &[u8]) -> Option<KeyParts<'_>> {
         1 => Scheme::Https,
         _ => return None,
     };
-    let accept = match accept {
-        0 => AcceptClass::Page,
-        1 => AcceptClass::Json,
-        _ => return None,
-    };
+    let accept = AcceptClass::of_number(accept)?;
     let is_by_country = device & BY_COUNTRY != 0;
     let device = match device & !BY_COUNTRY {
         0 => Device::Any,

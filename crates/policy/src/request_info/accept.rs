@@ -5,38 +5,56 @@
 use super::kinds::{AcceptClass, Device};
 use crate::fields;
 
-/// Reads `Accept` lines until it is known whether the client accepts only JSON.
+/// Reads `Accept` lines, and finds the class with the highest weight. Of equal ones the first that is named wins.
 #[derive(Default)]
 pub(super) struct AcceptLines {
-    any: bool,
-    other: bool,
+    class: AcceptClass,
+    weight: u16,
 }
 
 impl AcceptLines {
     pub(super) fn read(&mut self, line: &[u8]) {
         // The `Accept` of a browser that requests a page, and of clients without preferences.
-        if line.starts_with(b"text/html,") || line == b"*/*" {
-            self.any = true;
-            self.other = true;
+        if self.weight == 0 && (line.starts_with(b"text/html,") || line == b"*/*") {
+            self.weight = MAX_WEIGHT;
             return;
         }
         for member in fields::members(line) {
-            // The first media range of a browser decides.
-            if self.other {
+            // Nothing has a higher weight.
+            if self.weight == MAX_WEIGHT {
                 return;
             }
-            self.any = true;
-            let range = fields::parts(member).next().unwrap_or_default();
-            self.other = !is_json(range);
+            let mut parts = fields::parts(member);
+            let range = parts.next().unwrap_or_default();
+            let weight = parts.find_map(|part| match fields::name_value(part) {
+                (b"q" | b"Q", value) => Some(value.and_then(fields::thousandths).unwrap_or(0)),
+                _ => None,
+            });
+            let weight = weight.unwrap_or(MAX_WEIGHT);
+            if weight > self.weight {
+                (self.class, self.weight) = (class_of(range), weight);
+            }
         }
     }
 
     pub(super) fn class(&self) -> AcceptClass {
-        if self.any && !self.other {
-            AcceptClass::Json
-        } else {
-            AcceptClass::Page
-        }
+        self.class
+    }
+}
+
+/// The weight of a range without one, in thousandths.
+const MAX_WEIGHT: u16 = 1000;
+
+fn class_of(range: &[u8]) -> AcceptClass {
+    let is = |name: &str| range.eq_ignore_ascii_case(name.as_bytes());
+    if is("text/markdown") {
+        AcceptClass::Markdown
+    } else if is("application/activity+json") || is("application/ld+json") {
+        AcceptClass::Activity
+    } else if is_json(range) {
+        AcceptClass::Json
+    } else {
+        AcceptClass::Page
     }
 }
 
@@ -82,18 +100,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_only_means_all_ranges() {
+    fn the_highest_weight_wins_and_then_the_first() {
         for (lines, expected) in [
             (&[][..], AcceptClass::Page),
             (&[""], AcceptClass::Page),
             (&["application/json"], AcceptClass::Json),
+            // A server of the Fediverse.
             (
                 &["application/activity+JSON; q=0.9, application/ld+json; profile=\"a,b\""],
+                AcceptClass::Activity,
+            ),
+            (
+                &["application/activity+json, application/ld+json, text/html;q=0.1"],
+                AcceptClass::Activity,
+            ),
+            // An agent.
+            (&["text/markdown, text/html, */*"], AcceptClass::Markdown),
+            (&["text/html, text/markdown"], AcceptClass::Page),
+            (&["text/html;q=0.9, text/markdown"], AcceptClass::Markdown),
+            (
+                &["text/html;q=0.9", "text/markdown;Q=0.91"],
+                AcceptClass::Markdown,
+            ),
+            (&["text/markdown;q=0, */*;q=0.1"], AcceptClass::Page),
+            // jQuery and axios.
+            (
+                &["application/json, text/javascript, */*; q=0.01"],
                 AcceptClass::Json,
             ),
-            (&["application/json", "text/html"], AcceptClass::Page),
-            (&["application/json, */*;q=0.1"], AcceptClass::Page),
+            (&["application/json, text/plain, */*"], AcceptClass::Json),
+            (&["text/html", "application/json"], AcceptClass::Page),
             (&["text/html,*/*"], AcceptClass::Page),
+            (&["text/html;q=0.5,application/json"], AcceptClass::Json),
+            (&["image/avif,image/webp,*/*;q=0.8"], AcceptClass::Page),
+            (&["application/json;q=2, */*"], AcceptClass::Page),
             (&["json"], AcceptClass::Page),
             (&["/json"], AcceptClass::Page),
             (&["application/jsonx"], AcceptClass::Page),
@@ -104,6 +144,16 @@ mod tests {
                 accept.read(line.as_bytes());
             }
             assert_eq!(accept.class(), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_sent_upstream_has_its_own_class() {
+        for class in AcceptClass::ALL {
+            let mut accept = AcceptLines::default();
+            accept.read(class.sent().as_bytes());
+            assert_eq!(accept.class(), class);
+            assert_eq!(AcceptClass::of_number(class.number()), Some(class));
         }
     }
 

@@ -86,14 +86,60 @@ pub enum Device {
     Mobile,
 }
 
-/// The class of `Accept`.
+/// The class of `Accept`: what the client prefers. A page has at most one copy for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AcceptClass {
     /// Any other value, and no `Accept`.
     #[default]
     Page,
-    /// Every media range is `*/json` or `*+json`: the client is an application, such as an `ActivityPub` server.
+    /// `*/json` or `*+json`: the client is an application.
     Json,
+    /// `application/activity+json` or `application/ld+json`: a server of the Fediverse.
+    Activity,
+    /// `text/markdown`: an agent.
+    Markdown,
+}
+
+impl AcceptClass {
+    /// All classes.
+    pub const ALL: [Self; 4] = [Self::Page, Self::Json, Self::Activity, Self::Markdown];
+
+    /// The number in keys.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Page => 0,
+            Self::Json => 1,
+            Self::Activity => 2,
+            Self::Markdown => 3,
+        }
+    }
+
+    /// The class of a number in a key.
+    pub fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.number() == number)
+    }
+
+    /// The word in reports.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Page => "page",
+            Self::Json => "json",
+            Self::Activity => "activity",
+            Self::Markdown => "markdown",
+        }
+    }
+
+    /// The value of `Accept` that upstreams receive from every client of the class.
+    pub const fn sent(self) -> &'static str {
+        match self {
+            Self::Page => "text/html,application/xhtml+xml,*/*;q=0.8",
+            Self::Json => "application/json",
+            Self::Activity => {
+                "application/activity+json,application/ld+json;profile=\"https://www.w3.org/ns/activitystreams\""
+            }
+            Self::Markdown => "text/markdown,text/html;q=0.9,*/*;q=0.8",
+        }
+    }
 }
 
 /// Whether a request may use the cache.

@@ -127,7 +127,9 @@ fn languages<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<LanguagePreferenc
             let range = parts.next().unwrap_or_default().to_ascii_lowercase();
             let weight = parts.find_map(|part| {
                 let (name, value) = fields::name_value(part);
-                name.eq_ignore_ascii_case(b"q").then(|| thousandths(value))
+                // An invalid weight: not accepted.
+                let weight = || value.and_then(fields::thousandths).unwrap_or_default();
+                name.eq_ignore_ascii_case(b"q").then(weight)
             });
             LanguagePreference {
                 range,
@@ -147,20 +149,6 @@ fn weighted(wanted: &[LanguagePreference]) -> Vec<u8> {
         out.extend_from_slice(&one.weight.to_be_bytes());
     }
     out
-}
-
-/// Parses a `qvalue` (RFC 9110 §12.4.2). An invalid one is 0: not accepted.
-fn thousandths(value: Option<&[u8]>) -> u16 {
-    let text = value.and_then(|value| std::str::from_utf8(value).ok());
-    let Some((whole, rest)) = text.map(|text| text.split_once('.').unwrap_or((text, ""))) else {
-        return 0;
-    };
-    let padded = format!("{rest:0<3}");
-    match (whole, padded.parse::<u16>()) {
-        ("0", Ok(rest)) if padded.len() == 3 => rest,
-        ("1", Ok(0)) if padded.len() == 3 => 1000,
-        _ => 0,
-    }
 }
 
 /// Upstream requests accept identity only. Cookies are in the key, or the request passes.
