@@ -296,5 +296,8 @@ fn client<'a>(exchange: &'a Exchange<'_>) -> Client<'a> {
 }
 
 fn method_has_body(method: Method) -> bool {
-    matches!(method, Method::Post | Method::Put | Method::Patch)
+    matches!(
+        method,
+        Method::Post | Method::Put | Method::Patch | Method::Query
+    )
 }

@@ -96,6 +96,9 @@ impl UpstreamCall {
 
     /// Whether the method is safe (RFC 9110 §9.2.1), so that the request may be sent twice.
     pub fn is_safe(&self) -> bool {
-        matches!(self.request.method.as_str(), "GET" | "HEAD" | "OPTIONS")
+        matches!(
+            self.request.method.as_str(),
+            "GET" | "HEAD" | "OPTIONS" | "QUERY"
+        )
     }
 }

@@ -215,6 +215,29 @@ fn unknown_methods_get_501_unless_a_rule_permits_them() {
 }
 
 #[test]
+fn a_query_is_passed_with_its_body_and_neither_stored_nor_a_purge() {
+    let site = SiteBuilder::php().server("h2c = true").start();
+    let http2 = Client::open(site.addr());
+    let stored = fill(&site, "/a");
+    let before = site.runs("/a");
+    let query = |body: &str| Request::new("QUERY", "/a").body(body);
+    for (body, response) in [
+        ("one", site.send(query("one"))),
+        ("one", site.send(query("one"))),
+        ("two", http2.send(&query("two"))),
+    ] {
+        let response = response.expect_status(200);
+        assert!(!response.is_hit(), "{}", response.cache_status());
+        let page = response.text();
+        assert_eq!(page_value(&page, "method"), "QUERY");
+        assert_eq!(page_value(&page, "body"), body);
+    }
+    assert_eq!(site.runs("/a"), before + 3);
+    assert!(site.get("/a").is_hit());
+    assert_eq!(run(&site, "/a"), stored);
+}
+
+#[test]
 fn without_a_preset_unknown_methods_are_forwarded_and_invalidate() {
     let origin = Origin::start(|request, writer| {
         let fields = [("Cache-Control", "max-age=600")];

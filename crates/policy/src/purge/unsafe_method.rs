@@ -29,7 +29,7 @@ pub fn invalidation(info: &RequestInfo, response: &HeaderMap, site: &Policy) -> 
 fn may_change(info: &RequestInfo, purges: UnsafeMethodPurges) -> bool {
     match info.method() {
         Method::Post | Method::Put | Method::Patch | Method::Delete => true,
-        Method::Get | Method::Head | Method::Options | Method::Trace => false,
+        Method::Get | Method::Head | Method::Options | Method::Query | Method::Trace => false,
         Method::Purge | Method::Ban | Method::Connect | Method::Other => {
             purges == UnsafeMethodPurges::Always && !SAFE_EXTENSIONS.contains(&info.method_text())
         }
@@ -39,8 +39,8 @@ fn may_change(info: &RequestInfo, purges: UnsafeMethodPurges) -> bool {
 /// The field by which the plugin announces that it was running: it reports what this request changed.
 const GALLEY_PLUGIN: HeaderName = HeaderName::from_static("galley-plugin");
 
-/// Methods that are registered as safe (RFC 4918, RFC 3253, RFC 5323, and `QUERY`).
-const SAFE_EXTENSIONS: &[&str] = &["PROPFIND", "QUERY", "REPORT", "SEARCH"];
+/// Methods that are registered as safe (RFC 4918, RFC 3253, RFC 5323).
+const SAFE_EXTENSIONS: &[&str] = &["PROPFIND", "REPORT", "SEARCH"];
 
 #[cfg(test)]
 mod tests {

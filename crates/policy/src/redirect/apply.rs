@@ -105,6 +105,7 @@ fn permanent_status(method: Method) -> u16 {
         | Method::Delete
         | Method::Patch
         | Method::Options
+        | Method::Query
         | Method::Purge
         | Method::Ban
         | Method::Trace

@@ -13,6 +13,8 @@ pub enum Method {
     Delete,
     Patch,
     Options,
+    /// RFC 10008: safe, with a body that selects the response.
+    Query,
     Purge,
     Ban,
     Trace,
@@ -32,6 +34,7 @@ impl Method {
             "DELETE" => Self::Delete,
             "PATCH" => Self::Patch,
             "OPTIONS" => Self::Options,
+            "QUERY" => Self::Query,
             "PURGE" => Self::Purge,
             "BAN" => Self::Ban,
             "TRACE" => Self::Trace,
@@ -42,7 +45,10 @@ impl Method {
 
     /// Whether the method is safe (RFC 9110 section 9.2.1). Unknown methods are not.
     pub fn is_safe(self) -> bool {
-        matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
+        matches!(
+            self,
+            Self::Get | Self::Head | Self::Options | Self::Query | Self::Trace
+        )
     }
 }
 
