@@ -65,6 +65,7 @@ packages-oci-php: setup-packages
 
 packages-test: setup-packages
 	@packaging/test/run
+	@packaging/compose/test
 
 demo:
 	@scripts/demo $(DEMO_ARGS)

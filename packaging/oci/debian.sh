@@ -17,6 +17,10 @@ debian_with_php() { # DEB FILE
         --customize-hook="upload $1 /galley.deb" \
         --customize-hook='chroot "$1" dpkg --install /galley.deb && rm "$1/galley.deb"' \
         --customize-hook='upload packaging/oci/galley-php.toml /etc/galley/galley.toml' \
+        --customize-hook='mkdir -p "$1/usr/lib/galley"' \
+        --customize-hook='upload packaging/oci/start-wordpress /usr/lib/galley/start-wordpress' \
+        --customize-hook='upload packaging/oci/configure-wordpress.php /usr/lib/galley/configure-wordpress.php' \
+        --customize-hook='chmod 755 "$1/usr/lib/galley/start-wordpress"' \
         --customize-hook='rm -rf "$1"/run/*' \
         --customize-hook='chroot "$1" install --directory --owner=www-data --group=www-data /var/www/html /run/galley /var/lib/galley /var/cache/galley' \
         --customize-hook='rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap" "$1/etc/resolv.conf" "$1/etc/hostname" "$1"/etc/apt/sources.list.d/*' \
