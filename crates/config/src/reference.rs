@@ -18,9 +18,9 @@ pub fn reference() -> String {
         for row in table::rows(section) {
             let cells = [
                 format!("`{}`", name(row)),
-                value(row),
+                short(&value(row)),
                 fallback(row),
-                row.full_text(),
+                format!("{}{}", row.text, mark(row)),
             ];
             let _ = writeln!(
                 out,
@@ -43,7 +43,7 @@ pub fn sample() -> String {
             } else {
                 "# "
             };
-            let _ = write!(out, "\n# {}\n{mark}{}\n", section.text(), section.header());
+            let _ = write!(out, "\n{mark}{}\n", section.header());
         }
         for row in table::rows(section) {
             let mark = if SAMPLE_SITE.contains(&row.name) && section == OptionSection::Site {
@@ -51,8 +51,7 @@ pub fn sample() -> String {
             } else {
                 "# "
             };
-            let line = format!("{mark}{} = {}", sample_name(row), row.example);
-            let _ = writeln!(out, "{line:<55} # {}", first_sentence(row.text));
+            let _ = writeln!(out, "{mark}{} = {}", sample_name(row), row.example);
         }
     }
     out
@@ -96,11 +95,38 @@ pub(crate) fn fallback(row: &OptionRow) -> String {
     }
 }
 
-/// The first sentence of a text. A sentence ends at a full stop before a space, which `*.example.com` does not contain.
-fn first_sentence(text: &str) -> &str {
-    text.find(". ")
-        .map_or(text, |end| text.split_at(end).0)
-        .trim_end_matches('.')
+/// The value in the words that the head of the page explains.
+fn short(value: &str) -> String {
+    [
+        (" such as `\"32MiB\"`", ""),
+        (" such as `\"64MiB\"`", ""),
+        (" such as `\"30s\"`", ""),
+        (" such as `\"60s\"`", ""),
+        ("a whole number of ", ""),
+        ("`true` or `false`", "boolean"),
+        ("the two letters of a country such as `\"DE\"`", "country such as `\"DE\"`"),
+        ("an address or a network such as", "network such as"),
+        ("an address, a network such as", "network such as"),
+        ("the name of a header field", "header"),
+        ("a header field, ", ""),
+        ("a list, each a ", "list: "),
+        ("a list, each ", "list: "),
+    ]
+    .iter()
+    .fold(value.to_owned(), |text, (long, short)| {
+        text.replace(long, short)
+    })
+    .trim_start_matches("a ")
+    .to_owned()
+}
+
+/// The effect of a change, in a word that the head of the page explains.
+fn mark(row: &OptionRow) -> &'static str {
+    match (row.shapes_keys, row.needs_restart) {
+        (true, _) => " *Refetch.*",
+        (false, true) => " *Restart.*",
+        (false, false) => "",
+    }
 }
 
 const SAMPLE_SITE: [&str; 3] = ["hosts", "root", "php"];
@@ -109,11 +135,16 @@ const REFERENCE_HEAD: &str = "# The configuration file
 
 <!-- Written from the table of options by the tests of galley-config; change the table. -->
 
-The file is TOML. Galley rejects unknown options and suggests the nearest name; `galley check` reports all
-errors in one run. A size is a whole number with `KiB`, `MiB`, `GiB`, `kB`, `MB` or `GB`, or a plain number of bytes. A
-duration is a whole number with `ms`, `s`, `m`, `h` or `d`. A relative path starts at the folder of the file that names
-it. Editors with a TOML plugin (taplo, Even Better TOML) complete and check the file while you write, if its first line is
-`#:schema file:///usr/share/galley/galley.schema.json`. A site needs three lines:
+The file is TOML. Galley rejects unknown options and suggests the nearest name; `galley check` reports all errors in one run.
+
+- A size is a whole number with `KiB`, `MiB`, `GiB`, `kB`, `MB` or `GB`, or of bytes: `\"32MiB\"`.
+- A duration is a whole number with `ms`, `s`, `m`, `h` or `d`: `\"30s\"`.
+- A relative path starts at the folder of the file that names it.
+- *Restart*: a change needs a restart. *Refetch*: after a change, Galley fetches the pages of the site again. Other changes need
+  [a reload](../how-to/reload.md).
+- Editors with a TOML plugin complete and check the file if its first line is `#:schema file:///usr/share/galley/galley.schema.json`.
+
+A site needs three lines:
 
 ```toml
 [[site]]
@@ -124,7 +155,7 @@ php = \"unix:/run/php/php-fpm.sock\"
 ";
 
 const SAMPLE_HEAD: &str = "#:schema file:///usr/share/galley/galley.schema.json
-# A sample of Galley's configuration file, with every option. Lines without `#` in front are the minimum that works;
-# the others show the default or an example.
+# Every option. Lines without `#` in front are the minimum that works; the others show the default or an example.
+# What each option does: options.md beside this file, or an editor that reads the first line.
 
 ";

@@ -5,37 +5,37 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{MIB, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Server, "connections_per_address", Count { least: 0, most: 10_000_000 }, "Concurrent connections of one client: of an IPv4 address, or of an IPv6 /64. Galley resets further ones. 0: no limit.")
+    row(OptionSection::Server, "connections_per_address", Count { least: 0, most: 10_000_000 }, "Concurrent connections of one IPv4 address or IPv6 /64. Galley resets further ones. 0: no limit.")
         .or("256").unit("connections"),
-    row(OptionSection::Server, "limit_exempt", List(&ValueKind::Network), "Networks to which `connections_per_address` and the limits of the sites do not apply. Name the addresses that many clients share, such as those of a proxy or an office.")
+    row(OptionSection::Server, "limit_exempt", List(&ValueKind::Network), "Networks without `connections_per_address` and the limits of the sites, such as an office whose clients share an address.")
         .or(r#"["127.0.0.0/8", "::1"]"#),
-    row(OptionSection::Server, "geoip", ValueKind::Path, "A database of countries in MaxMind's format, such as `GeoLite2-Country.mmdb`, for `allow_countries`, `deny_countries` and the log field `country`. Galley reads it again within ten seconds when it changes.")
+    row(OptionSection::Server, "geoip", ValueKind::Path, "A database of countries in MaxMind's format. Galley reads it again within ten seconds of a change.")
         .example(r#""/var/lib/GeoIP/GeoLite2-Country.mmdb""#),
-    row(OptionSection::Server, "min_rate", Size { least: 0, most: MIB }, "The minimum rate per second. A client must send at least this much of a request body in each `body_timeout`, and accept at least this much of a response in each `write_timeout`; otherwise Galley resets the connection. 0: only a connection without any progress is reset.")
+    row(OptionSection::Server, "min_rate", Size { least: 0, most: MIB }, "The minimum rate per second of request bodies, in each `body_timeout`, and of responses, in each `write_timeout`. Galley resets slower connections. 0: only those without progress.")
         .or(r#""500B""#),
     row(OptionSection::Site, "allow", List(&ValueKind::Network), "Networks that may request anything from the site. Galley rejects all other clients with 403. `[]`: all clients may.")
         .computed("all clients").example(r#"["10.0.0.0/8", "192.0.2.1"]"#),
     row(OptionSection::Site, "deny", List(&ValueKind::Network), "Networks that may not request anything from the site, even if `allow` names them.")
         .or("[]").example(r#"["198.51.100.0/24"]"#),
-    row(OptionSection::Site, "allow_countries", List(&ValueKind::Country), "Countries from which clients may request anything from the site. Galley rejects all others with 403, also clients whose country the database of `server.geoip` does not know. `[]`: clients of all countries may.")
+    row(OptionSection::Site, "allow_countries", List(&ValueKind::Country), "Countries whose clients may request anything. Others get 403, also unknown ones. `[]`: all countries. Needs `server.geoip`.")
         .computed("all countries").example(r#"["DE", "AT", "CH"]"#),
     row(OptionSection::Site, "deny_countries", List(&ValueKind::Country), "Countries from which clients may not request anything from the site.")
         .or("[]").example(r#"["FR"]"#),
     row(OptionSection::Site, "admin_allow", List(&ValueKind::Network), "Networks that may request `wp-admin` and `wp-login.php`. The parts of both that visitors need stay open to every client.")
         .computed("all clients").example(r#"["10.0.0.0/8"]"#),
-    row(OptionSection::Site, "basic_auth", ValueKind::FileOrOff, "A file with the names and passwords of the permitted users, in the format of `htpasswd`. Requests with a password pass the cache.")
+    row(OptionSection::Site, "basic_auth", ValueKind::FileOrOff, "Names and passwords of the permitted users, in the format of `htpasswd`. Requests with a password pass the cache.")
         .computed(r#"`"off"`"#).example(r#""/etc/galley/example.com.htpasswd""#),
     row(OptionSection::Site, "basic_auth_forward", Flag, "Whether Galley forwards the name and password of `basic_auth` to PHP.")
         .or("false"),
-    row(OptionSection::Site, "limit", ValueKind::Limit, "The request limit for one client on the whole site: `rate` in the long run, `burst` at once. Further requests get 429. With `shared = true`, as in the other limits, the nodes of a `[cluster]` count together.")
+    row(OptionSection::Site, "limit", ValueKind::Limit, "Requests of one client on the whole site: `rate` in the long run, `burst` at once. Further ones get 429. `shared = true`, also in other limits: the nodes of a `[cluster]` count together.")
         .computed(r#"`"off"`"#).example(r#"{ rate = "20/s", burst = 100 }"#),
     row(OptionSection::Site, "login_limit", ValueKind::Limit, "The limit for requests with a body that one client sends to `wp-login.php`.")
         .computed(r#"`{ rate = "5/m", burst = 15 }`; without the preset none"#).example(r#"{ rate = "5/m", burst = 15 }"#),
-    row(OptionSection::Site, "xmlrpc", Word(&["on", "limited", "off"]), "How much of XML-RPC the site offers. `limited` blocks `system.multicall`, which tries many passwords in one request, and `pingback.ping`. `off` blocks every request for `xmlrpc.php`.")
+    row(OptionSection::Site, "xmlrpc", Word(&["on", "limited", "off"]), "`limited` blocks `system.multicall`, which tries many passwords at once, and `pingback.ping`. `off` blocks `xmlrpc.php`.")
         .computed(r#"`"limited"`; without the preset `"on"`"#).example(r#""limited""#),
     row(OptionSection::Site, "xmlrpc_limit", ValueKind::Limit, "The request limit for one client on `xmlrpc.php`.")
         .computed(r#"`{ rate = "20/m", burst = 60 }`; without the preset none"#).example(r#"{ rate = "20/m", burst = 60 }"#),
-    row(OptionSection::Site, "hide_authors", Flag, "Whether Galley blocks requests that list login names: `?author=1`, the sitemap of users, and users, embedded authors and oEmbed in the REST API.")
+    row(OptionSection::Site, "hide_authors", Flag, "Whether Galley blocks requests that list login names: `?author=1`, the sitemap of users, and users and authors in the REST API.")
         .or("false"),
     row(OptionSection::SiteRule, "allow", List(&ValueKind::Network), "Networks that may request these paths. Replaces the site's list. `[]`: all clients may.")
         .computed("`site.allow`").example(r#"["10.0.0.0/8"]"#),
@@ -47,7 +47,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("`site.deny_countries`").example(r#"["FR"]"#),
     row(OptionSection::SiteRule, "basic_auth", ValueKind::FileOrOff, "The password file for these paths. Replaces the site's.")
         .computed("`site.basic_auth`").example(r#""/etc/galley/example.com.htpasswd""#),
-    row(OptionSection::SiteRule, "spellings", Flag, "Whether the access control of this rule covers every spelling of the pages below its paths, such as `/?p=12`. `false`: only the paths themselves, as in nginx.")
+    row(OptionSection::SiteRule, "spellings", Flag, "Whether the access control of this rule covers other spellings of its pages, such as `/?p=12`. `false`: only the paths, as in nginx.")
         .or("true"),
     row(OptionSection::SiteRule, "limit", ValueKind::Limit, "The request limit for one client on these paths. Replaces the site's.")
         .computed("`site.limit`").example(r#"{ rate = "10/m", burst = 5 }"#),

@@ -5,13 +5,13 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{HOUR, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Site, "balance", Word(&["round-robin", "least-connections", "client", "cookie"]), "How requests are spread over several servers. `round-robin`: in turn, by weight. `least-connections`: to the server with the fewest requests in progress, by weight. `client`: requests of one client address go to one server (rendezvous hashing). `cookie`: requests with one value of `balance_cookie` go to one server; requests without the cookie as with `client`.")
+    row(OptionSection::Site, "balance", Word(&["round-robin", "least-connections", "client", "cookie"]), "How several servers share the requests: in turn by weight, to the one with the fewest in progress by weight, or one server for each client address or each value of `balance_cookie`.")
         .or(r#""round-robin""#),
     row(OptionSection::Site, "balance_cookie", Text, "The cookie that `balance = \"cookie\"` reads.")
         .example(r#""PHPSESSID""#),
-    row(OptionSection::Site, "slow_start", time(ms(0), HOUR), "How long the weight of a server rises, from a tenth to the whole, after the server has come back. It applies to `round-robin` and `least-connections`. 0: not at all.")
+    row(OptionSection::Site, "slow_start", time(ms(0), HOUR), "How long the weight of a returned server rises from a tenth to the whole. Not with `client` and `cookie`. 0: not at all.")
         .or(r#""0s""#),
-    row(OptionSection::Site, "health_check", ValueKind::UrlPath, "A path that Galley requests from each server at intervals. A server that fails gets no requests until it passes again. With `php` the path of a script below `root`, or PHP-FPM's `ping.path`. Without it, only failed requests take a server out.")
+    row(OptionSection::Site, "health_check", ValueKind::UrlPath, "A path that Galley requests from each server; a server that fails gets no requests until it passes. With `php` a script below `root` or PHP-FPM's `ping.path`. Without it, only failed requests take a server out.")
         .example(r#""/health""#),
     row(OptionSection::Site, "health_interval", time(ms(100), HOUR), "How long Galley waits between two health checks of a server.")
         .or(r#""5s""#),

@@ -9,13 +9,13 @@ use crate::table::row::{GIB, KIB, MIB, STATUS, lifetime, ms, row, time};
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Cache, "memory", Size { least: 16 * MIB, most: 1024 * GIB }, "The memory limit of the cache: pages, their compressed variants, and responses in progress.")
         .computed("a quarter of the memory of the machine or its control group, at least 16MiB").example(r#""256MiB""#).needs_restart(),
-    row(OptionSection::Cache, "memory_per_site", Size { least: MIB, most: 1024 * GIB }, "The part of `memory` that the pages of one site may use, even while there is more. Without it a site may use what the others leave free. In both cases an equal part of `memory` is reserved for each site as soon as it needs it: other sites cannot push its pages out.")
+    row(OptionSection::Cache, "memory_per_site", Size { least: MIB, most: 1024 * GIB }, "The part of `memory` that one site may use. Without it a site may use what others leave free; an equal part stays reserved for each site.")
         .computed("all of `memory`").example(r#""64MiB""#),
-    row(OptionSection::Cache, "max_object", Size { least: KIB, most: 1024 * GIB }, "The largest response body that Galley stores; it forwards larger ones without storing them. At most `memory`, or half of `disk_size` where that is more.")
+    row(OptionSection::Cache, "max_object", Size { least: KIB, most: 1024 * GIB }, "The largest response body that Galley stores, at most `memory` or half of `disk_size`.")
         .computed("a quarter of `memory`, at most 64MiB").example(r#""64MiB""#).needs_restart(),
-    row(OptionSection::Cache, "max_file", Size { least: 0, most: 16 * MIB }, "The largest file below a `root` that Galley keeps in memory; the system's file cache serves larger ones. Files use at most an eighth of `memory` and never evict a page. 0: Galley keeps no files in memory.")
+    row(OptionSection::Cache, "max_file", Size { least: 0, most: 16 * MIB }, "The largest file below a `root` that Galley keeps in memory. Files use at most an eighth of `memory` and never evict a page. 0: none.")
         .or(r#""256KiB""#).needs_restart(),
-    row(OptionSection::Cache, "disk", Path, "The folder for pages and purges that survive a restart. It must be on a local disk, and only one Galley may use it. Without it Galley keeps pages in memory only.")
+    row(OptionSection::Cache, "disk", Path, "The folder for pages and purges that survive a restart: on a local disk, for one Galley only.")
         .example(r#""/var/cache/galley""#).needs_restart(),
     row(OptionSection::Cache, "disk_size", Size { least: 16 * MIB, most: 1024 * GIB }, "The disk space for the pages of all sites together.")
         .or(r#""1GiB""#).needs_restart(),
@@ -23,23 +23,23 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("all of `disk_size`").example(r#""256MiB""#).needs_restart(),
     row(OptionSection::Cache, "inactive", time(Duration::from_secs(60), ms(366 * 86_400_000)), "How long Galley keeps a page on disk without a request for it.")
         .or(r#""7d""#).needs_restart(),
-    row(OptionSection::Site, "members", Word(&["pass", "fragments"]), "What logged-in members and visitors with a cart get. `pass`: pages that PHP generates for each request. `fragments`: stored pages in which Galley replaces the private parts, such as the toolbar and the comment form, by the visitor's own. Needs the plugin.")
+    row(OptionSection::Site, "members", Word(&["pass", "fragments"]), "What members and visitors with a cart get. `pass`: pages from PHP. `fragments`: stored pages with the visitor's own toolbar, forms and cart. Needs the plugin.")
         .or(r#""pass""#).shapes_keys(),
-    row(OptionSection::Site, "esi", Flag, "Carries out ESI tags: in pages of the upstream that have `Surrogate-Control: content=\"ESI/1.0\"`, Galley replaces `<esi:include src=\"/part\"/>` by the response of that address, which it stores on its own.")
+    row(OptionSection::Site, "esi", Flag, "Whether Galley replaces `<esi:include src=\"/part\"/>` in upstream pages with `Surrogate-Control: content=\"ESI/1.0\"`, and stores each part on its own.")
         .or("false").shapes_keys(),
-    row(OptionSection::Site, "esi_hosts", List(&ValueKind::Host), "Further hosts that an ESI include may name, besides `hosts`. Galley requests them from the site's own upstream; it never connects to another server because of a tag.")
+    row(OptionSection::Site, "esi_hosts", List(&ValueKind::Host), "Further hosts in ESI includes, besides `hosts`. Galley requests them from the site's own upstream.")
         .or("[]").example(r#"["parts.example.com"]"#).shapes_keys(),
-    row(OptionSection::Site, "litespeed", Flag, "Lets the plugin LiteSpeed Cache control the site's cache: Galley announces to PHP that it supports the plugin's headers.")
+    row(OptionSection::Site, "litespeed", Flag, "Whether the plugin LiteSpeed Cache may control the site's cache.")
         .or("false").shapes_keys(),
-    row(OptionSection::Site, "device_variants", Flag, "Stores separate variants for phones and desktops. Only for themes that send them different HTML.")
+    row(OptionSection::Site, "device_variants", Flag, "Whether phones and desktops get separate variants. Only for themes that send them different HTML.")
         .or("false").shapes_keys(),
-    row(OptionSection::Site, "harmless_cookies", List(&ValueKind::Name), "Cookies that do not prevent Galley from storing the response that sets them. With the WordPress preset the stored copy does not contain them.")
+    row(OptionSection::Site, "harmless_cookies", List(&ValueKind::Name), "Cookies that do not prevent Galley from storing the response that sets them; the stored copy leaves them out.")
         .or("[]").example(r#"["seen_banner"]"#).shapes_keys(),
-    row(OptionSection::Site, "vary_cookies", List(&ValueKind::Name), "Cookies whose value selects a variant of the page, such as a currency. Added to the preset's.")
+    row(OptionSection::Site, "vary_cookies", List(&ValueKind::Name), "Cookies whose value selects a variant of the page, such as a currency.")
         .or("[]").example(r#"["currency"]"#).shapes_keys(),
-    row(OptionSection::Site, "bypass_cookies", List(&ValueKind::NameOrAll), "Cookies that make a request bypass the cache. Added to the preset's.")
+    row(OptionSection::Site, "bypass_cookies", List(&ValueKind::NameOrAll), "Cookies that make a request bypass the cache.")
         .or("[]").example(r#"["my_session*"]"#),
-    row(OptionSection::Site, "ignore_query", List(&ValueKind::NameOrAll), "Query parameters that do not change the page. Galley leaves them out of the cache key and of upstream requests. Added to the preset's.")
+    row(OptionSection::Site, "ignore_query", List(&ValueKind::NameOrAll), "Query parameters that do not change the page. Neither the cache key nor PHP gets them.")
         .or("[]").example(r#"["ref", "mc_*"]"#).shapes_keys(),
     row(OptionSection::SiteTtl, STATUS, lifetime(), "Lifetime of responses with this status, from `200` to `599`; as many as needed.")
         .computed(r#"`"404" = "60s"`"#).example(r#""60s""#),

@@ -7,20 +7,20 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{DAY, MIB, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Cluster, "engine", Text, "The Valkey or Redis server that connects the nodes: `redis://host:6379`, `rediss://host:6379` over TLS, `redis+unix:///path`, or `redis+sentinel://host,host,host/name` for the primary that Sentinel watches under this name. Every node names the same one. Without it, Galley works alone.")
+    row(OptionSection::Cluster, "engine", Text, "The Valkey or Redis of all nodes: `redis://host:6379`, `rediss://host:6379` with TLS, `redis+unix:///path`, or `redis+sentinel://host,host,host/name`. Without it, Galley works alone.")
         .example(r#""redis://10.0.0.5:6379""#).needs_restart(),
-    row(OptionSection::Cluster, "password_file", Path, "A file with the password of the engine, readable by its owner only. Galley reads it again for each new connection.")
+    row(OptionSection::Cluster, "password_file", Path, "The password of the engine, readable by its owner only, read for each new connection.")
         .example(r#""/etc/galley/engine.token""#).needs_restart(),
     row(OptionSection::Cluster, "name", Text, "The name of the cluster. Clusters with different names can share an engine.")
         .or(r#""galley""#).needs_restart(),
-    row(OptionSection::Cluster, "node", Text, "The name of this node in `galley status`. Give every node another one.")
+    row(OptionSection::Cluster, "node", Text, "The name of this node in `galley status`, different on every node.")
         .computed("the host name").example(r#""front-1""#).needs_restart(),
-    row(OptionSection::Cluster, "on_partition", Word(&["revalidate", "serve"]), "What Galley does while it cannot read the purges of the other nodes. `revalidate`: every page comes from the upstream, so no visitor gets a page that another node has purged. `serve`: stored pages are used, and a purge that this node has not applied is not acknowledged for the cluster.")
+    row(OptionSection::Cluster, "on_partition", Word(&["revalidate", "serve"]), "What Galley does while it cannot read the purges of other nodes. `revalidate`: every page comes from the upstream, so no purged page is sent. `serve`: stored pages are sent, and purges are not acknowledged for the cluster.")
         .or(r#""revalidate""#).needs_restart(),
-    row(OptionSection::Cluster, "key_file", Path, "A file with a secret of at least 32 bytes, the same on every node, readable by its owner only. With it the nodes share pages through the engine: a page that PHP has generated for one node answers visitors of the others. Galley authenticates shared pages with this secret, and encrypts certificates with it: with `tls = \"auto\"` one node orders the certificate for all.")
+    row(OptionSection::Cluster, "key_file", Path, "A secret of at least 32 bytes, the same on every node, readable by its owner only. With it the nodes share pages through the engine, authenticated with the secret, and with `tls = \"auto\"` encrypted certificates.")
         .example(r#""/etc/galley/cluster.key""#).needs_restart(),
-    row(OptionSection::Cluster, "pages", Size { least: 0, most: 16 * MIB }, "The largest body of a page that the nodes share. 0: they share none.")
+    row(OptionSection::Cluster, "pages", Size { least: 0, most: 16 * MIB }, "The largest body of a shared page. 0: none are shared.")
         .or(r#""1MiB""#).needs_restart(),
-    row(OptionSection::Cluster, "pages_lifetime", time(Duration::from_secs(1), DAY.saturating_mul(30)), "How long a page stays in the engine, at most. It never stays longer than it is fresh.")
+    row(OptionSection::Cluster, "pages_lifetime", time(Duration::from_secs(1), DAY.saturating_mul(30)), "How long a page stays in the engine, at most, and never longer than it is fresh.")
         .or(r#""1d""#).needs_restart(),
 ];

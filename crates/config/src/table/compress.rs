@@ -5,7 +5,7 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{MIB, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Site, "compress", List(&Word(&["br", "gzip", "zstd"])), "The codings for responses. Galley stores each page in these codings, and sends other pages in them. With `gzip` among them, stored pages need no uncompressed copy. `[]`: no compression.")
+    row(OptionSection::Site, "compress", List(&Word(&["br", "gzip", "zstd"])), "The codings of responses. With `gzip`, stored pages need no uncompressed copy. `[]`: none.")
         .computed(r#"`["br", "gzip"]`; without a preset none"#).example(r#"["br", "gzip", "zstd"]"#),
     row(OptionSection::Site, "compress_types", List(&Text), "The media types to compress; `text/*` means every text type.")
         .or(r#"["text/*", "application/json", "application/javascript", "application/xml", "application/rss+xml", "application/atom+xml", "application/ld+json", "application/manifest+json", "application/xhtml+xml", "application/wasm", "image/svg+xml", "font/ttf", "font/otf"]"#),
@@ -19,6 +19,6 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("4"),
     row(OptionSection::Site, "zstd_level", Count { least: 1, most: 9 }, "The zstd level for pages that were just stored.")
         .or("6"),
-    row(OptionSection::Site, "dense_after", Count { least: 0, most: 10_000 }, "The number of hits after which Galley compresses a page again, at the highest levels that are worth their cost. 0: never.")
+    row(OptionSection::Site, "dense_after", Count { least: 0, most: 10_000 }, "The hits after which Galley compresses a page again, at the highest useful level. 0: never.")
         .or("100").unit("hits"),
 ];

@@ -5,6 +5,6 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Server, "h2c", Flag, "Whether clients may use HTTP/2 without TLS if they begin with it, for a proxy in front and for tests. Browsers never do.")
+    row(OptionSection::Server, "h2c", Flag, "Whether clients may begin with HTTP/2 without TLS, for a proxy in front. Browsers never do.")
         .or("false"),
 ];

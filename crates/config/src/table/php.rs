@@ -5,9 +5,9 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{DAY, GIB, MIB, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Site, "php_workers", Count { least: 0, most: 4096 }, "The number of workers of a managed PHP. 0: as many as memory and cores allow, based on the measured size of a worker.")
+    row(OptionSection::Site, "php_workers", Count { least: 0, most: 4096 }, "The workers of a managed PHP. 0: as many as memory and cores allow.")
         .or("0").unit("workers"),
-    row(OptionSection::Site, "php_command", List(&Text), "A FastCGI program to run in place of PHP-FPM, with its arguments. Galley runs `php_workers` processes of it, gives each the socket as standard input, and restarts a process that ends.")
+    row(OptionSection::Site, "php_command", List(&Text), "A FastCGI program with its arguments, in place of PHP-FPM. Galley runs `php_workers` processes, each with the socket as standard input, and restarts them.")
         .example(r#"["/usr/bin/php-cgi"]"#),
     row(OptionSection::Site, "php_timeout", time(ms(1_000), DAY), "How long a request may take in a managed PHP-FPM in total. Then PHP-FPM ends its worker. At least `first_byte_timeout`.")
         .computed("`5m`, or `first_byte_timeout` if that is longer").example(r#""5m""#),
@@ -17,14 +17,14 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("`server.user` if set; otherwise, if Galley runs as root, the owner of `root`, or `www-data` if root owns it; otherwise Galley's own user").example(r#""www-data""#),
     row(OptionSection::Site, "php_binary", Path, "The PHP-FPM program that Galley runs.")
         .computed("the newest `php-fpm` on the machine").example(r#""/usr/sbin/php-fpm8.4""#),
-    row(OptionSection::Site, "php_sandbox", Word(&["off", "root", "wp-content"]), "What a managed PHP-FPM may write below the site's `root`, with Landlock: all of it, or `wp-content` only, so that updates of WordPress itself fail. It reads `root` and the system's programs, libraries and `/etc`, writes temporary files and sessions, and reaches no other files. It cannot run programs from folders that it may write, nor gain privileges, which `sendmail` needs.")
+    row(OptionSection::Site, "php_sandbox", Word(&["off", "root", "wp-content"]), "What a managed PHP may write below `root`, with Landlock: all, or `wp-content` only, which prevents updates of WordPress. It cannot run programs from folders that it may write, nor gain privileges, which `sendmail` needs.")
         .or(r#""off""#),
     row(OptionSection::Site, "php_paths", List(&Path), "Further files and folders that a PHP with `php_sandbox` may read and write.")
         .or("[]").example(r#"["/srv/shared/uploads"]"#),
-    row(OptionSection::Site, "php_connect_ports", List(&Count { least: 1, most: 65_535 }), "The TCP ports that a PHP with `php_sandbox` may connect to, on any host. The database, `https` and the site itself need one. Unix sockets and UDP are not restricted.")
+    row(OptionSection::Site, "php_connect_ports", List(&Count { least: 1, most: 65_535 }), "The TCP ports that a PHP with `php_sandbox` may connect to: those of the database, `https` and the site. Unix sockets and UDP are not restricted.")
         .computed("all").example("[443, 3306]"),
-    row(OptionSection::Site, "php_memory_high", Size { least: 64 * MIB, most: 1024 * GIB }, "`memory.high` of a managed PHP-FPM: above it, the kernel takes memory back from all workers and the programs that they start, and slows them down. Needs control groups of version 2 and `Delegate=yes` in the unit.")
+    row(OptionSection::Site, "php_memory_high", Size { least: 64 * MIB, most: 1024 * GIB }, "`memory.high` of a managed PHP: above it, the kernel slows PHP and takes memory back. Needs control groups of version 2 and `Delegate=yes`.")
         .example(r#""1GiB""#),
-    row(OptionSection::Site, "php_pids_max", Count { least: 16, most: 4_194_304 }, "`pids.max` of a managed PHP-FPM: how many processes and threads there may be of it, with the programs that its workers start. Needs the same.")
+    row(OptionSection::Site, "php_pids_max", Count { least: 16, most: 4_194_304 }, "`pids.max` of a managed PHP: processes and threads, with the programs that workers start. Needs the same.")
         .unit("processes").example("100"),
 ];

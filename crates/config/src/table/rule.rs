@@ -7,11 +7,11 @@ use crate::table::row::{DAY, GIB, lifetime, ms, row, time};
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::SiteRule, "path", ValueKind::UrlPath, "The paths that the rule applies to: `/form` is that path, `/form*` is every path that begins with `/form`.")
         .example(r#""/form-example*""#),
-    row(OptionSection::SiteRule, "pattern", ValueKind::Pattern, "A regular expression, in place of `path`. The rule applies to every path that contains a match. `^` and `$` anchor it at the beginning and the end, `(?i)` in front ignores case. It is compared with the decoded path, without the query.")
+    row(OptionSection::SiteRule, "pattern", ValueKind::Pattern, "A regular expression in place of `path`, for the decoded path without the query. It applies to paths that contain a match; `^` and `$` anchor it, `(?i)` ignores case.")
         .example("'^/form-(.*)$'"),
-    row(OptionSection::SiteRule, "methods", List(&ValueKind::Method), "The methods that the rule applies to, in upper case. Galley rejects a method that it does not know, such as `PROPFIND`, with 501 unless a rule names it here.")
+    row(OptionSection::SiteRule, "methods", List(&ValueKind::Method), "The methods that the rule applies to, in upper case. Unknown methods, such as `PROPFIND`, get 501 unless a rule names them.")
         .computed("all").example(r#"["GET", "HEAD"]"#),
-    row(OptionSection::SiteRule, "countries", List(&ValueKind::Country), "The countries of clients that the rule applies to. Clients whose country the database of `server.geoip` does not know have none of them. Galley keeps a copy of a page for each rule that may apply to it.")
+    row(OptionSection::SiteRule, "countries", List(&ValueKind::Country), "The countries of clients that the rule applies to; unknown ones match none. Galley stores a copy for each rule that may apply. Needs `server.geoip`.")
         .computed("all, and clients without a country").example(r#"["DE", "AT"]"#).shapes_keys(),
     row(OptionSection::SiteRule, "cache", Flag, "`false`: Galley neither serves these paths from the cache nor stores them.")
         .computed("as the preset decides").example("false"),
@@ -19,7 +19,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""7d""#),
     row(OptionSection::SiteRule, "ignore", List(&Word(&["cache-control", "expires", "set-cookie", "cookie", "vary"])), "What to ignore: these fields of the response, or with `cookie` the cookies of the request.")
         .or("[]").example(r#"["cache-control", "expires"]"#).shapes_keys(),
-    row(OptionSection::SiteRule, "php", ValueKind::PhpAddress, "Another FastCGI server for these paths. A file there without a known media type is a program of that server. A path without a file goes to `/index.php` as everywhere. Excludes `upstream`.")
+    row(OptionSection::SiteRule, "php", ValueKind::PhpAddress, "Another FastCGI server for these paths. Files of unknown type are its programs; a path without a file goes to `/index.php`. Excludes `upstream`.")
         .example(r#""127.0.0.1:9001""#),
     row(OptionSection::SiteRule, "php_command", List(&Text), "With `php = \"managed\"`: a FastCGI program that Galley runs for these paths, as in the site.")
         .example(r#"["/usr/sbin/fcgiwrap"]"#),
@@ -27,11 +27,11 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("0").unit("workers"),
     row(OptionSection::SiteRule, "upstream", List(&ValueKind::UpstreamUrl), "Other HTTP servers for these paths. Excludes `php`.")
         .example(r#"["http://127.0.0.1:8090"]"#),
-    row(OptionSection::SiteRule, "stream", Flag, "Whether Galley passes responses on at the client's pace. PHP then notices a slow or disconnected client, and a slow client occupies a worker. A response can request this with `X-Accel-Buffering: no`.")
+    row(OptionSection::SiteRule, "stream", Flag, "Whether responses pass at the client's pace. A slow client then occupies a worker. `X-Accel-Buffering: no` requests it for one response.")
         .or("false"),
-    row(OptionSection::SiteRule, "stream_request", Flag, "Whether Galley forwards request bodies while they arrive, at the client's pace. A slow upload then occupies a worker. Galley still receives a body first if it has no length and goes to `php`, or if an access rule has to read it.")
+    row(OptionSection::SiteRule, "stream_request", Flag, "Whether request bodies pass while they arrive. A slow upload then occupies a worker. Galley still receives bodies without length for `php`, and bodies that an access rule reads.")
         .or("false"),
-    row(OptionSection::SiteRule, "redirect", Text, "The redirect target for these requests: a path, or a URL with its host. `$1` to `$9` are the groups of `pattern`, or what the `*` of `path` matches.")
+    row(OptionSection::SiteRule, "redirect", Text, "The target: a path, or a URL with its host. `$1` to `$9` are the groups of `pattern`, or what the `*` of `path` matches.")
         .example(r#""/new/$1""#),
     row(OptionSection::SiteRule, "redirect_status", Count { least: 301, most: 308 }, "The status of the redirect: 301 and 308 are permanent, 302, 303 and 307 are temporary.")
         .computed("301, or 308 if the method must not change").unit("status").example("302"),

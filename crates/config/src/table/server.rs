@@ -6,23 +6,23 @@ use crate::table::row::{DAY, GIB, HOUR, KIB, MIB, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Top, "include", List(&ValueKind::Glob),
-        "Further files to read at this point, for example one file per site. Relative paths start at the folder of this file. A pattern may match nothing; a plain path must exist.")
+        "Further files to read here. A pattern may match nothing; a plain path must exist.")
         .or("[]").example(r#"["sites.d/*.toml"]"#),
-    row(OptionSection::Server, "listen", List(&ValueKind::Listen), "The listeners of all sites without a `listen` of their own: an address, a unix socket, or a socket that systemd has opened, by its name or position. `[::]` accepts no IPv4; add `0.0.0.0` for both.")
+    row(OptionSection::Server, "listen", List(&ValueKind::Listen), "The listeners of all sites without a `listen` of their own. `systemd:name` is a socket that systemd has opened, by name or position. `[::]` accepts no IPv4; add `0.0.0.0`.")
         .or(r#"["0.0.0.0:8080"]"#),
     row(OptionSection::Server, "workers", Count { least: 0, most: 1024 }, "Threads that serve clients. 0: one per core.")
         .or("0").unit("threads").needs_restart(),
     row(OptionSection::Server, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body, and so the largest upload.")
         .or(r#""32MiB""#),
-    row(OptionSection::Server, "spool", Path, "The folder for bodies in transit that do not fit in memory: large uploads, and responses whose client is slower than PHP. Its files have no names, so a crash leaves none behind.")
+    row(OptionSection::Server, "spool", Path, "The folder for bodies in transit that do not fit in memory. Its files have no names, so a crash leaves none.")
         .computed("`$TMPDIR`, else `/var/tmp`, else `/tmp`").example(r#""/var/lib/galley/spool""#).needs_restart(),
-    row(OptionSection::Server, "spool_size", Size { least: 0, most: 1024 * GIB }, "The disk space for these files, for all requests together. An upload without room gets 503; a response without room occupies PHP until its client has received it. 0: memory only.")
+    row(OptionSection::Server, "spool_size", Size { least: 0, most: 1024 * GIB }, "The disk space for these files together. Without room, an upload gets 503, and a response occupies PHP until its client has received it. 0: memory only.")
         .computed("`1GiB`, or twice `request_body` if that is more").example(r#""1GiB""#).needs_restart(),
     row(OptionSection::Server, "spool_response", Size { least: 0, most: 1024 * GIB }, "How much of one response may wait in a file for its client. 0: Galley reads responses at the client's pace.")
         .or(r#""256MiB""#).needs_restart(),
-    row(OptionSection::Server, "spool_memory", Size { least: MIB, most: 1024 * GIB }, "The memory for bodies in transit, for all requests together, in addition to `cache.memory`.")
+    row(OptionSection::Server, "spool_memory", Size { least: MIB, most: 1024 * GIB }, "The memory for bodies in transit together, in addition to `cache.memory`.")
         .computed("an eighth of `cache.memory`, at least 4MiB").example(r#""32MiB""#).needs_restart(),
-    row(OptionSection::Server, "head_size", Size { least: 4 * KIB, most: MIB }, "The largest request head: request line and fields together.")
+    row(OptionSection::Server, "head_size", Size { least: 4 * KIB, most: MIB }, "The largest request head: request line and headers together.")
         .or(r#""32KiB""#),
     row(OptionSection::Server, "head_timeout", time(ms(100), HOUR), "How long a client may take to send a request head, from its first byte.")
         .or(r#""10s""#),

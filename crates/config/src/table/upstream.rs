@@ -5,13 +5,13 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{DAY, HOUR, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Site, "in_flight", Count { least: 0, most: 65_536 }, "The maximum number of concurrent requests at the upstream. Galley sends fewer when extra concurrency does not increase throughput. Set it to the number of PHP workers. 0: the number of workers of a managed PHP, otherwise 20.")
+    row(OptionSection::Site, "in_flight", Count { least: 0, most: 65_536 }, "Concurrent requests at the upstream. Galley sends fewer when more do not increase throughput. Set it to the number of PHP workers. 0: the workers of a managed PHP, otherwise 20.")
         .or("0").unit("requests"),
-    row(OptionSection::Site, "queue", Count { least: 0, most: 1_000_000 }, "Requests that may wait for a slot at the upstream. When the queue is full, a further request displaces the newest request of the client with the most requests in the queue; the displaced request gets the stale page if one exists, otherwise 503.")
+    row(OptionSection::Site, "queue", Count { least: 0, most: 1_000_000 }, "Requests that may wait for the upstream. When full, the newest request of the client with the most requests gives way: it gets the stale page, or 503.")
         .or("200").unit("requests"),
-    row(OptionSection::Site, "queue_timeout", time(ms(0), HOUR), "How long a request may wait for a slot at the upstream. While the queue stays long, a tenth of this applies.")
+    row(OptionSection::Site, "queue_timeout", time(ms(0), HOUR), "How long a request may wait for the upstream; a tenth of it while the queue stays long.")
         .or(r#""10s""#),
-    row(OptionSection::Site, "lock_age", time(ms(10), DAY), "How long a fetch may make no progress before Galley sends the next request for the page to the upstream too. Each further request waits twice as long. From `first_byte_timeout` on it has no effect.")
+    row(OptionSection::Site, "lock_age", time(ms(10), DAY), "How long a fetch may make no progress before the next request for the page goes to the upstream too. Each further one waits twice as long.")
         .or(r#""5s""#),
     row(OptionSection::Site, "waiters", Count { least: 1, most: 1_000_000 }, "Requests that may wait for one fetch. Further requests get the stale page if one exists, otherwise 503.")
         .or("10000").unit("requests"),
@@ -21,7 +21,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#""60s""#),
     row(OptionSection::Site, "read_timeout", time(ms(10), DAY), "How long Galley waits between two parts of the upstream's response.")
         .or(r#""60s""#),
-    row(OptionSection::Site, "idle_share", Count { least: 0, most: 100 }, "Idle connections that Galley keeps to an HTTP upstream, in percent of `in_flight`, for all sites of that server together. Each occupies a child of a prefork Apache. 0: none.")
+    row(OptionSection::Site, "idle_share", Count { least: 0, most: 100 }, "Idle connections to an HTTP upstream, in percent of `in_flight`, for all its sites. Each occupies a child of a prefork Apache. 0: none.")
         .or("25").unit("hundredths"),
     row(OptionSection::Site, "idle_age", time(ms(10), HOUR), "How long Galley keeps an idle connection to an HTTP upstream. Set it below the upstream's own `KeepAliveTimeout`.")
         .or(r#""4s""#),

@@ -46,9 +46,9 @@ pub(crate) struct Arguments {
     /// Print all results as JSON instead of the tables
     #[arg(long)]
     json: bool,
-    /// Folder to which a run of all articles writes its page and charts
-    #[arg(long, value_name = "FOLDER", default_value = "docs")]
-    docs: PathBuf,
+    /// The repository, to which a run of all articles writes its pages and charts
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    repository: PathBuf,
 }
 
 /// Runs the selected articles, writes the page, and prints the results.
@@ -73,12 +73,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     drop(environment);
     let is_complete = articles.len() == ARTICLES.len() && failures.is_empty();
     if is_complete && mode != RunMode::Short {
-        write_page(&arguments.docs, &results)?;
+        write_pages(&arguments.repository, &results)?;
     }
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&results)?);
     } else {
-        print!("{}", page::markdown(&results, ARTICLES));
+        print!("{}{}", page::summary(&results), page::details(&results, ARTICLES));
     }
     failures.extend(results.failures());
     for failure in &failures {
@@ -276,16 +276,21 @@ fn print_problem(problem: &Problem, verdicts: &[StackVerdict]) {
     }
 }
 
-/// Writes the page and its charts.
-fn write_page(docs: &Path, results: &SeedsResults) -> Result<(), CommandError> {
-    let images = docs.join("images");
+/// Writes the summary, the details and the charts.
+fn write_pages(repository: &Path, results: &SeedsResults) -> Result<(), CommandError> {
+    let images = repository.join("docs/images");
     fs::create_dir_all(&images)?;
     for (name, svg) in page::charts(results, ARTICLES) {
         fs::write(images.join(name), svg)?;
     }
-    let file = docs.join("seeds.md");
-    fs::write(&file, page::markdown(results, ARTICLES))?;
-    print_progress(&format!("written: {}", file.display()));
+    for (name, text) in [
+        ("docs/seeds.md", page::summary(results)),
+        ("bench/seeds.md", page::details(results, ARTICLES)),
+    ] {
+        let file = repository.join(name);
+        fs::write(&file, text)?;
+        print_progress(&format!("written: {}", file.display()));
+    }
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Renders the results as the page `docs/seeds.md` and its charts.
+//! Renders the results: the summary `docs/seeds.md`, the details `bench/seeds.md` and the charts.
 
 use std::fmt::Write as _;
 
@@ -13,17 +13,24 @@ use galley_testkit::Quartiles;
 
 use crate::bench::{Bar, BarRole, bar_chart, rounded, version_number};
 
-/// The page in Markdown.
-pub(super) fn markdown(results: &SeedsResults, articles: &[Article]) -> String {
+/// The page for the manual, in Markdown.
+pub(super) fn summary(results: &SeedsResults) -> String {
     let mut out = INTRODUCTION.to_owned();
     out += &environment(results);
     out += &overview(results);
+    out += METHOD;
+    out
+}
+
+/// The page with the tables and charts of each article, in Markdown.
+pub(super) fn details(results: &SeedsResults, articles: &[Article]) -> String {
+    let mut out = DETAILS.to_owned();
     for article_results in &results.articles {
         if let Some(article) = article_of(articles, article_results) {
             section(&mut out, article, article_results);
         }
     }
-    out += METHOD;
+    out += DETAILS_METHOD;
     out
 }
 
@@ -204,7 +211,7 @@ fn section(out: &mut String, article: &Article, article_results: &ArticleResults
         let name = chart_name(article_results, at);
         let _ = writeln!(
             out,
-            "\n![{}: {}](images/{name})",
+            "\n![{}: {}](../docs/images/{name})",
             article.title.replace('`', ""),
             line.title
         );
@@ -281,37 +288,31 @@ fn verdict(verdict: &ProbeVerdict) -> String {
 
 const INTRODUCTION: &str = "# Five WordPress stacks, rebuilt
 
-Five published articles measure a site, change its stack, and measure again. `make seeds` rebuilds these stacks from the text of each article with the
-current programs of Debian, and compares them with Galley in front of the same WordPress. It runs the article's own `ab` command line on all stacks, and
-checks the problems that the article describes.
-
-```console
-$ make seeds
-$ make seeds ONLY=4
-$ make seeds QUICK=1
-```
-
-The command writes this page and its charts. It fails if Galley is slower than a stack on a command line, or has one of the problems.
+Five published articles measure a site, change its stack, and measure again. `make seeds` rebuilds these stacks with the current programs of Debian, puts
+Galley in front of the same WordPress, runs each article's own `ab` command line, and checks the problems that the article describes. It fails if Galley is
+slower than a stack or has a problem. [The details](../bench/seeds.md) have every stack, chart, check and the method.
 
 ";
 const METHOD: &str = "
+*Ahead* means that Galley's rate was higher in three quarters of the slices; *behind* is the reverse, and *level* is any other result. The quartiles are in
+brackets. Networks, processors and kernels of the articles are not rebuilt: compare the gains, not the rates.
+[The benchmark](../bench/README.md) compares Galley with the best settings of other servers.
+";
+const DETAILS: &str = "# Five WordPress stacks, rebuilt: details
+
+`make seeds` writes this page and its charts. [The summary](../docs/seeds.md) names the machine.
+";
+const DETAILS_METHOD: &str = "
 ## Method
 
-- **Common setup.** All stacks have the same WordPress with its sample site and a mobile edition, the same database, and PHP with opcache: in Apache
-  if the article uses it, otherwise in PHP-FPM with Debian's five workers, as with Galley. The servers share one core; `ab` has the other.
-- **Command lines.** `ab` runs with the published number of connections and requests, and with `-k` if the article has it. The requests are sent in
-  slices, alternately to all stacks. Original stacks that would need minutes receive fewer requests, with the same number of connections or with that of
-  the article's command line for them. The tables show medians.
-- **Ahead** means that Galley's rate was higher in three quarters of the slices, compared slice by slice; *behind* is the reverse, and *level* is any other
-  result. The quartiles are in brackets. If the core of the servers is not busy and that of `ab` is, `ab` is the limit: compare the processor time.
-- **CPU us/request** is the processor time of all processes of the stack, with PHP and without the database. **memory** is their memory after a slice, with
-  shared parts divided among them (PSS).
-- **The checks** send the requests of visitors and editors through the stack: log in, edit a post, request a page as a phone; one kills PHP. Each check uses
-  separate pages, so that the state of the cache is known. All programs start with a soft limit of 1,024 descriptors, as from a shell; some raise it.
-- **Galley** has its [plugin](how-to/wordpress-plugin.md) and the default settings, with `device_variants` for the mobile edition.
-- The networks, processors and kernels of the articles are not rebuilt. Compare the gains, not the rates.
-
-[The benchmark](../bench/README.md) compares Galley with the best settings of other servers.
+- **Setup.** All stacks have the same WordPress with its sample site and a mobile edition, the same database, and PHP with opcache: in Apache if the article
+  uses it, otherwise in PHP-FPM with Debian's five workers. The servers share one core; `ab` has the other. Galley has its
+  [plugin](../docs/how-to/wordpress-plugin.md) and the default settings, with `device_variants` for the mobile edition.
+- **Command lines.** `ab` runs with the published numbers, in slices, alternately on all stacks. Original stacks that would need minutes receive fewer
+  requests. The tables show medians. If the core of the servers is not busy and that of `ab` is, `ab` is the limit: compare the processor time.
+- **CPU us/request** is the processor time of all processes of the stack, with PHP and without the database. **memory** is their memory after a slice (PSS).
+- **The checks** send the requests of visitors and editors; one kills PHP. Each uses pages of its own. All programs start with a soft limit of 1,024
+  descriptors, as from a shell.
 ";
 /// The share of the machine above which the page mentions other work.
 const MAX_OTHERS: f64 = 0.05;
@@ -332,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_page_has_figures_gains_and_verdicts() {
-        let text = markdown(&sample(), ARTICLES);
+        let text = summary(&sample()) + &details(&sample(), ARTICLES);
         for expected in [
             "| 5 | The home page of WordPress: `ab -c 1` | 16000x | 6.00x | 10.0x | ahead, 1.71x (1.57 to 1.86) | 1.00x |",
             "| nginx + Apache | 8000 | 60.0 | 6.00x | 20.0 | 70 % | 95 % | 40 | 0 |",
