@@ -314,17 +314,16 @@ impl OptionSection {
                 "Several Galleys that serve the same sites and purge as one, over Valkey or Redis."
             }
             Self::Site => {
-                "A site: its hosts, its files, and the server that generates its pages. Repeat the section for each site."
+                "A site: its hosts, files and upstream. Repeat the section for each site."
             }
             Self::SiteTtl => {
-                "Lifetimes for responses of the site that have none of their own. A response whose status \
-                 is neither named here nor cacheable by default (RFC 9110 section 15.1) is never stored."
+                "Lifetimes for responses without one of their own. Other statuses than these and those that are cacheable by default (RFC 9110 section 15.1) are never stored."
             }
             Self::SiteRule => {
                 "A rule for some paths of the site. Only the first rule that matches a request applies."
             }
             Self::SiteErrorPages => {
-                "Your pages for errors that Galley itself sends. Galley forwards error pages of the upstream unchanged."
+                "Your pages for errors of Galley. Those of the upstream are forwarded."
             }
             Self::SiteLog => "Logs of this site, in place of those of `[log]`.",
         }

@@ -104,7 +104,10 @@ fn short(value: &str) -> String {
         (" such as `\"60s\"`", ""),
         ("a whole number of ", ""),
         ("`true` or `false`", "boolean"),
-        ("the two letters of a country such as `\"DE\"`", "country such as `\"DE\"`"),
+        (
+            "the two letters of a country such as `\"DE\"`",
+            "country such as `\"DE\"`",
+        ),
         ("an address or a network such as", "network such as"),
         ("an address, a network such as", "network such as"),
         ("the name of a header field", "header"),

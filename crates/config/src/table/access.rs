@@ -13,42 +13,42 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""/var/lib/GeoIP/GeoLite2-Country.mmdb""#),
     row(OptionSection::Server, "min_rate", Size { least: 0, most: MIB }, "The minimum rate per second of request bodies, in each `body_timeout`, and of responses, in each `write_timeout`. Galley resets slower connections. 0: only those without progress.")
         .or(r#""500B""#),
-    row(OptionSection::Site, "allow", List(&ValueKind::Network), "Networks that may request anything from the site. Galley rejects all other clients with 403. `[]`: all clients may.")
+    row(OptionSection::Site, "allow", List(&ValueKind::Network), "Networks that may request anything. Others get 403. `[]`: all may.")
         .computed("all clients").example(r#"["10.0.0.0/8", "192.0.2.1"]"#),
-    row(OptionSection::Site, "deny", List(&ValueKind::Network), "Networks that may not request anything from the site, even if `allow` names them.")
+    row(OptionSection::Site, "deny", List(&ValueKind::Network), "Networks that may request nothing, even if `allow` names them.")
         .or("[]").example(r#"["198.51.100.0/24"]"#),
     row(OptionSection::Site, "allow_countries", List(&ValueKind::Country), "Countries whose clients may request anything. Others get 403, also unknown ones. `[]`: all countries. Needs `server.geoip`.")
         .computed("all countries").example(r#"["DE", "AT", "CH"]"#),
-    row(OptionSection::Site, "deny_countries", List(&ValueKind::Country), "Countries from which clients may not request anything from the site.")
+    row(OptionSection::Site, "deny_countries", List(&ValueKind::Country), "Countries whose clients may request nothing.")
         .or("[]").example(r#"["FR"]"#),
-    row(OptionSection::Site, "admin_allow", List(&ValueKind::Network), "Networks that may request `wp-admin` and `wp-login.php`. The parts of both that visitors need stay open to every client.")
+    row(OptionSection::Site, "admin_allow", List(&ValueKind::Network), "Networks that may request `wp-admin` and `wp-login.php`. What visitors need there stays open.")
         .computed("all clients").example(r#"["10.0.0.0/8"]"#),
     row(OptionSection::Site, "basic_auth", ValueKind::FileOrOff, "Names and passwords of the permitted users, in the format of `htpasswd`. Requests with a password pass the cache.")
         .computed(r#"`"off"`"#).example(r#""/etc/galley/example.com.htpasswd""#),
-    row(OptionSection::Site, "basic_auth_forward", Flag, "Whether Galley forwards the name and password of `basic_auth` to PHP.")
+    row(OptionSection::Site, "basic_auth_forward", Flag, "Whether PHP gets the name and password of `basic_auth`.")
         .or("false"),
     row(OptionSection::Site, "limit", ValueKind::Limit, "Requests of one client on the whole site: `rate` in the long run, `burst` at once. Further ones get 429. `shared = true`, also in other limits: the nodes of a `[cluster]` count together.")
         .computed(r#"`"off"`"#).example(r#"{ rate = "20/s", burst = 100 }"#),
-    row(OptionSection::Site, "login_limit", ValueKind::Limit, "The limit for requests with a body that one client sends to `wp-login.php`.")
+    row(OptionSection::Site, "login_limit", ValueKind::Limit, "The limit of one client for requests with a body to `wp-login.php`.")
         .computed(r#"`{ rate = "5/m", burst = 15 }`; without the preset none"#).example(r#"{ rate = "5/m", burst = 15 }"#),
     row(OptionSection::Site, "xmlrpc", Word(&["on", "limited", "off"]), "`limited` blocks `system.multicall`, which tries many passwords at once, and `pingback.ping`. `off` blocks `xmlrpc.php`.")
         .computed(r#"`"limited"`; without the preset `"on"`"#).example(r#""limited""#),
-    row(OptionSection::Site, "xmlrpc_limit", ValueKind::Limit, "The request limit for one client on `xmlrpc.php`.")
+    row(OptionSection::Site, "xmlrpc_limit", ValueKind::Limit, "The limit of one client for `xmlrpc.php`.")
         .computed(r#"`{ rate = "20/m", burst = 60 }`; without the preset none"#).example(r#"{ rate = "20/m", burst = 60 }"#),
     row(OptionSection::Site, "hide_authors", Flag, "Whether Galley blocks requests that list login names: `?author=1`, the sitemap of users, and users and authors in the REST API.")
         .or("false"),
-    row(OptionSection::SiteRule, "allow", List(&ValueKind::Network), "Networks that may request these paths. Replaces the site's list. `[]`: all clients may.")
+    row(OptionSection::SiteRule, "allow", List(&ValueKind::Network), "As in the site; replaces its list.")
         .computed("`site.allow`").example(r#"["10.0.0.0/8"]"#),
-    row(OptionSection::SiteRule, "deny", List(&ValueKind::Network), "Networks that may not request these paths. Replaces the site's list.")
+    row(OptionSection::SiteRule, "deny", List(&ValueKind::Network), "As in the site; replaces its list.")
         .computed("`site.deny`").example(r#"["198.51.100.0/24"]"#),
-    row(OptionSection::SiteRule, "allow_countries", List(&ValueKind::Country), "Countries from which clients may request these paths. Replaces the site's list. `[]`: clients of all countries may.")
+    row(OptionSection::SiteRule, "allow_countries", List(&ValueKind::Country), "As in the site; replaces its list.")
         .computed("`site.allow_countries`").example(r#"["DE", "AT", "CH"]"#),
-    row(OptionSection::SiteRule, "deny_countries", List(&ValueKind::Country), "Countries from which clients may not request these paths. Replaces the site's list.")
+    row(OptionSection::SiteRule, "deny_countries", List(&ValueKind::Country), "As in the site; replaces its list.")
         .computed("`site.deny_countries`").example(r#"["FR"]"#),
-    row(OptionSection::SiteRule, "basic_auth", ValueKind::FileOrOff, "The password file for these paths. Replaces the site's.")
+    row(OptionSection::SiteRule, "basic_auth", ValueKind::FileOrOff, "As in the site; replaces its file.")
         .computed("`site.basic_auth`").example(r#""/etc/galley/example.com.htpasswd""#),
     row(OptionSection::SiteRule, "spellings", Flag, "Whether the access control of this rule covers other spellings of its pages, such as `/?p=12`. `false`: only the paths, as in nginx.")
         .or("true"),
-    row(OptionSection::SiteRule, "limit", ValueKind::Limit, "The request limit for one client on these paths. Replaces the site's.")
+    row(OptionSection::SiteRule, "limit", ValueKind::Limit, "As in the site; replaces its limit.")
         .computed("`site.limit`").example(r#"{ rate = "10/m", burst = 5 }"#),
 ];

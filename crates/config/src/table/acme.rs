@@ -9,7 +9,7 @@ use crate::table::row::{row, time};
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Acme, "email", Text, "The contact address for the authority. Let's Encrypt no longer sends mail.")
         .example(r#""admin@example.com""#),
-    row(OptionSection::Acme, "directory", Text, "The URL of the certificate authority's directory (RFC 8555). For tests: `https://acme-staging-v02.api.letsencrypt.org/directory`.")
+    row(OptionSection::Acme, "directory", Text, "The directory of the certificate authority (RFC 8555). For tests: `https://acme-staging-v02.api.letsencrypt.org/directory`.")
         .or(r#""https://acme-v02.api.letsencrypt.org/directory""#),
     row(OptionSection::Acme, "ca", Path, "A PEM file with an additional root certificate for the connection to the directory.")
         .example(r#""/etc/galley/ca.pem""#),

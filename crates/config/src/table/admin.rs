@@ -12,7 +12,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""/etc/galley/admin.token""#),
     row(OptionSection::Site, "dashboard", ValueKind::UrlPath, "The path of the [dashboard](../how-to/dashboard.md#below-an-address-of-the-site) on the site's own hosts, over TLS, for the names of `dashboard_auth`. It hides files and pages below it.")
         .computed("no dashboard on the site's address").example(r#""/galley/""#),
-    row(OptionSection::Site, "dashboard_auth", Path, "A file with the names and passwords for `dashboard`, in the format of `htpasswd`.")
+    row(OptionSection::Site, "dashboard_auth", Path, "The names and passwords for `dashboard`, in the format of `htpasswd`.")
         .example(r#""/etc/galley/example.com.dashboard.htpasswd""#),
     row(OptionSection::Site, "token_file", Path, "The token for this site in the admin interface: at least 16 bytes, readable by its owner only.")
         .computed("`tokens/NAME.token` beside the configuration file, where there is one: NAME is the `name` of the site, otherwise one of its `hosts`")

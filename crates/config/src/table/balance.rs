@@ -13,14 +13,14 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#""0s""#),
     row(OptionSection::Site, "health_check", ValueKind::UrlPath, "A path that Galley requests from each server; a server that fails gets no requests until it passes. With `php` a script below `root` or PHP-FPM's `ping.path`. Without it, only failed requests take a server out.")
         .example(r#""/health""#),
-    row(OptionSection::Site, "health_interval", time(ms(100), HOUR), "How long Galley waits between two health checks of a server.")
+    row(OptionSection::Site, "health_interval", time(ms(100), HOUR), "The pause between two checks of a server.")
         .or(r#""5s""#),
-    row(OptionSection::Site, "health_timeout", time(ms(10), HOUR), "How long a health check may take.")
+    row(OptionSection::Site, "health_timeout", time(ms(10), HOUR), "The time for a check.")
         .or(r#""2s""#),
-    row(OptionSection::Site, "health_rise", Count { least: 1, most: 100 }, "Passed health checks in succession that bring a server back.")
+    row(OptionSection::Site, "health_rise", Count { least: 1, most: 100 }, "Passed checks in a row that bring a server back.")
         .or("2").unit("checks"),
-    row(OptionSection::Site, "health_fall", Count { least: 1, most: 100 }, "Failed health checks in succession that take a server out.")
+    row(OptionSection::Site, "health_fall", Count { least: 1, most: 100 }, "Failed checks in a row that take a server out.")
         .or("3").unit("checks"),
-    row(OptionSection::Site, "health_status", List(&Count { least: 200, most: 599 }), "The statuses that pass a health check.")
+    row(OptionSection::Site, "health_status", List(&Count { least: 200, most: 599 }), "The statuses that pass.")
         .computed("200 to 399").example("[200]"),
 ];

@@ -7,7 +7,7 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{GIB, KIB, MIB, STATUS, lifetime, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Cache, "memory", Size { least: 16 * MIB, most: 1024 * GIB }, "The memory limit of the cache: pages, their compressed variants, and responses in progress.")
+    row(OptionSection::Cache, "memory", Size { least: 16 * MIB, most: 1024 * GIB }, "The memory of the cache: pages, their compressed variants, and responses in progress.")
         .computed("a quarter of the memory of the machine or its control group, at least 16MiB").example(r#""256MiB""#).needs_restart(),
     row(OptionSection::Cache, "memory_per_site", Size { least: MIB, most: 1024 * GIB }, "The part of `memory` that one site may use. Without it a site may use what others leave free; an equal part stays reserved for each site.")
         .computed("all of `memory`").example(r#""64MiB""#),
@@ -17,11 +17,11 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#""256KiB""#).needs_restart(),
     row(OptionSection::Cache, "disk", Path, "The folder for pages and purges that survive a restart: on a local disk, for one Galley only.")
         .example(r#""/var/cache/galley""#).needs_restart(),
-    row(OptionSection::Cache, "disk_size", Size { least: 16 * MIB, most: 1024 * GIB }, "The disk space for the pages of all sites together.")
+    row(OptionSection::Cache, "disk_size", Size { least: 16 * MIB, most: 1024 * GIB }, "The disk space for pages of all sites.")
         .or(r#""1GiB""#).needs_restart(),
     row(OptionSection::Cache, "disk_size_per_site", Size { least: 16 * MIB, most: 1024 * GIB }, "The part of `disk_size` that one site may use.")
         .computed("all of `disk_size`").example(r#""256MiB""#).needs_restart(),
-    row(OptionSection::Cache, "inactive", time(Duration::from_secs(60), ms(366 * 86_400_000)), "How long Galley keeps a page on disk without a request for it.")
+    row(OptionSection::Cache, "inactive", time(Duration::from_secs(60), ms(366 * 86_400_000)), "How long a page stays on disk without a request.")
         .or(r#""7d""#).needs_restart(),
     row(OptionSection::Site, "members", Word(&["pass", "fragments"]), "What members and visitors with a cart get. `pass`: pages from PHP. `fragments`: stored pages with the visitor's own toolbar, forms and cart. Needs the plugin.")
         .or(r#""pass""#).shapes_keys(),
@@ -41,12 +41,12 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("[]").example(r#"["my_session*"]"#),
     row(OptionSection::Site, "ignore_query", List(&ValueKind::NameOrAll), "Query parameters that do not change the page. Neither the cache key nor PHP gets them.")
         .or("[]").example(r#"["ref", "mc_*"]"#).shapes_keys(),
-    row(OptionSection::SiteTtl, STATUS, lifetime(), "Lifetime of responses with this status, from `200` to `599`; as many as needed.")
+    row(OptionSection::SiteTtl, STATUS, lifetime(), "The lifetime of responses with this status, `200` to `599`.")
         .computed(r#"`"404" = "60s"`"#).example(r#""60s""#),
-    row(OptionSection::SiteTtl, "default", lifetime(), "Lifetime for every other status that is cacheable by default.")
+    row(OptionSection::SiteTtl, "default", lifetime(), "The lifetime for every other status that is cacheable by default.")
         .computed(r#"`"60s"`; without a preset none"#).example(r#""60s""#),
-    row(OptionSection::SiteTtl, "stale_while_revalidate", lifetime(), "How long after its lifetime Galley may serve a stale page while it fetches the new one.")
+    row(OptionSection::SiteTtl, "stale_while_revalidate", lifetime(), "How long Galley may serve a stale page while it fetches the new one.")
         .computed(r#"`"10m"`; without a preset none"#).example(r#""10m""#),
-    row(OptionSection::SiteTtl, "stale_if_error", lifetime(), "How long after its lifetime Galley may serve a stale page if the upstream fails.")
+    row(OptionSection::SiteTtl, "stale_if_error", lifetime(), "How long Galley may serve a stale page if the upstream fails.")
         .computed(r#"`"1d"`; without a preset none"#).example(r#""1d""#),
 ];

@@ -11,13 +11,13 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#"["text/*", "application/json", "application/javascript", "application/xml", "application/rss+xml", "application/atom+xml", "application/ld+json", "application/manifest+json", "application/xhtml+xml", "application/wasm", "image/svg+xml", "font/ttf", "font/otf"]"#),
     row(OptionSection::Site, "compress_min", Size { least: 64, most: MIB }, "The smallest body to compress.")
         .or(r#""512B""#),
-    row(OptionSection::Site, "compress_passed", Flag, "Whether Galley compresses responses for one client, such as pages of logged-in users, while it sends them.")
+    row(OptionSection::Site, "compress_passed", Flag, "Whether Galley compresses responses for one client while it sends them.")
         .or("true"),
-    row(OptionSection::Site, "gzip_level", Count { least: 1, most: 9 }, "The gzip level for pages that were just stored.")
+    row(OptionSection::Site, "gzip_level", Count { least: 1, most: 9 }, "The gzip level of new pages.")
         .or("5"),
-    row(OptionSection::Site, "brotli_level", Count { least: 0, most: 11 }, "The Brotli level for pages that were just stored.")
+    row(OptionSection::Site, "brotli_level", Count { least: 0, most: 11 }, "The Brotli level of new pages.")
         .or("4"),
-    row(OptionSection::Site, "zstd_level", Count { least: 1, most: 9 }, "The zstd level for pages that were just stored.")
+    row(OptionSection::Site, "zstd_level", Count { least: 1, most: 9 }, "The zstd level of new pages.")
         .or("6"),
     row(OptionSection::Site, "dense_after", Count { least: 0, most: 10_000 }, "The hits after which Galley compresses a page again, at the highest useful level. 0: never.")
         .or("100").unit("hits"),

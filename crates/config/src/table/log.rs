@@ -5,7 +5,7 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Log, "access", ValueKind::AccessLog, "Where Galley writes one line per request.")
+    row(OptionSection::Log, "access", ValueKind::AccessLog, "Where Galley writes a line per request.")
         .or(r#""stdout""#),
     row(OptionSection::Log, "format", Word(&["combined", "json", "ecs"]), "The format of access lines: NCSA's combined format with Galley's fields at the end, one JSON object, or the same with the names of the Elastic Common Schema.")
         .or(r#""combined""#),
@@ -13,7 +13,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("all fields but the last five").example(r#"["client", "host", "target", "status", "trace_id", "request_header:accept-language"]"#),
     row(OptionSection::Log, "error", ValueKind::ErrorLog, "Where Galley writes its messages.")
         .or(r#""stderr""#),
-    row(OptionSection::Log, "level", Word(&["error", "warn", "info", "debug", "trace"]), "The lowest severity that Galley writes.")
+    row(OptionSection::Log, "level", Word(&["error", "warn", "info", "debug", "trace"]), "The lowest severity in the error log.")
         .or(r#""info""#),
     row(OptionSection::Log, "otlp", UpstreamUrl, "The collector that gets OpenTelemetry traces of requests that no stored page answers, by OTLP over HTTP at `/v1/traces`. PHP and upstreams get the `traceparent`.")
         .example(r#""http://127.0.0.1:4318""#),

@@ -9,9 +9,9 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("0").unit("workers"),
     row(OptionSection::Site, "php_command", List(&Text), "A FastCGI program with its arguments, in place of PHP-FPM. Galley runs `php_workers` processes, each with the socket as standard input, and restarts them.")
         .example(r#"["/usr/bin/php-cgi"]"#),
-    row(OptionSection::Site, "php_timeout", time(ms(1_000), DAY), "How long a request may take in a managed PHP-FPM in total. Then PHP-FPM ends its worker. At least `first_byte_timeout`.")
+    row(OptionSection::Site, "php_timeout", time(ms(1_000), DAY), "The time for a request in a managed PHP; then its worker ends. At least `first_byte_timeout`.")
         .computed("`5m`, or `first_byte_timeout` if that is longer").example(r#""5m""#),
-    row(OptionSection::Site, "php_memory_limit", Size { least: 16 * MIB, most: 64 * GIB }, "The memory limit of a script in a managed PHP-FPM. Scripts cannot raise it.")
+    row(OptionSection::Site, "php_memory_limit", Size { least: 16 * MIB, most: 64 * GIB }, "The memory of a script in a managed PHP. Scripts cannot raise it.")
         .computed("half of the workers' share of the memory, 64MiB to 256MiB").example(r#""256MiB""#),
     row(OptionSection::Site, "php_user", Text, "The user that a managed PHP runs as.")
         .computed("`server.user` if set; otherwise, if Galley runs as root, the owner of `root`, or `www-data` if root owns it; otherwise Galley's own user").example(r#""www-data""#),
@@ -19,7 +19,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("the newest `php-fpm` on the machine").example(r#""/usr/sbin/php-fpm8.4""#),
     row(OptionSection::Site, "php_sandbox", Word(&["off", "root", "wp-content"]), "What a managed PHP may write below `root`, with Landlock: all, or `wp-content` only, which prevents updates of WordPress. It cannot run programs from folders that it may write, nor gain privileges, which `sendmail` needs.")
         .or(r#""off""#),
-    row(OptionSection::Site, "php_paths", List(&Path), "Further files and folders that a PHP with `php_sandbox` may read and write.")
+    row(OptionSection::Site, "php_paths", List(&Path), "Further paths that a PHP with `php_sandbox` may read and write.")
         .or("[]").example(r#"["/srv/shared/uploads"]"#),
     row(OptionSection::Site, "php_connect_ports", List(&Count { least: 1, most: 65_535 }), "The TCP ports that a PHP with `php_sandbox` may connect to: those of the database, `https` and the site. Unix sockets and UDP are not restricted.")
         .computed("all").example("[443, 3306]"),

@@ -5,7 +5,7 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{DAY, GIB, lifetime, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::SiteRule, "path", ValueKind::UrlPath, "The paths that the rule applies to: `/form` is that path, `/form*` is every path that begins with `/form`.")
+    row(OptionSection::SiteRule, "path", ValueKind::UrlPath, "The paths that the rule applies to: `/form`, or with `/form*` every path that begins so.")
         .example(r#""/form-example*""#),
     row(OptionSection::SiteRule, "pattern", ValueKind::Pattern, "A regular expression in place of `path`, for the decoded path without the query. It applies to paths that contain a match; `^` and `$` anchor it, `(?i)` ignores case.")
         .example("'^/form-(.*)$'"),
@@ -13,17 +13,17 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("all").example(r#"["GET", "HEAD"]"#),
     row(OptionSection::SiteRule, "countries", List(&ValueKind::Country), "The countries of clients that the rule applies to; unknown ones match none. Galley stores a copy for each rule that may apply. Needs `server.geoip`.")
         .computed("all, and clients without a country").example(r#"["DE", "AT"]"#).shapes_keys(),
-    row(OptionSection::SiteRule, "cache", Flag, "`false`: Galley neither serves these paths from the cache nor stores them.")
+    row(OptionSection::SiteRule, "cache", Flag, "`false`: these paths are neither stored nor served from the cache.")
         .computed("as the preset decides").example("false"),
-    row(OptionSection::SiteRule, "ttl", lifetime(), "The lifetime if the response has none. With `ignore` it also overrides the response's own.")
+    row(OptionSection::SiteRule, "ttl", lifetime(), "The lifetime if the response has none, or if `ignore` drops it.")
         .example(r#""7d""#),
-    row(OptionSection::SiteRule, "ignore", List(&Word(&["cache-control", "expires", "set-cookie", "cookie", "vary"])), "What to ignore: these fields of the response, or with `cookie` the cookies of the request.")
+    row(OptionSection::SiteRule, "ignore", List(&Word(&["cache-control", "expires", "set-cookie", "cookie", "vary"])), "What to ignore: these headers of the response, or the cookies of the request.")
         .or("[]").example(r#"["cache-control", "expires"]"#).shapes_keys(),
     row(OptionSection::SiteRule, "php", ValueKind::PhpAddress, "Another FastCGI server for these paths. Files of unknown type are its programs; a path without a file goes to `/index.php`. Excludes `upstream`.")
         .example(r#""127.0.0.1:9001""#),
-    row(OptionSection::SiteRule, "php_command", List(&Text), "With `php = \"managed\"`: a FastCGI program that Galley runs for these paths, as in the site.")
+    row(OptionSection::SiteRule, "php_command", List(&Text), "With `php = \"managed\"`: a FastCGI program for these paths, as in the site.")
         .example(r#"["/usr/sbin/fcgiwrap"]"#),
-    row(OptionSection::SiteRule, "php_workers", Count { least: 0, most: 4096 }, "The number of processes of `php_command`. 0: computed from memory and cores.")
+    row(OptionSection::SiteRule, "php_workers", Count { least: 0, most: 4096 }, "The processes of `php_command`. 0: by memory and cores.")
         .or("0").unit("workers"),
     row(OptionSection::SiteRule, "upstream", List(&ValueKind::UpstreamUrl), "Other HTTP servers for these paths. Excludes `php`.")
         .example(r#"["http://127.0.0.1:8090"]"#),
@@ -33,11 +33,11 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("false"),
     row(OptionSection::SiteRule, "redirect", Text, "The target: a path, or a URL with its host. `$1` to `$9` are the groups of `pattern`, or what the `*` of `path` matches.")
         .example(r#""/new/$1""#),
-    row(OptionSection::SiteRule, "redirect_status", Count { least: 301, most: 308 }, "The status of the redirect: 301 and 308 are permanent, 302, 303 and 307 are temporary.")
+    row(OptionSection::SiteRule, "redirect_status", Count { least: 301, most: 308 }, "The status: 301 and 308 are permanent, 302, 303 and 307 temporary.")
         .computed("301, or 308 if the method must not change").unit("status").example("302"),
     row(OptionSection::SiteRule, "redirect_query", Flag, "Whether the redirect keeps the query.")
         .or("true"),
-    row(OptionSection::SiteRule, "remove_headers", List(&ValueKind::FieldName), "Header fields to remove from these responses, in addition to the site's.")
+    row(OptionSection::SiteRule, "remove_headers", List(&ValueKind::FieldName), "Headers to remove from these responses, in addition to the site's.")
         .or("[]").example(r#"["X-Redirect-By"]"#),
     row(OptionSection::SiteRule, "set_headers", List(&ValueKind::FieldLine), "As in the site. Added to the site's.")
         .or("[]").example(r#"["Cache-Control: no-store"]"#),
@@ -45,8 +45,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("[]").example(r#"["Access-Control-Allow-Origin: *"]"#),
     row(OptionSection::SiteRule, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body for these paths.")
         .computed("the site's").example(r#""256MiB""#),
-    row(OptionSection::SiteRule, "first_byte_timeout", time(ms(10), DAY), "How long Galley waits for the first byte of the upstream's response on these paths.")
+    row(OptionSection::SiteRule, "first_byte_timeout", time(ms(10), DAY), "As in the site.")
         .computed("the site's").example(r#""5m""#),
-    row(OptionSection::SiteRule, "read_timeout", time(ms(10), DAY), "How long Galley waits between two parts of the upstream's response on these paths.")
+    row(OptionSection::SiteRule, "read_timeout", time(ms(10), DAY), "As in the site.")
         .computed("the site's").example(r#""5m""#),
 ];

@@ -10,7 +10,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("[]").example(r#"["sites.d/*.toml"]"#),
     row(OptionSection::Server, "listen", List(&ValueKind::Listen), "The listeners of all sites without a `listen` of their own. `systemd:name` is a socket that systemd has opened, by name or position. `[::]` accepts no IPv4; add `0.0.0.0`.")
         .or(r#"["0.0.0.0:8080"]"#),
-    row(OptionSection::Server, "workers", Count { least: 0, most: 1024 }, "Threads that serve clients. 0: one per core.")
+    row(OptionSection::Server, "workers", Count { least: 0, most: 1024 }, "Threads for clients. 0: one per core.")
         .or("0").unit("threads").needs_restart(),
     row(OptionSection::Server, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body, and so the largest upload.")
         .or(r#""32MiB""#),
@@ -18,24 +18,24 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("`$TMPDIR`, else `/var/tmp`, else `/tmp`").example(r#""/var/lib/galley/spool""#).needs_restart(),
     row(OptionSection::Server, "spool_size", Size { least: 0, most: 1024 * GIB }, "The disk space for these files together. Without room, an upload gets 503, and a response occupies PHP until its client has received it. 0: memory only.")
         .computed("`1GiB`, or twice `request_body` if that is more").example(r#""1GiB""#).needs_restart(),
-    row(OptionSection::Server, "spool_response", Size { least: 0, most: 1024 * GIB }, "How much of one response may wait in a file for its client. 0: Galley reads responses at the client's pace.")
+    row(OptionSection::Server, "spool_response", Size { least: 0, most: 1024 * GIB }, "How much of one response may wait in a file for its client. 0: none.")
         .or(r#""256MiB""#).needs_restart(),
     row(OptionSection::Server, "spool_memory", Size { least: MIB, most: 1024 * GIB }, "The memory for bodies in transit together, in addition to `cache.memory`.")
         .computed("an eighth of `cache.memory`, at least 4MiB").example(r#""32MiB""#).needs_restart(),
     row(OptionSection::Server, "head_size", Size { least: 4 * KIB, most: MIB }, "The largest request head: request line and headers together.")
         .or(r#""32KiB""#),
-    row(OptionSection::Server, "head_timeout", time(ms(100), HOUR), "How long a client may take to send a request head, from its first byte.")
+    row(OptionSection::Server, "head_timeout", time(ms(100), HOUR), "The time for a request head, from its first byte.")
         .or(r#""10s""#),
-    row(OptionSection::Server, "idle_timeout", time(ms(100), DAY), "How long Galley keeps a connection without a request.")
+    row(OptionSection::Server, "idle_timeout", time(ms(100), DAY), "The life of a connection without a request.")
         .or(r#""60s""#),
-    row(OptionSection::Server, "body_timeout", time(ms(100), HOUR), "How long Galley waits between two parts of a request body.")
+    row(OptionSection::Server, "body_timeout", time(ms(100), HOUR), "The wait between two parts of a request body.")
         .or(r#""30s""#),
-    row(OptionSection::Server, "write_timeout", time(ms(100), HOUR), "How long a client may accept no byte of its response.")
+    row(OptionSection::Server, "write_timeout", time(ms(100), HOUR), "The time in which a client must accept a byte of its response.")
         .or(r#""30s""#),
-    row(OptionSection::Server, "drain_timeout", time(ms(0), HOUR), "How long requests in progress may take when Galley stops.")
+    row(OptionSection::Server, "drain_timeout", time(ms(0), HOUR), "The time for requests in progress when Galley stops.")
         .or(r#""15s""#),
-    row(OptionSection::Server, "fast_path", Flag, "Whether hits use the fast path. `false` helps to find faults: responses are the same, and slower.")
+    row(OptionSection::Server, "fast_path", Flag, "Whether hits use the fast path. `false` helps to find faults.")
         .or("true"),
-    row(OptionSection::Server, "max_connections", Count { least: 0, most: 10_000_000 }, "The maximum number of client connections. 0: as many as the descriptor limit allows.")
+    row(OptionSection::Server, "max_connections", Count { least: 0, most: 10_000_000 }, "Client connections. 0: as many as the descriptor limit allows.")
         .or("0").unit("connections"),
 ];

@@ -5,9 +5,9 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Server, "listen_tls", List(&ValueKind::Listen), "The TLS listeners of all sites with `tls`: addresses, or sockets that systemd has opened.")
+    row(OptionSection::Server, "listen_tls", List(&ValueKind::Listen), "The TLS listeners of all sites with `tls`.")
         .example(r#"["0.0.0.0:443", "[::]:443"]"#),
-    row(OptionSection::Server, "tls_min_version", Word(&["1.2", "1.3"]), "The oldest TLS version that Galley accepts from clients.")
+    row(OptionSection::Server, "tls_min_version", Word(&["1.2", "1.3"]), "The oldest TLS version of clients.")
         .or(r#""1.2""#),
     row(OptionSection::Site, "listen_tls", List(&ValueKind::Listen), "The TLS listeners of the site.")
         .computed("`server.listen_tls`, if the site has `tls`").example(r#"["0.0.0.0:8443"]"#),

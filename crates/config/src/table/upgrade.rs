@@ -9,6 +9,6 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("1000").unit("connections"),
     row(OptionSection::Server, "upgrade_timeout", time(ms(100), DAY), "How long such a connection may carry no data in either direction.")
         .or(r#""10m""#),
-    row(OptionSection::Site, "upgrade", List(&Text), "Protocols that a connection to an HTTP upstream may switch to. PHP over FastCGI supports none. `[]`: none.")
+    row(OptionSection::Site, "upgrade", List(&Text), "Protocols that a connection to an HTTP upstream may switch to.")
         .or(r#"["websocket"]"#),
 ];

@@ -13,16 +13,16 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#""10s""#),
     row(OptionSection::Site, "lock_age", time(ms(10), DAY), "How long a fetch may make no progress before the next request for the page goes to the upstream too. Each further one waits twice as long.")
         .or(r#""5s""#),
-    row(OptionSection::Site, "waiters", Count { least: 1, most: 1_000_000 }, "Requests that may wait for one fetch. Further requests get the stale page if one exists, otherwise 503.")
+    row(OptionSection::Site, "waiters", Count { least: 1, most: 1_000_000 }, "Requests that may wait for one fetch. Further ones get the stale page, or 503.")
         .or("10000").unit("requests"),
-    row(OptionSection::Site, "connect_timeout", time(ms(10), HOUR), "How long Galley waits for a connection to the upstream.")
+    row(OptionSection::Site, "connect_timeout", time(ms(10), HOUR), "The wait for a connection to the upstream.")
         .or(r#""5s""#),
-    row(OptionSection::Site, "first_byte_timeout", time(ms(10), DAY), "How long Galley waits for the first byte of the upstream's response.")
+    row(OptionSection::Site, "first_byte_timeout", time(ms(10), DAY), "The wait for the first byte of the upstream's response.")
         .or(r#""60s""#),
-    row(OptionSection::Site, "read_timeout", time(ms(10), DAY), "How long Galley waits between two parts of the upstream's response.")
+    row(OptionSection::Site, "read_timeout", time(ms(10), DAY), "The wait between two parts of the upstream's response.")
         .or(r#""60s""#),
     row(OptionSection::Site, "idle_share", Count { least: 0, most: 100 }, "Idle connections to an HTTP upstream, in percent of `in_flight`, for all its sites. Each occupies a child of a prefork Apache. 0: none.")
         .or("25").unit("hundredths"),
-    row(OptionSection::Site, "idle_age", time(ms(10), HOUR), "How long Galley keeps an idle connection to an HTTP upstream. Set it below the upstream's own `KeepAliveTimeout`.")
+    row(OptionSection::Site, "idle_age", time(ms(10), HOUR), "The life of an idle connection to an HTTP upstream. Set it below the upstream's `KeepAliveTimeout`.")
         .or(r#""4s""#),
 ];
