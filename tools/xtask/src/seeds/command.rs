@@ -78,7 +78,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&results)?);
     } else {
-        print!("{}{}", page::summary(&results), page::details(&results, ARTICLES));
+        print!(
+            "{}{}",
+            page::summary(&results),
+            page::details(&results, ARTICLES)
+        );
     }
     failures.extend(results.failures());
     for failure in &failures {
