@@ -28,6 +28,7 @@ mod lead;
 mod pass;
 mod patch;
 mod patch_progress;
+mod patched_sites;
 mod patcher;
 pub mod precision;
 mod publish;

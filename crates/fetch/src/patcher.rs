@@ -5,9 +5,7 @@
 //! fragments it goes through the stored pages and patches those that need nothing else, in short time slices with longer pauses.
 //! Visitors never wait for this task: a page that is requested before its turn is patched for its visitor.
 
-use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -17,33 +15,14 @@ use galley_cache::purge_table::Validity;
 use galley_policy::key::variant_id;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::patch_progress::{PatchProgress, next_turn};
 use super::render::{RenderFor, RenderOutcome, is_purged};
-use super::{FetchSite, FetchWorker, PageJob};
-
-/// The sites whose pages are patched.
-#[derive(Default)]
-pub(super) struct PatchedSites(RefCell<Vec<PatchedSite>>);
-
-/// A site whose pages are patched in the background.
-struct PatchedSite {
-    site: Arc<FetchSite>,
-    /// For each variant of its pages, a request for one of them.
-    variants: HashMap<u64, PageJob>,
-    progress: PatchProgress,
-}
+use super::{FetchSite, FetchWorker};
 
 /// A page that needs only a patch.
 struct AwaitingPage {
     hits: u64,
     variant: u64,
     page: Weak<Entry>,
-}
-
-/// The site that is patched next, and the purge up to which it will be patched.
-struct PatchTarget {
-    site: Arc<FetchSite>,
-    purges: u64,
 }
 
 /// The pages that are patched in one pass.
@@ -53,68 +32,6 @@ enum Pass {
     Quick,
     /// Also pages with a fragment whose rendering fails or takes long.
     All,
-}
-
-impl PatchedSites {
-    /// Records that a site has pages with fragments, of the same variant as this page.
-    pub(super) fn add(&self, job: &PageJob) {
-        let Some(variant) = variant_id(job.key.bytes()) else {
-            return;
-        };
-        let mut sites = self.0.borrow_mut();
-        // A reload replaces the site.
-        sites.retain(|known| known.site.name != job.site.name || is_same(known, job));
-        let index = sites.iter().position(|known| is_same(known, job));
-        let index = index.unwrap_or_else(|| {
-            sites.push(PatchedSite {
-                site: Arc::clone(&job.site),
-                variants: HashMap::new(),
-                progress: PatchProgress::new(job.site.purges.current()),
-            });
-            sites.len() - 1
-        });
-        if let Some(known) = sites.get_mut(index)
-            && known.variants.len() < MAX_VARIANTS
-        {
-            let variant_job = known.variants.entry(variant);
-            variant_job.or_insert_with(|| job.in_background());
-        }
-    }
-
-    /// The next site that was purged since its pages were last patched.
-    fn next_purged(&self) -> Option<PatchTarget> {
-        let now = Instant::now();
-        let mut sites = self.0.borrow_mut();
-        let due = next_turn(&mut sites, |known| {
-            known.progress.is_due(known.site.purges.current(), now)
-        })?;
-        Some(PatchTarget {
-            site: Arc::clone(&due.site),
-            purges: due.site.purges.current(),
-        })
-    }
-
-    fn end_turn(&self, turn: &PatchTarget, is_done: bool) {
-        let mut sites = self.0.borrow_mut();
-        let mut known = sites.iter_mut();
-        match known.find(|known| Arc::ptr_eq(&known.site, &turn.site)) {
-            Some(known) if is_done => known.progress.done(turn.purges),
-            Some(known) => known.progress.put_off(Instant::now()),
-            None => {}
-        }
-    }
-
-    fn has_variant(&self, site: &Arc<FetchSite>, variant: u64) -> bool {
-        let sites = self.0.borrow();
-        let known = sites.iter().find(|known| Arc::ptr_eq(&known.site, site));
-        known.is_some_and(|known| known.variants.contains_key(&variant))
-    }
-
-    fn job_of(&self, site: &Arc<FetchSite>, variant: u64) -> Option<PageJob> {
-        let sites = self.0.borrow();
-        let known = sites.iter().find(|known| Arc::ptr_eq(&known.site, site))?;
-        known.variants.get(&variant).map(PageJob::again)
-    }
 }
 
 impl FetchWorker {
@@ -250,10 +167,6 @@ impl PatchThrottle {
     }
 }
 
-fn is_same(known: &PatchedSite, job: &PageJob) -> bool {
-    Arc::ptr_eq(&known.site, &job.site)
-}
-
 fn may_await(entry: &Entry) -> bool {
     entry.kind == EntryKind::Page && !entry.fragments().is_empty() && entry.pieces().is_none()
 }
@@ -275,9 +188,6 @@ fn keep_hottest(pages: &mut Vec<AwaitingPage>, most: usize) {
 
 /// The interval at which the task looks for new purges.
 const INTERVAL: Duration = Duration::from_millis(250);
-
-/// The maximum number of variants (combinations of host, device and cookies) of a site whose pages are patched in the background.
-const MAX_VARIANTS: usize = 64;
 
 /// The maximum number of pages that are patched after one purge; the others are patched when they are requested.
 const MAX_AWAITING: usize = 50_000;

@@ -15,7 +15,7 @@ use tokio::task::LocalSet;
 use super::activity::Activity;
 use super::coalescer::Coalescer;
 use super::handle::{FetchCommand, Handle, QueuedCommand};
-use super::patcher::PatchedSites;
+use super::patched_sites::PatchedSites;
 use super::registry::FetchRegistry;
 use super::renderer::Renderer;
 use super::worker::FetchWorker;

@@ -10,7 +10,7 @@ use galley_cluster::lease::Lease;
 use super::activity::Activity;
 use super::coalescer::Coalescer;
 use super::invalidation::Invalidations;
-use super::patcher::PatchedSites;
+use super::patched_sites::PatchedSites;
 use super::renderer::Renderer;
 use galley_sys::clock::Clock;
 use galley_upstream::UpstreamPool;
