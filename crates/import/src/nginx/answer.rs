@@ -4,16 +4,11 @@
 //! control, and the statement that passes the request on. It never guesses: an answer that depends on files, programs or variables
 //! that are unknown here is `None`.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
-use regex::Regex;
-
 use crate::closed;
 use crate::directive::ParsedDirective;
 use crate::evidence::{self, SampleRequest};
 use crate::expectation::Answer;
-use crate::known;
+use crate::known::{self, Patterns};
 use crate::nginx::condition::comparison;
 use crate::nginx::location_paths::LocationPaths;
 use crate::nginx::variables::Variables;
@@ -22,8 +17,7 @@ use crate::nginx::variables::Variables;
 pub(super) struct NginxServer<'d> {
     inherited: Vec<&'d ParsedDirective>,
     own: Vec<&'d ParsedDirective>,
-    /// Compiled patterns; `None` for those that this crate does not support.
-    patterns: RefCell<HashMap<String, Option<Regex>>>,
+    patterns: Patterns,
 }
 
 /// An answer, and the statements from which it follows.
@@ -67,7 +61,7 @@ impl<'d> NginxServer<'d> {
         Self {
             inherited: inherited.to_vec(),
             own,
-            patterns: RefCell::default(),
+            patterns: Patterns::default(),
         }
     }
 
@@ -290,17 +284,13 @@ impl<'d> NginxServer<'d> {
                     .is_some_and(|rest| rest.starts_with("/.well-known"))
             }));
         }
-        let Some(key) = known::pattern(pattern, ignores_case) else {
+        let Some(compiled) = self.patterns.of(pattern, ignores_case) else {
             // Without its look-around a pattern matches more.
             let wider = known::pattern(&known::without_look_around(pattern), ignores_case)?;
-            let is_possible = Regex::new(&wider).ok()?.is_match(text);
+            let is_possible = self.patterns.of(&wider, false)?.is_match(text);
             return (!is_possible).then_some(false);
         };
-        let mut patterns = self.patterns.borrow_mut();
-        let compiled = patterns
-            .entry(key)
-            .or_insert_with_key(|key| Regex::new(key).ok());
-        let found = compiled.as_ref()?.captures(text);
+        let found = compiled.captures(text);
         if let Some(groups) = &found {
             variables.capture(
                 groups
