@@ -14,6 +14,7 @@ mod planted;
 mod reader;
 mod rewrite;
 mod rewrite_flags;
+mod rewrite_rules;
 mod site;
 mod table;
 

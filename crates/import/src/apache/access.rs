@@ -9,8 +9,6 @@ use crate::evidence::is_in_network;
 use crate::expectation::Answer;
 use crate::report::Report;
 
-use super::parts::Part;
-
 /// Whether a directive is about access.
 pub(super) fn is_access(directive: &ParsedDirective) -> bool {
     let older = matches!(directive.name(), "authtype" | "authuserfile");
@@ -44,7 +42,7 @@ pub(super) struct PartGate<'d> {
 
 impl Gate {
     /// What a client without a password gets. `None`: it is not known.
-    fn answer(&self, client: IpAddr) -> Option<Answer> {
+    pub fn answer(&self, client: IpAddr) -> Option<Answer> {
         let is_in = |all: &[String]| all.iter().any(|network| is_in_network(network, client));
         let is_open = match self {
             Self::Everybody => true,
@@ -103,27 +101,6 @@ fn password_file<'d>(block: &[&'d ParsedDirective]) -> Option<&'d str> {
         .rev()
         .find(|one| one.name() == "authuserfile")?;
     Some(file.argument(0)).filter(|file| file.starts_with('/'))
-}
-
-/// Whether all gates of these parts let a client in: the last of each kind decides. `None`: it is not known.
-pub(super) fn decide<'d>(
-    parts: &[&Part<'d>],
-    client: IpAddr,
-) -> Option<(Answer, Vec<&'d ParsedDirective>)> {
-    let mut last = [None, None];
-    for part in parts {
-        for (last, gate) in last.iter_mut().zip(gates(&part.block)) {
-            *last = gate.map(|gate| (gate, part.section)).or(last.take());
-        }
-    }
-    let mut decided = (Answer::Open, Vec::new());
-    for (gate, section) in last.into_iter().flatten() {
-        if gate.gate.answer(client)? == Answer::Closed {
-            decided.0 = Answer::Closed;
-        }
-        decided.1.extend(gate.by.into_iter().chain(section));
-    }
-    Some(decided)
 }
 
 /// Whether a part denies access to all clients, and says nothing else about it.

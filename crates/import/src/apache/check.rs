@@ -4,6 +4,7 @@
 //! access control, then those of the folder. It never guesses: an answer that depends on something unknown here is not compared.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use super::headers::{expires, field_of, wanted};
 use super::parts::{ApacheHost, Part, PartPaths};
@@ -73,7 +74,7 @@ impl<'d> ApacheHost<'d> {
         answer.parts = self
             .matching(sample.path(), answer.pass.is_none())
             .collect();
-        let (found, by) = access::decide(&answer.parts, sample.client)?;
+        let (found, by) = decide(&answer.parts, sample.client)?;
         answer.by = by;
         if found == Answer::Closed || answer.pass.is_some() {
             answer.answer = found;
@@ -109,6 +110,24 @@ impl<'d> ApacheHost<'d> {
         }
         Some(answer)
     }
+}
+
+/// Whether all gates of these parts let a client in: the last of each kind decides. `None`: it is not known.
+fn decide<'d>(parts: &[&Part<'d>], client: IpAddr) -> Option<(Answer, Vec<&'d ParsedDirective>)> {
+    let mut last = [None, None];
+    for part in parts {
+        for (last, gate) in last.iter_mut().zip(access::gates(&part.block)) {
+            *last = gate.map(|gate| (gate, part.section)).or(last.take());
+        }
+    }
+    let mut decided = (Answer::Open, Vec::new());
+    for (gate, section) in last.into_iter().flatten() {
+        if gate.gate.answer(client)? == Answer::Closed {
+            decided.0 = Answer::Closed;
+        }
+        decided.1.extend(gate.by.into_iter().chain(section));
+    }
+    Some(decided)
 }
 
 /// Compares a host with the draft.

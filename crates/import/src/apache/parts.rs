@@ -192,6 +192,14 @@ impl<'d> ApacheHost<'d> {
     }
 }
 
+impl Part<'_> {
+    /// Whether the part is the root of the site, or its `.htaccess`.
+    pub fn is_of_root(&self) -> bool {
+        matches!(self.kind, PartKind::Folder | PartKind::Htaccess)
+            && matches!(self.paths, PartPaths::All)
+    }
+}
+
 impl PartPaths {
     pub fn matches(&self, path: &str) -> bool {
         match self {

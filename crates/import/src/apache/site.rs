@@ -5,6 +5,7 @@ use super::headers::{expires, expires_by_type, header};
 use super::parts::{ApacheHost, Part, PartKind, PartPaths, record_outcome};
 use super::passing::{self, RedirectsAll};
 use super::rewrite::{self, RewritePlace};
+use super::rewrite_rules;
 use crate::closed;
 use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RulePriority};
@@ -49,7 +50,7 @@ pub(super) fn convert(
             ),
         };
         if is_in_force {
-            let whole = rewrite::convert(&part.block, place, has_tls, site, report);
+            let whole = rewrite_rules::convert(&part.block, place, has_tls, site, report);
             redirects_all = redirects_all.or(whole);
         }
         for one in part
@@ -72,14 +73,6 @@ pub(super) fn convert(
         }
     }
     redirects_all
-}
-
-impl Part<'_> {
-    /// Whether the part is the root of the site, or its `.htaccess`.
-    pub fn is_of_root(&self) -> bool {
-        matches!(self.kind, PartKind::Folder | PartKind::Htaccess)
-            && matches!(self.paths, PartPaths::All)
-    }
 }
 
 pub(super) fn turns_tls_on(directive: &ParsedDirective) -> bool {

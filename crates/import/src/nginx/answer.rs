@@ -12,6 +12,7 @@ use crate::known::{self, Patterns};
 use crate::nginx::condition::comparison;
 use crate::nginx::location_paths::LocationPaths;
 use crate::nginx::variables::Variables;
+use crate::units;
 
 /// A server, with the statements of `http` that it inherits.
 pub(super) struct NginxServer<'d> {
@@ -374,6 +375,22 @@ impl<'d> NginxServer<'d> {
             .collect()
     }
 
+    /// How long nginx stores a response of a location that states no lifetime: the first statement for its status.
+    pub fn lifetime(
+        &self,
+        chain: &[&'d ParsedDirective],
+        status: &str,
+    ) -> Option<(String, &'d ParsedDirective)> {
+        let level = self.effective(chain, |name| name.ends_with("_cache_valid"));
+        let has = |one: &&&ParsedDirective| {
+            let (_, statuses) = one.arguments().split_last().unwrap_or((&EMPTY, &[]));
+            statuses.is_empty() && status == "200"
+                || statuses.iter().any(|own| own == status || own == "any")
+        };
+        let one = level.iter().find(has)?;
+        Some((units::duration(one.arguments().last()?)?, one))
+    }
+
     /// The statements of these names at the innermost level that has any: nginx inherits all of them, or none.
     fn effective(
         &self,
@@ -419,6 +436,8 @@ impl<'d> NginxServer<'d> {
         Some(())
     }
 }
+
+const EMPTY: String = String::new();
 
 fn named<'d>(
     block: &[&'d ParsedDirective],

@@ -37,6 +37,7 @@ pub(super) fn check(server: &NginxServer<'_>, draft: &Draft, context: &mut Conte
             deciding: DECIDING,
             field_of: name_of,
         },
+        ttl: site.map(|site| &site.ttl),
         context,
     };
     let depends_on_files = check
@@ -73,6 +74,8 @@ pub(super) fn check(server: &NginxServer<'_>, draft: &Draft, context: &mut Conte
 struct ServerCheck<'c, 'd, 'l> {
     server: &'c NginxServer<'d>,
     shared: Comparison<'c, 'd>,
+    /// The lifetimes of the site.
+    ttl: Option<&'c Section>,
     context: &'c mut Context<'l>,
 }
 
@@ -111,9 +114,10 @@ impl<'d> ServerCheck<'_, 'd, '_> {
         }
         if theirs.answer == Answer::Open {
             self.limits(sample, &theirs, &ours);
-            self.handlers(sample, &theirs, &ours);
-            for page in pages.iter().filter(|page| page.pass.is_some()) {
+            let passed = pages.iter().filter(|page| page.pass.is_some());
+            for page in std::iter::once(&theirs).chain(passed) {
                 self.handlers(sample, page, &ours);
+                self.lifetimes(sample, page, &ours);
             }
             self.pages(sample, &theirs);
         }
@@ -207,6 +211,33 @@ impl<'d> ServerCheck<'_, 'd, '_> {
                     .at(all, &["limit_req"], &remedy, self.context.report);
             }
             _ => {}
+        }
+    }
+
+    /// Compares the lifetimes of pages.
+    fn lifetimes(
+        &mut self,
+        sample: &SampleRequest<'_>,
+        theirs: &NginxAnswer<'d>,
+        ours: &DraftDecision<'_>,
+    ) {
+        let Some(ttl) = self.ttl.filter(|_| theirs.pass.is_some()) else {
+            return;
+        };
+        for status in ["200", "404"] {
+            let Some((time, by)) = self.server.lifetime(&theirs.chain, status) else {
+                continue;
+            };
+            let of_rule = ours.rule.filter(|_| status == "200");
+            let of_rule = of_rule.and_then(|rule| rule.text("ttl"));
+            let of_site = ttl.text(&format!("\"{status}\"")).or(ttl.text("default"));
+            if of_rule.or(of_site) != Some(time.as_str()) {
+                let remedy = format!(
+                    "`{}` with status {status} is stored for another time with this draft: set `ttl` in a rule for its paths",
+                    sample.target
+                );
+                self.context.report.differs(by.id, &remedy, false);
+            }
         }
     }
 

@@ -10,6 +10,7 @@
 mod apache;
 mod apache_generator;
 mod generator;
+mod others;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
