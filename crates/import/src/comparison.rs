@@ -24,7 +24,7 @@ pub(crate) struct WantedField<'d> {
 pub(crate) type WantedFields<'d> = BTreeMap<String, WantedField<'d>>;
 
 /// A server whose answers are compared with those of the draft.
-pub(crate) struct Comparison<'c, 'd> {
+pub(crate) struct ServerComparison<'c, 'd> {
     /// Every statement of the server, at any depth.
     pub all: Vec<&'d ParsedDirective>,
     /// `None`: the draft has no site for the host.
@@ -35,6 +35,13 @@ pub(crate) struct Comparison<'c, 'd> {
     pub field_of: fn(&ParsedDirective) -> Option<String>,
 }
 
+/// An answer of the draft, and the positions of the statements from which it follows.
+#[derive(Clone, Copy)]
+pub(crate) struct DraftAnswer<'a> {
+    pub answer: &'a Answer,
+    pub origins: &'a [&'a StatementOrigin],
+}
+
 /// An answer of the other server, and the statements from which it follows.
 #[derive(Clone, Copy)]
 pub(crate) struct OtherAnswer<'a, 'd> {
@@ -42,7 +49,7 @@ pub(crate) struct OtherAnswer<'a, 'd> {
     pub by: &'a [&'d ParsedDirective],
 }
 
-impl<'d> Comparison<'_, 'd> {
+impl<'d> ServerComparison<'_, 'd> {
     /// Whether the site of the draft has files.
     pub fn has_root(&self) -> bool {
         let rules = self.rules.as_ref();
@@ -54,10 +61,10 @@ impl<'d> Comparison<'_, 'd> {
         &self,
         sample: &SampleRequest<'_>,
         theirs: OtherAnswer<'_, 'd>,
-        ours: (&Answer, &[&StatementOrigin]),
+        ours: DraftAnswer<'_>,
         report: &mut Report,
     ) {
-        let (answer, origins) = ours;
+        let DraftAnswer { answer, origins } = ours;
         let remedy = evidence::difference(sample.target, theirs.answer, answer);
         let is_open = *theirs.answer == Answer::Closed;
         let is_all = *theirs.answer != Answer::Open || origins.is_empty();

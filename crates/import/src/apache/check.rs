@@ -9,10 +9,12 @@ use std::net::IpAddr;
 use super::headers::{expires, field_of, wanted};
 use super::parts::{ApacheHost, Part, PartPaths};
 use super::passing::{proxied, redirected, upstream};
-use super::rewrite::{RewritePlace, Rewritten, evaluate};
+use super::rewrite::{RewritePlace, RewriteRequest, RewriteResult, evaluate};
 use super::{access, rewrite};
 use crate::closed;
-use crate::comparison::{self, Comparison, OtherAnswer, WantedFields, clients, flat};
+use crate::comparison::{
+    self, DraftAnswer, OtherAnswer, ServerComparison, WantedFields, clients, flat,
+};
 use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, Value};
 use crate::evidence::{self, DecidingRules, DraftDecision, SampleRequest};
@@ -49,6 +51,18 @@ struct ApacheAnswer<'h, 'd> {
 }
 
 impl<'d> ApacheHost<'d> {
+    fn rewrite<'r>(
+        &'r self,
+        sample: &'r SampleRequest<'r>,
+        place: RewritePlace,
+    ) -> RewriteRequest<'r> {
+        RewriteRequest {
+            sample,
+            place,
+            patterns: &self.patterns,
+        }
+    }
+
     /// The answer to a `GET` without optional fields. `None`: it is not known.
     fn answer(&self, sample: &SampleRequest<'_>) -> Option<ApacheAnswer<'_, 'd>> {
         let mut answer = ApacheAnswer {
@@ -58,13 +72,13 @@ impl<'d> ApacheHost<'d> {
             parts: Vec::new(),
             falls_back: false,
         };
-        match evaluate(self.own(), sample, RewritePlace::Host, &self.patterns) {
-            Rewritten::Nothing => {}
-            Rewritten::Answered(found, by) => {
+        match evaluate(self.own(), &self.rewrite(sample, RewritePlace::Host)) {
+            RewriteResult::Nothing => {}
+            RewriteResult::Answered(found, by) => {
                 (answer.answer, answer.by) = (found, by);
                 return Some(answer);
             }
-            Rewritten::Front | Rewritten::Unknown => return None,
+            RewriteResult::Front | RewriteResult::Unknown => return None,
         }
         if let Some((found, by)) = redirected(self.own(), sample, &self.patterns).ok()? {
             (answer.answer, answer.by) = (found, vec![by]);
@@ -83,25 +97,23 @@ impl<'d> ApacheHost<'d> {
         let rewritten = |sample: &SampleRequest<'_>| {
             evaluate(
                 self.rewriting(),
-                sample,
-                RewritePlace::Folder,
-                &self.patterns,
+                &self.rewrite(sample, RewritePlace::Folder),
             )
         };
         match rewritten(sample) {
-            Rewritten::Nothing | Rewritten::Front => {}
-            Rewritten::Answered(found, by) => {
+            RewriteResult::Nothing | RewriteResult::Front => {}
+            RewriteResult::Answered(found, by) => {
                 (answer.answer, answer.by) = (found, by);
                 return Some(answer);
             }
-            Rewritten::Unknown => return None,
+            RewriteResult::Unknown => return None,
         }
         let missing = SampleRequest {
             is_missing: true,
             ..*sample
         };
         answer.falls_back =
-            sample.inner.is_none() && matches!(rewritten(&missing), Rewritten::Front);
+            sample.inner.is_none() && matches!(rewritten(&missing), RewriteResult::Front);
         for part in answer.parts.iter().filter(|part| part.is_of_root()) {
             if let Some((found, by)) = redirected(&part.block, sample, &self.patterns).ok()? {
                 (answer.answer, answer.by) = (found, vec![by]);
@@ -159,7 +171,7 @@ pub(super) fn check<'d>(
         let check = HostCheck {
             host,
             expires: expires(&host.parts),
-            shared: Comparison {
+            shared: ServerComparison {
                 all: all.directives.clone(),
                 rules: site.map(|site| DecidingRules::of(&site.section, site.rules.iter())),
                 deciding: &[""],
@@ -188,7 +200,7 @@ const MAX_NAMES: usize = 3;
 struct HostCheck<'c, 'd> {
     host: &'c ApacheHost<'d>,
     expires: bool,
-    shared: Comparison<'c, 'd>,
+    shared: ServerComparison<'c, 'd>,
     source: &'c dyn Source,
 }
 
@@ -288,8 +300,8 @@ impl<'d> HostCheck<'_, 'd> {
             answer: &theirs.answer,
             by: &theirs.by,
         };
-        self.shared
-            .differ(sample, theirs, (answer, origins), report);
+        let ours = DraftAnswer { answer, origins };
+        self.shared.differ(sample, theirs, ours, report);
     }
 
     /// Compares the upstreams.
@@ -403,9 +415,10 @@ fn targets(host: &ApacheHost<'_>, site: Option<&ImportedSite>) -> BTreeSet<Strin
             )));
         }
         let proxied = part.block.iter().filter(|one| one.name() == "proxypass");
-        folders.extend(
-            proxied.flat_map(|one| StatementPaths::Prefix(one.argument(0).to_owned()).samples()),
-        );
+        folders.extend(proxied.flat_map(|one| {
+            let bare = one.argument(0).trim_end_matches('/');
+            StatementPaths::Prefix(format!("{bare}/")).samples()
+        }));
     }
     let rules = site.map_or(&[][..], |site| &site.rules[..]).iter();
     names.extend(rules.flat_map(|rule| evidence::samples(&rule.section)));

@@ -7,7 +7,7 @@ use crate::known::{self, Patterns};
 use crate::nginx;
 use crate::report::Report;
 
-use super::parts::{Part, PartKind};
+use super::parts::{ApacheHost, Part, PartKind};
 
 /// `Header [always] ACTION NAME VALUE`.
 struct HeaderChange<'d> {
@@ -167,6 +167,44 @@ pub(super) fn wanted<'d>(
     wanted.retain(|name, _| name != "vary");
     wanted
 }
+
+/// Whether the files of the type of an `ExpiresByType` are not those with its usual names: Apache's lists of types differ, and
+/// directives change them.
+pub(super) fn has_other_types(host: &ApacheHost<'_>, directive: &ParsedDirective) -> bool {
+    let own = directive.argument(0);
+    let Some(pattern) = known::paths_of_type(own) else {
+        return false;
+    };
+    let has_name = |end: &String| {
+        let path = format!("/a.{}", end.trim_start_matches('.'));
+        let regex = host.patterns.of(pattern, false);
+        regex.is_some_and(|regex| regex.is_match(&path))
+    };
+    let changes = |one: &&ParsedDirective| match one.name() {
+        "forcetype" | "removetype" | "typesconfig" => true,
+        "addtype" => {
+            let is_same = one.argument(0).eq_ignore_ascii_case(own);
+            let ends = one.arguments().get(1..).unwrap_or_default();
+            ends.iter().any(|end| has_name(end) != is_same)
+        }
+        _ => false,
+    };
+    let mut all = host
+        .parts
+        .iter()
+        .flat_map(|part| part.block.iter().copied());
+    AMBIGUOUS.contains(&own) || all.any(|one| changes(&one))
+}
+
+/// Types whose names changed between versions of the list, or that no list has.
+const AMBIGUOUS: &[&str] = &[
+    "application/javascript",
+    "application/x-javascript",
+    "text/javascript",
+    "image/jpg",
+    "image/x-icon",
+    "image/vnd.microsoft.icon",
+];
 
 /// Converts `ExpiresByType text/css "access plus 1 year"`.
 pub(super) fn expires_by_type(

@@ -45,7 +45,7 @@ pub(super) enum RewritePlace {
 }
 
 /// The result of rules.
-pub(super) enum Rewritten<'d> {
+pub(super) enum RewriteResult<'d> {
     Nothing,
     Answered(Answer, Vec<&'d ParsedDirective>),
     /// The request is one for `/index.php`.
@@ -53,39 +53,46 @@ pub(super) enum Rewritten<'d> {
     Unknown,
 }
 
+/// A request to which rules are applied.
+#[derive(Clone, Copy)]
+pub(super) struct RewriteRequest<'r> {
+    pub sample: &'r SampleRequest<'r>,
+    pub place: RewritePlace,
+    pub patterns: &'r Patterns,
+}
+
 /// What the rules of a block do with a `GET` without cookies and other optional fields.
 pub(super) fn evaluate<'d>(
     block: &[&'d ParsedDirective],
-    sample: &SampleRequest<'_>,
-    place: RewritePlace,
-    patterns: &Patterns,
-) -> Rewritten<'d> {
+    request: &RewriteRequest<'_>,
+) -> RewriteResult<'d> {
+    let RewriteRequest { sample, place, .. } = *request;
     let (steps, is_on) = steps(block);
     let has_base = |one: &&ParsedDirective| one.name() == "rewritebase" && one.argument(0) != "/";
     if !is_on || steps.is_empty() {
-        return Rewritten::Nothing;
+        return RewriteResult::Nothing;
     }
     if block.iter().any(has_base) {
-        return Rewritten::Unknown;
+        return RewriteResult::Unknown;
     }
     for step in steps {
         let flags = RewriteFlags::of(step.rule);
-        let groups = match matched(&step, &flags, (sample, place), patterns) {
+        let groups = match matched(&step, &flags, request) {
             Ok(Some(groups)) => groups,
             Ok(None) => continue,
-            Err(Unknown) => return Rewritten::Unknown,
+            Err(Unknown) => return RewriteResult::Unknown,
         };
         let by = || step.conditions.iter().copied().chain([step.rule]).collect();
         let target = step.rule.argument(1);
         if flags.skips() {
-            return Rewritten::Unknown;
+            return RewriteResult::Unknown;
         }
         if flags.refuses() {
-            return Rewritten::Answered(Answer::Closed, by());
+            return RewriteResult::Answered(Answer::Closed, by());
         }
         if target == "-" {
             if flags.ends() {
-                return Rewritten::Nothing;
+                return RewriteResult::Nothing;
             }
             continue;
         }
@@ -93,29 +100,33 @@ pub(super) fn evaluate<'d>(
         let Some(status) = status else {
             let is_front = matches!(target, "/index.php" | "index.php") && flags.only_end();
             return if is_front && (target.starts_with('/') || place == RewritePlace::Folder) {
-                Rewritten::Front
+                RewriteResult::Front
             } else {
-                Rewritten::Unknown
+                RewriteResult::Unknown
             };
         };
         let location = location(target, &groups, &flags, sample, place);
         return match (location, status.parse()) {
             (Some(location), Ok(status)) if flags.are_known() => {
-                Rewritten::Answered(Answer::Redirected(status, location), by())
+                RewriteResult::Answered(Answer::Redirected(status, location), by())
             }
-            _ => Rewritten::Unknown,
+            _ => RewriteResult::Unknown,
         };
     }
-    Rewritten::Nothing
+    RewriteResult::Nothing
 }
 
 /// The groups of a rule that applies.
 fn matched(
     step: &RewriteStep<'_>,
     flags: &RewriteFlags,
-    (sample, place): (&SampleRequest<'_>, RewritePlace),
-    patterns: &Patterns,
+    request: &RewriteRequest<'_>,
 ) -> Result<Option<Vec<String>>, Unknown> {
+    let RewriteRequest {
+        sample,
+        place,
+        patterns,
+    } = *request;
     let path = match place {
         RewritePlace::Host => sample.path(),
         RewritePlace::Folder => sample.path().trim_start_matches('/'),

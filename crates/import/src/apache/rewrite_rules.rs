@@ -9,11 +9,17 @@ use crate::draft::{ImportedSite, RulePriority};
 use crate::known;
 use crate::report::{Report, StatementOutcome};
 
+/// Where rules are, and whether their host has TLS.
+#[derive(Clone, Copy)]
+pub(super) struct RewriteScope {
+    pub place: RewritePlace,
+    pub has_tls: bool,
+}
+
 /// Converts the rules of a block. Returns the redirect of all requests of a host.
 pub(super) fn convert(
     block: &[&ParsedDirective],
-    place: RewritePlace,
-    has_tls: bool,
+    scope: RewriteScope,
     site: &mut ImportedSite,
     report: &mut Report,
 ) -> Option<RedirectsAll> {
@@ -27,7 +33,7 @@ pub(super) fn convert(
             .iter()
             .map(|one| one.id)
             .chain([step.rule.id]);
-        let whole = whole_host(step, &flags).filter(|_| place == RewritePlace::Host);
+        let whole = whole_host(step, &flags).filter(|_| scope.place == RewritePlace::Host);
         let outcome = match whole {
             _ if !is_on => Some(StatementOutcome::NotNeeded(
                 "no RewriteEngine turns it on here".to_owned(),
@@ -37,7 +43,7 @@ pub(super) fn convert(
                 redirects_all.get_or_insert(redirect);
                 Some(StatementOutcome::Carried(OF_HOST.to_owned()))
             }
-            None => outcome(step, &flags, place, has_tls, site),
+            None => outcome(step, &flags, scope, site),
         };
         // Whether later rules run depends on this one.
         is_unsure |= flags.skips() && !flags.refuses();
@@ -74,10 +80,10 @@ const OF_HOST: &str = "https_redirect, canonical_host or a rule with redirect";
 fn outcome(
     step: &RewriteStep<'_>,
     flags: &RewriteFlags,
-    place: RewritePlace,
-    has_tls: bool,
+    scope: RewriteScope,
     site: &mut ImportedSite,
 ) -> Option<StatementOutcome> {
+    let place = scope.place;
     if is_of_wordpress(step, flags) && place == RewritePlace::Folder {
         let why = "Galley sends a file that exists, forwards everything else to index.php, and passes Authorization on";
         return Some(StatementOutcome::NotNeeded(why.to_owned()));
@@ -96,7 +102,7 @@ fn outcome(
                     "HTTPS" | "HTTP_HOST" | "SERVER_PORT"
                 ) =>
         {
-            whole_site(rule, one, flags, (place, has_tls), site)
+            whole_site(rule, one, flags, scope, site)
         }
         [] => path_rule(rule, rule.argument(0), flags, place, site),
         [one]
@@ -154,7 +160,7 @@ fn whole_site(
     rule: &ParsedDirective,
     condition: &ParsedDirective,
     flags: &RewriteFlags,
-    (place, has_tls): (RewritePlace, bool),
+    scope: RewriteScope,
     site: &mut ImportedSite,
 ) -> Option<StatementOutcome> {
     let (pattern, target, test) = (rule.argument(0), rule.argument(1), condition.argument(1));
@@ -162,7 +168,7 @@ fn whole_site(
         return None;
     }
     let (scheme, rest) = target.split_once("://")?;
-    let is_below = pattern.starts_with("^/") || place == RewritePlace::Folder;
+    let is_below = pattern.starts_with("^/") || scope.place == RewritePlace::Folder;
     let group = if is_below { "/$1" } else { "$1" };
     let with_group = || rest.strip_suffix(group).filter(|_| pattern.contains('('));
     let host = rest.strip_suffix("%{REQUEST_URI}").or_else(with_group)?;
@@ -175,7 +181,7 @@ fn whole_site(
         site.section.set("https_redirect", true, &rule.origin);
         return Some(StatementOutcome::Carried("https_redirect".to_owned()));
     }
-    let keeps_scheme = scheme == "%{REQUEST_SCHEME}" || scheme == "https" && has_tls;
+    let keeps_scheme = scheme == "%{REQUEST_SCHEME}" || scheme == "https" && scope.has_tls;
     let named = test.trim_start_matches(['!', '^']).trim_end_matches('$');
     let named = named.replace("\\.", ".");
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);

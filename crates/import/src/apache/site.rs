@@ -1,11 +1,11 @@
 //! Converts the parts of a virtual host or a `.htaccess`.
 
 use super::access::{self, PartGate, gates, is_access};
-use super::headers::{expires, expires_by_type, header};
+use super::headers::{expires, expires_by_type, has_other_types, header};
 use super::parts::{ApacheHost, Part, PartKind, PartPaths, record_outcome};
 use super::passing::{self, RedirectsAll};
 use super::rewrite::{self, RewritePlace};
-use super::rewrite_rules;
+use super::rewrite_rules::{self, RewriteScope};
 use crate::closed;
 use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RulePriority};
@@ -31,6 +31,9 @@ pub(super) fn convert(
     for part in of_site() {
         for one in part.block.iter().filter(|one| !is_access(one)) {
             match one.name() {
+                "expiresbytype" if has_expiry && has_other_types(host, one) => {
+                    one.not_carried(OTHER_TYPES, report);
+                }
                 "expiresbytype" if has_expiry => expires_by_type(one, site, report),
                 "expiresbytype" => one.not_needed("no ExpiresActive turns it on", report),
                 "header" => header(one, &mut site.section, part.kind, report),
@@ -50,7 +53,8 @@ pub(super) fn convert(
             ),
         };
         if is_in_force {
-            let whole = rewrite_rules::convert(&part.block, place, has_tls, site, report);
+            let whole =
+                rewrite_rules::convert(&part.block, RewriteScope { place, has_tls }, site, report);
             redirects_all = redirects_all.or(whole);
         }
         for one in part
@@ -150,6 +154,8 @@ fn contents(
     }
     section.becomes(rule, site, report);
 }
+
+const OTHER_TYPES: &str = "which files have this media type depends on other directives, or on the version of Apache: write a rule with `pattern` and `set_headers`";
 
 /// Patterns of all scripts.
 const OF_PHP: &[&str] = &["\\.php$", "\\.(php)$", ".+\\.php$", "*.php"];

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::address::upstream;
 use super::field::field;
 use super::matcher::{PathOption, Reach, path_option, rules};
 use crate::closed::{self, undecided};
@@ -486,19 +487,7 @@ pub(super) const MAX_IMPORTS: usize = 100;
 
 /// The value of `upstream`. `None`: there is no server, or one is not known.
 fn servers_of(words: &[String]) -> Option<Value> {
-    let servers: Option<Vec<String>> = words.iter().map(|word| server(word)).collect();
+    let servers: Option<Vec<String>> = words.iter().map(|word| upstream(word)).collect();
     let servers = servers.filter(|servers| !servers.is_empty());
     servers.map(Value::List)
-}
-
-/// Converts `localhost:8080`, `http://a:80` to a server of `upstream`.
-fn server(word: &str) -> Option<String> {
-    let (scheme, rest) = word.split_once("://").unwrap_or(("http", word));
-    let (host, port) = match rest.rsplit_once(':') {
-        Some((host, port)) => (host, port.parse::<u16>().ok()?),
-        None => (rest, if scheme == "https" { 443 } else { 80 }),
-    };
-    let host = if host.is_empty() { "127.0.0.1" } else { host };
-    let is_valid = matches!(scheme, "http" | "https") && !host.contains(['{', '/']);
-    is_valid.then(|| format!("{scheme}://{host}:{port}"))
 }

@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 
 use crate::closed;
-use crate::comparison::{self as shared, Comparison, OtherAnswer, WantedFields, clients, flat};
+use crate::comparison::{
+    self as shared, DraftAnswer, OtherAnswer, ServerComparison, WantedFields, clients, flat,
+};
 use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, Section, Value};
 use crate::evidence::{self, DecidingRules, DraftDecision, SampleRequest};
@@ -31,7 +33,7 @@ pub(super) fn check(server: &NginxServer<'_>, draft: &Draft, context: &mut Conte
     let clients = clients(all.iter().filter(of_access).map(|one| one.argument(0)));
     let mut check = ServerCheck {
         server,
-        shared: Comparison {
+        shared: ServerComparison {
             all,
             rules,
             deciding: DECIDING,
@@ -73,7 +75,7 @@ pub(super) fn check(server: &NginxServer<'_>, draft: &Draft, context: &mut Conte
 
 struct ServerCheck<'c, 'd, 'l> {
     server: &'c NginxServer<'d>,
-    shared: Comparison<'c, 'd>,
+    shared: ServerComparison<'c, 'd>,
     /// The lifetimes of the site.
     ttl: Option<&'c Section>,
     context: &'c mut Context<'l>,
@@ -184,8 +186,8 @@ impl<'d> ServerCheck<'_, 'd, '_> {
             by: &theirs.by,
         };
         let report = &mut *self.context.report;
-        self.shared
-            .differ(sample, theirs, (answer, origins), report);
+        let ours = DraftAnswer { answer, origins };
+        self.shared.differ(sample, theirs, ours, report);
     }
 
     fn limits(

@@ -204,6 +204,24 @@ const CASES: &[Case] = &[
         fates: &[("require valid-user", Carried), ("expiresbytype", Lost)],
     },
     Case {
+        name: "lifetimes of types that other files have",
+        text: "ExpiresActive On\nExpiresByType text/css A60\nExpiresByType image/png A60\nExpiresByType text/javascript A60\nAddType text/plain .css",
+        has: &["png"],
+        lacks: &["css", "js"],
+        fates: &[
+            ("expiresbytype text/css", Lost),
+            ("expiresbytype image/png", Carried),
+            ("expiresbytype text/javascript", Lost),
+        ],
+    },
+    Case {
+        name: "a proxy, and fields of files below its path",
+        text: "ProxyPass /api http://127.0.0.1:3000/api\n<FilesMatch \"\\.css$\">\nHeader set X-A one\n</FilesMatch>",
+        has: &["3000"],
+        lacks: &[],
+        fates: &[("proxypass", Lost)],
+    },
+    Case {
         name: "lifetimes that nothing turns on",
         text: "ExpiresByType text/css A60",
         has: &[],

@@ -1,6 +1,7 @@
 //! Caddy and Varnish: requests to the real server and to Galley with the imported configuration. Where both answer differently, a
 //! statement that takes part is reported as not carried.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use galley_import::{Imported, ServerKind, StatementOutcome, import};
+use galley_testkit::client::Response;
 use galley_testkit::origin::Origin;
 use galley_testkit::{FpmOptions, Galley, PhpFpm, Scratch, free_port};
 
@@ -96,7 +98,8 @@ fn directives_of_caddy_that_are_carried_answer_as_in_caddy() {
     let mut text = String::new();
     for (number, (own, _)) in SITES.iter().enumerate() {
         let own = own.replace("{origin}", &origin.addr().to_string());
-        text += &format!(
+        let _ = write!(
+            text,
             "http://h{number}.test:{port} {{\n\troot * {root}\n{own}\n\tphp_fastcgi {socket}\n\tfile_server\n}}\n"
         );
     }
@@ -174,7 +177,7 @@ fn statements_of_vcl_that_are_carried_answer_as_in_varnish() {
             origin.addr().port()
         );
         let main = scratch.write("default.vcl", &text).unwrap();
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
         command
             .args(["-F", "-j", "none", "-a", &format!("127.0.0.1:{port}"), "-f"])
             .arg(&main);
@@ -323,7 +326,7 @@ fn is_page(target: &str, theirs: &Answered, ours: &Answered) -> bool {
     let status = |answered: &Answered| answered.as_ref().map_or(0, |answer| answer.status);
     let is_folder = |path: &str| !path.rsplit('/').next().unwrap_or_default().contains('.');
     let is_index = |answered: &Answered| {
-        let text = answered.as_ref().map(|answer| answer.text());
+        let text = answered.as_ref().map(Response::text);
         text.is_some_and(|text| text.contains("/index.html"))
     };
     is_folder(target) && is_index(ours)
