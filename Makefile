@@ -34,7 +34,7 @@ help:
 	@echo 'make stress           a WordPress in 256 MB: many misses, slow clients, killed PHP, crawls (ONLY=crawl: one part)'
 	@echo 'make hostile          hostile input for long: generated streams next to nginx and hyper, the whole matrix of deception'
 	@echo 'make fuzz             every parser of foreign bytes, ten minutes each, two at a time (SECONDS=60 TARGET=query: less)'
-	@echo 'make import-compare   5,000 random servers of nginx, imported: 20 requests each to nginx and Galley (SERVERS=200 SEED=7)'
+	@echo 'make import-compare   5,000 random servers of nginx, 2,000 hosts of Apache, imported: 20 requests each to both servers (SERVERS=200 HOSTS=100 SEED=7)'
 	@echo 'make slow             4,000 clients from 200 addresses that are slow on purpose, and slowhttptest (CLIENTS=400: fewer)'
 	@echo 'make upgrades         500 reloads and 50 upgrades under load, and 100 kills while upgrading: the long forms'
 	@echo 'make build            the release binary, target/release/galley'
@@ -120,7 +120,7 @@ seeds: setup-seeds build
 # Random configurations of nginx on nginx and on Galley: SERVERS=200 SEED=1 for fewer.
 import-compare: setup-test
 	cargo build --quiet --package galley --bin galley
-	GALLEY_IMPORT_SERVERS=$(or $(SERVERS),5000) GALLEY_IMPORT_SEED=$(or $(SEED),1) cargo test --package galley-import --test property -- --nocapture
+	GALLEY_IMPORT_SERVERS=$(or $(SERVERS),5000) GALLEY_IMPORT_HOSTS=$(or $(HOSTS),2000) GALLEY_IMPORT_SEED=$(or $(SEED),1) cargo test --package galley-import --test property -- --nocapture
 
 conformance: setup-conformance build
 	@cargo build --quiet --release --package xtask

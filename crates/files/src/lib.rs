@@ -8,6 +8,7 @@
 //! Read in this order: `resolve` (the meaning of a path), `tree` (how files are opened), `deny` and `htaccess` (which files
 //! are denied), `asset` (an opened file), `respond`.
 
+mod apache_lines;
 mod asset;
 mod cached_lookup;
 mod deny;
@@ -30,6 +31,7 @@ mod sent_files;
 mod tree;
 mod types;
 
+pub use apache_lines::{ApacheLine, apache_lines};
 pub use asset::{Asset, FileForm};
 pub use links::links_out_of;
 pub use options::Options;

@@ -1,54 +1,117 @@
 //! Apache: converts `VirtualHost`s and `.htaccess` files with the usual directives of WordPress sites.
 //!
 //! A virtual host becomes a site. If PHP runs inside Apache (mod_php), the site gets a managed PHP-FPM; if the virtual host
-//! is a proxy, the site gets the upstream server. The `.htaccess` of a document root belongs to its site.
+//! is a proxy, the site gets the upstream server. The `.htaccess` of a document root belongs to its site. At the end each host is
+//! compared with the draft ([`check`]).
 
 mod access;
-mod container;
-mod context;
+mod check;
 mod headers;
+mod parts;
 mod passing;
+#[cfg(test)]
+mod planted;
 mod reader;
 mod rewrite;
+mod rewrite_flags;
+mod rewrite_rules;
 mod site;
 mod table;
 
 use std::path::Path;
 
-use crate::closed::{self, undecided};
+use crate::closed::undecided;
+use crate::comparison::flat;
 use crate::directive::ParsedDirective;
-use crate::draft::{Draft, ImportedSite, RulePriority, Value};
+use crate::draft::{Draft, ImportedSite, RuleDraft, Section};
+use crate::evidence;
 use crate::report::Report;
 use crate::source::Source;
 use access::is_access;
-use context::{HostContext, RedirectsAll, record_outcome};
-pub(crate) use reader::{read as read_directives, words as words_of_line};
+use check::{ComparedFiles, HostRole};
+use parts::{ApacheHost, PartKind, flatten, record_outcome};
+use passing::RedirectsAll;
+pub use reader::apache_directives;
+pub(crate) use reader::read as read_directives;
 
 /// Converts the configuration with the main file `main`. A `.htaccess` becomes one site for every host.
 pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
+    convert_with(source, main, report, |draft| draft)
+}
+
+/// As [`convert`], with a last step of the translation: tests make it wrong there.
+fn convert_with(
+    source: &dyn Source,
+    main: &Path,
+    report: &mut Report,
+    change: impl FnOnce(Draft) -> Draft,
+) -> Draft {
     let all = reader::read(source, main, report);
     let mut draft = Draft::default();
-    let mut global = Vec::new();
-    let mut hosts = Vec::new();
-    collect(&all, report, &mut global, &mut hosts);
-    let files = ApacheFiles { source, all: &all };
-    if hosts.is_empty() && !global.is_empty() {
-        add(only_site(&files, main, &global, report), &mut draft);
-        return finish(draft);
+    let (mut global, mut virtual_hosts) = (Vec::new(), Vec::new());
+    for one in flatten(all.iter(), report) {
+        match one.name() {
+            "<virtualhost" => virtual_hosts.push(one),
+            "<ifmodule" | "<ifdefine" | "<ifversion" if is_for_workers(one) => {
+                one.not_needed(table::WORKERS, report);
+            }
+            _ => global.push(one),
+        }
     }
-    let inner = hosts.iter().flat_map(|host| host.inner());
-    let roots = inner.filter(|one| one.name() == "documentroot");
-    let roots: Vec<&str> = roots.map(|one| one.argument(0)).collect();
-    for directive in &global {
-        global_directive(directive, &roots, &mut draft, report);
+    let mut blocks: Vec<(Option<&ParsedDirective>, Vec<&ParsedDirective>)> = virtual_hosts
+        .into_iter()
+        .map(|host| (Some(host), host.inner().iter().collect()))
+        .collect();
+    if blocks.is_empty() && !global.is_empty() {
+        blocks.push((None, global));
+    } else {
+        let inner = blocks.iter().flat_map(|(_, block)| block);
+        let roots = inner.filter(|one| one.name() == "documentroot");
+        let roots: Vec<&str> = roots.map(|one| one.argument(0)).collect();
+        for directive in &global {
+            global_directive(directive, &roots, &mut draft, report);
+        }
     }
     // Hosts that redirect change the site to which they lead.
-    let (redirecting, others): (Vec<_>, Vec<_>) =
-        hosts.into_iter().partition(|host| redirects_root(host));
-    for host in others.into_iter().chain(redirecting) {
-        virtual_host(&files, host, &mut draft, report);
+    blocks.sort_by_key(|(section, _)| section.is_some_and(redirects_root));
+    let files = ApacheFiles { source, all: &all };
+    let is_htaccess = main.file_name().is_some_and(|name| name == ".htaccess");
+    let folder = main.parent().filter(|_| is_htaccess);
+    let folder = folder.map(|folder| folder.display().to_string());
+    let root_of = |block: &[&ParsedDirective]| ApacheHost::new(block, folder.clone()).root;
+    let htaccess: Vec<Vec<ParsedDirective>> = blocks
+        .iter()
+        .map(|(_, block)| match root_of(block) {
+            Some(root) if !is_htaccess => files.htaccess(&root, report),
+            _ => Vec::new(),
+        })
+        .collect();
+    let mut hosts = Vec::new();
+    for ((section, block), htaccess) in blocks.iter().zip(&htaccess) {
+        let mut host = ApacheHost::new(block, folder.clone());
+        let kind = if is_htaccess {
+            PartKind::Htaccess
+        } else {
+            PartKind::Host
+        };
+        host.add(kind, block, report);
+        let htaccess: Vec<&ParsedDirective> = htaccess.iter().collect();
+        host.add(PartKind::Htaccess, &htaccess, report);
+        let role = add_host(&host, *section, &mut draft, report);
+        hosts.push((host, role));
     }
-    finish(draft)
+    finish(&mut draft);
+    let draft = change(draft);
+    let mut pruned = draft.clone();
+    evidence::prune(&mut pruned);
+    let compared = ComparedFiles {
+        source,
+        directives: flat(all.iter().chain(htaccess.iter().flatten())),
+    };
+    for (host, role) in &hosts {
+        check::check(host, role, &compared, &pruned, report);
+    }
+    draft
 }
 
 /// The files of a configuration, and its directives.
@@ -58,6 +121,15 @@ struct ApacheFiles<'a> {
 }
 
 impl ApacheFiles<'_> {
+    /// The directives of the `.htaccess` of a folder, if Apache reads it.
+    fn htaccess(&self, folder: &str, report: &mut Report) -> Vec<ParsedDirective> {
+        let path = Path::new(folder).join(".htaccess");
+        if self.source.text(&path).is_none() || !self.reads_htaccess(folder) {
+            return Vec::new();
+        }
+        reader::read(self.source, &path, report)
+    }
+
     /// Whether Apache reads the `.htaccess` of a folder: the `AllowOverride` of the longest path decides. Without any it is in a file that
     /// was not read.
     fn reads_htaccess(&self, folder: &str) -> bool {
@@ -95,55 +167,6 @@ fn redirects_root(host: &ParsedDirective) -> bool {
     !host.has("documentroot") && !host.has("proxypass")
 }
 
-/// The site of a file without virtual hosts.
-fn only_site(
-    files: &ApacheFiles<'_>,
-    main: &Path,
-    directives: &[&ParsedDirective],
-    report: &mut Report,
-) -> ImportedSite {
-    let mut context = HostContext::new(report);
-    let mut site = ImportedSite::default();
-    context.is_htaccess = main.file_name().is_some_and(|name| name == ".htaccess");
-    for directive in directives {
-        site::convert(directive, &mut site, &mut context);
-    }
-    context.finish_access(&mut site.section);
-    if main.file_name().is_some_and(|name| name == ".htaccess") {
-        let root = main.parent().unwrap_or(Path::new("/"));
-        site.section.set("root", root.display().to_string(), None);
-    } else {
-        htaccess(files, &mut site, report);
-    }
-    site
-}
-
-/// Separates global directives and virtual hosts. Directives in conditions on modules count as if they were outside.
-fn collect<'a>(
-    all: &'a [ParsedDirective],
-    report: &mut Report,
-    global: &mut Vec<&'a ParsedDirective>,
-    hosts: &mut Vec<&'a ParsedDirective>,
-) {
-    for directive in all {
-        match directive.name() {
-            "<virtualhost" => hosts.push(directive),
-            "<ifmodule" | "<ifdefine" | "<ifversion" if is_for_workers(directive) => {
-                report.not_needed(directive.id, table::WORKERS);
-                for inner in directive.inner() {
-                    report.not_needed(inner.id, table::WORKERS);
-                }
-            }
-            "<ifmodule" | "<ifversion" if site::module_is_there(directive) == Some(true) => {
-                let why = "the module is there: its directives are converted one by one";
-                report.not_needed(directive.id, why);
-                collect(directive.inner(), report, global, hosts);
-            }
-            _ => global.push(directive),
-        }
-    }
-}
-
 fn is_for_workers(directive: &ParsedDirective) -> bool {
     let module = directive.argument(0).trim_start_matches('!');
     module.starts_with("mpm_") || ["prefork.c", "worker.c", "event.c"].contains(&module)
@@ -158,11 +181,19 @@ fn global_directive(
 ) {
     let last = directive.arguments().last().map_or("", String::as_str);
     match directive.name() {
+        "<files" | "<filesmatch" if last == "^\\.ht" || last == ".ht*" => {
+            directive.not_needed("Galley never sends hidden files", report);
+        }
         "<directory" => global_directory(directive, draft_roots, report),
         name if is_access(directive)
             || matches!(
                 name,
-                "sslverifyclient" | "<location" | "<locationmatch" | "<if"
+                "sslverifyclient"
+                    | "<location"
+                    | "<locationmatch"
+                    | "<if"
+                    | "<files"
+                    | "<filesmatch"
             ) =>
         {
             undecided(
@@ -175,16 +206,6 @@ fn global_directive(
             let path = last.replace("${APACHE_LOG_DIR}", "/var/log/apache2");
             draft.log.set("error", path, &directive.origin);
             report.carried(directive.id, "log.error");
-        }
-        "<files" | "<filesmatch" if last == "^\\.ht" || last == ".ht*" => {
-            directive.not_needed("Galley never sends hidden files", report);
-        }
-        "<files" | "<filesmatch" if access::denies_all(directive.inner()) => {
-            undecided(
-                directive,
-                "it is about all sites: write it into each of them",
-                report,
-            );
         }
         _ => record_outcome(directive, report),
     }
@@ -214,7 +235,7 @@ fn global_directory(directive: &ParsedDirective, roots: &[&str], report: &mut Re
         let grants = inner.arguments() == ["all", "granted"]
             || inner.arguments() == ["from", "all"] && inner.name() == "allow"
             || inner.name() == "order";
-        let denies = access::denies_all(std::slice::from_ref(inner)) && is_above;
+        let denies = access::denies_all(&[inner]) && is_above;
         if is_access(inner) && (grants || denies) {
             report.not_needed(inner.id, "Galley sends only files below the root of a site, to every client unless the site says otherwise");
         } else if is_access(inner) {
@@ -229,39 +250,38 @@ fn global_directory(directive: &ParsedDirective, roots: &[&str], report: &mut Re
     }
 }
 
-fn virtual_host(
-    files: &ApacheFiles<'_>,
-    host: &ParsedDirective,
+/// Adds the site of a host. Returns the requests that the host answers.
+fn add_host(
+    host: &ApacheHost<'_>,
+    section: Option<&ParsedDirective>,
     draft: &mut Draft,
     report: &mut Report,
-) {
-    report.carried(host.id, "a site");
+) -> HostRole {
     let mut site = ImportedSite::default();
-    let mut context = HostContext::new(report);
-    // The meaning of a section depends on the root, wherever that is named.
-    let (sections, others): (Vec<_>, Vec<_>) = host
-        .inner()
-        .iter()
-        .partition(|one| one.name().starts_with('<'));
-    context.has_tls = host.inner().iter().any(turns_tls_on);
-    for directive in others.into_iter().chain(sections) {
-        site::convert(directive, &mut site, &mut context);
+    if let Some(root) = &host.root {
+        site.section.set("root", root.as_str(), None);
     }
-    context.finish_access(&mut site.section);
-    let is_tls = context.has_tls;
-    let redirects_all = context.redirects_all.take();
-    listeners(host, is_tls, draft);
-    htaccess(files, &mut site, report);
+    let redirects_all = site::convert(host, &mut site, report);
+    let is_tls = host.own().iter().any(|one| site::turns_tls_on(one));
+    let role = HostRole {
+        schemes: if section.is_some() {
+            vec![is_tls]
+        } else {
+            vec![false, true]
+        },
+        names: site.hosts().to_vec(),
+    };
+    if let Some(section) = section {
+        report.carried(section.id, "a site");
+        listeners(section, is_tls, draft);
+    }
     match redirects_all {
-        Some(target) => redirect_host(site, &target, host, draft, report),
+        Some(redirect) => redirect_host(site, &redirect, draft, report),
         // Galley sends 421 for hosts of no site.
         None if denies_all(&site) => {}
         None => add(site, draft),
     }
-}
-
-fn turns_tls_on(directive: &ParsedDirective) -> bool {
-    directive.name() == "sslengine" && directive.argument(0).eq_ignore_ascii_case("on")
+    role
 }
 
 /// Adds the addresses of a virtual host.
@@ -283,35 +303,14 @@ fn denies_all(site: &ImportedSite) -> bool {
     !has_content && site.rules.is_empty() && site.section.has("deny")
 }
 
-/// Converts the `.htaccess` in the root of a site.
-fn htaccess(files: &ApacheFiles<'_>, site: &mut ImportedSite, report: &mut Report) {
-    let Some(Value::Text(root)) = site.section.get("root").cloned() else {
-        return;
-    };
-    let path = Path::new(&root).join(".htaccess");
-    if files.source.text(&path).is_none() || !files.reads_htaccess(&root) {
-        return;
-    }
-    let all = reader::read(files.source, &path, report);
-    let mut flat = Vec::new();
-    collect(&all, report, &mut flat, &mut Vec::new());
-    let mut context = HostContext::new(report);
-    context.is_htaccess = true;
-    for directive in flat {
-        site::convert(directive, site, &mut context);
-    }
-    context.finish_access(&mut site.section);
-}
-
 /// Converts a virtual host that redirects everything: to another scheme or host of a site, or by a rule.
 fn redirect_host(
     site: ImportedSite,
     redirect: &RedirectsAll,
-    host: &ParsedDirective,
     draft: &mut Draft,
     report: &mut Report,
 ) {
-    let origin = &host.origin;
+    let origin = &redirect.origin;
     let target = redirect.target.as_str();
     let rest = target.split_once("://").map_or(target, |(_, rest)| rest);
     let name = rest.trim_end_matches('/').to_owned();
@@ -329,10 +328,10 @@ fn redirect_host(
             return report.not_carried(redirect.id, passing::BEHIND_PROXY);
         }
         let mut site = site;
-        let mut rule = closed::rule_for("path", "/*".to_owned(), host, RulePriority::Prefix);
-        rule.section
-            .redirects(format!("{target}$1"), &redirect.status, true, origin);
-        site.add_rule(rule);
+        let mut section = Section::default();
+        section.set("path", "/*", origin);
+        section.redirects(format!("{target}$1"), &redirect.status, true, origin);
+        site.add_rule(RuleDraft::of_prefix(section, 1));
         site.never_asks_upstream(origin);
         return draft.sites.push(site);
     };
@@ -344,13 +343,20 @@ fn redirect_host(
         return report.not_carried(redirect.id, remedy);
     }
     known.section.set("https_redirect", true, Some(origin));
-    if !others.is_empty() {
-        known
-            .section
-            .set("canonical_host", name.clone(), Some(origin));
-        known.section.add("hosts", [name], None);
-        known.section.add("hosts", others, None);
+    if others.is_empty() {
+        return;
     }
+    if others.iter().any(|other| known.hosts().contains(other)) {
+        let remedy = format!(
+            "set `canonical_host` if all visitors shall get to `{name}`: the host with TLS answers other names, too"
+        );
+        return report.not_carried(redirect.id, remedy);
+    }
+    known
+        .section
+        .set("canonical_host", name.clone(), Some(origin));
+    known.section.add("hosts", [name], None);
+    known.section.add("hosts", others, None);
 }
 
 /// Adds a site, or joins it with a site that has one of its hosts: Apache has a separate virtual host for each port.
@@ -362,21 +368,18 @@ fn add(site: ImportedSite, draft: &mut Draft) {
     draft.join(one);
 }
 
-fn finish(mut draft: Draft) -> Draft {
+/// Adds options that every site must have.
+fn finish(draft: &mut Draft) {
     for site in &mut draft.sites {
         if site.hosts().is_empty() {
             site.section.add("hosts", ["*".to_owned()], None);
         }
         if site.section.has("root") && !site.section.has("php") && !site.section.has("upstream") {
-            let origins = site
-                .section
-                .settings
-                .iter()
-                .find(|setting| setting.name == "root");
-            let origin = origins.and_then(|setting| setting.origins.first()).cloned();
+            let origin = site.section.origins("root").first().cloned();
             site.section.set("php", "managed", origin.as_ref());
         }
         site.sort_rules();
+        // The whole host is compared with the draft.
+        site.expected.clear();
     }
-    draft
 }

@@ -114,6 +114,7 @@ fn add(
         snippets,
         report,
         matchers: HashMap::new(),
+        has_blocks: false,
         level: 0,
         imports_left: site::MAX_IMPORTS,
     };

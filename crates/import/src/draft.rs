@@ -314,6 +314,14 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
+    /// The site of a host.
+    pub fn site_of(&self, host: &str) -> Option<&ImportedSite> {
+        let parent = host.split_once('.').map_or("", |(_, parent)| parent);
+        let names = [host.to_owned(), format!("*.{parent}"), "*".to_owned()];
+        let has = |name: &String| self.sites.iter().find(|site| site.hosts().contains(name));
+        names.iter().find_map(has)
+    }
+
     /// Adds another configuration. If both set an option, the existing value is kept; lists are joined.
     pub fn join(&mut self, other: Self) {
         join_section(&mut self.server, other.server);

@@ -1,7 +1,11 @@
 //! What Galley's WordPress preset does without configuration, so that such rules of other servers are not needed; and which
 //! alternatives of a condition remain.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use galley_policy::wordpress;
+use regex::Regex;
 
 /// The cookies in a condition such as `comment_author|wordpress_[a-f0-9]+|my_member` that the preset does not know, as patterns for
 /// `bypass_cookies`. `None`: an alternative does not begin with the name of a cookie.
@@ -150,6 +154,20 @@ pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
     } else {
         text
     })
+}
+
+/// Regular expressions that are compiled once.
+#[derive(Default)]
+pub(crate) struct Patterns(RefCell<HashMap<String, Option<Regex>>>);
+
+impl Patterns {
+    /// A PCRE. `None`: Galley has no such pattern.
+    pub fn of(&self, text: &str, ignores_case: bool) -> Option<Regex> {
+        let text = pattern(text, ignores_case)?;
+        let mut all = self.0.borrow_mut();
+        let compile = |text: &String| Regex::new(text).ok();
+        all.entry(text).or_insert_with_key(compile).clone()
+    }
 }
 
 /// A PCRE without its look-around.

@@ -13,6 +13,7 @@
 mod apache;
 mod caddy;
 mod closed;
+mod comparison;
 mod copy;
 mod directive;
 mod draft;
@@ -22,6 +23,8 @@ mod grammar;
 mod imported;
 mod known;
 mod nginx;
+#[cfg(test)]
+mod planted;
 mod report;
 mod served;
 mod source;
@@ -30,6 +33,7 @@ mod units;
 mod vcl;
 mod write;
 
+pub use apache::apache_directives;
 pub use copy::{CopiedListener, CopyError, CopyWorkspace, ServerCopy, copy};
 pub use directive::ParsedDirective as Directive;
 pub use imported::{Imported, ServerKind, import};

@@ -7,22 +7,17 @@ use super::access::{HtaccessSection, PublicAccess};
 use super::pattern::{CaseSensitivity, HtaccessPattern};
 use super::rewrite::{ConditionResult, Conditions, Rewrite};
 use super::rules::Rules;
+use crate::apache_lines::apache_lines;
 
 /// Parses a whole file. One with far more patterns or deeper sections than real files have denies access to its directory.
 pub(crate) fn parse(text: &[u8]) -> Rules {
     let text = String::from_utf8_lossy(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text));
     let mut parser = Parser::default();
-    let mut line = String::new();
-    for part in text.lines() {
-        if let Some(continued) = part.strip_suffix('\\') {
-            line.push_str(continued);
-            continue;
+    for line in apache_lines(&text) {
+        if let [name, arguments @ ..] = line.words.as_slice() {
+            parser.line(name, arguments);
         }
-        line.push_str(part);
-        parser.line(line.trim());
-        line.clear();
     }
-    parser.line(line.trim());
     parser.finish()
 }
 
@@ -60,26 +55,13 @@ enum SectionKind {
 }
 
 impl Parser {
-    fn line(&mut self, line: &str) {
-        if line.is_empty() || line.starts_with('#') {
-            return;
-        }
-        if let Some(end) = line.strip_prefix("</") {
-            let name = end.split('>').next().unwrap_or_default();
-            self.close(&name.trim().to_ascii_lowercase());
-        } else if let Some(start) = line.strip_prefix('<') {
-            let start = start.rsplit_once('>').map_or(start, |(inside, _)| inside);
-            let mut words = words(start);
-            if !words.is_empty() {
-                let name = words.remove(0).to_ascii_lowercase();
-                self.open(name, &words);
-            }
+    fn line(&mut self, name: &str, arguments: &[String]) {
+        if let Some(name) = name.strip_prefix("</") {
+            self.close(name);
+        } else if let Some(name) = name.strip_prefix('<') {
+            self.open(name.to_owned(), arguments);
         } else if !self.is_ignoring() {
-            let mut words = words(line);
-            if !words.is_empty() {
-                let name = words.remove(0).to_ascii_lowercase();
-                self.directive(&name, &words);
-            }
+            self.directive(name, arguments);
         }
     }
 
@@ -355,34 +337,6 @@ fn is_refusal(status: &str) -> bool {
     ["403", "404", "410", "gone"]
         .iter()
         .any(|refusal| status.eq_ignore_ascii_case(refusal))
-}
-
-/// The words of a line. Quotes enclose one word, and a backslash in quotes escapes a quote.
-fn words(line: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut letters = line.chars().peekable();
-    loop {
-        while letters.next_if(|letter| letter.is_whitespace()).is_some() {}
-        let Some(first) = letters.peek().copied() else {
-            return words;
-        };
-        let mut word = String::new();
-        if first == '"' || first == '\'' {
-            letters.next();
-            while let Some(letter) = letters.next() {
-                match letter {
-                    '\\' if letters.peek() == Some(&first) => word.extend(letters.next()),
-                    _ if letter == first => break,
-                    _ => word.push(letter),
-                }
-            }
-        } else {
-            while let Some(letter) = letters.next_if(|letter| !letter.is_whitespace()) {
-                word.push(letter);
-            }
-        }
-        words.push(word);
-    }
 }
 
 /// The maximum depth of nested sections.

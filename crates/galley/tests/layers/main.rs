@@ -26,7 +26,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/cache", &["policy"]),
     ("crates/cluster", &["policy"]),
     ("crates/files", &["policy"]),
-    ("crates/import", &["policy"]),
+    ("crates/import", &["files", "policy"]),
     ("crates/load", &["http"]),
     ("crates/config", &["certs", "policy"]),
     ("crates/sys", &["policy"]),

@@ -1,234 +1,246 @@
-//! Access control of one section: `Require`, the older `Order`, `Allow` and `Deny`, and passwords. What Galley cannot express is denied
+//! Access control of one part: `Require`, the older `Order`, `Allow` and `Deny`, and passwords. What Galley cannot express is denied
 //! to all clients.
 
-use crate::closed::undecided;
+use std::net::IpAddr;
+
 use crate::directive::ParsedDirective;
 use crate::draft::Section;
+use crate::evidence::is_in_network;
+use crate::expectation::Answer;
 use crate::report::Report;
 
 /// Whether a directive is about access.
 pub(super) fn is_access(directive: &ParsedDirective) -> bool {
-    matches!(
-        directive.name(),
-        "require"
-            | "<requireall"
-            | "<requireany"
-            | "<requirenone"
-            | "order"
-            | "allow"
-            | "deny"
-            | "satisfy"
-            | "authtype"
-            | "authuserfile"
-    )
+    let older = matches!(directive.name(), "authtype" | "authuserfile");
+    older || REQUIRES.contains(&directive.name()) || ORDERS.contains(&directive.name())
 }
 
-/// Whether a section denies access to all clients, and says nothing else about it.
-pub(super) fn denies_all(block: &[ParsedDirective]) -> bool {
-    let mut access = block.iter().filter(|one| is_access(one));
-    let denies = |one: &ParsedDirective| match one.name() {
-        "require" => one.arguments() == ["all", "denied"],
-        "deny" => one.arguments() == ["from", "all"],
-        "order" => true,
-        _ => false,
-    };
-    access.clone().any(|one| one.name() != "order") && access.all(denies)
+const REQUIRES: &[&str] = &["require", "<requireall", "<requireany", "<requirenone"];
+
+const ORDERS: &[&str] = &["order", "allow", "deny", "satisfy"];
+
+/// Who gets in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Gate {
+    Everybody,
+    Nobody,
+    /// Only clients in these networks.
+    Allow(Vec<String>),
+    /// All but clients in these networks.
+    Deny(Vec<String>),
+    /// Whoever has a password of this file.
+    Password(String),
+    /// Something that no option of Galley decides by.
+    Unknown,
 }
 
-/// Converts the access control of a section.
-pub(super) fn access(block: &[ParsedDirective], section: &mut Section, report: &mut Report) {
-    password(block, section, report);
-    let requires = named(block, &["require"]);
-    let groups = named(block, &["<requireall", "<requireany", "<requirenone"]);
-    match (requires.as_slice(), groups.as_slice()) {
-        ([], []) => {}
-        (all, []) => required(all, section, report),
-        ([], [one]) if one.name() == "<requireall" => all_but(one, section, report),
-        ([], [one]) if one.name() == "<requireany" => {
-            report.not_needed(one.id, "its directives are those of the section");
-            let inner: Vec<&ParsedDirective> = one.inner().iter().collect();
-            required(&inner, section, report);
+/// A gate and its directives.
+pub(super) struct PartGate<'d> {
+    pub gate: Gate,
+    pub by: Vec<&'d ParsedDirective>,
+}
+
+impl Gate {
+    /// What a client without a password gets. `None`: it is not known.
+    pub fn answer(&self, client: IpAddr) -> Option<Answer> {
+        let is_in = |all: &[String]| all.iter().any(|network| is_in_network(network, client));
+        let is_open = match self {
+            Self::Everybody => true,
+            Self::Nobody | Self::Password(_) => false,
+            Self::Allow(networks) => is_in(networks),
+            Self::Deny(networks) => !is_in(networks),
+            Self::Unknown => return None,
+        };
+        Some(if is_open {
+            Answer::Open
+        } else {
+            Answer::Closed
+        })
+    }
+
+    /// The option of a rule or a site. `None`: none is needed.
+    fn option(&self) -> Option<&'static str> {
+        match self {
+            Self::Everybody => None,
+            Self::Nobody | Self::Deny(_) | Self::Unknown => Some("deny"),
+            Self::Allow(_) => Some("allow"),
+            Self::Password(_) => Some("basic_auth"),
         }
-        (alone, groups) => deny(alone.iter().chain(groups).copied(), section, report),
-    }
-    let older = named(block, &["order", "allow", "deny", "satisfy"]);
-    if !older.is_empty() {
-        ordered(&older, section, report);
     }
 }
 
-/// The directives of a block with one of these names.
-fn named<'d>(block: &'d [ParsedDirective], names: &[&str]) -> Vec<&'d ParsedDirective> {
-    block
+/// The gates of a part: that of `Require`, and the older one. Both decide.
+pub(super) fn gates<'d>(block: &[&'d ParsedDirective]) -> [Option<PartGate<'d>>; 2] {
+    [(REQUIRES, required as GateOf), (ORDERS, ordered as GateOf)].map(|(names, gate_of)| {
+        let mut by: Vec<_> = named(block, names);
+        if by.is_empty() {
+            return None;
+        }
+        let gate = gate_of(&by, password_file(block));
+        if matches!(gate, Gate::Password(_)) {
+            by.extend(named(block, &["authtype", "authuserfile"]));
+        }
+        Some(PartGate { gate, by })
+    })
+}
+
+type GateOf = fn(&[&ParsedDirective], Option<&str>) -> Gate;
+
+fn named<'d>(block: &[&'d ParsedDirective], names: &[&str]) -> Vec<&'d ParsedDirective> {
+    let all = block.iter().copied();
+    all.filter(|one| names.contains(&one.name())).collect()
+}
+
+fn password_file<'d>(block: &[&'d ParsedDirective]) -> Option<&'d str> {
+    let is_basic = |one: &&&ParsedDirective| {
+        one.name() == "authtype" && one.argument(0).eq_ignore_ascii_case("basic")
+    };
+    block.iter().find(is_basic)?;
+    let file = block
         .iter()
-        .filter(|one| names.contains(&one.name()))
-        .collect()
+        .rev()
+        .find(|one| one.name() == "authuserfile")?;
+    Some(file.argument(0)).filter(|file| file.starts_with('/'))
 }
 
-fn password(block: &[ParsedDirective], section: &mut Section, report: &mut Report) {
-    for directive in block {
-        match (directive.name(), directive.argument(0)) {
-            ("authtype", kind) if kind.eq_ignore_ascii_case("basic") => {
-                report.carried(directive.id, "basic_auth");
+/// Whether a part denies access to all clients, and says nothing else about it.
+pub(super) fn denies_all(block: &[&ParsedDirective]) -> bool {
+    let all = gates(block);
+    let mut all = all.iter().flatten().peekable();
+    all.peek().is_some() && all.all(|one| one.gate == Gate::Nobody)
+}
+
+/// Sets the options for the access control of a part.
+pub(super) fn convert(block: &[&ParsedDirective], section: &mut Section, report: &mut Report) {
+    for one in gates(block).iter().flatten() {
+        apply(one, section, report);
+    }
+    without_effect(block, report);
+}
+
+/// Reports directives about passwords that no gate asks for.
+pub(super) fn without_effect(block: &[&ParsedDirective], report: &mut Report) {
+    for one in named(block, &["authtype", "authuserfile"]) {
+        if !report.has_outcome(one.id) {
+            report.not_carried(one.id, "set `basic_auth` where a password is asked for");
+        }
+    }
+}
+
+/// Sets the options for a gate.
+pub(super) fn apply(one: &PartGate<'_>, section: &mut Section, report: &mut Report) {
+    let Some(origin) = one.by.first().map(|first| &first.origin) else {
+        return;
+    };
+    match &one.gate {
+        Gate::Everybody => {}
+        Gate::Nobody | Gate::Unknown => section.deny_all(origin),
+        Gate::Allow(networks) => section.add("allow", networks.iter().cloned(), origin),
+        Gate::Deny(networks) => section.add("deny", networks.iter().cloned(), origin),
+        Gate::Password(file) => section.set("basic_auth", file.as_str(), origin),
+    }
+    let is_read_by_galley = origin.file.ends_with(".htaccess");
+    for directive in &one.by {
+        match (&one.gate, one.gate.option()) {
+            (Gate::Allow(_) | Gate::Password(_), _) if is_read_by_galley => {
+                directive.not_carried(IN_HTACCESS, report);
             }
-            ("authuserfile", file) if file.starts_with('/') => {
-                directive.sets("basic_auth", file, section, report);
-            }
-            ("authtype" | "authuserfile", _) => deny(std::iter::once(directive), section, report),
+            (Gate::Unknown, _) => directive.not_carried(DENIED, report),
+            (_, Some(option)) => directive.carried(option, report),
+            (_, None) => directive.not_needed("every client may", report),
+        }
+    }
+}
+
+/// The gate of `Require` directives of which one must hold.
+fn required(all: &[&ParsedDirective], file: Option<&str>) -> Gate {
+    if let [group] = all {
+        let inner: Vec<_> = group.inner().iter().collect();
+        match group.name() {
+            "<requireany" => return required(&inner, file),
+            "<requireall" => return all_but(&inner),
             _ => {}
         }
     }
-}
-
-/// Converts `Require` directives of which one must hold.
-fn required(all: &[&ParsedDirective], section: &mut Section, report: &mut Report) {
-    let is_granted = all.iter().any(|one| one.arguments() == ["all", "granted"]);
-    let has_password = section.has("basic_auth");
-    let kinds = all
-        .iter()
-        .map(|one| matches!(one.argument(0), "valid-user" | "user" | "group"));
-    let (users, others): (Vec<bool>, Vec<bool>) = kinds.partition(|is_user| *is_user);
+    let (mut networks, mut asks) = (Vec::new(), false);
     for one in all {
-        match one.arguments() {
-            [all, granted] if all == "all" && granted == "granted" => {
-                report.not_needed(one.id, "every client may");
+        let words: Vec<&str> = one.arguments().iter().map(String::as_str).collect();
+        match words.as_slice() {
+            _ if one.name() != "require" => return Gate::Unknown,
+            ["all", "granted"] => return Gate::Everybody,
+            ["all", "denied"] => {}
+            ["local"] => networks.extend(["127.0.0.0/8", "::1"].map(str::to_owned)),
+            ["ip", all @ ..] if all.iter().all(|text| is_network(text)) => {
+                networks.extend(all.iter().map(|text| (*text).to_owned()));
             }
-            _ if is_granted => {
-                report.not_needed(one.id, "another directive grants every client access");
-            }
-            [all, denied] if all == "all" && denied == "denied" => {
-                section.deny_all(&one.origin);
-                report.carried(one.id, "deny");
-            }
-            [local] if local == "local" => {
-                one.adds(
-                    "allow",
-                    ["127.0.0.0/8".to_owned(), "::1".to_owned()],
-                    section,
-                    report,
-                );
-            }
-            [kind, networks @ ..]
-                if kind == "ip" && networks.iter().all(|text| is_network(text)) =>
-            {
-                one.adds("allow", networks.iter().cloned(), section, report);
-            }
-            [kind] if kind == "valid-user" && has_password => report.carried(one.id, "basic_auth"),
-            [kind, ..] if matches!(kind.as_str(), "user" | "group") && has_password => {
-                undecided(
-                    one,
-                    "every user of the password file gets in: give the paths a file of their own",
-                    report,
-                );
-            }
-            _ => deny(std::iter::once(*one), section, report),
+            ["valid-user"] => asks = true,
+            _ => return Gate::Unknown,
         }
-        if !is_granted && !users.is_empty() && !others.is_empty() {
-            report.not_carried(one.id, "Galley asks for both: the network and the password");
-        }
+    }
+    match (asks, networks.is_empty(), file) {
+        (false, true, _) => Gate::Nobody,
+        (false, false, _) => Gate::Allow(networks),
+        (true, true, Some(file)) => Gate::Password(file.to_owned()),
+        (true, ..) => Gate::Unknown,
     }
 }
 
-/// Converts `<RequireAll>` with `Require all granted` and `Require not ip ...`.
-fn all_but(group: &ParsedDirective, section: &mut Section, report: &mut Report) {
-    let networks = |one: &ParsedDirective| match one.arguments() {
-        [not, ip, networks @ ..]
-            if not == "not" && ip == "ip" && networks.iter().all(|text| is_network(text)) =>
-        {
-            Some(networks.to_vec())
-        }
-        _ => None,
-    };
-    let is_granted = |one: &ParsedDirective| one.arguments() == ["all", "granted"];
-    if !group
-        .inner()
-        .iter()
-        .all(|one| is_granted(one) || networks(one).is_some())
-    {
-        return deny(std::iter::once(group), section, report);
-    }
-    report.carried(group.id, "deny");
-    for one in group.inner() {
-        match networks(one) {
-            Some(networks) => one.adds("deny", networks, section, report),
-            None => report.not_needed(one.id, "every other client may"),
-        }
-    }
-}
-
-/// Converts `Order`, `Allow` and `Deny`.
-fn ordered(all: &[&ParsedDirective], section: &mut Section, report: &mut Report) {
-    let order = all
-        .iter()
-        .find(|one| one.name() == "order")
-        .map(|one| one.arguments().join(" ").to_ascii_lowercase());
-    let denies_by_default = order.is_some_and(|order| order.replace(' ', "") == "allow,deny");
-    let from = |name: &str| {
-        let named = all.iter().filter(|one| one.name() == name);
-        named
-            .flat_map(|one| one.arguments().iter().skip(1).cloned())
-            .collect::<Vec<String>>()
-    };
-    let (allow, denied) = (from("allow"), from("deny"));
-    let is_all = |list: &[String]| list == ["all"];
-    let are_networks = |list: &[String]| list.iter().all(|text| is_network(text));
-    let first = all.first().map(|one| &one.origin);
-    let option = match (denies_by_default, allow.as_slice(), denied.as_slice()) {
-        (true, allow, []) if is_all(allow) => "",
-        (true, allow, denied) if is_all(allow) && are_networks(denied) => {
-            section.add("deny", denied.iter().cloned(), first);
-            "deny"
-        }
-        (false, allow, denied) if is_all(denied) && !allow.is_empty() && are_networks(allow) => {
-            section.add("allow", allow.iter().cloned(), first);
-            "allow"
-        }
-        (true, allow, []) if !allow.is_empty() && are_networks(allow) => {
-            section.add("allow", allow.iter().cloned(), first);
-            "allow"
-        }
-        (false, [], []) => "",
-        (false, allow, denied) if is_all(allow) && (denied.is_empty() || is_all(denied)) => "",
-        (false, [], denied) if are_networks(denied) => {
-            section.add("deny", denied.iter().cloned(), first);
-            "deny"
-        }
-        (_, [], denied) if is_all(denied) => {
-            if let Some(origin) = first {
-                section.deny_all(origin);
-            }
-            "deny"
-        }
-        _ => return deny(all.iter().copied(), section, report),
-    };
-    let is_either = section.has("basic_auth")
-        && all
-            .iter()
-            .any(|one| one.name() == "satisfy" && one.argument(0).eq_ignore_ascii_case("any"));
+/// The gate of `Require all granted` with `Require not ip ...`.
+fn all_but(all: &[&ParsedDirective]) -> Gate {
+    let (mut networks, mut is_granted) = (Vec::new(), false);
     for one in all {
-        match option {
-            _ if is_either => {
-                report.not_carried(one.id, "Galley asks for both: the network and the password");
+        let words: Vec<&str> = one.arguments().iter().map(String::as_str).collect();
+        match words.as_slice() {
+            ["all", "granted"] => is_granted = true,
+            ["not", "ip", all @ ..] if all.iter().all(|text| is_network(text)) => {
+                networks.extend(all.iter().map(|text| (*text).to_owned()));
             }
-            "" => report.not_needed(one.id, "every client may"),
-            option => report.carried(one.id, option),
+            _ => return Gate::Unknown,
         }
+    }
+    match (is_granted, networks.is_empty()) {
+        (true, true) => Gate::Everybody,
+        (true, false) => Gate::Deny(networks),
+        (false, _) => Gate::Unknown,
     }
 }
 
-/// Denies access to all clients in place of a condition that Galley does not have.
-fn deny<'d>(
-    all: impl Iterator<Item = &'d ParsedDirective>,
-    section: &mut Section,
-    report: &mut Report,
-) {
+/// The gate of `Order`, `Allow` and `Deny`.
+fn ordered(all: &[&ParsedDirective], _: Option<&str>) -> Gate {
+    let (mut denies, mut allow, mut deny) = (false, Vec::new(), Vec::new());
     for one in all {
-        section.deny_all(&one.origin);
-        one.not_carried("denied for all: Galley decides by networks and passwords. Set `allow` or `basic_auth` in place of `deny`", report);
+        let from = one.arguments().get(1..).unwrap_or_default();
+        let is_known = from.iter().all(|text| text == "all" || is_network(text));
+        match one.name() {
+            "order" => {
+                let order = one.arguments().concat().to_ascii_lowercase();
+                denies = order == "allow,deny";
+            }
+            "allow" if is_known => allow.extend(from.iter().cloned()),
+            "deny" if is_known => deny.extend(from.iter().cloned()),
+            _ => return Gate::Unknown,
+        }
+    }
+    let has_all = |list: &[String]| list.iter().any(|one| one == "all");
+    match (denies, has_all(&allow), has_all(&deny)) {
+        (true, _, true) => Gate::Nobody,
+        (true, false, false) | (false, false, true) if allow.is_empty() => Gate::Nobody,
+        (false, true, _) => Gate::Everybody,
+        (true, true, false) | (false, false, false) if deny.is_empty() => Gate::Everybody,
+        (true, true, false) => Gate::Deny(deny),
+        (false, false, false) if allow.is_empty() => Gate::Deny(deny),
+        (false, false, true) => Gate::Allow(allow),
+        (true, false, false) if deny.is_empty() => Gate::Allow(allow),
+        _ => Gate::Unknown,
     }
 }
 
 fn is_network(text: &str) -> bool {
     let (address, bits) = text.split_once('/').unwrap_or((text, "0"));
-    address.parse::<std::net::IpAddr>().is_ok() && bits.parse::<u8>().is_ok()
+    address.parse::<IpAddr>().is_ok() && bits.parse::<u8>().is_ok()
 }
+
+const IN_HTACCESS: &str = "Galley refuses the files that a `.htaccess` opens to some clients only, whatever its own rules say: remove this from the `.htaccess` once \
+     Galley serves the site";
+
+const DENIED: &str = "denied for all: Galley decides by networks and passwords. Set `allow` or `basic_auth` in place of `deny`";

@@ -1,31 +1,57 @@
-//! Converts `Header` and `ExpiresByType`.
+//! `Header` and `ExpiresByType`: the options for them, and the fields of Apache's responses.
 
+use crate::comparison::{WantedFields, sorted};
 use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
+use crate::known::{self, Patterns};
+use crate::nginx;
 use crate::report::Report;
-use crate::{known, nginx};
 
-/// What a header directive applies to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HeaderScope {
-    Site,
-    Paths,
+use super::parts::{ApacheHost, Part, PartKind};
+
+/// `Header [always] ACTION NAME VALUE`.
+struct HeaderChange<'d> {
+    is_always: bool,
+    /// In lower case.
+    action: String,
+    name: &'d str,
+    value: &'d str,
+    has_condition: bool,
+}
+
+impl<'d> HeaderChange<'d> {
+    fn of(directive: &'d ParsedDirective) -> Self {
+        let mut words = directive.arguments().iter().map(String::as_str).peekable();
+        let table = words.next_if(|word| matches!(*word, "always" | "onsuccess"));
+        let mut next = || words.next().unwrap_or_default();
+        Self {
+            is_always: table == Some("always"),
+            action: next().to_ascii_lowercase(),
+            name: next(),
+            value: next(),
+            has_condition: !next().is_empty(),
+        }
+    }
+
+    /// Whether the value is a text, and not one that Apache computes.
+    fn is_fixed(&self) -> bool {
+        !self.value.contains('%') && !self.value.is_empty() && !self.has_condition
+    }
 }
 
 /// Converts `Header [always] set Name "value"`.
 pub(super) fn header(
     directive: &ParsedDirective,
     section: &mut Section,
-    scope: HeaderScope,
+    kind: PartKind,
     report: &mut Report,
 ) {
-    let words = directive.arguments().iter().map(String::as_str);
-    let mut words = words.skip_while(|word| matches!(*word, "always" | "onsuccess"));
-    let mut next = || words.next().unwrap_or_default();
-    let (action, name, value) = (next().to_ascii_lowercase(), next(), next());
+    let change = HeaderChange::of(directive);
+    let (name, value) = (change.name, change.value);
     let lower = name.to_ascii_lowercase();
-    match action.as_str() {
-        _ if !next().is_empty() => {
+    let is_own = OWN_FIELDS.contains(&lower.as_str());
+    match change.action.as_str() {
+        _ if change.has_condition => {
             report.not_carried(directive.id, "a field under a condition: have PHP send it");
         }
         "append" | "merge" if lower == "vary" && value.eq_ignore_ascii_case("accept-encoding") => {
@@ -34,33 +60,23 @@ pub(super) fn header(
                 "Galley sends Vary: Accept-Encoding where it applies",
             );
         }
-        "set" if lower == "strict-transport-security" && scope == HeaderScope::Site => {
+        "set" if lower == "strict-transport-security" && kind < PartKind::Files => {
             nginx::hsts(directive, value, section, report);
         }
-        "set" | "add" | "setifempty" if lower == "strict-transport-security" => {
-            let remedy = "set `hsts` in the site: it is one for all paths of a host";
-            report.not_carried(directive.id, remedy);
-        }
-        "set" | "add"
-            if !value.contains('%')
-                && !value.is_empty()
-                && !OWN_FIELDS.contains(&lower.as_str()) =>
-        {
-            let option = if action == "set" {
-                "set_headers"
-            } else {
-                "add_headers"
-            };
-            directive.adds(option, [format!("{name}: {value}")], section, report);
+        "set" if change.is_fixed() && !is_own && lower != "strict-transport-security" => {
+            directive.adds("set_headers", [format!("{name}: {value}")], section, report);
         }
         "unset" if matches!(lower.as_str(), "x-powered-by" | "server" | "x-pingback") => {
             report.not_needed(directive.id, "Galley removes this field by default");
         }
-        "unset" if !OWN_FIELDS.contains(&lower.as_str()) => {
+        "unset" if !is_own && kind < PartKind::Files => {
             section.hides(name, &directive.origin);
             report.carried(directive.id, "remove_headers");
         }
-        _ => report.not_carried(directive.id, "set `set_headers` or `remove_headers`"),
+        _ => report.not_carried(
+            directive.id,
+            "set `set_headers` or `remove_headers`, or `hsts`",
+        ),
     }
 }
 
@@ -73,43 +89,158 @@ const OWN_FIELDS: &[&str] = &[
     "x-powered-by",
 ];
 
+/// The field that a directive is about, in lower case.
+pub(super) fn field_of(directive: &ParsedDirective) -> Option<String> {
+    match directive.name() {
+        "header" => Some(HeaderChange::of(directive).name.to_ascii_lowercase()),
+        "expiresbytype" => Some("cache-control".to_owned()),
+        _ => None,
+    }
+}
+
+/// Whether `ExpiresActive` is on: the last one of the site decides.
+pub(super) fn expires(parts: &[Part<'_>]) -> bool {
+    let all = parts.iter().flat_map(|part| part.block.iter());
+    let last = all.rev().find(|one| one.name() == "expiresactive");
+    last.is_some_and(|one| one.argument(0).eq_ignore_ascii_case("on"))
+}
+
+/// The fields of a response that is no error. `parts`: those that apply to its path, in the order in which they are merged.
+pub(super) fn wanted<'d>(
+    parts: &[&Part<'d>],
+    path: &str,
+    expires: bool,
+    patterns: &Patterns,
+) -> WantedFields<'d> {
+    let mut tables = [WantedFields::new(), WantedFields::new()];
+    let all = parts.iter().flat_map(|part| part.block.iter().copied());
+    let [on_success, _] = &mut tables;
+    for one in all
+        .clone()
+        .filter(|one| expires && one.name() == "expiresbytype")
+    {
+        if let Some((pattern, seconds)) = lifetime(one)
+            && patterns
+                .of(pattern, false)
+                .is_some_and(|regex| regex.is_match(path))
+        {
+            let field = on_success.entry("cache-control".to_owned()).or_default();
+            field.value = Some(format!("max-age={seconds}"));
+            field.by = vec![one];
+        }
+    }
+    for one in all.filter(|one| one.name() == "header") {
+        let change = HeaderChange::of(one);
+        let [on_success, always] = &mut tables;
+        let table = if change.is_always { always } else { on_success };
+        let name = change.name.to_ascii_lowercase();
+        match change.action.as_str() {
+            "set" => {
+                let field = table.entry(name).or_default();
+                field.value = Some(change.value.to_owned()).filter(|_| change.is_fixed());
+                field.by = vec![one];
+            }
+            "unset" => {
+                table.remove(&name);
+            }
+            "add" | "append" | "merge" | "edit" | "edit*" => {
+                let field = table.entry(name).or_default();
+                field.value = None;
+                field.by.push(one);
+            }
+            _ => {}
+        }
+    }
+    let [mut wanted, always] = tables;
+    for (name, field) in always {
+        let known = wanted.entry(name).or_default();
+        known.value = match (known.by.is_empty(), known.value.take(), field.value) {
+            (true, _, value) => value,
+            (false, Some(first), Some(second)) => Some(format!("{first}, {second}")),
+            _ => None,
+        };
+        known.by.extend(field.by);
+    }
+    for (name, field) in &mut wanted {
+        field.value = field.value.take().map(|value| sorted(name, &value));
+    }
+    wanted.retain(|name, _| name != "vary");
+    wanted
+}
+
+/// Whether the files of the type of an `ExpiresByType` are not those with its usual names: Apache's lists of types differ, and
+/// directives change them.
+pub(super) fn has_other_types(host: &ApacheHost<'_>, directive: &ParsedDirective) -> bool {
+    let own = directive.argument(0);
+    let Some(pattern) = known::paths_of_type(own) else {
+        return false;
+    };
+    let has_name = |end: &String| {
+        let path = format!("/a.{}", end.trim_start_matches('.'));
+        let regex = host.patterns.of(pattern, false);
+        regex.is_some_and(|regex| regex.is_match(&path))
+    };
+    let changes = |one: &&ParsedDirective| match one.name() {
+        "forcetype" | "removetype" | "typesconfig" => true,
+        "addtype" => {
+            let is_same = one.argument(0).eq_ignore_ascii_case(own);
+            let ends = one.arguments().get(1..).unwrap_or_default();
+            ends.iter().any(|end| has_name(end) != is_same)
+        }
+        _ => false,
+    };
+    let mut all = host
+        .parts
+        .iter()
+        .flat_map(|part| part.block.iter().copied());
+    AMBIGUOUS.contains(&own) || all.any(|one| changes(&one))
+}
+
+/// Types whose names changed between versions of the list, or that no list has.
+const AMBIGUOUS: &[&str] = &[
+    "application/javascript",
+    "application/x-javascript",
+    "text/javascript",
+    "image/jpg",
+    "image/x-icon",
+    "image/vnd.microsoft.icon",
+];
+
 /// Converts `ExpiresByType text/css "access plus 1 year"`.
 pub(super) fn expires_by_type(
     directive: &ParsedDirective,
     site: &mut ImportedSite,
     report: &mut Report,
 ) {
-    let media_type = directive.argument(0);
-    let text = directive.arguments().get(1..).unwrap_or_default().join(" ");
-    let seconds = expiry_seconds(&text).filter(|_| !text.starts_with(['M', 'm']));
-    let (Some(seconds), Some(pattern)) = (seconds, known::paths_of_type(media_type)) else {
+    let Some((pattern, seconds)) = lifetime(directive) else {
         let remedy = "write a rule with `pattern` and `set_headers`";
         return report.not_carried(directive.id, remedy);
     };
     let origin = &directive.origin;
+    let mut section = Section::default();
+    section.set("pattern", pattern, origin);
     let field = format!("Cache-Control: max-age={seconds}");
-    let mut known = site.rules.iter();
-    if !known.any(|rule| rule.section.text("pattern") == Some(pattern)) {
-        let mut section = Section::default();
-        section.set("pattern", pattern, origin);
-        section.add("set_headers", [field], origin);
-        site.add_rule(RuleDraft::new(section, RulePriority::Pattern));
-    }
+    section.add("set_headers", [field], origin);
+    site.add_rule(RuleDraft::new(section, RulePriority::Condition));
     report.carried(directive.id, "a rule with set_headers");
+}
+
+/// The paths and the lifetime of `ExpiresByType`. `None` for types that other paths have, too, and for lifetimes since a change.
+fn lifetime(directive: &ParsedDirective) -> Option<(&'static str, u64)> {
+    let text = directive.arguments().get(1..).unwrap_or_default().join(" ");
+    let seconds = expiry_seconds(&text).filter(|_| !text.starts_with(['M', 'm']))?;
+    Some((known::paths_of_type(directive.argument(0))?, seconds))
 }
 
 /// The seconds of `access plus 1 month 2 days` or `A2592000`.
 fn expiry_seconds(text: &str) -> Option<u64> {
-    if let Some(seconds) = text
-        .strip_prefix(['A', 'M'])
-        .and_then(|rest| rest.parse().ok())
-    {
+    if let Some(seconds) = text.strip_prefix('A').and_then(|rest| rest.parse().ok()) {
         return Some(seconds);
     }
     let mut all: u64 = 0;
     let mut words = text
         .split_whitespace()
-        .filter(|word| !matches!(*word, "access" | "now" | "modification" | "plus"));
+        .filter(|word| !matches!(*word, "access" | "now" | "plus"));
     while let Some(number) = words.next() {
         let number: u64 = number.parse().ok()?;
         let unit = unit_seconds(words.next()?.trim_end_matches('s'))?;

@@ -1,50 +1,76 @@
-//! Converts `ProxyPass`, handlers of PHP-FPM, and `Redirect`.
+//! `ProxyPass`, handlers of PHP-FPM, and `Redirect`: what they do with a request, and the options for them.
 
-use super::context::{HostContext, RedirectsAll};
+use super::parts::PartKind;
+use super::rewrite::{Unknown, expanded};
 use crate::closed;
 use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
-use crate::known::{self, NO_LOOK_AROUND};
-use crate::report::StatementOutcome;
+use crate::evidence::SampleRequest;
+use crate::expectation::Answer;
+use crate::known::{self, NO_LOOK_AROUND, Patterns};
+use crate::report::{Report, StatementId, StatementOutcome};
+use crate::source::StatementOrigin;
 use crate::units;
 
-/// Converts `ProxyPass`: `ProxyPass / http://127.0.0.1:8080/` sets the site's upstream; other paths become rules.
-pub(super) fn proxy(
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
-) {
-    let (path, target) = (directive.argument(0), directive.argument(1));
-    if directive.name() == "proxypassmatch" {
-        return proxy_match(directive, site, context);
-    }
-    let Some((server, below)) = http_server(target).filter(|_| path.starts_with('/')) else {
-        return context.not_carried(directive, ONLY_HTTP);
-    };
-    // The target replaces the path: only the same one changes nothing.
-    if below != path && !(path == "/" && below.is_empty()) {
-        return context.not_carried(directive, "Galley forwards paths as they are: have the server behind it take the whole path, and write a rule with `upstream`");
-    }
-    if path == "/" {
-        return directive.adds("upstream", [server], &mut site.section, context.report);
-    }
-    let mut section = Section::default();
-    section.set("path", format!("{path}*"), &directive.origin);
-    section.add("upstream", [server], &directive.origin);
-    site.add_rule(RuleDraft::of_prefix(section, path.len()));
-    context.carried(directive, "a rule with upstream");
+/// A redirect of all requests of a host.
+pub(super) struct RedirectsAll {
+    pub id: StatementId,
+    pub origin: StatementOrigin,
+    /// A URL that ends with a slash, to which the rest of the path is appended.
+    pub target: String,
+    pub status: String,
 }
 
-fn proxy_match(
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
-) {
+/// The rest of a path below the path of a directive.
+fn rest_below<'p>(path: &'p str, own: &str) -> Option<&'p str> {
+    let rest = path.strip_prefix(own)?;
+    (own.ends_with('/') || rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+/// The `ProxyPass` that passes a path on: the first one that has it.
+pub(super) fn proxied<'d>(
+    block: &[&'d ParsedDirective],
+    path: &str,
+) -> Option<&'d ParsedDirective> {
+    let mut all = block.iter().filter(|one| one.name() == "proxypass");
+    let found = all.find(|one| rest_below(path, one.argument(0)).is_some())?;
+    (found.argument(1) != "!").then_some(found)
+}
+
+/// The value of `upstream` for a `ProxyPass`. `None`: Galley forwards paths as they are, to servers that speak HTTP.
+pub(super) fn upstream(directive: &ParsedDirective) -> Option<String> {
+    let path = directive.argument(0);
+    let (server, below) = http_server(directive.argument(1))?;
+    // The target replaces the path: only the same one changes nothing.
+    let is_same = below == path || path == "/" && below.is_empty();
+    (is_same && path.starts_with('/') && directive.arguments().len() == 2).then_some(server)
+}
+
+/// Converts `ProxyPass`: `ProxyPass / http://127.0.0.1:8080/` sets the site's upstream; other paths become rules.
+pub(super) fn proxy(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
     let (path, target) = (directive.argument(0), directive.argument(1));
-    if OF_PHP.contains(&path) && target.contains("fcgi://") {
-        return fastcgi(directive, target, site, context);
+    if directive.name() == "proxypassmatch" {
+        if OF_PHP.contains(&path) && target.contains("fcgi://") {
+            return handler(directive, target, site, report);
+        }
+        return directive.not_carried("write a rule with `pattern` and `upstream`", report);
     }
-    context.not_carried(directive, "write a rule with `pattern` and `upstream`");
+    let Some(server) = upstream(directive) else {
+        return directive.not_carried(SAME_PATH, report);
+    };
+    if path == "/" {
+        return directive.adds("upstream", [server], &mut site.section, report);
+    }
+    let mut section = Section::default();
+    if path.ends_with('/') {
+        section.set("path", format!("{path}*"), &directive.origin);
+    } else {
+        let pattern = format!("^{}(/.*)?$", known::glob(path));
+        section.set("pattern", pattern, &directive.origin);
+    }
+    section.add("upstream", [server], &directive.origin);
+    site.add_rule(RuleDraft::of_prefix(section, path.len()));
+    report.carried(directive.id, "a rule with upstream");
 }
 
 /// Patterns of all scripts.
@@ -59,7 +85,8 @@ const OF_PHP: &[&str] = &[
 pub(super) const BEHIND_PROXY: &str = "name the proxies in `server.trusted_proxies`, then set `https_redirect = true`: without them Galley would \
      redirect every visitor in a loop";
 
-const ONLY_HTTP: &str = "set `upstream`: Galley connects to http:// and https:// servers";
+const SAME_PATH: &str = "Galley forwards paths as they are, to http:// and https:// servers: have the server behind it take the whole path, and set \
+     `upstream` in the site or in a rule";
 
 /// The server of a target, and the path on it.
 fn http_server(target: &str) -> Option<(String, String)> {
@@ -82,11 +109,11 @@ fn http_server(target: &str) -> Option<(String, String)> {
 }
 
 /// Converts `proxy:unix:/run/php.sock|fcgi://localhost` and `fcgi://127.0.0.1:9000/...`.
-fn fastcgi(
+pub(super) fn handler(
     directive: &ParsedDirective,
     target: &str,
     site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
+    report: &mut Report,
 ) {
     let target = target.trim_start_matches("proxy:");
     let server = match target.split_once('|') {
@@ -96,98 +123,156 @@ fn fastcgi(
             .and_then(|(_, rest)| units::fastcgi(rest.split('/').next().unwrap_or_default())),
     };
     match server {
-        Some(server) => {
-            directive.sets("php", server, &mut site.section, context.report);
-        }
-        None => context.not_carried(directive, "set `php` to the socket of PHP-FPM"),
+        Some(server) => directive.sets("php", server, &mut site.section, report),
+        None => directive.not_carried("set `php` to the socket of PHP-FPM", report),
     }
 }
 
-pub(super) fn handler(
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
-) {
-    let target = directive.argument(0).to_owned();
-    fastcgi(directive, &target, site, context);
+/// `Redirect` in its forms.
+struct RedirectDirective<'d> {
+    status: &'d str,
+    from: &'d str,
+    /// Empty: the status is an error.
+    to: &'d str,
+    is_match: bool,
 }
 
-/// Converts `Redirect permanent / https://example.com/`, `Redirect 301 /old /new`, `RedirectMatch 301 ^/a(.*)$ /b$1`.
+impl<'d> RedirectDirective<'d> {
+    fn of(directive: &'d ParsedDirective) -> Option<Self> {
+        let is_match = directive.name() == "redirectmatch";
+        let words: Vec<&str> = directive.arguments().iter().map(String::as_str).collect();
+        let (status, rest) = match (directive.name(), words.as_slice()) {
+            ("redirectpermanent", words) => ("301", words),
+            ("redirecttemp", words) => ("302", words),
+            ("redirect" | "redirectmatch", [first, rest @ ..]) => match *first {
+                "permanent" => ("301", rest),
+                "temp" => ("302", rest),
+                "seeother" => ("303", rest),
+                "gone" => ("410", rest),
+                status if status.parse::<u16>().is_ok() => (status, rest),
+                _ => ("302", words.as_slice()),
+            },
+            _ => return None,
+        };
+        let is_redirect = matches!(status, "301" | "302" | "303" | "307" | "308");
+        let (from, to) = match rest {
+            [from, to] if is_redirect => (*from, *to),
+            [from] if known::is_error_status(status) => (*from, ""),
+            _ => return None,
+        };
+        let is_path = from.starts_with('/') || is_match;
+        (is_path && !to.contains('%')).then_some(Self {
+            status,
+            from,
+            to,
+            is_match,
+        })
+    }
+
+    /// What a request gets. `None`: its path is none of these.
+    fn answer(
+        &self,
+        sample: &SampleRequest<'_>,
+        patterns: &Patterns,
+    ) -> Result<Option<Answer>, Unknown> {
+        let path = sample.path();
+        let location = if self.is_match {
+            let regex = patterns.of(self.from, false).ok_or(Unknown)?;
+            let Some(found) = regex.captures(path) else {
+                return Ok(None);
+            };
+            let groups = found.iter().map(|one| one.map_or("", |one| one.as_str()));
+            let groups: Vec<String> = groups.map(str::to_owned).collect();
+            expanded(self.to, &groups, sample).ok_or(Unknown)?
+        } else {
+            match rest_below(path, self.from) {
+                Some(rest) => format!("{}{rest}", self.to),
+                None => return Ok(None),
+            }
+        };
+        let keeps = !sample.query().is_empty() && !location.contains('?');
+        let query = if keeps {
+            format!("?{}", sample.query())
+        } else {
+            String::new()
+        };
+        let status: u16 = self.status.parse().map_err(|_| Unknown)?;
+        Ok(Some(if self.to.is_empty() {
+            Answer::Closed
+        } else {
+            Answer::Redirected(status, location + &query)
+        }))
+    }
+}
+
+/// The first redirect of a block for a request.
+pub(super) fn redirected<'d>(
+    block: &[&'d ParsedDirective],
+    sample: &SampleRequest<'_>,
+    patterns: &Patterns,
+) -> Result<Option<(Answer, &'d ParsedDirective)>, Unknown> {
+    for one in block {
+        if let Some(redirect) = RedirectDirective::of(one)
+            && let Some(answer) = redirect.answer(sample, patterns)?
+        {
+            return Ok(Some((answer, one)));
+        }
+    }
+    Ok(None)
+}
+
+/// Converts `Redirect permanent / https://example.com/`, `Redirect 301 /old /new`, `RedirectMatch 301 ^/a(.*)$ /b$1`. Returns a
+/// redirect of all requests.
 pub(super) fn redirect(
     directive: &ParsedDirective,
+    kind: PartKind,
     site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
-) {
-    let (status, words) = status_and_words(directive);
-    let is_match = directive.name() == "redirectmatch";
-    let is_redirect = matches!(status, "301" | "302" | "303" | "307" | "308");
-    let outcome = match words.as_slice() {
-        [from] if known::is_error_status(status) => {
-            let rule = paths(directive, from, is_match);
-            match rule {
-                Some(rule) => closed::close(directive, rule, status, site),
-                None => return closed::undecided(directive, NO_LOOK_AROUND, context.report),
-            }
-        }
-        ["/", to]
-            if is_redirect
-                && to.contains("://")
-                && to.ends_with('/')
-                && !is_match
-                && !to.contains(['%', '$']) =>
-        {
-            context.redirects_all = Some(RedirectsAll {
-                id: directive.id,
-                target: (*to).to_owned(),
-                status: status.to_owned(),
-            });
-            StatementOutcome::Carried(
-                "https_redirect, canonical_host or a rule with redirect".to_owned(),
-            )
-        }
-        [from, to] if is_redirect && !to.contains('%') && *from != "/" => {
-            let Some(mut rule) = paths(directive, from, is_match) else {
-                return context.not_carried(directive, NO_LOOK_AROUND);
-            };
-            let rest = if is_match { "" } else { "$1" };
-            rule.section
-                .redirects(format!("{to}{rest}"), status, true, &directive.origin);
-            site.add_rule(rule);
-            StatementOutcome::Carried("a rule".to_owned())
-        }
-        _ => StatementOutcome::NotCarried("write a rule with `redirect`".to_owned()),
+    report: &mut Report,
+) -> Option<RedirectsAll> {
+    let Some(redirect) = RedirectDirective::of(directive) else {
+        directive.not_carried("write a rule with `redirect`", report);
+        return None;
     };
-    context.report.record(directive.id, outcome);
-}
-
-/// The status of a redirect, and the words after it.
-fn status_and_words(directive: &ParsedDirective) -> (&str, Vec<&str>) {
-    let words: Vec<&str> = directive.arguments().iter().map(String::as_str).collect();
-    let (status, rest) = match (directive.name(), words.as_slice()) {
-        ("redirectpermanent", words) => ("301", words),
-        ("redirecttemp", words) => ("302", words),
-        (_, ["permanent", rest @ ..]) => ("301", rest),
-        (_, ["temp", rest @ ..]) => ("302", rest),
-        (_, ["seeother", rest @ ..]) => ("303", rest),
-        (_, ["gone", rest @ ..]) => ("410", rest),
-        (_, [status, rest @ ..]) if status.parse::<u16>().is_ok() => (*status, rest),
-        (_, words) => ("302", words),
+    let to = redirect.to;
+    let is_whole = redirect.from == "/" && !redirect.is_match && !to.is_empty();
+    if is_whole && kind == PartKind::Host && to.contains("://") && to.ends_with('/') {
+        let options = "https_redirect, canonical_host or a rule with redirect";
+        report.carried(directive.id, options);
+        return Some(RedirectsAll {
+            id: directive.id,
+            origin: directive.origin.clone(),
+            target: to.to_owned(),
+            status: redirect.status.to_owned(),
+        });
+    }
+    let pattern = match (redirect.is_match, redirect.from.ends_with('/')) {
+        (true, _) => known::pattern(redirect.from, false),
+        (false, true) => Some(format!("^{}(.*)$", known::glob(redirect.from))),
+        (false, false) => Some(format!("^{}(/.*)?$", known::glob(redirect.from))),
     };
-    (status, rest.to_vec())
-}
-
-/// A rule for a path and those below it, whose rest is its first group, or for a pattern. `None` if Galley does not support the
-/// pattern.
-fn paths(directive: &ParsedDirective, from: &str, is_match: bool) -> Option<RuleDraft> {
-    let pattern = match (is_match, from.ends_with('/')) {
-        (true, _) => known::pattern(from, false)?,
-        (false, true) => format!("^{}(.*)$", known::glob(from)),
-        (false, false) => format!("^{}(/.*)?$", known::glob(from)),
+    let Some(pattern) = pattern else {
+        if to.is_empty() {
+            closed::undecided(directive, NO_LOOK_AROUND, report);
+        } else {
+            directive.not_carried(NO_LOOK_AROUND, report);
+        }
+        return None;
     };
-    Some(closed::rule_for(
-        "pattern",
-        pattern,
-        directive,
-        RulePriority::Exact,
-    ))
+    // After the access control of a folder, and before that of a host.
+    let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Exact);
+    if kind != PartKind::Host && !to.is_empty() {
+        (rule.priority, rule.length) = (RulePriority::FirstPrefix, usize::MAX);
+    }
+    let outcome = if to.is_empty() {
+        closed::close(directive, rule, redirect.status, site)
+    } else {
+        let rest = if redirect.is_match { "" } else { "$1" };
+        let (target, keeps) = (format!("{to}{rest}"), !to.contains('?'));
+        rule.section
+            .redirects(target, redirect.status, keeps, &directive.origin);
+        site.add_rule(rule);
+        StatementOutcome::Carried("a rule".to_owned())
+    };
+    report.record(directive.id, outcome);
+    None
 }

@@ -1,19 +1,32 @@
-//! Parses Apache's syntax: one directive per line, sections in angle brackets, `#` comments, and `\` at the end of a line that
-//! continues on the next one.
+//! Reads Apache's files: sections, includes and defined names. The words of a line are those of `galley_files`.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use galley_files::apache_lines;
+
 use crate::directive::ParsedDirective;
-use crate::report::Report;
+use crate::report::{Report, StatementId};
 use crate::source::{MAX_FILES, MAX_LEVELS, MAX_NESTED, Source, StatementOrigin};
 
-/// Parses a file and its includes. Names of directives are in lower case, those of sections begin with `<`.
+/// Reads a configuration of Apache with the files that it includes. Names of directives are in lower case, those of sections begin
+/// with `<`.
+pub fn apache_directives(source: &dyn Source, main: &Path) -> Vec<ParsedDirective> {
+    read(source, main, &mut Report::default())
+}
+
+/// As [`apache_directives`], with a report of every directive.
 pub(crate) fn read(source: &dyn Source, main: &Path, report: &mut Report) -> Vec<ParsedDirective> {
+    let folder = main.parent().unwrap_or(Path::new("/"));
+    // On Fedora the file is in /etc/httpd/conf, and relative paths start at /etc/httpd.
+    let is_below = folder.ends_with("conf");
+    let folder = folder.parent().filter(|_| is_below).unwrap_or(folder);
     let mut reader = ApacheReader {
         source,
         report,
-        folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
+        folder: folder.to_owned(),
+        defined: HashMap::new(),
         left: MAX_FILES,
     };
     reader.file(main, 0)
@@ -23,6 +36,8 @@ struct ApacheReader<'a> {
     source: &'a dyn Source,
     report: &'a mut Report,
     folder: PathBuf,
+    /// The values of `Define`.
+    defined: HashMap<String, String>,
     left: usize,
 }
 
@@ -44,17 +59,27 @@ impl ApacheReader<'_> {
             section: None,
             inner: Vec::new(),
         }];
-        for (line, words) in lines(&text) {
+        for line in apache_lines(&text) {
             let origin = StatementOrigin {
                 file: Rc::clone(&file),
-                line,
+                line: line.number,
             };
-            self.line(words, origin, &mut open, level);
+            let words = line.words.iter().map(|word| self.expanded(word));
+            self.line(words.collect(), origin, &mut open, level);
         }
         while open.len() > 1 {
             close(&mut open);
         }
         open.pop().map(|top| top.inner).unwrap_or_default()
+    }
+
+    /// A word with the value of a name that is defined.
+    fn expanded(&self, word: &str) -> String {
+        let parts = word.split_once("${").and_then(|(before, rest)| {
+            let (name, after) = rest.split_once('}')?;
+            Some(format!("{before}{}{after}", self.defined.get(name)?))
+        });
+        parts.unwrap_or_else(|| word.to_owned())
     }
 
     fn line(
@@ -74,15 +99,25 @@ impl ApacheReader<'_> {
         let Some(id) = self.report.add(&words.join(" "), origin.clone()) else {
             return;
         };
-        if matches!(name, "include" | "includeoptional") {
-            let pattern = words.get(1).cloned().unwrap_or_default();
-            let included = self.include(&pattern, id, level);
-            if let Some(top) = open.last_mut() {
-                top.inner.extend(included);
-            }
-            return;
-        }
+        let argument = words.get(1).cloned().unwrap_or_default();
         let is_section = name.starts_with('<') && open.len() <= MAX_NESTED;
+        match name {
+            "include" | "includeoptional" => {
+                let included = self.include(&argument, id, level);
+                if let Some(top) = open.last_mut() {
+                    top.inner.extend(included);
+                }
+                return;
+            }
+            "serverroot" if argument.starts_with('/') => self.folder = PathBuf::from(&argument),
+            "define" if self.defined.len() < MAX_FILES => {
+                let value = words.get(2).cloned().unwrap_or_default();
+                self.defined.insert(argument, value);
+                self.report
+                    .not_needed(id, "its value is read where the name is used");
+            }
+            _ => {}
+        }
         let directive = ParsedDirective {
             id,
             origin,
@@ -99,12 +134,7 @@ impl ApacheReader<'_> {
         }
     }
 
-    fn include(
-        &mut self,
-        pattern: &str,
-        id: crate::report::StatementId,
-        level: usize,
-    ) -> Vec<ParsedDirective> {
+    fn include(&mut self, pattern: &str, id: StatementId, level: usize) -> Vec<ParsedDirective> {
         let files = self.source.matching(&self.folder.join(pattern));
         if files.is_empty() && !pattern.contains(['*', '?']) {
             let remedy = "the file does not exist here: run the import where it does";
@@ -112,16 +142,14 @@ impl ApacheReader<'_> {
             return Vec::new();
         }
         if level >= MAX_LEVELS || self.left < files.len() {
-            self.report
-                .not_carried(id, "too many files, or files that include each other");
+            let remedy = "too many files, or files that include each other";
+            self.report.not_carried(id, remedy);
             return Vec::new();
         }
-        self.report
-            .not_needed(id, "the directives of the file are read here");
-        files
-            .iter()
-            .flat_map(|file| self.file(file, level + 1))
-            .collect()
+        let why = "the directives of the file are read here";
+        self.report.not_needed(id, why);
+        let files = files.iter();
+        files.flat_map(|file| self.file(file, level + 1)).collect()
     }
 }
 
@@ -132,95 +160,5 @@ fn close(open: &mut Vec<OpenApacheSection>) {
     if let (Some(mut section), Some(outer)) = (done.section, open.last_mut()) {
         section.block = Some(done.inner);
         outer.inner.push(section);
-    }
-}
-
-/// The words of each directive with the number of its first line.
-fn lines(text: &str) -> Vec<(usize, Vec<String>)> {
-    let mut all = Vec::new();
-    let mut joined = String::new();
-    let mut first = 1;
-    for (index, line) in text.lines().enumerate() {
-        if joined.is_empty() {
-            first = index + 1;
-        }
-        if let Some(part) = line.strip_suffix('\\') {
-            joined.push_str(part);
-            joined.push(' ');
-            continue;
-        }
-        joined.push_str(line);
-        let words = words(&std::mem::take(&mut joined));
-        if !words.is_empty() {
-            all.push((first, words));
-        }
-    }
-    all
-}
-
-/// The words of a line: quotes keep spaces, the name is in lower case, `<Section a>` begins with `<section`.
-pub(crate) fn words(line: &str) -> Vec<String> {
-    let line = line.trim();
-    if line.is_empty() || line.starts_with('#') {
-        return Vec::new();
-    }
-    let line = match line.strip_prefix('<') {
-        Some(section) => format!("<{}", section.trim_end_matches('>')),
-        None => line.to_owned(),
-    };
-    let mut words = Vec::new();
-    let mut word = String::new();
-    let (mut quote, mut is_word, mut is_escaped) = (None, false, false);
-    for c in line.chars() {
-        match (c, quote) {
-            ('"' | '\'', None) if !is_escaped && (word.is_empty()) => {
-                quote = Some(c);
-                is_word = true;
-            }
-            (c, Some(open)) if c == open && !is_escaped => quote = None,
-            (c, None) if c.is_whitespace() => {
-                if is_word || !word.is_empty() {
-                    words.push(std::mem::take(&mut word));
-                }
-                is_word = false;
-            }
-            _ => word.push(c),
-        }
-        is_escaped = c == '\\' && !is_escaped;
-    }
-    if is_word || !word.is_empty() {
-        words.push(word);
-    }
-    if let Some(name) = words.first_mut() {
-        *name = name.to_ascii_lowercase();
-    }
-    words
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_split_into_words() {
-        assert_eq!(
-            words("  ServerName example.com"),
-            ["servername", "example.com"]
-        );
-        assert_eq!(words("Header set X \"a b\""), ["header", "set", "X", "a b"]);
-        assert_eq!(words("<VirtualHost *:80>"), ["<virtualhost", "*:80"]);
-        assert_eq!(
-            words("RewriteRule ^a\\ b$ \"-\" [F]"),
-            ["rewriterule", "^a\\", "b$", "-", "[F]"]
-        );
-        assert!(words("# no").is_empty());
-        let all = lines("A \\\n b\n\nC\n");
-        assert_eq!(
-            all,
-            [
-                (1, vec!["a".to_owned(), "b".to_owned()]),
-                (4, vec!["c".to_owned()])
-            ]
-        );
     }
 }

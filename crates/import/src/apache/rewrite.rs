@@ -1,351 +1,292 @@
-//! Converts `RewriteCond` and `RewriteRule`: WordPress's block, redirects to TLS and to one host, redirects and denials by path. A rule
-//! is carried only if its conditions are nothing but what the option of Galley tests.
+//! What `RewriteCond` and `RewriteRule` do with a request.
 
-use super::context::{HostContext, RedirectsAll, RewriteCondition};
-use crate::closed;
+use super::rewrite_flags::RewriteFlags;
 use crate::directive::ParsedDirective;
-use crate::draft::{ImportedSite, RuleDraft, RulePriority};
-use crate::known;
-use crate::report::StatementOutcome;
+use crate::evidence::SampleRequest;
+use crate::expectation::Answer;
+use crate::known::Patterns;
 
-pub(super) fn condition(directive: &ParsedDirective, context: &mut HostContext<'_>) {
-    let variable = directive
-        .argument(0)
-        .trim_start_matches("%{")
-        .trim_end_matches('}');
-    context.conditions.push(RewriteCondition {
-        id: directive.id,
-        variable: variable.to_ascii_uppercase(),
-        pattern: directive.argument(1).to_owned(),
-        flags: directive.argument(2).to_ascii_uppercase(),
-    });
+/// A `RewriteRule`, and the `RewriteCond`s before it.
+pub(super) struct RewriteStep<'d> {
+    pub conditions: Vec<&'d ParsedDirective>,
+    pub rule: &'d ParsedDirective,
 }
 
-/// Converts a rule and the conditions before it.
-pub(super) fn rule(
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
-) {
-    let conditions = std::mem::take(&mut context.conditions);
-    let flags = RewriteFlags::of(directive);
-    let whole_host = whole_host(directive, &conditions, &flags);
-    let outcome = match (context.is_unsure, whole_host) {
-        (true, _) => None,
-        (false, Some(redirect)) if !context.is_htaccess => {
-            context.redirects_all = Some(redirect);
-            Some(StatementOutcome::Carried(OF_HOST.to_owned()))
-        }
-        (false, _) => outcome(directive, &conditions, &flags, site, context),
-    };
-    // Whether later rules run depends on this one.
-    context.is_unsure |= flags.skips() && !flags.refuses();
-    let ids = conditions.iter().map(|one| one.id).chain([directive.id]);
-    for id in ids {
-        match &outcome {
-            Some(outcome) => context.report.record(id, outcome.clone()),
-            None if flags.refuses() => context.report.undecided(id, REWRITES),
-            None => context.report.not_carried(id, REWRITES),
+/// The rules of a block, and whether they are on.
+pub(super) fn steps<'d>(block: &[&'d ParsedDirective]) -> (Vec<RewriteStep<'d>>, bool) {
+    let (mut steps, mut conditions, mut is_on) = (Vec::new(), Vec::new(), false);
+    for one in block {
+        match one.name() {
+            "rewriteengine" => is_on = one.argument(0).eq_ignore_ascii_case("on"),
+            "rewritecond" => conditions.push(*one),
+            "rewriterule" => steps.push(RewriteStep {
+                conditions: std::mem::take(&mut conditions),
+                rule: one,
+            }),
+            _ => {}
         }
     }
+    (steps, is_on)
 }
 
-/// The redirect of all requests of a virtual host to another scheme or host.
-fn whole_host(
-    directive: &ParsedDirective,
-    conditions: &[RewriteCondition],
-    flags: &RewriteFlags,
-) -> Option<RedirectsAll> {
-    let target = directive.argument(1).strip_suffix("%{REQUEST_URI}")?;
-    let is_whole = conditions.is_empty() && WHOLE_SITE.contains(&directive.argument(0));
-    let host = target.split_once("://")?.1;
-    let is_host =
-        host == "%{HTTP_HOST}" || host == "%{SERVER_NAME}" || !host.contains(['%', '$', '/']);
-    (is_whole && is_host && flags.are_known()).then(|| RedirectsAll {
-        id: directive.id,
-        target: format!("{target}/"),
-        status: flags.redirect().unwrap_or("302").to_owned(),
-    })
+/// The result depends on something that the import does not know.
+pub(super) struct Unknown;
+
+/// Whether a block turns its rules on or off.
+pub(super) fn has_engine(block: &[&ParsedDirective]) -> bool {
+    block.iter().any(|one| one.name() == "rewriteengine")
 }
 
-const OF_HOST: &str = "https_redirect, canonical_host or a rule with redirect";
-
-/// The result of a rule. `None`: Galley has nothing with the same effect.
-fn outcome(
-    directive: &ParsedDirective,
-    conditions: &[RewriteCondition],
-    flags: &RewriteFlags,
-    site: &mut ImportedSite,
-    context: &HostContext<'_>,
-) -> Option<StatementOutcome> {
-    if is_of_wordpress(directive, conditions, flags) {
-        return Some(StatementOutcome::NotNeeded("Galley sends a file that exists, forwards everything else to index.php, and passes Authorization on".to_owned()));
-    }
-    let is_whole = WHOLE_SITE.contains(&directive.argument(0));
-    match conditions {
-        [one] if is_whole && one.variable.contains("X-FORWARDED-PROTO") => Some(
-            StatementOutcome::NotCarried(super::passing::BEHIND_PROXY.to_owned()),
-        ),
-        [one]
-            if is_whole
-                && !flags.refuses()
-                && matches!(one.variable.as_str(), "HTTPS" | "HTTP_HOST" | "SERVER_PORT") =>
-        {
-            whole_site(directive, one, flags, site, context)
-        }
-        [] => path_rule(directive, directive.argument(0), flags, site, context),
-        [one]
-            if is_whole
-                && one.variable == "REQUEST_URI"
-                && !one.pattern.starts_with(['!', '-', '=', '<', '>']) =>
-        {
-            let groups = directive.argument(1).contains('$');
-            let pattern = if one.flags.contains("NC") {
-                format!("(?i){}", one.pattern)
-            } else {
-                one.pattern.clone()
-            };
-            (!groups).then(|| path_rule(directive, &pattern, flags, site, context))?
-        }
-        _ => None,
-    }
+/// Where rules are: in a host, or in a folder, whose paths have no leading slash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RewritePlace {
+    Host,
+    Folder,
 }
 
-/// Whether a rule is one of those that WordPress writes.
-fn is_of_wordpress(
-    directive: &ParsedDirective,
-    conditions: &[RewriteCondition],
-    flags: &RewriteFlags,
-) -> bool {
-    let (pattern, target) = (directive.argument(0), directive.argument(1));
-    let tests = |wanted: &str| {
-        conditions.iter().any(|one| {
-            one.variable == "REQUEST_FILENAME" && one.pattern == wanted && one.flags.is_empty()
-        })
-    };
-    let only_files = conditions.iter().all(|one| {
-        one.variable == "REQUEST_FILENAME" && matches!(one.pattern.as_str(), "!-f" | "!-d" | "!-l")
-    });
-    let is_last = flags
-        .0
-        .split(',')
-        .all(|flag| matches!(flag.trim(), "" | "l" | "qsa"));
-    match target {
-        "-" => {
-            let is_authorization = flags
-                .0
-                .split(',')
-                .map(str::trim)
-                .all(|flag| matches!(flag, "l" | "e=http_authorization:%{http:authorization}"));
-            conditions.is_empty()
-                && (pattern == "^index\\.php$" && is_last
-                    || WHOLE_SITE.contains(&pattern)
-                        && is_authorization
-                        && !flags.0.is_empty()
-                        && flags.0 != "l")
-        }
-        "/index.php" | "index.php" => {
-            (WHOLE_SITE.contains(&pattern) || pattern == ".")
-                && only_files
-                && tests("!-f")
-                && tests("!-d")
-                && is_last
-        }
-        _ => false,
-    }
+/// The result of rules.
+pub(super) enum RewriteResult<'d> {
+    Nothing,
+    Answered(Answer, Vec<&'d ParsedDirective>),
+    /// The request is one for `/index.php`.
+    Front,
+    Unknown,
 }
 
-/// Converts a redirect of every path: to TLS, or to one host.
-fn whole_site(
-    directive: &ParsedDirective,
-    condition: &RewriteCondition,
-    flags: &RewriteFlags,
-    site: &mut ImportedSite,
-    context: &HostContext<'_>,
-) -> Option<StatementOutcome> {
-    let (pattern, target) = (directive.argument(0), directive.argument(1));
-    let is_permanent =
-        flags.0.contains("r=301") || flags.0.contains("r=permanent") || flags.0.contains("r=308");
-    let (scheme, rest) = target.split_once("://")?;
-    let with_group = if pattern.starts_with("^/") || context.is_htaccess {
-        "/$1"
-    } else {
-        "$1"
-    };
-    let host = rest.strip_suffix("%{REQUEST_URI}").or_else(|| {
-        rest.strip_suffix(with_group)
-            .filter(|_| pattern.contains('('))
-    })?;
-    if !is_permanent {
-        return None;
-    }
-    let is_plain = matches!(
-        (condition.variable.as_str(), condition.pattern.as_str()),
-        ("HTTPS", "off" | "!on" | "!=on" | "=off" | "^off$" | "!^on$")
-            | ("SERVER_PORT", "80" | "^80$" | "!^443$" | "!443")
-    );
-    if is_plain && scheme == "https" && matches!(host, "%{HTTP_HOST}" | "%{SERVER_NAME}") {
-        site.section.set("https_redirect", true, &directive.origin);
-        return Some(StatementOutcome::Carried("https_redirect".to_owned()));
-    }
-    let keeps_scheme = scheme == "%{REQUEST_SCHEME}" || scheme == "https" && context.has_tls;
-    let named = condition
-        .pattern
-        .trim_start_matches(['!', '^'])
-        .trim_end_matches('$')
-        .replace("\\.", ".");
-    let is_plain_name = named
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
-    let others: Vec<&String> = site.hosts().iter().filter(|one| **one != host).collect();
-    let is_meant = if condition.pattern.starts_with("!^") {
-        named == host
-    } else {
-        condition.pattern.starts_with('^') && others == [&named]
-    };
-    if condition.variable != "HTTP_HOST"
-        || host.contains('%')
-        || !is_plain_name
-        || !condition.pattern.ends_with('$')
-        || !is_meant
-        || !keeps_scheme
-    {
-        return None;
-    }
-    site.section.set("canonical_host", host, &directive.origin);
-    site.section.add("hosts", [host.to_owned()], None);
-    Some(StatementOutcome::Carried("canonical_host".to_owned()))
+/// A request to which rules are applied.
+#[derive(Clone, Copy)]
+pub(super) struct RewriteRequest<'r> {
+    pub sample: &'r SampleRequest<'r>,
+    pub place: RewritePlace,
+    pub patterns: &'r Patterns,
 }
 
-/// Patterns that match every path.
-const WHOLE_SITE: &[&str] = &[
-    "^", "^(.*)$", "(.*)", "^(.*)", ".*", "^.*$", "^.*", "^/?(.*)", "^/?(.*)$", "^/(.*)$",
-];
-
-/// Flags such as `[R=301,L]`, in lower case.
-struct RewriteFlags(String);
-
-impl RewriteFlags {
-    fn of(directive: &ParsedDirective) -> Self {
-        let flags = directive.argument(2).trim_matches(['[', ']']);
-        Self(flags.to_ascii_lowercase())
+/// What the rules of a block do with a `GET` without cookies and other optional fields.
+pub(super) fn evaluate<'d>(
+    block: &[&'d ParsedDirective],
+    request: &RewriteRequest<'_>,
+) -> RewriteResult<'d> {
+    let RewriteRequest { sample, place, .. } = *request;
+    let (steps, is_on) = steps(block);
+    let has_base = |one: &&ParsedDirective| one.name() == "rewritebase" && one.argument(0) != "/";
+    if !is_on || steps.is_empty() {
+        return RewriteResult::Nothing;
     }
-
-    fn has(&self, flag: &str) -> bool {
-        let mut all = self.0.split(',').map(str::trim);
-        all.any(|one| one.split('=').next() == Some(flag))
+    if block.iter().any(has_base) {
+        return RewriteResult::Unknown;
     }
-
-    fn refuses(&self) -> bool {
-        ["f", "forbidden", "g", "gone"]
-            .iter()
-            .any(|flag| self.has(flag))
-    }
-
-    /// Whether the rules after it may be left out.
-    fn skips(&self) -> bool {
-        let mut all = ["s", "skip", "c", "chain", "n", "next", "end"].iter();
-        all.any(|flag| self.has(flag))
-    }
-
-    /// The status of a redirect.
-    fn redirect(&self) -> Option<&str> {
-        let mut all = self.0.split(',').map(str::trim);
-        let status = all.find_map(|one| match one.split_once('=') {
-            Some(("r" | "redirect", status)) => Some(status),
-            None if matches!(one, "r" | "redirect") => Some("302"),
-            _ => None,
-        })?;
-        match status {
-            "permanent" => Some("301"),
-            "temp" => Some("302"),
-            "seeother" => Some("303"),
-            "301" | "302" | "303" | "307" | "308" => Some(status),
-            _ => None,
-        }
-    }
-
-    /// Whether all flags are about denials and redirects.
-    fn are_known(&self) -> bool {
-        let mut all = self
-            .0
-            .split(',')
-            .map(|one| one.trim().split('=').next().unwrap_or_default());
-        all.all(|flag| {
-            matches!(
-                flag,
-                "" | "l"
-                    | "last"
-                    | "r"
-                    | "redirect"
-                    | "f"
-                    | "forbidden"
-                    | "g"
-                    | "gone"
-                    | "nc"
-                    | "nocase"
-                    | "qsa"
-                    | "qsd"
-                    | "ne"
-                    | "noescape"
-            )
-        })
-    }
-}
-
-/// Converts a redirect or denial of paths. `None` for other rules, and if Galley does not support the pattern.
-fn path_rule(
-    directive: &ParsedDirective,
-    pattern: &str,
-    flags: &RewriteFlags,
-    site: &mut ImportedSite,
-    context: &HostContext<'_>,
-) -> Option<StatementOutcome> {
-    let target = directive.argument(1);
-    if pattern.starts_with('!') || !flags.are_known() {
-        return None;
-    }
-    // In a `.htaccess` paths have no leading slash.
-    let text = match pattern.strip_prefix('^') {
-        Some(rest) if context.is_htaccess && !rest.starts_with('/') => format!("^/{rest}"),
-        _ => pattern.to_owned(),
-    };
-    let text = known::pattern(&text, flags.has("nc") || flags.has("nocase"))?;
-    let rule = RuleDraft {
-        length: usize::MAX,
-        ..closed::rule_for("pattern", text, directive, RulePriority::Pattern)
-    };
-    if flags.refuses() {
-        let status = if flags.has("g") || flags.has("gone") {
-            "410"
-        } else {
-            "403"
+    for step in steps {
+        let flags = RewriteFlags::of(step.rule);
+        let groups = match matched(&step, &flags, request) {
+            Ok(Some(groups)) => groups,
+            Ok(None) => continue,
+            Err(Unknown) => return RewriteResult::Unknown,
         };
-        return Some(closed::close(directive, rule, status, site));
+        let by = || step.conditions.iter().copied().chain([step.rule]).collect();
+        let target = step.rule.argument(1);
+        if flags.skips() {
+            return RewriteResult::Unknown;
+        }
+        if flags.refuses() {
+            return RewriteResult::Answered(Answer::Closed, by());
+        }
+        if target == "-" {
+            if flags.ends() {
+                return RewriteResult::Nothing;
+            }
+            continue;
+        }
+        let status = flags.redirect().or(target.contains("://").then_some("302"));
+        let Some(status) = status else {
+            let is_front = matches!(target, "/index.php" | "index.php") && flags.only_end();
+            return if is_front && (target.starts_with('/') || place == RewritePlace::Folder) {
+                RewriteResult::Front
+            } else {
+                RewriteResult::Unknown
+            };
+        };
+        let location = location(target, &groups, &flags, sample, place);
+        return match (location, status.parse()) {
+            (Some(location), Ok(status)) if flags.are_known() => {
+                RewriteResult::Answered(Answer::Redirected(status, location), by())
+            }
+            _ => RewriteResult::Unknown,
+        };
     }
-    let status = match (flags.redirect(), target.contains("://")) {
-        (Some(status), _) => status,
-        (None, true) => "302",
-        (None, false) => return None,
-    };
-    let (bare, query) = target
-        .split_once('?')
-        .map_or((target, None), |(bare, query)| (bare, Some(query)));
-    if target.contains('%') || target == "-" {
-        return None;
-    }
-    let is_relative = !bare.starts_with('/') && !bare.contains("://");
-    let slash = if is_relative { "/" } else { "" };
-    let query_text = query
-        .filter(|query| !query.is_empty())
-        .map_or(String::new(), |query| format!("?{query}"));
-    let keeps_query = (query.is_none() || flags.has("qsa")) && !flags.has("qsd");
-    let target = format!("{slash}{bare}{query_text}");
-    let mut rule = rule;
-    rule.section
-        .redirects(target, status, keeps_query, &directive.origin);
-    site.add_rule(rule);
-    Some(StatementOutcome::Carried("a rule".to_owned()))
+    RewriteResult::Nothing
 }
 
-const REWRITES: &str = "write a rule with `path` or `pattern`; Galley rewrites no paths for itself, and its rules have no conditions but paths, methods and countries";
+/// The groups of a rule that applies.
+fn matched(
+    step: &RewriteStep<'_>,
+    flags: &RewriteFlags,
+    request: &RewriteRequest<'_>,
+) -> Result<Option<Vec<String>>, Unknown> {
+    let RewriteRequest {
+        sample,
+        place,
+        patterns,
+    } = *request;
+    let path = match place {
+        RewritePlace::Host => sample.path(),
+        RewritePlace::Folder => sample.path().trim_start_matches('/'),
+    };
+    let pattern = step.rule.argument(0);
+    let (pattern, is_negated) = match pattern.strip_prefix('!') {
+        Some(pattern) => (pattern, true),
+        None => (pattern, false),
+    };
+    let ignores_case = flags.has("nc") || flags.has("nocase");
+    let regex = patterns.of(pattern, ignores_case);
+    let holds = conditions(&step.conditions, sample, patterns);
+    if holds == Some(false) {
+        return Ok(None);
+    }
+    let regex = regex.ok_or(Unknown)?;
+    let found = regex.captures(path);
+    if found.is_some() == is_negated {
+        return Ok(None);
+    }
+    holds.ok_or(Unknown)?;
+    let groups = found.map_or_else(Vec::new, |found| {
+        let all = found.iter().map(|one| one.map_or("", |one| one.as_str()));
+        all.map(str::to_owned).collect()
+    });
+    Ok(Some(groups))
+}
+
+/// Whether all conditions hold; those with `OR` are alternatives with the next one.
+fn conditions(
+    all: &[&ParsedDirective],
+    sample: &SampleRequest<'_>,
+    patterns: &Patterns,
+) -> Option<bool> {
+    let mut result = Some(true);
+    let mut any: Option<bool> = Some(false);
+    for one in all {
+        any = match (any, condition(one, sample, patterns)) {
+            (Some(true), _) | (_, Some(true)) => Some(true),
+            (Some(false), Some(false)) => Some(false),
+            _ => None,
+        };
+        let flags = one.argument(2).to_ascii_lowercase();
+        let mut flags = flags.trim_matches(['[', ']']).split(',').map(str::trim);
+        if flags.any(|flag| matches!(flag, "or" | "ornext")) {
+            continue;
+        }
+        match any {
+            Some(false) => return Some(false),
+            None => result = None,
+            Some(true) => {}
+        }
+        any = Some(false);
+    }
+    result
+}
+
+fn condition(
+    one: &ParsedDirective,
+    sample: &SampleRequest<'_>,
+    patterns: &Patterns,
+) -> Option<bool> {
+    let (test, pattern) = (one.argument(0), one.argument(1));
+    if let Some(kind) = pattern.trim_start_matches('!').strip_prefix('-') {
+        if test != "%{REQUEST_FILENAME}" {
+            return None;
+        }
+        let is_folder = sample.path().ends_with('/');
+        let is_there = match kind {
+            "f" => !is_folder && !sample.is_missing,
+            "d" => is_folder && !sample.is_missing,
+            "l" => false,
+            _ => return None,
+        };
+        return Some(is_there != pattern.starts_with('!'));
+    }
+    let value = expanded(test, &[], sample)?;
+    let ignores_case = one.argument(2).to_ascii_lowercase().contains("nc");
+    let (pattern, is_negated) = match pattern.strip_prefix('!') {
+        Some(pattern) => (pattern, true),
+        None => (pattern, false),
+    };
+    let is_equal = match pattern.strip_prefix('=') {
+        Some(text) if ignores_case => text.eq_ignore_ascii_case(&value),
+        Some(text) => text == value,
+        None if pattern.starts_with(['<', '>']) => return None,
+        None => patterns.of(pattern, ignores_case)?.is_match(&value),
+    };
+    Some(is_equal != is_negated)
+}
+
+/// A text with the values of its groups and variables. `None`: one is unknown.
+pub(super) fn expanded(
+    text: &str,
+    groups: &[String],
+    sample: &SampleRequest<'_>,
+) -> Option<String> {
+    let mut whole = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['$', '%', '\\']) {
+        let (before, after) = rest.split_at(at);
+        whole.push_str(before);
+        let sign = after.chars().next()?;
+        let after = after.get(1..)?;
+        if sign == '%' {
+            let (name, after) = after.strip_prefix('{')?.split_once('}')?;
+            whole.push_str(&variable(name, sample)?);
+            rest = after;
+        } else if sign == '$' {
+            let digit = after.chars().next()?.to_digit(10)? as usize;
+            whole.push_str(groups.get(digit).map_or("", String::as_str));
+            rest = after.get(1..)?;
+        } else {
+            return None;
+        }
+    }
+    Some(whole + rest)
+}
+
+fn variable(name: &str, sample: &SampleRequest<'_>) -> Option<String> {
+    let name = name.to_ascii_uppercase();
+    let by_scheme =
+        |tls: &'static str, plain: &'static str| if sample.is_tls { tls } else { plain };
+    let value = match name.as_str() {
+        "HTTPS" => by_scheme("on", "off"),
+        "REQUEST_SCHEME" => by_scheme("https", "http"),
+        "SERVER_PORT" => by_scheme("443", "80"),
+        "HTTP_HOST" | "SERVER_NAME" => sample.host,
+        "REQUEST_URI" => sample.path(),
+        "QUERY_STRING" => sample.query(),
+        "REQUEST_METHOD" => "GET",
+        "REMOTE_ADDR" => return Some(sample.client.to_string()),
+        "THE_REQUEST" => return Some(format!("GET {} HTTP/1.1", sample.target)),
+        name if name.starts_with("HTTP_") || name.starts_with("HTTP:") => "",
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+/// The value of `Location` of a redirect.
+fn location(
+    target: &str,
+    groups: &[String],
+    flags: &RewriteFlags,
+    sample: &SampleRequest<'_>,
+    place: RewritePlace,
+) -> Option<String> {
+    let mut target = expanded(target, groups, sample)?;
+    if !target.starts_with('/') && !target.contains("://") {
+        if place == RewritePlace::Host {
+            return None;
+        }
+        target.insert(0, '/');
+    }
+    let query = sample.query();
+    let keeps = !query.is_empty() && !flags.has("qsd");
+    match target.split_once('?') {
+        Some((bare, "")) => Some(bare.to_owned()),
+        Some(_) if keeps && flags.has("qsa") => Some(format!("{target}&{query}")),
+        None if keeps => Some(format!("{target}?{query}")),
+        Some(_) | None => Some(target),
+    }
+}

@@ -1,197 +1,240 @@
-//! Converts the directives of a virtual host or a `.htaccess`.
+//! Converts the parts of a virtual host or a `.htaccess`.
 
-use super::access::is_access;
-use super::container::container;
-use super::context::{HostContext, record_outcome};
-use super::headers::{HeaderScope, expires_by_type, header};
-use super::passing::{handler, proxy, redirect};
-use super::rewrite;
+use super::access::{self, PartGate, gates, is_access};
+use super::headers::{expires, expires_by_type, has_other_types, header};
+use super::parts::{ApacheHost, Part, PartKind, PartPaths, record_outcome};
+use super::passing::{self, RedirectsAll};
+use super::rewrite::{self, RewritePlace};
+use super::rewrite_rules::{self, RewriteScope};
 use crate::closed;
 use crate::directive::ParsedDirective;
-use crate::draft::ImportedSite;
+use crate::draft::{ImportedSite, RulePriority};
 use crate::known;
+use crate::report::Report;
 use crate::units;
 use crate::write::certificate_pair;
 
-/// Converts one directive.
+/// Converts a host. Returns the redirect of all its requests.
 pub(super) fn convert(
-    directive: &ParsedDirective,
+    host: &ApacheHost<'_>,
     site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
-) {
-    let argument = directive.argument(0);
-    match directive.name() {
-        "servername" | "serveralias" => names(directive, site, context),
-        "documentroot" if argument.contains(['$', '%']) => {
-            context.not_carried(directive, "set `root` to the folder");
+    report: &mut Report,
+) -> Option<RedirectsAll> {
+    let has_expiry = expires(&host.parts);
+    let mut redirects_all = None;
+    certificate(host.own(), site, report);
+    let of_site = || {
+        host.parts
+            .iter()
+            .filter(|part| matches!(part.paths, PartPaths::All))
+    };
+    for part in of_site() {
+        for one in part.block.iter().filter(|one| !is_access(one)) {
+            match one.name() {
+                "expiresbytype" if has_expiry && has_other_types(host, one) => {
+                    one.not_carried(OTHER_TYPES, report);
+                }
+                "expiresbytype" if has_expiry => expires_by_type(one, site, report),
+                "expiresbytype" => one.not_needed("no ExpiresActive turns it on", report),
+                "header" => header(one, &mut site.section, part.kind, report),
+                _ => directive(one, site, report),
+            }
         }
-        "documentroot" => {
-            directive.sets(
-                "root",
-                argument.trim_end_matches('/').to_owned(),
-                &mut site.section,
-                context.report,
-            );
+    }
+    let has_tls = host.own().iter().any(|one| turns_tls_on(one));
+    for part in of_site() {
+        let (place, is_in_force) = match part.kind {
+            PartKind::Host => (RewritePlace::Host, true),
+            // Those of another folder replace them.
+            _ => (
+                RewritePlace::Folder,
+                host.rewriting().as_ptr() == part.block.as_ptr()
+                    || !rewrite::has_engine(&part.block),
+            ),
+        };
+        if is_in_force {
+            let whole =
+                rewrite_rules::convert(&part.block, RewriteScope { place, has_tls }, site, report);
+            redirects_all = redirects_all.or(whole);
         }
-        "sslengine" => {
-            context.has_tls = argument.eq_ignore_ascii_case("on");
-            context.carried(directive, "server.listen_tls");
+        for one in part
+            .block
+            .iter()
+            .filter(|one| one.name().starts_with("redirect"))
+        {
+            let whole = passing::redirect(one, part.kind, site, report);
+            redirects_all = redirects_all.or(whole);
         }
-        "sslcertificatefile" | "sslcertificatekeyfile" => certificate(directive, site, context),
-        "errorlog" | "customlog" | "transferlog" => log(directive, site, context),
-        "limitrequestbody" | "php_value" | "php_admin_value" => {
-            request_body(directive, site, context);
+    }
+    site_access(host, site, report);
+    // Of the rules for a path the first one applies, and Apache merges the last part last.
+    for (order, part) in host.parts.iter().enumerate().rev() {
+        if let Some(section) = part
+            .section
+            .filter(|_| !matches!(part.paths, PartPaths::All))
+        {
+            contents(part, section, order + 1, site, report);
         }
-        "proxypass" | "proxypassmatch" => proxy(directive, site, context),
-        "redirect" | "redirectmatch" | "redirectpermanent" | "redirecttemp" => {
-            redirect(directive, site, context);
+    }
+    redirects_all
+}
+
+pub(super) fn turns_tls_on(directive: &ParsedDirective) -> bool {
+    directive.name() == "sslengine" && directive.argument(0).eq_ignore_ascii_case("on")
+}
+
+/// Converts the access control of the whole site: the last part with directives of a kind decides.
+fn site_access(host: &ApacheHost<'_>, site: &mut ImportedSite, report: &mut Report) {
+    let mut last: [Option<PartGate<'_>>; 2] = [None, None];
+    for part in host
+        .parts
+        .iter()
+        .filter(|part| matches!(part.paths, PartPaths::All))
+    {
+        for (last, gate) in last.iter_mut().zip(gates(&part.block)) {
+            let Some(gate) = gate else {
+                continue;
+            };
+            for one in last.replace(gate).iter().flat_map(|before| &before.by) {
+                one.not_needed("a section after it decides about access", report);
+            }
         }
-        "rewritecond" => rewrite::condition(directive, context),
-        "rewriterule" => rewrite::rule(directive, site, context),
-        "header" => header(
-            directive,
-            &mut site.section,
-            HeaderScope::Site,
-            context.report,
-        ),
-        "expiresbytype" => expires_by_type(directive, site, context.report),
-        "errordocument" => error_document(directive, site, context),
-        _ if is_access(directive) => match context.access.last_mut() {
-            Some(group) => group.push(directive.clone()),
-            None => context.access.push(vec![directive.clone()]),
-        },
-        name if name.starts_with('<') => section(directive, site, context),
-        "sslverifyclient" if !argument.eq_ignore_ascii_case("none") => {
-            closed::undecided(
-                directive,
-                "Galley does not ask clients for certificates",
-                context.report,
-            );
-        }
-        "sethandler" if argument.starts_with("proxy:") => handler(directive, site, context),
-        _ => record_outcome(directive, context.report),
+    }
+    for gate in last.iter().flatten() {
+        access::apply(gate, &mut site.section, report);
+    }
+    for part in host
+        .parts
+        .iter()
+        .filter(|part| matches!(part.paths, PartPaths::All))
+    {
+        access::without_effect(&part.block, report);
     }
 }
 
-/// Converts a section and the directives in it.
-fn section(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut HostContext<'_>) {
-    let is_there = module_is_there(directive);
-    let inner = match (directive.name(), is_there) {
-        (
-            "<files" | "<filesmatch" | "<directory" | "<directorymatch" | "<location"
-            | "<locationmatch",
-            _,
-        ) => {
-            let inner = container(directive, site, context);
-            if inner.iter().any(is_access) {
-                context.access.push(Vec::new());
-            }
-            inner
+/// Converts a part with paths of its own to a rule.
+fn contents(
+    part: &Part<'_>,
+    section: &ParsedDirective,
+    order: usize,
+    site: &mut ImportedSite,
+    report: &mut Report,
+) {
+    if let [one] = part.block.as_slice()
+        && part.kind == PartKind::Files
+        && one.name() == "sethandler"
+        && section
+            .arguments()
+            .last()
+            .is_some_and(|name| OF_PHP.contains(&name.as_str()))
+    {
+        report.carried(section.id, "php");
+        return passing::handler(one, one.argument(0), site, report);
+    }
+    let mut rule = part.paths.rule(section, part.kind, order);
+    let others = part.block.iter().filter(|one| !is_access(one));
+    if part.block.iter().any(|one| is_access(one)) {
+        // Access control comes before all fields.
+        (rule.priority, rule.length) = (RulePriority::Exact, 0);
+    }
+    if access::denies_all(&part.block) {
+        let outcome = closed::close(section, rule, "403", site);
+        report.record(section.id, outcome.clone());
+        for one in part.block.iter().filter(|one| is_access(one)) {
+            closed::record_all(one, &outcome, report);
         }
-        ("<ifmodule" | "<ifversion", Some(true)) => {
-            let why = "the module is there: its directives are converted one by one";
-            context.not_needed(directive, why);
-            directive.inner()
+        return others.for_each(|one| record_outcome(one, report));
+    }
+    access::convert(&part.block, &mut rule.section, report);
+    for one in others {
+        match one.name() {
+            "header" => header(one, &mut rule.section, part.kind, report),
+            _ => record_outcome(one, report),
         }
-        ("<ifmodule" | "<ifversion", Some(false)) => {
-            let why = "it is for a server without this module, or an older one";
-            return directive.not_needed(why, context.report);
+    }
+    section.becomes(rule, site, report);
+}
+
+const OTHER_TYPES: &str = "which files have this media type depends on other directives, or on the version of Apache: write a rule with `pattern` and `set_headers`";
+
+/// Patterns of all scripts.
+const OF_PHP: &[&str] = &["\\.php$", "\\.(php)$", ".+\\.php$", "*.php"];
+
+/// Converts a directive of the whole site that is about neither access, fields nor redirects.
+fn directive(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
+    let argument = directive.argument(0);
+    match directive.name() {
+        "servername" | "serveralias" => names(directive, site, report),
+        "documentroot" if argument.contains(['$', '%']) => {
+            directive.not_carried("set `root` to the folder", report);
         }
-        _ => return context.unknown_section(directive),
-    };
-    for inner in inner {
-        convert(inner, site, context);
+        "documentroot" => {
+            let root = argument.trim_end_matches('/').to_owned();
+            directive.sets("root", root, &mut site.section, report);
+        }
+        "sslengine" => report.carried(directive.id, "server.listen_tls"),
+        "errorlog" | "customlog" | "transferlog" => log(directive, site, report),
+        "limitrequestbody" | "php_value" | "php_admin_value" => {
+            request_body(directive, site, report);
+        }
+        "proxypass" | "proxypassmatch" => passing::proxy(directive, site, report),
+        "errordocument" => error_document(directive, site, report),
+        "sslverifyclient" if !argument.eq_ignore_ascii_case("none") => {
+            let remedy = "Galley does not ask clients for certificates";
+            closed::undecided(directive, remedy, report);
+        }
+        "rewritecond" | "rewriterule" => {}
+        name if name.starts_with("redirect") || name.starts_with("sslcertificate") => {}
+        _ => record_outcome(directive, report),
     }
 }
 
 /// Converts `LimitRequestBody`, and PHP's limits with the same meaning.
-fn request_body(
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
-) {
-    let (text, carried) = match (directive.name(), directive.argument(0)) {
-        ("limitrequestbody", text) => (text, "request_body"),
-        (_, "post_max_size" | "upload_max_filesize") => (directive.argument(1), ""),
-        _ => return record_outcome(directive, context.report),
+fn request_body(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
+    let (text, is_of_php) = match (directive.name(), directive.argument(0)) {
+        ("limitrequestbody", text) => (text, false),
+        (_, "post_max_size" | "upload_max_filesize") => (directive.argument(1), true),
+        _ => return record_outcome(directive, report),
     };
-    match units::size(text) {
-        Some(size) if size != "0B" => {
-            site.section.set("request_body", size, &directive.origin);
-            if carried.is_empty() {
-                context.not_carried(directive, "put the value into a `.user.ini`, php.ini or the pool of PHP-FPM; `request_body` permits it");
-            } else {
-                context.carried(directive, carried);
-            }
-        }
-        _ => context.not_carried(
-            directive,
-            "set `request_body` to a limit: Galley always has one",
-        ),
+    let Some(size) = units::size(text).filter(|size| size != "0B") else {
+        let remedy = "set `request_body` to a limit: Galley always has one";
+        return directive.not_carried(remedy, report);
+    };
+    site.section.set("request_body", size, &directive.origin);
+    if is_of_php {
+        let remedy = "put the value into a `.user.ini`, php.ini or the pool of PHP-FPM; `request_body` permits it";
+        directive.not_carried(remedy, report);
+    } else {
+        report.carried(directive.id, "request_body");
     }
 }
 
-/// Whether a section for modules or versions applies to a current Apache. `None`: it is not known.
-pub(super) fn module_is_there(directive: &ParsedDirective) -> Option<bool> {
-    let condition = directive.arguments().join(" ");
-    if directive.name() == "<ifversion" {
-        return match condition.split_once(' ')? {
-            (">=" | ">", version) if version.starts_with("2.") => Some(true),
-            ("<" | "<=", version) if version.starts_with("2.") => Some(false),
-            _ => None,
-        };
-    }
-    match condition.strip_prefix('!') {
-        Some(module) => STANDARD_MODULES
-            .contains(&module_name(module))
-            .then_some(false),
-        None => Some(true),
-    }
-}
-
-/// `authz_core` of `mod_authz_core.c` or `authz_core_module`.
-fn module_name(text: &str) -> &str {
-    let text = text.strip_prefix("mod_").unwrap_or(text);
-    text.trim_end_matches(".c").trim_end_matches("_module")
-}
-
-/// Modules that every Apache 2.4 for WordPress has.
-const STANDARD_MODULES: &[&str] = &[
-    "authz_core",
-    "authz_host",
-    "dir",
-    "mime",
-    "rewrite",
-    "log_config",
-];
-
-fn names(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut HostContext<'_>) {
-    let hosts = directive.arguments().iter().map(|name| {
+/// The hosts of a `ServerName` or `ServerAlias`.
+pub(super) fn host_names(directive: &ParsedDirective) -> impl Iterator<Item = String> {
+    directive.arguments().iter().map(|name| {
         let name = name.rsplit("://").next().unwrap_or(name);
         name.split(':').next().unwrap_or(name).to_ascii_lowercase()
-    });
-    directive.adds("hosts", hosts, &mut site.section, context.report);
+    })
 }
 
-fn certificate(
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
-) {
-    let path = directive.argument(0).to_owned();
-    if directive.name() == "sslcertificatefile" {
-        context.cert = Some(path);
-    } else {
-        context.key = Some(path);
-    }
-    context.carried(directive, "tls");
-    if let (Some(cert), Some(key)) = (&context.cert, &context.key) {
-        let pair = certificate_pair(cert, key);
-        site.section.set("tls", pair, &directive.origin);
+fn names(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
+    directive.adds("hosts", host_names(directive), &mut site.section, report);
+}
+
+fn certificate(own: &[&ParsedDirective], site: &mut ImportedSite, report: &mut Report) {
+    let last = |name: &str| own.iter().rev().find(|one| one.name() == name);
+    let (cert, key) = (last("sslcertificatefile"), last("sslcertificatekeyfile"));
+    if let (Some(cert), Some(key)) = (cert, key) {
+        let pair = certificate_pair(cert.argument(0), key.argument(0));
+        site.section.set("tls", pair, &key.origin);
+        report.carried(cert.id, "tls");
+        report.carried(key.id, "tls");
+    } else if let Some(one) = cert.or(key) {
+        one.not_carried("set `tls` to the certificate and its key", report);
     }
 }
 
-fn log(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut HostContext<'_>) {
+fn log(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
     let name = if directive.name() == "errorlog" {
         "error"
     } else {
@@ -200,24 +243,18 @@ fn log(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut HostC
     let path = directive
         .argument(0)
         .replace("${APACHE_LOG_DIR}", "/var/log/apache2");
-    if path.starts_with('/') && path != "/dev/null" {
+    if path == "/dev/null" {
+        let why = "Galley writes no such log unless `[site.log]` names it";
+        directive.not_needed(why, report);
+    } else if path.starts_with('/') {
         site.log.set(name, path, &directive.origin);
-        context.carried(directive, format!("site.log.{name}"));
-    } else if path == "/dev/null" {
-        context.not_needed(
-            directive,
-            "Galley writes no such log unless `[site.log]` names it",
-        );
+        report.carried(directive.id, format!("site.log.{name}"));
     } else {
-        context.not_carried(directive, format!("set `{name}` in `[site.log]`"));
+        directive.not_carried(&format!("set `{name}` in `[site.log]`"), report);
     }
 }
 
-fn error_document(
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut HostContext<'_>,
-) {
+fn error_document(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
     let (status, target) = (directive.argument(0), directive.argument(1));
     let root = site.section.text("root").unwrap_or_default();
     let is_page = target.starts_with('/') && !target.contains("index.php") && !root.is_empty();
@@ -225,11 +262,9 @@ fn error_document(
         let path = format!("{root}{target}");
         site.error_pages
             .set(&format!("\"{status}\""), path, &directive.origin);
-        context.carried(directive, "site.error_pages");
+        report.carried(directive.id, "site.error_pages");
     } else {
-        context.not_carried(
-            directive,
-            "set `[site.error_pages]` to a file, or have WordPress make the page",
-        );
+        let remedy = "set `[site.error_pages]` to a file, or have WordPress make the page";
+        directive.not_carried(remedy, report);
     }
 }

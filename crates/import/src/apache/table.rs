@@ -9,7 +9,9 @@ pub(super) fn outcome_of(directive: &ParsedDirective) -> Option<StatementOutcome
     let name = directive.name();
     let not_needed = |why: &str| Some(StatementOutcome::NotNeeded(why.to_owned()));
     match (name, directive.argument(0)) {
-        ("directoryindex", "index.php") => {
+        ("directoryindex", "index.php")
+            if directive.arguments().get(1..) == Some(&["index.html".to_owned()]) =>
+        {
             return not_needed("Galley looks for index.php, then for index.html");
         }
         ("options", _)

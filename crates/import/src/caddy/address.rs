@@ -44,6 +44,18 @@ impl<'a> SiteAddress<'a> {
     }
 }
 
+/// Converts `localhost:8080`, `http://a:80` to a server of `upstream`.
+pub(super) fn upstream(word: &str) -> Option<String> {
+    let (scheme, rest) = word.split_once("://").unwrap_or(("http", word));
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse::<u16>().ok()?),
+        None => (rest, if scheme == "https" { 443 } else { 80 }),
+    };
+    let host = if host.is_empty() { "127.0.0.1" } else { host };
+    let is_valid = matches!(scheme, "http" | "https") && !host.contains(['{', '/']);
+    is_valid.then(|| format!("{scheme}://{host}:{port}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

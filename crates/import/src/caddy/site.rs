@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::address::upstream;
 use super::field::field;
 use super::matcher::{PathOption, Reach, path_option, rules};
 use crate::closed::{self, undecided};
@@ -19,6 +20,8 @@ pub(super) struct Converter<'a> {
     pub report: &'a mut Report,
     /// The options for the paths of named matchers.
     pub matchers: HashMap<String, Vec<PathOption>>,
+    /// Whether blocks answer requests before other directives of the site do.
+    pub has_blocks: bool,
     pub level: usize,
     /// The remaining number of snippet imports: a snippet that imports itself twice would never end.
     pub imports_left: usize,
@@ -26,6 +29,10 @@ pub(super) struct Converter<'a> {
 
 impl Converter<'_> {
     pub fn block(&mut self, block: &[ParsedDirective], site: &mut ImportedSite) {
+        let is_block = |one: &ParsedDirective| {
+            matches!(one.name(), "handle" | "handle_path" | "route") && !refuses(one)
+        };
+        self.has_blocks |= block.iter().any(is_block);
         // A matcher may be defined after its use.
         for directive in block.iter().filter(|one| one.name().starts_with('@')) {
             self.matcher(directive);
@@ -130,26 +137,30 @@ impl Converter<'_> {
         }
     }
 
-    /// Converts a block of directives for all paths, or for those of a matcher, which then applies to each directive.
+    /// Converts a block of directives for all paths, or one that only refuses requests for its paths.
     fn handle(&mut self, directive: &ParsedDirective, reach: &Reach, site: &mut ImportedSite) {
-        if matches!(reach, Reach::All) {
-            self.report.not_needed(directive.id, BLOCK);
-            return self.block(directive.inner(), site);
-        }
-        self.report.carried(directive.id, "rules for its paths");
-        for inner in directive.inner() {
-            let mut of_paths = inner.clone();
-            of_paths.words.insert(1, directive.argument(0).to_owned());
-            match inner.name() {
-                "reverse_proxy" | "header" | "respond" | "error" | "abort" | "basic_auth"
-                | "basicauth"
-                    if !inner.argument(0).starts_with(['/', '@']) =>
-                {
-                    self.directive(&of_paths, site);
+        match directive.inner() {
+            inner if matches!(reach, Reach::All) => {
+                self.report.not_needed(directive.id, BLOCK);
+                self.block(inner, site);
+            }
+            [one] if refuses(directive) => {
+                self.report.carried(directive.id, "rules for its paths");
+                let mut of_paths = one.clone();
+                of_paths.words.insert(1, directive.argument(0).to_owned());
+                self.directive(&of_paths, site);
+            }
+            inner => {
+                self.report.not_carried(directive.id, IN_BLOCK);
+                for one in inner {
+                    match one.name() {
+                        "respond" | "error" | "abort" | "basic_auth" | "basicauth"
+                        | "forward_auth" | "request_header" => {
+                            undecided(one, DECIDES, self.report);
+                        }
+                        _ => one.not_carried(IN_BLOCK, self.report),
+                    }
                 }
-                "encode" => self.directive(inner, site),
-                "forward_auth" | "request_header" => undecided(inner, DECIDES, self.report),
-                _ => inner.not_carried("write a rule for the paths of the block", self.report),
             }
         }
     }
@@ -229,16 +240,19 @@ impl Converter<'_> {
         words: &[String],
         site: &mut ImportedSite,
     ) {
-        if !directive.inner().is_empty() {
-            self.report.carried(directive.id, "set_headers");
-        }
         match reach {
-            Reach::All => self.fields(directive, words, &mut site.section),
+            Reach::All => {
+                if !directive.inner().is_empty() {
+                    self.report.carried(directive.id, "set_headers");
+                }
+                self.fields(directive, words, &mut site.section);
+            }
             Reach::Paths(paths) => {
                 for mut rule in rules(&paths, directive) {
                     self.fields(directive, words, &mut rule.section);
                     site.add_rule(rule);
                 }
+                directive.not_carried(ONE_RULE, self.report);
             }
             Reach::Unknown => directive.not_carried(NO_MATCHER, self.report),
         }
@@ -274,15 +288,14 @@ impl Converter<'_> {
         let Some(mut rule) = redirected(reach, directive).filter(|_| is_known) else {
             return directive.not_carried("write a rule with `redirect`", self.report);
         };
-        let path = rule.section.text("path").unwrap_or_default().to_owned();
-        let rest = if keeps {
-            path.replace('*', "$1")
-        } else {
-            String::new()
-        };
+        let is_whole = rule.section.has("path");
+        if keeps && !is_whole {
+            return directive.not_carried("write a rule with `redirect`", self.report);
+        }
+        let rest = if keeps { "/$1" } else { "" };
         rule.section
             .redirects(format!("{bare}{rest}"), status, keeps, &directive.origin);
-        if path == "/*" {
+        if is_whole {
             site.redirects_all
                 .get_or_insert_with(|| directive.origin.clone());
         }
@@ -330,6 +343,9 @@ impl Converter<'_> {
             rule.priority = RulePriority::Exact;
             let outcome = closed::close(directive, rule, status, site);
             closed::record_all(directive, &outcome, self.report);
+        }
+        if self.has_blocks {
+            directive.not_carried(AFTER_BLOCKS, self.report);
         }
     }
 
@@ -412,31 +428,44 @@ fn paths_of(directive: &ParsedDirective) -> Option<Vec<PathOption>> {
 
 /// A rule for the paths of a redirect. `None`: there are several, or it depends on something else.
 fn redirected(reach: Reach, directive: &ParsedDirective) -> Option<RuleDraft> {
-    let path = match reach {
-        Reach::All => "/*".to_owned(),
+    let (option, value) = match reach {
+        Reach::All => ("path", "/*".to_owned()),
         Reach::Paths(paths) => match paths.as_slice() {
-            [("path", path)] => path.clone(),
+            [one] => one.clone(),
             _ => return None,
         },
         Reach::Unknown => return None,
     };
-    let priority = if path.ends_with('*') {
-        RulePriority::Prefix
-    } else {
-        RulePriority::Exact
-    };
-    let length = path.len();
-    let rule = closed::rule_for("path", path, directive, priority);
+    // Caddy redirects before it refuses, and compares longer paths first.
+    let (priority, length) = (RulePriority::Exact, usize::MAX / 2 + value.len());
+    let rule = closed::rule_for(option, value, directive, priority);
     Some(RuleDraft { length, ..rule })
 }
 
+/// Whether a block does nothing but refuse requests.
+fn refuses(block: &ParsedDirective) -> bool {
+    let is_refusal = |one: &ParsedDirective| {
+        matches!(one.name(), "respond" | "error" | "abort")
+            && !one.argument(0).starts_with(['/', '@', '*'])
+    };
+    matches!(block.inner(), [one] if is_refusal(one))
+}
+
+const IN_BLOCK: &str = "Galley has no blocks for paths: write rules for the paths of the block";
+
 const BLOCK: &str = "the directives in the block are converted one by one";
+
+const ONE_RULE: &str = "in a rule of its own, and only the first rule for a path applies, where Caddy adds the fields of all: add the fields to the other rules \
+     for these paths";
 
 const NO_MATCHER: &str = "its matcher is not one of paths: write a rule for the paths";
 
 const NO_STRIPPING: &str = "Galley forwards paths as they are: have the server behind it take the whole path, and write a rule with `upstream`";
 
 const NO_COUNTERPART: &str = "Galley has no counterpart that the import knows: look for an option in docs/reference/options.md";
+
+const AFTER_BLOCKS: &str =
+    "closed, also where Caddy answers in a `handle` or `route` block before it refuses";
 
 const DECIDES: &str = "it decides about access by something other than paths: close the paths with `deny`, or decide in PHP";
 
@@ -458,19 +487,7 @@ pub(super) const MAX_IMPORTS: usize = 100;
 
 /// The value of `upstream`. `None`: there is no server, or one is not known.
 fn servers_of(words: &[String]) -> Option<Value> {
-    let servers: Option<Vec<String>> = words.iter().map(|word| server(word)).collect();
+    let servers: Option<Vec<String>> = words.iter().map(|word| upstream(word)).collect();
     let servers = servers.filter(|servers| !servers.is_empty());
     servers.map(Value::List)
-}
-
-/// Converts `localhost:8080`, `http://a:80` to a server of `upstream`.
-fn server(word: &str) -> Option<String> {
-    let (scheme, rest) = word.split_once("://").unwrap_or(("http", word));
-    let (host, port) = match rest.rsplit_once(':') {
-        Some((host, port)) => (host, port.parse::<u16>().ok()?),
-        None => (rest, if scheme == "https" { 443 } else { 80 }),
-    };
-    let host = if host.is_empty() { "127.0.0.1" } else { host };
-    let is_valid = matches!(scheme, "http" | "https") && !host.contains(['{', '/']);
-    is_valid.then(|| format!("{scheme}://{host}:{port}"))
 }

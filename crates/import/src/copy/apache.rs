@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::apache::words_of_line;
+use galley_files::{ApacheLine, apache_lines};
+
 use crate::copy::builder::{CopyBuilder, CopyError};
 use crate::copy::key::listen_key;
 use crate::source::{MAX_FILES, MAX_LEVELS, Source};
@@ -52,55 +53,41 @@ struct ApacheCopy<'a, 'w> {
 }
 
 impl ApacheCopy<'_, '_> {
-    /// The lines of a file and of its includes; continued lines are joined.
-    fn lines(&mut self, path: &Path, level: usize) -> Vec<String> {
+    /// The lines of a file and of its includes.
+    fn lines(&mut self, path: &Path, level: usize) -> Vec<ApacheLine> {
         self.left = self.left.saturating_sub(1);
         let text = self.source.text(path).unwrap_or_default();
         let mut all = Vec::new();
-        let mut joined = String::new();
-        for line in text.lines() {
-            if let Some(part) = line.strip_suffix('\\') {
-                joined.push_str(part);
-                continue;
-            }
-            joined.push_str(line);
-            let line = std::mem::take(&mut joined);
-            let words = words_of_line(&line);
-            match words.first().map(String::as_str) {
-                Some("include" | "includeoptional") => {
-                    let pattern = self.root.join(words.get(1).map_or("", String::as_str));
-                    let files = self.source.matching(&pattern);
+        for line in apache_lines(&text) {
+            let word = |at: usize| line.words.get(at).map_or("", String::as_str);
+            match word(0) {
+                "include" | "includeoptional" => {
+                    let files = self.source.matching(&self.root.join(word(1)));
                     if level < MAX_LEVELS && self.left >= files.len() {
                         all.extend(files.iter().flat_map(|file| self.lines(file, level + 1)));
                     }
                 }
-                Some("serverroot") => {
-                    self.root = PathBuf::from(words.get(1).map_or("", String::as_str));
-                }
-                Some("loadmodule") => {
-                    self.has_remote_ip |=
-                        words.get(1).is_some_and(|name| name == "remoteip_module");
-                    let file = words.get(2).map(|file| self.root.join(file));
-                    self.modules = self
-                        .modules
-                        .take()
-                        .or_else(|| Some(file?.parent()?.to_owned()));
+                "serverroot" => self.root = PathBuf::from(word(1)),
+                "loadmodule" => {
+                    self.has_remote_ip |= word(1) == "remoteip_module";
+                    let file = self.root.join(word(2));
+                    let folder = file.parent().map(Path::to_owned);
+                    self.modules = self.modules.take().or(folder);
                     all.push(line);
                 }
-                Some(_) => all.push(line),
-                None => {}
+                _ => all.push(line),
             }
         }
         all
     }
 
     /// Finds the virtual hosts with TLS, so that their addresses are marked as such.
-    fn tls_hosts(&mut self, lines: &[String]) -> Result<(), CopyError> {
+    fn tls_hosts(&mut self, lines: &[ApacheLine]) -> Result<(), CopyError> {
         let mut addresses: Vec<String> = Vec::new();
         for line in lines {
-            let words = words_of_line(line);
+            let words = &line.words;
             match words.first().map(String::as_str) {
-                Some("<virtualhost") => addresses = words.into_iter().skip(1).collect(),
+                Some("<virtualhost") => addresses = words.iter().skip(1).cloned().collect(),
                 Some("sslengine")
                     if words
                         .get(1)
@@ -119,8 +106,8 @@ impl ApacheCopy<'_, '_> {
         Ok(())
     }
 
-    fn line(&mut self, line: &str) -> Result<(), CopyError> {
-        let words = words_of_line(line);
+    fn line(&mut self, line: &ApacheLine) -> Result<(), CopyError> {
+        let words = &line.words;
         let name = words.first().map_or("", String::as_str);
         let argument = words.get(1).map_or("", String::as_str);
         match name {
@@ -164,7 +151,7 @@ impl ApacheCopy<'_, '_> {
             }
             _ if LEFT_OUT.contains(&name) => {}
             _ => {
-                self.body.push_str(line);
+                self.body.push_str(&line.text);
                 self.body.push('\n');
             }
         }

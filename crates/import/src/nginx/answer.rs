@@ -4,26 +4,21 @@
 //! control, and the statement that passes the request on. It never guesses: an answer that depends on files, programs or variables
 //! that are unknown here is `None`.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
-use regex::Regex;
-
 use crate::closed;
 use crate::directive::ParsedDirective;
 use crate::evidence::{self, SampleRequest};
 use crate::expectation::Answer;
-use crate::known;
+use crate::known::{self, Patterns};
 use crate::nginx::condition::comparison;
 use crate::nginx::location_paths::LocationPaths;
 use crate::nginx::variables::Variables;
+use crate::units;
 
 /// A server, with the statements of `http` that it inherits.
 pub(super) struct NginxServer<'d> {
     inherited: Vec<&'d ParsedDirective>,
     own: Vec<&'d ParsedDirective>,
-    /// Compiled patterns; `None` for those that this crate does not support.
-    patterns: RefCell<HashMap<String, Option<Regex>>>,
+    patterns: Patterns,
 }
 
 /// An answer, and the statements from which it follows.
@@ -67,7 +62,7 @@ impl<'d> NginxServer<'d> {
         Self {
             inherited: inherited.to_vec(),
             own,
-            patterns: RefCell::default(),
+            patterns: Patterns::default(),
         }
     }
 
@@ -290,17 +285,13 @@ impl<'d> NginxServer<'d> {
                     .is_some_and(|rest| rest.starts_with("/.well-known"))
             }));
         }
-        let Some(key) = known::pattern(pattern, ignores_case) else {
+        let Some(compiled) = self.patterns.of(pattern, ignores_case) else {
             // Without its look-around a pattern matches more.
             let wider = known::pattern(&known::without_look_around(pattern), ignores_case)?;
-            let is_possible = Regex::new(&wider).ok()?.is_match(text);
+            let is_possible = self.patterns.of(&wider, false)?.is_match(text);
             return (!is_possible).then_some(false);
         };
-        let mut patterns = self.patterns.borrow_mut();
-        let compiled = patterns
-            .entry(key)
-            .or_insert_with_key(|key| Regex::new(key).ok());
-        let found = compiled.as_ref()?.captures(text);
+        let found = compiled.captures(text);
         if let Some(groups) = &found {
             variables.capture(
                 groups
@@ -384,6 +375,22 @@ impl<'d> NginxServer<'d> {
             .collect()
     }
 
+    /// How long nginx stores a response of a location that states no lifetime: the first statement for its status.
+    pub fn lifetime(
+        &self,
+        chain: &[&'d ParsedDirective],
+        status: &str,
+    ) -> Option<(String, &'d ParsedDirective)> {
+        let level = self.effective(chain, |name| name.ends_with("_cache_valid"));
+        let has = |one: &&&ParsedDirective| {
+            let (_, statuses) = one.arguments().split_last().unwrap_or((&EMPTY, &[]));
+            statuses.is_empty() && status == "200"
+                || statuses.iter().any(|own| own == status || own == "any")
+        };
+        let one = level.iter().find(has)?;
+        Some((units::duration(one.arguments().last()?)?, one))
+    }
+
     /// The statements of these names at the innermost level that has any: nginx inherits all of them, or none.
     fn effective(
         &self,
@@ -429,6 +436,8 @@ impl<'d> NginxServer<'d> {
         Some(())
     }
 }
+
+const EMPTY: String = String::new();
 
 fn named<'d>(
     block: &[&'d ParsedDirective],

@@ -4,9 +4,11 @@
 //! come from its statements ([`NginxServer`]), those of the draft from the code that decides in the server ([`DecidingRules`]).
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
 
 use crate::closed;
+use crate::comparison::{
+    self as shared, DraftAnswer, OtherAnswer, ServerComparison, WantedFields, clients, flat,
+};
 use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, Section, Value};
 use crate::evidence::{self, DecidingRules, DraftDecision, SampleRequest};
@@ -14,26 +16,34 @@ use crate::expectation::Answer;
 use crate::nginx::answer::{NginxAnswer, NginxServer};
 use crate::nginx::condition::comparison;
 use crate::nginx::context::Context;
-use crate::nginx::fields::{added, name_of, wanted};
+use crate::nginx::fields::{name_of, wanted};
 use crate::nginx::location_paths::LocationPaths;
-use crate::nginx::server::{ServerRole, host_of, role};
+use crate::nginx::server::{ServerRole, role};
 use crate::served::StatementPaths;
 use crate::source::StatementOrigin;
 
 /// Compares a server with the draft.
 pub(super) fn check(server: &NginxServer<'_>, draft: &Draft, context: &mut Context<'_>) {
     let ServerRole { schemes, host } = role(server.own());
-    let site = host_of(&draft.sites, &host);
+    let site = draft.site_of(&host);
     let nothing = ImportedSite::default();
     let rules = site.map(|site| DecidingRules::of(&site.section, site.rules.iter()));
-    let clients = clients(server.own());
+    let all = flat(server.inherited().iter().chain(server.own()).copied());
+    let of_access = |one: &&&ParsedDirective| matches!(one.name(), "allow" | "deny");
+    let clients = clients(all.iter().filter(of_access).map(|one| one.argument(0)));
     let mut check = ServerCheck {
         server,
-        all: flat(server),
-        rules,
+        shared: ServerComparison {
+            all,
+            rules,
+            deciding: DECIDING,
+            field_of: name_of,
+        },
+        ttl: site.map(|site| &site.ttl),
         context,
     };
     let depends_on_files = check
+        .shared
         .all
         .iter()
         .any(|one| one.name() == "if" && comparison(one).operator == "$request_filename");
@@ -65,9 +75,9 @@ pub(super) fn check(server: &NginxServer<'_>, draft: &Draft, context: &mut Conte
 
 struct ServerCheck<'c, 'd, 'l> {
     server: &'c NginxServer<'d>,
-    /// Every statement of the server, at any depth.
-    all: Vec<&'d ParsedDirective>,
-    rules: Option<DecidingRules<'c>>,
+    shared: ServerComparison<'c, 'd>,
+    /// The lifetimes of the site.
+    ttl: Option<&'c Section>,
     context: &'c mut Context<'l>,
 }
 
@@ -76,17 +86,14 @@ impl<'d> ServerCheck<'_, 'd, '_> {
         let Some(theirs) = self.server.answer(sample) else {
             return;
         };
-        let Some(ours) = self.rules.as_ref().map(|rules| rules.decide(sample)) else {
+        let Some(ours) = self.shared.rules.as_ref().map(|rules| rules.decide(sample)) else {
             // Galley answers 421 to hosts of no site.
             return self.differ(sample, &theirs, &[], &Answer::Closed);
         };
         if theirs.answer != ours.answer {
-            let has_root = self
-                .rules
-                .as_ref()
-                .is_some_and(|rules| rules.site().has("root"));
-            let is_closed =
-                theirs.answer == Answer::Closed && has_root && closed::is_never_sent(sample.path());
+            let is_closed = theirs.answer == Answer::Closed
+                && self.shared.has_root()
+                && closed::is_never_sent(sample.path());
             // Galley refuses a request before it redirects the whole host, and answers challenges for certificates without TLS.
             let is_of_host = theirs.chain.is_empty()
                 && matches!(&theirs.answer, Answer::Redirected(_, location) if location.ends_with(sample.target));
@@ -103,13 +110,16 @@ impl<'d> ServerCheck<'_, 'd, '_> {
             return self.differ(sample, page, &[], &Answer::Open);
         }
         if theirs.answer != Answer::Closed {
-            self.fields(sample, &theirs, &pages, &ours);
+            let all = std::iter::once(&theirs).chain(&pages);
+            let all: Vec<WantedFields<'_>> = all.map(|one| wanted(&one.fields)).collect();
+            self.shared.fields(sample, &all, &ours, self.context.report);
         }
         if theirs.answer == Answer::Open {
             self.limits(sample, &theirs, &ours);
-            self.handlers(sample, &theirs, &ours);
-            for page in pages.iter().filter(|page| page.pass.is_some()) {
+            let passed = pages.iter().filter(|page| page.pass.is_some());
+            for page in std::iter::once(&theirs).chain(passed) {
                 self.handlers(sample, page, &ours);
+                self.lifetimes(sample, page, &ours);
             }
             self.pages(sample, &theirs);
         }
@@ -117,10 +127,7 @@ impl<'d> ServerCheck<'_, 'd, '_> {
 
     /// Reports a location that sends files only, and has paths of pages.
     fn pages(&mut self, sample: &SampleRequest<'_>, theirs: &NginxAnswer<'d>) {
-        let has_root = self
-            .rules
-            .as_ref()
-            .is_some_and(|rules| rules.site().has("root"));
+        let has_root = self.shared.has_root();
         let is_page = evidence::OTHER_TARGETS.contains(&sample.target) && sample.path() != "/";
         let Some(location) = theirs.chain.last().filter(|_| has_root && is_page) else {
             return;
@@ -142,6 +149,7 @@ impl<'d> ServerCheck<'_, 'd, '_> {
     ) -> Vec<NginxAnswer<'d>> {
         let path = sample.path();
         let root = self
+            .shared
             .rules
             .as_ref()
             .and_then(|rules| rules.site().text("root"))
@@ -166,37 +174,20 @@ impl<'d> ServerCheck<'_, 'd, '_> {
             .collect()
     }
 
-    /// Reports the statements of either answer.
     fn differ(
         &mut self,
         sample: &SampleRequest<'_>,
         theirs: &NginxAnswer<'d>,
-        ours: &[&StatementOrigin],
+        origins: &[&StatementOrigin],
         answer: &Answer,
     ) {
-        let remedy = evidence::difference(sample.target, &theirs.answer, answer);
-        let is_open = theirs.answer == Answer::Closed;
-        let rewrites = |one: &&&ParsedDirective| matches!(one.name(), "if" | "rewrite");
-        let is_all = theirs.answer != Answer::Open || ours.is_empty();
-        {
-            for one in theirs.by.iter().filter(|one| is_all || rewrites(one)) {
-                self.context
-                    .report
-                    .differs(one.id, &remedy, is_open && one.name() != "location");
-            }
-        }
-        self.at(ours, DECIDING, &remedy);
-    }
-
-    /// Reports the statements with one of these names at one of these positions.
-    fn at(&mut self, origins: &[&StatementOrigin], names: &[&str], remedy: &str) {
-        for one in &self.all {
-            if origins.contains(&&one.origin)
-                && names.iter().any(|name| one.name().starts_with(name))
-            {
-                self.context.report.differs(one.id, remedy, false);
-            }
-        }
+        let theirs = OtherAnswer {
+            answer: &theirs.answer,
+            by: &theirs.by,
+        };
+        let report = &mut *self.context.report;
+        let ours = DraftAnswer { answer, origins };
+        self.shared.differ(sample, theirs, ours, report);
     }
 
     fn limits(
@@ -218,9 +209,37 @@ impl<'d> ServerCheck<'_, 'd, '_> {
                     "`{}` is limited with this draft, too: a limit covers other spellings of an address",
                     sample.target
                 );
-                self.at(all, &["limit_req"], &remedy);
+                self.shared
+                    .at(all, &["limit_req"], &remedy, self.context.report);
             }
             _ => {}
+        }
+    }
+
+    /// Compares the lifetimes of pages.
+    fn lifetimes(
+        &mut self,
+        sample: &SampleRequest<'_>,
+        theirs: &NginxAnswer<'d>,
+        ours: &DraftDecision<'_>,
+    ) {
+        let Some(ttl) = self.ttl.filter(|_| theirs.pass.is_some()) else {
+            return;
+        };
+        for status in ["200", "404"] {
+            let Some((time, by)) = self.server.lifetime(&theirs.chain, status) else {
+                continue;
+            };
+            let of_rule = ours.rule.filter(|_| status == "200");
+            let of_rule = of_rule.and_then(|rule| rule.text("ttl"));
+            let of_site = ttl.text(&format!("\"{status}\"")).or(ttl.text("default"));
+            if of_rule.or(of_site) != Some(time.as_str()) {
+                let remedy = format!(
+                    "`{}` with status {status} is stored for another time with this draft: set `ttl` in a rule for its paths",
+                    sample.target
+                );
+                self.context.report.differs(by.id, &remedy, false);
+            }
         }
     }
 
@@ -231,7 +250,7 @@ impl<'d> ServerCheck<'_, 'd, '_> {
         theirs: &NginxAnswer<'d>,
         ours: &DraftDecision<'_>,
     ) {
-        let Some(rules) = &self.rules else {
+        let Some(rules) = &self.shared.rules else {
             return;
         };
         let site = rules.site();
@@ -264,7 +283,8 @@ impl<'d> ServerCheck<'_, 'd, '_> {
         }
         if own.is_some() {
             let origins: Vec<_> = section.origins(option).iter().collect();
-            self.at(&origins, PASSING, &remedy);
+            self.shared
+                .at(&origins, PASSING, &remedy, self.context.report);
         }
     }
 
@@ -297,53 +317,6 @@ impl<'d> ServerCheck<'_, 'd, '_> {
         };
         wanted.is_some_and(|(name, value)| name == option && section.get(name) == Some(&value))
     }
-
-    /// Compares the fields of a response.
-    fn fields(
-        &mut self,
-        sample: &SampleRequest<'_>,
-        theirs: &NginxAnswer<'d>,
-        pages: &[NginxAnswer<'d>],
-        ours: &DraftDecision<'_>,
-    ) {
-        let all = std::iter::once(theirs).chain(pages);
-        let answers: Vec<_> = all.map(|one| wanted(&one.fields)).collect();
-        let Some(site) = self.rules.as_ref().map(DecidingRules::site) else {
-            return;
-        };
-        let of_rule = ours
-            .rule
-            .map_or(&[][..], |rule| rule.origins("set_headers"));
-        let ours = added(site, ours.rule, sample.is_tls);
-        for wanted in &answers {
-            for (name, field) in wanted {
-                let is_same = field.value.is_none() || field.value.as_ref() == ours.get(name);
-                if !is_same {
-                    let remedy = format!(
-                        "`{}` has another `{name}` with this draft: set `set_headers` in a rule for its paths",
-                        sample.target
-                    );
-                    let of_draft = |one: &&&ParsedDirective| {
-                        of_rule.contains(&one.origin) && name_of(one).as_ref() == Some(name)
-                    };
-                    for one in field.by.iter().chain(self.all.iter().filter(of_draft)) {
-                        self.context.report.differs(one.id, &remedy, false);
-                    }
-                }
-            }
-            for name in ours.keys().filter(|name| !wanted.contains_key(*name)) {
-                let remedy = format!(
-                    "`{}` has `{name}` with this draft, and not with nginx, whose levels with an `add_header` of their own inherit none: \
-                     set it in rules for the other paths",
-                    sample.target
-                );
-                let of_name = |one: &&&ParsedDirective| name_of(one).as_ref() == Some(name);
-                for one in self.all.iter().filter(of_name) {
-                    self.context.report.differs(one.id, &remedy, false);
-                }
-            }
-        }
-    }
 }
 
 /// The pages of folders that both servers look for.
@@ -359,21 +332,6 @@ const DECIDING: &[&str] = &[
 
 const PASSING: &[&str] = &["location", "proxy_pass", "fastcgi_pass"];
 
-/// All statements of a server, and those that it inherits.
-fn flat<'d>(server: &NginxServer<'d>) -> Vec<&'d ParsedDirective> {
-    fn add<'d>(one: &'d ParsedDirective, all: &mut Vec<&'d ParsedDirective>) {
-        all.push(one);
-        one.inner().iter().for_each(|inner| add(inner, all));
-    }
-    let mut all = Vec::new();
-    server
-        .inherited()
-        .iter()
-        .chain(server.own())
-        .for_each(|one| add(one, &mut all));
-    all
-}
-
 /// Requests that show the effect of the statements and rules.
 fn targets(server: &NginxServer<'_>, site: &ImportedSite) -> BTreeSet<String> {
     let (mut folders, mut names) = (
@@ -388,7 +346,7 @@ fn targets(server: &NginxServer<'_>, site: &ImportedSite) -> BTreeSet<String> {
         .map(str::to_owned)
         .to_vec(),
     );
-    for one in flat(server) {
+    for one in flat(server.inherited().iter().chain(server.own()).copied()) {
         let paths = match one.name() {
             "location" => LocationPaths::of(one).samples(),
             "rewrite" => StatementPaths::of_rule_pattern(one.argument(0)),
@@ -414,65 +372,5 @@ fn targets(server: &NginxServer<'_>, site: &ImportedSite) -> BTreeSet<String> {
     for rule in &site.rules {
         names.extend(evidence::samples(&rule.section));
     }
-    let below = folders
-        .iter()
-        .filter(|folder| folder.ends_with('/'))
-        .flat_map(|folder| {
-            names
-                .iter()
-                .map(move |name| format!("{}{name}", folder.trim_end_matches('/')))
-        });
-    let queries = names
-        .iter()
-        .chain(&folders)
-        .take(MAX_TARGETS / 10)
-        .map(|path| format!("{path}?a=b"));
-    let others = evidence::OTHER_TARGETS
-        .iter()
-        .map(|target| (*target).to_owned());
-    let all = others
-        .chain(names.iter().cloned())
-        .chain(folders.iter().cloned())
-        .chain(queries)
-        .chain(below);
-    all.filter(|target| is_plain(target))
-        .take(MAX_TARGETS)
-        .collect()
+    shared::targets(&names, &folders)
 }
-
-/// Whether both servers take a target as it is.
-fn is_plain(target: &str) -> bool {
-    let path = target.split('?').next().unwrap_or_default();
-    let mut segments = path.split('/').skip(1);
-    let is_name =
-        |one: &str| !matches!(one, "." | "..") && (!one.is_empty() || path.ends_with('/'));
-    path.starts_with('/')
-        && !target.contains(['%', '#'])
-        && !path.contains("//")
-        && segments.all(is_name)
-}
-
-const MAX_TARGETS: usize = 2_000;
-
-/// A client that no list names, and one of each network.
-fn clients(block: &[&ParsedDirective]) -> Vec<IpAddr> {
-    fn add(one: &ParsedDirective, all: &mut Vec<IpAddr>) {
-        if matches!(one.name(), "allow" | "deny") && all.len() < MAX_CLIENTS {
-            let address = one.argument(0).split('/').next().unwrap_or_default();
-            all.extend(
-                address
-                    .parse::<IpAddr>()
-                    .ok()
-                    .filter(|one| !all.contains(one)),
-            );
-        }
-        one.inner().iter().for_each(|inner| add(inner, all));
-    }
-    let mut all = vec![IpAddr::V4(Ipv4Addr::new(203, 0, 113, 77))];
-    for one in block {
-        add(one, &mut all);
-    }
-    all
-}
-
-const MAX_CLIENTS: usize = 6;

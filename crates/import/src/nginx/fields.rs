@@ -1,23 +1,13 @@
-//! The fields that nginx and the draft add to responses.
+//! The fields that nginx adds to responses.
 
-use std::collections::BTreeMap;
-
+use crate::comparison::{WantedFields, sorted};
 use crate::directive::ParsedDirective;
-use crate::draft::Section;
 use crate::report::StatementOutcome;
 use crate::units;
 
-/// A field that nginx adds.
-#[derive(Default)]
-pub(super) struct WantedField<'d> {
-    /// The whole value. `None`: it depends on the request, or the report says that Galley has one of its own.
-    pub value: Option<String>,
-    pub by: Vec<&'d ParsedDirective>,
-}
-
 /// The fields that statements of nginx add, by name in lower case.
-pub(super) fn wanted<'d>(statements: &[&'d ParsedDirective]) -> BTreeMap<String, WantedField<'d>> {
-    let mut all: BTreeMap<String, WantedField<'d>> = BTreeMap::new();
+pub(super) fn wanted<'d>(statements: &[&'d ParsedDirective]) -> WantedFields<'d> {
+    let mut all = WantedFields::new();
     for one in statements {
         let (Some(name), value) = (name_of(one), value_of(one)) else {
             continue;
@@ -69,54 +59,6 @@ pub(super) fn lifetime(directive: &ParsedDirective) -> Option<String> {
         },
         _ => None,
     }
-}
-
-/// The fields that the draft adds to the responses of a rule, by name in lower case.
-pub(super) fn added(
-    site: &Section,
-    rule: Option<&Section>,
-    is_tls: bool,
-) -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
-    for section in std::iter::once(site).chain(rule) {
-        for name in section.list("remove_headers") {
-            all.remove(&name.to_ascii_lowercase());
-        }
-        for line in section.list("set_headers") {
-            let (name, value) = line.split_once(':').unwrap_or((line, ""));
-            let name = name.trim().to_ascii_lowercase();
-            let value = sorted(&name, value.trim());
-            all.insert(name, value);
-        }
-    }
-    if let Some(age) = site
-        .text("hsts")
-        .filter(|_| is_tls)
-        .and_then(units::seconds)
-    {
-        let has = |option, words: &'static str| if site.has(option) { words } else { "" };
-        let more = [
-            has("hsts_subdomains", "; includeSubDomains"),
-            has("hsts_preload", "; preload"),
-        ]
-        .concat();
-        all.insert(
-            "strict-transport-security".to_owned(),
-            format!("max-age={age}{more}"),
-        );
-    }
-    all
-}
-
-/// The directives of `Cache-Control`, in order and each once. Other values are unchanged.
-fn sorted(name: &str, value: &str) -> String {
-    if name != "cache-control" {
-        return value.to_owned();
-    }
-    let mut parts: Vec<&str> = value.split(',').map(str::trim).collect();
-    parts.sort_unstable();
-    parts.dedup();
-    parts.join(", ")
 }
 
 /// The name and the value of the field of a statement.

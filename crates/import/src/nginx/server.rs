@@ -130,15 +130,6 @@ pub(super) fn role(block: &[&ParsedDirective]) -> ServerRole {
     ServerRole { schemes, host }
 }
 
-/// The site that a host has in the draft.
-pub(super) fn host_of<'s>(sites: &'s [ImportedSite], host: &str) -> Option<&'s ImportedSite> {
-    let parent = host.split_once('.').map_or("", |(_, parent)| parent);
-    let names = [host.to_owned(), format!("*.{parent}"), "*".to_owned()];
-    names
-        .iter()
-        .find_map(|name| sites.iter().find(|site| site.hosts().contains(name)))
-}
-
 fn is_tls(listen: &ParsedDirective) -> bool {
     let mut words = listen.arguments().iter();
     words.any(|word| matches!(word.as_str(), "ssl" | "quic")) || port(listen) == "443"

@@ -1,6 +1,6 @@
 //! Converts `vcl_backend_response` and `vcl_deliver`: lifetimes, and response fields that VCL sets and removes.
 
-use super::words::COMPUTES;
+use super::words::computes;
 use crate::directive::ParsedDirective;
 use crate::draft::ImportedSite;
 use crate::report::Report;
@@ -27,7 +27,7 @@ pub(super) fn response(directive: &ParsedDirective, site: &mut ImportedSite, rep
             report.not_carried(directive.id, format!("set to the maximum, {known}"));
         }
     } else if !field(directive, "beresp.http.", site, report) {
-        directive.not_carried(COMPUTES, report);
+        computes(directive, report);
     }
 }
 
@@ -46,7 +46,7 @@ const MAX_DAYS: u64 = 3_650;
 /// Converts a statement of `vcl_deliver`.
 pub(super) fn deliver(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
     if !field(directive, "resp.http.", site, report) {
-        directive.not_carried(COMPUTES, report);
+        computes(directive, report);
     }
 }
 

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::fields::{deliver, response};
-use super::receive::receive;
-use super::words::COMPUTES;
+use super::receive::{is_after, receive, returns};
+use super::words::computes;
 use crate::directive::ParsedDirective;
-use crate::draft::{Draft, ImportedSite, Value};
+use crate::draft::{Draft, ImportedSite};
 use crate::report::Report;
 use crate::source::Source;
 use crate::tree::{self, Grammar};
@@ -83,19 +83,12 @@ fn backend(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Re
             (".between_bytes_timeout", Some(time)) => {
                 inner.sets("read_timeout", time, section, report);
             }
-            (".max_connections", _) => {
-                inner.sets("in_flight", Value::Verbatim(number(value)), section, report);
-            }
             _ => inner.not_carried(
                 "set `health_check` and the other options of the upstream",
                 report,
             ),
         }
     }
-}
-
-fn number(text: &str) -> String {
-    text.parse::<u32>().unwrap_or(0).min(65_536).to_string()
 }
 
 fn subroutine(
@@ -107,13 +100,18 @@ fn subroutine(
     match directive.argument(0) {
         "vcl_recv" => {
             report.not_needed(directive.id, CONVERTED);
+            let mut before = Vec::new();
             for inner in directive.inner() {
                 receive(inner, all, site, report);
+                if is_after(inner, &before) {
+                    inner.not_carried(AFTER_RETURN, report);
+                }
+                before.extend(returns(inner));
             }
         }
         "vcl_backend_response" | "vcl_fetch" => statements(directive, response, site, report),
         "vcl_deliver" => statements(directive, deliver, site, report),
-        _ => directive.not_carried(COMPUTES, report),
+        _ => computes(directive, report),
     }
 }
 
@@ -128,5 +126,8 @@ fn statements(
         convert(inner, site, report);
     }
 }
+
+const AFTER_RETURN: &str =
+    "a statement before it returns for some requests: compare which ones get here";
 
 const CONVERTED: &str = "the statements in the subroutine are converted one by one";

@@ -1,6 +1,6 @@
 //! Converts `vcl_recv`: purges, requests that bypass the cache, and denials, each by a single condition.
 
-use super::words::{COMPUTES, network};
+use super::words::{computes, network};
 use crate::closed::{self, undecided};
 use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RulePriority};
@@ -59,7 +59,7 @@ pub(super) fn receive(
     match refusal(directive.inner()) {
         Some(_) if condition.contains(" && ") => allow(directive, condition, all, site, report),
         Some(status) => deny(directive, condition, &status, site, report),
-        None => directive.not_carried(COMPUTES, report),
+        None => computes(directive, report),
     }
 }
 
@@ -81,16 +81,22 @@ fn pass(directive: &ParsedDirective, pattern: &str, site: &mut ImportedSite, rep
     let (of_query, of_path): (Vec<String>, Vec<String>) = known::paths(pattern)
         .into_iter()
         .partition(|one| known::is_of_query(one));
-    if let Some(pattern) = known::pattern(&of_path.join("|"), false).filter(|_| !of_path.is_empty())
-    {
-        let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Condition);
-        rule.section.set("cache", false, &directive.origin);
-        site.add_rule(rule);
+    let prefixes: Option<Vec<String>> = of_path
+        .iter()
+        .map(|one| closed::plain_prefix(one))
+        .collect();
+    if let Some(prefixes) = prefixes.filter(|all| !all.is_empty()) {
+        for prefix in prefixes {
+            let path = format!("{prefix}*");
+            let mut rule = closed::rule_for("path", path, directive, RulePriority::Condition);
+            rule.section.set("cache", false, &directive.origin);
+            site.add_rule(rule);
+        }
         directive.carried("a rule with cache = false", report);
     } else if of_path.is_empty() {
         directive.not_needed("the preset does not store these paths of WordPress", report);
     } else {
-        directive.not_carried(COMPUTES, report);
+        computes(directive, report);
     }
     if !of_query.is_empty() {
         directive.not_carried(
@@ -202,9 +208,13 @@ fn deny(
         return undecided(directive, DENIES, report);
     };
     for pattern in patterns {
+        let is_prefix = closed::plain_prefix(&pattern).is_some();
         let rule = closed::rule_for("pattern", pattern, directive, RulePriority::Exact);
         let outcome = closed::close(directive, rule, status, site);
         closed::record_all(directive, &outcome, report);
+        if !is_prefix {
+            undecided(directive, OF_QUERY, report);
+        }
     }
 }
 
@@ -217,9 +227,35 @@ fn statement(directive: &ParsedDirective, text: &str, report: &mut Report) {
         "unset req.http.proxy" => {
             report.not_needed(directive.id, "Galley forwards no `Proxy` field");
         }
-        _ => directive.not_carried(COMPUTES, report),
+        _ => computes(directive, report),
     }
 }
+
+/// What a statement returns for some requests, apart from purges and refusals: later statements are not about these requests.
+pub(super) fn returns(directive: &ParsedDirective) -> Vec<String> {
+    let is_refusal = directive.name() == "if" && refusal(directive.inner()).is_some();
+    if is_refusal || text_of(directive).contains(" == PURGE") {
+        return Vec::new();
+    }
+    let text = directive.words.concat();
+    let is_answer = text.starts_with("return(synth");
+    let own = (text.starts_with("return") && !is_answer).then_some(text);
+    let own = own.into_iter();
+    own.chain(directive.inner().iter().flat_map(returns))
+        .collect()
+}
+
+/// Whether statements before this one return for requests that it is about, and do something else with them.
+pub(super) fn is_after(directive: &ParsedDirective, before: &[String]) -> bool {
+    let own = returns(directive);
+    let is_refusal = refusal(directive.inner()).is_some();
+    directive.name() == "if"
+        && before
+            .iter()
+            .any(|one| is_refusal || !own.is_empty() && !own.contains(one))
+}
+
+const OF_QUERY: &str = "closed for paths that match; Varnish also compares the query, which no rule of Galley does: close such addresses in PHP";
 
 const DENIES: &str =
     "it refuses requests: close the paths with `allow` or `deny` in a rule, or set `admin_allow`";

@@ -8,7 +8,7 @@ use super::{Case, check};
 /// A virtual host with TLS, files and PHP, and the directives of a case.
 fn host(text: &str) -> String {
     format!(
-        "<VirtualHost *:443>\nServerName a.test\nDocumentRoot /srv/a\nSSLEngine on\nSSLCertificateFile /c\nSSLCertificateKeyFile /k\n{text}\n</VirtualHost>\n"
+        "<VirtualHost *:443>\nServerName a.test\nDocumentRoot /srv/a\nSSLEngine on\nSSLCertificateFile /c\nSSLCertificateKeyFile /k\nRewriteEngine On\n{text}\n</VirtualHost>\n"
     )
 }
 
@@ -52,7 +52,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "WordPress's block",
-        text: "RewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule . /index.php [L]",
+        text: "<Directory /srv/a>\nRewriteEngine On\nRewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule . /index.php [L]\n</Directory>",
         has: &[],
         lacks: &[],
         fates: &[
@@ -124,16 +124,16 @@ const CASES: &[Case] = &[
     Case {
         name: "a password or a network",
         text: "<Location /a>\nAuthType Basic\nAuthUserFile /etc/pw\nRequire valid-user\nRequire ip 192.0.2.0/24\n</Location>",
-        has: &["basic_auth = \"/etc/pw\"", "allow = [\"192.0.2.0/24\"]"],
+        has: &["pattern = \"^/a(/.*)?$\"\ndeny"],
         lacks: &[],
         fates: &[("require ip", Lost)],
     },
     Case {
         name: "some users",
         text: "<Location /a>\nAuthType Basic\nAuthUserFile /etc/pw\nRequire user anna\n</Location>",
-        has: &["basic_auth = \"/etc/pw\""],
+        has: &["pattern = \"^/a(/.*)?$\"\ndeny"],
         lacks: &[],
-        fates: &[("require user", Open)],
+        fates: &[("require user", Lost)],
     },
     Case {
         name: "access by something else",
@@ -179,6 +179,68 @@ const CASES: &[Case] = &[
         has: &[],
         lacks: &[],
         fates: &[("rewriterule ^a", Lost), ("rewriterule ^b", Lost)],
+    },
+    Case {
+        name: "rules that nothing turns on",
+        text: "RewriteEngine Off\nRewriteRule ^/a - [F]",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[("rewriterule", NotNeeded)],
+    },
+    Case {
+        name: "WordPress's block in a host, where every file is one that does not exist",
+        text: "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule . /index.php [L]",
+        has: &[],
+        lacks: &[],
+        fates: &[("rewriterule", Lost)],
+    },
+    Case {
+        name: "a folder with a password, and lifetimes of files in it",
+        text: "ExpiresActive On\nExpiresByType text/css A60\n<Directory /srv/a/private>\nAuthType Basic\nAuthUserFile /etc/pw\nRequire valid-user\n</Directory>",
+        has: &[
+            "pattern = \"^/private(/.*)?$\"\nbasic_auth = \"/etc/pw\"\nspellings = false\n\n[[site.rule]]\npattern = '(?i)\\.css$'",
+        ],
+        lacks: &[],
+        fates: &[("require valid-user", Carried), ("expiresbytype", Lost)],
+    },
+    Case {
+        name: "lifetimes of types that other files have",
+        text: "ExpiresActive On\nExpiresByType text/css A60\nExpiresByType image/png A60\nExpiresByType text/javascript A60\nAddType text/plain .css",
+        has: &["png"],
+        lacks: &["css", "js"],
+        fates: &[
+            ("expiresbytype text/css", Lost),
+            ("expiresbytype image/png", Carried),
+            ("expiresbytype text/javascript", Lost),
+        ],
+    },
+    Case {
+        name: "a proxy, and fields of files below its path",
+        text: "ProxyPass /api http://127.0.0.1:3000/api\n<FilesMatch \"\\.css$\">\nHeader set X-A one\n</FilesMatch>",
+        has: &["3000"],
+        lacks: &[],
+        fates: &[("proxypass", Lost)],
+    },
+    Case {
+        name: "lifetimes that nothing turns on",
+        text: "ExpiresByType text/css A60",
+        has: &[],
+        lacks: &["max-age"],
+        fates: &[("expiresbytype", NotNeeded)],
+    },
+    Case {
+        name: "a location with a slash at its end",
+        text: "<Location /a/>\nRequire all denied\n</Location>",
+        has: &["path = \"/a/*\"\ndeny"],
+        lacks: &[],
+        fates: &[("<location", Carried), ("require", Carried)],
+    },
+    Case {
+        name: "a field at two levels",
+        text: "Header set X-A one\n<Location /a>\nHeader always set X-A two\n</Location>",
+        has: &[],
+        lacks: &[],
+        fates: &[("header always", Lost)],
     },
     Case {
         name: "clients with certificates",

@@ -25,8 +25,8 @@ const CASES: &[Case] = &[
         name: "each path of a matcher",
         text: "@b path /private/* /xmlrpc.php /wp-content/uploads/*.php\nrespond @b 403",
         has: &[
-            "path = \"/private/*\"\ndeny",
-            "path = \"/xmlrpc.php\"\ndeny",
+            "pattern = \"(?i)^/private/.*$\"\ndeny",
+            "pattern = '(?i)^/xmlrpc\\.php$'\ndeny",
         ],
         lacks: &[],
         fates: &[("@b", Carried), ("respond", Carried)],
@@ -34,7 +34,7 @@ const CASES: &[Case] = &[
     Case {
         name: "paths that are rewritten to WordPress",
         text: "@disallowed path /xmlrpc.php *.sql\nrewrite @disallowed /index.php",
-        has: &["path = \"/xmlrpc.php\"\ndeny", "sql"],
+        has: &["pattern = '(?i)^/xmlrpc\\.php$'\ndeny", "sql"],
         lacks: &[],
         fates: &[("rewrite", Lost)],
     },
@@ -48,14 +48,14 @@ const CASES: &[Case] = &[
     Case {
         name: "a text",
         text: "respond /health 200\nrespond /secret/* \"no\" 404",
-        has: &["path = \"/secret/*\"\ndeny"],
+        has: &["pattern = \"(?i)^/secret/.*$\"\ndeny"],
         lacks: &["health"],
         fates: &[("respond /health", Lost), ("respond /secret", Lost)],
     },
     Case {
         name: "passwords",
         text: "basic_auth /a/* {\nanna x\n}\nforward_auth b:1 {\nuri /x\n}",
-        has: &["path = \"/a/*\"\ndeny"],
+        has: &["pattern = \"(?i)^/a/.*$\"\ndeny"],
         lacks: &[],
         fates: &[("basic_auth", Lost), ("forward_auth", Open)],
     },
@@ -72,6 +72,36 @@ const CASES: &[Case] = &[
         has: &[],
         lacks: &[],
         fates: &[("try_files", Lost), ("bind", Open), ("handle_errors", Lost)],
+    },
+    Case {
+        name: "refusals that a block is answered before",
+        text: "handle /a/* {\nfile_server\n}\nrespond /a/b 403",
+        has: &["pattern = \"(?i)^/a/b$\"\ndeny"],
+        lacks: &[],
+        fates: &[("handle", Lost), ("respond", Lost)],
+    },
+    Case {
+        name: "a block that refuses",
+        text: "handle /a/* {\nrespond 403\n}",
+        has: &["pattern = \"(?i)^/a/.*$\"\ndeny"],
+        lacks: &[],
+        fates: &[("handle", Carried), ("respond", Carried)],
+    },
+    Case {
+        name: "fields for paths",
+        text: "header /a/* X-A b\nheader X-B c",
+        has: &["X-A: b", "X-B: c"],
+        lacks: &[],
+        fates: &[("header /a", Lost), ("header X-B", Carried)],
+    },
+    Case {
+        name: "redirects before refusals",
+        text: "respond /a/b 403\nredir /a/* /c",
+        has: &[
+            "redirect = \"/c\"\nredirect_status = 302\nredirect_query = false\n\n[[site.rule]]\npattern = \"(?i)^/a/b$\"\ndeny",
+        ],
+        lacks: &[],
+        fates: &[("redir", Carried), ("respond", Open)],
     },
     Case {
         name: "a folder that is listed",

@@ -527,3 +527,19 @@ fn a_wordpress_in_a_folder_runs_its_own_front_controller() {
         Some(NotNeeded)
     );
 }
+
+#[test]
+fn lifetimes_of_two_levels_are_not_one() {
+    let scripts = "fastcgi_cache_valid 200 10m; location / { try_files $uri /index.php?$args; }
+                   location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; fastcgi_cache_valid 404 1m; }
+                   location = /feed.php { fastcgi_pass 127.0.0.1:9000; fastcgi_cache_valid 200 404 2h; }";
+    let text = format!("server {{ listen 80; server_name a.test; root /srv/a; {scripts} }}");
+    let imported = imported_with(ServerKind::Nginx, &text, &[]);
+    for (start, wanted) in [
+        ("fastcgi_cache_valid 404 1m", super::Fate::Carried),
+        ("fastcgi_cache_valid 200 404 2h", super::Fate::Lost),
+    ] {
+        let found = super::fate(&imported, start);
+        assert_eq!(found, Some(wanted), "{}", imported.configuration);
+    }
+}

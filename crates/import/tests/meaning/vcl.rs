@@ -68,6 +68,46 @@ const CASES: &[Case] = &[
         fates: &[("if (", Open)],
     },
     Case {
+        name: "half a million seconds",
+        text: "sub vcl_backend_response { set beresp.ttl = 500000s; set beresp.grace = 500000s; }",
+        has: &[
+            "default = \"500000s\"",
+            "stale_while_revalidate = \"500000s\"",
+        ],
+        lacks: &[],
+        fates: &[("set beresp.ttl", Lost), ("set beresp.grace", Carried)],
+    },
+    Case {
+        name: "denials by the whole address, which has the query",
+        text: "sub vcl_recv { if (req.url ~ \"^/internal\") { return (synth(403)); } if (req.url ~ \"[.]sql$\") { return (synth(403)); } }",
+        has: &["path = \"/internal*\"\ndeny", "[.]sql$"],
+        lacks: &[],
+        fates: &[
+            ("if (req.url ~ ^/internal", Carried),
+            ("if (req.url ~ [.]sql", Open),
+        ],
+    },
+    Case {
+        name: "a denial after requests that are passed",
+        text: "sub vcl_recv { if (req.url ~ \"^/a/\") { return (pass); } if (req.url ~ \"^/internal\") { return (synth(403)); } }",
+        has: &[
+            "path = \"/a/*\"\ncache = false",
+            "path = \"/internal*\"\ndeny",
+        ],
+        lacks: &[],
+        fates: &[
+            ("if (req.url ~ ^/a/", Carried),
+            ("if (req.url ~ ^/internal", Lost),
+        ],
+    },
+    Case {
+        name: "paths that are passed after some are stored",
+        text: "sub vcl_recv { if (req.url ~ \"x\") { return (hash); } if (req.url ~ \"^/a/\") { return (pass); } }",
+        has: &["cache = false"],
+        lacks: &[],
+        fates: &[("if (req.url ~ ^/a/", Lost)],
+    },
+    Case {
         name: "programs in other subroutines",
         text: "sub vcl_hash { hash_data(req.http.Cookie); } sub vcl_synth { set resp.http.Location = \"x\"; } sub own { return (pass); }",
         has: &[],

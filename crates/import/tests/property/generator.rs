@@ -54,7 +54,12 @@ pub struct Text {
 }
 
 impl Text {
-    fn push(&mut self, line: &str) {
+    /// The number of the last line.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
+    pub fn push(&mut self, line: &str) {
         self.line += 1;
         let _ = writeln!(self.text, "{line}");
     }
@@ -428,7 +433,7 @@ const MIDDLES: &[&str] = &[
 const ENDS: &[&str] = &["", ".*", ".*\\.php$", "$", "[a-z]+/?$", "a", "\\.txt$"];
 
 /// Requests of every server.
-const TARGETS: &[&str] = &[
+pub const TARGETS: &[&str] = &[
     "/",
     "/index.php",
     "/index.html",

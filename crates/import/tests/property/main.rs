@@ -7,7 +7,10 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 #![expect(clippy::indexing_slicing, reason = "tests")]
 
+mod apache;
+mod apache_generator;
 mod generator;
+mod others;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -88,7 +91,7 @@ const MAX_FAULTS: usize = 12;
 
 fn run(count: usize, random: &mut Random, total: &mut Totals) {
     let scratch = Scratch::new().unwrap();
-    files(&scratch);
+    files(&scratch, "root");
     let workers = FpmOptions {
         workers: 4,
         ..FpmOptions::default()
@@ -151,7 +154,7 @@ impl Comparison<'_> {
         for target in &server.targets {
             let answers = self.clients.each_mut();
             let [theirs, ours] = answers.map(|client| client.get(&server.host, target));
-            let found = differences(&theirs, &ours, server);
+            let found = differences(&theirs, &ours, &server.host);
             if found.is_empty() || is_stricter(target, &theirs, &ours, &self.root) {
                 total.equal += 1;
                 continue;
@@ -241,15 +244,13 @@ enum Difference {
     Field(String),
 }
 
-fn differences(theirs: &Answered, ours: &Answered, server: &Server) -> Vec<Difference> {
+fn differences(theirs: &Answered, ours: &Answered, host: &str) -> Vec<Difference> {
     let (Some(theirs), Some(ours)) = (theirs, ours) else {
         return vec![Difference::Answer];
     };
     let location = |response: &Response| {
         let own = response.field("location").unwrap_or_default();
-        let rest = own
-            .strip_prefix(&format!("http://{}", server.host))
-            .unwrap_or(own);
+        let rest = own.strip_prefix(&format!("http://{host}")).unwrap_or(own);
         // nginx adds its port.
         match rest.strip_prefix(':') {
             Some(rest) => rest
@@ -457,14 +458,14 @@ fn matches(location: &generator::Location, path: &str) -> bool {
     }
 }
 
-fn files(scratch: &Scratch) {
+fn files(scratch: &Scratch, root: &str) {
     for name in FILES {
         scratch
-            .write(&format!("root/{name}"), format!("content of {name}\n"))
+            .write(&format!("{root}/{name}"), format!("content of {name}\n"))
             .unwrap();
     }
     for name in SCRIPTS {
-        scratch.write(&format!("root/{name}"), SCRIPT).unwrap();
+        scratch.write(&format!("{root}/{name}"), SCRIPT).unwrap();
     }
     scratch
         .write("users", "somebody:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n")

@@ -1,12 +1,11 @@
 //! The virtual hosts in Apache's configuration.
 //!
-//! Reads only the directives that a first configuration of Galley needs. Conditions (`<IfModule>`) count as true. Lines
-//! that cannot be parsed are skipped.
+//! Reads only the directives that a first configuration of Galley needs. Conditions (`<IfModule>`) count as true.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use galley_certs::CertificateFiles;
+use galley_import::{Directive, apache_directives};
 
 use super::host::{PhpBackend, VirtualHost, VirtualHostListen, WebServer, host_names};
 use super::machine::Machine;
@@ -28,24 +27,14 @@ pub(super) fn virtual_hosts(machine: &Machine, processes: &[MachineProcess]) -> 
 }
 
 fn hosts_of(machine: &Machine, file: &Path) -> Vec<VirtualHost> {
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    // On Fedora the file is in /etc/httpd/conf, and relative paths start at /etc/httpd.
-    let folder = if folder.ends_with("conf") {
-        folder.parent().unwrap_or(folder)
-    } else {
-        folder
-    };
-    let mut reader = ConfigReader {
-        machine,
-        folder: folder.to_owned(),
-        defines: HashMap::new(),
-        files_left: MAX_FILES,
-        main: HostDraft::default(),
-        current: None,
-        done: Vec::new(),
-    };
-    reader.file(file, 0);
-    reader.finish()
+    let mut reader = HostReader::default();
+    reader.directives(&apache_directives(machine, file));
+    let main = reader.main;
+    if main.root.is_some() {
+        reader.done.push(main.clone());
+    }
+    let done = reader.done.into_iter();
+    done.map(|draft| draft.host(&main)).collect()
 }
 
 /// The directives of a virtual host, or of the server as a whole.
@@ -61,69 +50,40 @@ struct HostDraft {
     request_body: Option<u64>,
 }
 
-struct ConfigReader<'m> {
-    machine: &'m Machine,
-    folder: PathBuf,
-    defines: HashMap<String, String>,
-    files_left: usize,
+#[derive(Default)]
+struct HostReader {
     main: HostDraft,
     current: Option<HostDraft>,
     done: Vec<HostDraft>,
 }
 
-impl ConfigReader<'_> {
-    fn file(&mut self, path: &Path, depth: usize) {
-        if depth > MAX_INCLUDES || self.files_left == 0 {
-            return;
-        }
-        self.files_left -= 1;
-        let Some(text) = self.machine.text(path) else {
-            return;
-        };
-        for line in text.replace("\\\n", " ").lines() {
-            let words = self.words(line);
-            if let Some((name, arguments)) = words.split_first() {
-                self.directive(&name.to_ascii_lowercase(), arguments, depth);
-            }
-        }
-    }
-
-    fn directive(&mut self, name: &str, arguments: &[String], depth: usize) {
-        let first = arguments.first().map_or("", String::as_str);
-        match name {
-            "include" | "includeoptional" => {
-                for file in self.machine.matching(&self.folder.join(first)) {
-                    self.file(&file, depth + 1);
-                }
-            }
-            "serverroot" if first.starts_with('/') => self.folder = PathBuf::from(first),
-            "define" => {
-                let value = arguments.get(1).cloned().unwrap_or_default();
-                if self.defines.len() < MAX_FILES {
-                    self.defines.insert(first.to_owned(), value);
-                }
-            }
-            "loadmodule" if first.starts_with("php") => {
-                self.main.php.get_or_insert(PhpBackend::Module);
-            }
-            "<virtualhost" => {
-                let addresses = arguments.iter().filter_map(|text| address(text));
+impl HostReader {
+    fn directives(&mut self, all: &[Directive]) {
+        for one in all {
+            if one.name() == "<virtualhost" {
+                let addresses = one.arguments().iter().filter_map(|text| address(text));
                 self.current = Some(HostDraft {
                     addresses: addresses.collect(),
                     ..HostDraft::default()
                 });
+                self.directives(one.inner());
+                self.done.extend(self.current.take());
+            } else {
+                self.directive(one.name(), one.arguments());
+                self.directives(one.inner());
             }
-            "</virtualhost" => self.done.extend(self.current.take()),
-            _ => self.host_directive(name, arguments),
         }
     }
 
-    fn host_directive(&mut self, name: &str, arguments: &[String]) {
+    fn directive(&mut self, name: &str, arguments: &[String]) {
         let is_main = self.current.is_none();
         let draft = self.current.as_mut().unwrap_or(&mut self.main);
         let first = arguments.first().map_or("", String::as_str);
         let path = || first.starts_with('/').then(|| PathBuf::from(first));
         match name {
+            "loadmodule" if first.starts_with("php") => {
+                self.main.php.get_or_insert(PhpBackend::Module);
+            }
             "listen" if is_main => draft.addresses.extend(address(first)),
             "servername" | "serveralias" => {
                 let bare = |name: &String| {
@@ -150,55 +110,6 @@ impl ConfigReader<'_> {
             }
             _ => {}
         }
-    }
-
-    /// The words of a line, without quotes and the final `>` of a section, with `${NAME}` replaced.
-    fn words(&self, line: &str) -> Vec<String> {
-        let line = line.trim();
-        if line.starts_with('#') || line.is_empty() {
-            return Vec::new();
-        }
-        let line = line
-            .strip_prefix('<')
-            .map_or(line, |_| line.trim_end_matches('>'));
-        let mut words = Vec::new();
-        let mut rest = line;
-        while !rest.is_empty() && words.len() < MAX_WORDS {
-            let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
-            let (word, after) = match quote {
-                Some(quote) => {
-                    let inner = &rest[1..];
-                    inner.split_once(quote).unwrap_or((inner, ""))
-                }
-                None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
-            };
-            words.push(self.expand(word));
-            rest = after.trim_start();
-        }
-        words
-    }
-
-    fn expand(&self, word: &str) -> String {
-        let Some((before, rest)) = word.split_once("${") else {
-            return word.to_owned();
-        };
-        let Some((name, after)) = rest.split_once('}') else {
-            return word.to_owned();
-        };
-        let value = self.defines.get(name).map_or("", String::as_str);
-        format!("{before}{value}{after}")
-    }
-
-    fn finish(mut self) -> Vec<VirtualHost> {
-        self.done.extend(self.current.take());
-        let main = self.main.clone();
-        if main.root.is_some() {
-            self.done.push(main.clone());
-        }
-        self.done
-            .into_iter()
-            .map(|draft| draft.host(&main))
-            .collect()
     }
 }
 
@@ -268,10 +179,6 @@ const INSTALLED: &[&str] = &[
     "/etc/httpd/conf/httpd.conf",
     "/usr/local/apache2/conf/httpd.conf",
 ];
-
-const MAX_WORDS: usize = 1000;
-const MAX_INCLUDES: usize = 8;
-const MAX_FILES: usize = 2000;
 
 #[cfg(test)]
 mod tests {

@@ -89,8 +89,10 @@ impl Draft {
         let has_path = |rule: &Value| {
             let text = rule.get("path").or_else(|| rule.get("pattern")).unwrap();
             let text = text.as_str().unwrap().replace("\\.", ".");
-            let text = text.trim_matches(['^', '$', '*']);
-            let ends = ["", "/", "(/.*)?"];
+            let text = text
+                .trim_start_matches("(?i)")
+                .trim_matches(['^', '$', '*']);
+            let ends = ["", "/", ".", "/.", "(/.*)?"];
             ends.iter().any(|end| text.strip_suffix(end) == Some(path))
         };
         let mut sites = self.0["site"].as_array().unwrap().iter().enumerate();

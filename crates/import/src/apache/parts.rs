@@ -1,0 +1,388 @@
+//! A virtual host in the parts that Apache merges for a request: the host itself, folders and their `.htaccess`, names of files, then
+//! locations. The comparison and the conversion read the same parts.
+
+use regex::Regex;
+
+use crate::closed::{self, undecided};
+use crate::directive::ParsedDirective;
+use crate::draft::{RuleDraft, RulePriority};
+use crate::known::{self, NO_LOOK_AROUND, Patterns};
+use crate::report::Report;
+
+use super::access::is_access;
+use super::rewrite::has_engine;
+use super::table;
+
+/// The order in which Apache merges parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum PartKind {
+    Host,
+    Folder,
+    Htaccess,
+    Files,
+    Location,
+}
+
+/// The paths of a part.
+#[derive(Clone, Debug)]
+pub(super) enum PartPaths {
+    All,
+    /// A path, and everything below: without a slash at its end.
+    Below(String),
+    /// Everything that begins so, with a slash at its end.
+    Prefix(String),
+    /// The last name of a path; and the pattern of a rule for it.
+    Name(Regex, String),
+    Pattern(Regex),
+}
+
+/// Directives with the same paths.
+pub(super) struct Part<'d> {
+    pub kind: PartKind,
+    pub paths: PartPaths,
+    /// `None`: the host, or a `.htaccess`.
+    pub section: Option<&'d ParsedDirective>,
+    /// The directives, without those around them that only ask for a module.
+    pub block: Vec<&'d ParsedDirective>,
+}
+
+/// A virtual host, a server without any, or the `.htaccess` of a site.
+pub(super) struct ApacheHost<'d> {
+    pub root: Option<String>,
+    /// In the order in which they are merged.
+    pub parts: Vec<Part<'d>>,
+    pub patterns: Patterns,
+}
+
+impl<'d> ApacheHost<'d> {
+    pub fn new(own: &[&'d ParsedDirective], root: Option<String>) -> Self {
+        let named = own.iter().rev().find(|one| one.name() == "documentroot");
+        let named = named.map(|one| one.argument(0).trim_end_matches('/').to_owned());
+        Self {
+            root: root.or(named).filter(|root| !root.contains(['$', '%'])),
+            parts: Vec::new(),
+            patterns: Patterns::default(),
+        }
+    }
+
+    /// Adds directives, and the sections among them.
+    pub fn add(&mut self, kind: PartKind, all: &[&'d ParsedDirective], report: &mut Report) {
+        let mut own = Vec::new();
+        let of_htaccess = all.iter().filter(|_| kind == PartKind::Htaccess);
+        for one in of_htaccess.filter(|one| module_is_there(one) == Some(false)) {
+            for inner in one.inner().iter().filter(|inner| is_access(inner)) {
+                inner.not_carried(ANY_MODULE, report);
+            }
+        }
+        for one in flatten(all.iter().copied(), report) {
+            if one.name().starts_with('<') && !is_access(one) {
+                self.add_section(one, report);
+            } else {
+                own.push(one);
+            }
+        }
+        self.parts.push(Part {
+            kind,
+            paths: PartPaths::All,
+            section: None,
+            block: own,
+        });
+        // Of two folders the longer path is merged later, and a `.htaccess` after its folder.
+        self.parts.sort_by_key(|part| match &part.paths {
+            PartPaths::Below(path) if part.kind == PartKind::Folder => {
+                (PartKind::Htaccess, path.len())
+            }
+            _ => (part.kind, 0),
+        });
+    }
+
+    fn add_section(&mut self, section: &'d ParsedDirective, report: &mut Report) {
+        let kind = match section.name() {
+            "<files" | "<filesmatch" => PartKind::Files,
+            "<location" | "<locationmatch" => PartKind::Location,
+            "<directory" => PartKind::Folder,
+            _ => return unknown(section, CONDITION, report),
+        };
+        match self.paths_of(section) {
+            Ok(PartPaths::All) => {
+                let why = "the section is the site's root: its directives are those of the site";
+                report.not_needed(section.id, why);
+                let inner: Vec<_> = section.inner().iter().collect();
+                self.add(kind, &inner, report);
+            }
+            Ok(paths) => {
+                let block = flatten(section.inner().iter(), report);
+                let (sections, block): (Vec<_>, _) = block
+                    .into_iter()
+                    .partition(|one| one.name().starts_with('<') && !is_access(one));
+                for inner in sections {
+                    unknown(inner, CONDITION, report);
+                }
+                self.parts.push(Part {
+                    kind,
+                    paths,
+                    section: Some(section),
+                    block,
+                });
+            }
+            Err(remedy) => unknown(section, remedy, report),
+        }
+    }
+
+    /// The paths of a section, or why no rule has them.
+    fn paths_of(&self, section: &ParsedDirective) -> Result<PartPaths, &'static str> {
+        let (is_pattern, path) = match section.arguments() {
+            [tilde, path, ..] if tilde == "~" => (true, path.as_str()),
+            [path, ..] => (section.name().ends_with("match"), path.as_str()),
+            [] => (false, ""),
+        };
+        let name = section.name();
+        if name.starts_with("<files") {
+            return file_names(is_pattern, path).ok_or(NO_LOOK_AROUND);
+        }
+        let is_folder = name == "<directory";
+        if is_pattern && !is_folder {
+            let pattern = known::pattern(path, false).and_then(|text| Regex::new(&text).ok());
+            return pattern.map(PartPaths::Pattern).ok_or(NO_LOOK_AROUND);
+        }
+        let bare = path.trim_end_matches('/');
+        let root = self.root.as_deref().unwrap_or_default();
+        let below = match bare.strip_prefix(root) {
+            Some(below) if is_folder && !root.is_empty() => below,
+            _ if is_folder && (root == bare || root.starts_with(&format!("{bare}/"))) => "",
+            _ if is_folder => return Err(OTHER_FOLDER),
+            _ => bare,
+        };
+        if below.is_empty() {
+            return Ok(PartPaths::All);
+        }
+        if is_pattern || !below.starts_with('/') || below.contains(['*', '?', '[']) {
+            return Err("write a rule with `path` or `pattern`");
+        }
+        Ok(if is_folder || !path.ends_with('/') {
+            PartPaths::Below(below.to_owned())
+        } else {
+            PartPaths::Prefix(format!("{below}/"))
+        })
+    }
+
+    /// The parts that apply to a path. `is_file`: whether the path is one of files, and not passed to another server.
+    pub fn matching(&self, path: &str, is_file: bool) -> impl Iterator<Item = &Part<'d>> {
+        let parts = self.parts.iter();
+        parts.filter(move |part| {
+            let is_of_files = !matches!(part.kind, PartKind::Host | PartKind::Location);
+            (is_file || !is_of_files) && part.paths.matches(path)
+        })
+    }
+
+    /// The directives of the host itself: those that apply before a file is looked for.
+    pub fn own(&self) -> &[&'d ParsedDirective] {
+        let mut hosts = self.parts.iter().filter(|part| part.kind == PartKind::Host);
+        hosts.next().map_or(&[], |part| &part.block)
+    }
+
+    /// The rewrite rules of the root: those of the last folder that has any replace all others.
+    pub fn rewriting(&self) -> &[&'d ParsedDirective] {
+        let mut all = self.parts.iter().rev().filter(|part| {
+            matches!(part.paths, PartPaths::All)
+                && matches!(part.kind, PartKind::Folder | PartKind::Htaccess)
+        });
+        all.find(|part| has_engine(&part.block))
+            .map_or(&[], |part| &part.block)
+    }
+}
+
+impl Part<'_> {
+    /// Whether the part is the root of the site, or its `.htaccess`.
+    pub fn is_of_root(&self) -> bool {
+        matches!(self.kind, PartKind::Folder | PartKind::Htaccess)
+            && matches!(self.paths, PartPaths::All)
+    }
+}
+
+impl PartPaths {
+    pub fn matches(&self, path: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Below(own) => path
+                .strip_prefix(own.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+            Self::Prefix(own) => path.starts_with(own.as_str()),
+            Self::Name(regex, _) => regex.is_match(path.rsplit('/').next().unwrap_or_default()),
+            Self::Pattern(regex) => regex.is_match(path),
+        }
+    }
+
+    /// A rule for these paths without other options.
+    pub fn rule(&self, section: &ParsedDirective, kind: PartKind, order: usize) -> RuleDraft {
+        let (option, value) = match self {
+            Self::All => ("path", "/*".to_owned()),
+            Self::Below(path) => ("pattern", format!("^{}(/.*)?$", known::glob(path))),
+            Self::Prefix(path) => ("path", format!("{path}*")),
+            Self::Name(_, pattern) => ("pattern", pattern.clone()),
+            Self::Pattern(regex) => match closed::plain_prefix(regex.as_str()) {
+                Some(prefix) => ("path", format!("{prefix}*")),
+                None => ("pattern", regex.as_str().to_owned()),
+            },
+        };
+        // What Apache merges last comes first: one rule applies to a request.
+        let priority = match kind {
+            PartKind::Location => RulePriority::FirstPrefix,
+            PartKind::Files => RulePriority::Pattern,
+            PartKind::Host | PartKind::Folder | PartKind::Htaccess => RulePriority::Prefix,
+        };
+        RuleDraft {
+            length: order,
+            ..closed::rule_for(option, value, section, priority)
+        }
+    }
+}
+
+/// Directives without the sections that only ask for a module or a version.
+pub(super) fn flatten<'d>(
+    all: impl Iterator<Item = &'d ParsedDirective>,
+    report: &mut Report,
+) -> Vec<&'d ParsedDirective> {
+    let mut flat = Vec::new();
+    for one in all {
+        match (one.name(), module_is_there(one)) {
+            ("<ifmodule" | "<ifversion", Some(true)) => {
+                let why = "the module is there: its directives are converted one by one";
+                report.not_needed(one.id, why);
+                flat.extend(flatten(one.inner().iter(), report));
+            }
+            ("<ifmodule" | "<ifversion", Some(false)) => {
+                one.not_needed(
+                    "it is for a server without this module, or an older one",
+                    report,
+                );
+            }
+            _ => flat.push(one),
+        }
+    }
+    flat
+}
+
+/// Whether a section for modules or versions applies to a current Apache. `None`: it is not known.
+pub(super) fn module_is_there(directive: &ParsedDirective) -> Option<bool> {
+    let condition = directive.arguments().join(" ");
+    if !matches!(directive.name(), "<ifmodule" | "<ifversion") {
+        return None;
+    }
+    if directive.name() == "<ifversion" {
+        return match condition.split_once(' ')? {
+            (">=" | ">", version) if version.starts_with("2.") => Some(true),
+            ("<" | "<=", version) if version.starts_with("2.") => Some(false),
+            _ => None,
+        };
+    }
+    // `authz_core` of `mod_authz_core.c` or `authz_core_module`.
+    let name = condition.trim_start_matches('!');
+    let name = name.strip_prefix("mod_").unwrap_or(name);
+    let name = name.trim_end_matches(".c").trim_end_matches("_module");
+    if condition.starts_with('!') {
+        STANDARD_MODULES.contains(&name).then_some(false)
+    } else {
+        Some(true)
+    }
+}
+
+/// Modules that every Apache 2.4 for WordPress has.
+const STANDARD_MODULES: &[&str] = &[
+    "authz_core",
+    "authz_host",
+    "dir",
+    "mime",
+    "rewrite",
+    "log_config",
+];
+
+/// Reports a section whose condition the import does not evaluate, or whose paths no rule has.
+pub(super) fn unknown(section: &ParsedDirective, remedy: &str, report: &mut Report) {
+    report.not_carried(section.id, remedy);
+    for inner in section.inner() {
+        if is_access(inner) || inner.name() == "sslverifyclient" {
+            undecided(inner, remedy, report);
+        } else {
+            unknown(inner, remedy, report);
+        }
+    }
+}
+
+/// The names of `<Files>` and `<FilesMatch>`.
+fn file_names(is_pattern: bool, text: &str) -> Option<PartPaths> {
+    if !is_pattern {
+        let name = known::glob(text).replace(".*", "[^/]*");
+        let regex = Regex::new(&format!("^{name}$")).ok()?;
+        return (!text.contains(['?', '['])).then(|| PartPaths::Name(regex, format!("/{name}$")));
+    }
+    let text = known::pattern(text, false)?;
+    let regex = Regex::new(&text).ok()?;
+    let flag = if text.starts_with("(?i)") { "(?i)" } else { "" };
+    let inner = within_name(text.strip_prefix("(?i)").unwrap_or(&text))?;
+    let (start, inner) = match inner.strip_prefix('^') {
+        Some(inner) => ("/", inner),
+        None => ("", inner.as_str()),
+    };
+    let (inner, end) = match inner.strip_suffix('$') {
+        Some(inner) => (inner, "$"),
+        None => (inner, "[^/]*$"),
+    };
+    let has_choice = known::alternatives(&format!("{inner}x")).len() > 1;
+    if has_choice && (!start.is_empty() || end == "$")
+        || inner.contains(['^', '$']) && !inner.contains("[^")
+    {
+        return None;
+    }
+    let inner = if has_choice {
+        format!("(?:{inner})")
+    } else {
+        inner.to_owned()
+    };
+    Some(PartPaths::Name(regex, format!("{flag}{start}{inner}{end}")))
+}
+
+/// A pattern of names that matches no slash. `None` if it has classes that contain one.
+fn within_name(text: &str) -> Option<String> {
+    let mut whole = String::new();
+    let (mut is_escaped, mut is_class) = (false, false);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            'W' | 'D' | 'S' if is_escaped => return None,
+            '/' => return None,
+            '.' if !is_escaped && !is_class => whole.push_str("[^/]"),
+            '[' if !is_escaped && !is_class => {
+                is_class = true;
+                whole.push('[');
+                if chars.next_if_eq(&'^').is_some() {
+                    whole.push_str("^/");
+                }
+            }
+            c => {
+                is_class &= c != ']' || is_escaped;
+                whole.push(c);
+            }
+        }
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    Some(whole)
+}
+
+/// Records the result for a directive and those in it by their names alone.
+pub(super) fn record_outcome(directive: &ParsedDirective, report: &mut Report) {
+    if let Some(outcome) = table::outcome_of(directive) {
+        report.record(directive.id, outcome);
+    }
+    for inner in directive.inner() {
+        record_outcome(inner, report);
+    }
+}
+
+const CONDITION: &str = "its condition is one that the import does not evaluate: write a rule for the paths, or decide in PHP";
+
+const ANY_MODULE: &str =
+    "Galley applies the access control in a `.htaccess` whatever modules it asks for: remove this";
+
+const OTHER_FOLDER: &str =
+    "the folder is not below `root`: link it into the site, or make it a site of its own";

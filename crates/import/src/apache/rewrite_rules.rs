@@ -1,0 +1,262 @@
+//! Converts `RewriteCond` and `RewriteRule`. A rule is carried only if its conditions are nothing but what the option of Galley tests.
+
+use super::passing::{BEHIND_PROXY, RedirectsAll};
+use super::rewrite::{RewritePlace, RewriteStep, steps};
+use super::rewrite_flags::RewriteFlags;
+use crate::closed;
+use crate::directive::ParsedDirective;
+use crate::draft::{ImportedSite, RulePriority};
+use crate::known;
+use crate::report::{Report, StatementOutcome};
+
+/// Where rules are, and whether their host has TLS.
+#[derive(Clone, Copy)]
+pub(super) struct RewriteScope {
+    pub place: RewritePlace,
+    pub has_tls: bool,
+}
+
+/// Converts the rules of a block. Returns the redirect of all requests of a host.
+pub(super) fn convert(
+    block: &[&ParsedDirective],
+    scope: RewriteScope,
+    site: &mut ImportedSite,
+    report: &mut Report,
+) -> Option<RedirectsAll> {
+    let (steps, is_on) = steps(block);
+    let mut redirects_all = None;
+    let mut is_unsure = false;
+    for step in &steps {
+        let flags = RewriteFlags::of(step.rule);
+        let ids = step
+            .conditions
+            .iter()
+            .map(|one| one.id)
+            .chain([step.rule.id]);
+        let whole = whole_host(step, &flags).filter(|_| scope.place == RewritePlace::Host);
+        let outcome = match whole {
+            _ if !is_on => Some(StatementOutcome::NotNeeded(
+                "no RewriteEngine turns it on here".to_owned(),
+            )),
+            _ if is_unsure => None,
+            Some(redirect) => {
+                redirects_all.get_or_insert(redirect);
+                Some(StatementOutcome::Carried(OF_HOST.to_owned()))
+            }
+            None => outcome(step, &flags, scope, site),
+        };
+        // Whether later rules run depends on this one.
+        is_unsure |= flags.skips() && !flags.refuses();
+        for id in ids {
+            match &outcome {
+                Some(outcome) => report.record(id, outcome.clone()),
+                None if flags.refuses() => report.undecided(id, REWRITES),
+                None => report.not_carried(id, REWRITES),
+            }
+        }
+    }
+    redirects_all
+}
+
+/// The redirect of all requests of a virtual host to another scheme or host.
+fn whole_host(step: &RewriteStep<'_>, flags: &RewriteFlags) -> Option<RedirectsAll> {
+    let rule = step.rule;
+    let target = rule.argument(1).strip_suffix("%{REQUEST_URI}")?;
+    let is_whole = step.conditions.is_empty() && WHOLE_SITE.contains(&rule.argument(0));
+    let host = target.split_once("://")?.1;
+    let is_host =
+        host == "%{HTTP_HOST}" || host == "%{SERVER_NAME}" || !host.contains(['%', '$', '/']);
+    (is_whole && is_host && flags.are_known()).then(|| RedirectsAll {
+        id: rule.id,
+        origin: rule.origin.clone(),
+        target: format!("{target}/"),
+        status: flags.redirect().unwrap_or("302").to_owned(),
+    })
+}
+
+const OF_HOST: &str = "https_redirect, canonical_host or a rule with redirect";
+
+/// The result of a rule. `None`: Galley has nothing with the same effect.
+fn outcome(
+    step: &RewriteStep<'_>,
+    flags: &RewriteFlags,
+    scope: RewriteScope,
+    site: &mut ImportedSite,
+) -> Option<StatementOutcome> {
+    let place = scope.place;
+    if is_of_wordpress(step, flags) && place == RewritePlace::Folder {
+        let why = "Galley sends a file that exists, forwards everything else to index.php, and passes Authorization on";
+        return Some(StatementOutcome::NotNeeded(why.to_owned()));
+    }
+    let rule = step.rule;
+    let is_whole = WHOLE_SITE.contains(&rule.argument(0));
+    match step.conditions.as_slice() {
+        [one] if is_whole && variable_of(one).contains("X-FORWARDED-PROTO") => {
+            Some(StatementOutcome::NotCarried(BEHIND_PROXY.to_owned()))
+        }
+        [one]
+            if is_whole
+                && !flags.refuses()
+                && matches!(
+                    variable_of(one).as_str(),
+                    "HTTPS" | "HTTP_HOST" | "SERVER_PORT"
+                ) =>
+        {
+            whole_site(rule, one, flags, scope, site)
+        }
+        [] => path_rule(rule, rule.argument(0), flags, place, site),
+        [one]
+            if is_whole
+                && variable_of(one) == "REQUEST_URI"
+                && !rule.argument(1).contains('$')
+                && !one.argument(1).starts_with(['!', '-', '=', '<', '>']) =>
+        {
+            let ignores_case = one.argument(2).to_ascii_lowercase().contains("nc");
+            let pattern = known::pattern(one.argument(1), ignores_case)?;
+            path_rule(rule, &pattern, flags, RewritePlace::Host, site)
+        }
+        _ => None,
+    }
+}
+
+/// The variable of a condition in upper case, without `%{` and `}`.
+fn variable_of(condition: &ParsedDirective) -> String {
+    let text = condition.argument(0).trim_start_matches("%{");
+    text.trim_end_matches('}').to_ascii_uppercase()
+}
+
+/// Whether a rule is one of those that WordPress writes.
+fn is_of_wordpress(step: &RewriteStep<'_>, flags: &RewriteFlags) -> bool {
+    let (pattern, target) = (step.rule.argument(0), step.rule.argument(1));
+    let tests: Vec<(String, &str)> = step
+        .conditions
+        .iter()
+        .map(|one| (variable_of(one), one.argument(1)))
+        .collect();
+    let is_file = |(variable, test): &(String, &str)| {
+        variable == "REQUEST_FILENAME" && matches!(*test, "!-f" | "!-d" | "!-l")
+    };
+    let has = |wanted: &str| tests.iter().any(|(_, test)| *test == wanted);
+    let has_no_flags = step.conditions.iter().all(|one| one.argument(2).is_empty());
+    match target {
+        "-" if tests.is_empty() => {
+            pattern == "^index\\.php$" && flags.only_end()
+                || WHOLE_SITE.contains(&pattern) && flags.passes_authorization()
+        }
+        "/index.php" | "index.php" => {
+            (WHOLE_SITE.contains(&pattern) || pattern == ".")
+                && tests.iter().all(is_file)
+                && has("!-f")
+                && has("!-d")
+                && has_no_flags
+                && flags.only_end()
+        }
+        _ => false,
+    }
+}
+
+/// Converts a redirect of every path: to TLS, or to one host.
+fn whole_site(
+    rule: &ParsedDirective,
+    condition: &ParsedDirective,
+    flags: &RewriteFlags,
+    scope: RewriteScope,
+    site: &mut ImportedSite,
+) -> Option<StatementOutcome> {
+    let (pattern, target, test) = (rule.argument(0), rule.argument(1), condition.argument(1));
+    if !matches!(flags.redirect(), Some("301" | "308")) || !flags.are_known() {
+        return None;
+    }
+    let (scheme, rest) = target.split_once("://")?;
+    let is_below = pattern.starts_with("^/") || scope.place == RewritePlace::Folder;
+    let group = if is_below { "/$1" } else { "$1" };
+    let with_group = || rest.strip_suffix(group).filter(|_| pattern.contains('('));
+    let host = rest.strip_suffix("%{REQUEST_URI}").or_else(with_group)?;
+    let is_plain = matches!(
+        (variable_of(condition).as_str(), test),
+        ("HTTPS", "off" | "!on" | "!=on" | "=off" | "^off$" | "!^on$")
+            | ("SERVER_PORT", "80" | "^80$" | "!^443$" | "!443")
+    );
+    if is_plain && scheme == "https" && matches!(host, "%{HTTP_HOST}" | "%{SERVER_NAME}") {
+        site.section.set("https_redirect", true, &rule.origin);
+        return Some(StatementOutcome::Carried("https_redirect".to_owned()));
+    }
+    let keeps_scheme = scheme == "%{REQUEST_SCHEME}" || scheme == "https" && scope.has_tls;
+    let named = test.trim_start_matches(['!', '^']).trim_end_matches('$');
+    let named = named.replace("\\.", ".");
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
+    let others: Vec<&String> = site.hosts().iter().filter(|one| **one != host).collect();
+    let is_meant = if test.starts_with("!^") {
+        named == host
+    } else {
+        test.starts_with('^') && others == [&named]
+    };
+    let is_name = named.bytes().all(is_name) && !host.contains('%') && test.ends_with('$');
+    if variable_of(condition) != "HTTP_HOST" || !is_name || !is_meant || !keeps_scheme {
+        return None;
+    }
+    site.section.set("canonical_host", host, &rule.origin);
+    site.section.add("hosts", [host.to_owned()], None);
+    Some(StatementOutcome::Carried("canonical_host".to_owned()))
+}
+
+/// Patterns that match every path.
+const WHOLE_SITE: &[&str] = &[
+    "^", "^(.*)$", "(.*)", "^(.*)", ".*", "^.*$", "^.*", "^/?(.*)", "^/?(.*)$", "^/(.*)$",
+];
+
+/// Converts a redirect or denial of paths. `None` for other rules, and if Galley does not support the pattern.
+fn path_rule(
+    rule: &ParsedDirective,
+    pattern: &str,
+    flags: &RewriteFlags,
+    place: RewritePlace,
+    site: &mut ImportedSite,
+) -> Option<StatementOutcome> {
+    let target = rule.argument(1);
+    if pattern.starts_with('!') || !flags.are_known() {
+        return None;
+    }
+    // In a folder paths have no leading slash.
+    let text = match pattern.strip_prefix('^') {
+        Some(rest) if place == RewritePlace::Folder && !rest.starts_with('/') => {
+            format!("^/{rest}")
+        }
+        _ => pattern.to_owned(),
+    };
+    let text = known::pattern(&text, flags.has("nc") || flags.has("nocase"))?;
+    let mut draft = closed::rule_for("pattern", text, rule, RulePriority::Exact);
+    if flags.refuses() {
+        let is_gone = flags.has("g") || flags.has("gone");
+        let status = if is_gone { "410" } else { "403" };
+        return Some(closed::close(rule, draft, status, site));
+    }
+    let status = flags
+        .redirect()
+        .or(target.contains("://").then_some("302"))?;
+    if target.contains('%') || target == "-" {
+        return None;
+    }
+    let (bare, query) = target.split_once('?').unwrap_or((target, ""));
+    let is_relative = !bare.starts_with('/') && !bare.contains("://");
+    let slash = if is_relative { "/" } else { "" };
+    let target_query = if query.is_empty() {
+        String::new()
+    } else {
+        format!("?{query}")
+    };
+    let keeps_query = (!target.contains('?') || flags.has("qsa")) && !flags.has("qsd");
+    let whole = format!("{slash}{bare}{target_query}");
+    draft
+        .section
+        .redirects(whole, status, keeps_query, &rule.origin);
+    if place == RewritePlace::Folder {
+        // After the access control of the folder.
+        draft.priority = RulePriority::FirstPrefix;
+        draft.length = usize::MAX;
+    }
+    site.add_rule(draft);
+    Some(StatementOutcome::Carried("a rule".to_owned()))
+}
+
+const REWRITES: &str = "write a rule with `path` or `pattern`; Galley rewrites no paths for itself, and its rules have no conditions but paths, methods and countries";
