@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, header};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
+use http_body_util::Empty;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::seen::SeenResponse;
 use super::visit::{HERE, TryVisit};
-use galley_tls::UpstreamTlsClient;
+use galley_tls::{UpstreamTlsClient, one_shot};
 
 /// Sends a request to the server at `address`; `None`: no such listener. Cancel-safe.
 pub(super) async fn send(visit: &TryVisit, address: Option<SocketAddr>) -> SeenResponse {
@@ -59,9 +57,6 @@ async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     visit: &TryVisit,
 ) -> Result<SeenResponse, String> {
-    let text = |error: hyper::Error| error.to_string();
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(text)?;
-    let driving = tokio::spawn(connection);
     let mut request = Request::builder()
         .method(visit.method.name())
         .uri(&visit.target)
@@ -75,13 +70,14 @@ async fn exchange(
     let request = request
         .body(Empty::<Bytes>::new())
         .map_err(|error| error.to_string())?;
-    let response = sender.send_request(request).await;
-    let (head, body) = response.map_err(text)?.into_parts();
-    let body = Limited::new(body, MAX_BODY).collect().await;
-    driving.abort();
-    let (bytes, mut trouble) = match body {
-        Ok(body) => (body.to_bytes(), None),
-        Err(error) => (Bytes::new(), Some(error.to_string())),
+    let response = one_shot::exchange(stream, request, MAX_BODY).await;
+    let response = response.map_err(|error| error.to_string())?;
+    let head = response.head;
+    let mut trouble = response.incomplete.map(|error| error.to_string());
+    let bytes = if trouble.is_some() {
+        Bytes::new()
+    } else {
+        response.body
     };
     let coding = head.headers.get(header::CONTENT_ENCODING);
     let coding = coding
