@@ -3,12 +3,14 @@
 //! A verdict is computed from the state of the server at the time of the query, so that it changes with the next sample. Each
 //! problem says what is wrong, since when if that is known, and what to do.
 
+mod disk;
+mod plugin;
+
 use std::cmp::Reverse;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use galley_cache::disk::Health;
-use galley_cache::log::Durability;
 use galley_telemetry::history::Minute;
 use galley_upstream::{ServerEligibility, UpstreamStats};
 use serde_json::{Value, json};
@@ -125,6 +127,7 @@ fn of_site(state: &AdminState, site: &Site) -> Vec<HealthProblem> {
             problems.push(HealthProblem::degraded("purge-forward", text, remedy));
         }
     }
+    problems.extend(plugin::problem(site, state.services.clock.tick()));
     for problem in &mut problems {
         problem.site = Some(site.core.name.clone());
     }
@@ -297,39 +300,20 @@ fn of_server(state: &AdminState) -> Vec<HealthProblem> {
             "Restart galley",
         ));
     }
-    problems.extend(disk(state));
+    problems.extend(disk::problems(state));
     if let Some(cluster) = &services.cluster {
         let status = cluster.status();
         let remedy = "Nodes send no stored pages that they cannot check; look at the Valkey or Redis of `[cluster]`";
         if let (false, Some(error)) = (status.is_connected, &status.error) {
-            let text = format!("The cluster cannot be reached: {error}");
+            let mut text = format!("The cluster cannot be reached: {error}");
+            if status.unsent > 0 {
+                let _ = write!(text, "; {} purges wait for it", status.unsent);
+            }
             problems.push(HealthProblem::degraded("cluster", text, remedy));
         } else if !services.lease.holds(services.clock.tick()) {
             let text = "Stored pages are not used, because this node does not read the purges of the others".to_owned();
             problems.push(HealthProblem::degraded("cluster", text, remedy));
         }
-    }
-    problems
-}
-
-/// The problems of the disk cache.
-fn disk(state: &AdminState) -> Vec<HealthProblem> {
-    let durable = &state.services.durable;
-    let mut problems = Vec::new();
-    let off = match durable.disk_cache().map(|disk| disk.health()) {
-        Some(Health::Off { reason, .. }) => Some(reason.to_string()),
-        Some(Health::Storing | Health::Scanning | Health::Closed) => None,
-        None => durable.unusable().map(ToString::to_string),
-    };
-    let remedy = "Pages are stored in memory only until then; check the space and the permissions of `cache.disk`";
-    if let Some(reason) = off {
-        let text = format!("The disk cache is off: {reason}");
-        problems.push(HealthProblem::degraded("disk", text, remedy));
-    }
-    if let Some(Durability::Lost(loss)) = durable.durability() {
-        let text = format!("Purges cannot be written to disk: {}", loss.reason);
-        let remedy = "Stored pages on disk are not used after a restart; check the space and the permissions of `cache.disk`";
-        problems.push(HealthProblem::degraded("disk", text, remedy));
     }
     problems
 }

@@ -16,7 +16,7 @@ use galley_policy::esi::announcement;
 use galley_policy::forward;
 use galley_policy::outcome::NotStored;
 use galley_policy::purge::{self, Purge};
-use galley_policy::site::ValidationPolicy;
+use galley_policy::site::{AddressedFields, ValidationPolicy};
 use galley_policy::storable::{self, Lifetime, ResponseHead, Storability};
 use galley_policy::tags::Tags;
 use http::StatusCode;
@@ -142,6 +142,11 @@ impl FetchWorker {
             let purges = purge::from_response(&incoming.fields, &job.site.rules);
             let names = acknowledged::names(&incoming.fields);
             let delay = in_progress.delay(self.clock.tick());
+            if job.storage().fields == AddressedFields::OfPlugins {
+                let is_page = incoming.status == StatusCode::OK;
+                let plugin = &job.site.counters.plugin;
+                plugin.note(&incoming.fields, is_page, self.clock.tick());
+            }
             job.site.cron.read_appointments(&incoming.fields, delay);
             publish(&job.site, &purges).wait(&job.site).await;
             let to_store = match (incoming.status, validated) {

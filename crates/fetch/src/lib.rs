@@ -29,6 +29,7 @@ mod pass;
 mod patch;
 mod patch_progress;
 mod patcher;
+pub mod plugin_contact;
 pub mod precision;
 mod publish;
 mod registry;
