@@ -54,7 +54,9 @@ pub use handle::Handle;
 pub use jobs::{
     FetchResult, IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPage, PageJob, PassJob,
 };
-use publish::{Acknowledgement, ExchangePurges, publish, publish_of_method, write_to_disk};
+use publish::{
+    Acknowledgement, ExchangePurges, publish, publish_labeled, publish_of_method, write_to_disk,
+};
 use relay::{ResponseSink, buffering_mode, relay};
 pub use site::{FetchLimits, FetchSite};
 pub use start::start;
