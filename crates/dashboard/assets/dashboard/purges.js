@@ -5,7 +5,7 @@ import { facts, h, table } from './dom.js';
 import { count, duration, several } from './figures.js';
 
 const SOURCES = {
-  admin: 'galley purge, dashboard or program', request: 'purge request', upstream: 'WordPress', repair: 'Galley: a file is gone',
+  admin: 'galley purge, dashboard or program', request: 'purge request', upstream: 'WordPress', unsafe: 'a request that changes something', repair: 'Galley: a file is gone',
   audit: 'Galley: an audit found it out of date', folder: 'purge folder', cluster: 'another node', forward: 'another Galley', upgrade: 'an upgrade that failed',
 };
 
@@ -63,7 +63,7 @@ function what(edit) {
     return `${scope}: ${taken(edit)}`;
   }
   const post = edit.map((purge) => POST_TAG.exec(purge.scope)).find(Boolean);
-  const name = label ?? (post ? `Edit of post ${post[1]}` : 'An edit');
+  const name = label ?? (post ? `Edit of post ${post[1]}` : edit[0].source === 'unsafe' ? 'A request' : 'An edit');
   // Purged at the beginning and at the end, a scope is listed once.
   const scopes = [...new Set(edit.map((purge) => purge.scope))];
   const list = scopes.map((one) => {

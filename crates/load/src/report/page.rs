@@ -37,14 +37,14 @@ pub fn html(report: &LoadReport, before: Option<&LoadReport>) -> String {
         charts.extend(machine_charts(run, &runs));
         section(&mut out, name(number, runs.len()), &charts);
     }
-    out.push_str("</div>\n</body></html>\n");
+    out.push_str("</div>\n</main></body></html>\n");
     out
 }
 
 fn beginning(target: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Load test of {}</title>\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><style>{STYLE}</style></head><body>\n\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><style>{STYLE}</style></head><body><main>\n\
          <h1>Load test of {}</h1>\n",
         escaped(target),
         escaped(target)
