@@ -279,8 +279,11 @@ fn of_server(state: &AdminState) -> Vec<HealthProblem> {
     let services = &state.services;
     let mut problems = Vec::new();
     if let Some((at, error)) = state.process_state.last_reload.failure() {
+        // The rest is an excerpt of the file for a terminal; `galley check` prints it.
+        let error: Vec<&str> = error.lines().take(2).map(str::trim).collect();
         let text = format!(
-            "The last reload was refused, the configuration before it is in force: {error}"
+            "The last reload was refused, the configuration before it is in force: {}",
+            error.join(" ")
         );
         let mut problem = HealthProblem::degraded(
             "reload",

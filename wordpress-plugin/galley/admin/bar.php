@@ -120,7 +120,7 @@ function bar_script(): void {
 	wp_add_inline_script( 'galley-bar', 'var galleyBar = ' . wp_json_encode( $says ) . ';', 'before' );
 	wp_add_inline_style(
 		'admin-bar',
-		'#wpadminbar .galley-state{display:inline-block;width:9px;height:9px;border-radius:50%;margin-right:7px;background:#a7aaad;font-size:0}' .
+		'#wpadminbar .galley-state{display:inline-block;width:9px;height:9px;border-radius:50%;margin-right:7px;background:#a7aaad;overflow:hidden;font-size:0}' .
 		'#wpadminbar .galley-state.is-hit{background:#00ba37}#wpadminbar .galley-state.is-stale,#wpadminbar .galley-state.is-miss{background:#dba617}' .
 		'#wpadminbar .galley-state.is-pass,#wpadminbar .galley-state.is-unknown{background:#e65054}' .
 		'#wpadminbar #wp-admin-bar-galley-why .ab-empty-item,#wpadminbar #wp-admin-bar-galley-do .ab-empty-item{max-width:26em;white-space:normal;height:auto;line-height:1.5;padding-top:4px;padding-bottom:4px}' .

@@ -4,6 +4,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use galley_testkit::client::Request;
 use galley_testkit::origin::Origin;
@@ -89,6 +91,9 @@ const STATES: &[(&str, &str, fn(&mut TestServer))] = &[
 #[test]
 fn every_view_is_accessible_in_every_state_size_and_color_scheme() {
     let mut server = server_with_data();
+    send_edit(&server);
+    server.store("a.test", "/hello/");
+    let traffic = updates_manual().then(|| send_traffic(&server));
     let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
@@ -98,6 +103,10 @@ fn every_view_is_accessible_in_every_state_size_and_color_scheme() {
         .unwrap();
     assert_eq!(tab.evaluate("location.hash").unwrap(), json!(""));
     tab.load_axe().unwrap();
+    if updates_manual() {
+        tab.wait("Number(document.documentElement.dataset.samples) >= 20")
+            .unwrap();
+    }
     let mut found = Vec::new();
     for (state, badge, enter) in STATES {
         enter(&mut server);
@@ -117,7 +126,37 @@ fn every_view_is_accessible_in_every_state_size_and_color_scheme() {
             }
         }
     }
+    if let Some(traffic) = traffic {
+        traffic.join().unwrap();
+    }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+fn updates_manual() -> bool {
+    std::env::var_os("UPDATE_GOLDEN").is_some()
+}
+
+/// Sends requests of visitors for the picture of the manual, so that its charts show something.
+fn send_traffic(server: &TestServer) -> thread::JoinHandle<()> {
+    let addr = server.galley.addr();
+    thread::spawn(move || {
+        for n in 0..600 {
+            let target = if n % 9 == 0 {
+                format!("/{n}/")
+            } else {
+                "/hello/".to_owned()
+            };
+            let _ = Request::get(&target).host("a.test").send(addr);
+            // A pace, not a wait for something.
+            thread::sleep(Duration::from_millis(50 + n % 7 * 30));
+        }
+    })
+}
+
+/// Sends an edit whose response purges.
+fn send_edit(server: &TestServer) {
+    let edit = Request::post("/edit/", "text/plain", "title=x").host("a.test");
+    drop(edit.send(server.galley.addr()).unwrap().expect_status(200));
 }
 
 /// Takes a screenshot of the view and returns what is wrong with it.
@@ -133,7 +172,7 @@ fn faults(tab: &mut Tab<'_>, case: &str) -> Vec<String> {
         found.push(format!("{case}: {} pixels high", size[1]));
     }
     tab.screenshot(&screenshot_path(case)).unwrap();
-    if case == MANUAL_SCREENSHOT && std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if case == MANUAL_SCREENSHOT && updates_manual() {
         let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
         tab.screenshot(&manual.join("dashboard.png")).unwrap();
     }
@@ -144,8 +183,7 @@ fn faults(tab: &mut Tab<'_>, case: &str) -> Vec<String> {
 #[test]
 fn an_edit_is_one_row_with_its_name() {
     let server = server_with_data();
-    let edit = Request::post("/edit/", "text/plain", "title=x").host("a.test");
-    drop(edit.send(server.galley.addr()).unwrap().expect_status(200));
+    send_edit(&server);
     let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();

@@ -218,7 +218,7 @@ const STYLE: &str = ":root{color-scheme:light dark;--text:#1a1a1a;--page:#fff;--
     --red:#fc8181;--blue:#63b3ed}}\
     body{font:15px/1.4 system-ui,sans-serif;margin:2em;overflow-wrap:anywhere;color:var(--text);background:var(--page)}\
     table{border-collapse:collapse;margin-bottom:1em}td,th{padding:.2em 1em .2em 0;text-align:left}\
-    th[scope=row]{font-weight:400}.runs{display:flex;flex-wrap:wrap;gap:2em}section{flex:1 1 420px;min-width:0;max-width:720px}\
+    th[scope=row]{font-weight:400;overflow-wrap:normal}.runs{display:flex;flex-wrap:wrap;gap:2em}section{flex:1 1 420px;min-width:0;max-width:720px}\
     .verdict{font-size:1.25em;border-left:.25em solid;padding-left:.6em}.verdict.green{border-color:var(--green)}.verdict.red{border-color:var(--red)}\
     @media(max-width:600px){body{margin:1em}.runs{display:block}svg text{font-size:17px}svg .title{font-size:19px}td,th{padding-right:.6em}}\
     svg{width:100%;font-size:12px;font-family:inherit;margin-bottom:1em}.title{font-size:15px;font-weight:600}\

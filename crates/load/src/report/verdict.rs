@@ -33,8 +33,8 @@ fn of_ramp(report: &LoadReport, knee: &Knee) -> String {
         let first = report.setup.rates.map(|rates| rates[0]);
         return format!(
             "Does not hold even {} requests a second: requests fail, or 1 % of them take longer than {} ms",
-            rounded(first.unwrap_or_default()),
-            rounded(knee.limit_ms)
+            whole(first.unwrap_or_default()),
+            whole(knee.limit_ms)
         );
     };
     let held = report
@@ -58,7 +58,7 @@ fn of_ramp(report: &LoadReport, knee: &Knee) -> String {
         1 => "; one second was worse".to_owned(),
         count => format!("; {count} single seconds were worse"),
     };
-    let rate = rounded(rate);
+    let rate = whole(rate);
     let p95 = bound(p95);
     format!("Holds {least}{rate} requests a second with p95 below {p95} ms; {limit}{excused}")
 }
@@ -72,7 +72,7 @@ fn of_rate(report: &LoadReport) -> (String, bool) {
     let p95 = bound(report.ms(95.0).unwrap_or_default());
     let speed = format!(
         "{} responses a second with p95 below {p95} ms",
-        rounded(report.per_second)
+        whole(report.per_second)
     );
     if report.failures == 0 {
         return (format!("{speed}; no request failed"), false);
@@ -105,8 +105,8 @@ pub fn change(before: &LoadReport, after: &LoadReport) -> Option<String> {
         };
         parts.push(format!(
             "{} instead of {} requests a second ({change})",
-            rounded(is),
-            rounded(was)
+            whole(is),
+            whole(was)
         ));
     }
     if let (Some(was), Some(is)) = (before.ms(95.0), after.ms(95.0)) {
@@ -125,15 +125,16 @@ fn bound(ms: f64) -> String {
     loop {
         for step in [1.0, 2.0, 5.0] {
             if ms < decade * step || decade > 1e9 {
-                return rounded_short(decade * step);
+                return whole(decade * step);
             }
         }
         decade *= 10.0;
     }
 }
 
-fn rounded_short(value: f64) -> String {
-    if value < 1.0 {
+/// A number without digits that nobody needs in a sentence.
+fn whole(value: f64) -> String {
+    if value < 10.0 && value.fract() > 0.01 {
         format!("{value:.1}")
     } else {
         format!("{value:.0}")
@@ -191,7 +192,7 @@ mod tests {
             ),
             (
                 ramp(None, Some(0)),
-                "Does not hold even 50.0 requests a second: requests fail, or 1 % of them take longer than 500 ms",
+                "Does not hold even 50 requests a second: requests fail, or 1 % of them take longer than 500 ms",
                 true,
             ),
         ] {
