@@ -3,9 +3,6 @@
 //! A verdict is computed from the state of the server at the time of the query, so that it changes with the next sample. Each
 //! problem says what is wrong, since when if that is known, and what to do.
 
-mod disk;
-mod plugin;
-
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,47 +13,12 @@ use galley_upstream::{ServerEligibility, UpstreamStats};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::AdminState;
+use super::health_problem::{HealthProblem, Level};
 use super::history::recent;
 use super::target::AdminView;
 use super::tls::certificates_from_files;
+use super::{AdminState, disk_problems, plugin_problem};
 use galley_request::Site;
-
-/// How well visitors are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    /// As configured.
-    Ok,
-    /// Visitors are served, but something is wrong.
-    Degraded,
-    /// Visitors of some site get errors.
-    Failing,
-}
-
-impl Level {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Degraded => "degraded",
-            Self::Failing => "failing",
-        }
-    }
-}
-
-/// Something that is wrong.
-#[derive(Debug, PartialEq, Eq)]
-struct HealthProblem {
-    level: Level,
-    /// The subject, one word for programs.
-    kind: &'static str,
-    /// The site; `None`: the server.
-    site: Option<String>,
-    /// What is wrong, as a sentence without its end.
-    text: String,
-    since: Option<Duration>,
-    /// What to do, as a sentence without its end.
-    remedy: String,
-}
 
 /// The verdict on `sites` and, if `view` covers it, on the server.
 pub(super) fn value(state: &AdminState, sites: &[Arc<Site>], view: AdminView) -> Value {
@@ -127,31 +89,11 @@ fn of_site(state: &AdminState, site: &Site) -> Vec<HealthProblem> {
             problems.push(HealthProblem::degraded("purge-forward", text, remedy));
         }
     }
-    problems.extend(plugin::problem(site, state.services.clock.tick()));
+    problems.extend(plugin_problem::problem(site, state.services.clock.tick()));
     for problem in &mut problems {
         problem.site = Some(site.core.name.clone());
     }
     problems
-}
-
-impl HealthProblem {
-    fn degraded(kind: &'static str, text: String, remedy: &str) -> Self {
-        Self {
-            level: Level::Degraded,
-            kind,
-            site: None,
-            text,
-            since: None,
-            remedy: remedy.to_owned(),
-        }
-    }
-
-    fn failing(kind: &'static str, text: String, remedy: &str) -> Self {
-        Self {
-            level: Level::Failing,
-            ..Self::degraded(kind, text, remedy)
-        }
-    }
 }
 
 /// The problem of an upstream of which some servers or all get no requests.
@@ -303,7 +245,7 @@ fn of_server(state: &AdminState) -> Vec<HealthProblem> {
             "Restart galley",
         ));
     }
-    problems.extend(disk::problems(state));
+    problems.extend(disk_problems::problems(state));
     if let Some(cluster) = &services.cluster {
         let status = cluster.status();
         let remedy = "Nodes send no stored pages that they cannot check; look at the Valkey or Redis of `[cluster]`";

@@ -142,11 +142,7 @@ impl FetchWorker {
             let purges = purge::from_response(&incoming.fields, &job.site.rules);
             let names = acknowledged::names(&incoming.fields);
             let delay = in_progress.delay(self.clock.tick());
-            if job.storage().fields == AddressedFields::OfPlugins {
-                let is_page = incoming.status == StatusCode::OK;
-                let plugin = &job.site.counters.plugin;
-                plugin.note(&incoming.fields, is_page, self.clock.tick());
-            }
+            self.note_plugin(job, &incoming);
             job.site.cron.read_appointments(&incoming.fields, delay);
             publish(&job.site, &purges).wait(&job.site).await;
             let to_store = match (incoming.status, validated) {
@@ -182,6 +178,15 @@ impl FetchWorker {
                 job.site.acknowledged.note(names);
             }
             return to_store;
+        }
+    }
+
+    /// Notes whether a page comes with Galley's plugin.
+    fn note_plugin(&self, job: &PageJob, incoming: &IncomingResponse) {
+        if job.storage().fields == AddressedFields::OfPlugins {
+            let is_page = incoming.status == StatusCode::OK;
+            let plugin = &job.site.counters.plugin;
+            plugin.note(&incoming.fields, is_page, self.clock.tick());
         }
     }
 

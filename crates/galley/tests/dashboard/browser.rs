@@ -80,11 +80,31 @@ pub fn main_text(tab: &mut Tab<'_>) -> String {
     text.as_str().unwrap().to_owned()
 }
 
-/// The states of a site: the name, the badge in the head of every view, and what makes the state so.
-const STATES: &[(&str, &str, fn(&mut TestServer))] = &[
-    ("healthy", "OK", |_| ()),
-    ("degraded", "Degraded", TestServer::refuse_reload),
-    ("dead", "Failing", TestServer::stop_origin),
+/// A state of a site.
+struct SiteState {
+    name: &'static str,
+    /// What the head of every view shows.
+    badge: &'static str,
+    /// Brings the state about.
+    enter: fn(&mut TestServer),
+}
+
+const STATES: &[SiteState] = &[
+    SiteState {
+        name: "healthy",
+        badge: "OK",
+        enter: |_| (),
+    },
+    SiteState {
+        name: "degraded",
+        badge: "Degraded",
+        enter: TestServer::refuse_reload,
+    },
+    SiteState {
+        name: "dead",
+        badge: "Failing",
+        enter: TestServer::stop_origin,
+    },
 ];
 
 /// Every state, view, size and color scheme, in one browser.
@@ -108,7 +128,7 @@ fn every_view_is_accessible_in_every_state_size_and_color_scheme() {
             .unwrap();
     }
     let mut found = Vec::new();
-    for (state, badge, enter) in STATES {
+    for SiteState { name, badge, enter } in STATES {
         enter(&mut server);
         tab.wait(&format!(
             "document.querySelector('#state').innerText.includes('{badge}')"
@@ -120,7 +140,7 @@ fn every_view_is_accessible_in_every_state_size_and_color_scheme() {
                 tab.prefer_colors(colors).unwrap();
                 for view in VIEWS {
                     open(&mut tab, view);
-                    let case = format!("{state}-{view}-{width}-{colors}");
+                    let case = format!("{name}-{view}-{width}-{colors}");
                     found.extend(faults(&mut tab, &case));
                 }
             }

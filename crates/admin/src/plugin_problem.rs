@@ -4,7 +4,7 @@ use galley_fetch::plugin_contact::SilentPlugin;
 use galley_policy::time::Tick;
 use galley_request::Site;
 
-use super::HealthProblem;
+use super::health_problem::HealthProblem;
 
 /// The problem of a site whose pages no longer come with the plugin, or never did while nothing else has purged a page.
 pub(super) fn problem(site: &Site, now: Tick) -> Option<HealthProblem> {

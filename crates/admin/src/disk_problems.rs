@@ -6,7 +6,8 @@ use galley_cache::disk::Health;
 use galley_cache::log::Durability;
 use galley_config::rounded_size as size;
 
-use super::{AdminState, HealthProblem};
+use super::AdminState;
+use super::health_problem::HealthProblem;
 
 pub(super) fn problems(state: &AdminState) -> Vec<HealthProblem> {
     let durable = &state.services.durable;
