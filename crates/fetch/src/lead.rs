@@ -142,7 +142,6 @@ impl FetchWorker {
             let purges = purge::from_response(&incoming.fields, &job.site.rules);
             let names = acknowledged::names(&incoming.fields);
             let delay = in_progress.delay(self.clock.tick());
-            self.note_plugin(job, &incoming);
             job.site.cron.read_appointments(&incoming.fields, delay);
             publish(&job.site, &purges).wait(&job.site).await;
             let to_store = match (incoming.status, validated) {
@@ -203,6 +202,7 @@ impl FetchWorker {
             mut incoming,
             purges,
         } = received;
+        self.note_plugin(job, &incoming);
         // An upstream may compress although plain bytes were requested: the WordPress preset evaluates and stores plain bodies.
         let readable = match job.storage().validation {
             ValidationPolicy::Galley => {
