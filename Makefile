@@ -25,7 +25,7 @@ help:
 	@echo 'make exactness GENERATED=2000 SEED=1    random plugins and edits: fails if a kind of dependency that must hold is stale (PLUGIN=7 EDIT=3: one of them)'
 	@echo 'make exactness PLUGINS=DIR EVENTS=DIR   the same measurement on any plugins and themes, with PHP scripts as edits (PAGES=80)'
 	@echo 'make fragments        what an edit costs PHP on a site of 3,000 posts whose pages share fragments (EDITS=500 PAGES=10000: random edits too; SECONDS=0: without load)'
-	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4 and WordPress 6.2 to 6.7, which npm brings (PHP=8.4 WORDPRESS=6.5: one of each)'
+	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4, and WordPress 6.2 to 6.7 of npm, 6.8 of Debian trixie and 7.1 of sid (PHP=8.4 WORDPRESS=sid: one of each)'
 	@echo 'make plugin-live WORDPRESS=6.5  the end-to-end tests of the plugin with one of these WordPresses'
 	@echo 'make plugin-style     PHP_CodeSniffer on the plugin (PHPCS=PROGRAM: one that has the WordPress standard)'
 	@echo 'make growth           what a hit costs while entries and connections grow (ONLY=entries: one part)'
@@ -184,6 +184,8 @@ plugin-live: setup-test setup-plugin-versions $(VERSIONS)/node_modules/.package-
 	@GALLEY_TESTKIT_WORDPRESS=$(abspath $(VERSIONS)/wordpress-$(WORDPRESS)) cargo test --package galley --test e2e -- wordpress::plugin
 
 plugin-versions: setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json
+	@scripts/setup wordpress trixie
+	@scripts/setup wordpress sid
 	@GALLEY_VERSIONS=$(VERSIONS) node wordpress-plugin/galley/tests/versions/run.mjs "$(PHP)" "$(WORDPRESS)"
 
 plugin-style: setup-test

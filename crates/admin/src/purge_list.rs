@@ -5,12 +5,13 @@
 //!
 //! ```json
 //! { "ok": true, "sites": [ { "name": "example.com", "published": 7, "purges": [ { "scope": "url example.com/x/", "strength": "hard",
-//!   "source": "upstream", "ago_s": 12, "ago_ms": 12345, "pages": 1, "complete": true } ] } ] }
+//!   "source": "upstream", "label": "Edit of “Hello”", "ago_s": 12, "ago_ms": 12345, "pages": 1, "complete": true } ] } ] }
 //! ```
 
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, State as Extract};
+use galley_policy::purge::PurgeLabel;
 use serde_json::{Value, json};
 
 use super::AdminState;
@@ -36,6 +37,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         .map(|purge| {
             json!({
                 "scope": purge.scope, "strength": strength(purge.strength), "source": purge.source.word(),
+                "label": purge.label.as_ref().map(PurgeLabel::as_str),
                 "ago_s": now.since(purge.at).as_secs(),
                 "ago_ms": u64::try_from(now.since(purge.at).as_millis()).unwrap_or(u64::MAX),
                 "pages": purge.pages.map(|counted| counted.pages),

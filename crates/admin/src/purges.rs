@@ -14,6 +14,8 @@
 //!
 //! Another Galley that forwards a purge sends `"forwarded": true`: then the purge is not forwarded again.
 //!
+//! `"label": "Edit of “Hello”"` says what the purges are for, in the history of a single site. The text is cleaned and cut.
+//!
 //! With `"dry_run": true` nothing is purged: the response says how many stored pages the same request would purge
 //! (`dry_run.rs`).
 
@@ -25,7 +27,7 @@ use axum::extract::State as Extract;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use galley_policy::purge::{
-    self, MAX_PATTERNS, MAX_PURGES, Purge, PurgeError, PurgePattern, Scope, Strength,
+    self, MAX_PATTERNS, MAX_PURGES, Purge, PurgeError, PurgeLabel, PurgePattern, Scope, Strength,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -50,6 +52,7 @@ pub(super) struct PurgeRequest {
     soft: bool,
     dry_run: bool,
     forwarded: bool,
+    label: String,
 }
 
 impl PurgeRequest {
@@ -133,7 +136,8 @@ async fn received(
     } else {
         PurgeSource::Admin
     };
-    let receipts = publish(&purges, source).await;
+    let label = PurgeLabel::new(&wanted.label);
+    let receipts = publish(&purges, source, label.as_ref()).await;
     drop(turn);
     let receipt = acknowledged(receipts).await;
     reply(&purges, &receipt).into_response()
@@ -182,14 +186,22 @@ fn reply(purges: &[(Arc<Site>, Purge)], receipt: &PurgeReceipt) -> PurgeReply {
 }
 
 /// Publishes the purges. The newest receipt of a site covers all purges of the site.
-async fn publish(purges: &[(Arc<Site>, Purge)], source: PurgeSource) -> Vec<Receipt> {
+async fn publish(
+    purges: &[(Arc<Site>, Purge)],
+    source: PurgeSource,
+    label: Option<&PurgeLabel>,
+) -> Vec<Receipt> {
     let mut receipts = Vec::new();
-    for of_site in purges.chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other)) {
+    // The label of one site's edit is no business of the others.
+    let of_sites = || purges.chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other));
+    let label = label.filter(|_| of_sites().count() == 1);
+    for of_site in of_sites() {
         let Some((site, _)) = of_site.first() else {
             continue;
         };
         let site_purges: Vec<Purge> = of_site.iter().map(|(_, purge)| purge.clone()).collect();
-        receipts.push(site.core.purges.publish_all(&site_purges, source));
+        let publisher = &site.core.purges;
+        receipts.push(publisher.publish_labeled(&site_purges, source, label));
         for purge in site_purges {
             if site.core.purges.may_log() {
                 tracing::info!(site = site.core.name, scope = %purge.scope, strength = ?purge.strength, "purged");

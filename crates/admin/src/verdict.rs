@@ -4,57 +4,21 @@
 //! problem says what is wrong, since when if that is known, and what to do.
 
 use std::cmp::Reverse;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use galley_cache::disk::Health;
-use galley_cache::log::Durability;
 use galley_telemetry::history::Minute;
 use galley_upstream::{ServerEligibility, UpstreamStats};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::AdminState;
+use super::health_problem::{HealthProblem, Level};
 use super::history::recent;
 use super::target::AdminView;
 use super::tls::certificates_from_files;
+use super::{AdminState, disk_problems, plugin_problem};
 use galley_request::Site;
-
-/// How well visitors are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    /// As configured.
-    Ok,
-    /// Visitors are served, but something is wrong.
-    Degraded,
-    /// Visitors of some site get errors.
-    Failing,
-}
-
-impl Level {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Degraded => "degraded",
-            Self::Failing => "failing",
-        }
-    }
-}
-
-/// Something that is wrong.
-#[derive(Debug, PartialEq, Eq)]
-struct HealthProblem {
-    level: Level,
-    /// The subject, one word for programs.
-    kind: &'static str,
-    /// The site; `None`: the server.
-    site: Option<String>,
-    /// What is wrong, as a sentence without its end.
-    text: String,
-    since: Option<Duration>,
-    /// What to do, as a sentence without its end.
-    remedy: String,
-}
 
 /// The verdict on `sites` and, if `view` covers it, on the server.
 pub(super) fn value(state: &AdminState, sites: &[Arc<Site>], view: AdminView) -> Value {
@@ -125,30 +89,11 @@ fn of_site(state: &AdminState, site: &Site) -> Vec<HealthProblem> {
             problems.push(HealthProblem::degraded("purge-forward", text, remedy));
         }
     }
+    problems.extend(plugin_problem::problem(site, state.services.clock.tick()));
     for problem in &mut problems {
         problem.site = Some(site.core.name.clone());
     }
     problems
-}
-
-impl HealthProblem {
-    fn degraded(kind: &'static str, text: String, remedy: &str) -> Self {
-        Self {
-            level: Level::Degraded,
-            kind,
-            site: None,
-            text,
-            since: None,
-            remedy: remedy.to_owned(),
-        }
-    }
-
-    fn failing(kind: &'static str, text: String, remedy: &str) -> Self {
-        Self {
-            level: Level::Failing,
-            ..Self::degraded(kind, text, remedy)
-        }
-    }
 }
 
 /// The problem of an upstream of which some servers or all get no requests.
@@ -276,8 +221,11 @@ fn of_server(state: &AdminState) -> Vec<HealthProblem> {
     let services = &state.services;
     let mut problems = Vec::new();
     if let Some((at, error)) = state.process_state.last_reload.failure() {
+        // The rest is an excerpt of the file for a terminal; `galley check` prints it.
+        let error: Vec<&str> = error.lines().take(2).map(str::trim).collect();
         let text = format!(
-            "The last reload was refused, the configuration before it is in force: {error}"
+            "The last reload was refused, the configuration before it is in force: {}",
+            error.join(" ")
         );
         let mut problem = HealthProblem::degraded(
             "reload",
@@ -297,39 +245,20 @@ fn of_server(state: &AdminState) -> Vec<HealthProblem> {
             "Restart galley",
         ));
     }
-    problems.extend(disk(state));
+    problems.extend(disk_problems::problems(state));
     if let Some(cluster) = &services.cluster {
         let status = cluster.status();
         let remedy = "Nodes send no stored pages that they cannot check; look at the Valkey or Redis of `[cluster]`";
         if let (false, Some(error)) = (status.is_connected, &status.error) {
-            let text = format!("The cluster cannot be reached: {error}");
+            let mut text = format!("The cluster cannot be reached: {error}");
+            if status.unsent > 0 {
+                let _ = write!(text, "; {} purges wait for it", status.unsent);
+            }
             problems.push(HealthProblem::degraded("cluster", text, remedy));
         } else if !services.lease.holds(services.clock.tick()) {
             let text = "Stored pages are not used, because this node does not read the purges of the others".to_owned();
             problems.push(HealthProblem::degraded("cluster", text, remedy));
         }
-    }
-    problems
-}
-
-/// The problems of the disk cache.
-fn disk(state: &AdminState) -> Vec<HealthProblem> {
-    let durable = &state.services.durable;
-    let mut problems = Vec::new();
-    let off = match durable.disk_cache().map(|disk| disk.health()) {
-        Some(Health::Off { reason, .. }) => Some(reason.to_string()),
-        Some(Health::Storing | Health::Scanning | Health::Closed) => None,
-        None => durable.unusable().map(ToString::to_string),
-    };
-    let remedy = "Pages are stored in memory only until then; check the space and the permissions of `cache.disk`";
-    if let Some(reason) = off {
-        let text = format!("The disk cache is off: {reason}");
-        problems.push(HealthProblem::degraded("disk", text, remedy));
-    }
-    if let Some(Durability::Lost(loss)) = durable.durability() {
-        let text = format!("Purges cannot be written to disk: {}", loss.reason);
-        let remedy = "Stored pages on disk are not used after a restart; check the space and the permissions of `cache.disk`";
-        problems.push(HealthProblem::degraded("disk", text, remedy));
     }
     problems
 }

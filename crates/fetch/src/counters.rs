@@ -12,6 +12,7 @@ use galley_cache::key::Key;
 use galley_policy::outcome::NotStored;
 use galley_policy::time::Tick;
 
+use super::plugin_contact::PluginContact;
 use super::precision::PurgePrecision;
 
 /// The counters of one site; see the module.
@@ -29,6 +30,8 @@ pub struct FetchCounters {
     unresolved_esi_tags: AtomicU64,
     /// How precise purges by tag are.
     pub precision: PurgePrecision,
+    /// Whether pages come with Galley's plugin.
+    pub plugin: PluginContact,
     /// The pages that were not stored, the newest last; at most [`MAX_RECENT`].
     last_not_stored: Mutex<VecDeque<(Key, UncachedPage)>>,
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 pub use super::cron_runs::{CronError, CronRuns, CronState, CronTransition, LastRun};
 pub use super::jobs::CronJob;
-use super::{FetchWorker, acknowledged, publish};
+use super::{FetchWorker, acknowledged, publish_labeled};
 use galley_upstream::IncomingResponse;
 
 impl FetchWorker {
@@ -45,10 +45,16 @@ impl FetchWorker {
         let delay = sent.get().elapsed();
         job.site.cron.read_appointments(&incoming.fields, delay);
         let purges = purge::from_response(&incoming.fields, &job.site.rules);
-        publish(&job.site, &purges).wait(&job.site).await;
+        let label = purge::label(&incoming.fields);
+        publish_labeled(&job.site, &purges, label.as_ref())
+            .wait(&job.site)
+            .await;
         let ended = read_to_end(&mut incoming).await;
         // Once more at the end: PHP may commit the announced changes only then.
-        if publish(&job.site, &purges).wait(&job.site).await {
+        if publish_labeled(&job.site, &purges, label.as_ref())
+            .wait(&job.site)
+            .await
+        {
             job.site
                 .acknowledged
                 .note(acknowledged::names(&incoming.fields));

@@ -16,7 +16,7 @@ use galley_policy::esi::announcement;
 use galley_policy::forward;
 use galley_policy::outcome::NotStored;
 use galley_policy::purge::{self, Purge};
-use galley_policy::site::ValidationPolicy;
+use galley_policy::site::{AddressedFields, ValidationPolicy};
 use galley_policy::storable::{self, Lifetime, ResponseHead, Storability};
 use galley_policy::tags::Tags;
 use http::StatusCode;
@@ -180,6 +180,15 @@ impl FetchWorker {
         }
     }
 
+    /// Notes whether a page comes with Galley's plugin.
+    fn note_plugin(&self, job: &PageJob, incoming: &IncomingResponse) {
+        if job.storage().fields == AddressedFields::OfPlugins {
+            let is_page = incoming.status == StatusCode::OK;
+            let plugin = &job.site.counters.plugin;
+            plugin.note(&incoming.fields, is_page, self.clock.tick());
+        }
+    }
+
     /// Evaluates the head of a response, and decides whether all waiting requests may have it or only the one that started the
     /// fetch.
     async fn receive(
@@ -193,6 +202,7 @@ impl FetchWorker {
             mut incoming,
             purges,
         } = received;
+        self.note_plugin(job, &incoming);
         // An upstream may compress although plain bytes were requested: the WordPress preset evaluates and stores plain bodies.
         let readable = match job.storage().validation {
             ValidationPolicy::Galley => {

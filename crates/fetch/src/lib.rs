@@ -30,6 +30,7 @@ mod patch;
 mod patch_progress;
 mod patched_sites;
 mod patcher;
+pub mod plugin_contact;
 pub mod precision;
 mod publish;
 mod registry;
@@ -54,7 +55,9 @@ pub use handle::Handle;
 pub use jobs::{
     FetchResult, IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPage, PageJob, PassJob,
 };
-use publish::{Acknowledgement, ExchangePurges, publish, publish_of_method, write_to_disk};
+use publish::{
+    Acknowledgement, ExchangePurges, publish, publish_labeled, publish_of_method, write_to_disk,
+};
 use relay::{ResponseSink, buffering_mode, relay};
 pub use site::{FetchLimits, FetchSite};
 pub use start::start;

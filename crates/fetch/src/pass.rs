@@ -64,10 +64,13 @@ impl FetchWorker {
         let (born, sent) = began.get();
         let delay = self.clock.tick().since(sent);
         job.site.cron.read_appointments(&incoming.fields, delay);
+        let plugin = &job.site.counters.plugin;
+        plugin.note(&incoming.fields, false, self.clock.tick());
         let invalidation = self.invalidations.of(job, &incoming, self.clock.tick());
         let purges = ExchangePurges {
             reported: carried(job, &incoming),
             of_method: invalidation.now,
+            label: purge::label(&incoming.fields),
         };
         let (valid_at, acknowledgement) = publish_purges(job, &incoming, &purges, Some(born));
         acknowledgement.wait(&job.site).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::memory::PutRefused;
-use galley_policy::purge::Purge;
+use galley_policy::purge::{Purge, PurgeLabel};
 
 use super::site::FetchSite;
 use galley_purging::{PurgeSource, Receipt};
@@ -25,8 +25,18 @@ pub(super) fn write_to_disk(site: &FetchSite, entry: &Arc<Entry>, outcome: Resul
 
 /// Publishes purges that the upstream reports. They are in effect when this function returns.
 pub(super) fn publish(site: &FetchSite, purges: &[Purge]) -> Acknowledgement {
-    let is_empty = purges.is_empty();
-    Acknowledgement((!is_empty).then(|| site.purges.publish_all(purges, PurgeSource::Upstream)))
+    publish_labeled(site, purges, None)
+}
+
+/// The same with a label for the history.
+pub(super) fn publish_labeled(
+    site: &FetchSite,
+    purges: &[Purge],
+    label: Option<&PurgeLabel>,
+) -> Acknowledgement {
+    let source = PurgeSource::Upstream;
+    let publish = || site.purges.publish_labeled(purges, source, label);
+    Acknowledgement((!purges.is_empty()).then(publish))
 }
 
 /// The purges of an exchange.
@@ -35,6 +45,8 @@ pub(super) struct ExchangePurges {
     pub(super) reported: Vec<Purge>,
     /// Those that its unsafe method causes.
     pub(super) of_method: Vec<Purge>,
+    /// What those that the response reports are for.
+    pub(super) label: Option<PurgeLabel>,
 }
 
 impl ExchangePurges {
@@ -44,7 +56,7 @@ impl ExchangePurges {
 
     /// Publishes all of them. Returns how many purge numbers that took, too.
     pub(super) fn publish(&self, site: &FetchSite) -> (Acknowledgement, u64) {
-        let reported = publish(site, &self.reported);
+        let reported = publish_labeled(site, &self.reported, self.label.as_ref());
         let of_method = publish_of_method(site, &self.of_method);
         let published = reported.published() + of_method.published();
         let newest = match of_method {

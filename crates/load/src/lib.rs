@@ -38,8 +38,8 @@ pub use self::{
     error::LoadError,
     outcome::{BodySample, LoadOutcome},
     report::{
-        Knee, KneeCause, LoadReport, LoadSetup, MachineSample, Percentile, ReportedSecond,
-        ab_lines, csv, escaped, find_knee, html,
+        Knee, KneeCause, LoadReport, LoadSetup, LoadVerdict, MachineSample, Percentile,
+        ReportedSecond, ab_lines, change, csv, escaped, find_knee, html,
     },
     requests::{ExpectedStatus, Generator, RequestOrder, Requests, ResponseCheck},
     response::BodyCoding,

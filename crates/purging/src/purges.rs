@@ -10,13 +10,15 @@ use galley_cache::purge_table::{
 use galley_cluster::{
     BornPoint, ClusterPublisher, NotedPoints, PendingReach, PurgePoints, StreamPoint,
 };
-use galley_policy::purge::Purge;
+use galley_policy::purge::{Purge, PurgeLabel};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify};
 
 use super::forward::ForwardInboxes;
 use super::purge_budget::{AT_ONCE, PurgeBudget};
 use super::receipt::{PendingReceipt, Receipt, loss_without_log};
-use super::recent_purges::{CountablePurge, PurgeSource, PurgedPages, RecentPurge, RecentPurges};
+use super::recent_purges::{
+    CountablePurge, PurgeOrigin, PurgeSource, PurgedPages, RecentPurge, RecentPurges,
+};
 use super::relay::{PurgeRelay, RelayGuard};
 use galley_sys::clock::Clock;
 use galley_telemetry::errors::RateLimited;
@@ -147,6 +149,16 @@ impl SitePurges {
     /// Publishes several purges. The receipt is that of the newest one and covers all. If they exceed the budget of the site, the
     /// whole site is purged instead.
     pub fn publish_all(&self, purges: &[Purge], source: PurgeSource) -> Receipt {
+        self.publish_labeled(purges, source, None)
+    }
+
+    /// The same with a label for the history of this node.
+    pub fn publish_labeled(
+        &self,
+        purges: &[Purge],
+        source: PurgeSource,
+        label: Option<&PurgeLabel>,
+    ) -> Receipt {
         let exceeds = source.is_chosen_by_site().then(|| {
             let now = self.clock.tick();
             self.budget.take(purges, now)
@@ -162,7 +174,7 @@ impl SitePurges {
         let purges = whole.as_ref().map_or(purges, std::slice::from_ref);
         let mut newest = Receipt::default();
         for purge in purges {
-            newest = self.publish_one(purge, source);
+            newest = self.publish_one(purge, PurgeOrigin { source, label });
         }
         newest.published = u64::try_from(purges.len()).unwrap_or(u64::MAX);
         newest
@@ -196,18 +208,22 @@ impl SitePurges {
         }
     }
 
-    fn publish_one(&self, purge: &Purge, source: PurgeSource) -> Receipt {
+    fn publish_one(&self, purge: &Purge, origin: PurgeOrigin<'_>) -> Receipt {
         let hard = self.forward.strengthened(&self.site, purge);
         let purge = hard.as_ref().unwrap_or(purge);
-        let receipt = self.publish_unforwarded(purge, source);
-        self.forward.send(&self.site, purge, source, receipt)
+        let receipt = self.publish_here_and_in_cluster(purge, origin);
+        self.forward.send(&self.site, purge, origin.source, receipt)
     }
 
     /// Publishes a purge without sending it to other caches.
     pub fn publish_unforwarded(&self, purge: &Purge, source: PurgeSource) -> Receipt {
+        self.publish_here_and_in_cluster(purge, source.into())
+    }
+
+    fn publish_here_and_in_cluster(&self, purge: &Purge, origin: PurgeOrigin<'_>) -> Receipt {
         let relay = self.relay.guard();
         let begun = self.cluster.as_ref().map(ClusterPublisher::begin);
-        let here = self.apply_and_send(purge, source, &relay);
+        let here = self.apply_and_send(purge, origin, &relay);
         let cluster = self.cluster.as_ref().zip(begun).map(|(cluster, begun)| {
             if relay.has_left() {
                 PendingReach::handed_over()
@@ -220,18 +236,18 @@ impl SitePurges {
 
     /// Publishes a purge only on this node.
     pub fn apply(&self, purge: &Purge, source: PurgeSource) -> Receipt {
-        self.apply_and_send(purge, source, &self.relay.guard())
+        self.apply_and_send(purge, source.into(), &self.relay.guard())
     }
 
     fn apply_and_send(
         &self,
         purge: &Purge,
-        source: PurgeSource,
+        origin: PurgeOrigin<'_>,
         relay: &RelayGuard<'_>,
     ) -> Receipt {
         self.recent.expect();
         let (here, number) = self.apply_in_process(purge);
-        self.recent.note(purge, source, self.clock.tick(), number);
+        self.recent.note(purge, origin, self.clock.tick(), number);
         let elsewhere = relay.send(&self.site, purge);
         if elsewhere.is_some() && relay.has_left() {
             return Receipt {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use galley_policy::purge::{Purge, Scope, Strength};
+use galley_policy::purge::{Purge, PurgeLabel, Scope, Strength};
 use galley_policy::time::Tick;
 use tokio::sync::Notify;
 
@@ -66,6 +66,22 @@ impl PurgeSource {
     }
 }
 
+/// Who published a purge, and what it was for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PurgeOrigin<'a> {
+    pub(super) source: PurgeSource,
+    pub(super) label: Option<&'a PurgeLabel>,
+}
+
+impl From<PurgeSource> for PurgeOrigin<'_> {
+    fn from(source: PurgeSource) -> Self {
+        Self {
+            source,
+            label: None,
+        }
+    }
+}
+
 /// A purge in the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecentPurge {
@@ -77,6 +93,8 @@ pub struct RecentPurge {
     pub strength: Strength,
     /// The publisher.
     pub source: PurgeSource,
+    /// What it was for, if its publisher said so.
+    pub label: Option<PurgeLabel>,
     /// The time of publication.
     pub at: Tick,
     /// The number of stored pages that it invalidated; `None`: not counted.
@@ -155,13 +173,14 @@ impl RecentPurges {
         self.uncounted.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(super) fn note(&self, purge: &Purge, source: PurgeSource, at: Tick, number: u64) {
+    pub(super) fn note(&self, purge: &Purge, origin: PurgeOrigin<'_>, at: Tick, number: u64) {
         let scope = purge.scope.to_string();
         let noted = RecentPurge {
             number,
             scope: scope.chars().take(MAX_SCOPE).collect(),
             strength: purge.strength,
-            source,
+            source: origin.source,
+            label: origin.label.cloned(),
             at,
             pages: None,
         };
@@ -267,7 +286,12 @@ mod tests {
             strength: Strength::Soft,
         };
         purges.expect();
-        purges.note(&purge, PurgeSource::Admin, Tick(number), number);
+        let label = PurgeLabel::new("Edit of a");
+        let origin = PurgeOrigin {
+            source: PurgeSource::Admin,
+            label: label.as_ref(),
+        };
+        purges.note(&purge, origin, Tick(number), number);
     }
 
     #[test]
@@ -279,6 +303,7 @@ mod tests {
         let newest = purges.newest();
         assert_eq!(newest.len(), MAX_PURGES);
         assert_eq!(newest[0].at, Tick(MAX_PURGES as u64 + 4));
+        assert_eq!(newest[0].label, PurgeLabel::new("Edit of a"));
         assert_eq!(newest[0].scope.chars().count(), MAX_SCOPE);
         let countable = purges.countable();
         assert_eq!(countable.len(), MAX_COUNTABLE);
@@ -302,7 +327,7 @@ mod tests {
             scope: Scope::Site,
             strength: Strength::Hard,
         };
-        purges.note(&purge, PurgeSource::Admin, Tick(0), 1);
+        purges.note(&purge, PurgeSource::Admin.into(), Tick(0), 1);
         let numbers: Vec<u64> = purges.countable().iter().map(|one| one.number).collect();
         assert_eq!(numbers, [1, 2]);
         purges.counted(&[(1, ONE)], Tick(0));
@@ -322,7 +347,12 @@ mod tests {
         };
         for number in 2..10_000 {
             purges.expect();
-            purges.note(&site, PurgeSource::Request, Tick(number / 100), number);
+            purges.note(
+                &site,
+                PurgeSource::Request.into(),
+                Tick(number / 100),
+                number,
+            );
         }
         let numbers = purges.newest().into_iter().map(|one| one.number);
         assert_eq!(numbers.collect::<Vec<_>>(), [9_999, 1]);

@@ -18,6 +18,7 @@
 			return;
 		}
 		dot.className = 'galley-state is-' + state.state;
+		dot.textContent = { hit: '✓', stale: '!', miss: '!', pass: '✗' }[ state.state ] || '?';
 		label.textContent = state.label;
 		words( 'galley-why', state.why );
 		words( 'galley-do', state.what_to_do );

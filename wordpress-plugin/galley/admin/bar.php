@@ -120,10 +120,15 @@ function bar_script(): void {
 	wp_add_inline_script( 'galley-bar', 'var galleyBar = ' . wp_json_encode( $says ) . ';', 'before' );
 	wp_add_inline_style(
 		'admin-bar',
-		'#wpadminbar .galley-state{display:inline-block;width:9px;height:9px;border-radius:50%;margin-right:7px;background:#a7aaad}' .
+		'#wpadminbar .galley-state{display:inline-block;width:9px;height:9px;border-radius:50%;margin-right:7px;background:#a7aaad;overflow:hidden;font-size:0}' .
 		'#wpadminbar .galley-state.is-hit{background:#00ba37}#wpadminbar .galley-state.is-stale,#wpadminbar .galley-state.is-miss{background:#dba617}' .
 		'#wpadminbar .galley-state.is-pass,#wpadminbar .galley-state.is-unknown{background:#e65054}' .
 		'#wpadminbar #wp-admin-bar-galley-why .ab-empty-item,#wpadminbar #wp-admin-bar-galley-do .ab-empty-item{max-width:26em;white-space:normal;height:auto;line-height:1.5;padding-top:4px;padding-bottom:4px}' .
-		'#wpadminbar #wp-admin-bar-galley-do:not(.has-words){display:none}'
+		'#wpadminbar #wp-admin-bar-galley-do:not(.has-words){display:none}' .
+		// WordPress hides the items of plugins on phones, where a larger dot with a mark stands for the label.
+		'@media screen and (max-width:782px){#wpadminbar li#wp-admin-bar-galley{display:block}#wpadminbar #wp-admin-bar-galley>.ab-item{padding:0 12px}' .
+		'#wpadminbar .galley-state{box-sizing:border-box;width:24px;height:24px;margin:11px 0;vertical-align:top;text-align:center;font:700 16px/24px sans-serif;color:#000}' .
+		'#wpadminbar .galley-label{position:absolute;clip-path:inset(50%);width:1px;height:1px;overflow:hidden;white-space:nowrap}' .
+		'#wpadminbar #wp-admin-bar-galley-why .ab-empty-item,#wpadminbar #wp-admin-bar-galley-do .ab-empty-item{max-width:86vw}}'
 	);
 }

@@ -31,7 +31,7 @@ const PURGERS = array(
 	'powered-cache'                 => 'Powered Cache',
 );
 
-/** The plugins in `PURGERS` that do more than page caching. They count only while their page cache is active. */
+/** The plugins in `PURGERS` that do more than page caching. Only their page cache is a conflict, and that is named as such. */
 const CACHE_SUITES = array( 'w3-total-cache', 'wp-rocket', 'litespeed-cache', 'wp-fastest-cache', 'breeze', 'hummingbird-performance', 'powered-cache' );
 
 /** Limits of the search for the plugin that sets a cookie. */
@@ -73,7 +73,7 @@ function active_plugins(): array {
 }
 
 /**
- * Returns the active plugins that also purge pages. Pure.
+ * Returns the active plugins that also purge pages, without the one whose page cache is named anyway. Pure.
  *
  * @param string[]    $active From `active_plugins()`.
  * @param string|null $cache  From `second_cache()`.
@@ -85,7 +85,7 @@ function second_purgers( array $active, ?string $cache ): array {
 	return array_filter(
 		$found,
 		static function ( string $name, string $folder ) use ( $cache ): bool {
-			return $name === $cache || ! in_array( $folder, CACHE_SUITES, true );
+			return $name !== $cache && ! in_array( $folder, CACHE_SUITES, true );
 		},
 		ARRAY_FILTER_USE_BOTH
 	);

@@ -9,8 +9,8 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Admin screens on which the notices appear. */
-const NOTICE_SCREENS = array( 'dashboard', 'plugins', 'settings_page_galley' );
+/** Admin screens on which the notices appear. The settings page of the plugin has a list of its own. */
+const NOTICE_SCREENS = array( 'dashboard', 'plugins' );
 
 add_action( 'admin_notices', __NAMESPACE__ . '\\notices' );
 

@@ -76,8 +76,7 @@ function cause_words( string $kind, string $name, array $who ): string {
 			/* translators: %s: name of a user */
 			return sprintf( __( 'A change of the profile of %s', 'galley' ), $name );
 		case 'option':
-			/* translators: %s: name of a setting */
-			return sprintf( __( 'A change of the setting “%s”', 'galley' ), $name );
+			return option_cause( $name );
 		case 'table':
 			/* translators: %s: names of tables of the database */
 			return sprintf( __( 'A change of the table “%s”', 'galley' ), $name );
@@ -103,12 +102,37 @@ function cause_words( string $kind, string $name, array $who ): string {
 		case 'command':
 			return __( 'A command on the server', 'galley' );
 		case 'resent':
-			return __( 'A purge that had not arrived', 'galley' );
+			return __( 'A delayed purge', 'galley' );
 		case 'code':
 			/* translators: %s: what it named: a title, an address or a tag */
 			return '' === $name ? __( 'A theme or plugin', 'galley' ) : sprintf( __( 'A theme or plugin (%s)', 'galley' ), $name );
 		default:
 			return __( 'A change', 'galley' );
+	}
+}
+
+/**
+ * Returns the change of an option as the beginning of a sentence: as the administration calls it, or by its name. Pure except for translations.
+ *
+ * @param string $name Name of the option.
+ */
+function option_cause( string $name ): string {
+	if ( 'sidebars_widgets' === $name || 0 === strpos( $name, 'widget_' ) ) {
+		return __( 'A change of the widgets', 'galley' );
+	}
+	switch ( $name ) {
+		case 'blogname':
+		case 'blogdescription':
+			return __( 'A change of the site title or tagline', 'galley' );
+		case 'permalink_structure':
+			return __( 'A change of the permalinks', 'galley' );
+		case 'show_on_front':
+		case 'page_on_front':
+		case 'page_for_posts':
+			return __( 'A change of the front page', 'galley' );
+		default:
+			/* translators: %s: name of a setting */
+			return sprintf( __( 'A change of the setting “%s”', 'galley' ), $name );
 	}
 }
 

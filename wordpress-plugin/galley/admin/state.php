@@ -2,6 +2,9 @@
 /**
  * The state of the site in one line: green, amber or red, with a recommended action.
  *
+ * Galley judges whether visitors are served (`health` in its status). The plugin adds what only WordPress knows: whether it reaches Galley,
+ * development mode, purges that are not confirmed, and conflicts with other plugins.
+ *
  * @package Galley
  */
 
@@ -9,7 +12,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** The state is amber if the hit ratio is below `LOW_RATIO`, provided that there are at least `REQUESTS_TO_JUDGE` requests. */
+/** The state mentions a hit ratio below `LOW_RATIO`, provided that there are at least `REQUESTS_TO_JUDGE` requests. */
 const LOW_RATIO         = 0.5;
 const REQUESTS_TO_JUDGE = 200;
 
@@ -33,6 +36,7 @@ function site_facts( array $status ): array {
 		'has_connection' => null !== connection(),
 		'trouble'        => 200 === $status['status'] ? '' : connection_trouble( $status ),
 		'site'           => $site,
+		'health'         => $status['body']['health'] ?? null,
 		'pending'        => pending_purges(),
 		'defeats'        => array_values( defeats() ),
 		'development'    => development_left(),
@@ -53,21 +57,25 @@ function judge_site( array $facts ): array {
 		/* translators: %s: a host such as example.com */
 		return state( 'red', __( 'Galley does not serve this site', 'galley' ), sprintf( __( 'Galley answers, but its configuration has no site for %s.', 'galley' ), own_site_host() ) );
 	}
-	$paused = paused_servers( $facts['site'] );
-	if ( $paused ) {
-		/* translators: %s: addresses of PHP */
-		return state( 'red', __( 'PHP does not answer', 'galley' ), sprintf( __( 'Visitors get stored pages as long as there are any. Check %s.', 'galley' ), implode( ', ', $paused ) ) );
+	$problems = server_problems( $facts['health'] );
+	if ( $problems && 'failing' === $problems[0]['level'] ) {
+		return state( 'red', problem_label( $problems[0] ), problem_words( $problems ) );
 	}
 	if ( $facts['development'] > 0 ) {
 		/* translators: %s: a time span such as "2 hours" */
 		return state( 'amber', __( 'Development mode is on', 'galley' ), sprintf( __( 'PHP generates every page for every visitor. Development mode ends by itself in %s.', 'galley' ), age_in_words( $facts['development'] ) ) );
+	}
+	if ( $problems ) {
+		return state( 'amber', problem_label( $problems[0] ), problem_words( $problems ) );
 	}
 	if ( $facts['pending'] > 0 ) {
 		/* translators: %s: a number */
 		return state( 'amber', __( 'Some changes are not visible yet', 'galley' ), sprintf( _n( '%s purge has not reached Galley. It is sent again automatically.', '%s purges have not reached Galley. They are sent again automatically.', $facts['pending'], 'galley' ), number_format_i18n( $facts['pending'] ) ) );
 	}
 	if ( $facts['defeats'] ) {
-		return state( 'amber', __( 'Something works against the cache', 'galley' ), (string) $facts['defeats'][0] );
+		$conflicts = count( $facts['defeats'] );
+		/* translators: %s: a number */
+		return state( 'amber', __( 'Something works against the cache', 'galley' ), sprintf( _n( '%s conflict: see the list under Settings > Galley.', '%s conflicts: see the list under Settings > Galley.', $conflicts, 'galley' ), number_format_i18n( $conflicts ) ) );
 	}
 	return judge_traffic( $facts['site'] );
 }
@@ -78,15 +86,10 @@ function judge_site( array $facts ): array {
  * @param array $site The site in `GET /status`.
  */
 function judge_traffic( array $site ): array {
-	$waiting = array_sum( array_map( 'intval', array_column( array_filter( (array) ( $site['upstreams'] ?? array() ), 'is_array' ), 'waiting' ) ) );
-	if ( $waiting > 0 ) {
-		/* translators: %s: a number */
-		return state( 'amber', __( 'PHP is busy', 'galley' ), sprintf( _n( '%s request waits for PHP.', '%s requests wait for PHP.', $waiting, 'galley' ), number_format_i18n( $waiting ) ) );
-	}
 	list( $ratio, $requests ) = visitor_ratio( $site );
 	if ( null !== $ratio && $ratio < LOW_RATIO && $requests >= REQUESTS_TO_JUDGE ) {
 		/* translators: %s: a percentage */
-		return state( 'amber', __( 'Few pages come from the cache', 'galley' ), sprintf( __( 'Only %s of visitors’ requests are answered from the cache. See below what costs PHP time.', 'galley' ), percent( $ratio ) ) );
+		return state( 'green', __( 'Everything works', 'galley' ), sprintf( __( 'Only %s of visitors’ requests are answered from the cache. See below what costs PHP time.', 'galley' ), percent( $ratio ) ) );
 	}
 	/* translators: %s: a percentage */
 	$words = null !== $ratio ? sprintf( __( '%s of visitors’ requests are answered from the cache.', 'galley' ), percent( $ratio ) ) : __( 'No visitor has requested a page since Galley started.', 'galley' );
@@ -119,29 +122,62 @@ function state( string $color, string $label, string $why ): array {
 }
 
 /**
- * Returns the PHP servers of the upstreams in which no server answers: each server accepts no connections, has failed several times or
- * does not pass its health checks. As long as another server of the same upstream answers, visitors do not notice the failure. Pure.
+ * Returns the problems in Galley's verdict, the worst first. A server of an earlier version gives none. Pure.
  *
- * @return string[] Addresses, with the error if there is one.
+ * @param mixed $health `health` in `GET /status`.
+ * @return array<int, array{level: string, kind: string, problem: string, remedy: string, since: ?int}>
  */
-function paused_servers( array $site ): array {
-	$paused = array();
-	foreach ( (array) ( $site['upstreams'] ?? array() ) as $upstream ) {
-		$servers = array_filter( (array) ( $upstream['servers'] ?? array() ), 'is_array' );
-		$failing = array_filter(
-			$servers,
-			static function ( array $server ): bool {
-				return isset( $server['connect_error'] ) || in_array( $server['state'] ?? '', array( 'paused', 'down' ), true );
-			}
-		);
-		if ( count( $failing ) === count( $servers ) ) {
-			foreach ( $failing as $server ) {
-				$error    = is_string( $server['connect_error'] ?? null ) ? ': ' . $server['connect_error'] : '';
-				$paused[] = (string) ( $server['address'] ?? '' ) . $error;
-			}
+function server_problems( $health ): array {
+	$found = array();
+	foreach ( is_array( $health['problems'] ?? null ) ? $health['problems'] : array() as $one ) {
+		if ( is_array( $one ) && is_string( $one['problem'] ?? null ) && in_array( $one['level'] ?? null, array( 'failing', 'degraded' ), true ) ) {
+			$found[] = array(
+				'level'   => $one['level'],
+				'kind'    => is_string( $one['kind'] ?? null ) ? $one['kind'] : '',
+				'problem' => $one['problem'],
+				'remedy'  => is_string( $one['remedy'] ?? null ) ? $one['remedy'] : '',
+				'since'   => is_int( $one['since_s'] ?? null ) ? $one['since_s'] : null,
+			);
 		}
 	}
-	return $paused;
+	return $found;
+}
+
+/**
+ * Returns a problem in a few words. Pure except for translations.
+ *
+ * @param array $problem From `server_problems()`.
+ */
+function problem_label( array $problem ): string {
+	$labels = array(
+		'upstream'      => __( 'PHP does not answer', 'galley' ),
+		'errors'        => __( 'Pages end with errors', 'galley' ),
+		'overload'      => __( 'PHP is overloaded', 'galley' ),
+		'certificate'   => __( 'A certificate is about to expire', 'galley' ),
+		'cron'          => __( 'Scheduled tasks fail', 'galley' ),
+		'purge-forward' => __( 'Purges are pending', 'galley' ),
+		'plugin'        => __( 'Pages come without this plugin', 'galley' ),
+	);
+	if ( isset( $labels[ $problem['kind'] ] ) && ! ( 'certificate' === $problem['kind'] && 'failing' === $problem['level'] ) ) {
+		return $labels[ $problem['kind'] ];
+	}
+	return 'failing' === $problem['level'] ? __( 'Visitors get errors', 'galley' ) : __( 'Something needs attention', 'galley' );
+}
+
+/**
+ * Returns the worst problem with its age, what to do, and how many more there are. Galley writes problems and remedies in English, as in
+ * `galley status`.
+ *
+ * @param array[] $problems From `server_problems()`, at least one.
+ */
+function problem_words( array $problems ): string {
+	$first = $problems[0];
+	/* translators: 1: a problem, 2: a time span such as "5 mins" */
+	$words = null === $first['since'] ? $first['problem'] : sprintf( __( '%1$s (for %2$s)', 'galley' ), $first['problem'], age_in_words( $first['since'] ) );
+	$words = as_sentence( $words ) . ( '' === $first['remedy'] ? '' : ' ' . as_sentence( $first['remedy'] ) );
+	$more  = count( $problems ) - 1;
+	/* translators: %s: a number */
+	return 0 === $more ? $words : $words . ' ' . sprintf( _n( '%s more problem: see the dashboard of Galley.', '%s more problems: see the dashboard of Galley.', $more, 'galley' ), number_format_i18n( $more ) );
 }
 
 /**

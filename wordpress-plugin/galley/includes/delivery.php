@@ -37,7 +37,8 @@ function carry_purges(): void {
 	$id = $GLOBALS['galley_purge_id'];
 	log_purges( $purges );
 	write_pending( $id, $purges );
-	foreach ( purge_lines( array_merge( array( $id ), $GLOBALS['galley_taken_up'] ?? array() ), $purges ) as $line ) {
+	$ids = array_merge( array( $id ), $GLOBALS['galley_taken_up'] ?? array() );
+	foreach ( purge_lines( $ids, $purges, purge_label( first_cause( $GLOBALS['galley_causes'] ) ) ) as $line ) {
 		header( "Galley-Purge: $line", false );
 	}
 	$GLOBALS['galley_carried']   = $purges;
@@ -49,12 +50,16 @@ function carry_purges(): void {
  *
  * @param string[]                              $ids    IDs of these purges. The ID of this request comes first.
  * @param array{hard: string[], soft: string[]} $purges Purges to send.
+ * @param string                                $label  From `purge_label()`.
  * @return string[]
  */
-function purge_lines( array $ids, array $purges ): array {
+function purge_lines( array $ids, array $purges, string $label = '' ): array {
 	$names = array();
 	foreach ( array_slice( $ids, 0, 8 ) as $id ) {
 		$names[] = "id=$id";
+	}
+	if ( '' !== $label ) {
+		$names[] = 'label=' . rawurlencode( $label );
 	}
 	return array_merge( lines( array_merge( $names, $purges['hard'] ) ), lines( $purges['soft'], 'stale,' ) );
 }
@@ -114,8 +119,9 @@ function deliver( array $purges ): bool {
 	if ( ! connection() ) {
 		return false;
 	}
+	$label = array( 'label' => purge_label( first_cause( $GLOBALS['galley_causes'] ) ) );
 	foreach ( purge_bodies( $purges, own_site_host() ) as $body ) {
-		$answer = call_for_site( '/purge', $body, 1.0 );
+		$answer = call_for_site( '/purge', $body + $label, 1.0 );
 		if ( 200 !== $answer['status'] ) {
 			$GLOBALS['galley_delivery_error'] = $answer['error'];
 			return false;

@@ -42,14 +42,15 @@ add_action( 'upgrader_process_complete', __NAMESPACE__ . '\\cause_of_update', 20
 /**
  * Records a cause for the purges of this request.
  *
- * @param string $kind Kind of cause, as defined in `cause_words()`.
- * @param string $name Name of the changed object, as plain text.
+ * @param string $kind      Kind of cause, as defined in `cause_words()`.
+ * @param string $name      Name of the changed object, as plain text.
+ * @param bool   $is_public Whether every visitor may read the name. Only such names leave WordPress.
  */
-function note_cause( string $kind, string $name = '' ): void {
+function note_cause( string $kind, string $name = '', bool $is_public = false ): void {
 	$name  = trim( wp_strip_all_tags( $name ) );
 	$short = function_exists( 'mb_substr' ) ? mb_substr( $name, 0, 80 ) : substr( $name, 0, 80 );
 	if ( count( $GLOBALS['galley_causes'] ) < 20 ) {
-		$GLOBALS['galley_causes'][] = array( $kind, $short );
+		$GLOBALS['galley_causes'][] = array( $kind, $short, $is_public );
 	}
 }
 
@@ -63,8 +64,15 @@ function cause_of_post( $new, $old, $post ): void {
 		note_cause( 'design', $post->post_title );
 	} elseif ( 'publish' === $new || 'publish' === $old ) {
 		$kind = 'publish' === $old ? 'post' : 'published';
-		note_cause( 'publish' === $new ? $kind : 'unpublished', $post->post_title );
+		note_cause( 'publish' === $new ? $kind : 'unpublished', $post->post_title, is_public_post( $post ) );
 	}
+}
+
+/**
+ * Returns whether every visitor may read the title of a post.
+ */
+function is_public_post( \WP_Post $post ): bool {
+	return 'publish' === $post->post_status && '' === (string) $post->post_password && is_post_type_viewable( $post->post_type );
 }
 
 function cause_of_deleted_post( $id, $post = null ): void {
@@ -76,7 +84,8 @@ function cause_of_deleted_post( $id, $post = null ): void {
 function cause_of_comment( $id, $comment = null ): void {
 	$comment = $comment instanceof \WP_Comment ? $comment : get_comment( $id );
 	if ( $comment instanceof \WP_Comment ) {
-		note_cause( 'comment', (string) get_post_field( 'post_title', (int) $comment->comment_post_ID, 'raw' ) );
+		$post = get_post( (int) $comment->comment_post_ID );
+		note_cause( 'comment', $post instanceof \WP_Post ? $post->post_title : '', $post instanceof \WP_Post && is_public_post( $post ) );
 	}
 }
 
@@ -88,7 +97,7 @@ function cause_of_comment_status( $new, $old, $comment ): void {
 
 function cause_of_term( $id, $tt_id = 0, $taxonomy = '' ): void {
 	$term = get_term( (int) $id, (string) $taxonomy );
-	note_cause( 'term', $term instanceof \WP_Term ? $term->name : '' );
+	note_cause( 'term', $term instanceof \WP_Term ? $term->name : '', is_taxonomy_viewable( (string) $taxonomy ) );
 }
 
 function cause_of_deleted_term( $id, $tt_id = 0, $taxonomy = '', $term = null ): void {
@@ -128,16 +137,50 @@ function cause_of_update(): void {
 /**
  * Returns the cause to log: the first one that is neither an option nor a purge of an earlier request that is sent again. Pure.
  *
- * @param array[] $causes Kind and name of each cause.
- * @return array{string, string}
+ * @param array[] $causes Kind and name of each cause, and whether the name is public.
+ * @return array{string, string, bool}
  */
 function first_cause( array $causes ): array {
 	foreach ( $causes as $cause ) {
 		if ( ! in_array( $cause[0], array( 'option', 'resent' ), true ) ) {
-			return array( $cause[0], $cause[1] );
+			return $cause;
 		}
 	}
-	return $causes ? array( $causes[0][0], $causes[0][1] ) : array( 'other', '' );
+	return $causes[0] ?? array( 'other', '', false );
+}
+
+/**
+ * Returns the label under which Galley lists the purges of this request, in English as its dashboard is. It has the name of a changed object only
+ * if every visitor may read this name, and never that of a user. Pure.
+ *
+ * @param array{string, string, bool} $cause From `first_cause()`.
+ */
+function purge_label( array $cause ): string {
+	list( $kind, $name, $is_public ) = $cause;
+	$words                           = array(
+		'post'            => 'Edit of %s',
+		'published'       => 'Publication of %s',
+		'unpublished'     => 'Removal of %s',
+		'comment'         => 'Comment on %s',
+		'term'            => 'Change of the term %s',
+		'menu'            => 'Change of a menu',
+		'design'          => 'Change of the design',
+		'user'            => 'Change of a user',
+		'option'          => 'Change of a setting of WordPress',
+		'table'           => 'Change of a table of the database',
+		'theme'           => 'Switch of the theme',
+		'plugin'          => 'Change of the active plugins',
+		'update'          => 'Update of WordPress',
+		'button-page'     => 'Button “Purge this page”',
+		'button-all'      => 'Button “Purge all pages”',
+		'choices'         => 'Change of the cache settings',
+		'development'     => 'Start of development mode',
+		'development-end' => 'End of development mode',
+		'command'         => 'Command on the server',
+		'resent'          => 'Delayed purge',
+	);
+	$none                            = 'term' === $kind ? '' : 'a post';
+	return trim( sprintf( $words[ $kind ] ?? 'Change', $is_public && '' !== $name ? "“{$name}”" : $none ) );
 }
 
 /**

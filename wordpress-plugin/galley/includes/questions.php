@@ -49,6 +49,11 @@ function call_for_site( string $path, array $body, float $timeout ): array {
 		unset( $body['site'] );
 		$answer = call( 'POST', $path, $body, $timeout );
 	}
+	if ( 422 === $answer['status'] && isset( $body['label'] ) ) {
+		// A server of an earlier version does not know labels, and rejects the request.
+		unset( $body['label'] );
+		$answer = call( 'POST', $path, $body, $timeout );
+	}
 	return $answer;
 }
 

@@ -99,7 +99,8 @@ final class AdminTest extends TestCase {
 		$this->assertSame( array( 'nginx-helper' => 'Nginx Helper' ), Galley\second_purgers( array( 'galley/galley.php', 'nginx-helper/nginx-helper.php', 'hello.php' ), null ) );
 		// Without its page cache, the plugin is compatible: minification and lazy loading do not conflict.
 		$this->assertSame( array(), Galley\second_purgers( array( 'wp-rocket/wp-rocket.php' ), null ) );
-		$this->assertSame( array( 'wp-rocket' => 'WP Rocket' ), Galley\second_purgers( array( 'wp-rocket/wp-rocket.php' ), 'WP Rocket' ) );
+		// Its page cache is named as such, and not a second time.
+		$this->assertSame( array( 'surge' => 'Surge' ), Galley\second_purgers( array( 'wp-rocket/wp-rocket.php', 'surge/surge.php' ), 'WP Rocket' ) );
 	}
 
 	public function test_a_call_is_found_in_code_but_not_in_comments() {

@@ -15,7 +15,8 @@ final class DeliveryTest extends TestCase {
 		$purges = array( 'hard' => array( 'p1', '/a/' ), 'soft' => array( 'b' ) );
 		$this->assertSame( array( 'id=k1,id=k0,p1,/a/', 'stale,b' ), Galley\purge_lines( array( 'k1', 'k0' ), $purges ) );
 		$this->assertSame( array( 'id=k1', 'stale,b' ), Galley\purge_lines( array( 'k1' ), array( 'hard' => array(), 'soft' => array( 'b' ) ) ) );
-		$many  = array_map( static function ( int $n ): string { return "p$n"; }, range( 1, 2000 ) );
+		$many = array_map( static function ( int $n ): string { return "p$n"; }, range( 1, 2000 ) );
+		$this->assertSame( array( 'id=k1,label=Edit%20of%20%E2%80%9Ca%2C%20b%E2%80%9D,p1', 'stale,b' ), Galley\purge_lines( array( 'k1' ), array( 'hard' => array( 'p1' ), 'soft' => array( 'b' ) ), 'Edit of “a, b”' ) );
 		$lines = Galley\purge_lines( array( 'k1' ), array( 'hard' => array(), 'soft' => $many ) );
 		foreach ( $lines as $line ) {
 			$this->assertTrue( 'id=k1' === $line || 0 === strpos( $line, 'stale,' ) );

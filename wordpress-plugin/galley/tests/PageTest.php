@@ -11,25 +11,32 @@ final class PageTest extends TestCase {
 
 	private function facts( array $other = array(), array $site = array() ): array {
 		$site = array_merge( array( 'requests' => 1000, 'hit_ratio' => 0.9, 'upstreams' => array() ), $site );
-		return array_merge( array( 'has_connection' => true, 'trouble' => '', 'site' => $site, 'pending' => 0, 'defeats' => array(), 'development' => 0 ), $other );
+		return array_merge( array( 'has_connection' => true, 'trouble' => '', 'health' => null, 'site' => $site, 'pending' => 0, 'defeats' => array(), 'development' => 0 ), $other );
 	}
 
 	public function test_site_state_reports_the_most_severe_problem() {
-		$paused = array( array( 'servers' => array( array( 'state' => 'paused', 'address' => 'php.sock' ) ) ) );
-		$down   = array( array( 'servers' => array( array( 'state' => 'down', 'address' => 'a:9000' ) ) ) );
-		$partly = array( array( 'servers' => array( array( 'state' => 'down', 'address' => 'a:9000' ), array( 'state' => 'up', 'address' => 'b:9000' ) ) ) );
-		$cases  = array(
+		$problem = static function ( string $level, string $kind ): array {
+			return array( 'level' => $level, 'kind' => $kind, 'problem' => 'no response from unix:/a', 'since_s' => 300, 'remedy' => 'start PHP-FPM' );
+		};
+		$dead    = array( 'health' => array( 'problems' => array( $problem( 'failing', 'upstream' ), $problem( 'degraded', 'disk' ) ) ) );
+		$partly  = array( 'health' => array( 'problems' => array( $problem( 'degraded', 'disk' ) ) ) );
+		$broken  = array( 'health' => array( 'problems' => array( 'x', array(), array( 'problem' => 7 ), array( 'problem' => 'x', 'level' => 'grave' ) ) ) );
+		$cases   = array(
 			array( 'green', 'Everything works', $this->facts() ),
-			array( 'green', 'Everything works', $this->facts( array(), array( 'upstreams' => $partly ) ) ),
-			array( 'red', 'PHP does not answer', $this->facts( array(), array( 'upstreams' => $down ) ) ),
+			array( 'amber', 'Something needs attention', $this->facts( $partly ) ),
+			array( 'green', 'Everything works', $this->facts( $broken ) ),
+			array( 'green', 'Everything works', $this->facts( array( 'health' => 'x' ) ) ),
+			array( 'red', 'PHP does not answer', $this->facts( $dead ) ),
+			array( 'red', 'Visitors get errors', $this->facts( array( 'health' => array( 'problems' => array( $problem( 'failing', 'certificate' ) ) ) ) ) ),
+			array( 'amber', 'Purges are pending', $this->facts( array( 'health' => array( 'problems' => array( $problem( 'degraded', 'purge-forward' ) ) ) ) ) ),
 			array( 'green', 'Everything works', $this->facts( array(), array( 'requests' => 0, 'hit_ratio' => null ) ) ),
 			array( 'green', 'Everything works', $this->facts( array(), array( 'requests' => 10, 'hit_ratio' => 0.1 ) ) ),
-			array( 'amber', 'Few pages come from the cache', $this->facts( array(), array( 'hit_ratio' => 0.3 ) ) ),
-			array( 'amber', 'PHP is busy', $this->facts( array(), array( 'upstreams' => array( array( 'waiting' => 2 ), array( 'waiting' => 1 ) ) ) ) ),
+			array( 'green', 'Everything works', $this->facts( array(), array( 'hit_ratio' => 0.3 ) ) ),
 			array( 'amber', 'Something works against the cache', $this->facts( array( 'defeats' => array( 'A cookie.' ) ) ) ),
 			array( 'amber', 'Some changes are not visible yet', $this->facts( array( 'pending' => 1, 'defeats' => array( 'A cookie.' ) ) ) ),
 			array( 'amber', 'Development mode is on', $this->facts( array( 'development' => 60, 'pending' => 1 ) ) ),
-			array( 'red', 'PHP does not answer', $this->facts( array( 'development' => 60 ), array( 'upstreams' => $paused ) ) ),
+			array( 'red', 'PHP does not answer', $this->facts( array( 'development' => 60 ) + $dead ) ),
+			array( 'amber', 'Development mode is on', $this->facts( array( 'development' => 60 ) + $partly ) ),
 			array( 'red', 'Galley does not answer', $this->facts( array( 'trouble' => 'refused' ) ) ),
 			array( 'red', 'Not connected to Galley', $this->facts( array( 'trouble' => 'none', 'has_connection' => false, 'site' => null ) ) ),
 		);
@@ -38,6 +45,7 @@ final class PageTest extends TestCase {
 			$this->assertSame( array( $color, $label ), array( $state['color'], $state['label'] ) );
 			$this->assertNotSame( '', $state['why'] );
 		}
+		$this->assertSame( 'No response from unix:/a (for 5 mins). Start PHP-FPM. 1 more problem: see the dashboard of Galley.', Galley\judge_site( $this->facts( $dead ) )['why'] );
 	}
 
 	public function test_editor_requests_do_not_lower_the_hit_ratio() {
@@ -75,12 +83,27 @@ final class PageTest extends TestCase {
 		foreach ( array( 'comment', 'term', 'menu', 'design', 'user', 'option', 'table', 'theme', 'plugin', 'update', 'button-page', 'button-all', 'choices', 'development', 'development-end', 'command', 'resent', 'code', 'published', 'unpublished' ) as $kind ) {
 			$this->assertStringNotContainsString( 'A change purged', Galley\purge_sentence( array( 'kind' => $kind ) + $row, 3 ), $kind );
 		}
+		foreach ( array( 'blogname' => 'A change of the site title or tagline', 'widget_text' => 'A change of the widgets', 'page_on_front' => 'A change of the front page', 'my_option' => 'A change of the setting “my_option”' ) as $option => $cause ) {
+			$this->assertSame( "$cause purged 12 pages.", Galley\purge_sentence( array( 'kind' => 'option', 'name' => $option ) + $row, 3 ) );
+		}
 		$this->assertSame( array( 'post', 'Hello' ), Galley\first_cause( array( array( 'option', 'x' ), array( 'resent', '' ), array( 'post', 'Hello' ), array( 'menu', '' ) ) ) );
 		$this->assertSame( array( 'option', 'x' ), Galley\first_cause( array( array( 'option', 'x' ) ) ) );
-		$this->assertSame( array( 'other', '' ), Galley\first_cause( array() ) );
+		$this->assertSame( array( 'other', '', false ), Galley\first_cause( array() ) );
 		foreach ( array( null, 'x', array(), array( 'time' => '1', 'kind' => 'post', 'name' => '' ) ) as $invalid ) {
 			$this->assertFalse( Galley\is_log_row( $invalid ) );
 		}
+	}
+
+	public function test_labels_of_purges_have_only_public_names(): void {
+		$this->assertSame( 'Edit of “Hello”', Galley\purge_label( array( 'post', 'Hello', true ) ) );
+		$this->assertSame( 'Change', Galley\purge_label( Galley\first_cause( array() ) ) );
+		foreach ( array( 'post', 'published', 'unpublished', 'comment', 'term', 'menu', 'design', 'user', 'option', 'table', 'theme', 'plugin', 'update', 'button-page', 'button-all', 'choices', 'development', 'development-end', 'command', 'resent', 'code', 'other' ) as $kind ) {
+			$label = Galley\purge_label( array( $kind, 'Secret', false ) );
+			$this->assertStringNotContainsString( 'Secret', $label );
+			$this->assertMatchesRegularExpression( '/^[A-Z][^%]{4,60}$/D', $label );
+		}
+		// Nothing marks the name of a user as public.
+		$this->assertSame( 'Change of a user', Galley\purge_label( array( 'user', 'Maria', true ) ) );
 	}
 
 	public function test_purge_log_is_stored_as_lines(): void {

@@ -2,10 +2,10 @@
 
 import { get } from './api.js';
 import { facts, h, table } from './dom.js';
-import { count, duration } from './figures.js';
+import { count, duration, several } from './figures.js';
 
 const SOURCES = {
-  admin: 'galley purge, dashboard or program', request: 'purge request', upstream: 'WordPress', repair: 'Galley: a file is gone',
+  admin: 'galley purge, dashboard or program', request: 'purge request', upstream: 'WordPress', unsafe: 'a request that changes something', repair: 'Galley: a file is gone',
   audit: 'Galley: an audit found it out of date', folder: 'purge folder', cluster: 'another node', forward: 'another Galley', upgrade: 'an upgrade that failed',
 };
 
@@ -27,13 +27,14 @@ function pending({ disk, cluster, sites = [] }) {
   return rows.length > 0 ? [h('h2', {}, 'Pending'), facts(rows)] : [];
 }
 
-// Purges of one edit: published by the same source within a moment, the newest first.
+// Purges of one edit, the newest first: those that WordPress published with one label, or without a label within a moment.
 function edits(purges) {
   const groups = [];
   for (const purge of purges) {
-    const last = groups.at(-1)?.at(-1);
-    const isSame = last && last.source === purge.source && purge.ago_ms - last.ago_ms <= MOMENT_MS;
-    isSame ? groups.at(-1).push(purge) : groups.push([purge]);
+    const isSame = (last) => last.source === purge.source && (last.label ?? null) === (purge.label ?? null) &&
+      purge.ago_ms - last.ago_ms <= (purge.label ? EDIT_MS : MOMENT_MS);
+    const group = groups.find((one) => isSame(one.at(-1)));
+    group ? group.push(purge) : groups.push([purge]);
   }
   return groups;
 }
@@ -41,22 +42,35 @@ function edits(purges) {
 // Stored pages that purges took. `complete` is false where there may have been more.
 function taken(edit) {
   if (edit.some((purge) => (purge.pages ?? null) === null)) {
-    return 'not counted';
+    return 'pages not counted';
   }
-  const pages = count(edit.reduce((all, purge) => all + purge.pages, 0));
+  const pages = several(edit.reduce((all, purge) => all + purge.pages, 0), 'page');
   return edit.every((purge) => purge.complete) ? pages : `at least ${pages}`;
+}
+
+// The time from the first purge to the last: an edit purges when its response begins, and again when PHP has ended.
+function took(edit) {
+  const ms = edit.at(-1).ago_ms - edit[0].ago_ms;
+  return ms < 50 ? 'at once' : `${(ms / 1000).toFixed(1)} s`;
 }
 
 const POST_TAG = /^tag p(\d+)$/;
 
-// What an edit was, as far as its tags tell; the purges themselves on demand.
+// What an edit was, by its label or as far as its tags tell; the purges themselves on demand.
 function what(edit) {
-  if (edit.length === 1) {
-    return edit[0].scope;
+  const { label, scope } = edit[0];
+  if (edit.length === 1 && !label) {
+    return `${scope}: ${taken(edit)}`;
   }
   const post = edit.map((purge) => POST_TAG.exec(purge.scope)).find(Boolean);
-  const scopes = edit.map((purge) => h('li', {}, purge.scope, taken([purge]) === '0' ? '' : `: ${taken([purge])}`));
-  return h('details', {}, h('summary', {}, `${post ? `Edit of post ${post[1]}` : 'An edit'}: ${count(edit.length)} purges`), h('ul', {}, scopes));
+  const name = label ?? (post ? `Edit of post ${post[1]}` : edit[0].source === 'unsafe' ? 'A request' : 'An edit');
+  // Purged at the beginning and at the end, a scope is listed once.
+  const scopes = [...new Set(edit.map((purge) => purge.scope))];
+  const list = scopes.map((one) => {
+    const pages = taken(edit.filter((purge) => purge.scope === one));
+    return h('li', {}, one, pages === '0 pages' ? '' : `: ${pages}`);
+  });
+  return h('details', {}, h('summary', {}, `${name}: ${taken(edit)}, ${took(edit)}`), h('p', {}, several(scopes.length, 'purge')), h('ul', {}, list));
 }
 
 function how(edit) {
@@ -64,9 +78,9 @@ function how(edit) {
 }
 
 function listed(site) {
-  const columns = [['When', 'number'], ['What', 'wide'], ['Pages', 'number'], ['How'], ['By']];
+  const columns = [['When', 'number'], ['What', 'wide'], ['How'], ['By']];
   const rows = edits(site.purges).map((edit) => [
-    `${duration(edit[0].ago_s)} ago`, what(edit), taken(edit), how(edit), SOURCES[edit[0].source] ?? edit[0].source,
+    `${duration(edit[0].ago_s)} ago`, what(edit), how(edit), SOURCES[edit[0].source] ?? edit[0].source,
   ]);
   return table(`The latest of ${count(site.published)} purges on ${site.name}`, columns, rows, 'Nothing was purged since the start.');
 }
@@ -95,3 +109,5 @@ export const purges = {
 };
 
 const MOMENT_MS = 100;
+// The editor sends an edit as two requests, a few seconds apart.
+const EDIT_MS = 3000;

@@ -306,3 +306,35 @@ fn wp_cli_commands_show_status_and_purge() {
     assert!(purged.starts_with("ok"), "{purged}");
     assert!(!site.get("/by-command/").is_hit());
 }
+
+/// Titles that a visitor cannot read, and users, stay in WordPress.
+#[test]
+fn purges_are_named_without_titles_that_are_not_public() {
+    let site = &*shared();
+    let post = site.publish("public-title");
+    let edit = |fields: &str| {
+        site.php(&format!("wp_update_post(['ID' => {post}, {fields}]);"));
+        site.purge_labels().first().cloned().unwrap_or_default()
+    };
+    assert_eq!(
+        edit("'post_title' => 'Open secret'"),
+        "Edit of “Open secret”"
+    );
+    assert_eq!(
+        edit("'post_title' => 'Hidden plan', 'post_password' => 'x'"),
+        "Edit of a post"
+    );
+    assert_eq!(
+        edit("'post_title' => 'Hidden plan 2', 'post_password' => '', 'post_status' => 'private'"),
+        "Removal of a post"
+    );
+    site.php("wp_update_user(['ID' => 1, 'display_name' => 'Hidden Name']);");
+    assert_eq!(site.purge_labels()[0], "Change of a user");
+    let labels = format!("{:?}", site.purge_labels());
+    assert!(!labels.contains("Hidden"), "{labels}");
+    let log = site.galley.log();
+    assert!(!log.contains("Open secret") && !log.contains("Hidden"));
+    site.php(&format!(
+        "wp_delete_post({post}, true); wp_update_user(['ID' => 1, 'display_name' => 'admin']);"
+    ));
+}

@@ -68,6 +68,11 @@ fn a_block_editor_save_is_visible_to_visitors_on_the_next_request() {
         "{}",
         next.excerpt()
     );
+    let labels = site.purge_labels();
+    assert!(
+        labels.contains(&json!("Edit of “edited-in-chromium”")),
+        "{labels:?}"
+    );
     drop(tab);
     let mut visitor = browser.new_tab().unwrap();
     visitor.navigate(&site.url(path)).unwrap();

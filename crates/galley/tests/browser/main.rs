@@ -8,5 +8,6 @@ mod assets;
 mod chromium;
 mod http2;
 mod install;
+mod outage;
 mod settings_page;
 mod site;

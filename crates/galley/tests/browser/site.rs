@@ -37,7 +37,9 @@ pub fn binary() -> &'static Path {
 /// A running site. The processes stop in the order of the fields.
 pub struct PluginSite {
     pub galley: Galley,
-    _fpm: PhpFpm,
+    /// Generates all pages but those of wp-admin.
+    pub fpm: PhpFpm,
+    _admin_fpm: PhpFpm,
     pub database: MariaDb,
     pub wordpress: WordPress,
     /// The pin with which a browser accepts the site's self-signed certificate.
@@ -63,6 +65,7 @@ impl PluginSite {
             workers: 5,
             ..FpmOptions::default()
         };
+        let admin_fpm = PhpFpm::start(&scratch.join("admin-upstream"), &fpm).unwrap();
         let fpm = PhpFpm::start(&scratch.join("upstream"), &fpm).unwrap();
         let dir = scratch.dir("galley").unwrap();
         let config = dir.join("galley.toml");
@@ -71,11 +74,13 @@ impl PluginSite {
         let text = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{}\"\n[cache]\nmemory = \"64MiB\"\n\
              [log]\naccess = \"{}\"\n[[site]]\nhosts = [\"{HOST}\"]\nroot = \"{}\"\nphp = \"{}\"\n\
-             https_redirect = false\ntls = {{ cert = \"site.pem\", key = \"site.key\" }}\n",
+             https_redirect = false\ntls = {{ cert = \"site.pem\", key = \"site.key\" }}\n\
+             [[site.rule]]\npath = \"/wp-admin/*\"\nphp = \"{}\"\n",
             dir.join("admin.sock").display(),
             access_log.display(),
             wordpress.root.display(),
-            fpm.address()
+            fpm.address(),
+            admin_fpm.address()
         );
         fs::write(&config, text).unwrap();
         let output = install(&wordpress.root, &config);
@@ -84,7 +89,8 @@ impl PluginSite {
         let galley = Galley::start_config(binary(), &dir, &config).unwrap();
         Self {
             galley,
-            _fpm: fpm,
+            fpm,
+            _admin_fpm: admin_fpm,
             database,
             wordpress,
             pin,
@@ -156,6 +162,24 @@ impl PluginSite {
              '<!-- wp:paragraph --><p>Text of {slug}.</p><!-- /wp:paragraph -->', 'post_status' => 'publish', 'post_author' => 1]);"
         );
         self.php(&code).trim().parse().unwrap()
+    }
+
+    /// Returns the labels of the latest purges, the newest first; null: none.
+    pub fn purge_labels(&self) -> Vec<Value> {
+        let socket = self.galley.admin().unwrap();
+        let output = Command::new("curl")
+            .args([
+                "--silent",
+                "--unix-socket",
+                socket.strip_prefix("unix:").unwrap(),
+            ])
+            .arg("http://galley/purges")
+            .output()
+            .unwrap();
+        let all: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", output_text(&output)));
+        let purges = all["sites"][0]["purges"].as_array().unwrap();
+        purges.iter().map(|purge| purge["label"].clone()).collect()
     }
 
     /// Returns the JSON output of `galley why` for a request without cookies.

@@ -4,7 +4,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
+use galley_testkit::client::Request;
 use galley_testkit::origin::Origin;
 use galley_testkit::{Chromium, Scratch, Tab};
 use serde_json::{Value, json};
@@ -31,12 +34,12 @@ const SITE_VIEWS: &[&str] = VIEWS.split_at(7).0;
 const MAX_HEIGHT: u64 = 10_000;
 
 /// The result of axe for an accessible page.
-const NO_VIOLATIONS: [&str; 0] = [];
+pub const NO_VIOLATIONS: [&str; 0] = [];
 
 /// The screenshot that `UPDATE_GOLDEN=1` copies into the manual.
-const MANUAL_SCREENSHOT: &str = "not-cached-1440-light";
+const MANUAL_SCREENSHOT: &str = "healthy-overview-1440-light";
 
-fn screenshot_path(name: &str) -> PathBuf {
+pub fn screenshot_path(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     folder.join(format!("dashboard-{name}.png"))
 }
@@ -77,9 +80,40 @@ pub fn main_text(tab: &mut Tab<'_>) -> String {
     text.as_str().unwrap().to_owned()
 }
 
+/// A state of a site.
+struct SiteState {
+    name: &'static str,
+    /// What the head of every view shows.
+    badge: &'static str,
+    /// Brings the state about.
+    enter: fn(&mut TestServer),
+}
+
+const STATES: &[SiteState] = &[
+    SiteState {
+        name: "healthy",
+        badge: "OK",
+        enter: |_| (),
+    },
+    SiteState {
+        name: "degraded",
+        badge: "Degraded",
+        enter: TestServer::refuse_reload,
+    },
+    SiteState {
+        name: "dead",
+        badge: "Failing",
+        enter: TestServer::stop_origin,
+    },
+];
+
+/// Every state, view, size and color scheme, in one browser.
 #[test]
-fn every_view_is_accessible_at_every_size_and_color_scheme() {
-    let server = server_with_data();
+fn every_view_is_accessible_in_every_state_size_and_color_scheme() {
+    let mut server = server_with_data();
+    send_edit(&server);
+    server.store("a.test", "/hello/");
+    let traffic = updates_manual().then(|| send_traffic(&server));
     let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
@@ -89,39 +123,120 @@ fn every_view_is_accessible_at_every_size_and_color_scheme() {
         .unwrap();
     assert_eq!(tab.evaluate("location.hash").unwrap(), json!(""));
     tab.load_axe().unwrap();
+    if updates_manual() {
+        tab.wait("Number(document.documentElement.dataset.samples) >= 20")
+            .unwrap();
+    }
     let mut found = Vec::new();
-    for (width, height) in [(390, 844), (1440, 1000)] {
-        tab.set_viewport(width, height).unwrap();
-        for colors in ["light", "dark"] {
-            tab.prefer_colors(colors).unwrap();
-            for view in VIEWS {
-                open(&mut tab, view);
-                let case = format!("{view}-{width}-{colors}");
-                let violations = violations(&mut tab);
-                found.extend(
-                    violations
-                        .iter()
-                        .map(|violation| format!("{case}: {violation}")),
-                );
-                let overflow = "document.documentElement.scrollWidth > innerWidth";
-                if tab.evaluate(overflow).unwrap() == Value::Bool(true) {
-                    found.push(format!("{case}: wider than the screen"));
-                }
-                let height = tab
-                    .evaluate("document.documentElement.scrollHeight")
-                    .unwrap();
-                if height.as_u64().unwrap() > MAX_HEIGHT {
-                    found.push(format!("{case}: {height} pixels high"));
-                }
-                tab.screenshot(&screenshot_path(&case)).unwrap();
-                if case == MANUAL_SCREENSHOT && std::env::var_os("UPDATE_GOLDEN").is_some() {
-                    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
-                    tab.screenshot(&manual.join("dashboard.png")).unwrap();
+    for SiteState { name, badge, enter } in STATES {
+        enter(&mut server);
+        tab.wait(&format!(
+            "document.querySelector('#state').innerText.includes('{badge}')"
+        ))
+        .unwrap();
+        for (width, height) in [(390, 844), (1440, 1000)] {
+            tab.set_viewport(width, height).unwrap();
+            for colors in ["light", "dark"] {
+                tab.prefer_colors(colors).unwrap();
+                for view in VIEWS {
+                    open(&mut tab, view);
+                    let case = format!("{name}-{view}-{width}-{colors}");
+                    found.extend(faults(&mut tab, &case));
                 }
             }
         }
     }
+    if let Some(traffic) = traffic {
+        traffic.join().unwrap();
+    }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+fn updates_manual() -> bool {
+    std::env::var_os("UPDATE_GOLDEN").is_some()
+}
+
+/// Sends requests of visitors for the picture of the manual, so that its charts show something.
+fn send_traffic(server: &TestServer) -> thread::JoinHandle<()> {
+    let addr = server.galley.addr();
+    thread::spawn(move || {
+        for n in 0..600 {
+            let target = if n % 9 == 0 {
+                format!("/{n}/")
+            } else {
+                "/hello/".to_owned()
+            };
+            let _ = Request::get(&target).host("a.test").send(addr);
+            // A pace, not a wait for something.
+            thread::sleep(Duration::from_millis(50 + n % 7 * 30));
+        }
+    })
+}
+
+/// Sends an edit whose response purges.
+fn send_edit(server: &TestServer) {
+    let edit = Request::post("/edit/", "text/plain", "title=x").host("a.test");
+    drop(edit.send(server.galley.addr()).unwrap().expect_status(200));
+}
+
+/// Takes a screenshot of the view and returns what is wrong with it.
+fn faults(tab: &mut Tab<'_>, case: &str) -> Vec<String> {
+    let violations = violations(tab).into_iter();
+    let mut found: Vec<String> = violations.map(|one| format!("{case}: {one}")).collect();
+    let size = "[document.documentElement.scrollWidth > innerWidth, document.documentElement.scrollHeight]";
+    let size = tab.evaluate(size).unwrap();
+    if size[0] == Value::Bool(true) {
+        found.push(format!("{case}: wider than the screen"));
+    }
+    if size[1].as_u64().unwrap() > MAX_HEIGHT {
+        found.push(format!("{case}: {} pixels high", size[1]));
+    }
+    tab.screenshot(&screenshot_path(case)).unwrap();
+    if case == MANUAL_SCREENSHOT && updates_manual() {
+        let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
+        tab.screenshot(&manual.join("dashboard.png")).unwrap();
+    }
+    found
+}
+
+/// An edit is one row with its name. Only its own site knows the name, and no log has it.
+#[test]
+fn an_edit_is_one_row_with_its_name() {
+    let server = server_with_data();
+    send_edit(&server);
+    let mut dashboard = server.dashboard();
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.new_tab().unwrap();
+    tab.navigate(&dashboard.url()).unwrap();
+    tab.wait("document.querySelector('#view[data-ready]')")
+        .unwrap();
+    galley_testkit::wait_for("the pages to be counted", crate::support::TIMEOUT, || {
+        open(&mut tab, "overview");
+        open(&mut tab, "purges");
+        !main_text(&mut tab).contains("not counted")
+    });
+    let summary = "[...document.querySelectorAll('summary')].map((one) => one.innerText)";
+    let summary = tab.evaluate(summary).unwrap();
+    let rows = summary.as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{summary}");
+    // The pages `/`, `/hello/` and the one with markup have the tag.
+    let (name, rest) = rows[0].as_str().unwrap().split_once(": ").unwrap();
+    assert_eq!(name, "Edit of “The ferry runs again”");
+    let (pages, time) = rest.split_once(", ").unwrap();
+    assert_eq!(pages, "3 pages", "{summary}");
+    assert!(time == "at once" || time.ends_with(" s"), "{summary}");
+    assert!(!main_text(&mut tab).contains("tag t1"));
+    tab.click("summary").unwrap();
+    let shown = main_text(&mut tab);
+    assert!(
+        shown.contains("tag t1: 3 pages") && shown.contains("2 purges"),
+        "{shown}"
+    );
+    let session = dashboard.log_in();
+    let others = dashboard.json(&session, "/api/purges?site=b.test");
+    assert!(!others.to_string().contains("ferry"), "{others}");
+    assert!(!server.galley.log().contains("ferry"));
 }
 
 /// Texts that each view must show for `status.json`.

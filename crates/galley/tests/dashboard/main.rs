@@ -5,6 +5,7 @@
 mod access;
 mod api;
 mod browser;
+mod load_report;
 mod outage;
 mod site_dashboard;
 mod support;

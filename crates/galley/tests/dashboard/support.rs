@@ -22,11 +22,15 @@ pub const MARKUP: &str = "<img/src=x/onerror=hacked=1>";
 
 const HOSTILE_COOKIE: &str = "a<img/src=x/onerror=hacked=1>=\"><script>hacked=1</script>";
 
+/// The purges of an edit, as the plugin sends them.
+const EDIT: &str =
+    "id=k1,label=Edit%20of%20%E2%80%9CThe%20ferry%20runs%20again%E2%80%9D,t1,/hello/";
+
 /// A running server, which stops before its origin.
 pub struct TestServer {
     pub galley: Galley,
     pub scratch: Scratch,
-    _origin: Origin,
+    origin: Option<Origin>,
 }
 
 impl TestServer {
@@ -42,6 +46,9 @@ impl TestServer {
             ];
             if path.starts_with("/set-cookie/") {
                 fields.push(("Set-Cookie", HOSTILE_COOKIE));
+            }
+            if path == "/edit/" {
+                fields.extend([("Galley-Plugin", "1"), ("Galley-Purge", EDIT)]);
             }
             if path == "/cart/" {
                 fields[1] = ("Cache-Control", "private, no-store");
@@ -70,8 +77,24 @@ impl TestServer {
         Self {
             galley,
             scratch,
-            _origin: origin,
+            origin: Some(origin),
         }
+    }
+
+    /// Stops the origin, so that no request to it is answered.
+    pub fn stop_origin(&mut self) {
+        drop(self.origin.take());
+    }
+
+    /// Reloads with an invalid file, which the server refuses. The file is as before after that.
+    pub fn refuse_reload(&mut self) {
+        let file = self.galley.config();
+        let text = fs::read_to_string(file).unwrap();
+        fs::write(file, format!("{text}unknown_option = 1\n")).unwrap();
+        self.galley.signal(rustix::process::Signal::HUP);
+        self.galley
+            .wait_for_log("the old configuration remains in use", TIMEOUT);
+        fs::write(file, text).unwrap();
     }
 
     /// Sends a visitor's request.

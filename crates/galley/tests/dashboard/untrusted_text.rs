@@ -61,7 +61,10 @@ fn send_requests(server: &TestServer, text: &str) {
 /// Purges by tag and URL as the page does.
 fn purge(dashboard: &Dashboard, session: &Session, text: &str) {
     let url = format!("http://a.test/{}/", percent_encoded(text));
-    for body in [json!({ "tags": [text] }), json!({ "urls": [url] })] {
+    for body in [
+        json!({ "tags": [text], "label": text }),
+        json!({ "urls": [url] }),
+    ] {
         dashboard.assert_status(session.authorize(dashboard.post("/api/purge", &body)), 200);
     }
 }

@@ -60,6 +60,18 @@ impl KneeCause {
         }
     }
 
+    /// The cause at the end of a sentence.
+    pub(super) fn limit(self) -> &'static str {
+        match self {
+            Self::Client => "the limit is the load test itself, so the server may hold more",
+            Self::PhpSlots => "the limit is PHP",
+            Self::Database => "the limit is the database",
+            Self::Cpu => "the limit is the processors of this machine",
+            Self::Network => "the limit is the network",
+            Self::Unknown => "the limit is unknown",
+        }
+    }
+
     /// Determines the cause from the samples and from the second in which the target failed to keep up.
     #[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
     pub fn of(samples: &[MachineSample], broke_at: usize) -> Self {

@@ -9,6 +9,7 @@ mod knee;
 mod machine_charts;
 mod page;
 mod second;
+mod verdict;
 
 pub use self::{
     ab::ab_lines,
@@ -19,4 +20,5 @@ pub use self::{
     knee::{Knee, find_knee},
     page::html,
     second::ReportedSecond,
+    verdict::{LoadVerdict, change},
 };

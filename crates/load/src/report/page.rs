@@ -7,12 +7,14 @@ use super::{
     figures::LoadReport,
     machine_charts::machine_charts,
     second::ReportedSecond,
+    verdict::{LoadVerdict, change},
 };
 
 /// The page of a run, and of an earlier one to compare with, which is shown first.
 pub fn html(report: &LoadReport, before: Option<&LoadReport>) -> String {
     let runs: Vec<&LoadReport> = before.into_iter().chain([report]).collect();
     let mut out = beginning(&report.setup.target);
+    verdicts(&mut out, &runs);
     figures(&mut out, &runs);
     let of_all = |value: fn(&ReportedSecond) -> f64| {
         let seconds = runs.iter().flat_map(|run| &run.seconds);
@@ -35,18 +37,44 @@ pub fn html(report: &LoadReport, before: Option<&LoadReport>) -> String {
         charts.extend(machine_charts(run, &runs));
         section(&mut out, name(number, runs.len()), &charts);
     }
-    out.push_str("</div>\n</body></html>\n");
+    out.push_str("</div>\n</main></body></html>\n");
     out
 }
 
 fn beginning(target: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Load test of {}</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\n\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><style>{STYLE}</style></head><body><main>\n\
          <h1>Load test of {}</h1>\n",
         escaped(target),
         escaped(target)
     )
+}
+
+/// The verdict on each run, and the change.
+fn verdicts(out: &mut String, runs: &[&LoadReport]) {
+    for (number, run) in runs.iter().enumerate() {
+        let verdict = LoadVerdict::of(run);
+        let (class, mark) = if verdict.has_failed {
+            ("red", "✗")
+        } else {
+            ("green", "✓")
+        };
+        let name = match runs.len() {
+            1 => String::new(),
+            _ => format!("<strong>{}:</strong> ", name(number, runs.len())),
+        };
+        let _ = writeln!(
+            out,
+            "<p class=\"verdict {class}\"><span aria-hidden=\"true\">{mark}</span> {name}{}.</p>",
+            escaped(&verdict.sentence)
+        );
+    }
+    if let [before, after] = runs
+        && let Some(change) = change(before, after)
+    {
+        let _ = writeln!(out, "<p><strong>Change:</strong> {}.</p>", escaped(&change));
+    }
 }
 
 fn section(out: &mut String, name: &str, charts: &[String]) {
@@ -67,13 +95,13 @@ fn name(number: usize, runs: usize) -> &'static str {
 
 /// The table of results: one column for each run.
 fn figures(out: &mut String, runs: &[&LoadReport]) {
-    out.push_str("<table><tr><th></th>");
+    out.push_str("<table><tr><td></td>");
     for number in 0..runs.len() {
-        let _ = write!(out, "<th>{}</th>", name(number, runs.len()));
+        let _ = write!(out, "<th scope=\"col\">{}</th>", name(number, runs.len()));
     }
     out.push_str("</tr>\n");
     for (title, value) in ROWS {
-        let _ = write!(out, "<tr><td>{title}</td>");
+        let _ = write!(out, "<tr><th scope=\"row\">{title}</th>");
         for run in runs {
             let _ = write!(out, "<td>{}</td>", escaped(&value(run)));
         }
@@ -188,9 +216,11 @@ const STYLE: &str = ":root{color-scheme:light dark;--text:#1a1a1a;--page:#fff;--
     --red:#c53030;--blue:#2b6cb0}\
     @media(prefers-color-scheme:dark){:root{--text:#e8e8e8;--page:#16181d;--grid:#3a3f4a;--bar:#5d93c8;--green:#68d391;--amber:#f6c453;\
     --red:#fc8181;--blue:#63b3ed}}\
-    body{font:15px/1.4 system-ui,sans-serif;margin:2em;color:var(--text);background:var(--page)}\
+    body{font:15px/1.4 system-ui,sans-serif;margin:2em;overflow-wrap:anywhere;color:var(--text);background:var(--page)}\
     table{border-collapse:collapse;margin-bottom:1em}td,th{padding:.2em 1em .2em 0;text-align:left}\
-    .runs{display:flex;flex-wrap:wrap;gap:2em}section{flex:1 1 420px;max-width:720px}\
+    th[scope=row]{font-weight:400;overflow-wrap:normal}.runs{display:flex;flex-wrap:wrap;gap:2em}section{flex:1 1 420px;min-width:0;max-width:720px}\
+    .verdict{font-size:1.25em;border-left:.25em solid;padding-left:.6em}.verdict.green{border-color:var(--green)}.verdict.red{border-color:var(--red)}\
+    @media(max-width:600px){body{margin:1em}.runs{display:block}svg text{font-size:17px}svg .title{font-size:19px}td,th{padding-right:.6em}}\
     svg{width:100%;font-size:12px;font-family:inherit;margin-bottom:1em}.title{font-size:15px;font-weight:600}\
     text{fill:var(--text)}.grid{stroke:var(--grid);fill:none}.bar{fill:var(--bar)}path.line{fill:none;stroke-width:1.5}\
     path.green{stroke:var(--green)}path.amber{stroke:var(--amber)}path.red{stroke:var(--red)}path.blue{stroke:var(--blue)}\
@@ -241,6 +271,7 @@ mod tests {
             "hit",
             "This run",
             "http://a.test/&lt;script&gt;",
+            "<p class=\"verdict red\"><span aria-hidden=\"true\">✗</span> No response.</p>",
         ] {
             assert!(text.contains(part), "{part}");
         }
@@ -258,7 +289,7 @@ mod tests {
             Some(&report("http://before.test")),
         );
         let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part}"));
-        assert!(place("<th>Before</th>") < place("<th>After</th>"));
+        assert!(place("<th scope=\"col\">Before</th>") < place("<th scope=\"col\">After</th>"));
         assert!(place("<td>http://before.test</td>") < place("<td>http://after.test</td>"));
         assert_eq!(text.matches("<svg").count(), 10);
     }

@@ -24,6 +24,11 @@ pub struct ReportedSecond {
 }
 
 impl ReportedSecond {
+    /// Whether requests failed, or more than 1 % of them took longer than the limit.
+    pub(super) fn is_bad(&self, limit_ms: f64) -> bool {
+        self.failures > 0 || self.p99_ms > limit_ms
+    }
+
     pub(super) fn new(slice: &LoadSlice) -> Self {
         Self {
             requests: slice.requests,

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
-use galley_load::{LoadReport, ab_lines, csv, html};
+use galley_load::{LoadReport, LoadVerdict, ab_lines, change, csv, html};
 use serde_json::to_value;
 
 use super::options::LoadOptions;
@@ -70,8 +70,12 @@ fn text(report: &LoadReport, before: Option<&LoadReport>) -> String {
             ms(report, 100.0),
         ]
     };
+    let mut out = format!("{}\n", LoadVerdict::of(report).sentence);
+    if let Some(change) = before.and_then(|before| change(before, report)) {
+        let _ = writeln!(out, "change: {change}");
+    }
+    out.push('\n');
     let before = before.map(figures);
-    let mut out = String::new();
     for (number, (title, value)) in TITLES.iter().zip(figures(report)).enumerate() {
         let earlier = before.as_ref().and_then(|figures| figures.get(number));
         let earlier = earlier.map_or_else(String::new, |value| format!("{value:>12}  ->"));

@@ -9,6 +9,7 @@ mod api;
 mod dialect;
 mod dialect_request;
 mod error;
+mod label;
 mod nginx_key;
 mod path;
 mod pattern;
@@ -20,6 +21,7 @@ mod unsafe_method;
 
 pub use self::dialect::{DIALECTS, Dialect, DialectReply, purges_from_request};
 pub use self::error::{MAX_PATTERN_BYTES, MAX_PATTERNS, MAX_PURGES, MAX_URL_BYTES, PurgeError};
+pub use self::label::{PurgeLabel, label};
 pub use self::nginx_key::{nginx_key_url, nginx_keys};
 pub use self::path::is_below_purge;
 pub use self::pattern::{CompiledPattern, PurgePattern};

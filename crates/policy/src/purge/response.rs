@@ -3,6 +3,7 @@
 use http::{HeaderMap, HeaderName};
 
 use super::error::{MAX_PURGES, PurgeError};
+use super::label::label_in;
 use super::scope::{Purge, Scope, Strength, tag_scope, url_scope};
 use crate::fields::has_any;
 use crate::site::Policy;
@@ -11,7 +12,7 @@ use crate::tags;
 /// The response fields of an upstream that carry purges; they are never forwarded.
 pub const PURGE_FIELDS: &[&str] = &["galley-purge", "x-litespeed-purge", "x-litespeed-purge2"];
 
-const GALLEY_PURGE: HeaderName = HeaderName::from_static("galley-purge");
+pub(super) const GALLEY_PURGE: HeaderName = HeaderName::from_static("galley-purge");
 
 /// Parses the purges in an upstream's response, in their widest meaning. Malformed ones are dropped.
 ///
@@ -30,7 +31,7 @@ pub fn from_response(fields: &HeaderMap, site: &Policy) -> Vec<Purge> {
                     // Private copies are never stored here.
                     b"private" => break,
                     b"stale" => strength = Strength::Soft,
-                    _ if receipt(word).is_some() => {}
+                    _ if receipt(word).is_some() || label_in(word).is_some() => {}
                     _ => purges.extend(scope_of(word, site).map(|scope| Purge { scope, strength })),
                 }
                 if purges.len() > MAX_PURGES {
@@ -90,9 +91,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_purges_purge_nothing() {
+    fn ids_and_labels_of_purges_purge_nothing() {
         let mut fields = HeaderMap::new();
-        for line in ["id=k3f9,p12", "stale,id=B2 f;id=", "id=a-b"] {
+        for line in [
+            "id=k3f9,label=Edit%20of%20a,p12",
+            "stale,id=B2 f;id=",
+            "id=a-b",
+        ] {
             fields.append("galley-purge", http::HeaderValue::from_static(line));
         }
         fields.append(

@@ -1,8 +1,8 @@
-// Tests the plugin with every PHP and WordPress version on npm: PHP as WebAssembly, WordPress with SQLite, no web server, no network.
+// Tests the plugin with every PHP and WordPress version on npm, and WordPress of newer Debian releases: PHP as WebAssembly, WordPress with SQLite, no web server, no network.
 //
 //   node run.mjs                 every PHP with every WordPress
 //   node run.mjs 7.4             one PHP
-//   node run.mjs 7.4,8.4 6.2     selected versions
+//   node run.mjs 7.4,8.4 6.2     selected versions; trixie and sid: WordPress of these Debian releases
 //
 // Each run activates the plugin, requests pages as Galley does, makes edits, and checks tags, lifetimes and purges, and that the
 // plugin causes no notices. The exit code is 1 if a check fails. GALLEY_VERSIONS is the directory with the packages of
@@ -23,13 +23,23 @@ const { loadNodeRuntime, createNodeFsMountHandler } = await import(require.resol
 const builds = join(packages, 'node_modules/@wp-playground/wordpress-builds/src');
 const plugin = resolve(here, '../..');
 const PHPS = ['7.4', '8.0', '8.1', '8.2', '8.3', '8.4'];
-const WORDPRESSES = readdirSync(join(builds, 'wordpress')).map((name) => /^wp-(.+)\.zip$/.exec(name)?.[1]).filter(Boolean);
+// Folders of `scripts/setup wordpress SUITE`: the WordPress of a Debian release, which is newer than those on npm.
+const SUITES = resolve(packages, '../wordpress');
+const suiteRoot = (name) => join(SUITES, name, 'root/usr/share/wordpress');
+const WORDPRESSES = readdirSync(join(builds, 'wordpress')).map((name) => /^wp-(.+)\.zip$/.exec(name)?.[1]).filter(Boolean)
+  .concat(existsSync(SUITES) ? readdirSync(SUITES).filter((name) => existsSync(join(suiteRoot(name), 'wp-load.php'))) : []);
 const select = (argument, all) => (argument ? argument.split(',') : all);
 
 /** Unpacks a WordPress and adds the database drop-in, the plugin and lab.php. */
 function prepare(scratch, name) {
   const root = join(scratch, `wp-${name}`);
-  unzip(join(builds, `wordpress/wp-${name}.zip`), root);
+  if (existsSync(suiteRoot(name))) {
+    cpSync(suiteRoot(name), root, { recursive: true, dereference: true });
+    // Debian's own configuration reads /etc.
+    cpSync(join(root, 'wp-config-sample.php'), join(root, 'wp-config.php'));
+  } else {
+    unzip(join(builds, `wordpress/wp-${name}.zip`), root);
+  }
   const content = join(root, 'wp-content');
   const sqlite = join(content, 'plugins/sqlite-database-integration');
   unzip(join(builds, 'sqlite-database-integration/sqlite-database-integration.zip'), join(scratch, `sqlite-${name}`));
@@ -117,6 +127,10 @@ async function run(version, root) {
   for (const name of ['setup.php', 'edits.php']) {
     writeFileSync(join(root, name), readFileSync(join(here, name)));
   }
+  // The packages on npm contain an installed WordPress.
+  writeFileSync(join(root, 'install.php'), `<?php define( 'WP_INSTALLING', true ); require 'wp-load.php'; require 'wp-admin/includes/upgrade.php';
+    if ( ! is_blog_installed() ) { wp_install( 'Versions', 'admin', 'admin@versions.test', true, '', 'password' ); }`);
+  await request('/install.php', { script: '/wordpress/install.php' });
   const setup = await request('/setup.php', { script: '/wordpress/setup.php' });
   check(setup.text.includes('WordPress '), `setup: ${setup.status} ${setup.text.slice(-600)} ${setup.errors.slice(-600)}`);
   const description = setup.text.trim();
