@@ -12,6 +12,7 @@ use galley_cache::key::Key;
 use galley_policy::outcome::NotStored;
 use galley_policy::time::Tick;
 
+use super::facets::Facets;
 use super::precision::PurgePrecision;
 
 /// The counters of one site; see the module.
@@ -29,6 +30,8 @@ pub struct FetchCounters {
     unresolved_esi_tags: AtomicU64,
     /// How precise purges by tag are.
     pub precision: PurgePrecision,
+    /// The query parameters of the site's pages.
+    pub facets: Facets,
     /// The pages that were not stored, the newest last; at most [`MAX_RECENT`].
     last_not_stored: Mutex<VecDeque<(Key, UncachedPage)>>,
 }

@@ -5,9 +5,9 @@
 //! and a crawler may claim to be a browser. So forging gains the editors' share at most, and each class keeps its share
 //! whatever the others send.
 //!
-//! A client can prove that it visits the site ([`Proof`]). Within a class, proven clients go first. Crawlers that request each
-//! address once from another address prove nothing: their requests for pages with a query are [`Class::Unseen`], which gets at
-//! most half of the slots and never waits.
+//! A client can prove that it visits the site ([`Proof`]). Within a class, proven clients go first ([`Trust`]). Crawlers that
+//! request each address once from another address prove nothing: their requests for pages with a query are [`Class::Unseen`],
+//! which gets at most half of the slots and never waits.
 //!
 //! The queue decides which requests wait, and for how long.
 
@@ -51,27 +51,49 @@ pub enum Proof {
     NotRequired,
 }
 
+/// How far a client goes before others of its class. The first goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Trust {
+    /// The client has proved what the class requires.
+    Proven,
+    /// It has proved nothing.
+    Plain,
+    /// It has proved nothing, and its head is not one of the browser that it claims to be.
+    Doubtful,
+}
+
+impl Trust {
+    /// All of them, in order.
+    pub const ALL: [Self; 3] = [Self::Proven, Self::Plain, Self::Doubtful];
+}
+
 /// The class of a request, and whether it goes before others of its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The class.
     pub class: Class,
-    /// Whether the client has proved what the class requires.
-    pub is_proven: bool,
+    /// The order within the class.
+    pub trust: Trust,
 }
 
 impl Standing {
     /// Galley's own requests.
     pub const BACKGROUND: Self = Self {
         class: Class::Background,
-        is_proven: true,
+        trust: Trust::Proven,
     };
 
-    /// The standing of a client's request.
-    pub fn of(info: &RequestInfo, proof: Proof) -> Self {
+    /// The standing of a client's request. `is_doubtful`: whether its head contradicts itself. That is a weak sign, so it never
+    /// refuses anybody: it counts for pages only, which people request with browsers, and only among clients without proof.
+    pub fn of(info: &RequestInfo, proof: Proof, is_doubtful: impl FnOnce() -> bool) -> Self {
+        let trust = match proof {
+            Proof::Unproven if is_page(info) && is_doubtful() => Trust::Doubtful,
+            Proof::Unproven => Trust::Plain,
+            Proof::Visit | Proof::VerifiedBot | Proof::NotRequired => Trust::Proven,
+        };
         Self {
             class: Class::of(info, proof),
-            is_proven: proof != Proof::Unproven,
+            trust,
         }
     }
 }
@@ -130,7 +152,7 @@ impl Class {
 }
 
 /// Whether a request asks for a page, which people request after or with its files.
-fn is_page(info: &RequestInfo) -> bool {
+pub fn is_page(info: &RequestInfo) -> bool {
     matches!(info.method(), Method::Get | Method::Head) && !excepted::is_excepted(info)
 }
 
@@ -161,6 +183,17 @@ impl Network {
                 let half = [a, b, c, d].into_iter();
                 Self::V6(half.fold(0, |bits, part| (bits << 16) | u64::from(part)))
             }
+        }
+    }
+}
+
+impl Network {
+    /// The /24 or /48 around it, which one owner of addresses usually has as a whole.
+    #[must_use]
+    pub const fn widened(self) -> Self {
+        match self {
+            Self::V4(bits) => Self::V4(bits & !0xff),
+            Self::V6(bits) => Self::V6(bits & !0xffff),
         }
     }
 }
@@ -358,6 +391,26 @@ mod tests {
             let fields = [("user-agent", agent)];
             let class = class_of("GET", target, &fields, proof);
             assert_eq!(class, wanted, "{target} {agent} {proof:?}");
+        }
+    }
+
+    #[test]
+    fn doubt_counts_for_pages_of_unproven_clients_only() {
+        for (target, proof, wanted) in [
+            ("/shop/", Proof::Unproven, Trust::Doubtful),
+            ("/shop/", Proof::Visit, Trust::Proven),
+            ("/shop/", Proof::NotRequired, Trust::Proven),
+            ("/feed/", Proof::Unproven, Trust::Plain),
+            ("/wp-json/wp/v2/posts", Proof::Unproven, Trust::Plain),
+        ] {
+            let line = RequestLineInfo {
+                target: target.as_bytes(),
+                ..LINE
+            };
+            let info = parsed(&line, &[], &Policy::default());
+            let seen = Standing::of(&info, proof, || true).trust;
+            assert_eq!(seen, wanted, "{target} {proof:?}");
+            assert_ne!(Standing::of(&info, proof, || false).trust, Trust::Doubtful);
         }
     }
 
