@@ -23,6 +23,6 @@ mod visitor;
 
 pub use crate::growth::RunLength;
 pub use part::StressPart;
-pub use report::{PartReport, Times};
+pub use report::{Goal, PartReport, Times};
 pub use resources::ResourceUsage;
 pub use settings::StressSettings;
