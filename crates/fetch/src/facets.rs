@@ -9,6 +9,7 @@
 //! Memory is constant: [`PATHS`] paths with [`PARAMETERS`] parameters each, of which the most frequent stay (Misra and Gries,
 //! 1982), and counts of combinations by bits (linear counting, Whang et al., 1990). Values and clients are not stored.
 
+use std::cmp::Reverse;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -166,7 +167,7 @@ impl Facets {
         };
         let mut learned: Vec<LearnedPath> = paths.iter().map(of_path).collect();
         drop(paths);
-        learned.sort_by(|a, b| b.combinations.cmp(&a.combinations));
+        learned.sort_by_key(|path| Reverse(path.combinations));
         learned
     }
 

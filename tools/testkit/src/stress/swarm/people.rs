@@ -18,9 +18,9 @@ use crate::wait::pause;
 pub(super) enum Kind {
     /// A new visitor of a stored page.
     Stored,
-    /// A new visitor of a page that is not stored.
+    /// A new visitor of a page that is not stored. Does what the page says if it is the challenge.
     NotStored,
-    /// A new visitor whose first page is a filter address. Does what the page says if it is the challenge.
+    /// The same, of a filter address.
     Filter,
     /// The same visitor, if refused, after another page with its style sheet.
     Returned,
@@ -168,7 +168,10 @@ impl Person<'_> {
         let unique = format!("/catalog/person-{number}/");
         match self.kind {
             Kind::Stored => self.get(results, &self.site.page(number), ""),
-            Kind::NotStored => self.get(results, &unique, ""),
+            Kind::NotStored => {
+                let time = self.open(&chromium("GET", &unique, "", ""));
+                results.add(self.kind, time);
+            }
             Kind::Feed => self.get(results, &format!("/feed/?reader={number}"), ""),
             Kind::FalseBot => self.get(results, &unique, GOOGLEBOT),
             Kind::TrueBot => {
@@ -198,22 +201,27 @@ impl Person<'_> {
     fn open_filter(&self, results: &mut Results) {
         let path = format!("/shop/?filter_color=person-{}", self.number);
         let request = chromium("GET", &path, "", "");
+        let time = self.open(&request);
+        results.add(Kind::Filter, time);
+        if time.is_none() {
+            self.visit();
+            results.add(Kind::Returned, self.timed(&request));
+        }
+    }
+
+    /// Opens a page, and does what the challenge says if there is one.
+    fn open(&self, request: &str) -> Option<Duration> {
         let started = Instant::now();
-        let mut response = self.send(&request);
+        let mut response = self.send(request);
         for _ in 0..REFRESHES {
             let Some(sheet) = response.as_ref().and_then(style_of_challenge) else {
                 break;
             };
             self.send(&chromium("GET", &sheet, "", ""));
             pause(REFRESH);
-            response = self.send(&request);
+            response = self.send(request);
         }
-        let is_served = response.is_some_and(|response| response.status == 200);
-        results.add(Kind::Filter, is_served.then(|| started.elapsed()));
-        if !is_served {
-            self.visit();
-            results.add(Kind::Returned, self.timed(&request));
-        }
+        (response?.status == 200).then(|| started.elapsed())
     }
 
     /// Opens a stored page and its style sheet, as a browser does.
