@@ -19,7 +19,7 @@ use galley_policy::time::Tick;
 /// The facets of one site.
 #[derive(Debug, Default)]
 pub struct Facets {
-    paths: Mutex<Vec<Counted<Path>>>,
+    paths: Mutex<Vec<Counted<FacetPath>>>,
     /// The seed of the hashes, so that nobody can choose values that look like one.
     seed: RandomState,
     /// When the pages with several facets so far are paid for at the site's rate, in milliseconds.
@@ -59,15 +59,15 @@ struct Counted<T> {
 }
 
 #[derive(Debug, Default)]
-struct Path {
+struct FacetPath {
     combinations: Distinct,
-    parameters: Vec<Counted<Parameter>>,
+    parameters: Vec<Counted<FacetParameter>>,
 }
 
 #[derive(Debug, Default)]
-struct Parameter {
+struct FacetParameter {
     values: Distinct,
-    samples: [Sample; SAMPLES],
+    samples: [SampledPage; SAMPLES],
     next: usize,
     same: u32,
     different: u32,
@@ -75,7 +75,7 @@ struct Parameter {
 
 /// A page: hashes of its query without the parameter, of the parameter's value ([`ABSENT`] without it), and of its content.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sample {
+struct SampledPage {
     rest: u64,
     value: u64,
     content: u64,
@@ -112,7 +112,7 @@ impl Facets {
             let sum = |sum: u64, hash: u64| sum.wrapping_add(hash);
             let own = pairs(query).filter(is_own).map(hash_of).fold(ABSENT, sum);
             let others = pairs(query).filter(|pair| !is_own(pair));
-            known.value.compare(Sample {
+            known.value.compare(SampledPage {
                 rest: others.map(hash_of).fold(0, sum),
                 value: own,
                 content,
@@ -132,7 +132,7 @@ impl Facets {
         let Some(found) = found.filter(|path| path.value.combinations.count() >= MANY) else {
             return false;
         };
-        let is_facet = |known: &&Counted<Parameter>| {
+        let is_facet = |known: &&Counted<FacetParameter>| {
             known.value.values.count() >= SEVERAL
                 && pairs(query).any(|(name, _)| name == &*known.name)
         };
@@ -153,14 +153,14 @@ impl Facets {
     /// What was learned about each path, that with the most combinations first.
     pub fn learned(&self) -> Vec<LearnedPath> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let of_parameter = |known: &Counted<Parameter>| LearnedParameter {
+        let of_parameter = |known: &Counted<FacetParameter>| LearnedParameter {
             name: text(&known.name),
             values: known.value.values.count(),
             same: known.value.same,
             different: known.value.different,
         };
         let paths = self.lock();
-        let of_path = |known: &Counted<Path>| LearnedPath {
+        let of_path = |known: &Counted<FacetPath>| LearnedPath {
             path: text(&known.name),
             combinations: known.value.combinations.count(),
             parameters: known.value.parameters.iter().map(of_parameter).collect(),
@@ -175,7 +175,7 @@ impl Facets {
         self.seed.hash_one(value)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Counted<Path>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Counted<FacetPath>>> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -206,9 +206,9 @@ pub fn ignorable(paths: &[LearnedPath]) -> Vec<(&str, u32)> {
     found.map(|(name, same, _)| (name, same)).collect()
 }
 
-impl Parameter {
-    fn compare(&mut self, page: Sample) {
-        let is_other = |known: &&Sample| {
+impl FacetParameter {
+    fn compare(&mut self, page: SampledPage) {
+        let is_other = |known: &&SampledPage| {
             known.content != 0
                 && known.rest == page.rest
                 && known.value != page.value
@@ -223,7 +223,8 @@ impl Parameter {
             };
             *count = count.saturating_add(1);
         }
-        let is_same = |known: &&mut Sample| known.rest == page.rest && known.value == page.value;
+        let is_same =
+            |known: &&mut SampledPage| known.rest == page.rest && known.value == page.value;
         if let Some(known) = self.samples.iter_mut().find(is_same) {
             *known = page;
         } else if let Some(oldest) = self.samples.get_mut(self.next) {

@@ -17,6 +17,6 @@ add_action( 'wp_head', __NAMESPACE__ . '\\print_visit_link', 1000 );
 function print_visit_link(): void {
 	if ( passes_through() && 'link' === ( $_SERVER['HTTP_GALLEY_VISIT'] ?? '' ) ) { // phpcs:ignore WordPress.Security -- compared only.
 		// Not enqueued: plugins that combine style sheets or send them from a CDN must not find it. For print, so that it delays no page.
-		echo '<link rel="stylesheet" href="/galley-visit/style.css" media="print">', "\n"; // phpcs:ignore WordPress.WP.EnqueuedResources.NonEnqueuedStylesheet
+		echo '<link rel="stylesheet" href="/galley-visit/style.css" media="print">', "\n"; // phpcs:ignore WordPress.WP.EnqueuedResources.NonEnqueuedStylesheet -- see above.
 	}
 }
