@@ -11,6 +11,7 @@ mod editor;
 mod killed_php;
 mod many_misses;
 mod part;
+mod people;
 mod probe;
 mod report;
 mod resources;

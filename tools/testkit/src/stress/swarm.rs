@@ -1,11 +1,9 @@
 //! A crawl of a shop's filters from 70,000 addresses, each with one request and the header fields of Chromium, beside people.
 //!
 //! PHP has two workers. The crawl comes at three rates, then in the forms of an attacker who knows how Galley tells people from
-//! crawlers, then with `crawl_challenge`. People of each kind ([`people`]) send their requests before it and beside it. The
+//! crawlers, then with `crawl_challenge`. People of each kind ([`People`]) send their requests before it and beside it. The
 //! report has a row for each kind and load, with the goal where there is one. A short run has the crawls of filters for a few
 //! seconds and judges no time.
-
-mod people;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,13 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::editor::Editor;
+use super::people::{CART, FORM, Kind, LISTED, People, Results, STYLE, chromium, send};
 use super::report::Goal;
 use super::site::StressSite;
 use super::visitor::lower_priority;
 use super::{PartReport, RunLength, StressSettings};
 use crate::TestkitError;
 use crate::wait::pause;
-use people::{CART, FORM, Kind, LISTED, People, Results, STYLE, chromium, send};
 
 /// What the crawl requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

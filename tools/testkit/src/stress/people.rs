@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::super::editor::Editor;
-use super::super::site::{HOST, StressSite};
-use super::super::visitor::{raise_priority, restore_priority};
+use super::editor::Editor;
+use super::site::{HOST, StressSite};
+use super::visitor::{raise_priority, restore_priority};
 use crate::client::{Connection, Response};
 use crate::growth::load::percentile;
 use crate::wait::pause;
