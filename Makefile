@@ -203,9 +203,9 @@ soak: setup-demo build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask soak --galley target/release/galley $(if $(REQUESTS),--requests $(REQUESTS)) $(if $(CONNECTIONS),--connections $(CONNECTIONS)) $(if $(JSON),--json)
 
-stress: setup-demo build
+stress: setup-demo $(if $(GALLEY),,build)
 	@cargo build --quiet --release --package xtask
-	@target/release/xtask stress --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(SECONDS),--killed-for $(SECONDS)) $(if $(JSON),--json)
+	@target/release/xtask stress --galley $(or $(GALLEY),target/release/galley) $(if $(ONLY),--only $(ONLY)) $(if $(SECONDS),--killed-for $(SECONDS)) $(if $(JSON),--json)
 
 STREAMS ?= 50000
 

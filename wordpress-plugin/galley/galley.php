@@ -95,6 +95,7 @@ const PARTS = array(
 	'includes/other-purgers.php',
 	'includes/preload.php',
 	'includes/speculation.php',
+	'includes/visit.php',
 	'includes/api.php',
 );
 

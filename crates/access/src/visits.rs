@@ -14,7 +14,7 @@
 //! further ones prove nothing until the next. Both errors only change who waits.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use galley_policy::class::{Network, Proof};
 use galley_policy::time::Tick;
@@ -28,6 +28,12 @@ pub struct Visits {
     settled: Box<[AtomicU64]>,
     /// The time of the last visit and one; 0: none.
     last: AtomicU64,
+    /// The same for the style sheet that pages link to if files prove too few visits.
+    linked: AtomicU64,
+    /// Pages that were generated lately, and those among them for proven clients.
+    pages: AtomicU64,
+    /// Whether pages need the link; see [`Self::needs_link`].
+    needs_link: AtomicBool,
     key: (u64, u64),
     pub(super) ticket_key: (u64, u64),
 }
@@ -59,6 +65,9 @@ impl Visits {
             counts: (0..COUNTS).map(|_| AtomicU32::new(0)).collect(),
             settled: (0..SETTLED).map(|_| AtomicU64::new(0)).collect(),
             last: AtomicU64::new(0),
+            linked: AtomicU64::new(0),
+            pages: AtomicU64::new(0),
+            needs_link: AtomicBool::new(false),
             key: (random(), random() | 1),
             ticket_key: (random(), random()),
         }
@@ -78,8 +87,40 @@ impl Visits {
 
     /// Whether anybody has visited the site within a day.
     pub fn is_visited(&self, now: Tick) -> bool {
-        let last = self.last.load(Ordering::Relaxed);
-        last > 0 && now.0.saturating_sub(last) < REMEMBERED_MS
+        is_of_today(&self.last, now)
+    }
+
+    /// Whether anybody has loaded the style sheet of [`Self::needs_link`] within a day.
+    pub fn is_link_loaded(&self, now: Tick) -> bool {
+        is_of_today(&self.linked, now)
+    }
+
+    /// Records that a client has loaded that style sheet.
+    pub fn note_link(&self, now: Tick) {
+        self.linked.store(now.0 + 1, Ordering::Relaxed);
+    }
+
+    /// Counts a page that has to be generated for a visitor.
+    pub fn count_page(&self, proof: Proof) {
+        let next = |seen: u64| {
+            let (mut all, mut proven) = (seen >> 32, seen & 0xffff_ffff);
+            if all >= 2 * JUDGED_PAGES {
+                (all, proven) = (all / 2, proven / 2);
+            }
+            Some((all + 1) << 32 | (proven + u64::from(proof == Proof::Visit)))
+        };
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let seen = self.pages.fetch_update(set, fetch, next).unwrap_or(0);
+        if seen >> 32 >= JUDGED_PAGES && (seen & 0xffff_ffff) * 4 < seen >> 32 {
+            self.needs_link.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether pages have to link to a style sheet of the site that no cache keeps for long, because few of the visitors who
+    /// request pages have loaded a file here: the files come from another host, or from the cache of the browser or of a proxy.
+    /// It stays so until the end of the process: with the link, visits are proven again, and pages would lose it.
+    pub fn needs_link(&self) -> bool {
+        self.needs_link.load(Ordering::Relaxed)
     }
 
     /// Whether a client has visited the site within the last period, and perhaps the one before.
@@ -228,6 +269,11 @@ fn fold(one: u64, other: u64) -> u64 {
     halves.0 ^ halves.1
 }
 
+fn is_of_today(last: &AtomicU64, now: Tick) -> bool {
+    let last = last.load(Ordering::Relaxed);
+    last > 0 && now.0.saturating_sub(last) < REMEMBERED_MS
+}
+
 /// A word as it is in `period`.
 fn aged(seen: u64, period: u64) -> u64 {
     let age = period & AGES;
@@ -261,6 +307,9 @@ const SETTLED: usize = 4_096;
 
 /// How long a site that had a visit requires proof.
 const REMEMBERED_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// So many pages show whether visitors prove their visits. Fewer are the first minutes after a restart.
+const JUDGED_PAGES: u64 = 200;
 
 const PERIOD_BITS: u64 = 26;
 const AGE_BITS: u64 = 2 * PERIOD_BITS;
@@ -351,6 +400,26 @@ mod tests {
         assert!(!visits.proves(proxy, Tick(1)) && !visits.is_visited(Tick(1)));
         assert!(visits.unless_known(proxy, Tick(PERIOD)).is_some());
         assert!(visits.unless_known(v4(8), Tick(1)).is_some());
+    }
+
+    #[test]
+    fn pages_need_a_link_if_few_visits_are_proven() {
+        for (proven_of_ten, wanted) in [(0, true), (2, true), (3, false), (10, false)] {
+            let visits = Visits::new();
+            for number in 0..2_000 {
+                assert!(number > 200 || !visits.needs_link(), "too early: {number}");
+                let proof = if number % 10 < proven_of_ten {
+                    Proof::Visit
+                } else {
+                    Proof::Unproven
+                };
+                visits.count_page(proof);
+            }
+            assert_eq!(visits.needs_link(), wanted, "{proven_of_ten}");
+            // With the link, visits are proven, and the link stays.
+            (0..2_000).for_each(|_| visits.count_page(Proof::Visit));
+            assert_eq!(visits.needs_link(), wanted, "{proven_of_ten}");
+        }
     }
 
     /// The share of strangers that look like visitors.

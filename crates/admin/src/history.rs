@@ -5,7 +5,8 @@
 //!
 //! ```json
 //! { "ok": true, "time": 1760740680, "sites": [ { "name": "example.com", "minutes": [ { "time": 1760740680, "requests": 12,
-//!   "hits": 9, "stale": 0, "misses": 2, "passes": 1, "refused": 0, "errors": 0, "bytes": 81234, "upstream_ms": 310 } ] } ] }
+//!   "hits": 9, "stale": 0, "misses": 2, "passes": 1, "refused": 0, "errors": 0, "bytes": 81234, "upstream_ms": 310,
+//!   "people": 3, "bots": 0, "unseen": 0, "unseen_refused": 0 } ] } ] }
 //! ```
 
 use std::collections::HashMap;
@@ -22,9 +23,10 @@ use super::query::QueryParams;
 use super::target::{JsonReply, target};
 use super::{AdminShared, AdminState};
 use crate::doctor::{KernelCounters, ProcFs, RecentCounters};
+use galley_policy::class::Class;
 use galley_request::{Services, Site};
 use galley_telemetry::counters::CounterReader;
-use galley_telemetry::history::{History, MINUTES, Minute};
+use galley_telemetry::history::{ByClient, History, MINUTES, Minute};
 
 /// Begins the histories of new sites.
 pub(super) fn begin(state: &AdminState) {
@@ -33,7 +35,7 @@ pub(super) fn begin(state: &AdminState) {
     for site in state.sites.iter() {
         let totals = CounterReader::site(&state.counters, Some(site.row));
         let history = histories.entry(site.row);
-        history.or_insert_with(|| History::new(minute, &totals));
+        history.or_insert_with(|| History::new(minute, &totals, by_client(site)));
     }
 }
 
@@ -59,7 +61,9 @@ fn turn(state: &AdminState) {
     // Also of removed sites, whose last responses may still be counted.
     for (row, history) in lock(state).iter_mut() {
         let totals = CounterReader::site(&state.counters, Some(*row));
-        history.turn(now, &totals);
+        let site = state.sites.iter().find(|site| site.row == *row);
+        let clients = site.map_or_else(ByClient::default, |site| by_client(site));
+        history.turn(now, &totals, clients);
     }
 }
 
@@ -69,9 +73,28 @@ pub(super) fn recent(state: &AdminState, site: &Site, minutes: u64) -> Vec<Minut
     let totals = CounterReader::site(&state.counters, Some(site.row));
     let histories = lock(state);
     let from = now.saturating_sub(minutes.saturating_sub(1));
-    histories
-        .get(&site.row)
-        .map_or_else(Vec::new, |history| history.since(from, &totals).collect())
+    histories.get(&site.row).map_or_else(Vec::new, |history| {
+        history.since(from, &totals, by_client(site)).collect()
+    })
+}
+
+/// The requests that a site's upstreams have got since they started.
+fn by_client(site: &Site) -> ByClient {
+    let mut all = ByClient::default();
+    for stats in site.upstream_stats() {
+        for counts in stats.classes() {
+            match counts.class {
+                Class::Editor | Class::Customer | Class::Visitor => all.people += counts.admitted,
+                Class::Crawler => all.bots += counts.admitted,
+                Class::Login | Class::Unseen => {
+                    all.unseen += counts.admitted;
+                    all.refused += counts.rejected;
+                }
+                Class::Background => {}
+            }
+        }
+    }
+    all
 }
 
 /// Handles `GET /history`.
@@ -122,6 +145,10 @@ fn row(minute: &Minute) -> Value {
         "errors": minute.errors,
         "bytes": minute.bytes,
         "upstream_ms": minute.upstream_ms,
+        "people": minute.clients.people,
+        "bots": minute.clients.bots,
+        "unseen": minute.clients.unseen,
+        "unseen_refused": minute.clients.refused,
     })
 }
 

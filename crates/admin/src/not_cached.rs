@@ -6,7 +6,9 @@
 //! ```json
 //! { "ok": true, "sites": [ { "name": "example.com", "requests": 120,
 //!   "reasons": [ { "kind": "pass", "word": "cookie", "requests": 12, "why": "...", "do": "..." } ],
-//!   "pages": [ { "url": "https://example.com/x/", "word": "vary", "ago_s": 3, "why": "...", "do": null } ] } ] }
+//!   "pages": [ { "url": "https://example.com/x/", "word": "vary", "ago_s": 3, "why": "...", "do": null } ],
+//!   "facets": { "paths": [ { "path": "/shop/", "combinations": 90, "parameters": [ { "name": "color", "values": 30, "same": 0,
+//!   "different": 12 } ] } ], "proposal": { "line": "ignore_query = [\"ref\"]", "compared": 14 } } } ] }
 //! ```
 
 use std::cmp::Reverse;
@@ -22,7 +24,7 @@ use super::entry::url_of;
 use super::query::each_site;
 use super::target::JsonReply;
 use super::why::advice::Advice;
-use super::why::words;
+use super::why::{facets, words};
 use galley_request::Site;
 use galley_telemetry::counters::CounterReader;
 
@@ -54,6 +56,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         "requests": totals.requests(),
         "reasons": reasons,
         "pages": pages(state, site),
+        "facets": facets::of_site(site),
     })
 }
 

@@ -198,6 +198,7 @@ fn of_site(state: &AdminState, site: &Site, view: AdminView) -> Value {
         "fragments_failed": site.core.fragments.failed(),
         "members": site.core.private.as_deref().map(|private| members(state, private)),
         "crawl_shield": crawl_shield(state, site),
+        "crawl_shield_link": crawl_shield_link(state, site),
         "last_10_minutes": { "requests": last_minutes.requests, "hit_ratio": last_minutes.hit_ratio() },
     })
 }
@@ -209,6 +210,16 @@ fn crawl_shield(state: &AdminState, site: &Site) -> &'static str {
         Some(visits) if visits.is_visited(state.services.clock.tick()) => "on",
         Some(_) => "no-visits",
     }
+}
+
+/// Whether visitors prove their visit by the style sheet that the plugin links to; null if the shield is off.
+fn crawl_shield_link(state: &AdminState, site: &Site) -> Option<&'static str> {
+    let visits = site.visits.as_ref()?;
+    Some(match visits.needs_link() {
+        false => "not-needed",
+        true if visits.is_link_loaded(state.services.clock.tick()) => "loaded",
+        true => "not-loaded",
+    })
 }
 
 /// The object cache of a site; null without one.

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use galley_telemetry::history::Minute;
+use galley_telemetry::history::{MINUTES, Minute};
 use galley_upstream::{ServerEligibility, UpstreamStats};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -34,7 +34,9 @@ pub(super) fn value(state: &AdminState, sites: &[Arc<Site>], view: AdminView) ->
 
 fn verdict(problems: &[HealthProblem]) -> Value {
     let level = problems.first().map_or(Level::Ok, |worst| worst.level);
-    let summary = match (level, problems) {
+    // What is worth a note is no problem.
+    let end = problems.partition_point(|problem| problem.level > Level::Ok);
+    let summary = match (level, problems.get(..end).unwrap_or_default()) {
         (Level::Ok, _) | (_, []) => "Visitors are served".to_owned(),
         (Level::Degraded, [only]) => format!("Visitors are served, but {}", lowered(&only.text)),
         (Level::Degraded, [first, rest @ ..]) => format!(
@@ -73,6 +75,7 @@ fn of_site(state: &AdminState, site: &Site) -> Vec<HealthProblem> {
     let waiting: usize = upstreams.iter().map(|stats| stats.load().waiting).sum();
     let refused: u64 = minutes.iter().map(|minute| minute.overloaded).sum();
     problems.extend(overload(waiting, refused));
+    problems.extend(crawl(state, site, &minutes));
     problems.extend(certificates(state, site));
     let cron = site.cron.as_ref().and_then(|_| site.core.cron.state().last);
     if let Some(Err(trouble)) = cron.map(|last| last.result) {
@@ -168,6 +171,35 @@ fn overload(waiting: usize, refused: u64) -> Option<HealthProblem> {
     );
     let remedy = "Stored pages are not affected. `galley dashboard` shows what costs PHP time; docs: how-to/overload";
     (refused > 0).then(|| HealthProblem::degraded("overload", text, remedy))
+}
+
+/// The note that clients without proof are being refused: as long as nobody else is, that is what the shield is for.
+fn crawl(state: &AdminState, site: &Site, minutes: &[Minute]) -> Option<HealthProblem> {
+    let refused: u64 = minutes.iter().map(|minute| minute.clients.refused).sum();
+    if refused < MIN_CRAWL {
+        return None;
+    }
+    let day = recent(state, site, MINUTES as u64);
+    let text = format!(
+        "A crawl is in progress: {refused} requests of clients that have not visited the site were refused in the last two minutes"
+    );
+    let remedy = "Nothing as long as visitors get their pages; docs: how-to/bots.md";
+    let mut note = HealthProblem::degraded("crawl", text, remedy);
+    note.level = Level::Ok;
+    note.since = Some(crawled_for(&day));
+    Some(note)
+}
+
+/// For how long requests have been refused in every minute, the newest minute last. The current minute may have only begun.
+fn crawled_for(day: &[Minute]) -> Duration {
+    let mut next = day.last().map_or(0, |row| row.minute);
+    let crawled = day.iter().rev().skip_while(|row| row.clients.refused == 0);
+    let minutes = crawled.take_while(|row| {
+        let is_next = row.clients.refused > 0 && next - row.minute <= 1;
+        next = row.minute;
+        is_next
+    });
+    Duration::from_secs(60 * minutes.count() as u64)
 }
 
 /// The problems of a site's certificates.
@@ -272,6 +304,9 @@ const MIN_ERRORS: u64 = 5;
 /// One error in so many responses is no problem of the site: visitors request broken pages of every site.
 const MAX_HEALTHY: u64 = 50;
 
+/// Fewer refusals in two minutes are single programs.
+const MIN_CRAWL: u64 = 60;
+
 /// Automatic certificates are renewed 30 days before their end, so that two weeks of failed orders are noticed here.
 const ACME_NOTICE: Duration = Duration::from_secs(14 * DAY);
 
@@ -282,6 +317,7 @@ const DAY: u64 = 86_400;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use galley_telemetry::history::ByClient;
 
     fn minute(requests: u64, misses: u64, errors: u64) -> Minute {
         Minute {
@@ -313,6 +349,28 @@ mod tests {
     }
 
     #[test]
+    fn a_crawl_lasts_as_long_as_every_minute_has_refusals() {
+        let row = |(minute, refused)| Minute {
+            minute,
+            clients: ByClient {
+                refused,
+                ..ByClient::default()
+            },
+            ..Minute::default()
+        };
+        for (rows, minutes) in [
+            (&[][..], 0),
+            (&[(7, 0)], 0),
+            (&[(5, 9), (6, 9), (7, 0)], 2),
+            (&[(1, 9), (4, 9), (5, 0), (6, 9), (7, 9)], 2),
+            (&[(1, 9), (4, 9), (6, 9), (7, 9)], 2),
+        ] {
+            let rows: Vec<Minute> = rows.iter().copied().map(row).collect();
+            assert_eq!(crawled_for(&rows).as_secs(), 60 * minutes, "{rows:?}");
+        }
+    }
+
+    #[test]
     fn the_summary_names_the_worst_problem() {
         let ok = verdict(&[]);
         assert_eq!(
@@ -327,6 +385,15 @@ mod tests {
             "Visitors are served, but the disk cache is off: no space"
         );
         let php = || HealthProblem::degraded("overload", "PHP is overloaded".to_owned(), "a");
+        let mut note = HealthProblem::degraded("crawl", "A crawl is in progress".to_owned(), "a");
+        note.level = Level::Ok;
+        let seen = verdict(&[disk(), note]);
+        assert!(
+            !seen["summary"].to_string().contains("more"),
+            "{}",
+            seen["summary"]
+        );
+        assert_eq!(seen["problems"][1]["level"], "ok");
         let seen = verdict(&[php(), disk()]);
         assert_eq!(
             seen["summary"],

@@ -17,6 +17,7 @@ mod below;
 mod choose;
 mod decision;
 mod explanation;
+pub(super) mod facets;
 mod head;
 mod question;
 mod reasons;
@@ -244,6 +245,7 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
         "access": access::value(exchange),
         "gate": show::gate(exchange),
         "key": show::key(exchange),
+        "facets": facets::of_path(exchange),
         "file": explanation.below.value(),
         "entry": entry,
         "not_stored": explanation.reason.as_ref().map(show::reason),
@@ -268,6 +270,7 @@ const SECTIONS: &[&str] = &[
     "access",
     "gate",
     "key",
+    "facets",
     "file",
     "entry",
     "not_stored",

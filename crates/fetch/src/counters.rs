@@ -12,6 +12,7 @@ use galley_cache::key::Key;
 use galley_policy::outcome::NotStored;
 use galley_policy::time::Tick;
 
+use super::facets::Facets;
 use super::plugin_contact::PluginContact;
 use super::precision::PurgePrecision;
 
@@ -30,6 +31,8 @@ pub struct FetchCounters {
     unresolved_esi_tags: AtomicU64,
     /// How precise purges by tag are.
     pub precision: PurgePrecision,
+    /// The query parameters of the site's pages.
+    pub facets: Facets,
     /// Whether pages come with Galley's plugin.
     pub plugin: PluginContact,
     /// The pages that were not stored, the newest last; at most [`MAX_RECENT`].

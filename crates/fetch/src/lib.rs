@@ -17,6 +17,7 @@ pub mod cron;
 mod cron_runs;
 mod entry_parts;
 mod esi;
+pub mod facets;
 mod handle;
 pub mod hit_for_pass;
 mod in_progress;

@@ -83,7 +83,7 @@ mod tests {
     use std::time::Duration;
 
     use galley_cache::fill;
-    use galley_policy::class::{Class, Network, Standing};
+    use galley_policy::class::{Class, Network, Standing, Trust};
     use tokio::sync::mpsc;
 
     use super::*;
@@ -140,7 +140,7 @@ mod tests {
             .map(Network::V4)
             .map(|client| QueueIdentity {
                 class: Class::Crawler,
-                is_proven: true,
+                trust: Trust::Proven,
                 client,
             })
             .into();
@@ -171,7 +171,7 @@ mod tests {
         assert!(handle.rejects_early(0, crawl, page, false));
         let proven = |class| Standing {
             class,
-            is_proven: true,
+            trust: Trust::Proven,
         };
         stats.set_full_for(None, &[proven(Class::Crawler)]);
         assert!(

@@ -12,6 +12,7 @@ use galley_cache::includes::{Assembly, IncludedResponses};
 use galley_cache::key::Key;
 use galley_cache::memory::PutRefused;
 use galley_cache::purge_table::Validity;
+use galley_policy::class::is_page;
 use galley_policy::forward::BY_GALLEY;
 use galley_policy::fragments::InvalidFragments;
 use galley_policy::outcome::{NotStored, StoreOutcome};
@@ -268,6 +269,7 @@ impl FetchWorker {
             };
             return self.note_rendered(job, &to_store.fragments.parts, body.bytes(), &with);
         }
+        self.learn_facets(job, &to_store);
         let fragments = self.fragments_of(
             job,
             &to_store.fragments,
@@ -286,6 +288,19 @@ impl FetchWorker {
         }
         if job.site.rules.urls.no_vary_search {
             self.note_equivalents(job, in_progress, &to_store.fields);
+        }
+    }
+
+    /// Learns which parameters of the query occur and change the page.
+    fn learn_facets(&self, job: &PageJob, to_store: &StorePlan) {
+        let (info, facets) = (&job.info, &job.site.counters.facets);
+        if job.storage().validation == ValidationPolicy::Galley
+            && to_store.status == StatusCode::OK
+            && is_page(info)
+            && let Some(etag) = to_store.fields.get(header::ETAG)
+        {
+            let (path, now) = (info.decoded_path(), self.clock.tick());
+            facets.learn(path, info.query(), etag.as_bytes(), now);
         }
     }
 

@@ -1,12 +1,19 @@
-//! `crawl_challenge`: in place of the 429 for a client that has not visited the site, a small page that proves the visit by itself.
+//! Style sheets that prove a visit, and `crawl_challenge`: in place of a refusal for a client that has not visited the site, a small
+//! page that proves the visit by itself.
+//!
+//! Pages of sites whose files Galley does not see link to [`LINK`], if the plugin is active ([`Visits::needs_link`]): the same bytes
+//! for everybody, which browsers keep for no longer than a visit counts.
 //!
 //! The page loads a style sheet whose name is a ticket for the client's address, and requests its own address again after three
 //! seconds. A browser needs neither a script nor a cookie for that, and the visitor does nothing. A crawler that loads no style
-//! sheets sees a 429 with `Retry-After`.
+//! sheets sees a 429 with `Retry-After`, or a 503 if it requested a page without a query.
 //!
-//! Only requests of the class `unseen` get it, so never a feed, the REST API, a file or a form.
+//! Only requests for pages of clients without proof get it, so never a feed, the REST API, a file or a form.
+//!
+//! [`Visits::needs_link`]: galley_access::Visits::needs_link
 
 use bytes::Bytes;
+use galley_policy::class::{Class, Proof, is_page};
 use galley_policy::outcome::{Outcome, RefusedWhy};
 use galley_policy::request_info::Method;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -23,13 +30,24 @@ pub(super) fn page(
     exchange: &Exchange<'_>,
     fault: &Fault,
 ) -> Option<Response> {
-    let is_for = fault.why == RefusedWhy::Unseen && exchange.info.method() == Method::Get;
     let visits = exchange.site.visits.as_ref()?;
+    let (info, now) = (&exchange.info, services.clock.tick());
+    let proof = visits.proof(exchange.client.ip(), now);
+    let is_visitor = || {
+        let class = Class::of(info, proof);
+        class == Class::Visitor && proof == Proof::Unproven && is_page(info)
+    };
+    let is_for = info.method() == Method::Get
+        && match fault.why {
+            RefusedWhy::Unseen => true,
+            RefusedWhy::Overload => is_visitor(),
+            _ => false,
+        };
     // A client behind a proxy that does not name it can prove nothing, so the page would open itself for ever.
     if !is_for || !exchange.site.crawl_challenge || !visit::is_known_address(exchange) {
         return None;
     }
-    let ticket = visits.ticket(exchange.client.ip(), services.clock.tick());
+    let ticket = visits.ticket(exchange.client.ip(), now);
     let page = html(language(exchange), &ticket);
     let mut response = Response::fault(fault, &exchange.request_id);
     response.body = ResponseBody::Bytes(page.into());
@@ -55,21 +73,29 @@ pub(super) fn style_sheet(
         .info
         .decoded_path()
         .strip_prefix(FOLDER.as_bytes())?;
-    if !exchange.site.crawl_challenge || exchange.info.method() != Method::Get {
+    let is_link = name == LINK;
+    if exchange.info.method() != Method::Get || !(is_link || exchange.site.crawl_challenge) {
         return None;
     }
     let (client, now) = (exchange.client.ip(), services.clock.tick());
     let ticket = name.strip_suffix(b".css").unwrap_or_default();
-    if !visits.is_ticket(ticket, client, now) {
+    if is_link {
+        visits.note_link(now);
+    } else if !visits.is_ticket(ticket, client, now) {
         let note = "no valid ticket of this client";
         return Some(Err(Fault::new(RefusedWhy::NotFound, note)));
     }
     visit::note(services, exchange, true);
+    let (lifetime, css) = if is_link {
+        (LINK_LIFETIME, LINK_STYLE)
+    } else {
+        ("no-store", STYLE)
+    };
     let mut fields = HeaderMap::new();
-    let css = HeaderValue::from_static("text/css; charset=utf-8");
-    fields.insert(header::CONTENT_TYPE, css);
-    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let body = ResponseBody::Bytes(Bytes::from_static(STYLE));
+    let kind = HeaderValue::from_static("text/css; charset=utf-8");
+    fields.insert(header::CONTENT_TYPE, kind);
+    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static(lifetime));
+    let body = ResponseBody::Bytes(Bytes::from_static(css));
     Some(Ok(Response::new(200, fields, body, Outcome::File)))
 }
 
@@ -90,8 +116,16 @@ fn language(exchange: &Exchange<'_>) -> Language {
     tags.into_iter().find_map(known).copied().unwrap_or(english)
 }
 
-/// Below it are only these style sheets, on sites with `crawl_challenge`.
+/// Below it are only these style sheets, on sites with `crawl_shield`.
 const FOLDER: &str = "/galley-visit/";
+
+/// The style sheet that pages link to. The plugin has the same name.
+const LINK: &[u8] = b"style.css";
+
+/// No longer than a visit counts at least, and for this browser only.
+const LINK_LIFETIME: &str = "private, max-age=600";
+
+const LINK_STYLE: &[u8] = b"/* Galley: this visitor is no crawler. */\n";
 
 /// Enough to load the style sheet over a slow connection, and short enough to wait for.
 const REFRESH_S: u32 = 3;

@@ -131,8 +131,20 @@ pub(super) fn shared_request(
     forward::capabilities(&mut request, &core.rules);
     forward::members(&mut request, &core.rules);
     forward::set_acknowledged(&mut request, &core.acknowledged.line());
-    forward::schedule(&mut request, site.schedule());
+    tell_plugin(&mut request, site);
     request
+}
+
+/// Adds what the plugin needs to know, and no page depends on.
+fn tell_plugin(request: &mut UpstreamRequest, site: &Site) {
+    forward::schedule(request, site.schedule());
+    if site
+        .visits
+        .as_ref()
+        .is_some_and(|visits| visits.needs_link())
+    {
+        forward::visit_link(request);
+    }
 }
 
 /// The request for a member's page, a function of the key, the session cookies, and the browser.
@@ -144,7 +156,7 @@ pub fn member_request(exchange: &Exchange<'_>) -> UpstreamRequest {
     forward::capabilities(&mut request, &core.rules);
     forward::members(&mut request, &core.rules);
     forward::set_acknowledged(&mut request, &core.acknowledged.line());
-    forward::schedule(&mut request, exchange.site.schedule());
+    tell_plugin(&mut request, &exchange.site);
     request
 }
 
@@ -161,7 +173,7 @@ pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamReq
         UpstreamRequests::Trimmed => {
             forward::capabilities(&mut request, &core.rules);
             forward::for_plugin(&mut request, &core.acknowledged.line());
-            forward::schedule(&mut request, exchange.site.schedule());
+            tell_plugin(&mut request, &exchange.site);
         }
         UpstreamRequests::AsSent => {
             forward::announce(&mut request, &services.identity, &core.rules);

@@ -26,7 +26,7 @@ use super::forward::{
     admitted_pool, backend, fault_of, page_job, pass_job, pass_request, pool, switch,
 };
 use super::hints;
-use super::lookup::LookupResult;
+use super::lookup::{LookupPurpose, LookupResult};
 use super::page;
 use super::response::{Response, ResponseBody, length_of};
 use super::sent_file::NamedFile;
@@ -56,7 +56,7 @@ impl Miss<'_, '_> {
     pub(super) async fn patch(self) -> Result<Response, Fault> {
         if let Some((held, _)) = &self.found.entry {
             let pool = pool(self.exchange)?;
-            let standing = visit::standing(self.services, self.exchange);
+            let standing = visit::standing(self.services, self.exchange, LookupPurpose::Serve);
             let page = self.page_job(&pool, standing);
             let patched = pool.fetch_thread.patch(page, Arc::clone(held)).await;
             if let Some(entry) = patched
@@ -79,7 +79,7 @@ impl Miss<'_, '_> {
 
     /// Fetches a response that may be stored, for all waiting requests.
     pub(super) async fn fetch(self) -> Result<Response, Fault> {
-        let standing = visit::standing(self.services, self.exchange);
+        let standing = visit::standing(self.services, self.exchange, LookupPurpose::Serve);
         let pool = match admitted_pool(self.exchange, standing, Some(&self.exchange.key)) {
             Ok(pool) => pool,
             Err(fault) => return self.fall_back(fault).await,
@@ -225,7 +225,7 @@ impl Miss<'_, '_> {
 
     /// Passes the request to the upstream; the outcome says why. With RFC 9111 the response may invalidate or update stored ones.
     pub(super) async fn pass(self, outcome: Outcome) -> Result<Response, Fault> {
-        let standing = visit::standing(self.services, self.exchange);
+        let standing = visit::standing(self.services, self.exchange, LookupPurpose::Serve);
         let pool = match admitted_pool(self.exchange, standing, None) {
             Ok(pool) => pool,
             Err(fault) => return self.fall_back(fault).await,

@@ -30,7 +30,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::exchange::Exchange;
 use super::forward::{admitted_pool, member_request, page_job, pass_job, pool};
-use super::lookup::LookupResult;
+use super::lookup::{LookupPurpose, LookupResult};
 use super::miss::Miss;
 use super::page;
 use super::response::{Response, ResponseBody};
@@ -151,7 +151,7 @@ impl Miss<'_, '_> {
         room: Reservation,
     ) -> Result<Option<MemberPage>, Fault> {
         let exchange = &*self.exchange;
-        let standing = visit::standing(self.services, exchange);
+        let standing = visit::standing(self.services, exchange, LookupPurpose::Serve);
         let pool = admitted_pool(exchange, standing, None)?;
         let began = Instant::now();
         let born = exchange.site.core.purges.current();

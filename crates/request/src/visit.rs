@@ -6,32 +6,76 @@
 //! can send them. A page of the administration does: WordPress sends it only to a user whose session it has verified, and
 //! redirects everybody else to its login.
 //!
+//! Weak signs order the clients that have proved nothing ([`contradicts_itself`]); facets that a proven client combines beyond a
+//! small rate put its request among theirs.
+//!
 //! What proves nothing: errors, files of other kinds, `HEAD`, clients behind a proxy that is not trusted to name them, the proxies
 //! themselves. Then all clients of the proxy would share one address, and a visit of one would prove all.
 
 use galley_access::Visits;
-use galley_policy::class::{Proof, Standing};
+use galley_http::head::Version;
+use galley_policy::class::{Class, Proof, Standing, is_page};
 use galley_policy::outcome::Outcome;
 use galley_policy::proxied::UNKNOWN_ADDRESS;
-use galley_policy::request_info::{Method, RequestInfo};
+use galley_policy::request_info::{Method, RequestInfo, Scheme};
 
 use super::crawler::{self, NameLookup};
 use super::exchange::Exchange;
+use super::lookup::LookupPurpose;
 use super::response::Response;
 use super::site::Services;
 
-/// The standing of a request in the queue of its upstream.
-pub fn standing(services: &Services, exchange: &Exchange<'_>) -> Standing {
+/// The standing of a request in the queue of its upstream. Only a request to serve is counted.
+pub fn standing(services: &Services, exchange: &Exchange<'_>, purpose: LookupPurpose) -> Standing {
     let crawler = crawler::proven(services, exchange, NameLookup::KnownOnly);
     if crawler.is_some() {
-        return Standing::of(&exchange.info, Proof::VerifiedBot);
+        return Standing::of(&exchange.info, Proof::VerifiedBot, || false);
     }
     let proof = exchange.site.visits.as_ref();
     let now = services.clock.tick();
     let proof = proof.map_or(Proof::NotRequired, |visits| {
         visits.proof(exchange.client.ip(), now)
     });
-    Standing::of(&exchange.info, proof)
+    let mut standing = Standing::of(&exchange.info, proof, || contradicts_itself(exchange));
+    if standing.class != Class::Visitor || !is_page(&exchange.info) {
+        return standing;
+    }
+    if let (Some(visits), LookupPurpose::Serve) = (&exchange.site.visits, purpose) {
+        visits.count_page(proof);
+    }
+    let facets = &exchange.site.core.counters.facets;
+    if proof == Proof::Visit
+        && let Some(query) = exchange.info.query()
+        && facets.are_combined(exchange.info.decoded_path(), query)
+        && (purpose == LookupPurpose::Explain || !facets.take(now))
+    {
+        standing.class = Class::Unseen;
+    }
+    standing
+}
+
+/// Whether a head is not one of a browser of today. Every sign is wrong for somebody, which is why they only order those who wait:
+///
+/// - HTTP/1.0: wrong for people behind very old proxies.
+/// - No `Accept-Language`: wrong for browsers whose extensions remove it, and right for most programs, whose requests for pages
+///   are none of people.
+/// - A `User-Agent` of Chromium over TLS without `Sec-Fetch-Mode`, which Chromium sends since 2019: wrong for older ones, for some
+///   apps that show pages, and for virus scanners that repeat a request.
+///
+/// Behind a trusted proxy, version and TLS are those of the proxy, and not looked at.
+fn contradicts_itself(exchange: &Exchange<'_>) -> bool {
+    let has = |wanted: &str| {
+        let mut names = exchange.head.fields().map(|(name, _)| name);
+        names.any(|name| name.eq_ignore_ascii_case(wanted))
+    };
+    let is_chromium = || {
+        let agent = exchange.info.user_agent().unwrap_or_default();
+        memchr::memmem::find(agent, b"Chrome/").is_some()
+    };
+    let is_direct = !exchange.is_from_proxy;
+    let is_old = is_direct && exchange.head.version == Version::H10;
+    let is_tls = is_direct && exchange.info.scheme() == Scheme::Https;
+    is_old || !has("accept-language") || (is_tls && is_chromium() && !has("sec-fetch-mode"))
 }
 
 /// Whether a request is for a file that pages load, by its extension.

@@ -33,6 +33,43 @@ pub struct Minute {
     pub bytes: u64,
     /// The total time that requests waited for the upstream's response heads, in milliseconds.
     pub upstream_ms: u64,
+    /// Requests that needed the upstream, by client.
+    pub clients: ByClient,
+}
+
+/// Requests that needed the upstream, by what their clients are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ByClient {
+    /// People, and clients that may be.
+    pub people: u64,
+    /// Crawlers that have proved their names.
+    pub bots: u64,
+    /// Clients without proof that requested pages with a query, or guessed passwords.
+    pub unseen: u64,
+    /// Those of them that were refused.
+    pub refused: u64,
+}
+
+impl ByClient {
+    /// The difference since `began`. The counts begin anew with each configuration.
+    fn since(&self, began: &Self) -> Self {
+        let of = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
+        Self {
+            people: of(self.people, began.people),
+            bots: of(self.bots, began.bots),
+            unseen: of(self.unseen, began.unseen),
+            refused: of(self.refused, began.refused),
+        }
+    }
+
+    fn plus(self, other: &Self) -> Self {
+        Self {
+            people: self.people.wrapping_add(other.people),
+            bots: self.bots.wrapping_add(other.bots),
+            unseen: self.unseen.wrapping_add(other.unseen),
+            refused: self.refused.wrapping_add(other.refused),
+        }
+    }
 }
 
 /// The minutes of one site. The owner calls [`Self::turn`].
@@ -46,19 +83,19 @@ pub struct History {
 
 impl History {
     /// Creates a history that begins now.
-    pub fn new(minute: u64, totals: &Totals) -> Self {
+    pub fn new(minute: u64, totals: &Totals, clients: ByClient) -> Self {
         Self {
             rows: VecDeque::new(),
-            began: Minute::of(minute, totals),
+            began: Minute::of(minute, totals, clients),
         }
     }
 
     /// Compares the minute with the last call; if it is another one, the previous minute is completed with the current sums.
-    pub fn turn(&mut self, minute: u64, totals: &Totals) {
+    pub fn turn(&mut self, minute: u64, totals: &Totals, clients: ByClient) {
         if minute == self.began.minute {
             return;
         }
-        let now = Minute::of(minute, totals);
+        let now = Minute::of(minute, totals, clients);
         let row = now.since(&self.began);
         if row.requests > 0 {
             self.rows.push_back(row);
@@ -72,15 +109,20 @@ impl History {
 
     /// The minutes with requests from `from` on, the oldest first. The last one is the current, incomplete minute, even without
     /// requests.
-    pub fn since(&self, from: u64, totals: &Totals) -> impl Iterator<Item = Minute> {
-        let current = Minute::of(self.began.minute, totals).since(&self.began);
+    pub fn since(
+        &self,
+        from: u64,
+        totals: &Totals,
+        clients: ByClient,
+    ) -> impl Iterator<Item = Minute> {
+        let current = Minute::of(self.began.minute, totals, clients).since(&self.began);
         let rows = self.rows.iter().copied();
         rows.filter(move |row| row.minute >= from).chain([current])
     }
 }
 
 impl Minute {
-    fn of(minute: u64, totals: &Totals) -> Self {
+    fn of(minute: u64, totals: &Totals, clients: ByClient) -> Self {
         Self {
             minute,
             requests: totals.requests(),
@@ -93,6 +135,7 @@ impl Minute {
             errors: totals.server_errors(),
             bytes: totals.bytes(),
             upstream_ms: totals.upstream_time().sum_us() / 1_000,
+            clients,
         }
     }
 
@@ -110,6 +153,7 @@ impl Minute {
             errors: self.errors.wrapping_sub(began.errors),
             bytes: self.bytes.wrapping_sub(began.bytes),
             upstream_ms: self.upstream_ms.wrapping_sub(began.upstream_ms),
+            clients: self.clients.since(&began.clients),
         }
     }
 
@@ -126,6 +170,7 @@ impl Minute {
         self.errors = self.errors.wrapping_add(other.errors);
         self.bytes = self.bytes.wrapping_add(other.bytes);
         self.upstream_ms = self.upstream_ms.wrapping_add(other.upstream_ms);
+        self.clients = self.clients.plus(&other.clients);
         self
     }
 
@@ -142,7 +187,7 @@ impl Minute {
 
     /// The sums since the start as one row.
     pub fn all(totals: &Totals) -> Self {
-        Self::of(0, totals)
+        Self::of(0, totals, ByClient::default())
     }
 }
 
@@ -160,17 +205,20 @@ mod tests {
         writer: CoreCounters,
         readers: [CounterReader; 1],
         history: History,
+        clients: ByClient,
     }
 
     impl Bench {
         fn new(minute: u64) -> Self {
             let (writer, reader) = counters(1);
             let readers = [reader];
-            let history = History::new(minute, &CounterReader::all(&readers));
+            let clients = ByClient::default();
+            let history = History::new(minute, &CounterReader::all(&readers), clients);
             Self {
                 writer,
                 readers,
                 history,
+                clients,
             }
         }
 
@@ -187,12 +235,12 @@ mod tests {
 
         fn turn(&mut self, minute: u64) {
             let totals = CounterReader::all(&self.readers);
-            self.history.turn(minute, &totals);
+            self.history.turn(minute, &totals, self.clients);
         }
 
         fn rows(&self, from: u64) -> Vec<Minute> {
             let totals = CounterReader::all(&self.readers);
-            self.history.since(from, &totals).collect()
+            self.history.since(from, &totals, self.clients).collect()
         }
     }
 
@@ -220,6 +268,22 @@ mod tests {
         let sum = rows.iter().fold(Minute::default(), Minute::plus);
         assert_eq!((sum.requests, sum.hits), (4, 3));
         assert_eq!(Minute::default().hit_ratio(), None);
+    }
+
+    #[test]
+    fn clients_are_counted_over_a_reload() {
+        let mut bench = Bench::new(0);
+        for (minute, refused) in [(1, 5), (2, 9), (3, 2)] {
+            bench.count(Outcome::Hit);
+            bench.clients.refused = refused;
+            bench.turn(minute);
+        }
+        let refused: Vec<_> = bench
+            .rows(0)
+            .iter()
+            .map(|row| row.clients.refused)
+            .collect();
+        assert_eq!(refused, [5, 4, 2, 0]);
     }
 
     #[test]

@@ -166,11 +166,12 @@ const STANDING_QUEUE_WAIT: Duration = Duration::from_millis(250);
 mod tests {
     use super::AdmissionDecision::{Admit, Throttled, Wait};
     use super::*;
+    use galley_policy::class::Trust;
 
     fn identity(class: Class, client: u32) -> QueueIdentity {
         QueueIdentity {
             class,
-            is_proven: true,
+            trust: Trust::Proven,
             client: Network::V4(client),
         }
     }

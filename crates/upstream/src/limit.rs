@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use galley_cache::fill::FillError;
-use galley_policy::class::{Class, Network, Standing};
+use galley_policy::class::{Class, Network, Standing, Trust};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -323,15 +323,13 @@ impl LimitShared {
     }
 }
 
-/// Every combination of class and proof.
+/// Every combination of class and trust.
 fn standings() -> impl Iterator<Item = Standing> {
-    let of = |class: &Class, is_proven| Standing {
-        class: *class,
-        is_proven,
+    let of = |class: &Class| {
+        let class = *class;
+        Trust::ALL.map(|trust| Standing { class, trust })
     };
-    Class::ALL
-        .iter()
-        .flat_map(move |class| [of(class, false), of(class, true)])
+    Class::ALL.iter().flat_map(of)
 }
 
 impl LimitState {

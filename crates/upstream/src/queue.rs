@@ -3,22 +3,24 @@
 //! Classes are served in proportion to their shares, by stride scheduling (Waldspurger and Weihl, 1995): each slot adds the
 //! class's stride to its pass, a larger share has a shorter stride, and the class with the lowest pass is next. A class that was
 //! empty starts at the current pass of the others, so it gains nothing from its absence. Within a class, proven clients get
-//! [`PROVEN_TURNS`] turns for each turn of the unproven ones: they go first, and the others are never starved. Clients take turns
-//! (fair queueing, Nagle 1987, RFC 970), and the requests of one client stay in order. The wait of a request therefore depends
-//! on the number of *other clients*, never on the number of requests of one of them. A request that may not be served yet is
-//! skipped and keeps its turn.
+//! [`FIRST_TURNS`] turns for each turn of the unproven ones, and among these plain ones as many for each turn of the doubtful ones:
+//! they go first, and the others are never starved. Clients take turns (fair queueing, Nagle 1987, RFC 970), and the requests of
+//! one client stay in order. The wait of a request therefore depends on the number of *other clients*, never on the number of
+//! requests of one of them. Clients without proof in one /24 or /48 count as one, because a crawler rents addresses by the
+//! network. A request that may not be served yet is skipped and keeps its turn.
 //!
 //! If the queue is full, a new request evicts the newest request of the client with the most queued requests, in the class that is
 //! furthest above its share. If that is the client of the new request, the new request is rejected. So no client fills the queue
 //! at the expense of others, and a client alone may use all of it. If no client has more requests than another, the first request
-//! of a proven client evicts one of an unproven client.
+//! of a client evicts one of a client that has less [`Trust`].
 //!
 //! Pure: no clock, no runtime. Memory is proportional to the queued requests: each list has at most as many dead entries as live
 //! ones.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use galley_policy::class::{Class, Network, Standing};
+use galley_policy::class::{Class, Network, Standing, Trust};
 
 use super::queued_clients::{Clients, QueueTicket};
 
@@ -27,20 +29,23 @@ use super::queued_clients::{Clients, QueueTicket};
 pub struct QueueIdentity {
     /// The class.
     pub class: Class,
-    /// Whether the client has proved what the class requires.
-    pub is_proven: bool,
-    /// The client.
+    /// The order within the class.
+    pub trust: Trust,
+    /// The client; its /24 or /48 if it has proved nothing.
     pub client: Network,
 }
 
 impl QueueIdentity {
     /// The identity of a client's request.
     pub fn new(standing: Standing, client: Network) -> Self {
-        let Standing { class, is_proven } = standing;
+        let Standing { class, trust } = standing;
         Self {
             class,
-            is_proven,
-            client,
+            trust,
+            client: match trust {
+                Trust::Proven => client,
+                Trust::Plain | Trust::Doubtful => client.widened(),
+            },
         }
     }
 }
@@ -60,10 +65,10 @@ pub(super) struct AdmissionQueue<T> {
 #[derive(Debug)]
 struct ClassQueue {
     class: Class,
-    proven: Clients,
-    unproven: Clients,
-    /// How many proven clients had their turn since an unproven one had.
-    streak: u32,
+    /// By their trust, in its order.
+    clients: [Clients; Trust::ALL.len()],
+    /// For each trust but the last, how many of its clients had their turn since one of less trust had.
+    streaks: [u32; Trust::ALL.len()],
     pass: u64,
 }
 
@@ -155,8 +160,8 @@ impl<T> AdmissionQueue<T> {
         true
     }
 
-    /// Whether the class of `identity` has a larger share, or, in the same class, its client is proven and that of the request is
-    /// not, or has fewer queued requests than there are before this one.
+    /// Whether the class of `identity` has a larger share, or, in the same class, its client has more trust than that of the
+    /// request, or has fewer queued requests than there are before this one.
     fn is_sooner(&self, ticket: QueueTicket, identity: QueueIdentity) -> bool {
         let Some((held, _)) = self.waiting.get(&ticket) else {
             return false;
@@ -165,8 +170,8 @@ impl<T> AdmissionQueue<T> {
         if *held == identity || current_share != other_share {
             return current_share < other_share;
         }
-        if held.is_proven != identity.is_proven {
-            return identity.is_proven;
+        if held.trust != identity.trust {
+            return identity.trust < held.trust;
         }
         let of = |identity: &QueueIdentity| {
             self.class_queue(identity.class)?
@@ -238,11 +243,11 @@ impl<T> AdmissionQueue<T> {
     fn victim(&self, identity: QueueIdentity) -> Option<QueueTicket> {
         let QueueIdentity {
             class,
-            is_proven,
+            trust,
             client,
         } = identity;
         let clients = self.class_queue(class)?.clients(identity);
-        self.victim_of(Standing { class, is_proven }, clients.waiting_of(client))
+        self.victim_of(Standing { class, trust }, clients.waiting_of(client))
     }
 
     /// The request to evict for one more request of a client of this standing with `waiting` queued requests: the newest of the
@@ -257,21 +262,20 @@ impl<T> AdmissionQueue<T> {
             .iter()
             .max_by_key(|queue| load(queue.class, queue.waiting()))
             .filter(|queue| load(queue.class, queue.waiting()) > own_load);
-        let (queue, clients) = if let Some(queue) = fullest {
-            let most = queue.clients_above(1).or(queue.unproven_clients());
-            (queue, most.unwrap_or(&queue.proven))
+        let (queue, trust) = if let Some(queue) = fullest {
+            (queue, queue.most_above(1).or(queue.least_trusted())?)
         } else {
             let queue = self.class_queue(standing.class)?;
             let weaker = || {
-                let goes_first = standing.is_proven && waiting == 0;
-                queue.unproven_clients().filter(|_| goes_first)
+                let least = queue.least_trusted()?;
+                (waiting == 0 && standing.trust < least).then_some(least)
             };
-            (queue, queue.clients_above(waiting + 1).or_else(weaker)?)
+            (queue, queue.most_above(waiting + 1).or_else(weaker)?)
         };
-        let (client, queued) = clients.largest()?;
+        let (client, queued) = queue.of(trust)?.largest()?;
         let held = QueueIdentity {
             class: queue.class,
-            is_proven: std::ptr::eq(clients, &raw const queue.proven),
+            trust,
             client,
         };
         let newest = queued.tickets.iter().rev();
@@ -315,45 +319,50 @@ impl ClassQueue {
     fn new(class: Class) -> Self {
         Self {
             class,
-            proven: Clients::default(),
-            unproven: Clients::default(),
-            streak: 0,
+            clients: Default::default(),
+            streaks: Default::default(),
             pass: 0,
         }
     }
 
     fn waiting(&self) -> usize {
-        self.proven.waiting() + self.unproven.waiting()
+        self.clients.iter().map(Clients::waiting).sum()
+    }
+
+    fn of(&self, trust: Trust) -> Option<&Clients> {
+        self.clients.get(trust as usize)
     }
 
     fn clients(&self, identity: QueueIdentity) -> &Clients {
-        if identity.is_proven {
-            &self.proven
-        } else {
-            &self.unproven
+        let [proven, plain, doubtful] = &self.clients;
+        match identity.trust {
+            Trust::Proven => proven,
+            Trust::Plain => plain,
+            Trust::Doubtful => doubtful,
         }
     }
 
     fn clients_mut(&mut self, identity: QueueIdentity) -> &mut Clients {
-        if identity.is_proven {
-            &mut self.proven
-        } else {
-            &mut self.unproven
+        let [proven, plain, doubtful] = &mut self.clients;
+        match identity.trust {
+            Trust::Proven => proven,
+            Trust::Plain => plain,
+            Trust::Doubtful => doubtful,
         }
     }
 
-    /// The clients among which one has the most queued requests of the class, if these are more than `above`.
-    fn clients_above(&self, above: usize) -> Option<&Clients> {
-        let most = if self.proven.most() > self.unproven.most() {
-            &self.proven
-        } else {
-            &self.unproven
-        };
-        (most.most() > above).then_some(most)
+    /// The trust of the client with the most queued requests of the class, if these are more than `above`; the least of several.
+    fn most_above(&self, above: usize) -> Option<Trust> {
+        let all = Trust::ALL.into_iter().zip(&self.clients);
+        let (trust, clients) = all.max_by_key(|(_, clients)| clients.most())?;
+        (clients.most() > above).then_some(trust)
     }
 
-    fn unproven_clients(&self) -> Option<&Clients> {
-        (self.unproven.waiting() > 0).then_some(&self.unproven)
+    /// The least trust among the queued requests.
+    fn least_trusted(&self) -> Option<Trust> {
+        let mut all = Trust::ALL.into_iter().zip(&self.clients).rev();
+        all.find(|(_, clients)| clients.waiting() > 0)
+            .map(|(trust, _)| trust)
     }
 
     /// The first live request of the first client in turn for which `may_serve` is true; the client then moves to the end. `of`
@@ -363,35 +372,54 @@ impl ClassQueue {
         of: &impl Fn(QueueTicket, QueueIdentity) -> Option<&'w T>,
         may_serve: &mut impl FnMut(QueueIdentity, &T) -> bool,
     ) -> Option<QueueTicket> {
-        let proven_first = self.streak < PROVEN_TURNS;
-        for is_proven in [proven_first, !proven_first] {
-            let class = self.class;
-            let clients = if is_proven {
-                &mut self.proven
-            } else {
-                &mut self.unproven
-            };
+        let class = self.class;
+        for trust in self.turns() {
             let identity = |client| QueueIdentity {
                 class,
-                is_proven,
+                trust,
                 client,
             };
-            let found = clients.next(
+            let found = self.clients.get_mut(trust as usize)?.next(
                 |ticket, client| of(ticket, identity(client)),
                 &mut |client, pending| may_serve(identity(client), pending),
             );
             if found.is_some() {
-                self.streak = if is_proven { self.streak + 1 } else { 0 };
-                self.streak = self.streak.min(PROVEN_TURNS);
+                self.note_turn(trust);
                 return found;
             }
         }
         None
     }
+
+    /// In which order the trusts have their turn now.
+    fn turns(&self) -> [Trust; 3] {
+        use Trust::{Doubtful, Plain, Proven};
+        let [first, second, _] = self.streaks.map(|streak| streak < FIRST_TURNS);
+        let [next, last] = if second {
+            [Plain, Doubtful]
+        } else {
+            [Doubtful, Plain]
+        };
+        if first {
+            [Proven, next, last]
+        } else {
+            [next, last, Proven]
+        }
+    }
+
+    fn note_turn(&mut self, trust: Trust) {
+        for (one, streak) in Trust::ALL.into_iter().zip(&mut self.streaks) {
+            match one.cmp(&trust) {
+                Ordering::Less => *streak = 0,
+                Ordering::Equal => *streak = (*streak + 1).min(FIRST_TURNS),
+                Ordering::Greater => {}
+            }
+        }
+    }
 }
 
-/// The turns of proven clients for one turn of an unproven client of the same class.
-const PROVEN_TURNS: u32 = 3;
+/// The turns of clients for one turn of those with less trust in the same class.
+const FIRST_TURNS: u32 = 3;
 
 /// The stride of a class with a share of one.
 const STRIDE: u64 = 1 << 20;

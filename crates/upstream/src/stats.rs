@@ -4,9 +4,9 @@
 //! consistent in itself; two numbers may be from different moments.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use galley_policy::class::{Class, Standing};
+use galley_policy::class::{Class, Standing, Trust};
 
 use super::balancer::BalancedServer;
 use super::queue::QueueIdentity;
@@ -32,9 +32,8 @@ pub struct UpstreamStats {
     classes: Vec<(AtomicU64, AtomicU64)>,
     /// The hash of the client whose next request the full queue would reject; [`NO_CLIENT`] if none.
     full_client: AtomicU64,
-    /// Two bits for each class, in the order of [`Class::ALL`]: whether the next request of an unproven client and of a proven
-    /// one would be rejected.
-    full_classes: AtomicU16,
+    /// A bit for each class and trust, in the order of [`Class::ALL`]: whether the next request of such a client would be rejected.
+    full_classes: AtomicU32,
     /// The seed of the hashes, so that a client cannot choose an address with the same hash as another client's.
     hash_seed: RandomState,
     /// Requests that were moved to a class or client that is served sooner.
@@ -82,7 +81,7 @@ impl UpstreamStats {
             retry_after_s: AtomicU32::new(1),
             classes: Class::ALL.iter().map(|_| Default::default()).collect(),
             full_client: AtomicU64::new(NO_CLIENT),
-            full_classes: AtomicU16::new(0),
+            full_classes: AtomicU32::new(0),
             hash_seed: RandomState::new(),
             promoted: AtomicU64::new(0),
             servers: spec.servers.clone(),
@@ -146,8 +145,7 @@ impl UpstreamStats {
     /// Whether the full queue would reject one more request of `identity`: it rejects every request of the class, or those of this
     /// client. Of several such clients, only the last one is known.
     pub fn is_full_for(&self, identity: QueueIdentity) -> bool {
-        if self.full_classes.load(Ordering::Relaxed) & bit(identity.class, identity.is_proven) != 0
-        {
+        if self.full_classes.load(Ordering::Relaxed) & bit(identity.class, identity.trust) != 0 {
             return true;
         }
         let full_client = self.full_client.load(Ordering::Relaxed);
@@ -158,7 +156,7 @@ impl UpstreamStats {
     pub fn set_full_for(&self, identity: Option<QueueIdentity>, classes: &[Standing]) {
         let bits = classes
             .iter()
-            .fold(0, |bits, one| bits | bit(one.class, one.is_proven));
+            .fold(0, |bits, one| bits | bit(one.class, one.trust));
         self.full_classes.store(bits, Ordering::Relaxed);
         let hash = identity.map_or(NO_CLIENT, |identity| self.hash(identity));
         self.full_client.store(hash, Ordering::Relaxed);
@@ -166,7 +164,7 @@ impl UpstreamStats {
 
     fn hash(&self, identity: QueueIdentity) -> u64 {
         self.hash_seed
-            .hash_one((identity.class.word(), identity.is_proven, identity.client))
+            .hash_one((identity.class.word(), identity.trust, identity.client))
             .max(1)
     }
 
@@ -222,13 +220,13 @@ impl UpstreamStats {
     }
 }
 
-/// A bit for a class and proof.
-fn bit(class: Class, is_proven: bool) -> u16 {
+/// A bit for a class and trust.
+fn bit(class: Class, trust: Trust) -> u32 {
     let at = Class::ALL.iter().position(|one| *one == class);
-    at.map_or(0, |at| 1 << (2 * at + usize::from(is_proven)))
+    at.map_or(0, |at| 1 << (Trust::ALL.len() * at + trust as usize))
 }
 
-const _: () = assert!(2 * Class::ALL.len() <= 16);
+const _: () = assert!(Trust::ALL.len() * Class::ALL.len() <= 32);
 
 /// A hash that no client has.
 const NO_CLIENT: u64 = 0;

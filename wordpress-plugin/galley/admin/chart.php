@@ -237,3 +237,41 @@ function print_chart_hours( array $hours ): void {
 	}
 	echo '</tbody></table></div></details>';
 }
+
+/**
+ * Prints in one line whose requests needed PHP, if there were others than those of people.
+ *
+ * @param mixed $minutes `minutes` in `GET /history`.
+ */
+function print_clients( $minutes ): void {
+	$sums = client_sums( $minutes );
+	if ( array_sum( $sums ) > $sums['people'] ) {
+		printf(
+			/* translators: 1 to 4: numbers */
+			'<p class="galley-clients">' . esc_html__( 'Requests that needed PHP in the last day: %1$s of people, %2$s of crawlers with a proven name, %3$s of clients without proof of a visit. %4$s more of the latter were refused.', 'galley' ) . '</p>',
+			...array_map( 'esc_html', array_map( 'number_format_i18n', array_values( $sums ) ) )
+		);
+	}
+}
+
+/**
+ * Returns how many requests needed PHP, by client. Pure.
+ *
+ * @param mixed $minutes `minutes` in `GET /history`.
+ * @return array{people: int, bots: int, unseen: int, unseen_refused: int}
+ */
+function client_sums( $minutes ): array {
+	$sums = array(
+		'people'         => 0,
+		'bots'           => 0,
+		'unseen'         => 0,
+		'unseen_refused' => 0,
+	);
+	foreach ( array_filter( is_array( $minutes ) ? $minutes : array(), 'is_array' ) as $minute ) {
+		foreach ( array_keys( $sums ) as $name ) {
+			$count          = $minute[ $name ] ?? 0;
+			$sums[ $name ] += is_int( $count ) ? max( 0, $count ) : 0;
+		}
+	}
+	return $sums;
+}

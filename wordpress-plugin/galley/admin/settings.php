@@ -136,6 +136,7 @@ function settings_day( array $site ): ?array {
 		return null;
 	}
 	print_chart( chart_bars( $history['minutes'], time() ), time() );
+	print_clients( $history['minutes'] );
 	return $history['minutes'];
 }
 

@@ -14,6 +14,16 @@ final class PageTest extends TestCase {
 		return array_merge( array( 'has_connection' => true, 'trouble' => '', 'health' => null, 'site' => $site, 'pending' => 0, 'defeats' => array(), 'development' => 0 ), $other );
 	}
 
+	public function test_clients_are_summed_by_kind() {
+		$minutes = array(
+			array( 'people' => 3, 'bots' => 1, 'unseen' => 2, 'unseen_refused' => 40 ),
+			array( 'people' => 4, 'unseen_refused' => -1, 'bots' => 'many' ),
+			'broken',
+		);
+		$this->assertSame( array( 'people' => 7, 'bots' => 1, 'unseen' => 2, 'unseen_refused' => 40 ), Galley\client_sums( $minutes ) );
+		$this->assertSame( 0, array_sum( Galley\client_sums( null ) ) );
+	}
+
 	public function test_site_state_reports_the_most_severe_problem() {
 		$problem = static function ( string $level, string $kind ): array {
 			return array( 'level' => $level, 'kind' => $kind, 'problem' => 'no response from unix:/a', 'since_s' => 300, 'remedy' => 'start PHP-FPM' );

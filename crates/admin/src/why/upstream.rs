@@ -2,6 +2,7 @@
 //!
 //! Only the fields in a fixed list are shown with values; others, such as cookies and credentials, are shown by name only.
 
+use galley_policy::class::Trust;
 use galley_policy::cookie;
 use galley_policy::decide::Decision;
 use galley_policy::forward::{Credentials, UpstreamRequest};
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use super::Explanation;
 use super::below::PathExplanation;
 use crate::status;
+use galley_request::lookup::LookupPurpose;
 use galley_request::{NameLookup, Upstream, fetch_request, member_request, pass_request, proven};
 
 /// The request that would be sent now; null if none would.
@@ -41,12 +43,13 @@ pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> V
         }
         _ => None,
     };
-    let standing = galley_request::standing(services, exchange);
+    let standing = galley_request::standing(services, exchange, LookupPurpose::Explain);
     let stats = exchange.upstream().upstream_stats();
     json!({
         "kind": kind,
         "class": standing.class.word(),
-        "proven": standing.is_proven,
+        "proven": standing.trust == Trust::Proven,
+        "doubtful": standing.trust == Trust::Doubtful,
         "crawler": proven(services, exchange, NameLookup::KnownOnly),
         "load": stats.map(|stats| status::upstream(stats)),
         "form": form,
@@ -101,6 +104,7 @@ const SHOWN: &[&str] = &[
     "content-type",
     "galley-members",
     "galley-request",
+    "galley-visit",
     "if-match",
     "if-modified-since",
     "if-none-match",

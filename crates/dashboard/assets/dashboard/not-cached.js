@@ -40,6 +40,25 @@ function affected(name, markers, lately) {
   }));
 }
 
+// What was learned about the query parameters of the site's pages, and the line that its owner may add.
+function facets(site) {
+  const { paths, proposal } = site.facets ?? { paths: [], proposal: null };
+  if (paths.length === 0) {
+    return [];
+  }
+  const rows = paths.flatMap((path) => path.parameters.map((one) =>
+    [path.path, count(path.combinations), one.name, count(one.values), count(one.same), count(one.different)]));
+  const columns = [['Path', 'wide'], ['Combinations', 'number'], ['Parameter'], ['Values', 'number'], ['Same page', 'number'], ['Another page', 'number']];
+  return [
+    h('h3', {}, 'Query parameters'),
+    proposal
+      ? h('p', { class: 'note' }, h('strong', {}, 'What to do: '), 'if these parameters change no page, add ', h('code', {}, proposal.line),
+        ` to the site. None of ${count(proposal.compared)} compared pages changed with them.`)
+      : null,
+    table(`Query parameters of generated pages of ${site.name}`, columns, rows, ''),
+  ];
+}
+
 export const notCached = {
   id: 'not-cached',
   title: 'Not cached',
@@ -49,7 +68,7 @@ export const notCached = {
     const busiest = sites.toSorted((a, b) => b.requests - a.requests).slice(0, MAX_SITES);
     for (const site of busiest) {
       const { entries } = await listing({ site: site.name, kind: 'hit-for-pass' }, MAX_PAGES);
-      parts.push(h('h2', {}, site.name), reasons(site), h('h3', {}, 'Affected pages'), affected(site.name, entries, site.pages));
+      parts.push(h('h2', {}, site.name), reasons(site), h('h3', {}, 'Affected pages'), affected(site.name, entries, site.pages), ...facets(site));
     }
     if (sites.length > busiest.length) {
       parts.push(h('p', { class: 'note' }, `The ${busiest.length} busiest of ${sites.length} sites. Select one to see others.`));

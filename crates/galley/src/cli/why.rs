@@ -81,6 +81,34 @@ fn request(value: &Value) {
     row("access", &access(&value["access"]));
     row("cacheable", &cacheable(&value["gate"]));
     row("key", &key(&value["key"]));
+    facets(&value["facets"]);
+}
+
+/// What was learned about the parameters of the path.
+fn facets(facets: &Value) {
+    if facets.is_null() {
+        return;
+    }
+    let parameters = items(&facets["parameters"]).map(|one| {
+        let (name, values) = (text(&one["name"]), &one["values"]);
+        let (same, different) = (&one["same"], &one["different"]);
+        format!("`{name}` ({values} values; same page {same} times, another {different} times)")
+    });
+    row(
+        "facets",
+        &format!(
+            "about {} combinations of {}",
+            facets["combinations"],
+            parameters.collect::<Vec<_>>().join(", ")
+        ),
+    );
+    if let Some(proposal) = facets["proposal"].as_object() {
+        let (line, compared) = (text(&proposal["line"]), &proposal["compared"]);
+        row(
+            "proposal",
+            &format!("`{line}`: none of {compared} pages that were compared changed with it"),
+        );
+    }
 }
 
 fn cacheable(gate: &Value) -> String {

@@ -118,6 +118,9 @@ fn a_crawl_is_refused_while_people_get_their_pages() {
     // The console command explains it, for an address that has not visited the site.
     let why = site.why("/shop?filter_color=green");
     assert!(why.contains("\"class\":\"unseen\""), "{why}");
+    // It sends no `Accept-Language`, as no browser does; for a feed that means nothing.
+    assert!(site.why("/newer").contains("\"doubtful\":true"));
+    assert!(site.why("/feed/?y=2").contains("\"doubtful\":false"));
     end_crawl(&site, first);
     get(&site, crawler(30), "/shop?filter_color=black").assert_status(200);
 }
@@ -291,4 +294,117 @@ fn a_challenge_opens_the_page_without_script_and_cookie() {
     assert_unseen(&head);
     get(&site, crawler(42), "/feed/?a=1").assert_status(200);
     end_crawl(&site, first);
+}
+
+/// A shop whose pages depend on two parameters and on no other.
+const SHOP: &str = "<?php if (strncmp($_SERVER['REQUEST_URI'], '/filters', 8) === 0) { exit('<html>' . ($_GET['color'] ?? '') . '|' . ($_GET['size'] ?? '') . '</html>'); } ?>";
+
+#[test]
+fn facets_are_learned_proposed_and_limited() {
+    let site = SiteBuilder::php()
+        .file("index.php", format!("{SHOP}{TEST_PAGE}"))
+        .file("style.css", "body{}")
+        .workers(3)
+        .site("in_flight = 2\nqueue_timeout = \"30m\"\nlock_age = \"30m\"")
+        .start();
+    get(&site, PERSON, "/style.css").assert_status(200);
+    for number in 0..60 {
+        let target = format!("/filters?color={number}&size={}", number % 5);
+        get(&site, PERSON, &target).assert_status(200);
+        get(&site, PERSON, &format!("/filters?ref={number}")).assert_status(200);
+    }
+    galley_testkit::wait_for("the proposal", TIMEOUT, || {
+        let why = site.why("/filters?ref=1");
+        why.contains(r#""line":"ignore_query = [\"ref\"]""#)
+    });
+    let all = site.admin("GET /not-cached", None, "");
+    assert!(
+        all.contains(r#""path":"/filters""#) && all.contains(r#"[\"ref\"]"#),
+        "{all}"
+    );
+    // One combination after another soon exceeds a page a second, and waits like a client without proof.
+    let first = crawl(&site);
+    let combined = |number| {
+        let target = format!("/filters?color={number}&size=x{number}");
+        get(&site, PERSON, &target)
+    };
+    let refused = (0..1_000).map(combined).find(|one| one.status != 200);
+    assert_unseen(&refused.unwrap());
+    get(&site, PERSON, "/filters?color=new").assert_status(200);
+    get(&site, PERSON, "/other?color=1&size=1").assert_status(200);
+    end_crawl(&site, first);
+}
+
+#[test]
+fn pages_get_a_link_that_proves_visits_where_files_do_not() {
+    let site = site("", "");
+    let page = |number: u32| get(&site, STRANGER, &format!("/page-{number}")).text();
+    let is_linked = |body: &str| body.contains("HTTP_GALLEY_VISIT=link");
+    assert!(!is_linked(&page(0)), "too early");
+    let linked = (1..1_000).map(page).position(|body| is_linked(&body));
+    assert!(linked.is_some_and(|at| at >= 190), "{linked:?}");
+    let status = site.status();
+    assert!(
+        status.contains(r#""crawl_shield_link":"not-loaded""#),
+        "{status}"
+    );
+    let sheet = get(&site, PERSON, "/galley-visit/style.css");
+    sheet.assert_status(200);
+    assert_eq!(sheet.field("content-type"), Some("text/css; charset=utf-8"));
+    assert_eq!(sheet.field("cache-control"), Some("private, max-age=600"));
+    let status = site.status();
+    assert!(
+        status.contains(r#""crawl_shield_link":"loaded""#)
+            && status.contains(r#""crawl_shield":"on""#),
+        "{status}"
+    );
+    let first = crawl(&site);
+    assert!(is_proven(&site, PERSON) && !is_proven(&site, STRANGER));
+    end_crawl(&site, first);
+}
+
+#[test]
+fn a_challenge_replaces_the_503_of_a_page_without_a_query() {
+    let site = site("crawl_challenge = true\nqueue = 1", "");
+    get(&site, PERSON, "/style.css").assert_status(200);
+    let pages = ["/held-1", "/held-2", "/held-3"];
+    let start = |(number, page): (u8, &&str)| {
+        site.hold(page);
+        let mut connection = connect(&site, Ipv4Addr::new(127, 0, number, 9));
+        let request = Request::get(page).field("Accept-Language", "en");
+        connection.send(&with_host(request)).unwrap();
+        connection
+    };
+    let waiting: Vec<Connection> = (20..).zip(&pages).map(start).collect();
+    galley_testkit::wait_for("a full queue", TIMEOUT, || {
+        site.status_number("waiting") == 1
+    });
+    let is_challenge = |response: &Response| {
+        response.status == 503 && response.text().contains("http-equiv=\"refresh\"")
+    };
+    let page = get(&site, STRANGER, "/new");
+    assert!(is_challenge(&page), "{}", page.excerpt());
+    for program in ["/feed/", "/wp-json/wp/v2/posts"] {
+        let response = get(&site, STRANGER, program);
+        assert!(
+            response.status == 503 && !is_challenge(&response),
+            "{program}"
+        );
+    }
+    let sheet = page.text();
+    let sheet = sheet.split("href=\"").nth(1).unwrap().split('"').next();
+    get(&site, STRANGER, sheet.unwrap()).assert_status(200);
+    // Now it takes the place of a client without proof.
+    site.hold("/new");
+    let mut proven = connect(&site, STRANGER);
+    proven.send(&with_host(Request::get("/new"))).unwrap();
+    let mut statuses = Vec::new();
+    for (page, mut connection) in pages.iter().zip(waiting) {
+        site.release(page);
+        statuses.push(connection.receive("GET").unwrap().status);
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 200, 503]);
+    site.release("/new");
+    proven.receive("GET").unwrap().assert_status(200);
 }

@@ -13,7 +13,7 @@ mod trace;
 pub(crate) use self::request::address_text;
 pub use self::request::{
     BodyLength, Client, Schedule, UpstreamRequest, address, capabilities, for_plugin, fragment,
-    member, members, schedule, set_acknowledged, trimmed, whole,
+    member, members, schedule, set_acknowledged, trimmed, visit_link, whole,
 };
 pub use self::rfc9110::{BY_GALLEY, Credentials, announce, fetch, is_loop, revalidate};
 pub use self::trace::{ForwardedTrace, TRACEPARENT, set_trace};

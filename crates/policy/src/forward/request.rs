@@ -111,6 +111,14 @@ pub fn members(request: &mut UpstreamRequest, site: &Policy) {
     }
 }
 
+/// Tells the plugin to link to the style sheet by which visitors prove their visit. Declared unkeyed, because a page with the link
+/// serves everybody as well as one without.
+pub fn visit_link(request: &mut UpstreamRequest) {
+    request
+        .fields
+        .push((GALLEY_VISIT, HeaderValue::from_static("link")));
+}
+
 /// Builds the request for a response that is not shared: end-to-end fields in their order, then Galley's.
 #[expect(
     clippy::needless_pass_by_value,
@@ -370,6 +378,9 @@ const GALLEY_REQUEST: HeaderName = HeaderName::from_static("galley-request");
 
 /// Announces to the plugin which pages members get.
 const GALLEY_MEMBERS: HeaderName = HeaderName::from_static("galley-members");
+
+/// Whether pages link to the style sheet that proves a visit, to the plugin.
+const GALLEY_VISIT: HeaderName = HeaderName::from_static("galley-visit");
 
 /// Names the fragment that the plugin renders.
 const GALLEY_FRAGMENT: HeaderName = HeaderName::from_static("galley-fragment");

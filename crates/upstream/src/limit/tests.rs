@@ -49,7 +49,7 @@ fn of(spec: &PoolSpec) -> ConcurrencyLimit {
 fn visitor(client: u32) -> QueueIdentity {
     QueueIdentity {
         class: Class::Visitor,
-        is_proven: true,
+        trust: Trust::Proven,
         client: Network::V4(client),
     }
 }
@@ -64,7 +64,7 @@ async fn acquire(limit: &ConcurrencyLimit, client: u32) -> Result<Slot, FillErro
 async fn save(limit: &ConcurrencyLimit) -> Result<Slot, FillError> {
     let identity = QueueIdentity {
         class: Class::Editor,
-        is_proven: true,
+        trust: Trust::Proven,
         client: Network::V4(1),
     };
     limit.acquire(identity, &QueuePosition::default()).await
@@ -211,7 +211,7 @@ async fn the_statistics_identify_the_client_that_a_full_queue_rejects() {
     let is_full = |identity| limit.0.stats.is_full_for(identity);
     let editor = QueueIdentity {
         class: Class::Editor,
-        is_proven: true,
+        trust: Trust::Proven,
         client: Network::V4(1),
     };
     assert!(!is_full(visitor(1)), "nobody waits");
@@ -233,7 +233,7 @@ async fn the_statistics_identify_the_class_that_a_full_queue_rejects() {
     let is_full = |identity| limit.0.stats.is_full_for(identity);
     let editor = QueueIdentity {
         class: Class::Editor,
-        is_proven: true,
+        trust: Trust::Proven,
         client: Network::V4(9),
     };
     let (first, second, ()) = tokio::join!(acquire(&limit, 1), acquire(&limit, 2), async {
@@ -258,7 +258,7 @@ async fn a_promoted_request_is_served_under_the_other_identity() {
     let turn = QueuePosition::default();
     let crawler = QueueIdentity {
         class: Class::Crawler,
-        is_proven: true,
+        trust: Trust::Proven,
         client: Network::V4(1),
     };
     let wait = async |name: &'static str, turn: &QueuePosition| {
@@ -345,7 +345,7 @@ proptest! {
                         let (limit, held) = (Rc::clone(&limit), Rc::clone(&held));
                         let identity = QueueIdentity {
                             class: Class::ALL[class],
-                            is_proven: client % 2 == 0,
+                            trust: Trust::ALL[client as usize % Trust::ALL.len()],
                             client: Network::V4(client),
                         };
                         tasks.push(tokio::task::spawn_local(async move {

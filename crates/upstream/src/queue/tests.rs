@@ -7,23 +7,23 @@ use std::collections::BTreeMap;
 fn identity(class: Class, client: u32) -> QueueIdentity {
     QueueIdentity {
         class,
-        is_proven: false,
+        trust: Trust::Plain,
         client: Network::V4(client),
     }
 }
 
 fn proven(class: Class, client: u32) -> QueueIdentity {
     QueueIdentity {
-        is_proven: true,
+        trust: Trust::Proven,
         ..identity(class, client)
     }
 }
 
-/// Odd clients are proven.
-fn either(class: Class, client: u32) -> QueueIdentity {
-    match client % 2 {
-        0 => identity(class, client),
-        _ => proven(class, client),
+/// Clients of all trusts, by their number.
+fn any_trust(class: Class, client: u32) -> QueueIdentity {
+    QueueIdentity {
+        trust: standing(class, client).trust,
+        ..identity(class, client)
     }
 }
 
@@ -226,7 +226,7 @@ fn canceled_requests_use_no_memory() {
         }
     }
     let class = queue.class_queue(Class::Visitor).unwrap();
-    let (clients, tickets) = class.unproven.entries();
+    let (clients, tickets) = class.of(Trust::Plain).unwrap().entries();
     assert!(clients <= 2 && tickets <= 2, "{class:?}");
     assert_eq!(queue.len(), 1);
 }
@@ -253,7 +253,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn standing(class: Class, client: u32) -> Standing {
     Standing {
         class,
-        is_proven: client % 2 == 1,
+        trust: Trust::ALL[client as usize % Trust::ALL.len()],
     }
 }
 
@@ -275,6 +275,57 @@ fn proven_clients_go_first_and_do_not_starve_the_others() {
 }
 
 #[test]
+fn plain_clients_go_before_doubtful_ones_after_the_proven() {
+    let of = |trust, client| QueueIdentity {
+        trust,
+        ..identity(Class::Visitor, client)
+    };
+    let mut queue = AdmissionQueue::new(200);
+    for client in 0..40 {
+        queue.join(of(Trust::Doubtful, client), "doubtful");
+        queue.join(of(Trust::Plain, client), "plain");
+        queue.join(of(Trust::Proven, client), "proven");
+    }
+    let order = served(&mut queue);
+    let of_32 = |name| order[..32].iter().filter(|one| **one == name).count();
+    assert_eq!(
+        [of_32("proven"), of_32("plain"), of_32("doubtful")],
+        [24, 6, 2]
+    );
+    assert_eq!(order.len(), 120);
+}
+
+#[test]
+fn a_network_without_proof_is_one_client() {
+    let new = |trust, address: &str| {
+        let standing = Standing {
+            class: Class::Visitor,
+            trust,
+        };
+        QueueIdentity::new(standing, Network::of(address.parse().unwrap()))
+    };
+    let mut queue = AdmissionQueue::new(4);
+    for host in 1..=4 {
+        let joined = queue.join(new(Trust::Plain, &format!("192.0.2.{host}")), "crawl");
+        assert!(matches!(joined, JoinResult::Waits(_)));
+    }
+    let again = queue.join(new(Trust::Plain, "192.0.2.9"), "crawl");
+    assert_eq!(again, JoinResult::Refused);
+    // A person from elsewhere has a turn of their own, also if somebody in the crawl's network has proved a visit.
+    for (trust, address, name) in [
+        (Trust::Plain, "198.51.100.1", "person"),
+        (Trust::Proven, "192.0.2.5", "neighbor"),
+    ] {
+        let joined = queue.join(new(trust, address), name);
+        assert!(matches!(joined, JoinResult::Evicting(_, "crawl")), "{name}");
+    }
+    assert_eq!(served(&mut queue), ["neighbor", "crawl", "person", "crawl"]);
+    let ranges = ["2001:db8:1:2::1", "2001:db8:1:3::1", "2001:db8:2::1"];
+    let [one, same, other] = ranges.map(|address| new(Trust::Plain, address));
+    assert!(one == same && one != other);
+}
+
+#[test]
 fn a_proven_client_gets_a_place_in_a_queue_full_of_unproven_ones() {
     let mut queue = AdmissionQueue::new(40);
     for client in 0..40 {
@@ -283,7 +334,7 @@ fn a_proven_client_gets_a_place_in_a_queue_full_of_unproven_ones() {
     let new = identity(Class::Visitor, 50);
     assert!(queue.is_full_for(new), "unproven");
     assert_eq!(queue.join(new, "new"), JoinResult::Refused);
-    assert!(!queue.is_full_for_class(standing(Class::Visitor, 1)));
+    assert!(!queue.is_full_for_class(standing(Class::Visitor, 0)));
     let joined = queue.join(proven(Class::Visitor, 51), "seen");
     assert!(
         matches!(joined, JoinResult::Evicting(_, "crawl")),
@@ -305,10 +356,10 @@ proptest! {
             match step {
                 Step::Join(class, client) => {
                   let class = Class::ALL[class];
-                  let (is_full, is_full_for_class) = (queue.is_full_for(either(class, client)), queue.is_full_for_class(standing(class, client)));
+                  let (is_full, is_full_for_class) = (queue.is_full_for(any_trust(class, client)), queue.is_full_for_class(standing(class, client)));
                   prop_assert!(is_full || !is_full_for_class);
-                  prop_assert_eq!(queue.is_full_for(either(class, 1_000 + client % 2)), is_full_for_class, "a client without queued requests");
-                  let joined = queue.join(either(class, client), number);
+                  prop_assert_eq!(queue.is_full_for(any_trust(class, 999 + client % 3)), is_full_for_class, "a client without queued requests");
+                  let joined = queue.join(any_trust(class, client), number);
                   prop_assert_eq!(matches!(joined, JoinResult::Refused), is_full);
                   match joined {
                     JoinResult::Waits(ticket) => {
@@ -330,7 +381,7 @@ proptest! {
                 }
                 Step::Promote(at, class, client) if !waiting.is_empty() => {
                     let ticket = *waiting.values().nth(at % waiting.len()).unwrap();
-                    queue.promote(ticket, either(Class::ALL[class], client));
+                    queue.promote(ticket, any_trust(Class::ALL[class], client));
                 }
                 Step::Cancel(_) | Step::Promote(..) => {}
                 Step::Pop => match queue.pop(|_, _| true) {
@@ -361,17 +412,19 @@ proptest! {
         for (class, client, count) in classes {
             clients.insert((class, client));
             for _ in 0..count {
-                queue.join(either(Class::ALL[class], client), false);
+                queue.join(any_trust(Class::ALL[class], client), false);
             }
         }
         for _ in 0..already {
             queue.pop(|_, _| true);
         }
         let class = Class::ALL[class];
-        queue.join(either(class, 99), true);
+        queue.join(any_trust(class, 99), true);
         let of_class = clients.iter().filter(|(c, _)| Class::ALL[*c] == class).count() as u64;
         let all: u64 = Class::ALL.iter().map(|class| class.share()).sum();
-        let bound = (of_class + 2) * all.div_ceil(class.share()) + Class::ALL.len() as u64;
+        // The least trusted have one of sixteen turns of their class.
+        let turns = u64::from((FIRST_TURNS + 1).pow(2)) * (of_class + 1);
+        let bound = turns * all.div_ceil(class.share()) + Class::ALL.len() as u64;
         let mut position = 0;
         while let Some((_, _, is_ours)) = queue.pop(|_, _| true) {
             position += 1;

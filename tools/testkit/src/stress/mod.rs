@@ -11,6 +11,7 @@ mod editor;
 mod killed_php;
 mod many_misses;
 mod part;
+mod people;
 mod probe;
 mod report;
 mod resources;
@@ -23,6 +24,6 @@ mod visitor;
 
 pub use crate::growth::RunLength;
 pub use part::StressPart;
-pub use report::{PartReport, Times};
+pub use report::{Goal, PartReport, Times};
 pub use resources::ResourceUsage;
 pub use settings::StressSettings;

@@ -24,10 +24,27 @@ pub struct PartReport {
     pub save: Times,
     /// Resource usage of the server at the start and at the end of the part.
     pub usage: [ResourceUsage; 2],
+    /// A table of what was measured, with its goals.
+    pub goals: Vec<Goal>,
     /// Violations of other limits.
     pub violations: Vec<String>,
     /// Further observations.
     pub notes: Vec<String>,
+}
+
+/// A row of a part's own table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Goal {
+    /// The load.
+    pub load: String,
+    /// What was measured.
+    pub what: String,
+    /// What is expected; empty if the result is only reported.
+    pub goal: String,
+    /// The result.
+    pub result: String,
+    /// Whether the goal was kept; `None`: not judged in this run.
+    pub is_kept: Option<bool>,
 }
 
 /// A time before the load and under it; `None` where it was not measured.
@@ -53,6 +70,16 @@ impl PartReport {
     /// Every limit that was exceeded, as a sentence.
     pub fn missed_goals(&self, length: RunLength) -> Vec<String> {
         let mut all = self.violations.clone();
+        for row in self.goals.iter().filter(|row| row.is_kept == Some(false)) {
+            let Goal {
+                load,
+                what,
+                goal,
+                result,
+                ..
+            } = row;
+            all.push(format!("{load}: {what}: {result}, expected: {goal}"));
+        }
         if self.failures > 0 {
             all.push(format!("{} failures, none expected", self.failures));
         }

@@ -29,32 +29,43 @@ pub(super) struct StressSite {
 impl StressSite {
     /// Starts the site and stores its pages, which are fresh for `ttl`.
     pub(super) fn start(settings: &StressSettings, ttl: &str) -> Result<Self, TestkitError> {
-        Self::start_as(settings, ttl, LARGE_DOWNLOAD, WORKERS)
+        let machine = Machine {
+            ttl,
+            plugin: LARGE_DOWNLOAD,
+            workers: WORKERS,
+            server: "",
+            files: &[],
+        };
+        Self::start_as(settings, &machine)
     }
 
-    /// The same with the plugin `shop` and two workers.
+    /// The same with the plugin `shop`, two workers, and these lines of `[server]` with the files that they name.
     pub(super) fn with_shop(
         settings: &StressSettings,
         ttl: &str,
         shop: &str,
+        server: &str,
+        files: &[(&str, String)],
     ) -> Result<Self, TestkitError> {
-        Self::start_as(settings, ttl, shop, 2)
+        let machine = Machine {
+            ttl,
+            plugin: shop,
+            workers: 2,
+            server,
+            files,
+        };
+        Self::start_as(settings, &machine)
     }
 
-    fn start_as(
-        settings: &StressSettings,
-        ttl: &str,
-        plugin: &str,
-        workers: usize,
-    ) -> Result<Self, TestkitError> {
+    fn start_as(settings: &StressSettings, machine: &Machine<'_>) -> Result<Self, TestkitError> {
         (settings.progress)("starting WordPress, its database and PHP");
         let scratch = Scratch::new()?;
         let group = ControlGroup::create("stress", LIMIT);
         let processes = match &group {
             Ok(group) => group
-                .run_inside(|| Processes::start(settings, &scratch, ttl, plugin, workers))
+                .run_inside(|| Processes::start(settings, &scratch, machine))
                 .map_err(TestkitError::Refused)?,
-            Err(_) => Processes::start(settings, &scratch, ttl, plugin, workers),
+            Err(_) => Processes::start(settings, &scratch, machine),
         }?;
         let pages = page_paths(&processes.wordpress)?;
         let site = Self {
@@ -72,6 +83,20 @@ impl StressSite {
 
     pub(super) fn addr(&self) -> SocketAddr {
         self.galley.addr()
+    }
+
+    /// Adds a line to the configuration of the site, and reloads.
+    pub(super) fn reload_with(&self, line: &str) -> Result<(), TestkitError> {
+        let failed = |why: String| TestkitError::Refused(format!("cannot reload: {why}"));
+        let file = self.galley.config();
+        let text = std::fs::read_to_string(file).map_err(|why| failed(why.to_string()))?;
+        let text = text.replace("[site.ttl]", &format!("{line}\n[site.ttl]"));
+        std::fs::write(file, text).map_err(|why| failed(why.to_string()))?;
+        let output = self.galley.cli(&["reload"])?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()))
     }
 
     pub(super) fn usage(&self) -> ResourceUsage {
@@ -145,6 +170,18 @@ impl StressSite {
     }
 }
 
+/// What differs between sites.
+#[derive(Clone, Copy)]
+struct Machine<'m> {
+    ttl: &'m str,
+    plugin: &'m str,
+    workers: usize,
+    /// Lines of `[server]`, with `FOLDER` for that of `files`.
+    server: &'m str,
+    /// Names and contents of files beside the configuration.
+    files: &'m [(&'m str, String)],
+}
+
 struct Processes {
     galley: Galley,
     fpm: PhpFpm,
@@ -156,10 +193,18 @@ impl Processes {
     fn start(
         settings: &StressSettings,
         scratch: &Scratch,
-        ttl: &str,
-        plugin: &str,
-        workers: usize,
+        machine: &Machine<'_>,
     ) -> Result<Self, TestkitError> {
+        let Machine {
+            ttl,
+            plugin,
+            workers,
+            server,
+            files,
+        } = *machine;
+        for (name, text) in files {
+            scratch.write(name, text)?;
+        }
         let options = Options {
             mu_plugins: vec![("stress.php".to_owned(), plugin.to_owned())],
             ..Options::default()
@@ -175,8 +220,9 @@ impl Processes {
         };
         let fpm = PhpFpm::start(&scratch.join("fpm"), &options)?;
         let dir = scratch.path().display();
+        let server = server.replace("FOLDER", &dir.to_string());
         let text = format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{dir}/admin.sock\"\n[log]\naccess = \"{dir}/access.log\"\n\
+            "[server]\nlisten = [\"127.0.0.1:0\"]\n{server}\n[admin]\nlisten = \"unix:{dir}/admin.sock\"\n[log]\naccess = \"{dir}/access.log\"\n\
              [[site]]\nhosts = [\"{HOST}\"]\nroot = \"{}\"\nphp = \"{}\"\nin_flight = {workers}\ncron = \"off\"\n[site.ttl]\ndefault = \"{ttl}\"\n",
             wordpress.root.display(),
             fpm.address()

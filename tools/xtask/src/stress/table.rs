@@ -32,6 +32,20 @@ pub(super) fn markdown(reports: &[(StressPart, PartReport)], length: RunLength) 
         );
     }
     out.push('\n');
+    for (_, report) in reports
+        .iter()
+        .filter(|(_, report)| !report.goals.is_empty())
+    {
+        out.push_str("| load | measured | goal | result | kept |\n|---|---|---|---|---|\n");
+        for row in &report.goals {
+            let kept = row
+                .is_kept
+                .map_or("", |is_kept| if is_kept { "yes" } else { "NO" });
+            let (load, what, goal, result) = (&row.load, &row.what, &row.goal, &row.result);
+            let _ = writeln!(out, "| {load} | {what} | {goal} | {result} | {kept} |");
+        }
+        out.push('\n');
+    }
     for (part, report) in reports {
         for goal in report.missed_goals(length) {
             let _ = writeln!(out, "- {}, NOT KEPT: {goal}", part.name());
@@ -59,6 +73,9 @@ pub(super) fn json(reports: &[(StressPart, PartReport)], length: RunLength) -> V
             "memory_bytes": [first.memory, last.memory],
             "stored_bytes": [first.stored, last.stored],
             "descriptors": [first.descriptors, last.descriptors],
+            "goals": report.goals.iter().map(|row| json!({
+                "load": row.load, "what": row.what, "goal": row.goal, "result": row.result, "kept": row.is_kept,
+            })).collect::<Vec<_>>(),
             "not_kept": report.missed_goals(length),
             "notes": report.notes,
         })
