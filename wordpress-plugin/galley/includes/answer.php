@@ -84,16 +84,16 @@ function describe_page(): void {
 	if ( $done || ! in_array( $status, array( 200, 301, 308, 404, 410 ), true ) ) {
 		return;
 	}
-	$done = true;
-	if ( empty( $GLOBALS['galley_is_complete'] ) ) {
-		header( 'Galley-Tags: ' . ANY_CHANGE );
-		return;
-	}
+	$done   = true;
 	$stated = is_missing() ? null : stated_lifetime( headers_list() );
 	$why    = forbidden() ?? forbidden_route( null !== $stated );
 	if ( null !== $why ) {
 		// The server explains the second directive.
 		header( "Galley-Cache-Control: no-store, why=$why" );
+		return;
+	}
+	if ( empty( $GLOBALS['galley_is_complete'] ) ) {
+		header( 'Galley-Tags: ' . ANY_CHANGE );
 		return;
 	}
 	tag( 'b' );
