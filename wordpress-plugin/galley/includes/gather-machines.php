@@ -208,7 +208,7 @@ function is_extended_sitemap( string $provider ): bool {
 
 /**
  * Adds tags to a page that the gatherers do not know: a sitemap, a feed or another format of a plugin. It may print any property of what it
- * names. If nothing tells where it comes from, such as a file, it has the tag of every change. Fragments of pages are plain text.
+ * names. If it names nothing, it may come from a file, and has the tag of every change. Fragments of pages are plain text.
  */
 function gather_foreign_format(): void {
 	$is_known = null !== wanted_fragment() || is_sitemap_request() || machine_counts() || isset( $GLOBALS['wp']->query_vars['sitemap-stylesheet'] );
@@ -216,24 +216,29 @@ function gather_foreign_format(): void {
 		$is_known = is_robots() || is_favicon() || ( is_feed() && in_array( get_query_var( 'feed' ), array( 'feed', 'rdf', 'rss', 'rss2', 'atom' ), true ) );
 	}
 	if ( ! $is_known && ! is_missing() && is_foreign_format( headers_list(), (string) ( $_SERVER['REQUEST_URI'] ?? '' ), array_keys( $GLOBALS['galley_tags'] ) ) ) { // phpcs:ignore WordPress.Security -- compared only.
-		$GLOBALS['galley_tags'] += array_fill_keys( tags_of_anything( array_map( 'strval', array_keys( $GLOBALS['galley_tags'] ) ), (bool) $GLOBALS['galley_tables'] ), true );
+		$asked = array_filter( array_map( __NAMESPACE__ . '\\core_name', array_map( 'strval', array_keys( $GLOBALS['galley_tables'] ) ) ) );
+		$tags  = tags_of_anything( array_map( 'strval', array_keys( $GLOBALS['galley_tags'] ) ), (bool) $asked );
+
+		$GLOBALS['galley_tags'] += array_fill_keys( $tags, true );
 	}
 }
 
 /**
- * Returns the tags of all properties of what the given tags name; that of every change if they name nothing, and no table is read by SQL. Pure.
+ * Returns the tags of all properties of what the given tags name; that of every change if they name nothing. WordPress's own query for a page without
+ * a title or an address in it shows nothing. Pure.
  *
- * @param string[] $tags Tags of the page.
+ * @param string[] $tags     Tags of the page.
+ * @param bool     $is_asked Whether other code has read a table of WordPress by SQL.
  * @return string[]
  */
-function tags_of_anything( array $tags, bool $reads_tables ): array {
+function tags_of_anything( array $tags, bool $is_asked ): array {
 	$more = array();
 	foreach ( $tags as $tag ) {
 		if ( preg_match( '/^((?:\d+\.)?)(p|t|c)[ln](\d*)$/D', $tag, $found ) ) {
 			array_push( $more, "$found[1]$found[2]$found[3]", "$found[1]tc$found[3]" );
 		}
 	}
-	return $reads_tables || preg_grep( '/^(?:\d+\.)?(?:p\d|l\.)/', array_merge( $tags, $more ) ) ? $more : array( ANY_CHANGE );
+	return $is_asked || preg_grep( '/^(?:\d+\.)?(?:p|pl|tl)\d/', $tags ) ? $more : array( ANY_CHANGE );
 }
 
 /**
