@@ -107,9 +107,9 @@ function describe_page(): void {
 		// Some plugins decide this late.
 		tag( 'e404' );
 	}
-	gather_foreign_format();
 	gather_read_options();
 	gather_tables( tables_count( null !== $stated, machine_counts(), ! empty( $GLOBALS['galley_is_tagged'] ) ) );
+	gather_foreign_format();
 	/**
 	 * Filters the tags of the current page. Add your own tags here, and purge them with the action `galley_purge_tags`.
 	 */
