@@ -185,8 +185,15 @@ fn counts_survive_a_restart() {
         let (code, report) = audit(&site);
         assert_eq!(code, 0, "{report}");
         assert_eq!(counts(&report)[0], 1, "{report}");
+        let response = site.admin("GET /audit", None, "");
+        let body = response
+            .find('{')
+            .and_then(|at| response.get(at..))
+            .unwrap();
+        let report: Value = serde_json::from_str(body).unwrap();
         for since in ["total", "week"] {
-            assert_eq!(report[since]["same"].as_u64(), Some(audited), "{report}");
+            let same = &report["sites"][0][since]["same"];
+            assert_eq!(same.as_u64(), Some(audited), "{report}");
         }
         assert!(site.galley.stop().success());
         site.restart();
