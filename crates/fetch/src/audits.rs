@@ -246,9 +246,9 @@ impl Audits {
     pub fn report(&self, now: Tick) -> AuditReport {
         let state = self.lock();
         let mut week = ResultCounts::default();
-        let oldest = day_of(now) - DAYS as i64;
+        let today = day_of(now);
         let days = state.days.iter();
-        for (_, counts) in days.filter(|(day, _)| *day > oldest) {
+        for (_, counts) in days.filter(|(day, _)| day.saturating_add(WEEK) > today) {
             add_all(&mut week, counts);
         }
         AuditReport {
@@ -357,6 +357,7 @@ const DAY_MS: u64 = 86_400_000;
 
 /// The days that are counted, today included.
 const DAYS: usize = 7;
+const WEEK: i64 = 7;
 
 /// The maximum number of pages with a known time: less than two megabytes.
 const MAX_PAGES: usize = 50_000;

@@ -230,12 +230,12 @@ impl AuditedPass {
     }
 }
 
-const PLUGIN: &str = r#"<?php
+const PLUGIN: &str = r"<?php
 add_filter( 'the_content', function ( $text ) {
 	$file = '[[notes]]/' . get_post_field( 'post_name' ) . '.txt';
 	return is_file( $file ) ? $text . '<p>Hours: ' . file_get_contents( $file ) . '</p>' : $text;
 } );
-"#;
+";
 
 const PAGES_AT_ONCE: usize = 200;
 const INTERVALS_BEFORE: usize = 3;

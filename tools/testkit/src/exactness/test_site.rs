@@ -161,7 +161,7 @@ impl ExactnessSite {
             .field("Authorization", format!("Bearer {SERVER_TOKEN}"))
             .send(self.admin_addr()?)?;
         if response.status == 200 {
-            return Ok(response.text().into());
+            return Ok(response.text());
         }
         Err(TestkitError::Refused(format!(
             "the admin interface refused: {}",
