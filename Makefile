@@ -23,6 +23,7 @@ help:
 	@echo 'make engines          the tests of clusters and 16 rounds of `make cluster` with Valkey 8.0, 8.1 and 9.1 (ONLY=trixie: one of them)'
 	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event; WORDPRESS=sid: the one of a Debian release, or a folder)'
 	@echo 'make exactness GENERATED=2000 SEED=1    random plugins and edits: fails if a kind of dependency that must hold is stale (PLUGIN=7 EDIT=3: one of them)'
+	@echo 'make exactness AUDITED=1000             the audit on so many pages, 50 of which depend on files: fails if one pass does not find each of them'
 	@echo 'make exactness PLUGINS=DIR EVENTS=DIR   the same measurement on any plugins and themes, with PHP scripts as edits (PAGES=80)'
 	@echo 'make fragments        what an edit costs PHP on a site of 3,000 posts whose pages share fragments (EDITS=500 PAGES=10000: random edits too; SECONDS=0: without load)'
 	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4, and WordPress 6.2 to 6.7 of npm, 6.8 of Debian trixie and 7.1 of sid (PHP=8.4 WORDPRESS=sid: one of each)'
@@ -154,7 +155,7 @@ engines: setup-engines
 WORDPRESS_FOLDER = $(if $(wildcard $(WORDPRESS)/wp-load.php),$(abspath $(WORDPRESS)),$(CURDIR)/target/wordpress/$(WORDPRESS)/root/usr/share/wordpress)
 
 # Another site: generated plugins, or those of a folder.
-EXACTNESS_SITE = $(if $(GENERATED),generated --edits $(GENERATED) $(if $(SEED),--seed $(SEED)) $(if $(PLUGIN),--plugin $(PLUGIN)) $(if $(EDIT),--edit $(EDIT)))$(if $(PLUGINS),installed --plugins $(PLUGINS) --events $(EVENTS) $(if $(PAGES),--pages $(PAGES)))
+EXACTNESS_SITE = $(if $(GENERATED),generated --edits $(GENERATED) $(if $(SEED),--seed $(SEED)) $(if $(PLUGIN),--plugin $(PLUGIN)) $(if $(EDIT),--edit $(EDIT)))$(if $(AUDITED),audited --pages $(AUDITED))$(if $(PLUGINS),installed --plugins $(PLUGINS) --events $(EVENTS) $(if $(PAGES),--pages $(PAGES)))
 
 exactness: setup-exactness build
 	@cargo build --quiet --release --package xtask

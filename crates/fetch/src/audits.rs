@@ -23,8 +23,10 @@ pub struct Audits {
 #[derive(Debug, Default)]
 struct AuditState {
     totals: ResultCounts,
-    /// The counts of the last days, the oldest first, with the number of the day since the start.
-    days: VecDeque<(u64, ResultCounts)>,
+    /// The counts of the last days, the oldest first, with the number of the day since the start; before it, the number is negative.
+    days: VecDeque<(i64, ResultCounts)>,
+    /// Whether the counts of earlier runs were added.
+    is_restored: bool,
     findings: VecDeque<Finding>,
     /// When pages were audited, by the hash of their key; at most [`MAX_PAGES`].
     pages: HashMap<u64, Tick>,
@@ -108,6 +110,15 @@ pub struct TooSoon {
     pub wait: Duration,
 }
 
+/// The counts that survive a restart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptCounts {
+    /// Pages by result since the first start.
+    pub totals: ResultCounts,
+    /// Pages by result of the last days, the oldest first, with the number of the day since 1970.
+    pub days: Vec<(i64, ResultCounts)>,
+}
+
 /// A copy of the state, for reports.
 #[derive(Debug)]
 pub struct AuditReport {
@@ -174,7 +185,7 @@ impl Audits {
     /// Records a result. `key`: the hash of the page's key. `of_pass`: whether the pass in progress audited it.
     pub fn note(&self, key: u64, result: &AuditResult, now: Tick, of_pass: bool) {
         let mut state = self.lock();
-        let day = now.0 / DAY_MS;
+        let day = day_of(now);
         let index = result.index();
         if state.days.back().is_none_or(|(last, _)| *last != day) {
             state.days.push_back((day, ResultCounts::default()));
@@ -235,18 +246,47 @@ impl Audits {
     pub fn report(&self, now: Tick) -> AuditReport {
         let state = self.lock();
         let mut week = ResultCounts::default();
-        let today = now.0 / DAY_MS;
+        let today = day_of(now);
         let days = state.days.iter();
-        for (_, counts) in days.filter(|(day, _)| day + DAYS as u64 > today) {
-            for (sum, count) in week.iter_mut().zip(counts) {
-                *sum += count;
-            }
+        for (_, counts) in days.filter(|(day, _)| day.saturating_add(WEEK) > today) {
+            add_all(&mut week, counts);
         }
         AuditReport {
             totals: state.totals,
             week,
             findings: state.findings.iter().rev().cloned().collect(),
             pass: state.pass,
+        }
+    }
+
+    /// The counts to keep for later runs. `start_day`: the day since 1970 with which ticks began.
+    pub fn kept(&self, start_day: i64) -> KeptCounts {
+        let state = self.lock();
+        let days = state.days.iter();
+        KeptCounts {
+            totals: state.totals,
+            days: days
+                .map(|(day, counts)| (day.saturating_add(start_day), *counts))
+                .collect(),
+        }
+    }
+
+    /// Adds the counts of earlier runs, once.
+    pub fn restore(&self, kept: &KeptCounts, start_day: i64) {
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.is_restored, true) {
+            return;
+        }
+        add_all(&mut state.totals, &kept.totals);
+        for (day, counts) in kept.days.iter().rev().take(DAYS) {
+            let day = day.saturating_sub(start_day);
+            match state.days.front_mut() {
+                Some((first, sum)) if *first == day => add_all(sum, counts),
+                // A wall clock that was set back, or a damaged file.
+                Some((first, _)) if *first < day => {}
+                None if day > 0 => {}
+                _ => state.days.push_front((day, *counts)),
+            }
         }
     }
 
@@ -289,8 +329,19 @@ impl Drop for PassGuard<'_> {
 
 fn add(counts: &mut ResultCounts, index: usize) {
     if let Some(count) = counts.get_mut(index) {
-        *count += 1;
+        *count = count.saturating_add(1);
     }
+}
+
+fn add_all(sums: &mut ResultCounts, counts: &ResultCounts) {
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        *sum = sum.saturating_add(*count);
+    }
+}
+
+/// The number of the day since the start.
+fn day_of(now: Tick) -> i64 {
+    i64::try_from(now.0 / DAY_MS).unwrap_or(i64::MAX)
 }
 
 /// The time between the beginnings of two passes.
@@ -306,6 +357,7 @@ const DAY_MS: u64 = 86_400_000;
 
 /// The days that are counted, today included.
 const DAYS: usize = 7;
+const WEEK: i64 = 7;
 
 /// The maximum number of pages with a known time: less than two megabytes.
 const MAX_PAGES: usize = 50_000;
@@ -356,6 +408,40 @@ mod tests {
         let state = audits.report(at(11)).pass.unwrap().state;
         assert_eq!(state, PassState::Aborted);
         assert_eq!(audits.want_pass(AuditWish::Site, at(610)), Ok(3));
+    }
+
+    #[test]
+    fn counts_of_earlier_runs_are_added_once_and_fall_out_of_the_week() {
+        let before = Audits::default();
+        before.note(1, &AuditResult::Same, at(0), false);
+        before.note(2, &changed(), at(86_400), false);
+        let kept = before.kept(1000);
+        assert_eq!(
+            kept.days.iter().map(|(day, _)| *day).collect::<Vec<_>>(),
+            [1000, 1001]
+        );
+        // The next run begins on the second day.
+        let audits = Audits::default();
+        audits.note(3, &AuditResult::Same, at(0), false);
+        for _ in 0..2 {
+            audits.restore(&kept, 1001);
+        }
+        let report = audits.report(at(0));
+        assert_eq!(report.totals, [2, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(report.week, report.totals);
+        assert_eq!(audits.report(at(6 * 86_400)).week, [1, 0, 1, 0, 0, 0, 0]);
+        let days: Vec<i64> = audits.kept(1001).days.iter().map(|(day, _)| *day).collect();
+        assert_eq!(days, [1000, 1001]);
+        // Days to come, and those of a damaged file, are left out.
+        let odd = KeptCounts {
+            totals: [u64::MAX; 7],
+            days: vec![(i64::MAX, [1; 7]), (5, [1; 7]), (i64::MIN, [1; 7])],
+        };
+        let audits = Audits::default();
+        audits.note(1, &AuditResult::Same, at(0), false);
+        audits.restore(&odd, 1000);
+        assert_eq!(audits.report(at(0)).week, [1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(audits.report(at(0)).totals, [u64::MAX; 7]);
     }
 
     #[test]

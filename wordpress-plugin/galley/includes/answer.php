@@ -84,16 +84,16 @@ function describe_page(): void {
 	if ( $done || ! in_array( $status, array( 200, 301, 308, 404, 410 ), true ) ) {
 		return;
 	}
-	$done = true;
-	if ( empty( $GLOBALS['galley_is_complete'] ) ) {
-		header( 'Galley-Tags: ' . ANY_CHANGE );
-		return;
-	}
+	$done   = true;
 	$stated = is_missing() ? null : stated_lifetime( headers_list() );
 	$why    = forbidden() ?? forbidden_route( null !== $stated );
 	if ( null !== $why ) {
 		// The server explains the second directive.
 		header( "Galley-Cache-Control: no-store, why=$why" );
+		return;
+	}
+	if ( empty( $GLOBALS['galley_is_complete'] ) ) {
+		header( 'Galley-Tags: ' . ANY_CHANGE );
 		return;
 	}
 	tag( 'b' );
@@ -107,9 +107,9 @@ function describe_page(): void {
 		// Some plugins decide this late.
 		tag( 'e404' );
 	}
-	gather_foreign_format();
 	gather_read_options();
 	gather_tables( tables_count( null !== $stated, machine_counts(), ! empty( $GLOBALS['galley_is_tagged'] ) ) );
+	gather_foreign_format();
 	/**
 	 * Filters the tags of the current page. Add your own tags here, and purge them with the action `galley_purge_tags`.
 	 */

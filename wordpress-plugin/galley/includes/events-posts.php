@@ -309,8 +309,9 @@ function queue_post( int $id ): void {
 		queue_variation( $id, $shown, $old, $new );
 	} elseif ( 'product' === ( $new ?? $old )['type'] ) {
 		queue_purge( sales_tags( $id, $old, $new, array_intersect_key( $noted, array_flip( $fields ) ) ) );
-		if ( $appears && $new ) {
+		if ( $appears ) {
 			queue_sale( $id );
+			forget_attribute_counts( $old, $new );
 		}
 	}
 }

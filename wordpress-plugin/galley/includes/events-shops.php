@@ -173,6 +173,16 @@ function sales_rank_sql( int $except, float $sales ): string {
 }
 
 /**
+ * Deletes the numbers of products by attribute that WooCommerce keeps for a day, also while the product is in the trash: members and visitors would see
+ * different numbers.
+ */
+function forget_attribute_counts( ?array $old, ?array $new ): void {
+	foreach ( preg_grep( '/^pa_/', array_keys( ( $old['terms'] ?? array() ) + ( $new['terms'] ?? array() ) ) ) as $taxonomy ) {
+		delete_transient( "wc_layered_nav_counts_$taxonomy" );
+	}
+}
+
+/**
  * Queues purges for lists of all products on sale if a product that appears is on sale.
  */
 function queue_sale( int $id ): void {

@@ -40,8 +40,8 @@ function note_end_of_route( $response ) {
 }
 
 /**
- * Returns whether the request is for a sitemap of WordPress. One tag stands for the thousands of addresses in it. Plugins use the same query
- * variable for their own sitemaps.
+ * Returns whether the request is for a sitemap of WordPress that no other code changes. One tag stands for the thousands of addresses in it. Plugins
+ * use the same query variable for their own sitemaps.
  */
 function is_sitemap_request(): bool {
 	static $is = null;
@@ -51,7 +51,7 @@ function is_sitemap_request(): bool {
 		}
 		$kind   = (string) ( $GLOBALS['wp']->query_vars['sitemap'] ?? '' );
 		$server = '' === $kind ? null : ( $GLOBALS['wp_sitemaps'] ?? null );
-		$is     = $server instanceof \WP_Sitemaps && $server->sitemaps_enabled() && ( 'index' === $kind || $server->registry->get_provider( $kind ) );
+		$is     = $server instanceof \WP_Sitemaps && $server->sitemaps_enabled() && ! is_extended_sitemap( $kind );
 	}
 	return $is;
 }
@@ -162,9 +162,6 @@ function gather_sitemap(): void {
 	if ( 'posts' === $vars['sitemap'] ) {
 		gather_sitemap_dates( $kind );
 	}
-	if ( is_extended_sitemap( (string) $vars['sitemap'] ) ) {
-		tag_network( ANY_CHANGE );
-	}
 	// Links in a sitemap get no tags: each change of an address purges the sitemap of its type.
 	foreach ( array( 'post_link', 'page_link', 'post_type_link' ) as $filter ) {
 		remove_filter( $filter, __NAMESPACE__ . '\\gather_link', PHP_INT_MAX );
@@ -192,7 +189,8 @@ function is_for_sitemap( \WP_Query $query ): bool {
 }
 
 /**
- * Returns whether other code adds to the sitemaps of WordPress or changes them. They may then contain anything.
+ * Returns whether other code adds to the sitemaps of WordPress or changes them. They may then contain anything, and have the tags of what was read
+ * for them.
  *
  * @param string $provider Name of the provider, such as `posts`.
  */
@@ -209,8 +207,8 @@ function is_extended_sitemap( string $provider ): bool {
 }
 
 /**
- * Adds the tag of every change to a page that the gatherers do not know: a sitemap, a feed or another format of a plugin, which usually comes
- * from SQL statements of the plugin. Robots and programs request such pages seldom. Fragments of pages are plain text.
+ * Adds tags to a page that the gatherers do not know: a sitemap, a feed or another format of a plugin. It may print any property of what it
+ * names. If it names nothing, it may come from a file, and has the tag of every change. Fragments of pages are plain text.
  */
 function gather_foreign_format(): void {
 	$is_known = null !== wanted_fragment() || is_sitemap_request() || machine_counts() || isset( $GLOBALS['wp']->query_vars['sitemap-stylesheet'] );
@@ -218,8 +216,29 @@ function gather_foreign_format(): void {
 		$is_known = is_robots() || is_favicon() || ( is_feed() && in_array( get_query_var( 'feed' ), array( 'feed', 'rdf', 'rss', 'rss2', 'atom' ), true ) );
 	}
 	if ( ! $is_known && ! is_missing() && is_foreign_format( headers_list(), (string) ( $_SERVER['REQUEST_URI'] ?? '' ), array_keys( $GLOBALS['galley_tags'] ) ) ) { // phpcs:ignore WordPress.Security -- compared only.
-		tag_network( ANY_CHANGE );
+		$asked = array_filter( array_map( __NAMESPACE__ . '\\core_name', array_map( 'strval', array_keys( $GLOBALS['galley_tables'] ) ) ) );
+		$tags  = tags_of_anything( array_map( 'strval', array_keys( $GLOBALS['galley_tags'] ) ), (bool) $asked );
+
+		$GLOBALS['galley_tags'] += array_fill_keys( $tags, true );
 	}
+}
+
+/**
+ * Returns the tags of all properties of what the given tags name; that of every change if they name nothing. WordPress's own query for a page without
+ * a title or an address in it shows nothing. Pure.
+ *
+ * @param string[] $tags     Tags of the page.
+ * @param bool     $is_asked Whether other code has read a table of WordPress by SQL.
+ * @return string[]
+ */
+function tags_of_anything( array $tags, bool $is_asked ): array {
+	$more = array();
+	foreach ( $tags as $tag ) {
+		if ( preg_match( '/^((?:\d+\.)?)(p|t|c)[ln](\d*)$/D', $tag, $found ) ) {
+			array_push( $more, "$found[1]$found[2]$found[3]", "$found[1]tc$found[3]" );
+		}
+	}
+	return $is_asked || preg_grep( '/^(?:\d+\.)?(?:p|pl|tl)\d/', $tags ) ? $more : array( ANY_CHANGE );
 }
 
 /**

@@ -127,7 +127,7 @@ function gather_terms( $terms, $taxonomies = array(), $arguments = array(), $que
 		return $terms;
 	}
 	$kinds = array( $is_shown ? 'lt.' : 'lta.' );
-	if ( 'count' === ( $arguments['orderby'] ?? '' ) || ! empty( $arguments['show_count'] ) || ( machine_counts() && ( may_be_counted() || is_listed_by_others( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 12 ) ) ) ) ) { // phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller.
+	if ( 'count' === ( $arguments['orderby'] ?? '' ) || ! empty( $arguments['show_count'] ) || ( array( 'product_visibility' ) !== (array) $taxonomies && machine_counts() && ( may_be_counted() || is_listed_by_others( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 12 ) ) ) ) ) { // phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller.
 		$kinds[] = 'ltc.';
 	}
 	if ( ! $is_plain || ! empty( $arguments['number'] ) ) {

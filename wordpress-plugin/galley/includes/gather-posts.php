@@ -232,7 +232,7 @@ function gather_embed( $data, $post = null ) {
  */
 function gather_main(): void {
 	tag( 'b' );
-	if ( ! is_feed() && ! is_robots() && ! is_favicon() && ! is_sitemap_request() ) {
+	if ( ! is_feed() && ! is_robots() && ! is_favicon() && '' === (string) get_query_var( 'sitemap' ) ) {
 		tag( 'ht' );
 	}
 	if ( is_front_page() || is_home() ) {

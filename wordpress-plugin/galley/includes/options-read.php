@@ -59,15 +59,31 @@ function note_option_inside( $value, $option = '' ) {
 
 /**
  * Lets the page depend on all options if code other than WordPress's own reads the array of them, or, if this code only asks which names exist, on
- * options that are created or deleted (`oe`).
+ * options that are created or deleted (`oe`). Code that fills WordPress's list of missing options changes no page: it saves WordPress a statement for
+ * options that the page then reads by their names.
  */
 function note_all_options( $options ) {
 	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller of `wp_load_alloptions()`.
 	$frames = debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 6 );
 	if ( is_read_by_others( 'wp_load_alloptions', $frames ) ) {
-		tag( asks_for_names_only( code_of_caller( 'wp_load_alloptions', $frames ) ) ? 'oe' : 'op' );
+		foreach ( tags_of_all_options( code_of_caller( 'wp_load_alloptions', $frames ) ) as $tag ) {
+			tag( $tag );
+		}
 	}
 	return $options;
+}
+
+/**
+ * Returns the tags of a page on which code reads the array of all options. Pure.
+ *
+ * @param string $code Source of the function that reads it.
+ * @return string[]
+ */
+function tags_of_all_options( string $code ): array {
+	if ( ! asks_for_names_only( $code ) ) {
+		return array( 'op' );
+	}
+	return preg_match( '/\bwp_cache_set\(\s*.notoptions.,/', $code ) ? array() : array( 'oe' );
 }
 
 /**

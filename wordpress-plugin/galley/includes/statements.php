@@ -34,6 +34,12 @@ const MAX_PAGE_STATEMENTS = 50;
 const VERIFY_SECONDS = 0.1;
 const SLOW_SECONDS   = 0.02;
 
+/**
+ * Columns of tables, without the prefix of the database, that no page shows. Yoast SEO reads the row of the author for each page, and each post of the
+ * author changes its times. It only sorts by them.
+ */
+const QUIET_COLUMNS = array( 'yoast_indexable' => array( 'object_last_modified', 'updated_at' ) );
+
 /** Statements of the page: their tables, as tags name them, and the digest of the result or null. */
 $GLOBALS['galley_reads'] = array();
 
@@ -167,7 +173,7 @@ function settle_read(): void {
 	$GLOBALS['galley_open_read'] = null;
 	$wpdb                        = $GLOBALS['wpdb'];
 	$rows                        = ( $wpdb->last_query ?? null ) === $sql && '' === $wpdb->last_error ? (array) $wpdb->last_result : null;
-	$digest                      = null === $rows ? null : digest_of( $rows );
+	$digest                      = null === $rows ? null : digest_of( $rows, quiet_columns( $sql ) );
 	list( $names, $before )      = $GLOBALS['galley_reads'][ $sql ];
 	if ( null === $digest || ( null !== $before && $before !== $digest ) ) {
 		$GLOBALS['galley_unverified'] += array_fill_keys( $names, true );
@@ -177,18 +183,31 @@ function settle_read(): void {
 }
 
 /**
+ * Returns the columns of a statement's result that do not count, as keys, if it reads no other table. Pure.
+ */
+function quiet_columns( string $sql ): array {
+	foreach ( QUIET_COLUMNS as $table => $columns ) {
+		if ( false !== strpos( $sql, $table ) && ! preg_grep( "/_$table\$/D", tables_read_by( $sql ), PREG_GREP_INVERT ) ) {
+			return array_fill_keys( $columns, true );
+		}
+	}
+	return array();
+}
+
+/**
  * Returns the digest of rows, or null for too many. Pure.
  *
- * @param object[] $rows As `wpdb` has them.
+ * @param object[] $rows  As `wpdb` has them.
+ * @param array    $quiet Columns that do not count, as keys.
  */
-function digest_of( array $rows ): ?string {
+function digest_of( array $rows, array $quiet = array() ): ?string {
 	if ( count( $rows ) > MAX_RESULT_ROWS ) {
 		return null;
 	}
 	$hash = hash_init( 'md5' );
 	$left = MAX_RESULT_BYTES;
 	foreach ( $rows as $row ) {
-		$text  = serialize( (array) $row ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- never read again.
+		$text  = serialize( array_diff_key( (array) $row, $quiet ) ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- never read again.
 		$left -= strlen( $text );
 		if ( $left < 0 ) {
 			return null;
@@ -213,7 +232,7 @@ function digest_now( string $sql ): ?string {
 		$left  -= array_sum( array_map( 'strlen', array_map( 'strval', (array) $row ) ) );
 	}
 	$result->free();
-	return $left < 0 ? null : digest_of( $rows );
+	return $left < 0 ? null : digest_of( $rows, quiet_columns( $sql ) );
 }
 
 /**
@@ -394,21 +413,17 @@ function queue_changed_results( array $tables ): void {
 	if ( array() === $rows ) {
 		return;
 	}
-	$changed = array();
-	$is_all  = null === $rows || count( $rows ) >= $limit;
-	$began   = microtime( true );
-	foreach ( $is_all ? array() : $rows as $row ) {
-		if ( microtime( true ) - $began > VERIFY_SECONDS ) {
-			$is_all = true;
-			break;
-		}
-		if ( ! is_repeatable( $row['statement'] ) || digest_now( $row['statement'] ) !== $row['digest'] ) {
-			$changed[ $row['id'] ] = $row['digest'];
-		}
-	}
-	if ( $is_all ) {
+	if ( null === $rows || count( $rows ) >= $limit ) {
 		forget_results( $tables );
 		return;
+	}
+	$changed = array();
+	$began   = microtime( true );
+	foreach ( $rows as $row ) {
+		// Statements for which there is no time count as changed.
+		if ( microtime( true ) - $began > VERIFY_SECONDS || ! is_repeatable( $row['statement'] ) || digest_now( $row['statement'] ) !== $row['digest'] ) {
+			$changed[ $row['id'] ] = $row['digest'];
+		}
 	}
 	if ( $changed ) {
 		ask_directly( 'DELETE FROM %table% WHERE ' . these_rows( $changed ) );

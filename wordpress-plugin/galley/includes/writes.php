@@ -43,6 +43,12 @@ $GLOBALS['galley_kinds_changed'] = false;
 /** The option that WordPress's functions are about to write. */
 $GLOBALS['galley_option_at_work'] = null;
 
+/**
+ * Options in which plugins keep results for later pages, and what fills them. The SEO Framework empties its one with each edit. Pages that have read the
+ * old value remain valid if the new one is the same.
+ */
+const FILLED_OPTIONS = array( 'autodescription-site-cache' => 'The_SEO_Framework\Helper\Query\Exclusion::get_excluded_ids_from_cache' );
+
 /** Stands for a missing option. */
 $GLOBALS['galley_gone'] = new \stdClass();
 
@@ -199,7 +205,12 @@ function is_expired( string $name, bool $is_network = false ): bool {
  * Queues purges for the options of the current blog whose values differ from the first ones.
  */
 function queue_changed_options(): void {
-	$blog  = get_current_blog_id();
+	$blog = get_current_blog_id();
+	foreach ( array_intersect_key( FILLED_OPTIONS, $GLOBALS['galley_first_values'][ $blog ] ?? array() ) as $fill ) {
+		if ( is_callable( $fill ) ) {
+			$fill();
+		}
+	}
 	$first = $GLOBALS['galley_first_values'][ $blog ] ?? array();
 	$last  = $GLOBALS['galley_last_values'][ $blog ] ?? array();
 	$tags  = array();

@@ -181,6 +181,22 @@ final class ChangesTest extends TestCase {
 		$this->assertSame( array( 'tm', 'tm.a' ), Galley\mod_tags( array( 'a' => 1 ), array() ) );
 	}
 
+	public function test_an_empty_logo_is_none(): void {
+		$GLOBALS['galley_purge_id'] = 'x';
+		$rows                       = array(
+			array( array(), array( 'custom_logo' => '' ), array() ),
+			array( array( 'custom_logo' => 0 ), array( 'custom_logo' => '' ), array() ),
+			array( array( 'custom_logo' => 0 ), array( 'custom_logo' => 5 ), array( 'tm', 'tm.custom_logo' ) ),
+			array( array( 'custom_logo' => 5 ), array(), array( 'tm', 'tm.custom_logo' ) ),
+			array( array(), array( 'custom_logo' => '', 'color' => '' ), array( 'tm', 'tm.color' ) ),
+		);
+		foreach ( $rows as list( $old, $new, $tags ) ) {
+			Galley\on_whole_option( 'theme_mods_x', $old, $new );
+			$this->assertSame( $tags, Galley\take_purges()['hard'] );
+		}
+		unset( $GLOBALS['galley_purge_id'] );
+	}
+
 	public function test_a_slug_change_purges_both_urls(): void {
 		$change = Galley\post_changes( 7, self::post(), self::post( array( 'slug' => 'ebb', 'link' => 'http://x/ebb/' ) ) );
 		foreach ( array( 'n.tide', 'n.ebb', 'g.ebb', 'pl7', 'sm.post', 'o.post.name' ) as $tag ) {

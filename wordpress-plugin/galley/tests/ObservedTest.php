@@ -275,6 +275,29 @@ final class ObservedTest extends TestCase {
 		}
 	}
 
+	/**
+	 * Fills an option as The SEO Framework does when a page needs it.
+	 */
+	public static function get_excluded_ids_from_cache(): void {
+		if ( array() === end( $GLOBALS['galley_next_values'][ get_current_blog_id() ] ) || array() === end( $GLOBALS['galley_last_values'][ get_current_blog_id() ] ) ) {
+			Galley\note_first_value( 'autodescription-site-cache', array(), $GLOBALS['filling_of_test'] );
+			Galley\note_last_value( 'autodescription-site-cache' );
+		}
+	}
+
+	public function test_an_emptied_cache_in_an_option_purges_only_if_it_is_filled_otherwise(): void {
+		$name  = 'autodescription-site-cache';
+		$steps = array( array( 'update', $name, array( 'ids' => array( 5 ) ), array() ), array( 'done', $name ) );
+		$tags  = array( "op.$name", 'ob.autodescription-', 'ob.autodescription-site-' );
+		$this->assertSame( $tags, self::purged_by( $steps, false ), 'nothing fills it' );
+		class_alias( self::class, 'The_SEO_Framework\Helper\Query\Exclusion' );
+		foreach ( array( 5, 6 ) as $id ) {
+			$GLOBALS['filling_of_test'] = array( 'ids' => array( $id ) );
+			$this->assertSame( 5 === $id ? array() : $tags, self::purged_by( $steps, false ), "$id" );
+		}
+		unset( $GLOBALS['filling_of_test'] );
+	}
+
 	public function test_names_that_appear_or_go_purge_pages_that_asked_for_names(): void {
 		$GLOBALS['loaded_of_test'] = array( 'kept' => 'a', 'gone' => 'a' );
 		$cases                     = array(
@@ -457,6 +480,18 @@ final class ObservedTest extends TestCase {
 		);
 		foreach ( $rows as $code => $is ) {
 			$this->assertSame( $is, Galley\asks_for_names_only( $code ), $code );
+		}
+	}
+
+	public function test_code_that_fills_the_list_of_missing_options_depends_on_no_name(): void {
+		$fills = "if ( ! isset( \$all['x'] ) ) { \$not['x'] = true; wp_cache_set( 'notoptions', \$not, 'options' ); }";
+		$rows  = array(
+			"function f() { \$all = wp_load_alloptions(); $fills }" => array(),
+			"function f() { \$all = wp_load_alloptions(); $fills return \$all['y']; }" => array( 'op' ),
+			"function f() { \$all = wp_load_alloptions(); return isset( \$all['x'] ); }" => array( 'oe' ),
+		);
+		foreach ( $rows as $code => $tags ) {
+			$this->assertSame( $tags, Galley\tags_of_all_options( $code ), $code );
 		}
 	}
 

@@ -190,6 +190,14 @@ final class TagsTest extends TestCase {
 		}
 	}
 
+	public function test_other_formats_depend_on_all_properties_of_what_they_name(): void {
+		$this->assertSame( array( 'p5', 'tc5', '2.t3', '2.tc3', 'c5', 'tc5', 'p', 'tc' ), Galley\tags_of_anything( array( 'b', 'pl5', '2.tl3', 'cn5', 'pl', 'op.x', 'u1' ), false ) );
+		$this->assertSame( array(), Galley\tags_of_anything( array( 'b', '2.p7' ), false ) );
+		// Of a file, nothing is known. WordPress looks for the newest posts at an address that it does not know.
+		$this->assertSame( array( '*' ), Galley\tags_of_anything( array( 'b', 'op.x', 'ot', 'u1', 'l.post.r0', 'home' ), false ) );
+		$this->assertSame( array(), Galley\tags_of_anything( array( 'b', 'op.x' ), true ) );
+	}
+
 	public function test_lists_of_named_terms_know_whether_others_can_enter(): void {
 		$rows = array(
 			array( array(), 3, false ),

@@ -13,6 +13,7 @@
 //! capacity, and the pages of a site are checked within minutes.
 
 use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
+use super::audit_counts::AuditCounts;
 use super::pacing::WalkPacing;
 use galley_fetch::audits::{AuditWish, Finding, PassGuard};
 use galley_purging::PurgeSource;
@@ -33,7 +35,12 @@ use galley_request::audit::{self, FirstLook};
 use galley_request::{Services, Site, site_mark};
 
 /// Starts the audits of all sites. When the result is dropped, they end and abandon pages in progress.
-pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, services: &Arc<Services>) -> JoinSet<()> {
+/// `folder`: keeps the counts.
+pub(super) fn start(
+    sites: &Arc<Vec<Arc<Site>>>,
+    services: &Arc<Services>,
+    folder: Option<&Path>,
+) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let room = Arc::new(Semaphore::new(PASSES_AT_ONCE));
     for site in sites.iter().filter(|site| audit::can_be_audited(site)) {
@@ -41,6 +48,9 @@ pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, services: &Arc<Services>) -> Jo
         site.core.audits.wanted().notify_one();
         let (site, services) = (Arc::downgrade(site), Arc::downgrade(services));
         tasks.spawn(on_request(site, services, Arc::clone(&room)));
+    }
+    if let Some(folder) = folder {
+        tasks.spawn(AuditCounts::restore(folder, sites, services.clock).keep());
     }
     tasks.spawn(in_background(
         Arc::downgrade(sites),

@@ -176,7 +176,9 @@ impl Generation {
         self.tasks.health_checks = health::start(&self.checked);
         self.tasks.reach = reach::start(&self.checked);
         self.tasks.countries = countries::watch(self.countries.as_ref());
-        self.tasks.audits = audit::start(&self.sites, &self.services);
+        let folder = self.config.cache.disk.as_ref();
+        let folder = folder.map(|disk| disk.path.as_path());
+        self.tasks.audits = audit::start(&self.sites, &self.services, folder);
         self.tasks.schedules = cron::start(&self.sites, process_state.clock);
         // After the listeners, because the authority connects to them. Nothing waits for a certificate.
         if let Some((acme, watch)) = self.tasks.ready.take() {

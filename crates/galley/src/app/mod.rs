@@ -6,6 +6,7 @@
 
 mod acme;
 mod audit;
+mod audit_counts;
 mod build;
 mod canary;
 mod cluster;

@@ -174,6 +174,33 @@ fn is_reported_everywhere(site: &TestSite, pages: usize) {
 }
 
 #[test]
+fn counts_survive_a_restart() {
+    let origin = Origin::start(|_, writer| {
+        writer.respond(200, &LONG, b"<html><body>page</body></html>");
+    })
+    .unwrap();
+    let mut site = SiteBuilder::origin(&origin, "wordpress").disk().start();
+    for audited in 1..=3 {
+        site.get("/page").assert_status(200);
+        let (code, report) = audit(&site);
+        assert_eq!(code, 0, "{report}");
+        assert_eq!(counts(&report)[0], 1, "{report}");
+        let response = site.admin("GET /audit", None, "");
+        let body = response
+            .find('{')
+            .and_then(|at| response.get(at..))
+            .unwrap();
+        let report: Value = serde_json::from_str(body).unwrap();
+        for since in ["total", "week"] {
+            let same = &report["sites"][0][since]["same"];
+            assert_eq!(same.as_u64(), Some(audited), "{report}");
+        }
+        assert!(site.galley.stop().success());
+        site.restart();
+    }
+}
+
+#[test]
 fn an_audit_gives_way_to_visitors() {
     let (origin, gate) = Origin::gated(|gate, request, writer| {
         if request.path() == "/busy" {

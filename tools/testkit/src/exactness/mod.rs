@@ -10,6 +10,7 @@
 //!
 //! The tests run the short suite, `make exactness` runs the long one.
 
+pub mod audited;
 mod compare;
 mod diff;
 mod edit_cost;

@@ -148,15 +148,23 @@ impl ExactnessSite {
             format!("\"urls\":[{}]", urls.join(","))
         };
         let body = format!("{{\"site\":\"{host}\",{selection}}}");
-        let addr = self.admin_addr()?;
-        let response = Request::post("/purge", "application/json", body)
+        self.admin(Request::post("/purge", "application/json", body))
+            .map(drop)
+    }
+
+    /// Sends a request to the admin interface; returns the text of its response.
+    ///
+    /// # Errors
+    /// [`TestkitError::Refused`] if the status is not 200.
+    pub(super) fn admin(&self, request: Request) -> Result<String, TestkitError> {
+        let response = request
             .field("Authorization", format!("Bearer {SERVER_TOKEN}"))
-            .send(addr)?;
+            .send(self.admin_addr()?)?;
         if response.status == 200 {
-            return Ok(());
+            return Ok(response.text());
         }
         Err(TestkitError::Refused(format!(
-            "the purge of {host} failed: {}",
+            "the admin interface refused: {}",
             response.excerpt()
         )))
     }
@@ -212,17 +220,12 @@ impl ExactnessSite {
 
     /// The value of one of the server's counters for the site of a purge method.
     pub(super) fn counter(&self, name: &str, method: PurgeMethod) -> Result<u64, TestkitError> {
-        let response = Request::get("/metrics")
-            .field("Authorization", format!("Bearer {SERVER_TOKEN}"))
-            .send(self.admin_addr()?)?;
+        let text = self.admin(Request::get("/metrics"))?;
         let start = format!("{name}{{site=\"{}\"}} ", method.host());
-        let text = response.text();
         let value = text.lines().find_map(|line| line.strip_prefix(&start));
         value
             .and_then(|value| value.trim().parse().ok())
-            .ok_or_else(|| {
-                TestkitError::Refused(format!("no counter `{start}`:\n{}", response.excerpt()))
-            })
+            .ok_or_else(|| TestkitError::Refused(format!("no counter `{start}`:\n{text}")))
     }
 
     /// Process id of the server.

@@ -3,6 +3,7 @@
 //! The measurement is in [`galley_testkit::exactness`]; the tests run its short suite. Progress goes to stderr, the tables to
 //! stdout, and the last line of stdout is JSON. Fails if our plugin left a page stale or purged too many unchanged pages.
 
+mod audited;
 mod generated;
 mod installed;
 mod table;
@@ -63,6 +64,8 @@ pub(crate) struct Arguments {
 /// Measurements on other sites.
 #[derive(Debug, clap::Subcommand)]
 enum OtherSite {
+    /// Pages that depend on files, which only the audit finds
+    Audited(audited::AuditedArguments),
     /// Random plugins and random edits
     Generated(generated::GeneratedArguments),
     /// Any plugins and themes, with PHP scripts as events
@@ -133,6 +136,7 @@ fn run_on(
         json: arguments.json.as_ref(),
     };
     match site {
+        OtherSite::Audited(arguments) => audited::run(arguments, settings),
         OtherSite::Generated(arguments) => generated::run(arguments, &common, settings),
         OtherSite::Installed(arguments) => installed::run(arguments, &common, settings),
     }

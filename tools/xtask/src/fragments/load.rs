@@ -85,7 +85,7 @@ fn run_load(
         .ok_or_else(|| TestkitError::Refused("the load has no outcome".to_owned()))
 }
 
-struct RepeatedRequest(Vec<u8>);
+pub(crate) struct RepeatedRequest(pub(crate) Vec<u8>);
 
 impl Requests for RepeatedRequest {
     fn next(&mut self, head: &mut Vec<u8>) -> ResponseCheck {
@@ -98,7 +98,7 @@ impl Requests for RepeatedRequest {
 }
 
 /// Random requests for pages: the n-th page is requested 1/n times as often as the first.
-struct ZipfRequests {
+pub(crate) struct ZipfRequests {
     heads: Vec<Vec<u8>>,
     /// Sums of the weights of the pages up to each one.
     cumulative_weights: Vec<f64>,
@@ -107,7 +107,7 @@ struct ZipfRequests {
 }
 
 impl ZipfRequests {
-    fn new(target: LoadTarget<'_>) -> Self {
+    pub(crate) fn new(target: LoadTarget<'_>) -> Self {
         let head = |page: &String| {
             format!(
                 "GET {page} HTTP/1.1\r\nHost: {}\r\nUser-Agent: galley-fragments\r\nAccept-Encoding: gzip\r\n\r\n",

@@ -4,7 +4,7 @@
 //! The measurements are in [`galley_testkit::exactness::fragments`]; the load library generates the load. Progress goes to
 //! stderr, the tables to stdout. Fails if a goal is missed.
 
-mod load;
+pub(crate) mod load;
 mod table;
 
 use std::{

@@ -18,8 +18,8 @@ use crate::{
         editor::Editor,
         fetch_pages::{FetchedPage, fetch_pages},
         page_set::{ComparedPages, EditEffect, FirstResponses},
-        script::run_script,
-        test_site::HOST,
+        script::{End, run_script},
+        test_site::{ExactnessSite, HOST, UNCACHED_HOST},
     },
     wait::poll_until,
 };
@@ -165,6 +165,9 @@ impl<'s> PluginRunner<'_, 's> {
             loaded.pages.warm().map_err(failed)?
         };
         self.make_edit(&loaded.plugin, edit).map_err(failed)?;
+        if edit.end == End::Killed && self.settings.methods.contains(&PurgeMethod::Galley) {
+            wait_for_repair(site)?;
+        }
         let first = loaded.pages.fetch_first()?;
         let effect = loaded.pages.compare(&warm, &first)?;
         let parts = changed_parts(loaded, edit, &effect.before, &first);
@@ -269,6 +272,12 @@ impl<'s> PluginRunner<'_, 's> {
         }
         Ok(())
     }
+}
+
+/// Waits until a request of PHP has purged what a request that was killed may have changed. Before that, pages may be stale.
+fn wait_for_repair(site: &ExactnessSite) -> Result<(), TestkitError> {
+    thread::sleep(REPAIR_TIME);
+    fetch_pages(site.addr(), UNCACHED_HOST, &["/"]).map(drop)
 }
 
 /// The pages that are no hits, each with its `Cache-Status`.
@@ -385,5 +394,7 @@ fn in_plugin(plugin: &GeneratedPlugin, text: &str) -> TestkitError {
 
 const EDITS_PER_PLUGIN: usize = 15;
 const HOLD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The plugin considers a request dead after three seconds by the clock of the database, which counts whole seconds.
+const REPAIR_TIME: Duration = Duration::from_millis(4100);
 /// Each takes some seconds.
 const MAX_REPEATED: usize = 5;

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     TestkitError,
+    client::Request,
     error::Context,
     exactness::{
         EventReport, ExactnessReport, ExactnessSettings, Progress, PurgeMethod,
@@ -73,12 +74,13 @@ pub fn run(
             "wp_set_current_user( 1 ); Galley\\Exactness\\Scripts\\run('{SETUP}');"
         ))?;
     }
+    let mut editor = Editor::log_in(&site, HOST)?;
+    finish_installation(&mut editor)?;
     progress(Progress::Step("finding and generating the pages"));
     let targets = find_pages(&site, settings.pages)?;
     let mut pages = ComparedPages::new(&site, &settings.methods, targets, CORRECTION_LIMIT);
     pages.purge_all()?;
     let mut varying = pages.drop_varying()?;
-    let mut editor = Editor::log_in(&site, HOST)?;
     let mut report = ExactnessReport {
         pages: pages.targets.len(),
         events: Vec::new(),
@@ -94,6 +96,19 @@ pub fn run(
         active,
         varying,
     })
+}
+
+/// Visits the administration until no plugin sends the administrator elsewhere: some plugins finish their installation at the first visit,
+/// and one that redirects would replace the first event.
+fn finish_installation(editor: &mut Editor<'_>) -> Result<(), TestkitError> {
+    for page in ["/wp-admin/", "/wp-admin/edit.php", "/wp-admin/plugins.php"] {
+        for _ in 0..MAX_REDIRECTS {
+            if editor.send(Request::get(page))?.status == 200 {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn copy_scripts(
@@ -147,3 +162,6 @@ fn run_event(
 
 /// A page that is still stale after this time counts as never correct.
 const CORRECTION_LIMIT: Duration = Duration::from_secs(3);
+
+/// More plugins do not redirect after one another.
+const MAX_REDIRECTS: usize = 5;

@@ -74,6 +74,8 @@ fn sitemaps_of_plugins_follow_every_edit() {
         ));
     });
     fs::remove_file(file).unwrap();
+    // Other tests share the site, and nothing purges because of a file.
+    stack.php("do_action('galley_purge_all');");
     assert!(
         after[0].text().contains("Mapped once more"),
         "{}",
@@ -84,6 +86,36 @@ fn sitemaps_of_plugins_follow_every_edit() {
         "{}",
         after[1].text()
     );
+}
+
+/// As The SEO Framework's sitemap: PHP sends the header before the page ends, because the plugin has ended all buffers.
+#[test]
+fn a_page_that_forbids_storing_and_ends_the_buffers_is_not_stored() {
+    let (stack, _lock) = shared_stack();
+    let file = stack
+        .wordpress
+        .root
+        .join("wp-content/mu-plugins/unbuffered.php");
+    fs::write(
+        &file,
+        "<?php add_action( 'parse_request', function () { \
+             if ( false === strpos( $_SERVER['REQUEST_URI'], '/unbuffered' ) ) { return; } \
+             if ( false !== strpos( $_SERVER['REQUEST_URI'], 'forbidden' ) ) { define( 'DONOTCACHEPAGE', true ); } \
+             while ( ob_get_level() && ob_end_clean() ) { continue; } \
+             header( 'Content-Type: text/xml' ); echo '<a>'; flush(); echo '</a>'; exit; } );",
+    )
+    .unwrap();
+    stack.php("do_action('galley_purge_all');");
+    for (path, is_stored) in [
+        ("/unbuffered.xml", true),
+        ("/unbuffered-forbidden.xml", false),
+    ] {
+        for _ in 0..2 {
+            assert_text(&stack.get(path), "<a></a>");
+        }
+        assert_eq!(stack.get(path).is_hit(), is_stored, "{path}");
+    }
+    fs::remove_file(file).unwrap();
 }
 
 /// Plugins make rewrite rules when their settings change, and WordPress reads them at each request.
