@@ -57,7 +57,10 @@ fn assemble(document: &mut Document, environment: &Environment) -> Config {
     );
     let cluster = cluster::cluster(&document.cluster, &mut diagnostics);
     let context = site::SiteContext {
-        has_cluster: cluster.is_some(),
+        serves_through_partitions: cluster
+            .as_ref()
+            .is_some_and(|one| one.serve_through_partitions),
+        memory: cache.memory,
         listen: &server.listen,
         listen_tls: &server.listen_tls,
         now: environment.now,

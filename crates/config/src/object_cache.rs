@@ -3,22 +3,35 @@
 use galley_policy::site::Preset;
 
 use crate::diagnostic::Diagnostics;
+use crate::quantity::write_size;
+use crate::site::SiteContext;
 use crate::tree::SectionTable;
 
 /// The memory for WordPress's object cache in bytes, by default if possible. Reports the option if it is not possible.
 pub(super) fn memory(
     options: &SectionTable,
     preset: Preset,
-    has_cluster: bool,
+    context: &SiteContext<'_>,
     diagnostics: &mut Diagnostics,
 ) -> Option<u64> {
     let configured = options.get::<u64>("object_cache");
     let obstacle = match preset {
         Preset::None => "the object cache needs the WordPress preset",
-        // Another node would not notice a change.
-        Preset::WordPress if has_cluster => "the nodes of a `[cluster]` do not share it",
+        // A node would not notice that the others have changed a value.
+        Preset::WordPress if context.serves_through_partitions => {
+            "with `[cluster] on_partition = \"serve\"` a node may use values that another one has changed"
+        }
         Preset::WordPress => {
-            return Some(configured.unwrap_or(DEFAULT)).filter(|bytes| *bytes > 0);
+            if configured.is_some_and(|bytes| bytes > context.memory) {
+                let memory = write_size(context.memory);
+                let why = format!(
+                    "is more than `cache.memory`, `{memory}`, the limit of all object caches together"
+                );
+                let help = "lower it, or raise `memory` in `[cache]`";
+                options.report("object_cache", why, help, diagnostics);
+            }
+            let bytes = configured.unwrap_or(DEFAULT.min(context.memory));
+            return Some(bytes).filter(|bytes| *bytes > 0);
         }
     };
     if configured.is_some_and(|bytes| bytes > 0) {

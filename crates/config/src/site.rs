@@ -52,8 +52,10 @@ pub(crate) struct SiteContext<'a> {
     pub folder: Option<&'a Path>,
     /// The names of all sites.
     pub names: &'a [String],
-    /// Whether several nodes share purges.
-    pub has_cluster: bool,
+    /// Whether the nodes of a cluster use stored pages while they cannot read the purges of others.
+    pub serves_through_partitions: bool,
+    /// The memory limit of the cache, in bytes.
+    pub memory: u64,
 }
 
 /// The configuration of a site.
@@ -100,7 +102,7 @@ pub(crate) fn site(
         internal: internal_folders(options, diagnostics),
         image_siblings: image_siblings(options),
         audit: audit::audit(options, &upstream, rules.preset, diagnostics),
-        object_cache: object_cache::memory(options, rules.preset, context.has_cluster, diagnostics),
+        object_cache: object_cache::memory(options, rules.preset, context, diagnostics),
         early_hints: options.value("early_hints"),
         crawl_shield: options.value("crawl_shield"),
         crawl_challenge: options.value("crawl_challenge"),

@@ -9,6 +9,7 @@
 //!
 //! This crate never unserializes a value and never stores one on disk.
 
+mod announcement;
 mod figures;
 mod learner;
 mod listener;
@@ -18,9 +19,10 @@ mod store;
 mod touches;
 pub mod wire;
 
-pub use figures::{Figures, Reading};
+pub use announcement::{OtherNodes, PendingAnnouncement};
+pub use figures::{Figures, GroupCost, Reading};
 pub use learner::Learner;
-pub use listener::ObjectCache;
-pub use site::ObjectCacheSite;
-pub use sites::{ObjectSites, PhpSession, SessionRefused};
+pub use listener::{ObjectCache, RemoteChange, RemoteChanges};
+pub use site::{ObjectCacheSettings, ObjectCacheSite};
+pub use sites::{NodeState, ObjectSites, PhpAnswer, PhpSession, SessionRefused};
 pub use store::{ChangeKind, ChangeOutcome, ObjectStore, ValueChange};

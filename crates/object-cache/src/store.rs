@@ -361,9 +361,18 @@ impl ObjectStore {
         self.note(&slot.key, slot.touch);
     }
 
+    /// Evicts so many bytes. Returns whether that was possible.
+    pub fn shrink(&mut self, by: usize) -> bool {
+        self.evict_to(self.bytes.saturating_sub(by))
+    }
+
     /// Evicts until `size` more bytes fit. Returns whether they do.
     fn make_room(&mut self, size: usize) -> bool {
-        while self.bytes + size > self.limit {
+        size <= self.limit && self.evict_to(self.limit - size)
+    }
+
+    fn evict_to(&mut self, most: usize) -> bool {
+        while self.bytes > most {
             let Some(at) = self.least_useful() else {
                 return false;
             };
@@ -405,7 +414,7 @@ impl ObjectStore {
 }
 
 /// The group of a key: its first byte is the group's length.
-fn group(key: &[u8]) -> &[u8] {
+pub(crate) fn group(key: &[u8]) -> &[u8] {
     let Some((length, rest)) = key.split_first() else {
         return b"";
     };

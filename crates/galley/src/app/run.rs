@@ -13,7 +13,7 @@ use super::current::CurrentConfiguration;
 use super::generation::{Generation, GenerationParts};
 use super::listeners::{HeldListeners, NewListeners};
 use super::logs::AccessLogs;
-use super::object_cache::ObjectCaches;
+use super::object_cache::{ClusterObjects, ObjectCaches};
 use super::other_users::{self, OtherUserPrograms};
 use super::php;
 use super::predecessor::{Handover, Inheritance, PredecessorState};
@@ -156,7 +156,9 @@ async fn start(
     let inherited = handover.as_mut().map(Handover::inherited_node);
     let purges = process_state.states.purges();
     let inherited = inherited.unwrap_or_default();
-    let node = node.start(&generation.config, purges, clock, &inherited)?;
+    let objects = node.objects(clock);
+    let nodes = objects.clone();
+    let node = node.start(&generation.config, purges, nodes, clock, &inherited)?;
     let current = CurrentConfiguration::new(&generation.services, &generation.sites);
     let maintenance = maintenance::start(process_state.durable.clone(), Arc::clone(&current))?;
     let requests = mpsc::channel(MAX_REQUESTS);
@@ -167,7 +169,11 @@ async fn start(
         &requests.0,
         &last_reload,
         inheritance.admin,
+        objects,
     )?;
+    if first.before.is_none() {
+        object_caches.announce_start();
+    }
     let predecessor = handover.zip(inherited_pages).map(|(handover, pages)| {
         let taken = PredecessorState {
             folders: php.inherited_folders(),
@@ -207,8 +213,10 @@ fn start_admin(
     control: &Sender<ControlRequest>,
     last_reload: &Arc<LastReload>,
     inherited: Option<InheritedAdmin>,
+    objects: Option<Arc<ClusterObjects>>,
 ) -> Result<(AdminThread, ObjectCaches), ServerStartError> {
     let mut object_caches = ObjectCaches::default();
+    object_caches.join(objects);
     object_caches.configure(&generation.config, &generation.sites);
     let counters = generation.counters().to_vec();
     let spec = control::admin_spec(

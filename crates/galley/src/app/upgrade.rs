@@ -333,7 +333,10 @@ impl ControlThread {
         };
         let next = Generation::start(parts, &mut process_state, &self.held)?;
         let purges = process_state.states.purges();
-        self.node = node.start(&config, purges, clock, &InheritedNode::default())?;
+        let objects = node.objects(clock);
+        self.object_caches.join(objects.clone());
+        let inherited = InheritedNode::default();
+        self.node = node.start(&config, purges, objects, clock, &inherited)?;
         self.php.replace(php);
         self.process_state = process_state;
         self.maintenance = maintenance::start(
