@@ -10,6 +10,7 @@
 //! This crate never unserializes a value and never stores one on disk.
 
 mod announcement;
+mod connection;
 mod figures;
 mod learner;
 mod listener;
@@ -22,7 +23,7 @@ pub mod wire;
 pub use announcement::{OtherNodes, PendingAnnouncement};
 pub use figures::{Figures, GroupCost, Reading};
 pub use learner::Learner;
-pub use listener::{ObjectCache, RemoteChange, RemoteChanges};
+pub use listener::{ObjectCache, ObjectHandover, RemoteChange, RemoteChanges};
 pub use site::{ObjectCacheSettings, ObjectCacheSite};
 pub use sites::{NodeState, ObjectSites, PhpAnswer, PhpSession, SessionRefused};
 pub use store::{ChangeKind, ChangeOutcome, ObjectStore, ValueChange};

@@ -4,10 +4,9 @@
 //! socket; the token decides. Connections, message lengths, bytes on their way and idle times are bounded, for each site, so that no site
 //! takes them from another; a user who has no token holds a connection for a second at most.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::hash::Hash;
+use std::cell::{Cell, RefCell};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -15,24 +14,22 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use galley_sys::sockets;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use galley_sys::{memory_file, sockets};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
-use tokio::time::timeout;
 
 use crate::announcement::OtherNodes;
+use crate::connection::{Counts, TalkEnd, talk};
 use crate::site::ObjectCacheSettings;
-use crate::sites::{NodeState, ObjectSites, PhpSession, SessionRefused};
-use crate::wire::{MAX_MESSAGE, MAX_START};
+use crate::sites::{ObjectSites, PhpSession};
 
 /// The running object cache.
 #[derive(Debug)]
 pub struct ObjectCache {
     settings: watch::Sender<ObjectCacheSettings>,
-    /// Dropping it ends the thread.
-    stop: Option<oneshot::Sender<()>>,
+    /// Dropping it ends the thread; what is sent gets the state.
+    stop: Option<oneshot::Sender<oneshot::Sender<ObjectHandover>>>,
     thread: Option<JoinHandle<()>>,
     socket: PathBuf,
 }
@@ -57,14 +54,30 @@ impl RemoteChanges {
     }
 }
 
+/// The state of the object cache, for the process that takes over in an upgrade.
+#[derive(Debug)]
+pub struct ObjectHandover {
+    /// A sealed file in memory.
+    pub state: OwnedFd,
+    /// The socket, on which new processes of PHP wait.
+    pub listener: OwnedFd,
+    /// The connections of processes, in the order of the state.
+    pub processes: Vec<OwnedFd>,
+}
+
 impl ObjectCache {
-    /// Binds the socket, replacing an abandoned one, and starts the thread. `nodes`: those of the cluster, if there is one.
+    /// Binds the socket, replacing an abandoned one, and starts the thread. `nodes`: those of the cluster, if there is one. `before`: a
+    /// process that may hand over its object cache, which has the socket until then.
     pub fn start(
         socket: &Path,
         settings: ObjectCacheSettings,
         nodes: Option<Arc<dyn OtherNodes>>,
+        before: Option<oneshot::Receiver<ObjectHandover>>,
     ) -> io::Result<Self> {
-        let listener = bind(socket)?;
+        let start = match before {
+            Some(before) => ListenerStart::After(before, socket.to_owned()),
+            None => ListenerStart::Bound(bind(socket)?),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -78,19 +91,16 @@ impl ObjectCache {
         let thread = std::thread::Builder::new().name("object-cache".to_owned());
         let thread = thread.spawn(move || {
             galley_sys::raise_priority(TURN);
-            let local = LocalSet::new();
-            let serving = local.run_until(serve(listener, receiver, changes, nodes));
-            runtime.block_on(async {
-                tokio::select! {
-                    result = serving => {
-                        if let Err(error) = result {
-                            tracing::error!(%error, "the object cache has stopped: WordPress works without it until a restart");
-                        }
-                    }
-                    // Nothing is ever sent: the channel closes.
-                    _ = stopped => {}
-                }
-            });
+            let result = runtime.block_on(LocalSet::new().run_until(async {
+                let mut inputs = Inputs {
+                    configured: receiver,
+                    remote: changes,
+                };
+                run(start, &mut inputs, nodes, stopped).await
+            }));
+            if let Err(error) = result {
+                tracing::error!(%error, "the object cache has stopped: WordPress works without it until a restart");
+            }
         })?;
         Ok(Self {
             settings: sender,
@@ -110,6 +120,16 @@ impl ObjectCache {
         self.settings.send_replace(settings);
     }
 
+    /// Ends without closing the connections. `None`: a process is in the middle of a message, so the values are lost.
+    pub fn hand_over(mut self) -> Option<ObjectHandover> {
+        let (reply, mut handover) = oneshot::channel();
+        // The thread may have ended.
+        let _ = self.stop.take()?.send(reply);
+        self.join();
+        // The thread has ended, so it waits for nothing.
+        handover.try_recv().ok()
+    }
+
     /// Closes all connections and drops all values. After this no process gets an acknowledgement from here.
     pub fn end(mut self) {
         self.close();
@@ -118,6 +138,10 @@ impl ObjectCache {
     fn close(&mut self) {
         let _ = std::fs::remove_file(&self.socket);
         drop(self.stop.take());
+        self.join();
+    }
+
+    fn join(&mut self) {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -147,103 +171,157 @@ fn bind(path: &Path) -> io::Result<UnixListenerOfThread> {
 type UnixListenerOfThread = std::os::unix::net::UnixListener;
 
 /// What all connections share. Only the thread of the object cache has it.
-struct Shared {
-    sites: RefCell<ObjectSites>,
-    nodes: Option<Arc<dyn OtherNodes>>,
-    began: Instant,
+pub(crate) struct Shared {
+    pub(crate) sites: RefCell<ObjectSites>,
+    pub(crate) nodes: Option<Arc<dyn OtherNodes>>,
+    pub(crate) began: Instant,
+    /// Whether the state is being handed over, which `freezes` announces.
+    pub(crate) is_frozen: Cell<bool>,
+    pub(crate) freezes: Notify,
+    /// Connections that are handed over.
+    pub(crate) left: RefCell<Vec<(OwnedFd, PhpSession)>>,
     /// Connections that have shown no token, by user.
-    unknown: Counts<u32>,
+    pub(crate) unknown: Counts<u32>,
     /// Connections that have, by site.
-    started: Counts<String>,
+    pub(crate) started: Counts<String>,
     /// Bytes of large messages and answers on their way, by site.
-    moving: Counts<String>,
+    pub(crate) moving: Counts<String>,
 }
 
-type Counts<K> = RefCell<HashMap<K, usize>>;
+/// Where the listener comes from.
+enum ListenerStart {
+    Bound(UnixListenerOfThread),
+    After(oneshot::Receiver<ObjectHandover>, PathBuf),
+}
+
+/// What other threads send.
+struct Inputs {
+    configured: watch::Receiver<ObjectCacheSettings>,
+    remote: mpsc::Receiver<RemoteBatch>,
+}
 
 impl Shared {
-    /// What is known of the other nodes now.
-    fn node_state(&self) -> NodeState {
-        match &self.nodes {
-            None => NodeState::None,
-            Some(nodes) if nodes.is_current() => NodeState::Current,
-            Some(_) => NodeState::Behind,
-        }
-    }
-
-    /// Counts the bytes of a message or an answer. Small ones are free, so that large ones never keep anybody from small values.
-    fn moves(&self, site: Option<&str>, bytes: usize) -> io::Result<Option<Counted<'_, String>>> {
-        if bytes <= SMALL {
-            return Ok(None);
-        }
-        let all: usize = self.moving.borrow().values().sum();
-        let site = site.unwrap_or_default().to_owned();
-        let counted = Counted::new(&self.moving, site, bytes, MAX_MOVING_OF_SITE);
-        let counted = counted.filter(|_| all + bytes <= MAX_MOVING);
-        counted
-            .map(Some)
-            .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    /// Milliseconds since the start.
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
-/// A part of a sum that has a limit.
-struct Counted<'a, K: Eq + Hash> {
-    counts: &'a Counts<K>,
-    key: K,
-    count: usize,
-}
-
-impl<'a, K: Eq + Hash + Clone> Counted<'a, K> {
-    fn new(counts: &'a Counts<K>, key: K, count: usize, most: usize) -> Option<Self> {
-        let mut sums = counts.borrow_mut();
-        let sum = sums.get(&key).copied().unwrap_or_default() + count;
-        if sum > most {
-            return None;
-        }
-        sums.insert(key.clone(), sum);
-        drop(sums);
-        Some(Self { counts, key, count })
-    }
-}
-
-impl<K: Eq + Hash> Drop for Counted<'_, K> {
-    fn drop(&mut self) {
-        let mut sums = self.counts.borrow_mut();
-        if let Some(sum) = sums.get_mut(&self.key) {
-            *sum -= self.count;
-            if *sum == 0 {
-                sums.remove(&self.key);
-            }
-        }
-    }
-}
-
-async fn serve(
-    listener: UnixListenerOfThread,
-    mut configured: watch::Receiver<ObjectCacheSettings>,
-    mut remote: mpsc::Receiver<RemoteBatch>,
+/// Serves until `stopped`.
+async fn run(
+    start: ListenerStart,
+    inputs: &mut Inputs,
     nodes: Option<Arc<dyn OtherNodes>>,
+    mut stopped: oneshot::Receiver<oneshot::Sender<ObjectHandover>>,
 ) -> io::Result<()> {
+    let (listener, before) = match start {
+        ListenerStart::Bound(listener) => (listener, None),
+        ListenerStart::After(before, path) => tokio::select! {
+            handover = arrival(before, &mut inputs.remote) => match handover {
+                Some(handover) => (handover.listener.into(), Some((handover.state, handover.processes))),
+                None => (bind(&path)?, None),
+            },
+            _ = &mut stopped => return Ok(()),
+        },
+    };
+    listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
     let mut store_id = [0; 8];
     rustix::rand::getrandom(&mut store_id, rustix::rand::GetRandomFlags::empty())?;
     let mut sites = ObjectSites::new(u64::from_le_bytes(store_id) >> 2);
-    sites.configure(&configured.borrow_and_update());
+    sites.configure(&inputs.configured.borrow_and_update());
     let shared = Rc::new(Shared {
         sites: RefCell::new(sites),
         nodes,
         began: Instant::now(),
+        is_frozen: Cell::new(false),
+        freezes: Notify::new(),
+        left: RefCell::default(),
         unknown: Counts::default(),
         started: Counts::default(),
         moving: Counts::default(),
     });
+    if let Some((state, processes)) = before
+        && let Err(error) = resume(&shared, &state, processes)
+    {
+        tracing::warn!(%error, "the values of the object cache cannot be taken over: it begins empty");
+    }
+    let reply = tokio::select! {
+        () = serve(&listener, &shared, inputs) => return Ok(()),
+        reply = stopped => reply,
+    };
+    // Otherwise the sender is gone: it ends.
+    if let Ok(reply) = reply {
+        match freeze(&shared, listener).await {
+            // The receiver waits for it.
+            Ok(handover) => drop(reply.send(handover)),
+            Err(error) => {
+                tracing::warn!(%error, "the values of the object cache cannot be handed over: it begins empty");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Waits for what the process before hands over. Until then, there are no values that another node could have changed.
+async fn arrival(
+    mut before: oneshot::Receiver<ObjectHandover>,
+    remote: &mut mpsc::Receiver<RemoteBatch>,
+) -> Option<ObjectHandover> {
+    loop {
+        tokio::select! {
+            handover = &mut before => return handover.ok(),
+            Some((_, done)) = remote.recv() => drop(done.send(())),
+        }
+    }
+}
+
+/// Goes on where the process before has ended.
+fn resume(shared: &Rc<Shared>, state: &OwnedFd, processes: Vec<OwnedFd>) -> io::Result<()> {
+    let bytes = memory_file::read_sealed(state, MAX_STATE)?;
+    let sessions = shared.sites.borrow_mut().take_over(&bytes, 0);
+    let sessions = sessions.filter(|sessions| sessions.len() == processes.len());
+    let sessions = sessions.ok_or(io::ErrorKind::InvalidData)?;
+    for (stream, session) in processes.into_iter().zip(sessions) {
+        let stream = std::os::unix::net::UnixStream::from(stream);
+        stream.set_nonblocking(true)?;
+        accept(UnixStream::from_std(stream)?, session, shared);
+    }
+    Ok(())
+}
+
+/// Stops all connections between two messages.
+async fn freeze(shared: &Rc<Shared>, listener: UnixListener) -> io::Result<ObjectHandover> {
+    shared.is_frozen.set(true);
+    shared.freezes.notify_waiters();
+    let began = Instant::now();
+    // Each connection has one.
+    while Rc::strong_count(shared) > 1 {
+        if began.elapsed() > MAX_FREEZE {
+            return Err(io::Error::other(
+                "a process of PHP is in the middle of a message",
+            ));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (processes, sessions): (Vec<_>, Vec<_>) = shared.left.take().into_iter().unzip();
+    let state = shared.sites.borrow().hand_over(&sessions, shared.now());
+    Ok(ObjectHandover {
+        state: memory_file::sealed("galley-objects", &state)?,
+        listener: listener.into_std()?.into(),
+        processes,
+    })
+}
+
+async fn serve(listener: &UnixListener, shared: &Rc<Shared>, inputs: &mut Inputs) {
     loop {
         tokio::select! {
             biased;
-            Ok(()) = configured.changed() => {
-                shared.sites.borrow_mut().configure(&configured.borrow_and_update());
+            Ok(()) = inputs.configured.changed() => {
+                let settings = inputs.configured.borrow_and_update();
+                shared.sites.borrow_mut().configure(&settings);
             }
-            Some((changes, done)) = remote.recv() => {
+            Some((changes, done)) = inputs.remote.recv() => {
                 let mut sites = shared.sites.borrow_mut();
                 for change in &changes {
                     sites.apply(change.as_ref().map(|(site, bytes)| (&**site, &**bytes)));
@@ -252,7 +330,7 @@ async fn serve(
                 let _ = done.send(());
             }
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => accept(stream, &shared),
+                Ok((stream, _)) => accept(stream, PhpSession::default(), shared),
                 // Too many descriptors: those who wait get a chance to leave.
                 Err(error) => {
                     tracing::warn!(%error, "the object cache cannot accept a connection");
@@ -263,12 +341,16 @@ async fn serve(
     }
 }
 
-fn accept(stream: UnixStream, shared: &Rc<Shared>) {
+fn accept(mut stream: UnixStream, mut session: PhpSession, shared: &Rc<Shared>) {
     let shared = Rc::clone(shared);
     tokio::task::spawn_local(async move {
-        let mut session = PhpSession::default();
         // A lost connection needs no message: PHP sees it, and the session is closed below.
-        let _ = talk(stream, &mut session, &shared).await;
+        if let Ok(TalkEnd::Frozen) = talk(&mut stream, &mut session, &shared).await
+            && let Ok(stream) = stream.into_std()
+        {
+            shared.left.borrow_mut().push((stream.into(), session));
+            return;
+        }
         let closed = session.close(&mut shared.sites.borrow_mut());
         if let (Some((site, announcement)), Some(nodes)) = (closed, &shared.nodes) {
             // The process is gone: nobody waits.
@@ -277,93 +359,17 @@ fn accept(stream: UnixStream, shared: &Rc<Shared>) {
     });
 }
 
-async fn talk(mut stream: UnixStream, session: &mut PhpSession, shared: &Shared) -> io::Result<()> {
-    let refused = |SessionRefused| io::Error::from(io::ErrorKind::InvalidData);
-    let full = || io::Error::from(io::ErrorKind::ResourceBusy);
-    let user = stream.peer_cred()?.uid();
-    let unknown = Counted::new(&shared.unknown, user, 1, MAX_UNKNOWN).ok_or_else(full)?;
-    let (mut unknown, mut started) = (Some(unknown), None);
-    for attempt in 0_usize.. {
-        let (patience, most, transfer) = if session.has_started() {
-            (MAX_IDLE, MAX_MESSAGE, MAX_TRANSFER)
-        } else if attempt > START_ATTEMPTS {
-            break;
-        } else {
-            (MAX_START_TIME, MAX_START, MAX_START_TIME)
-        };
-        let length = timeout(patience, stream.read_u32_le()).await??;
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        if length > most {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let receiving = shared.moves(session.site(), length)?;
-        let mut message = vec![0; length];
-        timeout(transfer, stream.read_exact(&mut message)).await??;
-        drop(receiving);
-        let now = u64::try_from(shared.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let answer = {
-            let mut sites = shared.sites.borrow_mut();
-            sites.set_nodes(shared.node_state());
-            session
-                .receive(&mut sites, &message, now)
-                .map_err(refused)?
-        };
-        drop(message);
-        if let (None, Some(site)) = (&started, session.site()) {
-            let counted = Counted::new(&shared.started, site.to_owned(), 1, MAX_OF_SITE);
-            started = Some(counted.ok_or_else(full)?);
-            unknown = None;
-        }
-        if let (Some(announcement), Some(nodes)) = (answer.announcement, &shared.nodes)
-            && !nodes
-                .announce(session.site().unwrap_or_default(), announcement)
-                .await
-        {
-            // Not acknowledged: the process raises the fence.
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        if !answer.bytes.is_empty() {
-            // A process that does not read occupies it until the time is over.
-            let _sending = shared.moves(session.site(), answer.bytes.len())?;
-            timeout(MAX_TRANSFER, stream.write_all(&answer.bytes)).await??;
-        }
-    }
-    drop((unknown, started));
-    Ok(())
-}
-
 /// The time slice of the thread, as for fetch threads: PHP waits for it, and it works for less than a millisecond at a time.
 const TURN: Duration = Duration::from_micros(200);
-
-/// Connections of one user that have shown no token. PHP shows it at once.
-const MAX_UNKNOWN: usize = 256;
-
-/// Connections of one site: more than PHP-FPM usually has workers.
-const MAX_OF_SITE: usize = 512;
-
-/// A process that is behind starts twice; a user without a token gets no more attempts either.
-const START_ATTEMPTS: usize = 2;
-
-/// With the limit of connections, all small messages together have at most 32 MiB for each site.
-const SMALL: usize = 64 << 10;
-
-/// Large messages and answers of a site on their way, in bytes: the longest message and the longest answer.
-const MAX_MOVING_OF_SITE: usize = 24 << 20;
-
-/// Those of all sites.
-const MAX_MOVING: usize = 128 << 20;
 
 /// Batches of changes of other nodes that wait: only the thread that reads the stream sends them, and it waits.
 const MAX_BATCHES: usize = 4;
 
-/// The time in which a process has to show its token.
-const MAX_START_TIME: Duration = Duration::from_secs(1);
+/// The time for the end of messages in progress before a handover, in which PHP waits.
+const MAX_FREEZE: Duration = Duration::from_millis(20);
 
-/// The time for one message, or one answer. PHP gives up far earlier.
-const MAX_TRANSFER: Duration = Duration::from_secs(5);
-
-/// Programs of the command line may work for hours between two messages.
-const MAX_IDLE: Duration = Duration::from_secs(24 * 3600);
+/// The largest state that is read, in bytes: values, and what is known of the processes.
+const MAX_STATE: u64 = 128 << 20;
 
 #[cfg(test)]
 mod tests;

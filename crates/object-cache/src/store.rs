@@ -269,21 +269,58 @@ impl ObjectStore {
             self.note(change.key, touch);
             return ChangeOutcome::Refused;
         }
-        let key: Arc<[u8]> = change.key.into();
-        self.bytes += size;
-        if is_protected(&key) {
-            self.protected += size;
-        }
-        self.index.insert(Arc::clone(&key), self.slots.len());
         let ttl = u64::from(change.ttl) * 1000;
-        self.slots.push(ValueSlot {
-            key,
+        self.insert(ValueSlot {
+            key: change.key.into(),
             value: value.into(),
             touch,
             expires: if ttl == 0 { u64::MAX } else { now + ttl },
             used: now,
         });
         ChangeOutcome::Done
+    }
+
+    fn insert(&mut self, slot: ValueSlot) {
+        let size = size(&slot.key, &slot.value);
+        self.bytes += size;
+        if is_protected(&slot.key) {
+            self.protected += size;
+        }
+        self.index.insert(Arc::clone(&slot.key), self.slots.len());
+        self.slots.push(slot);
+    }
+
+    /// An empty store that goes on at a counter: earlier leases are over.
+    pub(crate) fn resume(limit: usize, counter: u64) -> Self {
+        let mut store = Self::new(limit);
+        store.counter = counter.max(1);
+        store.touches.raise(store.counter);
+        store
+    }
+
+    /// The values: key, value, the milliseconds until it ends, and those since its last use.
+    pub(crate) fn values(&self, now: u64) -> impl Iterator<Item = (&[u8], &[u8], u64, u64)> {
+        let is_alive = move |slot: &&ValueSlot| {
+            slot.expires > now && slot.touch.at > self.group_flush(&slot.key)
+        };
+        self.slots.iter().filter(is_alive).map(move |slot| {
+            let idle = now.saturating_sub(slot.used);
+            (&*slot.key, &*slot.value, slot.expires - now, idle)
+        })
+    }
+
+    /// Stores a value of another process's store, if there is room.
+    pub(crate) fn restore(&mut self, key: &[u8], value: &[u8], expires: u64, used: u64) {
+        let is_new = key.len() <= MAX_KEY && !self.index.contains_key(key);
+        if is_new && self.bytes + size(key, value) <= self.limit {
+            self.insert(ValueSlot {
+                key: key.into(),
+                value: value.into(),
+                touch: self.touches.find(0),
+                expires,
+                used,
+            });
+        }
     }
 
     /// Removes a value, and ends the leases of all other processes on its key.

@@ -214,30 +214,31 @@ fn framed(body: Vec<u8>) -> Vec<u8> {
     message
 }
 
-struct MessageReader<'a>(&'a [u8]);
+/// Reads parts of bytes that may be damaged.
+pub(crate) struct MessageReader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> MessageReader<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.array().map(|[byte]| byte)
     }
 
-    fn short(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn short(&mut self) -> Option<&'a [u8]> {
         let length = self.byte()?;
         self.take(usize::from(length))
     }
 
     /// A length or a number of items: never more than bytes are left, so that no allocation exceeds the message.
-    fn count(&mut self) -> Option<usize> {
+    pub(crate) fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(u32::from_le_bytes(self.array()?)).ok()?;
         (count <= self.0.len()).then_some(count)
     }

@@ -1,22 +1,24 @@
 //! The object cache of all sites: one thread, which outlives generations.
 //!
-//! A reload changes its sites. Before another process takes over, the thread ends: two stores for one database would not see each other's
-//! changes. The new one begins empty.
+//! A reload changes its sites. In an upgrade it ends before that of the other process begins: two stores for one database would not see each
+//! other's changes. The other one goes on with its values and its connections, except in a cluster.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use galley_cluster::lease::Lease;
 use galley_cluster::{ClusterPublisher, PurgeReach, RemotePurge};
 use galley_config::{AdminListen, Config};
 use galley_object_cache::{
-    Figures, ObjectCache, ObjectCacheSettings, ObjectCacheSite, OtherNodes, PendingAnnouncement,
-    RemoteChange, RemoteChanges,
+    Figures, ObjectCache, ObjectCacheSettings, ObjectCacheSite, ObjectHandover, OtherNodes,
+    PendingAnnouncement, RemoteChange, RemoteChanges,
 };
 use galley_policy::purge::Scope;
 use galley_request::Site;
 use galley_sys::clock::Clock;
+use tokio::sync::oneshot;
 
 /// The object cache, and the counters of its sites, which survive reloads.
 #[derive(Default)]
@@ -24,9 +26,21 @@ pub(super) struct ObjectCaches {
     running: Option<ObjectCache>,
     figures: HashMap<String, Arc<Figures>>,
     nodes: Option<Arc<ClusterObjects>>,
+    /// The object cache of the previous process, until the thread has started.
+    arriving: Option<oneshot::Receiver<ObjectHandover>>,
 }
 
 impl ObjectCaches {
+    /// Sets where the object cache of the previous process arrives. Without one, the thread begins at once.
+    pub(super) fn wait_for(&mut self, arriving: Option<oneshot::Receiver<ObjectHandover>>) {
+        self.arriving = arriving;
+    }
+
+    /// Ends the thread for another process, and returns what that goes on with.
+    pub(super) fn hand_over(&mut self) -> Option<ObjectHandover> {
+        self.running.take()?.hand_over()
+    }
+
     /// Sets the cluster. Takes effect with the next start of the thread.
     pub(super) fn join(&mut self, nodes: Option<Arc<ClusterObjects>>) {
         self.nodes = nodes;
@@ -56,7 +70,8 @@ impl ObjectCaches {
             Some(running) if running.socket() == socket => running.configure(wanted),
             _ => {
                 self.end();
-                self.running = start(&socket, wanted, self.nodes.clone());
+                let arriving = self.arriving.take();
+                self.running = start(&socket, wanted, self.nodes.clone(), arriving);
             }
         }
     }
@@ -101,6 +116,8 @@ pub(super) struct ClusterObjects {
     lease: Arc<Lease>,
     clock: Clock,
     changes: Mutex<Option<RemoteChanges>>,
+    /// Announcements of each site in the second that began then.
+    rates: Mutex<HashMap<String, (Instant, u32)>>,
 }
 
 impl ClusterObjects {
@@ -110,7 +127,20 @@ impl ClusterObjects {
             publisher,
             clock,
             changes: Mutex::default(),
+            rates: Mutex::default(),
         }
+    }
+
+    /// Whether a site announces so much that it would push the purges of other sites out of the stream.
+    fn is_too_fast(&self, site: &str) -> bool {
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let (since, count) = rates.entry(site.to_owned()).or_insert((now, 0));
+        if now.duration_since(*since) > SECOND {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        *count > MAX_A_SECOND
     }
 
     /// Applies those entries of the stream that are for object caches. `None`: entries may be missing. Blocks until they are applied.
@@ -140,7 +170,11 @@ impl OtherNodes for ClusterObjects {
 
     fn announce(&self, site: &str, announcement: Vec<u8>) -> PendingAnnouncement {
         let name = format!("{OBJECTS}{site}");
-        let reach = self.publisher.announce(&name, announcement);
+        // Everything: those that wait for the engine become one.
+        let announcement = Some(announcement).filter(|_| !self.is_too_fast(site));
+        let reach = self
+            .publisher
+            .announce(&name, announcement.unwrap_or_default());
         Box::pin(async { reach.reach().await == PurgeReach::Cluster })
     }
 }
@@ -156,13 +190,19 @@ fn remote_change(RemotePurge { site, purge }: &RemotePurge) -> Option<(String, V
 /// The beginning of the names of entries for object caches. No site has such a name, so nodes that know no object cache ignore them.
 const OBJECTS: &str = "objects/";
 
+/// Changes of a busy shop are fewer by far.
+const MAX_A_SECOND: u32 = 1000;
+
+const SECOND: Duration = Duration::from_secs(1);
+
 fn start(
     socket: &Path,
     settings: ObjectCacheSettings,
     nodes: Option<Arc<ClusterObjects>>,
+    arriving: Option<oneshot::Receiver<ObjectHandover>>,
 ) -> Option<ObjectCache> {
     let nodes = nodes.map(|nodes| nodes as Arc<dyn OtherNodes>);
-    match ObjectCache::start(socket, settings, nodes) {
+    match ObjectCache::start(socket, settings, nodes, arriving) {
         Ok(running) => Some(running),
         Err(error) => {
             tracing::error!(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use galley_config::{Config, ConfigSource};
 use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::oneshot;
 
 use super::cluster::Node;
 use super::connections::ConnectionShare;
@@ -23,6 +24,7 @@ use super::tls::{self, PreviousTls, Tls};
 use super::{build, confine, maintenance, retired, service_manager, signals, successor, watch};
 use crate::binary_upgrade::Predecessor;
 use galley_admin::{AdminThread, ControlRequest, InheritedAdmin, LastReload};
+use galley_object_cache::ObjectHandover;
 use galley_sys::clock::Clock;
 use galley_telemetry::errors::{self, ErrorLog, ErrorTargets};
 
@@ -163,6 +165,8 @@ async fn start(
     let maintenance = maintenance::start(process_state.durable.clone(), Arc::clone(&current))?;
     let requests = mpsc::channel(MAX_REQUESTS);
     let last_reload = Arc::default();
+    let (to_objects, arriving) = oneshot::channel();
+    let arriving = Some(arriving).filter(|_| first.before.is_some());
     let (admin, object_caches) = start_admin(
         &generation,
         &logs,
@@ -170,6 +174,7 @@ async fn start(
         &last_reload,
         inheritance.admin,
         objects,
+        arriving,
     )?;
     if first.before.is_none() {
         object_caches.announce_start();
@@ -180,6 +185,7 @@ async fn start(
             keeper: php.line().cloned(),
             relay: process_state.durable.relay().clone(),
             purges: process_state.states.purges(),
+            objects: to_objects,
         };
         tokio::spawn(handover.serve(pages, taken))
     });
@@ -214,9 +220,11 @@ fn start_admin(
     last_reload: &Arc<LastReload>,
     inherited: Option<InheritedAdmin>,
     objects: Option<Arc<ClusterObjects>>,
+    arriving: Option<oneshot::Receiver<ObjectHandover>>,
 ) -> Result<(AdminThread, ObjectCaches), ServerStartError> {
     let mut object_caches = ObjectCaches::default();
     object_caches.join(objects);
+    object_caches.wait_for(arriving);
     object_caches.configure(&generation.config, &generation.sites);
     let counters = generation.counters().to_vec();
     let spec = control::admin_spec(

@@ -5,12 +5,14 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::*;
+use crate::connection::{MAX_MOVING_OF_SITE, MAX_OF_SITE, MAX_UNKNOWN};
 use crate::site::ObjectCacheSite;
-use crate::wire;
+use crate::wire::{self, MAX_START};
 
 struct Running {
     cache: ObjectCache,
-    _folder: tempfile::TempDir,
+    settings: ObjectCacheSettings,
+    folder: tempfile::TempDir,
 }
 
 impl Running {
@@ -28,10 +30,33 @@ impl Running {
             sites: ["a", "b"].map(site).to_vec(),
             limit: 256 << 20,
         };
-        let cache = ObjectCache::start(&folder.path().join("objects.sock"), settings, None);
+        let socket = folder.path().join("objects.sock");
+        let cache = ObjectCache::start(&socket, settings.clone(), None, None);
         Self {
             cache: cache.expect("a listener"),
-            _folder: folder,
+            settings,
+            folder,
+        }
+    }
+
+    /// Another process takes over, which is prepared before this one ends.
+    fn replace(self) -> Self {
+        let Self {
+            cache,
+            settings,
+            folder,
+        } = self;
+        let (sender, receiver) = oneshot::channel();
+        let socket = folder.path().join("objects.sock");
+        let next = ObjectCache::start(&socket, settings.clone(), None, Some(receiver));
+        let next = next.expect("a thread");
+        if let Some(handover) = cache.hand_over() {
+            sender.send(handover).expect("a thread that waits");
+        }
+        Self {
+            cache: next,
+            settings,
+            folder,
         }
     }
 
@@ -143,4 +168,70 @@ fn a_site_that_reads_no_answers_cannot_take_the_memory_of_another() {
     assert!(answer.len() > value.len());
     let whole = slow.iter_mut().filter_map(receive).count();
     assert_eq!(whole, MAX_MOVING_OF_SITE / value.len());
+}
+
+#[test]
+fn values_and_processes_survive_a_handover() {
+    let mut running = Running::start();
+    let mut first = running.begin("a").expect("a connection");
+    store(&mut first, b"\x01gk", b"kept");
+    store(&mut first, b"\x01gd", b"deleted later");
+    for round in 0..3 {
+        // A process that has asked, one that writes, and one that only waits in the queue of the socket.
+        let mut reader = running.begin("a").expect("a connection");
+        send(&mut reader, &get(b"\x01gk"));
+        let lease = receive(&mut reader).expect("an answer");
+        let mut writer = running.begin("a").expect("a connection");
+        send(&mut writer, &[6]);
+        running = running.replace();
+        let mut late = change(b"\x01gk", b"read before");
+        late[6..14].copy_from_slice(&lease[..8]);
+        send(&mut reader, &get(b"\x01gk"));
+        let answer = receive(&mut reader).expect("the same connection goes on");
+        assert!(answer.ends_with(b"kept"), "round {round}: {answer:?}");
+        let mut deletion = change(b"\x01gd", b"");
+        deletion[5] = 4;
+        send(&mut writer, &deletion);
+        assert!(receive(&mut writer).is_some(), "an acknowledgement");
+        send(&mut writer, &[7, 0]);
+        send(&mut reader, &get(b"\x01gd"));
+        let gone = receive(&mut reader).expect("an answer");
+        assert!(gone.ends_with(&wire::ABSENT.to_le_bytes()), "{gone:?}");
+    }
+    // A process that dies in the middle of its writes, before or after.
+    let mut writer = running.begin("a").expect("a connection");
+    send(&mut writer, &[6]);
+    send(&mut writer, &get(b"\x01gk"));
+    assert!(receive(&mut writer).expect("an answer").ends_with(b"kept"));
+    running = running.replace();
+    drop(writer);
+    let lost = (0..1000).any(|_| {
+        let mut reader = running.begin("a").expect("a connection");
+        send(&mut reader, &get(b"\x01gk"));
+        !receive(&mut reader).expect("an answer").ends_with(b"kept")
+    });
+    assert!(lost, "what it has changed is unknown");
+}
+
+#[test]
+fn without_a_handover_it_begins_empty() {
+    let running = Running::start();
+    let mut first = running.begin("a").expect("a connection");
+    store(&mut first, b"\x01gk", b"lost");
+    // Half of a message.
+    first.write_all(&[9, 0]).expect("a connection");
+    let mut writer = running.begin("a").expect("a connection");
+    send(&mut writer, &get(b"\x01gk"));
+    assert!(receive(&mut writer).expect("an answer").ends_with(b"lost"));
+    let running = running.replace();
+    // The thread binds the socket when it knows that nothing comes.
+    let begun = (0..1000).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        let stream = UnixStream::connect(running.cache.socket());
+        stream.is_ok().then(|| running.begin("a")).flatten()
+    });
+    let mut reader = begun.expect("a connection");
+    send(&mut reader, &get(b"\x01gk"));
+    let answer = receive(&mut reader).expect("an answer");
+    assert!(answer.ends_with(&wire::ABSENT.to_le_bytes()));
 }
