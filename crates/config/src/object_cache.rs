@@ -2,16 +2,35 @@
 
 use galley_policy::site::Preset;
 
+use crate::config::ClusterConfig;
 use crate::diagnostic::Diagnostics;
 use crate::quantity::write_size;
-use crate::site::SiteContext;
 use crate::tree::SectionTable;
+
+/// What the object caches of all sites depend on.
+#[derive(Clone, Copy)]
+pub(super) struct ObjectContext {
+    /// The memory limit of all together, in bytes.
+    memory: u64,
+    /// Whether the nodes of a cluster use stored pages while they cannot read the purges of others.
+    serves_through_partitions: bool,
+}
+
+impl ObjectContext {
+    pub(super) fn new(memory: u64, cluster: Option<&ClusterConfig>) -> Self {
+        let serves = cluster.is_some_and(|cluster| cluster.serve_through_partitions);
+        Self {
+            memory,
+            serves_through_partitions: serves,
+        }
+    }
+}
 
 /// The memory for WordPress's object cache in bytes, by default if possible. Reports the option if it is not possible.
 pub(super) fn memory(
     options: &SectionTable,
     preset: Preset,
-    context: &SiteContext<'_>,
+    context: ObjectContext,
     diagnostics: &mut Diagnostics,
 ) -> Option<u64> {
     let configured = options.get::<u64>("object_cache");

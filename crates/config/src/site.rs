@@ -52,10 +52,8 @@ pub(crate) struct SiteContext<'a> {
     pub folder: Option<&'a Path>,
     /// The names of all sites.
     pub names: &'a [String],
-    /// Whether the nodes of a cluster use stored pages while they cannot read the purges of others.
-    pub serves_through_partitions: bool,
-    /// The memory limit of the cache, in bytes.
-    pub memory: u64,
+    /// What the object caches of all sites depend on.
+    pub objects: object_cache::ObjectContext,
 }
 
 /// The configuration of a site.
@@ -102,7 +100,7 @@ pub(crate) fn site(
         internal: internal_folders(options, diagnostics),
         image_siblings: image_siblings(options),
         audit: audit::audit(options, &upstream, rules.preset, diagnostics),
-        object_cache: object_cache::memory(options, rules.preset, context, diagnostics),
+        object_cache: object_cache::memory(options, rules.preset, context.objects, diagnostics),
         early_hints: options.value("early_hints"),
         crawl_shield: options.value("crawl_shield"),
         crawl_challenge: options.value("crawl_challenge"),

@@ -8,8 +8,30 @@
 
 use std::pin::Pin;
 
-use crate::listener::RemoteChanges;
+use tokio::sync::{mpsc, oneshot};
+
 use crate::store::{ChangeKind, ChangeOutcome, MAX_KEY, ValueChange};
+
+/// A change of another node: the site, and the announcement; `None`: changes may be missing.
+pub type RemoteChange = Option<(String, Vec<u8>)>;
+
+/// Applies changes of other nodes. Clones share it.
+#[derive(Clone, Debug)]
+pub struct RemoteChanges(pub(crate) mpsc::Sender<RemoteBatch>);
+
+/// Changes, and who waits for them.
+pub(crate) type RemoteBatch = (Vec<RemoteChange>, oneshot::Sender<()>);
+
+impl RemoteChanges {
+    /// Applies changes. When this returns, nobody reads the former values any more. Blocks for a moment; not for use in tasks.
+    pub fn apply(&self, changes: Vec<RemoteChange>) {
+        let (done, wait) = oneshot::channel();
+        // Without the thread, no values exist.
+        if self.0.blocking_send((changes, done)).is_ok() {
+            let _ = wait.blocking_recv();
+        }
+    }
+}
 
 /// The other nodes of a cluster.
 pub trait OtherNodes: Send + Sync {

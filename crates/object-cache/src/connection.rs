@@ -1,18 +1,39 @@
 //! One connection of PHP: what it may send, for how long, and as what it counts.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::io;
-use std::time::Duration;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::listener::Shared;
-use crate::sites::{NodeState, PhpAnswer, PhpSession, SessionRefused};
+use crate::announcement::OtherNodes;
+use crate::sites::{NodeState, ObjectSites, PhpAnswer, PhpSession, SessionRefused};
 use crate::wire::{MAX_MESSAGE, MAX_START};
+
+/// What all connections share. Only the thread of the object cache has it.
+pub(crate) struct Shared {
+    pub(crate) sites: RefCell<ObjectSites>,
+    pub(crate) nodes: Option<Arc<dyn OtherNodes>>,
+    pub(crate) began: Instant,
+    /// Whether the state is being handed over, which `freezes` announces.
+    pub(crate) is_frozen: Cell<bool>,
+    pub(crate) freezes: Notify,
+    /// Connections that are handed over.
+    pub(crate) left: RefCell<Vec<(OwnedFd, PhpSession)>>,
+    /// Connections that have shown no token, by user.
+    pub(crate) unknown: Counts<u32>,
+    /// Connections that have, by site.
+    pub(crate) started: Counts<String>,
+    /// Bytes of large messages and answers on their way, by site.
+    pub(crate) moving: Counts<String>,
+}
 
 /// Why a connection is not read any more.
 pub(crate) enum TalkEnd {
@@ -27,17 +48,17 @@ pub(crate) async fn talk(
     session: &mut PhpSession,
     shared: &Shared,
 ) -> io::Result<TalkEnd> {
-    let mut admission = Admission {
+    let mut counted = ConnectionCount {
         unknown: Counted::new(&shared.unknown, stream.peer_cred()?.uid(), 1, MAX_UNKNOWN),
         started: None,
     };
     for attempt in 0_usize.. {
-        admission.note(session, shared)?;
-        let (patience, most, transfer) = match admission.started {
+        counted.note(session, shared)?;
+        let (patience, most, transfer) = match counted.started {
             Some(_) => (MAX_IDLE, MAX_MESSAGE, MAX_TRANSFER),
             None => (MAX_START_TIME, MAX_START, MAX_START_TIME),
         };
-        if admission.started.is_none() && attempt > START_ATTEMPTS {
+        if counted.started.is_none() && attempt > START_ATTEMPTS {
             break;
         }
         let freezes = shared.freezes.notified();
@@ -66,19 +87,19 @@ pub(crate) async fn talk(
             answer.map_err(|SessionRefused| io::Error::from(io::ErrorKind::InvalidData))?
         };
         drop(message);
-        admission.note(session, shared)?;
+        counted.note(session, shared)?;
         reply(stream, session.site().unwrap_or_default(), shared, answer).await?;
     }
     Ok(TalkEnd::Unknown)
 }
 
 /// As what a connection counts.
-struct Admission<'a> {
+struct ConnectionCount<'a> {
     unknown: Option<Counted<'a, u32>>,
     started: Option<Counted<'a, String>>,
 }
 
-impl<'a> Admission<'a> {
+impl<'a> ConnectionCount<'a> {
     /// Fails if there are too many connections of the kind.
     fn note(&mut self, session: &PhpSession, shared: &'a Shared) -> io::Result<()> {
         if let (None, Some(site)) = (&self.started, session.site()) {
@@ -126,6 +147,11 @@ async fn reply(
 }
 
 impl Shared {
+    /// Milliseconds since the start.
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// What is known of the other nodes now.
     fn node_state(&self) -> NodeState {
         match &self.nodes {

@@ -11,7 +11,9 @@
 
 mod announcement;
 mod connection;
+mod database;
 mod figures;
+mod handover;
 mod learner;
 mod listener;
 mod site;
@@ -20,10 +22,10 @@ mod store;
 mod touches;
 pub mod wire;
 
-pub use announcement::{OtherNodes, PendingAnnouncement};
+pub use announcement::{OtherNodes, PendingAnnouncement, RemoteChange, RemoteChanges};
 pub use figures::{Figures, GroupCost, Reading};
 pub use learner::Learner;
-pub use listener::{ObjectCache, ObjectHandover, RemoteChange, RemoteChanges};
+pub use listener::{ObjectCache, ObjectHandover};
 pub use site::{ObjectCacheSettings, ObjectCacheSite};
 pub use sites::{NodeState, ObjectSites, PhpAnswer, PhpSession, SessionRefused};
 pub use store::{ChangeKind, ChangeOutcome, ObjectStore, ValueChange};

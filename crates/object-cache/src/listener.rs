@@ -19,8 +19,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
-use crate::announcement::OtherNodes;
-use crate::connection::{Counts, TalkEnd, talk};
+use crate::announcement::{OtherNodes, RemoteBatch, RemoteChanges};
+use crate::connection::{Counts, Shared, TalkEnd, talk};
 use crate::site::ObjectCacheSettings;
 use crate::sites::{ObjectSites, PhpSession};
 
@@ -32,26 +32,6 @@ pub struct ObjectCache {
     stop: Option<oneshot::Sender<oneshot::Sender<ObjectHandover>>>,
     thread: Option<JoinHandle<()>>,
     socket: PathBuf,
-}
-
-/// A change of another node: the site, and the announcement; `None`: changes may be missing.
-pub type RemoteChange = Option<(String, Vec<u8>)>;
-
-/// Applies changes of other nodes. Clones share it.
-#[derive(Clone, Debug)]
-pub struct RemoteChanges(mpsc::Sender<RemoteBatch>);
-
-type RemoteBatch = (Vec<RemoteChange>, oneshot::Sender<()>);
-
-impl RemoteChanges {
-    /// Applies changes. When this returns, nobody reads the former values any more. Blocks for a moment; not for use in tasks.
-    pub fn apply(&self, changes: Vec<RemoteChange>) {
-        let (done, wait) = oneshot::channel();
-        // Without the thread, no values exist.
-        if self.0.blocking_send((changes, done)).is_ok() {
-            let _ = wait.blocking_recv();
-        }
-    }
 }
 
 /// The state of the object cache, for the process that takes over in an upgrade.
@@ -170,24 +150,6 @@ fn bind(path: &Path) -> io::Result<UnixListenerOfThread> {
 
 type UnixListenerOfThread = std::os::unix::net::UnixListener;
 
-/// What all connections share. Only the thread of the object cache has it.
-pub(crate) struct Shared {
-    pub(crate) sites: RefCell<ObjectSites>,
-    pub(crate) nodes: Option<Arc<dyn OtherNodes>>,
-    pub(crate) began: Instant,
-    /// Whether the state is being handed over, which `freezes` announces.
-    pub(crate) is_frozen: Cell<bool>,
-    pub(crate) freezes: Notify,
-    /// Connections that are handed over.
-    pub(crate) left: RefCell<Vec<(OwnedFd, PhpSession)>>,
-    /// Connections that have shown no token, by user.
-    pub(crate) unknown: Counts<u32>,
-    /// Connections that have, by site.
-    pub(crate) started: Counts<String>,
-    /// Bytes of large messages and answers on their way, by site.
-    pub(crate) moving: Counts<String>,
-}
-
 /// Where the listener comes from.
 enum ListenerStart {
     Bound(UnixListenerOfThread),
@@ -198,13 +160,6 @@ enum ListenerStart {
 struct Inputs {
     configured: watch::Receiver<ObjectCacheSettings>,
     remote: mpsc::Receiver<RemoteBatch>,
-}
-
-impl Shared {
-    /// Milliseconds since the start.
-    pub(crate) fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
 }
 
 /// Serves until `stopped`.

@@ -11,8 +11,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::announcement;
+use crate::database::{Database, SessionPlace};
 use crate::figures::{Count, Figures};
-use crate::learner::{Learner, MAX_KEYS, RequestClass};
+use crate::learner::{Learner, MAX_KEYS};
 use crate::site::ObjectCacheSettings;
 use crate::store::{ObjectStore, ValueChange};
 use crate::wire::{self, PhpMessage, Start};
@@ -20,13 +21,13 @@ use crate::wire::{self, PhpMessage, Start};
 /// The stores of all sites.
 #[derive(Debug)]
 pub struct ObjectSites {
-    by_name: HashMap<String, SiteStores>,
-    by_token: HashMap<String, String>,
-    store_id: u64,
-    writers: u64,
+    pub(crate) by_name: HashMap<String, SiteStores>,
+    pub(crate) by_token: HashMap<String, String>,
+    pub(crate) store_id: u64,
+    pub(crate) writers: u64,
     /// The memory of all values, in bytes.
-    limit: usize,
-    nodes: NodeState,
+    pub(crate) limit: usize,
+    pub(crate) nodes: NodeState,
 }
 
 /// The other nodes of a cluster, as far as this one knows.
@@ -42,39 +43,19 @@ pub enum NodeState {
 }
 
 #[derive(Debug)]
-struct SiteStores {
-    limit: usize,
-    figures: Arc<Figures>,
+pub(crate) struct SiteStores {
+    pub(crate) limit: usize,
+    pub(crate) figures: Arc<Figures>,
     /// By database, the last used one at the end.
-    databases: Vec<Database>,
-}
-
-#[derive(Debug)]
-struct Database {
-    namespace: [u8; 16],
-    /// Differs from that of each former store of the same database, whose leases say nothing about this one.
-    id: u64,
-    known: Option<(Vec<u8>, Vec<u8>)>,
-    store: ObjectStore,
-    learner: Learner,
+    pub(crate) databases: Vec<Database>,
 }
 
 /// One PHP process.
 #[derive(Debug, Default)]
 pub struct PhpSession {
-    place: Option<SessionPlace>,
-    writer: u64,
-    writes: bool,
-}
-
-#[derive(Clone, Debug)]
-struct SessionPlace {
-    site: String,
-    namespace: [u8; 16],
-    /// [`Database::id`].
-    database: u64,
-    url: RequestClass,
-    pattern: RequestClass,
+    pub(crate) place: Option<SessionPlace>,
+    pub(crate) writer: u64,
+    pub(crate) writes: bool,
 }
 
 /// What follows from a message.
@@ -153,7 +134,7 @@ impl ObjectSites {
     }
 
     /// Evicts values of the largest stores while all together exceed the limit.
-    fn bound(&mut self) {
+    pub(crate) fn bound(&mut self) {
         loop {
             let databases = || self.by_name.values().flat_map(|site| &site.databases);
             let bytes: usize = databases().map(|one| one.store.bytes()).sum();
@@ -260,14 +241,14 @@ impl SiteStores {
     }
 
     /// Shows how much there is.
-    fn show(&self) {
+    pub(crate) fn show(&self) {
         let sum =
             |of: fn(&ObjectStore) -> usize| self.databases.iter().map(|one| of(&one.store)).sum();
         self.figures
             .set_size(sum(ObjectStore::len), sum(ObjectStore::bytes));
     }
 
-    fn share_limit(&mut self) {
+    pub(crate) fn share_limit(&mut self) {
         let share = self.limit / self.databases.len().max(1);
         for database in &mut self.databases {
             database.store.set_limit(share);
@@ -412,15 +393,13 @@ impl PhpSession {
 }
 
 /// What a site knows of its requests takes at most this part of its memory more.
-const LEARNER_SHARE: usize = 8;
+pub(crate) const LEARNER_SHARE: usize = 8;
 
 /// The process of all changes that were made elsewhere.
 const ELSEWHERE: u64 = u64::MAX;
 
 /// Databases of a site: itself and copies of it with the same token.
-const MAX_DATABASES: usize = 4;
+pub(crate) const MAX_DATABASES: usize = 4;
 
-mod database;
-mod handover;
 #[cfg(test)]
 mod tests;

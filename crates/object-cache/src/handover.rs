@@ -10,8 +10,10 @@
 //! end        u8 0
 //! ```
 
-use super::{Database, Learner, ObjectSites, ObjectStore, PhpSession, SessionPlace};
-use super::{LEARNER_SHARE, MAX_DATABASES};
+use crate::database::{Database, SessionPlace};
+use crate::learner::Learner;
+use crate::sites::{LEARNER_SHARE, MAX_DATABASES, ObjectSites, PhpSession};
+use crate::store::ObjectStore;
 use crate::wire::MessageReader;
 
 impl ObjectSites {

@@ -2,14 +2,35 @@
 
 use std::sync::Arc;
 
-use super::{Database, SessionPlace};
 use crate::figures::{Count, Figures, GroupCost};
-use crate::store::{ChangeKind, ChangeOutcome, ValueChange};
+use crate::learner::{Learner, RequestClass};
+use crate::store::{ChangeKind, ChangeOutcome, ObjectStore, ValueChange};
 use crate::wire::{self, Found};
+
+#[derive(Debug)]
+pub(crate) struct Database {
+    pub(crate) namespace: [u8; 16],
+    /// Differs from that of each former store of the same database, whose leases say nothing about this one.
+    pub(crate) id: u64,
+    pub(crate) known: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) store: ObjectStore,
+    pub(crate) learner: Learner,
+}
+
+/// Where a process is.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionPlace {
+    pub(crate) site: String,
+    pub(crate) namespace: [u8; 16],
+    /// [`Database::id`].
+    pub(crate) database: u64,
+    pub(crate) url: RequestClass,
+    pub(crate) pattern: RequestClass,
+}
 
 impl Database {
     /// The values of keys; none if the node may not read.
-    pub(super) fn find(
+    pub(crate) fn find(
         &mut self,
         keys: &[&[u8]],
         may_read: bool,
@@ -20,7 +41,7 @@ impl Database {
     }
 
     /// The first answer, with the values that the request will read.
-    pub(super) fn started(
+    pub(crate) fn started(
         &mut self,
         store_id: u64,
         place: &SessionPlace,
@@ -38,7 +59,7 @@ impl Database {
         wire::started(store_id, self.store.counter(), &items)
     }
 
-    pub(super) fn get(
+    pub(crate) fn get(
         &mut self,
         keys: &[&[u8]],
         may_read: bool,
@@ -66,7 +87,7 @@ impl Database {
         wire::values(self.store.counter(), &within(&values, MAX_ANSWER))
     }
 
-    pub(super) fn change(
+    pub(crate) fn change(
         &mut self,
         changes: &[ValueChange<'_>],
         writer: u64,
