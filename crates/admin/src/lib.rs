@@ -30,6 +30,7 @@ mod listings;
 mod load;
 mod metrics;
 mod not_cached;
+mod objects;
 pub mod operator_http;
 mod php;
 mod plugin_problem;

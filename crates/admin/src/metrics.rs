@@ -316,7 +316,9 @@ fn objects(rows: &[SiteCounters], text: &mut Text) {
             (families::OBJECT_HITS, |of| of.hits),
             (families::OBJECT_MISSES, |of| of.misses),
             (families::OBJECT_CONFLICTS, |of| of.conflicts),
-            (families::OBJECT_FLUSHES, |of| of.flushes),
+            (families::OBJECT_FLUSHES, |of| {
+                of.flushes + of.adopted + of.abandoned
+            }),
             (families::OBJECT_EVICTIONS, |of| of.evictions),
             (families::OBJECT_BYTES, |of| of.bytes),
         ],

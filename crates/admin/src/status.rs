@@ -22,6 +22,7 @@ use super::auth::AdminClient;
 use super::cluster;
 use super::disk;
 use super::history::{last_hour, reading, recent};
+use super::objects;
 use super::purge_forward;
 use super::target::{AdminView, JsonReply, target};
 use super::{tls, verdict};
@@ -192,7 +193,7 @@ fn of_site(state: &AdminState, site: &Site, view: AdminView) -> Value {
         "slow_requests": slow_requests(state, site),
         "cron": cron(state, site),
         "audit": audit::value(state, site, MAX_FINDINGS),
-        "object_cache": object_cache(state, site),
+        "object_cache": state.object_caches.get(&*site.core.name).map(|figures| objects::value(figures)),
         "purges_compared": purges_compared(site),
         "fragments_switched_off": site.core.fragments.switched_off(),
         "fragments_failed": site.core.fragments.failed(),
@@ -220,17 +221,6 @@ fn crawl_shield_link(state: &AdminState, site: &Site) -> Option<&'static str> {
         true if visits.is_link_loaded(state.services.clock.tick()) => "loaded",
         true => "not-loaded",
     })
-}
-
-/// The object cache of a site; null without one.
-fn object_cache(state: &AdminState, site: &Site) -> Option<Value> {
-    let figures = state.object_caches.get(&*site.core.name)?.read();
-    Some(json!({
-        "requests": figures.requests, "round_trips": figures.round_trips, "hits": figures.hits,
-        "misses": figures.misses, "sent_ahead": figures.sent_ahead, "changes": figures.changes,
-        "conflicts": figures.conflicts, "flushes": figures.flushes, "evictions": figures.evictions,
-        "entries": figures.entries, "bytes": figures.bytes,
-    }))
 }
 
 /// The kinds of tags whose purges removed most pages without need.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use galley_policy::purge::Purge;
+use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::time::Tick;
 use tokio::sync::{mpsc, oneshot};
 
@@ -83,6 +83,30 @@ impl ClusterPublisher {
             since: Instant::now(),
             is_in_outbox: false,
             begun: Some(begun),
+        });
+        PendingReach::new(receiver)
+    }
+
+    /// Queues an announcement that concerns no stored page, for nodes that know the name `to`. `content` is empty if everything of
+    /// that name has changed: many announcements may become one that is empty.
+    pub fn announce(&self, to: &str, content: Vec<u8>) -> PendingReach {
+        let scope = match content.as_slice() {
+            [] => Scope::Site,
+            _ => Scope::Prefix(content),
+        };
+        let (reply, receiver) = oneshot::channel();
+        self.shared.inbox.push(Outgoing {
+            content: RemotePurge {
+                site: to.to_owned(),
+                purge: Purge {
+                    scope,
+                    strength: Strength::Hard,
+                },
+            },
+            replies: vec![reply],
+            since: Instant::now(),
+            is_in_outbox: false,
+            begun: None,
         });
         PendingReach::new(receiver)
     }

@@ -14,6 +14,7 @@ use crate::log::{LogConfig, LogFormat, LogLevel, LogTarget, OtlpConfig};
 use crate::log_field::{KnownField, LogField};
 use crate::machine::Environment;
 use crate::names;
+use crate::object_cache::ObjectContext;
 use crate::quantity::write_size;
 use crate::server;
 use crate::site;
@@ -57,7 +58,7 @@ fn assemble(document: &mut Document, environment: &Environment) -> Config {
     );
     let cluster = cluster::cluster(&document.cluster, &mut diagnostics);
     let context = site::SiteContext {
-        has_cluster: cluster.is_some(),
+        objects: ObjectContext::new(cache.memory, cluster.as_ref()),
         listen: &server.listen,
         listen_tls: &server.listen_tls,
         now: environment.now,

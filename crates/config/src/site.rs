@@ -52,8 +52,8 @@ pub(crate) struct SiteContext<'a> {
     pub folder: Option<&'a Path>,
     /// The names of all sites.
     pub names: &'a [String],
-    /// Whether several nodes share purges.
-    pub has_cluster: bool,
+    /// What the object caches of all sites depend on.
+    pub objects: object_cache::ObjectContext,
 }
 
 /// The configuration of a site.
@@ -100,7 +100,7 @@ pub(crate) fn site(
         internal: internal_folders(options, diagnostics),
         image_siblings: image_siblings(options),
         audit: audit::audit(options, &upstream, rules.preset, diagnostics),
-        object_cache: object_cache::memory(options, rules.preset, context.has_cluster, diagnostics),
+        object_cache: object_cache::memory(options, rules.preset, context.objects, diagnostics),
         early_hints: options.value("early_hints"),
         crawl_shield: options.value("crawl_shield"),
         crawl_challenge: options.value("crawl_challenge"),

@@ -9,7 +9,11 @@
 //!
 //! This crate never unserializes a value and never stores one on disk.
 
+mod announcement;
+mod connection;
+mod database;
 mod figures;
+mod handover;
 mod learner;
 mod listener;
 mod site;
@@ -18,9 +22,10 @@ mod store;
 mod touches;
 pub mod wire;
 
-pub use figures::{Figures, Reading};
+pub use announcement::{OtherNodes, PendingAnnouncement, RemoteChange, RemoteChanges};
+pub use figures::{Figures, GroupCost, Reading};
 pub use learner::Learner;
-pub use listener::ObjectCache;
-pub use site::ObjectCacheSite;
-pub use sites::{ObjectSites, PhpSession, SessionRefused};
+pub use listener::{ObjectCache, ObjectHandover};
+pub use site::{ObjectCacheSettings, ObjectCacheSite};
+pub use sites::{NodeState, ObjectSites, PhpAnswer, PhpSession, SessionRefused};
 pub use store::{ChangeKind, ChangeOutcome, ObjectStore, ValueChange};

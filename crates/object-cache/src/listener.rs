@@ -1,67 +1,89 @@
 //! The socket and the thread of the object cache.
 //!
 //! One thread owns all stores, so that no lock exists and no page waits for it. Every user of the machine may connect, as to the admin
-//! socket; the token decides. Connections, message lengths, bytes on their way and idle times are bounded, and a user who has no token holds
-//! a connection for a second at most.
+//! socket; the token decides. Connections, message lengths, bytes on their way and idle times are bounded, for each site, so that no site
+//! takes them from another; a user who has no token holds a connection for a second at most.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use galley_sys::sockets;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use galley_sys::{memory_file, sockets};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
-use tokio::time::timeout;
 
-use crate::site::ObjectCacheSite;
-use crate::sites::{ObjectSites, PhpSession, SessionRefused};
-use crate::wire::{MAX_MESSAGE, MAX_START};
+use crate::announcement::{OtherNodes, RemoteBatch, RemoteChanges};
+use crate::connection::{Counts, Shared, TalkEnd, talk};
+use crate::site::ObjectCacheSettings;
+use crate::sites::{ObjectSites, PhpSession};
 
 /// The running object cache.
 #[derive(Debug)]
 pub struct ObjectCache {
-    sites: watch::Sender<Vec<ObjectCacheSite>>,
-    /// Dropping it ends the thread.
-    stop: Option<oneshot::Sender<()>>,
+    settings: watch::Sender<ObjectCacheSettings>,
+    /// Dropping it ends the thread; what is sent gets the state.
+    stop: Option<oneshot::Sender<oneshot::Sender<ObjectHandover>>>,
     thread: Option<JoinHandle<()>>,
     socket: PathBuf,
 }
 
+/// The state of the object cache, for the process that takes over in an upgrade.
+#[derive(Debug)]
+pub struct ObjectHandover {
+    /// A sealed file in memory.
+    pub state: OwnedFd,
+    /// The socket, on which new processes of PHP wait.
+    pub listener: OwnedFd,
+    /// The connections of processes, in the order of the state.
+    pub processes: Vec<OwnedFd>,
+}
+
 impl ObjectCache {
-    /// Binds the socket, replacing an abandoned one, and starts the thread.
-    pub fn start(socket: &Path, sites: Vec<ObjectCacheSite>) -> io::Result<Self> {
-        let listener = bind(socket)?;
+    /// Binds the socket, replacing an abandoned one, and starts the thread. `nodes`: those of the cluster, if there is one. `before`: a
+    /// process that may hand over its object cache, which has the socket until then.
+    pub fn start(
+        socket: &Path,
+        settings: ObjectCacheSettings,
+        nodes: Option<Arc<dyn OtherNodes>>,
+        before: Option<oneshot::Receiver<ObjectHandover>>,
+    ) -> io::Result<Self> {
+        let start = match before {
+            Some(before) => ListenerStart::After(before, socket.to_owned()),
+            None => ListenerStart::Bound(bind(socket)?),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let (sender, receiver) = watch::channel(sites);
+        let (sender, receiver) = watch::channel(settings);
+        let (remote, changes) = mpsc::channel(MAX_BATCHES);
+        let remote = RemoteChanges(remote);
+        if let Some(nodes) = &nodes {
+            nodes.connect(remote);
+        }
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("object-cache".to_owned());
         let thread = thread.spawn(move || {
             galley_sys::raise_priority(TURN);
-            let local = LocalSet::new();
-            let serving = local.run_until(serve(listener, receiver));
-            runtime.block_on(async {
-                tokio::select! {
-                    result = serving => {
-                        if let Err(error) = result {
-                            tracing::error!(%error, "the object cache has stopped: WordPress works without it until a restart");
-                        }
-                    }
-                    // Nothing is ever sent: the channel closes.
-                    _ = stopped => {}
-                }
-            });
+            let result = runtime.block_on(LocalSet::new().run_until(async {
+                let mut inputs = Inputs {
+                    configured: receiver,
+                    remote: changes,
+                };
+                run(start, &mut inputs, nodes, stopped).await
+            }));
+            if let Err(error) = result {
+                tracing::error!(%error, "the object cache has stopped: WordPress works without it until a restart");
+            }
         })?;
         Ok(Self {
-            sites: sender,
+            settings: sender,
             stop: Some(stop),
             thread: Some(thread),
             socket: socket.to_owned(),
@@ -74,8 +96,18 @@ impl ObjectCache {
     }
 
     /// Sets the sites. Sites that stay keep their values.
-    pub fn configure(&self, sites: Vec<ObjectCacheSite>) {
-        self.sites.send_replace(sites);
+    pub fn configure(&self, settings: ObjectCacheSettings) {
+        self.settings.send_replace(settings);
+    }
+
+    /// Ends without closing the connections. `None`: a process is in the middle of a message, so the values are lost.
+    pub fn hand_over(mut self) -> Option<ObjectHandover> {
+        let (reply, mut handover) = oneshot::channel();
+        // The thread may have ended.
+        let _ = self.stop.take()?.send(reply);
+        self.join();
+        // The thread has ended, so it waits for nothing.
+        handover.try_recv().ok()
     }
 
     /// Closes all connections and drops all values. After this no process gets an acknowledgement from here.
@@ -86,6 +118,10 @@ impl ObjectCache {
     fn close(&mut self) {
         let _ = std::fs::remove_file(&self.socket);
         drop(self.stop.take());
+        self.join();
+    }
+
+    fn join(&mut self) {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -114,40 +150,142 @@ fn bind(path: &Path) -> io::Result<UnixListenerOfThread> {
 
 type UnixListenerOfThread = std::os::unix::net::UnixListener;
 
-/// What all connections share. Only the thread of the object cache has it.
-struct Shared {
-    sites: RefCell<ObjectSites>,
-    began: Instant,
-    /// Connections by user.
-    users: RefCell<HashMap<u32, usize>>,
-    /// Bytes of large messages and answers on their way.
-    receiving: RefCell<usize>,
+/// Where the listener comes from.
+enum ListenerStart {
+    Bound(UnixListenerOfThread),
+    After(oneshot::Receiver<ObjectHandover>, PathBuf),
 }
 
-async fn serve(
-    listener: UnixListenerOfThread,
-    mut configured: watch::Receiver<Vec<ObjectCacheSite>>,
+/// What other threads send.
+struct Inputs {
+    configured: watch::Receiver<ObjectCacheSettings>,
+    remote: mpsc::Receiver<RemoteBatch>,
+}
+
+/// Serves until `stopped`.
+async fn run(
+    start: ListenerStart,
+    inputs: &mut Inputs,
+    nodes: Option<Arc<dyn OtherNodes>>,
+    mut stopped: oneshot::Receiver<oneshot::Sender<ObjectHandover>>,
 ) -> io::Result<()> {
+    let (listener, before) = match start {
+        ListenerStart::Bound(listener) => (listener, None),
+        ListenerStart::After(before, path) => tokio::select! {
+            handover = arrival(before, &mut inputs.remote) => match handover {
+                Some(handover) => (handover.listener.into(), Some((handover.state, handover.processes))),
+                None => (bind(&path)?, None),
+            },
+            _ = &mut stopped => return Ok(()),
+        },
+    };
+    listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
     let mut store_id = [0; 8];
     rustix::rand::getrandom(&mut store_id, rustix::rand::GetRandomFlags::empty())?;
     let mut sites = ObjectSites::new(u64::from_le_bytes(store_id) >> 2);
-    sites.configure(&configured.borrow_and_update());
+    sites.configure(&inputs.configured.borrow_and_update());
     let shared = Rc::new(Shared {
         sites: RefCell::new(sites),
+        nodes,
         began: Instant::now(),
-        users: RefCell::default(),
-        receiving: RefCell::default(),
+        is_frozen: Cell::new(false),
+        freezes: Notify::new(),
+        left: RefCell::default(),
+        unknown: Counts::default(),
+        started: Counts::default(),
+        moving: Counts::default(),
     });
+    if let Some((state, processes)) = before
+        && let Err(error) = resume(&shared, &state, processes)
+    {
+        tracing::warn!(%error, "the values of the object cache cannot be taken over: it begins empty");
+    }
+    let reply = tokio::select! {
+        () = serve(&listener, &shared, inputs) => return Ok(()),
+        reply = stopped => reply,
+    };
+    // Otherwise the sender is gone: it ends.
+    if let Ok(reply) = reply {
+        match freeze(&shared, listener).await {
+            // The receiver waits for it.
+            Ok(handover) => drop(reply.send(handover)),
+            Err(error) => {
+                tracing::warn!(%error, "the values of the object cache cannot be handed over: it begins empty");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Waits for what the process before hands over. Until then, there are no values that another node could have changed.
+async fn arrival(
+    mut before: oneshot::Receiver<ObjectHandover>,
+    remote: &mut mpsc::Receiver<RemoteBatch>,
+) -> Option<ObjectHandover> {
+    loop {
+        tokio::select! {
+            handover = &mut before => return handover.ok(),
+            Some((_, done)) = remote.recv() => drop(done.send(())),
+        }
+    }
+}
+
+/// Goes on where the process before has ended.
+fn resume(shared: &Rc<Shared>, state: &OwnedFd, processes: Vec<OwnedFd>) -> io::Result<()> {
+    let bytes = memory_file::read_sealed(state, MAX_STATE)?;
+    let sessions = shared.sites.borrow_mut().take_over(&bytes, 0);
+    let sessions = sessions.filter(|sessions| sessions.len() == processes.len());
+    let sessions = sessions.ok_or(io::ErrorKind::InvalidData)?;
+    for (stream, session) in processes.into_iter().zip(sessions) {
+        let stream = std::os::unix::net::UnixStream::from(stream);
+        stream.set_nonblocking(true)?;
+        accept(UnixStream::from_std(stream)?, session, shared);
+    }
+    Ok(())
+}
+
+/// Stops all connections between two messages.
+async fn freeze(shared: &Rc<Shared>, listener: UnixListener) -> io::Result<ObjectHandover> {
+    shared.is_frozen.set(true);
+    shared.freezes.notify_waiters();
+    let began = Instant::now();
+    // Each connection has one.
+    while Rc::strong_count(shared) > 1 {
+        if began.elapsed() > MAX_FREEZE {
+            return Err(io::Error::other(
+                "a process of PHP is in the middle of a message",
+            ));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (processes, sessions): (Vec<_>, Vec<_>) = shared.left.take().into_iter().unzip();
+    let state = shared.sites.borrow().hand_over(&sessions, shared.now());
+    Ok(ObjectHandover {
+        state: memory_file::sealed("galley-objects", &state)?,
+        listener: listener.into_std()?.into(),
+        processes,
+    })
+}
+
+async fn serve(listener: &UnixListener, shared: &Rc<Shared>, inputs: &mut Inputs) {
     loop {
         tokio::select! {
             biased;
-            Ok(()) = configured.changed() => {
-                let sites = configured.borrow_and_update().clone();
-                shared.sites.borrow_mut().configure(&sites);
+            Ok(()) = inputs.configured.changed() => {
+                let settings = inputs.configured.borrow_and_update();
+                shared.sites.borrow_mut().configure(&settings);
+            }
+            Some((changes, done)) = inputs.remote.recv() => {
+                let mut sites = shared.sites.borrow_mut();
+                for change in &changes {
+                    sites.apply(change.as_ref().map(|(site, bytes)| (&**site, &**bytes)));
+                }
+                // The reader of the stream may have ended.
+                let _ = done.send(());
             }
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => accept(stream, &shared),
+                Ok((stream, _)) => accept(stream, PhpSession::default(), shared),
                 // Too many descriptors: those who wait get a chance to leave.
                 Err(error) => {
                     tracing::warn!(%error, "the object cache cannot accept a connection");
@@ -158,113 +296,35 @@ async fn serve(
     }
 }
 
-fn accept(stream: UnixStream, shared: &Rc<Shared>) {
-    let Ok(peer) = stream.peer_cred() else { return };
-    let user = peer.uid();
-    {
-        let mut users = shared.users.borrow_mut();
-        let count = users.entry(user).or_default();
-        if *count >= MAX_OF_USER {
-            return;
-        }
-        *count += 1;
-    }
+fn accept(mut stream: UnixStream, mut session: PhpSession, shared: &Rc<Shared>) {
     let shared = Rc::clone(shared);
     tokio::task::spawn_local(async move {
-        let mut session = PhpSession::default();
         // A lost connection needs no message: PHP sees it, and the session is closed below.
-        let _ = talk(stream, &mut session, &shared).await;
-        session.close(&mut shared.sites.borrow_mut());
-        let mut users = shared.users.borrow_mut();
-        if let Some(count) = users.get_mut(&user) {
-            *count -= 1;
-            if *count == 0 {
-                users.remove(&user);
-            }
+        if let Ok(TalkEnd::Frozen) = talk(&mut stream, &mut session, &shared).await
+            && let Ok(stream) = stream.into_std()
+        {
+            shared.left.borrow_mut().push((stream.into(), session));
+            return;
+        }
+        let closed = session.close(&mut shared.sites.borrow_mut());
+        if let (Some((site, announcement)), Some(nodes)) = (closed, &shared.nodes) {
+            // The process is gone: nobody waits.
+            drop(nodes.announce(&site, announcement));
         }
     });
-}
-
-async fn talk(mut stream: UnixStream, session: &mut PhpSession, shared: &Shared) -> io::Result<()> {
-    let mut attempts = 0;
-    loop {
-        let started = session.has_started();
-        let (patience, most, transfer) = if started {
-            (MAX_IDLE, MAX_MESSAGE, MAX_TRANSFER)
-        } else {
-            (MAX_START_TIME, MAX_START, MAX_START_TIME)
-        };
-        if !started && attempts > START_ATTEMPTS {
-            return Ok(());
-        }
-        attempts += usize::from(!started);
-        let length = timeout(patience, stream.read_u32_le()).await??;
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        if length > most {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let receiving = Receiving::new(shared, length)?;
-        let mut message = vec![0; length];
-        timeout(transfer, stream.read_exact(&mut message)).await??;
-        drop(receiving);
-        let now = u64::try_from(shared.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let answer = session.receive(&mut shared.sites.borrow_mut(), &message, now);
-        let answer =
-            answer.map_err(|SessionRefused| io::Error::from(io::ErrorKind::InvalidData))?;
-        drop(message);
-        if !answer.is_empty() {
-            // A process that does not read occupies it until the time is over.
-            let _sending = Receiving::new(shared, answer.len())?;
-            timeout(MAX_TRANSFER, stream.write_all(&answer)).await??;
-        }
-    }
-}
-
-/// The bytes of one message or answer in `Shared::receiving`.
-struct Receiving<'a> {
-    shared: &'a Shared,
-    bytes: usize,
-}
-
-impl<'a> Receiving<'a> {
-    /// Small messages are free, so that large ones of some processes never keep others from their values.
-    fn new(shared: &'a Shared, bytes: usize) -> io::Result<Self> {
-        let bytes = if bytes <= SMALL { 0 } else { bytes };
-        let mut receiving = shared.receiving.borrow_mut();
-        if *receiving + bytes > MAX_RECEIVING {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        *receiving += bytes;
-        Ok(Self { shared, bytes })
-    }
-}
-
-impl Drop for Receiving<'_> {
-    fn drop(&mut self) {
-        *self.shared.receiving.borrow_mut() -= self.bytes;
-    }
 }
 
 /// The time slice of the thread, as for fetch threads: PHP waits for it, and it works for less than a millisecond at a time.
 const TURN: Duration = Duration::from_micros(200);
 
-/// Connections of one user: more than PHP-FPM usually has workers.
-const MAX_OF_USER: usize = 512;
+/// Batches of changes of other nodes that wait: only the thread that reads the stream sends them, and it waits.
+const MAX_BATCHES: usize = 4;
 
-/// A process that is behind starts twice; a user without a token gets no more attempts either.
-const START_ATTEMPTS: usize = 2;
+/// The time for the end of messages in progress before a handover, in which PHP waits.
+const MAX_FREEZE: Duration = Duration::from_millis(20);
 
-/// With the limit of connections, all small messages together have at most 32 MiB for each user.
-const SMALL: usize = 64 << 10;
+/// The largest state that is read, in bytes: values, and what is known of the processes.
+const MAX_STATE: u64 = 128 << 20;
 
-/// Large messages and answers on their way, in bytes.
-const MAX_RECEIVING: usize = 64 << 20;
-
-/// The time in which a process has to show its token.
-const MAX_START_TIME: Duration = Duration::from_secs(1);
-
-/// The time for one message, or one answer. PHP gives up far earlier.
-const MAX_TRANSFER: Duration = Duration::from_secs(5);
-
-/// Programs of the command line may work for hours between two messages.
-const MAX_IDLE: Duration = Duration::from_secs(24 * 3600);
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,15 @@ use std::sync::Arc;
 
 use crate::figures::Figures;
 
+/// What the object cache takes from the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectCacheSettings {
+    /// The sites.
+    pub sites: Vec<ObjectCacheSite>,
+    /// The memory for the values of all sites together, in bytes.
+    pub limit: usize,
+}
+
 /// A site with an object cache.
 #[derive(Clone)]
 pub struct ObjectCacheSite {

@@ -10,55 +10,70 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::announcement;
+use crate::database::{Database, SessionPlace};
 use crate::figures::{Count, Figures};
-use crate::learner::{Learner, MAX_KEYS, RequestClass};
-use crate::site::ObjectCacheSite;
-use crate::store::{ChangeKind, ChangeOutcome, ObjectStore, ValueChange};
-use crate::wire::{self, Found, PhpMessage, Start};
+use crate::learner::{Learner, MAX_KEYS};
+use crate::site::ObjectCacheSettings;
+use crate::store::{ObjectStore, ValueChange};
+use crate::wire::{self, PhpMessage, Start};
 
 /// The stores of all sites.
 #[derive(Debug)]
 pub struct ObjectSites {
-    by_name: HashMap<String, SiteStores>,
-    by_token: HashMap<String, String>,
-    store_id: u64,
-    writers: u64,
+    pub(crate) by_name: HashMap<String, SiteStores>,
+    pub(crate) by_token: HashMap<String, String>,
+    pub(crate) store_id: u64,
+    pub(crate) writers: u64,
+    /// The memory of all values, in bytes.
+    pub(crate) limit: usize,
+    pub(crate) nodes: NodeState,
+}
+
+/// The other nodes of a cluster, as far as this one knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeState {
+    /// There are none.
+    #[default]
+    None,
+    /// All changes that they have acknowledged are applied here.
+    Current,
+    /// A change may be missing here: no value is read.
+    Behind,
 }
 
 #[derive(Debug)]
-struct SiteStores {
-    limit: usize,
-    figures: Arc<Figures>,
+pub(crate) struct SiteStores {
+    pub(crate) limit: usize,
+    pub(crate) figures: Arc<Figures>,
     /// By database, the last used one at the end.
-    databases: Vec<Database>,
-}
-
-#[derive(Debug)]
-struct Database {
-    namespace: [u8; 16],
-    /// Differs from that of each former store of the same database, whose leases say nothing about this one.
-    id: u64,
-    known: Option<(Vec<u8>, Vec<u8>)>,
-    store: ObjectStore,
-    learner: Learner,
+    pub(crate) databases: Vec<Database>,
 }
 
 /// One PHP process.
 #[derive(Debug, Default)]
 pub struct PhpSession {
-    place: Option<SessionPlace>,
-    writer: u64,
-    writes: bool,
+    pub(crate) place: Option<SessionPlace>,
+    pub(crate) writer: u64,
+    pub(crate) writes: bool,
 }
 
-#[derive(Clone, Debug)]
-struct SessionPlace {
-    site: String,
-    namespace: [u8; 16],
-    /// [`Database::id`].
-    database: u64,
-    url: RequestClass,
-    pattern: RequestClass,
+/// What follows from a message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PhpAnswer {
+    /// The answer, which may be empty.
+    pub bytes: Vec<u8>,
+    /// What other nodes must have applied before the answer is sent.
+    pub announcement: Option<Vec<u8>>,
+}
+
+impl From<Vec<u8>> for PhpAnswer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            announcement: None,
+        }
+    }
 }
 
 /// The connection of a process has to be closed: it is not permitted, or it has sent damaged bytes.
@@ -73,14 +88,17 @@ impl ObjectSites {
             by_token: HashMap::new(),
             store_id,
             writers: 0,
+            limit: 0,
+            nodes: NodeState::None,
         }
     }
 
     /// Sets the sites. Sites that stay keep their values; the others lose them.
-    pub fn configure(&mut self, sites: &[ObjectCacheSite]) {
+    pub fn configure(&mut self, settings: &ObjectCacheSettings) {
         let mut before = std::mem::take(&mut self.by_name);
         self.by_token.clear();
-        for site in sites {
+        self.limit = settings.limit;
+        for site in &settings.sites {
             let mut stores = before.remove(&site.name).unwrap_or_else(|| SiteStores {
                 limit: site.limit,
                 figures: Arc::clone(&site.figures),
@@ -92,14 +110,44 @@ impl ObjectSites {
             self.by_name.insert(site.name.clone(), stores);
             self.by_token.insert(site.token.clone(), site.name.clone());
         }
+        self.bound();
     }
 
-    fn database(&mut self, place: &SessionPlace) -> Option<(&mut Database, &Figures)> {
-        let site = self.by_name.get_mut(&place.site)?;
-        let mut databases = site.databases.iter_mut();
-        let database =
-            databases.find(|one| one.namespace == place.namespace && one.id == place.database)?;
-        Some((database, &site.figures))
+    /// Sets what is known of the other nodes. Must be called before each message.
+    pub fn set_nodes(&mut self, nodes: NodeState) {
+        self.nodes = nodes;
+    }
+
+    /// Removes what another node has changed in a site. `None`: changes may be missing, so everything is removed.
+    pub fn apply(&mut self, change: Option<(&str, &[u8])>) {
+        match change {
+            None => self
+                .by_name
+                .values_mut()
+                .for_each(|site| site.apply(b"", None)),
+            Some((site, announcement)) => {
+                if let Some(site) = self.by_name.get_mut(site) {
+                    site.apply(announcement, None);
+                }
+            }
+        }
+    }
+
+    /// Evicts values of the largest stores while all together exceed the limit.
+    pub(crate) fn bound(&mut self) {
+        loop {
+            let databases = || self.by_name.values().flat_map(|site| &site.databases);
+            let bytes: usize = databases().map(|one| one.store.bytes()).sum();
+            let Some(excess) = bytes.checked_sub(self.limit).filter(|bytes| *bytes > 0) else {
+                return;
+            };
+            let Some(site) = self.by_name.values_mut().max_by_key(|site| site.largest()) else {
+                return;
+            };
+            if !site.shrink(excess) {
+                return;
+            }
+        }
     }
 }
 
@@ -131,7 +179,76 @@ impl SiteStores {
         &mut self.databases[last]
     }
 
-    fn share_limit(&mut self) {
+    fn database(&mut self, place: &SessionPlace) -> Result<&mut Database, SessionRefused> {
+        let mut databases = self.databases.iter_mut();
+        let same =
+            |one: &&mut Database| one.namespace == place.namespace && one.id == place.database;
+        databases.find(same).ok_or(SessionRefused)
+    }
+
+    /// Makes changes, also in the stores of the same database under another name of its host. Returns outcomes, and what other nodes have to know.
+    fn change(
+        &mut self,
+        place: &SessionPlace,
+        changes: &[ValueChange<'_>],
+        writer: u64,
+        now: u64,
+    ) -> Result<(Vec<u8>, Option<Vec<u8>>), SessionRefused> {
+        let figures = Arc::clone(&self.figures);
+        let database = self.database(place)?;
+        let outcomes = database.change(changes, writer, &figures, now);
+        let answer = wire::outcomes(database.store.counter(), &outcomes);
+        let announcement = announcement::of_changes(&place.namespace, changes, &outcomes);
+        if let Some(announcement) = &announcement {
+            self.apply(announcement, Some(place.database));
+        }
+        self.show();
+        Ok((answer, announcement))
+    }
+
+    /// Removes what was changed elsewhere. `except`: [`Database::id`].
+    fn apply(&mut self, announcement: &[u8], except: Option<u64>) {
+        let (family, changes) = announcement::read(announcement);
+        for database in &mut self.databases {
+            if Some(database.id) == except || !database.namespace.starts_with(family) {
+                continue;
+            }
+            for change in &changes {
+                database.store.change(change, ELSEWHERE, 0);
+            }
+        }
+        self.show();
+    }
+
+    fn largest(&self) -> usize {
+        let bytes = self.databases.iter().map(|one| one.store.bytes());
+        bytes.max().unwrap_or_default()
+    }
+
+    /// Evicts values of the largest store. Returns whether that was possible.
+    fn shrink(&mut self, by: usize) -> bool {
+        let largest = self
+            .databases
+            .iter_mut()
+            .max_by_key(|one| one.store.bytes());
+        let Some(Database { store, .. }) = largest else {
+            return false;
+        };
+        let has_room = store.shrink(by);
+        self.figures.add(Count::Evictions, store.take_evictions());
+        self.show();
+        has_room
+    }
+
+    /// Shows how much there is.
+    pub(crate) fn show(&self) {
+        let sum =
+            |of: fn(&ObjectStore) -> usize| self.databases.iter().map(|one| of(&one.store)).sum();
+        self.figures
+            .set_size(sum(ObjectStore::len), sum(ObjectStore::bytes));
+    }
+
+    pub(crate) fn share_limit(&mut self) {
         let share = self.limit / self.databases.len().max(1);
         for database in &mut self.databases {
             database.store.set_limit(share);
@@ -145,36 +262,57 @@ impl PhpSession {
         self.place.is_some()
     }
 
-    /// Carries out a message and returns the answer, which may be empty. `now` is in milliseconds.
+    /// The site whose token the process has shown.
+    pub fn site(&self) -> Option<&str> {
+        self.place.as_ref().map(|place| &*place.site)
+    }
+
+    /// Carries out a message and returns the answer. `now` is in milliseconds.
     pub fn receive(
         &mut self,
         sites: &mut ObjectSites,
         message: &[u8],
         now: u64,
-    ) -> Result<Vec<u8>, SessionRefused> {
+    ) -> Result<PhpAnswer, SessionRefused> {
         let message = wire::parse(message).ok_or(SessionRefused)?;
         if let PhpMessage::Start(start) = message {
-            return self.start(sites, &start, now);
+            let mut bytes = self.start(sites, &start, now)?;
+            if sites.nodes != NodeState::None
+                && let Some(status) = bytes.get_mut(4)
+            {
+                *status |= wire::AMONG_NODES;
+            }
+            return Ok(bytes.into());
         }
         let place = self.place.as_ref().ok_or(SessionRefused)?;
-        let (database, figures) = sites.database(place).ok_or(SessionRefused)?;
-        let answer = match message {
-            PhpMessage::Start(_) => Vec::new(),
-            PhpMessage::Get(keys) => database.get(&keys, figures, now),
+        let site = sites.by_name.get_mut(&place.site).ok_or(SessionRefused)?;
+        let figures = Arc::clone(&site.figures);
+        match message {
+            PhpMessage::Start(_) => {}
+            PhpMessage::Get(keys) => {
+                let may_read = sites.nodes != NodeState::Behind;
+                let database = site.database(place)?;
+                return Ok(database.get(&keys, may_read, &figures, now).into());
+            }
             PhpMessage::Change(changes) => {
                 figures.add(Count::RoundTrips, 1);
-                let outcomes = database.change(&changes, self.writer, figures, now);
-                wire::outcomes(database.store.counter(), &outcomes)
+                let (bytes, announcement) = site.change(place, &changes, self.writer, now)?;
+                sites.bound();
+                return Ok(PhpAnswer {
+                    bytes,
+                    announcement: announcement.filter(|_| sites.nodes != NodeState::None),
+                });
             }
             PhpMessage::Tell(changes) => {
-                database.change(&changes, self.writer, figures, now);
-                Vec::new()
+                // Values from the database: nobody else's is older because of them.
+                let database = site.database(place)?;
+                database.change(&changes, self.writer, &figures, now);
+                site.show();
+                sites.bound();
             }
-            PhpMessage::Writes => {
-                self.writes = true;
-                Vec::new()
-            }
+            PhpMessage::Writes => self.writes = true,
             PhpMessage::End(report) => {
+                let database = site.database(place)?;
                 self.writes = false;
                 if let Some(keys) = report {
                     let shared = |key: &[u8]| database.store.shared_key(key);
@@ -184,10 +322,9 @@ impl PhpSession {
                     let keys = keys.collect();
                     database.learner.learn(place.url, place.pattern, keys);
                 }
-                Vec::new()
             }
-        };
-        Ok(answer)
+        }
+        Ok(Vec::new().into())
     }
 
     fn start(
@@ -228,120 +365,41 @@ impl PhpSession {
             if !start.adopt {
                 return Ok(wire::status(wire::BEHIND));
             }
-            database.flush(&figures);
-            database.known = Some(known);
+            database.store.flush();
+            let is_first = database.known.replace(known).is_none();
+            figures.add(Count::Adopted, u64::from(!is_first));
         }
         if self.writer == 0 {
             sites.writers += 1;
             self.writer = sites.writers;
         }
         figures.add(Count::Requests, 1);
-        let answer = database.started(sites.store_id, &place, &figures, now);
+        let may_read = sites.nodes != NodeState::Behind;
+        let answer = database.started(sites.store_id, &place, may_read, &figures, now);
         self.place = Some(place);
         Ok(answer)
     }
 
-    /// Ends the process. Call this for every session.
-    pub fn close(self, sites: &mut ObjectSites) {
-        let Some(place) = self.place.filter(|_| self.writes) else {
-            return;
-        };
+    /// Ends the process. Call this for every session. Returns what other nodes have to know, with the site.
+    pub fn close(self, sites: &mut ObjectSites) -> Option<(String, Vec<u8>)> {
+        let place = self.place.filter(|_| self.writes)?;
         // Also a newer store of the same database: the change may come after what was read for it.
-        let Some(site) = sites.by_name.get_mut(&place.site) else {
-            return;
-        };
-        let mut databases = site.databases.iter_mut();
-        if let Some(database) = databases.find(|one| one.namespace == place.namespace) {
-            database.flush(&site.figures);
-        }
+        let site = sites.by_name.get_mut(&place.site)?;
+        let announcement = announcement::everything(&place.namespace);
+        site.apply(&announcement, None);
+        site.figures.add(Count::Abandoned, 1);
+        Some((place.site, announcement))
     }
 }
-
-impl Database {
-    fn flush(&mut self, figures: &Figures) {
-        self.store.flush();
-        figures.add(Count::Flushes, 1);
-        figures.set_size(0, 0);
-    }
-
-    /// The first answer, with the values that the request will read.
-    fn started(
-        &mut self,
-        store_id: u64,
-        place: &SessionPlace,
-        figures: &Figures,
-        now: u64,
-    ) -> Vec<u8> {
-        let keys = self.learner.foresee(place.url, place.pattern);
-        let values: Vec<_> = keys.iter().map(|key| self.store.find(key, now)).collect();
-        let found = within(&values, MAX_AHEAD);
-        let sent = found.iter().filter(|one| matches!(one, Found::Value(_)));
-        figures.add(Count::SentAhead, sent.count() as u64);
-        let items: Vec<_> = keys.iter().map(|key| &**key).zip(found).collect();
-        wire::started(store_id, self.store.counter(), &items)
-    }
-
-    fn get(&mut self, keys: &[&[u8]], figures: &Figures, now: u64) -> Vec<u8> {
-        let values: Vec<_> = keys.iter().map(|key| self.store.find(key, now)).collect();
-        let hits = values.iter().flatten().count();
-        figures.add(Count::RoundTrips, 1);
-        figures.add(Count::Hits, hits as u64);
-        figures.add(Count::Misses, (values.len() - hits) as u64);
-        wire::values(self.store.counter(), &within(&values, MAX_ANSWER))
-    }
-
-    fn change(
-        &mut self,
-        changes: &[ValueChange<'_>],
-        writer: u64,
-        figures: &Figures,
-        now: u64,
-    ) -> Vec<ChangeOutcome> {
-        let mut outcomes = Vec::with_capacity(changes.len());
-        for change in changes {
-            let outcome = self.store.change(change, writer, now);
-            figures.add(Count::Changes, 1);
-            figures.add(
-                Count::Conflicts,
-                u64::from(outcome == ChangeOutcome::Conflict),
-            );
-            let is_flush = change.kind == ChangeKind::Flush;
-            figures.add(Count::Flushes, u64::from(is_flush));
-            outcomes.push(outcome);
-        }
-        figures.add(Count::Evictions, self.store.take_evictions());
-        figures.set_size(self.store.len(), self.store.bytes());
-        outcomes
-    }
-}
-
-/// The values that fit into so many bytes, in their order; at least one.
-fn within(values: &[Option<Arc<[u8]>>], most: usize) -> Vec<Found<'_>> {
-    let mut left = most;
-    let mut has_any = false;
-    let found = values.iter().map(|value| match value {
-        None => Found::Absent,
-        Some(value) if value.len() <= left || !has_any => {
-            has_any = true;
-            left = left.saturating_sub(value.len());
-            Found::Value(value)
-        }
-        Some(_) => Found::Later,
-    });
-    found.collect()
-}
-
-/// The values that are sent before PHP asks for them, in bytes.
-const MAX_AHEAD: usize = 256 << 10;
-
-/// The values of one answer, in bytes. PHP asks for the rest.
-const MAX_ANSWER: usize = 8 << 20;
 
 /// What a site knows of its requests takes at most this part of its memory more.
-const LEARNER_SHARE: usize = 8;
+pub(crate) const LEARNER_SHARE: usize = 8;
+
+/// The process of all changes that were made elsewhere.
+const ELSEWHERE: u64 = u64::MAX;
 
 /// Databases of a site: itself and copies of it with the same token.
-const MAX_DATABASES: usize = 4;
+pub(crate) const MAX_DATABASES: usize = 4;
 
 #[cfg(test)]
 mod tests;

@@ -269,21 +269,58 @@ impl ObjectStore {
             self.note(change.key, touch);
             return ChangeOutcome::Refused;
         }
-        let key: Arc<[u8]> = change.key.into();
-        self.bytes += size;
-        if is_protected(&key) {
-            self.protected += size;
-        }
-        self.index.insert(Arc::clone(&key), self.slots.len());
         let ttl = u64::from(change.ttl) * 1000;
-        self.slots.push(ValueSlot {
-            key,
+        self.insert(ValueSlot {
+            key: change.key.into(),
             value: value.into(),
             touch,
             expires: if ttl == 0 { u64::MAX } else { now + ttl },
             used: now,
         });
         ChangeOutcome::Done
+    }
+
+    fn insert(&mut self, slot: ValueSlot) {
+        let size = size(&slot.key, &slot.value);
+        self.bytes += size;
+        if is_protected(&slot.key) {
+            self.protected += size;
+        }
+        self.index.insert(Arc::clone(&slot.key), self.slots.len());
+        self.slots.push(slot);
+    }
+
+    /// An empty store that goes on at a counter: earlier leases are over.
+    pub(crate) fn resume(limit: usize, counter: u64) -> Self {
+        let mut store = Self::new(limit);
+        store.counter = counter.max(1);
+        store.touches.raise(store.counter);
+        store
+    }
+
+    /// The values: key, value, the milliseconds until it ends, and those since its last use.
+    pub(crate) fn values(&self, now: u64) -> impl Iterator<Item = (&[u8], &[u8], u64, u64)> {
+        let is_alive = move |slot: &&ValueSlot| {
+            slot.expires > now && slot.touch.at > self.group_flush(&slot.key)
+        };
+        self.slots.iter().filter(is_alive).map(move |slot| {
+            let idle = now.saturating_sub(slot.used);
+            (&*slot.key, &*slot.value, slot.expires - now, idle)
+        })
+    }
+
+    /// Stores a value of another process's store, if there is room.
+    pub(crate) fn restore(&mut self, key: &[u8], value: &[u8], expires: u64, used: u64) {
+        let is_new = key.len() <= MAX_KEY && !self.index.contains_key(key);
+        if is_new && self.bytes + size(key, value) <= self.limit {
+            self.insert(ValueSlot {
+                key: key.into(),
+                value: value.into(),
+                touch: self.touches.find(0),
+                expires,
+                used,
+            });
+        }
     }
 
     /// Removes a value, and ends the leases of all other processes on its key.
@@ -361,9 +398,18 @@ impl ObjectStore {
         self.note(&slot.key, slot.touch);
     }
 
+    /// Evicts so many bytes. Returns whether that was possible.
+    pub fn shrink(&mut self, by: usize) -> bool {
+        self.evict_to(self.bytes.saturating_sub(by))
+    }
+
     /// Evicts until `size` more bytes fit. Returns whether they do.
     fn make_room(&mut self, size: usize) -> bool {
-        while self.bytes + size > self.limit {
+        size <= self.limit && self.evict_to(self.limit - size)
+    }
+
+    fn evict_to(&mut self, most: usize) -> bool {
+        while self.bytes > most {
             let Some(at) = self.least_useful() else {
                 return false;
             };
@@ -405,7 +451,7 @@ impl ObjectStore {
 }
 
 /// The group of a key: its first byte is the group's length.
-fn group(key: &[u8]) -> &[u8] {
+pub(crate) fn group(key: &[u8]) -> &[u8] {
     let Some((length, rest)) = key.split_first() else {
         return b"";
     };

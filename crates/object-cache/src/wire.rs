@@ -3,7 +3,7 @@
 //! ```text
 //! message    u32 length of the rest, u8 operation, body
 //! 1 start    u8 version = 1, u8 adopt, u8 n, token, u8 n, stamp, u8 n, fence, 16 namespace, 16 URL, 16 pattern
-//!            answer: u8 status; if `STARTED`: u64 store, u64 counter, u32 n, n * u32 key length, n * u32 value length, keys, values
+//!            answer: u8 status, plus `AMONG_NODES` in a cluster; if `STARTED`: u64 store, u64 counter, u32 n, n * u32 key length, n * u32 value length, keys, values
 //! 3 get      u32 n, n * u32 key length, keys
 //!            answer: u64 counter, u32 n, n * u32 value length, values
 //! 4 change   u32 n, n times: u8 kind, u64 lease, u32 seconds, u32 key length, u32 value length, key, value
@@ -94,11 +94,11 @@ fn keys<'a>(reader: &mut MessageReader<'a>) -> Option<Vec<&'a [u8]>> {
     lengths?.into_iter().map(|n| reader.take(n)).collect()
 }
 
-/// More keys than any request of WordPress names in one message.
-const MAX_ASKED: usize = 1 << 18;
+/// More keys than any request of WordPress names in one message. They take a few milliseconds, for which all other processes wait.
+const MAX_ASKED: usize = 1 << 16;
 
 fn changes<'a>(reader: &mut MessageReader<'a>) -> Option<Vec<ValueChange<'a>>> {
-    let count = reader.count()?;
+    let count = reader.count().filter(|count| *count <= MAX_ASKED)?;
     (0..count).map(|_| change(reader)).collect()
 }
 
@@ -214,30 +214,31 @@ fn framed(body: Vec<u8>) -> Vec<u8> {
     message
 }
 
-struct MessageReader<'a>(&'a [u8]);
+/// Reads parts of bytes that may be damaged.
+pub(crate) struct MessageReader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> MessageReader<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.array().map(|[byte]| byte)
     }
 
-    fn short(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn short(&mut self) -> Option<&'a [u8]> {
         let length = self.byte()?;
         self.take(usize::from(length))
     }
 
     /// A length or a number of items: never more than bytes are left, so that no allocation exceeds the message.
-    fn count(&mut self) -> Option<usize> {
+    pub(crate) fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(u32::from_le_bytes(self.array()?)).ok()?;
         (count <= self.0.len()).then_some(count)
     }
@@ -254,6 +255,9 @@ pub const BEHIND: u8 = 1;
 
 /// The process must not use the store.
 pub const REFUSED: u8 = 2;
+
+/// Added to a status: the site has several nodes with a store each, whose acknowledgements take longer, and values differ between them.
+pub const AMONG_NODES: u8 = 0x80;
 
 /// The value length of a key without a value.
 pub const ABSENT: u32 = u32::MAX;

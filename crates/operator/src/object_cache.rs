@@ -11,6 +11,7 @@ pub(crate) fn lines(site: &Value) -> Vec<String> {
         &site["object_cache"],
     );
     let count = |word: &str| of[word].as_u64().unwrap_or(0);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let requests = count("requests");
     if requests == 0 {
         return Vec::new();
@@ -25,17 +26,25 @@ pub(crate) fn lines(site: &Value) -> Vec<String> {
         count("entries"),
         size(&of["bytes"])
     )];
-    if count("flushes") > 20 && count("flushes") * 20 > requests {
+    let costs = of["groups"].as_array().into_iter().flatten().take(SHOWN);
+    let costs = costs.map(|cost| {
+        let (group, misses, changes) = (text(&cost["group"]), &cost["misses"], &cost["changes"]);
+        format!("{group} ({misses} missing, {changes} changed)")
+    });
+    let costs: Vec<String> = costs.collect();
+    lines.push(format!(
+        "objects   {name}: most expensive: {}",
+        costs.join(", ")
+    ));
+    for one in of["problems"].as_array().into_iter().flatten() {
         lines.push(format!(
-            "objects   {name}: emptied {} times in {requests} requests: a plugin calls `wp_cache_flush()`, or a process that writes cannot reach `objects.sock`",
-            count("flushes")
-        ));
-    }
-    if count("evictions") > requests {
-        lines.push(format!(
-            "objects   {name}: {} values made room for others: raise `object_cache`",
-            count("evictions")
+            "objects   {name}: {}: {}",
+            text(&one["problem"]),
+            text(&one["remedy"])
         ));
     }
     lines
 }
+
+/// Groups that are shown.
+const SHOWN: usize = 3;

@@ -60,3 +60,13 @@ function object_cache_state(): string {
 	$known = $cache instanceof Object_Cache || $cache instanceof Described_Cache;
 	return $known && $cache->is_connected() ? 'connected' : 'away';
 }
+
+/**
+ * Returns whether other plugins keep values between requests in the object cache. In a cluster WordPress keeps transients in the database all the
+ * same, so `wp_using_ext_object_cache()` does not say it.
+ */
+function keeps_values(): bool {
+	static $is_connected = null;
+	$is_connected        = $is_connected ?? 'connected' === object_cache_state();
+	return $is_connected || wp_using_ext_object_cache();
+}

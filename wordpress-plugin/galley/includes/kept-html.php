@@ -46,12 +46,13 @@ $GLOBALS['galley_kept_missed'] = array();
 if ( is_described() ) {
 	add_filter( 'query', __NAMESPACE__ . '\\overwrite_marks', PHP_INT_MAX );
 	add_filter( 'pre_http_request', __NAMESPACE__ . '\\note_http', 10, 2 );
-	if ( wp_using_ext_object_cache() && is_object( $GLOBALS['wp_object_cache'] ?? null ) ) {
+	if ( keeps_values() && is_object( $GLOBALS['wp_object_cache'] ?? null ) ) {
 		require_once __DIR__ . '/class-described-cache.php';
 		// Widgets keep their HTML in this group.
 		wp_cache_add_non_persistent_groups( array( 'widget' ) );
 		$GLOBALS['wp_object_cache'] = new Described_Cache( $GLOBALS['wp_object_cache'] ); // phpcs:ignore WordPress.WP.GlobalVariablesOverride.Prohibited -- it passes all calls on.
-	} else {
+	}
+	if ( ! wp_using_ext_object_cache() ) {
 		add_filter( 'pre_option', __NAMESPACE__ . '\\watch_transient', PHP_INT_MAX, 2 );
 		add_action( 'add_option', __NAMESPACE__ . '\\note_addition', PHP_INT_MAX, 2 );
 	}

@@ -219,7 +219,7 @@ function tables_of_authors(): array {
  */
 function unknown_tables(): array {
 	$tables = array_map( 'strval', array_keys( $GLOBALS['galley_tables'] ) );
-	if ( wp_using_ext_object_cache() && function_exists( 'is_buddypress' ) && did_action( 'wp' ) && is_buddypress() ) {
+	if ( keeps_values() && function_exists( 'is_buddypress' ) && did_action( 'wp' ) && is_buddypress() ) {
 		// BuddyPress keeps its rows in the object cache, so that no statement reads them. The rows contain the members of private groups.
 		$tables[] = $GLOBALS['wpdb']->base_prefix . 'bp_*';
 	}
@@ -258,7 +258,7 @@ function gather_tables( bool $may_limit ): void {
  * @return string[]
  */
 function plain_tables( array $tables ): array {
-	if ( wp_using_ext_object_cache() ) {
+	if ( keeps_values() ) {
 		$tables = array_filter( $tables, __NAMESPACE__ . '\\core_name' );
 	}
 	$tables = array_diff( $tables, array_keys( $GLOBALS['galley_unannounced_reads'] ) );

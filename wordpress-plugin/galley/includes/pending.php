@@ -213,7 +213,7 @@ function query_pending( string $sql, array $values ) {
  */
 function read_pending(): array {
 	$found = array();
-	foreach ( wp_using_ext_object_cache() ? stored_pending() : wp_load_alloptions() as $name => $text ) {
+	foreach ( keeps_values() ? stored_pending() : wp_load_alloptions() as $name => $text ) {
 		if ( 0 === strncmp( (string) $name, 'galley_pending_', 15 ) && count( $found ) < MAX_PENDING ) {
 			$value                                 = json_decode( (string) $text, true );
 			$found[ substr( (string) $name, 15 ) ] = array(

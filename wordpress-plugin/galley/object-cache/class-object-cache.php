@@ -173,7 +173,7 @@ final class Object_Cache extends Shared_Cache {
 			return true;
 		}
 		$this->is_flushed = null !== $this->in_transaction;
-		return null !== $this->make( array( Object_Store::change( Object_Store::FLUSH, '' ) ) );
+		return null !== $this->make( array( Object_Store::change( Object_Store::FLUSH, self::caller() ) ) );
 	}
 
 	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
@@ -204,5 +204,18 @@ final class Object_Cache extends Shared_Cache {
 		$this->is_flushed = $this->is_flushed || null !== $this->in_transaction;
 		// As in the keys, where a long name is a hash.
 		return null !== $this->make( array( Object_Store::change( Object_Store::FLUSH_GROUP, substr( $start, 1, ord( $start[0] ) ) ) ) );
+	}
+
+	/**
+	 * Returns the first place outside of the object cache that led here. `galley doctor` names it if it comes again and again.
+	 */
+	private static function caller(): string {
+		foreach ( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 9 ) as $frame ) { // phpcs:ignore WordPress.PHP.DevelopmentFunctions -- rare, and for the operator.
+			$file = (string) ( $frame['file'] ?? '' );
+			if ( '' !== $file && 0 !== strpos( $file, __DIR__ ) ) {
+				return substr( str_replace( ABSPATH, '', $file ), -150 ) . ':' . $frame['line'];
+			}
+		}
+		return '';
 	}
 }

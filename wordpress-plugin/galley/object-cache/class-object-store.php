@@ -31,8 +31,8 @@ final class Object_Store {
 	const ABSENT = 0xFFFFFFFF;
 	const LATER  = 0xFFFFFFFE;
 
-	/** Waits of up to a millisecond are not slow, and do not count. */
-	const FREE_WAIT = 0.001;
+	/** Added to a status in a cluster. */
+	const AMONG_NODES = 0x80;
 
 	/** A wait that says that the store is away, in seconds. */
 	const LONG_WAIT = 0.03;
@@ -71,6 +71,20 @@ final class Object_Store {
 	 * @var int
 	 */
 	private $second = 0;
+
+	/**
+	 * Waits of up to a millisecond are not slow, and do not count. In a cluster, all nodes have to acknowledge a change.
+	 *
+	 * @var float
+	 */
+	private $free_wait = 0.001;
+
+	/**
+	 * Whether other nodes have stores of their own.
+	 *
+	 * @var bool
+	 */
+	public $has_nodes = false;
 
 	/**
 	 * The counter of the store in its last answer.
@@ -161,8 +175,11 @@ final class Object_Store {
 		if ( null === $answer || '' === $answer ) {
 			return null;
 		}
-		if ( self::STARTED !== ord( $answer[0] ) ) {
-			return ord( $answer[0] );
+		$status          = ord( $answer[0] ) & ~self::AMONG_NODES;
+		$this->has_nodes = ord( $answer[0] ) !== $status;
+		$this->free_wait = $this->has_nodes ? 0.01 : 0.001;
+		if ( self::STARTED !== $status ) {
+			return $status;
 		}
 		$head = unpack( 'Pstore/Pcounter/Vcount', substr( $answer, 1, 20 ) );
 		if ( false === $head ) {
@@ -344,7 +361,7 @@ final class Object_Store {
 		$ready = 0;
 		if ( $this->budget > 0 ) {
 			// phpcs:ignore WordPress.PHP.NoSilencedErrors.Discouraged -- a signal may interrupt the call.
-			$ready = @stream_select( $read, $write, $other, 0, (int) ( 1000000 * ( $this->budget + self::FREE_WAIT ) ) );
+			$ready = @stream_select( $read, $write, $other, 0, (int) ( 1000000 * ( $this->budget + $this->free_wait ) ) );
 		}
 		$this->wait_ended( $began );
 		if ( $this->budget <= 0 ) {
@@ -357,7 +374,7 @@ final class Object_Store {
 	private function wait_ended( float $began ): void {
 		$waited        = microtime( true ) - $began;
 		$this->longest = max( $this->longest, $waited );
-		$this->budget -= max( 0.0, $waited - self::FREE_WAIT );
+		$this->budget -= max( 0.0, $waited - $this->free_wait );
 	}
 
 	/**

@@ -169,7 +169,7 @@ abstract class Reading_Cache extends Local_Cache {
 				'token'     => $target['token'],
 				'stamp'     => $this->stamp(),
 				'fence'     => $value,
-				'namespace' => md5( DB_NAME . '|' . $GLOBALS['wpdb']->base_prefix, true ),
+				'namespace' => substr( md5( DB_NAME . '|' . $GLOBALS['wpdb']->base_prefix, true ), 0, 8 ) . substr( md5( DB_HOST, true ), 0, 8 ),
 			) + Request_Class::of_request();
 			$this->open();
 		}
@@ -192,7 +192,7 @@ abstract class Reading_Cache extends Local_Cache {
 		$items  = array();
 		$status = $this->store->connect( $this->path ) ? $this->store->start( $this->who, false, $items ) : null;
 		if ( Object_Store::BEHIND === $status ) {
-			if ( ! $this->is_network ) {
+			if ( ! $this->is_network && ! $this->store->has_nodes ) {
 				$this->fence->delete_transients();
 			}
 			$status = $this->store->start( $this->who, true, $items );
@@ -202,6 +202,10 @@ abstract class Reading_Cache extends Local_Cache {
 			$this->store->close();
 			$this->fence->note_away( '' === $this->store->failure ? 'Galley does not know the token of this site, or `object_cache` is off' : $this->store->failure );
 			return;
+		}
+		if ( $this->store->has_nodes ) {
+			// One node's transients would be missing on the others.
+			$this->use_database();
 		}
 		$this->began    = $this->store->counter;
 		$this->ahead    = $this->may_read ? $items : array();

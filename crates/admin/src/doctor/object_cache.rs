@@ -92,6 +92,35 @@ pub(super) fn finding(wordpress: &Value, engine: Option<&ObjectEngine>) -> Docto
     )
 }
 
+/// What works against Galley's own object cache, and how well it works; for each site that uses it. `status`: that of the running server.
+pub fn object_findings(status: &Result<Value, String>) -> Vec<DoctorFinding> {
+    const CHECK: &str = "object cache";
+    let sites = status.as_ref().ok().and_then(|all| all["sites"].as_array());
+    let used = sites.into_iter().flatten().filter(|site| {
+        let requests = site["object_cache"]["requests"].as_u64();
+        requests.is_some_and(|requests| requests > 0)
+    });
+    let findings = used.flat_map(|site| {
+        let (of, name) = (&site["object_cache"], site["name"].as_str().unwrap_or_default());
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let problems = of["problems"].as_array().into_iter().flatten();
+        let mut findings: Vec<_> = problems
+            .map(|one| {
+                let seen = format!("{name}: {}", text(&one["problem"]));
+                let why = "for pages that are not stored, PHP reads from the database what it has read before";
+                DoctorFinding::bad(Severity::Notice, CHECK, seen, why, text(&one["remedy"]))
+            })
+            .collect();
+        if findings.is_empty() {
+            let percent = of["hit_ratio"].as_f64().unwrap_or_default() * 100.0;
+            let seen = format!("{name}: {percent:.0} % of the values that PHP reads are there");
+            findings.push(DoctorFinding::fine(CHECK, seen));
+        }
+        findings
+    });
+    findings.collect()
+}
+
 /// The socket paths in packages of Debian, Fedora and hosting panels.
 const SOCKETS: [&str; 6] = [
     "/run/redis/redis-server.sock",
@@ -141,6 +170,31 @@ mod tests {
             assert_eq!(found, wanted.then_some(socket), "{reply}");
             assert_eq!(&server.join().unwrap(), b"PING\r\n");
         }
+    }
+
+    #[test]
+    fn what_works_against_the_own_object_cache_is_a_notice() {
+        let site = |of: Value| json!({ "name": "a.test", "object_cache": of });
+        let problem = json!({ "problem": "emptied", "remedy": "stop it" });
+        let status = json!({ "sites": [
+            site(json!({ "requests": 7, "hit_ratio": 0.987, "problems": [] })),
+            site(json!({ "requests": 7, "problems": [problem] })),
+            site(json!({ "requests": 0, "problems": [] })), site(Value::Null),
+        ]});
+        let found = object_findings(&Ok(status));
+        let seen = found
+            .iter()
+            .map(|one| (one.level, &*one.seen, &*one.remedy));
+        let expected = [
+            (
+                Severity::Fine,
+                "a.test: 99 % of the values that PHP reads are there",
+                "",
+            ),
+            (Severity::Notice, "a.test: emptied", "stop it"),
+        ];
+        assert!(seen.eq(expected), "{found:?}");
+        assert!(object_findings(&Err("no server".to_owned())).is_empty());
     }
 
     #[test]

@@ -42,8 +42,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("false"),
     row(OptionSection::Site, "audit", Flag, "Whether Galley has stored pages generated again while PHP is idle, popular ones daily, each once a month, and purges those that changed without a purge. Needs the preset and the plugin.")
         .computed("`true`; `false` without the preset or an upstream").example("false"),
-    row(OptionSection::Site, "object_cache", ValueKind::SizeOrOff { least: MIB, most: 64 * GIB }, "The memory for WordPress's object cache, in addition to `cache.memory`, if the plugin's drop-in is installed. Needs `token_file` and a unix socket as `admin.listen`. Not with `[cluster]`.")
-        .computed("`\"64MiB\"`; `\"off\"` without the preset, and with `[cluster]`").example(r#""64MiB""#),
+    row(OptionSection::Site, "object_cache", ValueKind::SizeOrOff { least: MIB, most: 64 * GIB }, "The memory for WordPress's object cache, in addition to `cache.memory`, if the plugin's drop-in is installed; all sites together have at most as much as `cache.memory`. Needs `token_file` and a unix socket as `admin.listen`. Not with `[cluster] on_partition = \"serve\"`.")
+        .computed("`\"64MiB\"`, at most `cache.memory`; `\"off\"` without the preset, and with `on_partition = \"serve\"`").example(r#""64MiB""#),
     row(OptionSection::Site, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body for this site.")
         .computed("`server.request_body`").example(r#""64MiB""#),
 ];

@@ -2,7 +2,7 @@
 
 import { get, post } from './api.js';
 import { showError, facts, figures, h, table } from './dom.js';
-import { bytes, count, duration, moment } from './figures.js';
+import { bytes, count, duration, moment, percent } from './figures.js';
 
 function chosen({ status, site }) {
   return status.sites.filter((one) => !site || one.name === site);
@@ -37,6 +37,27 @@ function slowRequests(site) {
   return table(`Slowest requests of ${site.name} in the last hour`, columns, rows, 'No request took the upstream longer than half a second in the last hour.');
 }
 
+// What the object cache of WordPress does, what costs most, and what works against it.
+function objects(site) {
+  const of = site.object_cache;
+  if (!of?.requests) {
+    return [h('p', { class: 'quiet' }, 'WordPress does not use the object cache of Galley.')];
+  }
+  const columns = [['Group', 'wide'], ['Missing', 'number'], ['Changed', 'number']];
+  const rows = of.groups.map((one) => [one.group, count(one.misses), count(one.changes)]);
+  return [
+    figures([
+      ['Values found', percent(of.hit_ratio), `${count(of.misses)} missing`],
+      ['Round trips of a request', (of.round_trips / of.requests).toFixed(1), `${count(of.requests)} requests`],
+      ['Values read per request', ((of.hits + of.sent_ahead) / of.requests).toFixed(0), 'each of them a database query at most'],
+      ['Memory', bytes(of.bytes), `${count(of.entries)} values`],
+      ['Emptied', count(of.flushes + of.adopted + of.abandoned), of.flushed_by ? `last by ${of.flushed_by}` : ''],
+    ]),
+    ...lines('Problems', of.problems.map((one) => `${one.problem}: ${one.remedy}`)),
+    table(`Groups of ${site.name} that cost most`, columns, rows, 'Nothing was missing or changed.'),
+  ];
+}
+
 export const php = {
   id: 'php',
   title: 'PHP',
@@ -45,6 +66,8 @@ export const php = {
       h('h2', {}, site.name),
       site.php ? pool(site.php) : h('p', { class: 'quiet' }, 'Galley does not run the PHP of this site: memory and restarts are not known here.'),
       upstreams(site),
+      h('h3', {}, 'Object cache'),
+      ...objects(site),
       h('h3', {}, 'Slow requests'),
       slowRequests(site),
       site.cron ? facts([

@@ -12,6 +12,7 @@ use galley_policy::purge::{Purge, Scope, Strength};
 use tokio::runtime::Handle;
 
 use super::ServerStartError;
+use super::object_cache::ClusterObjects;
 use super::predecessor::InheritedNode;
 use super::site_states::PurgesByName;
 use galley_purging::{PurgeSource, Receipt};
@@ -52,11 +53,19 @@ impl Node {
         self.0.as_ref().map(Cluster::publisher)
     }
 
-    /// Starts the node's threads, which apply the purges of other nodes to `sites`.
+    /// The object caches of the other nodes.
+    pub(super) fn objects(&self, clock: Clock) -> Option<Arc<ClusterObjects>> {
+        let publisher = self.publisher()?;
+        Some(Arc::new(ClusterObjects::new(publisher, clock)))
+    }
+
+    /// Starts the node's threads, which apply the purges of other nodes to `sites` and
+    /// `objects`.
     pub(super) fn start(
         self,
         config: &Config,
         sites: PurgesByName,
+        objects: Option<Arc<ClusterObjects>>,
         clock: Clock,
         inherited: &InheritedNode,
     ) -> Result<Option<RunningCluster>, ServerStartError> {
@@ -66,6 +75,7 @@ impl Node {
         sites.are_read();
         let sink = SitesSink {
             sites,
+            objects,
             has_earlier_pages: config.cache.disk.is_some() || inherited.has_pages,
             runtime: Handle::current(),
         };
@@ -106,6 +116,7 @@ pub(super) fn examine(config: &Config) -> Vec<MachineFinding> {
 /// Applies the purges of other nodes to the sites.
 struct SitesSink {
     sites: PurgesByName,
+    objects: Option<Arc<ClusterObjects>>,
     has_earlier_pages: bool,
     /// The runtime that waits for the disk: the cluster's threads have none.
     runtime: Handle,
@@ -124,6 +135,9 @@ impl SitesSink {
 
 impl PurgeSink for SitesSink {
     fn apply(&self, purges: &[RemotePurge]) {
+        if let Some(objects) = &self.objects {
+            objects.apply(Some(purges));
+        }
         let mut newest = None;
         for RemotePurge { site, purge } in purges {
             let Some(purges) = self.sites.find(site) else {
@@ -140,6 +154,9 @@ impl PurgeSink for SitesSink {
     }
 
     fn apply_to_all(&self, strength: Strength) {
+        if let Some(objects) = &self.objects {
+            objects.apply(None);
+        }
         let purge = Purge {
             scope: Scope::Site,
             strength,

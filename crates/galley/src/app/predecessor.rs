@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use galley_cache::disk::DiskClock;
 use galley_certs::CertificateFiles;
+use tokio::sync::oneshot;
 
 use super::listeners::InheritedSockets;
 use super::process_state::ProcessState;
@@ -17,6 +18,7 @@ use crate::binary_upgrade::{
     UpgradeChannel, UpgradeMessage, exchange_purges, read_certificate, read_pages,
 };
 use galley_admin::InheritedAdmin;
+use galley_object_cache::ObjectHandover;
 use galley_php::privileged::{KeeperChannel, KeeperOffer, PrivilegedPoolOffer, SocketOffer};
 use galley_php::{ManagedOffer, MasterHandles, Ownership};
 use galley_purging::{PurgeRelay, RelayedPurges, SitePurges};
@@ -112,7 +114,10 @@ impl Inheritance {
                 | UpgradeMessage::Failed { .. }
                 | UpgradeMessage::Position { .. }
                 | UpgradeMessage::Released
-                | UpgradeMessage::Serving { .. } => return Err(out_of_turn()),
+                | UpgradeMessage::Serving { .. }
+                | UpgradeMessage::Objects
+                | UpgradeMessage::ObjectProcesses
+                | UpgradeMessage::ObjectsEnd => return Err(out_of_turn()),
             }
         }
     }
@@ -262,7 +267,12 @@ impl Handover {
             keeper,
             relay,
             purges,
+            objects,
         } = taken;
+        let mut objects = ArrivingObjects {
+            to: Some(objects),
+            parts: Vec::new(),
+        };
         let InheritedPages {
             pages,
             purges: mut ours,
@@ -273,7 +283,8 @@ impl Handover {
         };
         if self.channel.send(serving, &[]).await.is_ok() {
             // Drops the purges that the previous process did not confirm: it does not send pages any more.
-            drop(exchange_purges(&self.channel, &mut ours, &purges).await);
+            let mut take = |message, carried| objects.take(&message, carried);
+            drop(exchange_purges(&self.channel, &mut ours, &purges, &mut take).await);
         }
         relay.end();
         drop(ours);
@@ -308,6 +319,36 @@ pub(super) struct PredecessorState {
     pub(super) keeper: Option<KeeperChannel>,
     pub(super) relay: PurgeRelay,
     pub(super) purges: PurgesByName,
+    /// The object cache of this process, which waits.
+    pub(super) objects: oneshot::Sender<ObjectHandover>,
+}
+
+/// Collects the object cache of the previous process. Without one, dropping the sender lets this one begin empty.
+struct ArrivingObjects {
+    to: Option<oneshot::Sender<ObjectHandover>>,
+    parts: Vec<OwnedFd>,
+}
+
+impl ArrivingObjects {
+    fn take(&mut self, message: &UpgradeMessage, carried: Vec<OwnedFd>) {
+        match message {
+            UpgradeMessage::Objects | UpgradeMessage::ObjectProcesses => self.parts.extend(carried),
+            UpgradeMessage::ObjectsEnd => {
+                let mut parts = std::mem::take(&mut self.parts).into_iter();
+                if let (Some(to), Some(state), Some(listener)) =
+                    (self.to.take(), parts.next(), parts.next())
+                {
+                    // The object cache may have been switched off.
+                    let _ = to.send(ObjectHandover {
+                        state,
+                        listener,
+                        processes: parts.collect(),
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 impl PurgeTables for PurgesByName {

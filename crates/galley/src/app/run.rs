@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use galley_config::{Config, ConfigSource};
-use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::mpsc;
+use tokio::sync::oneshot;
 
 use super::cluster::Node;
 use super::connections::ConnectionShare;
@@ -13,16 +14,17 @@ use super::current::CurrentConfiguration;
 use super::generation::{Generation, GenerationParts};
 use super::listeners::{HeldListeners, NewListeners};
 use super::logs::AccessLogs;
-use super::object_cache::ObjectCaches;
+use super::object_cache::{ClusterObjects, ObjectCaches};
 use super::other_users::{self, OtherUserPrograms};
-use super::php;
+use super::php::{self, Php};
 use super::predecessor::{Handover, Inheritance, PredecessorState};
 use super::process_state::ProcessState;
 use super::refusal::ServerStartError;
 use super::tls::{self, PreviousTls, Tls};
 use super::{build, confine, maintenance, retired, service_manager, signals, successor, watch};
 use crate::binary_upgrade::Predecessor;
-use galley_admin::{AdminThread, ControlRequest, InheritedAdmin, LastReload};
+use galley_admin::{AdminSpec, AdminThread, InheritedAdmin};
+use galley_object_cache::ObjectHandover;
 use galley_sys::clock::Clock;
 use galley_telemetry::errors::{self, ErrorLog, ErrorTargets};
 
@@ -156,26 +158,25 @@ async fn start(
     let inherited = handover.as_mut().map(Handover::inherited_node);
     let purges = process_state.states.purges();
     let inherited = inherited.unwrap_or_default();
-    let node = node.start(&generation.config, purges, clock, &inherited)?;
+    let objects = node.objects(clock);
+    let nodes = objects.clone();
+    let node = node.start(&generation.config, purges, nodes, clock, &inherited)?;
     let current = CurrentConfiguration::new(&generation.services, &generation.sites);
     let maintenance = maintenance::start(process_state.durable.clone(), Arc::clone(&current))?;
     let requests = mpsc::channel(MAX_REQUESTS);
     let last_reload = Arc::default();
-    let (admin, object_caches) = start_admin(
+    let (object_caches, to_objects) = start_objects(&generation, objects, first.before.is_none());
+    let spec = control::admin_spec(
         &generation,
         &logs,
+        generation.counters().to_vec(),
         &requests.0,
         &last_reload,
-        inheritance.admin,
-    )?;
+        &object_caches,
+    );
+    let admin = start_admin(spec, inheritance.admin, &generation)?;
     let predecessor = handover.zip(inherited_pages).map(|(handover, pages)| {
-        let taken = PredecessorState {
-            folders: php.inherited_folders(),
-            keeper: php.line().cloned(),
-            relay: process_state.durable.relay().clone(),
-            purges: process_state.states.purges(),
-        };
-        tokio::spawn(handover.serve(pages, taken))
+        tokio::spawn(handover.serve(pages, taken(&php, &process_state, to_objects)))
     });
     Ok(ControlThread {
         watch: watch::ConfigWatch::new(&generation.config),
@@ -200,30 +201,47 @@ async fn start(
     })
 }
 
-/// Starts the object cache, and the admin interface that shows it.
-fn start_admin(
+/// Starts the object cache. Unless this process is the first one, it waits for that of the previous process.
+fn start_objects(
     generation: &Generation,
-    logs: &AccessLogs,
-    control: &Sender<ControlRequest>,
-    last_reload: &Arc<LastReload>,
-    inherited: Option<InheritedAdmin>,
-) -> Result<(AdminThread, ObjectCaches), ServerStartError> {
+    nodes: Option<Arc<ClusterObjects>>,
+    is_first: bool,
+) -> (ObjectCaches, oneshot::Sender<ObjectHandover>) {
+    let (sender, arriving) = oneshot::channel();
     let mut object_caches = ObjectCaches::default();
+    object_caches.join(nodes);
+    object_caches.wait_for(Some(arriving).filter(|_| !is_first));
     object_caches.configure(&generation.config, &generation.sites);
-    let counters = generation.counters().to_vec();
-    let spec = control::admin_spec(
-        generation,
-        logs,
-        counters,
-        control,
-        last_reload,
-        &object_caches,
-    );
-    let admin = galley_admin::start(spec, inherited).map_err(|cause| ServerStartError::Admin {
+    if is_first {
+        object_caches.announce_start();
+    }
+    (object_caches, sender)
+}
+
+fn start_admin(
+    spec: AdminSpec,
+    inherited: Option<InheritedAdmin>,
+    generation: &Generation,
+) -> Result<AdminThread, ServerStartError> {
+    galley_admin::start(spec, inherited).map_err(|cause| ServerStartError::Admin {
         address: generation.config.admin.listen.to_string(),
         cause,
-    })?;
-    Ok((admin, object_caches))
+    })
+}
+
+/// What this process shares with the previous one.
+fn taken(
+    php: &Php,
+    process_state: &ProcessState,
+    objects: oneshot::Sender<ObjectHandover>,
+) -> PredecessorState {
+    PredecessorState {
+        folders: php.inherited_folders(),
+        keeper: php.line().cloned(),
+        relay: process_state.durable.relay().clone(),
+        purges: process_state.states.purges(),
+        objects,
+    }
 }
 
 /// The amount of memory in bytes up to which saving memory is more important than speed.

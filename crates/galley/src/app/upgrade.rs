@@ -27,9 +27,11 @@ use crate::binary_upgrade::{
     write_certificate, write_pages,
 };
 use galley_admin::{UpgradeError, UpgradeReport, UpgradeResult};
+use galley_object_cache::ObjectHandover;
 use galley_php::privileged::KeeperChannel;
 use galley_purging::{PurgeSource, RelayedPurge, RelayedPurges};
 use galley_request::{Site, site_mark};
+use galley_sys::packets;
 use galley_tls::CertificateSource;
 
 impl ControlThread {
@@ -199,8 +201,10 @@ impl ControlThread {
         &mut self,
         starting: &mut StartingProcess,
     ) -> Result<UpgradeMessage, UpgradeError> {
-        // Before the other process opens its own: a change must not be acknowledged by a store that nobody reads any more.
-        self.object_caches.end();
+        if self.node.is_some() {
+            // Changes of other nodes do not arrive here any more: the other process begins empty.
+            self.object_caches.end();
+        }
         let node = self.node.take();
         let maintenance = std::mem::replace(&mut self.maintenance, MaintenanceThread::none());
         let durable = self.process_state.durable.clone();
@@ -257,6 +261,7 @@ impl ControlThread {
             pools,
             ..
         } = successor;
+        send_objects(self.object_caches.hand_over(), &starting).await;
         self.left_pools = pools;
         service_manager::replaced_by(starting.id());
         self.generation.hand_over();
@@ -264,9 +269,11 @@ impl ControlThread {
         self.retired.stop();
         let tables = self.process_state.states.purges();
         let drained = self.generation.drained(signals);
+        // It has said all: `Serving` was the last message.
+        let mut ignored = |_, _| {};
         let left = tokio::select! {
             () = drained => None,
-            left = exchange_purges(&starting.channel, &mut purges, &tables) => Some(left),
+            left = exchange_purges(&starting.channel, &mut purges, &tables, &mut ignored) => Some(left),
         };
         let Some(left) = left else {
             return ControlFlow::Break(());
@@ -333,7 +340,10 @@ impl ControlThread {
         };
         let next = Generation::start(parts, &mut process_state, &self.held)?;
         let purges = process_state.states.purges();
-        self.node = node.start(&config, purges, clock, &InheritedNode::default())?;
+        let objects = node.objects(clock);
+        self.object_caches.join(objects.clone());
+        let inherited = InheritedNode::default();
+        self.node = node.start(&config, purges, objects, clock, &inherited)?;
         self.php.replace(php);
         self.process_state = process_state;
         self.maintenance = maintenance::start(
@@ -367,6 +377,24 @@ async fn send_certificate(source: &CertificateSource, to: &StartingProcess) -> R
     let (message, file) = write_certificate(source)
         .map_err(|error| format!("cannot hand over a certificate: {error}"))?;
     to.send(message, &[file.as_fd()]).await
+}
+
+/// Sends the object cache. The other process begins empty if it does not arrive.
+async fn send_objects(objects: Option<ObjectHandover>, to: &StartingProcess) {
+    let send = async {
+        if let Some(objects) = &objects {
+            let carried = [objects.state.as_fd(), objects.listener.as_fd()];
+            to.send(UpgradeMessage::Objects, &carried).await?;
+            for some in objects.processes.chunks(packets::MAX_CARRIED) {
+                let carried: Vec<_> = some.iter().map(AsFd::as_fd).collect();
+                to.send(UpgradeMessage::ObjectProcesses, &carried).await?;
+            }
+        }
+        to.send(UpgradeMessage::ObjectsEnd, &[]).await
+    };
+    if let Err(why) = send.await {
+        tracing::warn!("the object cache is lost: {why}");
+    }
 }
 
 async fn send_pool(pool: InheritedPool, to: &StartingProcess) -> Result<(), String> {

@@ -72,6 +72,12 @@ pub enum UpgradeMessage {
         /// The number of pages in memory.
         pages: u64,
     },
+    /// Old: the object cache, after `Serving`. Carries its state and its socket.
+    Objects,
+    /// Old: connections of PHP to the object cache, which the packet carries, in the order of the state.
+    ObjectProcesses,
+    /// Old: the object cache is sent, or there is none.
+    ObjectsEnd,
 }
 
 /// Identifies a listener.

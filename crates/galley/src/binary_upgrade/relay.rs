@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use galley_cache::log::PurgeRecord;
@@ -9,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::channel::UpgradeChannel;
-use super::packet::Packet;
+use super::packet::{Packet, UpgradeMessage};
 use galley_purging::{RelayedPurge, RelayedPurges, SitePurges};
 
 /// Finds the purges of a site by its name.
@@ -18,12 +19,16 @@ pub trait PurgeTables {
     fn find(&self, site: &str) -> Option<Arc<SitePurges>>;
 }
 
+/// Takes messages of the other process with their descriptors.
+pub type MessageSink<'s> = dyn FnMut(UpgradeMessage, Vec<OwnedFd>) + Send + 's;
+
 /// Sends the purges in `ours` to the other process, and applies those that it sends, until it ends. Returns the purges that it did
 /// not confirm; dropping them notifies their publishers.
 pub async fn exchange_purges(
     channel: &UpgradeChannel,
     ours: &mut RelayedPurges,
     tables: &impl PurgeTables,
+    messages: &mut MessageSink<'_>,
 ) -> Vec<RelayedPurge> {
     let mut waiting = WaitingPurges::default();
     let mut acknowledged = JoinSet::new();
@@ -40,7 +45,10 @@ pub async fn exchange_purges(
                     waiting.done(number);
                     Ok(())
                 }
-                Ok(Some(Packet::Message(_))) => Ok(()),
+                Ok(Some(Packet::Message(message))) => {
+                    messages(message, std::mem::take(&mut descriptors));
+                    Ok(())
+                }
                 Ok(None) => break,
                 Err(error) => Err(error),
             },

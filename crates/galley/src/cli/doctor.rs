@@ -37,6 +37,7 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     let mut findings = doctor::machine(&machine, &plan, &status);
     findings.push(doctor::spool_findings(&status));
     findings.extend(doctor::visit_findings(&status));
+    findings.extend(doctor::object_findings(&status));
     let engine = doctor::object_engine(&machine);
     let now = SystemTime::now();
     for (site, file) in app::kept_certificates(&config) {

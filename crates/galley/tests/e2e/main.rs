@@ -21,6 +21,7 @@ mod caching_rules;
 mod check_command;
 mod circuit_breaker;
 mod cluster;
+mod cluster_objects;
 mod cluster_pages;
 mod collapsing;
 mod compress;

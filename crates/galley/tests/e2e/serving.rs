@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use galley_testkit::Galley;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
@@ -11,23 +12,27 @@ use crate::support::{TIMEOUT, TestSite, output_text};
 
 /// The process that serves the site after upgrades; ended on drop.
 pub(crate) struct Serving<'s> {
-    site: &'s TestSite,
+    galley: &'s Galley,
     pub(crate) pid: Cell<u32>,
 }
 
 impl<'s> Serving<'s> {
     pub(crate) fn new(site: &'s TestSite) -> Self {
+        Self::of(&site.galley)
+    }
+
+    pub(crate) fn of(galley: &'s Galley) -> Self {
         Self {
-            site,
-            pid: Cell::new(site.galley.pid()),
+            galley,
+            pid: Cell::new(galley.pid()),
         }
     }
 
     /// Upgrades the server; returns the output of the command.
     #[track_caller]
     pub(crate) fn upgrade(&self) -> Value {
-        let output = self.site.galley.cli(&["upgrade", "--json"]).unwrap();
-        let log = self.site.galley.log();
+        let output = self.galley.cli(&["upgrade", "--json"]).unwrap();
+        let log = self.galley.log();
         assert_eq!(
             output.status.code(),
             Some(0),
@@ -47,7 +52,7 @@ impl<'s> Serving<'s> {
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        let first = self.site.galley.pid();
+        let first = self.galley.pid();
         if self.pid.get() == first {
             return;
         }

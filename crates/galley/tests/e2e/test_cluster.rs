@@ -103,15 +103,21 @@ impl TestCluster {
 
     fn launch_at(&self, engine: &str, number: usize, lines: &str, launch: &Launch) -> Galley {
         let dir = self.scratch.dir(&format!("node{number}")).unwrap();
-        let key = dir.join("cluster.key");
-        std::fs::write(&key, "0123456789abcdef".repeat(4)).unwrap();
-        std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        let secret = |name: &str, text: &str| {
+            let file = dir.join(name);
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+            file
+        };
+        let key = secret("cluster.key", &"0123456789abcdef".repeat(4));
+        let token = secret("site.token", TOKEN);
         let lines = lines.replace("KEY_FILE", &format!("\"{}\"", key.display()));
         let config = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{dir}/admin.sock\"\n\
              [cluster]\nengine = \"{engine}\"\nnode = \"n{number}\"\n{lines}\n\
-             [[site]]\nhosts = [\"a.test\"]\nupstream = [\"{}\"]\nesi = true\n",
+             [[site]]\nhosts = [\"a.test\"]\nupstream = [\"{}\"]\nesi = true\ntoken_file = \"{}\"\n",
             self.origin.url(),
+            token.display(),
             dir = dir.display(),
         );
         let file = dir.join("galley.toml");
@@ -229,5 +235,8 @@ fn respond(
     std::thread::sleep(Duration::from_millis(delay_ms.load(Ordering::SeqCst)));
     writer.respond(200, &fields, body.as_bytes());
 }
+
+/// The token of the site.
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);

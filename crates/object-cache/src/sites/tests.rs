@@ -1,10 +1,12 @@
-//! The protocol against a model: a database, processes that die, lose messages or deliver them late, and a store that restarts.
+//! The protocol against a model: a database, processes that die, lose messages or deliver them late, stores that restart, and nodes of a
+//! cluster that are cut off.
 
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::site::ObjectCacheSite;
 
 const KEYS: usize = 3;
 const PROCESSES: usize = 3;
@@ -25,6 +27,11 @@ enum Step {
     FlushGroup,
     Evict,
     Restart,
+    /// The node of the process hears nothing of the others any more, nor they of it.
+    Cut,
+    /// The lease of a node that was cut off ends.
+    Expire,
+    Heal,
     /// Delivers the oldest message that was late.
     Late,
 }
@@ -49,7 +56,9 @@ enum Announce {
 }
 
 struct World {
-    sites: ObjectSites,
+    nodes: Vec<Node>,
+    /// What nodes have announced, in its order.
+    stream: Vec<(usize, Vec<u8>)>,
     restarts: u64,
     fence: u64,
     database: [u64; KEYS],
@@ -57,8 +66,28 @@ struct World {
     complete: [u64; KEYS],
     processes: Vec<Process>,
     late: VecDeque<(usize, Vec<u8>)>,
-    /// Sessions whose process has given up, but whose connection the store still has.
-    left: Vec<Option<PhpSession>>,
+    /// Sessions whose process has given up, but whose connection the store of the node still has.
+    left: Vec<(usize, Option<PhpSession>)>,
+}
+
+struct Node {
+    sites: ObjectSites,
+    /// Entries of the stream that it has applied.
+    applied: usize,
+    is_cut: bool,
+    has_lease: bool,
+    /// What it could not announce.
+    outbox: Vec<Vec<u8>>,
+}
+
+impl Node {
+    fn state(&self) -> NodeState {
+        if self.has_lease {
+            NodeState::Current
+        } else {
+            NodeState::Behind
+        }
+    }
 }
 
 #[derive(Default)]
@@ -72,9 +101,10 @@ struct Process {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(nodes: usize) -> Self {
         let mut world = Self {
-            sites: ObjectSites::new(0),
+            nodes: Vec::new(),
+            stream: Vec::new(),
             restarts: 0,
             fence: 0,
             database: [0; KEYS],
@@ -84,25 +114,91 @@ impl World {
             left: Vec::new(),
         };
         world.processes.resize_with(PROCESSES, Process::default);
-        world.configure();
+        let node = |_| Node {
+            sites: sites(0),
+            applied: 0,
+            is_cut: false,
+            has_lease: true,
+            outbox: Vec::new(),
+        };
+        world.nodes = (0..nodes).map(node).collect();
         world
     }
 
-    fn configure(&mut self) {
-        self.sites.configure(&[ObjectCacheSite {
-            name: "site".to_owned(),
-            token: "token".to_owned(),
-            limit: 8000,
-            figures: Arc::default(),
-        }]);
+    /// The node of a process.
+    fn node(&self, process: usize) -> usize {
+        process % self.nodes.len()
+    }
+
+    /// Sends a message. `None`: not all nodes have acknowledged it, so the process gets no answer.
+    fn try_send(&mut self, process: usize, message: &[u8]) -> Option<Vec<u8>> {
+        let at = self.node(process);
+        let mut session = self.processes[process].session.take();
+        let state = session.as_mut().expect("the process has begun");
+        let answer = self.receive(at, state, message).expect("a valid message");
+        self.processes[process].session = session;
+        let is_final = answer.announcement.is_none_or(|one| self.publish(at, one));
+        if is_final {
+            return Some(answer.bytes);
+        }
+        self.lose(process);
+        self.kill(process);
+        None
     }
 
     fn send(&mut self, process: usize, message: &[u8]) -> Vec<u8> {
-        let session = self.processes[process].session.as_mut();
-        let session = session.expect("the process has begun");
-        session
-            .receive(&mut self.sites, message, 0)
-            .expect("a valid message")
+        let answer = self.try_send(process, message);
+        answer.expect("an answer that needs no other node")
+    }
+
+    fn receive(
+        &mut self,
+        at: usize,
+        session: &mut PhpSession,
+        message: &[u8],
+    ) -> Result<PhpAnswer, SessionRefused> {
+        let (is_alone, node) = (self.nodes.len() == 1, &mut self.nodes[at]);
+        let state = if is_alone {
+            NodeState::None
+        } else {
+            node.state()
+        };
+        node.sites.set_nodes(state);
+        session.receive(&mut node.sites, message, 0)
+    }
+
+    /// Returns whether all other nodes have applied it, or have no lease.
+    fn publish(&mut self, at: usize, announcement: Vec<u8>) -> bool {
+        if self.nodes[at].is_cut {
+            self.nodes[at].outbox.push(announcement);
+            return false;
+        }
+        self.stream.push((at, announcement));
+        self.deliver();
+        let has = |node: &Node| node.applied == self.stream.len() || !node.has_lease;
+        self.nodes.iter().all(has)
+    }
+
+    fn deliver(&mut self) {
+        for (at, node) in self.nodes.iter_mut().enumerate() {
+            while !node.is_cut
+                && let Some((from, announcement)) = self.stream.get(node.applied)
+            {
+                node.applied += 1;
+                if *from != at {
+                    node.sites.apply(Some(("site", announcement)));
+                }
+            }
+        }
+    }
+
+    fn heal(&mut self, at: usize) {
+        self.nodes[at].is_cut = false;
+        for announcement in std::mem::take(&mut self.nodes[at].outbox) {
+            self.publish(at, announcement);
+        }
+        self.deliver();
+        self.nodes[at].has_lease = true;
     }
 
     fn begin(&mut self, process: usize) {
@@ -113,11 +209,13 @@ impl World {
             ..Process::default()
         };
         let fence = self.fence.to_string();
-        let mut answer = self.send(process, &start(false, &fence));
-        if answer[4] == wire::BEHIND {
-            answer = self.send(process, &start(true, &fence));
+        // Without other nodes, one process reaches the database under another name of its host.
+        let host = u8::from(self.nodes.len() == 1 && process == 2);
+        let mut answer = self.send(process, &start(false, &fence, host));
+        if answer[4] & !wire::AMONG_NODES == wire::BEHIND {
+            answer = self.send(process, &start(true, &fence, host));
         }
-        assert_eq!(answer[4], wire::STARTED);
+        assert_eq!(answer[4] & !wire::AMONG_NODES, wire::STARTED);
         self.processes[process].counter = number(&answer[13..]);
     }
 
@@ -171,7 +269,9 @@ impl World {
         match how {
             Announce::Delete | Announce::Set => {
                 for message in messages {
-                    self.send(process, &message);
+                    if self.try_send(process, &message).is_none() {
+                        return;
+                    }
                 }
                 self.finish(process);
             }
@@ -192,13 +292,16 @@ impl World {
     }
 
     fn leave(&mut self, process: usize, messages: Vec<Vec<u8>>) {
-        self.left.push(self.processes[process].session.take());
+        let session = self.processes[process].session.take();
+        self.left.push((self.node(process), session));
         let place = self.left.len() - 1;
         self.late.extend(messages.into_iter().map(|it| (place, it)));
     }
 
     fn finish(&mut self, process: usize) {
         for (key, value, _) in std::mem::take(&mut self.processes[process].written) {
+            // What it read before is not what it wrote: it never sends that again.
+            self.processes[process].read[key] = None;
             self.complete[key] = self.complete[key].max(value);
         }
     }
@@ -215,35 +318,56 @@ impl World {
     }
 
     fn kill(&mut self, process: usize) {
-        if let Some(session) = self.processes[process].session.take() {
-            session.close(&mut self.sites);
+        let at = self.node(process);
+        if let Some(session) = self.processes[process].session.take()
+            && let Some((_, announcement)) = session.close(&mut self.nodes[at].sites)
+            && self.nodes.len() > 1
+            && !self.publish(at, announcement)
+        {
+            // Its writes never were complete.
+            self.processes[process].written.clear();
         }
         // What a process wrote before it died has to be visible to all who begin now.
         self.finish(process);
     }
 
-    fn restart(&mut self) {
-        for process in 0..PROCESSES {
+    fn restart(&mut self, at: usize) {
+        for process in (at..PROCESSES).step_by(self.nodes.len()) {
             self.lose(process);
             self.processes[process].session = None;
         }
-        self.late.clear();
-        self.left.clear();
+        for (_, session) in self.left.iter_mut().filter(|(node, _)| *node == at) {
+            *session = None;
+        }
         self.restarts += 1;
-        self.sites = ObjectSites::new(self.restarts);
-        self.configure();
+        self.nodes[at].sites = sites(self.restarts);
+        self.nodes[at].has_lease &= !self.nodes[at].is_cut;
     }
 
     fn step(&mut self, process: usize, step: Step) {
         let has_session = self.processes[process].session.is_some();
         match step {
             Step::Begin => self.begin(process),
-            Step::Restart => self.restart(),
+            Step::Restart => self.restart(self.node(process)),
+            Step::Cut => {
+                let at = self.node(process);
+                self.nodes[at].is_cut = self.nodes.len() > 1;
+            }
+            Step::Expire => {
+                let at = self.node(process);
+                self.nodes[at].has_lease &= !self.nodes[at].is_cut;
+            }
+            Step::Heal => self.heal(self.node(process)),
             Step::Late => {
                 if let Some((place, message)) = self.late.pop_front()
-                    && let Some(session) = &mut self.left[place]
+                    && let (at, Some(mut session)) = (self.left[place].0, self.left[place].1.take())
                 {
-                    let _ = session.receive(&mut self.sites, &message, 0);
+                    if let Ok(answer) = self.receive(at, &mut session, &message)
+                        && let Some(announcement) = answer.announcement
+                    {
+                        self.publish(at, announcement);
+                    }
+                    self.left[place].1 = Some(session);
                 }
             }
             Step::Kill => self.kill(process),
@@ -264,7 +388,7 @@ impl World {
             }
             Step::Announce(how) => self.announce(process, how),
             Step::End => self.end(process),
-            Step::FlushGroup => drop(self.send(process, &flush_group())),
+            Step::FlushGroup => drop(self.try_send(process, &flush_group())),
             Step::Evict => {
                 for filler in 10..40 {
                     let message = change(5, 1, u64::MAX >> 1, filler, &[0; 400]);
@@ -278,13 +402,30 @@ impl World {
     }
 }
 
-fn start(adopt: bool, fence: &str) -> Vec<u8> {
+fn sites(store: u64) -> ObjectSites {
+    let mut sites = ObjectSites::new(store);
+    sites.configure(&ObjectCacheSettings {
+        sites: vec![ObjectCacheSite {
+            name: "site".to_owned(),
+            token: "token".to_owned(),
+            limit: 8000,
+            figures: Arc::default(),
+        }],
+        limit: 12_000,
+    });
+    sites
+}
+
+/// `host`: the end of the namespace.
+fn start(adopt: bool, fence: &str, host: u8) -> Vec<u8> {
     let mut bytes = vec![1, wire::VERSION, u8::from(adopt)];
     for text in ["token", "stamp", fence] {
         bytes.push(u8::try_from(text.len()).expect("short"));
         bytes.extend(text.as_bytes());
     }
-    bytes.extend([1; 48]);
+    bytes.extend([1; 8]);
+    bytes.extend([host; 8]);
+    bytes.extend([1; 32]);
     bytes
 }
 
@@ -347,7 +488,27 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
         1 => Just(Step::FlushGroup),
         1 => Just(Step::Evict),
         1 => Just(Step::Restart),
+        1 => Just(Step::Cut),
+        2 => Just(Step::Expire),
+        1 => Just(Step::Heal),
         2 => Just(Step::Late),
+    ];
+    prop::collection::vec((0..PROCESSES, step), 1..120)
+}
+
+/// Steps of nodes that are cut off, without the faults that empty all stores.
+fn partitions() -> impl Strategy<Value = Vec<(usize, Step)>> {
+    let step = prop_oneof![
+        6 => Just(Step::Begin),
+        6 => Just(Step::Read(0)),
+        6 => Just(Step::Fill(0, Fill::Add)),
+        3 => Just(Step::Write(0)),
+        3 => Just(Step::Announce(Announce::Delete)),
+        1 => Just(Step::Announce(Announce::Set)),
+        1 => Just(Step::Kill),
+        2 => Just(Step::Cut),
+        4 => Just(Step::Expire),
+        1 => Just(Step::Heal),
     ];
     prop::collection::vec((0..PROCESSES, step), 1..120)
 }
@@ -356,8 +517,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn no_process_reads_a_value_older_than_a_write_that_was_complete_when_it_began(steps in steps()) {
-        let mut world = World::new();
+    fn no_process_reads_a_value_older_than_a_write_that_was_complete_when_it_began(steps in steps(), nodes in 1..4_usize) {
+        let mut world = World::new(nodes);
+        for (process, step) in steps {
+            world.step(process, step);
+        }
+    }
+
+    #[test]
+    fn no_node_reads_a_value_older_than_a_write_that_was_acknowledged(steps in partitions(), nodes in 2..4_usize) {
+        let mut world = World::new(nodes);
         for (process, step) in steps {
             world.step(process, step);
         }
@@ -366,35 +535,32 @@ proptest! {
 
 #[test]
 fn values_are_stored_and_found() {
-    let mut world = World::new();
+    let mut world = World::new(1);
     world.begin(0);
     world.step(0, Step::Write(0));
     world.step(0, Step::Announce(Announce::Delete));
     world.begin(1);
     world.read(1, 0);
     world.fill(1, 0, Fill::Add);
-    world.begin(2);
-    let answer = world.send(2, &get(0));
+    world.begin(0);
+    let answer = world.send(0, &get(0));
     assert_eq!(number(&answer[20..]), 1);
 }
 
 #[test]
 fn a_process_without_the_token_gets_nothing() {
-    let mut world = World::new();
+    let mut world = World::new(1);
     let mut session = PhpSession::default();
-    let mut bytes = start(true, "");
+    let mut bytes = start(true, "", 0);
     bytes[4] = b'T';
-    let answer = session.receive(&mut world.sites, &bytes, 0);
-    assert_eq!(answer, Ok(wire::status(wire::REFUSED)));
-    assert_eq!(
-        session.receive(&mut world.sites, &get(0), 0),
-        Err(SessionRefused)
-    );
+    let answer = world.receive(0, &mut session, &bytes);
+    assert_eq!(answer, Ok(wire::status(wire::REFUSED).into()));
+    assert_eq!(world.receive(0, &mut session, &get(0)), Err(SessionRefused));
 }
 
 #[test]
 fn what_a_request_read_is_sent_to_the_next_one_of_its_url() {
-    let mut world = World::new();
+    let mut world = World::new(1);
     world.begin(0);
     world.read(0, 0);
     world.fill(0, 0, Fill::Add);
@@ -403,6 +569,65 @@ fn what_a_request_read_is_sent_to_the_next_one_of_its_url() {
     world.send(0, &report);
     world.begin(1);
     let fence = world.fence.to_string();
-    let answer = world.send(1, &start(false, &fence));
+    let answer = world.send(1, &start(false, &fence, 0));
     assert!(answer.ends_with(&[&name(0)[..], &0_u64.to_le_bytes()].concat()));
+}
+
+#[test]
+fn a_node_without_a_lease_answers_that_nothing_is_there() {
+    let mut world = World::new(2);
+    world.begin(0);
+    world.read(0, 0);
+    world.fill(0, 0, Fill::Add);
+    assert_eq!(world.send(0, &get(0)).len(), 28);
+    world.step(0, Step::Cut);
+    assert_eq!(world.send(0, &get(0)).len(), 28);
+    world.step(0, Step::Expire);
+    assert_eq!(world.send(0, &get(0)).len(), 20);
+    // A write that the other node has acknowledged.
+    world.begin(1);
+    world.step(1, Step::Write(0));
+    world.step(1, Step::Announce(Announce::Delete));
+    assert_eq!(world.complete[0], 1);
+    world.begin(0);
+    world.read(0, 0);
+    world.step(0, Step::Heal);
+    assert_eq!(world.send(0, &get(0)).len(), 20);
+}
+
+#[test]
+fn all_sites_together_stay_below_the_limit() {
+    let mut sites = ObjectSites::new(0);
+    let site = |name: &str| ObjectCacheSite {
+        name: name.to_owned(),
+        token: format!("token{name}"),
+        limit: 80_000,
+        figures: Arc::default(),
+    };
+    let all = ["a", "b", "c"].map(site);
+    sites.configure(&ObjectCacheSettings {
+        sites: all.to_vec(),
+        limit: 60_000,
+    });
+    let mut sessions = all.each_ref().map(|site| {
+        let mut message = vec![1, wire::VERSION, 1, 6];
+        message.extend(site.token.as_bytes());
+        message.extend([0; 50]);
+        let mut session = PhpSession::default();
+        let answer = session.receive(&mut sites, &message, 0).expect("a start");
+        assert_eq!(number(&answer.bytes[13..]), 2);
+        session
+    });
+    // The first one has more than the others want.
+    for (at, count) in [(0, 70), (1, 10), (2, 60)] {
+        for key in 0..count {
+            let message = change(5, 1, 2, key, &[0; 800]);
+            let answer = sessions[at].receive(&mut sites, &message, 0);
+            assert_eq!(answer, Ok(Vec::new().into()));
+        }
+    }
+    let bytes = all.map(|site| site.figures.read().bytes);
+    assert!(bytes.iter().sum::<u64>() <= 60_000, "{bytes:?}");
+    assert!(bytes[1] > 9000, "a small site keeps its values: {bytes:?}");
+    assert!(bytes[0].abs_diff(bytes[2]) < 3000, "{bytes:?}");
 }

@@ -9,7 +9,10 @@ pub(super) fn options() -> Options {
     Options {
         url: Some(format!("http://{HOST}")),
         mu_plugins: vec![("cluster-edit.php".to_owned(), EDIT.to_owned())],
-        extra_config: format!("$_SERVER['HTTP_HOST'] = $_SERVER['SERVER_NAME'] = '{HOST}';\n"),
+        extra_config: format!(
+            "$_SERVER['HTTP_HOST'] = $_SERVER['SERVER_NAME'] = '{HOST}';\n\
+             if ( is_readable( __DIR__ . '/{NODES_FILE}' ) ) {{ require __DIR__ . '/{NODES_FILE}'; }}\n"
+        ),
         ..Options::default()
     }
 }
@@ -27,7 +30,7 @@ pub(super) fn publish(wordpress: &WordPress) -> Result<Vec<String>, TestkitError
             "no post was published: {output}"
         )));
     }
-    Ok(vec![path.to_owned(), "/".to_owned()])
+    Ok(vec![path.to_owned(), "/".to_owned(), OBJECTS.to_owned()])
 }
 
 /// Sets the version through the node at this address; returns whether its response was 200.
@@ -38,6 +41,12 @@ pub(super) fn edit_at(addr: SocketAddr, version: u64) -> bool {
         .send(addr)
         .is_ok_and(|response| response.status == 200)
 }
+
+/// What a request of PHP reads from the object cache of its node.
+pub(super) const OBJECTS: &str = "/wp-json/cluster/v1/objects";
+
+/// A part of wp-config.php.
+pub(super) const NODES_FILE: &str = "cluster-node.php";
 
 pub(super) const HOST: &str = "cluster.test";
 

@@ -2,7 +2,8 @@
 //!
 //! Three Galley nodes share an engine; each runs on a simulated machine (`network.rs`). A round edits a post of a real WordPress
 //! before, during and after one [`Scenario`], while clients continuously read the pages from every node. A read that started after
-//! WordPress knew that the purges of a version were final must return this version or a later one. Any other read is stale.
+//! WordPress knew that the purges of a version were final must return this version or a later one. Any other read is stale. PHP
+//! uses the object cache of the node that sends it a request: what it reads there must have every version that was written before.
 
 mod edited_post;
 mod engine_delay;
@@ -19,6 +20,7 @@ use std::{
 };
 
 use self::{
+    edited_post::OBJECTS,
     engine_delay::EngineDelay,
     readers::{Read, ReadOutcome, Readers},
     test_cluster::{NODES, TestCluster},
@@ -176,6 +178,7 @@ pub fn run(
         random: Random::new(settings.seed),
         version: 1,
         acknowledged: Vec::new(),
+        written: Vec::new(),
         engine_delay: None,
     };
     test.settle(&mut ScenarioReport::default());
@@ -201,6 +204,8 @@ struct ClusterTest {
     version: u64,
     /// Versions and the times at which their purges were known to be final.
     acknowledged: Vec<(Instant, u64)>,
+    /// Versions and the times at which PHP had written them: the object cache of no node is older.
+    written: Vec<(Instant, u64)>,
     engine_delay: Option<EngineDelay>,
 }
 
@@ -252,7 +257,9 @@ impl ClusterTest {
     fn edit_through(&mut self, node: usize, report: &mut ScenarioReport, timeout: Duration) {
         self.version += 1;
         let started = Instant::now();
-        self.cluster.edit(node, self.version);
+        if self.cluster.edit(node, self.version) {
+            self.written.push((Instant::now(), self.version));
+        }
         self.record_acknowledged(report, started, timeout);
     }
 
@@ -322,8 +329,12 @@ impl ClusterTest {
         let counts = &mut report.counts;
         for read in reads {
             counts.pages += 1;
-            let acknowledged = self.acknowledged.iter().rev();
-            let expected = acknowledged
+            let complete = match read.target.as_str() {
+                OBJECTS => &self.written,
+                _ => &self.acknowledged,
+            };
+            let expected = complete
+                .iter()
                 .filter(|(at, _)| *at <= read.started)
                 .map(|(_, version)| *version)
                 .max()

@@ -132,11 +132,13 @@ fn classify(response: &Response) -> ReadOutcome {
     let text = response.text();
     let oldest = versions(&text).min();
     match oldest {
-        Some(oldest) if text.trim_end().ends_with("</html>") => ReadOutcome::Page {
-            oldest,
-            is_hit: response.is_hit(),
-            status: response.cache_status().to_owned(),
-        },
+        Some(oldest) if text.trim_end().ends_with("</html>") || text.ends_with('}') => {
+            ReadOutcome::Page {
+                oldest,
+                is_hit: response.is_hit(),
+                status: response.cache_status().to_owned(),
+            }
+        }
         _ => ReadOutcome::Torn(format!("{} bytes, version {oldest:?}", text.len())),
     }
 }

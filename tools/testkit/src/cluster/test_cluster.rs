@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 use super::{
     ClusterTestSettings, EngineDiscovery,
-    edited_post::{EDIT_TIMEOUT, HOST, edit_at, options, publish},
+    edited_post::{EDIT_TIMEOUT, HOST, NODES_FILE, OBJECTS, edit_at, options, publish},
     network::{Network, Subnet},
 };
 use crate::{
@@ -45,6 +45,8 @@ pub(super) struct TestCluster {
     password_file: PathBuf,
     /// The shared secret of the nodes.
     key_file: PathBuf,
+    /// The token of the site.
+    token_file: PathBuf,
     passwords: u64,
     discovery: EngineDiscovery,
     galley: PathBuf,
@@ -91,6 +93,8 @@ impl TestCluster {
         restrict(&password_file)?;
         let key_file = scratch.write("cluster.key", "0123456789abcdef".repeat(4))?;
         restrict(&key_file)?;
+        let token_file = scratch.write("site.token", TOKEN)?;
+        restrict(&token_file)?;
         let Some(library) = wall_clock::library() else {
             return Err(TestkitError::Missing {
                 program: "libfaketime (`faketime` on Debian)".to_owned(),
@@ -110,6 +114,7 @@ impl TestCluster {
             clocks,
             password_file,
             key_file,
+            token_file,
             passwords: 0,
             discovery: settings.discovery,
             galley: settings.galley.clone(),
@@ -129,7 +134,43 @@ impl TestCluster {
             let state = std::sync::Arc::default();
             cluster.nodes.push(Node { galley, state });
         }
+        cluster.use_objects(&wordpress)?;
         Ok(cluster)
+    }
+
+    /// Installs the drop-in. Each request of PHP uses the object cache of the node that has sent it.
+    fn use_objects(&self, wordpress: &WordPress) -> Result<(), TestkitError> {
+        let node = |number| {
+            let address = self.addr(number).ip();
+            format!("'{address}' => '{}',", self.admin_socket(number).display())
+        };
+        let nodes: String = (0..NODES).map(node).collect();
+        let lines = format!(
+            "<?php\n$nodes = array( {nodes} );\n$node = $nodes[ $_SERVER['SERVER_ADDR'] ?? '' ] ?? '';\n\
+             if ( '' !== $node ) {{ define( 'GALLEY_ADMIN', \"unix:$node\" ); define( 'GALLEY_TOKEN', '{TOKEN}' ); }}\n"
+        );
+        let write = |file: PathBuf, content: &str| {
+            fs::write(&file, content).context(format!("writing {}", file.display()))
+        };
+        write(wordpress.root.join(NODES_FILE), &lines)?;
+        let content = wordpress.root.join("wp-content");
+        let drop_in = content.join("plugins/galley/object-cache/drop-in.php");
+        let drop_in =
+            fs::read_to_string(&drop_in).context(format!("reading {}", drop_in.display()))?;
+        write(content.join("object-cache.php"), &drop_in)?;
+        for number in 0..NODES {
+            let is_used = poll_until(EDIT_TIMEOUT, || {
+                let request = Request::get(OBJECTS).host(HOST).timeout(EDIT_TIMEOUT);
+                let response = request.send(self.addr(number));
+                response.is_ok_and(|response| response.text().contains("\"connected\":true"))
+            });
+            if !is_used {
+                let log = self.log(number);
+                let why = format!("PHP of node {number} does not use the object cache\n{log}");
+                return Err(TestkitError::Refused(why));
+            }
+        }
+        Ok(())
     }
 
     fn start_sentinels(&mut self) -> Result<(), TestkitError> {
@@ -170,14 +211,15 @@ impl TestCluster {
     fn configuration(&self, number: usize, wordpress: &WordPress) -> String {
         let address = self.network.address(Subnet::Clients, node_machine(number));
         format!(
-            "[server]\nlisten = [\"{address}:80\"]\n[admin]\nlisten = \"unix:{dir}/admin{number}.sock\"\n\
+            "[server]\nlisten = [\"{address}:80\"]\n[admin]\nlisten = \"unix:{dir}/run{number}/admin.sock\"\n\
              [cache]\nmemory = \"64MiB\"\ndisk = \"{dir}/cache{number}\"\n[log]\naccess = \"off\"\nlevel = \"warn\"\n\
              [cluster]\nengine = \"{engine}\"\nnode = \"n{number}\"\npassword_file = \"{password}\"\nkey_file = \"{key}\"\n\
-             [[site]]\nhosts = [\"{HOST}\"]\nroot = \"{root}\"\nphp = \"{php}\"\ncron = \"off\"\nqueue_timeout = \"1m\"\n",
+             [[site]]\nhosts = [\"{HOST}\"]\nroot = \"{root}\"\nphp = \"{php}\"\ncron = \"off\"\nqueue_timeout = \"1m\"\ntoken_file = \"{token}\"\n",
             dir = self.scratch.path().display(),
             engine = self.engine_url(),
             password = self.password_file.display(),
             key = self.key_file.display(),
+            token = self.token_file.display(),
             root = wordpress.root.display(),
             php = self.fpm.address(),
         )
@@ -201,7 +243,7 @@ impl TestCluster {
     }
 
     pub(super) fn admin_socket(&self, number: usize) -> PathBuf {
-        self.scratch.join(format!("admin{number}.sock"))
+        self.scratch.join(format!("run{number}/admin.sock"))
     }
 
     pub(super) fn state(&self, number: usize) -> std::sync::Arc<AtomicU64> {
@@ -438,6 +480,8 @@ impl TestCluster {
         Ok(())
     }
 }
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 fn restrict(file: &std::path::Path) -> Result<(), TestkitError> {
     use std::os::unix::fs::PermissionsExt;

@@ -14,6 +14,7 @@ mod members;
 mod multisite;
 mod multisite_page;
 mod object_cache;
+mod object_cache_upgrade;
 mod observed_changes;
 mod observed_tables;
 mod other_plugins;

@@ -17,14 +17,14 @@ use super::super::stack::{StackOptions, TIMEOUT, Upstream, UpstreamKind, WordPre
 use super::{PLUGIN, TOKEN, copy_directory};
 
 /// A stack with the drop-in, and a second Galley without an object cache, through which PHP can be reached while the first one is away.
-struct ObjectStack {
-    stack: WordPressStack,
-    other: Galley,
-    posts: [u32; 2],
+pub(super) struct ObjectStack {
+    pub(super) stack: WordPressStack,
+    pub(super) other: Galley,
+    pub(super) posts: [u32; 2],
     _token: Scratch,
 }
 
-fn start() -> ObjectStack {
+pub(super) fn start() -> ObjectStack {
     let token = Scratch::new().unwrap();
     let file = token.write("site.token", TOKEN).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
@@ -78,7 +78,7 @@ fn start() -> ObjectStack {
 
 /// Sends a request to the probe through PHP-FPM.
 #[track_caller]
-fn probe(address: SocketAddr, query: &str) -> Value {
+pub(super) fn probe(address: SocketAddr, query: &str) -> Value {
     let request = Request::get(&format!("/object-probe.php?{query}")).host(PLUGIN);
     let response = request.send(address).unwrap();
     assert_eq!(response.status, 200, "{query}: {}", response.excerpt());
@@ -86,7 +86,7 @@ fn probe(address: SocketAddr, query: &str) -> Value {
         .unwrap_or_else(|error| panic!("{query}: {error}: {}", response.excerpt()))
 }
 
-fn connected(stack: &ObjectStack) -> Value {
+pub(super) fn connected(stack: &ObjectStack) -> Value {
     let query = format!("who=a&post={}", stack.posts[0]);
     let mut last = Value::Null;
     wait_for("PHP uses the object cache", TIMEOUT, || {
@@ -190,7 +190,7 @@ type Completed = [AtomicU64; 2];
 
 /// Fails if a value is older than the last write that was complete before its request began.
 #[track_caller]
-fn assert_not_older(seen: &Value, least: u64) {
+pub(super) fn assert_not_older(seen: &Value, least: u64) {
     for name in ["auto", "late", "title", "meta"] {
         assert!(
             seen[name].as_u64() >= Some(least),
@@ -300,7 +300,7 @@ fn command_line(number: u64, post: u32) -> String {
 }
 
 /// Ends all threads when one of them fails.
-struct EndsAll<'a>(&'a AtomicBool);
+pub(super) struct EndsAll<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for EndsAll<'_> {
     fn drop(&mut self) {
