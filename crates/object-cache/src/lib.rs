@@ -10,8 +10,10 @@
 //! This crate never unserializes a value and never stores one on disk.
 
 mod figures;
+mod filter;
 mod learner;
 mod listener;
+mod numbers;
 mod site;
 mod sites;
 mod store;

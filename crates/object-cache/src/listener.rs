@@ -207,6 +207,10 @@ async fn talk(mut stream: UnixStream, session: &mut PhpSession, shared: &Shared)
         let mut message = vec![0; length];
         timeout(transfer, stream.read_exact(&mut message)).await??;
         drop(receiving);
+        if !started {
+            // What other processes have sent until now comes first: they do not wait for all of it.
+            tokio::task::yield_now().await;
+        }
         let now = u64::try_from(shared.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let answer = session.receive(&mut shared.sites.borrow_mut(), &message, now);
         let answer =

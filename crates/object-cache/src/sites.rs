@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::figures::{Count, Figures};
+use crate::filter::KeyFilter;
 use crate::learner::{Learner, MAX_KEYS, RequestClass};
 use crate::site::ObjectCacheSite;
 use crate::store::{ChangeKind, ChangeOutcome, ObjectStore, ValueChange};
@@ -40,6 +41,7 @@ struct Database {
     id: u64,
     known: Option<(Vec<u8>, Vec<u8>)>,
     store: ObjectStore,
+    filter: KeyFilter,
     learner: Learner,
 }
 
@@ -49,6 +51,7 @@ pub struct PhpSession {
     place: Option<SessionPlace>,
     writer: u64,
     writes: bool,
+    has_asked: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -117,6 +120,7 @@ impl SiteStores {
                 id: new_id,
                 known: None,
                 store: ObjectStore::new(self.limit),
+                filter: KeyFilter::of(0, std::iter::empty()),
                 learner: Learner::new(self.limit / LEARNER_SHARE),
             },
         };
@@ -160,13 +164,18 @@ impl PhpSession {
         let (database, figures) = sites.database(place).ok_or(SessionRefused)?;
         let answer = match message {
             PhpMessage::Start(_) => Vec::new(),
-            PhpMessage::Get(keys) => database.get(&keys, figures, now),
+            PhpMessage::Get(keys) => {
+                // With the first question the request has left what was foreseen.
+                let pattern = (!self.has_asked).then_some(place.pattern);
+                self.has_asked = true;
+                database.get(&keys, pattern, figures, now)
+            }
             PhpMessage::Change(changes) => {
                 figures.add(Count::RoundTrips, 1);
                 let outcomes = database.change(&changes, self.writer, figures, now);
                 wire::outcomes(database.store.counter(), &outcomes)
             }
-            PhpMessage::Tell(changes) => {
+            PhpMessage::Tell(changes) | PhpMessage::Send(changes) => {
                 database.change(&changes, self.writer, figures, now);
                 Vec::new()
             }
@@ -174,13 +183,17 @@ impl PhpSession {
                 self.writes = true;
                 Vec::new()
             }
-            PhpMessage::End(report) => {
+            PhpMessage::End { misses, report } => {
                 self.writes = false;
+                figures.add(Count::Misses, u64::from(misses));
                 if let Some(keys) = report {
                     let shared = |key: &[u8]| database.store.shared_key(key);
-                    let keys = keys.iter().filter(|key| key.len() <= crate::store::MAX_KEY);
+                    let keys = keys
+                        .iter()
+                        .filter(|(key, _)| key.len() <= crate::store::MAX_KEY);
                     let keys = keys.take(MAX_KEYS);
-                    let keys = keys.map(|key| shared(key).unwrap_or_else(|| (*key).into()));
+                    let keys =
+                        keys.map(|(key, how)| (shared(key).unwrap_or_else(|| (*key).into()), *how));
                     let keys = keys.collect();
                     database.learner.learn(place.url, place.pattern, keys);
                 }
@@ -260,6 +273,7 @@ impl PhpSession {
 impl Database {
     fn flush(&mut self, figures: &Figures) {
         self.store.flush();
+        self.filter = KeyFilter::of(0, std::iter::empty());
         figures.add(Count::Flushes, 1);
         figures.set_size(0, 0);
     }
@@ -272,22 +286,47 @@ impl Database {
         figures: &Figures,
         now: u64,
     ) -> Vec<u8> {
+        if self.filter.is_old(self.store.len()) {
+            self.filter = KeyFilter::of(self.store.len(), self.store.keys());
+        }
         let keys = self.learner.foresee(place.url, place.pattern);
-        let values: Vec<_> = keys.iter().map(|key| self.store.find(key, now)).collect();
-        let found = within(&values, MAX_AHEAD);
-        let sent = found.iter().filter(|one| matches!(one, Found::Value(_)));
-        figures.add(Count::SentAhead, sent.count() as u64);
-        let items: Vec<_> = keys.iter().map(|key| &**key).zip(found).collect();
-        wire::started(store_id, self.store.counter(), &items)
+        let values = self.find(keys.iter(), now);
+        let left = MAX_AHEAD - self.filter.bits().len();
+        let items = sent_ahead(&keys, &values, left, figures);
+        let counter = self.store.counter();
+        wire::started(store_id, counter, self.filter.bits(), &items)
     }
 
-    fn get(&mut self, keys: &[&[u8]], figures: &Figures, now: u64) -> Vec<u8> {
-        let values: Vec<_> = keys.iter().map(|key| self.store.find(key, now)).collect();
+    /// Values that were asked for, those of keys that follow them, and some that requests of the pattern read now and then.
+    fn get(
+        &mut self,
+        keys: &[&[u8]],
+        pattern: Option<RequestClass>,
+        figures: &Figures,
+        now: u64,
+    ) -> Vec<u8> {
+        let values = self.find(keys.iter(), now);
         let hits = values.iter().flatten().count();
         figures.add(Count::RoundTrips, 1);
         figures.add(Count::Hits, hits as u64);
         figures.add(Count::Misses, (values.len() - hits) as u64);
-        wire::values(self.store.counter(), &within(&values, MAX_ANSWER))
+        let mut next = self.learner.follow(keys);
+        if let Some(pattern) = pattern {
+            next.extend(self.learner.possible(pattern));
+        }
+        let next_values = self.find(next.iter(), now);
+        let mut items = sent_ahead(&next, &next_values, MAX_NEXT, figures);
+        items.retain(|(_, found)| matches!(found, Found::Value(_)));
+        let found = within(&values, MAX_ANSWER);
+        wire::values(self.store.counter(), &found, &items)
+    }
+
+    fn find<'a, K: AsRef<[u8]> + 'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a K>,
+        now: u64,
+    ) -> Vec<Option<Arc<[u8]>>> {
+        keys.map(|key| self.store.find(key.as_ref(), now)).collect()
     }
 
     fn change(
@@ -305,6 +344,9 @@ impl Database {
                 Count::Conflicts,
                 u64::from(outcome == ChangeOutcome::Conflict),
             );
+            if outcome == ChangeOutcome::Done {
+                self.filter.add(change.key);
+            }
             let is_flush = change.kind == ChangeKind::Flush;
             figures.add(Count::Flushes, u64::from(is_flush));
             outcomes.push(outcome);
@@ -313,6 +355,19 @@ impl Database {
         figures.set_size(self.store.len(), self.store.bytes());
         outcomes
     }
+}
+
+/// Values that nobody has asked for yet, with their keys.
+fn sent_ahead<'a>(
+    keys: &'a [Arc<[u8]>],
+    values: &'a [Option<Arc<[u8]>>],
+    most: usize,
+    figures: &Figures,
+) -> Vec<(&'a [u8], Found<'a>)> {
+    let found = within(values, most);
+    let sent = found.iter().filter(|one| matches!(one, Found::Value(_)));
+    figures.add(Count::SentAhead, sent.count() as u64);
+    keys.iter().map(|key| &**key).zip(found).collect()
 }
 
 /// The values that fit into so many bytes, in their order; at least one.
@@ -333,6 +388,9 @@ fn within(values: &[Option<Arc<[u8]>>], most: usize) -> Vec<Found<'_>> {
 
 /// The values that are sent before PHP asks for them, in bytes.
 const MAX_AHEAD: usize = 256 << 10;
+
+/// The values that are sent together with others, in bytes.
+const MAX_NEXT: usize = 96 << 10;
 
 /// The values of one answer, in bytes. PHP asks for the rest.
 const MAX_ANSWER: usize = 8 << 20;

@@ -12,10 +12,30 @@ if ( 'write' === ( $_GET['do'] ?? '' ) ) {
 	update_post_meta( (int) $_GET['post'], 'probe', $number );
 	set_transient( "probe_$who", $number, 600 );
 }
+if ( 'fill' === ( $_GET['do'] ?? '' ) ) {
+	for ( $i = 0; $i < 20; $i++ ) {
+		wp_cache_set( "filler-$i", str_repeat( chr( 65 + $i ), 100000 ), 'filler' );
+	}
+	exit( '{}' );
+}
 if ( 'die' === ( $_GET['do'] ?? '' ) ) {
 	// Between the statement and its announcement.
 	$GLOBALS['wpdb']->update( $GLOBALS['wpdb']->posts, array( 'post_title' => "Title $number" ), array( 'ID' => (int) $_GET['post'] ) );
 	throw new Exception( 'a fatal error' );
+}
+if ( 'commit' === ( $_GET['do'] ?? '' ) ) {
+	// Tells the test through files where it is, and waits for it.
+	$pause = static function ( $step ) {
+		touch( __DIR__ . "/probe-$step" );
+		for ( $i = 0; $i < 3000 && ! file_exists( __DIR__ . "/probe-$step-seen" ); $i++ ) {
+			usleep( 10000 );
+		}
+	};
+	$GLOBALS['wpdb']->query( 'START TRANSACTION' );
+	wp_update_post( array( 'ID' => (int) $_GET['post'], 'post_title' => "Title $number" ) );
+	$pause( 'open' );
+	$GLOBALS['wpdb']->query( 'COMMIT' );
+	$pause( 'committed' );
 }
 $post = get_post( (int) $_GET['post'] );
 echo json_encode(
