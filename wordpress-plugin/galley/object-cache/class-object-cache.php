@@ -78,10 +78,15 @@ final class Object_Cache extends Shared_Cache {
 			$id = $this->id( $group, $name );
 			if ( ! $this->are_rows( $group ) ) {
 				$this->change( Object_Store::SET, $id, $data, $expire, false );
-			} elseif ( null === $this->in_transaction && $this->is_fill( $id ) ) {
+			} elseif ( null !== $this->in_transaction || ! $this->is_fill( $id ) ) {
+				$this->remove( array( $id ) );
+			} elseif ( 0 === $this->writes ) {
 				$this->fill( $id, $data, $expire );
 			} else {
-				$this->remove( array( $id ) );
+				// It contains a change that nothing else announces. Another process may have stored what it read before, which this removes.
+				unset( $this->waiting[ $id ] );
+				$this->leases[ $id ] = $this->rows_from;
+				$this->change( Object_Store::SET, $id, $data, $expire, false );
 			}
 			unset( $this->ahead[ $id ] );
 		}

@@ -427,6 +427,23 @@ fn a_row_that_a_statement_read_before_the_question_is_not_stored_after_a_change(
 }
 
 #[test]
+fn a_change_that_fills_a_missing_key_removes_what_was_read_before_it() {
+    let mut world = World::new();
+    for (process, step) in [
+        (0, Step::Begin),
+        (1, Step::Begin),
+        (1, Step::Query(0)),
+        (0, Step::Write(0)),
+        (1, Step::Fill(0, Fill::Add)),
+        (0, Step::Announce(Announce::Set)),
+        (2, Step::Begin),
+        (2, Step::Read(0)),
+    ] {
+        world.step(process, step);
+    }
+}
+
+#[test]
 fn of_many_that_fill_a_missing_key_the_first_one_stays() {
     let mut world = World::new();
     for process in 0..PROCESSES {

@@ -10,7 +10,7 @@ if ( 'write' === ( $_GET['do'] ?? '' ) ) {
 	update_option( "probe_late_$who", "text $number", false );
 	wp_update_post( array( 'ID' => (int) $_GET['post'], 'post_title' => "Title $number" ) );
 	update_post_meta( (int) $_GET['post'], 'probe', $number );
-	set_transient( "probe_$who", $number, 600 );
+	$stored = set_transient( "probe_$who", $number, 600 );
 }
 if ( 'fill' === ( $_GET['do'] ?? '' ) ) {
 	for ( $i = 0; $i < 20; $i++ ) {
@@ -44,7 +44,8 @@ echo json_encode(
 		'late'      => (int) substr( (string) get_option( "probe_late_$who" ), 5 ),
 		'title'     => (int) substr( $post->post_title, 6 ),
 		'meta'      => (int) get_post_meta( $post->ID, 'probe', true ),
-		'transient' => get_transient( "probe_$who" ),
+		// WordPress says that it has not stored it, and shows the former value to this request, if another process deletes the row meanwhile.
+		'transient' => $stored ?? true ? get_transient( "probe_$who" ) : null,
 		'connected' => method_exists( $GLOBALS['wp_object_cache'], 'is_connected' ) && $GLOBALS['wp_object_cache']->is_connected(),
 		'trips'     => method_exists( $GLOBALS['wp_object_cache'], 'round_trips' ) ? $GLOBALS['wp_object_cache']->round_trips() : 0,
 		'queries'   => $GLOBALS['wpdb']->num_queries,
