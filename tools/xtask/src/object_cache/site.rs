@@ -14,7 +14,7 @@ use galley_testkit::{
     wordpress_from_template,
 };
 
-use super::{Arguments, Column, PageCost};
+use super::command::{Arguments, Column, PageCost};
 use crate::bench::ProcessTree;
 use crate::error::CommandError;
 

@@ -1,6 +1,6 @@
 //! The table and the goals.
 
-use super::{Column, Costs, PageCost, PageKind, median};
+use super::command::{Column, Costs, PageCost, PageKind, median};
 
 /// Prints milliseconds of processor time, queries and round trips.
 pub(super) fn print(results: &[(PageKind, Costs)]) {
