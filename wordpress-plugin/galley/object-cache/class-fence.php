@@ -216,7 +216,8 @@ final class Fence {
 			$result = mysqli_query( $wpdb->dbh, $sql ); // phpcs:ignore WordPress.DB.RestrictedFunctions -- the results of wpdb must stay as they are.
 		}
 		// The database may choose this statement to end a deadlock.
-		for ( $tries = 0; false === $result && $tries < 5 && in_array( mysqli_errno( $wpdb->dbh ), array( 1205, 1213 ), true ); $tries++ ) { // phpcs:ignore WordPress.DB.RestrictedFunctions -- the results of wpdb must stay as they are.
+		$tries = 0;
+		while ( false === $result && ++$tries < 6 && in_array( mysqli_errno( $wpdb->dbh ), array( 1205, 1213 ), true ) ) { // phpcs:ignore WordPress.DB.RestrictedFunctions -- the results of wpdb must stay as they are.
 			$result = mysqli_query( $wpdb->dbh, $sql ); // phpcs:ignore WordPress.DB.RestrictedFunctions -- the results of wpdb must stay as they are.
 		}
 		return $result instanceof \mysqli_result ? mysqli_fetch_all( $result, MYSQLI_ASSOC ) : $result; // phpcs:ignore WordPress.DB.RestrictedFunctions -- the results of wpdb must stay as they are.
