@@ -25,6 +25,7 @@ help:
 	@echo 'make exactness GENERATED=2000 SEED=1    random plugins and edits: fails if a kind of dependency that must hold is stale (PLUGIN=7 EDIT=3: one of them)'
 	@echo 'make exactness AUDITED=1000             the audit on so many pages, 50 of which depend on files: fails if one pass does not find each of them'
 	@echo 'make exactness PLUGINS=DIR EVENTS=DIR   the same measurement on any plugins and themes, with PHP scripts as edits (PAGES=80)'
+	@echo 'make object-cache     what pages cost with each object cache, then 200 rounds of kill -9, SIGSTOP, reload, upgrade (ONLY=table, ROUNDS=20)'
 	@echo 'make fragments        what an edit costs PHP on a site of 3,000 posts whose pages share fragments (EDITS=500 PAGES=10000: random edits too; SECONDS=0: without load)'
 	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4, and WordPress 6.2 to 6.7 of npm, 6.8 of Debian trixie and 7.1 of sid (PHP=8.4 WORDPRESS=sid: one of each)'
 	@echo 'make plugin-live WORDPRESS=6.5  the end-to-end tests of the plugin with one of these WordPresses'
@@ -135,9 +136,17 @@ cluster: setup-cluster build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask cluster --galley target/release/galley $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
-# Reads and writes a real WordPress through PHP-FPM and the command line while Galley is paused, reloaded and killed. Uses debug builds.
-object-cache:
+# What pages cost with other object caches and with Galley's, then a real WordPress through PHP-FPM and the command line while Galley is
+# paused, reloaded, upgraded and killed (debug builds). APCU=FILE: the extension, if PHP-FPM does not load it; WITH=DIR: a further plugin,
+# such as WooCommerce. ONLY=table or ONLY=rounds: one of both.
+object-cache: setup-cluster $(if $(filter rounds,$(ONLY)),,build)
+ifneq ($(ONLY),rounds)
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask object-cache --galley target/release/galley $(if $(APCU),--apcu $(APCU)) $(if $(WITH),--with-plugin $(WITH))
+endif
+ifneq ($(ONLY),table)
 	@GALLEY_OBJECT_ROUNDS=$(or $(ROUNDS),200) cargo test --quiet --workspace --test e2e -- object_cache --nocapture
+endif
 
 # All tests that use an engine, with engines other than Debian's Redis. Uses debug builds.
 engines: setup-engines

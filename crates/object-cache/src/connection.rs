@@ -80,6 +80,10 @@ pub(crate) async fn talk(
         let mut message = vec![0; length];
         timeout(transfer, stream.read_exact(&mut message)).await??;
         drop(receiving);
+        if counted.started.is_none() {
+            // What other processes have sent until now comes first: they do not wait for all of it.
+            tokio::task::yield_now().await;
+        }
         let answer = {
             let mut sites = shared.sites.borrow_mut();
             sites.set_nodes(shared.node_state());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::figures::{Count, Figures, GroupCost};
+use crate::filter::KeyFilter;
 use crate::learner::{Learner, RequestClass};
 use crate::store::{ChangeKind, ChangeOutcome, ObjectStore, ValueChange};
 use crate::wire::{self, Found};
@@ -14,6 +15,7 @@ pub(crate) struct Database {
     pub(crate) id: u64,
     pub(crate) known: Option<(Vec<u8>, Vec<u8>)>,
     pub(crate) store: ObjectStore,
+    pub(crate) filter: KeyFilter,
     pub(crate) learner: Learner,
 }
 
@@ -30,14 +32,14 @@ pub(crate) struct SessionPlace {
 
 impl Database {
     /// The values of keys; none if the node may not read.
-    pub(crate) fn find(
+    fn find<'a, K: AsRef<[u8]> + 'a>(
         &mut self,
-        keys: &[&[u8]],
+        keys: impl Iterator<Item = &'a K>,
         may_read: bool,
         now: u64,
     ) -> Vec<Option<Arc<[u8]>>> {
-        let mut find = |key: &&[u8]| self.store.find(key, now).filter(|_| may_read);
-        keys.iter().map(&mut find).collect()
+        let mut find = |key: &K| self.store.find(key.as_ref(), now).filter(|_| may_read);
+        keys.map(&mut find).collect()
     }
 
     /// The first answer, with the values that the request will read.
@@ -49,42 +51,67 @@ impl Database {
         figures: &Figures,
         now: u64,
     ) -> Vec<u8> {
+        if self.filter.is_old(self.store.len()) {
+            self.filter = KeyFilter::of(self.store.len(), self.store.keys());
+        }
+        let nothing = KeyFilter::empty();
+        let counter = self.store.counter();
+        if !may_read {
+            return wire::started(store_id, counter, nothing.bits(), &[]);
+        }
         let keys = self.learner.foresee(place.url, place.pattern);
-        let names: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-        let values = self.find(&names, may_read, now);
-        let found = within(&values, MAX_AHEAD);
-        let sent = found.iter().filter(|one| matches!(one, Found::Value(_)));
-        figures.add(Count::SentAhead, sent.count() as u64);
-        let items: Vec<_> = names.into_iter().zip(found).collect();
-        wire::started(store_id, self.store.counter(), &items)
+        let values = self.find(keys.iter(), may_read, now);
+        let left = MAX_AHEAD.saturating_sub(self.filter.bits().len());
+        let items = sent_ahead(&keys, &values, left, figures);
+        wire::started(store_id, counter, self.filter.bits(), &items)
     }
 
+    /// Values that were asked for, those of keys that follow them, and some that requests of the pattern read now and then.
     pub(crate) fn get(
         &mut self,
         keys: &[&[u8]],
+        pattern: Option<RequestClass>,
         may_read: bool,
         figures: &Figures,
         now: u64,
     ) -> Vec<u8> {
-        let values = self.find(keys, may_read, now);
-        let hits = values.iter().flatten().count();
-        for (key, _) in keys
-            .iter()
-            .zip(&values)
-            .filter(|(_, value)| value.is_none())
-        {
-            figures.note(
-                key,
-                GroupCost {
-                    misses: 1,
-                    changes: 0,
-                },
-            );
+        let values = self.find(keys.iter(), may_read, now);
+        let missing = keys.iter().zip(&values).filter(|(_, one)| one.is_none());
+        let mut misses = 0;
+        for (key, _) in missing {
+            misses += 1;
+            let cost = GroupCost {
+                misses: 1,
+                changes: 0,
+            };
+            figures.note(key, cost);
         }
         figures.add(Count::RoundTrips, 1);
-        figures.add(Count::Hits, hits as u64);
-        figures.add(Count::Misses, (values.len() - hits) as u64);
-        wire::values(self.store.counter(), &within(&values, MAX_ANSWER))
+        figures.add(Count::Hits, values.len() as u64 - misses);
+        figures.add(Count::Misses, misses);
+        let mut next = self.learner.follow(keys);
+        if let Some(pattern) = pattern {
+            next.extend(self.learner.possible(pattern));
+        }
+        let next_values = self.find(next.iter(), may_read, now);
+        let mut items = sent_ahead(&next, &next_values, MAX_NEXT, figures);
+        items.retain(|(_, found)| matches!(found, Found::Value(_)));
+        let found = within(&values, MAX_ANSWER);
+        wire::values(self.store.counter(), &found, &items)
+    }
+
+    /// Empties the store.
+    pub(crate) fn flush(&mut self) {
+        self.store.flush();
+        self.filter = KeyFilter::empty();
+    }
+
+    /// Makes a change that stores nothing.
+    pub(crate) fn remove(&mut self, change: &ValueChange<'_>, writer: u64) {
+        self.store.change(change, writer, 0);
+        if change.kind == ChangeKind::Flush {
+            self.filter = KeyFilter::empty();
+        }
     }
 
     pub(crate) fn change(
@@ -102,7 +129,11 @@ impl Database {
                 Count::Conflicts,
                 u64::from(outcome == ChangeOutcome::Conflict),
             );
+            if outcome == ChangeOutcome::Done {
+                self.filter.add(change.key);
+            }
             if change.kind == ChangeKind::Flush {
+                self.filter = KeyFilter::empty();
                 figures.add(Count::Flushes, 1);
                 figures.note_flush(change.key);
             } else if change.kind != ChangeKind::FlushGroup {
@@ -119,6 +150,19 @@ impl Database {
         figures.add(Count::Evictions, self.store.take_evictions());
         outcomes
     }
+}
+
+/// Values that nobody has asked for yet, with their keys.
+fn sent_ahead<'a>(
+    keys: &'a [Arc<[u8]>],
+    values: &'a [Option<Arc<[u8]>>],
+    most: usize,
+    figures: &Figures,
+) -> Vec<(&'a [u8], Found<'a>)> {
+    let found = within(values, most);
+    let sent = found.iter().filter(|one| matches!(one, Found::Value(_)));
+    figures.add(Count::SentAhead, sent.count() as u64);
+    keys.iter().map(|key| &**key).zip(found).collect()
 }
 
 /// The values that fit into so many bytes, in their order; at least one.
@@ -139,6 +183,9 @@ fn within(values: &[Option<Arc<[u8]>>], most: usize) -> Vec<Found<'_>> {
 
 /// The values that are sent before PHP asks for them, in bytes.
 const MAX_AHEAD: usize = 256 << 10;
+
+/// The values that are sent together with others, in bytes.
+const MAX_NEXT: usize = 96 << 10;
 
 /// The values of one answer, in bytes. PHP asks for the rest.
 const MAX_ANSWER: usize = 8 << 20;

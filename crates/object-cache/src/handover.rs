@@ -11,6 +11,7 @@
 //! ```
 
 use crate::database::{Database, SessionPlace};
+use crate::filter::KeyFilter;
 use crate::learner::Learner;
 use crate::sites::{LEARNER_SHARE, MAX_DATABASES, ObjectSites, PhpSession};
 use crate::store::ObjectStore;
@@ -137,6 +138,7 @@ impl Database {
             id,
             known,
             store,
+            filter: KeyFilter::unknown(),
             learner: Learner::new(limit / LEARNER_SHARE),
         })
     }
@@ -159,6 +161,7 @@ fn process(reader: &mut MessageReader<'_>) -> Option<PhpSession> {
         place,
         writer,
         writes,
+        has_asked: false,
     })
 }
 

@@ -1,14 +1,32 @@
-//! Which keys a request will read: by its URL, else by the pattern of its URL.
+//! Which keys a request will read: by its URL, else by the pattern of its URL; and which keys it reads after another one.
 //!
-//! PHP names both as hashes. At its end it reports the keys that it read, unless it read what was foreseen. A URL has the keys of its last
-//! reports: a page may show other products each time. A pattern has a score for each key, which rises when a request reads the key and falls when it does not; keys that every second
-//! request reads are foreseen. Both are bounded, and what is foreseen wrongly costs bytes only: nobody sees a value because of it.
+//! PHP names URL and pattern as hashes. At its end it reports the keys that it read, unless it read what was foreseen. A URL has the keys of
+//! its last reports: a page may show other products each time. A pattern has a score for each key, which rises when a request reads the key
+//! and falls when it does not; keys that every second request reads are foreseen. In the same way each key that was *not* foreseen has its
+//! followers: who reads a post that nobody expected reads its fields, terms and image next, so they are sent together. All is bounded, and
+//! what is foreseen wrongly costs bytes only: nobody sees a value because of it.
 
+use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::Hash;
 use std::sync::Arc;
+
+use crate::numbers::{KeyNumbers, number};
 
 /// The hash of a URL with its login state, or of its pattern.
 pub type RequestClass = [u8; 16];
+
+/// A key that a request has read, and whether the first answer contained it.
+pub(crate) type ReadKey = (Arc<[u8]>, Foreseen);
+
+/// Whether the first answer contained a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreseen {
+    /// It did.
+    Yes,
+    /// PHP had to ask for it, or it came after another one.
+    No,
+}
 
 /// A key, and how often it is read.
 type Rated = (Arc<[u8]>, u8);
@@ -17,11 +35,122 @@ type Rated = (Arc<[u8]>, u8);
 #[derive(Debug)]
 pub struct Learner {
     /// With each key, the number of reports in a row without it.
-    urls: HashMap<RequestClass, Learned>,
-    /// URLs in the order in which they may be forgotten.
-    queue: VecDeque<RequestClass>,
+    urls: Recent<RequestClass>,
     /// With each key, its score.
-    patterns: HashMap<RequestClass, Learned>,
+    patterns: Recent<RequestClass>,
+    /// By key or its number, the keys that are read after it, with their scores.
+    followers: Recent<Arc<[u8]>>,
+    numbers: KeyNumbers,
+}
+
+impl Learner {
+    /// `limit`: the memory, in bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            urls: Recent::new(limit / 2),
+            patterns: Recent::new(limit / 6),
+            followers: Recent::new(limit / 3),
+            numbers: KeyNumbers::default(),
+        }
+    }
+
+    /// The keys that a request will probably read, in the order in which such requests read them.
+    pub fn foresee(&mut self, url: RequestClass, pattern: RequestClass) -> Vec<Arc<[u8]>> {
+        let keys = match self.urls.find(&url) {
+            Some(keys) => return keys.iter().map(|(key, _)| Arc::clone(key)).collect(),
+            None => self.patterns.find(&pattern).into_iter().flatten(),
+        };
+        likely(keys).collect()
+    }
+
+    /// The keys that some requests of a pattern have read, the most frequent first.
+    pub fn possible(&mut self, pattern: RequestClass) -> Vec<Arc<[u8]>> {
+        let keys = self.patterns.find(&pattern).into_iter().flatten();
+        let mut possible: Vec<_> = keys.filter(|(_, score)| *score < LIKELY).collect();
+        possible.sort_by_key(|(_, score)| std::cmp::Reverse(*score));
+        possible.truncate(MAX_POSSIBLE);
+        possible.iter().map(|(key, _)| Arc::clone(key)).collect()
+    }
+
+    /// The keys that a request will probably read after these: the same number in other groups, as the fields and terms of a post, and what
+    /// followed before.
+    pub fn follow(&mut self, asked: &[&[u8]]) -> Vec<Arc<[u8]>> {
+        let asked = &asked[..asked.len().min(MAX_ROOTS)];
+        let mut known: HashSet<Arc<[u8]>> = asked.iter().map(|key| Arc::from(*key)).collect();
+        let mut all = Vec::new();
+        let mut push = |key: Arc<[u8]>| {
+            if all.len() < MAX_KEYS && known.insert(Arc::clone(&key)) {
+                all.push(key);
+            }
+        };
+        for number in asked.iter().filter_map(|key| number(key)) {
+            let same = self.numbers.keys_with(number);
+            same.for_each(|key| push(key.into()));
+        }
+        for key in asked {
+            likely(
+                self.followers
+                    .find(number(key).unwrap_or(key))
+                    .into_iter()
+                    .flatten(),
+            )
+            .for_each(&mut push);
+        }
+        all
+    }
+
+    /// Learns the keys that a request has read.
+    pub(crate) fn learn(
+        &mut self,
+        url: RequestClass,
+        pattern: RequestClass,
+        mut report: Vec<ReadKey>,
+    ) {
+        report.truncate(MAX_KEYS);
+        let unforeseen = report.iter().filter(|(_, how)| *how == Foreseen::No);
+        let unforeseen: Vec<_> = unforeseen.map(|(key, _)| Arc::clone(key)).collect();
+        let keys: Vec<_> = report.into_iter().map(|(key, _)| key).collect();
+        self.learn_followers(&unforeseen);
+        self.patterns
+            .change(pattern, |rated| rate(rated, &keys, MAX_KEYS));
+        self.urls.change(url, |before| {
+            *before = joined(keys, std::mem::take(before));
+        });
+    }
+
+    /// A key is followed by those that were read soon after it.
+    fn learn_followers(&mut self, keys: &[Arc<[u8]>]) {
+        let mut numbers = HashSet::new();
+        let mut roots = 0;
+        for (at, key) in keys.iter().enumerate() {
+            let own = number(key);
+            if let Some(number) = own {
+                self.numbers.learn(key, number);
+                // The first key of each post, term or user is the one that is asked for.
+                if !numbers.insert(number) {
+                    continue;
+                }
+            }
+            roots += 1;
+            if roots > MAX_ROOTS {
+                continue;
+            }
+            let others = keys[at + 1..].iter();
+            let others = others.filter(|key| own.is_none() || number(key) != own);
+            let next: Vec<_> = others.take(WINDOW).map(Arc::clone).collect();
+            let root = own.map_or_else(|| Arc::clone(key), Arc::from);
+            self.followers
+                .change(root, |rated| rate(rated, &next, 2 * WINDOW));
+        }
+    }
+}
+
+/// The lists of keys that were used or changed last, up to a number of bytes.
+#[derive(Debug)]
+struct Recent<K> {
+    lists: HashMap<K, Learned>,
+    /// In the order in which they may be forgotten.
+    queue: VecDeque<K>,
     bytes: usize,
     limit: usize,
 }
@@ -33,99 +162,79 @@ struct Learned {
     is_used: bool,
 }
 
-impl Learner {
-    /// `limit`: the memory for URLs, in bytes.
-    pub fn new(limit: usize) -> Self {
+impl<K: Clone + Eq + Hash> Recent<K> {
+    fn new(limit: usize) -> Self {
         Self {
-            urls: HashMap::new(),
+            lists: HashMap::new(),
             queue: VecDeque::new(),
-            patterns: HashMap::new(),
             bytes: 0,
             limit,
         }
     }
 
-    /// The keys that a request will probably read, in the order in which such requests read them.
-    pub fn foresee(&mut self, url: RequestClass, pattern: RequestClass) -> Vec<Arc<[u8]>> {
-        if let Some(learned) = self.urls.get_mut(&url) {
-            learned.is_used = true;
-            let keys = learned.keys.iter();
-            return keys.map(|(key, _)| Arc::clone(key)).collect();
-        }
-        let Some(learned) = self.patterns.get_mut(&pattern) else {
-            return Vec::new();
-        };
+    fn find<Q: Eq + Hash + ?Sized>(&mut self, name: &Q) -> Option<&Vec<Rated>>
+    where
+        K: Borrow<Q>,
+    {
+        let learned = self.lists.get_mut(name)?;
         learned.is_used = true;
-        let keys = learned.keys.iter();
-        keys.filter(|(_, score)| *score >= LIKELY)
-            .map(|(key, _)| Arc::clone(key))
-            .collect()
+        Some(&learned.keys)
     }
 
-    /// Learns the keys that a request has read.
-    pub fn learn(&mut self, url: RequestClass, pattern: RequestClass, mut keys: Vec<Arc<[u8]>>) {
-        keys.truncate(MAX_KEYS);
-        self.learn_pattern(pattern, &keys);
-        let before = self.forget(url);
-        let keys = joined(keys, before);
-        self.bytes += cost(&keys);
-        let learned = Learned {
-            keys,
-            is_used: false,
-        };
-        self.urls.insert(url, learned);
-        self.queue.push_back(url);
-        while self.bytes > self.limit || self.queue.len() > MAX_QUEUE {
+    fn change(&mut self, name: K, change: impl FnOnce(&mut Vec<Rated>)) {
+        if let Some(learned) = self.lists.get_mut(&name) {
+            self.bytes -= cost(&learned.keys);
+            change(&mut learned.keys);
+            self.bytes += cost(&learned.keys);
+        } else {
+            let mut learned = Learned::default();
+            change(&mut learned.keys);
+            self.bytes += cost(&learned.keys);
+            self.queue.push_back(name.clone());
+            self.lists.insert(name, learned);
+        }
+        while self.bytes > self.limit {
             let Some(oldest) = self.queue.pop_front() else {
                 break;
             };
-            // URLs that nobody requests again, such as those of a crawler, go first.
-            let learned = self.urls.get_mut(&oldest);
+            // Those that nobody requests again, such as the URLs of a crawler, go first.
+            let learned = self.lists.get_mut(&oldest);
             if learned.is_some_and(|learned| std::mem::take(&mut learned.is_used)) {
                 self.queue.push_back(oldest);
-            } else {
-                self.forget(oldest);
+            } else if let Some(learned) = self.lists.remove(&oldest) {
+                self.bytes -= cost(&learned.keys);
             }
         }
     }
+}
 
-    fn forget(&mut self, url: RequestClass) -> Vec<Rated> {
-        let Some(learned) = self.urls.remove(&url) else {
-            return Vec::new();
+fn likely<'a>(keys: impl Iterator<Item = &'a Rated>) -> impl Iterator<Item = Arc<[u8]>> {
+    keys.filter(|(_, score)| *score >= LIKELY)
+        .map(|(key, _)| Arc::clone(key))
+}
+
+/// Raises the scores of the keys that were read, and lowers those of the others.
+fn rate(rated: &mut Vec<Rated>, read: &[Arc<[u8]>], most: usize) {
+    let first = if rated.is_empty() {
+        LIKELY
+    } else {
+        FIRST_SCORE
+    };
+    let mut unseen: HashSet<&Arc<[u8]>> = read.iter().collect();
+    rated.retain_mut(|(key, score)| {
+        *score = if unseen.remove(key) {
+            *score + (u8::MAX - *score) / 4
+        } else {
+            *score - (*score / 4).max(1)
         };
-        self.bytes -= cost(&learned.keys);
-        self.queue.retain(|other| *other != url);
-        learned.keys
-    }
-
-    fn learn_pattern(&mut self, pattern: RequestClass, keys: &[Arc<[u8]>]) {
-        if self.patterns.len() >= MAX_PATTERNS && !self.patterns.contains_key(&pattern) {
-            // The first whole table of patterns that are not in use makes room at once.
-            self.patterns
-                .retain(|_, learned| std::mem::take(&mut learned.is_used));
-            if self.patterns.len() >= MAX_PATTERNS {
-                self.patterns.clear();
-            }
+        *score > 0
+    });
+    for key in read {
+        if rated.len() >= most {
+            break;
         }
-        let is_new = !self.patterns.contains_key(&pattern);
-        let learned = self.patterns.entry(pattern).or_default();
-        let mut unseen: HashSet<&Arc<[u8]>> = keys.iter().collect();
-        learned.keys.retain_mut(|(key, score)| {
-            *score = if unseen.remove(key) {
-                *score + (u8::MAX - *score) / 4
-            } else {
-                *score - *score / 4
-            };
-            *score >= UNLIKELY
-        });
-        let score = if is_new { LIKELY } else { FIRST_SCORE };
-        for key in keys {
-            if learned.keys.len() >= MAX_KEYS {
-                break;
-            }
-            if unseen.remove(key) {
-                learned.keys.push((Arc::clone(key), score));
-            }
+        if unseen.remove(key) {
+            rated.push((Arc::clone(key), first));
         }
     }
 }
@@ -156,35 +265,47 @@ const MAX_MISSED: u8 = 4;
 const LIKELY: u8 = 128;
 
 /// Two requests in a row that read a key make it likely.
-const FIRST_SCORE: u8 = 72;
-
-const UNLIKELY: u8 = 16;
+const FIRST_SCORE: u8 = 88;
 
 /// Keys of a URL or a pattern. A page of a large shop reads about 600.
 pub(crate) const MAX_KEYS: usize = 2048;
 
-/// Patterns of a site: with at most 2,048 keys of usually 40 bytes.
-const MAX_PATTERNS: usize = 64;
+/// Keys of a pattern that are sent although they are not likely.
+const MAX_POSSIBLE: usize = 512;
 
-/// URLs of a site.
-const MAX_QUEUE: usize = 4096;
+/// Keys of a report that get followers.
+const MAX_ROOTS: usize = 64;
+
+/// Keys after another one that are its followers.
+const WINDOW: usize = 48;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::MAX_TEXTS;
 
     fn keys(names: &[&str]) -> Vec<Arc<[u8]>> {
         names.iter().map(|name| name.as_bytes().into()).collect()
     }
 
+    fn report(names: &[&str]) -> Vec<ReadKey> {
+        let keys = keys(names).into_iter();
+        keys.map(|key| (key, Foreseen::Yes)).collect()
+    }
+
+    fn unforeseen(names: &[&str]) -> Vec<ReadKey> {
+        let keys = keys(names).into_iter();
+        keys.map(|key| (key, Foreseen::No)).collect()
+    }
+
     #[test]
     fn a_url_has_the_keys_of_its_last_reports() {
         let mut learner = Learner::new(1 << 20);
-        learner.learn([1; 16], [9; 16], keys(&["a", "b"]));
-        learner.learn([1; 16], [9; 16], keys(&["b", "c"]));
+        learner.learn([1; 16], [9; 16], report(&["a", "b"]));
+        learner.learn([1; 16], [9; 16], report(&["b", "c"]));
         assert_eq!(learner.foresee([1; 16], [9; 16]), keys(&["b", "c", "a"]));
         for _ in 0..4 {
-            learner.learn([1; 16], [9; 16], keys(&["b", "c"]));
+            learner.learn([1; 16], [9; 16], report(&["b", "c"]));
         }
         assert_eq!(learner.foresee([1; 16], [9; 16]), keys(&["b", "c"]));
     }
@@ -192,8 +313,8 @@ mod tests {
     #[test]
     fn at_most_half_of_what_a_url_gets_is_from_earlier_reports() {
         let mut learner = Learner::new(1 << 20);
-        learner.learn([1; 16], [9; 16], keys(&["a", "b", "c", "d"]));
-        learner.learn([1; 16], [9; 16], keys(&["e"]));
+        learner.learn([1; 16], [9; 16], report(&["a", "b", "c", "d"]));
+        learner.learn([1; 16], [9; 16], report(&["e"]));
         assert_eq!(learner.foresee([1; 16], [9; 16]).len(), 2);
     }
 
@@ -202,7 +323,7 @@ mod tests {
         let mut learner = Learner::new(1 << 20);
         for url in 1..=6 {
             let own = format!("own{url}");
-            learner.learn([url; 16], [9; 16], keys(&["common", &own]));
+            learner.learn([url; 16], [9; 16], report(&["common", &own]));
         }
         assert_eq!(learner.foresee([7; 16], [9; 16]), keys(&["common"]));
         assert!(learner.foresee([7; 16], [8; 16]).is_empty());
@@ -210,14 +331,14 @@ mod tests {
 
     #[test]
     fn urls_that_nobody_requests_again_are_forgotten_first() {
-        let mut learner = Learner::new(4000);
-        learner.learn([1; 16], [9; 16], keys(&["a"]));
+        let mut learner = Learner::new(8000);
+        learner.learn([1; 16], [9; 16], report(&["a"]));
         for url in 2..=200 {
             assert_eq!(learner.foresee([1; 16], [9; 16]), keys(&["a"]));
-            learner.learn([url; 16], [9; 16], keys(&["b"]));
+            learner.learn([url; 16], [9; 16], report(&["b"]));
         }
-        assert!(learner.bytes <= 4000);
-        assert_eq!(learner.urls.len(), learner.queue.len());
+        assert!(learner.urls.bytes <= 4000);
+        assert_eq!(learner.urls.lists.len(), learner.urls.queue.len());
     }
 
     #[test]
@@ -226,10 +347,48 @@ mod tests {
         let many: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         for pattern in 0..=255 {
-            learner.learn([pattern; 16], [pattern; 16], keys(&many));
+            learner.learn([pattern; 16], [pattern; 16], report(&many));
         }
-        assert!(learner.patterns.len() <= MAX_PATTERNS);
-        assert!(learner.bytes <= 1 << 20);
-        assert_eq!(learner.foresee([255; 16], [255; 16]).len(), MAX_KEYS);
+        for url in 0..=255 {
+            let names: Vec<String> = (0..99).map(|n| format!("\u{5}posts{url}0{n}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            learner.learn([url; 16], [url; 16], unforeseen(&names));
+        }
+        let bytes = learner.urls.bytes + learner.patterns.bytes + learner.followers.bytes;
+        assert!(bytes <= 1 << 20);
+        assert!(!learner.followers.lists.is_empty());
+        let one = "\u{5}posts255098".as_bytes();
+        assert!(learner.follow(&[one; 99]).len() <= MAX_TEXTS + 2 * WINDOW);
+    }
+
+    #[test]
+    fn a_key_that_was_not_foreseen_brings_those_that_follow_it() {
+        let mut learner = Learner::new(1 << 20);
+        let (first, second) = ("\u{5}posts7", "\u{5}posts8");
+        let mine = ["\u{9}post_meta7", "\u{5}terms3"];
+        let sorted = |mut keys: Vec<Arc<[u8]>>| {
+            keys.sort();
+            keys
+        };
+        let all = sorted(keys(&mine));
+        learner.learn([5; 16], [9; 16], unforeseen(&["\u{9}post_meta6"]));
+        learner.learn([1; 16], [9; 16], unforeseen(&[first, mine[0], mine[1]]));
+        assert_eq!(sorted(learner.follow(&[first.as_bytes()])), all);
+        // On another page it comes before another post.
+        for url in 2..=4 {
+            let other = format!("\u{5}posts{url}0");
+            learner.learn(
+                [url; 16],
+                [9; 16],
+                unforeseen(&[first, mine[0], mine[1], &other]),
+            );
+        }
+        assert_eq!(sorted(learner.follow(&[first.as_bytes()])), all);
+        // A post that nobody has read has the groups that have shown several numbers.
+        let all = keys(&["\u{9}post_meta8"]);
+        assert_eq!(sorted(learner.follow(&[second.as_bytes()])), all);
+        // What is asked for is not sent twice.
+        let asked = [first.as_bytes(), mine[0].as_bytes()];
+        assert!(!learner.follow(&asked).contains(&mine[0].as_bytes().into()));
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::announcement;
 use crate::database::{Database, SessionPlace};
 use crate::figures::{Count, Figures};
+use crate::filter::KeyFilter;
 use crate::learner::{Learner, MAX_KEYS};
 use crate::site::ObjectCacheSettings;
 use crate::store::{ObjectStore, ValueChange};
@@ -56,6 +57,7 @@ pub struct PhpSession {
     pub(crate) place: Option<SessionPlace>,
     pub(crate) writer: u64,
     pub(crate) writes: bool,
+    pub(crate) has_asked: bool,
 }
 
 /// What follows from a message.
@@ -165,6 +167,7 @@ impl SiteStores {
                 id: new_id,
                 known: None,
                 store: ObjectStore::new(self.limit),
+                filter: KeyFilter::empty(),
                 learner: Learner::new(self.limit / LEARNER_SHARE),
             },
         };
@@ -214,7 +217,7 @@ impl SiteStores {
                 continue;
             }
             for change in &changes {
-                database.store.change(change, ELSEWHERE, 0);
+                database.remove(change, ELSEWHERE);
             }
         }
         self.show();
@@ -291,8 +294,12 @@ impl PhpSession {
             PhpMessage::Start(_) => {}
             PhpMessage::Get(keys) => {
                 let may_read = sites.nodes != NodeState::Behind;
+                // With the first question the request has left what was foreseen.
+                let pattern = (!self.has_asked).then_some(place.pattern);
+                self.has_asked = true;
                 let database = site.database(place)?;
-                return Ok(database.get(&keys, may_read, &figures, now).into());
+                let answer = database.get(&keys, pattern, may_read, &figures, now);
+                return Ok(answer.into());
             }
             PhpMessage::Change(changes) => {
                 figures.add(Count::RoundTrips, 1);
@@ -300,6 +307,14 @@ impl PhpSession {
                 sites.bound();
                 return Ok(PhpAnswer {
                     bytes,
+                    announcement: announcement.filter(|_| sites.nodes != NodeState::None),
+                });
+            }
+            PhpMessage::Send(changes) => {
+                let (_, announcement) = site.change(place, &changes, self.writer, now)?;
+                sites.bound();
+                return Ok(PhpAnswer {
+                    bytes: Vec::new(),
                     announcement: announcement.filter(|_| sites.nodes != NodeState::None),
                 });
             }
@@ -311,14 +326,18 @@ impl PhpSession {
                 sites.bound();
             }
             PhpMessage::Writes => self.writes = true,
-            PhpMessage::End(report) => {
+            PhpMessage::End { misses, report } => {
                 let database = site.database(place)?;
                 self.writes = false;
+                figures.add(Count::Misses, u64::from(misses));
                 if let Some(keys) = report {
                     let shared = |key: &[u8]| database.store.shared_key(key);
-                    let keys = keys.iter().filter(|key| key.len() <= crate::store::MAX_KEY);
+                    let keys = keys
+                        .iter()
+                        .filter(|(key, _)| key.len() <= crate::store::MAX_KEY);
                     let keys = keys.take(MAX_KEYS);
-                    let keys = keys.map(|key| shared(key).unwrap_or_else(|| (*key).into()));
+                    let keys =
+                        keys.map(|(key, how)| (shared(key).unwrap_or_else(|| (*key).into()), *how));
                     let keys = keys.collect();
                     database.learner.learn(place.url, place.pattern, keys);
                 }
@@ -365,7 +384,7 @@ impl PhpSession {
             if !start.adopt {
                 return Ok(wire::status(wire::BEHIND));
             }
-            database.store.flush();
+            database.flush();
             let is_first = database.known.replace(known).is_none();
             figures.add(Count::Adopted, u64::from(!is_first));
         }

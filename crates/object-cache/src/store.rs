@@ -144,6 +144,11 @@ impl ObjectStore {
         Some(Arc::clone(&slot.value))
     }
 
+    /// The keys that have values.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.slots.iter().map(|slot| &*slot.key)
+    }
+
     /// The shared bytes of a key that has a value.
     pub fn shared_key(&self, key: &[u8]) -> Option<Arc<[u8]>> {
         self.index

@@ -2,20 +2,25 @@
 //!
 //! ```text
 //! message    u32 length of the rest, u8 operation, body
-//! 1 start    u8 version = 1, u8 adopt, u8 n, token, u8 n, stamp, u8 n, fence, 16 namespace, 16 URL, 16 pattern
-//!            answer: u8 status, plus `AMONG_NODES` in a cluster; if `STARTED`: u64 store, u64 counter, u32 n, n * u32 key length, n * u32 value length, keys, values
+//! 1 start    u8 version = 2, u8 adopt, u8 n, token, u8 n, stamp, u8 n, fence, 16 namespace, 16 URL, 16 pattern
+//!            answer: u8 status, plus `AMONG_NODES` in a cluster; if `STARTED`: u64 store, u64 counter, u32 f, f bytes filter, items
 //! 3 get      u32 n, n * u32 key length, keys
-//!            answer: u64 counter, u32 n, n * u32 value length, values
+//!            answer: u64 counter, n * u32 value length, values, items
 //! 4 change   u32 n, n times: u8 kind, u64 lease, u32 seconds, u32 key length, u32 value length, key, value
 //!            answer: u64 counter, n times: u8 outcome, i64 number
-//! 5 tell     as 4, without an answer
+//! 5 tell     as 4, without an answer: values that nobody needs
+//! 8 send     as 4, without an answer: in effect before a process that connects from now on gets its first answer
 //! 6 writes   empty, no answer: the process is about to write to the database
-//! 7 end      u8 1 with a report, u32 n, n * u32 key length, keys; no answer: what the process wrote is announced
+//! 7 end      u32 values that the process knew to be missing, u8 1 with a report, u32 n, n * u32 key length, keys; no answer: what the
+//!            process wrote is announced. The highest bit of a length: the first answer did not contain the key
 //! answer     u32 length of the rest, rest
+//! items      u32 n, n * u32 key length, n * u32 value length, keys, values
 //! ```
 //!
-//! A value length of [`ABSENT`] is a key without a value, [`LATER`] one whose value did not fit into the answer.
+//! The filter has a power of two of bytes; a key without both of its bits has no value. Its bits are `crc32` and `crc32 >> 14`, modulo the
+//! number of bits. A value length of [`ABSENT`] is a key without a value, [`LATER`] one whose value did not fit into the answer.
 
+use crate::learner::Foreseen;
 use crate::store::{ChangeKind, ChangeOutcome, ValueChange};
 
 /// The start of a process: who it is, and what it knows of the database.
@@ -46,12 +51,19 @@ pub enum PhpMessage<'a> {
     Get(Vec<&'a [u8]>),
     /// Changes values, and waits.
     Change(Vec<ValueChange<'a>>),
-    /// Changes values.
+    /// Stores values from the database.
     Tell(Vec<ValueChange<'a>>),
+    /// Changes values, which others read from now on.
+    Send(Vec<ValueChange<'a>>),
     /// Announces that the database will change.
     Writes,
-    /// Ends, with the keys that were read.
-    End(Option<Vec<&'a [u8]>>),
+    /// Ends.
+    End {
+        /// Values that the process knew to be missing, so that it did not ask.
+        misses: u32,
+        /// The keys that were read.
+        report: Option<Vec<(&'a [u8], Foreseen)>>,
+    },
 }
 
 /// Reads a message without its length. `None`: it is damaged.
@@ -63,11 +75,15 @@ pub fn parse(message: &[u8]) -> Option<PhpMessage<'_>> {
         4 => PhpMessage::Change(changes(&mut reader)?),
         5 => PhpMessage::Tell(changes(&mut reader)?),
         6 => PhpMessage::Writes,
-        7 => PhpMessage::End(match reader.byte()? {
-            0 => None,
-            1 => Some(keys(&mut reader)?),
-            _ => return None,
-        }),
+        7 => PhpMessage::End {
+            misses: u32::from_le_bytes(reader.array()?),
+            report: match reader.byte()? {
+                0 => None,
+                1 => Some(report(&mut reader)?),
+                _ => return None,
+            },
+        },
+        8 => PhpMessage::Send(changes(&mut reader)?),
         _ => return None,
     };
     reader.0.is_empty().then_some(message)
@@ -93,6 +109,25 @@ fn keys<'a>(reader: &mut MessageReader<'a>) -> Option<Vec<&'a [u8]>> {
     let lengths: Option<Vec<usize>> = (0..count).map(|_| reader.count()).collect();
     lengths?.into_iter().map(|n| reader.take(n)).collect()
 }
+
+fn report<'a>(reader: &mut MessageReader<'a>) -> Option<Vec<(&'a [u8], Foreseen)>> {
+    let count = reader.count().filter(|count| *count <= MAX_ASKED)?;
+    let lengths: Option<Vec<u32>> = (0..count)
+        .map(|_| reader.array().map(u32::from_le_bytes))
+        .collect();
+    let keys = lengths?.into_iter().map(|length| {
+        let how = if length & NOT_FORESEEN == 0 {
+            Foreseen::Yes
+        } else {
+            Foreseen::No
+        };
+        let key = reader.take(usize::try_from(length & !NOT_FORESEEN).ok()?)?;
+        Some((key, how))
+    });
+    keys.collect()
+}
+
+const NOT_FORESEEN: u32 = 1 << 31;
 
 /// More keys than any request of WordPress names in one message. They take a few milliseconds, for which all other processes wait.
 const MAX_ASKED: usize = 1 << 16;
@@ -131,28 +166,34 @@ pub fn status(status: u8) -> Vec<u8> {
 }
 
 /// The answer to a successful start.
-pub fn started(store: u64, counter: u64, items: &[(&[u8], Found<'_>)]) -> Vec<u8> {
+pub fn started(store: u64, counter: u64, filter: &[u8], items: &[(&[u8], Found<'_>)]) -> Vec<u8> {
     let mut body = vec![STARTED];
     body.extend(store.to_le_bytes());
     body.extend(counter.to_le_bytes());
-    put_length(&mut body, items.len());
+    put_length(&mut body, filter.len());
+    body.extend_from_slice(filter);
+    put_items(&mut body, items);
+    framed(body)
+}
+
+/// The answer to a get, with what was asked for and with what will be read next.
+pub fn values(counter: u64, found: &[Found<'_>], next: &[(&[u8], Found<'_>)]) -> Vec<u8> {
+    let mut body = counter.to_le_bytes().to_vec();
+    put_values(&mut body, found.iter().copied(), |_| ());
+    put_items(&mut body, next);
+    framed(body)
+}
+
+fn put_items(body: &mut Vec<u8>, items: &[(&[u8], Found<'_>)]) {
+    put_length(body, items.len());
     for (key, _) in items {
-        put_length(&mut body, key.len());
+        put_length(body, key.len());
     }
-    put_values(&mut body, items.iter().map(|(_, found)| *found), |body| {
+    put_values(body, items.iter().map(|(_, found)| *found), |body| {
         for (key, _) in items {
             body.extend_from_slice(key);
         }
     });
-    framed(body)
-}
-
-/// The answer to a get.
-pub fn values(counter: u64, found: &[Found<'_>]) -> Vec<u8> {
-    let mut body = counter.to_le_bytes().to_vec();
-    put_length(&mut body, found.len());
-    put_values(&mut body, found.iter().copied(), |_| ());
-    framed(body)
 }
 
 /// The answer to changes.
@@ -245,7 +286,7 @@ impl<'a> MessageReader<'a> {
 }
 
 /// The version of these messages.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// The process may use the store.
 pub const STARTED: u8 = 0;

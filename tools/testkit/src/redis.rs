@@ -156,6 +156,16 @@ impl Redis {
         format!("redis://{}:{}", self.endpoint.host, self.endpoint.port)
     }
 
+    /// The unix socket on which it listens, too. Every user may connect.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join(SOCKET)
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.service.pid()
+    }
+
     /// Runs a command and returns the output of `redis-cli`.
     ///
     /// # Errors
@@ -259,6 +269,7 @@ fn start_server(dir: &Path, endpoint: &RedisEndpoint) -> Result<Service, Testkit
     };
     command.args(["--bind", bind, "--save", "", "--appendonly", "yes"]);
     command.args(["--appendfsync", "always", "--protected-mode", "no"]);
+    command.args(["--unixsocket", SOCKET, "--unixsocketperm", "777"]);
     command
         .args(["--port", &endpoint.port.to_string()])
         .arg("--dir")
@@ -269,4 +280,6 @@ fn start_server(dir: &Path, endpoint: &RedisEndpoint) -> Result<Service, Testkit
     Ok(service)
 }
 
+/// In the data directory, in which the server runs.
+const SOCKET: &str = "redis.sock";
 const TIMEOUT: Duration = Duration::from_secs(60);

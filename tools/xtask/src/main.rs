@@ -1,5 +1,5 @@
 //! The commands behind the Makefile: `xtask demo`, `demo-clean`, `bench`, `cluster`, `conformance`, `faults`, `exactness`, `fragments`,
-//! `growth`, `load-compare`, `seeds`, `soak` and `stress`. They build nothing.
+//! `growth`, `load-compare`, `object-cache`, `seeds`, `soak` and `stress`. They build nothing.
 //!
 //! Results go to stdout, progress to stderr. Exit codes: 0 success, 1 failure, 2 invalid usage.
 
@@ -14,6 +14,7 @@ mod fragments;
 mod growth;
 mod interrupt;
 mod load_compare;
+mod object_cache;
 mod program;
 mod seeds;
 mod stress;
@@ -57,6 +58,8 @@ enum Task {
     Growth(growth::Arguments),
     /// Runs `galley load` and other load generators alternately on the same targets, and prints the ratios of their percentiles
     LoadCompare(load_compare::Arguments),
+    /// Measures what pages cost with and without object caches
+    ObjectCache(object_cache::Arguments),
     /// Rebuilds the stacks of five published articles, and compares them with Galley
     Seeds(seeds::Arguments),
     /// Sends millions of requests, a tenth of them uncached, and checks failures, memory and descriptors
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Task::Fragments(arguments) => fragments::run(&arguments),
         Task::Growth(arguments) => growth::run(&arguments),
         Task::LoadCompare(arguments) => load_compare::run(&arguments),
+        Task::ObjectCache(arguments) => object_cache::run(&arguments),
         Task::Seeds(arguments) => seeds::run(&arguments),
         Task::Soak(arguments) => stress::soak(&arguments),
         Task::Stress(arguments) => stress::stress(&arguments),

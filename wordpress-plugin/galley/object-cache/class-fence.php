@@ -130,10 +130,12 @@ final class Fence {
 	 * @param bool $must_empty Whether it has to be emptied although this process has not opened the fence.
 	 */
 	public function close( bool $must_empty = false ): void {
-		if ( '' !== $this->open || $must_empty ) {
-			$this->put( 'galley_fence', "'" . $this->random() . "'" );
+		if ( '' === $this->open && ! $must_empty ) {
+			return;
 		}
-		if ( '' === $this->open ) {
+		// Without this row, the other one keeps everybody from the store until it is old.
+		$is_put = $this->put( 'galley_fence', "'" . $this->random() . "'" );
+		if ( ! $is_put || '' === $this->open ) {
 			return;
 		}
 		$this->run( "DELETE FROM %t WHERE option_name = '{$this->open}'" );
@@ -155,14 +157,22 @@ final class Fence {
 	}
 
 	/**
-	 * Deletes the transients in the options table: those that were written while the store was away are older than any in the store.
+	 * Deletes the transients in the options table: those that were written while the store was away are older than any in the store. Returns
+	 * whether that was possible.
 	 */
-	public function delete_transients(): void {
-		$this->run( "DELETE FROM %t WHERE option_name LIKE '\\_transient\\_%' OR option_name LIKE '\\_site\\_transient\\_%'" );
+	public function delete_transients(): bool {
+		return true === $this->run( "DELETE FROM %t WHERE option_name LIKE '\\_transient\\_%' OR option_name LIKE '\\_site\\_transient\\_%'" );
 	}
 
-	private function put( string $name, string $value ): void {
-		$this->run( "INSERT INTO %t (option_name, option_value, autoload) VALUES ('$name', $value, 'no') ON DUPLICATE KEY UPDATE option_value = VALUES(option_value)" );
+	/**
+	 * Ends the transaction of this process. Returns false if that is left to WordPress.
+	 */
+	public function commit(): bool {
+		return isset( $GLOBALS['wpdb']->dbh ) && $GLOBALS['wpdb']->dbh instanceof \mysqli && true === $this->run( 'COMMIT' );
+	}
+
+	private function put( string $name, string $value ): bool {
+		return true === $this->run( "INSERT INTO %t (option_name, option_value, autoload) VALUES ('$name', $value, 'no') ON DUPLICATE KEY UPDATE option_value = VALUES(option_value)" );
 	}
 
 	private function random(): string {
@@ -203,6 +213,11 @@ final class Fence {
 		global $wpdb;
 		$result = mysqli_query( $connection, $sql ); // phpcs:ignore WordPress.DB.RestrictedFunctions -- the results of wpdb must stay as they are.
 		if ( false === $result && in_array( mysqli_errno( $connection ), array( 2006, 2013 ), true ) && $wpdb->check_connection( false ) ) { // phpcs:ignore WordPress.DB.RestrictedFunctions -- the results of wpdb must stay as they are.
+			$result = mysqli_query( $wpdb->dbh, $sql ); // phpcs:ignore WordPress.DB.RestrictedFunctions -- the results of wpdb must stay as they are.
+		}
+		// The database may choose this statement to end a deadlock.
+		$tries = 0;
+		while ( false === $result && ++$tries < 6 && in_array( mysqli_errno( $wpdb->dbh ), array( 1205, 1213 ), true ) ) { // phpcs:ignore WordPress.DB.RestrictedFunctions -- the results of wpdb must stay as they are.
 			$result = mysqli_query( $wpdb->dbh, $sql ); // phpcs:ignore WordPress.DB.RestrictedFunctions -- the results of wpdb must stay as they are.
 		}
 		return $result instanceof \mysqli_result ? mysqli_fetch_all( $result, MYSQLI_ASSOC ) : $result; // phpcs:ignore WordPress.DB.RestrictedFunctions -- the results of wpdb must stay as they are.

@@ -16,21 +16,26 @@ final class Object_Cache extends Shared_Cache {
 
 	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
 	public function get( $key, $group = '', $force = false, &$found = null ) {
+		$group = empty( $group ) ? 'default' : (string) $group;
+		if ( ! $force && ( is_string( $key ) || is_int( $key ) ) ) {
+			// The usual case without a call: WordPress comes here thousands of times for a page.
+			$name = isset( $this->global_groups[ $group ] ) ? $key : $this->blog_prefix . $key;
+			if ( isset( $this->cache[ $group ][ $name ] ) ) {
+				$found = true;
+				++$this->cache_hits;
+				$value = $this->cache[ $group ][ $name ];
+				return is_object( $value ) ? clone $value : $value;
+			}
+		}
 		$found = false;
-		$group = self::group( $group );
 		$name  = $this->name( $key, $group );
-		if ( null === $name ) {
+		if ( null === $name || ( self::lists_missing( $group, $name ) && ! $this->has( $group, $name ) ) ) {
 			return false;
 		}
-		if ( self::lists_missing( $group, $name ) ) {
-			$this->load_missing( $group, $name );
-			$found = $this->has( $group, $name );
-			return $found ? $this->kept( $group, $name ) : false;
-		}
-		if ( $force && $this->is_shared( $group ) && ! $this->waits( $group, $name ) ) {
+		if ( $force && $this->is_shared( $group ) && ! $this->waits( $group, $name ) && ! self::lists_missing( $group, $name ) ) {
 			$this->forget( $group, $name );
 		}
-		if ( ! $this->has( $group, $name ) && ! $this->load( $group, array( $name ) ) ) {
+		if ( ! $this->has( $group, $name ) && ! $this->load( $group, array( $name ), $force ) ) {
 			++$this->cache_misses;
 			return false;
 		}
@@ -55,7 +60,7 @@ final class Object_Cache extends Shared_Cache {
 			}
 		}
 		if ( array() !== $unknown ) {
-			$this->load( $group, $unknown );
+			$this->load( $group, $unknown, $force );
 		}
 		return parent::get_multiple( $keys, $group );
 	}
@@ -71,12 +76,17 @@ final class Object_Cache extends Shared_Cache {
 			$this->store_missing( $group, $name, (array) $data );
 		} elseif ( $this->shares( $group ) ) {
 			$id = $this->id( $group, $name );
-			if ( ! preg_match( self::READ_FROM_DATABASE, $group ) ) {
-				$this->change( Object_Store::SET, $id, $data, $this->lease( $id, $this->store->counter ), $expire );
-			} elseif ( null === $this->in_transaction && $this->is_fill( $id ) ) {
-				$this->fill( Object_Store::SET, $id, $data, $this->lease( $id, $this->began ), $expire );
-			} else {
+			if ( ! $this->are_rows( $group ) ) {
+				$this->change( Object_Store::SET, $id, $data, $expire, false );
+			} elseif ( null !== $this->in_transaction || ! $this->is_fill( $id ) ) {
 				$this->remove( array( $id ) );
+			} elseif ( 0 === $this->writes ) {
+				$this->fill( $id, $data, $expire );
+			} else {
+				// It contains a change that nothing else announces. Another process may have stored what it read before, which this removes.
+				unset( $this->waiting[ $id ] );
+				$this->leases[ $id ] = $this->rows_from;
+				$this->change( Object_Store::SET, $id, $data, $expire, false );
 			}
 			unset( $this->ahead[ $id ] );
 		}
@@ -96,13 +106,14 @@ final class Object_Cache extends Shared_Cache {
 			if ( isset( $this->ahead[ $id ] ) && $this->load( $group, array( $name ) ) ) {
 				return false;
 			}
-			if ( preg_match( self::READ_FROM_DATABASE, $group ) ) {
+			if ( $this->are_rows( $group ) ) {
 				if ( null === $this->in_transaction ) {
-					$this->fill( Object_Store::ADD, $id, $data, $this->lease( $id, $this->began ), $expire );
+					$this->fill( $id, $data, $expire );
 				}
 			} else {
-				$outcome = $this->change( Object_Store::ADD, $id, $data, $this->lease( $id, $this->store->counter ), $expire );
-				if ( Object_Store::REFUSED === $outcome ) {
+				// A lock matters to others, and has a number or a text for a value, or ends. What the request has looked for is none.
+				$waits = ! isset( $this->missed[ $id ] ) || $expire > 0 || is_scalar( $data );
+				if ( Object_Store::REFUSED === $this->change( Object_Store::ADD, $id, $data, $expire, $waits ) ) {
 					return false;
 				}
 			}
@@ -182,6 +193,8 @@ final class Object_Cache extends Shared_Cache {
 		$this->cache  = array();
 		$this->ahead  = array();
 		$this->missed = array();
+		// It does not know what this process has stored since.
+		$this->store->filter = '';
 		return true;
 	}
 

@@ -80,7 +80,7 @@ final class Object_Store {
 	private $free_wait = 0.001;
 
 	/**
-	 * Whether other nodes have stores of their own.
+	 * Whether other nodes have stores of their own, which must know of a change before the function that makes it returns.
 	 *
 	 * @var bool
 	 */
@@ -99,6 +99,13 @@ final class Object_Store {
 	 * @var int
 	 */
 	public $store = 0;
+
+	/**
+	 * Bits of the keys that had a value at the beginning.
+	 *
+	 * @var string
+	 */
+	public $filter = '';
 
 	/**
 	 * Answers that the request has waited for.
@@ -167,7 +174,7 @@ final class Object_Store {
 	 * @param array $items Receives key => bytes, null for a missing value, or false for one that has to be asked for.
 	 */
 	public function start( array $who, bool $adopt, array &$items ): ?int {
-		$body = pack( 'CC', 1, $adopt ? 1 : 0 );
+		$body = pack( 'CC', 2, $adopt ? 1 : 0 );
 		foreach ( array( 'token', 'stamp', 'fence' ) as $part ) {
 			$body .= chr( strlen( $who[ $part ] ) ) . $who[ $part ];
 		}
@@ -181,43 +188,54 @@ final class Object_Store {
 		if ( self::STARTED !== $status ) {
 			return $status;
 		}
-		$head = unpack( 'Pstore/Pcounter/Vcount', substr( $answer, 1, 20 ) );
-		if ( false === $head ) {
+		$head  = strlen( $answer ) < 21 ? null : unpack( 'Pstore/Pcounter/Vfilter', $answer, 1 );
+		$items = null === $head ? null : $this->items( $answer, 21 + $head['filter'] );
+		if ( null === $items ) {
 			return $this->fail( 'damaged answer' );
 		}
 		$this->store   = $head['store'];
 		$this->counter = $head['counter'];
-		$lengths       = 0 === $head['count'] ? array() : unpack( 'V' . 2 * $head['count'], substr( $answer, 21, 8 * $head['count'] ) );
-		$at            = 21 + 8 * $head['count'];
-		$value_at      = $at;
-		for ( $i = 1; $i <= $head['count']; $i++ ) {
-			$value_at += $lengths[ $i ];
-		}
-		for ( $i = 1; $i <= $head['count']; $i++ ) {
-			$key           = substr( $answer, $at, $lengths[ $i ] );
-			$at           += $lengths[ $i ];
-			$items[ $key ] = $this->value( $answer, $lengths[ $i + $head['count'] ], $value_at );
-		}
+		$this->filter  = substr( $answer, 21, $head['filter'] );
 		return self::STARTED;
 	}
 
 	/**
-	 * Asks for values. Returns key => bytes, null or false as `start()`; null after a failure.
+	 * Asks for values. Returns key => bytes, null or false as `start()`, also of keys that are read next; null after a failure.
 	 *
 	 * @param string[] $keys Keys.
 	 */
 	public function get( array $keys ): ?array {
 		$answer = $this->ask( 3, $this->list_of( $keys ) );
-		$head   = null === $answer ? false : unpack( 'Pcounter/Vcount', substr( $answer, 0, 12 ) );
-		if ( false === $head || count( $keys ) !== $head['count'] ) {
+		$at     = 8 + 4 * count( $keys );
+		if ( null === $answer || strlen( $answer ) < $at ) {
 			return $this->fail( 'damaged answer' );
 		}
-		$this->counter = $head['counter'];
-		$lengths       = unpack( 'V*', substr( $answer, 12, 4 * count( $keys ) ) );
-		$at            = 12 + 4 * count( $keys );
+		$this->counter = unpack( 'P', $answer )[1];
+		$lengths       = unpack( 'V*', substr( $answer, 8, 4 * count( $keys ) ) );
 		$items         = array();
-		foreach ( array_values( $keys ) as $i => $key ) {
+		foreach ( $keys as $i => $key ) {
 			$items[ $key ] = $this->value( $answer, $lengths[ $i + 1 ], $at );
+		}
+		$next = $this->items( $answer, $at );
+		return null === $next ? $this->fail( 'damaged answer' ) : $items + $next;
+	}
+
+	/**
+	 * Returns the keys and values at a place of an answer.
+	 */
+	private function items( string $answer, int $at ): ?array {
+		$count = strlen( $answer ) < $at + 4 ? -1 : unpack( 'V', $answer, $at )[1];
+		$keys  = $at + 4 + 8 * $count;
+		if ( $count <= 0 || strlen( $answer ) < $keys ) {
+			return 0 === $count ? array() : null;
+		}
+		$lengths = unpack( 'V' . 2 * $count, $answer, $at + 4 );
+		$at      = $keys + array_sum( array_slice( $lengths, 0, $count ) );
+		$items   = array();
+		for ( $i = 1; $i <= $count; $i++ ) {
+			$items[ substr( $answer, $keys, $lengths[ $i ] ) ] = $this->value( $answer, $lengths[ $i + $count ], $at );
+
+			$keys += $lengths[ $i ];
 		}
 		return $items;
 	}
@@ -246,8 +264,19 @@ final class Object_Store {
 	 *
 	 * @param string[] $changes Changes of `change()`.
 	 */
-	public function tell( array $changes ): void {
-		$this->send( 5, pack( 'V', count( $changes ) ) . implode( '', $changes ) );
+	public function tell( array $changes ): bool {
+		return $this->send( 5, pack( 'V', count( $changes ) ) . implode( '', $changes ) );
+	}
+
+	/**
+	 * Makes changes that others read from now on. Their outcome does not matter to the caller.
+	 *
+	 * @param string[] $changes Changes of `change()`.
+	 */
+	public function put( array $changes ): bool {
+		$body = pack( 'V', count( $changes ) ) . implode( '', $changes );
+		// The store may refuse large messages for lack of memory.
+		return $this->has_nodes || strlen( $body ) > 60000 ? null !== $this->make( $changes ) : $this->send( 8, $body );
 	}
 
 	/**
@@ -260,10 +289,19 @@ final class Object_Store {
 	/**
 	 * Ends: everything that was written is announced.
 	 *
-	 * @param string[]|null $report The keys that the request has read, if the store did not foresee them.
+	 * @param int         $misses Values that the request did not ask for, because they do not exist.
+	 * @param bool[]|null $report The keys that the request has read, if the store did not foresee them, and whether the first answer contained each.
 	 */
-	public function end( ?array $report ): void {
-		$this->send( 7, null === $report ? "\0" : "\1" . $this->list_of( $report ) );
+	public function end( int $misses, ?array $report ): void {
+		$body = pack( 'VC', $misses, null === $report ? 0 : 1 );
+		if ( null !== $report ) {
+			$lengths = array();
+			foreach ( $report as $key => $was_foreseen ) {
+				$lengths[] = strlen( (string) $key ) | ( $was_foreseen ? 0 : 1 << 31 );
+			}
+			$body .= pack( 'V*', count( $report ), ...$lengths ) . implode( '', array_keys( $report ) );
+		}
+		$this->send( 7, $body );
 	}
 
 	/**
@@ -284,7 +322,7 @@ final class Object_Store {
 	}
 
 	private function list_of( array $keys ): string {
-		return pack( 'V*', count( $keys ), ...array_map( 'strlen', array_values( $keys ) ) ) . implode( '', $keys );
+		return pack( 'V*', count( $keys ), ...array_map( 'strlen', $keys ) ) . implode( '', $keys );
 	}
 
 	/**

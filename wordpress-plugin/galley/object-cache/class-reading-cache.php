@@ -84,11 +84,18 @@ abstract class Reading_Cache extends Local_Cache {
 	protected $began = 0;
 
 	/**
-	 * The beginnings of keys whose names are numbers.
+	 * The same, unless the process had to begin anew: then it is 0, because rows that it has read before have no lease.
 	 *
-	 * @var true[]
+	 * @var int
 	 */
-	protected $numbered = array();
+	protected $rows_from = 0;
+
+	/**
+	 * Groups whose values WordPress reads from the database.
+	 *
+	 * @var bool[]
+	 */
+	private $are_rows = array();
 
 	/**
 	 * Changes that nobody waits for, by key in the store.
@@ -98,32 +105,46 @@ abstract class Reading_Cache extends Local_Cache {
 	protected $waiting = array();
 
 	/**
-	 * The counter at which a key was found missing, by key in the store.
+	 * Keys in the store that have no value.
 	 *
-	 * @var int[]
+	 * @var true[]
 	 */
 	protected $missed = array();
 
 	/**
-	 * The counter at which a value was read, by key in the store, if that was after the beginning.
+	 * The counter at which a key was asked for, by key in the store, if that was after the beginning.
 	 *
 	 * @var int[]
 	 */
 	protected $leases = array();
 
 	/**
-	 * Keys in the store that the request has read, and the number of those that it was sent at the start.
+	 * Keys in the store that the request has read, and whether they were in the first answer.
 	 *
-	 * @var true[]
+	 * @var bool[]
 	 */
 	protected $used = array();
 
 	/**
-	 * The number of keys in the first answer, of those that were used, and of those that were not in it.
+	 * Keys that were read and not in the first answer.
+	 *
+	 * @var true[]
+	 */
+	private $unforeseen = array();
+
+	/**
+	 * Keys in the store that were changed in a transaction; null outside of one.
+	 *
+	 * @var true[]|null
+	 */
+	protected $in_transaction = null;
+
+	/**
+	 * The number of keys in the first answer, of those that were used, of those that were not in it, and of reads of values that do not exist.
 	 *
 	 * @var int[]
 	 */
-	protected $foreseen = array( 0, 0, 0 );
+	protected $foreseen = array( 0, 0, 0, 0 );
 
 	/**
 	 * The number of statements that write, so far.
@@ -162,6 +183,7 @@ abstract class Reading_Cache extends Local_Cache {
 			$value          = $this->fence->value;
 		}
 		add_filter( 'query', array( $this, 'watch' ), PHP_INT_MAX );
+		add_filter( 'woocommerce_related_products', array( $this, 'expect' ), PHP_INT_MAX );
 		register_shutdown_function( array( $this, 'end_last' ) );
 		if ( null !== $value ) {
 			$this->path = $target['path'];
@@ -192,10 +214,8 @@ abstract class Reading_Cache extends Local_Cache {
 		$items  = array();
 		$status = $this->store->connect( $this->path ) ? $this->store->start( $this->who, false, $items ) : null;
 		if ( Object_Store::BEHIND === $status ) {
-			if ( ! $this->is_network && ! $this->store->has_nodes ) {
-				$this->fence->delete_transients();
-			}
-			$status = $this->store->start( $this->who, true, $items );
+			$is_ready = $this->is_network || $this->store->has_nodes || $this->fence->delete_transients();
+			$status   = $is_ready ? $this->store->start( $this->who, true, $items ) : null;
 		}
 		$this->checked = microtime( true );
 		if ( Object_Store::STARTED !== $status ) {
@@ -207,12 +227,14 @@ abstract class Reading_Cache extends Local_Cache {
 			// One node's transients would be missing on the others.
 			$this->use_database();
 		}
-		$this->began    = $this->store->counter;
-		$this->ahead    = $this->may_read ? $items : array();
-		$this->missed   = array();
-		$this->leases   = array();
-		$this->foreseen = array( count( $items ), 0, 0 );
-		array_map( array( $this, 'note_number' ), array_map( 'strval', array_keys( $items ) ) );
+		$this->began      = $this->store->counter;
+		$this->rows_from  = $this->began;
+		$this->ahead      = $this->may_read ? $items : array();
+		$this->missed     = array();
+		$this->leases     = array();
+		$this->unforeseen = array();
+		$this->foreseen   = array( count( $items ), 0, 0, 0 );
+		$this->note_missing();
 	}
 
 	/**
@@ -239,8 +261,11 @@ abstract class Reading_Cache extends Local_Cache {
 		return chr( strlen( $group ) ) . $group . $name;
 	}
 
-	protected function lease( string $id, int $otherwise ): int {
-		return $this->missed[ $id ] ?? $this->leases[ $id ] ?? $otherwise;
+	/**
+	 * Whether WordPress reads the values of a group from the database.
+	 */
+	protected function are_rows( string $group ): bool {
+		return $this->are_rows[ $group ] ?? ( $this->are_rows[ $group ] = (bool) preg_match( self::READ_FROM_DATABASE, $group ) );
 	}
 
 	protected function forget( string $group, string $name ): void {
@@ -251,47 +276,96 @@ abstract class Reading_Cache extends Local_Cache {
 	/**
 	 * Loads values from the store into this request. Returns whether the first one exists.
 	 *
+	 * @param string   $group Group.
 	 * @param string[] $names Names in the group that this request does not have.
+	 * @param bool     $asks  Whether to ask also for values that did not exist at the beginning.
 	 */
-	protected function load( string $group, array $names ): bool {
+	protected function load( string $group, array $names, bool $asks = false ): bool {
 		if ( ! $this->is_shared( $group ) || ( ! $this->may_read && ! $this->is_current() ) ) {
 			return false;
 		}
+		$ids = array();
 		$ask = array();
 		foreach ( $names as $name ) {
 			$id = $this->id( $group, $name );
-			if ( ! isset( $this->ahead[ $id ] ) && ! isset( $this->missed[ $id ] ) && ! array_key_exists( $id, $this->ahead ) ) {
-				$ask[] = $id;
+			if ( isset( $this->missed[ $id ] ) || isset( $this->in_transaction[ $id ] ) ) {
+				// What others see of a transaction is not what this process has written.
+				continue;
+			}
+			$ids[ $id ] = $name;
+			if ( ! array_key_exists( $id, $this->ahead ) ) {
+				$this->unforeseen[ $id ] = true;
 				++$this->foreseen[2];
-			} elseif ( false === ( $this->ahead[ $id ] ?? null ) ) {
+				if ( ! $asks && $this->is_absent( $id ) ) {
+					$this->ahead[ $id ] = null;
+					++$this->foreseen[3];
+				} else {
+					$ask[ $id ] = true;
+				}
+			} elseif ( false === $this->ahead[ $id ] ) {
 				// One question for all values that did not fit into the first answer.
-				$ask = array_merge( $ask, array_keys( $this->ahead, false, true ) );
+				$ask += array_fill_keys( array_keys( $this->ahead, false, true ), true );
 			}
 		}
-		$own = array_flip( array_map( 'strval', $ask ) );
-		if ( 1 === count( $ask ) && ctype_digit( $names[0] ) ) {
-			$ask = array_merge( $ask, $this->companions( $names[0] ) );
-		}
-		if ( array() !== $ask && ! $this->ask( array_values( array_unique( array_map( 'strval', $ask ) ) ), $own ) ) {
+		if ( array() !== $ask && ! $this->ask( array_map( 'strval', array_keys( $ask ) ) ) ) {
 			return false;
 		}
-		foreach ( $names as $name ) {
-			$this->take( $group, $name );
+		foreach ( $ids as $id => $name ) {
+			$this->take( $group, (string) $name, (string) $id );
 		}
 		return $this->has( $group, $names[0] );
 	}
 
 	/**
+	 * Asks at once for what WooCommerce is going to read of several products, one by one. It chooses some of these at random.
+	 *
+	 * @param mixed $products Numbers of products.
+	 */
+	public function expect( $products ) {
+		$ids = array();
+		foreach ( is_array( $products ) && $this->is_shared( 'posts' ) ? array_slice( array_filter( $products, 'is_numeric' ), 0, 20 ) : array() as $product ) {
+			foreach ( array( 'posts', 'post_meta', "product_$product" ) as $group ) {
+				$name = (string) $this->name( 0 === strpos( $group, 'product' ) ? "wc_{$group}_cache_prefix" : (int) $product, $group );
+				$id   = $this->id( $group, $name );
+				if ( ! isset( $this->used[ $id ] ) && ! isset( $this->ahead[ $id ] ) && ! isset( $this->waiting[ $id ] ) && ! isset( $this->in_transaction[ $id ] ) && ! $this->is_absent( $id ) ) {
+					$ids[] = $id;
+				}
+			}
+		}
+		if ( array() !== $ids ) {
+			foreach ( $ids as $id ) {
+				$this->unforeseen[ $id ] = true;
+			}
+			$this->ask( $ids );
+		}
+		return $products;
+	}
+
+	/**
+	 * Whether the store had no value for a key at the beginning.
+	 */
+	protected function is_absent( string $id ): bool {
+		$filter = $this->store->filter;
+		if ( '' === $filter ) {
+			return false;
+		}
+		$hash  = crc32( $id );
+		$last  = 8 * strlen( $filter ) - 1;
+		$first = $hash & $last;
+		$other = ( $hash >> 14 ) & $last;
+		return ! ( ord( $filter[ $first >> 3 ] ) >> ( $first & 7 ) & ord( $filter[ $other >> 3 ] ) >> ( $other & 7 ) & 1 );
+	}
+
+	/**
 	 * Makes a value that the store has sent one of this request.
 	 */
-	protected function take( string $group, string $name ): void {
-		$id = $this->id( $group, $name );
+	private function take( string $group, string $name, string $id ): void {
 		if ( ! array_key_exists( $id, $this->ahead ) ) {
 			return;
 		}
 		if ( ! isset( $this->used[ $id ] ) ) {
-			$this->used[ $id ] = true;
-			++$this->foreseen[1];
+			$this->used[ $id ]  = ! isset( $this->unforeseen[ $id ] );
+			$this->foreseen[1] += (int) $this->used[ $id ];
 		}
 		$bytes = $this->ahead[ $id ];
 		unset( $this->ahead[ $id ] );
@@ -300,11 +374,11 @@ abstract class Reading_Cache extends Local_Cache {
 			$prefix = $this->prefix_of( $group, $name );
 			$this->cache[ $group ][ $prefix . 'notoptions' ][ substr( $name, strlen( $prefix ) ) ] = true;
 		}
+		$this->leases[ $id ] = $this->leases[ $id ] ?? $this->began;
 		if ( is_string( $bytes ) && $found ) {
-			$this->leases[ $id ]            = $this->leases[ $id ] ?? $this->began;
 			$this->cache[ $group ][ $name ] = $value;
 		} else {
-			$this->missed[ $id ] = $this->leases[ $id ] ?? $this->began;
+			$this->missed[ $id ] = true;
 			$this->filled[ $id ] = $this->writes;
 		}
 	}
@@ -318,14 +392,12 @@ abstract class Reading_Cache extends Local_Cache {
 	}
 
 	/**
-	 * Adds the names that the first answer contains to the list.
+	 * Adds the names that the store has sent to the list.
 	 */
-	protected function load_missing( string $group, string $list ): void {
-		$start = $this->id( $group, substr( $list, 0, -10 ) );
+	private function note_missing(): void {
 		foreach ( array_keys( $this->ahead, self::IS_MISSING, true ) as $id ) {
-			if ( 0 === strncmp( (string) $id, $start, strlen( $start ) ) ) {
-				$this->take( $group, substr( (string) $id, 1 + strlen( $group ) ) );
-			}
+			$length = ord( $id[0] );
+			$this->take( substr( $id, 1, $length ), substr( $id, 1 + $length ), $id );
 		}
 	}
 
@@ -337,39 +409,11 @@ abstract class Reading_Cache extends Local_Cache {
 	}
 
 	/**
-	 * Returns the unknown keys with the same number in all groups with numbers: who reads a post reads its fields and terms next.
-	 *
-	 * @return string[]
-	 */
-	protected function companions( string $number ): array {
-		$ids = array();
-		foreach ( array_keys( $this->numbered ) as $start ) {
-			$id = $start . $number;
-			if ( ! array_key_exists( $id, $this->ahead ) && ! isset( $this->missed[ $id ] ) && ! isset( $this->used[ $id ] ) && ! isset( $this->waiting[ $id ] ) ) {
-				$ids[] = $id;
-			}
-		}
-		return $ids;
-	}
-
-	/**
-	 * Notes the group of a key whose name is a number.
-	 */
-	protected function note_number( string $id ): void {
-		$start = 1 + ord( $id[0] );
-		if ( ctype_digit( substr( $id, $start ) ) ) {
-			$this->numbered[ substr( $id, 0, $start ) ] = true;
-		}
-	}
-
-	/**
-	 * Asks the store for keys.
+	 * Asks the store for keys. Its answer also contains those that requests read next.
 	 *
 	 * @param string[] $ids Keys in the store.
-	 * @param int[]    $own The keys among them that the request reads now. It may have rows of the others from earlier statements, so that their lease
-	 *                      stays that of the beginning.
 	 */
-	protected function ask( array $ids, array $own ): bool {
+	private function ask( array $ids ): bool {
 		if ( ! $this->is_current() ) {
 			return false;
 		}
@@ -378,11 +422,18 @@ abstract class Reading_Cache extends Local_Cache {
 			$this->lose( $this->is_announced );
 			return false;
 		}
+		$asked = array_flip( $ids );
 		foreach ( $items as $id => $bytes ) {
-			$this->note_number( (string) $id );
+			if ( ! isset( $asked[ $id ] ) ) {
+				if ( isset( $this->used[ $id ] ) || isset( $this->waiting[ $id ] ) || isset( $this->in_transaction[ $id ] ) || isset( $this->ahead[ $id ] ) || array_key_exists( $id, $this->ahead ) ) {
+					continue;
+				}
+				$this->unforeseen[ $id ] = true;
+			}
 			$this->ahead[ $id ]  = $bytes;
-			$this->leases[ $id ] = isset( $own[ $id ] ) ? $this->store->counter : ( $this->leases[ $id ] ?? $this->began );
+			$this->leases[ $id ] = $this->store->counter;
 		}
+		$this->note_missing();
 		return true;
 	}
 
@@ -393,9 +444,10 @@ abstract class Reading_Cache extends Local_Cache {
 		if ( microtime( true ) - $this->checked <= self::RECHECK_AFTER ) {
 			return $this->may_read;
 		}
-		$this->checked  = microtime( true );
-		$value          = $this->fence->read();
-		$this->may_read = null !== $value;
+		$this->checked       = microtime( true );
+		$value               = $this->fence->read();
+		$this->may_read      = null !== $value;
+		$this->store->filter = '';
 		if ( $value === $this->who['fence'] || $this->fence->is_blocked ) {
 			return $this->may_read;
 		}
@@ -405,9 +457,7 @@ abstract class Reading_Cache extends Local_Cache {
 			$this->who['fence'] = $value;
 			$this->store        = new Object_Store();
 			$this->open();
-			// Rows that the request has read before have no lease in the emptied store.
-			$this->leases = array_fill_keys( array_keys( $this->ahead ), $this->began );
-			$this->began  = 0;
+			$this->rows_from = 0;
 		}
 		if ( ! $this->store->is_open() ) {
 			$this->use_database();

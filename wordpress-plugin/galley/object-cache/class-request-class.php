@@ -37,20 +37,22 @@ final class Request_Class {
 	}
 
 	/**
-	 * Returns the pattern of a URL: words of WordPress and the first of several parts stay, the names of query parameters, too. Pure.
+	 * Returns the pattern of a URL: words of WordPress and the first of several parts stay. The names of query parameters matter where they
+	 * choose the page: at the root, in the administration, in the REST API. Pure.
 	 */
 	public static function pattern( string $uri ): string {
 		list( $path, $query ) = explode( '?', $uri, 2 ) + array( 1 => '' );
 		$parts                = array_values( array_filter( explode( '/', $path ), 'strlen' ) );
+		$is_pretty            = array() !== $parts && 0 !== strpos( $parts[0], 'wp-' ) && '.php' !== substr( $path, -4 );
 		foreach ( $parts as $at => $part ) {
 			if ( ctype_digit( $part ) ) {
 				$parts[ $at ] = '#';
-			} elseif ( 0 !== strpos( $parts[0], 'wp-' ) && ( $at > 0 || 1 === count( $parts ) ) && '.php' !== substr( $part, -4 ) ) {
+			} elseif ( $is_pretty && ( $at > 0 || 1 === count( $parts ) ) ) {
 				$parts[ $at ] = '*';
 			}
 		}
 		$names = array();
-		foreach ( array_slice( explode( '&', $query ), 0, 20 ) as $pair ) {
+		foreach ( $is_pretty ? array() : array_slice( explode( '&', $query ), 0, 20 ) as $pair ) {
 			$names[] = explode( '=', $pair, 2 )[0];
 		}
 		sort( $names );

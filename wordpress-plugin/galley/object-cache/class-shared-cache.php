@@ -33,13 +33,6 @@ abstract class Shared_Cache extends Reading_Cache {
 	private $waiting_bytes = 0;
 
 	/**
-	 * Keys in the store that were changed in a transaction; null outside of one.
-	 *
-	 * @var true[]|null
-	 */
-	protected $in_transaction = null;
-
-	/**
 	 * Whether everything was deleted in the transaction.
 	 *
 	 * @var bool
@@ -88,6 +81,7 @@ abstract class Shared_Cache extends Reading_Cache {
 			return $sql;
 		}
 		if ( preg_match( '/^\s*(?:COMMIT|ROLLBACK(?!\s+TO|\s+WORK\s+TO)|SET\s+(?:SESSION\s+|@@)?autocommit|CREATE|ALTER|DROP|TRUNCATE)/i', (string) $sql ) ) {
+			$is_commit       = null !== $this->in_transaction && preg_match( '/^\s*COMMIT\s*;?\s*$/i', (string) $sql );
 			$this->is_ending = null !== $this->in_transaction;
 			$this->may_fill  = $this->may_fill && 'ROLL' !== $word;
 			if ( 'ROLL' === $word ) {
@@ -106,6 +100,11 @@ abstract class Shared_Cache extends Reading_Cache {
 				$this->lose( true );
 			}
 		}
+		if ( isset( $is_commit ) && $is_commit && $this->fence->commit() ) {
+			// The rows are visible: nobody may find older values when the function that has sent this statement returns. If wpdb has several
+			// connections, that was not the one of the transaction; the next statement deletes the keys again.
+			$this->announce_again();
+		}
 		return $sql;
 	}
 
@@ -120,10 +119,9 @@ abstract class Shared_Cache extends Reading_Cache {
 		}
 		$this->tell_waiting();
 		if ( $this->store->is_open() ) {
-			list( $all, $used, $others ) = $this->foreseen;
-			$is_new                      = $others > 0 || 4 * $used < 3 * $all;
-			$this->store->end( $is_new ? array_map( 'strval', array_keys( $this->used ) ) : null );
-			$this->foreseen     = array( 0, 0, 0 );
+			list( $all, $used, $others, $misses ) = $this->foreseen;
+			$this->store->end( $misses, $others > 0 || 4 * $used < 3 * $all ? $this->used : null );
+			$this->foreseen     = array( 0, 0, 0, 0 );
 			$this->is_announced = false;
 		}
 		// A failure until now has opened the fence.
@@ -152,7 +150,7 @@ abstract class Shared_Cache extends Reading_Cache {
 		if ( $this->is_shared( $group ) ) {
 			return true;
 		}
-		if ( ! isset( $this->non_persistent_groups[ $group ] ) && ! preg_match( self::READ_FROM_DATABASE, $group ) ) {
+		if ( ! isset( $this->non_persistent_groups[ $group ] ) && ! $this->are_rows( $group ) ) {
 			$this->is_missed = true;
 		}
 		return false;
@@ -183,7 +181,7 @@ abstract class Shared_Cache extends Reading_Cache {
 		foreach ( null === $this->in_transaction ? array_keys( array_diff_key( $names, $before ) ) : array() as $option ) {
 			$id = $this->id( $group, substr( $list, 0, -10 ) . $option );
 			if ( $this->may_fill ) {
-				$this->waiting[ $id ] = Object_Store::change( Object_Store::ADD, $id, self::IS_MISSING, $this->lease( $id, $this->began ) );
+				$this->waiting[ $id ] = Object_Store::change( Object_Store::ADD, $id, self::IS_MISSING, $this->rows_from );
 			}
 		}
 	}
@@ -196,33 +194,41 @@ abstract class Shared_Cache extends Reading_Cache {
 	}
 
 	/**
-	 * Sends a change, and waits for the answer. Returns the outcome; null if there is none.
+	 * Sends the change of a value that is not a row.
+	 *
+	 * @param bool $waits Whether to wait for the outcome. It is null without one.
 	 */
-	protected function change( int $kind, string $id, $data, int $lease, int $expire ): ?int {
+	protected function change( int $kind, string $id, $data, int $expire, bool $waits ): ?int {
 		$bytes = $expire < 0 ? null : encode_object( $data );
 		if ( null === $bytes ) {
 			$this->remove( array( $id ) );
 			return null;
 		}
-		$outcomes = $this->make( array( Object_Store::change( $kind, $id, $bytes, $lease, $expire ) ) );
 		// What was known before is over, also that there was no value.
-		unset( $this->leases[ $id ], $this->missed[ $id ], $this->filled[ $id ] );
-		if ( null !== $outcomes && Object_Store::CONFLICT !== $outcomes[0][0] ) {
-			$this->leases[ $id ] = $this->store->counter;
+		unset( $this->missed[ $id ], $this->filled[ $id ], $this->ahead[ $id ] );
+		$change = Object_Store::change( $kind, $id, $bytes, $this->leases[ $id ] ?? $this->store->counter, $expire );
+		if ( $waits ) {
+			return $this->make( array( $change ) )[0][0] ?? null;
 		}
-		return $outcomes[0][0] ?? null;
+		$this->settle();
+		if ( ! $this->store->put( array( $change ) ) ) {
+			$this->lose( true );
+		}
+		return null;
 	}
 
 	/**
-	 * Keeps a value from the database for the end of the request. Nobody waits for it: until then others read the database.
+	 * Keeps a value from the database for the end of the request, unless the store has one. Nobody waits for it: until then others read the
+	 * database. The request may have read the row at its beginning.
 	 */
-	protected function fill( int $kind, string $id, $data, int $lease, int $expire ): void {
-		$bytes = $this->may_fill && $expire >= 0 ? encode_object( $data ) : null;
+	protected function fill( string $id, $data, int $expire ): void {
+		$is_wanted           = $this->may_fill && $expire >= 0 && ( isset( $this->missed[ $id ] ) || $this->is_absent( $id ) || '' === $this->store->filter );
+		$bytes               = $is_wanted ? encode_object( $data ) : null;
+		$this->filled[ $id ] = $this->writes;
 		if ( null === $bytes ) {
 			return;
 		}
-		$this->filled[ $id ]  = $this->writes;
-		$this->waiting[ $id ] = Object_Store::change( $kind, $id, $bytes, $lease, $expire );
+		$this->waiting[ $id ] = Object_Store::change( Object_Store::ADD, $id, $bytes, $this->rows_from, $expire );
 		$this->waiting_bytes += strlen( $bytes );
 		if ( $this->waiting_bytes > self::MAX_WAITING ) {
 			$this->tell_waiting();
@@ -270,16 +276,23 @@ abstract class Shared_Cache extends Reading_Cache {
 		if ( ! $this->is_ending ) {
 			return;
 		}
-		$ids                  = array_map( 'strval', array_keys( (array) $this->in_transaction ) );
-		$is_flushed           = $this->is_flushed;
-		$this->is_ending      = false;
+		$this->is_ending = false;
+		$this->announce_again();
 		$this->is_flushed     = false;
 		$this->in_transaction = null;
-		if ( $is_flushed && $this->store->is_open() ) {
+	}
+
+	private function announce_again(): void {
+		$ids       = array_map( 'strval', array_keys( (array) $this->in_transaction ) );
+		$is_ending = $this->is_ending;
+		// Not `settle()` once more.
+		$this->is_ending = false;
+		if ( $this->is_flushed && $this->store->is_open() ) {
 			$this->make( array( Object_Store::change( Object_Store::FLUSH, '' ) ) );
 		} elseif ( array() !== $ids && $this->store->is_open() ) {
 			$this->remove( $ids );
 		}
+		$this->is_ending = $is_ending;
 	}
 
 	/**

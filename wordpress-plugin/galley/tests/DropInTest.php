@@ -89,7 +89,8 @@ final class DropInTest extends TestCase {
 		$patterns = array(
 			'/'                                      => '?',
 			'/hello-world/'                          => '*?',
-			'/product/rope-5/'                       => 'product/*?',
+			'/product/rope-5/?utm_source=a'          => 'product/*?',
+			'/?s=a'                                  => '?s',
 			'/2026/11/tale/'                         => '#/#/*?',
 			'/wp-admin/post.php?post=5&action=edit'  => 'wp-admin/post.php?action&post',
 			'/wp-json/wp/v2/posts/12?per_page=3'     => 'wp-json/wp/v2/posts/#?per_page',

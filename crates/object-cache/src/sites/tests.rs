@@ -95,6 +95,9 @@ struct Process {
     session: Option<PhpSession>,
     counter: u64,
     complete: [u64; KEYS],
+    /// Keys that had no value when it began.
+    absent: [bool; KEYS],
+    /// A row or value, and the counter of the answer.
     read: [Option<(u64, u64)>; KEYS],
     /// Key, value, and the lease from before the write.
     written: Vec<(usize, u64, u64)>,
@@ -217,29 +220,44 @@ impl World {
         }
         assert_eq!(answer[4] & !wire::AMONG_NODES, wire::STARTED);
         self.processes[process].counter = number(&answer[13..]);
+        let size = usize::try_from(u32::from_le_bytes([
+            answer[21], answer[22], answer[23], answer[24],
+        ]))
+        .expect("small");
+        let filter = &answer[25..25 + size];
+        for key in 0..KEYS {
+            let is_absent = !crate::filter::may_have(filter, &name(key));
+            self.processes[process].absent[key] = is_absent;
+            let value = value(&self.send(process, &get(key)));
+            assert!(!is_absent || value.is_none(), "the filter hides key {key}");
+        }
     }
 
     fn read(&mut self, process: usize, key: usize) {
-        let answer = self.send(process, &get(key));
-        let lease = number(&answer[4..]);
-        let value = if answer.len() > 20 {
-            let value = number(&answer[20..]);
+        let (mut lease, mut found) = (self.processes[process].counter, None);
+        if !self.processes[process].absent[key] {
+            let answer = self.send(process, &get(key));
+            lease = number(&answer[4..]);
+            found = value(&answer);
+        }
+        let own = &mut self.processes[process];
+        if let Some(value) = found {
             assert!(
-                value >= self.processes[process].complete[key],
+                value >= own.complete[key],
                 "key {key} is {value}, although {} was complete before the process began",
-                self.processes[process].complete[key]
+                own.complete[key]
             );
-            value
-        } else {
-            self.database[key]
-        };
-        self.processes[process].read[key] = Some((value, lease));
+        }
+        // A statement before this question may have read the row.
+        let row = own.read[key].map_or(self.database[key], |(row, _)| row);
+        own.read[key] = Some((found.unwrap_or(row), lease));
     }
 
     fn fill(&mut self, process: usize, key: usize, fill: Fill) {
-        let Some((value, lease)) = self.processes[process].read[key] else {
+        let Some((value, _)) = self.processes[process].read[key] else {
             return;
         };
+        let lease = self.processes[process].counter;
         let kind = match fill {
             Fill::Add | Fill::LateAdd => 2,
             Fill::Set | Fill::LateSet => 1,
@@ -261,7 +279,7 @@ impl World {
         }
         let messages = written.iter().map(|(key, value, lease)| match how {
             Announce::Set | Announce::LostAndLate => {
-                change(4, 1, *lease, *key, &value.to_le_bytes())
+                change(8, 1, *lease, *key, &value.to_le_bytes())
             }
             Announce::Delete | Announce::Lost => change(4, 4, 0, *key, b""),
         });
@@ -312,7 +330,7 @@ impl World {
         }
         self.announce(process, Announce::Delete);
         if self.processes[process].session.is_some() {
-            self.send(process, &[7, 0]);
+            self.send(process, &[7, 0, 0, 0, 0, 0]);
         }
         self.kill(process);
     }
@@ -463,6 +481,12 @@ fn flush_group() -> Vec<u8> {
     bytes
 }
 
+/// The value in the answer to `get`.
+fn value(answer: &[u8]) -> Option<u64> {
+    let is_absent = answer[12..16] == wire::ABSENT.to_le_bytes();
+    (!is_absent).then(|| number(&answer[16..]))
+}
+
 fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
@@ -544,7 +568,62 @@ fn values_are_stored_and_found() {
     world.fill(1, 0, Fill::Add);
     world.begin(0);
     let answer = world.send(0, &get(0));
-    assert_eq!(number(&answer[20..]), 1);
+    assert_eq!(value(&answer), Some(1));
+}
+
+#[test]
+fn a_row_that_a_statement_read_before_the_question_is_not_stored_after_a_change() {
+    let mut world = World::new(1);
+    for step in [Step::Begin, Step::Read(0), Step::Fill(0, Fill::Add)] {
+        world.step(0, step);
+    }
+    for step in [Step::Begin, Step::Query(0)] {
+        world.step(1, step);
+    }
+    for step in [
+        Step::Begin,
+        Step::Write(0),
+        Step::Announce(Announce::Delete),
+    ] {
+        world.step(2, step);
+    }
+    for step in [Step::Read(0), Step::Fill(0, Fill::Add)] {
+        world.step(1, step);
+    }
+    for step in [Step::Begin, Step::Read(0)] {
+        world.step(0, step);
+    }
+}
+
+#[test]
+fn a_change_that_fills_a_missing_key_removes_what_was_read_before_it() {
+    let mut world = World::new(1);
+    for (process, step) in [
+        (0, Step::Begin),
+        (1, Step::Begin),
+        (1, Step::Query(0)),
+        (0, Step::Write(0)),
+        (1, Step::Fill(0, Fill::Add)),
+        (0, Step::Announce(Announce::Set)),
+        (0, Step::Begin),
+        (0, Step::Read(0)),
+    ] {
+        world.step(process, step);
+    }
+}
+
+#[test]
+fn of_many_that_fill_a_missing_key_the_first_one_stays() {
+    let mut world = World::new(1);
+    for process in 0..2 {
+        world.step(process, Step::Begin);
+        world.step(process, Step::Read(0));
+    }
+    for process in 0..2 {
+        world.processes[process].read[0] = Some((process as u64 + 7, 0));
+        world.step(process, Step::Fill(0, Fill::Add));
+        assert_eq!(value(&world.send(process, &get(0))), Some(7));
+    }
 }
 
 #[test]
@@ -564,7 +643,7 @@ fn what_a_request_read_is_sent_to_the_next_one_of_its_url() {
     world.begin(0);
     world.read(0, 0);
     world.fill(0, 0, Fill::Add);
-    let mut report = vec![7, 1];
+    let mut report = vec![7, 0, 0, 0, 0, 1];
     report.extend(&get(0)[1..]);
     world.send(0, &report);
     world.begin(1);

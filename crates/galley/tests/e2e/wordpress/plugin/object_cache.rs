@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 
 use galley_testkit::client::Request;
 use galley_testkit::{Galley, Scratch, Signal, wait_for};
+use rustix::process::kill_process;
 use serde_json::Value;
+
+use crate::serving::pid;
 
 use super::super::stack::{StackOptions, TIMEOUT, Upstream, UpstreamKind, WordPressStack};
 use super::{PLUGIN, TOKEN, copy_directory};
@@ -25,11 +28,15 @@ pub(super) struct ObjectStack {
 }
 
 pub(super) fn start() -> ObjectStack {
+    start_with("")
+}
+
+fn start_with(option: &str) -> ObjectStack {
     let token = Scratch::new().unwrap();
     let file = token.write("site.token", TOKEN).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let lines = format!(
-        "cron = \"off\"\naudit = false\ntoken_file = \"{}\"",
+        "cron = \"off\"\naudit = false\n{option}\ntoken_file = \"{}\"",
         file.display()
     );
     let stack = WordPressStack::start(UpstreamKind::Fpm, &StackOptions::new([(PLUGIN, lines)]));
@@ -185,6 +192,33 @@ fn without_its_files_or_its_server_wordpress_works_and_nothing_old_returns() {
     assert_eq!(read(&stack)["late"], 5);
 }
 
+#[test]
+fn after_a_commit_nobody_reads_the_rows_from_before_it() {
+    let stack = start();
+    connected(&stack);
+    let root = &stack.stack.wordpress.root;
+    fs::set_permissions(root, fs::Permissions::from_mode(0o777)).unwrap();
+    let (address, query) = (stack.other.addr(), format!("who=a&post={}", stack.posts[0]));
+    let read = || probe(address, &query)["title"].as_u64().unwrap();
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| probe(address, &format!("do=commit&number=7&{query}")));
+        let reach = |step: &str| {
+            let file = root.join(format!("probe-{step}"));
+            wait_for("a step of the transaction", TIMEOUT, || file.exists());
+        };
+        let leave = |step: &str| fs::write(root.join(format!("probe-{step}-seen")), "").unwrap();
+        reach("open");
+        // These store the row from before the transaction.
+        let before = [read(), read()];
+        leave("open");
+        reach("committed");
+        let after = read();
+        leave("committed");
+        assert_eq!((before, after), ([0, 0], 7));
+        assert_eq!(writer.join().unwrap()["title"], 7);
+    });
+}
+
 /// The last completed write of each writer, by its index.
 type Completed = [AtomicU64; 2];
 
@@ -210,7 +244,9 @@ pub(super) fn assert_not_older(seen: &Value, least: u64) {
 
 #[test]
 fn nothing_old_is_read_while_galley_is_killed_paused_and_reloaded() {
-    let mut stack = start();
+    // Of which the values of `do=fill` leave nothing.
+    let mut stack = start_with("object_cache = \"1MiB\"");
+    be_away_for_a_second(&stack);
     connected(&stack);
     let rounds = std::env::var("GALLEY_OBJECT_ROUNDS").map_or(10, |text| text.parse().unwrap());
     let completed: &Completed = &[AtomicU64::new(0), AtomicU64::new(0)];
@@ -254,13 +290,9 @@ fn nothing_old_is_read_while_galley_is_killed_paused_and_reloaded() {
             scope.spawn(move || {
                 let _guard = EndsAll(ended);
                 while !ended.load(Ordering::Relaxed) {
-                    for (at, who) in ["a", "b"].into_iter().enumerate() {
-                        let least = completed[at].load(Ordering::SeqCst);
-                        let seen = probe(address, &format!("who={who}&post={}", posts[at]));
-                        assert_not_older(&seen, least);
-                        reads.fetch_add(1, Ordering::Relaxed);
-                        hits.fetch_add(u64::from(seen["connected"] == true), Ordering::Relaxed);
-                    }
+                    let with_store = read_both(address, posts, completed);
+                    reads.fetch_add(2, Ordering::Relaxed);
+                    hits.fetch_add(with_store, Ordering::Relaxed);
                 }
             });
         }
@@ -268,7 +300,9 @@ fn nothing_old_is_read_while_galley_is_killed_paused_and_reloaded() {
             if ended.load(Ordering::Relaxed) {
                 break;
             }
-            disturb(galley, folder, round);
+            disturb(galley, folder, round, &|| {
+                probe(address, "do=fill");
+            });
         }
         drop(guard);
     });
@@ -290,6 +324,18 @@ fn nothing_old_is_read_while_galley_is_killed_paused_and_reloaded() {
     }
 }
 
+/// Reads what both writers write, and returns how many of these requests used the store.
+fn read_both(address: SocketAddr, posts: [u32; 2], completed: &Completed) -> u64 {
+    let mut with_store = 0;
+    for (at, who) in ["a", "b"].into_iter().enumerate() {
+        let least = completed[at].load(Ordering::SeqCst);
+        let seen = probe(address, &format!("who={who}&post={}", posts[at]));
+        assert_not_older(&seen, least);
+        with_store += u64::from(seen["connected"] == true);
+    }
+    with_store
+}
+
 /// What the second writer runs on the command line. Prints what the first one has written.
 fn command_line(number: u64, post: u32) -> String {
     format!(
@@ -308,16 +354,30 @@ impl Drop for EndsAll<'_> {
     }
 }
 
-/// Waits while the threads work, and then disturbs Galley.
-fn disturb(galley: &mut Galley, folder: &Path, round: usize) {
+/// Shortens the time for which PHP leaves a store alone that did not answer: what a round does matters while the store is in use.
+fn be_away_for_a_second(stack: &ObjectStack) {
+    let content = stack.stack.wordpress.root.join("wp-content");
+    let file = content.join("plugins/galley/object-cache/class-fence.php");
+    let text = fs::read_to_string(&file).unwrap();
+    let shorter = text.replace("const AWAY_FOR = 5;", "const AWAY_FOR = 1;");
+    assert_ne!(text, shorter);
+    fs::write(&file, shorter).unwrap();
+}
+
+/// Waits while the threads work, and then disturbs Galley. `fill` fills its memory.
+fn disturb(galley: &mut Galley, folder: &Path, round: usize, fill: &dyn Fn()) {
     let pause = |ms: u64| {
         let until = Instant::now() + Duration::from_millis(ms);
         while Instant::now() < until {
             thread::sleep(Duration::from_millis(20));
         }
     };
-    pause(1500);
-    match round % 4 {
+    let restart = |galley: &mut Galley| {
+        let config = fs::read_to_string(galley.config()).unwrap();
+        *galley = Galley::start(folder, &config).unwrap();
+    };
+    pause(1600);
+    match round % 8 {
         0 => {
             galley.signal(Signal::STOP);
             pause(400);
@@ -327,9 +387,28 @@ fn disturb(galley: &mut Galley, folder: &Path, round: usize) {
         2 => {
             galley.kill();
             pause(300);
-            let config = fs::read_to_string(galley.config()).unwrap();
-            *galley = Galley::start(folder, &config).unwrap();
+            restart(galley);
         }
-        _ => pause(4000),
+        3 | 7 => fill(),
+        4 => {
+            let output = galley.cli(&["upgrade", "--json"]).unwrap();
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            pause(1000);
+            galley.kill();
+            if let Some(number) = report["pid"].as_u64() {
+                // Not a child of the test, so it needs a signal of its own.
+                let _ = kill_process(pid(u32::try_from(number).unwrap()), Signal::KILL);
+            }
+            restart(galley);
+        }
+        5 => {
+            galley.signal(Signal::STOP);
+            pause(40);
+            galley.signal(Signal::CONT);
+        }
+        _ => {
+            galley.kill();
+            restart(galley);
+        }
     }
 }

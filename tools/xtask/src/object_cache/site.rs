@@ -1,0 +1,257 @@
+//! One WordPress with a pool of PHP-FPM for each column, a Galley in front of all, and the caches: another Galley, a Redis.
+//!
+//! The Galley in front stores no page and has no object cache, so that the other one's processor time is that of the object cache.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use galley_testkit::client::{CookieJar, Request, login};
+use galley_testkit::{
+    FpmOptions, Galley, MariaDb, Options, PhpFpm, Redis, Scratch, WordPress,
+    wordpress_from_template,
+};
+
+use super::command::{Arguments, Column, PageCost};
+use crate::bench::ProcessTree;
+use crate::error::CommandError;
+
+/// The running services, which stop in the order of the fields.
+pub(super) struct Site {
+    front: Galley,
+    store: Galley,
+    pools: Vec<(Column, PhpFpm)>,
+    columns: Vec<Column>,
+    redis: Redis,
+    database: MariaDb,
+    members: Vec<(Column, CookieJar)>,
+    _scratch: Scratch,
+}
+
+impl Site {
+    pub(super) fn start(arguments: &Arguments, binary: &Path) -> Result<Self, CommandError> {
+        let scratch = Scratch::new()?;
+        let options = Options {
+            mu_plugins: vec![("shop.php".to_owned(), SHOP.to_owned())],
+            ..Options::default()
+        };
+        eprintln!("object-cache: installs WordPress with the sample shop");
+        let (database, wordpress) = wordpress_from_template(scratch.path(), &options)?;
+        install(arguments, &wordpress)?;
+        let redis = Redis::start(&scratch.dir("redis")?)?;
+        // On a private machine, as a cache: no disk.
+        redis.run(&["config", "set", "appendonly", "no"])?;
+        fs::set_permissions(scratch.join("redis"), fs::Permissions::from_mode(0o755))?;
+        let mut pools = Vec::new();
+        for column in Column::ALL {
+            let Some(pool) = pool(column, arguments, &scratch, &redis)? else {
+                eprintln!("object-cache: APCu is SKIPPED: PHP-FPM does not load it: --apcu FILE");
+                continue;
+            };
+            pools.push((column, pool));
+        }
+        let store = start_store(binary, &scratch, &wordpress, &pools)?;
+        let front = start_front(binary, &scratch, &wordpress, &pools)?;
+        let content = wordpress.root.join("wp-content");
+        fs::write(content.join("object-cache-peers.php"), PEERS)?;
+        fs::write(content.join("object-cache.php"), DROP_IN)?;
+        let mut members = Vec::new();
+        for (column, _) in &pools {
+            let host = column.host();
+            let jar = login(front.addr(), &host, &wordpress.user, &wordpress.password)
+                .map_err(|error| format!("{host}: {error}\n{}", front.log()))?;
+            members.push((*column, jar));
+        }
+        Ok(Self {
+            columns: pools.iter().map(|(column, _)| *column).collect(),
+            front,
+            store,
+            pools,
+            redis,
+            database,
+            members,
+            _scratch: scratch,
+        })
+    }
+
+    pub(super) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Requests a page and returns what it cost.
+    pub(super) fn request(
+        &self,
+        column: Column,
+        target: &str,
+        is_member: bool,
+    ) -> Result<PageCost, CommandError> {
+        let before = self.cpu_ms(column);
+        let jar = self.members.iter().find(|(other, _)| *other == column);
+        let cookies = jar
+            .filter(|_| is_member)
+            .and_then(|(_, jar)| jar.field(target));
+        // The pages of a visitor with a cart are not stored.
+        let cookies = cookies.unwrap_or_else(|| "woocommerce_items_in_cart=1".to_owned());
+        let request = Request::get(target)
+            .host(&column.host())
+            .field("Cookie", cookies);
+        let response = request.send(self.front.addr())?;
+        let header = |name: &str| response.field(name).and_then(|text| text.parse().ok());
+        let (Some(queries), Some(round_trips), 200) = (
+            header("X-Queries"),
+            header("X-Round-Trips"),
+            response.status,
+        ) else {
+            return Err(format!("{} {target}: {}", column.name(), response.excerpt()).into());
+        };
+        Ok(PageCost {
+            cpu_ms: self.cpu_ms(column) - before,
+            queries,
+            round_trips,
+        })
+    }
+
+    /// The processor time of the column's PHP, its cache and the database until now.
+    fn cpu_ms(&self, column: Column) -> f64 {
+        let pool = self.pools.iter().find(|(other, _)| *other == column);
+        let mut roots: Vec<u32> = pool.map(|(_, pool)| pool.pid()).into_iter().collect();
+        roots.push(self.database.pid());
+        match column {
+            Column::Redis | Column::Mget => roots.push(self.redis.pid()),
+            Column::Galley => roots.push(self.store.pid()),
+            Column::None | Column::Apcu => {}
+        }
+        ProcessTree::cpu_time(&roots).as_secs_f64() * 1e3
+    }
+}
+
+fn install(arguments: &Arguments, wordpress: &WordPress) -> Result<(), CommandError> {
+    wordpress.install_plugin(&arguments.plugin)?;
+    for folder in &arguments.with_plugin {
+        let name = folder.file_name().ok_or("--with-plugin names no folder")?;
+        let name = name.to_string_lossy();
+        let target = wordpress.root.join("wp-content/plugins").join(&*name);
+        let copied = Command::new("cp")
+            .arg("-rL")
+            .arg(folder)
+            .arg(&target)
+            .status()?;
+        if !copied.success() {
+            return Err(format!("cannot copy {}", folder.display()).into());
+        }
+        let output = wordpress.php(&format!(
+            "wp_set_current_user(1); require_once ABSPATH . 'wp-admin/includes/admin.php'; \
+             $failed = activate_plugin('{name}/{name}.php'); \
+             echo is_wp_error($failed) ? $failed->get_error_message() : 'active';"
+        ))?;
+        if !output.ends_with("active") {
+            return Err(format!("{name} was not activated: {output}").into());
+        }
+    }
+    let output = wordpress.php("sample_shop_seed();")?;
+    if output.ends_with("seeded") {
+        return Ok(());
+    }
+    Err(format!("the sample shop was not made: {output}").into())
+}
+
+/// The PHP of a column; `None`: its extension is not there.
+fn pool(
+    column: Column,
+    arguments: &Arguments,
+    scratch: &Scratch,
+    redis: &Redis,
+) -> Result<Option<PhpFpm>, CommandError> {
+    let mut ini = vec![("memory_limit".to_owned(), "256M".to_owned())];
+    if column == Column::Apcu {
+        if let Some(file) = &arguments.apcu {
+            ini.push(("extension".to_owned(), file.display().to_string()));
+        } else if !Command::new("php")
+            .args(["-r", "exit(extension_loaded('apcu') ? 0 : 1);"])
+            .status()?
+            .success()
+        {
+            return Ok(None);
+        }
+        ini.push(("apc.enabled".to_owned(), "1".to_owned()));
+    }
+    let options = FpmOptions {
+        workers: 1,
+        ini,
+        pool: vec![
+            // Without quotes, `none` is an empty value.
+            (
+                "env[OBJECT_CACHE]".to_owned(),
+                format!("\"{}\"", column.name()),
+            ),
+            (
+                "env[OBJECT_CACHE_REDIS]".to_owned(),
+                redis.socket().display().to_string(),
+            ),
+        ],
+        ..FpmOptions::default()
+    };
+    Ok(Some(PhpFpm::start(&scratch.join(column.name()), &options)?))
+}
+
+/// The Galley with the object cache.
+fn start_store(
+    binary: &Path,
+    scratch: &Scratch,
+    wordpress: &WordPress,
+    pools: &[(Column, PhpFpm)],
+) -> Result<Galley, CommandError> {
+    let token = scratch.write("site.token", TOKEN)?;
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600))?;
+    let php = pools
+        .last()
+        .map(|(_, pool)| pool.address())
+        .ok_or("no PHP")?;
+    let socket = scratch.join("admin.sock");
+    let config = format!(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{}\"\n[[site]]\nhosts = [\"{}\"]\nroot = \"{}\"\nphp = \"{php}\"\n\
+         cron = \"off\"\naudit = false\ntoken_file = \"{}\"\n",
+        socket.display(),
+        Column::Galley.host(),
+        wordpress.root.display(),
+        token.display(),
+    );
+    let file = scratch.write("store.toml", config)?;
+    let store = Galley::start_config(binary, &scratch.dir("store")?, &file)?;
+    let connection = format!(
+        "<?php return array( 'address' => 'unix:{}', 'token' => '{TOKEN}' );",
+        socket.display()
+    );
+    let file = wordpress.root.join("wp-content/galley-connection.php");
+    fs::write(file, connection)?;
+    Ok(store)
+}
+
+/// The Galley that all requests go to.
+fn start_front(
+    binary: &Path,
+    scratch: &Scratch,
+    wordpress: &WordPress,
+    pools: &[(Column, PhpFpm)],
+) -> Result<Galley, CommandError> {
+    let mut config =
+        "[server]\nlisten = [\"127.0.0.1:0\"]\nlimit_exempt = [\"127.0.0.1\"]\n[admin]\nlisten = \"off\"\n".to_owned();
+    for (column, pool) in pools {
+        write!(
+            config,
+            "[[site]]\nhosts = [\"{}\"]\nroot = \"{}\"\nphp = \"{}\"\ncron = \"off\"\naudit = false\n",
+            column.host(),
+            wordpress.root.display(),
+            pool.address()
+        )?;
+    }
+    let file = scratch.write("front.toml", config)?;
+    Ok(Galley::start_config(binary, &scratch.dir("front")?, &file)?)
+}
+
+const TOKEN: &str = "object-cache-of-the-measurement-0123456789";
+const SHOP: &str = include_str!("../../../testkit/assets/object-cache/shop.php");
+const DROP_IN: &str = include_str!("../../../testkit/assets/object-cache/object-cache.php");
+const PEERS: &str = include_str!("../../../testkit/assets/object-cache/peers.php");
