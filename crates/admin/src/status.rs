@@ -109,7 +109,7 @@ fn small_files(files: &SmallFiles) -> Value {
     let files = files.counted();
     json!({
         "entries": files.usage.entries, "bytes": files.usage.bytes, "evictions": files.usage.evictions,
-        "looks": files.looks, "reads": files.reads,
+        "checks": files.looks, "reads": files.reads,
     })
 }
 
@@ -117,7 +117,7 @@ fn compression(compressor: &Compressor) -> Value {
     let compressed = compressor.counted();
     json!({
         "pages_compressed": compressed.pages, "bytes_in": compressed.bytes, "bytes_out": compressed.made,
-        "put_off": compressed.put_off,
+        "postponed": compressed.put_off,
     })
 }
 
@@ -154,7 +154,7 @@ pub(super) fn upstream(stats: &UpstreamStats) -> Value {
     json!({
         "in_flight": load.in_flight,
         "slots": load.limit,
-        "slots_most": load.most,
+        "slots_max": load.most,
         "waiting": load.waiting,
         "promoted": stats.promoted(),
         "idle_connections": load.idle,
@@ -266,7 +266,7 @@ fn spools(spools: &BodySpools) -> Value {
     json!({
         "memory_bytes": spooled.memory, "memory_limit": spooled.memory_limit, "disk_bytes": spooled.disk,
         "disk_limit": spooled.disk_limit, "folder": spools.folder(), "requests": spooled.requests,
-        "responses": spooled.responses, "refused": spooled.refused, "held_up": spooled.held_up,
+        "responses": spooled.responses, "refused": spooled.refused, "blocked": spooled.held_up,
     })
 }
 
@@ -298,7 +298,7 @@ fn certificates(state: &AdminState, site: &Site) -> Value {
             "valid_for_s": one.not_after.map(left),
             "ordering": one.is_ordering,
             "next_order_in_s": one.next.map(left),
-            "trouble": one.trouble,
+            "error": one.trouble,
             "issued": one.issued,
             "failures": one.failures,
             "failures_in_a_row": one.failures_in_a_row,
@@ -361,7 +361,7 @@ fn cron(state: &AdminState, site: &Site) -> Value {
             "began": last.began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             "took_ms": u64::try_from(last.took.as_millis()).unwrap_or(u64::MAX),
             "ok": last.result.is_ok(),
-            "trouble": last.result.err().map(|trouble| trouble.to_string()),
+            "error": last.result.err().map(|trouble| trouble.to_string()),
         })
     });
     json!({

@@ -49,7 +49,7 @@ pub(crate) async fn talk(
     shared: &Shared,
 ) -> io::Result<TalkEnd> {
     let mut counted = ConnectionCount {
-        unknown: Counted::new(&shared.unknown, stream.peer_cred()?.uid(), 1, MAX_UNKNOWN),
+        unknown: LimitedCount::new(&shared.unknown, stream.peer_cred()?.uid(), 1, MAX_UNKNOWN),
         started: None,
     };
     for attempt in 0_usize.. {
@@ -99,15 +99,15 @@ pub(crate) async fn talk(
 
 /// As what a connection counts.
 struct ConnectionCount<'a> {
-    unknown: Option<Counted<'a, u32>>,
-    started: Option<Counted<'a, String>>,
+    unknown: Option<LimitedCount<'a, u32>>,
+    started: Option<LimitedCount<'a, String>>,
 }
 
 impl<'a> ConnectionCount<'a> {
     /// Fails if there are too many connections of the kind.
     fn note(&mut self, session: &PhpSession, shared: &'a Shared) -> io::Result<()> {
         if let (None, Some(site)) = (&self.started, session.site()) {
-            self.started = Counted::new(&shared.started, site.to_owned(), 1, MAX_OF_SITE);
+            self.started = LimitedCount::new(&shared.started, site.to_owned(), 1, MAX_OF_SITE);
             self.unknown = None;
         }
         if self.started.is_none() && self.unknown.is_none() {
@@ -166,13 +166,17 @@ impl Shared {
     }
 
     /// Counts the bytes of a message or an answer. Small ones are free, so that large ones never keep anybody from small values.
-    fn moves(&self, site: Option<&str>, bytes: usize) -> io::Result<Option<Counted<'_, String>>> {
+    fn moves(
+        &self,
+        site: Option<&str>,
+        bytes: usize,
+    ) -> io::Result<Option<LimitedCount<'_, String>>> {
         if bytes <= SMALL {
             return Ok(None);
         }
         let all: usize = self.moving.borrow().values().sum();
         let site = site.unwrap_or_default().to_owned();
-        let counted = Counted::new(&self.moving, site, bytes, MAX_MOVING_OF_SITE);
+        let counted = LimitedCount::new(&self.moving, site, bytes, MAX_MOVING_OF_SITE);
         let counted = counted.filter(|_| all + bytes <= MAX_MOVING);
         counted
             .map(Some)
@@ -184,13 +188,13 @@ impl Shared {
 pub(crate) type Counts<K> = RefCell<HashMap<K, usize>>;
 
 /// A part of a sum that has a limit.
-struct Counted<'a, K: Eq + Hash> {
+struct LimitedCount<'a, K: Eq + Hash> {
     counts: &'a Counts<K>,
     key: K,
     count: usize,
 }
 
-impl<'a, K: Eq + Hash + Clone> Counted<'a, K> {
+impl<'a, K: Eq + Hash + Clone> LimitedCount<'a, K> {
     fn new(counts: &'a Counts<K>, key: K, count: usize, most: usize) -> Option<Self> {
         let mut sums = counts.borrow_mut();
         let sum = sums.get(&key).copied().unwrap_or_default() + count;
@@ -203,7 +207,7 @@ impl<'a, K: Eq + Hash + Clone> Counted<'a, K> {
     }
 }
 
-impl<K: Eq + Hash> Drop for Counted<'_, K> {
+impl<K: Eq + Hash> Drop for LimitedCount<'_, K> {
     fn drop(&mut self) {
         let mut sums = self.counts.borrow_mut();
         if let Some(sum) = sums.get_mut(&self.key) {

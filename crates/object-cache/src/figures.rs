@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::store::group;
+use crate::touches::group;
 
 /// The counters of a site, since it was configured.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use crate::touches::{Touch, Touches};
+use crate::touches::{Touch, Touches, group};
 
 /// The values of one database.
 #[derive(Debug)]
@@ -453,14 +453,6 @@ impl ObjectStore {
         let count = u64::try_from(self.slots.len()).ok()?;
         usize::try_from(self.random.checked_rem(count)?).ok()
     }
-}
-
-/// The group of a key: its first byte is the group's length.
-pub(crate) fn group(key: &[u8]) -> &[u8] {
-    let Some((length, rest)) = key.split_first() else {
-        return b"";
-    };
-    rest.get(..usize::from(*length)).unwrap_or_default()
 }
 
 /// Whether WordPress stops to update itself without this value.

@@ -98,3 +98,11 @@ const NOBODY: u64 = 0;
 
 /// 40 bytes each: less than a megabyte. A request of a second is safe from the floor while a site makes fewer changes in it.
 const MAX_TOUCHES: usize = 16_384;
+
+/// The group of a key: its first byte is the group's length.
+pub(crate) fn group(key: &[u8]) -> &[u8] {
+    let Some((length, rest)) = key.split_first() else {
+        return b"";
+    };
+    rest.get(..usize::from(*length)).unwrap_or_default()
+}

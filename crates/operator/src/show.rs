@@ -219,7 +219,7 @@ fn bodies(spools: &Value) -> Option<String> {
         size(&spools["memory_bytes"]),
         size(&spools["memory_limit"]),
         spools["refused"],
-        spools["held_up"]
+        spools["blocked"]
     ))
 }
 
@@ -262,7 +262,7 @@ fn certificate(one: &Value) -> String {
         None => "to be ordered".to_owned(),
         Some(seconds) => format!("next order in {}", duration(seconds)),
     };
-    let trouble = match one["trouble"].as_str() {
+    let trouble = match one["error"].as_str() {
         None => String::new(),
         Some(words) => format!("; {} failed: {words}", one["failures_in_a_row"]),
     };
@@ -328,7 +328,7 @@ fn cron(cron: &Value) -> String {
     let last = &cron["last"];
     let last = match (last["ok"].as_bool(), last["took_ms"].as_u64()) {
         (Some(true), Some(took)) => format!("ok in {took} ms"),
-        (Some(false), _) => format!("failed: {}", text(&last["trouble"])),
+        (Some(false), _) => format!("failed: {}", text(&last["error"])),
         (Some(true) | None, _) => "not yet".to_owned(),
     };
     match cron["next_in_s"].as_u64() {

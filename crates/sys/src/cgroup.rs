@@ -41,7 +41,7 @@ impl GroupState {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Off => "off",
-            Self::Whole => "whole",
+            Self::Whole => "full",
             Self::Failed(_) => "none",
         }
     }

@@ -46,8 +46,8 @@ impl SandboxLevel {
     /// The word in status and log.
     pub fn word(self) -> &'static str {
         match self {
-            Self::Whole => "whole",
-            Self::Partly => "partly",
+            Self::Whole => "full",
+            Self::Partly => "partial",
             Self::Not => "none",
             Self::Off => "off",
         }

@@ -35,8 +35,8 @@ const VERIFY_SECONDS = 0.1;
 const SLOW_SECONDS   = 0.02;
 
 /**
- * Columns of tables, without the prefix of the database, that no page shows. Yoast SEO reads the row of the author for each page, and each post of the
- * author changes its times. It only sorts by them.
+ * Columns of rows for users that no page shows, by table without the prefix of the database. Yoast SEO reads the row of the author for each page, and
+ * each post of the author changes its times. The times of posts are printed, as `article:modified_time`.
  */
 const QUIET_COLUMNS = array( 'yoast_indexable' => array( 'object_last_modified', 'updated_at' ) );
 
@@ -198,7 +198,7 @@ function quiet_columns( string $sql ): array {
  * Returns the digest of rows, or null for too many. Pure.
  *
  * @param object[] $rows  As `wpdb` has them.
- * @param array    $quiet Columns that do not count, as keys.
+ * @param array    $quiet Columns that do not count in rows for users, as keys.
  */
 function digest_of( array $rows, array $quiet = array() ): ?string {
 	if ( count( $rows ) > MAX_RESULT_ROWS ) {
@@ -207,7 +207,9 @@ function digest_of( array $rows, array $quiet = array() ): ?string {
 	$hash = hash_init( 'md5' );
 	$left = MAX_RESULT_BYTES;
 	foreach ( $rows as $row ) {
-		$text  = serialize( array_diff_key( (array) $row, $quiet ) ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- never read again.
+		$row   = (array) $row;
+		$row   = 'user' === ( $row['object_type'] ?? '' ) ? array_diff_key( $row, $quiet ) : $row;
+		$text  = serialize( $row ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- never read again.
 		$left -= strlen( $text );
 		if ( $left < 0 ) {
 			return null;

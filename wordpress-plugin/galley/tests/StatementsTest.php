@@ -333,8 +333,14 @@ final class StatementsTest extends TestCase {
 	}
 
 	public function test_columns_that_no_page_shows_do_not_count(): void {
-		$row  = static function ( string $title, string $time ): array {
-			return array( (object) array( 'title' => $title, 'updated_at' => $time ) );
+		$row  = static function ( string $title, string $time, string $type = 'user' ): array {
+			return array(
+				(object) array(
+					'object_type' => $type,
+					'title'       => $title,
+					'updated_at'  => $time,
+				),
+			);
 		};
 		$rows = array(
 			array( 'SELECT * FROM wp_yoast_indexable WHERE id = 5', true ),
@@ -347,6 +353,7 @@ final class StatementsTest extends TestCase {
 			$quiet = Galley\quiet_columns( $sql );
 			$this->assertSame( $is_quiet, Galley\digest_of( $row( 'a', '1' ), $quiet ) === Galley\digest_of( $row( 'a', '2' ), $quiet ), $sql );
 			$this->assertNotSame( Galley\digest_of( $row( 'a', '1' ), $quiet ), Galley\digest_of( $row( 'b', '1' ), $quiet ), $sql );
+			$this->assertNotSame( Galley\digest_of( $row( 'a', '1', 'post' ), $quiet ), Galley\digest_of( $row( 'a', '2', 'post' ), $quiet ), $sql );
 		}
 	}
 

@@ -29,7 +29,7 @@ pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> V
             fetch_request(services, exchange, Credentials::OfClient),
         ),
         Decision::Compare => ("member", member_request(exchange)),
-        Decision::Pass(_) => ("whole", pass_request(services, exchange)),
+        Decision::Pass(_) => ("full", pass_request(services, exchange)),
         _ => return Value::Null,
     };
     let kind = match exchange.upstream() {

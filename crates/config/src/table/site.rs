@@ -38,7 +38,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""60s""#),
     row(OptionSection::Site, "crawl_shield", Flag, "Whether clients that have loaded no file of the site for ten minutes get at most half of PHP's slots for pages with a query. Further requests get 429. Needs the preset.")
         .or("true"),
-    row(OptionSection::Site, "crawl_challenge", Flag, "Whether these get, in place of the 429, a small page without script and cookie that opens the wanted page after three seconds.")
+    row(OptionSection::Site, "crawl_challenge", Flag, "Whether these get, in place of the 429, or of the 503 for a page without a query, a small page without script and cookie that opens the wanted page after three seconds.")
         .or("false"),
     row(OptionSection::Site, "audit", Flag, "Whether Galley has stored pages generated again while PHP is idle, popular ones daily, each once a month, and purges those that changed without a purge. Needs the preset and the plugin.")
         .computed("`true`; `false` without the preset or an upstream").example("false"),

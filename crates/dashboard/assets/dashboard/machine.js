@@ -71,7 +71,7 @@ export const php = {
       h('h3', {}, 'Slow requests'),
       slowRequests(site),
       site.cron ? facts([
-        ['Scheduler runs', count(site.cron.runs)], ['Failed runs', count(site.cron.failures)], ['Last trouble', site.cron.last?.trouble],
+        ['Scheduler runs', count(site.cron.runs)], ['Failed runs', count(site.cron.failures)], ['Last error', site.cron.last?.error],
         ['Next run', site.cron.next_in_s === null ? null : `in ${duration(site.cron.next_in_s)}`],
       ]) : null,
     ]);
@@ -87,7 +87,7 @@ export const certificates = {
     const parts = chosen(context).flatMap((site) => {
       const rows = (site.certificates ?? []).map((one) => [
         one.names.join(', '), one.not_after === null ? 'there is none yet' : moment(one.not_after),
-        one.valid_for_s === null ? '' : duration(one.valid_for_s), one.trouble ?? (one.ordering ? 'is being ordered' : 'fine'),
+        one.valid_for_s === null ? '' : duration(one.valid_for_s), one.error ?? (one.ordering ? 'is being ordered' : 'fine'),
       ]);
       const files = (site.certificate_files ?? []).map((one) => [one.names.join(', '), moment(one.not_after), duration(one.valid_for_s), one.valid_for_s > 0 ? 'from a file' : 'expired']);
       return [

@@ -60,7 +60,7 @@ pub(super) fn slots(status: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for site in status["sites"].as_array().into_iter().flatten() {
         for upstream in site["upstreams"].as_array().into_iter().flatten() {
-            let (slots, most) = (&upstream["slots"], &upstream["slots_most"]);
+            let (slots, most) = (&upstream["slots"], &upstream["slots_max"]);
             if slots.as_u64() < most.as_u64() {
                 lines.push(format!(
                     "{}: currently {slots} of {most} slots, because more do not increase throughput, or it has just recovered; {} waiting",

@@ -378,7 +378,7 @@ fn load(load: &Value, class: &str) {
         "queue",
         &format!(
             "as {class}; {} in progress in {} slots (at most {}), {} waiting",
-            load["in_flight"], load["slots"], load["slots_most"], load["waiting"]
+            load["in_flight"], load["slots"], load["slots_max"], load["waiting"]
         ),
     );
 }

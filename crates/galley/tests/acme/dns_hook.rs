@@ -85,7 +85,7 @@ fn a_failing_hook_is_reported_in_the_status() {
     let failed = await_state(&galley, "a failure", |state| {
         state["failures"].as_u64() >= Some(1)
     });
-    let trouble = failed["trouble"].as_str().unwrap();
+    let trouble = failed["error"].as_str().unwrap();
     assert!(trouble.contains("hook set` failed"), "{trouble}");
     assert!(trouble.ends_with("no such zone"), "{trouble}");
     // After the hook works again, the next order succeeds.

@@ -65,7 +65,7 @@ fn a_key_unknown_to_the_dns_server_is_reported_in_the_status() {
     let failed = await_state(&galley, "a failure", |state| {
         state["failures"].as_u64() >= Some(1)
     });
-    let trouble = failed["trouble"].as_str().unwrap();
+    let trouble = failed["error"].as_str().unwrap();
     assert!(trouble.ends_with("NOTAUTH(BADKEY)"), "{trouble}");
     // The next order succeeds with the right key.
     fs::write(&file, valid_key).unwrap();

@@ -12,7 +12,7 @@ fn an_unreachable_directory_does_not_prevent_startup_and_is_retried() {
     let state = await_state(&galley, "two failures", |state| {
         state["failures_in_a_row"].as_u64() >= Some(2)
     });
-    let trouble = state["trouble"].as_str().unwrap();
+    let trouble = state["error"].as_str().unwrap();
     assert!(trouble.contains("127.0.0.1:"), "{trouble}");
     assert_eq!(state["not_after"], serde_json::Value::Null);
     galley.wait_for_log("the site is not served over TLS until then", TIMEOUT);
@@ -26,7 +26,7 @@ fn an_unreachable_directory_does_not_prevent_startup_and_is_retried() {
     let _pebble = site.start_pebble();
     let state = await_state(&galley, "a certificate", |state| state["issued"] == 1);
     assert_eq!(state["failures_in_a_row"], 0);
-    assert_eq!(state["trouble"], serde_json::Value::Null);
+    assert_eq!(state["error"], serde_json::Value::Null);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn an_unresolvable_name_is_reported_with_the_problem_from_the_authority() {
     let state = await_state(&galley, "a failure", |state| {
         state["failures"].as_u64() >= Some(1)
     });
-    let trouble = state["trouble"].as_str().unwrap();
+    let trouble = state["error"].as_str().unwrap();
     assert!(trouble.starts_with(&format!("{WWW_HOST}: ")), "{trouble}");
     assert_eq!(site.stored_chain(), "");
 

@@ -17,7 +17,7 @@ fn an_http_01_certificate_is_stored_and_reused_after_a_restart() {
         state["issued"] == 1 && next.is_some_and(|next| next > 3_000)
     });
     assert_eq!(issued["names"], serde_json::json!([HOST, WWW_HOST]));
-    assert_eq!(issued["trouble"], serde_json::Value::Null);
+    assert_eq!(issued["error"], serde_json::Value::Null);
     let valid_for = issued["valid_for_s"].as_u64().unwrap();
     assert!((89 * 86_400..=90 * 86_400).contains(&valid_for), "{issued}");
     // Pebble's renewal window is two days wide, centered on the point where a third of the lifetime remains.

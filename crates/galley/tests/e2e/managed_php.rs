@@ -221,7 +221,7 @@ fn php_runs_in_a_cgroup_or_the_status_says_why_not() {
         skip(&format!("PHP runs without limits on this machine: {why}"));
         return;
     }
-    assert_eq!(php["limits"], "whole", "{php}");
+    assert_eq!(php["limits"], "full", "{php}");
     let php_master = php_master(&site).unwrap();
     for process in children(php_master)
         .into_iter()

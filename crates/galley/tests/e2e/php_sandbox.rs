@@ -109,10 +109,10 @@ impl ProbeOutcome {
     }
 
     fn is_confined(&self) -> bool {
-        let is_confined = self.level == "whole";
+        let is_confined = self.level == "full";
         if !is_confined {
             skip(&format!(
-                "this kernel confines PHP `{}`, not `whole`",
+                "this kernel confines PHP `{}`, not `full`",
                 self.level
             ));
         }

@@ -41,7 +41,7 @@ fn frequent_requests_for_a_file_rarely_check_the_disk() {
     site.wait_until_in_memory(&["/a.css"]);
     assert!(site.why("/a.css").contains("from memory"));
     let (checks, reads) = (
-        site.status_small_files("looks"),
+        site.status_small_files("checks"),
         site.status_small_files("reads"),
     );
     let mut connection = site.connect();
@@ -52,7 +52,7 @@ fn frequent_requests_for_a_file_rarely_check_the_disk() {
         assert_eq!(response.text(), "body{}");
     }
     assert!(
-        site.status_small_files("looks") < checks + 1000,
+        site.status_small_files("checks") < checks + 1000,
         "too many checks of the disk"
     );
     assert_eq!(site.status_small_files("reads"), reads);

@@ -94,7 +94,7 @@ fn a_pass_names_the_cookie_without_its_value() {
         let text = why.to_string();
         assert!(!text.contains("VALUESECRET"), "{text}");
         assert_eq!(why["now"]["what"], "pass");
-        assert_eq!(why["now"]["upstream"]["form"], "whole");
+        assert_eq!(why["now"]["upstream"]["form"], "full");
         let reason = if count == 1 {
             "cookie"
         } else {

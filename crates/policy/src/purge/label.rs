@@ -3,10 +3,9 @@
 //! The text comes from an upstream or from the holder of a token, who may send anything: it becomes one short line without
 //! characters that control a terminal or change the order of the text around them. It is never markup, and never logged.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode;
 
-use super::response::GALLEY_PURGE;
 use crate::tags;
 
 /// What caused purges, such as "Edit of “Hello”": one line of at most [`MAX_CHARS`] characters.
@@ -53,6 +52,8 @@ fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
+
+pub(super) const GALLEY_PURGE: HeaderName = HeaderName::from_static("galley-purge");
 
 /// A title and a few words around it.
 const MAX_CHARS: usize = 120;

@@ -1,9 +1,9 @@
 //! Purges in a response of the upstream: `Galley-Purge` of Galley's plugin, `X-LiteSpeed-Purge` of the `LiteSpeed` plugin.
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 
 use super::error::{MAX_PURGES, PurgeError};
-use super::label::label_in;
+use super::label::{GALLEY_PURGE, label_in};
 use super::scope::{Purge, Scope, Strength, tag_scope, url_scope};
 use crate::fields::has_any;
 use crate::site::Policy;
@@ -11,8 +11,6 @@ use crate::tags;
 
 /// The response fields of an upstream that carry purges; they are never forwarded.
 pub const PURGE_FIELDS: &[&str] = &["galley-purge", "x-litespeed-purge", "x-litespeed-purge2"];
-
-pub(super) const GALLEY_PURGE: HeaderName = HeaderName::from_static("galley-purge");
 
 /// Parses the purges in an upstream's response, in their widest meaning. Malformed ones are dropped.
 ///
