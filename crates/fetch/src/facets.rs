@@ -6,7 +6,7 @@
 //! small rate of the site ([`Facets::take`]) it waits as if its client had proved nothing. And if pages that differ in one
 //! parameter only were the same, the owner is told that the parameter can be ignored. Nothing is ever ignored by itself.
 //!
-//! Memory is constant: [`PATHS`] paths with [`PARAMETERS`] parameters each, of which the most frequent stay (Misra and Gries,
+//! Memory is constant: `PATHS` paths with `PARAMETERS` parameters each, of which the most frequent stay (Misra and Gries,
 //! 1982), and counts of combinations by bits (linear counting, Whang et al., 1990). Values and clients are not stored.
 
 use std::cmp::Reverse;

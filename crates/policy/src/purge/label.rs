@@ -8,7 +8,7 @@ use percent_encoding::percent_decode;
 
 use crate::tags;
 
-/// What caused purges, such as "Edit of “Hello”": one line of at most [`MAX_CHARS`] characters.
+/// What caused purges, such as "Edit of “Hello”": one line of at most 120 characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeLabel(Box<str>);
 
