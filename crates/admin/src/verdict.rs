@@ -145,9 +145,15 @@ fn upstream(stats: &UpstreamStats) -> Option<HealthProblem> {
 /// The problem of a site whose responses in the last minutes were errors.
 fn errors(minutes: &[Minute]) -> Option<HealthProblem> {
     let sum = |of: fn(&Minute) -> u64| minutes.iter().map(of).sum::<u64>();
-    let (errors, requests) = (sum(|minute| minute.errors), sum(|minute| minute.requests));
+    let requests = sum(|minute| minute.requests);
+    // Rejected requests are the problem of [`overload`].
+    let overloaded = sum(|minute| minute.overloaded);
+    let errors = sum(|minute| minute.errors).saturating_sub(overloaded);
     let generated = sum(|minute| minute.misses + minute.passes + minute.refused);
-    if errors < MIN_ERRORS || errors * MAX_HEALTHY < requests {
+    let generated = generated.saturating_sub(overloaded);
+    // Of a site whose visitors get stored pages, nearly all responses are fine while PHP fails.
+    let has_failed = errors >= MIN_GENERATED && errors * 4 >= generated * 3;
+    if errors < MIN_ERRORS || (errors * MAX_HEALTHY < requests && !has_failed) {
         return None;
     }
     let text = format!(
@@ -301,6 +307,9 @@ const ERROR_MINUTES: u64 = 2;
 /// Fewer errors than this are single failures of a plugin, not a state of the site.
 const MIN_ERRORS: u64 = 5;
 
+/// So many failed pages are a problem if nearly all that PHP generates fail, however many stored pages are sent beside.
+const MIN_GENERATED: u64 = 20;
+
 /// One error in so many responses is no problem of the site: visitors request broken pages of every site.
 const MAX_HEALTHY: u64 = 50;
 
@@ -334,6 +343,17 @@ mod tests {
             (vec![], None),
             (vec![minute(4, 4, 4)], None),
             (vec![minute(1_000, 10, 5)], None),
+            (vec![minute(10_000, 150, 150)], Some(Level::Degraded)),
+            (vec![minute(10_000, 150, 100)], None),
+            // A crawl that the full queue rejects.
+            (
+                vec![Minute {
+                    refused: 1_500,
+                    overloaded: 1_500,
+                    ..minute(2_000, 500, 1_500)
+                }],
+                None,
+            ),
             (
                 vec![minute(200, 100, 2), minute(20, 10, 3)],
                 Some(Level::Degraded),

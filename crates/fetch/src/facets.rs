@@ -85,6 +85,10 @@ struct SampledPage {
 impl Facets {
     /// Learns from a page of `path` with the normalized `query`. `content`: equal if and only if the pages are.
     pub(super) fn learn(&self, path: &[u8], query: Option<&[u8]>, content: &[u8], now: Tick) {
+        if pairs(query.unwrap_or_default()).nth(MAX_PAIRS).is_some() {
+            // No menu has so many. They would take the places of the real ones.
+            return;
+        }
         let mut paths = self.lock();
         let is_known = paths.iter().any(|known| *known.name == *path);
         if path.len() > MAX_PATH || (query.is_none() && !is_known) {
@@ -320,6 +324,9 @@ const COMPARISONS: u32 = 8;
 const ABSENT: u64 = 0;
 
 const COMPARABLE_MS: u64 = 10 * 60 * 1_000;
+
+/// A query with more parameters teaches nothing.
+const MAX_PAIRS: usize = 16;
 
 /// One page with several facets a second, and 30 at once: more than the people of a shop request, a small part of what PHP
 /// generates.

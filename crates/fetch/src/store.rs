@@ -269,7 +269,7 @@ impl FetchWorker {
             };
             return self.note_rendered(job, &to_store.fragments.parts, body.bytes(), &with);
         }
-        self.learn_facets(job, &to_store);
+        self.learn_facets(job, &to_store, body.bytes());
         let fragments = self.fragments_of(
             job,
             &to_store.fragments,
@@ -292,15 +292,15 @@ impl FetchWorker {
     }
 
     /// Learns which parameters of the query occur and change the page.
-    fn learn_facets(&self, job: &PageJob, to_store: &StorePlan) {
+    fn learn_facets(&self, job: &PageJob, to_store: &StorePlan, body: &[u8]) {
         let (info, facets) = (&job.info, &job.site.counters.facets);
         if job.storage().validation == ValidationPolicy::Galley
             && to_store.status == StatusCode::OK
             && is_page(info)
-            && let Some(etag) = to_store.fields.get(header::ETAG)
         {
+            // Not the `ETag` of the response: WordPress's plugins make some of the date of the post.
             let (path, now) = (info.decoded_path(), self.clock.tick());
-            facets.learn(path, info.query(), etag.as_bytes(), now);
+            facets.learn(path, info.query(), body, now);
         }
     }
 

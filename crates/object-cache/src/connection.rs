@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     /// Whether the state is being handed over, which `freezes` announces.
     pub(crate) is_frozen: Cell<bool>,
     pub(crate) freezes: Notify,
+    /// Ends connections that are in the middle of a message when the state is handed over.
+    pub(crate) late: Notify,
     /// Connections that are handed over.
     pub(crate) left: RefCell<Vec<(OwnedFd, PhpSession)>>,
     /// Connections that have shown no token, by user.
@@ -62,13 +64,17 @@ pub(crate) async fn talk(
             break;
         }
         let freezes = shared.freezes.notified();
-        if shared.is_frozen.get() {
-            return Ok(TalkEnd::Frozen);
-        }
+        let frozen = async {
+            if !shared.is_frozen.get() {
+                freezes.await;
+            }
+        };
         let mut head = [0; 4];
         let read = tokio::select! {
+            // What has been sent comes first: a process that is answered here may have begun after it.
+            biased;
             read = timeout(patience, first_bytes(stream, &mut head)) => read??,
-            () = freezes => return Ok(TalkEnd::Frozen),
+            () = frozen => return Ok(TalkEnd::Frozen),
         };
         let rest = head.split_at_mut(read).1;
         timeout(transfer, stream.read_exact(rest)).await??;

@@ -3,7 +3,7 @@
 //! Who changed a key last is not in it: only leases of the last counter stay valid. What requests will read is learned again.
 //!
 //! ```text
-//! u64 store, u64 writers, u32 n processes, n times: u64 writer, u8 writes, u8 has started; if it has:
+//! u8 version of the messages, u64 store, u64 writers, u32 n processes, n times: u64 writer, u8 writes, u8 has started; if it has:
 //!     u8 n, site, 16 namespace, u64 database, 16 URL, 16 pattern
 //! databases  u8 1, u8 n, site, 16 namespace, u64 id, u64 counter, u8 is known; if it is: u8 n, fence, u8 n, stamp
 //! values     u8 2, u64 milliseconds left, u64 milliseconds since its use, u32 key length, u32 value length, key, value: of the database before
@@ -15,12 +15,13 @@ use crate::filter::KeyFilter;
 use crate::learner::Learner;
 use crate::sites::{LEARNER_SHARE, MAX_DATABASES, ObjectSites, PhpSession};
 use crate::store::ObjectStore;
-use crate::wire::MessageReader;
+use crate::wire::{MessageReader, VERSION};
 
 impl ObjectSites {
     /// The state with these processes. `now` is in milliseconds.
     pub(crate) fn hand_over(&self, processes: &[PhpSession], now: u64) -> Vec<u8> {
-        let mut bytes = self.store_id.to_le_bytes().to_vec();
+        let mut bytes = vec![VERSION];
+        bytes.extend(self.store_id.to_le_bytes());
         bytes.extend(self.writers.to_le_bytes());
         put_length(&mut bytes, processes.len());
         for process in processes {
@@ -59,8 +60,7 @@ impl ObjectSites {
     pub(crate) fn take_over(&mut self, bytes: &[u8], now: u64) -> Option<Vec<PhpSession>> {
         let processes = self.read(&mut MessageReader(bytes), now);
         if processes.is_none() {
-            let sites = self.by_name.values_mut();
-            sites.for_each(|site| site.databases.clear());
+            self.forget();
         }
         for site in self.by_name.values_mut() {
             site.share_limit();
@@ -70,7 +70,18 @@ impl ObjectSites {
         processes
     }
 
+    /// Drops all stores, because the processes that use them are not known.
+    pub(crate) fn forget(&mut self) {
+        for site in self.by_name.values_mut() {
+            site.databases.clear();
+            site.show();
+        }
+    }
+
     fn read(&mut self, reader: &mut MessageReader<'_>, now: u64) -> Option<Vec<PhpSession>> {
+        if reader.byte()? != VERSION {
+            return None;
+        }
         self.store_id = number(reader)?;
         self.writers = number(reader)?;
         let count = reader.count()?;

@@ -191,14 +191,23 @@ async fn run(
         began: Instant::now(),
         is_frozen: Cell::new(false),
         freezes: Notify::new(),
+        late: Notify::new(),
         left: RefCell::default(),
         unknown: Counts::default(),
         started: Counts::default(),
         moving: Counts::default(),
     });
+    if let (true, Some(nodes)) = (before.is_some(), &shared.nodes) {
+        // The process before had no cluster: it has heard of no change of other nodes, nor they of its own.
+        for site in shared.sites.borrow().by_name.keys() {
+            drop(nodes.announce(site, Vec::new()));
+        }
+    }
+    let before = before.filter(|_| shared.nodes.is_none());
     if let Some((state, processes)) = before
         && let Err(error) = resume(&shared, &state, processes)
     {
+        shared.sites.borrow_mut().forget();
         tracing::warn!(%error, "the values of the object cache cannot be taken over: it begins empty");
     }
     let reply = tokio::select! {
@@ -253,6 +262,10 @@ async fn freeze(shared: &Rc<Shared>, listener: UnixListener) -> io::Result<Objec
     // Each connection has one.
     while Rc::strong_count(shared) > 1 {
         if began.elapsed() > MAX_FREEZE {
+            // Anybody may begin a message. A process that writes sees the end, and its site's store is emptied.
+            shared.late.notify_waiters();
+        }
+        if began.elapsed() > 2 * MAX_FREEZE {
             return Err(io::Error::other(
                 "a process of PHP is in the middle of a message",
             ));
@@ -300,7 +313,11 @@ fn accept(mut stream: UnixStream, mut session: PhpSession, shared: &Rc<Shared>) 
     let shared = Rc::clone(shared);
     tokio::task::spawn_local(async move {
         // A lost connection needs no message: PHP sees it, and the session is closed below.
-        if let Ok(TalkEnd::Frozen) = talk(&mut stream, &mut session, &shared).await
+        let end = tokio::select! {
+            end = talk(&mut stream, &mut session, &shared) => end,
+            () = shared.late.notified() => Err(io::ErrorKind::TimedOut.into()),
+        };
+        if let Ok(TalkEnd::Frozen) = end
             && let Ok(stream) = stream.into_std()
         {
             shared.left.borrow_mut().push((stream.into(), session));

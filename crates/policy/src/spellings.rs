@@ -28,6 +28,8 @@ pub struct SpellingGuard {
     folded: Vec<FoldedRule>,
     /// Variables that must not select a page from the body of a `POST` request.
     form: Vec<&'static [u8]>,
+    /// Whether a rule restricts access.
+    closes: bool,
 }
 
 impl SpellingGuard {
@@ -36,13 +38,18 @@ impl SpellingGuard {
     pub fn of(spellings: EqualSpellings, rules: &[Rule], site_restricts: bool) -> Self {
         let has_spellings = |rule: &Rule| !rule.access.is_silent() && !rule.exact_access;
         let is_needed = rules.iter().any(has_spellings);
+        let closes = rules.iter().any(|rule| rule.access.closes());
         if spellings == EqualSpellings::Exact || !is_needed {
-            return Self::default();
+            return Self {
+                closes,
+                ..Self::default()
+            };
         }
         let folded: Vec<FoldedRule> = rules.iter().map(FoldedRule::of).collect();
         let mut guard = Self {
             folded,
             form: Vec::new(),
+            closes,
         };
         let applies = |meaning| {
             site_restricts
@@ -72,6 +79,11 @@ impl SpellingGuard {
     /// Whether there are rules to compare.
     pub fn is_needed(&self) -> bool {
         !self.folded.is_empty()
+    }
+
+    /// Whether [`rules_of`] may find a rule.
+    pub(crate) fn may_find(&self) -> bool {
+        self.closes || self.is_needed()
     }
 
     /// Whether a rule restricts access to a path that may be a page of WordPress, so that other spellings of it matter.
@@ -129,7 +141,7 @@ pub(crate) fn rules_of(
     found: &mut Vec<Option<usize>>,
 ) {
     found.clear();
-    if !guard.is_needed() || request.path.first() != Some(&b'/') {
+    if request.path.first() != Some(&b'/') {
         return;
     }
     let mut finder = RuleFinder {
@@ -139,6 +151,10 @@ pub(crate) fn rules_of(
         buffers,
         found,
     };
+    finder.script();
+    if !guard.is_needed() {
+        return;
+    }
     finder.path();
     if !is_own_script(request.path) {
         finder.query();
@@ -163,6 +179,23 @@ struct RuleFinder<'w> {
 }
 
 impl RuleFinder<'_> {
+    /// Finds the rule of the script that runs for a path which continues after its name (`PATH_INFO`), also if it covers no other spellings: a
+    /// script is as closed as its own path.
+    fn script(&mut self) {
+        let Some(script) = script_of(self.request.path) else {
+            return;
+        };
+        let method = self.request.method;
+        let applies = |(index, rule): &(usize, &Rule)| {
+            let method = rule.methods.first().map_or(method, String::as_str);
+            rule.matches(method, script) && self.applies_to_request(*index)
+        };
+        let rule = self.rules.iter().enumerate().find(applies);
+        if let Some((index, _)) = rule.filter(|(_, rule)| rule.access.closes()) {
+            add(self.found, Some(index));
+        }
+    }
+
     fn path(&mut self) {
         let path = self.request.path;
         self.set(&[path]);
@@ -386,6 +419,17 @@ impl RuleFinder<'_> {
             is_method && rule.is_for(self.request.country)
         })
     }
+}
+
+/// The path of the first script in a path that continues after it.
+fn script_of(path: &[u8]) -> Option<&[u8]> {
+    let is_end = |at: &usize| {
+        let before = path.get(..*at).unwrap_or_default();
+        let name = before.len().checked_sub(4).and_then(|at| before.get(at..));
+        name.is_some_and(|end| end.eq_ignore_ascii_case(b".php"))
+    };
+    let end = memchr::memchr_iter(b'/', path).find(is_end)?;
+    path.get(..end)
 }
 
 fn add(found: &mut Vec<Option<usize>>, rule: Option<usize>) {

@@ -85,7 +85,10 @@ pub(super) fn style_sheet(
         let note = "no valid ticket of this client";
         return Some(Err(Fault::new(RefusedWhy::NotFound, note)));
     }
-    visit::note(services, exchange, true);
+    if !is_link || visits.needs_link() {
+        // Otherwise one request for the style sheet would require proof of visitors who are never asked to load it.
+        visit::note(services, exchange, true);
+    }
     let (lifetime, css) = if is_link {
         (LINK_LIFETIME, LINK_STYLE)
     } else {

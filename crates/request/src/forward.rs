@@ -131,24 +131,27 @@ pub(super) fn shared_request(
     forward::capabilities(&mut request, &core.rules);
     forward::members(&mut request, &core.rules);
     forward::set_acknowledged(&mut request, &core.acknowledged.line());
-    tell_plugin(&mut request, site);
+    tell_plugin(&mut request, site, needs_visit_link(site));
     request
 }
 
-/// Adds what the plugin needs to know, and no page depends on.
-fn tell_plugin(request: &mut UpstreamRequest, site: &Site) {
+/// Adds what the plugin needs to know, and no page depends on except for the link that proves visits.
+fn tell_plugin(request: &mut UpstreamRequest, site: &Site, has_link: bool) {
     forward::schedule(request, site.schedule());
-    if site
-        .visits
-        .as_ref()
-        .is_some_and(|visits| visits.needs_link())
-    {
+    if has_link {
         forward::visit_link(request);
     }
 }
 
-/// The request for a member's page, a function of the key, the session cookies, and the browser.
-pub fn member_request(exchange: &Exchange<'_>) -> UpstreamRequest {
+/// Whether new pages get the link that proves visits.
+pub fn needs_visit_link(site: &Site) -> bool {
+    let visits = site.visits.as_ref();
+    visits.is_some_and(|visits| visits.needs_link())
+}
+
+/// The request for a member's page, a function of the key, the session cookies, and the browser. `has_link`: whether the public page, with
+/// which it is compared, has the link that proves visits.
+pub fn member_request(exchange: &Exchange<'_>, has_link: bool) -> UpstreamRequest {
     let core = &exchange.site.core;
     let cookies = session_cookies(exchange.fields(), &core.rules);
     let mut request = forward::member(&exchange.info, &cookies);
@@ -156,7 +159,7 @@ pub fn member_request(exchange: &Exchange<'_>) -> UpstreamRequest {
     forward::capabilities(&mut request, &core.rules);
     forward::members(&mut request, &core.rules);
     forward::set_acknowledged(&mut request, &core.acknowledged.line());
-    tell_plugin(&mut request, &exchange.site);
+    tell_plugin(&mut request, &exchange.site, has_link);
     request
 }
 
@@ -173,7 +176,11 @@ pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamReq
         UpstreamRequests::Trimmed => {
             forward::capabilities(&mut request, &core.rules);
             forward::for_plugin(&mut request, &core.acknowledged.line());
-            tell_plugin(&mut request, &exchange.site);
+            tell_plugin(
+                &mut request,
+                &exchange.site,
+                needs_visit_link(&exchange.site),
+            );
         }
         UpstreamRequests::AsSent => {
             forward::announce(&mut request, &services.identity, &core.rules);

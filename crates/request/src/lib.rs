@@ -53,7 +53,9 @@ pub use exchange::{
     Admission, EarlierLookup, Exchange, FastPathResult, admit, origin, resume, site_mark,
 };
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
-pub use forward::{backend, fetch_request, member_request, pass_request, streams_body};
+pub use forward::{
+    backend, fetch_request, member_request, needs_visit_link, pass_request, streams_body,
+};
 pub use hit::{Hit, Keys, hit};
 pub use include::SiteIncludes;
 pub use own_call::{probe, run_cron};

@@ -1,5 +1,6 @@
 //! A miss: fetches a response for all clients that request it, or passes a single request to the upstream.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -49,14 +50,22 @@ pub(super) struct Miss<'a, 'h> {
     pub(super) why: MissWhy,
     /// Whether the stored response is sent if the upstream fails.
     pub(super) stale_on_error: bool,
+    /// See [`Miss::standing`].
+    pub(super) standing: OnceCell<Standing>,
 }
 
 impl Miss<'_, '_> {
+    /// The standing of the request, which counts once although a failed attempt may be followed by another.
+    pub(super) fn standing(&self) -> Standing {
+        let standing = || visit::standing(self.services, self.exchange, LookupPurpose::Serve);
+        *self.standing.get_or_init(standing)
+    }
+
     /// Fetches the purged fragments of the stored page and patches it; if that fails, fetches the page.
     pub(super) async fn patch(self) -> Result<Response, Fault> {
         if let Some((held, _)) = &self.found.entry {
             let pool = pool(self.exchange)?;
-            let standing = visit::standing(self.services, self.exchange, LookupPurpose::Serve);
+            let standing = self.standing();
             let page = self.page_job(&pool, standing);
             let patched = pool.fetch_thread.patch(page, Arc::clone(held)).await;
             if let Some(entry) = patched
@@ -79,7 +88,7 @@ impl Miss<'_, '_> {
 
     /// Fetches a response that may be stored, for all waiting requests.
     pub(super) async fn fetch(self) -> Result<Response, Fault> {
-        let standing = visit::standing(self.services, self.exchange, LookupPurpose::Serve);
+        let standing = self.standing();
         let pool = match admitted_pool(self.exchange, standing, Some(&self.exchange.key)) {
             Ok(pool) => pool,
             Err(fault) => return self.fall_back(fault).await,
@@ -225,7 +234,7 @@ impl Miss<'_, '_> {
 
     /// Passes the request to the upstream; the outcome says why. With RFC 9111 the response may invalidate or update stored ones.
     pub(super) async fn pass(self, outcome: Outcome) -> Result<Response, Fault> {
-        let standing = visit::standing(self.services, self.exchange, LookupPurpose::Serve);
+        let standing = self.standing();
         let pool = match admitted_pool(self.exchange, standing, None) {
             Ok(pool) => pool,
             Err(fault) => return self.fall_back(fault).await,

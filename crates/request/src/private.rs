@@ -30,12 +30,11 @@ use http::{HeaderMap, StatusCode};
 
 use super::exchange::Exchange;
 use super::forward::{admitted_pool, member_request, page_job, pass_job, pool};
-use super::lookup::{LookupPurpose, LookupResult};
+use super::lookup::LookupResult;
 use super::miss::Miss;
 use super::page;
 use super::response::{Response, ResponseBody};
 use super::site::Services;
-use super::visit;
 use crate::fault::Fault;
 use galley_fetch::revalidate::RefreshReason;
 
@@ -98,7 +97,8 @@ impl Miss<'_, '_> {
             return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
         };
         let ticket = store.ticket(&visitor);
-        let Some(page) = self.generate(ticket, room).await? else {
+        let has_link = memchr::memmem::find(plain, VISIT_LINK).is_some();
+        let Some(page) = self.generate(ticket, room, has_link).await? else {
             // The response is a file, or larger than the largest object that may be stored, or than the memory that is free: PHP generates it
             // again, and the next request is not compared.
             let now = self.services.clock.tick();
@@ -144,18 +144,19 @@ impl Miss<'_, '_> {
         Some(room)
     }
 
-    /// `room`: the memory for the page; it grows if the page is longer.
+    /// `room`: the memory for the page; it grows if the page is longer. `has_link`: see [`member_request`].
     async fn generate(
         &self,
         ticket: SessionTicket,
         room: Reservation,
+        has_link: bool,
     ) -> Result<Option<MemberPage>, Fault> {
         let exchange = &*self.exchange;
-        let standing = visit::standing(self.services, exchange, LookupPurpose::Serve);
+        let standing = self.standing();
         let pool = admitted_pool(exchange, standing, None)?;
         let began = Instant::now();
         let born = exchange.site.core.purges.current();
-        let request = member_request(exchange);
+        let request = member_request(exchange, has_link);
         let mut job = pass_job(exchange, &pool, request, self.script.clone(), standing);
         job.is_read_here = true;
         let fault = |failure| pool.fault(failure);
@@ -208,6 +209,9 @@ impl Miss<'_, '_> {
         pool.fetch_thread.refresh(page, RefreshReason::Spare);
     }
 }
+
+/// The address of the style sheet by which browsers prove their visit, as the plugin prints it.
+const VISIT_LINK: &[u8] = b"/galley-visit/style.css";
 
 /// The private fragments of a response.
 fn private_parts(parts: &[FragmentPart]) -> impl Iterator<Item = (&FragmentPart, PrivateScope)> {

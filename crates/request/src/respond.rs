@@ -2,6 +2,7 @@
 //!
 //! [`handle`] never fails: it turns a [`Fault`] into a response, once. A stale page is sent instead if the decision allows it.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use galley_policy::decide::{Decision, PathKind};
@@ -121,6 +122,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         found: &found,
         why,
         stale_on_error,
+        standing: OnceCell::new(),
     };
     match decision {
         Decision::Pass(PassWhy::Partition) => miss.fetch_while_partitioned().await,

@@ -7,8 +7,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use tokio::net::UnixDatagram;
 
@@ -63,6 +63,10 @@ pub fn receive_all(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, V
     let mut pieces = [IoSliceMut::new(buffer)];
     let flags = RecvFlags::CMSG_CLOEXEC;
     let received = rustix::net::recvmsg(socket, &mut pieces, &mut control, flags)?;
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        // At the limit of descriptors the kernel drops some, and says only this.
+        return Err(io::Error::other("descriptors were lost"));
+    }
     let mut carried = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {

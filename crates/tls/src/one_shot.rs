@@ -89,12 +89,18 @@ async fn receive(mut body: Incoming, max_body: usize) -> (Bytes, Option<OneShotE
 /// The value of `Retry-After`, which is a number of seconds or a date (RFC 9110 section 10.2.3).
 pub fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = fields.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let at = httpdate::parse_http_date(text).ok()?;
-    Some(at.duration_since(now).unwrap_or_default())
+    let pause = if let Ok(seconds) = text.parse() {
+        Duration::from_secs(seconds)
+    } else {
+        let at = httpdate::parse_http_date(text).ok()?;
+        at.duration_since(now).unwrap_or_default()
+    };
+    // A clock can be added to it without overflow.
+    Some(pause.min(MAX_PAUSE))
 }
+
+/// A year: nobody waits longer.
+const MAX_PAUSE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[cfg(test)]
 mod tests {
@@ -149,5 +155,6 @@ mod tests {
         assert_eq!(read("Sun, 06 Nov 1994 08:49:00 GMT"), Some(0));
         assert_eq!(read("soon"), None);
         assert_eq!(read("-1"), None);
+        assert_eq!(read("18446744073709551615"), Some(MAX_PAUSE.as_secs()));
     }
 }

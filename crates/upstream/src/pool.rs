@@ -197,7 +197,11 @@ impl UpstreamPool {
             let was_alone = self.balancer.is_paused();
             let health = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
             match outcome {
-                Ok(incoming) => return Ok((incoming.with_permit(permit), health)),
+                Ok(incoming) => {
+                    // Over an idle connection, too: another one may have failed before.
+                    state.connected(None);
+                    return Ok((incoming.with_permit(permit), health));
+                }
                 Err(failed) if failed.failure == FillError::Connect => {
                     state.count_failure();
                     last = failed;

@@ -10,6 +10,7 @@ use std::thread;
 /// If the file cannot be written.
 #[expect(clippy::print_stderr, reason = "a test's output")]
 pub fn skip(why: &str) {
+    let why = why.replace('\n', " ");
     let thread = thread::current();
     let test = thread.name().unwrap_or("a thread of a test");
     eprintln!("{test}: SKIPPED, {why}");

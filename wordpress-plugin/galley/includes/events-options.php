@@ -92,11 +92,13 @@ function note_rules( $old ): void {
  */
 function on_whole_option( string $name, $old, $new ): void {
 	if ( 0 === strpos( $name, 'theme_mods_' ) ) {
+		$old   = (array) $old;
+		$new   = (array) $new;
 		$quiet = array_fill_keys( array( 'sidebars_widgets', 'custom_css_post_id' ), true );
 		// For WordPress, an empty logo is none.
 		$quiet += empty( $old['custom_logo'] ) && empty( $new['custom_logo'] ) ? array( 'custom_logo' => true ) : array();
-		$old    = array_diff_key( (array) $old, $quiet );
-		$new    = array_diff_key( (array) $new, $quiet );
+		$old    = array_diff_key( $old, $quiet );
+		$new    = array_diff_key( $new, $quiet );
 		if ( $old === $new ) {
 			return;
 		}

@@ -238,7 +238,8 @@ function tags_of_anything( array $tags, bool $is_asked ): array {
 			array_push( $more, "$found[1]$found[2]$found[3]", "$found[1]tc$found[3]" );
 		}
 	}
-	return $is_asked || preg_grep( '/^(?:\d+\.)?(?:p|pl|tl)\d/', $tags ) ? $more : array( ANY_CHANGE );
+	$lists = preg_grep( '/^(?:\d+\.)?(?:l\.|o\.|tb\.|sq\.)/', $tags );
+	return $is_asked || ( $lists && preg_grep( '/^(?:\d+\.)?(?:p|pl|tl)\d/', $tags ) ) ? $more : array( ANY_CHANGE );
 }
 
 /**

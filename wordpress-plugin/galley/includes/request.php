@@ -52,7 +52,7 @@ function passes_through(): bool {
  * Returns whether Galley reads the response to its end even if the client disconnects.
  */
 function runs_to_its_end(): bool {
-	return ! in_array( $_SERVER['REQUEST_METHOD'] ?? 'GET', array( 'GET', 'HEAD', 'OPTIONS' ), true );
+	return ! in_array( $_SERVER['REQUEST_METHOD'] ?? 'GET', array( 'GET', 'HEAD', 'OPTIONS', 'QUERY' ), true );
 }
 
 /**

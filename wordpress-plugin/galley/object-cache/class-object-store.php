@@ -31,6 +31,12 @@ final class Object_Store {
 	const ABSENT = 0xFFFFFFFF;
 	const LATER  = 0xFFFFFFFE;
 
+	/** So many messages are in effect before the store answers a process that begins after them. */
+	const MAX_UNANSWERED = 100;
+
+	/** The longest answer in bytes; the store sends at most half of it. */
+	const MAX_ANSWER = 67108864;
+
 	/** Added to a status in a cluster. */
 	const AMONG_NODES = 0x80;
 
@@ -50,6 +56,13 @@ final class Object_Store {
 	 * @var int
 	 */
 	private $process = 0;
+
+	/**
+	 * Changes in a row that were sent without waiting for an answer.
+	 *
+	 * @var int
+	 */
+	private $unanswered = 0;
 
 	/**
 	 * Seconds that the request may still wait.
@@ -276,7 +289,8 @@ final class Object_Store {
 	public function put( array $changes ): bool {
 		$body = pack( 'V', count( $changes ) ) . implode( '', $changes );
 		// The store may refuse large messages for lack of memory.
-		return $this->has_nodes || strlen( $body ) > 60000 ? null !== $this->make( $changes ) : $this->send( 8, $body );
+		$waits = $this->has_nodes || strlen( $body ) > 60000 || ++$this->unanswered > self::MAX_UNANSWERED;
+		return $waits ? null !== $this->make( $changes ) : $this->send( 8, $body );
 	}
 
 	/**
@@ -337,12 +351,18 @@ final class Object_Store {
 	}
 
 	private function ask( int $operation, string $body ): ?string {
+		$this->unanswered = 0;
 		if ( ! $this->send( $operation, $body ) ) {
 			return null;
 		}
 		++$this->round_trips;
-		$head = $this->receive( 4 );
-		return null === $head ? null : $this->receive( unpack( 'V', $head )[1] );
+		$head   = $this->receive( 4 );
+		$length = null === $head ? 0 : unpack( 'V', $head )[1];
+		if ( $length > self::MAX_ANSWER ) {
+			$this->fail( 'damaged answer' );
+			return null;
+		}
+		return null === $head ? null : $this->receive( $length );
 	}
 
 	private function send( int $operation, string $body ): bool {

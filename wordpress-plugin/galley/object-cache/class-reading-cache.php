@@ -24,6 +24,9 @@ abstract class Reading_Cache extends Local_Cache {
 	/** The value of an option that does not exist: a codec without a value. */
 	const IS_MISSING = 'n';
 
+	/** Keys of one message. The store refuses many more. */
+	const MAX_KEYS = 10000;
+
 	/** Seconds after which a long request reads the fence again. */
 	const RECHECK_AFTER = 1.0;
 
@@ -345,6 +348,9 @@ abstract class Reading_Cache extends Local_Cache {
 	 * Whether the store had no value for a key at the beginning.
 	 */
 	protected function is_absent( string $id ): bool {
+		if ( '' !== $this->store->filter && microtime( true ) - $this->checked > self::RECHECK_AFTER ) {
+			$this->store->filter = '';
+		}
 		$filter = $this->store->filter;
 		if ( '' === $filter ) {
 			return false;
@@ -414,6 +420,15 @@ abstract class Reading_Cache extends Local_Cache {
 	 * @param string[] $ids Keys in the store.
 	 */
 	private function ask( array $ids ): bool {
+		if ( count( $ids ) > self::MAX_KEYS ) {
+			// Each part has the lease of its own answer.
+			foreach ( array_chunk( $ids, self::MAX_KEYS ) as $some ) {
+				if ( ! $this->ask( $some ) ) {
+					return false;
+				}
+			}
+			return true;
+		}
 		if ( ! $this->is_current() ) {
 			return false;
 		}
@@ -434,7 +449,9 @@ abstract class Reading_Cache extends Local_Cache {
 			$this->leases[ $id ] = $this->store->counter;
 		}
 		$this->note_missing();
-		return true;
+		// What did not fit into the answer. Each has at least one value.
+		$later = array_keys( array_intersect_key( $this->ahead, $asked ), false, true );
+		return array() === $later || $this->ask( array_map( 'strval', $later ) );
 	}
 
 	/**

@@ -120,7 +120,7 @@ abstract class Shared_Cache extends Reading_Cache {
 		$this->tell_waiting();
 		if ( $this->store->is_open() ) {
 			list( $all, $used, $others, $misses ) = $this->foreseen;
-			$this->store->end( $misses, $others > 0 || 4 * $used < 3 * $all ? $this->used : null );
+			$this->store->end( $misses, $others > 0 || 4 * $used < 3 * $all ? array_slice( $this->used, 0, self::MAX_KEYS, true ) : null );
 			$this->foreseen     = array( 0, 0, 0, 0 );
 			$this->is_announced = false;
 		}
@@ -230,7 +230,7 @@ abstract class Shared_Cache extends Reading_Cache {
 		}
 		$this->waiting[ $id ] = Object_Store::change( Object_Store::ADD, $id, $bytes, $this->rows_from, $expire );
 		$this->waiting_bytes += strlen( $bytes );
-		if ( $this->waiting_bytes > self::MAX_WAITING ) {
+		if ( $this->waiting_bytes > self::MAX_WAITING || count( $this->waiting ) >= self::MAX_KEYS ) {
 			$this->tell_waiting();
 		}
 	}
@@ -287,7 +287,7 @@ abstract class Shared_Cache extends Reading_Cache {
 		$is_ending = $this->is_ending;
 		// Not `settle()` once more.
 		$this->is_ending = false;
-		if ( $this->is_flushed && $this->store->is_open() ) {
+		if ( ( $this->is_flushed || count( $ids ) > self::MAX_KEYS ) && $this->store->is_open() ) {
 			$this->make( array( Object_Store::change( Object_Store::FLUSH, '' ) ) );
 		} elseif ( array() !== $ids && $this->store->is_open() ) {
 			$this->remove( $ids );

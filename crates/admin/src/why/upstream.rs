@@ -13,7 +13,9 @@ use super::Explanation;
 use super::below::PathExplanation;
 use crate::status;
 use galley_request::lookup::LookupPurpose;
-use galley_request::{NameLookup, Upstream, fetch_request, member_request, pass_request, proven};
+use galley_request::{
+    NameLookup, Upstream, fetch_request, member_request, needs_visit_link, pass_request, proven,
+};
 
 /// The request that would be sent now; null if none would.
 pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> Value {
@@ -28,7 +30,10 @@ pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> V
             "trimmed",
             fetch_request(services, exchange, Credentials::OfClient),
         ),
-        Decision::Compare => ("member", member_request(exchange)),
+        Decision::Compare => (
+            "member",
+            member_request(exchange, needs_visit_link(&exchange.site)),
+        ),
         Decision::Pass(_) => ("full", pass_request(services, exchange)),
         _ => return Value::Null,
     };

@@ -96,6 +96,12 @@ fn password_file<'d>(block: &[&'d ParsedDirective]) -> Option<&'d str> {
         one.name() == "authtype" && one.argument(0).eq_ignore_ascii_case("basic")
     };
     block.iter().find(is_basic)?;
+    let is_elsewhere = |one: &&&ParsedDirective| {
+        one.name() == "authbasicprovider" && !one.argument(0).eq_ignore_ascii_case("file")
+    };
+    if block.iter().any(|one| is_elsewhere(&one)) {
+        return None;
+    }
     let file = block
         .iter()
         .rev()
@@ -212,10 +218,12 @@ fn ordered(all: &[&ParsedDirective], _: Option<&str>) -> Gate {
         let from = one.arguments().get(1..).unwrap_or_default();
         let is_known = from.iter().all(|text| text == "all" || is_network(text));
         match one.name() {
-            "order" => {
-                let order = one.arguments().concat().to_ascii_lowercase();
-                denies = order == "allow,deny";
-            }
+            "order" => match one.arguments().concat().to_ascii_lowercase().as_str() {
+                "allow,deny" => denies = true,
+                "deny,allow" => denies = false,
+                // `mutual-failure`.
+                _ => return Gate::Unknown,
+            },
             "allow" if is_known => allow.extend(from.iter().cloned()),
             "deny" if is_known => deny.extend(from.iter().cloned()),
             _ => return Gate::Unknown,

@@ -44,6 +44,8 @@ pub(super) struct Part<'d> {
     pub section: Option<&'d ParsedDirective>,
     /// The directives, without those around them that only ask for a module.
     pub block: Vec<&'d ParsedDirective>,
+    /// The length of the path of a folder that contains the whole site: the longer path is merged later.
+    depth: usize,
 }
 
 /// A virtual host, a server without any, or the `.htaccess` of a site.
@@ -67,6 +69,17 @@ impl<'d> ApacheHost<'d> {
 
     /// Adds directives, and the sections among them.
     pub fn add(&mut self, kind: PartKind, all: &[&'d ParsedDirective], report: &mut Report) {
+        self.add_part(kind, 0, all, report);
+    }
+
+    /// `depth`: the length of the folder's path in a section.
+    fn add_part(
+        &mut self,
+        kind: PartKind,
+        depth: usize,
+        all: &[&'d ParsedDirective],
+        report: &mut Report,
+    ) {
         let mut own = Vec::new();
         let of_htaccess = all.iter().filter(|_| kind == PartKind::Htaccess);
         for one in of_htaccess.filter(|one| module_is_there(one) == Some(false)) {
@@ -86,13 +99,14 @@ impl<'d> ApacheHost<'d> {
             paths: PartPaths::All,
             section: None,
             block: own,
+            depth,
         });
         // Of two folders the longer path is merged later, and a `.htaccess` after its folder.
         self.parts.sort_by_key(|part| match &part.paths {
             PartPaths::Below(path) if part.kind == PartKind::Folder => {
                 (PartKind::Htaccess, path.len())
             }
-            _ => (part.kind, 0),
+            _ => (part.kind, part.depth),
         });
     }
 
@@ -108,7 +122,8 @@ impl<'d> ApacheHost<'d> {
                 let why = "the section is the site's root: its directives are those of the site";
                 report.not_needed(section.id, why);
                 let inner: Vec<_> = section.inner().iter().collect();
-                self.add(kind, &inner, report);
+                let depth = section.argument(0).trim_end_matches('/').len();
+                self.add_part(kind, depth, &inner, report);
             }
             Ok(paths) => {
                 let block = flatten(section.inner().iter(), report);
@@ -123,6 +138,7 @@ impl<'d> ApacheHost<'d> {
                     paths,
                     section: Some(section),
                     block,
+                    depth: 0,
                 });
             }
             Err(remedy) => unknown(section, remedy, report),
@@ -270,9 +286,18 @@ pub(super) fn module_is_there(directive: &ParsedDirective) -> Option<bool> {
         return None;
     }
     if directive.name() == "<ifversion" {
-        return match condition.split_once(' ')? {
-            (">=" | ">", version) if version.starts_with("2.") => Some(true),
-            ("<" | "<=", version) if version.starts_with("2.") => Some(false),
+        let (operator, version) = condition.split_once(' ')?;
+        let is_old = ["2.0", "2.1", "2.2", "2.3"].iter().any(|old| {
+            let rest = version.strip_prefix(old);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        });
+        // Every Apache that is supported has at least 2.4.1, and nobody knows which.
+        let is_first = matches!(version, "2.4" | "2.4.0");
+        return match operator {
+            ">=" if is_old || is_first => Some(true),
+            ">" if is_old => Some(true),
+            "<" if is_old || is_first => Some(false),
+            "<=" if is_old => Some(false),
             _ => None,
         };
     }
@@ -330,7 +355,7 @@ fn file_names(is_pattern: bool, text: &str) -> Option<PartPaths> {
     };
     let has_choice = known::alternatives(&format!("{inner}x")).len() > 1;
     if has_choice && (!start.is_empty() || end == "$")
-        || inner.contains(['^', '$']) && !inner.contains("[^")
+        || inner.replace("[^", "").contains(['^', '$'])
     {
         return None;
     }

@@ -217,6 +217,11 @@ fn path_rule(
     if pattern.starts_with('!') || !flags.are_known() {
         return None;
     }
+    let inner = pattern.strip_prefix('^').unwrap_or(pattern);
+    if place == RewritePlace::Folder && inner.replace("[^", "").contains('^') {
+        // Each alternative would need the slash.
+        return None;
+    }
     // In a folder paths have no leading slash.
     let text = match pattern.strip_prefix('^') {
         Some(rest) if place == RewritePlace::Folder && !rest.starts_with('/') => {

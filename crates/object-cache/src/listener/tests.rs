@@ -226,28 +226,27 @@ fn values_and_processes_survive_a_handover() {
 }
 
 #[test]
-fn without_a_handover_it_begins_empty() {
-    let running = Running::start();
-    let mut first = running.begin("a").expect("a connection");
-    store(&mut first, b"\x01gk", b"lost");
-    // Half of a message.
-    first.write_all(&[9, 0]).expect("a connection");
-    let mut writer = running.begin("a").expect("a connection");
-    send(&mut writer, &get(b"\x01gk"));
-    assert!(
-        receive(&mut writer)
-            .expect("an answer")
-            .ends_with(b"lost\0\0\0\0")
-    );
-    let running = running.replace();
-    // The thread binds the socket when it knows that nothing comes.
-    let begun = (0..1000).find_map(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        let stream = UnixStream::connect(running.cache.socket());
-        stream.is_ok().then(|| running.begin("a")).flatten()
-    });
-    let mut reader = begun.expect("a connection");
-    send(&mut reader, &get(b"\x01gk"));
-    let answer = receive(&mut reader).expect("an answer");
-    assert!(answer.ends_with(&[&wire::ABSENT.to_le_bytes()[..], &[0; 4]].concat()));
+fn half_a_message_ends_its_connection_and_not_the_handover() {
+    for (writes, end) in [
+        (false, &b"kept\0\0\0\0"[..]),
+        (true, &[255, 255, 255, 255, 0, 0, 0, 0]),
+    ] {
+        let running = Running::start();
+        let mut first = running.begin("a").expect("a connection");
+        store(&mut first, b"\x01gk", b"kept");
+        if writes {
+            // A process that has announced its writes: what it has changed is unknown.
+            send(&mut first, &[6]);
+        }
+        first.write_all(&[9, 0]).expect("a connection");
+        let mut reader = running.begin("a").expect("a connection");
+        send(&mut reader, &get(b"\x01gk"));
+        let before = receive(&mut reader).expect("an answer");
+        assert!(before.ends_with(b"kept\0\0\0\0"), "{before:?}");
+        let _running = running.replace();
+        assert_eq!(receive(&mut first), None, "half a message was kept");
+        send(&mut reader, &get(b"\x01gk"));
+        let after = receive(&mut reader).expect("the same connection goes on");
+        assert!(after.ends_with(end), "{writes} {after:?}");
+    }
 }

@@ -605,3 +605,44 @@ fn a_rule_for_some_countries_restricts_other_spellings_for_them_only() {
         }
     }
 }
+
+#[test]
+fn a_script_is_closed_for_paths_that_continue_after_it() {
+    let closed = |path: &str, is_exact| Rule {
+        path: path.to_owned(),
+        exact_access: is_exact,
+        access: AccessRules {
+            deny: AccessSetting::Is(networks_of(&["0.0.0.0/0"])),
+            ..AccessRules::default()
+        },
+        ..Rule::default()
+    };
+    let open = Rule {
+        path: "/tools/open.php".to_owned(),
+        ..Rule::default()
+    };
+    for is_exact in [false, true] {
+        let site = Policy {
+            rules: vec![
+                closed("/adminer.php", is_exact),
+                open.clone(),
+                closed("/tools/*", is_exact),
+            ],
+            ..Policy::default()
+        }
+        .guarded();
+        for (target, is_closed) in [
+            ("/adminer.php", true),
+            ("/adminer.php/x", true),
+            ("/adminer.php/x.php/y", true),
+            ("/adminer%2ephp//x", true),
+            ("/other.php/x", false),
+            ("/adminer.phpx/y", false),
+            ("/a/adminer.php/x", false),
+            ("/tools/x.php/y", true),
+        ] {
+            let seen = judged(&site, "GET", target, "192.0.2.1").is_err();
+            assert_eq!(seen, is_closed, "{target} {is_exact}");
+        }
+    }
+}

@@ -89,7 +89,7 @@ impl RequestInfo {
 
         let reading = self.read_query(target.query, site);
         self.conclude(&pass, reading);
-        if site.guard.is_needed() {
+        if site.guard.may_find() {
             self.read_spellings(&pass);
         }
         Ok(())

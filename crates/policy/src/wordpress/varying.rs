@@ -35,6 +35,11 @@ pub const MASKS: &[(&str, &str, &str)] = &[
         r"<lastBuildDate>[^<]*</lastBuildDate>((?:\s*<(?:language|generator|sy:[A-Za-z]+)>[^<]*</[A-Za-z:]+>)*\s*</channel>)",
         "${1}",
     ),
+    (
+        "the link by which browsers prove their visit: Galley asks for it, and a page serves as well without",
+        "<link [^>]*/galley-visit/style\\.css[^>]*>\n?",
+        "",
+    ),
 ];
 
 /// The text with all varying parts masked.
