@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use crate::closed;
 use crate::comparison::{
     self as shared, DraftAnswer, OtherAnswer, ServerComparison, WantedFields, clients, flat,
+    is_behind_script,
 };
 use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, Section, Value};
@@ -204,7 +205,7 @@ impl<'d> ServerCheck<'_, 'd, '_> {
                 );
                 self.context.report.differs(one.id, &remedy, true);
             }
-            (None, all @ [_, ..]) => {
+            (None, all @ [_, ..]) if !is_behind_script(sample) => {
                 let remedy = format!(
                     "`{}` is limited with this draft, too: a limit covers other spellings of an address",
                     sample.target

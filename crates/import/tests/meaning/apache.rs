@@ -23,6 +23,41 @@ fn directives_of_apache_keep_their_meaning() {
 
 const CASES: &[Case] = &[
     Case {
+        name: "an order that admits only what is allowed and not denied",
+        text: "<Location /private>\nOrder mutual-failure\nAllow from 10.0.0.0/8\n</Location>",
+        has: &["deny"],
+        lacks: &[],
+        fates: &[("order", Lost)],
+    },
+    Case {
+        name: "alternatives of a folder with anchors of their own",
+        text: "<Directory /srv/a>\nRewriteEngine on\nRewriteRule ^backup\\.sql|^dump\\.sql - [F]\n</Directory>",
+        has: &[],
+        lacks: &["dump"],
+        fates: &[("rewriterule", Open)],
+    },
+    Case {
+        name: "a section of a folder above the root, written after that of the root",
+        text: "<Directory /srv/a>\nRequire ip 10.0.0.0/8\n</Directory>\n<Directory /srv>\nRequire all granted\n</Directory>",
+        has: &["allow = [\"10.0.0.0/8\"]"],
+        lacks: &[],
+        fates: &[("require ip", Carried)],
+    },
+    Case {
+        name: "a section for versions that a server of today may have",
+        text: "<IfVersion < 2.5>\n<Location /private>\nRequire all denied\n</Location>\n</IfVersion>",
+        has: &[],
+        lacks: &[],
+        fates: &[("require all denied", Open)],
+    },
+    Case {
+        name: "passwords of another provider than files",
+        text: "<Location /private>\nAuthType Basic\nAuthBasicProvider ldap\nAuthUserFile /etc/old\nRequire valid-user\n</Location>",
+        has: &["deny"],
+        lacks: &["/etc/old"],
+        fates: &[("require valid-user", Lost)],
+    },
+    Case {
         name: "the scheme that a proxy names",
         text: "RewriteCond %{HTTP:X-Forwarded-Proto} !https\nRewriteRule ^ https://%{HTTP_HOST}%{REQUEST_URI} [R=301,L]",
         has: &[],

@@ -305,7 +305,7 @@ fn names_field(line: &str, name: &str) -> bool {
 
 /// Differences that no statement causes: Galley refuses what it never sends, such as hidden files and scripts among uploads; it runs a
 /// script that nginx sends as text; it asks WordPress for a folder without an index, which
-/// nginx refuses to list; and a rule refuses missing files, too.
+/// nginx refuses to list; and a rule refuses missing files, and paths that continue after a script, too.
 fn is_stricter(target: &str, theirs: &Answered, ours: &Answered, folders: &Path) -> bool {
     let (Some(theirs), Some(ours)) = (theirs, ours) else {
         return false;
@@ -327,7 +327,9 @@ fn is_stricter(target: &str, theirs: &Answered, ours: &Answered, folders: &Path)
         );
     // A rule also refuses what does not exist.
     let is_missing = theirs.status == 404 && matches!(ours.status, 401 | 403);
+    let is_behind_script = path.contains(".php/") && matches!(ours.status, 401 | 403);
     is_missing
+        || is_behind_script
         || is_never_sent && matches!(ours.status, 403 | 404)
         || is_source
         || lists && ours.status == 404
