@@ -19,6 +19,7 @@ use galley_policy::purge::Scope;
 use galley_request::Site;
 use galley_sys::clock::Clock;
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 
 /// The object cache, and the counters of its sites, which survive reloads.
 #[derive(Default)]
@@ -46,13 +47,24 @@ impl ObjectCaches {
         self.nodes = nodes;
     }
 
-    /// Tells other nodes that processes of this machine may have died with it, between a change of the database and its announcement.
+    /// Tells other nodes that processes of this machine may have died with it, between a change of the database and its announcement. Call
+    /// within a runtime.
     pub(super) fn announce_start(&self) {
-        let Some(nodes) = &self.nodes else { return };
-        for site in self.figures.keys() {
-            // Nobody waits for it.
-            drop(nodes.announce(site, Vec::new()));
-        }
+        let Some(nodes) = self.nodes.clone() else {
+            return;
+        };
+        let sites: Vec<String> = self.figures.keys().cloned().collect();
+        tokio::spawn(async move {
+            // After the node has noted where the stream was: pages that were shared before an entry of its own would be of no use to it.
+            while !nodes.is_current() {
+                sleep(START_INTERVAL).await;
+            }
+            sleep(START_INTERVAL).await;
+            for site in sites {
+                // Nobody waits for it.
+                drop(nodes.announce(&site, Vec::new()));
+            }
+        });
     }
 
     /// Starts the thread, ends it, or changes its sites. A socket that cannot be opened is no reason not to serve pages.
@@ -186,6 +198,9 @@ fn remote_change(RemotePurge { site, purge }: &RemotePurge) -> Option<(String, V
         _ => Some((site, Vec::new())),
     }
 }
+
+/// How often a node that starts looks whether it reads the stream, and longer than it takes to note where that was.
+const START_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The beginning of the names of entries for object caches. No site has such a name, so nodes that know no object cache ignore them.
 const OBJECTS: &str = "objects/";

@@ -58,8 +58,10 @@ impl Process {
         body.extend(u32::try_from(key.len()).unwrap().to_le_bytes());
         body.extend(key.as_bytes());
         let answer = self.ask(&body).expect("an answer");
-        let length = u32::from_le_bytes(answer[12..16].try_into().unwrap());
-        (length != wire::ABSENT).then(|| answer[16..].to_vec())
+        let (length, values) = answer[8..].split_first_chunk().unwrap();
+        let length = u32::from_le_bytes(*length);
+        // Values that nobody asked for follow.
+        (length != wire::ABSENT).then(|| values[..usize::try_from(length).unwrap()].to_vec())
     }
 
     /// Returns whether the node has acknowledged it.
