@@ -422,12 +422,7 @@ abstract class Reading_Cache extends Local_Cache {
 	private function ask( array $ids ): bool {
 		if ( count( $ids ) > self::MAX_KEYS ) {
 			// Each part has the lease of its own answer.
-			foreach ( array_chunk( $ids, self::MAX_KEYS ) as $some ) {
-				if ( ! $this->ask( $some ) ) {
-					return false;
-				}
-			}
-			return true;
+			return $this->ask( array_splice( $ids, 0, self::MAX_KEYS ) ) && $this->ask( $ids );
 		}
 		if ( ! $this->is_current() ) {
 			return false;
