@@ -250,3 +250,12 @@ pub(crate) fn clients<'w>(words: impl Iterator<Item = &'w str>) -> Vec<IpAddr> {
 }
 
 const MAX_CLIENTS: usize = 6;
+
+/// What each comparison requests: a script, a file, a page, a folder, and the administration.
+pub(crate) const USUAL_TARGETS: [&str; 5] = [
+    "/a.php",
+    "/a.css",
+    "/a",
+    "/galley-try-folder/",
+    "/wp-admin/",
+];

@@ -13,7 +13,7 @@ use super::rewrite::{RewritePlace, RewriteRequest, RewriteResult, evaluate};
 use super::{access, rewrite};
 use crate::closed;
 use crate::comparison::{
-    self, DraftAnswer, OtherAnswer, ServerComparison, WantedFields, clients, flat,
+    self, DraftAnswer, OtherAnswer, ServerComparison, USUAL_TARGETS, WantedFields, clients, flat,
 };
 use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, Value};
@@ -356,15 +356,7 @@ const KNOWN_PAGES: &[&str] = &["/wp-admin/index.php", "/galley-try-folder/index.
 
 /// Requests that show the effect of the directives and rules.
 fn targets(host: &ApacheHost<'_>, site: Option<&ImportedSite>) -> BTreeSet<String> {
-    let mut names = [
-        "/a.php",
-        "/a.css",
-        "/a",
-        "/galley-try-folder/",
-        "/wp-admin/",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    let mut names = USUAL_TARGETS.map(str::to_owned).to_vec();
     let mut folders = Vec::new();
     for part in &host.parts {
         match &part.paths {

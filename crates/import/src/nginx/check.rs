@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use crate::closed;
 use crate::comparison::{
-    self as shared, DraftAnswer, OtherAnswer, ServerComparison, WantedFields, clients, flat,
-    is_behind_script,
+    self as shared, DraftAnswer, OtherAnswer, ServerComparison, USUAL_TARGETS, WantedFields,
+    clients, flat, is_behind_script,
 };
 use crate::directive::ParsedDirective;
 use crate::draft::{Draft, ImportedSite, Section, Value};
@@ -335,18 +335,8 @@ const PASSING: &[&str] = &["location", "proxy_pass", "fastcgi_pass"];
 
 /// Requests that show the effect of the statements and rules.
 fn targets(server: &NginxServer<'_>, site: &ImportedSite) -> BTreeSet<String> {
-    let (mut folders, mut names) = (
-        Vec::new(),
-        [
-            "/a.php",
-            "/a.css",
-            "/a",
-            "/galley-try-folder/",
-            "/wp-admin/",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-    );
+    let mut names = USUAL_TARGETS.map(str::to_owned).to_vec();
+    let mut folders = Vec::new();
     for one in flat(server.inherited().iter().chain(server.own()).copied()) {
         let paths = match one.name() {
             "location" => LocationPaths::of(one).samples(),

@@ -10,39 +10,15 @@ use galley_testkit::origin::Origin;
 use galley_testkit::{Apache, ApacheOptions, FpmOptions, Galley, PhpFpm, Scratch};
 
 use crate::apache_generator::{ApachePlaces, VirtualHost, virtual_host};
-use crate::generator::{REQUESTS, Random, Text};
+use crate::generator::{Random, Text};
 use crate::{
-    Client, Difference, Disk, MAX_FAULTS, Totals, differences, excerpt, files, is_stricter, number,
-    site_of,
+    Client, Difference, Disk, MAX_FAULTS, Totals, compare, differences, excerpt, files,
+    is_stricter, site_of,
 };
 
 #[test]
 fn directives_that_are_carried_or_not_needed_answer_as_in_apache() {
-    let (count, seed) = (
-        number("GALLEY_IMPORT_HOSTS", 100),
-        number("GALLEY_IMPORT_SEED", 1),
-    );
-    let mut random = Random(seed as u64);
-    let mut total = Totals::default();
-    let mut left = count;
-    while left > 0 && total.faults.len() < MAX_FAULTS {
-        let batch = left.min(BATCH);
-        run(batch, &mut random, &mut total);
-        left -= batch;
-    }
-    println!(
-        "{count} virtual hosts, {} requests: {} equal, {} differ because of directives that are not carried; {} of {} directives are carried or not needed",
-        total.requests, total.equal, total.reported, total.settled, total.statements
-    );
-    assert!(
-        total.faults.is_empty(),
-        "seed {seed}: {} faults\n{}",
-        total.faults.len(),
-        total.faults.join("\n\n")
-    );
-    assert_eq!(total.requests, count * REQUESTS);
-    // Most of the generated directives have a counterpart: otherwise this test would show nothing.
-    assert!(total.equal * 10 > total.requests * 7 && total.settled * 10 > total.statements * 7);
+    compare("GALLEY_IMPORT_HOSTS", 100, BATCH, run);
 }
 
 /// The hosts of one Apache.

@@ -47,15 +47,17 @@ fn number(name: &str, default: usize) -> usize {
 
 #[test]
 fn statements_that_are_carried_or_not_needed_answer_as_in_nginx() {
-    let (count, seed) = (
-        number("GALLEY_IMPORT_SERVERS", 200),
-        number("GALLEY_IMPORT_SEED", 1),
-    );
+    compare("GALLEY_IMPORT_SERVERS", 200, BATCH, run);
+}
+
+/// Compares as many generated servers as the variable `of` says, in batches.
+fn compare(of: &str, usual: usize, batch: usize, run: fn(usize, &mut Random, &mut Totals)) {
+    let (count, seed) = (number(of, usual), number("GALLEY_IMPORT_SEED", 1));
     let mut random = Random(seed as u64);
     let mut total = Totals::default();
     let mut left = count;
     while left > 0 && total.faults.len() < MAX_FAULTS {
-        let batch = left.min(BATCH);
+        let batch = left.min(batch);
         run(batch, &mut random, &mut total);
         left -= batch;
     }
