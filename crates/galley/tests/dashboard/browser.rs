@@ -44,6 +44,15 @@ pub fn screenshot_path(name: &str) -> PathBuf {
     folder.join(format!("dashboard-{name}.png"))
 }
 
+/// Opens the dashboard and waits until its first view is complete.
+pub fn open_dashboard<'b>(browser: &'b mut Chromium, dashboard: &mut Dashboard) -> Tab<'b> {
+    let mut tab = browser.new_tab().unwrap();
+    tab.navigate(&dashboard.url()).unwrap();
+    tab.wait("document.querySelector('#view[data-ready]')")
+        .unwrap();
+    tab
+}
+
 /// Opens a view and waits until it is complete.
 pub fn open(tab: &mut Tab<'_>, view: &str) {
     tab.evaluate(&format!("location.hash = '#{view}'")).unwrap();
@@ -117,10 +126,7 @@ fn every_view_is_accessible_in_every_state_size_and_color_scheme() {
     let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.new_tab().unwrap();
-    tab.navigate(&dashboard.url()).unwrap();
-    tab.wait("document.querySelector('#view[data-ready]')")
-        .unwrap();
+    let mut tab = open_dashboard(&mut browser, &mut dashboard);
     assert_eq!(tab.evaluate("location.hash").unwrap(), json!(""));
     tab.load_axe().unwrap();
     if updates_manual() {
@@ -207,10 +213,7 @@ fn an_edit_is_one_row_with_its_name() {
     let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.new_tab().unwrap();
-    tab.navigate(&dashboard.url()).unwrap();
-    tab.wait("document.querySelector('#view[data-ready]')")
-        .unwrap();
+    let mut tab = open_dashboard(&mut browser, &mut dashboard);
     galley_testkit::wait_for("the pages to be counted", crate::support::TIMEOUT, || {
         open(&mut tab, "overview");
         open(&mut tab, "purges");
@@ -310,10 +313,7 @@ fn server_problems_are_shown() {
     let token = scratch.write("token", "some-token-0123456789").unwrap();
     let mut dashboard = Dashboard::start(&admin.url(), &token);
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.new_tab().unwrap();
-    tab.navigate(&dashboard.url()).unwrap();
-    tab.wait("document.querySelector('#view[data-ready]')")
-        .unwrap();
+    let mut tab = open_dashboard(&mut browser, &mut dashboard);
     tab.load_axe().unwrap();
     for (width, colors) in [(390, "light"), (1440, "dark")] {
         tab.set_viewport(width, 900).unwrap();
@@ -454,10 +454,7 @@ fn untrusted_markup_is_shown_as_text() {
     let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.new_tab().unwrap();
-    tab.navigate(&dashboard.url()).unwrap();
-    tab.wait("document.querySelector('#view[data-ready]')")
-        .unwrap();
+    let mut tab = open_dashboard(&mut browser, &mut dashboard);
     open(&mut tab, "pages");
     let shown = main_text(&mut tab);
     assert!(
@@ -492,10 +489,7 @@ fn a_site_token_shows_only_its_site() {
     let mut dashboard = server.site_dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.new_tab().unwrap();
-    tab.navigate(&dashboard.url()).unwrap();
-    tab.wait("document.querySelector('#view[data-ready]')")
-        .unwrap();
+    let mut tab = open_dashboard(&mut browser, &mut dashboard);
     let links = tab.evaluate("[...document.querySelectorAll('nav a')].map((link) => link.hash)");
     let links = links.unwrap().to_string();
     assert!(

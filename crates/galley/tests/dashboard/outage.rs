@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use galley_testkit::client::Request;
 use galley_testkit::{Chromium, FpmOptions, Galley, PhpFpm, Scratch, Tab, wait_for};
 
-use crate::browser::main_text;
+use crate::browser::{main_text, open_dashboard};
 use crate::support::{Dashboard, TIMEOUT};
 
 /// The state that the head of every view shows.
@@ -59,10 +59,7 @@ fn a_stopped_php_turns_dashboard_and_status_red_within_five_seconds() {
     assert_eq!(get().status, 200);
     let mut dashboard = Dashboard::start(&galley.admin().unwrap(), &token);
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.new_tab().unwrap();
-    tab.navigate(&dashboard.url()).unwrap();
-    tab.wait("document.querySelector('#view[data-ready]')")
-        .unwrap();
+    let mut tab = open_dashboard(&mut browser, &mut dashboard);
     assert_eq!(state(&mut tab), "✓ OK");
     assert!(main_text(&mut tab).contains("Visitors are served."));
     let (first, _, code) = status(&galley, &token);

@@ -5,7 +5,7 @@ use galley_testkit::{Chromium, Scratch, Tab};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde_json::json;
 
-use crate::browser::{VIEWS, main_text, open};
+use crate::browser::{VIEWS, main_text, open, open_dashboard};
 use crate::support::{Dashboard, MARKUP, Session, TestServer};
 
 /// Text that breaks out of each context of a page: content, quoted and unquoted attributes, URLs, scripts, styles, comments, templates,
@@ -103,10 +103,7 @@ fn untrusted_text_is_never_rendered_as_markup() {
     server.store("a.test", &format!("/{}/", percent_encoded(MARKUP)));
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.new_tab().unwrap();
-    tab.navigate(&dashboard.url()).unwrap();
-    tab.wait("document.querySelector('#view[data-ready]')")
-        .unwrap();
+    let mut tab = open_dashboard(&mut browser, &mut dashboard);
     for view in VIEWS {
         open(&mut tab, view);
         assert_no_injection(&mut tab, view);
