@@ -13,6 +13,7 @@
 
 use std::net::IpAddr;
 
+use crate::access::{is_login, xmlrpc};
 use crate::excepted;
 use crate::outcome::words;
 use crate::request_info::{Method, RequestInfo};
@@ -104,7 +105,7 @@ impl Class {
         let is_bot = || info.user_agent().is_some_and(is_crawler);
         if info.has_login() || info.has_authorization() {
             Self::Editor
-        } else if proof == Proof::Unproven && is_login(info) {
+        } else if proof == Proof::Unproven && tries_password(info) {
             Self::Login
         } else if info.has_session() || !info.method().is_safe() {
             Self::Customer
@@ -157,10 +158,8 @@ pub fn is_page(info: &RequestInfo) -> bool {
 }
 
 /// Whether a request tries a password.
-fn is_login(info: &RequestInfo) -> bool {
-    let path = info.decoded_path();
-    info.method() == Method::Post
-        && (path.ends_with(b"/wp-login.php") || path.ends_with(b"/xmlrpc.php"))
+fn tries_password(info: &RequestInfo) -> bool {
+    info.method() == Method::Post && (is_login(info) || xmlrpc::is_meant(info))
 }
 
 /// One client among those of its class: an IPv4 address, or the /64 of an IPv6 address, within which a host may choose

@@ -38,8 +38,8 @@ pub fn area(info: &RequestInfo) -> Audience {
     }
 }
 
-/// Whether the path contains `wp-login.php`.
-pub(super) fn is_login(info: &RequestInfo) -> bool {
+/// Whether the path contains `wp-login.php`, at any depth and with any suffix.
+pub(crate) fn is_login(info: &RequestInfo) -> bool {
     segments(info.decoded_path()).any(|segment| segment.eq_ignore_ascii_case(LOGIN))
 }
 

@@ -13,6 +13,7 @@ pub mod passwords;
 mod settings;
 pub mod xmlrpc;
 
+pub(crate) use self::admin::is_login;
 pub use self::admin::{Audience, area, is_visitors_form};
 pub use self::authors::{form, requests_user_names};
 pub use self::country::{AccessClient, CountryCode};

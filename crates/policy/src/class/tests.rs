@@ -188,6 +188,21 @@ fn logins_without_proof_have_a_class_of_their_own() {
             Proof::Unproven,
             Class::Login,
         ),
+        // The scripts run for these, too.
+        (
+            "POST",
+            "/wp-login.php/x",
+            &[],
+            Proof::Unproven,
+            Class::Login,
+        ),
+        (
+            "POST",
+            "/blog/xmlrpc.php/x/y?rsd",
+            &[],
+            Proof::Unproven,
+            Class::Login,
+        ),
         // A cookie is no proof.
         (
             "POST",
