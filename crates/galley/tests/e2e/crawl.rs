@@ -396,8 +396,17 @@ fn a_challenge_replaces_the_503_of_a_page_without_a_query() {
     get(&site, STRANGER, sheet.unwrap()).assert_status(200);
     // Now it takes the place of a client without proof.
     site.hold("/new");
+    let rejected = || {
+        let status: serde_json::Value = serde_json::from_str(&site.status()).unwrap();
+        let visitors = &status["sites"][0]["upstreams"][0]["classes"]["visitor"];
+        visitors["rejected"].as_u64().unwrap()
+    };
+    let before = rejected();
     let mut proven = connect(&site, STRANGER);
     proven.send(&with_host(Request::get("/new"))).unwrap();
+    galley_testkit::wait_for("the end of another request", TIMEOUT, || {
+        rejected() == before + 1
+    });
     let mut statuses = Vec::new();
     for (page, mut connection) in pages.iter().zip(waiting) {
         site.release(page);
