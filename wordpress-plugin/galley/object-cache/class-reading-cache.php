@@ -242,13 +242,17 @@ abstract class Reading_Cache extends Local_Cache {
 
 	/**
 	 * The files of the drop-in. If they were away for a while, other code has written without the store: moving a file changes its time.
+	 * PHP knows times to the second, so until the second after a change has passed, no two stamps are equal and nothing old is read.
 	 */
 	protected function stamp(): string {
-		$times = '';
+		$times  = '';
+		$latest = 0;
 		foreach ( array( WP_CONTENT_DIR . '/object-cache.php', dirname( __DIR__ ), __FILE__ ) as $file ) {
-			$times .= filectime( $file ) . '.' . fileinode( $file ) . '.';
+			$changed = filectime( $file );
+			$latest  = max( $latest, $changed );
+			$times  .= $changed . '.' . fileinode( $file ) . '.';
 		}
-		return $times;
+		return $latest < time() - 1 ? $times : $times . bin2hex( random_bytes( 8 ) );
 	}
 
 	protected function is_shared( string $group ): bool {
