@@ -130,7 +130,7 @@ fn every_command_and_option_is_in_the_reference() {
     for command in &expected {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let heading = format!("## galley {}", words.join(" "));
-        let listed = options_in_rows(&section(&text, &heading));
+        let listed = options_in_rows(section(&text, &heading));
         let mut known = options_of(&help(&words));
         assert!(listed.is_subset(&known), "{heading}: {listed:?}");
         known.retain(|option| !common.contains(option));
