@@ -81,6 +81,30 @@ function without_busy( array $tags, array $created = array() ): array {
 }
 
 /**
+ * Returns whether a field (meta) that a request has changed purges nothing: a page that Galley may store has changed it, and it is a counter, or
+ * visitors change it all the time. Pages that show it are then as old as they may be.
+ *
+ * @param array|null $old Its values before, or null if they are unknown.
+ */
+function is_visit_field( string $type, int $id, string $key, ?array $old = null ): bool {
+	if ( ! is_shared() ) {
+		return false;
+	}
+	return only_counts( $old, (array) get_metadata( $type, $id, $key ) ) || ! without_busy( array( "mf.$type." . word( $key ) ) );
+}
+
+/**
+ * Returns whether values only count, or tell when something was: all are numbers, or only digits in them have changed. Pure.
+ */
+function only_counts( ?array $old, array $new ): bool {
+	if ( $new && array_filter( $new, 'is_numeric' ) === $new ) {
+		return true;
+	}
+	$masked = preg_replace( '/\d+/', '0', array( serialize( $old ), serialize( $new ) ) ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- compares only.
+	return null !== $old && $masked[0] === $masked[1];
+}
+
+/**
  * Returns the classes, with their prefixes, of the tags of options. Pure.
  *
  * @param string[] $tags Tags with their prefixes.

@@ -170,7 +170,7 @@ function noted_field( int $post_id, string $key ) {
  * does with prices. The values are therefore compared at the end.
  */
 function on_field_gone( $meta_ids, $post_id, $key ): void {
-	if ( is_shared() || ! $post_id ) {
+	if ( ! $post_id ) {
 		return;
 	}
 	on_field( $meta_ids, $post_id, $key, noted_field( (int) $post_id, (string) $key ) ?? get_post_meta( (int) $post_id, (string) $key ) );
@@ -179,8 +179,6 @@ function on_field_gone( $meta_ids, $post_id, $key ): void {
 /**
  * Records a changed custom field of a post.
  *
- * Visit counters write fields while a page is generated. Such writes do not affect what others see and are ignored.
- *
  * @param int|int[]  $meta_ids Unused.
  * @param int        $post_id  Post ID.
  * @param string     $key      Meta key.
@@ -188,7 +186,7 @@ function on_field_gone( $meta_ids, $post_id, $key ): void {
  */
 function on_field( $meta_ids, $post_id, $key, $old = true ): void {
 	$key = (string) $key;
-	if ( is_shared() || ( is_quiet_field( $key ) && ! in_array( $key, SHOWN_FIELDS, true ) ) ) {
+	if ( is_quiet_field( $key ) && ! in_array( $key, SHOWN_FIELDS, true ) ) {
 		return;
 	}
 	$post = get_post( (int) $post_id );
@@ -200,7 +198,7 @@ function on_field( $meta_ids, $post_id, $key, $old = true ): void {
 }
 
 /**
- * Returns the keys of the written custom fields whose values differ from the old values.
+ * Returns the keys of the written custom fields whose values differ from the old values, without those that only count visits.
  *
  * @param array $written Old values by meta key, as recorded by `on_field()`.
  * @return string[]
@@ -208,7 +206,8 @@ function on_field( $meta_ids, $post_id, $key, $old = true ): void {
 function changed_fields( int $id, array $written ): array {
 	$changed = array();
 	foreach ( $written as $key => $old ) {
-		if ( ! is_array( $old ) || shown_values( (string) $key, get_post_meta( $id, (string) $key ) ) !== shown_values( (string) $key, $old ) ) {
+		$is_same = is_array( $old ) && shown_values( (string) $key, get_post_meta( $id, (string) $key ) ) === shown_values( (string) $key, $old );
+		if ( ! $is_same && ! is_visit_field( 'post', $id, (string) $key, is_array( $old ) ? $old : null ) ) {
 			$changed[] = (string) $key;
 		}
 	}
