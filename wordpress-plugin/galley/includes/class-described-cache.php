@@ -90,7 +90,9 @@ final class Described_Cache {
 	 */
 	private function note_changes( string $name, array $arguments ): void {
 		if ( 'flush' === $name || 'flush_group' === $name ) {
-			note_cached_write( 'flush' === $name ? null : (string) ( $arguments[0] ?? '' ), '' );
+			$group = (string) ( $arguments[0] ?? '' );
+			// Pages with transients have no tags of the groups in which those are.
+			note_cached_write( 'flush' === $name || preg_match( '/^(?:site-)?transient$/D', $group ) ? null : $group, '' );
 			return;
 		}
 		$is_many = '_multiple' === substr( $name, -9 );
