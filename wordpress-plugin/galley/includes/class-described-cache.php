@@ -12,7 +12,7 @@ defined( 'ABSPATH' ) || exit;
 /** Maximum number of values of the object cache that the tags of a page name. */
 const MAX_CACHED = 100;
 
-/** Values that this request has read: false for a missing one, null for one that it has set after that. */
+/** Values that this request has read: false for a missing one, `own` for one that the page has set. */
 $GLOBALS['galley_cached_reads'] = array();
 
 /** Tags of values that this request has changed, as keys, by the tag of their group. */
@@ -43,10 +43,13 @@ final class Described_Cache {
 
 	public function get( $key, $group = 'default', $force = false, &$found = null ) {
 		$value = $this->cache->get( $key, $group, $force, $found );
-		if ( ! is_described() || ! is_foreign_group( (string) $group ) ) {
+		if ( ! is_foreign_group( (string) $group ) ) {
 			return $value;
 		}
 		note_cached_reads( (string) $group, array( $key => $value ) );
+		if ( ! is_described() ) {
+			return $value;
+		}
 		if ( false !== $value && counts_as_missing( "$group:$key", $value ) ) {
 			$found = false;
 			return false;
@@ -56,11 +59,11 @@ final class Described_Cache {
 
 	public function get_multiple( $keys, $group = 'default', $force = false ) {
 		$values = $this->cache->get_multiple( $keys, $group, $force );
-		if ( ! is_described() || ! is_foreign_group( (string) $group ) || ! is_array( $values ) ) {
+		if ( ! is_foreign_group( (string) $group ) || ! is_array( $values ) ) {
 			return $values;
 		}
 		note_cached_reads( (string) $group, $values );
-		foreach ( $values as $key => $value ) {
+		foreach ( is_described() ? $values : array() as $key => $value ) {
 			$values[ $key ] = false !== $value && counts_as_missing( "$group:$key", $value ) ? false : without_kept_marks( $value );
 		}
 		return $values;
@@ -109,9 +112,12 @@ final class Described_Cache {
 		$values = $is_many && 'delete' === $change ? array_fill_keys( $values, null ) : $values;
 		foreach ( $values as $key => $value ) {
 			$tag = cached_tag( $group, (string) $key );
-			if ( is_described() && false === ( $GLOBALS['galley_cached_reads'][ $tag ] ?? true ) ) {
-				$GLOBALS['galley_cached_reads'][ $tag ] = null;
-			} elseif ( ! $this->has_value( $change, $key, $group, $value ) ) {
+			$read = $GLOBALS['galley_cached_reads'][ $tag ] ?? null;
+			if ( is_described() && true !== $read ) {
+				$GLOBALS['galley_cached_reads'][ $tag ] = 'own';
+			}
+			if ( null === $read || ( 'own' !== $read && ( $read || ! is_described() ) && ! $this->has_value( $change, $key, $group, $value ) ) ) {
+				// To ask for a value that the request has not read could take a round trip.
 				note_cached_write( $group, $tag );
 			}
 		}
@@ -175,7 +181,7 @@ function is_observed_group( string $group ): bool {
 }
 
 /**
- * Records values that a page has read.
+ * Records values that the request has read.
  */
 function note_cached_reads( string $group, array $values ): void {
 	foreach ( is_observed_group( $group ) ? $values : array() as $key => $value ) {
