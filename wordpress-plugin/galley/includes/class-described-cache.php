@@ -111,7 +111,7 @@ final class Described_Cache {
 		$values = $is_many ? (array) $arguments[0] : array( $arguments[0] => $arguments[1] ?? null );
 		$values = $is_many && 'delete' === $change ? array_fill_keys( $values, null ) : $values;
 		foreach ( $values as $key => $value ) {
-			$tag = cached_tag( $group, (string) $key );
+			$tag  = cached_tag( $group, (string) $key );
 			$read = $GLOBALS['galley_cached_reads'][ $tag ] ?? null;
 			if ( is_described() && true !== $read ) {
 				$GLOBALS['galley_cached_reads'][ $tag ] = 'own';
