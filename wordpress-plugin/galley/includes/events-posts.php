@@ -30,9 +30,9 @@ add_filter( 'wp_insert_attachment_data', __NAMESPACE__ . '\\on_insertion', PHP_I
 add_action( 'wp_insert_post', __NAMESPACE__ . '\\on_insert', PHP_INT_MIN, 3 );
 add_action( 'add_attachment', __NAMESPACE__ . '\\on_insert', PHP_INT_MIN );
 add_action( 'transition_post_status', __NAMESPACE__ . '\\on_transition', PHP_INT_MIN, 3 );
-add_action( 'update_post_meta', __NAMESPACE__ . '\\on_field', PHP_INT_MIN, 3 );
+add_action( 'update_post_meta', __NAMESPACE__ . '\\on_changed_field', PHP_INT_MIN, 4 );
 add_action( 'delete_post_meta', __NAMESPACE__ . '\\on_field_gone', PHP_INT_MIN, 3 );
-add_action( 'add_post_meta', __NAMESPACE__ . '\\on_new_field', PHP_INT_MIN, 2 );
+add_action( 'add_post_meta', __NAMESPACE__ . '\\on_new_field', PHP_INT_MIN, 3 );
 add_action( 'wp_save_image_editor_file', __NAMESPACE__ . '\\on_image', 10, 5 );
 
 /**
@@ -152,8 +152,21 @@ function on_transition( $new, $old, $post ): void {
 	}
 }
 
-function on_new_field( $post_id, $key ): void {
-	on_field( 0, $post_id, $key, noted_field( (int) $post_id, (string) $key ) ?? get_post_meta( (int) $post_id, (string) $key ) );
+/**
+ * Records a new value of a field. A counter of visits costs the page nothing.
+ */
+function on_changed_field( $meta_ids, $post_id, $key, $value = null ): void {
+	if ( ! is_shared() ) {
+		on_field( $meta_ids, $post_id, $key );
+	} elseif ( ! only_counts( (array) get_post_meta( (int) $post_id, (string) $key ), array( $value ) ) ) {
+		on_new_field( $post_id, $key );
+	}
+}
+
+function on_new_field( $post_id, $key, $value = null ): void {
+	if ( ! is_shared() || ! only_counts( null, array( $value ) ) ) {
+		on_field( 0, $post_id, $key, noted_field( (int) $post_id, (string) $key ) ?? get_post_meta( (int) $post_id, (string) $key ) );
+	}
 }
 
 /**
@@ -166,14 +179,12 @@ function noted_field( int $post_id, string $key ) {
 }
 
 /**
- * Records the old values of a custom field that is being deleted. The request may add the field again with the same values, as WooCommerce
- * does with prices. The values are therefore compared at the end.
+ * Records the values of a custom field that is being deleted, because WooCommerce adds prices again with the same ones.
  */
 function on_field_gone( $meta_ids, $post_id, $key ): void {
-	if ( ! $post_id ) {
-		return;
+	if ( $post_id ) {
+		on_new_field( $post_id, $key );
 	}
-	on_field( $meta_ids, $post_id, $key, noted_field( (int) $post_id, (string) $key ) ?? get_post_meta( (int) $post_id, (string) $key ) );
 }
 
 /**

@@ -182,7 +182,10 @@ function note_state( string $name, int $id, string $key ): void {
 			touch_post( $id );
 			break;
 		case 'postmeta':
-			on_field( 0, $id, $key, noted_field( $id, $key ) ?? get_post_meta( $id, $key ) );
+			$old = noted_field( $id, $key ) ?? get_post_meta( $id, $key );
+			if ( ! is_shared() || ! is_array( $old ) || ! only_counts( null, $old ) ) {
+				on_field( 0, $id, $key, $old );
+			}
 			break;
 		case 'terms':
 		case 'term_taxonomy':
