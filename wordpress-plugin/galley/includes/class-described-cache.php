@@ -46,27 +46,26 @@ final class Described_Cache {
 		if ( ! is_foreign_group( (string) $group ) ) {
 			return $value;
 		}
-		note_cached_reads( (string) $group, array( $key => $value ) );
-		if ( ! is_described() ) {
-			return $value;
-		}
-		if ( false !== $value && counts_as_missing( "$group:$key", $value ) ) {
-			$found = false;
-			return false;
-		}
-		return without_kept_marks( $value );
+		$shown = $this->shown( (string) $group, $key, $value );
+		$found = false === $shown && false !== $value ? false : $found;
+		return $shown;
 	}
 
 	public function get_multiple( $keys, $group = 'default', $force = false ) {
 		$values = $this->cache->get_multiple( $keys, $group, $force );
-		if ( ! is_foreign_group( (string) $group ) || ! is_array( $values ) ) {
-			return $values;
-		}
-		note_cached_reads( (string) $group, $values );
-		foreach ( is_described() ? $values : array() as $key => $value ) {
-			$values[ $key ] = false !== $value && counts_as_missing( "$group:$key", $value ) ? false : without_kept_marks( $value );
+		foreach ( is_foreign_group( (string) $group ) && is_array( $values ) ? $values : array() as $key => $value ) {
+			$values[ $key ] = $this->shown( (string) $group, $key, $value );
 		}
 		return $values;
+	}
+
+	/**
+	 * Returns a value as the page may see it: without markers, or false for kept HTML that counts as missing. Records the read.
+	 */
+	private function shown( string $group, $key, $value ) {
+		$is_missing = false === $value || ( is_described() && counts_as_missing( "$group:$key", $value ) );
+		note_cached_read( $group, (string) $key, ! $is_missing );
+		return $is_missing ? false : ( is_described() ? without_kept_marks( $value ) : $value );
 	}
 
 	/**
@@ -181,14 +180,13 @@ function is_observed_group( string $group ): bool {
 }
 
 /**
- * Records values that the request has read.
+ * Records a value that the request has read.
  */
-function note_cached_reads( string $group, array $values ): void {
-	foreach ( is_observed_group( $group ) ? $values : array() as $key => $value ) {
-		$tag = cached_tag( $group, (string) $key );
-		if ( ! array_key_exists( $tag, $GLOBALS['galley_cached_reads'] ) ) {
-			$GLOBALS['galley_cached_reads'][ $tag ] = false !== $value;
-		}
+function note_cached_read( string $group, string $key, bool $is_there ): void {
+	if ( is_observed_group( $group ) ) {
+		$tag = cached_tag( $group, $key );
+
+		$GLOBALS['galley_cached_reads'][ $tag ] = $GLOBALS['galley_cached_reads'][ $tag ] ?? $is_there;
 	}
 }
 
