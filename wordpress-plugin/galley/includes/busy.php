@@ -1,6 +1,6 @@
 <?php
 /**
- * Options and tables that visitors change all the time: counters, statistics, records of visits.
+ * Options, tables, fields and groups of the object cache that visitors change all the time: counters, statistics, records of visits.
  *
  * If requests of visitors changed one more than ten times in ten minutes, it is *busy* for an hour: changes by visitors purge nothing, and pages that
  * read it live for a minute, as do those that read what nobody observes. The change that makes it busy still purges, so that no page with a longer
@@ -221,7 +221,7 @@ function limit_to_busy(): void {
 		$tags[ 'tb' . substr( $tag, 2 ) ] = true;
 	}
 	foreach ( busy_among( $record, $tags, time() ) as $tag ) {
-		tag_network( 'db.' . preg_replace( '/^((?:\d+\.)?)(?:op|om|tb)\./', '$1', $tag ) );
+		tag_network( 'db.' . preg_replace( '/^((?:\d+\.)?)(?:op|om|tb|og)\./', '$1', $tag ) );
 		at_most( UNKNOWN_LIFETIME );
 	}
 }
