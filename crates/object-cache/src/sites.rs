@@ -326,10 +326,17 @@ impl PhpSession {
                 sites.bound();
             }
             PhpMessage::Writes => self.writes = true,
-            PhpMessage::End { misses, report } => {
+            PhpMessage::End {
+                misses,
+                queries,
+                saved,
+                report,
+            } => {
                 let database = site.database(place)?;
                 self.writes = false;
                 figures.add(Count::Misses, u64::from(misses));
+                figures.add(Count::Queries, u64::from(queries));
+                figures.add(Count::SavedQueries, u64::from(saved));
                 if let Some(keys) = report {
                     let shared = |key: &[u8]| database.store.shared_key(key);
                     let keys = keys

@@ -187,7 +187,7 @@ final class Object_Store {
 	 * @param array $items Receives key => bytes, null for a missing value, or false for one that has to be asked for.
 	 */
 	public function start( array $who, bool $adopt, array &$items ): ?int {
-		$body = pack( 'CC', 2, $adopt ? 1 : 0 );
+		$body = pack( 'CC', 3, $adopt ? 1 : 0 );
 		foreach ( array( 'token', 'stamp', 'fence' ) as $part ) {
 			$body .= chr( strlen( $who[ $part ] ) ) . $who[ $part ];
 		}
@@ -303,11 +303,11 @@ final class Object_Store {
 	/**
 	 * Ends: everything that was written is announced.
 	 *
-	 * @param int         $misses Values that the request did not ask for, because they do not exist.
+	 * @param int[]       $counts Values that the request did not ask for, because they do not exist; its queries; those that it did not make.
 	 * @param bool[]|null $report The keys that the request has read, if the store did not foresee them, and whether the first answer contained each.
 	 */
-	public function end( int $misses, ?array $report ): void {
-		$body = pack( 'VC', $misses, null === $report ? 0 : 1 );
+	public function end( array $counts, ?array $report ): void {
+		$body = pack( 'V3C', $counts[0], $counts[1], $counts[2], null === $report ? 0 : 1 );
 		if ( null !== $report ) {
 			$lengths = array();
 			foreach ( $report as $key => $was_foreseen ) {

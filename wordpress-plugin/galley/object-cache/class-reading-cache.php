@@ -45,7 +45,7 @@ abstract class Reading_Cache extends Local_Cache {
 	protected $fence;
 
 	/**
-	 * The first message.
+	 * The first message, and the path of the socket.
 	 *
 	 * @var string[]
 	 */
@@ -57,13 +57,6 @@ abstract class Reading_Cache extends Local_Cache {
 	 * @var bool
 	 */
 	protected $may_read = true;
-
-	/**
-	 * The path of the socket.
-	 *
-	 * @var string
-	 */
-	protected $path = '';
 
 	/**
 	 * When the fence was read.
@@ -108,11 +101,18 @@ abstract class Reading_Cache extends Local_Cache {
 	protected $waiting = array();
 
 	/**
-	 * Keys in the store that have no value.
+	 * The number of queries of the request until a key was found to have no value, by key in the store.
 	 *
-	 * @var true[]
+	 * @var int[]
 	 */
 	protected $missed = array();
+
+	/**
+	 * Queries that values of the store took when they were read from the database, so that this request did not make them.
+	 *
+	 * @var int
+	 */
+	protected $saved_queries = 0;
 
 	/**
 	 * The counter at which a key was asked for, by key in the store, if that was after the beginning.
@@ -189,9 +189,7 @@ abstract class Reading_Cache extends Local_Cache {
 		add_filter( 'woocommerce_related_products', array( $this, 'expect' ), PHP_INT_MAX );
 		register_shutdown_function( array( $this, 'end_last' ) );
 		if ( null !== $value ) {
-			$this->path = $target['path'];
-			$this->who  = array(
-				'token'     => $target['token'],
+			$this->who = $target + array(
 				'stamp'     => $this->stamp(),
 				'fence'     => $value,
 				'namespace' => substr( md5( DB_NAME . '|' . $GLOBALS['wpdb']->base_prefix, true ), 0, 8 ) . substr( md5( DB_HOST, true ), 0, 8 ),
@@ -215,7 +213,7 @@ abstract class Reading_Cache extends Local_Cache {
 	 */
 	protected function open(): void {
 		$items  = array();
-		$status = $this->store->connect( $this->path ) ? $this->store->start( $this->who, false, $items ) : null;
+		$status = $this->store->connect( $this->who['path'] ) ? $this->store->start( $this->who, false, $items ) : null;
 		if ( Object_Store::BEHIND === $status ) {
 			$is_ready = $this->is_network || $this->store->has_nodes || $this->fence->delete_transients();
 			$status   = $is_ready ? $this->store->start( $this->who, true, $items ) : null;
@@ -383,10 +381,18 @@ abstract class Reading_Cache extends Local_Cache {
 		$this->leases[ $id ] = $this->leases[ $id ] ?? $this->began;
 		if ( is_string( $bytes ) && $found ) {
 			$this->cache[ $group ][ $name ] = $value;
+			$this->saved_queries           += 'i' === $bytes[0] ? 0 : ord( $bytes[1] );
 		} else {
-			$this->missed[ $id ] = true;
+			$this->missed[ $id ] = self::queries();
 			$this->filled[ $id ] = $this->writes;
 		}
+	}
+
+	/**
+	 * The number of queries of the request so far.
+	 */
+	protected static function queries(): int {
+		return (int) ( $GLOBALS['wpdb']->num_queries ?? 0 );
 	}
 
 	/**
@@ -477,20 +483,8 @@ abstract class Reading_Cache extends Local_Cache {
 		return $this->store->is_open();
 	}
 
-	/**
-	 * Sends what waits for the end of the request.
-	 */
+	// Shared_Cache has these.
 	abstract public function finish(): void;
-
-	/**
-	 * Goes on without the store.
-	 *
-	 * @param bool $writes Whether this process has written, so that nobody may use the store before it is emptied.
-	 */
 	abstract protected function lose( bool $writes ): void;
-
-	/**
-	 * Lets WordPress keep transients in the database.
-	 */
 	abstract protected function use_database(): void;
 }
