@@ -85,7 +85,10 @@ mod tests {
             (json!(null), Severity::Unknown, "does not report"),
         ] {
             let found = finding(&json!({ "object_cache": used }));
-            assert!(found.level == level && found.seen.contains(word), "{found:?}");
+            assert!(
+                found.level == level && found.seen.contains(word),
+                "{found:?}"
+            );
         }
     }
 }
