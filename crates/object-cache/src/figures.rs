@@ -96,16 +96,15 @@ impl Figures {
     }
 
     /// Notes a missing or changed key for its group. The thread of the object cache never waits for a reader.
-    pub(crate) fn note(&self, key: &[u8], cost: GroupCost) {
+    pub(crate) fn note(&self, key: &[u8], change: impl FnOnce(&mut GroupCost)) {
         let Ok(mut costs) = self.costs.try_lock() else {
             return;
         };
         let group = group(key);
         if let Some(known) = costs.groups.get_mut(group) {
-            known.misses += cost.misses;
-            known.changes += cost.changes;
+            change(known);
         } else if costs.groups.len() < MAX_GROUPS {
-            costs.groups.insert(group.into(), cost);
+            change(costs.groups.entry(group.into()).or_default());
         }
     }
 

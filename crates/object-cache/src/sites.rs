@@ -301,20 +301,12 @@ impl PhpSession {
                 let answer = database.get(&keys, pattern, may_read, &figures, now);
                 return Ok(answer.into());
             }
-            PhpMessage::Change(changes) => {
-                figures.add(Count::RoundTrips, 1);
+            PhpMessage::Change { changes, waits } => {
+                figures.add(Count::RoundTrips, u64::from(waits));
                 let (bytes, announcement) = site.change(place, &changes, self.writer, now)?;
                 sites.bound();
                 return Ok(PhpAnswer {
-                    bytes,
-                    announcement: announcement.filter(|_| sites.nodes != NodeState::None),
-                });
-            }
-            PhpMessage::Send(changes) => {
-                let (_, announcement) = site.change(place, &changes, self.writer, now)?;
-                sites.bound();
-                return Ok(PhpAnswer {
-                    bytes: Vec::new(),
+                    bytes: if waits { bytes } else { Vec::new() },
                     announcement: announcement.filter(|_| sites.nodes != NodeState::None),
                 });
             }

@@ -49,12 +49,15 @@ pub enum PhpMessage<'a> {
     Start(Start<'a>),
     /// Asks for values.
     Get(Vec<&'a [u8]>),
-    /// Changes values, and waits.
-    Change(Vec<ValueChange<'a>>),
+    /// Changes values, which others read from now on.
+    Change {
+        /// What to do.
+        changes: Vec<ValueChange<'a>>,
+        /// Whether the process waits for the outcomes.
+        waits: bool,
+    },
     /// Stores values from the database.
     Tell(Vec<ValueChange<'a>>),
-    /// Changes values, which others read from now on.
-    Send(Vec<ValueChange<'a>>),
     /// Announces that the database will change.
     Writes,
     /// Ends.
@@ -76,7 +79,10 @@ pub fn parse(message: &[u8]) -> Option<PhpMessage<'_>> {
     let message = match reader.byte()? {
         1 => PhpMessage::Start(start(&mut reader)?),
         3 => PhpMessage::Get(keys(&mut reader)?),
-        4 => PhpMessage::Change(changes(&mut reader)?),
+        operation @ (4 | 8) => PhpMessage::Change {
+            changes: changes(&mut reader)?,
+            waits: operation == 4,
+        },
         5 => PhpMessage::Tell(changes(&mut reader)?),
         6 => PhpMessage::Writes,
         7 => PhpMessage::End {
@@ -89,7 +95,6 @@ pub fn parse(message: &[u8]) -> Option<PhpMessage<'_>> {
                 _ => return None,
             },
         },
-        8 => PhpMessage::Send(changes(&mut reader)?),
         _ => return None,
     };
     reader.0.is_empty().then_some(message)

@@ -30,144 +30,64 @@ abstract class Reading_Cache extends Local_Cache {
 	/** Seconds after which a long request reads the fence again. */
 	const RECHECK_AFTER = 1.0;
 
-	/**
-	 * The connection.
-	 *
-	 * @var Object_Store
-	 */
+	/** @var Object_Store The connection. */
 	protected $store;
 
-	/**
-	 * The fence.
-	 *
-	 * @var Fence
-	 */
+	/** @var Fence The fence. */
 	protected $fence;
 
-	/**
-	 * The first message, and the path of the socket.
-	 *
-	 * @var string[]
-	 */
+	/** @var string[] The first message, and the path of the socket. */
 	protected $who = array();
 
-	/**
-	 * Whether values may be read: no process writes without the store.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether values may be read: no process writes without the store. */
 	protected $may_read = true;
 
-	/**
-	 * When the fence was read.
-	 *
-	 * @var float
-	 */
+	/** @var float When the fence was read. */
 	protected $checked = 0.0;
 
-	/**
-	 * Bytes of values by their keys in the store; null: there is none; false: it has to be asked for.
-	 *
-	 * @var array
-	 */
+	/** @var array Bytes of values by their keys in the store; null: there is none; false: it has to be asked for. */
 	protected $ahead = array();
 
-	/**
-	 * The counter of the store when the request began.
-	 *
-	 * @var int
-	 */
+	/** @var int The counter of the store when the request began. */
 	protected $began = 0;
 
-	/**
-	 * The same, unless the process had to begin anew: then it is 0, because rows that it has read before have no lease.
-	 *
-	 * @var int
-	 */
+	/** @var int The same, unless the process had to begin anew: then it is 0, because rows that it has read before have no lease. */
 	protected $rows_from = 0;
 
-	/**
-	 * Groups whose values WordPress reads from the database.
-	 *
-	 * @var bool[]
-	 */
+	/** @var bool[] Groups whose values WordPress reads from the database. */
 	private $are_rows = array();
 
-	/**
-	 * Changes that nobody waits for, by key in the store.
-	 *
-	 * @var string[]
-	 */
+	/** @var string[] Changes that nobody waits for, by key in the store. */
 	protected $waiting = array();
 
-	/**
-	 * The number of queries of the request until a key was found to have no value, by key in the store.
-	 *
-	 * @var int[]
-	 */
+	/** @var int[] The number of queries of the request until a key was found to have no value, by key in the store. */
 	protected $missed = array();
 
-	/**
-	 * Queries that values of the store took when they were read from the database, so that this request did not make them.
-	 *
-	 * @var int
-	 */
+	/** @var int Queries that values of the store took when they were read from the database, so that this request did not make them. */
 	protected $saved_queries = 0;
 
-	/**
-	 * The counter at which a key was asked for, by key in the store, if that was after the beginning.
-	 *
-	 * @var int[]
-	 */
+	/** @var int[] The counter at which a key was asked for, by key in the store, if that was after the beginning. */
 	protected $leases = array();
 
-	/**
-	 * Keys in the store that the request has read, and whether they were in the first answer.
-	 *
-	 * @var bool[]
-	 */
+	/** @var bool[] Keys in the store that the request has read, and whether they were in the first answer. */
 	protected $used = array();
 
-	/**
-	 * Keys that were read and not in the first answer.
-	 *
-	 * @var true[]
-	 */
+	/** @var true[] Keys that were read and not in the first answer. */
 	private $unforeseen = array();
 
-	/**
-	 * Keys in the store that were changed in a transaction; null outside of one.
-	 *
-	 * @var true[]|null
-	 */
+	/** @var true[]|null Keys in the store that were changed in a transaction; null outside of one. */
 	protected $in_transaction = null;
 
-	/**
-	 * The number of keys in the first answer, of those that were used, of those that were not in it, and of reads of values that do not exist.
-	 *
-	 * @var int[]
-	 */
+	/** @var int[] The number of keys in the first answer, of those that were used, of those that were not in it, and of reads of values that do not exist. */
 	protected $foreseen = array( 0, 0, 0, 0 );
 
-	/**
-	 * The number of statements that write, so far.
-	 *
-	 * @var int
-	 */
+	/** @var int The number of statements that write, so far. */
 	protected $writes = 0;
 
-	/**
-	 * The value of `$writes` when a key was found missing or filled, by key in the store.
-	 *
-	 * @var int[]
-	 */
+	/** @var int[] The value of `$writes` when a key was found missing or filled, by key in the store. */
 	protected $filled = array();
 
-	/**
-	 * Whether the process has announced that it writes to the database.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether the process has announced that it writes to the database. */
 	protected $is_announced = false;
 
 	public function __construct() {

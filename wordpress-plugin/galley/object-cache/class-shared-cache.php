@@ -18,53 +18,25 @@ abstract class Shared_Cache extends Reading_Cache {
 	/** Bytes of changes that wait for the end of the request. */
 	const MAX_WAITING = 524288;
 
-	/**
-	 * Whether a value was changed without the store that the database does not have.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether a value was changed without the store that the database does not have. */
 	private $is_missed = false;
 
-	/**
-	 * Their size.
-	 *
-	 * @var int
-	 */
+	/** @var int Their size. */
 	private $waiting_bytes = 0;
 
-	/**
-	 * Whether everything was deleted in the transaction.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether everything was deleted in the transaction. */
 	protected $is_flushed = false;
 
-	/**
-	 * Whether the transaction ends with the statement that is being sent.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether the transaction ends with the statement that is being sent. */
 	private $is_ending = false;
 
-	/**
-	 * The number of queries until a value was stored last: those until then belong to others.
-	 *
-	 * @var int
-	 */
+	/** @var int The number of queries until a value was stored last: those until then belong to others. */
 	private $counted = 0;
 
-	/**
-	 * The number of queries until the last end of the request.
-	 *
-	 * @var int
-	 */
+	/** @var int The number of queries until the last end of the request. */
 	private $reported = 0;
 
-	/**
-	 * Whether values that this process reads from the database may be stored.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether values that this process reads from the database may be stored. */
 	private $may_fill = true;
 
 	/**
