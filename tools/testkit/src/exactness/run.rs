@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    EventReport, ExactnessReport, ExactnessSettings, Progress, PurgeMethod, Suite,
+    EventReport, ExactnessReport, ExactnessSettings, Progress, PurgeMethod, Suite, diff,
     editor::Editor,
     events::{self, Effect, Event, Theme},
     fetch_pages::{FetchedPage, fetch_pages},
@@ -267,14 +267,16 @@ impl<'s> EventRunner<'s> {
     /// Fails if the event did not have its expected effect: it would prove nothing about purges. On the few pages of the short
     /// suite, an event of the long suite may have no visible effect.
     fn require_effect(&self, event: &Event, before: &[FetchedPage]) -> Result<(), TestkitError> {
-        let changed = before
-            .iter()
-            .zip(&self.pages.reference)
-            .any(|(before, after)| before.content != after.content);
-        let actual = match event.effect {
-            Effect::ChangesPages if !changed => "changed no page",
-            Effect::ChangesNothing if changed => "changed pages",
-            Effect::ChangesPages | Effect::ChangesNothing => return Ok(()),
+        let mut pairs = before.iter().zip(&self.pages.reference);
+        let changed = pairs.position(|(before, after)| before.content != after.content);
+        let actual = match (event.effect, changed) {
+            (Effect::ChangesPages, None) => "changed no page".to_owned(),
+            (Effect::ChangesNothing, Some(at)) => format!(
+                "changed pages ({}:\n{})",
+                self.pages.targets[at],
+                diff::lines(&before[at].content, &self.pages.reference[at].content)
+            ),
+            (Effect::ChangesPages, Some(_)) | (Effect::ChangesNothing, None) => return Ok(()),
         };
         Err(TestkitError::Refused(format!(
             "event `{}` {actual}: it does not have the effect that its definition states",
