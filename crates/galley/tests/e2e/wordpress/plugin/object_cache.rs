@@ -142,8 +142,8 @@ fn a_request_gets_what_it_reads_with_its_first_message() {
             seen["connected"] == false || saved_queries(&stack).0 > before.0
         });
         let saved = saved_queries(&stack).1 - before.1;
-        let missing = without.saturating_sub(seen["queries"].as_u64().unwrap());
-        seen["connected"] == true && saved * 2 > missing && saved <= without
+        // The post and its fields at least: what a process has announced was never read in vain.
+        seen["connected"] == true && (2..=without).contains(&saved)
     });
 }
 
