@@ -17,7 +17,7 @@ pub(crate) fn is_settled(changed: (i64, i64), before: SystemTime) -> bool {
 }
 
 /// The coarsest timestamp resolution of the supported file systems.
-const SETTLING: Duration = Duration::from_secs(2);
+pub(crate) const SETTLING: Duration = Duration::from_secs(2);
 
 /// When something was last found.
 #[derive(Default)]
