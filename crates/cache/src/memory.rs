@@ -341,7 +341,7 @@ impl Memory {
     }
 
     /// The largest weight that the table admits: the hot part of one shard, slightly less than the 97 % that the table uses.
-    fn largest_weight(&self) -> u64 {
+    pub fn largest_weight(&self) -> u64 {
         self.cache.shard_capacity() / 100 * 96
     }
 

@@ -149,8 +149,10 @@ impl Facets {
     /// Takes one of the pages with several facets that the site `mark` gives to proven visitors; false if the client, its network or
     /// the site has none left now. The rate of a network is half of the site's, so one network never takes the share of all others.
     pub fn take(&self, clients: &ClientState, mark: u32, client: IpAddr, now: Tick) -> bool {
-        // The site's last: what a client may not have is not taken from others.
-        clients.take_combined(mark, client, now) && self.take_of_site(now)
+        // The site's last: what a client may not have is not taken from others. And nothing is taken from a client for nothing.
+        self.paid.load(Ordering::Relaxed).saturating_sub(now.0) <= BURST_MS
+            && clients.take_combined(mark, client, now)
+            && self.take_of_site(now)
     }
 
     /// Not in the table of buckets, where other owners could replace it.

@@ -207,7 +207,8 @@ impl ObjectStore {
         self.now = self.now.max(now);
         if !self.permits(change, writer) {
             let is_equal = self.alive(change.key, now);
-            let is_equal = is_equal.filter(|at| *self.slots[*at].value == *change.value);
+            let is_equal =
+                is_equal.filter(|at| is_same_value(&self.slots[*at].value, change.value));
             let Some(at) = is_equal else {
                 self.forget(change.key, writer);
                 return ChangeOutcome::Conflict;
@@ -456,6 +457,17 @@ fn size(key: &[u8], value: &[u8]) -> usize {
 
 fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Whether two values are the same to PHP. The second byte, which numbers do not have, is the number of queries that a value took.
+fn is_same_value(one: &[u8], other: &[u8]) -> bool {
+    match (one, other) {
+        ([NUMBER, ..], _) | (_, [NUMBER, ..]) => one == other,
+        ([codec, _, one @ ..], [other_codec, _, other @ ..]) => {
+            codec == other_codec && one == other
+        }
+        _ => one == other,
+    }
 }
 
 /// The codec byte of a number in decimal digits.

@@ -24,14 +24,14 @@ use galley_files as files;
 use galley_files::{Asset, FileForm, Root};
 use galley_policy::cgi::Script;
 use galley_policy::encoding::Coding;
-use galley_policy::request_info::RequestInfo;
+use galley_policy::request_info::{Method, RequestInfo};
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 use tokio::task::spawn_blocking;
 
-use galley_codec::compress::Compressing;
 use crate::asked_twice::AskedTwice;
+use galley_codec::compress::Compressing;
 use galley_sys::clock::Clock;
 
 /// The files of one site.
@@ -68,6 +68,8 @@ pub struct SmallFileTotals {
 pub struct WantedFile {
     path: Vec<u8>,
     runs_program: bool,
+    /// Whether the request asks for the whole file.
+    is_whole: bool,
 }
 
 /// The result of resolving a path on the disk.
@@ -114,6 +116,7 @@ impl WantedFile {
         Self {
             path: info.decoded_path().to_vec(),
             runs_program,
+            is_whole: info.method() == Method::Get && info.range().is_none(),
         }
     }
 }
@@ -159,7 +162,18 @@ impl SiteFiles {
             spawn_blocking(move || drop(folder.look(&wanted)));
         }
         self.compressing.offer(&entry);
-        Some(entry)
+        (!self.is_coding_due(&entry)).then_some(entry)
+    }
+
+    /// Whether a large text is in memory and not compressed yet. Until then each client gets it compressed while it is sent.
+    fn is_coding_due(&self, entry: &Entry) -> bool {
+        let length = entry.length();
+        length > SMALL
+            && entry.coded().is_empty()
+            && self
+                .compressing
+                .settings()
+                .is_for_live(entry.status, &entry.fields, Some(length))
     }
 
     /// The file in memory, and the time since its last check, for inspection.
@@ -211,16 +225,25 @@ impl SiteFiles {
         {
             source.confirm(began.tick);
             small.looks.fetch_add(1, Ordering::Relaxed);
+            if self.is_coding_due(entry) {
+                return FileLookup::File(asset);
+            }
             return FileLookup::Kept(Arc::clone(entry));
         }
         let source = EntrySource::new(stamp, began.tick);
-        let Some(entry) = self.take(small, &asset, began, Key::new(&key), source) else {
+        let may_hold = small.may_hold(&asset, wanted, &key, began);
+        let taken = may_hold.then(|| self.take(small, &asset, began, Key::new(&key), source));
+        let Some(entry) = taken.flatten() else {
             forget(small, held.as_ref());
             return FileLookup::File(asset);
         };
         small.reads.fetch_add(1, Ordering::Relaxed);
         // There is no memory for the file: this entry serves only this request.
         let _ = small.memory.put(Arc::clone(&entry));
+        if self.is_coding_due(&entry) {
+            self.compressing.offer(&entry);
+            return FileLookup::File(asset);
+        }
         FileLookup::Kept(entry)
     }
 
@@ -283,9 +306,6 @@ impl SiteFiles {
         key: Key,
         source: EntrySource,
     ) -> Option<Arc<Entry>> {
-        if !small.may_hold(asset, &key, began.tick) || !asset.is_settled(began.wall) {
-            return None;
-        }
         let read = |form: &FileForm| {
             let mut paid = small.memory.budget().try_reserve(0)?;
             // A slow client keeps a file in memory after the cache has dropped it.
@@ -334,10 +354,14 @@ impl SmallFiles {
     }
 
     /// Whether a file may enter the memory now.
-    fn may_hold(&self, asset: &Asset, key: &Key, now: Tick) -> bool {
-        let longest = longest(asset);
-        longest <= SMALL.min(self.most_bytes)
-            || longest <= self.most_bytes && self.asked.again(key.hash(), now)
+    fn may_hold(&self, asset: &Asset, wanted: &WantedFile, key: &[u8], began: Began) -> bool {
+        // All forms together are one entry.
+        let total: u64 = asset.forms().map(|form| form.length).sum();
+        let again = || wanted.is_whole && self.asked.again(Key::new(key).hash(), began.tick);
+        longest(asset) <= self.most_bytes
+            && total < self.memory.largest_weight()
+            && asset.is_settled(began.wall)
+            && (self.is_small(asset) || again())
     }
 }
 

@@ -8,8 +8,8 @@
 
 mod access;
 mod access_control;
-pub mod asked_twice;
-mod audit;
+mod asked_twice;
+pub mod audit;
 mod before_lookup;
 mod challenge;
 mod coded_file;

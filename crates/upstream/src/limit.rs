@@ -248,7 +248,7 @@ impl LimitShared {
                 continue;
             };
             let now = Instant::now();
-            let more_wait = state.queue.len_of(identity.class) > 0;
+            let more_wait = state.queue.len_of_standing(identity.standing()) > 0;
             state.deadlines.record_admission(
                 identity.standing(),
                 now - pending.joined,

@@ -109,6 +109,13 @@ impl<T> AdmissionQueue<T> {
         self.waiting.len()
     }
 
+    /// The number of queued requests of a standing.
+    pub(super) fn len_of_standing(&self, standing: Standing) -> usize {
+        let queue = self.class_queue(standing.class);
+        let clients = queue.and_then(|queue| queue.of(standing.trust));
+        clients.map_or(0, Clients::waiting)
+    }
+
     /// The number of queued requests of a class.
     pub(super) fn len_of(&self, class: Class) -> usize {
         self.class_queue(class).map_or(0, ClassQueue::waiting)

@@ -39,7 +39,7 @@ impl QueueDeadlines {
         self.longest
     }
 
-    /// Records that a request is admitted, and whether more of its class are queued.
+    /// Records that a request is admitted, and whether more of its standing are queued.
     pub(super) fn record_admission(
         &mut self,
         standing: Standing,

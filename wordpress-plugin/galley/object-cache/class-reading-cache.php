@@ -110,7 +110,6 @@ abstract class Reading_Cache extends Local_Cache {
 		register_shutdown_function( array( $this, 'end_last' ) );
 		if ( null !== $value ) {
 			$this->who = $target + array(
-				'stamp'     => $this->stamp(),
 				'fence'     => $value,
 				'namespace' => substr( md5( DB_NAME . '|' . $GLOBALS['wpdb']->base_prefix, true ), 0, 8 ) . substr( md5( DB_HOST, true ), 0, 8 ),
 			) + Request_Class::of_request();
@@ -132,6 +131,7 @@ abstract class Reading_Cache extends Local_Cache {
 	 * Connects, and receives what this request will probably read.
 	 */
 	protected function open(): void {
+		$this->who['stamp'] = $this->stamp();
 		$items  = array();
 		$status = $this->store->connect( $this->who['path'] ) ? $this->store->start( $this->who, false, $items ) : null;
 		if ( Object_Store::BEHIND === $status ) {
@@ -170,7 +170,7 @@ abstract class Reading_Cache extends Local_Cache {
 			$latest  = max( $latest, $changed );
 			$times  .= $changed . '.' . fileinode( $file ) . '.';
 		}
-		return $latest < time() - 1 ? $times : $times . bin2hex( random_bytes( 8 ) );
+		return abs( time() - $latest ) > 1 ? $times : $times . bin2hex( random_bytes( 8 ) );
 	}
 
 	protected function is_shared( string $group ): bool {

@@ -1,4 +1,4 @@
-//! Files above `max_file`: compressed while they are sent.
+//! Files above `max_file`: compressed while they are sent. Pictures below it that are large: in memory if they are requested often.
 
 use std::io::Write;
 
@@ -24,6 +24,7 @@ fn send(site: &TestSite, target: &str, accept: &str) -> Response {
 fn large_text_files_are_compressed_while_they_are_sent() {
     let script = text(3_000_000);
     let site = SiteBuilder::files()
+        .cache("max_file = \"256KiB\"")
         .server("h2c = true")
         .site("compress = [\"br\", \"gzip\", \"zstd\"]")
         .file("app.js", &script)
@@ -96,6 +97,7 @@ fn an_existing_gz_file_is_sent_for_a_large_file() {
     gzip.write_all(&script).unwrap();
     let gzipped = gzip.finish().unwrap();
     let site = SiteBuilder::files()
+        .cache("max_file = \"256KiB\"")
         .file("app.js", &script)
         .file("app.js.gz", &gzipped)
         .start();
@@ -145,6 +147,7 @@ fn large_files_are_not_compressed_where_the_site_disables_it() {
     let script = text(1_000_000);
     for options in ["compress = []", "compress_types = [\"text/html\"]"] {
         let site = SiteBuilder::files()
+            .cache("max_file = \"256KiB\"")
             .site(options)
             .file("app.js", &script)
             .start();
@@ -154,4 +157,29 @@ fn large_files_are_not_compressed_where_the_site_disables_it() {
             "{options}"
         );
     }
+}
+
+#[test]
+fn a_large_file_enters_the_memory_with_its_second_request() {
+    let site = SiteBuilder::files()
+        .file("once.jpg", random_bytes(400_000))
+        .file("often.jpg", random_bytes(400_000))
+        .start();
+    let is_in_memory = |path: &str| site.why(path).contains("from memory");
+    // Files that have just changed do not enter it.
+    wait_for("a file in memory", TIMEOUT, || {
+        site.get("/often.jpg").expect_status(200);
+        is_in_memory("/often.jpg")
+    });
+    site.get("/once.jpg").expect_status(200);
+    for _ in 0..3 {
+        let part = Request::get("/once.jpg").field("Range", "bytes=0-9");
+        site.send(part).expect_status(206);
+        site.send(Request::head("/once.jpg")).expect_status(200);
+    }
+    assert!(!is_in_memory("/once.jpg"));
+    let again = site.get("/once.jpg").expect_status(200);
+    assert!(is_in_memory("/once.jpg"));
+    let from_memory = site.get("/once.jpg").expect_status(200);
+    assert!(from_memory.body == again.body && again.body.len() == 400_000);
 }

@@ -93,7 +93,7 @@ pub(super) fn add(
         times(load, quiet, length, &mut rows);
         crawl(load, &mut rows);
     }
-    memory(report, measured, &mut rows);
+    memory(report, length, measured, &mut rows);
     report.notes.extend(summary(&rows));
     report.goals.extend(rows.into_iter().map(|row| row.goal));
 }
@@ -211,21 +211,24 @@ fn crawl(load: &Measured, rows: &mut Vec<Row>) {
     rows.push(Row::new(&load.title, what, goal, result, kept));
 }
 
-/// Memory is constant: with what the first load needs for its connections, the later ones, with ever new addresses, need no more.
-fn memory(report: &PartReport, measured: &[Measured], rows: &mut Vec<Row>) {
+/// Memory is constant: with what the first heavy load needs for its connections, the later ones, with ever new addresses, need no more.
+fn memory(report: &PartReport, length: RunLength, measured: &[Measured], rows: &mut Vec<Row>) {
+    let sent = |load: &Measured| load.crawl.statuses.values().sum::<u64>();
+    let most = measured.iter().map(sent).max().unwrap_or(0);
+    let first = measured.iter().find(|load| sent(load) >= most / 2);
     // Entries take a little more memory than their bytes.
     let of = |usage: &ResourceUsage| usage.memory.saturating_sub(usage.stored + usage.stored / 6);
-    let (Some(first), [_, last]) = (measured.first(), &report.usage) else {
+    let (Some(first), [_, last]) = (first, &report.usage) else {
         return;
     };
     let (first, last) = (of(&first.usage), of(last));
     let mb = |bytes: u64| bytes / 1_000_000;
     let result = format!(
-        "{} MB after the first load, {} MB last",
+        "{} MB after the first heavy load, {} MB last",
         mb(first),
         mb(last)
     );
-    let kept = Some(last <= first + MEMORY_SLACK);
+    let kept = (length == RunLength::Long).then_some(last <= first + MEMORY_SLACK);
     let what = "memory without stored pages";
     #[expect(clippy::cast_precision_loss, reason = "some gigabytes")]
     let result = (result, last as f64);
