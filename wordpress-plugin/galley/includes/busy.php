@@ -62,12 +62,13 @@ function counts_as_visitor(): bool {
  * Returns the tags that a request has to purge: without those of busy names, and with the class of each option that is left, unless the class
  * is busy. Counts the changes of visitors. Names that this request has created do not count, because visitors may choose them.
  *
- * @param string[] $tags    Tags with their prefixes.
- * @param string[] $created Those of new options.
+ * @param string[] $tags     Tags with their prefixes.
+ * @param string[] $created  Those of new options.
+ * @param bool     $is_visit Whether the request is known to be one of a visitor.
  * @return string[]
  */
-function without_busy( array $tags, array $created = array() ): array {
-	if ( ! $tags || ! counts_as_visitor() ) {
+function without_busy( array $tags, array $created = array(), bool $is_visit = false ): array {
+	if ( ! $tags || ! ( $is_visit || counts_as_visitor() ) ) {
 		return array_merge( $tags, classes_of_options( $tags ) );
 	}
 	$before              = kept_record( BUSY_OPTION );
@@ -82,7 +83,7 @@ function without_busy( array $tags, array $created = array() ): array {
 
 /**
  * Returns whether a field (meta) that a request has changed purges nothing: a page that Galley may store has changed it, and it is a counter, or
- * visitors change it all the time. Pages that show it are then as old as they may be.
+ * visitors change it all the time. Pages that show it are then as old as they may be; those that read one of a user or term live for a minute.
  *
  * @param array|null $old Its values before, or null if they are unknown.
  */
@@ -90,7 +91,14 @@ function is_visit_field( string $type, int $id, string $key, ?array $old = null 
 	if ( ! is_shared() ) {
 		return false;
 	}
-	return only_counts( $old, (array) get_metadata( $type, $id, $key ) ) || ! without_busy( array( "mf.$type." . word( $key ) ) );
+	if ( only_counts( $old, (array) get_metadata( $type, $id, $key ) ) ) {
+		return true;
+	}
+	$tag = "mf.$type." . word( $key );
+
+	// A page that changes the fields of many objects counts once.
+	$GLOBALS['galley_visit_fields'][ $tag ] = $GLOBALS['galley_visit_fields'][ $tag ] ?? ! without_busy( array( $tag ), array(), true );
+	return $GLOBALS['galley_visit_fields'][ $tag ];
 }
 
 /**
@@ -220,8 +228,15 @@ function limit_to_busy(): void {
 	foreach ( preg_grep( '/^tv\./', array_map( 'strval', array_keys( $tags ) ) ) as $tag ) {
 		$tags[ 'tb' . substr( $tag, 2 ) ] = true;
 	}
+	if ( isset( $tags['oh'] ) ) {
+		// The page does not name the groups that it reads.
+		$tags += array_fill_keys( preg_grep( '/^og\./', array_map( 'strval', array_keys( $record ) ) ), true );
+	}
+	foreach ( preg_replace( array( '/^(?:\d+\.)?uf\d+\./', '/^(?:\d+\.)?tf\d+\./' ), array( 'mf.user.', 'mf.term.' ), array_map( 'strval', array_keys( $tags ) ) ) as $tag ) {
+		$tags[ $tag ] = true;
+	}
 	foreach ( busy_among( $record, $tags, time() ) as $tag ) {
-		tag_network( 'db.' . preg_replace( '/^((?:\d+\.)?)(?:op|om|tb|og)\./', '$1', $tag ) );
+		tag_network( 'db.' . preg_replace( '/^((?:\d+\.)?)(?:op|om|tb|og|mf)\./', '$1', $tag ) );
 		at_most( UNKNOWN_LIFETIME );
 	}
 }

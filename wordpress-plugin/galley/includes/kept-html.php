@@ -59,8 +59,8 @@ if ( is_described() ) {
 	add_filter( 'template_include', __NAMESPACE__ . '\\remove_kept_marks', PHP_INT_MAX );
 }
 
-// Screens of other plugins for the object cache ask for its class and its methods.
-if ( keeps_values() && is_object( $GLOBALS['wp_object_cache'] ?? null ) && ( is_described() || ! is_admin() || wp_doing_ajax() || 'GET' !== ( $_SERVER['REQUEST_METHOD'] ?? '' ) || 'other' !== object_cache_state() ) ) { // phpcs:ignore WordPress.Security -- compared only.
+// Screens of other plugins for the object cache ask for its class and its methods. Links that change something there have a nonce and a page.
+if ( keeps_values() && is_object( $GLOBALS['wp_object_cache'] ?? null ) && ( is_described() || ! is_admin() || wp_doing_ajax() || 'GET' !== ( $_SERVER['REQUEST_METHOD'] ?? '' ) || ( isset( $_GET['_wpnonce'] ) && ! isset( $_GET['page'] ) ) || 'other' !== object_cache_state() ) ) { // phpcs:ignore WordPress.Security -- compared only.
 	require_once __DIR__ . '/class-described-cache.php';
 	$GLOBALS['wp_object_cache'] = new Described_Cache( $GLOBALS['wp_object_cache'] ); // phpcs:ignore WordPress.WP.GlobalVariablesOverride.Prohibited -- it passes all calls on.
 }

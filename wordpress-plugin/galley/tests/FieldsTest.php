@@ -95,6 +95,27 @@ final class FieldsTest extends TestCase {
 		$_SERVER['HTTP_GALLEY_REQUEST'] = 'shared';
 		$this->assertTrue( Galley\is_visit_field( 'post', 5, 'views', array( '6' ) ) );
 		$this->assertFalse( Galley\is_visit_field( 'post', 5, 'color', array( 'red' ) ) );
-		unset( $GLOBALS['options_of_test'], $GLOBALS['fields_of_test'] );
+		$this->assertFalse( Galley\is_visit_field( 'post', 5, 'color', array( 'red' ) ) );
+		$this->assertSame( 1, $GLOBALS['loaded_of_test']['galley_busy']['mf.post.color'][0], 'a request counts once' );
+		$GLOBALS['galley_visit_fields'] = array();
+		$GLOBALS['loaded_of_test']      = array( 'galley_busy' => array( 'mf.post.color' => array( null, time() + 3600 ), 'mf.user.town' => array( null, time() + 3600 ) ) );
+		$this->assertTrue( Galley\is_visit_field( 'post', 5, 'color', array( 'red' ) ) );
+		$GLOBALS['galley_at_most'] = array();
+		$GLOBALS['galley_tags']    = array( 'uf5.other' => true, 'tf5.town' => true );
+		Galley\limit_to_busy();
+		$this->assertSame( array(), $GLOBALS['galley_at_most'] );
+		$GLOBALS['galley_tags']['uf5.town'] = true;
+		Galley\limit_to_busy();
+		$this->assertSame( array( Galley\UNKNOWN_LIFETIME ), $GLOBALS['galley_at_most'] );
+		$this->assertTrue( isset( $GLOBALS['galley_tags']['db.user.town'] ) );
+		$GLOBALS['loaded_of_test'] = array( 'galley_busy' => array( 'og.shelf' => array( null, time() + 3600 ) ) );
+		$GLOBALS['galley_at_most'] = array();
+		$GLOBALS['galley_tags']    = array( 'og' => true, 'oh' => true );
+		Galley\limit_to_busy();
+		$this->assertSame( array( Galley\UNKNOWN_LIFETIME ), $GLOBALS['galley_at_most'], 'too many groups' );
+		$GLOBALS['galley_at_most']      = array();
+		$GLOBALS['galley_tags']         = array();
+		$GLOBALS['galley_visit_fields'] = array();
+		unset( $GLOBALS['options_of_test'], $GLOBALS['loaded_of_test'], $GLOBALS['fields_of_test'] );
 	}
 }

@@ -46,8 +46,9 @@ function is_admin(): bool {
 	return false;
 }
 
-function did_action(): int {
-	return 1;
+/** Returns the number that a test has set. */
+function did_action( string $name = '' ): int {
+	return $GLOBALS['actions_of_test'][ $name ] ?? 1;
 }
 
 function doing_filter(): bool {
@@ -83,6 +84,11 @@ function get_option( string $name, $missing = false ) {
 		$callback( "SELECT option_value FROM wp_options WHERE option_name = '$name' LIMIT 1" );
 	}
 	return $missing;
+}
+
+/** Keeps a value among the options that WordPress loads at once. */
+function update_option( string $name, $value ): void {
+	$GLOBALS['loaded_of_test'][ $name ] = $value;
 }
 
 function get_site_option( string $name ) {
