@@ -256,12 +256,9 @@ pub(crate) struct ImportedSite {
     pub section: Section,
     pub ttl: Section,
     pub rules: Vec<RuleDraft>,
-    pub error_pages: Section,
     pub log: Section,
     /// Answers of the other server, with which the rules are compared.
     pub expected: Vec<Expectation>,
-    /// The position of a rule that redirects every request.
-    pub redirects_all: Option<StatementOrigin>,
 }
 
 impl ImportedSite {
@@ -328,24 +325,28 @@ impl Draft {
         join_section(&mut self.cache, other.cache);
         join_section(&mut self.log, other.log);
         join_section(&mut self.acme, other.acme);
-        for site in other.sites {
-            let same = self
-                .sites
-                .iter_mut()
-                .find(|known| known.hosts().iter().any(|host| site.hosts().contains(host)));
-            match same {
-                Some(known) => {
-                    join_section(&mut known.section, site.section);
-                    join_section(&mut known.ttl, site.ttl);
-                    join_section(&mut known.error_pages, site.error_pages);
-                    join_section(&mut known.log, site.log);
-                    known.rules.extend(site.rules);
-                    known.expected.extend(site.expected);
-                    known.sort_rules();
-                }
-                None => self.sites.push(site),
+        other.sites.into_iter().for_each(|site| self.add(site));
+    }
+
+    /// Adds a site, or joins it with a site that has one of its hosts: other servers have a separate host for each port.
+    pub fn add(&mut self, site: ImportedSite) {
+        let is_same = |known: &&mut ImportedSite| {
+            let mut hosts = known.hosts().iter();
+            hosts.any(|host| site.hosts().contains(host))
+        };
+        let Some(known) = self.sites.iter_mut().find(is_same) else {
+            return self.sites.push(site);
+        };
+        join_section(&mut known.section, site.section);
+        join_section(&mut known.ttl, site.ttl);
+        join_section(&mut known.log, site.log);
+        for rule in site.rules {
+            if !known.rules.iter().any(|own| own.has_paths_of(&rule)) {
+                known.rules.push(rule);
             }
         }
+        known.expected.extend(site.expected);
+        known.sort_rules();
     }
 }
 
