@@ -7,8 +7,8 @@ use crate::directive::Directive;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::evidence::targets;
 use crate::expectation::{Answer, Expectation};
-use crate::names::WordList;
 use crate::report::StatementOutcome;
+use crate::words::WordList;
 
 /// Closes the paths of `rule`, which has no other options yet, as the other server does with `status`. Returns the result for the
 /// statement.

@@ -81,7 +81,7 @@ pub(crate) trait AnsweringServer<'d> {
 }
 
 /// A host, and the requests that are compared.
-pub(crate) struct ComparedHost<'c, 'd> {
+pub(crate) struct ComparedRequests<'c, 'd> {
     pub name: &'c str,
     /// Whether the requests use TLS.
     pub schemes: &'c [bool],
@@ -96,7 +96,7 @@ pub(crate) struct ComparedHost<'c, 'd> {
 /// Compares a host with the draft.
 pub(crate) fn check<'d, S: AnsweringServer<'d>>(
     server: &S,
-    host: &ComparedHost<'_, 'd>,
+    host: &ComparedRequests<'_, 'd>,
     draft: &Draft,
     source: &dyn Source,
 ) {
@@ -129,7 +129,7 @@ pub(crate) fn check<'d, S: AnsweringServer<'d>>(
 
 struct HostCheck<'c, 'd, S> {
     server: &'c S,
-    host: &'c ComparedHost<'c, 'd>,
+    host: &'c ComparedRequests<'c, 'd>,
     source: &'c dyn Source,
     /// `None`: the draft has no site for the host.
     rules: Option<DecidingRules<'c>>,

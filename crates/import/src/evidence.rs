@@ -3,7 +3,7 @@
 //! An import states what the other server answers to sample requests ([`crate::expectation::Expectation`]). [`check`] evaluates the draft for them, and
 //! reports a statement as not carried if an answer differs. Nothing is started, and no request is sent.
 
-use crate::names::WordList;
+use crate::words::WordList;
 use std::net::{IpAddr, Ipv4Addr};
 
 use galley_policy::access::{

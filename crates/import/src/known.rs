@@ -1,7 +1,7 @@
 //! What Galley's WordPress preset does without configuration, so that such rules of other servers are not needed; and which
 //! alternatives of a condition remain.
 
-use crate::names::WordList;
+use crate::words::WordList;
 use std::cell::RefCell;
 use std::collections::HashMap;
 

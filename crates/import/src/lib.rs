@@ -35,6 +35,7 @@ mod source;
 mod tree;
 mod units;
 mod vcl;
+mod words;
 mod write;
 
 pub use apache::apache_directives;

@@ -8,19 +8,6 @@ pub(crate) const APACHE: NamesTable = NamesTable(include_str!("names/apache.txt"
 pub(crate) const CADDY: NamesTable = NamesTable(include_str!("names/caddy.txt"));
 pub(crate) const VARNISH: NamesTable = NamesTable(include_str!("names/varnish.txt"));
 
-/// Words with white space between them.
-pub(crate) struct WordList(pub &'static str);
-
-impl WordList {
-    pub fn iter(&self) -> impl Iterator<Item = &'static str> {
-        self.0.split_whitespace()
-    }
-
-    pub fn contains(&self, word: &str) -> bool {
-        self.iter().any(|one| one == word)
-    }
-}
-
 /// A table of results.
 #[derive(Clone, Copy)]
 pub(crate) struct NamesTable(&'static str);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::draft::{Draft, RuleDraft, Value};
-use crate::report::StatementOutcome;
+use crate::report::{Report, StatementOutcome};
 use crate::source::Source;
 
 /// The same text for every file but `.htaccess`.
@@ -37,7 +37,12 @@ impl PlantedServer {
     /// The lines of the statements that are carried or not needed.
     fn settled(self, mut change: impl FnMut(Draft) -> Draft) -> Vec<usize> {
         let mut report = Report::default();
-        (self.convert)(&OneFile(self.text), Path::new("/n/main"), &mut change);
+        (self.convert)(
+            &OneFile(self.text),
+            Path::new("/n/main"),
+            &mut report,
+            &mut change,
+        );
         let all = report.into_statements().into_iter();
         let settled = all.filter(|one| !matches!(one.outcome, StatementOutcome::NotCarried(_)));
         settled.map(|one| one.origin.line).collect()

@@ -1,6 +1,6 @@
 //! The source of configuration files, and the position of a statement in them.
 
-use crate::names::WordList;
+use crate::words::WordList;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

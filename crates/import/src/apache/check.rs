@@ -9,7 +9,7 @@ use super::parts::{ApacheHost, Part, PartPaths};
 use super::passing::{proxied, redirected, upstream};
 use super::rewrite::{RewritePlace, RewriteRequest, RewriteResult, evaluate};
 use super::{access, rewrite};
-use crate::comparison::{self, AnsweringServer, ComparedHost, ServerAnswer};
+use crate::comparison::{self, AnsweringServer, ComparedRequests, ServerAnswer};
 use crate::directive::Directive;
 use crate::draft::{Draft, ImportedSite, Value};
 use crate::evidence::{self, SampleRequest};
@@ -160,7 +160,7 @@ pub(super) fn check<'d>(
     };
     for name in names.iter().take(MAX_NAMES) {
         let name = name.replace('*', "www");
-        let compared = ComparedHost {
+        let compared = ComparedRequests {
             name: &name,
             schemes: &role.schemes,
             clients: clients.clone(),

@@ -4,8 +4,8 @@ use crate::comparison::{WantedFields, sorted};
 use crate::directive::Directive;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known::{self, Patterns};
-use crate::names::WordList;
 use crate::nginx;
+use crate::words::WordList;
 
 use super::parts::{ApacheHost, Part, PartKind};
 

@@ -1,7 +1,7 @@
 //! A virtual host in the parts that Apache merges for a request: the host itself, folders and their `.htaccess`, names of files, then
 //! locations. The comparison and the conversion read the same parts.
 
-use crate::names::WordList;
+use crate::words::WordList;
 use regex::Regex;
 
 use crate::closed;

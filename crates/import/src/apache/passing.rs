@@ -9,9 +9,9 @@ use crate::evidence::SampleRequest;
 use crate::expectation::Answer;
 use crate::host_redirect::{HostRedirect, OF_HOST};
 use crate::known::{self, NO_LOOK_AROUND, Patterns};
-use crate::names::WordList;
 use crate::report::StatementOutcome;
 use crate::units;
+use crate::words::WordList;
 
 /// The rest of a path below the path of a directive.
 fn rest_below<'p>(path: &'p str, own: &str) -> Option<&'p str> {

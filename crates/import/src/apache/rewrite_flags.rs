@@ -1,7 +1,7 @@
 //! The flags of `RewriteRule`.
 
 use crate::directive::Directive;
-use crate::names::WordList;
+use crate::words::WordList;
 
 /// Flags such as `[R=301,L]`, in lower case.
 pub(super) struct RewriteFlags(String);

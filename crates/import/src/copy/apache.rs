@@ -1,6 +1,6 @@
 //! Apache: one file with the lines of all files, with other addresses and files. Files in document roots are read in place.
 
-use crate::names::WordList;
+use crate::words::WordList;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 

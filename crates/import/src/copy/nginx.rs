@@ -1,6 +1,6 @@
 //! nginx: one file with the statements of all files, with other addresses and files.
 
-use crate::names::WordList;
+use crate::words::WordList;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 

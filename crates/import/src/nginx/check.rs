@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::comparison::{self, ComparedHost};
+use crate::comparison::{self, ComparedRequests};
 use crate::directive::Directive;
 use crate::draft::Draft;
 use crate::evidence;
@@ -29,7 +29,7 @@ pub(super) fn check<'d>(
     let is_about_files =
         |one: &&Directive| one.name() == "if" && comparison(one).operator == "$request_filename";
     let depends_on_files = all.iter().any(is_about_files);
-    let compared = ComparedHost {
+    let compared = ComparedRequests {
         name: &host,
         schemes: &schemes,
         clients: clients(all.iter().filter(of_access).map(|one| one.argument(0))),

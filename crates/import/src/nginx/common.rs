@@ -4,10 +4,10 @@ use crate::directive::Directive;
 use crate::draft::{Section, Value};
 use crate::gate::{self, Gate, PartGate, is_network};
 use crate::names::NGINX;
-use crate::names::WordList;
 use crate::nginx::context::Context;
 use crate::nginx::fields::{header_fate, lifetime, name_and_value};
 use crate::units;
+use crate::words::WordList;
 
 /// What a statement applies to, which determines the options that it may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::path::Path;
 use crate::directive::Directive;
 use crate::draft::{Section, Value};
 use crate::known;
-use crate::names::WordList;
 use crate::report::StatementOutcome;
 use crate::source::Source;
 use crate::units;
+use crate::words::WordList;
 
 /// The named parts of a configuration.
 pub(super) struct Context<'l> {

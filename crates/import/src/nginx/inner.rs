@@ -4,9 +4,9 @@ use crate::directive::Directive;
 use crate::draft::ImportedSite;
 use crate::known;
 use crate::names::NGINX;
-use crate::names::WordList;
 use crate::nginx::context::Context;
 use crate::nginx::location_paths::LocationPaths;
+use crate::words::WordList;
 
 /// The status with which a block refuses all requests. `None`: it serves some.
 pub(super) fn denial_status(block: &[Directive]) -> Option<&str> {

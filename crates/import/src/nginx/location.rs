@@ -7,7 +7,6 @@ use crate::closed;
 use crate::directive::Directive;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Setting};
 use crate::known::NO_LOOK_AROUND;
-use crate::names::WordList;
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition;
 use crate::nginx::context::Context;
@@ -18,6 +17,7 @@ use crate::nginx::inner::{
 use crate::nginx::location_paths::LocationPaths;
 use crate::nginx::passing::{cache_time, pass, returned};
 use crate::report::StatementOutcome;
+use crate::words::WordList;
 
 /// Converts a location of a site.
 pub(super) fn convert(directive: &Directive, site: &mut ImportedSite, context: &mut Context<'_>) {
@@ -40,7 +40,7 @@ pub(super) fn convert(directive: &Directive, site: &mut ImportedSite, context: &
         contents(
             directive,
             &paths,
-            Place::Whole,
+            LocationContents::Whole,
             &mut rule.section,
             site,
             context,
@@ -56,7 +56,7 @@ pub(super) fn convert(directive: &Directive, site: &mut ImportedSite, context: &
         contents(
             directive,
             &paths,
-            Place::Scripts,
+            LocationContents::Scripts,
             &mut rule.section,
             site,
             context,
@@ -65,7 +65,7 @@ pub(super) fn convert(directive: &Directive, site: &mut ImportedSite, context: &
         contents(
             directive,
             &paths,
-            Place::Rule,
+            LocationContents::Rule,
             &mut rule.section,
             site,
             context,
@@ -89,7 +89,7 @@ pub(super) fn convert(directive: &Directive, site: &mut ImportedSite, context: &
 
 /// What the statements of a location apply to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum LocationContents {
     /// `location /`: all requests that no other location has.
     Whole,
     Scripts,
@@ -101,14 +101,17 @@ enum Place {
 fn contents(
     directive: &Directive,
     paths: &LocationPaths,
-    place: Place,
+    place: LocationContents,
     section: &mut Section,
     site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
     let prefix = (!paths.is_pattern()).then(|| paths.text());
-    let (is_rule, is_scripts) = (place == Place::Rule, place == Place::Scripts);
-    let is_sole = place == Place::Whole && context.server.is_sole;
+    let (is_rule, is_scripts) = (
+        place == LocationContents::Rule,
+        place == LocationContents::Scripts,
+    );
+    let is_sole = place == LocationContents::Whole && context.server.is_sole;
     for inner in directive.inner() {
         match inner.name() {
             "location" => nested(inner),

@@ -1,6 +1,6 @@
 //! Reads the parts of a server's configuration that visitors may notice: its hosts, and each statement with its paths.
 
-use crate::names::WordList;
+use crate::words::WordList;
 use std::path::{Path, PathBuf};
 
 use crate::apache::read_directives;
