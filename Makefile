@@ -28,7 +28,7 @@ help:
 	@echo 'make object-cache     what pages cost with each object cache, then 200 rounds of kill -9, SIGSTOP, reload, upgrade (ONLY=table, ROUNDS=20)'
 	@echo 'make fragments        what an edit costs PHP on a site of 3,000 posts whose pages share fragments (EDITS=500 PAGES=10000: random edits too; SECONDS=0: without load)'
 	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4, and WordPress 6.2 to 6.7 of npm, 6.8 of Debian trixie and 7.1 of sid (PHP=8.4 WORDPRESS=sid: one of each)'
-	@echo 'make plugin-live WORDPRESS=6.5  the end-to-end tests of the plugin with one of these WordPresses'
+	@echo 'make plugin-live WORDPRESS=sid  the end-to-end and browser tests of the plugin with one of these WordPresses, or a folder'
 	@echo 'make plugin-style     PHP_CodeSniffer on the plugin (PHPCS=PROGRAM: one that has the WordPress standard)'
 	@echo 'make growth           what a hit costs while entries and connections grow (ONLY=entries: one part)'
 	@echo 'make load-compare     galley load and other load generators in turns on the same targets: five minutes (OHA=PROGRAM RATE=1000 ROUNDS=5)'
@@ -189,9 +189,15 @@ $(VERSIONS)/node_modules/.package-lock.json: wordpress-plugin/galley/tests/versi
 	@npm ci --prefix $(VERSIONS) --ignore-scripts --no-audit --no-fund
 	@touch $@
 
-plugin-live: setup-test setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json
-	@wordpress-plugin/galley/tests/versions/unpack-wordpress $(VERSIONS) $(WORDPRESS) $(VERSIONS)/wordpress-$(WORDPRESS)
-	@GALLEY_TESTKIT_WORDPRESS=$(abspath $(VERSIONS)/wordpress-$(WORDPRESS)) cargo test --package galley --test e2e -- wordpress::plugin
+plugin-live: setup-test setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json $(AXE)/node_modules/.package-lock.json
+	@set -e; case '$(WORDPRESS)' in \
+	[0-9]*|beta|nightly) folder=$(abspath $(VERSIONS)/wordpress-$(WORDPRESS)); \
+	    wordpress-plugin/galley/tests/versions/unpack-wordpress $(VERSIONS) $(WORDPRESS) $$folder ;; \
+	*) folder=$(WORDPRESS_FOLDER); test -e $$folder/wp-load.php || scripts/setup wordpress $(WORDPRESS) ;; \
+	esac; \
+	export GALLEY_TESTKIT_WORDPRESS=$$folder; \
+	cargo test --workspace --test e2e -- wordpress::plugin; \
+	cargo test --workspace --test browser
 
 plugin-versions: setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json
 	@scripts/setup wordpress trixie

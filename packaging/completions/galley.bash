@@ -564,7 +564,7 @@ _galley() {
             return 0
             ;;
         galley__subcmd__status)
-            opts="-h --config --admin --token-file --json --help"
+            opts="-h --config --admin --token-file --serving --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -80,6 +80,7 @@ complete -c galley -n "__fish_galley_using_subcommand audit" -s h -l help -d 'Pr
 complete -c galley -n "__fish_galley_using_subcommand status" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand status" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
 complete -c galley -n "__fish_galley_using_subcommand status" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand status" -l serving -d 'Exit with 1 only if visitors get errors or the server does not respond, for the health check of a container'
 complete -c galley -n "__fish_galley_using_subcommand status" -l json -d 'Print the result as JSON on stdout'
 complete -c galley -n "__fish_galley_using_subcommand status" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand dashboard" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F

@@ -94,6 +94,25 @@ impl ClientState {
         Ok(())
     }
 
+    /// Takes one of the pages with several facets that a proven client and its /24 or /48 get; false if either has had its share.
+    pub fn take_combined(&self, site: u32, client: IpAddr, now: Tick) -> bool {
+        let network = Network::of(client);
+        let take = |whose: &str, owner: Network, (count, per_s, burst)| {
+            let limit = RateLimit::new(count, per_s, burst);
+            limit.is_some_and(|limit| {
+                let taken = self.buckets.take(&(whose, site, owner), &limit, now);
+                taken.is_ok()
+            })
+        };
+        self.is_exempt(client)
+            || take("facets of a client", network, COMBINED_OF_CLIENT)
+                && take(
+                    "facets of a network",
+                    network.widened(),
+                    COMBINED_OF_NETWORK,
+                )
+    }
+
     /// Counts requests of clients at other nodes.
     pub fn charge(&self, charges: &[LimitCharge], now: Tick) {
         for charge in charges {
@@ -170,7 +189,7 @@ impl ClientState {
         let permit = self.names.permit(now)?;
         let (count, per_s, burst) = LOOKUPS_OF_NETWORK;
         let limit = RateLimit::new(count, per_s, burst)?;
-        let owner = ("crawler names", surroundings(address));
+        let owner = ("crawler names", Network::of(address).widened());
         self.buckets.take(&owner, &limit, now).ok()?;
         self.names.spend(now).then_some(permit)
     }
@@ -200,17 +219,15 @@ impl ClientState {
     }
 }
 
-/// The network around an address that shares the lookups of names: a /24, or an IPv6 /48.
-fn surroundings(address: IpAddr) -> u64 {
-    match Network::of(address) {
-        Network::V4(bits) => u64::from(bits >> 8),
-        Network::V6(bits) => 1 << 63 | bits >> 16,
-    }
-}
-
 /// Lookups of names in a number of seconds, and at once, for clients of one network. A search engine crawls from some dozens of
 /// addresses of a network, and each is looked up once a day.
 const LOOKUPS_OF_NETWORK: (u64, u64, u64) = (6, 60, 10);
+
+/// Pages with several facets in a number of seconds, and at once. A person opens one every few seconds.
+const COMBINED_OF_CLIENT: (u64, u64, u64) = (10, 60, 8);
+
+/// The same for a /24 or /48: half of what the whole site gives, so that no network uses that up.
+const COMBINED_OF_NETWORK: (u64, u64, u64) = (30, 60, 15);
 
 /// The owner of a shared bucket: the same on every node. The client's address can only be found in it by guessing.
 fn shared_owner(site: &str, bucket: Bucket, network: Network) -> u128 {
@@ -267,15 +284,6 @@ mod tests {
             10
         );
         assert!(of(0x0a00_0100).is_some());
-    }
-
-    #[test]
-    fn networks_share_lookups() {
-        let of = |text: &str| surroundings(text.parse().unwrap());
-        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.255"));
-        assert_ne!(of("192.0.2.1"), of("192.0.3.1"));
-        assert_eq!(of("2001:db8:1:2::"), of("2001:db8:1:ffff::1"));
-        assert_ne!(of("2001:db8:1::"), of("2001:db8:2::"));
     }
 
     #[test]

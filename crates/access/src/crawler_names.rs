@@ -1,29 +1,23 @@
 //! Forward-confirmed reverse DNS: the name of an address is below a domain of the crawler's operator, and leads back to the
 //! address. The operator controls the second part, so nobody else can have such a name.
 //!
-//! ```text
-//! a result, 64 bits: | tag, 40 bits | proven | valid until, 23 bits, in minutes |
-//! a set, one cache line: eight results; a keyed hash of crawler and address selects the set and the tag
-//! ```
-//!
 //! Lookups run on threads of their own, because the sandbox keeps threads that serve clients from the files of the resolver. A
 //! request never waits for one: its client is unproven meanwhile. Anyone can claim to be a
 //! crawler, from any number of addresses, so lookups are bounded three times: in number at the same time, per second, and per
-//! network of the client ([`crate::ClientState::confirms`]). The table has a constant size, and a failed lookup never replaces
-//! a proof that is valid. Threads write without waiting; a lost write costs one more lookup.
+//! network of the client ([`crate::ClientState::confirms`]). Proofs and failures have [`MAX_RESULTS`] places each, so that false
+//! crawlers displace no proof.
 
-use std::hash::{Hash, Hasher};
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use galley_policy::access::{RateLimit, TICKS_PER_S, TokenResult};
 use galley_policy::crawlers::KnownCrawler;
 use galley_policy::time::Tick;
-use siphasher::sip::SipHasher13;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What DNS says about an address that claims to be a crawler's.
@@ -81,14 +75,12 @@ pub(crate) struct CrawlerNames {
     questions: SyncSender<NameQuestion>,
 }
 
-struct NameResults {
-    sets: Box<[NameResultSet]>,
-    key: (u64, u64),
-}
-
+/// Failures and proofs: until which minute each counts.
 #[derive(Default)]
-#[repr(align(64))]
-struct NameResultSet([AtomicU64; WAYS]);
+struct NameResults(Mutex<[HashMap<NamedAddress, u64>; 2]>);
+
+/// A crawler's name, and an address that claims it.
+type NamedAddress = (&'static str, IpAddr);
 
 /// A lookup to begin.
 struct NameQuestion {
@@ -103,7 +95,7 @@ impl CrawlerNames {
     /// Starts the thread that begins lookups. The caller must not be in the sandbox of threads that serve clients, which the new
     /// thread would inherit.
     pub(crate) fn new() -> Self {
-        let results = Arc::new(NameResults::new());
+        let results = Arc::new(NameResults::default());
         // A place for each lookup in progress, so that it is never full.
         let (questions, asked) = mpsc::sync_channel(MAX_LOOKUPS);
         let known = Arc::clone(&results);
@@ -121,7 +113,7 @@ impl CrawlerNames {
     }
 
     /// As [`NameResults::find`].
-    pub(crate) fn find(&self, crawler: &str, address: IpAddr, now: Tick) -> Option<bool> {
+    pub(crate) fn find(&self, crawler: &'static str, address: IpAddr, now: Tick) -> Option<bool> {
         self.results.find(crawler, address, now)
     }
 
@@ -180,61 +172,43 @@ impl NameQuestion {
 }
 
 impl NameResults {
-    fn new() -> Self {
-        let random = || u64::from_ne_bytes(galley_sys::random_bytes());
-        Self {
-            sets: (0..SETS).map(|_| NameResultSet::default()).collect(),
-            key: (random(), random()),
-        }
-    }
-
     /// Whether the address is proven to be the crawler's; `None`: not known.
-    fn find(&self, crawler: &str, address: IpAddr, now: Tick) -> Option<bool> {
-        let (set, tag) = self.place(crawler, address)?;
-        let known = set.0.iter().map(|slot| slot.load(Ordering::Relaxed));
-        let mut valid =
-            known.filter(|seen| seen >> TAG_SHIFT == tag && seen & MINUTES > minutes(now));
-        valid.next().map(|seen| seen & PROVEN != 0)
-    }
-
-    fn store(&self, crawler: &str, address: IpAddr, is_proven: bool, now: Tick, lifetime: u64) {
-        let Some((set, tag)) = self.place(crawler, address) else {
-            return;
+    fn find(&self, crawler: &'static str, address: IpAddr, now: Tick) -> Option<bool> {
+        let owner = (crawler, address.to_canonical());
+        let [failed, proven] = &*self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_valid = |results: &HashMap<NamedAddress, u64>| {
+            results
+                .get(&owner)
+                .is_some_and(|until| *until > minutes(now))
         };
-        let now = minutes(now);
-        let proven = if is_proven { PROVEN } else { 0 };
-        let new = tag << TAG_SHIFT | proven | (now + lifetime + 1).min(MINUTES);
-        // The same address, otherwise the result that is worth least: expired, then failed, then the oldest.
-        let worth = |seen: u64| {
-            let is_valid = seen & MINUTES > now;
-            let is_same = seen >> TAG_SHIFT == tag;
-            (
-                !is_same,
-                is_valid,
-                is_valid && seen & PROVEN != 0,
-                seen & MINUTES,
-            )
-        };
-        let slots = set
-            .0
-            .iter()
-            .map(|slot| (slot, slot.load(Ordering::Relaxed)));
-        let Some((slot, seen)) = slots.min_by_key(|(_, seen)| worth(*seen)) else {
-            return;
-        };
-        let (is_other, _, is_proof, _) = worth(seen);
-        if is_proven || !(is_other && is_proof) {
-            slot.store(new, Ordering::Relaxed);
+        if is_valid(proven) {
+            return Some(true);
         }
+        is_valid(failed).then_some(false)
     }
 
-    fn place(&self, crawler: &str, address: IpAddr) -> Option<(&NameResultSet, u64)> {
-        let mut hasher = SipHasher13::new_with_keys(self.key.0, self.key.1);
-        (crawler, address.to_canonical()).hash(&mut hasher);
-        let hash = hasher.finish();
-        let index = usize::try_from(hash & TAG_LOW).unwrap_or_default() % SETS;
-        // Never 0, so that no result looks like a free slot.
-        Some((self.sets.get(index)?, (hash >> TAG_SHIFT).max(1)))
+    fn store(
+        &self,
+        crawler: &'static str,
+        address: IpAddr,
+        is_proven: bool,
+        now: Tick,
+        lifetime: u64,
+    ) {
+        let owner = (crawler, address.to_canonical());
+        let mut results = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let [failed, proven] = &mut *results;
+        proven.remove(&owner);
+        let results = if is_proven { proven } else { failed };
+        if results.len() >= MAX_RESULTS {
+            results.retain(|_, until| *until > minutes(now));
+        }
+        // Still full: any of them is looked up once more.
+        let other = results.keys().next().copied();
+        if let Some(other) = other.filter(|_| results.len() >= MAX_RESULTS) {
+            results.remove(&other);
+        }
+        results.insert(owner, minutes(now) + lifetime + 1);
     }
 }
 
@@ -248,20 +222,13 @@ fn next_state(state: u64, now: Tick) -> Option<u64> {
     }
 }
 
-/// The minutes since the start of the process; sixteen years fit.
+/// The minutes since the start of the process.
 fn minutes(now: Tick) -> u64 {
     now.0 / 60_000
 }
 
-const WAYS: usize = 8;
-
-/// 4,096 results in 32 KiB: all addresses of several search engines that visit within a day.
-const SETS: usize = 512;
-
-const TAG_SHIFT: u32 = 24;
-const TAG_LOW: u64 = (1 << TAG_SHIFT) - 1;
-const PROVEN: u64 = 1 << 23;
-const MINUTES: u64 = PROVEN - 1;
+/// As many as all addresses of several search engines that visit within a day.
+const MAX_RESULTS: usize = 4_096;
 
 /// How long a lookup in progress counts as one without result.
 const PENDING_MIN: u64 = 1;
@@ -287,7 +254,7 @@ mod tests {
 
     #[test]
     fn results_are_found_until_they_expire() {
-        let names = NameResults::new();
+        let names = NameResults::default();
         names.store("Googlebot", address(1), true, minute(5), 10);
         names.store("Googlebot", address(2), false, minute(5), 10);
         assert_eq!(names.find("Googlebot", address(1), minute(15)), Some(true));
@@ -303,11 +270,11 @@ mod tests {
 
     #[test]
     fn failures_never_replace_proofs() {
-        let names = NameResults::new();
+        let names = NameResults::default();
         for number in 0..100 {
             names.store("Googlebot", address(number), true, minute(0), 60);
         }
-        for number in 0..200_000 {
+        for number in 0..10_000 {
             names.store("Googlebot", address(1_000 + number), false, minute(1), 60);
         }
         let kept = (0..100)

@@ -101,6 +101,8 @@ families! {
     Counter OBJECT_SENT_AHEAD "galley_object_cache_sent_ahead_total" "values sent before PHP asked for them"
     Counter OBJECT_HITS "galley_object_cache_hits_total" "values that PHP asked for and got"
     Counter OBJECT_MISSES "galley_object_cache_misses_total" "values that PHP asked for and did not get"
+    Counter OBJECT_QUERIES "galley_object_cache_queries_total" "database queries of these requests"
+    Counter OBJECT_SAVED_QUERIES "galley_object_cache_saved_queries_total" "database queries that the values took when they were stored, which these requests did not make"
     Counter OBJECT_CONFLICTS "galley_object_cache_conflicts_total" "values not stored because another process changed them, too"
     Counter OBJECT_FLUSHES "galley_object_cache_flushes_total" "times that all values were dropped"
     Counter OBJECT_EVICTIONS "galley_object_cache_evictions_total" "values that made room for others"

@@ -315,6 +315,8 @@ fn objects(rows: &[SiteCounters], text: &mut Text) {
             (families::OBJECT_SENT_AHEAD, |of| of.sent_ahead),
             (families::OBJECT_HITS, |of| of.hits),
             (families::OBJECT_MISSES, |of| of.misses),
+            (families::OBJECT_QUERIES, |of| of.queries),
+            (families::OBJECT_SAVED_QUERIES, |of| of.saved_queries),
             (families::OBJECT_CONFLICTS, |of| of.conflicts),
             (families::OBJECT_FLUSHES, |of| {
                 of.flushes + of.adopted + of.abandoned

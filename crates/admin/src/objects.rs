@@ -17,7 +17,8 @@ pub(super) fn value(figures: &Figures) -> Value {
     );
     json!({
         "requests": reading.requests, "round_trips": reading.round_trips, "hits": reading.hits,
-        "misses": reading.misses, "sent_ahead": reading.sent_ahead, "hit_ratio": ratio(&reading),
+        "misses": reading.misses, "sent_ahead": reading.sent_ahead, "queries": reading.queries,
+        "saved_queries": reading.saved_queries, "hit_ratio": ratio(&reading),
         "changes": reading.changes, "conflicts": reading.conflicts, "flushes": reading.flushes,
         "flushed_by": flushed_by, "adopted": reading.adopted, "abandoned": reading.abandoned,
         "evictions": reading.evictions, "entries": reading.entries, "bytes": reading.bytes,

@@ -73,7 +73,7 @@ fn read(path: &Path) -> Result<Vec<IpNet>, String> {
 
 const DOWNLOAD: &str = "download it again from the operator of the crawler: JSON with `prefixes` as Google publishes it, or an address or network in each line";
 
-/// The maximum of all lists together: 5 MiB of memory.
+/// The maximum of all lists together: 9 MiB of memory.
 const MAX_NETWORKS: usize = 200_000;
 
 #[cfg(test)]

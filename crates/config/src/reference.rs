@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::options::{Fallback, OptionRow, OptionSection};
-use crate::table::{self, STATUS};
+use crate::table::{self, ADDED_TO_SITE, AS_IN_SITE, STATUS};
 
 /// The reference page, in Markdown.
 pub fn reference() -> String {
@@ -15,10 +15,11 @@ pub fn reference() -> String {
         };
         let _ = write!(out, "\n## {title}\n\n{}\n\n", section.text());
         out.push_str("| option | value | default | meaning |\n|---|---|---|---|\n");
-        for row in table::rows(section) {
+        let of_site = |row: &&OptionRow| [AS_IN_SITE, ADDED_TO_SITE].contains(&row.text);
+        for row in table::rows(section).filter(|row| !of_site(row)) {
             let cells = [
                 format!("`{}`", name(row)),
-                short(&value(row)),
+                short(&value(row)).replace(" to ", "–"),
                 fallback(row),
                 format!("{}{}", row.text, mark(row)),
             ];
@@ -26,6 +27,20 @@ pub fn reference() -> String {
                 out,
                 "| {} |",
                 cells.map(|cell| cell.replace('|', "\\|")).join(" | ")
+            );
+        }
+        if section == OptionSection::SiteRule {
+            let names = |text: &str| {
+                let rows = table::rows(section).filter(|row| row.text == text);
+                rows.map(|row| format!("`{}`", row.name))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            };
+            let _ = write!(
+                out,
+                "\nAs in the site, in place of its value: {}. Added to the site's: {}.\n",
+                names(AS_IN_SITE),
+                names(ADDED_TO_SITE)
             );
         }
     }
@@ -112,6 +127,14 @@ fn short(value: &str) -> String {
         ("an address, a network such as", "network such as"),
         ("the name of a header field", "header"),
         ("a header field, ", ""),
+        ("network such as `\"10.0.0.0/8\"`", "network"),
+        ("country such as `\"DE\"`", "country"),
+        ("path such as `\"/form\"` or `\"/form*\"`", "URL path"),
+        ("request method such as `\"GET\"`", "method"),
+        (
+            "`\"address:port\"`, `\"unix:/path\"` or `\"systemd:name\"`",
+            "listener",
+        ),
         ("a list, each a ", "list: "),
         ("a list, each ", "list: "),
     ]
@@ -142,12 +165,14 @@ The file is TOML. Galley rejects unknown options and suggests the nearest name; 
 
 - A size is a whole number with `KiB`, `MiB`, `GiB`, `kB`, `MB` or `GB`, or of bytes: `\"32MiB\"`.
 - A duration is a whole number with `ms`, `s`, `m`, `h` or `d`: `\"30s\"`.
-- A relative path starts at the folder of the file that names it.
+- A path is absolute, or starts at the folder of the file that names it. A secret file must be readable by its owner only.
+- A listener is `\"address:port\"`, `\"unix:/path\"` or `\"systemd:name\"`, a network `\"10.0.0.0/8\"` or an address, a country
+  `\"DE\"`, a URL path `\"/form\"` or, with all that begin so, `\"/form*\"`.
 - *Restart*: a change needs a restart. *Refetch*: after a change, Galley fetches the pages of the site again. Other changes need
   [a reload](../how-to/reload.md).
 - Editors with a TOML plugin complete and check the file if its first line is `#:schema file:///usr/share/galley/galley.schema.json`.
 
-A site needs three lines:
+A site needs three lines. Examples of the manual that begin without a section continue such a site:
 
 ```toml
 [[site]]

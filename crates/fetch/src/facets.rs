@@ -2,18 +2,21 @@
 //!
 //! A page is learned when it has been generated and stored, so hits and refusals cost nothing. A path is *faceted* when its
 //! parameters came in many combinations, as the filters of a shop do; each parameter with several values is a facet. Facets
-//! decide two things. A request with two of them is a request for one of very many pages, which few people open twice: beyond a
-//! small rate of the site ([`Facets::take`]) it waits as if its client had proved nothing. And if pages that differ in one
-//! parameter only were the same, the owner is told that the parameter can be ignored. Nothing is ever ignored by itself.
+//! decide two things. A request with two of them is a request for one of very many pages, which few people open twice: beyond the
+//! small rates of a client, of its network and of the site ([`Facets::take`]) it waits as if its client had proved nothing. And if
+//! pages that differ in one parameter only were the same, the owner is told that the parameter can be ignored. Nothing is ever
+//! ignored by itself.
 //!
 //! Memory is constant: `PATHS` paths with `PARAMETERS` parameters each, of which the most frequent stay (Misra and Gries,
 //! 1982), and counts of combinations by bits (linear counting, Whang et al., 1990). Values and clients are not stored.
 
 use std::cmp::Reverse;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use galley_access::ClientState;
 use galley_policy::time::Tick;
 
 /// The facets of one site.
@@ -143,8 +146,15 @@ impl Facets {
         found.value.parameters.iter().filter(is_facet).count() >= 2
     }
 
-    /// Takes one of the pages with several facets that the site gives to proven visitors; false if there is none left now.
-    pub fn take(&self, now: Tick) -> bool {
+    /// Takes one of the pages with several facets that the site `mark` gives to proven visitors; false if the client, its network or
+    /// the site has none left now. The rate of a network is half of the site's, so one network never takes the share of all others.
+    pub fn take(&self, clients: &ClientState, mark: u32, client: IpAddr, now: Tick) -> bool {
+        // The site's last: what a client may not have is not taken from others.
+        clients.take_combined(mark, client, now) && self.take_of_site(now)
+    }
+
+    /// Not in the table of buckets, where other owners could replace it.
+    fn take_of_site(&self, now: Tick) -> bool {
         let next = |paid: u64| {
             let paid = paid.max(now.0);
             (paid - now.0 <= BURST_MS).then_some(paid + INTERVAL_MS)
@@ -363,123 +373,4 @@ const OF_WORDPRESS: [&str; 25] = [
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Pages whose content depends on `color` and `size` only.
-    fn learn(facets: &Facets, query: &str, now: u64) {
-        let parts = query.split('&').filter(|part| !part.starts_with("ref="));
-        let content = parts.collect::<Vec<_>>().join("&");
-        let query = Some(query.as_bytes()).filter(|query| !query.is_empty());
-        facets.learn(b"/shop/", query, content.as_bytes(), Tick(now));
-    }
-
-    #[test]
-    fn only_parameters_that_change_nothing_are_proposed() {
-        let facets = Facets::default();
-        for number in 0..20 {
-            learn(&facets, "", number);
-            learn(&facets, &format!("ref={number}"), number);
-            learn(&facets, &format!("color={number}"), number);
-            learn(&facets, &format!("color={number}&ref=a"), number);
-            // Equal, but not the owner's to decide.
-            for name in ["paged", "*", "a%5B%5D"] {
-                let query = format!("{name}={number}");
-                facets.learn(b"/other/", Some(query.as_bytes()), b"same", Tick(number));
-            }
-        }
-        let learned = facets.learned();
-        let found = ignorable(&learned);
-        assert!(
-            matches!(found.as_slice(), [("ref", same)] if *same >= COMPARISONS),
-            "{found:?} of {learned:?}"
-        );
-        // One difference on another path is enough.
-        facets.learn(b"/other/", Some(b"ref=1"), b"one", Tick(30));
-        facets.learn(b"/other/", Some(b"ref=2"), b"two", Tick(30));
-        assert_eq!(ignorable(&facets.learned()), []);
-    }
-
-    #[test]
-    fn pages_of_different_times_are_not_compared() {
-        let facets = Facets::default();
-        for number in 0..20 {
-            let query = format!("ref={number}");
-            let now = Tick(number * COMPARABLE_MS);
-            facets.learn(b"/", Some(query.as_bytes()), b"same", now);
-        }
-        assert_eq!(ignorable(&facets.learned()), []);
-    }
-
-    #[test]
-    fn two_facets_of_a_path_with_many_combinations_are_combined() {
-        let facets = Facets::default();
-        let of = |query: &str| facets.are_combined(b"/shop/", query.as_bytes());
-        for number in 0..20_u32 {
-            learn(
-                &facets,
-                &format!("color={number}&size={}&type=or", number % 5),
-                0,
-            );
-        }
-        assert!(!of("color=1&size=2"), "too few combinations yet");
-        for number in 0..60_u32 {
-            learn(
-                &facets,
-                &format!("color={number}&size={}&type=or", number % 5),
-                0,
-            );
-        }
-        for (query, wanted) in [
-            ("color=99&size=99", true),
-            ("color=1&size=2&type=or", true),
-            ("color=1&type=or", false),
-            ("color=1&color=2", false),
-            ("color=1", false),
-            ("unknown=1&other=2", false),
-        ] {
-            assert_eq!(of(query), wanted, "{query}");
-        }
-        assert!(!facets.are_combined(b"/other/", b"color=1&size=2"));
-    }
-
-    #[test]
-    fn the_rate_of_combined_facets_is_that_of_the_site() {
-        let facets = Facets::default();
-        let taken = |now| (0..100).filter(|_| facets.take(Tick(now))).count();
-        assert_eq!(taken(5), 30);
-        assert_eq!(taken(5 + 10 * INTERVAL_MS), 10);
-        assert_eq!(taken(5 + 1_000 * INTERVAL_MS), 30);
-    }
-
-    proptest! {
-        /// Whatever is requested, the size is bounded, and a path that is requested more often than all others together stays.
-        #[test]
-        fn memory_is_bounded_and_the_frequent_stay(
-            pages in proptest::collection::vec(("/[a-z]{1,3}", "[a-z]{1,2}=[a-z]{0,2}(&[a-z]{1,2}=1){0,9}"), 0..400),
-        ) {
-            let facets = Facets::default();
-            for (path, query) in &pages {
-                facets.learn(path.as_bytes(), Some(query.as_bytes()), query.as_bytes(), Tick(0));
-                facets.learn(b"/often/", Some(b"q=1"), b"", Tick(0));
-            }
-            let learned = facets.learned();
-            prop_assert!(learned.len() <= PATHS);
-            prop_assert!(learned.iter().all(|path| path.parameters.len() <= PARAMETERS));
-            prop_assert!(pages.is_empty() || learned.iter().any(|path| path.path == "/often/"));
-        }
-
-        /// Linear counting is within a fifth of the truth for as many combinations as matter.
-        #[test]
-        fn combinations_are_counted(number in 1_u32..600) {
-            let (mut distinct, seed) = (Distinct::default(), RandomState::new());
-            for value in (0..number).chain(0..number) {
-                distinct.add(seed.hash_one(value));
-            }
-            // The standard error is below 5 % (Whang et al., table 2), and 3 for few.
-            let (least, most) = (number - number / 4, number + number / 4 + 6);
-            prop_assert!((least.saturating_sub(6)..=most).contains(&distinct.count()), "{} of {number}", distinct.count());
-        }
-    }
-}
+mod tests;

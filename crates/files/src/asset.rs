@@ -17,6 +17,7 @@ use galley_policy::images::{AcceptedImages, ImageFormat};
 use http::header::{self, HeaderMap, HeaderValue};
 use rustix::io::Errno;
 
+use crate::recheck::is_settled;
 use crate::tree::Tree;
 use crate::types;
 
@@ -148,7 +149,8 @@ impl Asset {
     /// within the last step may be changed again and look the same. Only the change time of the inode counts, because no program
     /// can set it.
     pub fn is_settled(&self, before: SystemTime) -> bool {
-        self.forms().all(|form| form.identity.is_settled(before))
+        self.forms()
+            .all(|form| is_settled(form.identity.changed, before))
     }
 
     /// All forms, the original first.
@@ -253,17 +255,6 @@ impl FileIdentity {
             out.extend_from_slice(&nanoseconds.to_ne_bytes());
         }
     }
-
-    fn is_settled(&self, before: SystemTime) -> bool {
-        let Some(latest) = before
-            .checked_sub(SETTLING)
-            .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok())
-        else {
-            return false;
-        };
-        let seconds = i64::try_from(latest.as_secs()).unwrap_or(i64::MAX);
-        self.changed < (seconds, i64::from(latest.subsec_nanos()))
-    }
 }
 
 /// Whether the error says nothing about the file: no descriptors or memory left, a failing disk.
@@ -301,9 +292,6 @@ const SIBLINGS: [(Coding, &[u8]); 3] = [
 
 /// The first second that needs a year of five digits, which HTTP dates do not have.
 const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
-
-/// The coarsest timestamp resolution of the supported file systems.
-const SETTLING: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests;

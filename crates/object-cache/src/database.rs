@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::figures::{Count, Figures, GroupCost};
+use crate::figures::{Count, Figures};
 use crate::filter::KeyFilter;
 use crate::learner::{Learner, RequestClass};
 use crate::store::{ChangeKind, ChangeOutcome, ObjectStore, ValueChange};
@@ -80,11 +80,7 @@ impl Database {
         let mut misses = 0;
         for (key, _) in missing {
             misses += 1;
-            let cost = GroupCost {
-                misses: 1,
-                changes: 0,
-            };
-            figures.note(key, cost);
+            figures.note(key, |cost| cost.misses += 1);
         }
         figures.add(Count::RoundTrips, 1);
         figures.add(Count::Hits, values.len() as u64 - misses);
@@ -125,10 +121,8 @@ impl Database {
         for change in changes {
             let outcome = self.store.change(change, writer, now);
             figures.add(Count::Changes, 1);
-            figures.add(
-                Count::Conflicts,
-                u64::from(outcome == ChangeOutcome::Conflict),
-            );
+            let is_conflict = outcome == ChangeOutcome::Conflict;
+            figures.add(Count::Conflicts, u64::from(is_conflict));
             if outcome == ChangeOutcome::Done {
                 self.filter.add(change.key);
             }
@@ -137,13 +131,7 @@ impl Database {
                 figures.add(Count::Flushes, 1);
                 figures.note_flush(change.key);
             } else if change.kind != ChangeKind::FlushGroup {
-                figures.note(
-                    change.key,
-                    GroupCost {
-                        misses: 0,
-                        changes: 1,
-                    },
-                );
+                figures.note(change.key, |cost| cost.changes += 1);
             }
             outcomes.push(outcome);
         }

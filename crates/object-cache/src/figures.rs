@@ -9,19 +9,7 @@ use crate::touches::group;
 /// The counters of a site, since it was configured.
 #[derive(Debug, Default)]
 pub struct Figures {
-    requests: AtomicU64,
-    round_trips: AtomicU64,
-    hits: AtomicU64,
-    misses: AtomicU64,
-    sent_ahead: AtomicU64,
-    changes: AtomicU64,
-    conflicts: AtomicU64,
-    flushes: AtomicU64,
-    adopted: AtomicU64,
-    abandoned: AtomicU64,
-    evictions: AtomicU64,
-    entries: AtomicU64,
-    bytes: AtomicU64,
+    counters: [AtomicU64; COUNTERS],
     costs: Mutex<Costs>,
 }
 
@@ -41,82 +29,82 @@ pub struct GroupCost {
     pub changes: u64,
 }
 
-/// The values of [`Figures`] at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
-    /// Requests of WordPress that used the store.
-    pub requests: u64,
-    /// Messages that PHP waited for.
-    pub round_trips: u64,
-    /// Keys that were asked for and found.
-    pub hits: u64,
-    /// Keys that were asked for and not found.
-    pub misses: u64,
-    /// Values that were sent before they were asked for.
-    pub sent_ahead: u64,
-    /// Changes of values.
-    pub changes: u64,
-    /// Changes that met another change of the same key, so that nothing is stored.
-    pub conflicts: u64,
-    /// Times that PHP dropped everything: `wp_cache_flush()`.
-    pub flushes: u64,
-    /// Times that everything was dropped because a process had changed the database without the store.
-    pub adopted: u64,
-    /// Times that everything was dropped because a process died after it had begun to change the database.
-    pub abandoned: u64,
-    /// Values that made room for others.
-    pub evictions: u64,
-    /// Values in the store.
-    pub entries: u64,
-    /// The memory of the values, in bytes.
-    pub bytes: u64,
+macro_rules! counters {
+    ($($(#[$doc:meta])+ $count:ident $field:ident,)+) => {
+        /// The values of [`Figures`] at one moment.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Reading {
+            $($(#[$doc])+ pub $field: u64,)+
+        }
+
+        /// A counter of [`Figures`].
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) enum Count {
+            $($count,)+
+        }
+
+        const COUNTERS: usize = [$(Count::$count),+].len();
+
+        impl Figures {
+            /// The current values.
+            pub fn read(&self) -> Reading {
+                let read = |count: Count| self.counters[count as usize].load(Ordering::Relaxed);
+                Reading {
+                    $($field: read(Count::$count),)+
+                }
+            }
+        }
+    };
 }
 
-/// A counter of [`Figures`] that only rises.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Count {
-    Requests,
-    RoundTrips,
-    Hits,
-    Misses,
-    SentAhead,
-    Changes,
-    Conflicts,
-    Flushes,
-    Adopted,
-    Abandoned,
-    Evictions,
+counters! {
+    /// Requests of WordPress that used the store.
+    Requests requests,
+    /// Messages that PHP waited for.
+    RoundTrips round_trips,
+    /// Keys that were asked for and found.
+    Hits hits,
+    /// Keys that were asked for and not found.
+    Misses misses,
+    /// Values that were sent before they were asked for.
+    SentAhead sent_ahead,
+    /// Queries that these requests sent to the database, without the one for the fence.
+    Queries queries,
+    /// Queries that the values which they got took when they were read from the database.
+    SavedQueries saved_queries,
+    /// Changes of values.
+    Changes changes,
+    /// Changes that met another change of the same key, so that nothing is stored.
+    Conflicts conflicts,
+    /// Times that PHP dropped everything: `wp_cache_flush()`.
+    Flushes flushes,
+    /// Times that everything was dropped because a process had changed the database without the store.
+    Adopted adopted,
+    /// Times that everything was dropped because a process died after it had begun to change the database.
+    Abandoned abandoned,
+    /// Values that made room for others.
+    Evictions evictions,
+    /// Values in the store.
+    Entries entries,
+    /// The memory of the values, in bytes.
+    Bytes bytes,
 }
 
 impl Figures {
     pub(crate) fn add(&self, count: Count, number: u64) {
-        let counter = match count {
-            Count::Requests => &self.requests,
-            Count::RoundTrips => &self.round_trips,
-            Count::Hits => &self.hits,
-            Count::Misses => &self.misses,
-            Count::SentAhead => &self.sent_ahead,
-            Count::Changes => &self.changes,
-            Count::Conflicts => &self.conflicts,
-            Count::Flushes => &self.flushes,
-            Count::Adopted => &self.adopted,
-            Count::Abandoned => &self.abandoned,
-            Count::Evictions => &self.evictions,
-        };
-        counter.fetch_add(number, Ordering::Relaxed);
+        self.counters[count as usize].fetch_add(number, Ordering::Relaxed);
     }
 
     /// Notes a missing or changed key for its group. The thread of the object cache never waits for a reader.
-    pub(crate) fn note(&self, key: &[u8], cost: GroupCost) {
+    pub(crate) fn note(&self, key: &[u8], change: impl FnOnce(&mut GroupCost)) {
         let Ok(mut costs) = self.costs.try_lock() else {
             return;
         };
         let group = group(key);
         if let Some(known) = costs.groups.get_mut(group) {
-            known.misses += cost.misses;
-            known.changes += cost.changes;
+            change(known);
         } else if costs.groups.len() < MAX_GROUPS {
-            costs.groups.insert(group.into(), cost);
+            change(costs.groups.entry(group.into()).or_default());
         }
     }
 
@@ -138,28 +126,11 @@ impl Figures {
     }
 
     pub(crate) fn set_size(&self, entries: usize, bytes: usize) {
-        self.entries.store(entries as u64, Ordering::Relaxed);
-        self.bytes.store(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// The current values.
-    pub fn read(&self) -> Reading {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Reading {
-            requests: read(&self.requests),
-            round_trips: read(&self.round_trips),
-            hits: read(&self.hits),
-            misses: read(&self.misses),
-            sent_ahead: read(&self.sent_ahead),
-            changes: read(&self.changes),
-            conflicts: read(&self.conflicts),
-            flushes: read(&self.flushes),
-            adopted: read(&self.adopted),
-            abandoned: read(&self.abandoned),
-            evictions: read(&self.evictions),
-            entries: read(&self.entries),
-            bytes: read(&self.bytes),
-        }
+        let set = |count, size: usize| {
+            self.counters[count as usize].store(size as u64, Ordering::Relaxed);
+        };
+        set(Count::Entries, entries);
+        set(Count::Bytes, bytes);
     }
 }
 

@@ -58,32 +58,9 @@ impl KeyFilter {
 }
 
 fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(u32::MAX, |hash, byte| {
-        (hash >> 8) ^ TABLE[usize::from(hash.to_le_bytes()[0] ^ byte)]
-    })
-}
-
-const TABLE: [u32; 256] = table();
-
-const fn table() -> [u32; 256] {
-    let mut table = [0; 256];
-    let (mut byte, mut next) = (0, 0_u32);
-    while byte < 256 {
-        let mut hash = next;
-        let mut bit = 0;
-        while bit < 8 {
-            hash = if hash & 1 == 1 {
-                (hash >> 1) ^ 0xEDB8_8320
-            } else {
-                hash >> 1
-            };
-            bit += 1;
-        }
-        table[byte] = hash;
-        byte += 1;
-        next += 1;
-    }
-    table
+    let mut sum = flate2::Crc::new();
+    sum.update(bytes);
+    sum.sum()
 }
 
 /// One key in a hundred has a value by mistake.

@@ -83,7 +83,7 @@ impl ObjectSites {
             return None;
         }
         self.store_id = number(reader)?;
-        self.writers = number(reader)?;
+        self.writers = counter(reader)?;
         let count = reader.count()?;
         let processes: Option<Vec<_>> = (0..count).map(|_| process(reader)).collect();
         // The last database; `None`: this process does not have its site.
@@ -139,7 +139,7 @@ impl Database {
     fn read(reader: &mut MessageReader<'_>, limit: usize) -> Option<Self> {
         let namespace = reader.array()?;
         let id = number(reader)?;
-        let store = ObjectStore::resume(limit, number(reader)?);
+        let store = ObjectStore::resume(limit, counter(reader)?);
         let known = match reader.byte()? {
             0 => None,
             _ => Some((reader.short()?.to_vec(), reader.short()?.to_vec())),
@@ -182,6 +182,11 @@ fn text(reader: &mut MessageReader<'_>) -> Option<String> {
 
 fn number(reader: &mut MessageReader<'_>) -> Option<u64> {
     reader.array().map(u64::from_le_bytes)
+}
+
+/// A number that rises by one at a time, and that PHP can read.
+fn counter(reader: &mut MessageReader<'_>) -> Option<u64> {
+    number(reader).filter(|number| *number < 1 << 62)
 }
 
 /// Names of sites, fences and stamps have at most 255 bytes.

@@ -14,6 +14,8 @@ mod connection;
 mod database;
 mod figures;
 mod filter;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod handover;
 mod learner;
 mod listener;

@@ -301,20 +301,12 @@ impl PhpSession {
                 let answer = database.get(&keys, pattern, may_read, &figures, now);
                 return Ok(answer.into());
             }
-            PhpMessage::Change(changes) => {
-                figures.add(Count::RoundTrips, 1);
+            PhpMessage::Change { changes, waits } => {
+                figures.add(Count::RoundTrips, u64::from(waits));
                 let (bytes, announcement) = site.change(place, &changes, self.writer, now)?;
                 sites.bound();
                 return Ok(PhpAnswer {
-                    bytes,
-                    announcement: announcement.filter(|_| sites.nodes != NodeState::None),
-                });
-            }
-            PhpMessage::Send(changes) => {
-                let (_, announcement) = site.change(place, &changes, self.writer, now)?;
-                sites.bound();
-                return Ok(PhpAnswer {
-                    bytes: Vec::new(),
+                    bytes: if waits { bytes } else { Vec::new() },
                     announcement: announcement.filter(|_| sites.nodes != NodeState::None),
                 });
             }
@@ -326,10 +318,17 @@ impl PhpSession {
                 sites.bound();
             }
             PhpMessage::Writes => self.writes = true,
-            PhpMessage::End { misses, report } => {
+            PhpMessage::End {
+                misses,
+                queries,
+                saved,
+                report,
+            } => {
                 let database = site.database(place)?;
                 self.writes = false;
                 figures.add(Count::Misses, u64::from(misses));
+                figures.add(Count::Queries, u64::from(queries));
+                figures.add(Count::SavedQueries, u64::from(saved));
                 if let Some(keys) = report {
                     let shared = |key: &[u8]| database.store.shared_key(key);
                     let keys = keys

@@ -62,8 +62,6 @@ pub enum ChangeKind {
     Set,
     /// Stores a value if there is none.
     Add,
-    /// Stores a value if there is one.
-    Replace,
     /// Removes a value.
     Delete,
     /// Adds to a number, which does not fall below 0.
@@ -165,18 +163,10 @@ impl ObjectStore {
                 None if !self.permits(change, writer) => ChangeOutcome::Refused,
                 None => self.put(change, change.value, writer, now),
             },
-            ChangeKind::Replace => match self.alive(change.key, now) {
-                None => ChangeOutcome::Refused,
-                Some(_) => self.set(change, writer, now),
-            },
             ChangeKind::Delete => {
-                let existed = self.alive(change.key, now).is_some();
+                let existed = self.alive(change.key, now);
                 self.forget(change.key, writer);
-                if existed {
-                    ChangeOutcome::Done
-                } else {
-                    ChangeOutcome::Refused
-                }
+                existed.map_or(ChangeOutcome::Refused, |_| ChangeOutcome::Done)
             }
             ChangeKind::Increment => self.increment(change, writer, now),
             ChangeKind::FlushGroup => {

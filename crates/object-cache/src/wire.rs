@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! message    u32 length of the rest, u8 operation, body
-//! 1 start    u8 version = 2, u8 adopt, u8 n, token, u8 n, stamp, u8 n, fence, 16 namespace, 16 URL, 16 pattern
+//! 1 start    u8 version = 3, u8 adopt, u8 n, token, u8 n, stamp, u8 n, fence, 16 namespace, 16 URL, 16 pattern
 //!            answer: u8 status, plus `AMONG_NODES` in a cluster; if `STARTED`: u64 store, u64 counter, u32 f, f bytes filter, items
 //! 3 get      u32 n, n * u32 key length, keys
 //!            answer: u64 counter, n * u32 value length, values, items
@@ -11,8 +11,8 @@
 //! 5 tell     as 4, without an answer: values that nobody needs
 //! 8 send     as 4, without an answer: in effect before a process that connects from now on gets its first answer
 //! 6 writes   empty, no answer: the process is about to write to the database
-//! 7 end      u32 values that the process knew to be missing, u8 1 with a report, u32 n, n * u32 key length, keys; no answer: what the
-//!            process wrote is announced. The highest bit of a length: the first answer did not contain the key
+//! 7 end      u32 values that the process knew to be missing, u32 queries, u32 saved queries, u8 1 with a report, u32 n, n * u32 key length,
+//!            keys; no answer: what the process wrote is announced. The highest bit of a length: the first answer did not contain the key
 //! answer     u32 length of the rest, rest
 //! items      u32 n, n * u32 key length, n * u32 value length, keys, values
 //! ```
@@ -49,18 +49,25 @@ pub enum PhpMessage<'a> {
     Start(Start<'a>),
     /// Asks for values.
     Get(Vec<&'a [u8]>),
-    /// Changes values, and waits.
-    Change(Vec<ValueChange<'a>>),
+    /// Changes values, which others read from now on.
+    Change {
+        /// What to do.
+        changes: Vec<ValueChange<'a>>,
+        /// Whether the process waits for the outcomes.
+        waits: bool,
+    },
     /// Stores values from the database.
     Tell(Vec<ValueChange<'a>>),
-    /// Changes values, which others read from now on.
-    Send(Vec<ValueChange<'a>>),
     /// Announces that the database will change.
     Writes,
     /// Ends.
     End {
         /// Values that the process knew to be missing, so that it did not ask.
         misses: u32,
+        /// Queries that the process has sent to the database.
+        queries: u32,
+        /// Queries that the values of its answers took when they were read from the database.
+        saved: u32,
         /// The keys that were read.
         report: Option<Vec<(&'a [u8], Foreseen)>>,
     },
@@ -72,18 +79,22 @@ pub fn parse(message: &[u8]) -> Option<PhpMessage<'_>> {
     let message = match reader.byte()? {
         1 => PhpMessage::Start(start(&mut reader)?),
         3 => PhpMessage::Get(keys(&mut reader)?),
-        4 => PhpMessage::Change(changes(&mut reader)?),
+        operation @ (4 | 8) => PhpMessage::Change {
+            changes: changes(&mut reader)?,
+            waits: operation == 4,
+        },
         5 => PhpMessage::Tell(changes(&mut reader)?),
         6 => PhpMessage::Writes,
         7 => PhpMessage::End {
             misses: u32::from_le_bytes(reader.array()?),
+            queries: u32::from_le_bytes(reader.array()?),
+            saved: u32::from_le_bytes(reader.array()?),
             report: match reader.byte()? {
                 0 => None,
                 1 => Some(report(&mut reader)?),
                 _ => return None,
             },
         },
-        8 => PhpMessage::Send(changes(&mut reader)?),
         _ => return None,
     };
     reader.0.is_empty().then_some(message)
@@ -141,7 +152,6 @@ fn change<'a>(reader: &mut MessageReader<'a>) -> Option<ValueChange<'a>> {
     let kind = match reader.byte()? {
         1 => ChangeKind::Set,
         2 => ChangeKind::Add,
-        3 => ChangeKind::Replace,
         4 => ChangeKind::Delete,
         5 => ChangeKind::Increment,
         6 => ChangeKind::FlushGroup,
@@ -286,7 +296,7 @@ impl<'a> MessageReader<'a> {
 }
 
 /// The version of these messages.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// The process may use the store.
 pub const STARTED: u8 = 0;

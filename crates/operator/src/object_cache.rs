@@ -18,11 +18,12 @@ pub(crate) fn lines(site: &Value) -> Vec<String> {
     }
     let found = count("hits") + count("sent_ahead");
     let ratio = found * 100 / (found + count("misses")).max(1);
-    let trips = count("round_trips") * 10 / requests;
+    let each = |word| tenths(count(word), requests);
     let mut lines = vec![format!(
-        "objects   {name}: {ratio} % of the values found, {}.{} round trips a request, {} values, {}",
-        trips / 10,
-        trips % 10,
+        "objects   {name}: {ratio} % of the values found, {} round trips and {} queries a request, {} saved, {} values, {}",
+        each("round_trips"),
+        each("queries"),
+        each("saved_queries"),
         count("entries"),
         size(&of["bytes"])
     )];
@@ -44,6 +45,12 @@ pub(crate) fn lines(site: &Value) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// A quotient with one decimal place.
+fn tenths(count: u64, of: u64) -> String {
+    let tenths = count * 10 / of;
+    format!("{}.{}", tenths / 10, tenths % 10)
 }
 
 /// Groups that are shown.

@@ -54,7 +54,9 @@ pub(super) fn page(
     Some(response)
 }
 
-fn html((language, title, text): Language, ticket: &str) -> String {
+fn html(line: &str, ticket: &str) -> String {
+    let mut parts = line.splitn(3, '|');
+    let [language, title, text] = std::array::from_fn(|_| parts.next().unwrap_or_default());
     format!(
         "<!doctype html>\n<html lang=\"{language}\"><head><meta charset=\"utf-8\"><title>{title}</title>\
          <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"robots\" content=\"noindex\">\
@@ -102,21 +104,24 @@ pub(super) fn style_sheet(
     Some(Ok(Response::new(200, fields, body, Outcome::File)))
 }
 
-/// The first language of `Accept-Language` in which the page exists, else English. Browsers list the languages in order.
-fn language(exchange: &Exchange<'_>) -> Language {
+/// The line of the first language of `Accept-Language` in which the page exists, else English. Browsers list the languages in order.
+fn language(exchange: &Exchange<'_>) -> &'static str {
     let mut fields = exchange.head.fields();
     let accepted = fields.find(|(name, _)| name.eq_ignore_ascii_case("accept-language"));
     let accepted = accepted.map_or(&b""[..], |(_, value)| value);
-    let tags = accepted.split(|&byte| byte == b',').take(MAX_LANGUAGES);
+    let mut tags = accepted.split(|&byte| byte == b',').take(MAX_LANGUAGES);
     let known = |tag: &[u8]| {
         let tag = tag.trim_ascii();
         let end = tag.iter().position(|byte| !byte.is_ascii_alphabetic());
         let primary = tag.get(..end.unwrap_or(tag.len()))?;
-        let mut known = LANGUAGES.iter();
-        known.find(|(code, ..)| code.as_bytes().eq_ignore_ascii_case(primary))
+        let is_it = |line: &&str| {
+            let code = line.split('|').next().unwrap_or_default();
+            code.as_bytes().eq_ignore_ascii_case(primary)
+        };
+        LANGUAGES.lines().find(is_it)
     };
-    let [english, ..] = LANGUAGES;
-    tags.into_iter().find_map(known).copied().unwrap_or(english)
+    let english = || LANGUAGES.lines().next().unwrap_or_default();
+    tags.find_map(known).unwrap_or_else(english)
 }
 
 /// Below it are only these style sheets, on sites with `crawl_shield`.
@@ -138,67 +143,8 @@ const STYLE: &[u8] = b"body{font:1.125rem/1.6 system-ui,sans-serif;max-width:34e
 /// The most languages of a request that are compared.
 const MAX_LANGUAGES: usize = 16;
 
-/// Language, title and text.
-type Language = (&'static str, &'static str, &'static str);
-
-const LANGUAGES: [Language; 12] = [
-    (
-        "en",
-        "One moment",
-        "This site is very busy. The page opens by itself in a few seconds.",
-    ),
-    (
-        "de",
-        "Einen Moment",
-        "Diese Website ist stark ausgelastet. Die Seite öffnet sich in wenigen Sekunden von selbst.",
-    ),
-    (
-        "fr",
-        "Un instant",
-        "Ce site est très sollicité. La page s’ouvrira d’elle-même dans quelques secondes.",
-    ),
-    (
-        "es",
-        "Un momento",
-        "Este sitio está muy ocupado. La página se abrirá sola en unos segundos.",
-    ),
-    (
-        "it",
-        "Un momento",
-        "Questo sito è molto occupato. La pagina si aprirà da sola tra pochi secondi.",
-    ),
-    (
-        "pt",
-        "Um momento",
-        "Este site está muito ocupado. A página abrirá sozinha em poucos segundos.",
-    ),
-    (
-        "nl",
-        "Een ogenblik",
-        "Deze website is erg druk. De pagina opent vanzelf over enkele seconden.",
-    ),
-    (
-        "pl",
-        "Chwileczkę",
-        "Ta strona jest bardzo obciążona. Otworzy się sama za kilka sekund.",
-    ),
-    (
-        "tr",
-        "Bir dakika",
-        "Bu site şu anda çok yoğun. Sayfa birkaç saniye içinde kendiliğinden açılacak.",
-    ),
-    (
-        "ru",
-        "Одну минуту",
-        "Сайт сейчас сильно загружен. Страница откроется сама через несколько секунд.",
-    ),
-    (
-        "ja",
-        "少々お待ちください",
-        "現在このサイトは混み合っています。数秒後に自動的にページが開きます。",
-    ),
-    ("zh", "请稍候", "本站访问量很大。页面将在几秒钟后自动打开。"),
-];
+/// A line for each language: its code, the title and the text. English is first.
+const LANGUAGES: &str = include_str!("challenge.txt");
 
 #[cfg(test)]
 mod tests {
@@ -206,9 +152,10 @@ mod tests {
 
     #[test]
     fn the_page_is_short_in_every_language() {
-        for language in LANGUAGES {
-            let page = html(language, "0123456789abcdef-0123456789abcdef");
-            assert!(page.len() < 2_048, "{}: {} bytes", language.0, page.len());
+        for line in LANGUAGES.lines() {
+            let page = html(line, "0123456789abcdef-0123456789abcdef");
+            assert!(page.len() < 2_048, "{line}: {} bytes", page.len());
+            assert_eq!(line.split('|').filter(|part| !part.is_empty()).count(), 3);
         }
     }
 }

@@ -7,7 +7,9 @@
 //!
 //! A file is cached only if it was the same before and after it was read, and has not changed for so long that any later
 //! change will be detected (`galley_files::Asset::is_settled`). Until then it is read for each request, as large files are.
-//! The key is the path, so a file with several paths has several entries; the memory limit bounds their number.
+//! A file above [`SMALL`] also has to be requested twice within an hour ([`crate::asked_twice`]), so that a crawl of a media
+//! library displaces nothing. The key is the path, so a file with several paths has several entries; the memory limit bounds
+//! their number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +31,7 @@ use http::{HeaderMap, StatusCode};
 use tokio::task::spawn_blocking;
 
 use galley_codec::compress::Compressing;
+use crate::asked_twice::AskedTwice;
 use galley_sys::clock::Clock;
 
 /// The files of one site.
@@ -40,11 +43,12 @@ pub struct SiteFiles {
     compressing: Compressing,
 }
 
-/// The small files of all sites, in memory.
+/// The files of all sites that are in memory: small ones, and larger ones that are requested often.
 pub struct SmallFiles {
     memory: Arc<Memory>,
     clock: Clock,
     most_bytes: u64,
+    asked: AskedTwice,
     looks: AtomicU64,
     reads: AtomicU64,
 }
@@ -68,7 +72,7 @@ pub struct WantedFile {
 
 /// The result of resolving a path on the disk.
 pub enum FileLookup {
-    /// A small file, now in memory.
+    /// A file that is now in memory.
     Kept(Arc<Entry>),
     /// Another file.
     File(Asset),
@@ -77,12 +81,13 @@ pub enum FileLookup {
 }
 
 impl SmallFiles {
-    /// A cache in `memory` for files of at most `most_bytes`.
+    /// A cache in `memory` for files of at most `most_bytes`, or less if so large a file does not fit into it.
     pub fn new(memory: Memory, most_bytes: u64, clock: Clock) -> Self {
         Self {
+            most_bytes: most_bytes.min(memory.max_object()),
             memory: Arc::new(memory),
             clock,
-            most_bytes,
+            asked: AskedTwice::default(),
             looks: AtomicU64::new(0),
             reads: AtomicU64::new(0),
         }
@@ -278,11 +283,17 @@ impl SiteFiles {
         key: Key,
         source: EntrySource,
     ) -> Option<Arc<Entry>> {
-        if !small.is_small(asset) || !asset.is_settled(began.wall) {
+        if !small.may_hold(asset, &key, began.tick) || !asset.is_settled(began.wall) {
             return None;
         }
         let read = |form: &FileForm| {
-            let paid = small.memory.budget().try_reserve(form.length)?;
+            let mut paid = small.memory.budget().try_reserve(0)?;
+            // A slow client keeps a file in memory after the cache has dropped it.
+            let reserved = match form.length {
+                ..=SMALL => paid.try_grow(form.length),
+                _ => paid.try_grow_for_client(form.length),
+            };
+            reserved.ok()?;
             let bytes = form.read_whole().ok().flatten()?;
             Some(StoredBody::reserved(bytes, paid))
         };
@@ -319,8 +330,20 @@ impl SiteFiles {
 
 impl SmallFiles {
     fn is_small(&self, asset: &Asset) -> bool {
-        asset.forms().all(|form| form.length <= self.most_bytes)
+        longest(asset) <= self.most_bytes.min(SMALL)
     }
+
+    /// Whether a file may enter the memory now.
+    fn may_hold(&self, asset: &Asset, key: &Key, now: Tick) -> bool {
+        let longest = longest(asset);
+        longest <= SMALL.min(self.most_bytes)
+            || longest <= self.most_bytes && self.asked.again(key.hash(), now)
+    }
+}
+
+/// The length of the longest form of a file, in bytes.
+fn longest(asset: &Asset) -> u64 {
+    asset.forms().map(|form| form.length).max().unwrap_or(0)
 }
 
 /// The time before a check.
@@ -362,6 +385,9 @@ fn program(root: &Root, path: &[u8], found: files::Resolved) -> files::Resolved 
         found => found,
     }
 }
+
+/// Files up to this size, in bytes, enter the memory with their first request.
+const SMALL: u64 = 256 * 1024;
 
 /// Age of a check at which a request starts the next one.
 const DUE: Duration = Duration::from_secs(1);

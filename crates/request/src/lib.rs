@@ -8,7 +8,8 @@
 
 mod access;
 mod access_control;
-pub mod audit;
+pub mod asked_twice;
+mod audit;
 mod before_lookup;
 mod challenge;
 mod coded_file;

@@ -6,8 +6,8 @@
 //! can send them. A page of the administration does: WordPress sends it only to a user whose session it has verified, and
 //! redirects everybody else to its login.
 //!
-//! Weak signs order the clients that have proved nothing ([`contradicts_itself`]); facets that a proven client combines beyond a
-//! small rate put its request among theirs.
+//! Weak signs order the clients that have proved nothing ([`contradicts_itself`]); facets that a proven client combines beyond
+//! small rates put its request among theirs.
 //!
 //! What proves nothing: errors, files of other kinds, `HEAD`, clients behind a proxy that is not trusted to name them, the proxies
 //! themselves. Then all clients of the proxy would share one address, and a visit of one would prove all.
@@ -47,7 +47,13 @@ pub fn standing(services: &Services, exchange: &Exchange<'_>, purpose: LookupPur
     if proof == Proof::Visit
         && let Some(query) = exchange.info.query()
         && facets.are_combined(exchange.info.decoded_path(), query)
-        && (purpose == LookupPurpose::Explain || !facets.take(now))
+        && (purpose == LookupPurpose::Explain
+            || !facets.take(
+                &services.clients,
+                exchange.site.mark,
+                exchange.client.ip(),
+                now,
+            ))
     {
         standing.class = Class::Unseen;
     }

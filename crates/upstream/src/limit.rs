@@ -249,9 +249,12 @@ impl LimitShared {
             };
             let now = Instant::now();
             let more_wait = state.queue.len_of(identity.class) > 0;
-            state
-                .deadlines
-                .record_admission(identity.class, now - pending.joined, more_wait, now);
+            state.deadlines.record_admission(
+                identity.standing(),
+                now - pending.joined,
+                more_wait,
+                now,
+            );
             state.holders.take(identity);
             drop(state);
             self.stats.count_admitted(identity.class);
@@ -286,12 +289,13 @@ impl LimitShared {
         self.grant_free_slots(|| None);
         let mut state = self.state.borrow_mut();
         let now = Instant::now();
-        let Some(class) = state.queue.class_of(ticket) else {
+        let Some(identity) = state.queue.identity_of(ticket) else {
             // The request is no longer queued; its decision has been sent.
             return WaitDecision::CheckAt(now);
         };
         let is_needed = state.queue.len() <= state.adaptive.limit();
-        state.deadlines.check(class, joined, is_needed, now)
+        let standing = identity.standing();
+        state.deadlines.check(standing, joined, is_needed, now)
     }
 
     fn reject(&self, identity: QueueIdentity) {

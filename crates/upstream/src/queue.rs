@@ -48,6 +48,12 @@ impl QueueIdentity {
             },
         }
     }
+
+    /// The class, and the order within it.
+    pub(super) fn standing(self) -> Standing {
+        let Self { class, trust, .. } = self;
+        Standing { class, trust }
+    }
 }
 
 /// The queued requests, each with a value of the caller.
@@ -188,11 +194,9 @@ impl<T> AdmissionQueue<T> {
         before.all(|one| *one != ticket)
     }
 
-    /// The class under which a request is queued.
-    pub(super) fn class_of(&self, ticket: QueueTicket) -> Option<Class> {
-        self.waiting
-            .get(&ticket)
-            .map(|(identity, _)| identity.class)
+    /// The identity under which a request is queued.
+    pub(super) fn identity_of(&self, ticket: QueueTicket) -> Option<QueueIdentity> {
+        self.waiting.get(&ticket).map(|(identity, _)| *identity)
     }
 
     /// Removes and returns the next request for which `may_serve` is true; the requests before it keep their turn.

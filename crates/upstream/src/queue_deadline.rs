@@ -9,19 +9,19 @@
 //! the target, every admitted request has waited almost that long. As many requests as there are slots may always wait, so that
 //! no worker becomes idle.
 //!
-//! Each class has its own state, so that a congested crawl does not shorten the deadline of other classes. Pure: `now` is an
-//! argument.
+//! Each class has its own state, and in it each trust, so that a congested crawl does not shorten the deadline of others, and proven
+//! clients, whose turns come soon, do not hide that the unproven ones have a standing queue. Pure: `now` is an argument.
 
 use std::time::Duration;
 
-use galley_policy::class::Class;
+use galley_policy::class::{Class, Standing, Trust};
 use tokio::time::Instant;
 
 /// The queue deadlines of one pool.
 #[derive(Debug)]
 pub(super) struct QueueDeadlines {
     longest: Duration,
-    /// Since when every wait of a class has been longer than the target, in the order of [`Class::ALL`].
+    /// Since when every wait of a standing has been longer than the target, in the order of [`Class::ALL`] and [`Trust::ALL`].
     congested_since: Vec<Option<Instant>>,
 }
 
@@ -30,7 +30,7 @@ impl QueueDeadlines {
     pub(super) fn new(longest: Duration) -> Self {
         Self {
             longest,
-            congested_since: vec![None; Class::ALL.len()],
+            congested_since: vec![None; Class::ALL.len() * Trust::ALL.len()],
         }
     }
 
@@ -39,16 +39,16 @@ impl QueueDeadlines {
         self.longest
     }
 
-    /// Records that a request of a class is admitted, and whether more of the class are queued.
+    /// Records that a request is admitted, and whether more of its class are queued.
     pub(super) fn record_admission(
         &mut self,
-        class: Class,
+        standing: Standing,
         waited: Duration,
         more_wait: bool,
         now: Instant,
     ) {
         let target = self.target();
-        let Some(congested_since) = self.of(class) else {
+        let Some(congested_since) = self.of(standing) else {
             return;
         };
         if waited < target / 2 || !more_wait {
@@ -62,7 +62,7 @@ impl QueueDeadlines {
     /// queued.
     pub(super) fn check(
         &mut self,
-        class: Class,
+        standing: Standing,
         joined: Instant,
         is_needed: bool,
         now: Instant,
@@ -76,7 +76,7 @@ impl QueueDeadlines {
         if now < joined + target {
             return WaitDecision::CheckAt((joined + target).min(end));
         }
-        let Some(congested_since) = self.of(class) else {
+        let Some(congested_since) = self.of(standing) else {
             return WaitDecision::CheckAt(end);
         };
         let due = *congested_since.get_or_insert(now) + interval;
@@ -90,8 +90,9 @@ impl QueueDeadlines {
         self.longest / PARTS
     }
 
-    fn of(&mut self, class: Class) -> Option<&mut Option<Instant>> {
-        let at = Class::ALL.iter().position(|one| *one == class)?;
+    fn of(&mut self, standing: Standing) -> Option<&mut Option<Instant>> {
+        let at = Class::ALL.iter().position(|one| *one == standing.class)?;
+        let at = at * Trust::ALL.len() + standing.trust as usize;
         self.congested_since.get_mut(at)
     }
 }
@@ -120,6 +121,18 @@ mod tests {
     use super::*;
 
     const TEN: Duration = Duration::from_secs(10);
+    const VISITOR: Standing = Standing {
+        class: Class::Visitor,
+        trust: Trust::Plain,
+    };
+    const PROVEN: Standing = Standing {
+        trust: Trust::Proven,
+        ..VISITOR
+    };
+    const EDITOR: Standing = Standing {
+        class: Class::Editor,
+        ..PROVEN
+    };
 
     fn s(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)
@@ -130,7 +143,7 @@ mod tests {
         let mut deadlines = QueueDeadlines::new(TEN);
         let t0 = Instant::now();
         let check = |deadlines: &mut QueueDeadlines, at: f64| {
-            deadlines.check(Class::Visitor, t0, false, t0 + s(at))
+            deadlines.check(VISITOR, t0, false, t0 + s(at))
         };
         assert_eq!(
             check(&mut deadlines, 0.0),
@@ -141,12 +154,12 @@ mod tests {
             WaitDecision::CheckAt(t0 + s(4.0))
         );
         // An immediate admission: this is not a standing queue.
-        deadlines.record_admission(Class::Visitor, s(0.4), true, t0 + s(3.9));
+        deadlines.record_admission(VISITOR, s(0.4), true, t0 + s(3.9));
         assert_eq!(
             check(&mut deadlines, 4.0),
             WaitDecision::CheckAt(t0 + s(7.0))
         );
-        deadlines.record_admission(Class::Visitor, s(2.0), false, t0 + s(5.0));
+        deadlines.record_admission(VISITOR, s(2.0), false, t0 + s(5.0));
         assert_eq!(check(&mut deadlines, 7.0), WaitDecision::CheckAt(t0 + TEN));
         assert_eq!(check(&mut deadlines, 10.0), WaitDecision::TimeOut);
     }
@@ -156,39 +169,54 @@ mod tests {
         let mut deadlines = QueueDeadlines::new(TEN);
         let t0 = Instant::now();
         for second in 1..=4 {
-            deadlines.record_admission(Class::Visitor, s(1.5), true, t0 + s(f64::from(second)));
+            deadlines.record_admission(VISITOR, s(1.5), true, t0 + s(f64::from(second)));
         }
         let now = t0 + s(4.0);
         let check = |deadlines: &mut QueueDeadlines, class, is_needed, waits: f64| {
             deadlines.check(class, now - s(waits), is_needed, now)
         };
         assert_eq!(
-            check(&mut deadlines, Class::Visitor, false, 1.1),
+            check(&mut deadlines, VISITOR, false, 1.1),
             WaitDecision::TimeOut
         );
         assert_eq!(
-            check(&mut deadlines, Class::Visitor, false, 0.9),
+            check(&mut deadlines, VISITOR, false, 0.9),
             WaitDecision::CheckAt(now + s(0.1))
         );
         assert_eq!(
-            check(&mut deadlines, Class::Visitor, true, 1.1),
+            check(&mut deadlines, VISITOR, true, 1.1),
             WaitDecision::CheckAt(now + s(1.0))
         );
         assert_ne!(
-            check(&mut deadlines, Class::Editor, false, 1.1),
+            check(&mut deadlines, EDITOR, false, 1.1),
             WaitDecision::TimeOut
         );
         // Requests are admitted just before they time out; then the queue gets shorter.
-        deadlines.record_admission(Class::Visitor, s(0.9), true, now);
+        deadlines.record_admission(VISITOR, s(0.9), true, now);
         assert_eq!(
-            check(&mut deadlines, Class::Visitor, false, 1.1),
+            check(&mut deadlines, VISITOR, false, 1.1),
             WaitDecision::TimeOut
         );
-        deadlines.record_admission(Class::Visitor, s(0.4), true, now);
+        deadlines.record_admission(VISITOR, s(0.4), true, now);
         assert_ne!(
-            check(&mut deadlines, Class::Visitor, false, 1.1),
+            check(&mut deadlines, VISITOR, false, 1.1),
             WaitDecision::TimeOut
         );
+    }
+
+    #[test]
+    fn proven_clients_do_not_hide_a_standing_queue_of_the_others() {
+        let mut deadlines = QueueDeadlines::new(TEN);
+        let t0 = Instant::now();
+        for second in 1..=4 {
+            let now = t0 + s(f64::from(second));
+            deadlines.record_admission(VISITOR, s(1.5), true, now);
+            deadlines.record_admission(PROVEN, s(0.1), true, now);
+        }
+        let now = t0 + s(4.0);
+        let mut check = |standing| deadlines.check(standing, now - s(1.1), false, now);
+        assert_eq!(check(VISITOR), WaitDecision::TimeOut);
+        assert_ne!(check(PROVEN), WaitDecision::TimeOut);
     }
 
     #[test]
@@ -196,11 +224,11 @@ mod tests {
         let mut deadlines = QueueDeadlines::new(TEN);
         let t0 = Instant::now();
         assert_eq!(
-            deadlines.check(Class::Visitor, t0, false, t0 + s(1.0)),
+            deadlines.check(VISITOR, t0, false, t0 + s(1.0)),
             WaitDecision::CheckAt(t0 + s(4.0))
         );
         assert_eq!(
-            deadlines.check(Class::Visitor, t0, false, t0 + s(4.0)),
+            deadlines.check(VISITOR, t0, false, t0 + s(4.0)),
             WaitDecision::TimeOut
         );
     }
@@ -210,7 +238,7 @@ mod tests {
         let mut deadlines = QueueDeadlines::new(Duration::ZERO);
         let now = Instant::now();
         assert_eq!(
-            deadlines.check(Class::Visitor, now, true, now),
+            deadlines.check(VISITOR, now, true, now),
             WaitDecision::TimeOut
         );
     }

@@ -108,6 +108,9 @@ function describe_page(): void {
 		tag( 'e404' );
 	}
 	gather_read_options();
+	if ( function_exists( __NAMESPACE__ . '\\gather_cached_reads' ) ) {
+		gather_cached_reads();
+	}
 	gather_tables( tables_count( null !== $stated, machine_counts(), ! empty( $GLOBALS['galley_is_tagged'] ) ) );
 	gather_foreign_format();
 	/**

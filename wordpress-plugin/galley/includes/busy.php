@@ -1,6 +1,6 @@
 <?php
 /**
- * Options and tables that visitors change all the time: counters, statistics, records of visits.
+ * Options, tables, fields and groups of the object cache that visitors change all the time: counters, statistics, records of visits.
  *
  * If requests of visitors changed one more than ten times in ten minutes, it is *busy* for an hour: changes by visitors purge nothing, and pages that
  * read it live for a minute, as do those that read what nobody observes. The change that makes it busy still purges, so that no page with a longer
@@ -78,6 +78,30 @@ function without_busy( array $tags, array $created = array() ): array {
 		keep_record( BUSY_OPTION, $now );
 	}
 	return array_merge( $purge, $also );
+}
+
+/**
+ * Returns whether a field (meta) that a request has changed purges nothing: a page that Galley may store has changed it, and it is a counter, or
+ * visitors change it all the time. Pages that show it are then as old as they may be.
+ *
+ * @param array|null $old Its values before, or null if they are unknown.
+ */
+function is_visit_field( string $type, int $id, string $key, ?array $old = null ): bool {
+	if ( ! is_shared() ) {
+		return false;
+	}
+	return only_counts( $old, (array) get_metadata( $type, $id, $key ) ) || ! without_busy( array( "mf.$type." . word( $key ) ) );
+}
+
+/**
+ * Returns whether values only count, or tell when something was: all are numbers, or only digits in them have changed. Pure.
+ */
+function only_counts( ?array $old, array $new ): bool {
+	if ( $new && array_filter( $new, 'is_numeric' ) === $new ) {
+		return true;
+	}
+	$masked = preg_replace( '/\d+/', '0', array( serialize( $old ), serialize( $new ) ) ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- compares only.
+	return null !== $old && $masked[0] === $masked[1];
 }
 
 /**
@@ -197,7 +221,7 @@ function limit_to_busy(): void {
 		$tags[ 'tb' . substr( $tag, 2 ) ] = true;
 	}
 	foreach ( busy_among( $record, $tags, time() ) as $tag ) {
-		tag_network( 'db.' . preg_replace( '/^((?:\d+\.)?)(?:op|om|tb)\./', '$1', $tag ) );
+		tag_network( 'db.' . preg_replace( '/^((?:\d+\.)?)(?:op|om|tb|og)\./', '$1', $tag ) );
 		at_most( UNKNOWN_LIFETIME );
 	}
 }

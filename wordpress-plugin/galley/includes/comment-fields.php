@@ -24,10 +24,10 @@ function gather_comment_field( $value, $id = 0 ) {
 }
 
 /**
- * Handles a changed field. No page shows what WordPress notes about a comment in the trash. A page that Galley stores changes only counters.
+ * Handles a changed field. No page shows what WordPress notes about a comment in the trash.
  */
 function on_comment_field( $meta_ids, $id = 0, $key = '' ): void {
-	if ( ! is_shared() && 0 !== strpos( (string) $key, '_wp_trash_' ) ) {
+	if ( 0 !== strpos( (string) $key, '_wp_trash_' ) && ! is_visit_field( 'comment', (int) $id, (string) $key ) ) {
 		queue_purge( 'km' . (int) $id );
 	}
 }

@@ -30,9 +30,9 @@ add_filter( 'wp_insert_attachment_data', __NAMESPACE__ . '\\on_insertion', PHP_I
 add_action( 'wp_insert_post', __NAMESPACE__ . '\\on_insert', PHP_INT_MIN, 3 );
 add_action( 'add_attachment', __NAMESPACE__ . '\\on_insert', PHP_INT_MIN );
 add_action( 'transition_post_status', __NAMESPACE__ . '\\on_transition', PHP_INT_MIN, 3 );
-add_action( 'update_post_meta', __NAMESPACE__ . '\\on_field', PHP_INT_MIN, 3 );
+add_action( 'update_post_meta', __NAMESPACE__ . '\\on_changed_field', PHP_INT_MIN, 4 );
 add_action( 'delete_post_meta', __NAMESPACE__ . '\\on_field_gone', PHP_INT_MIN, 3 );
-add_action( 'add_post_meta', __NAMESPACE__ . '\\on_new_field', PHP_INT_MIN, 2 );
+add_action( 'add_post_meta', __NAMESPACE__ . '\\on_new_field', PHP_INT_MIN, 3 );
 add_action( 'wp_save_image_editor_file', __NAMESPACE__ . '\\on_image', 10, 5 );
 
 /**
@@ -152,8 +152,21 @@ function on_transition( $new, $old, $post ): void {
 	}
 }
 
-function on_new_field( $post_id, $key ): void {
-	on_field( 0, $post_id, $key, noted_field( (int) $post_id, (string) $key ) ?? get_post_meta( (int) $post_id, (string) $key ) );
+/**
+ * Records a new value of a field. A counter of visits costs the page nothing.
+ */
+function on_changed_field( $meta_ids, $post_id, $key, $value = null ): void {
+	if ( ! is_shared() ) {
+		on_field( $meta_ids, $post_id, $key );
+	} elseif ( ! only_counts( (array) get_post_meta( (int) $post_id, (string) $key ), array( $value ) ) ) {
+		on_new_field( $post_id, $key );
+	}
+}
+
+function on_new_field( $post_id, $key, $value = null ): void {
+	if ( ! is_shared() || ! only_counts( null, array( $value ) ) ) {
+		on_field( 0, $post_id, $key, noted_field( (int) $post_id, (string) $key ) ?? get_post_meta( (int) $post_id, (string) $key ) );
+	}
 }
 
 /**
@@ -166,20 +179,16 @@ function noted_field( int $post_id, string $key ) {
 }
 
 /**
- * Records the old values of a custom field that is being deleted. The request may add the field again with the same values, as WooCommerce
- * does with prices. The values are therefore compared at the end.
+ * Records the values of a custom field that is being deleted, because WooCommerce adds prices again with the same ones.
  */
 function on_field_gone( $meta_ids, $post_id, $key ): void {
-	if ( is_shared() || ! $post_id ) {
-		return;
+	if ( $post_id ) {
+		on_new_field( $post_id, $key );
 	}
-	on_field( $meta_ids, $post_id, $key, noted_field( (int) $post_id, (string) $key ) ?? get_post_meta( (int) $post_id, (string) $key ) );
 }
 
 /**
  * Records a changed custom field of a post.
- *
- * Visit counters write fields while a page is generated. Such writes do not affect what others see and are ignored.
  *
  * @param int|int[]  $meta_ids Unused.
  * @param int        $post_id  Post ID.
@@ -188,7 +197,7 @@ function on_field_gone( $meta_ids, $post_id, $key ): void {
  */
 function on_field( $meta_ids, $post_id, $key, $old = true ): void {
 	$key = (string) $key;
-	if ( is_shared() || ( is_quiet_field( $key ) && ! in_array( $key, SHOWN_FIELDS, true ) ) ) {
+	if ( is_quiet_field( $key ) && ! in_array( $key, SHOWN_FIELDS, true ) ) {
 		return;
 	}
 	$post = get_post( (int) $post_id );
@@ -200,7 +209,7 @@ function on_field( $meta_ids, $post_id, $key, $old = true ): void {
 }
 
 /**
- * Returns the keys of the written custom fields whose values differ from the old values.
+ * Returns the keys of the written custom fields whose values differ from the old values, without those that only count visits.
  *
  * @param array $written Old values by meta key, as recorded by `on_field()`.
  * @return string[]
@@ -208,7 +217,8 @@ function on_field( $meta_ids, $post_id, $key, $old = true ): void {
 function changed_fields( int $id, array $written ): array {
 	$changed = array();
 	foreach ( $written as $key => $old ) {
-		if ( ! is_array( $old ) || shown_values( (string) $key, get_post_meta( $id, (string) $key ) ) !== shown_values( (string) $key, $old ) ) {
+		$is_same = is_array( $old ) && shown_values( (string) $key, get_post_meta( $id, (string) $key ) ) === shown_values( (string) $key, $old );
+		if ( ! $is_same && ! is_visit_field( 'post', $id, (string) $key, is_array( $old ) ? $old : null ) ) {
 			$changed[] = (string) $key;
 		}
 	}

@@ -206,7 +206,7 @@ function on_deleted_term( $term_id, $place = 0, $taxonomy = '', $term = null, $p
 function on_term_field( $meta_id, $term_id, $key = '' ): void {
 	if ( STRINGS_FIELD === $key ) {
 		queue_purge( 'ln' . (int) $term_id );
-	} elseif ( ! is_shared() ) {
+	} elseif ( ! is_visit_field( 'term', (int) $term_id, (string) $key ) ) {
 		$term     = get_term( (int) $term_id );
 		$taxonomy = $term instanceof \WP_Term ? word( $term->taxonomy ) : '';
 		queue_purge( array( 'tf' . (int) $term_id, field_tag( 'tf', (int) $term_id, (string) $key ), "o.$taxonomy." . word( "m_$key" ), "o.$taxonomy.m_" ) );

@@ -94,7 +94,7 @@ function on_user_list(): void {
 
 function on_user_field( $meta_id, $user_id = 0, $key = '' ): void {
 	global $wpdb;
-	if ( ! is_shared() ) {
+	if ( ! is_visit_field( 'user', (int) $user_id, (string) $key ) ) {
 		queue_network_purge( user_field_tags( (int) $user_id, (string) $key, $wpdb->base_prefix ) );
 	}
 }

@@ -224,12 +224,13 @@ function gather_user_field( $value, $user_id = 0, $key = '' ) {
 
 /**
  * Returns whether code other than WordPress's own loads the user whose capabilities WordPress asks for. No filter runs when such code prints the
- * name or a role: `get_userdata( 5 )->display_name`. WordPress loads the author of each post, prints names through filters, and no roles.
+ * name or a role, `get_userdata( 5 )->display_name`, or asks `user_can( 5, 'sail' )`. WordPress loads the author of each post, prints names through
+ * filters, and no roles.
  */
 function is_loaded_by_others(): bool {
 	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller.
 	foreach ( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 20 ) as $frame ) {
-		if ( 'WP_User' === ( $frame['class'] ?? '' ) || in_array( $frame['function'], array( 'get_user_meta', 'get_user_option', 'get_user_by', 'get_userdata' ), true ) ) {
+		if ( 'WP_User' === ( $frame['class'] ?? '' ) || in_array( $frame['function'], array( 'get_user_meta', 'get_user_option', 'get_user_by', 'get_userdata', 'user_can', 'user_can_for_site' ), true ) ) {
 			$file = (string) ( $frame['file'] ?? '' );
 		} elseif ( isset( $file ) ) {
 			break;

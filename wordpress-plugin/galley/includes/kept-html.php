@@ -46,11 +46,9 @@ $GLOBALS['galley_kept_missed'] = array();
 if ( is_described() ) {
 	add_filter( 'query', __NAMESPACE__ . '\\overwrite_marks', PHP_INT_MAX );
 	add_filter( 'pre_http_request', __NAMESPACE__ . '\\note_http', 10, 2 );
-	if ( keeps_values() && is_object( $GLOBALS['wp_object_cache'] ?? null ) ) {
-		require_once __DIR__ . '/class-described-cache.php';
+	if ( keeps_values() ) {
 		// Widgets keep their HTML in this group.
 		wp_cache_add_non_persistent_groups( array( 'widget' ) );
-		$GLOBALS['wp_object_cache'] = new Described_Cache( $GLOBALS['wp_object_cache'] ); // phpcs:ignore WordPress.WP.GlobalVariablesOverride.Prohibited -- it passes all calls on.
 	}
 	if ( ! wp_using_ext_object_cache() ) {
 		add_filter( 'pre_option', __NAMESPACE__ . '\\watch_transient', PHP_INT_MAX, 2 );
@@ -59,6 +57,12 @@ if ( is_described() ) {
 	add_filter( 'pre_update_option', __NAMESPACE__ . '\\note_update', PHP_INT_MAX, 2 );
 } else {
 	add_filter( 'template_include', __NAMESPACE__ . '\\remove_kept_marks', PHP_INT_MAX );
+}
+
+// Screens of other plugins for the object cache ask for its class and its methods.
+if ( keeps_values() && is_object( $GLOBALS['wp_object_cache'] ?? null ) && ( is_described() || ! is_admin() || wp_doing_ajax() || 'GET' !== ( $_SERVER['REQUEST_METHOD'] ?? '' ) || 'other' !== object_cache_state() ) ) { // phpcs:ignore WordPress.Security -- compared only.
+	require_once __DIR__ . '/class-described-cache.php';
+	$GLOBALS['wp_object_cache'] = new Described_Cache( $GLOBALS['wp_object_cache'] ); // phpcs:ignore WordPress.WP.GlobalVariablesOverride.Prohibited -- it passes all calls on.
 }
 
 /**

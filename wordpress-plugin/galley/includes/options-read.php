@@ -315,6 +315,10 @@ function gather_read_options(): void {
 			end_with_transient( $name, false );
 		}
 	}
+	if ( keeps_values() && preg_grep( '/^_(?:site_)?transient_/', array_merge( $own, $shared ) ) ) {
+		// `wp_cache_flush()` deletes transients, too.
+		tag_network( 'og' );
+	}
 }
 
 /**

@@ -6,8 +6,7 @@
  * Before such a statement is sent, the database is asked which rows its condition names, and the objects are treated as before a change by
  * WordPress's functions: their states before and after it are compared. If that is not possible, or for too many objects, the whole blog is purged.
  *
- * Fields, and what cannot be named, count as visit counters and are ignored if they are written while a page is generated that Galley stores, as
- * `on_field()` does: otherwise each visit could purge the blog.
+ * What cannot be named is ignored if it is written while a page is generated that Galley stores: otherwise each visit could purge the blog.
  *
  * @package Galley
  */
@@ -68,7 +67,7 @@ $GLOBALS['galley_raw_rows'] = array();
  */
 function tags_of_raw_write( string $table, string $name, string $sql ): array {
 	$tag = table_tag( $table );
-	if ( in_array( $name, UNSHOWN_TABLES, true ) || ( is_shared() && 'meta' === substr( $name, -4 ) ) ) {
+	if ( in_array( $name, UNSHOWN_TABLES, true ) ) {
 		// A busy table keeps the purges of its objects: pages that show them by WordPress's functions live longer than a minute.
 		return is_known_as_busy( $tag ) ? array() : array( $tag );
 	}
@@ -183,7 +182,10 @@ function note_state( string $name, int $id, string $key ): void {
 			touch_post( $id );
 			break;
 		case 'postmeta':
-			on_field( 0, $id, $key, noted_field( $id, $key ) ?? get_post_meta( $id, $key ) );
+			$old = noted_field( $id, $key ) ?? get_post_meta( $id, $key );
+			if ( ! is_shared() || ! is_array( $old ) || ! only_counts( null, $old ) ) {
+				on_field( 0, $id, $key, $old );
+			}
 			break;
 		case 'terms':
 		case 'term_taxonomy':

@@ -22,7 +22,7 @@ const MAX_STATEMENT = 1048576;
 const UNKNOWN_TABLE = '?';
 
 /** Identifiers in backticks, comments with code for the database, other comments, strings, numbers. The first two stay in the shape. */
-const SHAPE_PARTS = '~`[^`]*+`?(*SKIP)(*FAIL)|/\*M?!\d*+(*SKIP)(*FAIL)|/\*.*?(?:\*/|$)|--(?=\s|$)[^\n]*+|#[^\n]*+|\'[^\'\\\\]*+(?:(?:\\\\.|\'\')[^\'\\\\]*+)*+\'?|"[^"\\\\]*+(?:(?:\\\\.|"")[^"\\\\]*+)*+"?|(?<![\w$])(?:0x[0-9a-f]++|\d[\d.]*+)(?![\w$])~si';
+const SHAPE_PARTS = '~`[^`]*+`?(*SKIP)(*FAIL)|/\*M?!\d*+(*SKIP)(*FAIL)|/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/)?|--(?=\s|$)[^\n]*+|#[^\n]*+|\'[^\'\\\\]*+(?:(?:\\\\.|\'\')[^\'\\\\]*+)*+\'?|"[^"\\\\]*+(?:(?:\\\\.|"")[^"\\\\]*+)*+"?|(?<![\w$])(?:0x[0-9a-f]++|\d[\d.]*+)(?![\w$])~si';
 
 /** Verbs of statements that return rows of tables. */
 const READING_VERBS = array( 'SELECT', 'WITH', 'TABLE', 'VALUES' );

@@ -30,46 +30,22 @@ final class Fence {
 	/** Seconds for which a store that did not answer is left alone. */
 	const AWAY_FOR = 5;
 
-	/**
-	 * The text of `galley_fence` when it was read last.
-	 *
-	 * @var string
-	 */
+	/** @var string The text of `galley_fence` when it was read last. */
 	public $value = '';
 
-	/**
-	 * Whether another process was writing without the store then. The store may be told of changes, but not read.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether another process was writing without the store then. The store may be told of changes, but not read. */
 	public $is_blocked = false;
 
-	/**
-	 * The name of this process's row, or an empty string.
-	 *
-	 * @var string
-	 */
+	/** @var string The name of this process's row, or an empty string. */
 	private $open = '';
 
-	/**
-	 * When it was written.
-	 *
-	 * @var float
-	 */
+	/** @var float When it was written. */
 	private $opened = 0.0;
 
-	/**
-	 * Seconds since a process last waited in vain.
-	 *
-	 * @var int
-	 */
+	/** @var int Seconds since a process last waited in vain. */
 	private $away = PHP_INT_MAX;
 
-	/**
-	 * Whether a statement of this class is running.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether a statement of this class is running. */
 	private $is_busy = false;
 
 	/**

@@ -14,53 +14,25 @@ defined( 'ABSPATH' ) || exit;
  */
 abstract class Local_Cache {
 
-	/**
-	 * Values. Code of other plugins reads this property.
-	 *
-	 * @var array[]
-	 */
+	/** @var array[] Values. Code of other plugins reads this property. */
 	public $cache = array();
 
-	/**
-	 * Values that were found. Query Monitor shows it.
-	 *
-	 * @var int
-	 */
+	/** @var int Values that were found. Query Monitor shows it. */
 	public $cache_hits = 0;
 
-	/**
-	 * Values that were not found.
-	 *
-	 * @var int
-	 */
+	/** @var int Values that were not found. */
 	public $cache_misses = 0;
 
-	/**
-	 * Groups that all sites of a network share, as keys.
-	 *
-	 * @var true[]
-	 */
+	/** @var true[] Groups that all sites of a network share, as keys. */
 	public $global_groups = array();
 
-	/**
-	 * Groups that end with the request, as keys.
-	 *
-	 * @var true[]
-	 */
+	/** @var true[] Groups that end with the request, as keys. */
 	protected $non_persistent_groups = array();
 
-	/**
-	 * The beginning of the keys of this site in a network.
-	 *
-	 * @var string
-	 */
+	/** @var string The beginning of the keys of this site in a network. */
 	protected $blog_prefix;
 
-	/**
-	 * Whether this is a network.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether this is a network. */
 	protected $is_network;
 
 	public function __construct() {

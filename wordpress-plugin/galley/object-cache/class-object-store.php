@@ -43,95 +43,43 @@ final class Object_Store {
 	/** A wait that says that the store is away, in seconds. */
 	const LONG_WAIT = 0.03;
 
-	/**
-	 * The socket; null if it is not open.
-	 *
-	 * @var resource|null
-	 */
+	/** @var resource|null The socket; null if it is not open. */
 	private $stream = null;
 
-	/**
-	 * The process that opened it. A child process must not use it.
-	 *
-	 * @var int
-	 */
+	/** @var int The process that opened it. A child process must not use it. */
 	private $process = 0;
 
-	/**
-	 * Changes in a row that were sent without waiting for an answer.
-	 *
-	 * @var int
-	 */
+	/** @var int Changes in a row that were sent without waiting for an answer. */
 	private $unanswered = 0;
 
-	/**
-	 * Seconds that the request may still wait.
-	 *
-	 * @var float
-	 */
+	/** @var float Seconds that the request may still wait. */
 	private $budget = 0.05;
 
-	/**
-	 * The longest wait.
-	 *
-	 * @var float
-	 */
+	/** @var float The longest wait. */
 	private $longest = 0.0;
 
-	/**
-	 * The second for which the budget is, on the command line.
-	 *
-	 * @var int
-	 */
+	/** @var int The second for which the budget is, on the command line. */
 	private $second = 0;
 
-	/**
-	 * Waits of up to a millisecond are not slow, and do not count. In a cluster, all nodes have to acknowledge a change.
-	 *
-	 * @var float
-	 */
+	/** @var float Waits of up to a millisecond are not slow, and do not count. In a cluster, all nodes have to acknowledge a change. */
 	private $free_wait = 0.001;
 
-	/**
-	 * Whether other nodes have stores of their own, which must know of a change before the function that makes it returns.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether other nodes have stores of their own, which must know of a change before the function that makes it returns. */
 	public $has_nodes = false;
 
-	/**
-	 * The counter of the store in its last answer.
-	 *
-	 * @var int
-	 */
+	/** @var int The counter of the store in its last answer. */
 	public $counter = 0;
 
-	/**
-	 * The store that has answered; it changes with each start of Galley.
-	 *
-	 * @var int
-	 */
+	/** @var int The store that has answered; it changes with each start of Galley. */
 	public $store = 0;
 
-	/**
-	 * Bits of the keys that had a value at the beginning.
-	 *
-	 * @var string
-	 */
+	/** @var string Bits of the keys that had a value at the beginning. */
 	public $filter = '';
 
-	/**
-	 * Answers that the request has waited for.
-	 *
-	 * @var int
-	 */
+	/** @var int Answers that the request has waited for. */
 	public $round_trips = 0;
 
-	/**
-	 * Why the store cannot be used; empty: it can, or there is none.
-	 *
-	 * @var string
-	 */
+	/** @var string Why the store cannot be used; empty: it can, or there is none. */
 	public $failure = '';
 
 	/**
@@ -187,7 +135,7 @@ final class Object_Store {
 	 * @param array $items Receives key => bytes, null for a missing value, or false for one that has to be asked for.
 	 */
 	public function start( array $who, bool $adopt, array &$items ): ?int {
-		$body = pack( 'CC', 2, $adopt ? 1 : 0 );
+		$body = pack( 'CC', 3, $adopt ? 1 : 0 );
 		foreach ( array( 'token', 'stamp', 'fence' ) as $part ) {
 			$body .= chr( strlen( $who[ $part ] ) ) . $who[ $part ];
 		}
@@ -303,11 +251,11 @@ final class Object_Store {
 	/**
 	 * Ends: everything that was written is announced.
 	 *
-	 * @param int         $misses Values that the request did not ask for, because they do not exist.
+	 * @param int[]       $counts Values that the request did not ask for, because they do not exist; its queries; those that it did not make.
 	 * @param bool[]|null $report The keys that the request has read, if the store did not foresee them, and whether the first answer contained each.
 	 */
-	public function end( int $misses, ?array $report ): void {
-		$body = pack( 'VC', $misses, null === $report ? 0 : 1 );
+	public function end( array $counts, ?array $report ): void {
+		$body = pack( 'V3C', $counts[0], $counts[1], $counts[2], null === $report ? 0 : 1 );
 		if ( null !== $report ) {
 			$lengths = array();
 			foreach ( $report as $key => $was_foreseen ) {

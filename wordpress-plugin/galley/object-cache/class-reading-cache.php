@@ -30,144 +30,64 @@ abstract class Reading_Cache extends Local_Cache {
 	/** Seconds after which a long request reads the fence again. */
 	const RECHECK_AFTER = 1.0;
 
-	/**
-	 * The connection.
-	 *
-	 * @var Object_Store
-	 */
+	/** @var Object_Store The connection. */
 	protected $store;
 
-	/**
-	 * The fence.
-	 *
-	 * @var Fence
-	 */
+	/** @var Fence The fence. */
 	protected $fence;
 
-	/**
-	 * The first message.
-	 *
-	 * @var string[]
-	 */
+	/** @var string[] The first message, and the path of the socket. */
 	protected $who = array();
 
-	/**
-	 * Whether values may be read: no process writes without the store.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether values may be read: no process writes without the store. */
 	protected $may_read = true;
 
-	/**
-	 * The path of the socket.
-	 *
-	 * @var string
-	 */
-	protected $path = '';
-
-	/**
-	 * When the fence was read.
-	 *
-	 * @var float
-	 */
+	/** @var float When the fence was read. */
 	protected $checked = 0.0;
 
-	/**
-	 * Bytes of values by their keys in the store; null: there is none; false: it has to be asked for.
-	 *
-	 * @var array
-	 */
+	/** @var array Bytes of values by their keys in the store; null: there is none; false: it has to be asked for. */
 	protected $ahead = array();
 
-	/**
-	 * The counter of the store when the request began.
-	 *
-	 * @var int
-	 */
+	/** @var int The counter of the store when the request began. */
 	protected $began = 0;
 
-	/**
-	 * The same, unless the process had to begin anew: then it is 0, because rows that it has read before have no lease.
-	 *
-	 * @var int
-	 */
+	/** @var int The same, unless the process had to begin anew: then it is 0, because rows that it has read before have no lease. */
 	protected $rows_from = 0;
 
-	/**
-	 * Groups whose values WordPress reads from the database.
-	 *
-	 * @var bool[]
-	 */
+	/** @var bool[] Groups whose values WordPress reads from the database. */
 	private $are_rows = array();
 
-	/**
-	 * Changes that nobody waits for, by key in the store.
-	 *
-	 * @var string[]
-	 */
+	/** @var string[] Changes that nobody waits for, by key in the store. */
 	protected $waiting = array();
 
-	/**
-	 * Keys in the store that have no value.
-	 *
-	 * @var true[]
-	 */
+	/** @var int[] The number of queries of the request until a key was found to have no value, by key in the store. */
 	protected $missed = array();
 
-	/**
-	 * The counter at which a key was asked for, by key in the store, if that was after the beginning.
-	 *
-	 * @var int[]
-	 */
+	/** @var int Queries that values of the store took when they were read from the database, so that this request did not make them. */
+	protected $saved_queries = 0;
+
+	/** @var int[] The counter at which a key was asked for, by key in the store, if that was after the beginning. */
 	protected $leases = array();
 
-	/**
-	 * Keys in the store that the request has read, and whether they were in the first answer.
-	 *
-	 * @var bool[]
-	 */
+	/** @var bool[] Keys in the store that the request has read, and whether they were in the first answer. */
 	protected $used = array();
 
-	/**
-	 * Keys that were read and not in the first answer.
-	 *
-	 * @var true[]
-	 */
+	/** @var true[] Keys that were read and not in the first answer. */
 	private $unforeseen = array();
 
-	/**
-	 * Keys in the store that were changed in a transaction; null outside of one.
-	 *
-	 * @var true[]|null
-	 */
+	/** @var true[]|null Keys in the store that were changed in a transaction; null outside of one. */
 	protected $in_transaction = null;
 
-	/**
-	 * The number of keys in the first answer, of those that were used, of those that were not in it, and of reads of values that do not exist.
-	 *
-	 * @var int[]
-	 */
+	/** @var int[] The number of keys in the first answer, of those that were used, of those that were not in it, and of reads of values that do not exist. */
 	protected $foreseen = array( 0, 0, 0, 0 );
 
-	/**
-	 * The number of statements that write, so far.
-	 *
-	 * @var int
-	 */
+	/** @var int The number of statements that write, so far. */
 	protected $writes = 0;
 
-	/**
-	 * The value of `$writes` when a key was found missing or filled, by key in the store.
-	 *
-	 * @var int[]
-	 */
+	/** @var int[] The value of `$writes` when a key was found missing or filled, by key in the store. */
 	protected $filled = array();
 
-	/**
-	 * Whether the process has announced that it writes to the database.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether the process has announced that it writes to the database. */
 	protected $is_announced = false;
 
 	public function __construct() {
@@ -189,9 +109,7 @@ abstract class Reading_Cache extends Local_Cache {
 		add_filter( 'woocommerce_related_products', array( $this, 'expect' ), PHP_INT_MAX );
 		register_shutdown_function( array( $this, 'end_last' ) );
 		if ( null !== $value ) {
-			$this->path = $target['path'];
-			$this->who  = array(
-				'token'     => $target['token'],
+			$this->who = $target + array(
 				'stamp'     => $this->stamp(),
 				'fence'     => $value,
 				'namespace' => substr( md5( DB_NAME . '|' . $GLOBALS['wpdb']->base_prefix, true ), 0, 8 ) . substr( md5( DB_HOST, true ), 0, 8 ),
@@ -215,7 +133,7 @@ abstract class Reading_Cache extends Local_Cache {
 	 */
 	protected function open(): void {
 		$items  = array();
-		$status = $this->store->connect( $this->path ) ? $this->store->start( $this->who, false, $items ) : null;
+		$status = $this->store->connect( $this->who['path'] ) ? $this->store->start( $this->who, false, $items ) : null;
 		if ( Object_Store::BEHIND === $status ) {
 			$is_ready = $this->is_network || $this->store->has_nodes || $this->fence->delete_transients();
 			$status   = $is_ready ? $this->store->start( $this->who, true, $items ) : null;
@@ -242,13 +160,17 @@ abstract class Reading_Cache extends Local_Cache {
 
 	/**
 	 * The files of the drop-in. If they were away for a while, other code has written without the store: moving a file changes its time.
+	 * PHP knows times to the second, so until the second after a change has passed, no two stamps are equal and nothing old is read.
 	 */
 	protected function stamp(): string {
-		$times = '';
+		$times  = '';
+		$latest = 0;
 		foreach ( array( WP_CONTENT_DIR . '/object-cache.php', dirname( __DIR__ ), __FILE__ ) as $file ) {
-			$times .= filectime( $file ) . '.' . fileinode( $file ) . '.';
+			$changed = filectime( $file );
+			$latest  = max( $latest, $changed );
+			$times  .= $changed . '.' . fileinode( $file ) . '.';
 		}
-		return $times;
+		return $latest < time() - 1 ? $times : $times . bin2hex( random_bytes( 8 ) );
 	}
 
 	protected function is_shared( string $group ): bool {
@@ -383,10 +305,18 @@ abstract class Reading_Cache extends Local_Cache {
 		$this->leases[ $id ] = $this->leases[ $id ] ?? $this->began;
 		if ( is_string( $bytes ) && $found ) {
 			$this->cache[ $group ][ $name ] = $value;
+			$this->saved_queries           += 'i' === $bytes[0] ? 0 : ord( $bytes[1] );
 		} else {
-			$this->missed[ $id ] = true;
+			$this->missed[ $id ] = self::queries();
 			$this->filled[ $id ] = $this->writes;
 		}
+	}
+
+	/**
+	 * The number of queries of the request so far.
+	 */
+	protected static function queries(): int {
+		return (int) ( $GLOBALS['wpdb']->num_queries ?? 0 );
 	}
 
 	/**
@@ -477,20 +407,8 @@ abstract class Reading_Cache extends Local_Cache {
 		return $this->store->is_open();
 	}
 
-	/**
-	 * Sends what waits for the end of the request.
-	 */
+	// Shared_Cache has these.
 	abstract public function finish(): void;
-
-	/**
-	 * Goes on without the store.
-	 *
-	 * @param bool $writes Whether this process has written, so that nobody may use the store before it is emptied.
-	 */
 	abstract protected function lose( bool $writes ): void;
-
-	/**
-	 * Lets WordPress keep transients in the database.
-	 */
 	abstract protected function use_database(): void;
 }

@@ -18,39 +18,25 @@ abstract class Shared_Cache extends Reading_Cache {
 	/** Bytes of changes that wait for the end of the request. */
 	const MAX_WAITING = 524288;
 
-	/**
-	 * Whether a value was changed without the store that the database does not have.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether a value was changed without the store that the database does not have. */
 	private $is_missed = false;
 
-	/**
-	 * Their size.
-	 *
-	 * @var int
-	 */
+	/** @var int Their size. */
 	private $waiting_bytes = 0;
 
-	/**
-	 * Whether everything was deleted in the transaction.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether everything was deleted in the transaction. */
 	protected $is_flushed = false;
 
-	/**
-	 * Whether the transaction ends with the statement that is being sent.
-	 *
-	 * @var bool
-	 */
+	/** @var bool Whether the transaction ends with the statement that is being sent. */
 	private $is_ending = false;
 
-	/**
-	 * Whether values that this process reads from the database may be stored.
-	 *
-	 * @var bool
-	 */
+	/** @var int The number of queries until a value was stored last: those until then belong to others. */
+	private $counted = 0;
+
+	/** @var int The number of queries until the last end of the request. */
+	private $reported = 0;
+
+	/** @var bool Whether values that this process reads from the database may be stored. */
 	private $may_fill = true;
 
 	/**
@@ -120,9 +106,13 @@ abstract class Shared_Cache extends Reading_Cache {
 		$this->tell_waiting();
 		if ( $this->store->is_open() ) {
 			list( $all, $used, $others, $misses ) = $this->foreseen;
-			$this->store->end( $misses, $others > 0 || 4 * $used < 3 * $all ? array_slice( $this->used, 0, self::MAX_KEYS, true ) : null );
-			$this->foreseen     = array( 0, 0, 0, 0 );
-			$this->is_announced = false;
+
+			$queries = self::queries();
+			$this->store->end( array( $misses, max( 0, $queries - $this->reported ), $this->saved_queries ), $others > 0 || 4 * $used < 3 * $all ? array_slice( $this->used, 0, self::MAX_KEYS, true ) : null );
+			$this->reported      = $queries;
+			$this->saved_queries = 0;
+			$this->foreseen      = array( 0, 0, 0, 0 );
+			$this->is_announced  = false;
 		}
 		// A failure until now has opened the fence.
 		if ( ! $this->store->is_open() ) {
@@ -199,7 +189,7 @@ abstract class Shared_Cache extends Reading_Cache {
 	 * @param bool $waits Whether to wait for the outcome. It is null without one.
 	 */
 	protected function change( int $kind, string $id, $data, int $expire, bool $waits ): ?int {
-		$bytes = $expire < 0 ? null : encode_object( $data );
+		$bytes = $expire < 0 ? null : encode_object( $data, $this->queries_for( $id ) );
 		if ( null === $bytes ) {
 			$this->remove( array( $id ) );
 			return null;
@@ -223,7 +213,7 @@ abstract class Shared_Cache extends Reading_Cache {
 	 */
 	protected function fill( string $id, $data, int $expire ): void {
 		$is_wanted           = $this->may_fill && $expire >= 0 && ( isset( $this->missed[ $id ] ) || $this->is_absent( $id ) || '' === $this->store->filter );
-		$bytes               = $is_wanted ? encode_object( $data ) : null;
+		$bytes               = $is_wanted ? encode_object( $data, $this->queries_for( $id ) ) : null;
 		$this->filled[ $id ] = $this->writes;
 		if ( null === $bytes ) {
 			return;
@@ -233,6 +223,19 @@ abstract class Shared_Cache extends Reading_Cache {
 		if ( $this->waiting_bytes > self::MAX_WAITING || count( $this->waiting ) >= self::MAX_KEYS ) {
 			$this->tell_waiting();
 		}
+	}
+
+	/**
+	 * The number of queries since the request has looked for a value in vain, without those that were counted for other values.
+	 */
+	private function queries_for( string $id ): int {
+		$now = self::queries();
+		if ( ! isset( $this->missed[ $id ] ) ) {
+			return 0;
+		}
+		$queries       = $now - max( $this->missed[ $id ], $this->counted );
+		$this->counted = $now;
+		return max( 0, min( 255, $queries ) );
 	}
 
 	protected function tell_waiting(): void {

@@ -1,6 +1,7 @@
 <?php
 /**
- * Values of the object cache as bytes. The first byte names the codec; a value with an unknown one counts as missing.
+ * Values of the object cache as bytes. The first byte names the codec; a value with an unknown one counts as missing. The second byte, which
+ * integers do not have, is the number of queries that the value took when it was read from the database.
  *
  * @package Galley
  */
@@ -11,19 +12,22 @@ defined( 'ABSPATH' ) || exit;
 
 /**
  * Converts a value to bytes; null if that is not possible, as for closures.
+ *
+ * @param mixed $value   Value.
+ * @param int   $queries Queries that it took, at most 255.
  */
-function encode_object( $value ): ?string {
+function encode_object( $value, int $queries = 0 ): ?string {
 	if ( is_string( $value ) ) {
-		return "s$value";
+		return 's' . chr( $queries ) . $value;
 	}
 	if ( is_int( $value ) ) {
 		return "i$value";
 	}
 	try {
 		if ( function_exists( 'igbinary_serialize' ) ) {
-			return 'B' . igbinary_serialize( $value );
+			return 'B' . chr( $queries ) . igbinary_serialize( $value );
 		}
-		return 'S' . serialize( $value ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions.serialize_serialize -- objects, too.
+		return 'S' . chr( $queries ) . serialize( $value ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions.serialize_serialize -- objects, too.
 	} catch ( \Throwable $error ) {
 		return null;
 	}
@@ -35,12 +39,12 @@ function encode_object( $value ): ?string {
 function decode_object( string $bytes, ?bool &$found ) {
 	$found = true;
 	$codec = $bytes[0] ?? '';
-	$rest  = substr( $bytes, 1 );
-	if ( 's' === $codec ) {
-		return $rest;
+	if ( 'i' === $codec && is_numeric( substr( $bytes, 1 ) ) ) {
+		return (int) substr( $bytes, 1 );
 	}
-	if ( 'i' === $codec && is_numeric( $rest ) ) {
-		return (int) $rest;
+	$rest = (string) substr( $bytes, 2 );
+	if ( 's' === $codec && isset( $bytes[1] ) ) {
+		return $rest;
 	}
 	$value = false;
 	try {

@@ -92,7 +92,7 @@ final class DeliveryTest extends TestCase {
 			public function __construct() {}
 
 			#[\ReturnTypeWillChange]
-			public function query( string $sql, int $mode = 0 ) {
+			public function query( $sql, $mode = 0 ) {
 				$this->asked[] = $sql;
 				return array_shift( $this->results );
 			}

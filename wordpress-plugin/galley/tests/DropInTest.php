@@ -68,13 +68,13 @@ final class DropInTest extends TestCase {
 	 * @dataProvider values
 	 */
 	public function test_values_are_decoded_as_they_were( $value ) {
-		$this->assertEquals( $value, Galley\decode_object( Galley\encode_object( $value ), $found ) );
+		$this->assertEquals( $value, Galley\decode_object( Galley\encode_object( $value, 255 ), $found ) );
 		$this->assertTrue( $found );
 		$this->assertSame( gettype( $value ), gettype( Galley\decode_object( Galley\encode_object( $value ), $found ) ) );
 	}
 
 	public function test_unknown_codecs_and_damaged_bytes_count_as_missing() {
-		foreach ( array( '', 'x', 'Zabc', 'ifive', 'Sa:1:{', 'S', 'BB', 'O:3:"Foo":0:{}', 'n', 'SO:9:"NoSuchOne":0:{}' ) as $bytes ) {
+		foreach ( array( '', 'x', 'Zabc', 'ifive', 's', 'S0a:1:{', 'S', 'BB', 'O:3:"Foo":0:{}', 'n', 'S0O:9:"NoSuchOne":0:{}' ) as $bytes ) {
 			Galley\decode_object( $bytes, $found );
 			$this->assertFalse( $found, $bytes );
 		}

@@ -68,4 +68,33 @@ final class FieldsTest extends TestCase {
 		$this->assertSame( array( 'b' ), $this->purged_by( 'comment', range( 1, Galley\MAX_PURGES + 1 ) ) );
 		$this->assertSame( array( 'b' ), $this->purged_by( 'user', range( 1, Galley\MAX_PURGES + 1 ) ) );
 	}
+
+	public function test_values_that_count_are_told_from_others(): void {
+		$rows = array(
+			array( array( '4' ), array( '5' ), true ),
+			array( array(), array( 1 ), true ),
+			array( null, array( '1764450000' ), true ),
+			array( array( array( '2026-11-29' => 4 ) ), array( array( '2026-11-30' => 12 ) ), true ),
+			array( array( 'seen at 10:15' ), array( 'seen at 9:02' ), true ),
+			array( array( 'red' ), array( 'blue' ), false ),
+			array( array( 'red' ), array(), false ),
+			array( array( '4' ), array(), false ),
+			array( array( '4' ), array( 'blue' ), false ),
+			array( null, array( 'blue' ), false ),
+			array( null, array(), false ),
+		);
+		foreach ( $rows as list( $old, $new, $counts ) ) {
+			$this->assertSame( $counts, Galley\only_counts( $old, $new ), json_encode( array( $old, $new ) ) );
+		}
+	}
+
+	public function test_pages_of_visitors_purge_other_fields_until_they_are_busy(): void {
+		$GLOBALS['options_of_test'] = array();
+		$GLOBALS['fields_of_test']  = array( 5 => array( 'color' => array( 'blue' ), 'views' => array( '7' ) ) );
+		$this->assertFalse( Galley\is_visit_field( 'post', 5, 'views', array( '6' ) ), 'not by a page' );
+		$_SERVER['HTTP_GALLEY_REQUEST'] = 'shared';
+		$this->assertTrue( Galley\is_visit_field( 'post', 5, 'views', array( '6' ) ) );
+		$this->assertFalse( Galley\is_visit_field( 'post', 5, 'color', array( 'red' ) ) );
+		unset( $GLOBALS['options_of_test'], $GLOBALS['fields_of_test'] );
+	}
 }

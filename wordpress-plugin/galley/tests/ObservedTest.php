@@ -15,6 +15,8 @@ final class ObservedTest extends TestCase {
 
 	/**
 	 * Options that WordPress has not loaded take statements, and the parts read some while they are loaded.
+	 *
+	 * @group programs
 	 */
 	public function test_parts_may_read_any_option_while_they_are_loaded(): void {
 		$code = '$_SERVER["HTTP_GALLEY_REQUEST"] = "shared"; $wpdb = (object) array( "options" => "wp_options", "dbname" => "db", "base_prefix" => "wp_", "users" => "wp_users", "usermeta" => "wp_usermeta", "insert_id" => 0 ); require ' . var_export( __DIR__ . '/bootstrap.php', true ) . '; get_option( "page" ); echo implode( ",", array_keys( $GLOBALS["galley_tags"] ) );';

@@ -94,6 +94,10 @@ function get_post_meta( int $id, string $key = '' ): array {
 	return $GLOBALS['fields_of_test'][ $id ][ $key ] ?? array();
 }
 
+function get_metadata( string $type, int $id, string $key ): array {
+	return get_post_meta( $id, $key );
+}
+
 function wp_cache_get() {
 	return false;
 }

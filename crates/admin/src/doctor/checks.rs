@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::finding::{DoctorFinding, Severity};
 use super::machine::ProcFs;
 use super::memory::MemoryPlan;
-use super::object_cache::ObjectEngine;
 use super::recent::RecentChanges;
 use super::{clock, disk, limits, memory, network, php, server, wordpress};
 use galley_sys::connect::try_connect;
@@ -48,12 +47,12 @@ pub fn unreachable(site: &str, servers: &[(&'static str, String)]) -> Vec<Doctor
     all.collect()
 }
 
-/// Runs the checks of PHP and WordPress on the result of [`super::ask`]. `engine`: a server that could hold an object cache.
-pub fn site(report: &Result<Value, String>, engine: Option<&ObjectEngine>) -> Vec<DoctorFinding> {
+/// Runs the checks of PHP and WordPress on the result of [`super::ask`].
+pub fn site(report: &Result<Value, String>) -> Vec<DoctorFinding> {
     match report {
         Ok(value) => {
             let mut findings = php::findings(value);
-            findings.extend(wordpress::findings(value, engine));
+            findings.extend(wordpress::findings(value));
             findings
         }
         Err(error) => vec![DoctorFinding::unknown("php", error)],

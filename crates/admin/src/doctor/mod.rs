@@ -25,7 +25,7 @@ pub use checks::{machine, site, unreachable};
 pub use finding::{DoctorFinding, Severity};
 pub use machine::ProcFs;
 pub use memory::MemoryPlan;
-pub use object_cache::{ObjectEngine, object_engine, object_findings};
+pub use object_cache::object_findings;
 pub use php::{PhpProbe, ask};
 pub use recent::{KernelCounters, RecentCounters};
 pub use server::spool_findings;

@@ -2,11 +2,10 @@
 
 use serde_json::Value;
 
-use super::object_cache::{self, ObjectEngine};
-use super::{DoctorFinding, Severity, size};
+use super::{DoctorFinding, Severity, object_cache, size};
 
 /// Returns nothing if the root contains no WordPress.
-pub(super) fn findings(value: &Value, engine: Option<&ObjectEngine>) -> Vec<DoctorFinding> {
+pub(super) fn findings(value: &Value) -> Vec<DoctorFinding> {
     let wordpress = &value["wordpress"];
     if wordpress.is_null() {
         return Vec::new();
@@ -24,7 +23,7 @@ pub(super) fn findings(value: &Value, engine: Option<&ObjectEngine>) -> Vec<Doct
         autoload(wordpress),
         cron(wordpress),
         second_cache(wordpress),
-        object_cache::finding(wordpress, engine),
+        object_cache::finding(wordpress),
         errors(wordpress),
     ]
 }

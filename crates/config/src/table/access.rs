@@ -2,16 +2,16 @@
 
 use crate::options::ValueKind::{self, Count, Flag, List, Size, Word};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::row::{MIB, row};
+use crate::table::row::{AS_IN_SITE, MIB, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Server, "connections_per_address", Count { least: 0, most: 10_000_000 }, "Concurrent connections of one IPv4 address or IPv6 /64. Galley resets further ones. 0: no limit.")
         .or("256").unit("connections"),
-    row(OptionSection::Server, "limit_exempt", List(&ValueKind::Network), "Networks without `connections_per_address` and the limits of the sites, such as an office whose clients share an address.")
+    row(OptionSection::Server, "limit_exempt", List(&ValueKind::Network), "Networks without `connections_per_address` and the limits of sites, such as an office behind one address.")
         .or(r#"["127.0.0.0/8", "::1"]"#),
-    row(OptionSection::Server, "geoip", ValueKind::Path, "A database of countries in MaxMind's format. Galley reads it again within ten seconds of a change.")
+    row(OptionSection::Server, "geoip", ValueKind::Path, "A database of countries in MaxMind's format, read again within ten seconds of a change.")
         .example(r#""/var/lib/GeoIP/GeoLite2-Country.mmdb""#),
-    row(OptionSection::Server, "min_rate", Size { least: 0, most: MIB }, "The minimum rate per second of request bodies, in each `body_timeout`, and of responses, in each `write_timeout`. Galley resets slower connections. 0: only those without progress.")
+    row(OptionSection::Server, "min_rate", Size { least: 0, most: MIB }, "The minimum bytes per second of request bodies, over a `body_timeout`, and of responses, over a `write_timeout`. Galley resets slower connections. 0: only those without progress.")
         .or(r#""500B""#),
     row(OptionSection::Site, "allow", List(&ValueKind::Network), "Networks that may request anything. Others get 403. `[]`: all may.")
         .computed("all clients").example(r#"["10.0.0.0/8", "192.0.2.1"]"#),
@@ -27,7 +27,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed(r#"`"off"`"#).example(r#""/etc/galley/example.com.htpasswd""#),
     row(OptionSection::Site, "basic_auth_forward", Flag, "Whether PHP gets the name and password of `basic_auth`.")
         .or("false"),
-    row(OptionSection::Site, "limit", ValueKind::Limit, "Requests of one client on the whole site: `rate` in the long run, `burst` at once. Further ones get 429. `shared = true`, also in other limits: the nodes of a `[cluster]` count together.")
+    row(OptionSection::Site, "limit", ValueKind::Limit, "Requests of one client: `rate` in the long run, `burst` at once. Further ones get 429. `shared = true` in any limit: the nodes of a `[cluster]` count together.")
         .computed(r#"`"off"`"#).example(r#"{ rate = "20/s", burst = 100 }"#),
     row(OptionSection::Site, "login_limit", ValueKind::Limit, "The limit of one client for requests with a body to `wp-login.php`.")
         .computed(r#"`{ rate = "5/m", burst = 15 }`; without the preset none"#).example(r#"{ rate = "5/m", burst = 15 }"#),
@@ -35,20 +35,20 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed(r#"`"limited"`; without the preset `"on"`"#).example(r#""limited""#),
     row(OptionSection::Site, "xmlrpc_limit", ValueKind::Limit, "The limit of one client for `xmlrpc.php`.")
         .computed(r#"`{ rate = "20/m", burst = 60 }`; without the preset none"#).example(r#"{ rate = "20/m", burst = 60 }"#),
-    row(OptionSection::Site, "hide_authors", Flag, "Whether Galley blocks requests that list login names: `?author=1`, the sitemap of users, and users and authors in the REST API.")
+    row(OptionSection::Site, "hide_authors", Flag, "Whether Galley blocks lists of login names: `?author=1`, the sitemap of users, users and authors in the REST API.")
         .or("false"),
-    row(OptionSection::SiteRule, "allow", List(&ValueKind::Network), "As in the site; replaces its list.")
+    row(OptionSection::SiteRule, "allow", List(&ValueKind::Network), AS_IN_SITE)
         .computed("`site.allow`").example(r#"["10.0.0.0/8"]"#),
-    row(OptionSection::SiteRule, "deny", List(&ValueKind::Network), "As in the site; replaces its list.")
+    row(OptionSection::SiteRule, "deny", List(&ValueKind::Network), AS_IN_SITE)
         .computed("`site.deny`").example(r#"["198.51.100.0/24"]"#),
-    row(OptionSection::SiteRule, "allow_countries", List(&ValueKind::Country), "As in the site; replaces its list.")
+    row(OptionSection::SiteRule, "allow_countries", List(&ValueKind::Country), AS_IN_SITE)
         .computed("`site.allow_countries`").example(r#"["DE", "AT", "CH"]"#),
-    row(OptionSection::SiteRule, "deny_countries", List(&ValueKind::Country), "As in the site; replaces its list.")
+    row(OptionSection::SiteRule, "deny_countries", List(&ValueKind::Country), AS_IN_SITE)
         .computed("`site.deny_countries`").example(r#"["FR"]"#),
-    row(OptionSection::SiteRule, "basic_auth", ValueKind::FileOrOff, "As in the site; replaces its file.")
+    row(OptionSection::SiteRule, "basic_auth", ValueKind::FileOrOff, AS_IN_SITE)
         .computed("`site.basic_auth`").example(r#""/etc/galley/example.com.htpasswd""#),
     row(OptionSection::SiteRule, "spellings", Flag, "Whether the access control of this rule covers other spellings of its pages, such as `/?p=12`. `false`: only the paths, as in nginx.")
         .or("true"),
-    row(OptionSection::SiteRule, "limit", ValueKind::Limit, "As in the site; replaces its limit.")
+    row(OptionSection::SiteRule, "limit", ValueKind::Limit, AS_IN_SITE)
         .computed("`site.limit`").example(r#"{ rate = "10/m", burst = 5 }"#),
 ];

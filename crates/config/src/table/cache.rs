@@ -7,39 +7,39 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{GIB, KIB, MIB, STATUS, lifetime, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Cache, "memory", Size { least: 16 * MIB, most: 1024 * GIB }, "The memory of the cache: pages, their compressed variants, and responses in progress.")
+    row(OptionSection::Cache, "memory", Size { least: 16 * MIB, most: 1024 * GIB }, "The memory for pages, their compressed variants, and responses in progress.")
         .computed("a quarter of the memory of the machine or its control group, at least 16MiB").example(r#""256MiB""#).needs_restart(),
-    row(OptionSection::Cache, "memory_per_site", Size { least: MIB, most: 1024 * GIB }, "The part of `memory` that one site may use. Without it a site may use what others leave free; an equal part stays reserved for each site.")
+    row(OptionSection::Cache, "memory_per_site", Size { least: MIB, most: 1024 * GIB }, "The most that one site may use. By default a site may use what others leave free; an equal part stays reserved for each.")
         .computed("all of `memory`").example(r#""64MiB""#),
     row(OptionSection::Cache, "max_object", Size { least: KIB, most: 1024 * GIB }, "The largest response body that Galley stores, at most `memory` or half of `disk_size`.")
         .computed("a quarter of `memory`, at most 64MiB").example(r#""64MiB""#).needs_restart(),
-    row(OptionSection::Cache, "max_file", Size { least: 0, most: 16 * MIB }, "The largest file below a `root` that Galley keeps in memory. Files use at most an eighth of `memory` and never evict a page. 0: none.")
-        .or(r#""256KiB""#).needs_restart(),
-    row(OptionSection::Cache, "disk", Path, "The folder for pages and purges that survive a restart: on a local disk, for one Galley only.")
+    row(OptionSection::Cache, "max_file", Size { least: 0, most: 16 * MIB }, "The largest file that Galley keeps in memory; above 256 KiB only if it is requested twice within an hour. Files use at most an eighth of `memory` and never evict a page. 0: none.")
+        .or(r#""2MiB""#).needs_restart(),
+    row(OptionSection::Cache, "disk", Path, "The folder for pages and purges that survive a restart: on a local disk, for one Galley.")
         .example(r#""/var/cache/galley""#).needs_restart(),
     row(OptionSection::Cache, "disk_size", Size { least: 16 * MIB, most: 1024 * GIB }, "The disk space for pages of all sites.")
         .or(r#""1GiB""#).needs_restart(),
-    row(OptionSection::Cache, "disk_size_per_site", Size { least: 16 * MIB, most: 1024 * GIB }, "The part of `disk_size` that one site may use.")
+    row(OptionSection::Cache, "disk_size_per_site", Size { least: 16 * MIB, most: 1024 * GIB }, "The most that one site may use.")
         .computed("all of `disk_size`").example(r#""256MiB""#).needs_restart(),
     row(OptionSection::Cache, "inactive", time(Duration::from_secs(60), ms(366 * 86_400_000)), "How long a page stays on disk without a request.")
         .or(r#""7d""#).needs_restart(),
-    row(OptionSection::Site, "members", Word(&["pass", "fragments"]), "What members and visitors with a cart get. `pass`: pages from PHP. `fragments`: stored pages with the visitor's own toolbar, forms and cart. Needs the plugin.")
+    row(OptionSection::Site, "members", Word(&["pass", "fragments"]), "What members and visitors with a cart get: pages from PHP, or `fragments`: stored pages with their own toolbar, forms and cart. Needs the plugin.")
         .or(r#""pass""#).shapes_keys(),
-    row(OptionSection::Site, "esi", Flag, "Whether Galley replaces `<esi:include src=\"/part\"/>` in upstream pages with `Surrogate-Control: content=\"ESI/1.0\"`, and stores each part on its own.")
+    row(OptionSection::Site, "esi", Flag, "Whether Galley replaces `<esi:include src=\"/part\"/>` in pages with `Surrogate-Control: content=\"ESI/1.0\"`, and stores each part.")
         .or("false").shapes_keys(),
-    row(OptionSection::Site, "esi_hosts", List(&ValueKind::Host), "Further hosts in ESI includes, besides `hosts`. Galley requests them from the site's own upstream.")
+    row(OptionSection::Site, "esi_hosts", List(&ValueKind::Host), "Further hosts in ESI includes, requested from the site's own upstream.")
         .or("[]").example(r#"["parts.example.com"]"#).shapes_keys(),
     row(OptionSection::Site, "litespeed", Flag, "Whether the plugin LiteSpeed Cache may control the site's cache.")
         .or("false").shapes_keys(),
-    row(OptionSection::Site, "device_variants", Flag, "Whether phones and desktops get separate variants. Only for themes that send them different HTML.")
+    row(OptionSection::Site, "device_variants", Flag, "Whether phones and desktops get separate variants, for themes that send them different HTML.")
         .or("false").shapes_keys(),
-    row(OptionSection::Site, "harmless_cookies", List(&ValueKind::Name), "Cookies that do not prevent Galley from storing the response that sets them; the stored copy leaves them out.")
+    row(OptionSection::Site, "harmless_cookies", List(&ValueKind::Name), "Cookies of responses that Galley stores without them.")
         .or("[]").example(r#"["seen_banner"]"#).shapes_keys(),
     row(OptionSection::Site, "vary_cookies", List(&ValueKind::Name), "Cookies whose value selects a variant of the page, such as a currency.")
         .or("[]").example(r#"["currency"]"#).shapes_keys(),
     row(OptionSection::Site, "bypass_cookies", List(&ValueKind::NameOrAll), "Cookies that make a request bypass the cache.")
         .or("[]").example(r#"["my_session*"]"#),
-    row(OptionSection::Site, "ignore_query", List(&ValueKind::NameOrAll), "Query parameters that do not change the page. Neither the cache key nor PHP gets them.")
+    row(OptionSection::Site, "ignore_query", List(&ValueKind::NameOrAll), "Query parameters that Galley drops, because they do not change the page.")
         .or("[]").example(r#"["ref", "mc_*"]"#).shapes_keys(),
     row(OptionSection::SiteTtl, STATUS, lifetime(), "The lifetime of responses with this status, `200` to `599`.")
         .computed(r#"`"404" = "60s"`"#).example(r#""60s""#),

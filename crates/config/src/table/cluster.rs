@@ -9,18 +9,18 @@ use crate::table::row::{DAY, MIB, row, time};
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Cluster, "engine", Text, "The Valkey or Redis of all nodes: `redis://host:6379`, `rediss://host:6379` with TLS, `redis+unix:///path`, or `redis+sentinel://host,host,host/name`. Without it, Galley works alone.")
         .example(r#""redis://10.0.0.5:6379""#).needs_restart(),
-    row(OptionSection::Cluster, "password_file", Path, "The password of the engine, readable by its owner only, read for each new connection.")
+    row(OptionSection::Cluster, "password_file", Path, "The secret file with the engine's password, read for each new connection.")
         .example(r#""/etc/galley/engine.token""#).needs_restart(),
     row(OptionSection::Cluster, "name", Text, "The name of the cluster. Clusters with different names can share an engine.")
         .or(r#""galley""#).needs_restart(),
-    row(OptionSection::Cluster, "node", Text, "The name of this node in `galley status`, different on every node.")
+    row(OptionSection::Cluster, "node", Text, "The name of this node, different on every node.")
         .computed("the host name").example(r#""front-1""#).needs_restart(),
-    row(OptionSection::Cluster, "on_partition", Word(&["revalidate", "serve"]), "What Galley does while it cannot read the purges of other nodes. `revalidate`: every page comes from the upstream, so no purged page is sent. `serve`: stored pages are sent, and purges are not acknowledged for the cluster.")
+    row(OptionSection::Cluster, "on_partition", Word(&["revalidate", "serve"]), "While Galley cannot read the purges of other nodes: `revalidate`: every page comes from the upstream. `serve`: Galley sends stored pages, perhaps purged ones, and does not acknowledge purges for the cluster.")
         .or(r#""revalidate""#).needs_restart(),
-    row(OptionSection::Cluster, "key_file", Path, "A secret of at least 32 bytes, the same on every node, readable by its owner only. With it the nodes share pages through the engine, authenticated with the secret, and with `tls = \"auto\"` encrypted certificates.")
+    row(OptionSection::Cluster, "key_file", Path, "The secret file of all nodes, at least 32 bytes. With it the nodes share authenticated pages through the engine, and with `tls = \"auto\"` encrypted certificates.")
         .example(r#""/etc/galley/cluster.key""#).needs_restart(),
     row(OptionSection::Cluster, "pages", Size { least: 0, most: 16 * MIB }, "The largest body of a shared page. 0: none are shared.")
         .or(r#""1MiB""#).needs_restart(),
-    row(OptionSection::Cluster, "pages_lifetime", time(Duration::from_secs(1), DAY.saturating_mul(30)), "How long a page stays in the engine, at most, and never longer than it is fresh.")
+    row(OptionSection::Cluster, "pages_lifetime", time(Duration::from_secs(1), DAY.saturating_mul(30)), "How long a fresh page stays in the engine.")
         .or(r#""1d""#).needs_restart(),
 ];

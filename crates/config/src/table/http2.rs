@@ -8,6 +8,6 @@ pub(super) static ROWS: &[OptionRow] = &[row(
     OptionSection::Server,
     "h2c",
     Flag,
-    "Whether clients may begin with HTTP/2 without TLS, for a proxy in front. Browsers never do.",
+    "Whether clients, such as a proxy in front, may begin with HTTP/2 without TLS.",
 )
 .or("false")];

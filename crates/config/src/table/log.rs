@@ -7,19 +7,19 @@ use crate::table::row::row;
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Log, "access", ValueKind::AccessLog, "Where Galley writes a line per request.")
         .or(r#""stdout""#),
-    row(OptionSection::Log, "format", Word(&["combined", "json", "ecs"]), "The format of access lines: NCSA's combined format with Galley's fields at the end, one JSON object, or the same with the names of the Elastic Common Schema.")
+    row(OptionSection::Log, "format", Word(&["combined", "json", "ecs"]), "The format of access lines: NCSA's combined format with Galley's fields at the end, a JSON object, or one with the names of the Elastic Common Schema.")
         .or(r#""combined""#),
-    row(OptionSection::Log, "fields", List(&ValueKind::LogField), "The fields of access lines in `json` or `ecs`, in this order, after the time. Besides the usual names: `tls_version`, `country`, `trace_id`, `request_header:NAME` and `response_header:NAME`. Galley never logs headers with secrets, such as cookies.")
+    row(OptionSection::Log, "fields", List(&ValueKind::LogField), "The fields of `json` and `ecs`, in this order, after the time. The last five: `tls_version`, `country`, `trace_id`, and the two with `NAME`. Galley never logs headers with secrets, such as cookies.")
         .computed("all fields but the last five").example(r#"["client", "host", "target", "status", "trace_id", "request_header:accept-language"]"#),
     row(OptionSection::Log, "error", ValueKind::ErrorLog, "Where Galley writes its messages.")
         .or(r#""stderr""#),
     row(OptionSection::Log, "level", Word(&["error", "warn", "info", "debug", "trace"]), "The lowest severity in the error log.")
         .or(r#""info""#),
-    row(OptionSection::Log, "otlp", UpstreamUrl, "The collector that gets OpenTelemetry traces of requests that no stored page answers, by OTLP over HTTP at `/v1/traces`. PHP and upstreams get the `traceparent`.")
+    row(OptionSection::Log, "otlp", UpstreamUrl, "The collector of OpenTelemetry traces (OTLP over HTTP at `/v1/traces`) of requests that no stored page answers. PHP and upstreams get the `traceparent`.")
         .example(r#""http://127.0.0.1:4318""#),
-    row(OptionSection::Log, "otlp_sample", Count { least: 0, most: 100 }, "The part of traces that begin here that Galley records. A continued trace follows its `traceparent`.")
+    row(OptionSection::Log, "otlp_sample", Count { least: 0, most: 100 }, "The recorded part of the traces that begin here. A continued trace follows its `traceparent`.")
         .or("100").unit("percent"),
-    row(OptionSection::Log, "trace_parent", Word(&["trusted", "any"]), "Whose `traceparent` Galley continues: that of `trusted_proxies`, or that of every client.")
+    row(OptionSection::Log, "trace_parent", Word(&["trusted", "any"]), "Whose `traceparent` Galley continues: that of `trusted_proxies`, or every client's.")
         .or(r#""trusted""#),
     row(OptionSection::SiteLog, "access", ValueKind::AccessLog, "Where Galley writes the access lines of the site.")
         .computed("`log.access`").example(r#""/var/log/galley/example.com.log""#),

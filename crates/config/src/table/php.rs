@@ -7,7 +7,7 @@ use crate::table::row::{DAY, GIB, MIB, ms, row, time};
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "php_workers", Count { least: 0, most: 4096 }, "The workers of a managed PHP. 0: as many as memory and cores allow.")
         .or("0").unit("workers"),
-    row(OptionSection::Site, "php_command", List(&Text), "A FastCGI program with its arguments, in place of PHP-FPM. Galley runs `php_workers` processes, each with the socket as standard input, and restarts them.")
+    row(OptionSection::Site, "php_command", List(&Text), "A FastCGI program with its arguments, in place of PHP-FPM, in `php_workers` processes with the socket as standard input.")
         .example(r#"["/usr/bin/php-cgi"]"#),
     row(OptionSection::Site, "php_timeout", time(ms(1_000), DAY), "The time for a request in a managed PHP; then its worker ends. At least `first_byte_timeout`.")
         .computed("`5m`, or `first_byte_timeout` if that is longer").example(r#""5m""#),
@@ -23,7 +23,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("[]").example(r#"["/srv/shared/uploads"]"#),
     row(OptionSection::Site, "php_connect_ports", List(&Count { least: 1, most: 65_535 }), "The TCP ports that a PHP with `php_sandbox` may connect to: those of the database, `https` and the site. Unix sockets and UDP are not restricted.")
         .computed("all").example("[443, 3306]"),
-    row(OptionSection::Site, "php_memory_high", Size { least: 64 * MIB, most: 1024 * GIB }, "`memory.high` of a managed PHP: above it, the kernel slows PHP and takes memory back. Needs control groups of version 2 and `Delegate=yes`.")
+    row(OptionSection::Site, "php_memory_high", Size { least: 64 * MIB, most: 1024 * GIB }, "`memory.high` of a managed PHP, above which the kernel slows it. Needs control groups of version 2 and `Delegate=yes`.")
         .example(r#""1GiB""#),
     row(OptionSection::Site, "php_pids_max", Count { least: 16, most: 4_194_304 }, "`pids.max` of a managed PHP: processes and threads, with the programs that workers start. Needs the same.")
         .unit("processes").example("100"),

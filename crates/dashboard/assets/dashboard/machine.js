@@ -49,7 +49,7 @@ function objects(site) {
     figures([
       ['Values found', percent(of.hit_ratio), `${count(of.misses)} missing`],
       ['Round trips of a request', (of.round_trips / of.requests).toFixed(1), `${count(of.requests)} requests`],
-      ['Values read per request', ((of.hits + of.sent_ahead) / of.requests).toFixed(0), 'each of them a database query at most'],
+      ['Queries of a request', (of.queries / of.requests).toFixed(1), `${(of.saved_queries / of.requests).toFixed(1)} saved`],
       ['Memory', bytes(of.bytes), `${count(of.entries)} values`],
       ['Emptied', count(of.flushes + of.adopted + of.abandoned), of.flushed_by ? `last by ${of.flushed_by}` : ''],
     ]),

@@ -1,6 +1,7 @@
 //! Tests: which files may be cached, and the fields of their responses.
 
 use super::*;
+use crate::recheck::SETTLING;
 use std::path::Path;
 
 fn opened(path: &Path, coding: Coding) -> FileForm {

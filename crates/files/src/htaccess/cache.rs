@@ -1,8 +1,9 @@
 //! The parsed `.htaccess` files of a root, checked for changes.
 //!
 //! There is one entry for each directory that exists, so that requests for directories that do not exist cannot fill the
-//! cache; the number is limited as well. An entry is valid for a second; then the file's stamp decides. Absence is a stamp,
-//! too. A file that exists but cannot be read, or is larger than any real one, denies access to its directory.
+//! cache; the number is limited as well. An entry is valid for a second; then the file's stamp decides, unless the file had just
+//! been changed when it was read: another change may have the same time. Absence is a stamp, too. A file that exists but cannot be
+//! read, or is larger than any real one, denies access to its directory.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -10,13 +11,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use rustix::io::Errno;
 
 use super::parse;
 use super::rules::Rules;
-use crate::recheck::RECHECK;
+use crate::recheck::{RECHECK, is_settled};
 use crate::tree::{self, Tree};
 
 /// The parsed files by the relative path of the directory.
@@ -28,6 +29,8 @@ pub(crate) struct HtaccessCache {
 struct CachedHtaccess {
     checked: Instant,
     stamp: HtaccessStamp,
+    /// Whether each change after the file was read has another stamp.
+    is_settled: bool,
     rules: Arc<Rules>,
 }
 
@@ -86,11 +89,13 @@ impl HtaccessCache {
         if let Some(rules) = self.unchanged(relative, stamp, now) {
             return Some(rules);
         }
+        let began = SystemTime::now();
         let (stamp, rules) = read(directory.as_fd(), stamp);
         let rules = Arc::new(rules);
         let entry = CachedHtaccess {
             checked: now,
             stamp,
+            is_settled: stamp.is_settled(began),
             rules: Arc::clone(&rules),
         };
         self.put(relative, entry);
@@ -109,7 +114,7 @@ impl HtaccessCache {
     fn unchanged(&self, relative: &[u8], stamp: HtaccessStamp, now: Instant) -> Option<Arc<Rules>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.get_mut(relative)?;
-        if entry.stamp != stamp || stamp == HtaccessStamp::Unreadable {
+        if entry.stamp != stamp || !entry.is_settled {
             return None;
         }
         entry.checked = now;
@@ -151,6 +156,14 @@ impl HtaccessStamp {
             Err(_) => Self::Unreadable,
         }
     }
+
+    fn is_settled(self, before: SystemTime) -> bool {
+        match self {
+            Self::Absent => true,
+            Self::Unreadable => false,
+            Self::Present { changed, .. } => is_settled(changed, before),
+        }
+    }
 }
 
 fn is_absence(error: &io::Error) -> bool {
@@ -167,3 +180,27 @@ const MAX_SIZE: u64 = 64 * 1024;
 
 /// The maximum number of cached directories: more than a large site has.
 pub(crate) const MAX_ENTRIES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_second_change_with_the_same_times_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::open(folder.path()).unwrap();
+        let file = folder.path().join(NAME);
+        // Most pairs have the same times: the kernel's clock for files stands still for milliseconds.
+        for _ in 0..50 {
+            let cache = HtaccessCache::default();
+            let now = Instant::now();
+            fs::write(&file, "Require all denied \n").unwrap();
+            let first = cache.rules_of(&tree, b"", now).unwrap();
+            fs::write(&file, "Require all granted\n").unwrap();
+            let second = cache.rules_of(&tree, b"", now + RECHECK).unwrap();
+            assert!(!Arc::ptr_eq(&first, &second));
+        }
+    }
+}

@@ -128,7 +128,11 @@ fn status(options: &StatusOptions) -> ExitCode {
             show::line(&text);
         }
         show::status(value, &verdict::slots(value));
-        is_fine = verdict::is_fine(value);
+        is_fine = if options.serving {
+            verdict::is_serving(value)
+        } else {
+            verdict::is_fine(value)
+        };
     });
     if is_fine { code } else { ExitCode::FAILURE }
 }

@@ -38,7 +38,6 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     findings.push(doctor::spool_findings(&status));
     findings.extend(doctor::visit_findings(&status));
     findings.extend(doctor::object_findings(&status));
-    let engine = doctor::object_engine(&machine);
     let now = SystemTime::now();
     for (site, file) in app::kept_certificates(&config) {
         findings.push(doctor::stored_certificate(&site, &file, now));
@@ -60,7 +59,7 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
         };
         if let Some(response) = response {
             findings.extend(
-                doctor::site(&response, engine.as_ref())
+                doctor::site(&response)
                     .into_iter()
                     .map(|finding| DoctorFinding {
                         seen: format!("{}: {}", site.name, finding.seen),

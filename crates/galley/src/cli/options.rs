@@ -194,6 +194,9 @@ pub(super) struct AuditOptions {
 pub(super) struct StatusOptions {
     #[command(flatten)]
     pub(super) admin: AdminOptions,
+    /// Exit with 1 only if visitors get errors or the server does not respond, for the health check of a container
+    #[arg(long, conflicts_with = "json")]
+    pub(super) serving: bool,
     /// Print the result as JSON on stdout
     #[arg(long)]
     pub(super) json: bool,

@@ -12,6 +12,11 @@ pub(super) fn is_fine(status: &Value) -> bool {
     matches!(status["health"]["state"].as_str(), Some("ok") | None)
 }
 
+/// Whether visitors are served, perhaps with problems.
+pub(super) fn is_serving(status: &Value) -> bool {
+    is_fine(status) || status["health"]["state"] == "degraded"
+}
+
 /// The verdict, then each problem with what to do. On a terminal, the state is in color.
 pub(super) fn lines(status: &Value) -> Vec<String> {
     let health = &status["health"];
@@ -91,7 +96,9 @@ mod tests {
             "    what to do: start PHP",
         ];
         assert_eq!(lines(&status), wanted);
-        assert!(!is_fine(&status));
+        assert!(!is_fine(&status) && !is_serving(&status));
+        let degraded = json!({ "health": { "state": "degraded" } });
+        assert!(!is_fine(&degraded) && is_serving(&degraded));
         assert_eq!(colored("ok", true), "\x1b[1;32mok\x1b[0m");
         assert!(is_fine(&json!({})) && lines(&json!({})).is_empty());
     }

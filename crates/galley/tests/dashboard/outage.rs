@@ -18,18 +18,28 @@ fn state(tab: &mut Tab<'_>) -> String {
     state.unwrap().as_str().unwrap().to_owned()
 }
 
-/// The first line of `galley status`, its whole output and its exit code.
-fn status(galley: &Galley, token: &Path) -> (String, String, Option<i32>) {
+/// The first line of `galley status` with `options`, its whole output and its exit code.
+fn status_with(galley: &Galley, token: &Path, options: &[&str]) -> (String, String, Option<i32>) {
     let admin = galley.admin().unwrap();
     let token = token.to_str().unwrap();
     let arguments = ["status", "--admin", &admin, "--token-file", token];
     let output = Command::new(env!("CARGO_BIN_EXE_galley"))
         .args(arguments)
+        .args(options)
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let first = text.lines().next().unwrap_or_default().to_owned();
     (first, text, output.status.code())
+}
+
+fn status(galley: &Galley, token: &Path) -> (String, String, Option<i32>) {
+    status_with(galley, token, &[])
+}
+
+/// The exit code of the health check of containers.
+fn health_check(galley: &Galley, token: &Path) -> Option<i32> {
+    status_with(galley, token, &["--serving"]).2
 }
 
 #[test]
@@ -83,6 +93,7 @@ fn a_stopped_php_turns_dashboard_and_status_red_within_five_seconds() {
     assert_eq!(title, "✗ Overview – Galley");
     let (first, text, code) = status(&galley, &token);
     assert_eq!(code, Some(1), "{text}");
+    assert_eq!(health_check(&galley, &token), Some(1));
     assert!(
         first.starts_with("failing: Visitors get errors: No response from unix:"),
         "{text}"
@@ -110,4 +121,15 @@ fn assert_errors_are_named(galley: &Galley, token: &Path, root: &Path) {
         let (first, _, code) = status(galley, token);
         code == Some(1) && first.contains("responses in the last two minutes were errors")
     });
+    // With fewer errors than other responses the server is degraded, and a container healthy.
+    for number in 0..40 {
+        let path = format!("/?page={number}");
+        let request = Request::get(&path).host("a.test");
+        assert_eq!(request.send(galley.addr()).unwrap().status, 200);
+    }
+    wait_for("a degraded server", TIMEOUT, || {
+        status(galley, token).0.starts_with("degraded: ")
+    });
+    assert_eq!(status(galley, token).2, Some(1));
+    assert_eq!(health_check(galley, token), Some(0));
 }

@@ -101,9 +101,22 @@ fn options_of(help: &str) -> BTreeSet<String> {
     options.map(str::to_owned).collect()
 }
 
+/// The options in the first cells of tables. A row may name several.
+fn options_in_rows(text: &str) -> BTreeSet<String> {
+    let cells = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    let options = cells.flat_map(|cell| cell.split('`').filter(|word| word.starts_with("--")));
+    let names = options.map(|option| option.split(' ').next().unwrap().to_owned());
+    names.collect()
+}
+
 #[test]
 fn every_command_and_option_is_in_the_reference() {
     let text = page("docs/reference/commands.md");
+    let head = text.split("\n## ").next().unwrap();
+    let common = options_in_rows(head);
+    assert_eq!(common.len(), 4, "{common:?}");
     let mut expected: Vec<Vec<String>> = Vec::new();
     for command in commands_of(&help(&[])) {
         let inner = commands_of(&help(&[&command]));
@@ -117,16 +130,11 @@ fn every_command_and_option_is_in_the_reference() {
     for command in &expected {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let heading = format!("## galley {}", words.join(" "));
-        // A row may name several options.
-        let cells = section(&text, &heading)
-            .lines()
-            .filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
-        let rows = cells.flat_map(|cell| {
-            let long = cell.split('`').filter(|word| word.starts_with("--"));
-            long.map(|word| word.split(' ').next().unwrap().to_owned())
-        });
-        let listed: BTreeSet<String> = rows.collect();
-        assert_eq!(listed, options_of(&help(&words)), "{heading}");
+        let listed = options_in_rows(section(&text, &heading));
+        let mut known = options_of(&help(&words));
+        assert!(listed.is_subset(&known), "{heading}: {listed:?}");
+        known.retain(|option| !common.contains(option));
+        assert!(known.is_subset(&listed), "{heading}: {known:?}");
     }
     let headings = headings(&text).filter(|heading| heading.starts_with("galley "));
     assert_eq!(

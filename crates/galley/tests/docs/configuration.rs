@@ -1,4 +1,4 @@
-//! Configuration blocks, options, defaults and the memory table of the manual.
+//! Configuration blocks, options and the memory table of the manual.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use galley_config::{Fallback, OptionRow, OptionSection, from_text, options};
+use galley_config::{from_text, options};
 use galley_php::{MachineMemory, MemoryDivision};
 
 use crate::pages::{all_blocks, code_words, page, pages, section};
@@ -90,7 +90,9 @@ fn every_configuration_block_is_accepted_or_rejected_as_marked() {
     let mut violations = String::new();
     for block in all_blocks() {
         let dir = tempfile::tempdir().unwrap();
-        let mut text = block.text.clone();
+        let valid = block.configuration();
+        let is_valid = valid.is_some();
+        let mut text = valid.unwrap_or_else(|| block.text.clone());
         if !text.contains("[[site]]") {
             text.push_str(SITE);
         }
@@ -98,9 +100,9 @@ fn every_configuration_block_is_accepted_or_rejected_as_marked() {
         let name = dir.path().join("galley.toml");
         let loaded = from_text(name.to_str().unwrap(), &text);
         match (block.info.as_str(), loaded) {
-            ("toml", Ok(_)) => accepted += 1,
+            (_, Ok(_)) if is_valid => accepted += 1,
             ("toml,broken", Err(_)) => rejected += 1,
-            ("toml", Err(why)) => {
+            (_, Err(why)) if is_valid => {
                 writeln!(violations, "{}: rejected:\n{why}", block.place).unwrap();
             }
             ("toml,broken", Ok(_)) => writeln!(violations, "{}: accepted", block.place).unwrap(),
@@ -112,7 +114,7 @@ fn every_configuration_block_is_accepted_or_rejected_as_marked() {
     }
     assert!(violations.is_empty(), "{violations}");
     assert!(
-        accepted > 10 && rejected > 1,
+        accepted > 10 && rejected > 0,
         "{accepted} accepted, {rejected} rejected"
     );
 }
@@ -186,39 +188,4 @@ fn no_option_is_listed_as_not_implemented() {
             "`{word}` is implemented"
         );
     }
-}
-
-/// Checks tables with the columns option and default.
-#[test]
-fn defaults_in_the_manual_match_the_options() {
-    let mut rows = 0;
-    for page in pages()
-        .iter()
-        .filter(|page| page.name != "docs/reference/options.md")
-    {
-        for table in page.text.split("| option | default |").skip(1) {
-            for line in table.lines().skip(1).take_while(|l| l.starts_with('|')) {
-                let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-                let (name, default) = (cells[1].trim_matches('`'), cells[2].replace(' ', ""));
-                // Most options of a rule default to the value of the site.
-                let is_outside_rules = |row: &&OptionRow| row.section != OptionSection::SiteRule;
-                let Some(row) = options()
-                    .filter(is_outside_rules)
-                    .find(|row| row.name == name)
-                else {
-                    continue;
-                };
-                rows += 1;
-                match row.fallback {
-                    // Zero means that Galley calculates the number.
-                    Fallback::Value("0") => {}
-                    Fallback::Value(value) => {
-                        assert_eq!(default, value.trim_matches('"'), "{}: {name}", page.name);
-                    }
-                    other => panic!("{}: `{name}` has {other:?}", page.name),
-                }
-            }
-        }
-    }
-    assert!(rows > 4, "only {rows} rows found");
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::pages::{files_with, pages, repository};
 
@@ -148,4 +149,26 @@ fn compose_files_name_files_that_exist() {
         }
     }
     assert!(checked >= 2, "only {checked} files");
+}
+
+/// A container is unhealthy if visitors get errors, not for each problem: its health check has an option that the program knows.
+#[test]
+fn the_health_check_of_the_container_fails_only_if_visitors_get_errors() {
+    let path = repository().join("packaging/compose/one-server/compose.yaml");
+    let text = fs::read_to_string(path).unwrap();
+    let checks = text.lines().filter_map(|line| {
+        let command = line.trim().strip_prefix("test: [CMD, galley, ")?;
+        Some(command.trim_end_matches(']').split(", ").collect())
+    });
+    let checks: Vec<Vec<&str>> = checks.collect();
+    let [check] = checks.as_slice() else {
+        panic!("one service is Galley: {checks:?}");
+    };
+    assert!(check.contains(&"--serving"), "{check:?}");
+    let accepted = Command::new(env!("CARGO_BIN_EXE_galley"))
+        .args(check)
+        .arg("--help")
+        .output()
+        .unwrap();
+    assert!(accepted.status.success(), "{check:?}");
 }

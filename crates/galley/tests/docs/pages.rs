@@ -18,6 +18,20 @@ pub struct Block {
     pub text: String,
 }
 
+/// The site of examples that show only a part of it; the head of the options page says so.
+const SITE: &str = "[[site]]\nhosts = [\"example.com\"]\nroot = \"/var/www/example.com\"\nphp = \"unix:/run/php/php-fpm.sock\"\n";
+
+impl Block {
+    /// The file that a valid example of the configuration is or belongs to; none for other blocks.
+    pub fn configuration(&self) -> Option<String> {
+        match self.info.as_str() {
+            "toml" => Some(self.text.clone()),
+            "toml,site" => Some(format!("{SITE}{}", self.text)),
+            _ => None,
+        }
+    }
+}
+
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

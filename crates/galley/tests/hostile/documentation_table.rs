@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::case::{parse_cases, recorded_nginx_version};
+use crate::case::{Case, parse_cases, recorded_nginx_version};
 use crate::{http1, http2};
 
 const PAGE: &str = concat!(
@@ -41,14 +41,14 @@ pub fn check_golden(path: &str, found: &str, expected: &str) {
     );
 }
 
+/// The cases by section; those with equal results are one row.
 fn table() -> String {
     let mut out = String::new();
-    let mut section = String::new();
     let (http1_file, http2_file) = (http1::read_file(), http2::read_file());
     let (http1_cases, http2_cases) = (parse_cases(&http1_file), parse_cases(&http2_file));
     let _ = writeln!(
         out,
-        "{} cases of HTTP/1 and {} of HTTP/2; nginx is {}.",
+        "{} cases of HTTP/1 and {} of HTTP/2; nginx is {}. The files name the source of each case.",
         http1_cases.len(),
         http2_cases.len(),
         recorded_nginx_version(&http1_file)
@@ -57,40 +57,45 @@ fn table() -> String {
         recorded_nginx_version(&http1_file),
         recorded_nginx_version(&http2_file)
     );
-    for case in http1_cases.into_iter().chain(http2_cases) {
-        if case.section != section {
-            section.clone_from(&case.section);
-            let _ = write!(
-                out,
-                "\n### {section}\n\n| case | source | expected, and what Galley does | nginx |\n|---|---|---|---|\n"
-            );
-        }
-        let statuses: Vec<String> = case
-            .expected
-            .statuses
-            .iter()
-            .map(|permitted| permitted.join("/"))
-            .collect();
-        let mut expected = statuses.join(" ");
-        if !expected.is_empty() {
-            expected.push(' ');
-        }
-        expected.push_str(case.expected.connection.word());
-        if !case.expected.received.is_empty() {
-            let _ = write!(expected, ", {}", code(&case.expected.received));
-        }
-        let nginx = case.nginx.as_deref().unwrap_or_default();
-        let nginx = match nginx.split_once(", ") {
-            Some((responses, received)) => format!("{responses}, {}", code(received)),
-            None => nginx.to_owned(),
-        };
-        let _ = writeln!(
+    let cases: Vec<Case> = http1_cases.into_iter().chain(http2_cases).collect();
+    for section in cases.chunk_by(|one, next| one.section == next.section) {
+        let _ = write!(
             out,
-            "| {} | {} | {expected} | {nginx} |",
-            case.name, case.rfc
+            "\n### {}\n\n| expected, and what Galley does | nginx | cases |\n|---|---|---|\n",
+            section[0].section
         );
+        let mut rows: Vec<((String, String), Vec<&str>)> = Vec::new();
+        for case in section {
+            let key = (expected(case), nginx(case));
+            match rows.iter_mut().find(|(results, _)| *results == key) {
+                Some((_, names)) => names.push(&case.name),
+                None => rows.push((key, vec![&case.name])),
+            }
+        }
+        for ((expected, nginx), names) in rows {
+            let _ = writeln!(out, "| {expected} | {nginx} | {} |", names.join("; "));
+        }
     }
     out
+}
+
+fn expected(case: &Case) -> String {
+    let permitted = case.expected.statuses.iter();
+    let mut words: Vec<String> = permitted.map(|statuses| statuses.join("/")).collect();
+    words.push(case.expected.connection.word().to_owned());
+    let mut expected = words.join(" ");
+    if !case.expected.received.is_empty() {
+        let _ = write!(expected, ", {}", code(&case.expected.received));
+    }
+    expected
+}
+
+fn nginx(case: &Case) -> String {
+    let nginx = case.nginx.as_deref().unwrap_or_default();
+    match nginx.split_once(", ") {
+        Some((responses, received)) => format!("{responses}, {}", code(received)),
+        None => nginx.to_owned(),
+    }
 }
 
 /// The text as code in a table cell: column separators are escaped, and long text is shortened.

@@ -196,7 +196,7 @@ fn values_and_processes_survive_a_handover() {
         deletion[5] = 4;
         send(&mut writer, &deletion);
         assert!(receive(&mut writer).is_some(), "an acknowledgement");
-        send(&mut writer, &[7, 0, 0, 0, 0, 0]);
+        send(&mut writer, &[&[7][..], &[0; 13]].concat());
         send(&mut reader, &get(b"\x01gd"));
         let gone = receive(&mut reader).expect("an answer");
         assert!(

@@ -330,7 +330,7 @@ impl World {
         }
         self.announce(process, Announce::Delete);
         if self.processes[process].session.is_some() {
-            self.send(process, &[7, 0, 0, 0, 0, 0]);
+            self.send(process, &[&[7][..], &[0; 13]].concat());
         }
         self.kill(process);
     }
@@ -643,7 +643,7 @@ fn what_a_request_read_is_sent_to_the_next_one_of_its_url() {
     world.begin(0);
     world.read(0, 0);
     world.fill(0, 0, Fill::Add);
-    let mut report = vec![7, 0, 0, 0, 0, 1];
+    let mut report = [&[7][..], &[0; 12], &[1]].concat();
     report.extend(&get(0)[1..]);
     world.send(0, &report);
     world.begin(1);

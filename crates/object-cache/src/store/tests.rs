@@ -158,7 +158,6 @@ fn sizes_are_counted_exactly() {
     let kinds = [
         ChangeKind::Set,
         ChangeKind::Add,
-        ChangeKind::Replace,
         ChangeKind::Delete,
         ChangeKind::Increment,
         ChangeKind::Increment,

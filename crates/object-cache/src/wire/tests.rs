@@ -20,7 +20,7 @@ fn changes_are_read() {
     let mut bytes = vec![4, 2, 0, 0, 0];
     bytes.extend(change_bytes(1, b"k", b"value"));
     bytes.extend(change_bytes(4, b"key", b""));
-    let Some(PhpMessage::Change(changes)) = parse(&bytes) else {
+    let Some(PhpMessage::Change { changes, .. }) = parse(&bytes) else {
         panic!("not a change");
     };
     assert_eq!(changes[0].kind, ChangeKind::Set);

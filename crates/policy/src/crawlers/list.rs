@@ -5,34 +5,13 @@
 //! A text with an address or a network in each line is the other form; `#` begins a comment. A list is refused as a whole if
 //! any part of it is wrong, because half of a list is more likely a failed download than a list.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde_json::Value;
 
-/// Why a list is refused, and where. The text continues after the name of the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListError {
-    place: String,
-    why: String,
-}
-
-impl fmt::Display for ListError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.place, self.why)
-    }
-}
-
-fn error<T>(place: impl Into<String>, why: impl Into<String>) -> Result<T, ListError> {
-    Err(ListError {
-        place: place.into(),
-        why: why.into(),
-    })
-}
-
-/// The networks of a list, at least one and at most [`MAX_PREFIXES`].
-pub fn parse_list(text: &str) -> Result<Vec<IpNet>, ListError> {
+/// The networks of a list, at least one and at most [`MAX_PREFIXES`]. The error says why the list is refused, and where.
+pub fn parse_list(text: &str) -> Result<Vec<IpNet>, String> {
     let text = text.trim_start_matches('\u{feff}');
     let networks = if text.trim_start().starts_with(['{', '[']) {
         of_json(text)?
@@ -40,78 +19,76 @@ pub fn parse_list(text: &str) -> Result<Vec<IpNet>, ListError> {
         of_lines(text)?
     };
     if networks.is_empty() {
-        return error("", "it contains no address");
+        return Err("it contains no address".to_owned());
     }
     Ok(networks)
 }
 
-fn of_json(text: &str) -> Result<Vec<IpNet>, ListError> {
-    let value: Value = serde_json::from_str(text)
-        .or_else(|cause| error("", format!("it is not JSON: {cause}")))?;
+fn of_json(text: &str) -> Result<Vec<IpNet>, String> {
+    let value: Value =
+        serde_json::from_str(text).map_err(|cause| format!("it is not JSON: {cause}"))?;
     let Some(entries) = value.get("prefixes").and_then(Value::as_array) else {
-        return error("", "it has no list `prefixes`");
+        return Err("it has no list `prefixes`".to_owned());
     };
     let mut networks = Vec::new();
     for (number, entry) in (1_usize..).zip(entries) {
-        let place = || format!("entry {number} of `prefixes`: ");
+        let here = |why: String| format!("entry {number} of `prefixes`: {why}");
         let given = ["ipv4Prefix", "ipv6Prefix"].map(|key| entry.get(key));
         let (is_v6, text) = match given {
             [Some(Value::String(text)), None] => (false, text),
             [None, Some(Value::String(text))] => (true, text),
             _ => {
-                return error(
-                    place(),
-                    "it has not exactly one text `ipv4Prefix` or `ipv6Prefix`",
-                );
+                let why = "it has not exactly one text `ipv4Prefix` or `ipv6Prefix`";
+                return Err(here(why.to_owned()));
             }
         };
-        let parsed = network(text, place)?;
+        let parsed = network(text).map_err(here)?;
         if matches!(parsed, IpNet::V6(_)) != is_v6 {
-            return error(
-                place(),
-                format!("`{}` is of the other IP version", cut(text)),
-            );
+            let why = format!("`{}` is of the other IP version", cut(text));
+            return Err(here(why));
         }
         push(&mut networks, parsed)?;
     }
     Ok(networks)
 }
 
-fn of_lines(text: &str) -> Result<Vec<IpNet>, ListError> {
+fn of_lines(text: &str) -> Result<Vec<IpNet>, String> {
     let mut networks = Vec::new();
     for (number, line) in (1_usize..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
-            push(&mut networks, network(line, || format!("line {number}: "))?)?;
+            let parsed = network(line).map_err(|why| format!("line {number}: {why}"))?;
+            push(&mut networks, parsed)?;
         }
     }
     Ok(networks)
 }
 
-fn push(networks: &mut Vec<IpNet>, network: IpNet) -> Result<(), ListError> {
+fn push(networks: &mut Vec<IpNet>, network: IpNet) -> Result<(), String> {
     if networks.len() == MAX_PREFIXES {
-        return error("", format!("it contains more than {MAX_PREFIXES} networks"));
+        return Err(format!("it contains more than {MAX_PREFIXES} networks"));
     }
     networks.push(network);
     Ok(())
 }
 
-fn network(text: &str, place: impl Fn() -> String) -> Result<IpNet, ListError> {
+fn network(text: &str) -> Result<IpNet, String> {
     let parsed = text.parse::<IpNet>().ok();
     let parsed = parsed.or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
     let Some(network) = parsed else {
-        return error(
-            place(),
-            format!("`{}` is neither an address nor a network", cut(text)),
-        );
+        return Err(format!(
+            "`{}` is neither an address nor a network",
+            cut(text)
+        ));
     };
     let least = match network {
         IpNet::V4(_) => MIN_V4,
         IpNet::V6(_) => MIN_V6,
     };
     if network.prefix_len() < least {
-        let why = format!("`{network}` is wider than the network of any crawler (`/{least}`)");
-        return error(place(), why);
+        return Err(format!(
+            "`{network}` is wider than the network of any crawler (`/{least}`)"
+        ));
     }
     Ok(network.trunc())
 }

@@ -13,7 +13,7 @@ mod robots;
 mod rules;
 
 pub use known::{KNOWN, KnownCrawler, known};
-pub use list::{ListError, MAX_LIST_BYTES, MAX_PREFIXES, parse_list};
+pub use list::{MAX_LIST_BYTES, MAX_PREFIXES, parse_list};
 pub use ranges::CrawlerRanges;
 pub use robots::{CrawlDelays, MAX_ROBOTS_BYTES};
 pub use rules::{CrawlerRule, CrawlerTreatment, is_name, rule_of};

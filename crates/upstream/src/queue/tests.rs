@@ -183,7 +183,8 @@ fn a_promoted_request_is_served_before_the_crawl() {
     queue.promote(last, identity(Class::Visitor, 2));
     // A longer queue of another client does not delay a request.
     queue.promote(last, identity(Class::Crawler, 1));
-    assert_eq!(queue.class_of(last), Some(Class::Visitor));
+    let held = queue.identity_of(last).map(|identity| identity.class);
+    assert_eq!(held, Some(Class::Visitor));
     let first: Vec<_> = (0..2)
         .filter_map(|_| queue.pop(|_, _| true))
         .map(|(_, _, name)| name)

@@ -18,6 +18,11 @@ if ( 'without' === getenv( 'EXACTNESS_PLUGIN' ) ) {
 	add_filter( 'option_active_plugins', '__return_empty_array' );
 }
 
+// The reference keeps no transients, because those of others are in the object cache.
+if ( 'without' === getenv( 'EXACTNESS_OBJECTS' ) && file_exists( WP_CONTENT_DIR . '/object-cache.php' ) ) {
+	wp_using_ext_object_cache( true );
+}
+
 if ( ! defined( 'EXACTNESS_LARGE' ) && ! defined( 'EXACTNESS_PLAIN' ) ) {
 	add_action( 'init', __NAMESPACE__ . '\\boats' );
 	add_filter( 'the_content', __NAMESPACE__ . '\\below_posts' );

@@ -3,6 +3,8 @@
 use std::{
     io::{self, Read, Write},
     net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream},
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -41,8 +43,25 @@ impl Connection {
         Self::over(stream, addr, timeout)
     }
 
+    /// Connects to a unix socket, with the default timeout for each response.
+    pub fn to_socket(path: &Path) -> Result<Self, TestkitError> {
+        let stream =
+            UnixStream::connect(path).context(format_args!("connect to {}", path.display()))?;
+        // Both kinds of sockets are read and written by the same calls.
+        let stream = TcpStream::from(OwnedFd::from(stream));
+        Self::with_deadlines(stream, SocketAddr::from(([0; 4], 0)), TIMEOUT)
+    }
+
     fn over(stream: TcpStream, addr: SocketAddr, timeout: Duration) -> Result<Self, TestkitError> {
         stream.set_nodelay(true).context("set no-delay")?;
+        Self::with_deadlines(stream, addr, timeout)
+    }
+
+    fn with_deadlines(
+        stream: TcpStream,
+        addr: SocketAddr,
+        timeout: Duration,
+    ) -> Result<Self, TestkitError> {
         stream
             .set_write_timeout(Some(timeout))
             .context("set a deadline")?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    EventReport, ExactnessReport, ExactnessSettings, Progress, Suite,
+    EventReport, ExactnessReport, ExactnessSettings, Progress, PurgeMethod, Suite, diff,
     editor::Editor,
     events::{self, Effect, Event, Theme},
     fetch_pages::{FetchedPage, fetch_pages},
@@ -102,6 +102,10 @@ impl EventGroup {
                 report.events.push(event);
             }
         }
+        if settings.methods.contains(&PurgeMethod::Galley) && !self.events.is_empty() {
+            let used = object_cache_use(&site)?;
+            progress(Progress::Step(&used));
+        }
         if measure_cost {
             progress(Progress::Step("measuring the cost of the plugin"));
             report.cost = Some(plugin_cost::measure(&site)?);
@@ -109,6 +113,29 @@ impl EventGroup {
         report.pages = report.pages.max(site.targets.len());
         Ok(())
     }
+}
+
+/// How much the object cache was used, in words.
+///
+/// # Errors
+/// [`TestkitError::Refused`] if it was not: the run would prove nothing about it.
+fn object_cache_use(site: &ExactnessSite) -> Result<String, TestkitError> {
+    let count = |name: &str| {
+        site.counter(
+            &format!("galley_object_cache_{name}_total"),
+            PurgeMethod::Galley,
+        )
+    };
+    let (requests, flushes) = (count("requests")?, count("flushes")?);
+    let found = count("hits")? + count("sent_ahead")?;
+    if found == 0 {
+        return Err(TestkitError::Refused(
+            "the object cache was never used".to_owned(),
+        ));
+    }
+    Ok(format!(
+        "object cache: {requests} requests, {found} values found, emptied {flushes} times"
+    ))
 }
 
 /// A site with its current theme.
@@ -240,14 +267,16 @@ impl<'s> EventRunner<'s> {
     /// Fails if the event did not have its expected effect: it would prove nothing about purges. On the few pages of the short
     /// suite, an event of the long suite may have no visible effect.
     fn require_effect(&self, event: &Event, before: &[FetchedPage]) -> Result<(), TestkitError> {
-        let changed = before
-            .iter()
-            .zip(&self.pages.reference)
-            .any(|(before, after)| before.content != after.content);
-        let actual = match event.effect {
-            Effect::ChangesPages if !changed => "changed no page",
-            Effect::ChangesNothing if changed => "changed pages",
-            Effect::ChangesPages | Effect::ChangesNothing => return Ok(()),
+        let mut pairs = before.iter().zip(&self.pages.reference);
+        let changed = pairs.position(|(before, after)| before.content != after.content);
+        let actual = match (event.effect, changed) {
+            (Effect::ChangesPages, None) => "changed no page".to_owned(),
+            (Effect::ChangesNothing, Some(at)) => format!(
+                "changed pages ({}:\n{})",
+                self.pages.targets[at],
+                diff::lines(&before[at].content, &self.pages.reference[at].content)
+            ),
+            (Effect::ChangesPages, Some(_)) | (Effect::ChangesNothing, None) => return Ok(()),
         };
         Err(TestkitError::Refused(format!(
             "event `{}` {actual}: it does not have the effect that its definition states",

@@ -3,6 +3,9 @@
 //!
 //! WordPress takes [`HOST`] for the host of every request, so all sites generate the same pages. Our plugin has only the
 //! token of the site [`HOST`]; the run purges the other sites.
+//!
+//! With our plugin, the suites of edits also use Galley's object cache. The reference pages, and those whose cost is measured, come from
+//! PHP without it: an old value of the object cache would otherwise be in both of the pages that are compared.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +20,10 @@ use std::{
 use super::{ExactnessSettings, KEPT_WIDGET, PURGE_MODELS, PurgeMethod, Suite};
 use crate::{
     FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, TestkitError, WordPress, account,
-    client::Request, error::Context, wait::poll_until, wordpress_from_template,
+    client::{Connection, Request},
+    error::Context,
+    wait::poll_until,
+    wordpress_from_template,
 };
 
 /// The host that WordPress uses; the site that our plugin purges.
@@ -31,8 +37,8 @@ pub(super) const WITHOUT_PLUGIN_HOST: &str = "without.test";
 /// The running environment. Services stop in the order of the fields.
 pub(super) struct ExactnessSite {
     galley: Galley,
-    /// For visitors and editors.
-    _fpm: PhpFpm,
+    /// For visitors and editors, and for the reference.
+    _fpm: [PhpFpm; 2],
     /// One worker with our plugin.
     pub(super) with_plugin: PhpFpm,
     /// One worker without it.
@@ -56,27 +62,34 @@ impl ExactnessSite {
         let (database, wordpress) =
             wordpress_from_template(scratch.path(), &options(&notes, settings.suite))?;
         let (targets, ids) = run_seed(&scratch, &wordpress, settings.suite)?;
-        let pool = |name: &str, workers: usize, plugin: &str| {
+        let pool = |name: &str, workers: usize, plugin: &str, objects: &str| {
             let options = FpmOptions {
                 workers,
                 // No PHP file changes during a run.
                 ini: vec![("opcache.revalidate_freq".into(), "60".into())],
-                pool: vec![("env[EXACTNESS_PLUGIN]".into(), plugin.into())],
+                pool: vec![
+                    ("env[EXACTNESS_PLUGIN]".into(), plugin.into()),
+                    ("env[EXACTNESS_OBJECTS]".into(), objects.into()),
+                ],
                 ..FpmOptions::default()
             };
             PhpFpm::start(&scratch.join(name), &options)
         };
-        let fpm = pool("fpm", WORKERS, "with")?;
-        let with_plugin = pool("with", 1, "with")?;
-        let without_plugin = pool("without", 1, "without")?;
+        let fpm = [
+            pool("fpm", WORKERS, "with", "with")?,
+            pool("fresh", WORKERS, "with", "without")?,
+        ];
+        let with_plugin = pool("with", 1, "with", "without")?;
+        let without_plugin = pool("without", 1, "without", "without")?;
         let tokens = [
             write_token(&scratch, "server.token", SERVER_TOKEN)?,
             write_token(&scratch, "site.token", SITE_TOKEN)?,
         ];
         let config = configuration(
             &wordpress.root,
+            &scratch.join("admin.sock"),
             &tokens,
-            [&fpm, &with_plugin, &without_plugin],
+            [&fpm[0], &fpm[1], &with_plugin, &without_plugin],
             settings.suite,
         );
         let file = scratch.write("galley.toml", config)?;
@@ -94,6 +107,10 @@ impl ExactnessSite {
         };
         if settings.methods.contains(&PurgeMethod::Galley) {
             site.activate_plugin(&settings.plugin)?;
+            if has_object_cache(settings.suite) {
+                let file = site.wordpress.root.join("wp-content/object-cache.php");
+                fs::write(file, DROP_IN).context("write the drop-in")?;
+            }
         }
         Ok(site)
     }
@@ -157,9 +174,9 @@ impl ExactnessSite {
     /// # Errors
     /// [`TestkitError::Refused`] if the status is not 200.
     pub(super) fn admin(&self, request: Request) -> Result<String, TestkitError> {
-        let response = request
-            .field("Authorization", format!("Bearer {SERVER_TOKEN}"))
-            .send(self.admin_addr()?)?;
+        let request = request.field("Authorization", format!("Bearer {SERVER_TOKEN}"));
+        let response =
+            Connection::to_socket(&self.scratch.join("admin.sock"))?.exchange(&request)?;
         if response.status == 200 {
             return Ok(response.text());
         }
@@ -233,20 +250,12 @@ impl ExactnessSite {
         self.galley.pid()
     }
 
-    fn admin_addr(&self) -> Result<SocketAddr, TestkitError> {
-        let url = self.galley.admin().unwrap_or_default();
-        let addr = url
-            .strip_prefix("http://")
-            .and_then(|addr| addr.trim_end_matches('/').parse().ok());
-        addr.ok_or_else(|| TestkitError::Refused(format!("the admin interface is at `{url}`")))
-    }
-
     /// Copies our plugin into WordPress, configures its connection to the server, and activates it.
     fn activate_plugin(&self, plugin: &Path) -> Result<(), TestkitError> {
         let connection = self.wordpress.root.join("wp-content/galley-connection.php");
         let text = format!(
-            "<?php\nreturn array( 'address' => 'http://{}', 'token' => '{SITE_TOKEN}' );\n",
-            self.admin_addr()?
+            "<?php\nreturn array( 'address' => 'unix:{}', 'token' => '{SITE_TOKEN}' );\n",
+            self.scratch.join("admin.sock").display()
         );
         fs::write(&connection, text).context("write the plugin's connection")?;
         if let Some(user) = account::web_user() {
@@ -340,11 +349,26 @@ fn memory_mib(suite: Suite) -> usize {
     }
 }
 
-fn configuration(root: &Path, tokens: &[PathBuf; 2], fpm: [&PhpFpm; 3], suite: Suite) -> String {
+/// Whether the site uses Galley's object cache. Others have caches of their own, or measure what was measured without one before.
+fn has_object_cache(suite: Suite) -> bool {
+    match suite {
+        Suite::Short | Suite::Long | Suite::Shop => true,
+        Suite::Scripts | Suite::Large { .. } => false,
+    }
+}
+
+fn configuration(
+    root: &Path,
+    admin: &Path,
+    tokens: &[PathBuf; 2],
+    fpm: [&PhpFpm; 4],
+    suite: Suite,
+) -> String {
     let memory = memory_mib(suite);
     let mut text = format!(
-        "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = {}\n\
+        "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = {}\ntoken_file = {}\n\
          [cache]\nmemory = \"{memory}MiB\"\n[log]\naccess = \"off\"\nlevel = \"warn\"\n",
+        quoted(&format!("unix:{}", admin.display())),
         quoted(&tokens[0].display().to_string())
     );
     let mut site = |host: &str, fpm: &PhpFpm, workers: usize, lines: &str| {
@@ -374,12 +398,12 @@ fn configuration(root: &Path, tokens: &[PathBuf; 2], fpm: [&PhpFpm; 3], suite: S
     }
     site(
         UNCACHED_HOST,
-        fpm[0],
+        fpm[1],
         WORKERS,
         "[[site.rule]]\npath = \"/*\"\ncache = false",
     );
-    site(WITH_PLUGIN_HOST, fpm[1], 1, DAY);
-    site(WITHOUT_PLUGIN_HOST, fpm[2], 1, DAY);
+    site(WITH_PLUGIN_HOST, fpm[2], 1, DAY);
+    site(WITHOUT_PLUGIN_HOST, fpm[3], 1, DAY);
     text
 }
 
@@ -398,6 +422,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
+const DROP_IN: &str = include_str!("../../assets/exactness/drop-in.php");
 const SEED: &str = include_str!("../../assets/exactness/seed.php");
 const SHOP_SEED: &str = include_str!("../../assets/exactness/shop-seed.php");
 /// Runs before the seed, because WordPress knows a new language only from the next request on.

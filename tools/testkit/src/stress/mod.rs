@@ -20,6 +20,7 @@ mod site;
 mod slow_clients;
 mod soak;
 mod swarm;
+mod verdict;
 mod visitor;
 
 pub use crate::growth::RunLength;

@@ -22,7 +22,7 @@ pub(super) enum Kind {
     NotStored,
     /// The same, of a filter address.
     Filter,
-    /// The same visitor, if refused, after another page with its style sheet.
+    /// One of the two, if refused, after another page with its style sheet.
     Returned,
     /// Puts a product into the cart, and orders it.
     Buyer,
@@ -40,7 +40,7 @@ impl Kind {
             Self::Stored => "new visitors, stored page",
             Self::NotStored => "new visitors, page not stored",
             Self::Filter => "new visitors, first page is a filter",
-            Self::Returned => "the same after another page",
+            Self::Returned => "refused ones after another page",
             Self::Buyer => "buyers, cart and order",
             Self::Editor => "editor's save",
             Self::Feed => "feed readers",
@@ -82,7 +82,7 @@ impl Results {
         (!times.is_empty()).then(|| percentile(&times, percent))
     }
 
-    fn merged(mut self, other: Self) -> Self {
+    pub(super) fn merged(mut self, other: Self) -> Self {
         for (kind, served) in other.0 {
             let all = self.0.entry(kind).or_default();
             all.times.extend(served.times);
@@ -104,7 +104,8 @@ impl<'s> People<'s> {
         Self { site, editor, next }
     }
 
-    /// Sends requests of all kinds for some time: stored pages, filters, and all others each on a thread, and on it in turns.
+    /// Sends requests of all kinds for some time. New visitors of stored pages and of filters have a thread each. All others come one
+    /// after the other on a third, so that they wait for the crawl and not for each other.
     pub(super) fn watch(&mut self, length: Duration) -> Results {
         let person = |kind| Person {
             site: self.site,
@@ -131,20 +132,22 @@ impl<'s> People<'s> {
                         person(Kind::Stored).come(results);
                     })
                 }),
-                scope.spawn(|| turns(BETWEEN, &mut |results| person(Kind::Filter).come(results))),
                 scope.spawn(|| {
-                    turns(BETWEEN, &mut |results| {
-                        for kind in [Kind::NotStored, Kind::Feed, Kind::TrueBot, Kind::FalseBot] {
-                            person(kind).come(results);
-                        }
+                    turns(Duration::from_secs(1), &mut |results| {
+                        person(Kind::Filter).come(results);
                     })
                 }),
             ];
-            let mut saves = 0;
+            let mut number = 0_usize;
             let mut all = turns(BETWEEN, &mut |results| {
+                person(Kind::NotStored).come(results);
                 person(Kind::Buyer).come(results);
-                saves += 1;
-                results.add(Kind::Editor, editor.save(saves).ok());
+                results.add(Kind::Editor, editor.save(number as u64).ok());
+                // Their times have no goal.
+                if let Some(kind) = RARE.get(number % (RARE.len() + 1)) {
+                    person(*kind).come(results);
+                }
+                number += 1;
             });
             for results in threads.into_iter().filter_map(|thread| thread.join().ok()) {
                 all = all.merged(results);
@@ -168,10 +171,7 @@ impl Person<'_> {
         let unique = format!("/catalog/person-{number}/");
         match self.kind {
             Kind::Stored => self.get(results, &self.site.page(number), ""),
-            Kind::NotStored => {
-                let time = self.open(&chromium("GET", &unique, "", ""));
-                results.add(self.kind, time);
-            }
+            Kind::NotStored => self.open_or_return(results, &unique),
             Kind::Feed => self.get(results, &format!("/feed/?reader={number}"), ""),
             Kind::FalseBot => self.get(results, &unique, GOOGLEBOT),
             Kind::TrueBot => {
@@ -181,7 +181,10 @@ impl Person<'_> {
                 };
                 listed.get(results, &unique, GOOGLEBOT);
             }
-            Kind::Filter | Kind::Returned => self.open_filter(results),
+            Kind::Filter | Kind::Returned => {
+                let path = format!("/shop/?filter_color=person-{number}");
+                self.open_or_return(results, &path);
+            }
             Kind::Buyer => {
                 self.visit();
                 for path in ["/cart/", "/checkout/"] {
@@ -198,11 +201,11 @@ impl Person<'_> {
         results.add(self.kind, self.timed(&chromium("GET", path, fields, "")));
     }
 
-    fn open_filter(&self, results: &mut Results) {
-        let path = format!("/shop/?filter_color=person-{}", self.number);
-        let request = chromium("GET", &path, "", "");
+    /// Opens a page. A person who is refused opens another page, and then this one again.
+    fn open_or_return(&self, results: &mut Results, path: &str) {
+        let request = chromium("GET", path, "", "");
         let time = self.open(&request);
-        results.add(Kind::Filter, time);
+        results.add(self.kind, time);
         if time.is_none() {
             self.visit();
             results.add(Kind::Returned, self.timed(&request));
@@ -281,8 +284,11 @@ pub(super) fn chromium(method: &str, path: &str, fields: &str, body: &str) -> St
     )
 }
 
-/// The pause between two people.
-const BETWEEN: Duration = Duration::from_millis(100);
+/// The pause after each turn.
+const BETWEEN: Duration = Duration::from_millis(50);
+
+/// Who comes less often.
+const RARE: [Kind; 3] = [Kind::Feed, Kind::TrueBot, Kind::FalseBot];
 
 /// A browser's patience.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -288,9 +288,8 @@ fn verdict(verdict: &ProbeVerdict) -> String {
 
 const INTRODUCTION: &str = "# Five WordPress stacks, rebuilt
 
-Five published articles measure a site, change its stack, and measure again. `make seeds` rebuilds these stacks with the current programs of Debian, puts
-Galley in front of the same WordPress, runs each article's own `ab` command line, and checks the problems that the article describes. It fails if Galley is
-slower than a stack or has a problem. [The details](../bench/seeds.md) have every stack, chart, check and the method.
+`make seeds` rebuilds the stacks of five published articles with the programs of Debian, puts Galley in front of the same WordPress, runs each article's own `ab`
+command line, and checks the problems that the article describes. [The details](../bench/seeds.md) have every stack, chart, check and the method.
 
 ";
 const METHOD: &str = "

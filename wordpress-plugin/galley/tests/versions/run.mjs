@@ -183,6 +183,8 @@ async function run(version, root) {
 /** Parses every file of the plugin, and runs its unit tests with the installed PHPUnit, except tests that start programs. */
 async function runUnitTests(version) {
   const php = new PHP(await loadNodeRuntime(version));
+  // The plugin takes no command for a visitor; the name of this build is `wasm`.
+  await php.setSapiName('cli');
   for (const [target, source] of [['/usr/share/php', '/usr/share/php'], ['/plugin', plugin], ['/assets', resolve(plugin, '../assets')]]) {
     php.mkdir(target);
     await php.mount(target, createNodeFsMountHandler(source));
@@ -199,7 +201,7 @@ async function runUnitTests(version) {
     echo "ENDED $ended";`;
   const output = await php.run({ code }).then((response) => response.text, (error) => String(error));
   php.exit();
-  return output.includes('ENDED 0') ? [] : [output.slice(-2000)];
+  return output.includes('ENDED 0') ? [] : [output.slice(-6000)];
 }
 
 /** Checks the purges of each edit of edits.php. */

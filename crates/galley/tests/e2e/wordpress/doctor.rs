@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use galley_testkit::{Scratch, wait_for};
 use serde_json::Value;
@@ -141,32 +140,6 @@ fn each_system_fault_is_reported_by_exactly_one_check() {
     }
 }
 
-/// Asserts that the doctor recommends a Redis at the usual socket until WordPress uses an object cache.
-fn assert_recommends_object_cache(stack: &WordPressStack, machine: &Scratch) {
-    let socket = machine.join("run/redis/redis-server.sock");
-    fs::create_dir_all(socket.parent().unwrap()).unwrap();
-    let mut redis = Command::new("redis-server");
-    redis.args(["--port", "0", "--save", "", "--unixsocket"]);
-    let mut redis = redis.arg(&socket).stdout(Stdio::null()).spawn().unwrap();
-    wait_for("the doctor to find Redis", TIMEOUT, || {
-        let (_, found) = run_doctor(stack, machine.path());
-        let found = finding(&found, "object cache");
-        let names_socket = |text: &Value| {
-            text.as_str()
-                .unwrap()
-                .contains("/run/redis/redis-server.sock")
-        };
-        found["level"] == "notice" && names_socket(&found["seen"]) && names_socket(&found["remedy"])
-    });
-    let drop_in = stack.wordpress.root.join("wp-content/object-cache.php");
-    fs::write(&drop_in, "<?php require ABSPATH . WPINC . '/cache.php';").unwrap();
-    let (_, found) = run_doctor(stack, machine.path());
-    assert_eq!(finding(&found, "object cache")["level"], "fine");
-    fs::remove_file(drop_in).unwrap();
-    redis.kill().unwrap();
-    redis.wait().unwrap();
-}
-
 #[test]
 fn faults_in_wordpress_and_its_database_are_reported() {
     let mut stack = WordPressStack::start(
@@ -201,7 +174,6 @@ fn faults_in_wordpress_and_its_database_are_reported() {
         finding(&run_doctor(&stack, machine.path()).1, "page cache")["level"] == "notice"
     });
     assert_levels(&stack, &["errors"], "notice");
-    assert_recommends_object_cache(&stack, &machine);
     stack.database.kill();
     assert_levels(&stack, &["wordpress"], "wrong");
     stack.upstream.kill();

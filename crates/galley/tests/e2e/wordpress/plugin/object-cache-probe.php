@@ -46,8 +46,8 @@ echo json_encode(
 		'meta'      => (int) get_post_meta( $post->ID, 'probe', true ),
 		// WordPress says that it has not stored it, and shows the former value to this request, if another process deletes the row meanwhile.
 		'transient' => $stored ?? true ? get_transient( "probe_$who" ) : null,
-		'connected' => method_exists( $GLOBALS['wp_object_cache'], 'is_connected' ) && $GLOBALS['wp_object_cache']->is_connected(),
-		'trips'     => method_exists( $GLOBALS['wp_object_cache'], 'round_trips' ) ? $GLOBALS['wp_object_cache']->round_trips() : 0,
+		'connected' => is_callable( array( $GLOBALS['wp_object_cache'], 'is_connected' ) ) && $GLOBALS['wp_object_cache']->is_connected(),
+		'trips'     => is_callable( array( $GLOBALS['wp_object_cache'], 'round_trips' ) ) ? $GLOBALS['wp_object_cache']->round_trips() : 0,
 		'queries'   => $GLOBALS['wpdb']->num_queries,
 	)
 );

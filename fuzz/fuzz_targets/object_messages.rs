@@ -1,0 +1,4 @@
+//! See `galley_object_cache::fuzzing::messages`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| galley_object_cache::fuzzing::messages(data));
