@@ -105,6 +105,7 @@ fn convert_with(
         source,
         directives: flat(all.iter().chain(htaccess.iter().flatten())),
     };
+    draft.report_lost(&compared.directives);
     for (host, role) in &hosts {
         check::check(host, role, &compared, &pruned);
     }

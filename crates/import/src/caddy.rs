@@ -12,6 +12,7 @@ use crate::draft::{Draft, ImportedSite, RuleDraft, RulePriority, Section, Value}
 use crate::known;
 use crate::names::CADDY;
 use crate::report::Report;
+use crate::requests::flat;
 use crate::source::Source;
 use crate::tree::{self, Grammar};
 use crate::units;
@@ -43,11 +44,16 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
 /// Converts a global option.
 fn global(one: &Directive, draft: &mut Draft) {
     match one.name() {
-        "email" => one.sets("email", one.argument(0), &mut draft.acme),
-        "acme_ca" => one.sets("directory", one.argument(0), &mut draft.acme),
+        "email" => of_acme(one, "email", draft),
+        "acme_ca" => of_acme(one, "directory", draft),
         _ if CADDY.is_not_needed(one) => one.not_needed("it is about the process of Caddy"),
         _ => one.not_carried(NO_COUNTERPART),
     }
+}
+
+fn of_acme(one: &Directive, option: &str, draft: &mut Draft) {
+    draft.acme.set(option, one.argument(0), &one.origin);
+    one.carried(&format!("acme.{option}"));
 }
 
 fn add(head: &Directive, block: &[Directive], file: &[Directive], draft: &mut Draft) {
@@ -172,7 +178,9 @@ impl<'a> CaddySite<'a> {
             }
             ("handle" | "route" | "handle_path", _) => {
                 one.not_carried(IN_BLOCK);
-                one.inner().iter().for_each(|inner| CADDY.record(inner));
+                flat(one.inner())
+                    .into_iter()
+                    .for_each(|inner| CADDY.record(inner));
             }
             ("reverse_proxy", servers) => self.proxy(one, reach, servers),
             ("redir", [target, status @ ..]) if is_all => self.redirect(one, target, status),
@@ -197,7 +205,9 @@ impl<'a> CaddySite<'a> {
                 one.not_needed("Galley sends the files below `root`");
             }
             _ => {
-                CADDY.record(one);
+                for inner in flat([one]) {
+                    CADDY.record_as(&one.words.join(" "), inner);
+                }
                 one.not_carried(NO_COUNTERPART);
             }
         }

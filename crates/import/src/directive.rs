@@ -66,21 +66,23 @@ impl Directive {
         self.entry.carried(option);
     }
 
-    /// Sets options to the duration in the first argument.
+    /// Sets options to the duration in the first argument. The report has them as `TABLE.NAME` if one is outside of sites.
     pub(crate) fn sets_times(&self, options: &[&str], section: &mut Section) {
-        match units::duration(self.argument(0)).filter(|time| time != "0s") {
-            Some(time) => options
-                .iter()
-                .for_each(|one| self.sets(one, time.clone(), section)),
-            None => self
-                .entry
-                .not_carried(format!("set `{}`", options.join("`, `"))),
+        let time = units::duration(self.argument(0)).filter(|time| time != "0s");
+        let Some(time) = time else {
+            return self.not_carried(&format!("set `{}`", options.join("`, `")));
+        };
+        for option in options {
+            let name = option.rsplit('.').next().unwrap_or_default();
+            section.set(name, time.clone(), &self.origin);
         }
+        self.entry.carried(options.join(", "));
     }
 
     /// Sets the file of a log, `access` or `error`.
     pub(crate) fn logs_to(&self, log: &str, path: &str, section: &mut Section) {
-        if path == "/dev/null" || path.ends_with("stderr") {
+        let is_of_errors = log == "error" && matches!(path, "stderr" | "/dev/stderr");
+        if path == "/dev/null" || is_of_errors {
             self.not_needed("Galley writes no such log unless `[site.log]` names it");
         } else if path.starts_with('/') && !path.contains('$') || path == "off" && log == "access" {
             section.set(log, path.replace("/dev/stdout", "stdout"), &self.origin);

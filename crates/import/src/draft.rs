@@ -1,5 +1,8 @@
 //! The configuration that an import writes: sections with options, each with the positions of its statements.
 
+use std::collections::HashMap;
+
+use crate::directive::Directive;
 use crate::expectation::Expectation;
 use crate::source::StatementOrigin;
 
@@ -269,8 +272,7 @@ impl ImportedSite {
     /// Adds a rule. Galley applies one rule to a request, so rules for the same paths are joined. Other servers compare paths only, and
     /// know no other spellings of a page.
     pub fn add_rule(&mut self, mut rule: RuleDraft) {
-        let mut options = ["allow", "deny", "basic_auth", "limit"].iter();
-        if options.any(|option| rule.section.has(option)) {
+        if ACCESS.iter().any(|option| rule.section.has(option)) {
             rule.section.set("spellings", false, None);
         }
         let mut all = self.rules.iter_mut();
@@ -308,6 +310,8 @@ pub(crate) struct Draft {
     pub log: Section,
     pub acme: Section,
     pub sites: Vec<ImportedSite>,
+    /// Options of sites that joined others, which have other values.
+    pub lost: Vec<Setting>,
 }
 
 impl Draft {
@@ -328,7 +332,8 @@ impl Draft {
         other.sites.into_iter().for_each(|site| self.add(site));
     }
 
-    /// Adds a site, or joins it with a site that has one of its hosts: other servers have a separate host for each port.
+    /// Adds a site, or joins it with a site that has one of its hosts: other servers have a separate host for each port. Options of the
+    /// first one count.
     pub fn add(&mut self, site: ImportedSite) {
         let is_same = |known: &&mut ImportedSite| {
             let mut hosts = known.hosts().iter();
@@ -337,31 +342,84 @@ impl Draft {
         let Some(known) = self.sites.iter_mut().find(is_same) else {
             return self.sites.push(site);
         };
-        join_section(&mut known.section, site.section);
-        join_section(&mut known.ttl, site.ttl);
-        join_section(&mut known.log, site.log);
-        for rule in site.rules {
-            if !known.rules.iter().any(|own| own.has_paths_of(&rule)) {
-                known.rules.push(rule);
+        for (own, other) in [
+            (&mut known.section, site.section),
+            (&mut known.ttl, site.ttl),
+            (&mut known.log, site.log),
+        ] {
+            self.lost.extend(join_section(own, other));
+        }
+        for mut rule in site.rules {
+            let mut own = known.rules.iter_mut();
+            match own.find(|own| own.has_paths_of(&rule)) {
+                Some(own) => {
+                    // What either server refuses stays closed. Of other options those of the first one count, as in nginx.
+                    let mut all = std::mem::take(&mut rule.section.settings);
+                    all.retain(|one| {
+                        ACCESS.contains(&one.name.as_str()) && one.value != "off".into()
+                    });
+                    join_section(&mut own.section, Section { settings: all });
+                }
+                None => known.rules.push(rule),
             }
         }
         known.expected.extend(site.expected);
         known.sort_rules();
     }
+
+    /// Reports the statements of the options in [`Draft::lost`].
+    pub fn report_lost(&self, all: &[&Directive]) {
+        let place = |origin: &StatementOrigin| (origin.file.clone(), origin.line);
+        let mut names = HashMap::new();
+        for one in &self.lost {
+            names.extend(one.origins.iter().map(|origin| (place(origin), &one.name)));
+        }
+        for by in all.iter().filter(|by| by.block.is_none()) {
+            if let Some(name) = names.get(&place(&by.origin)) {
+                by.not_carried(&format!(
+                    "another server of this host sets `{name}` otherwise, and Galley has one site for a host: choose one of both"
+                ));
+            }
+        }
+    }
 }
 
-fn join_section(section: &mut Section, other: Section) {
+/// Options of rules that refuse requests.
+const ACCESS: [&str; 4] = ["allow", "deny", "basic_auth", "limit"];
+
+/// Adds the options of another section, without those that the section has. Lists are joined, but for `allow`: a client must be in both.
+/// Returns the options that have other values.
+fn join_section(section: &mut Section, other: Section) -> Vec<Setting> {
+    let mut lost = Vec::new();
     for setting in other.settings {
-        match (section.find_mut(&setting.name), setting.value) {
-            (None, value) => section.settings.push(Setting { value, ..setting }),
-            (Some(known), Value::List(more)) => {
-                if let Value::List(list) = &mut known.value {
-                    let new: Vec<String> =
-                        more.into_iter().filter(|one| !list.contains(one)).collect();
-                    list.extend(new);
+        let origin = setting.origins.first().cloned();
+        match (section.find_mut(&setting.name), &setting.value) {
+            (None, _) => section.settings.push(setting),
+            (
+                Some(Setting {
+                    value: Value::List(list),
+                    ..
+                }),
+                Value::List(more),
+            ) if setting.name == "allow" => {
+                list.retain(|one| more.contains(one));
+                if let (true, Some(origin)) = (list.is_empty(), origin) {
+                    section.remove("allow");
+                    section.deny_all(&origin);
                 }
             }
+            (
+                Some(Setting {
+                    value: Value::List(list),
+                    ..
+                }),
+                Value::List(more),
+            ) if setting.name != "upstream" => {
+                more.iter().for_each(|one| push_unique(list, one.clone()));
+            }
+            (Some(known), value) if known.value != *value => lost.push(setting),
             (Some(_), _) => {}
         }
     }
+    lost
 }

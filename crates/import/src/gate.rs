@@ -70,6 +70,12 @@ pub(crate) fn apply(one: &PartGate<'_>, section: &mut Section) {
         Gate::Deny(networks) => section.add("deny", networks.iter().cloned(), origin),
         Gate::Password(file) => section.set("basic_auth", file.as_str(), origin),
     }
+    if let Gate::Allow(networks) | Gate::Deny(networks) = &one.gate {
+        let names = |by: &&&Directive| by.arguments().iter().any(|one| networks.contains(one));
+        for by in one.by.iter().filter(names) {
+            section.add(one.gate.option().unwrap_or_default(), [], &by.origin);
+        }
+    }
     let is_read_by_galley = origin.file.ends_with(".htaccess");
     for directive in &one.by {
         match (&one.gate, one.gate.option()) {

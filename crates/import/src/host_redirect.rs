@@ -75,14 +75,14 @@ impl Draft {
         if !redirect.is_plain() || !(redirect.is_own_scheme() || is_https) {
             return entry.not_carried(MEANT);
         }
+        if is_https && schemes == [false] {
+            known.section.set("https_redirect", true, origin);
+        }
         if !is_same_host && others.iter().any(|other| known.hosts().contains(other)) {
             return entry.not_carried(format!(
                 "set `canonical_host` if all visitors shall get to `{}`: the host with TLS answers other names, too",
                 redirect.host
             ));
-        }
-        if is_https && schemes == [false] {
-            known.section.set("https_redirect", true, origin);
         }
         if !is_same_host {
             let host = redirect.host.clone();

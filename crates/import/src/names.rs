@@ -1,54 +1,83 @@
 //! Statements with one result wherever they are: those that visitors do not notice, and those without an equivalent. The tables are
 //! texts: a line with the result and the reason, then lines with names, or with the beginnings of whole statements.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use crate::directive::Directive;
 
-pub(crate) const NGINX: NamesTable = NamesTable(include_str!("names/nginx.txt"));
-pub(crate) const APACHE: NamesTable = NamesTable(include_str!("names/apache.txt"));
-pub(crate) const CADDY: NamesTable = NamesTable(include_str!("names/caddy.txt"));
-pub(crate) const VARNISH: NamesTable = NamesTable(include_str!("names/varnish.txt"));
+pub(crate) static NGINX: LazyLock<NamesTable> =
+    LazyLock::new(|| NamesTable::of(include_str!("names/nginx.txt")));
+pub(crate) static APACHE: LazyLock<NamesTable> =
+    LazyLock::new(|| NamesTable::of(include_str!("names/apache.txt")));
+pub(crate) static CADDY: LazyLock<NamesTable> =
+    LazyLock::new(|| NamesTable::of(include_str!("names/caddy.txt")));
+pub(crate) static VARNISH: LazyLock<NamesTable> =
+    LazyLock::new(|| NamesTable::of(include_str!("names/varnish.txt")));
+
+/// A result, and its reason.
+type NamedResult = (&'static str, &'static str);
 
 /// A table of results.
-#[derive(Clone, Copy)]
-pub(crate) struct NamesTable(&'static str);
+pub(crate) struct NamesTable {
+    /// Names and whole statements.
+    whole: HashMap<String, NamedResult>,
+    /// Beginnings of statements.
+    starts: HashMap<String, NamedResult>,
+    /// The length of the longest one, in bytes.
+    longest: usize,
+}
 
 impl NamesTable {
-    /// The result and the reason for a statement: those of the longest line that it begins with. A line without `*` is a name, or
-    /// the whole statement.
-    fn find(self, text: &str) -> Option<(&'static str, &'static str)> {
-        let text = text.trim_end().to_ascii_lowercase();
-        let name = text.split(' ').next().unwrap_or_default();
-        let (mut head, mut best) = (None, (0, None));
-        for line in self.0.lines() {
+    fn of(text: &'static str) -> Self {
+        let (mut whole, mut starts) = (HashMap::new(), HashMap::new());
+        let mut head = ("", "");
+        for line in text.lines() {
             let Some(names) = line.strip_prefix("  ") else {
-                head = line.split_once(": ");
+                head = line.split_once(": ").unwrap_or(head);
                 continue;
             };
             for one in names.split(',').map(|one| one.trim().to_ascii_lowercase()) {
-                let is_match = match one.strip_suffix('*') {
-                    Some(start) => text.starts_with(start),
-                    None => !one.is_empty() && (one == text || one == name),
+                match one.strip_suffix('*') {
+                    Some(start) => starts.insert(start.to_owned(), head),
+                    None => whole.insert(one, head),
                 };
-                if is_match && one.len() > best.0 {
-                    best = (one.len(), head);
-                }
             }
         }
-        best.1
+        whole.remove("");
+        let longest = whole.keys().chain(starts.keys()).map(String::len).max();
+        Self {
+            longest: longest.unwrap_or(0),
+            whole,
+            starts,
+        }
+    }
+
+    /// The result for a statement: that of the longest line that it begins with. A line without `*` is a name, or the whole statement.
+    fn find(&self, text: &str) -> Option<NamedResult> {
+        let text = text.trim_end().to_ascii_lowercase();
+        let name = text.split(' ').next().unwrap_or_default().len();
+        let lengths = (1..=text.len().min(self.longest)).rev();
+        let mut starts = lengths.filter_map(|length| Some((length, text.get(..length)?)));
+        starts.find_map(|(length, start)| {
+            let is_whole = length == text.len() || length == name;
+            let whole = || is_whole.then(|| self.whole.get(start)).flatten();
+            self.starts.get(start).or_else(whole).copied()
+        })
     }
 
     /// Whether nothing is needed for a statement.
-    pub fn is_not_needed(self, one: &Directive) -> bool {
+    pub fn is_not_needed(&self, one: &Directive) -> bool {
         matches!(self.find(&one.words.join(" ")), Some(("not needed", _)))
     }
 
     /// Records the result for a statement. The table may not have it: it is not carried.
-    pub fn record(self, one: &Directive) {
+    pub fn record(&self, one: &Directive) {
         self.record_as(&one.words.join(" "), one);
     }
 
     /// As [`NamesTable::record`], by another text.
-    pub fn record_as(self, text: &str, one: &Directive) {
+    pub fn record_as(&self, text: &str, one: &Directive) {
         match self.find(text) {
             Some(("not needed", why)) => one.entry.not_needed(why),
             Some(("decides", why)) => one.entry.differs(why, true),
@@ -64,9 +93,15 @@ mod tests {
 
     #[test]
     fn every_line_is_found() {
-        for table in [NGINX, APACHE, CADDY, VARNISH] {
+        for text in [
+            include_str!("names/nginx.txt"),
+            include_str!("names/apache.txt"),
+            include_str!("names/caddy.txt"),
+            include_str!("names/varnish.txt"),
+        ] {
+            let table = NamesTable::of(text);
             let mut head = "";
-            for line in table.0.lines().filter(|line| !line.is_empty()) {
+            for line in text.lines().filter(|line| !line.is_empty()) {
                 let Some(names) = line.strip_prefix("  ") else {
                     head = line;
                     let kinds = ["not needed: ", "not carried: ", "decides: "];
@@ -87,15 +122,18 @@ mod tests {
 
     #[test]
     fn the_longest_line_counts() {
-        let kind = |table: NamesTable, text| table.find(text).map(|(kind, _)| kind);
-        assert_eq!(kind(APACHE, "rewriteengine On"), Some("not needed"));
-        assert_eq!(kind(APACHE, "rewriteengine Off"), Some("not carried"));
-        assert_eq!(kind(NGINX, "fastcgi_param HTTP_PROXY "), Some("not needed"));
+        let kind = |table: &NamesTable, text| table.find(text).map(|(kind, _)| kind);
+        assert_eq!(kind(&APACHE, "rewriteengine On"), Some("not needed"));
+        assert_eq!(kind(&APACHE, "rewriteengine Off"), Some("not carried"));
         assert_eq!(
-            kind(NGINX, "fastcgi_param HTTP_PROXY x"),
+            kind(&NGINX, "fastcgi_param HTTP_PROXY "),
+            Some("not needed")
+        );
+        assert_eq!(
+            kind(&NGINX, "fastcgi_param HTTP_PROXY x"),
             Some("not carried")
         );
-        assert_eq!(kind(NGINX, "fastcgi_param HTTPS on"), Some("not carried"));
-        assert_eq!(kind(NGINX, "unheard of"), None);
+        assert_eq!(kind(&NGINX, "fastcgi_param HTTPS on"), Some("not carried"));
+        assert_eq!(kind(&NGINX, "unheard of"), None);
     }
 }

@@ -28,6 +28,7 @@ use crate::draft::{Draft, ImportedSite, Section, Value};
 use crate::evidence;
 use crate::names::NGINX;
 use crate::report::Report;
+use crate::requests::flat;
 use crate::source::Source;
 use crate::tree::{self, Grammar};
 use context::Context;
@@ -72,6 +73,7 @@ fn check_all(
     draft: &Draft,
     context: &Context<'_>,
 ) {
+    draft.report_lost(&flat(servers.iter().flatten().copied()));
     let mut pruned = draft.clone();
     evidence::prune(&mut pruned);
     for block in servers {

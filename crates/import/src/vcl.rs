@@ -1,11 +1,12 @@
-//! Varnish: converts the default backend of a VCL file, the networks that may purge, and cookies that bypass the cache.
+//! Varnish: converts the default backend of a VCL file, the networks that may purge, cookies that bypass the cache, and refusals.
 //!
 //! VCL is a program. Everything else in it is reported as not carried, in the order of the file: a list to go through.
 
 use std::path::Path;
 
+use crate::closed;
 use crate::directive::Directive;
-use crate::draft::{Draft, ImportedSite};
+use crate::draft::{Draft, ImportedSite, RulePriority};
 use crate::known;
 use crate::names::VARNISH;
 use crate::report::Report;
@@ -97,29 +98,78 @@ fn receive(one: &Directive, all: &[Directive], site: &mut ImportedSite) {
         .strip_prefix("if (")
         .and_then(|text| text.strip_suffix(')'));
     let condition = condition.unwrap_or(&text);
-    let cookies = condition.split_once(" ~ ").filter(|(left, pattern)| {
-        let is_single = ![" ~ ", " && ", " || "]
-            .iter()
-            .any(|part| pattern.contains(part));
-        is_passed && is_single && left.eq_ignore_ascii_case("req.http.cookie")
-    });
+    let cookies = compared(condition, "req.http.cookie").filter(|_| is_passed);
     VARNISH.record_as(&format!("{text} {returns}"), one);
     if one.entry.has_outcome() {
         return one.not_needed("it follows from the condition around it");
     }
-    if matches!(condition, "req.method == PURGE" | "req.request == PURGE") {
+    if text == "return(hash)" {
+        one.not_needed("Galley looks into its cache");
+    } else if matches!(condition, "req.method == PURGE" | "req.request == PURGE") {
         purge(one, all, site);
-    } else if let Some(unknown) = cookies.and_then(|(_, pattern)| known::cookies(pattern)) {
+    } else if let Some(unknown) = cookies.and_then(known::cookies) {
         if unknown.is_empty() {
             return one.not_needed("the preset knows these cookies");
         }
         site.section.add("bypass_cookies", unknown, &one.origin);
         one.carried("bypass_cookies");
-    } else if refuses(one.inner()) {
-        one.undecided(DENIES);
+    } else if let Some(status) = refusal(one.inner()) {
+        let is_closed = match condition.split_once(" && ") {
+            Some((paths, client)) => allow(one, paths, client, all, site),
+            None => deny(one, condition, &status, site),
+        };
+        if is_closed.is_none() {
+            one.undecided(DENIES);
+        }
     } else {
         computes(one);
     }
+}
+
+/// The pattern of a condition that is nothing but `NAME ~ "PATTERN"`.
+fn compared<'c>(condition: &'c str, name: &str) -> Option<&'c str> {
+    let (left, pattern) = condition.split_once(" ~ ")?;
+    let more = [" ~ ", " && ", " || "];
+    let is_single = !more.iter().any(|part| pattern.contains(part));
+    (left.eq_ignore_ascii_case(name) && is_single).then_some(pattern)
+}
+
+/// Closes the paths that a condition compares, one after the other. `None`: it compares something else.
+fn deny(one: &Directive, condition: &str, status: &str, site: &mut ImportedSite) -> Option<()> {
+    // The URL has the query, which Galley's patterns do not see.
+    let pattern = |one: &str| {
+        let pattern = compared(one, "req.url").filter(|pattern| !known::is_of_query(pattern))?;
+        known::pattern(pattern, false)
+    };
+    let patterns: Option<Vec<String>> = condition.split(" || ").map(pattern).collect();
+    for pattern in patterns? {
+        let is_prefix = closed::plain_prefix(&pattern).is_some();
+        let rule = closed::rule_for("pattern", pattern, one, RulePriority::Exact);
+        one.record(&closed::close(one, rule, status, site));
+        if !is_prefix {
+            one.undecided(OF_QUERY);
+        }
+    }
+    Some(())
+}
+
+/// Converts `req.url ~ "^/office" && client.ip !~ office`. `None`: it compares something else.
+fn allow(
+    one: &Directive,
+    paths: &str,
+    client: &str,
+    all: &[Directive],
+    site: &mut ImportedSite,
+) -> Option<()> {
+    let list = list_of(all, client.strip_prefix("client.ip !~ ")?)?;
+    let networks: Option<Vec<String>> = list.inner().iter().map(network).collect();
+    let prefix = closed::plain_prefix(compared(paths, "req.url")?)?;
+    let mut rule = closed::rule_for("path", format!("{prefix}*"), one, RulePriority::Exact);
+    rule.section.add("allow", networks?, &one.origin);
+    site.add_rule(rule);
+    list.carried("a rule with allow");
+    one.carried("a rule with allow");
+    Some(())
 }
 
 /// The words of a statement, in which a quoted one may be before a parenthesis.
@@ -147,13 +197,18 @@ fn purgers<'a>(one: &Directive, all: &'a [Directive]) -> Option<&'a Directive> {
     let [check, last] = one.inner() else {
         return None;
     };
-    if last.words.concat() != "return(purge)" || !refuses(check.inner()) {
+    if last.words.concat() != "return(purge)" || refusal(check.inner()).is_none() {
         return None;
     }
     let text = text_of(check).replace("client.ip !~", "!client.ip ~");
     let name = text.strip_prefix("if (!client.ip ~ ")?.strip_suffix(')')?;
-    all.iter()
-        .find(|list| list.name() == "acl" && list.argument(0) == name)
+    list_of(all, name)
+}
+
+/// The access list with a name.
+fn list_of<'a>(all: &'a [Directive], name: &str) -> Option<&'a Directive> {
+    let mut lists = all.iter().filter(|one| one.name() == "acl");
+    lists.find(|list| list.argument(0) == name)
 }
 
 /// An entry of an access list. `None` for a name or an exclusion.
@@ -166,21 +221,20 @@ fn network(entry: &Directive) -> Option<String> {
     address.parse::<std::net::IpAddr>().ok().map(|_| words)
 }
 
-/// Whether a block has `return (synth(403, "..."))`, or `error 403 "..."` of older files.
-fn refuses(block: &[Directive]) -> bool {
-    block.iter().any(|one| {
+/// The status of `return (synth(403, "..."))`, or of `error 403 "..."` in older files, if it refuses a request.
+fn refusal(block: &[Directive]) -> Option<String> {
+    let status = block.iter().find_map(|one| {
         let words = one.words.concat();
-        let rest = words
-            .strip_prefix("return(synth(")
-            .or_else(|| words.strip_prefix("error"));
-        rest.and_then(|rest| rest.get(..3))
-            .is_some_and(known::is_error_status)
-    })
+        let old = || words.strip_prefix("error");
+        let rest = words.strip_prefix("return(synth(").or_else(old)?;
+        rest.get(..3).map(str::to_owned)
+    });
+    status.filter(|status| known::is_error_status(status))
 }
 
 /// What a statement returns for some requests, apart from purges and refusals: later statements are not about these requests.
 fn returns(one: &Directive) -> Vec<String> {
-    if one.name() == "if" && refuses(one.inner()) || text_of(one).contains(" == PURGE") {
+    if one.name() == "if" && refusal(one.inner()).is_some() || text_of(one).contains(" == PURGE") {
         return Vec::new();
     }
     let text = one.words.concat();
@@ -192,14 +246,19 @@ fn returns(one: &Directive) -> Vec<String> {
 /// Whether statements before this one return for requests that it is about, and do something else with them.
 fn is_after(one: &Directive, before: &[String]) -> bool {
     let own = returns(one);
-    let differs = |other: &String| !own.is_empty() && !own.contains(other);
+    let is_refusal = refusal(one.inner()).is_some();
+    let differs = |other: &String| is_refusal || !own.is_empty() && !own.contains(other);
     one.name() == "if" && before.iter().any(differs)
 }
 
 /// Reports a statement that VCL computes something with, and those in it: what visitors notice, and what to write.
 fn computes(one: &Directive) {
     VARNISH.record_as(&text_of(one), one);
-    one.entry.not_carried(CONDITION);
+    if one.block.is_some() {
+        one.entry.not_carried(CONDITION);
+    } else if !one.entry.has_outcome() {
+        one.entry.not_carried(COMPUTED);
+    }
     one.inner().iter().for_each(computes);
 }
 
@@ -208,5 +267,10 @@ const AFTER_RETURN: &str =
 
 const DENIES: &str =
     "it refuses requests: close the paths with `allow` or `deny` in a rule, or set `admin_allow`";
+
+const OF_QUERY: &str = "closed for paths that match; Varnish also compares the query, which no rule of Galley does: close such addresses in PHP";
+
+const COMPUTED: &str =
+    "it has no effect: look for an option in docs/reference/options.md, or decide in PHP";
 
 const CONDITION: &str = "the statements in it have no effect: look at each of them, and write rules for the paths, or decide in PHP";

@@ -51,11 +51,20 @@ mod tests {
         let asked = AskedTwice::default();
         let at = |minutes: u64| Tick(minutes * MILLIS_PER_MINUTE);
         let hash = 7 << 30;
-        let table = [(0, false), (60, true), (120, true), (181, false), (181, true)];
+        let table = [
+            (0, false),
+            (60, true),
+            (120, true),
+            (181, false),
+            (181, true),
+        ];
         for (minutes, expected) in table {
             assert_eq!(asked.again(hash, at(minutes)), expected, "{minutes}");
         }
-        assert!(!asked.again(hash + SLOTS * (1 << 24), at(181)), "the same slot");
+        assert!(
+            !asked.again(hash + SLOTS * (1 << 24), at(181)),
+            "the same slot"
+        );
         assert!(!asked.again(hash, at(181)), "its slot was taken");
     }
 

@@ -30,8 +30,8 @@ use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 use tokio::task::spawn_blocking;
 
-use galley_codec::compress::Compressing;
 use crate::asked_twice::AskedTwice;
+use galley_codec::compress::Compressing;
 use galley_sys::clock::Clock;
 
 /// The files of one site.

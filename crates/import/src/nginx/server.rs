@@ -187,10 +187,14 @@ fn statement(directive: &Directive, server: &mut Server, context: &mut Context<'
                 "a lifetime for all pages and files: write rules with `pattern` and `set_headers`";
             directive.not_carried(remedy);
         }
-        "keepalive_timeout" => directive.sets_times(&["idle_timeout"], &mut server.options),
-        "client_header_timeout" => directive.sets_times(&["head_timeout"], &mut server.options),
-        "client_body_timeout" => directive.sets_times(&["body_timeout"], &mut server.options),
-        "send_timeout" => directive.sets_times(&["write_timeout"], &mut server.options),
+        "keepalive_timeout" => directive.sets_times(&["server.idle_timeout"], &mut server.options),
+        "client_header_timeout" => {
+            directive.sets_times(&["server.head_timeout"], &mut server.options)
+        }
+        "client_body_timeout" => {
+            directive.sets_times(&["server.body_timeout"], &mut server.options)
+        }
+        "send_timeout" => directive.sets_times(&["server.write_timeout"], &mut server.options),
         "set_real_ip_from" => {
             server
                 .options

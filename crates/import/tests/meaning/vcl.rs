@@ -77,22 +77,42 @@ const CASES: &[Case] = &[
     Case {
         name: "denials by the whole address, which has the query",
         text: "sub vcl_recv { if (req.url ~ \"^/internal\") { return (synth(403)); } if (req.url ~ \"[.]sql$\") { return (synth(403)); } }",
-        has: &[],
-        lacks: &["deny"],
+        has: &["path = \"/internal*\"\ndeny", "[.]sql$"],
+        lacks: &[],
         fates: &[
-            ("if (req.url ~ ^/internal", Open),
+            ("if (req.url ~ ^/internal", Carried),
             ("if (req.url ~ [.]sql", Open),
         ],
     },
     Case {
         name: "a denial after requests that are passed",
         text: "sub vcl_recv { if (req.url ~ \"^/a/\") { return (pass); } if (req.url ~ \"^/internal\") { return (synth(403)); } }",
-        has: &[],
-        lacks: &["deny", "cache = false"],
+        has: &["path = \"/internal*\"\ndeny"],
+        lacks: &["cache = false"],
         fates: &[
             ("if (req.url ~ ^/a/", Lost),
-            ("if (req.url ~ ^/internal", Open),
+            ("if (req.url ~ ^/internal", Lost),
         ],
+    },
+    Case {
+        name: "fields that Galley does not send, and others",
+        text: "sub vcl_deliver { unset resp.http.Server; unset resp.http.X-A; std.log(\"x\"); if (obj.hits > 0) { unset resp.http.Via; } }",
+        has: &[],
+        lacks: &["remove_headers"],
+        fates: &[
+            ("unset resp.http.Server", NotNeeded),
+            ("unset resp.http.X-A", Lost),
+            ("std.log", Lost),
+            ("if (obj.hits", Lost),
+            ("unset resp.http.Via", NotNeeded),
+        ],
+    },
+    Case {
+        name: "two lists for one folder",
+        text: "acl a { \"10.0.0.0\"/8; \"192.0.2.1\"; } acl b { \"192.0.2.1\"; } sub vcl_recv { if (req.url ~ \"^/office\" && client.ip !~ a) { return (synth(403)); } if (req.url ~ \"^/office\" && client.ip !~ b) { return (synth(403)); } }",
+        has: &["allow = [\"192.0.2.1\"]"],
+        lacks: &["10.0.0.0"],
+        fates: &[("acl a", Carried)],
     },
     Case {
         name: "cookies that are passed after some pages are stored",
