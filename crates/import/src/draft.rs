@@ -392,6 +392,7 @@ const ACCESS: [&str; 4] = ["allow", "deny", "basic_auth", "limit"];
 fn join_section(section: &mut Section, other: Section) -> Vec<Setting> {
     let mut lost = Vec::new();
     for setting in other.settings {
+        let known_origins = section.origins(&setting.name).to_vec();
         let origin = setting.origins.first().cloned();
         match (section.find_mut(&setting.name), &setting.value) {
             (None, _) => section.settings.push(setting),
@@ -402,6 +403,11 @@ fn join_section(section: &mut Section, other: Section) -> Vec<Setting> {
                 }),
                 Value::List(more),
             ) if setting.name == "allow" => {
+                if list != more {
+                    let mut both = setting.clone();
+                    both.origins.extend(known_origins.iter().cloned());
+                    lost.push(both);
+                }
                 list.retain(|one| more.contains(one));
                 if let (true, Some(origin)) = (list.is_empty(), origin) {
                     section.remove("allow");

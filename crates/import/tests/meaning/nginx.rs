@@ -51,7 +51,7 @@ const ONE_HOST: &[Case] = &[
         fates: &[
             ("root /srv/a", Carried),
             ("root /srv/b", Lost),
-            ("expires 30d", Lost),
+            ("expires 30d", Carried),
             ("expires 60d", Lost),
         ],
     },
