@@ -99,13 +99,14 @@ fn receive(one: &Directive, all: &[Directive], site: &mut ImportedSite) {
         .and_then(|text| text.strip_suffix(')'));
     let condition = condition.unwrap_or(&text);
     let cookies = compared(condition, "req.http.cookie").filter(|_| is_passed);
+    if text == "return(hash)" {
+        return one.not_needed("Galley looks into its cache");
+    }
     VARNISH.record_as(&format!("{text} {returns}"), one);
     if one.entry.has_outcome() {
         return one.not_needed("it follows from the condition around it");
     }
-    if text == "return(hash)" {
-        one.not_needed("Galley looks into its cache");
-    } else if matches!(condition, "req.method == PURGE" | "req.request == PURGE") {
+    if matches!(condition, "req.method == PURGE" | "req.request == PURGE") {
         purge(one, all, site);
     } else if let Some(unknown) = cookies.and_then(known::cookies) {
         if unknown.is_empty() {
