@@ -9,7 +9,7 @@
 mod access;
 mod access_control;
 pub mod asked_twice;
-mod audit;
+pub mod audit;
 mod before_lookup;
 mod challenge;
 mod coded_file;

@@ -112,7 +112,7 @@ mod tests {
     use serde_json::json;
 
     fn levels(wordpress: &Value) -> Vec<(&'static str, Severity)> {
-        let all = findings(&json!({ "wordpress": wordpress }), None);
+        let all = findings(&json!({ "wordpress": wordpress }));
         all.into_iter()
             .map(|finding| (finding.check, finding.level))
             .collect()
