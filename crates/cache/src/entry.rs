@@ -110,6 +110,8 @@ pub struct Entry {
     coded: Box<[EncodedEntry]>,
     /// The compression step that was last claimed.
     claimed_step: AtomicU8,
+    /// Written by [`Entry::claim_dictionaries`]: the state of the site's dictionaries that the page was compared with.
+    pub(crate) dictionaries: AtomicU32,
     /// The file from which the entry was made, if any.
     source: Option<Arc<EntrySource>>,
     /// The compression step that made `coded`.
@@ -145,6 +147,7 @@ impl Entry {
             lines,
             coded: Box::default(),
             claimed_step: AtomicU8::new(CompressionStep::Untried as u8),
+            dictionaries: AtomicU32::new(0),
             source: None,
             made_by: CompressionStep::Untried,
             fragments: Box::default(),
@@ -272,6 +275,7 @@ impl Entry {
             lines: self.lines.clone(),
             coded: self.coded.clone(),
             claimed_step: AtomicU8::new(self.claimed_step.load(Ordering::Relaxed)),
+            dictionaries: AtomicU32::new(self.dictionaries.load(Ordering::Relaxed)),
             source: self.source.clone(),
             made_by: self.made_by,
             fragments: self.fragments.clone(),
@@ -424,8 +428,8 @@ impl Entry {
         self.hits() > hits || self.is_hit_again.swap(false, Ordering::Relaxed)
     }
 
-    /// Reserves the bytes that are not reserved yet. Later calls do nothing.
-    pub(crate) fn reserve(&self, budget: &MemoryBudget) -> Result<(), OutOfBudget> {
+    /// Reserves the bytes that are not reserved yet. Later calls do nothing. For entries outside of the table; `put` calls it, too.
+    pub fn reserve(&self, budget: &MemoryBudget) -> Result<(), OutOfBudget> {
         if self.held.get().is_some() {
             return Ok(());
         }

@@ -26,17 +26,50 @@ use http::{HeaderMap, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
+use crate::dictionaries::Dictionaries;
+use crate::dictionary_job::{DictionaryJob, is_worth_it};
 use crate::encode;
 use crate::unpack::{self, UnpackError};
 
 /// The compression threads.
 pub struct Compressor {
-    jobs: SyncSender<CompressionJob>,
+    jobs: SyncSender<Job>,
     /// Pages in the queue.
     waiting: Arc<AtomicUsize>,
     counts: Arc<CompressionCounters>,
     /// Permits for compressing parts of large files while they are sent.
     permits: Arc<Semaphore>,
+}
+
+enum Job {
+    Compression(CompressionJob),
+    Dictionary(DictionaryJob),
+}
+
+impl Job {
+    fn work(self, counts: &CompressionCounters) {
+        match self {
+            Self::Compression(job) => job.work(counts),
+            Self::Dictionary(job) => {
+                if let Some((plain, made)) = job.work() {
+                    counts.bytes.fetch_add(plain, Ordering::Relaxed);
+                    counts.made.fetch_add(made, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Lets a later hit queue the page.
+    fn release(&self) {
+        match self {
+            Self::Compression(job) => {
+                if let Some(entry) = job.entry.upgrade() {
+                    entry.release_compression();
+                }
+            }
+            Self::Dictionary(job) => job.release(),
+        }
+    }
 }
 
 struct CompressionJob {
@@ -108,15 +141,13 @@ impl Compressor {
         }
     }
 
-    fn offer(&self, job: CompressionJob) {
+    fn offer(&self, job: Job) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = self.jobs.try_send(job) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             let (std::sync::mpsc::TrySendError::Full(job)
             | std::sync::mpsc::TrySendError::Disconnected(job)) = error;
-            if let Some(entry) = job.entry.upgrade() {
-                entry.release_compression();
-            }
+            job.release();
             self.counts.put_off.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -203,7 +234,9 @@ impl Compressing {
         if !is_same {
             return new;
         }
-        let coded = held.coded().iter().map(|one| {
+        // The difference to a dictionary is made again, because the head of the page does not name the dictionary yet.
+        let forms = held.coded().iter().filter(|one| one.coding != Coding::Dcz);
+        let coded = forms.map(|one| {
             let fields = coded_fields(&new.fields, one.coding);
             EncodedEntry::new(one.coding, &fields, one.body.clone())
         });
@@ -274,17 +307,42 @@ impl Compressing {
         let is_page = entry.kind == EntryKind::Page && entry.pieces().is_none();
         let settings = &self.settings;
         if is_page && settings.is_for(entry.status, &entry.fields, entry.length()) {
-            self.compressor.offer(CompressionJob {
+            self.compressor.offer(Job::Compression(CompressionJob {
                 memory: Arc::clone(&self.memory),
                 entry: Arc::downgrade(entry),
                 settings: Arc::clone(&self.settings),
                 step,
-            });
+            }));
         }
+    }
+
+    /// Queues a page that has not been compared with the present dictionaries of its site. Called at each hit, and cheap if there is
+    /// nothing to do. Never waits. `is_for_everyone` is as in [`galley_policy::dictionary::is_for_everyone`].
+    pub fn offer_dictionary(
+        &self,
+        entry: &Arc<Entry>,
+        dictionaries: &Arc<Dictionaries>,
+        now: Tick,
+        is_for_everyone: impl FnOnce() -> bool,
+    ) {
+        let state = dictionaries.state();
+        if entry.dictionaries() == state
+            || !entry.is_compression_tried()
+            || !entry.claim_dictionaries(state)
+        {
+            return;
+        }
+        self.compressor.offer(Job::Dictionary(DictionaryJob {
+            memory: Arc::clone(&self.memory),
+            entry: Arc::downgrade(entry),
+            dictionaries: Arc::clone(dictionaries),
+            is_for_everyone: is_for_everyone(),
+            now,
+        }));
     }
 }
 
-fn next(queue: &Mutex<Receiver<CompressionJob>>) -> Option<CompressionJob> {
+fn next(queue: &Mutex<Receiver<Job>>) -> Option<Job> {
     queue
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -301,7 +359,7 @@ impl CompressionJob {
             let _ = self.memory.put_if_same(&entry, Arc::new(entry.packed()));
             return;
         }
-        let Some(coded) = self.coded(&entry, counts) else {
+        let Some(mut coded) = self.coded(&entry, counts) else {
             return;
         };
         let reached = if self.step == CompressionStep::Dense {
@@ -312,7 +370,13 @@ impl CompressionJob {
         let is_complete = coded.len() == self.settings.codings.len();
         let mut fields = entry.fields.clone();
         vary_on_coding(&mut fields);
-        let mut denser = entry.with_coded(&fields, coded, reached);
+        let mut denser = entry.with_coded(&fields, coded.clone(), reached);
+        // The difference to a dictionary does not depend on the level of the others. They may have become too small for it.
+        let by_dictionary = entry.coded().iter().find(|form| form.coding == Coding::Dcz);
+        if let Some(form) = by_dictionary.filter(|form| is_worth_it(form, &denser)) {
+            coded.push(form.clone());
+            denser = entry.with_coded(&fields, coded, reached);
+        }
         // A plain body next to a compressed one is stored because clients need it.
         let is_kept = entry.is_packable() || entry.source().is_some();
         if is_complete && !is_kept && unpack::is_packable(denser.coded()) {
@@ -373,7 +437,7 @@ impl CompressionJob {
 
     fn level(&self, coding: Coding) -> u32 {
         let (quick, dense) = match coding {
-            Coding::Identity => (0, 0),
+            Coding::Identity | Coding::Dcz => (0, 0),
             Coding::Gzip => (self.settings.gzip_level, DENSE_GZIP),
             Coding::Brotli => (self.settings.brotli_level, DENSE_BROTLI),
             Coding::Zstd => (self.settings.zstd_level, DENSE_ZSTD),

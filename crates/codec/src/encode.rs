@@ -12,8 +12,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use galley_cache::budget::{MemoryBudget, Reservation};
 use galley_policy::compress::Compress;
+use galley_policy::dictionary::{self, DictionaryHash};
 use galley_policy::encoding::Coding;
 use zstd::stream::write::Encoder as ZstdEncoder;
+use zstd::zstd_safe::CParameter;
 
 /// A stream that is being encoded.
 pub struct EncoderStream {
@@ -33,7 +35,7 @@ impl EncoderStream {
     /// A stream in the given coding; `None` if there is no memory for it.
     pub fn new(coding: Coding, settings: &Compress, budget: &MemoryBudget) -> Option<Self> {
         let memory = match coding {
-            Coding::Identity => return None,
+            Coding::Identity | Coding::Dcz => return None,
             Coding::Gzip => GZIP_MEMORY,
             Coding::Brotli => BROTLI_STREAM_MEMORY,
             Coding::Zstd => ZSTD_STREAM_MEMORY,
@@ -41,7 +43,7 @@ impl EncoderStream {
         let reservation = budget.try_reserve(memory)?;
         let out = Vec::new();
         let kind = match coding {
-            Coding::Identity => return None,
+            Coding::Identity | Coding::Dcz => return None,
             Coding::Gzip => {
                 let level = Compression::new(settings.gzip_level.min(MAX_GZIP_LEVEL));
                 EncoderKind::Gzip(Box::new(GzEncoder::new(out, level)))
@@ -119,12 +121,12 @@ impl EncoderStream {
     }
 }
 
-/// A whole body in `coding`; `None` if encoding fails, or the coding is identity. Calls `pause` after each [`PIECE`] of input,
+/// A whole body in `coding`; `None` if encoding fails, or the coding is identity or needs a dictionary ([`by_dictionary`]). Calls `pause` after each [`PIECE`] of input,
 /// except for zstd, which takes least time. br only collects input until it has 64 KiB or all of it, and then compresses it at
 /// once: its encoder has no smaller blocks at the levels that are used here.
 pub fn whole(body: &[u8], coding: Coding, level: u32, pause: &dyn Fn()) -> Option<Vec<u8>> {
     match coding {
-        Coding::Identity => None,
+        Coding::Identity | Coding::Dcz => None,
         Coding::Gzip => gzip(body, level, pause),
         Coding::Brotli => brotli(body, level, pause),
         Coding::Zstd => zstd::bulk::compress(body, i32::try_from(level).ok()?).ok(),
@@ -137,6 +139,7 @@ pub fn working_memory(length: usize, coding: Coding, level: u32) -> u64 {
     let plain = length as u64;
     match coding {
         Coding::Identity => 0,
+        Coding::Dcz => DCZ_TABLES + 2 * plain,
         Coding::Gzip => GZIP_MEMORY,
         Coding::Brotli => {
             let window = 1_u64 << window_bits(length);
@@ -153,6 +156,23 @@ pub fn working_memory(length: usize, coding: Coding, level: u32) -> u64 {
         }
         Coding::Zstd => (24 * plain).clamp(MIB, 11 * MIB),
     }
+}
+
+/// A whole body as `dcz` (RFC 9842 section 5): the header with the hash of the dictionary, and a zstd frame that refers to it. `None` if
+/// encoding fails, or a client might not be able to decode the result.
+///
+/// A decoder uses the dictionary as long as it has written no more than the window, so the window spans dictionary and body. A dictionary
+/// that begins like one that zstd has trained would be read as such.
+pub fn by_dictionary(body: &[u8], dictionary: &[u8], hash: &DictionaryHash) -> Option<Vec<u8>> {
+    let window = usize::BITS - (body.len() + dictionary.len()).leading_zeros();
+    if window > MAX_DCZ_WINDOW || dictionary.starts_with(&TRAINED) {
+        return None;
+    }
+    let mut encoder = zstd::bulk::Compressor::with_dictionary(DCZ_LEVEL, dictionary).ok()?;
+    let window = CParameter::WindowLog(window.max(MIN_DCZ_WINDOW));
+    encoder.set_parameter(window).ok()?;
+    let frame = encoder.compress(body).ok()?;
+    Some([&dictionary::MAGIC[..], hash, &frame].concat())
 }
 
 fn gzip(body: &[u8], level: u32, pause: &dyn Fn()) -> Option<Vec<u8>> {
@@ -217,6 +237,19 @@ const MAX_ZSTD_LEVEL: u32 = 3;
 /// The windows of streams, in bits: larger than most pages.
 const BROTLI_WINDOW: u32 = 16;
 const ZSTD_WINDOW: u32 = 17;
+
+/// The level of `dcz`.
+const DCZ_LEVEL: i32 = 6;
+
+/// The windows of `dcz`, in bits. Every client supports 8 MB (RFC 9842 section 5).
+const MIN_DCZ_WINDOW: u32 = 10;
+const MAX_DCZ_WINDOW: u32 = 23;
+
+/// The beginning of a dictionary that zstd has trained (RFC 8878 section 5).
+const TRAINED: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
+
+/// The tables of the encoder of `dcz`, in bytes: an estimate for its level and pages up to the largest dictionary.
+const DCZ_TABLES: u64 = 4 * MIB;
 
 /// The size of br's output buffer, in bytes.
 const BROTLI_BUFFER: usize = 4096;

@@ -4,10 +4,13 @@
 //! A caller that streams does so in small pieces and yields in between. Memory is reserved before it is used. Other modules decide
 //! which bodies are compressed, and change the fields of the head.
 //!
-//! [`compress`] is the only part with threads: it compresses stored pages in the background.
+//! [`compress`] is the only part with threads: it compresses stored pages in the background. [`dictionaries`] chooses the dictionaries by
+//! which pages are sent to clients that have one.
 
 pub mod compress;
 pub mod decode;
+pub mod dictionaries;
+mod dictionary_job;
 pub mod encode;
 #[cfg(test)]
 mod tests;

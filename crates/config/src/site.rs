@@ -109,6 +109,7 @@ pub(crate) fn site(
         upstream,
         further,
         compress: compress(options, rules.preset),
+        dictionaries: options.value("dictionaries"),
         nginx_cache_path: nginx_cache_path(options, rules.preset, diagnostics),
         rules,
         error_page: options.get("error_page"),

@@ -12,6 +12,7 @@ use super::audits::Audits;
 use super::counters::FetchCounters;
 use super::cron_runs::CronRuns;
 use galley_codec::compress::Compressing;
+use galley_codec::dictionaries::Dictionaries;
 use galley_purging::{PageMarkers, SiteDiskCache, SitePurges};
 
 /// The properties of a site that fetches need.
@@ -26,6 +27,8 @@ pub struct FetchSite {
     pub disk: Option<SiteDiskCache>,
     /// The compressed forms of the site's pages.
     pub compressing: Compressing,
+    /// The dictionaries by which the site's pages are sent.
+    pub dictionaries: Arc<Dictionaries>,
     /// The site's fetch counters.
     pub counters: Arc<FetchCounters>,
     /// The limits of the site's fetches.

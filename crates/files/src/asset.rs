@@ -224,6 +224,8 @@ impl FileForm {
             Coding::Gzip => "-gz",
             Coding::Brotli => "-br",
             Coding::Zstd => "-zst",
+            // No file has this form.
+            Coding::Dcz => "-dcz",
         };
         let FileIdentity {
             inode,

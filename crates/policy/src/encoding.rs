@@ -16,10 +16,13 @@ pub enum Coding {
     Brotli,
     /// RFC 8878.
     Zstd,
+    /// The difference to a dictionary that the client has (RFC 9842). Never the result of [`AcceptedCodings`]: see
+    /// [`crate::dictionary`].
+    Dcz,
 }
 
 impl Coding {
-    /// All codings, beginning with the one that is usually the smallest for text; this order breaks ties.
+    /// All codings that clients choose by weight, beginning with the one that is usually the smallest for text; this order breaks ties.
     pub const BY_DENSITY: [Self; 4] = [Self::Brotli, Self::Zstd, Self::Gzip, Self::Identity];
 
     /// The token of `Content-Encoding`; `identity` is never sent.
@@ -29,10 +32,11 @@ impl Coding {
             Self::Gzip => "gzip",
             Self::Brotli => "br",
             Self::Zstd => "zstd",
+            Self::Dcz => "dcz",
         }
     }
 
-    /// The coding of a token, in any case; `None` if Galley does not know it.
+    /// The coding of a token, in any case; `None` if Galley does not know it, or it needs a dictionary.
     pub fn parse(token: &[u8]) -> Option<Self> {
         let is = |word: &[u8]| token.eq_ignore_ascii_case(word);
         match token.len() {
@@ -80,8 +84,8 @@ impl AcceptedCodings {
             };
             let slot = if token == b"*" {
                 &mut self.others
-            } else if let Some(coding) = Coding::parse(token) {
-                self.slot(coding)
+            } else if let Some(slot) = Coding::parse(token).and_then(|coding| self.slot(coding)) {
+                slot
             } else {
                 continue;
             };
@@ -146,6 +150,8 @@ impl AcceptedCodings {
             Coding::Gzip => self.gzip,
             Coding::Brotli => self.brotli,
             Coding::Zstd => self.zstd,
+            // `*` does not include it.
+            Coding::Dcz => Some(0),
         };
         match (named.or(self.others), coding) {
             (Some(0), _) => 0,
@@ -156,12 +162,13 @@ impl AcceptedCodings {
         }
     }
 
-    fn slot(&mut self, coding: Coding) -> &mut Option<u16> {
+    fn slot(&mut self, coding: Coding) -> Option<&mut Option<u16>> {
         match coding {
-            Coding::Identity => &mut self.identity,
-            Coding::Gzip => &mut self.gzip,
-            Coding::Brotli => &mut self.brotli,
-            Coding::Zstd => &mut self.zstd,
+            Coding::Identity => Some(&mut self.identity),
+            Coding::Gzip => Some(&mut self.gzip),
+            Coding::Brotli => Some(&mut self.brotli),
+            Coding::Zstd => Some(&mut self.zstd),
+            Coding::Dcz => None,
         }
     }
 }

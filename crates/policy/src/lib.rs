@@ -7,7 +7,7 @@
 //! [`proxied`] finds the client behind proxies; [`request_info`] parses a request head once; [`access`], [`key`],
 //! [`redirect`], [`forward`] and [`cgi`] use the result. [`spellings`] finds the other URLs of the same page. For responses,
 //! [`storable`] decides whether a response is stored, [`freshness`] for how long, [`decide`] whether a stored response is sent;
-//! [`conditional`], [`range`] and [`encoding`] choose the form in which it is sent, [`headers`] changes its fields.
+//! [`conditional`], [`range`], [`encoding`] and [`dictionary`] choose the form in which it is sent, [`headers`] changes its fields.
 //! [`fragments`] describes the shared parts of pages, [`private`] the private parts for members, and [`esi`] finds the
 //! includes of pages. [`purge`] parses purges, [`class`] classifies requests that wait for an upstream, [`crawlers`] recognizes
 //! crawlers, and [`outcome`] has the
@@ -27,6 +27,7 @@ pub mod cookie;
 pub mod crawlers;
 pub mod decide;
 pub mod decoded;
+pub mod dictionary;
 pub mod early_hints;
 pub mod encoding;
 pub mod esi;

@@ -236,6 +236,8 @@ pub enum Outcome {
     Hit,
     /// A fresh stored response was sent that was assembled from a page and its ESI includes.
     HitOfIncludes,
+    /// A fresh stored page was sent as the difference to a dictionary that the client has.
+    HitByDictionary,
     /// A stored response was sent in which purged fragments had been replaced.
     Patched,
     /// A fresh response was sent that another node of the cluster had fetched.
@@ -271,9 +273,12 @@ impl Outcome {
     /// The first word: `hit`, `stale`, `miss`, `pass`, `file`, `redirect`, `purge`, `dashboard` or `refused`.
     pub const fn word(self) -> &'static str {
         match self {
-            Self::Hit | Self::HitOfIncludes | Self::Patched | Self::Shared | Self::Assembled => {
-                "hit"
-            }
+            Self::Hit
+            | Self::HitOfIncludes
+            | Self::HitByDictionary
+            | Self::Patched
+            | Self::Shared
+            | Self::Assembled => "hit",
             Self::Stale(_) => "stale",
             Self::Miss { .. } => "miss",
             Self::Pass(_) => "pass",
@@ -305,6 +310,7 @@ impl Outcome {
                 outcome: StoreOutcome::StoredIncludes,
                 ..
             } => Some(ESI),
+            Self::HitByDictionary => Some(DICTIONARY),
             Self::Patched => Some(PATCHED),
             Self::Shared => Some(SHARED),
             Self::Assembled => Some(ASSEMBLED),
@@ -334,6 +340,7 @@ impl Outcome {
         match self {
             Self::Hit
             | Self::HitOfIncludes
+            | Self::HitByDictionary
             | Self::Patched
             | Self::Shared
             | Self::Assembled
@@ -377,6 +384,7 @@ impl Outcome {
             self,
             Self::Hit
                 | Self::HitOfIncludes
+                | Self::HitByDictionary
                 | Self::Patched
                 | Self::Shared
                 | Self::Stale(_)
@@ -390,6 +398,9 @@ impl Outcome {
 
 /// The detail of a page with ESI includes.
 pub const ESI: &str = "esi";
+
+/// The detail of a page that was sent as the difference to a dictionary.
+pub const DICTIONARY: &str = "dictionary";
 
 /// The detail of a hit in which purged fragments had been replaced.
 pub const PATCHED: &str = "patched";

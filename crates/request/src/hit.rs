@@ -21,7 +21,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::exchange::EarlierLookup;
 use super::site::{Services, Site};
-use super::{access, page, visit};
+use super::{access, dictionary, page, visit};
 use galley_fetch::revalidate;
 
 /// A fresh page or a file in memory, in the coding that the client prefers.
@@ -36,8 +36,16 @@ pub struct Hit {
 /// Properties of a hit that are not part of the stored entry.
 #[derive(Clone, Copy)]
 enum HitKind {
-    Page { age_s: u64 },
-    File { is_immutable: bool },
+    Page {
+        age_s: u64,
+    },
+    /// A page that is sent as the difference to a dictionary.
+    PageByDictionary {
+        age_s: u64,
+    },
+    File {
+        is_immutable: bool,
+    },
 }
 
 /// The part of a page or a file that is sent.
@@ -157,7 +165,9 @@ fn page(site: &Site, info: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result
         return Err(entry);
     }
     site.core.compressing.offer(&entry);
-    let coded = page::coded(info, &entry);
+    dictionary::offer(site, info, &entry, now);
+    let by_dictionary = dictionary::form(site, info, &entry, now);
+    let coded = by_dictionary.or_else(|| page::coded(info, &entry));
     let fields = validators(&entry, coded);
     let is_known =
         page::condition(info, &site.core.rules, 200, fields) == ConditionalResult::NotModified;
@@ -165,12 +175,15 @@ fn page(site: &Site, info: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result
     if form == SentForm::Full && coded.is_none() && entry.is_packed() {
         return Err(entry);
     }
+    let age_s = age.as_secs();
+    let kind = match by_dictionary {
+        None => HitKind::Page { age_s },
+        Some(_) => HitKind::PageByDictionary { age_s },
+    };
     Ok(Hit {
         coded,
         form,
-        kind: HitKind::Page {
-            age_s: age.as_secs(),
-        },
+        kind,
         entry,
     })
 }
@@ -240,7 +253,9 @@ impl Hit {
     /// The lookup result, for the slow path if the fast path cannot send the hit.
     pub fn into_earlier(self) -> EarlierLookup {
         match self.kind {
-            HitKind::Page { .. } => EarlierLookup::Found(self.entry),
+            HitKind::Page { .. } | HitKind::PageByDictionary { .. } => {
+                EarlierLookup::Found(self.entry)
+            }
             // Files are looked up only if no page was found.
             HitKind::File { .. } => EarlierLookup::Nothing,
         }
@@ -259,6 +274,7 @@ impl Hit {
         match self.kind {
             HitKind::Page { .. } if self.entry.assembly().is_some() => Outcome::HitOfIncludes,
             HitKind::Page { .. } => Outcome::Hit,
+            HitKind::PageByDictionary { .. } => Outcome::HitByDictionary,
             HitKind::File { .. } => Outcome::File,
         }
     }
@@ -266,7 +282,7 @@ impl Hit {
     /// The value of `Age` in seconds; `None` for files.
     pub fn age(&self) -> Option<u64> {
         match self.kind {
-            HitKind::Page { age_s } => Some(age_s),
+            HitKind::Page { age_s } | HitKind::PageByDictionary { age_s } => Some(age_s),
             HitKind::File { .. } => None,
         }
     }

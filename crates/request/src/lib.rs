@@ -16,6 +16,7 @@ mod coded_file;
 mod crawler;
 mod dashboard;
 mod dashboard_gateway;
+mod dictionary;
 mod error_page;
 mod exchange;
 pub mod fault;

@@ -21,6 +21,7 @@ use galley_policy::time;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use tokio::task::spawn_blocking;
 
+use super::dictionary;
 use super::exchange::Exchange;
 use super::parts;
 use super::response::{Response, ResponseBody, ResponseFields};
@@ -34,6 +35,12 @@ pub async fn from_entry(
     outcome: Outcome,
 ) -> Option<Response> {
     exchange.site.core.compressing.offer(&entry);
+    dictionary::offer(
+        &exchange.site,
+        &exchange.info,
+        &entry,
+        services.clock.tick(),
+    );
     let entry = if wants_plain(exchange, &entry) {
         // Boxed: this is rare, and its state would be part of every idle connection.
         Box::pin(unpack(services, exchange, entry)).await?
@@ -70,7 +77,7 @@ pub(super) async fn unpack(
 }
 
 /// The response with a page whose body exists in the required form.
-fn from_held(
+pub(super) fn from_held(
     services: &Services,
     exchange: &Exchange<'_>,
     entry: Arc<Entry>,
@@ -85,7 +92,13 @@ fn from_held(
         Outcome::Hit if entry.assembly().is_some() => Outcome::HitOfIncludes,
         outcome => outcome,
     };
-    let coded = coded(&exchange.info, &entry);
+    let now = services.clock.tick();
+    let by_dictionary = dictionary::form(&exchange.site, &exchange.info, &entry, now);
+    let outcome = match outcome {
+        Outcome::Hit if by_dictionary.is_some() => Outcome::HitByDictionary,
+        outcome => outcome,
+    };
+    let coded = by_dictionary.or_else(|| coded(&exchange.info, &entry));
     let coded = coded.and_then(|at| entry.coded().get(at));
     let body = match (coded, entry.body(), entry.pieces()) {
         (Some(coded), ..) => ResponseBody::Bytes(coded.body.bytes().clone()),

@@ -17,7 +17,9 @@ use super::forward::backend;
 use super::lookup::{LookupPurpose, LookupResult, lookup};
 use super::response::Response;
 use super::site::Services;
-use super::{challenge, crawler, dashboard, file, miss, page, private, purge, repair, visit};
+use super::{
+    challenge, crawler, dashboard, dictionary, file, miss, page, private, purge, repair, visit,
+};
 use crate::fault::Fault;
 use galley_fetch::revalidate::RefreshReason;
 use galley_telemetry::trace::RequestTrace;
@@ -84,6 +86,9 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         Some(_) => return Ok(Response::methods()),
     }
     if let Some(response) = challenge::style_sheet(services, exchange) {
+        return response;
+    }
+    if let Some(response) = dictionary::respond(services, exchange) {
         return response;
     }
     if exchange.key.is_empty() {

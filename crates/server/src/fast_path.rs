@@ -404,6 +404,7 @@ fn write_head(
         Some(seconds) => {
             let status = match hit.outcome() {
                 Outcome::HitOfIncludes => BEHIND_AGE_OF_INCLUDES,
+                Outcome::HitByDictionary => BEHIND_AGE_BY_DICTIONARY,
                 _ => BEHIND_AGE,
             };
             [AGE, age.format(seconds).as_bytes(), status]
@@ -434,6 +435,9 @@ pub(super) const CACHE_STATUS: &str = "galley; hit";
 /// `Cache-Status` of a fresh hit of a page with ESI includes.
 pub(super) const CACHE_STATUS_OF_INCLUDES: &str = "galley; hit; detail=esi";
 
+/// `Cache-Status` of a fresh hit that is sent as the difference to a dictionary.
+pub(super) const CACHE_STATUS_BY_DICTIONARY: &str = "galley; hit; detail=dictionary";
+
 /// The field for a file whose URL changes with its content.
 const IMMUTABLE: &[u8] = b"cache-control: public, max-age=31536000, immutable\r\n";
 
@@ -444,6 +448,7 @@ pub(super) const CACHE_STATUS_FILE: &str = "galley; detail=file";
 const AGE: &[u8] = b"age: ";
 const BEHIND_AGE: &[u8] = b"\r\ncache-status: galley; hit\r\n";
 const BEHIND_AGE_OF_INCLUDES: &[u8] = b"\r\ncache-status: galley; hit; detail=esi\r\n";
+const BEHIND_AGE_BY_DICTIONARY: &[u8] = b"\r\ncache-status: galley; hit; detail=dictionary\r\n";
 
 /// The line of a file.
 const OF_FILE: &[u8] = b"cache-status: galley; detail=file\r\n";
@@ -461,6 +466,9 @@ mod tests {
         Outcome::HitOfIncludes.write_cache_status(None, &mut text);
         assert_eq!(text, CACHE_STATUS_OF_INCLUDES.as_bytes());
         text.clear();
+        Outcome::HitByDictionary.write_cache_status(None, &mut text);
+        assert_eq!(text, CACHE_STATUS_BY_DICTIONARY.as_bytes());
+        text.clear();
         Outcome::File.write_cache_status(None, &mut text);
         assert_eq!(text, CACHE_STATUS_FILE.as_bytes());
         let line = |value| format!("cache-status: {value}\r\n").into_bytes();
@@ -470,6 +478,11 @@ mod tests {
         assert_eq!(
             BEHIND_AGE_OF_INCLUDES,
             [b"\r\n".to_vec(), of_includes].concat()
+        );
+        let by_dictionary = line(CACHE_STATUS_BY_DICTIONARY);
+        assert_eq!(
+            BEHIND_AGE_BY_DICTIONARY,
+            [b"\r\n".to_vec(), by_dictionary].concat()
         );
         let value = galley_files::IMMUTABLE;
         let line = [b"cache-control: ", value.as_bytes(), b"\r\n"].concat();

@@ -44,6 +44,7 @@ pub(super) mod slots {
         let index = match outcome {
             Outcome::Hit
             | Outcome::HitOfIncludes
+            | Outcome::HitByDictionary
             | Outcome::Patched
             | Outcome::Shared
             | Outcome::Assembled => 0,
@@ -64,6 +65,7 @@ pub(super) mod slots {
         match outcome {
             Outcome::Hit
             | Outcome::HitOfIncludes
+            | Outcome::HitByDictionary
             | Outcome::Patched
             | Outcome::Shared
             | Outcome::Assembled

@@ -21,4 +21,6 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("6"),
     row(OptionSection::Site, "dense_after", Count { least: 0, most: 10_000 }, "The hits after which Galley compresses a page again, at the best level. 0: never.")
         .or("100").unit("hits"),
+    row(OptionSection::Site, "dictionaries", Flag, "Whether Galley sends pages over TLS as the difference to a page that the browser has.")
+        .or("false"),
 ];

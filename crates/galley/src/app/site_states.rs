@@ -19,6 +19,7 @@ use galley_policy::site::MemberPages;
 
 use super::durable::{hash, key_shape};
 use galley_codec::compress::Compressing;
+use galley_codec::dictionaries::Dictionaries;
 use galley_fetch::acknowledged::AcknowledgedPurges;
 use galley_fetch::audits::Audits;
 use galley_fetch::counters::FetchCounters;
@@ -147,6 +148,12 @@ impl SiteStates {
             rules: site.rules.clone(),
             disk,
             compressing,
+            // Not those of the former configuration, which may have opened pages that are now closed.
+            dictionaries: Arc::new(if site.dictionaries {
+                Dictionaries::on()
+            } else {
+                Dictionaries::off()
+            }),
             purges: Arc::clone(&state.purges),
             counters: Arc::clone(&state.counters),
             limits: FetchLimits {

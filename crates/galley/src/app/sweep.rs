@@ -3,7 +3,7 @@
 //! Correctness does not depend on this: an invalid entry is not served, whether it was removed or not. A round runs when
 //! purges were published since the last one, and otherwise once a minute for entries past all their windows. It pauses as it
 //! goes, and runs outside of the threads that serve requests. The pages of each purge are counted before they are removed
-//! ([`super::purge_counts`]).
+//! ([`super::purge_counts`]). Each second the compression dictionaries of the sites are renewed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,6 +30,7 @@ pub(super) async fn run(current: Arc<CurrentConfiguration>) {
         let Some(purges) = purges(&current) else {
             return;
         };
+        renew_dictionaries(&current).await;
         if purges == seen && round % ROUNDS_FOR_OUTLIVED != 0 {
             continue;
         }
@@ -68,6 +69,33 @@ fn purges(current: &CurrentConfiguration) -> Option<Vec<u64>> {
         site.purges.settle_log();
     }
     Some(sites.iter().map(|site| site.purges.current()).collect())
+}
+
+/// Drops and chooses the dictionaries of all sites, on a helper thread if there is anything to do.
+async fn renew_dictionaries(current: &Arc<CurrentConfiguration>) {
+    let are_used = |sites: Arc<Vec<Arc<Site>>>| {
+        let mut sites = sites.iter();
+        sites.any(|site| site.core.dictionaries.are_used())
+    };
+    if !current.sites().is_some_and(are_used) {
+        return;
+    }
+    let current = Arc::clone(current);
+    let renewed = tokio::task::spawn_blocking(move || {
+        let (Some(services), Some(sites)) = (current.services(), current.sites()) else {
+            return;
+        };
+        for site in sites.iter() {
+            let is_valid = |entry: &Entry| site.purges.validity_waiting(entry) == Validity::Valid;
+            let now = services.clock.tick();
+            site.core
+                .dictionaries
+                .renew(&services.memory, now, &is_valid);
+        }
+    });
+    if renewed.await.is_err() {
+        tracing::error!("choosing compression dictionaries ended in a panic");
+    }
 }
 
 fn sweep(current: &CurrentConfiguration) {

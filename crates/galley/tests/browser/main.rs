@@ -6,6 +6,7 @@ mod accessibility;
 mod admin_pages;
 mod assets;
 mod chromium;
+mod dictionaries;
 mod http2;
 mod install;
 mod outage;

@@ -32,6 +32,8 @@ mod crawl;
 mod crawlers;
 mod cron;
 mod denied_files;
+mod dictionaries;
+mod dictionary_support;
 mod disk_large_objects;
 mod disk_persistence;
 mod early_refresh;

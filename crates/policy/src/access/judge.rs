@@ -244,6 +244,13 @@ pub fn depends_on_client(site: &Policy, info: &RequestInfo) -> bool {
     })
 }
 
+/// Whether some clients are denied access, or need a password.
+pub fn is_restricted(site: &Policy, info: &RequestInfo) -> bool {
+    let mut guarding = info.guarding();
+    depends_on_client(site, info)
+        || guarding.any(|rule| setting(site, rule, |access| &access.password).is_some())
+}
+
 fn networks(site: &Policy, info: &RequestInfo, client: IpAddr) -> Result<(), DenialReason> {
     for rule in info.guarding() {
         if let Some((by, deny)) = setting(site, rule, |access| &access.deny)

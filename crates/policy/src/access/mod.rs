@@ -18,7 +18,7 @@ pub use self::admin::{Audience, area, is_visitors_form};
 pub use self::authors::{form, requests_user_names};
 pub use self::country::{AccessClient, CountryCode};
 pub use self::judge::{
-    AccessConditions, BodyCheck, Bucket, By, DenialReason, depends_on_client, judge,
+    AccessConditions, BodyCheck, Bucket, By, DenialReason, depends_on_client, is_restricted, judge,
 };
 pub use self::limit::{RateLimit, TICKS_PER_S, TokenResult};
 pub use self::settings::{AccessRules, AccessSetting, SiteAccess, XmlRpc};

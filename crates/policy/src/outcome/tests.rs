@@ -13,6 +13,7 @@ fn every_outcome() -> Vec<Outcome> {
     let mut all = vec![
         Outcome::Hit,
         Outcome::HitOfIncludes,
+        Outcome::HitByDictionary,
         Outcome::Shared,
         Outcome::File,
         Outcome::Redirect,
@@ -60,6 +61,11 @@ fn each_outcome_has_its_cache_status() {
         (Outcome::Hit, None, "galley; hit"),
         (Outcome::Hit, Some(31), "galley; hit; ttl=31"),
         (Outcome::HitOfIncludes, None, "galley; hit; detail=esi"),
+        (
+            Outcome::HitByDictionary,
+            None,
+            "galley; hit; detail=dictionary",
+        ),
         (Outcome::Hit, Some(0), "galley; hit; ttl=0"),
         (
             Outcome::Stale(StaleWhy::UpstreamError),

@@ -76,6 +76,8 @@ pub(super) struct FieldFindings {
     pub(super) user_agent: Option<Span>,
     pub(super) directives: Directives,
     pub(super) vary_cookies: Span,
+    /// The hash of the dictionary by which a page may be sent; empty if there is none.
+    pub(super) dictionary: Span,
     pub(super) has_session: bool,
     pub(super) has_login: bool,
     pub(super) has_authorization: bool,
@@ -228,6 +230,12 @@ impl RequestInfo {
     /// Content codings that the client accepts.
     pub fn codings(&self) -> AcceptedCodings {
         self.found.codings
+    }
+
+    /// The hash of the dictionary by which a page may be sent as `dcz` ([`crate::dictionary`]).
+    pub fn dictionary(&self) -> Option<&[u8]> {
+        let span = self.found.dictionary;
+        (span.start < span.end).then(|| self.bytes(span))
     }
 
     /// Image formats that the client accepts in place of the requested one.

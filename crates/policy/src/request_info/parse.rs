@@ -6,6 +6,7 @@ use super::info::{FieldFindings, RequestInfo, RequestLineInfo, VaryCookie};
 use super::kinds::{Cacheability, Device, Method};
 use crate::classes::is_name;
 use crate::cookie::{self, Class};
+use crate::dictionary;
 use crate::images::OriginalFormat;
 use crate::outcome::PassWhy;
 use crate::proxied::Port;
@@ -74,6 +75,7 @@ impl RequestInfo {
             accept: AcceptLines::default(),
             hint: None,
             port: None,
+            has_dictionary: false,
         };
         for (name, value) in fields.clone() {
             pass.field(self, name.as_ref(), value);
@@ -85,6 +87,11 @@ impl RequestInfo {
             pass.port = port;
         }
         self.finish_fields(&pass);
+        if pass.has_dictionary
+            && let Some(hash) = dictionary::of_request(line.scheme, fields.clone())
+        {
+            self.found.dictionary = self.keep(&hash);
+        }
         self.join_lists(fields);
 
         let reading = self.read_query(target.query, site);
@@ -300,6 +307,8 @@ struct FieldPass<'p> {
     /// The value of `Sec-CH-UA-Mobile`, as `?1` or `?0`.
     hint: Option<&'static [u8]>,
     port: Option<u16>,
+    /// Whether the client names a dictionary that it has.
+    has_dictionary: bool,
 }
 
 /// Whether `Sec-Purpose` is `prefetch`, with or without parameters: a browser requests the page in advance.
@@ -365,6 +374,7 @@ impl FieldPass<'_> {
             19 if is_name(name, b"if-unmodified-since") => {
                 first(info, |found| &mut found.if_unmodified_since, value);
             }
+            20 if is_name(name, b"available-dictionary") => self.has_dictionary = true,
             22 if is_name(name, b"x-http-method-override") => self.seen.method_override = true,
             _ => {}
         }

@@ -27,7 +27,8 @@ use crate::Core;
 use crate::endpoints::Endpoints;
 use crate::exchange::{Parsed, ParsedRequest};
 use crate::fast_path::{
-    self, CACHE_STATUS, CACHE_STATUS_FILE, CACHE_STATUS_OF_INCLUDES, HitLookup, KnownHost,
+    self, CACHE_STATUS, CACHE_STATUS_BY_DICTIONARY, CACHE_STATUS_FILE, CACHE_STATUS_OF_INCLUDES,
+    HitLookup, KnownHost,
 };
 use crate::io::HttpDate;
 use crate::record::{self, RecordEnd};
@@ -187,6 +188,7 @@ fn write_block(out: &mut Vec<u8>, hit: &Hit, changes: &Compiled, scheme: Scheme,
             hpack::write_field(out, b"age", digits.format(seconds).as_bytes());
             match hit.outcome() {
                 Outcome::HitOfIncludes => CACHE_STATUS_OF_INCLUDES,
+                Outcome::HitByDictionary => CACHE_STATUS_BY_DICTIONARY,
                 _ => CACHE_STATUS,
             }
         }

@@ -1,0 +1,373 @@
+//! Tests of the choice of dictionaries, and of the forms of pages that are made with them.
+
+use super::*;
+use crate::dictionary_job::DictionaryJob;
+use crate::encode;
+use galley_cache::testing;
+use galley_policy::request_info::{RequestInfo, RequestLineInfo};
+use galley_policy::site::Policy;
+use http::header::{self, HeaderMap, HeaderValue};
+
+fn key(scheme: Scheme, path: &str) -> Key {
+    let line = RequestLineInfo {
+        method: "GET",
+        target: path.as_bytes(),
+        scheme,
+        host: "a.test",
+        has_body: false,
+        upgrade: false,
+        country: None,
+    };
+    let mut info = RequestInfo::default();
+    let none = std::iter::empty::<(&[u8], &[u8])>();
+    info.parse(&line, none, &Policy::wordpress()).unwrap();
+    let mut key = Vec::new();
+    galley_policy::key::write_key(&info, &mut key);
+    key.extend_from_slice(&[0; 4]);
+    Key::new(&key)
+}
+
+/// Text that looks random, so that only another page with the same text makes it small.
+fn text(seed: u32, words: u32) -> String {
+    let word = |n: u32| (seed * 31 + n).wrapping_mul(2_654_435_761) >> 8;
+    (0..words).map(|n| format!("<b>{}</b>", word(n))).collect()
+}
+
+fn body(path: &str) -> String {
+    let own = path.bytes().map(u32::from).sum();
+    format!("<html>{}{}</html>", text(1, 3000), text(own, 20))
+}
+
+fn page_of(scheme: Scheme, path: &str, body: &str) -> Entry {
+    let mut fields = HeaderMap::new();
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
+    fields.insert(header::ETAG, HeaderValue::from_static("\"x\""));
+    let page = Entry::new(EntryParts {
+        key: key(scheme, path),
+        fields: fields.clone(),
+        body: body.as_bytes().to_vec().into_stored(),
+        ..testing::parts(path, 0)
+    });
+    let gzip = encode::whole(body.as_bytes(), Coding::Gzip, 5, &|| {}).unwrap();
+    let coded = coded_fields(&fields, Coding::Gzip);
+    let gzip = EncodedEntry::new(Coding::Gzip, &coded, gzip.into_stored());
+    page.with_coded(&fields, vec![gzip], CompressionStep::Quick)
+}
+
+trait IntoStored {
+    fn into_stored(self) -> galley_cache::body::StoredBody;
+}
+
+impl IntoStored for Vec<u8> {
+    fn into_stored(self) -> galley_cache::body::StoredBody {
+        bytes::Bytes::from(self).into()
+    }
+}
+
+/// Dictionaries with the pages of a cache.
+struct World {
+    memory: Arc<Memory>,
+    dictionaries: Arc<Dictionaries>,
+}
+
+impl World {
+    fn new(dictionaries: Dictionaries) -> Self {
+        Self {
+            memory: Arc::new(Memory::new(64 << 20, 4 << 20)),
+            dictionaries: Arc::new(dictionaries),
+        }
+    }
+
+    fn store(&self, path: &str, hits: usize) {
+        let page = page_of(Scheme::Https, path, &body(path)).packed();
+        self.memory.put(Arc::new(page)).unwrap();
+        for _ in 0..hits {
+            self.memory.get(key(Scheme::Https, path).bytes()).unwrap();
+        }
+    }
+
+    fn page(&self, path: &str) -> Arc<Entry> {
+        self.memory.peek(key(Scheme::Https, path).bytes()).unwrap()
+    }
+
+    fn compare(&self, path: &str, now: Tick) -> Option<(u64, u64)> {
+        self.job(&self.page(path), now, true).work()
+    }
+
+    fn job(&self, page: &Arc<Entry>, now: Tick, is_for_everyone: bool) -> DictionaryJob {
+        DictionaryJob {
+            memory: Arc::clone(&self.memory),
+            entry: Arc::downgrade(page),
+            dictionaries: Arc::clone(&self.dictionaries),
+            is_for_everyone,
+            now,
+        }
+    }
+
+    fn renew(&self, now: Tick) {
+        self.dictionaries.renew(&self.memory, now, &|_| true);
+    }
+
+    fn of(&self, path: &str) -> Option<Arc<Dictionary>> {
+        let page = testing::scopes("a.test", path, &[]);
+        self.dictionaries
+            .of(page.host, &Template::of(path.as_bytes()))
+    }
+}
+
+const START: Tick = Tick(1_000);
+
+fn chosen_at() -> Tick {
+    START.plus(CHOICE)
+}
+
+/// Two products, of which the first is the dictionary.
+fn two_products() -> World {
+    let world = World::new(Dictionaries::on());
+    world.store("/product/a/", 9);
+    world.store("/product/b/", 3);
+    world.compare("/product/a/", START);
+    world.compare("/product/b/", START);
+    world.renew(chosen_at());
+    world
+}
+
+#[test]
+fn the_page_with_the_most_hits_becomes_the_dictionary_of_its_template() {
+    let world = World::new(Dictionaries::on());
+    for (path, hits) in [
+        ("/product/a/", 3),
+        ("/product/b/", 9),
+        ("/c/", 20),
+        ("/", 90),
+    ] {
+        world.store(path, hits);
+        assert_eq!(world.compare(path, START), None);
+    }
+    let before = world.dictionaries.state();
+    world.renew(Tick(chosen_at().0 - 1));
+    assert_eq!(world.dictionaries.state(), before, "pages gather hits");
+    world.renew(chosen_at());
+    assert_ne!(world.dictionaries.state(), before);
+    let chosen = world.of("/product/z/").unwrap();
+    assert_eq!(chosen.bytes(), body("/product/b/").as_bytes());
+    let hash: DictionaryHash = Sha256::digest(chosen.bytes()).into();
+    assert_eq!(chosen.hash, hash);
+    assert!(world.dictionaries.find(&hash).is_some());
+    assert!(world.dictionaries.find(&[0; 32]).is_none());
+    // One page beside the front page would be loaded for nothing.
+    assert!(world.of("/c/").is_none());
+    world.store("/d/", 1);
+    world.compare("/d/", chosen_at());
+    world.renew(chosen_at().plus(CHOICE));
+    assert_eq!(world.of("/e/").unwrap().bytes(), body("/c/").as_bytes());
+}
+
+#[test]
+fn a_dictionary_ends_with_its_page_and_after_a_day() {
+    let world = two_products();
+    let first = world.of("/product/a/").unwrap();
+    let state = world.dictionaries.state();
+    world.renew(chosen_at().plus(CHOICE));
+    assert_eq!(world.dictionaries.state(), state, "frozen");
+    let page = key(Scheme::Https, "/product/a/");
+    let is_valid = |entry: &Entry| entry.key != page;
+    let later = chosen_at().plus(CHOICE);
+    world.dictionaries.renew(&world.memory, later, &is_valid);
+    assert!(world.dictionaries.find(&first.hash).is_none());
+    assert_ne!(world.dictionaries.state(), state);
+    assert!(world.of("/product/a/").is_none(), "one valid page is left");
+
+    let world = two_products();
+    let end = chosen_at().plus(dictionary::LIFETIME);
+    assert!(first.is_fresh(Tick(end.0 - 1)) && !first.is_fresh(end));
+    for _ in 0..10 {
+        world.memory.get(key(Scheme::Https, "/product/b/").bytes());
+    }
+    world.renew(end);
+    let next = world.of("/product/a/").unwrap();
+    assert_eq!(next.bytes(), body("/product/b/").as_bytes(), "chosen again");
+}
+
+#[test]
+fn a_page_is_stored_as_the_difference_and_names_the_dictionary() {
+    let world = two_products();
+    let before = world.page("/product/b/");
+    let dictionary = world.of("/product/b/").unwrap();
+    assert!(world.compare("/product/b/", chosen_at()).is_some());
+    let page = world.page("/product/b/");
+    let form = page.coded().iter().find(|form| form.coding == Coding::Dcz);
+    let form = form.unwrap();
+    let sent = form.body.bytes();
+    assert_eq!(dictionary::hash_of_body(sent), Some(&dictionary.hash[..]));
+    let mut decoder = zstd::bulk::Decompressor::with_dictionary(dictionary.bytes()).unwrap();
+    let plain = decoder.decompress(&sent[40..], 1 << 20).unwrap();
+    assert_eq!(plain, body("/product/b/").as_bytes());
+    assert!(
+        form.weight() <= before.weight() / 10 && page.weight() < before.weight() / 8 * 9,
+        "a tenth, and the link"
+    );
+    let link = format!(
+        "<{}>; rel=\"compression-dictionary\"",
+        dictionary::path(&dictionary.hash)
+    );
+    assert_eq!(page.fields[header::LINK], link);
+    assert!(!page.fields.contains_key(header::CONTENT_ENCODING));
+    assert_eq!(page.fields[header::ETAG], "\"x\"");
+    for form in page.coded() {
+        assert_eq!(form.fields()[header::LINK], link);
+    }
+    assert_eq!(form.fields()[header::CONTENT_ENCODING], "dcz");
+    assert_eq!(world.compare("/product/b/", chosen_at()), None, "done");
+    assert!(Arc::ptr_eq(&page, &world.page("/product/b/")));
+    // The memory is released with the page and the dictionary.
+    world
+        .dictionaries
+        .renew(&world.memory, chosen_at(), &|_| false);
+    for path in ["/product/a/", "/product/b/"] {
+        world.memory.remove(key(Scheme::Https, path).bytes());
+    }
+    assert!(world.memory.budget().used() > 0);
+    drop((page, before, dictionary));
+    assert_eq!(world.memory.budget().used(), 0);
+}
+
+#[test]
+fn pages_follow_the_dictionaries_of_their_site() {
+    let world = two_products();
+    world.compare("/product/b/", chosen_at());
+    let has_form = |page: &Entry| page.coded().iter().any(|form| form.coding == Coding::Dcz);
+    assert!(has_form(&world.page("/product/b/")));
+    // No dictionary, after a purge or because they are off.
+    let off = World {
+        memory: Arc::clone(&world.memory),
+        dictionaries: Arc::new(Dictionaries::off()),
+    };
+    assert_eq!(off.dictionaries.state(), 0);
+    off.compare("/product/b/", chosen_at());
+    let page = world.page("/product/b/");
+    assert!(!has_form(&page) && !page.fields.contains_key(header::LINK));
+    // Another dictionary replaces the form.
+    world.compare("/product/b/", chosen_at());
+    let first = world.of("/product/b/").unwrap();
+    world.store("/product/c/", 30);
+    world.compare("/product/c/", chosen_at());
+    let end = chosen_at().plus(dictionary::LIFETIME);
+    world.renew(end);
+    let second = world.of("/product/b/").unwrap();
+    assert_ne!(first.hash, second.hash);
+    world.compare("/product/b/", end);
+    let page = world.page("/product/b/");
+    let forms = page
+        .coded()
+        .iter()
+        .filter(|form| form.coding == Coding::Dcz);
+    let hashes: Vec<_> = forms
+        .map(|form| {
+            dictionary::hash_of_body(form.body.bytes())
+                .unwrap()
+                .to_vec()
+        })
+        .collect();
+    assert_eq!(hashes, [second.hash.to_vec()]);
+    // The page is not for everyone any more.
+    world.job(&page, end, false).work();
+    assert!(!has_form(&world.page("/product/b/")));
+}
+
+#[test]
+fn a_form_that_saves_little_or_adds_much_is_not_stored() {
+    let world = two_products();
+    // Another text: the difference is as large as the page.
+    let page = page_of(Scheme::Https, "/product/other/", &text(77, 3000)).packed();
+    world.memory.put(Arc::new(page)).unwrap();
+    let (_, made) = world.compare("/product/other/", chosen_at()).unwrap();
+    assert!(made > 10_000, "{made}");
+    // Most of the text: smaller than the others, and more than a tenth of the page.
+    let half = format!("{}{}", text(1, 3000), text(78, 1000));
+    let page = page_of(Scheme::Https, "/product/half/", &half).packed();
+    world.memory.put(Arc::new(page)).unwrap();
+    assert!(world.compare("/product/half/", chosen_at()).is_some());
+    for path in ["/product/other/", "/product/half/"] {
+        let page = world.page(path);
+        assert!(
+            page.coded().iter().all(|form| form.coding != Coding::Dcz),
+            "{path}"
+        );
+        assert!(
+            page.fields.contains_key(header::LINK),
+            "other pages may use it"
+        );
+    }
+}
+
+#[test]
+fn pages_without_tls_or_of_another_kind_take_no_part() {
+    let page = |scheme| page_of(scheme, "/a/", &body("/a/"));
+    assert!(may_take_part(&page(Scheme::Https)));
+    assert!(!may_take_part(&page(Scheme::Http)));
+    let mut json = page(Scheme::Https).fields.clone();
+    json.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    let coded = page(Scheme::Https).coded().to_vec();
+    let json = page(Scheme::Https).with_coded(&json, coded, CompressionStep::Quick);
+    assert!(!may_take_part(&json));
+    let plain =
+        page(Scheme::Https).with_coded(&HeaderMap::new(), Vec::new(), CompressionStep::Tried);
+    assert!(!may_take_part(&plain));
+    let missing = Entry::new(EntryParts {
+        status: StatusCode::NOT_FOUND,
+        key: key(Scheme::Https, "/a/"),
+        ..testing::parts("/a/", 0)
+    });
+    assert!(!may_take_part(&missing));
+}
+
+#[test]
+fn templates_and_their_pages_are_bounded() {
+    let world = two_products();
+    for folder in 0..40 {
+        for path in [format!("/f{folder}/a/"), format!("/f{folder}/b/")] {
+            world.store(&path, 1);
+            world.compare(&path, chosen_at());
+        }
+    }
+    assert_eq!(world.dictionaries.lock().len(), MAX_TEMPLATES);
+    assert!(world.of("/product/a/").is_some(), "it is used, so it stays");
+    world.renew(chosen_at().plus(CHOICE));
+    assert!(world.dictionaries.current.load().len() <= MAX_TEMPLATES);
+    for page in 0..40 {
+        let path = format!("/product/{page}/");
+        world.store(&path, 100 + page);
+        world.compare(&path, chosen_at());
+    }
+    let templates = world.dictionaries.lock();
+    assert!(templates.iter().all(|known| known.pages.len() <= MAX_PAGES));
+    let product = templates
+        .iter()
+        .find(|known| known.template == Template::of(b"/product/a/"));
+    let last = key(Scheme::Https, "/product/39/");
+    assert!(
+        product.unwrap().pages.contains(&last),
+        "it has the most hits"
+    );
+}
+
+#[test]
+fn what_a_client_might_not_decode_is_not_made() {
+    let page = body("/a/");
+    let hash = [7; 32];
+    let made = |dictionary: &[u8]| encode::by_dictionary(page.as_bytes(), dictionary, &hash);
+    assert!(made(page.as_bytes()).unwrap().len() < 200);
+    let trained = [&[0x37, 0xa4, 0x30, 0xec][..], page.as_bytes()].concat();
+    assert!(
+        made(&trained).is_none(),
+        "read as another kind of dictionary"
+    );
+    assert!(
+        made(&vec![b'a'; 8 << 20]).is_none(),
+        "the window is too large"
+    );
+}

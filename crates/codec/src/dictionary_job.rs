@@ -1,0 +1,135 @@
+//! Makes the `dcz` form of a stored page, and names the dictionary in its head.
+//!
+//! A page has at most one such form. It is stored only if it is clearly smaller than the other forms and uses at most a tenth of the memory
+//! that the page uses without it. As any other form it belongs to the entry: purges, refreshes and patches end it with the page.
+
+use std::sync::{Arc, Weak};
+
+use galley_cache::body::StoredBody;
+use galley_cache::entry::{EncodedEntry, Entry};
+use galley_cache::memory::Memory;
+use galley_policy::compress::coded_fields;
+use galley_policy::dictionary::{self, Template};
+use galley_policy::encoding::Coding;
+use galley_policy::time::Tick;
+
+use crate::dictionaries::{Dictionaries, Dictionary, may_take_part};
+use crate::encode;
+use crate::unpack;
+
+/// A page that is compared with the dictionaries of its site.
+pub(crate) struct DictionaryJob {
+    /// The cache that stores the page.
+    pub(crate) memory: Arc<Memory>,
+    /// Weak: a page that has been evicted must not use memory.
+    pub(crate) entry: Weak<Entry>,
+    pub(crate) dictionaries: Arc<Dictionaries>,
+    /// Whether the page is the same for everyone, so that it may take part.
+    pub(crate) is_for_everyone: bool,
+    pub(crate) now: Tick,
+}
+
+impl DictionaryJob {
+    /// Lets a later hit try again.
+    pub(crate) fn release(&self) {
+        if let Some(entry) = self.entry.upgrade() {
+            release(&entry);
+        }
+    }
+
+    /// Does the work. Returns the bytes before and after, if the page was encoded.
+    pub(crate) fn work(self) -> Option<(u64, u64)> {
+        let entry = self.entry.upgrade()?;
+        let dictionary = (self.dictionaries.state() != 0 && self.is_for_everyone)
+            .then(|| self.dictionary_of(&entry))
+            .flatten();
+        let held = entry.coded().iter().find(|form| form.coding == Coding::Dcz);
+        let mut fields = entry.fields.clone();
+        let hash = dictionary.as_ref().map(|one| &one.hash);
+        let has_changed = dictionary::name_dictionary(&mut fields, hash);
+        let is_held = held.is_some_and(|form| {
+            dictionary::hash_of_body(form.body.bytes()) == hash.map(|hash| &hash[..])
+        });
+        if !has_changed && (is_held || (held.is_none() && dictionary.is_none())) {
+            return None;
+        }
+        let others = entry
+            .coded()
+            .iter()
+            .filter(|form| form.coding != Coding::Dcz);
+        let forms = others.map(|form| {
+            let fields = coded_fields(&fields, form.coding);
+            EncodedEntry::new(form.coding, &fields, form.body.clone())
+        });
+        let mut forms: Vec<EncodedEntry> = forms.collect();
+        let step = entry.compression_step();
+        let mut new = entry.with_coded(&fields, forms.clone(), step);
+        let mut made = None;
+        if let Some(dictionary) = &dictionary {
+            let body = if is_held {
+                held.map(|form| form.body.clone())
+            } else {
+                self.encode(&entry, dictionary)
+            };
+            if let Some(body) = body {
+                made = Some((entry.length(), body.bytes().len() as u64));
+                let dcz_fields = dictionary::dcz_fields(&fields, &dictionary.hash);
+                let form = EncodedEntry::new(Coding::Dcz, &dcz_fields, body);
+                if is_worth_it(&form, &new) {
+                    forms.push(form);
+                    new = entry.with_coded(&fields, forms, step);
+                }
+            }
+        }
+        if self.memory.put_if_same(&entry, Arc::new(new)).is_err()
+            && let Some(newer) = self.memory.peek(entry.key.bytes())
+        {
+            // It may be a copy of the former entry, in another form.
+            release(&newer);
+        }
+        made
+    }
+
+    /// The dictionary of a page; notes the page, which may become one.
+    fn dictionary_of(&self, page: &Entry) -> Option<Arc<Dictionary>> {
+        if !may_take_part(page) {
+            return None;
+        }
+        let template = Template::of(&page.scopes.path_query);
+        self.dictionaries
+            .note(page, &template, &self.memory, self.now);
+        self.dictionaries.of(page.scopes.host, &template)
+    }
+
+    fn encode(&self, page: &Entry, dictionary: &Dictionary) -> Option<StoredBody> {
+        let budget = self.memory.budget();
+        let unpacked = page.is_packed().then(|| unpack::unpack(page, budget));
+        let body = match &unpacked {
+            None => page.body(),
+            Some(unpacked) => unpacked.as_ref().ok().and_then(Entry::body),
+        }?;
+        let both = body.len().saturating_add(dictionary.bytes().len());
+        let reserved = budget.try_reserve(encode::working_memory(both, Coding::Dcz, 0))?;
+        let bytes = encode::by_dictionary(body, dictionary.bytes(), &dictionary.hash)?;
+        drop(reserved);
+        let room = budget.try_reserve(bytes.len() as u64)?;
+        Some(StoredBody::reserved(bytes, room))
+    }
+}
+
+fn release(entry: &Entry) {
+    entry.claim_dictionaries(u32::MAX);
+}
+
+/// Whether a form is at most three quarters of each other form of the page, and at most a tenth of the memory of the page, which does
+/// not have the form. An uncompressed body that may be dropped does not count.
+pub(crate) fn is_worth_it(form: &EncodedEntry, page: &Entry) -> bool {
+    let length = form.body.bytes().len();
+    let mut others = page.coded().iter();
+    let kept = if unpack::is_packable(page.coded()) {
+        page.packed().weight()
+    } else {
+        page.weight()
+    };
+    others.all(|other| length <= other.body.bytes().len() / 4 * 3) && form.weight() <= kept / 10
+}

@@ -1,0 +1,144 @@
+//! Chromium loads a compression dictionary, gets later pages as the difference to it, and shows each page as it is now.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use galley_testkit::{Chromium, Scratch, Tab, wait_for};
+use serde_json::{Value, json};
+
+use super::site::{PluginSite, TIMEOUT, shared};
+
+/// Number of page loads with edits and purges between; the long form sets another: `GALLEY_LOADS=10000`.
+const LOADS: usize = 60;
+
+/// Number of posts that are read.
+const POSTS: usize = 5;
+
+/// Deadline for work of the compression threads, which get little of a busy machine.
+const IDLE_TIMEOUT: Duration = TIMEOUT.saturating_mul(5);
+
+/// A page over TLS in `br`, from curl; its head and body are lossy text.
+fn curl(site: &PluginSite, path: &str) -> String {
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--include", "--insecure"])
+        .args(["--header", "Accept-Encoding: br"])
+        .arg(site.tls_url(path))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{path}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Requests the pages until each names a dictionary.
+fn wait_for_links(site: &PluginSite, paths: &[String]) {
+    wait_for("the pages to name a dictionary", IDLE_TIMEOUT, || {
+        // All of them: a dictionary needs two pages that were visited.
+        let pages: Vec<String> = paths.iter().map(|path| curl(site, path)).collect();
+        let names = |page: &String| page.contains("rel=\"compression-dictionary\"");
+        pages.iter().all(names)
+    });
+}
+
+/// The coding, the transferred and the decoded length of the page in the tab.
+fn navigation(tab: &mut Tab<'_>) -> (String, u64, u64) {
+    let entry = tab
+        .evaluate(
+            "(() => { const entry = performance.getEntriesByType('navigation')[0]; \
+             return [entry.contentEncoding ?? '', entry.encodedBodySize, entry.decodedBodySize]; })()",
+        )
+        .unwrap();
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let coding = entry[0].as_str().unwrap_or_default().to_owned();
+    (coding, number(&entry[1]), number(&entry[2]))
+}
+
+fn requests_for_dictionaries(site: &PluginSite) -> usize {
+    let log = fs::read_to_string(&site.access_log).unwrap_or_default();
+    let is_for = |line: &&str| line.contains("GET /galley-dictionary/") && line.contains(" 200 ");
+    log.lines().filter(is_for).count()
+}
+
+#[test]
+fn chromium_gets_second_pages_by_dictionary_and_never_a_broken_or_old_one() {
+    let site = &*shared();
+    let slugs: Vec<String> = (0..POSTS).map(|n| format!("by-dictionary-{n}")).collect();
+    let posts: Vec<u32> = slugs.iter().map(|slug| site.publish(slug)).collect();
+    let paths: Vec<String> = slugs.iter().map(|slug| format!("/{slug}/")).collect();
+    wait_for_links(site, &paths);
+
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start_trusting(&scratch.join("chromium"), &site.pin).unwrap();
+    let mut tab = browser.new_tab().unwrap();
+    let before = requests_for_dictionaries(site);
+    tab.navigate(&site.tls_url(&paths[0])).unwrap();
+    let (coding, first, _) = navigation(&mut tab);
+    assert_ne!(coding, "dcz");
+    wait_for("chromium to load the dictionary", IDLE_TIMEOUT, || {
+        requests_for_dictionaries(site) > before
+    });
+    // The browser stores the dictionary a moment after it has loaded it. The parameter makes each address new to the browser.
+    let mut loads = 0;
+    wait_for("a page by dictionary", IDLE_TIMEOUT, || {
+        loads += 1;
+        let url = site.tls_url(&format!("{}?utm_source={loads}", paths[1]));
+        tab.navigate(&url).unwrap();
+        navigation(&mut tab).0 == "dcz"
+    });
+    for (path, slug) in paths.iter().zip(&slugs).skip(2) {
+        tab.navigate(&site.tls_url(path)).unwrap();
+        let (coding, encoded, decoded) = navigation(&mut tab);
+        assert_eq!(coding, "dcz", "{path}");
+        assert!(
+            encoded * 3 < first && decoded > 10_000,
+            "{path}: {encoded} of {first}, {decoded}"
+        );
+        assert_shows(&mut tab, path, slug, "");
+    }
+
+    let wanted = std::env::var("GALLEY_LOADS").ok();
+    let wanted = wanted.map_or(LOADS, |text| text.parse().expect("a number"));
+    let mut texts = vec![String::new(); POSTS];
+    let mut by_dictionary = 0;
+    for load in 0..wanted {
+        let at = load * 3 % POSTS;
+        match load % 30 {
+            9 | 24 => {
+                texts[at] = format!("Edit {load}.");
+                site.php(&format!(
+                    "wp_update_post(['ID' => {}, 'post_content' => \
+                     '<!-- wp:paragraph --><p>Text of {}. {}</p><!-- /wp:paragraph -->']);",
+                    posts[at], slugs[at], texts[at]
+                ));
+            }
+            19 => {
+                let output = site.galley.cli(&["purge", "--all"]).unwrap();
+                assert!(output.status.success(), "{output:?}");
+                wait_for_links(site, &paths);
+            }
+            _ => {}
+        }
+        tab.navigate(&site.tls_url(&format!("{}?utm_source=load{load}", paths[at])))
+            .unwrap();
+        by_dictionary += usize::from(navigation(&mut tab).0 == "dcz");
+        assert_shows(&mut tab, &paths[at], &slugs[at], &texts[at]);
+    }
+    println!("{by_dictionary} of {wanted} loads by dictionary");
+    assert!(by_dictionary * 4 > wanted, "{by_dictionary} of {wanted}");
+}
+
+/// Asserts that the tab shows the whole post with its present text.
+fn assert_shows(tab: &mut Tab<'_>, path: &str, slug: &str, text: &str) {
+    let shown = tab
+        .evaluate(
+            "[location.pathname, document.body.innerText, \
+             !!document.querySelector('footer, #colophon, .wp-site-blocks > footer')]",
+        )
+        .unwrap();
+    let body = shown[1].as_str().unwrap_or_default();
+    let is_right = shown[0] == json!(path)
+        && body.contains(&format!("Text of {slug}."))
+        && body.contains(text)
+        && shown[2] == json!(true);
+    assert!(is_right, "{path} {text}: {shown}");
+}
