@@ -178,9 +178,9 @@ impl<'a> CaddySite<'a> {
             }
             ("handle" | "route" | "handle_path", _) => {
                 one.not_carried(IN_BLOCK);
-                flat(one.inner())
-                    .into_iter()
-                    .for_each(|inner| CADDY.record(inner));
+                for inner in flat(one.inner()) {
+                    CADDY.record(inner);
+                }
             }
             ("reverse_proxy", servers) => self.proxy(one, reach, servers),
             ("redir", [target, status @ ..]) if is_all => self.redirect(one, target, status),
@@ -195,11 +195,11 @@ impl<'a> CaddySite<'a> {
             ("tls", [cert, key]) => with_options(one, "tls", certificate_pair(cert, key), section),
             ("tls", _) if one.has("client_auth") => one.undecided(DECIDES),
             ("tls", words) if words.concat().is_empty() || words.concat().contains('@') => {
-                with_options(one, "tls", "auto", section)
+                with_options(one, "tls", "auto", section);
             }
             ("import", [name]) => self.import(one, name, level),
             ("encode", _) if is_all => {
-                one.not_needed("Galley compresses pages when it stores them")
+                one.not_needed("Galley compresses pages when it stores them");
             }
             ("file_server", []) if is_all && one.inner().is_empty() => {
                 one.not_needed("Galley sends the files below `root`");

@@ -135,7 +135,7 @@ pub(crate) fn is_hidden_only(text: &str) -> bool {
     let rest = text
         .strip_prefix("(^|/)\\.")
         .or_else(|| text.strip_prefix("/\\."));
-    rest.is_some_and(|rest| HIDDEN_ONLY.contains(&rest))
+    rest.is_some_and(|rest| HIDDEN_ONLY.contains(rest))
 }
 
 /// What may follow the dot of hidden files.

@@ -197,7 +197,7 @@ impl<'d, S: AnsweringServer<'d>> HostCheck<'_, 'd, S> {
                 self.lifetimes(sample, page, &ours);
             }
             self.limits(sample, &theirs, &ours);
-            self.files(sample, &theirs, site);
+            Self::files(sample, &theirs, site);
         }
     }
 
@@ -409,8 +409,8 @@ impl<'d, S: AnsweringServer<'d>> HostCheck<'_, 'd, S> {
     }
 
     /// Reports a location that sends files only, and has paths of pages.
-    fn files(&self, sample: &SampleRequest<'_>, theirs: &ServerAnswer<'d>, site: &Section) {
-        let is_page = evidence::OTHER_TARGETS.contains(&sample.target) && sample.path() != "/";
+    fn files(sample: &SampleRequest<'_>, theirs: &ServerAnswer<'d>, site: &Section) {
+        let is_page = evidence::OTHER_TARGETS.contains(sample.target) && sample.path() != "/";
         if let Some(place) = theirs.place.filter(|_| site.has("root") && is_page)
             && theirs.pass.is_none()
             && !theirs.falls_back

@@ -421,7 +421,9 @@ fn join_section(section: &mut Section, other: Section) -> Vec<Setting> {
                 }),
                 Value::List(more),
             ) if setting.name != "upstream" => {
-                more.iter().for_each(|one| push_unique(list, one.clone()));
+                for one in more {
+                    push_unique(list, one.clone());
+                }
             }
             (Some(known), value) if known.value != *value => lost.push(setting),
             (Some(_), _) => {}

@@ -35,7 +35,7 @@ pub(crate) fn cookies(pattern: &str) -> Option<Vec<String>> {
 /// Whether the preset lets every cookie bypass the cache whose name begins so.
 fn is_known_cookie(name: &str) -> bool {
     let with = |end: &str| wordpress::is_bypass_cookie(format!("{name}{end}").as_bytes());
-    COOKIE_PREFIXES.contains(&name) || (with("") && with("_0")) || with("") && with("x")
+    COOKIE_PREFIXES.contains(name) || (with("") && with("_0")) || with("") && with("x")
 }
 
 /// The paths in a condition on the URL that the preset stores, as patterns.

@@ -181,10 +181,10 @@ fn page(site: &Site, info: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result
         Some(_) => HitKind::PageByDictionary { age_s },
     };
     Ok(Hit {
+        entry,
         coded,
         form,
         kind,
-        entry,
     })
 }
 

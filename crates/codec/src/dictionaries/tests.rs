@@ -30,7 +30,9 @@ fn key(scheme: Scheme, path: &str) -> Key {
 /// Text that looks random, so that only another page with the same text makes it small.
 fn text(seed: u32, words: u32) -> String {
     let word = |n: u32| (seed * 31 + n).wrapping_mul(2_654_435_761) >> 8;
-    (0..words).map(|n| format!("<b>{}</b>", word(n))).collect()
+    (0..words).fold(String::new(), |text, n| {
+        text + "<b>" + &word(n).to_string() + "</b>"
+    })
 }
 
 fn body(path: &str) -> String {

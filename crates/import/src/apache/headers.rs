@@ -44,7 +44,7 @@ pub(super) fn header(directive: &Directive, section: &mut Section, kind: PartKin
     let change = HeaderChange::of(directive);
     let (name, value) = (change.name, change.value);
     let lower = name.to_ascii_lowercase();
-    let is_own = OWN_FIELDS.contains(&lower.as_str());
+    let is_own = OWN_FIELDS.contains(lower.as_str());
     match change.action.as_str() {
         _ if change.has_condition => {
             directive.not_carried("a field under a condition: have PHP send it");
@@ -175,7 +175,7 @@ pub(super) fn has_other_types(host: &ApacheHost<'_>, directive: &Directive) -> b
         .parts
         .iter()
         .flat_map(|part| part.block.iter().copied());
-    AMBIGUOUS.contains(&own) || all.any(|one| changes(&one))
+    AMBIGUOUS.contains(own) || all.any(|one| changes(&one))
 }
 
 /// Types whose names changed between versions of the list, or that no list has.

@@ -294,7 +294,7 @@ pub(super) fn module_is_there(directive: &Directive) -> Option<bool> {
     let name = name.strip_prefix("mod_").unwrap_or(name);
     let name = name.trim_end_matches(".c").trim_end_matches("_module");
     if condition.starts_with('!') {
-        STANDARD_MODULES.contains(&name).then_some(false)
+        STANDARD_MODULES.contains(name).then_some(false)
     } else {
         Some(true)
     }

@@ -39,7 +39,7 @@ pub(super) fn upstream(directive: &Directive) -> Option<String> {
 pub(super) fn proxy(directive: &Directive, site: &mut ImportedSite) {
     let (path, target) = (directive.argument(0), directive.argument(1));
     if directive.name() == "proxypassmatch" {
-        if OF_PHP.contains(&path) && target.contains("fcgi://") {
+        if OF_PHP.contains(path) && target.contains("fcgi://") {
             return handler(directive, target, site);
         }
         return directive.not_carried("write a rule with `pattern` and `upstream`");

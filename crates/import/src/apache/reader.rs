@@ -103,7 +103,7 @@ impl ApacheReader<'_> {
         let is_section = name.starts_with('<') && open.len() <= MAX_NESTED;
         match name {
             "include" | "includeoptional" => {
-                let included = self.include(&argument, entry, level);
+                let included = self.include(&argument, &entry, level);
                 if let Some(top) = open.last_mut() {
                     top.inner.extend(included);
                 }
@@ -133,7 +133,7 @@ impl ApacheReader<'_> {
         }
     }
 
-    fn include(&mut self, pattern: &str, entry: ReportEntry, level: usize) -> Vec<Directive> {
+    fn include(&mut self, pattern: &str, entry: &ReportEntry, level: usize) -> Vec<Directive> {
         let files = self.source.matching(&self.folder.join(pattern));
         if files.is_empty() && !pattern.contains(['*', '?']) {
             let remedy = "the file does not exist here: run the import where it does";

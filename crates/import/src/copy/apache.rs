@@ -150,7 +150,7 @@ impl ApacheCopy<'_, '_> {
                 };
                 let _ = writeln!(self.body, "AuthUserFile \"{}\"", path.display());
             }
-            _ if LEFT_OUT.contains(&name) => {}
+            _ if LEFT_OUT.contains(name) => {}
             _ => {
                 self.body.push_str(&line.text);
                 self.body.push('\n');

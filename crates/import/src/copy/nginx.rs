@@ -174,8 +174,8 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
 
     fn statement(&mut self, directive: &Directive, depth: usize) -> Result<(), CopyError> {
         match directive.name() {
-            name if depth == 0 && PROCESS.contains(&name) => {}
-            name if LEFT_OUT.contains(&name) || TEMPORARY.contains(&name) => {}
+            name if depth == 0 && PROCESS.contains(name) => {}
+            name if LEFT_OUT.contains(name) || TEMPORARY.contains(name) => {}
             "limit_req" | "limit_conn" | "limit_rate" => {
                 self.builder.change("rate limits are left out");
             }

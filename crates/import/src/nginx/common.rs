@@ -35,7 +35,7 @@ pub(super) fn convert(
         }
         "expires" => expires(directive, section),
         "allow" | "deny" => {} // Handled together in `access`.
-        name if OF_ACCESS.contains(&name) => access_by_others(directive, section),
+        name if OF_ACCESS.contains(name) => access_by_others(directive, section),
         "limit_req" => limit(directive, section, context),
         name if name.ends_with("_read_timeout") => {
             directive.sets_times(&["first_byte_timeout", "read_timeout"], section);

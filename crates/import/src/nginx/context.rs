@@ -104,7 +104,7 @@ impl<'l> Context<'l> {
                 }
                 "server" => {
                     servers.push(inner.argument(0).to_owned());
-                    self.server_of_upstream(inner);
+                    server_of_upstream(inner);
                 }
                 "keepalive" | "keepalive_requests" | "keepalive_timeout" | "zone" => {
                     inner.not_needed("Galley keeps connections by itself (`idle_share`)");
@@ -118,14 +118,6 @@ impl<'l> Context<'l> {
         directive.entry.carried("upstream or php");
         self.upstreams
             .insert(directive.argument(0).to_owned(), servers);
-    }
-
-    fn server_of_upstream(&mut self, directive: &Directive) {
-        if directive.arguments().len() > 1 {
-            let remedy = "set `weight`, `backup` and `max` in the options of `upstream` or `php`";
-            return directive.not_carried(remedy);
-        }
-        directive.entry.carried("upstream or php");
     }
 
     fn rate(&mut self, directive: &Directive) {
@@ -258,3 +250,11 @@ const MAP: &str = "Galley has no maps: write rules for the paths, or decide in P
 /// A plugin's settings are in its database, so the import cannot determine whether it removes files.
 const CACHE_OF_PLUGINS: &str = "cache.disk. If a plugin purges pages by removing files from this folder (Nginx Helper, SpinupWP), \
      also set `nginx_cache_path` of its site";
+
+fn server_of_upstream(directive: &Directive) {
+    if directive.arguments().len() > 1 {
+        let remedy = "set `weight`, `backup` and `max` in the options of `upstream` or `php`";
+        return directive.not_carried(remedy);
+    }
+    directive.entry.carried("upstream or php");
+}

@@ -41,7 +41,7 @@ pub(super) fn nested(directive: &Directive) {
             || one.name().starts_with("fastcgi_") && NGINX.is_not_needed(one)
             || one.name() == "try_files" && one.argument(1) == "=404"
     };
-    if OF_PHP.contains(&LocationPaths::of(directive).text()) && directive.inner().iter().all(passes)
+    if OF_PHP.contains(LocationPaths::of(directive).text()) && directive.inner().iter().all(passes)
     {
         return directive.not_needed("PHP runs the scripts of all paths");
     }

@@ -46,7 +46,7 @@ pub(super) fn convert(directive: &Directive, site: &mut ImportedSite, context: &
             context,
         );
     } else if is_php(&paths, directive) {
-        if OF_OTHER_SCRIPTS.contains(&paths.text()) {
+        if OF_OTHER_SCRIPTS.contains(paths.text()) {
             directive.entry.not_carried(PHP_ONLY);
         } else {
             directive.entry.carried("php");
@@ -242,7 +242,7 @@ fn is_php(paths: &LocationPaths, directive: &Directive) -> bool {
         return false;
     };
     let passes = ["fastcgi_pass", "proxy_pass"];
-    (OF_PHP.contains(&text.as_str()) || OF_OTHER_SCRIPTS.contains(&text.as_str()))
+    (OF_PHP.contains(text.as_str()) || OF_OTHER_SCRIPTS.contains(text.as_str()))
         && passes.iter().any(|name| directive.has(name))
 }
 
@@ -271,7 +271,7 @@ fn of_whole_site(
 fn script_files(directive: &Directive) {
     let is_end = |text: &str| matches!(text, "=404" | "/index.php");
     match directive.arguments() {
-        [uri, last] if SCRIPT.contains(&uri.as_str()) && is_end(last) => {
+        [uri, last] if SCRIPT.contains(uri.as_str()) && is_end(last) => {
             let why = "Galley runs only scripts that exist; WordPress answers the other requests, with 404";
             directive.entry.not_needed(why);
         }

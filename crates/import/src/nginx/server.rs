@@ -189,10 +189,10 @@ fn statement(directive: &Directive, server: &mut Server, context: &mut Context<'
         }
         "keepalive_timeout" => directive.sets_times(&["server.idle_timeout"], &mut server.options),
         "client_header_timeout" => {
-            directive.sets_times(&["server.head_timeout"], &mut server.options)
+            directive.sets_times(&["server.head_timeout"], &mut server.options);
         }
         "client_body_timeout" => {
-            directive.sets_times(&["server.body_timeout"], &mut server.options)
+            directive.sets_times(&["server.body_timeout"], &mut server.options);
         }
         "send_timeout" => directive.sets_times(&["server.write_timeout"], &mut server.options),
         "set_real_ip_from" => {

@@ -89,13 +89,12 @@ impl PartsReader<'_> {
         let mut host = ServedHost::default();
         let is_tls = has_tls(block);
         for address in addresses {
-            match self.kind {
-                ServerKind::Caddy => caddy_address(address.trim_end_matches(','), &mut host),
-                _ => {
-                    let default = if is_tls { "443" } else { "80" };
-                    let key = listen_key(address, default).unwrap_or_else(|| default.to_owned());
-                    host.listeners.push(ServedListener { key, is_tls });
-                }
+            if self.kind == ServerKind::Caddy {
+                caddy_address(address.trim_end_matches(','), &mut host);
+            } else {
+                let default = if is_tls { "443" } else { "80" };
+                let key = listen_key(address, default).unwrap_or_else(|| default.to_owned());
+                host.listeners.push(ServedListener { key, is_tls });
             }
         }
         for one in block {
@@ -147,7 +146,7 @@ impl PartsReader<'_> {
                     continue;
                 }
                 "documentroot" => {
-                    *root = Some(PathBuf::from(one.argument(0).trim_end_matches('/')))
+                    *root = Some(PathBuf::from(one.argument(0).trim_end_matches('/')));
                 }
                 _ => {}
             }
@@ -194,7 +193,7 @@ impl PartsReader<'_> {
             "expires" | "expiresbytype" | "expiresdefault" => StatementSubject::Lifetime,
             "error_page" | "errordocument" => StatementSubject::ErrorPage,
             "root" if self.kind == ServerKind::Caddy => return None,
-            name if CONTENT.contains(&name) => StatementSubject::Content,
+            name if CONTENT.contains(name) => StatementSubject::Content,
             _ => StatementSubject::Field(field_of(one)?),
         })
     }

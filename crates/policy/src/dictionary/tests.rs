@@ -22,7 +22,8 @@ const BROWSER: &str = "gzip, deflate, br, zstd, dcb, dcz";
 #[test]
 fn requests_that_may_be_answered_by_dictionary() {
     let hash: Vec<u8> = (0..32).collect();
-    let table: &[(&[&str], &[(&str, &str)], bool)] = &[
+    type Row<'r> = (&'r [&'r str], &'r [(&'r str, &'r str)], bool);
+    let table: &[Row<'_>] = &[
         (&["same-origin"], &[], true),
         (&["same-origin"], &[("Sec-Fetch-Mode", "cors")], true),
         // Typed, or from a bookmark.
