@@ -3,17 +3,16 @@
 //! A denial is never dropped because of its name. It is not needed only if every path that it matches is closed anyway, and the
 //! tests of this crate show that. Every other one becomes a rule for exactly its paths.
 
-use crate::directive::Directive;
+use crate::directive::ParsedDirective;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::evidence::targets;
 use crate::expectation::{Answer, Expectation};
-use crate::report::StatementOutcome;
-use crate::words::WordList;
+use crate::report::{Report, StatementOutcome};
 
 /// Closes the paths of `rule`, which has no other options yet, as the other server does with `status`. Returns the result for the
 /// statement.
 pub(crate) fn close(
-    directive: &Directive,
+    directive: &ParsedDirective,
     mut rule: RuleDraft,
     status: &str,
     site: &mut ImportedSite,
@@ -27,7 +26,7 @@ pub(crate) fn close(
         rule.section = rule_for("path", format!("{prefix}*"), directive, rule.priority).section;
     }
     let expected = |target| Expectation {
-        entry: directive.entry.clone(),
+        id: directive.id,
         target,
         answer: Answer::Closed,
     };
@@ -70,28 +69,37 @@ fn never_sent(pattern: &str) -> Option<&'static str> {
         .replace("\\/", "/");
     let mut known = NEVER_SENT.iter();
     known
-        .find(|(patterns, _)| patterns.contains(&text))
+        .find(|(patterns, _)| patterns.contains(&text.as_str()))
         .map(|(_, reason)| *reason)
 }
 
 /// Patterns, without `^` and flags. The tests of this crate compare each with the code that sends files.
-const NEVER_SENT: &[(WordList, &str)] = &[
+pub(crate) const NEVER_SENT: &[(&[&str], &str)] = &[
     (
-        WordList(
-            r"/\.ht /\.ht.* /\.git /\.svn /\.user\.ini /\.env /\.(git|svn|hg) /\.(git|ht|svn) /\.(ht|git)",
-        ),
+        &[
+            "/\\.ht",
+            "/\\.ht.*",
+            "/\\.git",
+            "/\\.svn",
+            "/\\.user\\.ini",
+            "/\\.env",
+            "/\\.(git|svn|hg)",
+            "/\\.(git|ht|svn)",
+            "/\\.(ht|git)",
+        ],
         "Galley never sends hidden files",
     ),
+    (&["/wp-config\\.php$"], "Galley never sends wp-config.php"),
     (
-        WordList(r"/wp-config\.php$"),
-        "Galley never sends wp-config.php",
-    ),
-    (
-        WordList(
-            r"/wp-content/uploads/.*\.php$ /wp-content/uploads/.+\.php$ /wp-content/uploads/.*\.(php|phtml)$
-              /wp-content/cache/.*\.php$ /wp-content/(uploads|cache)/.*\.php$ /wp-content/(?:uploads|cache)/.*\.php$
-              /app/uploads/.*\.php$",
-        ),
+        &[
+            "/wp-content/uploads/.*\\.php$",
+            "/wp-content/uploads/.+\\.php$",
+            "/wp-content/uploads/.*\\.(php|phtml)$",
+            "/wp-content/cache/.*\\.php$",
+            "/wp-content/(uploads|cache)/.*\\.php$",
+            "/wp-content/(?:uploads|cache)/.*\\.php$",
+            "/app/uploads/.*\\.php$",
+        ],
         "Galley runs no scripts in folders for uploads",
     ),
 ];
@@ -100,11 +108,10 @@ const NEVER_SENT: &[(WordList, &str)] = &[
 pub(crate) fn is_never_sent(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();
     let is_script = SCRIPTS.iter().any(|end| lower.ends_with(end));
-    let is_of_core =
-        lower.contains("/wp-includes/") && !CORE_ENTRANCES.iter().any(|own| lower.ends_with(own));
-    let is_closed = CLOSED_ANYWHERE.iter().any(|one| lower.contains(one))
+    let is_below = |folders: &[&str]| folders.iter().any(|folder| lower.contains(folder));
+    let is_closed = is_below(CLOSED_ANYWHERE)
         || AT_TOP.iter().any(|folder| lower.starts_with(folder))
-        || is_of_core;
+        || is_below(&["/wp-includes/"]) && !CORE_ENTRANCES.iter().any(|own| lower.ends_with(own));
     let is_hidden = lower.match_indices("/.").any(|(at, _)| {
         !lower
             .get(at..)
@@ -114,8 +121,10 @@ pub(crate) fn is_never_sent(path: &str) -> bool {
 }
 
 /// The scripts below `wp-includes` that Galley runs.
-const CORE_ENTRANCES: WordList =
-    WordList("/wp-includes/ms-files.php /wp-includes/js/tinymce/wp-tinymce.php");
+const CORE_ENTRANCES: &[&str] = &[
+    "/wp-includes/ms-files.php",
+    "/wp-includes/js/tinymce/wp-tinymce.php",
+];
 
 /// Endings of scripts that Galley runs in no folder of [`CLOSED_ANYWHERE`].
 const SCRIPTS: &[&str] = &[
@@ -123,9 +132,13 @@ const SCRIPTS: &[&str] = &[
 ];
 
 /// Folders in which Galley runs no scripts, at any depth.
-const CLOSED_ANYWHERE: WordList = WordList(
-    "/wp-content/uploads/ /wp-content/cache/ /wp-content/upgrade/ /wp-content/blogs.dir/ /app/uploads/",
-);
+const CLOSED_ANYWHERE: &[&str] = &[
+    "/wp-content/uploads/",
+    "/wp-content/cache/",
+    "/wp-content/upgrade/",
+    "/wp-content/blogs.dir/",
+    "/app/uploads/",
+];
 
 /// Folders at the top in which Galley runs no scripts.
 const AT_TOP: &[&str] = &["/uploads/", "/files/"];
@@ -135,20 +148,47 @@ pub(crate) fn is_hidden_only(text: &str) -> bool {
     let rest = text
         .strip_prefix("(^|/)\\.")
         .or_else(|| text.strip_prefix("/\\."));
-    rest.is_some_and(|rest| HIDDEN_ONLY.contains(rest))
+    rest.is_some_and(|rest| HIDDEN_ONLY.contains(&rest))
 }
 
 /// What may follow the dot of hidden files.
-const HIDDEN_ONLY: WordList = WordList(
-    r"(?!well-known) (?!well-known/) (?!well-known\/) (?!well-known).* (?!well-known\/).* (?!well-known/).* (?!well\-known)
-    (?!well-known($|/)) (?!well-known(?:$|/))",
-);
+const HIDDEN_ONLY: &[&str] = &[
+    "(?!well-known)",
+    "(?!well-known/)",
+    "(?!well-known\\/)",
+    "(?!well-known).*",
+    "(?!well-known\\/).*",
+    "(?!well-known/).*",
+    "(?!well\\-known)",
+    "(?!well-known($|/))",
+    "(?!well-known(?:$|/))",
+];
+
+/// The result for a denial whose paths or conditions no rule of Galley has.
+pub(crate) fn undecided(directive: &ParsedDirective, remedy: &str, report: &mut Report) {
+    report.undecided(directive.id, remedy);
+    for inner in directive.inner() {
+        undecided(inner, remedy, report);
+    }
+}
+
+/// Records a result for a statement and those in its block.
+pub(crate) fn record_all(
+    directive: &ParsedDirective,
+    outcome: &StatementOutcome,
+    report: &mut Report,
+) {
+    report.record(directive.id, outcome.clone());
+    for inner in directive.inner() {
+        record_all(inner, outcome, report);
+    }
+}
 
 /// A rule for a prefix, an exact path or a pattern with one option.
 pub(crate) fn rule_for(
     option: &str,
     value: String,
-    directive: &Directive,
+    directive: &ParsedDirective,
     priority: RulePriority,
 ) -> RuleDraft {
     let mut section = Section::default();

@@ -1,6 +1,6 @@
 //! Answers of the other server to sample requests.
 
-use crate::report::ReportEntry;
+use crate::report::StatementId;
 
 /// What a client gets from the rules of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) enum Answer {
 /// The answer of the other server to a `GET` for a target, because of a statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Expectation {
-    pub entry: ReportEntry,
+    pub id: StatementId,
     /// Path and query, as a client sends them.
     pub target: String,
     pub answer: Answer,

@@ -6,18 +6,18 @@ use std::rc::Rc;
 
 use galley_files::apache_lines;
 
-use crate::directive::Directive;
-use crate::report::{Report, ReportEntry};
+use crate::directive::ParsedDirective;
+use crate::report::{Report, StatementId};
 use crate::source::{MAX_FILES, MAX_LEVELS, MAX_NESTED, Source, StatementOrigin};
 
 /// Reads a configuration of Apache with the files that it includes. Names of directives are in lower case, those of sections begin
 /// with `<`.
-pub fn apache_directives(source: &dyn Source, main: &Path) -> Vec<Directive> {
+pub fn apache_directives(source: &dyn Source, main: &Path) -> Vec<ParsedDirective> {
     read(source, main, &mut Report::default())
 }
 
 /// As [`apache_directives`], with a report of every directive.
-pub(crate) fn read(source: &dyn Source, main: &Path, report: &mut Report) -> Vec<Directive> {
+pub(crate) fn read(source: &dyn Source, main: &Path, report: &mut Report) -> Vec<ParsedDirective> {
     let folder = main.parent().unwrap_or(Path::new("/"));
     // On Fedora the file is in /etc/httpd/conf, and relative paths start at /etc/httpd.
     let is_below = folder.ends_with("conf");
@@ -43,12 +43,12 @@ struct ApacheReader<'a> {
 
 /// An open section.
 struct OpenApacheSection {
-    section: Option<Directive>,
-    inner: Vec<Directive>,
+    section: Option<ParsedDirective>,
+    inner: Vec<ParsedDirective>,
 }
 
 impl ApacheReader<'_> {
-    fn file(&mut self, path: &Path, level: usize) -> Vec<Directive> {
+    fn file(&mut self, path: &Path, level: usize) -> Vec<ParsedDirective> {
         self.left = self.left.saturating_sub(1);
         let file: Rc<str> = path.display().to_string().into();
         let Some(text) = self.source.text(path) else {
@@ -96,14 +96,14 @@ impl ApacheReader<'_> {
             }
             return;
         }
-        let Some(entry) = self.report.add(&words.join(" "), origin.clone()) else {
+        let Some(id) = self.report.add(&words.join(" "), origin.clone()) else {
             return;
         };
         let argument = words.get(1).cloned().unwrap_or_default();
         let is_section = name.starts_with('<') && open.len() <= MAX_NESTED;
         match name {
             "include" | "includeoptional" => {
-                let included = self.include(&argument, &entry, level);
+                let included = self.include(&argument, id, level);
                 if let Some(top) = open.last_mut() {
                     top.inner.extend(included);
                 }
@@ -113,12 +113,13 @@ impl ApacheReader<'_> {
             "define" if self.defined.len() < MAX_FILES => {
                 let value = words.get(2).cloned().unwrap_or_default();
                 self.defined.insert(argument, value);
-                entry.not_needed("its value is read where the name is used");
+                self.report
+                    .not_needed(id, "its value is read where the name is used");
             }
             _ => {}
         }
-        let directive = Directive {
-            entry,
+        let directive = ParsedDirective {
+            id,
             origin,
             words,
             block: is_section.then(Vec::new),
@@ -133,20 +134,20 @@ impl ApacheReader<'_> {
         }
     }
 
-    fn include(&mut self, pattern: &str, entry: &ReportEntry, level: usize) -> Vec<Directive> {
+    fn include(&mut self, pattern: &str, id: StatementId, level: usize) -> Vec<ParsedDirective> {
         let files = self.source.matching(&self.folder.join(pattern));
         if files.is_empty() && !pattern.contains(['*', '?']) {
             let remedy = "the file does not exist here: run the import where it does";
-            entry.not_carried(remedy);
+            self.report.not_carried(id, remedy);
             return Vec::new();
         }
         if level >= MAX_LEVELS || self.left < files.len() {
             let remedy = "too many files, or files that include each other";
-            entry.not_carried(remedy);
+            self.report.not_carried(id, remedy);
             return Vec::new();
         }
         let why = "the directives of the file are read here";
-        entry.not_needed(why);
+        self.report.not_needed(id, why);
         let files = files.iter();
         files.flat_map(|file| self.file(file, level + 1)).collect()
     }

@@ -1,13 +1,12 @@
 //! The flags of `RewriteRule`.
 
-use crate::directive::Directive;
-use crate::words::WordList;
+use crate::directive::ParsedDirective;
 
 /// Flags such as `[R=301,L]`, in lower case.
 pub(super) struct RewriteFlags(String);
 
 impl RewriteFlags {
-    pub fn of(directive: &Directive) -> Self {
+    pub fn of(directive: &ParsedDirective) -> Self {
         let flags = directive.argument(2).trim_matches(['[', ']']);
         Self(flags.to_ascii_lowercase())
     }
@@ -71,10 +70,26 @@ impl RewriteFlags {
     pub fn are_known(&self) -> bool {
         self.all().all(|flag| {
             let name = flag.split('=').next().unwrap_or_default();
-            name.is_empty() || KNOWN.contains(name)
+            KNOWN.contains(&name)
         })
     }
 }
 
-const KNOWN: WordList =
-    WordList("l last end r redirect f forbidden g gone nc nocase qsa qsd ne noescape");
+const KNOWN: &[&str] = &[
+    "",
+    "l",
+    "last",
+    "end",
+    "r",
+    "redirect",
+    "f",
+    "forbidden",
+    "g",
+    "gone",
+    "nc",
+    "nocase",
+    "qsa",
+    "qsd",
+    "ne",
+    "noescape",
+];
