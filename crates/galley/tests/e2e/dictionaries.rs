@@ -264,8 +264,8 @@ fn pages_that_are_not_for_everyone_take_no_part() {
     for name in ["/open/a/", "/later/a/"] {
         let open = [name, &name.replace("/a/", "/b/")];
         for _ in 0..4 {
-            for one in closed {
-                drop(read(one));
+            for one in &closed {
+                drop(read(*one));
             }
         }
         let dictionary = visitor.wait_for_dictionary(&open, None);
