@@ -21,7 +21,7 @@ help:
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
 	@echo 'make cluster          three nodes on networks of their own, harmed in 14 ways while pages are edited and read (ROUNDS=20, ONLY=partition)'
 	@echo 'make engines          the tests of clusters and 16 rounds of `make cluster` with Valkey 8.0, 8.1 and 9.1 (ONLY=trixie: one of them)'
-	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event; WORDPRESS=sid: the one of a Debian release, or a folder)'
+	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event; OBJECTS=1: with the object cache; WORDPRESS=sid: the one of a Debian release, or a folder)'
 	@echo 'make exactness GENERATED=2000 SEED=1    random plugins and edits: fails if a kind of dependency that must hold is stale (PLUGIN=7 EDIT=3: one of them)'
 	@echo 'make exactness AUDITED=1000             the audit on so many pages, 50 of which depend on files: fails if one pass does not find each of them'
 	@echo 'make exactness PLUGINS=DIR EVENTS=DIR   the same measurement on any plugins and themes, with PHP scripts as edits (PAGES=80)'
@@ -169,7 +169,7 @@ EXACTNESS_SITE = $(if $(GENERATED),generated --edits $(GENERATED) $(if $(SEED),-
 exactness: setup-exactness build
 	@cargo build --quiet --release --package xtask
 	@$(if $(WORDPRESS),test -e $(WORDPRESS_FOLDER)/wp-load.php || scripts/setup wordpress $(WORDPRESS))
-	@$(if $(WORDPRESS),GALLEY_TESTKIT_WORDPRESS=$(WORDPRESS_FOLDER)) target/release/xtask exactness --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(WITH),--with $(WITH)) $(if $(EXPLAIN),--explain) $(if $(COST),--cost) $(if $(JSON),--json $(JSON)) $(EXACTNESS_SITE)
+	@$(if $(WORDPRESS),GALLEY_TESTKIT_WORDPRESS=$(WORDPRESS_FOLDER)) $(if $(OBJECTS),GALLEY_EXACTNESS_OBJECTS=1) target/release/xtask exactness --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(WITH),--with $(WITH)) $(if $(EXPLAIN),--explain) $(if $(COST),--cost) $(if $(JSON),--json $(JSON)) $(EXACTNESS_SITE)
 
 fragments: setup-exactness build
 	@cargo build --quiet --release --package xtask

@@ -3,14 +3,11 @@
 //! It has a separate validator and separate header lines. The map of all its fields is parsed from those lines when a slow path
 //! needs it. The few fields that conditional requests use are stored as a map, because hits need them.
 
-use std::sync::atomic::Ordering;
-
 use galley_policy::encoding::Coding;
 use galley_policy::images::ImageFormat;
 use http::header::{self, HeaderMap};
 
 use crate::body::StoredBody;
-use crate::entry::Entry;
 use crate::fields::{self, FieldLines, head_weight};
 
 /// A stored response in another coding.
@@ -43,18 +40,6 @@ pub enum CompressionStep {
     Dense = 3,
     /// Offered for dropping the plain body.
     Packed = 4,
-}
-
-impl Entry {
-    /// The state of the site's dictionaries that the page was compared with; 0: none.
-    pub fn dictionaries(&self) -> u32 {
-        self.dictionaries.load(Ordering::Relaxed)
-    }
-
-    /// Whether the caller must compare the page with this state of the site's dictionaries: true for one caller per state.
-    pub fn claim_dictionaries(&self, state: u32) -> bool {
-        self.dictionaries.swap(state, Ordering::Relaxed) != state
-    }
 }
 
 impl EncodedEntry {

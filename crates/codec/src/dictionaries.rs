@@ -18,7 +18,7 @@ use galley_cache::entry::{CompressionStep, EncodedEntry, Entry, EntryKind, Entry
 use galley_cache::key::Key;
 use galley_cache::memory::Memory;
 use galley_policy::compress::{coded_fields, vary_on_coding};
-use galley_policy::dictionary::{self, DictionaryHash, Template};
+use galley_policy::dictionary::{self, DictionaryHash, PageTemplate};
 use galley_policy::encoding::Coding;
 use galley_policy::key::read_key;
 use galley_policy::request_info::Scheme;
@@ -35,7 +35,7 @@ pub struct Dictionary {
     pub hash: DictionaryHash,
     /// The response with it, in all codings of its page. Purges of the page and of its fragments reach it.
     pub entry: Arc<Entry>,
-    template: Template,
+    template: PageTemplate,
 }
 
 impl Dictionary {
@@ -54,7 +54,7 @@ impl Dictionary {
         self.entry.scopes.host
     }
 
-    fn is_for(&self, host: u64, template: &Template) -> bool {
+    fn is_for(&self, host: u64, template: &PageTemplate) -> bool {
         self.host() == host && self.template == *template
     }
 }
@@ -73,7 +73,7 @@ pub struct Dictionaries {
 /// Pages of a template that were visited.
 struct TemplatePages {
     host: u64,
-    template: Template,
+    template: PageTemplate,
     pages: Vec<Key>,
     /// No dictionary is chosen before.
     not_before: Tick,
@@ -111,7 +111,7 @@ impl Dictionaries {
     }
 
     /// The dictionary of the pages of a template.
-    pub fn of(&self, host: u64, template: &Template) -> Option<Arc<Dictionary>> {
+    pub fn of(&self, host: u64, template: &PageTemplate) -> Option<Arc<Dictionary>> {
         let current = self.current.load();
         let mut all = current.iter();
         all.find(|one| one.is_for(host, template)).cloned()
@@ -119,7 +119,7 @@ impl Dictionaries {
 
     /// Notes a page that was visited and may become the dictionary of its template. A page with fewer hits than the noted ones is not
     /// noted, if there are many.
-    pub(crate) fn note(&self, page: &Entry, template: &Template, memory: &Memory, now: Tick) {
+    pub(crate) fn note(&self, page: &Entry, template: &PageTemplate, memory: &Memory, now: Tick) {
         if !dictionary::may_be_dictionary(&page.scopes.path_query, page.length()) {
             return;
         }
@@ -248,7 +248,7 @@ pub(crate) fn may_take_part(page: &Entry) -> bool {
 /// The dictionary with the bytes of a page. The bodies are shared with the page. `None`: there is no memory.
 fn freeze(
     page: &Arc<Entry>,
-    template: &Template,
+    template: &PageTemplate,
     now: Tick,
     budget: &MemoryBudget,
 ) -> Option<Dictionary> {

@@ -9,7 +9,7 @@ use galley_cache::body::StoredBody;
 use galley_cache::entry::{EncodedEntry, Entry};
 use galley_cache::memory::Memory;
 use galley_policy::compress::coded_fields;
-use galley_policy::dictionary::{self, Template};
+use galley_policy::dictionary::{self, PageTemplate};
 use galley_policy::encoding::Coding;
 use galley_policy::time::Tick;
 
@@ -95,7 +95,7 @@ impl DictionaryJob {
         if !may_take_part(page) {
             return None;
         }
-        let template = Template::of(&page.scopes.path_query);
+        let template = PageTemplate::of(&page.scopes.path_query);
         self.dictionaries
             .note(page, &template, &self.memory, self.now);
         self.dictionaries.of(page.scopes.host, &template)

@@ -149,8 +149,10 @@ impl Asset {
     /// within the last step may be changed again and look the same. Only the change time of the inode counts, because no program
     /// can set it.
     pub fn is_settled(&self, before: SystemTime) -> bool {
-        self.forms()
-            .all(|form| is_settled(form.identity.changed, before))
+        self.forms().all(|form| {
+            let (seconds, nanoseconds) = form.identity.changed;
+            is_settled(seconds, nanoseconds, before)
+        })
     }
 
     /// All forms, the original first.

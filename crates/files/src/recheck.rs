@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Whether the time of a file's last change (seconds and nanoseconds) is so old that each later change has another time.
-pub(crate) fn is_settled(changed: (i64, i64), before: SystemTime) -> bool {
+/// Whether the time of a file's last change is so old that each later change has another time.
+pub(crate) fn is_settled(seconds: i64, nanoseconds: i64, before: SystemTime) -> bool {
     let Some(latest) = before
         .checked_sub(SETTLING)
         .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok())
     else {
         return false;
     };
-    let seconds = i64::try_from(latest.as_secs()).unwrap_or(i64::MAX);
-    changed < (seconds, i64::from(latest.subsec_nanos()))
+    let latest_s = i64::try_from(latest.as_secs()).unwrap_or(i64::MAX);
+    (seconds, nanoseconds) < (latest_s, i64::from(latest.subsec_nanos()))
 }
 
 /// The coarsest timestamp resolution of the supported file systems.

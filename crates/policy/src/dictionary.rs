@@ -26,9 +26,9 @@ pub type DictionaryHash = [u8; 32];
 
 /// The URL pattern of the pages that share a template, such as `/product/*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template(String);
+pub struct PageTemplate(String);
 
-impl Template {
+impl PageTemplate {
     /// The template of a canonical path with its query: the folder of the page, of at most two segments. Pages of a year and what has
     /// characters that mean something in a URL pattern belong to `/*`.
     pub fn of(path_query: &[u8]) -> Self {
@@ -205,7 +205,7 @@ pub fn name_dictionary(fields: &mut HeaderMap, hash: Option<&DictionaryHash>) ->
 }
 
 /// The head of a dictionary for the pages of a template. It is for browsers only: a purge does not reach the copies of other caches.
-pub fn own_fields(template: &Template, hash: &DictionaryHash) -> HeaderMap {
+pub fn own_fields(template: &PageTemplate, hash: &DictionaryHash) -> HeaderMap {
     let mut fields = HeaderMap::new();
     let mut insert = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {

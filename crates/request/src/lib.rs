@@ -17,6 +17,7 @@ mod crawler;
 mod dashboard;
 mod dashboard_gateway;
 mod dictionary;
+mod dictionary_file;
 mod error_page;
 mod exchange;
 pub mod fault;

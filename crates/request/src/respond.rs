@@ -18,7 +18,7 @@ use super::lookup::{LookupPurpose, LookupResult, lookup};
 use super::response::Response;
 use super::site::Services;
 use super::{
-    challenge, crawler, dashboard, dictionary, file, miss, page, private, purge, repair, visit,
+    challenge, crawler, dashboard, dictionary_file, file, miss, page, private, purge, repair, visit,
 };
 use crate::fault::Fault;
 use galley_fetch::revalidate::RefreshReason;
@@ -88,7 +88,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
     if let Some(response) = challenge::style_sheet(services, exchange) {
         return response;
     }
-    if let Some(response) = dictionary::respond(services, exchange) {
+    if let Some(response) = dictionary_file::respond(services, exchange) {
         return response;
     }
     if exchange.key.is_empty() {

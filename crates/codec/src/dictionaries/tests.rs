@@ -113,7 +113,7 @@ impl World {
     fn of(&self, path: &str) -> Option<Arc<Dictionary>> {
         let page = testing::scopes("a.test", path, &[]);
         self.dictionaries
-            .of(page.host, &Template::of(path.as_bytes()))
+            .of(page.host, &PageTemplate::of(path.as_bytes()))
     }
 }
 
@@ -349,7 +349,7 @@ fn templates_and_their_pages_are_bounded() {
     assert!(templates.iter().all(|known| known.pages.len() <= MAX_PAGES));
     let product = templates
         .iter()
-        .find(|known| known.template == Template::of(b"/product/a/"));
+        .find(|known| known.template == PageTemplate::of(b"/product/a/"));
     let last = key(Scheme::Https, "/product/39/");
     assert!(
         product.unwrap().pages.contains(&last),

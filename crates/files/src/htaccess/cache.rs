@@ -161,7 +161,7 @@ impl HtaccessStamp {
         match self {
             Self::Absent => true,
             Self::Unreadable => false,
-            Self::Present { changed, .. } => is_settled(changed, before),
+            Self::Present { changed, .. } => is_settled(changed.0, changed.1, before),
         }
     }
 }

@@ -138,7 +138,7 @@ fn templates_are_folders_of_pages() {
         ("/a*/y/", "/*"),
         ("/a\"b/y/", "/*"),
     ] {
-        assert_eq!(Template::of(path.as_bytes()).0, pattern, "{path}");
+        assert_eq!(PageTemplate::of(path.as_bytes()).0, pattern, "{path}");
     }
 }
 
@@ -216,7 +216,7 @@ proptest! {
         let mut weights = DczWeight::default();
         weights.read(&coding);
         let _ = weights.is_best();
-        let Template(pattern) = Template::of(&path);
+        let PageTemplate(pattern) = PageTemplate::of(&path);
         prop_assert!(pattern.starts_with('/') && pattern.ends_with("/*"));
         prop_assert!(HeaderValue::from_str(&pattern).is_ok());
         let _ = hash_of_path(&path);

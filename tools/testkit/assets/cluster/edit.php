@@ -37,7 +37,7 @@ add_action(
 					return array(
 						'option'    => get_option( 'cluster_version', 'version-1-' ),
 						'title'     => get_page_by_path( 'checked', OBJECT, 'post' )->post_title,
-						'connected' => method_exists( $cache, 'is_connected' ) && $cache->is_connected(),
+						'connected' => is_callable( array( $cache, 'is_connected' ) ) && $cache->is_connected(),
 					);
 				},
 			)

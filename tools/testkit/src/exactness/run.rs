@@ -9,7 +9,7 @@ use super::{
     fetch_pages::{FetchedPage, fetch_pages},
     page_set::{ComparedPages, WarmPages},
     plugin_cost,
-    test_site::{ExactnessSite, HOST, UNCACHED_HOST, target_of},
+    test_site::{ExactnessSite, HOST, UNCACHED_HOST, has_object_cache, target_of},
 };
 use crate::TestkitError;
 
@@ -102,7 +102,9 @@ impl EventGroup {
                 report.events.push(event);
             }
         }
-        if settings.methods.contains(&PurgeMethod::Galley) && !self.events.is_empty() {
+        let is_measured =
+            settings.methods.contains(&PurgeMethod::Galley) && !self.events.is_empty();
+        if is_measured && has_object_cache(settings.suite) {
             let used = object_cache_use(&site)?;
             progress(Progress::Step(&used));
         }

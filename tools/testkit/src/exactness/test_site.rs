@@ -9,6 +9,7 @@
 
 use std::{
     collections::BTreeMap,
+    env,
     fmt::Write as _,
     fs,
     net::SocketAddr,
@@ -349,12 +350,11 @@ fn memory_mib(suite: Suite) -> usize {
     }
 }
 
-/// Whether the site uses Galley's object cache. Others have caches of their own, or measure what was measured without one before.
-fn has_object_cache(suite: Suite) -> bool {
-    match suite {
-        Suite::Short | Suite::Long | Suite::Shop => true,
-        Suite::Scripts | Suite::Large { .. } => false,
-    }
+/// Whether the site uses Galley's object cache: suites of edits if the variable `GALLEY_EXACTNESS_OBJECTS` is set. The others have caches of
+/// their own, or measure what was measured without one before.
+pub(super) fn has_object_cache(suite: Suite) -> bool {
+    matches!(suite, Suite::Short | Suite::Long | Suite::Shop)
+        && env::var_os("GALLEY_EXACTNESS_OBJECTS").is_some()
 }
 
 fn configuration(
