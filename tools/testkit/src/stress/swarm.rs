@@ -2,7 +2,7 @@
 //!
 //! PHP has two workers. The crawl comes at three rates, then in the forms of an attacker who knows how Galley tells people from
 //! crawlers, then with `crawl_challenge`. People of each kind ([`People`]) send their requests before it, beside it and after it;
-//! what they get without a crawl is the measure of the goals ([`verdict`](super::verdict)). A short run has the crawls of filters
+//! what they get without a crawl is the measure of the goals ([`super::verdict`]). A short run has the crawls of filters
 //! for a few seconds and judges no time.
 
 use std::net::{Ipv4Addr, SocketAddr};
