@@ -122,7 +122,8 @@ final class StatementsTest extends TestCase {
 		foreach ( $longs as $at => list( $sql, $table, $condition ) ) {
 			$began = microtime( true );
 			$this->assertSame( null === $table ? null : array( $table, $condition ), Galley\condition_of( $sql ), "$at: " . substr( $sql, 0, 60 ) );
-			$this->assertLessThan( 1.0, microtime( true ) - $began, "$at" );
+			// Seconds: a busy machine takes up to one and a half, quadratic work takes minutes.
+			$this->assertLessThan( 5.0, microtime( true ) - $began, "$at" );
 		}
 	}
 
