@@ -29,6 +29,7 @@ use tokio::time::sleep;
 use crate::dictionaries::Dictionaries;
 use crate::dictionary_job::{DictionaryJob, is_worth_it};
 use crate::encode;
+use crate::forms::forms_with;
 use crate::unpack::{self, UnpackError};
 
 /// The compression threads.
@@ -235,14 +236,10 @@ impl Compressing {
             return new;
         }
         // The difference to a dictionary is made again, because the head of the page does not name the dictionary yet.
-        let forms = held.coded().iter().filter(|one| one.coding != Coding::Dcz);
-        let coded = forms.map(|one| {
-            let fields = coded_fields(&new.fields, one.coding);
-            EncodedEntry::new(one.coding, &fields, one.body.clone())
-        });
+        let coded = forms_with(&new.fields, held);
         let mut fields = new.fields.clone();
         vary_on_coding(&mut fields);
-        let new = new.with_coded(&fields, coded.collect(), held.compression_step());
+        let new = new.with_coded(&fields, coded, held.compression_step());
         if held.is_packed() { new.packed() } else { new }
     }
 

@@ -14,12 +14,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use galley_cache::budget::MemoryBudget;
-use galley_cache::entry::{CompressionStep, EncodedEntry, Entry, EntryKind, EntryParts};
+use galley_cache::entry::{CompressionStep, Entry, EntryKind, EntryParts};
 use galley_cache::key::Key;
 use galley_cache::memory::Memory;
-use galley_policy::compress::{coded_fields, vary_on_coding};
+use galley_policy::compress::vary_on_coding;
 use galley_policy::dictionary::{self, DictionaryHash, PageTemplate};
-use galley_policy::encoding::Coding;
 use galley_policy::key::read_key;
 use galley_policy::request_info::Scheme;
 use galley_policy::storable::Lifetime;
@@ -27,6 +26,7 @@ use galley_policy::time::Tick;
 use http::StatusCode;
 use sha2::{Digest, Sha256};
 
+use crate::forms::forms_with;
 use crate::unpack;
 
 /// A dictionary.
@@ -260,14 +260,6 @@ fn freeze(
     let hash: DictionaryHash = Sha256::digest(body.bytes()).into();
     let mut fields = dictionary::own_fields(template, &hash);
     vary_on_coding(&mut fields);
-    let forms = page
-        .coded()
-        .iter()
-        .filter(|form| form.coding != Coding::Dcz);
-    let forms = forms.map(|form| {
-        let fields = coded_fields(&fields, form.coding);
-        EncodedEntry::new(form.coding, &fields, form.body.clone())
-    });
     let plain = Entry::new(EntryParts {
         key: page.key.clone(),
         kind: EntryKind::Page,
@@ -286,7 +278,7 @@ fn freeze(
         born: page.born,
     });
     let plain = plain.with_fragments(page.fragments().to_vec());
-    let entry = plain.with_coded(&fields, forms.collect(), CompressionStep::Dense);
+    let entry = plain.with_coded(&fields, forms_with(&fields, page), CompressionStep::Dense);
     entry.reserve(budget).ok()?;
     Some(Dictionary {
         hash,

@@ -8,13 +8,13 @@ use std::sync::{Arc, Weak};
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{EncodedEntry, Entry};
 use galley_cache::memory::Memory;
-use galley_policy::compress::coded_fields;
 use galley_policy::dictionary::{self, PageTemplate};
 use galley_policy::encoding::Coding;
 use galley_policy::time::Tick;
 
 use crate::dictionaries::{Dictionaries, Dictionary, may_take_part};
 use crate::encode;
+use crate::forms::forms_with;
 use crate::unpack;
 
 /// A page that is compared with the dictionaries of its site.
@@ -53,15 +53,7 @@ impl DictionaryJob {
         if !has_changed && (is_held || (held.is_none() && dictionary.is_none())) {
             return None;
         }
-        let others = entry
-            .coded()
-            .iter()
-            .filter(|form| form.coding != Coding::Dcz);
-        let forms = others.map(|form| {
-            let fields = coded_fields(&fields, form.coding);
-            EncodedEntry::new(form.coding, &fields, form.body.clone())
-        });
-        let mut forms: Vec<EncodedEntry> = forms.collect();
+        let mut forms = forms_with(&fields, &entry);
         let step = entry.compression_step();
         let mut new = entry.with_coded(&fields, forms.clone(), step);
         let mut made = None;

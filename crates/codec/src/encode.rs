@@ -121,9 +121,9 @@ impl EncoderStream {
     }
 }
 
-/// A whole body in `coding`; `None` if encoding fails, or the coding is identity or needs a dictionary ([`by_dictionary`]). Calls `pause` after each [`PIECE`] of input,
-/// except for zstd, which takes least time. br only collects input until it has 64 KiB or all of it, and then compresses it at
-/// once: its encoder has no smaller blocks at the levels that are used here.
+/// A whole body in `coding`; `None` if encoding fails, or the coding is identity or needs a dictionary ([`by_dictionary`]). Calls
+/// `pause` after each [`PIECE`] of input, except for zstd, which takes least time. br only collects input until it has 64 KiB or all
+/// of it, and then compresses it at once: its encoder has no smaller blocks at the levels that are used here.
 pub fn whole(body: &[u8], coding: Coding, level: u32, pause: &dyn Fn()) -> Option<Vec<u8>> {
     match coding {
         Coding::Identity | Coding::Dcz => None,

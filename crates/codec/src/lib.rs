@@ -12,6 +12,7 @@ pub mod decode;
 pub mod dictionaries;
 mod dictionary_job;
 pub mod encode;
+mod forms;
 #[cfg(test)]
 mod tests;
 pub mod unpack;

@@ -13,11 +13,14 @@ use super::response::Response;
 use super::site::Services;
 use crate::fault::Fault;
 
-/// The response to a request for a dictionary; `None`: the request is for something else.
+/// The response to a request for a dictionary; `None`: the request is for something else, or the site has no dictionaries.
 pub(super) fn respond(
     services: &Services,
     exchange: &Exchange<'_>,
 ) -> Option<Result<Response, Fault>> {
+    if exchange.site.core.dictionaries.state() == 0 {
+        return None;
+    }
     let info = &exchange.info;
     let hash = galley_policy::dictionary::hash_of_path(info.path())?;
     if !matches!(info.method(), Method::Get | Method::Head) {
