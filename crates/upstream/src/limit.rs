@@ -207,6 +207,10 @@ impl LimitShared {
             JoinResult::Refused
         } else {
             state.newest = Some(identity);
+            let standing = identity.standing();
+            if state.queue.len_of_standing(standing) == 0 {
+                state.deadlines.begin(standing);
+            }
             state
                 .queue
                 .join(identity, PendingDecision { joined, decision })
@@ -248,13 +252,10 @@ impl LimitShared {
                 continue;
             };
             let now = Instant::now();
-            let more_wait = state.queue.len_of_standing(identity.standing()) > 0;
-            state.deadlines.record_admission(
-                identity.standing(),
-                now - pending.joined,
-                more_wait,
-                now,
-            );
+            let waited = now - pending.joined;
+            state
+                .deadlines
+                .record_admission(identity.standing(), waited, now);
             state.holders.take(identity);
             drop(state);
             self.stats.count_admitted(identity.class);

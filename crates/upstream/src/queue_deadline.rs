@@ -39,19 +39,20 @@ impl QueueDeadlines {
         self.longest
     }
 
-    /// Records that a request is admitted, and whether more of its standing are queued.
-    pub(super) fn record_admission(
-        &mut self,
-        standing: Standing,
-        waited: Duration,
-        more_wait: bool,
-        now: Instant,
-    ) {
+    /// Records that the queue of a standing begins: it was empty, so it has not stood.
+    pub(super) fn begin(&mut self, standing: Standing) {
+        if let Some(congested_since) = self.of(standing) {
+            *congested_since = None;
+        }
+    }
+
+    /// Records that a request is admitted.
+    pub(super) fn record_admission(&mut self, standing: Standing, waited: Duration, now: Instant) {
         let target = self.target();
         let Some(congested_since) = self.of(standing) else {
             return;
         };
-        if waited < target / 2 || !more_wait {
+        if waited < target / 2 {
             *congested_since = None;
         } else if waited >= target {
             congested_since.get_or_insert(now);
@@ -154,12 +155,12 @@ mod tests {
             WaitDecision::CheckAt(t0 + s(4.0))
         );
         // An immediate admission: this is not a standing queue.
-        deadlines.record_admission(VISITOR, s(0.4), true, t0 + s(3.9));
+        deadlines.record_admission(VISITOR, s(0.4), t0 + s(3.9));
         assert_eq!(
             check(&mut deadlines, 4.0),
             WaitDecision::CheckAt(t0 + s(7.0))
         );
-        deadlines.record_admission(VISITOR, s(2.0), false, t0 + s(5.0));
+        deadlines.begin(VISITOR);
         assert_eq!(check(&mut deadlines, 7.0), WaitDecision::CheckAt(t0 + TEN));
         assert_eq!(check(&mut deadlines, 10.0), WaitDecision::TimeOut);
     }
@@ -169,7 +170,7 @@ mod tests {
         let mut deadlines = QueueDeadlines::new(TEN);
         let t0 = Instant::now();
         for second in 1..=4 {
-            deadlines.record_admission(VISITOR, s(1.5), true, t0 + s(f64::from(second)));
+            deadlines.record_admission(VISITOR, s(1.5), t0 + s(f64::from(second)));
         }
         let now = t0 + s(4.0);
         let check = |deadlines: &mut QueueDeadlines, class, is_needed, waits: f64| {
@@ -192,12 +193,12 @@ mod tests {
             WaitDecision::TimeOut
         );
         // Requests are admitted just before they time out; then the queue gets shorter.
-        deadlines.record_admission(VISITOR, s(0.9), true, now);
+        deadlines.record_admission(VISITOR, s(0.9), now);
         assert_eq!(
             check(&mut deadlines, VISITOR, false, 1.1),
             WaitDecision::TimeOut
         );
-        deadlines.record_admission(VISITOR, s(0.4), true, now);
+        deadlines.record_admission(VISITOR, s(0.4), now);
         assert_ne!(
             check(&mut deadlines, VISITOR, false, 1.1),
             WaitDecision::TimeOut
@@ -210,8 +211,8 @@ mod tests {
         let t0 = Instant::now();
         for second in 1..=4 {
             let now = t0 + s(f64::from(second));
-            deadlines.record_admission(VISITOR, s(1.5), true, now);
-            deadlines.record_admission(PROVEN, s(0.1), true, now);
+            deadlines.record_admission(VISITOR, s(1.5), now);
+            deadlines.record_admission(PROVEN, s(0.1), now);
         }
         let now = t0 + s(4.0);
         let mut check = |standing| deadlines.check(standing, now - s(1.1), false, now);

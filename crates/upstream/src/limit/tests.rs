@@ -158,6 +158,35 @@ async fn a_standing_queue_is_rejected_early_and_no_slot_remains_free() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_queue_that_stood_long_ago_does_not_shorten_the_waits_of_a_burst() {
+    let limit = Rc::new(limit(1, 1000));
+    let _busy = acquire(&limit, 0).await.unwrap();
+    let local = LocalSet::new();
+    let earliest = Rc::new(Cell::new(TEN));
+    local
+        .run_until(async {
+            for _ in 0..3 {
+                earliest.set(TEN);
+                let burst = (1..=5).map(|client| {
+                    let (limit, earliest) = (Rc::clone(&limit), Rc::clone(&earliest));
+                    tokio::task::spawn_local(async move {
+                        let began = Instant::now();
+                        assert!(acquire(&limit, client).await.is_err());
+                        earliest.set(earliest.get().min(began.elapsed()));
+                    })
+                });
+                for request in burst.collect::<Vec<_>>() {
+                    request.await.unwrap();
+                }
+                // The target and the interval.
+                assert!(earliest.get() >= Duration::from_secs(4), "{earliest:?}");
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+            }
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_maximum_may_change_at_run_time() {
     let live = Arc::new(AtomicUsize::new(9));
     let spec = PoolSpec {
