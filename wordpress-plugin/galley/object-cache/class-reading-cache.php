@@ -132,6 +132,7 @@ abstract class Reading_Cache extends Local_Cache {
 	 */
 	protected function open(): void {
 		$this->who['stamp'] = $this->stamp();
+
 		$items  = array();
 		$status = $this->store->connect( $this->who['path'] ) ? $this->store->start( $this->who, false, $items ) : null;
 		if ( Object_Store::BEHIND === $status ) {
