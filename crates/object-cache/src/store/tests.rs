@@ -48,6 +48,31 @@ fn a_process_may_change_its_own_change_but_not_one_of_another_before() {
 }
 
 #[test]
+fn equal_values_do_not_conflict_whatever_they_cost() {
+    // The codec, the queries that the value took, the value. Numbers have no queries.
+    for (one, other, expected) in [
+        (&b"S\x03v"[..], &b"S\x00v"[..], ChangeOutcome::Done),
+        (b"S\x03v", b"S\x03w", ChangeOutcome::Conflict),
+        (b"S\x03v", b"s\x03v", ChangeOutcome::Conflict),
+        (b"i15", b"i25", ChangeOutcome::Conflict),
+        (b"i1", b"i1", ChangeOutcome::Done),
+        (b"S", b"S", ChangeOutcome::Done),
+        (b"S", b"S\x00", ChangeOutcome::Conflict),
+    ] {
+        let mut store = ObjectStore::new(1 << 20);
+        let key = key("plugin", "1");
+        let lease = store.counter();
+        let set = |store: &mut ObjectStore, writer, value| {
+            store.change(&change(ChangeKind::Set, lease, &key, value), writer, 0)
+        };
+        assert_eq!(set(&mut store, 1, one), ChangeOutcome::Done);
+        assert_eq!(set(&mut store, 2, other), expected, "{one:?} {other:?}");
+        let is_kept = expected == ChangeOutcome::Done;
+        assert_eq!(store.find(&key, 0).is_some(), is_kept, "{other:?}");
+    }
+}
+
+#[test]
 fn a_flush_of_a_group_ends_its_values_and_leases() {
     let mut store = ObjectStore::new(1 << 20);
     let (one, other) = (key("a", "1"), key("b", "1"));
