@@ -59,11 +59,19 @@ fn start_with(option: &str) -> ObjectStack {
         "require_once ABSPATH . 'wp-admin/includes/plugin.php'; $failed = activate_plugin('galley/galley.php'); \
          if (is_wp_error($failed)) { throw new \\Exception($failed->get_error_message()); }",
     );
+    let installed = content.join("object-cache.php");
     fs::copy(
         content.join("plugins/galley/object-cache/drop-in.php"),
-        content.join("object-cache.php"),
+        &installed,
     )
     .unwrap();
+    // Until then no request reads what another has stored: PHP knows the times of files to the second.
+    wait_for("the second of the installation to end", TIMEOUT, || {
+        let changed = fs::metadata(&installed).unwrap().modified().unwrap();
+        changed
+            .elapsed()
+            .is_ok_and(|age| age > Duration::from_secs(3))
+    });
     let posts = stack.publish(["first-probe", "second-probe"]);
     let Upstream::Fpm(fpm) = &stack.upstream else {
         panic!("not PHP-FPM");
