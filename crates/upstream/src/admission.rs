@@ -7,7 +7,8 @@
 //!   gets a slot immediately and does not wait for another client's page.
 //! - *Bounded*: the classes of unproven clients that crawls and password guessers have ([`Class::is_bounded`]) get half of the
 //!   slots together, so that the others find a slot at once, however many addresses crawl. With one slot, they get it while
-//!   nobody else waits.
+//!   nobody else waits. Of these, requests without proof start only while others hold less than half of the slots, and then at
+//!   the [pace](super::pace) that people leave them.
 //! - *Throttled*: a client whose requests have been queued for a while demands more than the upstream can process. While
 //!   all processors of the machine are busy, it gets half of the slots: more would not generate more of its pages, but
 //!   would take processor time from hits, from the database and from the pages of others. If PHP waits for something else,
@@ -95,6 +96,9 @@ impl SlotHolders {
         if identity.class.is_bounded() && self.bounded >= half(limit) {
             return AdmissionDecision::Wait;
         }
+        if identity.class == Class::Unseen && self.all - self.bounded >= half(limit) {
+            return AdmissionDecision::Wait;
+        }
         if context.waited < STANDING_QUEUE_WAIT || context.free == Processors::Spare {
             return AdmissionDecision::Admit;
         }
@@ -150,7 +154,7 @@ fn only_reads(class: Class) -> bool {
 }
 
 /// The part of the slots that one client of many requests gets, and all bounded classes together.
-fn half(limit: usize) -> usize {
+pub(super) fn half(limit: usize) -> usize {
     (limit / 2).max(1)
 }
 
@@ -220,7 +224,12 @@ mod tests {
             (vec![login], 2, unseen, Wait),
             (vec![unseen], 2, visitor, Admit),
             (vec![unseen], 3, unseen, Wait),
-            (vec![visitor], 3, unseen, Admit),
+            (vec![visitor], 2, unseen, Wait),
+            (vec![visitor], 2, login, Admit),
+            (vec![visitor], 3, unseen, Wait),
+            (vec![visitor], 3, login, Admit),
+            (vec![visitor], 4, unseen, Admit),
+            (vec![visitor; 2], 4, unseen, Wait),
             (vec![unseen], 4, login, Admit),
             (vec![unseen, login], 4, unseen, Wait),
             (vec![unseen, login], 4, visitor, Admit),

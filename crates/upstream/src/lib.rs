@@ -26,6 +26,7 @@ mod idle;
 mod incoming;
 pub mod interim;
 mod limit;
+mod pace;
 mod pool;
 mod queue;
 mod queue_deadline;

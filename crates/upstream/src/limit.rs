@@ -18,7 +18,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::PoolSpec;
 use super::adaptive::AdaptiveLimit;
-use super::admission::{AdmissionContext, AdmissionDecision, Processors, SlotHolders, processors};
+use super::admission::{
+    AdmissionContext, AdmissionDecision, Processors, SlotHolders, half, processors,
+};
+use super::pace::UnseenPace;
 use super::queue::{AdmissionQueue, JoinResult, QueueIdentity};
 use super::queue_deadline::{QueueDeadlines, WaitDecision};
 use super::queued_clients::QueueTicket;
@@ -44,6 +47,7 @@ struct LimitState {
     newest: Option<QueueIdentity>,
     deadlines: QueueDeadlines,
     adaptive: AdaptiveLimit,
+    pace: UnseenPace,
 }
 
 /// Wakes a queued request with its decision.
@@ -69,6 +73,7 @@ pub struct QueuePosition(Cell<Option<QueueTicket>>);
 pub struct Slot {
     limit: Rc<LimitShared>,
     identity: QueueIdentity,
+    taken_at: Instant,
     sent_at: Cell<Option<Instant>>,
 }
 
@@ -82,6 +87,7 @@ impl ConcurrencyLimit {
                 newest: None,
                 deadlines: QueueDeadlines::new(spec.queue_timeout),
                 adaptive: AdaptiveLimit::new(spec.max_exchanges()),
+                pace: UnseenPace::default(),
             }),
             spec: spec.clone(),
             stats: Arc::clone(stats),
@@ -180,7 +186,8 @@ impl LimitShared {
         let mut state = self.state.borrow_mut();
         state.adaptive.set_maximum(self.spec.max_exchanges());
         let limit = state.adaptive.limit();
-        let is_free = state.is_free_for(identity, limit);
+        let is_resting = self.stats.is_resting(identity);
+        let is_free = !is_resting && state.is_free_for(identity, limit);
         if is_free {
             state.holders.take(identity);
             self.publish(&state);
@@ -192,6 +199,7 @@ impl LimitShared {
         Slot {
             limit: Rc::clone(self),
             identity,
+            taken_at: Instant::now(),
             sent_at: Cell::new(None),
         }
     }
@@ -305,6 +313,16 @@ impl LimitShared {
         self.stats.set_retry_after(state.expected_wait_s());
     }
 
+    fn record_end(&self, identity: QueueIdentity, taken_at: Instant) {
+        let (mut state, now) = (self.state.borrow_mut(), Instant::now());
+        let slots = half(state.adaptive.limit());
+        let standing = identity.standing();
+        state.pace.record(standing, now - taken_at, slots, now);
+        if let Some(until) = state.pace.rests_until() {
+            self.stats.set_unseen_rest(until);
+        }
+    }
+
     fn release(&self, identity: QueueIdentity) {
         self.state.borrow_mut().holders.release(identity);
         self.grant_free_slots(|| None);
@@ -414,6 +432,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        self.limit.record_end(self.identity, self.taken_at);
         self.limit.release(self.identity);
     }
 }

@@ -5,10 +5,13 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use galley_policy::class::{Class, Standing, Trust};
+use tokio::time::Instant;
 
 use super::balancer::BalancedServer;
+use super::pace;
 use super::queue::QueueIdentity;
 use super::spec::PoolSpec;
 use galley_sys::connect::ConnectFailure;
@@ -34,6 +37,9 @@ pub struct UpstreamStats {
     full_client: AtomicU64,
     /// A bit for each class and trust, in the order of [`Class::ALL`]: whether the next request of such a client would be rejected.
     full_classes: AtomicU32,
+    /// The end of the last rest of [`Class::Unseen`], in microseconds after `started`.
+    unseen_rests_until_us: AtomicU64,
+    started: Instant,
     /// The seed of the hashes, so that a client cannot choose an address with the same hash as another client's.
     hash_seed: RandomState,
     /// Requests that were moved to a class or client that is served sooner.
@@ -82,6 +88,8 @@ impl UpstreamStats {
             classes: Class::ALL.iter().map(|_| Default::default()).collect(),
             full_client: AtomicU64::new(NO_CLIENT),
             full_classes: AtomicU32::new(0),
+            unseen_rests_until_us: AtomicU64::new(0),
+            started: Instant::now(),
             hash_seed: RandomState::new(),
             promoted: AtomicU64::new(0),
             servers: spec.servers.clone(),
@@ -143,8 +151,11 @@ impl UpstreamStats {
     }
 
     /// Whether the full queue would reject one more request of `identity`: it rejects every request of the class, or those of this
-    /// client. Of several such clients, only the last one is known.
+    /// client. Of several such clients, only the last one is known. A client without proof is rejected, too, while its class rests.
     pub fn is_full_for(&self, identity: QueueIdentity) -> bool {
+        if self.is_resting(identity) {
+            return true;
+        }
         if self.full_classes.load(Ordering::Relaxed) & bit(identity.class, identity.trust) != 0 {
             return true;
         }
@@ -160,6 +171,18 @@ impl UpstreamStats {
         self.full_classes.store(bits, Ordering::Relaxed);
         let hash = identity.map_or(NO_CLIENT, |identity| self.hash(identity));
         self.full_client.store(hash, Ordering::Relaxed);
+    }
+
+    /// Whether requests of such clients rest.
+    pub(super) fn is_resting(&self, identity: QueueIdentity) -> bool {
+        let until = Duration::from_micros(self.unseen_rests_until_us.load(Ordering::Relaxed));
+        pace::rests(identity.standing()) && !until.is_zero() && self.started.elapsed() < until
+    }
+
+    pub(super) fn set_unseen_rest(&self, until: Instant) {
+        let until = until.saturating_duration_since(self.started).as_micros();
+        let until = u64::try_from(until).unwrap_or(0);
+        self.unseen_rests_until_us.store(until, Ordering::Relaxed);
     }
 
     fn hash(&self, identity: QueueIdentity) -> u64 {

@@ -122,7 +122,9 @@ fn a_crawl_is_refused_while_people_get_their_pages() {
     assert!(site.why("/newer").contains("\"doubtful\":true"));
     assert!(site.why("/feed/?y=2").contains("\"doubtful\":false"));
     end_crawl(&site, first);
-    get(&site, crawler(30), "/shop?filter_color=black").assert_status(200);
+    galley_testkit::wait_for("the end of the rest after that page", TIMEOUT, || {
+        get(&site, crawler(30), "/shop?filter_color=black").status == 200
+    });
 }
 
 #[test]

@@ -426,3 +426,31 @@ proptest! {
         })?;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn without_proof_a_rest_follows_each_page_while_people_use_the_slots() {
+    let limit = limit(2, 10);
+    let unseen = QueueIdentity {
+        class: Class::Unseen,
+        trust: Trust::Plain,
+        client: Network::V4(9),
+    };
+    let page = async |identity| {
+        let slot = limit.acquire(identity, &QueuePosition::default()).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        slot.is_ok()
+    };
+    let is_full = || limit.0.stats.is_full_for(unseen);
+    assert!(page(unseen).await && page(unseen).await, "nobody else");
+    assert!(page(visitor(1)).await);
+    let (other, beside) = tokio::join!(page(visitor(1)), async { (is_full(), page(unseen).await) });
+    assert_eq!((other, beside), (true, (true, false)), "beside a visitor");
+    assert!(page(unseen).await);
+    for _ in 0..6 {
+        assert!(is_full() && !page(unseen).await);
+        assert!(!limit.0.stats.is_full_for(visitor(1)));
+    }
+    tokio::time::sleep(Duration::from_millis(101)).await;
+    assert!(!is_full(), "the rest ends by itself");
+    assert!(page(unseen).await);
+}
