@@ -21,6 +21,12 @@ abstract class Reading_Cache extends Local_Cache {
 	 */
 	const READ_FROM_DATABASE = '/^(?:options|site-options|notoptions|posts|post_meta|terms|term_meta|users|user_meta|userlogins|useremail|userslugs|comment|comment_meta|counts|blog-details|blog-id-cache|blog-lookup|blog_meta|sites|networks|site-details|.*_relationships|.*-queries)$/D';
 
+	/**
+	 * Groups whose values end with the request, because they depend on more than WordPress announces: links on their categories, the calendar
+	 * on the day and on permalinks, the time of the last post on posts that are deleted, the list of translations on files.
+	 */
+	const NOT_ANNOUNCED = array( 'bookmark', 'calendar', 'timeinfo', 'translation_files' );
+
 	/** The value of an option that does not exist: a codec without a value. */
 	const IS_MISSING = 'n';
 
@@ -92,6 +98,7 @@ abstract class Reading_Cache extends Local_Cache {
 
 	public function __construct() {
 		parent::__construct();
+		$this->add_non_persistent_groups( self::NOT_ANNOUNCED );
 		if ( defined( 'CUSTOM_USER_TABLE' ) || defined( 'CUSTOM_USER_META_TABLE' ) ) {
 			// Another WordPress changes these tables, too, and has a store of its own.
 			$this->add_non_persistent_groups( array( 'users', 'user_meta', 'userlogins', 'useremail', 'userslugs', 'user-queries' ) );
@@ -107,6 +114,9 @@ abstract class Reading_Cache extends Local_Cache {
 		}
 		add_filter( 'query', array( $this, 'watch' ), PHP_INT_MAX );
 		add_filter( 'woocommerce_related_products', array( $this, 'expect' ), PHP_INT_MAX );
+		add_action( 'clean_term_cache', array( $this, 'forget_orders' ), PHP_INT_MIN, 3 );
+		// Queries of comments also ask for the status, type and author of their posts.
+		add_action( 'clean_post_cache', 'wp_cache_set_comments_last_changed', PHP_INT_MIN, 0 );
 		register_shutdown_function( array( $this, 'end_last' ) );
 		if ( null !== $value ) {
 			$this->who = $target + array(
