@@ -20,7 +20,9 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
 use crate::announcement::{OtherNodes, RemoteBatch, RemoteChanges};
-use crate::connection::{Counts, Shared, TalkEnd, talk};
+use crate::connection::{
+    Limits, MAX_MOVING, MAX_MOVING_OF_SITE, MAX_OF_SITE, MAX_UNKNOWN, Shared, TalkEnd, talk,
+};
 use crate::site::ObjectCacheSettings;
 use crate::sites::{ObjectSites, PhpSession};
 
@@ -193,9 +195,10 @@ async fn run(
         freezes: Notify::new(),
         late: Notify::new(),
         left: RefCell::default(),
-        unknown: Counts::default(),
-        started: Counts::default(),
-        moving: Counts::default(),
+        unknown: Limits::new(MAX_UNKNOWN),
+        started: Limits::new(MAX_OF_SITE),
+        moving: Limits::new(MAX_MOVING_OF_SITE),
+        all_moving: Limits::new(MAX_MOVING),
     });
     if let (true, Some(nodes)) = (before.is_some(), &shared.nodes) {
         // The process before had no cluster: it has heard of no change of other nodes, nor they of its own.
