@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::figures::{Count, Figures};
 use crate::filter::KeyFilter;
 use crate::learner::{Learner, RequestClass};
@@ -20,7 +22,7 @@ pub(crate) struct Database {
 }
 
 /// Where a process is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SessionPlace {
     pub(crate) site: String,
     pub(crate) namespace: [u8; 16],

@@ -276,7 +276,7 @@ async fn freeze(shared: &Rc<Shared>, listener: UnixListener) -> io::Result<Objec
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let (processes, sessions): (Vec<_>, Vec<_>) = shared.left.take().into_iter().unzip();
-    let state = shared.sites.borrow().hand_over(&sessions, shared.now());
+    let state = shared.sites.borrow().hand_over(sessions, shared.now());
     Ok(ObjectHandover {
         state: memory_file::sealed("galley-objects", &state)?,
         listener: listener.into_std()?.into(),

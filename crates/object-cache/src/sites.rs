@@ -10,6 +10,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::announcement;
 use crate::database::{Database, SessionPlace};
 use crate::figures::{Count, Figures};
@@ -52,11 +54,12 @@ pub(crate) struct SiteStores {
 }
 
 /// One PHP process.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct PhpSession {
     pub(crate) place: Option<SessionPlace>,
     pub(crate) writer: u64,
     pub(crate) writes: bool,
+    #[serde(skip)]
     pub(crate) has_asked: bool,
 }
 

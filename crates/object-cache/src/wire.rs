@@ -253,8 +253,8 @@ fn put_values<'a>(
     }
 }
 
-/// No length in an answer comes near the limit: messages are smaller.
-fn put_length(body: &mut Vec<u8>, length: usize) {
+/// No length comes near the limit.
+pub(crate) fn put_length(body: &mut Vec<u8>, length: usize) {
     body.extend(u32::try_from(length).unwrap_or(LATER).to_le_bytes());
 }
 
