@@ -82,7 +82,7 @@ fn check(sites: &ObjectSites) {
 }
 
 fn sites() -> ObjectSites {
-    let mut sites = ObjectSites::new(7);
+    let mut sites = ObjectSites::default();
     sites.configure(&ObjectCacheSettings {
         sites: vec![ObjectCacheSite {
             name: "site".to_owned(),

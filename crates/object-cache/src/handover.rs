@@ -21,7 +21,6 @@ use crate::wire::{MessageReader, VERSION, put_length};
 struct State {
     /// That of the messages.
     version: u8,
-    store_id: u64,
     writers: u64,
     processes: Vec<PhpSession>,
     databases: Vec<DatabaseState>,
@@ -55,7 +54,6 @@ impl ObjectSites {
         }
         let state = State {
             version: VERSION,
-            store_id: self.store_id,
             writers: self.writers,
             processes,
             databases,
@@ -98,7 +96,6 @@ impl ObjectSites {
         if state.version != VERSION || state.writers > MAX_COUNTER || counters.any(|one| one > MAX_COUNTER) {
             return None;
         }
-        self.store_id = state.store_id;
         self.writers = state.writers;
         for database in state.databases {
             let values = database.values;
@@ -182,7 +179,7 @@ mod tests {
     use crate::site::{ObjectCacheSettings, ObjectCacheSite};
 
     fn sites() -> ObjectSites {
-        let mut sites = ObjectSites::new(7);
+        let mut sites = ObjectSites::default();
         sites.configure(&ObjectCacheSettings {
             sites: vec![ObjectCacheSite {
                 name: "site".to_owned(),

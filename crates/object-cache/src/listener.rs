@@ -183,9 +183,7 @@ async fn run(
     };
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
-    let mut store_id = [0; 8];
-    rustix::rand::getrandom(&mut store_id, rustix::rand::GetRandomFlags::empty())?;
-    let mut sites = ObjectSites::new(u64::from_le_bytes(store_id) >> 2);
+    let mut sites = ObjectSites::default();
     sites.configure(&inputs.configured.borrow_and_update());
     let shared = Rc::new(Shared {
         sites: RefCell::new(sites),
