@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -112,17 +113,6 @@ impl ObjectCache {
         handover.try_recv().ok()
     }
 
-    /// Closes all connections and drops all values. After this no process gets an acknowledgement from here.
-    pub fn end(mut self) {
-        self.close();
-    }
-
-    fn close(&mut self) {
-        let _ = std::fs::remove_file(&self.socket);
-        drop(self.stop.take());
-        self.join();
-    }
-
     fn join(&mut self) {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -133,28 +123,29 @@ impl ObjectCache {
 }
 
 impl Drop for ObjectCache {
+    /// Closes all connections and drops all values. After this no process gets an acknowledgement from here.
     fn drop(&mut self) {
         if self.thread.is_some() {
-            self.close();
+            let _ = std::fs::remove_file(&self.socket);
+            drop(self.stop.take());
+            self.join();
         }
     }
 }
 
-fn bind(path: &Path) -> io::Result<UnixListenerOfThread> {
+fn bind(path: &Path) -> io::Result<net::UnixListener> {
     if sockets::is_abandoned(path)? {
         std::fs::remove_file(path)?;
     }
-    let listener = std::os::unix::net::UnixListener::bind(path)?;
+    let listener = net::UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-type UnixListenerOfThread = std::os::unix::net::UnixListener;
-
 /// Where the listener comes from.
 enum ListenerStart {
-    Bound(UnixListenerOfThread),
+    Bound(net::UnixListener),
     After(oneshot::Receiver<ObjectHandover>, PathBuf),
 }
 
@@ -248,7 +239,7 @@ fn resume(shared: &Rc<Shared>, state: &OwnedFd, processes: Vec<OwnedFd>) -> io::
     let sessions = sessions.filter(|sessions| sessions.len() == processes.len());
     let sessions = sessions.ok_or(io::ErrorKind::InvalidData)?;
     for (stream, session) in processes.into_iter().zip(sessions) {
-        let stream = std::os::unix::net::UnixStream::from(stream);
+        let stream = net::UnixStream::from(stream);
         stream.set_nonblocking(true)?;
         accept(UnixStream::from_std(stream)?, session, shared);
     }
