@@ -93,7 +93,10 @@ impl ObjectSites {
         let length = reader.count()?;
         let state: State = serde_json::from_slice(reader.take(length)?).ok()?;
         let mut counters = state.databases.iter().map(|database| database.counter);
-        if state.version != VERSION || state.writers > MAX_COUNTER || counters.any(|one| one > MAX_COUNTER) {
+        if state.version != VERSION
+            || state.writers > MAX_COUNTER
+            || counters.any(|one| one > MAX_COUNTER)
+        {
             return None;
         }
         self.writers = state.writers;
