@@ -27,7 +27,7 @@ abstract class Reading_Cache extends Local_Cache {
 	 */
 	const NOT_ANNOUNCED = array( 'bookmark', 'calendar', 'timeinfo', 'translation_files' );
 
-	/** The value of an option that does not exist: a codec without a value. */
+	/** The codec of an option that does not exist, without a value. */
 	const IS_MISSING = 'n';
 
 	/** Keys of one message. The store refuses many more. */
@@ -309,7 +309,9 @@ abstract class Reading_Cache extends Local_Cache {
 		$bytes = $this->ahead[ $id ];
 		unset( $this->ahead[ $id ] );
 		$value = is_string( $bytes ) ? decode_object( $bytes, $found ) : false;
-		if ( self::IS_MISSING === $bytes ) {
+		if ( self::is_mark( $bytes ) ) {
+			$this->saved_queries += ord( $bytes[1] );
+
 			$prefix = $this->prefix_of( $group, $name );
 			$this->cache[ $group ][ $prefix . 'notoptions' ][ substr( $name, strlen( $prefix ) ) ] = true;
 		}
@@ -339,12 +341,23 @@ abstract class Reading_Cache extends Local_Cache {
 	}
 
 	/**
+	 * Whether the bytes of a value say that an option does not exist.
+	 *
+	 * @param string|false|null $bytes Bytes.
+	 */
+	private static function is_mark( $bytes ): bool {
+		return is_string( $bytes ) && 2 === strlen( $bytes ) && self::IS_MISSING === $bytes[0];
+	}
+
+	/**
 	 * Adds the names that the store has sent to the list.
 	 */
 	private function note_missing(): void {
-		foreach ( array_keys( $this->ahead, self::IS_MISSING, true ) as $id ) {
-			$length = ord( $id[0] );
-			$this->take( substr( $id, 1, $length ), substr( $id, 1 + $length ), $id );
+		foreach ( $this->ahead as $id => $bytes ) {
+			if ( self::is_mark( $bytes ) ) {
+				$length = ord( $id[0] );
+				$this->take( substr( $id, 1, $length ), substr( $id, 1 + $length ), $id );
+			}
 		}
 	}
 
