@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::announcement::OtherNodes;
@@ -30,11 +30,13 @@ pub(crate) struct Shared {
     /// Connections that are handed over.
     pub(crate) left: RefCell<Vec<(OwnedFd, PhpSession)>>,
     /// Connections that have shown no token, by user.
-    pub(crate) unknown: Counts<u32>,
+    pub(crate) unknown: Limits<u32>,
     /// Connections that have, by site.
-    pub(crate) started: Counts<String>,
+    pub(crate) started: Limits<String>,
     /// Bytes of large messages and answers on their way, by site.
-    pub(crate) moving: Counts<String>,
+    pub(crate) moving: Limits<String>,
+    /// Those of all sites.
+    pub(crate) all_moving: Limits<()>,
 }
 
 /// Why a connection is not read any more.
@@ -50,17 +52,16 @@ pub(crate) async fn talk(
     session: &mut PhpSession,
     shared: &Shared,
 ) -> io::Result<TalkEnd> {
-    let mut counted = ConnectionCount {
-        unknown: LimitedCount::new(&shared.unknown, stream.peer_cred()?.uid(), 1, MAX_UNKNOWN),
-        started: None,
-    };
+    let user = stream.peer_cred()?.uid();
+    let mut place = shared.place(session, user)?;
     for attempt in 0_usize.. {
-        counted.note(session, shared)?;
-        let (patience, most, transfer) = match counted.started {
-            Some(_) => (MAX_IDLE, MAX_MESSAGE, MAX_TRANSFER),
-            None => (MAX_START_TIME, MAX_START, MAX_START_TIME),
+        let has_started = session.has_started();
+        let (patience, most, transfer) = if has_started {
+            (MAX_IDLE, MAX_MESSAGE, MAX_TRANSFER)
+        } else {
+            (MAX_START_TIME, MAX_START, MAX_START_TIME)
         };
-        if counted.started.is_none() && attempt > START_ATTEMPTS {
+        if !has_started && attempt > START_ATTEMPTS {
             break;
         }
         let freezes = shared.freezes.notified();
@@ -86,7 +87,7 @@ pub(crate) async fn talk(
         let mut message = vec![0; length];
         timeout(transfer, stream.read_exact(&mut message)).await??;
         drop(receiving);
-        if counted.started.is_none() {
+        if !has_started {
             // What other processes have sent until now comes first: they do not wait for all of it.
             tokio::task::yield_now().await;
         }
@@ -97,30 +98,12 @@ pub(crate) async fn talk(
             answer.map_err(|SessionRefused| io::Error::from(io::ErrorKind::InvalidData))?
         };
         drop(message);
-        counted.note(session, shared)?;
+        if session.has_started() != has_started {
+            drop(std::mem::replace(&mut place, shared.place(session, user)?));
+        }
         reply(stream, session.site().unwrap_or_default(), shared, answer).await?;
     }
     Ok(TalkEnd::Unknown)
-}
-
-/// As what a connection counts.
-struct ConnectionCount<'a> {
-    unknown: Option<LimitedCount<'a, u32>>,
-    started: Option<LimitedCount<'a, String>>,
-}
-
-impl<'a> ConnectionCount<'a> {
-    /// Fails if there are too many connections of the kind.
-    fn note(&mut self, session: &PhpSession, shared: &'a Shared) -> io::Result<()> {
-        if let (None, Some(site)) = (&self.started, session.site()) {
-            self.started = LimitedCount::new(&shared.started, site.to_owned(), 1, MAX_OF_SITE);
-            self.unknown = None;
-        }
-        if self.started.is_none() && self.unknown.is_none() {
-            return Err(io::ErrorKind::ResourceBusy.into());
-        }
-        Ok(())
-    }
 }
 
 /// Waits for the first bytes of a message, at least one. Cancel-safe.
@@ -171,57 +154,55 @@ impl Shared {
         }
     }
 
+    /// What a connection counts as. Fails if there are too many of the kind.
+    fn place(&self, session: &PhpSession, user: u32) -> io::Result<OwnedSemaphorePermit> {
+        let place = match session.site() {
+            Some(site) => self.started.take(site.to_owned(), 1),
+            None => self.unknown.take(user, 1),
+        };
+        place.ok_or_else(|| io::ErrorKind::ResourceBusy.into())
+    }
+
     /// Counts the bytes of a message or an answer. Small ones are free, so that large ones never keep anybody from small values.
     fn moves(
         &self,
         site: Option<&str>,
         bytes: usize,
-    ) -> io::Result<Option<LimitedCount<'_, String>>> {
+    ) -> io::Result<Option<[OwnedSemaphorePermit; 2]>> {
         if bytes <= SMALL {
             return Ok(None);
         }
-        let all: usize = self.moving.borrow().values().sum();
-        let site = site.unwrap_or_default().to_owned();
-        let counted = LimitedCount::new(&self.moving, site, bytes, MAX_MOVING_OF_SITE);
-        let counted = counted.filter(|_| all + bytes <= MAX_MOVING);
+        let of_site = self.moving.take(site.unwrap_or_default().to_owned(), bytes);
+        let of_all = self.all_moving.take((), bytes);
+        let counted = of_site.zip(of_all).map(<[_; 2]>::from);
         counted
             .map(Some)
             .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 }
 
-/// Sums that have a limit, by what they are for.
-pub(crate) type Counts<K> = RefCell<HashMap<K, usize>>;
-
-/// A part of a sum that has a limit.
-struct LimitedCount<'a, K: Eq + Hash> {
-    counts: &'a Counts<K>,
-    key: K,
-    count: usize,
+/// What each of several may have at once.
+pub(crate) struct Limits<K> {
+    most: usize,
+    /// Only those that have something.
+    free: RefCell<HashMap<K, Arc<Semaphore>>>,
 }
 
-impl<'a, K: Eq + Hash + Clone> LimitedCount<'a, K> {
-    fn new(counts: &'a Counts<K>, key: K, count: usize, most: usize) -> Option<Self> {
-        let mut sums = counts.borrow_mut();
-        let sum = sums.get(&key).copied().unwrap_or_default() + count;
-        if sum > most {
-            return None;
+impl<K: Eq + Hash> Limits<K> {
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            most,
+            free: RefCell::default(),
         }
-        sums.insert(key.clone(), sum);
-        drop(sums);
-        Some(Self { counts, key, count })
     }
-}
 
-impl<K: Eq + Hash> Drop for LimitedCount<'_, K> {
-    fn drop(&mut self) {
-        let mut sums = self.counts.borrow_mut();
-        if let Some(sum) = sums.get_mut(&self.key) {
-            *sum -= self.count;
-            if *sum == 0 {
-                sums.remove(&self.key);
-            }
-        }
+    fn take(&self, key: K, count: usize) -> Option<OwnedSemaphorePermit> {
+        let count = u32::try_from(count).ok()?;
+        let mut free = self.free.borrow_mut();
+        free.retain(|_, one| one.available_permits() < self.most);
+        let free = free.entry(key);
+        let free = free.or_insert_with(|| Arc::new(Semaphore::new(self.most)));
+        Arc::clone(free).try_acquire_many_owned(count).ok()
     }
 }
 
@@ -241,7 +222,7 @@ const SMALL: usize = 64 << 10;
 pub(crate) const MAX_MOVING_OF_SITE: usize = 24 << 20;
 
 /// Those of all sites.
-const MAX_MOVING: usize = 128 << 20;
+pub(crate) const MAX_MOVING: usize = 128 << 20;
 
 /// The time in which a process has to show its token.
 const MAX_START_TIME: Duration = Duration::from_secs(1);

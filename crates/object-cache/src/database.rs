@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::figures::{Count, Figures};
 use crate::filter::KeyFilter;
 use crate::learner::{Learner, RequestClass};
@@ -20,7 +22,7 @@ pub(crate) struct Database {
 }
 
 /// Where a process is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SessionPlace {
     pub(crate) site: String,
     pub(crate) namespace: [u8; 16],
@@ -45,7 +47,6 @@ impl Database {
     /// The first answer, with the values that the request will read.
     pub(crate) fn started(
         &mut self,
-        store_id: u64,
         place: &SessionPlace,
         may_read: bool,
         figures: &Figures,
@@ -57,13 +58,13 @@ impl Database {
         let nothing = KeyFilter::empty();
         let counter = self.store.counter();
         if !may_read {
-            return wire::started(store_id, counter, nothing.bits(), &[]);
+            return wire::started(counter, nothing.bits(), &[]);
         }
         let keys = self.learner.foresee(place.url, place.pattern);
         let values = self.find(keys.iter(), may_read, now);
         let left = MAX_AHEAD.saturating_sub(self.filter.bits().len());
         let items = sent_ahead(&keys, &values, left, figures);
-        wire::started(store_id, counter, self.filter.bits(), &items)
+        wire::started(counter, self.filter.bits(), &items)
     }
 
     /// Values that were asked for, those of keys that follow them, and some that requests of the pattern read now and then.

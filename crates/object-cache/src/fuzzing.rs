@@ -63,10 +63,11 @@ pub fn handover(data: &[u8]) {
         return;
     };
     check(&sites);
-    let again = sites.hand_over(&processes, 9);
+    let count = processes.len();
+    let again = sites.hand_over(processes, 9);
     let mut other = self::sites();
     let taken = other.take_over(&again, 9).expect("a whole state");
-    assert_eq!(taken.len(), processes.len());
+    assert_eq!(taken.len(), count);
     for mut process in taken {
         let _ = process.receive(&mut other, &set(b"\x01gk"), 9);
         let _ = process.close(&mut other);
@@ -81,7 +82,7 @@ fn check(sites: &ObjectSites) {
 }
 
 fn sites() -> ObjectSites {
-    let mut sites = ObjectSites::new(7);
+    let mut sites = ObjectSites::default();
     sites.configure(&ObjectCacheSettings {
         sites: vec![ObjectCacheSite {
             name: "site".to_owned(),

@@ -6,10 +6,12 @@
 //! followers: who reads a post that nobody expected reads its fields, terms and image next, so they are sent together. All is bounded, and
 //! what is foreseen wrongly costs bytes only: nobody sees a value because of it.
 
-use std::borrow::Borrow;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
+
+use quick_cache::Weighter;
+use quick_cache::unsync::Cache;
 
 use crate::numbers::{KeyNumbers, number};
 
@@ -35,11 +37,11 @@ type Rated = (Arc<[u8]>, u8);
 #[derive(Debug)]
 pub struct Learner {
     /// With each key, the number of reports in a row without it.
-    urls: Recent<RequestClass>,
+    urls: Lists<RequestClass>,
     /// With each key, its score.
-    patterns: Recent<RequestClass>,
+    patterns: Lists<RequestClass>,
     /// By key or its number, the keys that are read after it, with their scores.
-    followers: Recent<Arc<[u8]>>,
+    followers: Lists<Arc<[u8]>>,
     numbers: KeyNumbers,
 }
 
@@ -47,25 +49,24 @@ impl Learner {
     /// `limit`: the memory, in bytes.
     pub fn new(limit: usize) -> Self {
         Self {
-            urls: Recent::new(limit / 2),
-            patterns: Recent::new(limit / 6),
-            followers: Recent::new(limit / 3),
+            urls: lists(limit / 2),
+            patterns: lists(limit / 6),
+            followers: lists(limit / 3),
             numbers: KeyNumbers::default(),
         }
     }
 
     /// The keys that a request will probably read, in the order in which such requests read them.
-    pub fn foresee(&mut self, url: RequestClass, pattern: RequestClass) -> Vec<Arc<[u8]>> {
-        let keys = match self.urls.find(&url) {
-            Some(keys) => return keys.iter().map(|(key, _)| Arc::clone(key)).collect(),
-            None => self.patterns.find(&pattern).into_iter().flatten(),
-        };
-        likely(keys).collect()
+    pub fn foresee(&self, url: RequestClass, pattern: RequestClass) -> Vec<Arc<[u8]>> {
+        match self.urls.get(&url) {
+            Some(keys) => keys.iter().map(|(key, _)| Arc::clone(key)).collect(),
+            None => likely(self.patterns.get(&pattern)).collect(),
+        }
     }
 
     /// The keys that some requests of a pattern have read, the most frequent first.
-    pub fn possible(&mut self, pattern: RequestClass) -> Vec<Arc<[u8]>> {
-        let keys = self.patterns.find(&pattern).into_iter().flatten();
+    pub fn possible(&self, pattern: RequestClass) -> Vec<Arc<[u8]>> {
+        let keys = self.patterns.get(&pattern).into_iter().flatten();
         let mut possible: Vec<_> = keys.filter(|(_, score)| *score < LIKELY).collect();
         possible.sort_by_key(|(_, score)| std::cmp::Reverse(*score));
         possible.truncate(MAX_POSSIBLE);
@@ -74,7 +75,7 @@ impl Learner {
 
     /// The keys that a request will probably read after these: the same number in other groups, as the fields and terms of a post, and what
     /// followed before.
-    pub fn follow(&mut self, asked: &[&[u8]]) -> Vec<Arc<[u8]>> {
+    pub fn follow(&self, asked: &[&[u8]]) -> Vec<Arc<[u8]>> {
         let asked = &asked[..asked.len().min(MAX_ROOTS)];
         let mut known: HashSet<Arc<[u8]>> = asked.iter().map(|key| Arc::from(*key)).collect();
         let mut all = Vec::new();
@@ -88,13 +89,7 @@ impl Learner {
             same.for_each(|key| push(key.into()));
         }
         for key in asked {
-            likely(
-                self.followers
-                    .find(number(key).unwrap_or(key))
-                    .into_iter()
-                    .flatten(),
-            )
-            .for_each(&mut push);
+            likely(self.followers.get(number(key).unwrap_or(key))).for_each(&mut push);
         }
         all
     }
@@ -111,9 +106,10 @@ impl Learner {
         let unforeseen: Vec<_> = unforeseen.map(|(key, _)| Arc::clone(key)).collect();
         let keys: Vec<_> = report.into_iter().map(|(key, _)| key).collect();
         self.learn_followers(&unforeseen);
-        self.patterns
-            .change(pattern, |rated| rate(rated, &keys, MAX_KEYS));
-        self.urls.change(url, |before| {
+        change(&mut self.patterns, pattern, |rated| {
+            rate(rated, &keys, MAX_KEYS);
+        });
+        change(&mut self.urls, url, |before| {
             *before = joined(keys, std::mem::take(before));
         });
     }
@@ -139,76 +135,43 @@ impl Learner {
             let others = others.filter(|key| own.is_none() || number(key) != own);
             let next: Vec<_> = others.take(WINDOW).map(Arc::clone).collect();
             let root = own.map_or_else(|| Arc::clone(key), Arc::from);
-            self.followers
-                .change(root, |rated| rate(rated, &next, 2 * WINDOW));
+            change(&mut self.followers, root, |rated| {
+                rate(rated, &next, 2 * WINDOW);
+            });
         }
     }
 }
 
-/// The lists of keys that were used or changed last, up to a number of bytes.
-#[derive(Debug)]
-struct Recent<K> {
-    lists: HashMap<K, Learned>,
-    /// In the order in which they may be forgotten.
-    queue: VecDeque<K>,
-    bytes: usize,
-    limit: usize,
-}
+/// Lists of keys, up to a number of bytes. Those that nobody requests again, such as the URLs of a crawler, go first.
+type Lists<K> = Cache<K, Vec<Rated>, ListWeight>;
 
-#[derive(Debug, Default)]
-struct Learned {
-    keys: Vec<Rated>,
-    /// Whether a request has used this since it was learned or last spared.
-    is_used: bool,
-}
+#[derive(Clone, Debug)]
+struct ListWeight;
 
-impl<K: Clone + Eq + Hash> Recent<K> {
-    fn new(limit: usize) -> Self {
-        Self {
-            lists: HashMap::new(),
-            queue: VecDeque::new(),
-            bytes: 0,
-            limit,
-        }
-    }
-
-    fn find<Q: Eq + Hash + ?Sized>(&mut self, name: &Q) -> Option<&Vec<Rated>>
-    where
-        K: Borrow<Q>,
-    {
-        let learned = self.lists.get_mut(name)?;
-        learned.is_used = true;
-        Some(&learned.keys)
-    }
-
-    fn change(&mut self, name: K, change: impl FnOnce(&mut Vec<Rated>)) {
-        if let Some(learned) = self.lists.get_mut(&name) {
-            self.bytes -= cost(&learned.keys);
-            change(&mut learned.keys);
-            self.bytes += cost(&learned.keys);
-        } else {
-            let mut learned = Learned::default();
-            change(&mut learned.keys);
-            self.bytes += cost(&learned.keys);
-            self.queue.push_back(name.clone());
-            self.lists.insert(name, learned);
-        }
-        while self.bytes > self.limit {
-            let Some(oldest) = self.queue.pop_front() else {
-                break;
-            };
-            // Those that nobody requests again, such as the URLs of a crawler, go first.
-            let learned = self.lists.get_mut(&oldest);
-            if learned.is_some_and(|learned| std::mem::take(&mut learned.is_used)) {
-                self.queue.push_back(oldest);
-            } else if let Some(learned) = self.lists.remove(&oldest) {
-                self.bytes -= cost(&learned.keys);
-            }
-        }
+impl<K> Weighter<K, Vec<Rated>> for ListWeight {
+    /// The memory of keys: most are those of values, which the store counts.
+    fn weight(&self, _: &K, keys: &Vec<Rated>) -> u64 {
+        let bytes: usize = keys.iter().map(|(key, _)| 32 + key.len() / 4).sum();
+        bytes as u64 + 128
     }
 }
 
-fn likely<'a>(keys: impl Iterator<Item = &'a Rated>) -> impl Iterator<Item = Arc<[u8]>> {
+fn lists<K: Eq + Hash>(limit: usize) -> Lists<K> {
+    Cache::with_weighter(limit / USUAL_LIST, limit as u64, ListWeight)
+}
+
+fn change<K: Eq + Hash>(lists: &mut Lists<K>, name: K, change: impl FnOnce(&mut Vec<Rated>)) {
+    if let Some(mut keys) = lists.peek_mut(&name) {
+        change(&mut keys);
+        return;
+    }
+    let mut keys = Vec::new();
+    change(&mut keys);
+    lists.insert(name, keys);
+}
+
+fn likely(keys: Option<&Vec<Rated>>) -> impl Iterator<Item = Arc<[u8]>> {
+    let keys = keys.into_iter().flatten();
     keys.filter(|(_, score)| *score >= LIKELY)
         .map(|(key, _)| Arc::clone(key))
 }
@@ -252,11 +215,8 @@ fn joined(keys: Vec<Arc<[u8]>>, before: Vec<Rated>) -> Vec<Rated> {
     keys.into_iter().map(|key| (key, 0)).chain(others).collect()
 }
 
-/// The memory of keys: most are those of values, which the store counts.
-fn cost(keys: &[Rated]) -> usize {
-    let bytes: usize = keys.iter().map(|(key, _)| 32 + key.len() / 4).sum();
-    bytes + 128
-}
+/// The memory of a list of a hundred keys, in bytes.
+const USUAL_LIST: usize = 4096;
 
 /// Reports in a row without a key after which a URL loses it.
 const MAX_MISSED: u8 = 4;
@@ -337,8 +297,7 @@ mod tests {
             assert_eq!(learner.foresee([1; 16], [9; 16]), keys(&["a"]));
             learner.learn([url; 16], [9; 16], report(&["b"]));
         }
-        assert!(learner.urls.bytes <= 4000);
-        assert_eq!(learner.urls.lists.len(), learner.urls.queue.len());
+        assert!(learner.urls.weight() <= 4000);
     }
 
     #[test]
@@ -354,9 +313,9 @@ mod tests {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             learner.learn([url; 16], [url; 16], unforeseen(&names));
         }
-        let bytes = learner.urls.bytes + learner.patterns.bytes + learner.followers.bytes;
+        let bytes = learner.urls.weight() + learner.patterns.weight() + learner.followers.weight();
         assert!(bytes <= 1 << 20);
-        assert!(!learner.followers.lists.is_empty());
+        assert!(!learner.followers.is_empty());
         let one = "\u{5}posts255098".as_bytes();
         assert!(learner.follow(&[one; 99]).len() <= MAX_TEXTS + 2 * WINDOW);
     }

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +21,9 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
 use crate::announcement::{OtherNodes, RemoteBatch, RemoteChanges};
-use crate::connection::{Counts, Shared, TalkEnd, talk};
+use crate::connection::{
+    Limits, MAX_MOVING, MAX_MOVING_OF_SITE, MAX_OF_SITE, MAX_UNKNOWN, Shared, TalkEnd, talk,
+};
 use crate::site::ObjectCacheSettings;
 use crate::sites::{ObjectSites, PhpSession};
 
@@ -110,17 +113,6 @@ impl ObjectCache {
         handover.try_recv().ok()
     }
 
-    /// Closes all connections and drops all values. After this no process gets an acknowledgement from here.
-    pub fn end(mut self) {
-        self.close();
-    }
-
-    fn close(&mut self) {
-        let _ = std::fs::remove_file(&self.socket);
-        drop(self.stop.take());
-        self.join();
-    }
-
     fn join(&mut self) {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -131,28 +123,29 @@ impl ObjectCache {
 }
 
 impl Drop for ObjectCache {
+    /// Closes all connections and drops all values. After this no process gets an acknowledgement from here.
     fn drop(&mut self) {
         if self.thread.is_some() {
-            self.close();
+            let _ = std::fs::remove_file(&self.socket);
+            drop(self.stop.take());
+            self.join();
         }
     }
 }
 
-fn bind(path: &Path) -> io::Result<UnixListenerOfThread> {
+fn bind(path: &Path) -> io::Result<net::UnixListener> {
     if sockets::is_abandoned(path)? {
         std::fs::remove_file(path)?;
     }
-    let listener = std::os::unix::net::UnixListener::bind(path)?;
+    let listener = net::UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-type UnixListenerOfThread = std::os::unix::net::UnixListener;
-
 /// Where the listener comes from.
 enum ListenerStart {
-    Bound(UnixListenerOfThread),
+    Bound(net::UnixListener),
     After(oneshot::Receiver<ObjectHandover>, PathBuf),
 }
 
@@ -181,9 +174,7 @@ async fn run(
     };
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
-    let mut store_id = [0; 8];
-    rustix::rand::getrandom(&mut store_id, rustix::rand::GetRandomFlags::empty())?;
-    let mut sites = ObjectSites::new(u64::from_le_bytes(store_id) >> 2);
+    let mut sites = ObjectSites::default();
     sites.configure(&inputs.configured.borrow_and_update());
     let shared = Rc::new(Shared {
         sites: RefCell::new(sites),
@@ -193,9 +184,10 @@ async fn run(
         freezes: Notify::new(),
         late: Notify::new(),
         left: RefCell::default(),
-        unknown: Counts::default(),
-        started: Counts::default(),
-        moving: Counts::default(),
+        unknown: Limits::new(MAX_UNKNOWN),
+        started: Limits::new(MAX_OF_SITE),
+        moving: Limits::new(MAX_MOVING_OF_SITE),
+        all_moving: Limits::new(MAX_MOVING),
     });
     if let (true, Some(nodes)) = (before.is_some(), &shared.nodes) {
         // The process before had no cluster: it has heard of no change of other nodes, nor they of its own.
@@ -247,7 +239,7 @@ fn resume(shared: &Rc<Shared>, state: &OwnedFd, processes: Vec<OwnedFd>) -> io::
     let sessions = sessions.filter(|sessions| sessions.len() == processes.len());
     let sessions = sessions.ok_or(io::ErrorKind::InvalidData)?;
     for (stream, session) in processes.into_iter().zip(sessions) {
-        let stream = std::os::unix::net::UnixStream::from(stream);
+        let stream = net::UnixStream::from(stream);
         stream.set_nonblocking(true)?;
         accept(UnixStream::from_std(stream)?, session, shared);
     }
@@ -273,7 +265,7 @@ async fn freeze(shared: &Rc<Shared>, listener: UnixListener) -> io::Result<Objec
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let (processes, sessions): (Vec<_>, Vec<_>) = shared.left.take().into_iter().unzip();
-    let state = shared.sites.borrow().hand_over(&sessions, shared.now());
+    let state = shared.sites.borrow().hand_over(sessions, shared.now());
     Ok(ObjectHandover {
         state: memory_file::sealed("galley-objects", &state)?,
         listener: listener.into_std()?.into(),

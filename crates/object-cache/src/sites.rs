@@ -10,6 +10,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::announcement;
 use crate::database::{Database, SessionPlace};
 use crate::figures::{Count, Figures};
@@ -20,11 +22,10 @@ use crate::store::{ObjectStore, ValueChange};
 use crate::wire::{self, PhpMessage, Start};
 
 /// The stores of all sites.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ObjectSites {
     pub(crate) by_name: HashMap<String, SiteStores>,
     pub(crate) by_token: HashMap<String, String>,
-    pub(crate) store_id: u64,
     pub(crate) writers: u64,
     /// The memory of all values, in bytes.
     pub(crate) limit: usize,
@@ -52,11 +53,12 @@ pub(crate) struct SiteStores {
 }
 
 /// One PHP process.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct PhpSession {
     pub(crate) place: Option<SessionPlace>,
     pub(crate) writer: u64,
     pub(crate) writes: bool,
+    #[serde(skip)]
     pub(crate) has_asked: bool,
 }
 
@@ -83,18 +85,6 @@ impl From<Vec<u8>> for PhpAnswer {
 pub struct SessionRefused;
 
 impl ObjectSites {
-    /// No sites. `store_id` changes with each start of the server.
-    pub fn new(store_id: u64) -> Self {
-        Self {
-            by_name: HashMap::new(),
-            by_token: HashMap::new(),
-            store_id,
-            writers: 0,
-            limit: 0,
-            nodes: NodeState::None,
-        }
-    }
-
     /// Sets the sites. Sites that stay keep their values; the others lose them.
     pub fn configure(&mut self, settings: &ObjectCacheSettings) {
         let mut before = std::mem::take(&mut self.by_name);
@@ -393,7 +383,7 @@ impl PhpSession {
         }
         figures.add(Count::Requests, 1);
         let may_read = sites.nodes != NodeState::Behind;
-        let answer = database.started(sites.store_id, &place, may_read, &figures, now);
+        let answer = database.started(&place, may_read, &figures, now);
         self.place = Some(place);
         Ok(answer)
     }

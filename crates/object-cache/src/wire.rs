@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! message    u32 length of the rest, u8 operation, body
-//! 1 start    u8 version = 3, u8 adopt, u8 n, token, u8 n, stamp, u8 n, fence, 16 namespace, 16 URL, 16 pattern
-//!            answer: u8 status, plus `AMONG_NODES` in a cluster; if `STARTED`: u64 store, u64 counter, u32 f, f bytes filter, items
+//! 1 start    u8 version = 4, u8 adopt, u8 n, token, u8 n, stamp, u8 n, fence, 16 namespace, 16 URL, 16 pattern
+//!            answer: u8 status, plus `AMONG_NODES` in a cluster; if `STARTED`: u64 counter, u32 f, f bytes filter, items
 //! 3 get      u32 n, n * u32 key length, keys
 //!            answer: u64 counter, n * u32 value length, values, items
 //! 4 change   u32 n, n times: u8 kind, u64 lease, u32 seconds, u32 key length, u32 value length, key, value
@@ -176,9 +176,8 @@ pub fn status(status: u8) -> Vec<u8> {
 }
 
 /// The answer to a successful start.
-pub fn started(store: u64, counter: u64, filter: &[u8], items: &[(&[u8], Found<'_>)]) -> Vec<u8> {
+pub fn started(counter: u64, filter: &[u8], items: &[(&[u8], Found<'_>)]) -> Vec<u8> {
     let mut body = vec![STARTED];
-    body.extend(store.to_le_bytes());
     body.extend(counter.to_le_bytes());
     put_length(&mut body, filter.len());
     body.extend_from_slice(filter);
@@ -253,8 +252,8 @@ fn put_values<'a>(
     }
 }
 
-/// No length in an answer comes near the limit: messages are smaller.
-fn put_length(body: &mut Vec<u8>, length: usize) {
+/// No length comes near the limit.
+pub(crate) fn put_length(body: &mut Vec<u8>, length: usize) {
     body.extend(u32::try_from(length).unwrap_or(LATER).to_le_bytes());
 }
 
@@ -296,7 +295,7 @@ impl<'a> MessageReader<'a> {
 }
 
 /// The version of these messages.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// The process may use the store.
 pub const STARTED: u8 = 0;

@@ -206,7 +206,9 @@ function menu_page( int $menu, int $page, int $parent = 0 ): int {
 }
 
 function menu_item( int $menu, array $fields ): int {
-	return wp_update_nav_menu_item( $menu, 0, $fields + array( 'menu-item-status' => 'publish' ) );
+	// While terms are not counted, WordPress takes a menu for empty, and gives all items the same position.
+	static $position = 0;
+	return wp_update_nav_menu_item( $menu, 0, $fields + array( 'menu-item-status' => 'publish', 'menu-item-position' => ++$position ) );
 }
 
 function widgets(): void {

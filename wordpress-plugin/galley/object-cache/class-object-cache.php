@@ -220,6 +220,19 @@ final class Object_Cache extends Shared_Cache {
 	}
 
 	/**
+	 * Forgets the terms of all posts after the change of a term: they are in the order of their names, and WordPress deletes only the term.
+	 *
+	 * @param mixed  $terms       Terms.
+	 * @param string $taxonomy    Their taxonomy.
+	 * @param bool   $has_changed False if only their counts have changed.
+	 */
+	public function forget_orders( $terms, $taxonomy, $has_changed = true ): void {
+		if ( $has_changed ) {
+			$this->flush_group( "{$taxonomy}_relationships" );
+		}
+	}
+
+	/**
 	 * Returns the first place outside of the object cache that led here. `galley doctor` names it if it comes again and again.
 	 */
 	private static function caller(): string {

@@ -70,9 +70,6 @@ final class Object_Store {
 	/** @var int The counter of the store in its last answer. */
 	public $counter = 0;
 
-	/** @var int The store that has answered; it changes with each start of Galley. */
-	public $store = 0;
-
 	/** @var string Bits of the keys that had a value at the beginning. */
 	public $filter = '';
 
@@ -135,7 +132,7 @@ final class Object_Store {
 	 * @param array $items Receives key => bytes, null for a missing value, or false for one that has to be asked for.
 	 */
 	public function start( array $who, bool $adopt, array &$items ): ?int {
-		$body = pack( 'CC', 3, $adopt ? 1 : 0 );
+		$body = pack( 'CC', 4, $adopt ? 1 : 0 );
 		foreach ( array( 'token', 'stamp', 'fence' ) as $part ) {
 			$body .= chr( strlen( $who[ $part ] ) ) . $who[ $part ];
 		}
@@ -149,14 +146,13 @@ final class Object_Store {
 		if ( self::STARTED !== $status ) {
 			return $status;
 		}
-		$head  = strlen( $answer ) < 21 ? null : unpack( 'Pstore/Pcounter/Vfilter', $answer, 1 );
-		$items = null === $head ? null : $this->items( $answer, 21 + $head['filter'] );
+		$head  = strlen( $answer ) < 13 ? null : unpack( 'Pcounter/Vfilter', $answer, 1 );
+		$items = null === $head ? null : $this->items( $answer, 13 + $head['filter'] );
 		if ( null === $items ) {
 			return $this->fail( 'damaged answer' );
 		}
-		$this->store   = $head['store'];
 		$this->counter = $head['counter'];
-		$this->filter  = substr( $answer, 21, $head['filter'] );
+		$this->filter  = substr( $answer, 13, $head['filter'] );
 		return self::STARTED;
 	}
 

@@ -21,7 +21,13 @@ abstract class Reading_Cache extends Local_Cache {
 	 */
 	const READ_FROM_DATABASE = '/^(?:options|site-options|notoptions|posts|post_meta|terms|term_meta|users|user_meta|userlogins|useremail|userslugs|comment|comment_meta|counts|blog-details|blog-id-cache|blog-lookup|blog_meta|sites|networks|site-details|.*_relationships|.*-queries)$/D';
 
-	/** The value of an option that does not exist: a codec without a value. */
+	/**
+	 * Groups whose values end with the request, because they depend on more than WordPress announces: links on their categories, the calendar
+	 * on the day and on permalinks, the time of the last post on posts that are deleted, the list of translations on files.
+	 */
+	const NOT_ANNOUNCED = array( 'bookmark', 'calendar', 'timeinfo', 'translation_files' );
+
+	/** The codec of an option that does not exist, without a value. */
 	const IS_MISSING = 'n';
 
 	/** Keys of one message. The store refuses many more. */
@@ -92,6 +98,7 @@ abstract class Reading_Cache extends Local_Cache {
 
 	public function __construct() {
 		parent::__construct();
+		$this->add_non_persistent_groups( self::NOT_ANNOUNCED );
 		if ( defined( 'CUSTOM_USER_TABLE' ) || defined( 'CUSTOM_USER_META_TABLE' ) ) {
 			// Another WordPress changes these tables, too, and has a store of its own.
 			$this->add_non_persistent_groups( array( 'users', 'user_meta', 'userlogins', 'useremail', 'userslugs', 'user-queries' ) );
@@ -107,6 +114,9 @@ abstract class Reading_Cache extends Local_Cache {
 		}
 		add_filter( 'query', array( $this, 'watch' ), PHP_INT_MAX );
 		add_filter( 'woocommerce_related_products', array( $this, 'expect' ), PHP_INT_MAX );
+		add_action( 'clean_term_cache', array( $this, 'forget_orders' ), PHP_INT_MIN, 3 );
+		// Queries of comments also ask for the status, type and author of their posts.
+		add_action( 'clean_post_cache', 'wp_cache_set_comments_last_changed', PHP_INT_MIN, 0 );
 		register_shutdown_function( array( $this, 'end_last' ) );
 		if ( null !== $value ) {
 			$this->who = $target + array(
@@ -299,7 +309,9 @@ abstract class Reading_Cache extends Local_Cache {
 		$bytes = $this->ahead[ $id ];
 		unset( $this->ahead[ $id ] );
 		$value = is_string( $bytes ) ? decode_object( $bytes, $found ) : false;
-		if ( self::IS_MISSING === $bytes ) {
+		if ( self::is_mark( $bytes ) ) {
+			$this->saved_queries += ord( $bytes[1] );
+
 			$prefix = $this->prefix_of( $group, $name );
 			$this->cache[ $group ][ $prefix . 'notoptions' ][ substr( $name, strlen( $prefix ) ) ] = true;
 		}
@@ -329,12 +341,23 @@ abstract class Reading_Cache extends Local_Cache {
 	}
 
 	/**
+	 * Whether the bytes of a value say that an option does not exist.
+	 *
+	 * @param string|false|null $bytes Bytes.
+	 */
+	private static function is_mark( $bytes ): bool {
+		return is_string( $bytes ) && 2 === strlen( $bytes ) && self::IS_MISSING === $bytes[0];
+	}
+
+	/**
 	 * Adds the names that the store has sent to the list.
 	 */
 	private function note_missing(): void {
-		foreach ( array_keys( $this->ahead, self::IS_MISSING, true ) as $id ) {
-			$length = ord( $id[0] );
-			$this->take( substr( $id, 1, $length ), substr( $id, 1 + $length ), $id );
+		foreach ( $this->ahead as $id => $bytes ) {
+			if ( self::is_mark( $bytes ) ) {
+				$length = ord( $id[0] );
+				$this->take( substr( $id, 1, $length ), substr( $id, 1 + $length ), $id );
+			}
 		}
 	}
 

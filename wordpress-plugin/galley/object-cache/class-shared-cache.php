@@ -33,6 +33,9 @@ abstract class Shared_Cache extends Reading_Cache {
 	/** @var int The number of queries until a value was stored last: those until then belong to others. */
 	private $counted = 0;
 
+	/** @var int[] The queries that values of this request took, by key in the store. */
+	private $measured = array();
+
 	/** @var int The number of queries until the last end of the request. */
 	private $reported = 0;
 
@@ -171,7 +174,7 @@ abstract class Shared_Cache extends Reading_Cache {
 		foreach ( null === $this->in_transaction ? array_keys( array_diff_key( $names, $before ) ) : array() as $option ) {
 			$id = $this->id( $group, substr( $list, 0, -10 ) . $option );
 			if ( $this->may_fill ) {
-				$this->waiting[ $id ] = Object_Store::change( Object_Store::ADD, $id, self::IS_MISSING, $this->rows_from );
+				$this->waiting[ $id ] = Object_Store::change( Object_Store::ADD, $id, self::IS_MISSING . chr( $this->queries_for( $id ) ), $this->rows_from );
 			}
 		}
 	}
@@ -233,9 +236,11 @@ abstract class Shared_Cache extends Reading_Cache {
 		if ( ! isset( $this->missed[ $id ] ) ) {
 			return 0;
 		}
-		$queries       = $now - max( $this->missed[ $id ], $this->counted );
+		$queries       = max( 0, min( 255, $now - max( $this->missed[ $id ], $this->counted ) ) );
 		$this->counted = $now;
-		return max( 0, min( 255, $queries ) );
+		// It may be stored once more, with a change.
+		$this->measured[ $id ] = max( $queries, $this->measured[ $id ] ?? 0 );
+		return $this->measured[ $id ];
 	}
 
 	protected function tell_waiting(): void {

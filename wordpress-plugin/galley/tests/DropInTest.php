@@ -122,6 +122,15 @@ final class DropInTest extends TestCase {
 		$this->assertFalse( $this->cache->get( 'o', 'h' ) );
 	}
 
+	public function test_a_changed_term_takes_the_order_of_the_terms_of_posts_with_it() {
+		$this->cache->set( 5, array( 2, 1 ), 'category_relationships' );
+		$this->cache->forget_orders( array( 2 ), 'category', false );
+		$this->cache->forget_orders( array( 2 ), 'post_tag' );
+		$this->assertSame( array( 2, 1 ), $this->cache->get( 5, 'category_relationships' ) );
+		$this->cache->forget_orders( array( 2 ), 'category' );
+		$this->assertFalse( $this->cache->get( 5, 'category_relationships' ) );
+	}
+
 	public function test_objects_are_copies() {
 		$object = (object) array( 'n' => 1 );
 		$this->cache->set( 'o', $object );

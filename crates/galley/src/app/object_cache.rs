@@ -90,9 +90,7 @@ impl ObjectCaches {
 
     /// Closes all connections and drops all values.
     pub(super) fn end(&mut self) {
-        if let Some(running) = self.running.take() {
-            running.end();
-        }
+        drop(self.running.take());
     }
 
     /// The counters by site.

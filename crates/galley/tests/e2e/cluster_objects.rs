@@ -30,7 +30,7 @@ impl Process {
             let answer = process.ask(&body).expect("an answer to a start");
             assert_ne!(answer[0] & wire::AMONG_NODES, 0, "it knows no other nodes");
             if answer[0] == wire::STARTED | wire::AMONG_NODES {
-                process.counter = number(&answer[9..]);
+                process.counter = number(&answer[1..]);
                 return process;
             }
         }

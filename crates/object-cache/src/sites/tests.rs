@@ -59,7 +59,6 @@ struct World {
     nodes: Vec<Node>,
     /// What nodes have announced, in its order.
     stream: Vec<(usize, Vec<u8>)>,
-    restarts: u64,
     fence: u64,
     database: [u64; KEYS],
     /// The last write of each key that is complete.
@@ -108,7 +107,6 @@ impl World {
         let mut world = Self {
             nodes: Vec::new(),
             stream: Vec::new(),
-            restarts: 0,
             fence: 0,
             database: [0; KEYS],
             complete: [0; KEYS],
@@ -118,7 +116,7 @@ impl World {
         };
         world.processes.resize_with(PROCESSES, Process::default);
         let node = |_| Node {
-            sites: sites(0),
+            sites: sites(),
             applied: 0,
             is_cut: false,
             has_lease: true,
@@ -219,12 +217,12 @@ impl World {
             answer = self.send(process, &start(true, &fence, host));
         }
         assert_eq!(answer[4] & !wire::AMONG_NODES, wire::STARTED);
-        self.processes[process].counter = number(&answer[13..]);
+        self.processes[process].counter = number(&answer[5..]);
         let size = usize::try_from(u32::from_le_bytes([
-            answer[21], answer[22], answer[23], answer[24],
+            answer[13], answer[14], answer[15], answer[16],
         ]))
         .expect("small");
-        let filter = &answer[25..25 + size];
+        let filter = &answer[17..17 + size];
         for key in 0..KEYS {
             let is_absent = !crate::filter::may_have(filter, &name(key));
             self.processes[process].absent[key] = is_absent;
@@ -357,8 +355,7 @@ impl World {
         for (_, session) in self.left.iter_mut().filter(|(node, _)| *node == at) {
             *session = None;
         }
-        self.restarts += 1;
-        self.nodes[at].sites = sites(self.restarts);
+        self.nodes[at].sites = sites();
         self.nodes[at].has_lease &= !self.nodes[at].is_cut;
     }
 
@@ -420,8 +417,8 @@ impl World {
     }
 }
 
-fn sites(store: u64) -> ObjectSites {
-    let mut sites = ObjectSites::new(store);
+fn sites() -> ObjectSites {
+    let mut sites = ObjectSites::default();
     sites.configure(&ObjectCacheSettings {
         sites: vec![ObjectCacheSite {
             name: "site".to_owned(),
@@ -676,7 +673,7 @@ fn a_node_without_a_lease_answers_that_nothing_is_there() {
 
 #[test]
 fn all_sites_together_stay_below_the_limit() {
-    let mut sites = ObjectSites::new(0);
+    let mut sites = ObjectSites::default();
     let site = |name: &str| ObjectCacheSite {
         name: name.to_owned(),
         token: format!("token{name}"),
@@ -694,7 +691,7 @@ fn all_sites_together_stay_below_the_limit() {
         message.extend([0; 50]);
         let mut session = PhpSession::default();
         let answer = session.receive(&mut sites, &message, 0).expect("a start");
-        assert_eq!(number(&answer.bytes[13..]), 2);
+        assert_eq!(number(&answer.bytes[5..]), 2);
         session
     });
     // The first one has more than the others want.
