@@ -1,6 +1,7 @@
 //! What Galley's WordPress preset does without configuration, so that such rules of other servers are not needed; and which
 //! alternatives of a condition remain.
 
+use crate::words::WordList;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -34,7 +35,7 @@ pub(crate) fn cookies(pattern: &str) -> Option<Vec<String>> {
 /// Whether the preset lets every cookie bypass the cache whose name begins so.
 fn is_known_cookie(name: &str) -> bool {
     let with = |end: &str| wordpress::is_bypass_cookie(format!("{name}{end}").as_bytes());
-    COOKIE_PREFIXES.contains(&name) || (with("") && with("_0")) || with("") && with("x")
+    COOKIE_PREFIXES.contains(name) || (with("") && with("_0")) || with("") && with("x")
 }
 
 /// The paths in a condition on the URL that the preset stores, as patterns.
@@ -216,72 +217,46 @@ pub(crate) fn is_error_status(text: &str) -> bool {
         .is_ok_and(|status| (400..600).contains(&status))
 }
 
-/// Why a lifetime in browsers is not needed.
-pub(crate) const ASKS_AGAIN: &str =
-    "Galley lets browsers ask again, and answers 304 from the cache";
-
 const OF_PCRE: &[&str] = &[
     "(?=", "(?!", "(?<", "(?>", "(?#", "*+", "++", "?+", "\\K", "\\G",
 ];
 
 /// A pattern for the paths of a media type. `None`: other types have the same names, or none has.
 pub(crate) fn paths_of_type(media_type: &str) -> Option<&'static str> {
-    let known = PATHS_OF_TYPES
-        .iter()
-        .find(|(names, _)| names.contains(&media_type));
-    known.map(|(_, pattern)| *pattern)
+    let mut lines = PATHS_OF_TYPES
+        .lines()
+        .filter_map(|line| line.split_once(' '));
+    let found = lines.find(|(_, names)| names.split(' ').any(|name| name == media_type));
+    found.map(|(pattern, _)| pattern)
 }
 
-/// Media types, or the beginning of those of a kind, and patterns for their paths.
-const PATHS_OF_TYPES: &[(&[&str], &str)] = &[
-    (&["text/css"], r"(?i)\.css$"),
-    (
-        &[
-            "application/javascript",
-            "text/javascript",
-            "application/x-javascript",
-        ],
-        r"(?i)\.m?js$",
-    ),
-    (&["image/svg+xml"], r"(?i)\.svgz?$"),
-    (
-        &["image/x-icon", "image/vnd.microsoft.icon"],
-        r"(?i)\.(ico|cur)$",
-    ),
-    (&["image/jpeg", "image/jpg"], r"(?i)\.jpe?g$"),
-    (&["image/png"], r"(?i)\.png$"),
-    (&["image/gif"], r"(?i)\.gif$"),
-    (&["image/webp"], r"(?i)\.webp$"),
-    (&["image/avif"], r"(?i)\.avif$"),
-    (
-        &["image/"],
-        r"(?i)\.(jpe?g|png|gif|webp|avif|svgz?|ico|bmp)$",
-    ),
-    (&["font/woff2"], r"(?i)\.woff2$"),
-    (&["font/woff"], r"(?i)\.woff$"),
-    (&["font/"], r"(?i)\.(woff2?|ttf|otf|eot)$"),
-    (&["video/mp4"], r"(?i)\.mp4$"),
-    (&["video/webm"], r"(?i)\.webm$"),
-    (&["video/"], r"(?i)\.(mp4|webm|ogv|mov|m4v)$"),
-    (&["audio/mpeg"], r"(?i)\.mp3$"),
-    (&["audio/"], r"(?i)\.(mp3|ogg|oga|m4a|wav|flac)$"),
-    (&["application/pdf"], r"(?i)\.pdf$"),
-];
+/// Patterns for paths, and the media types, or the beginning of those of a kind, that have them.
+const PATHS_OF_TYPES: &str = r"(?i)\.css$ text/css
+(?i)\.m?js$ application/javascript text/javascript application/x-javascript
+(?i)\.svgz?$ image/svg+xml
+(?i)\.(ico|cur)$ image/x-icon image/vnd.microsoft.icon
+(?i)\.jpe?g$ image/jpeg image/jpg
+(?i)\.png$ image/png
+(?i)\.gif$ image/gif
+(?i)\.webp$ image/webp
+(?i)\.avif$ image/avif
+(?i)\.(jpe?g|png|gif|webp|avif|svgz?|ico|bmp)$ image/
+(?i)\.woff2$ font/woff2
+(?i)\.woff$ font/woff
+(?i)\.(woff2?|ttf|otf|eot)$ font/
+(?i)\.mp4$ video/mp4
+(?i)\.webm$ video/webm
+(?i)\.(mp4|webm|ogv|mov|m4v)$ video/
+(?i)\.mp3$ audio/mpeg
+(?i)\.(mp3|ogg|oga|m4a|wav|flac)$ audio/
+(?i)\.pdf$ application/pdf";
 
 /// Beginnings of the cookies of WordPress and `WooCommerce` that identify a visitor, without the separator behind them. The preset knows
 /// all cookies of these names that they set.
-const COOKIE_PREFIXES: &[&str] = &[
-    "comment_author",
-    "wordpress_logged_in",
-    "wordpress_sec",
-    "wp-postpass",
-    "wp_postpass",
-    "wp_woocommerce_session",
-    "wordpresspass",
-    "wordpressuser",
-    "woocommerce_items_in_cart",
-    "woocommerce_cart_hash",
-];
+const COOKIE_PREFIXES: WordList = WordList(
+    "comment_author wordpress_logged_in wordpress_sec wp-postpass wp_postpass wp_woocommerce_session wordpresspass
+    wordpressuser woocommerce_items_in_cart woocommerce_cart_hash",
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,13 @@
 //! The flags of `RewriteRule`.
 
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
+use crate::words::WordList;
 
 /// Flags such as `[R=301,L]`, in lower case.
 pub(super) struct RewriteFlags(String);
 
 impl RewriteFlags {
-    pub fn of(directive: &ParsedDirective) -> Self {
+    pub fn of(directive: &Directive) -> Self {
         let flags = directive.argument(2).trim_matches(['[', ']']);
         Self(flags.to_ascii_lowercase())
     }
@@ -70,26 +71,10 @@ impl RewriteFlags {
     pub fn are_known(&self) -> bool {
         self.all().all(|flag| {
             let name = flag.split('=').next().unwrap_or_default();
-            KNOWN.contains(&name)
+            name.is_empty() || KNOWN.contains(name)
         })
     }
 }
 
-const KNOWN: &[&str] = &[
-    "",
-    "l",
-    "last",
-    "end",
-    "r",
-    "redirect",
-    "f",
-    "forbidden",
-    "g",
-    "gone",
-    "nc",
-    "nocase",
-    "qsa",
-    "qsd",
-    "ne",
-    "noescape",
-];
+const KNOWN: WordList =
+    WordList("l last end r redirect f forbidden g gone nc nocase qsa qsd ne noescape");
