@@ -183,12 +183,7 @@ fn global_directive(directive: &Directive, draft_roots: &[&str], draft: &mut Dra
         name if is_access(directive)
             || matches!(
                 name,
-                "sslverifyclient"
-                    | "<location"
-                    | "<locationmatch"
-                    | "<if"
-                    | "<files"
-                    | "<filesmatch"
+                "<location" | "<locationmatch" | "<if" | "<files" | "<filesmatch"
             ) =>
         {
             directive.undecided("it is about all sites: write it into each of them");

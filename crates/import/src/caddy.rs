@@ -62,6 +62,7 @@ fn add(head: &Directive, block: &[Directive], file: &[Directive], draft: &mut Dr
         site: ImportedSite::default(),
         matchers: HashMap::new(),
         answers_before: false,
+        rewrites: false,
         imports_left: MAX_IMPORTS,
     };
     let section = &mut converted.site.section;
@@ -126,6 +127,8 @@ struct CaddySite<'a> {
     matchers: HashMap<&'a str, Vec<PathOption>>,
     /// Whether directives answer some requests before others refuse them.
     answers_before: bool,
+    /// Whether directives change paths.
+    rewrites: bool,
     /// The remaining number of imports: a snippet that imports itself twice would never end.
     imports_left: usize,
 }
@@ -139,6 +142,12 @@ impl<'a> CaddySite<'a> {
             _ => false,
         };
         self.answers_before |= block.iter().any(answers);
+        let rewrites = |one: &Directive| match one.name() {
+            "uri" | "method" | "try_files" => true,
+            "rewrite" => one.arguments().last().is_none_or(|to| to != "/index.php"),
+            _ => false,
+        };
+        self.rewrites |= block.iter().any(rewrites);
         // A matcher may be defined after its use.
         for one in block.iter().filter(|one| one.name().starts_with('@')) {
             match paths_of(one) {
@@ -192,8 +201,8 @@ impl<'a> CaddySite<'a> {
             }
             // FrankenPHP contains PHP: Galley runs a PHP-FPM in its place.
             ("php_server" | "php", _) if is_all => with_options(one, "php", "managed", section),
-            ("tls", [cert, key]) => with_options(one, "tls", certificate_pair(cert, key), section),
             ("tls", _) if one.has("client_auth") => one.undecided(DECIDES),
+            ("tls", [cert, key]) => with_options(one, "tls", certificate_pair(cert, key), section),
             ("tls", words) if words.concat().is_empty() || words.concat().contains('@') => {
                 with_options(one, "tls", "auto", section);
             }
@@ -206,6 +215,7 @@ impl<'a> CaddySite<'a> {
             }
             _ => {
                 for inner in flat([one]) {
+                    CADDY.record(inner);
                     CADDY.record_as(&one.words.join(" "), inner);
                 }
                 one.not_carried(NO_COUNTERPART);
@@ -237,6 +247,9 @@ impl<'a> CaddySite<'a> {
         let Some(servers) = servers.filter(|servers| !servers.is_empty()) else {
             return one.not_carried("set `upstream`");
         };
+        if self.rewrites {
+            one.not_carried(REWRITTEN);
+        }
         let servers = Value::List(servers);
         match reach {
             Reach::All => with_options(one, "upstream", servers, &mut self.site.section),
@@ -383,6 +396,8 @@ fn status<'w>(one: &Directive, words: &[&'w str]) -> &'w str {
 const IN_BLOCK: &str = "Galley has no blocks for paths, and forwards paths as they are: write rules for the paths of the block";
 
 const BLOCK: &str = "the directives in the block are converted one by one";
+
+const REWRITTEN: &str = "a directive before it changes paths, and Galley forwards them as they are: compare which ones the server gets";
 
 const NO_MATCHER: &str = "Galley's rules match paths: write a rule with `path` or `pattern`";
 

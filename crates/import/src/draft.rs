@@ -332,6 +332,11 @@ impl Draft {
         other.sites.into_iter().for_each(|site| self.add(site));
     }
 
+    /// Adds options of a server that are for all sites. Those of the first one count.
+    pub fn add_global(&mut self, options: Section) {
+        self.lost.extend(join_section(&mut self.server, options));
+    }
+
     /// Adds a site, or joins it with a site that has one of its hosts: other servers have a separate host for each port. Options of the
     /// first one count.
     pub fn add(&mut self, site: ImportedSite) {
@@ -377,7 +382,7 @@ impl Draft {
         for by in all.iter().filter(|by| by.block.is_none()) {
             if let Some(name) = names.get(&place(&by.origin)) {
                 by.not_carried(&format!(
-                    "another server of this host sets `{name}` otherwise, and Galley has one site for a host: choose one of both"
+                    "another server sets `{name}` otherwise, and Galley has one value for a host, or for all: choose one of both"
                 ));
             }
         }

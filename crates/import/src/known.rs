@@ -5,6 +5,7 @@ use crate::words::WordList;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use galley_policy::pattern::PathPattern;
 use galley_policy::wordpress;
 use regex::Regex;
 
@@ -137,7 +138,7 @@ fn literal_start(pattern: &str) -> (String, bool) {
 /// The remedy for a section whose pattern [`pattern`] cannot convert.
 pub(crate) const NO_LOOK_AROUND: &str = "Galley's patterns have no look-around and no back references: write the rule with `path` or another `pattern`";
 
-/// Converts a PCRE to a regular expression of Galley. `None` if it has look-around or back references.
+/// Converts a PCRE to a regular expression of Galley. `None` if it has look-around, back references, or other parts that Galley refuses.
 pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
     if OF_PCRE.iter().any(|part| text.contains(part)) {
         return None;
@@ -149,25 +150,34 @@ pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
     if has_back_reference {
         return None;
     }
-    let text = text.to_owned();
-    Some(if ignores_case && !text.starts_with("(?i)") {
+    let text = if ignores_case && !text.starts_with("(?i)") {
         format!("(?i){text}")
     } else {
-        text
-    })
+        text.to_owned()
+    };
+    PathPattern::compile(&text).is_ok().then_some(text)
+}
+
+/// Whether a pattern, where it matches a path with its query, matches within the path.
+pub(crate) fn is_within_path(pattern: &str) -> bool {
+    pattern.starts_with("^/")
+        && !pattern.replace("\\.", "").contains(['.', '|', '?'])
+        && !["[^", "\\S", "\\W", "\\D"]
+            .iter()
+            .any(|part| pattern.contains(part))
 }
 
 /// Regular expressions that are compiled once.
 #[derive(Default)]
-pub(crate) struct Patterns(RefCell<HashMap<String, Option<Regex>>>);
+pub(crate) struct Patterns(RefCell<HashMap<(String, bool), Option<Regex>>>);
 
 impl Patterns {
     /// A PCRE. `None`: Galley has no such pattern.
     pub fn of(&self, text: &str, ignores_case: bool) -> Option<Regex> {
-        let text = pattern(text, ignores_case)?;
         let mut all = self.0.borrow_mut();
-        let compile = |text: &String| Regex::new(text).ok();
-        all.entry(text).or_insert_with_key(compile).clone()
+        let compiled = || Regex::new(&pattern(text, ignores_case)?).ok();
+        let key = (text.to_owned(), ignores_case);
+        all.entry(key).or_insert_with(compiled).clone()
     }
 }
 
@@ -311,5 +321,6 @@ mod tests {
         assert_eq!(pattern(".(jpg|png)$", true).unwrap(), "(?i).(jpg|png)$");
         assert_eq!(pattern("wordpress_(?!test_cookie)", false), None);
         assert_eq!(pattern("(a)\\1", false), None);
+        assert_eq!(pattern("/a\\Z", false), None);
     }
 }

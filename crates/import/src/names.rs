@@ -134,6 +134,9 @@ mod tests {
             Some("not carried")
         );
         assert_eq!(kind(&NGINX, "fastcgi_param HTTPS on"), Some("not carried"));
+        assert_eq!(kind(&NGINX, "proxy_cache off"), Some("not carried"));
+        assert_eq!(kind(&NGINX, "proxy_cache pages"), Some("not needed"));
+        assert_eq!(kind(&NGINX, "ssl_protocols TLSv1.3"), Some("not carried"));
         assert_eq!(kind(&NGINX, "unheard of"), None);
     }
 }

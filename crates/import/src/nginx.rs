@@ -24,7 +24,7 @@ pub(crate) use common::hsts;
 use std::path::Path;
 
 use crate::directive::Directive;
-use crate::draft::{Draft, ImportedSite, Section, Value};
+use crate::draft::{Draft, ImportedSite};
 use crate::evidence;
 use crate::names::NGINX;
 use crate::report::Report;
@@ -122,7 +122,7 @@ fn record_outside(directive: &Directive) {
     NGINX.record(directive);
     for inner in directive.inner() {
         match directive.name() {
-            "types" => inner.not_needed("Galley knows media types"),
+            "types" => inner.not_carried("Galley sends the usual media types: set `Content-Type` with `set_headers` in a rule for others"),
             "stream" | "mail" => inner.not_carried("Galley serves HTTP only: keep nginx for this"),
             _ => record_outside(inner),
         }
@@ -133,8 +133,20 @@ fn record_outside(directive: &Directive) {
 fn draft(servers: Vec<Server>, context: &mut Context<'_>) -> Draft {
     let mut draft = Draft::default();
     let mut redirects = Vec::new();
+    // Proxies that only some servers trust would be trusted for all sites.
+    let serving = servers
+        .iter()
+        .filter(|server| server.redirect.is_none() && !server.is_refusal);
+    let mut trusted = serving.map(|server| server.options.list("trusted_proxies"));
+    let first = trusted.next().unwrap_or_default();
+    let is_same = trusted.all(|other| other == first);
     for server in servers {
-        add_options(&server, &mut draft.server);
+        let options = server.global();
+        let proxies = options.settings.iter().filter(|_| !is_same);
+        draft
+            .lost
+            .extend(proxies.filter(|one| one.name == "trusted_proxies").cloned());
+        draft.add_global(options);
         match server.redirect {
             None if server.is_refusal => {}
             Some(_) => redirects.push(server),
@@ -153,23 +165,6 @@ fn draft(servers: Vec<Server>, context: &mut Context<'_>) -> Draft {
     }
     finish(&mut draft, context);
     draft
-}
-
-/// Adds the listeners of a server, and its global options.
-fn add_options(server: &Server, global: &mut Section) {
-    let (plain, tls) = (&server.listen, &server.listen_tls);
-    for (name, all) in [("listen", plain), ("listen_tls", tls)] {
-        if !all.is_empty() {
-            global.add(name, all.clone(), None);
-        }
-    }
-    for setting in &server.options.settings {
-        let (name, origin) = (&setting.name, setting.origins.first());
-        match &setting.value {
-            Value::List(list) => global.add(name, list.clone(), origin),
-            value => global.set(name, value.clone(), origin),
-        }
-    }
 }
 
 /// Adds options that depend on several servers, and those that Galley requires.

@@ -102,6 +102,9 @@ fn receive(one: &Directive, all: &[Directive], site: &mut ImportedSite) {
     if text == "return(hash)" {
         return one.not_needed("Galley looks into its cache");
     }
+    if refusal(std::slice::from_ref(one)).is_some() {
+        return one.undecided(DENIES);
+    }
     VARNISH.record_as(&format!("{text} {returns}"), one);
     if one.entry.has_outcome() {
         return one.not_needed("it follows from the condition around it");
@@ -254,6 +257,9 @@ fn is_after(one: &Directive, before: &[String]) -> bool {
 
 /// Reports a statement that VCL computes something with, and those in it: what visitors notice, and what to write.
 fn computes(one: &Directive) {
+    if refusal(std::slice::from_ref(one)).is_some() {
+        return one.undecided(DENIES);
+    }
     VARNISH.record_as(&text_of(one), one);
     if one.block.is_some() {
         one.entry.not_carried(CONDITION);

@@ -22,7 +22,14 @@ pub(super) fn gates<'d>(block: &[&'d Directive]) -> [Option<PartGate<'d>>; 2] {
         if by.is_empty() {
             return None;
         }
-        let gate = gate_of(&by, password_file(block));
+        let merges = |one: &&Directive| {
+            one.name() == "authmerging" && !one.argument(0).eq_ignore_ascii_case("off")
+        };
+        let gate = if block.iter().copied().any(|one| merges(&one)) {
+            Gate::Unknown
+        } else {
+            gate_of(&by, password_file(block))
+        };
         if matches!(gate, Gate::Password(_)) {
             by.extend(named(block, &["authtype", "authuserfile"]));
         }

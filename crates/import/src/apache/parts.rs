@@ -307,10 +307,11 @@ const STANDARD_MODULES: WordList = WordList("authz_core authz_host dir mime rewr
 pub(super) fn unknown(section: &Directive, remedy: &str) {
     section.entry.not_carried(remedy);
     for inner in section.inner() {
-        if is_access(inner) || inner.name() == "sslverifyclient" {
+        if is_access(inner) {
             inner.undecided(remedy);
         } else {
             unknown(inner, remedy);
+            APACHE.record(inner);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The flags of `RewriteRule`.
 
 use crate::directive::Directive;
+use crate::known::is_error_status;
 use crate::words::WordList;
 
 /// Flags such as `[R=301,L]`, in lower case.
@@ -25,8 +26,17 @@ impl RewriteFlags {
     }
 
     pub fn refuses(&self) -> bool {
-        let is_error = |one: &str| one.starts_with("r=4") || one.starts_with("redirect=4");
-        self.has_any(&["f", "forbidden", "g", "gone"]) || self.all().any(is_error)
+        self.error().is_some()
+    }
+
+    /// The status of a refusal.
+    pub fn error(&self) -> Option<&str> {
+        self.all().find_map(|one| match one.split_once('=') {
+            None if matches!(one, "f" | "forbidden") => Some("403"),
+            None if matches!(one, "g" | "gone") => Some("410"),
+            Some(("r" | "redirect", status)) => Some(status).filter(|one| is_error_status(one)),
+            _ => None,
+        })
     }
 
     /// Whether no later rule of the block runs.

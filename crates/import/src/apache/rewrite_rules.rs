@@ -225,9 +225,7 @@ fn path_rule(
     };
     let text = known::pattern(&text, flags.has("nc") || flags.has("nocase"))?;
     let mut draft = closed::rule_for("pattern", text, rule, RulePriority::Exact);
-    if flags.refuses() {
-        let is_gone = flags.has("g") || flags.has("gone");
-        let status = if is_gone { "410" } else { "403" };
+    if let Some(status) = flags.error() {
         return Some(closed::close(rule, draft, status, site));
     }
     let status = flags

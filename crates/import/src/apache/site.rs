@@ -170,10 +170,6 @@ fn directive(directive: &Directive, site: &mut ImportedSite) {
             request_body(directive, site);
         }
         "proxypass" | "proxypassmatch" => passing::proxy(directive, site),
-        "sslverifyclient" if !argument.eq_ignore_ascii_case("none") => {
-            let remedy = "Galley does not ask clients for certificates";
-            directive.undecided(remedy);
-        }
         "rewritecond" | "rewriterule" => {}
         name if name.starts_with("redirect") || name.starts_with("sslcertificate") => {}
         _ => record_outcome(directive),

@@ -222,8 +222,8 @@ impl<'c, 'd> NginxServer<'c, 'd> {
         }
         let Some(compiled) = self.patterns.of(pattern, ignores_case) else {
             // Without its look-around a pattern matches more.
-            let wider = known::pattern(&known::without_look_around(pattern), ignores_case)?;
-            let is_possible = self.patterns.of(&wider, false)?.is_match(text);
+            let wider = known::without_look_around(pattern);
+            let is_possible = self.patterns.of(&wider, ignores_case)?.is_match(text);
             return (!is_possible).then_some(false);
         };
         let found = compiled.captures(text);

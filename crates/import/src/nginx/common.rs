@@ -35,7 +35,12 @@ pub(super) fn convert(
         }
         "expires" => expires(directive, section),
         "allow" | "deny" => {} // Handled together in `access`.
-        name if OF_ACCESS.contains(name) => access_by_others(directive, section),
+        name if OF_ACCESS.contains(name) || name.starts_with("auth_") => {
+            access_by_others(directive, section);
+        }
+        name if name.ends_with("_no_cache") || name.ends_with("_cache_bypass") => {
+            bypasses(directive, context);
+        }
         "limit_req" => limit(directive, section, context),
         name if name.ends_with("_read_timeout") => {
             directive.sets_times(&["first_byte_timeout", "read_timeout"], section);
@@ -73,8 +78,8 @@ const TLS_OF_PROXY: &str = "name the proxies in `server.trusted_proxies`: Galley
 
 /// Statements about access, apart from lists of networks and rates.
 const OF_ACCESS: WordList = WordList(
-    "auth_basic auth_basic_user_file auth_request auth_jwt secure_link secure_link_md5 limit_conn ssl_verify_client
-    access_by_lua_block modsecurity",
+    "secure_link secure_link_md5 limit_conn ssl_verify_client access_by_lua access_by_lua_block access_by_lua_file js_access
+    modsecurity",
 );
 
 /// Converts passwords. What another program decides is left to the owner of the site.
@@ -94,6 +99,23 @@ fn access_by_others(directive: &Directive, section: &mut Section) {
         }
         (_, "off") => directive.not_needed("it is off"),
         _ => directive.undecided(DECIDES),
+    }
+}
+
+/// Converts a statement with variables for which pages are not stored. Those that statements set are converted there.
+fn bypasses(directive: &Directive, context: &mut Context<'_>) {
+    for word in directive.arguments() {
+        if let Some(cookie) = word.strip_prefix("$cookie_") {
+            let cookie = (cookie.to_owned(), directive.origin.clone());
+            context.bypass_cookies.push(cookie);
+            directive.carried("bypass_cookies");
+        } else if context.set_variables.contains(word) || word == "0" {
+            directive.not_needed("the conditions are converted where they set the variables");
+        } else if word == "$http_authorization" {
+            directive.not_needed("Galley stores no response to Authorization");
+        } else {
+            directive.not_carried("pages are stored for such requests, too: write rules with `cache = false`, or name cookies in `bypass_cookies`");
+        }
     }
 }
 
@@ -214,6 +236,9 @@ fn expires(directive: &Directive, section: &mut Section) {
 
 fn limit(directive: &Directive, section: &mut Section, context: &mut Context<'_>) {
     let zone = directive.option("zone=").unwrap_or_default();
+    if section.has("limit") {
+        return directive.undecided("a site and a rule have one `limit`: set the lower rate");
+    }
     let Some(rate) = context.rates.get(zone) else {
         return directive
             .undecided("set `limit`: its zone is not defined here, or does not count addresses");

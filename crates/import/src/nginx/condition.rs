@@ -293,7 +293,7 @@ fn deny(directive: &Directive, comparison: &IfComparison, status: &str, site: &m
         _ => None,
     };
     let may_be_query =
-        comparison.variable == "$request_uri" && !comparison.pattern.starts_with("^/");
+        comparison.variable == "$request_uri" && !known::is_within_path(&comparison.pattern);
     let Some(pattern) = pattern.filter(|_| !comparison.pattern.contains(['=', '&'])) else {
         let remedy = if comparison.variable == "$request_method" {
             METHODS

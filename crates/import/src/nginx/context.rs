@@ -18,6 +18,8 @@ pub(super) struct Context<'l> {
     pub server: ServerFacts,
     /// The variables that make requests bypass a cache.
     pub cache_variables: HashSet<String>,
+    /// The variables that statements set.
+    pub set_variables: HashSet<String>,
     pub upstreams: HashMap<String, Vec<String>>,
     /// Rates of `limit_req_zone` by the name of the zone.
     pub rates: HashMap<String, String>,
@@ -38,6 +40,10 @@ pub(super) struct ServerFacts {
     pub is_files_only: bool,
     /// Whether the server sends no files: it passes every request on that it does not refuse or redirect.
     pub is_proxy: bool,
+    /// The number of statements that pass requests on.
+    pub passes: usize,
+    /// The field from which nginx takes the addresses of clients, in lower case.
+    pub client_field: String,
     /// Whether the page of a folder is `index.php`.
     pub has_index: bool,
 }
@@ -48,6 +54,7 @@ impl<'l> Context<'l> {
             source,
             server: ServerFacts::default(),
             cache_variables: HashSet::new(),
+            set_variables: HashSet::new(),
             upstreams: HashMap::new(),
             rates: HashMap::new(),
             cache: Section::default(),
@@ -62,7 +69,7 @@ impl<'l> Context<'l> {
         has("wp-blog-header.php") && has("index.php")
     }
 
-    /// Finds the variables that make requests bypass a cache.
+    /// Finds the variables that make requests bypass a cache, and those that statements set.
     pub fn find_variables(&mut self, block: &[Directive]) {
         for directive in block {
             let name = directive.name();
@@ -71,6 +78,12 @@ impl<'l> Context<'l> {
                 let variables = words.filter(|word| word.starts_with('$'));
                 self.cache_variables.extend(variables.cloned());
             }
+            let target = match name {
+                "set" => directive.arguments().first(),
+                "map" | "geo" => directive.arguments().last(),
+                _ => None,
+            };
+            self.set_variables.extend(target.cloned());
             self.find_variables(directive.inner());
         }
     }
@@ -124,12 +137,16 @@ impl<'l> Context<'l> {
         let zone = directive
             .option("zone=")
             .map(|zone| zone.split(':').next().unwrap_or(zone));
+        let counts_addresses = matches!(
+            directive.argument(0),
+            "$binary_remote_addr" | "$remote_addr"
+        );
         match (zone, directive.option("rate=").and_then(units::rate)) {
-            (Some(zone), Some(rate)) => {
+            (Some(zone), Some(rate)) if counts_addresses => {
                 self.rates.insert(zone.to_owned(), rate);
                 directive.carried("limit");
             }
-            _ => directive.not_carried("set `limit`"),
+            _ => directive.not_carried("set `limit`: Galley counts requests by address"),
         }
     }
 

@@ -87,6 +87,11 @@ pub(super) fn header_fate(lower: &str, value: &str) -> Option<StatementOutcome> 
         "vary" => not_carried(VARY),
         "x-powered-by" | "server" | "date" | "age" | "content-length" | "content-encoding"
         | "connection" => not_carried("Galley removes this field, or sends its own"),
+        "set-cookie" | "link" | "content-type" | "location" | "etag" | "last-modified" => {
+            not_carried(
+                "nginx adds this field to those of PHP, and `set_headers` would replace them: see `add_headers`",
+            )
+        }
         _ if has_variable => {
             not_carried("a value with a variable of nginx: have PHP send the field")
         }

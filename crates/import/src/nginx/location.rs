@@ -112,8 +112,13 @@ fn contents(
         place == LocationContents::Scripts,
     );
     let is_sole = place == LocationContents::Whole && context.server.is_sole;
+    let is_inside = |one: &Directive| {
+        one.name() == "rewrite" && !matches!(one.argument(2), "permanent" | "redirect")
+    };
+    let rewrites = directive.inner().iter().any(is_inside);
     for inner in directive.inner() {
         match inner.name() {
+            name if rewrites && name.ends_with("_pass") => inner.not_carried(REWRITTEN),
             "location" => nested(inner),
             "if" if is_sole => condition::convert(inner, site, context),
             "if" => condition::in_location(inner, context),
@@ -257,7 +262,8 @@ fn of_whole_site(
     common::convert(inner, DirectiveScope::Site, &mut own, context);
     let is_access = inner.name().starts_with("auth_") || inner.name() == "limit_req";
     let sets_access = ["basic_auth", "limit"].iter().any(|option| own.has(option));
-    if own.is_empty() || is_sole || PER_UPSTREAM.iter().any(|end| inner.name().ends_with(end)) {
+    let is_of_upstream = PER_UPSTREAM.iter().any(|end| inner.name().ends_with(end));
+    if own.is_empty() || is_sole || is_of_upstream && context.server.passes == 1 {
         site.section.take(own);
     } else if is_access && sets_access {
         // Closed for all rather than open for some.
@@ -365,6 +371,8 @@ const NAMED: &str = "a name inside nginx: Galley forwards what is no file to ind
 const INTERNAL: &str = "closed to visitors by a rule, with another status: set `internal` to the folder, so that PHP may name its files in `X-Accel-Redirect`";
 
 const SCRIPT: WordList = WordList("$uri $fastcgi_script_name $document_root$fastcgi_script_name");
+
+const REWRITTEN: &str = "a `rewrite` in the location changes the path: have the server behind it take the whole path, and write a rule with `upstream`";
 
 /// Ends of statements about an upstream: they apply to all requests that it gets.
 const PER_UPSTREAM: &[&str] = &["_read_timeout", "_connect_timeout", "_hide_header"];

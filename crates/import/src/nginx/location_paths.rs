@@ -91,7 +91,7 @@ impl LocationPaths {
             }
             Self::Named => return None,
         };
-        if !self.is_pattern() && !self.text().starts_with('/') {
+        if !self.is_pattern() && (!self.text().starts_with('/') || self.text().contains('*')) {
             return None;
         }
         let (priority, length) = match self {

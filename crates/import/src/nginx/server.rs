@@ -2,13 +2,16 @@
 
 use crate::directive::Directive;
 use crate::draft::{ImportedSite, Section};
+use crate::gate::is_network;
 use crate::host_redirect::{HostRedirect, OF_HOST};
 use crate::known;
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition::host_redirect;
 use crate::nginx::context::{Context, ServerFacts};
 use crate::nginx::{condition, inner, location, passing};
+use crate::requests::flat;
 use crate::units;
+use crate::words::WordList;
 use crate::write::certificate_pair;
 
 /// A converted server.
@@ -52,6 +55,17 @@ pub(super) fn convert(
 }
 
 impl Server {
+    /// The listeners, and the options for all sites.
+    pub fn global(&self) -> Section {
+        let mut all = Section::default();
+        let lists = [("listen", &self.listen), ("listen_tls", &self.listen_tls)];
+        for (name, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
+            all.add(name, list.to_vec(), None);
+        }
+        all.settings.extend(self.options.settings.iter().cloned());
+        all
+    }
+
     /// A server without `listen` has port 80.
     fn listens_by_default(&mut self) {
         if self.listen.is_empty() && self.listen_tls.is_empty() {
@@ -77,6 +91,19 @@ fn facts(block: &[Directive], inherited: &[&Directive]) -> ServerFacts {
         plain_ports,
         is_sole: !block.iter().any(|one| others(&one)),
         is_files_only: !passes(block),
+        passes: flat(block)
+            .iter()
+            .filter(|one| one.name().ends_with("_pass"))
+            .count(),
+        client_field: inherited
+            .iter()
+            .copied()
+            .chain(block)
+            .rfind(|one| one.name() == "real_ip_header")
+            .map_or_else(
+                || "x-real-ip".to_owned(),
+                |one| one.argument(0).to_ascii_lowercase(),
+            ),
         is_proxy: is_proxy(block),
         has_index: inherited
             .iter()
@@ -155,7 +182,6 @@ pub(super) const NO_SUCH_HOST: &str =
     "Galley answers 421 to hosts that no site has; a site with `hosts = [\"*\"]` has them all";
 
 fn statement(directive: &Directive, server: &mut Server, context: &mut Context<'_>) {
-    let origin = &directive.origin;
     let argument = directive.argument(0);
     let site = &mut server.site;
     match directive.name() {
@@ -195,17 +221,18 @@ fn statement(directive: &Directive, server: &mut Server, context: &mut Context<'
             directive.sets_times(&["server.body_timeout"], &mut server.options);
         }
         "send_timeout" => directive.sets_times(&["server.write_timeout"], &mut server.options),
-        "set_real_ip_from" => {
-            server
-                .options
-                .add("trusted_proxies", [argument.to_owned()], origin);
-            directive.carried("server.trusted_proxies");
+        "set_real_ip_from" => trusted(directive, server, context),
+        "real_ip_header" if is_client_field(argument) => {
+            directive.carried("server.client_field");
         }
-        "real_ip_header" => real_ip_header(directive, server),
-        "real_ip_recursive" => {
+        "real_ip_header" => directive.not_carried("set `server.client_field`"),
+        "real_ip_recursive" if argument == "on" => {
             directive
                 .not_needed("Galley takes the first address from the right that is not trusted");
         }
+        "real_ip_recursive" => directive.not_carried(
+            "Galley takes the first address from the right that is not trusted: compare `server.trusted_proxies`",
+        ),
         _ if passing::pass(directive, None, &mut site.section, context) => {}
         _ if passing::cache_time(directive, &mut site.ttl) => {}
         _ => common::convert(directive, DirectiveScope::Site, &mut site.section, context),
@@ -319,14 +346,27 @@ fn of_server(directive: &Directive, context: &mut Context<'_>) {
         .not_carried("a rule of nginx for all requests of the server: write rules for the paths");
 }
 
-fn real_ip_header(directive: &Directive, server: &mut Server) {
-    let field = directive.argument(0).to_ascii_lowercase();
-    match field.as_str() {
-        "x-forwarded-for" | "x-real-ip" | "forwarded" => {
-            server.options.set("client_field", field, &directive.origin);
-            directive.carried("server.client_field");
-        }
-        "proxy_protocol" => directive.not_needed("`server.proxy_protocol` does this"),
-        _ => directive.not_carried("set `server.client_field`"),
+/// Whether a `real_ip_header` is one that Galley takes addresses from.
+fn is_client_field(name: &str) -> bool {
+    let fields = WordList("x-forwarded-for x-real-ip forwarded cf-connecting-ip proxy_protocol");
+    fields.contains(&name.to_ascii_lowercase())
+}
+
+/// Converts `set_real_ip_from`. Without the field that nginx reads, visitors could name their addresses themselves.
+fn trusted(directive: &Directive, server: &mut Server, context: &Context<'_>) {
+    let (argument, field) = (directive.argument(0), &context.server.client_field);
+    let proxy = if argument == "unix:" {
+        "unix"
+    } else {
+        argument
+    };
+    if !is_client_field(field) || !(is_network(proxy) || proxy == "unix") {
+        return directive.not_carried("set `server.trusted_proxies` to networks, and `client_field` to the header in which they send the address");
     }
+    let options = &mut server.options;
+    if field != "proxy_protocol" {
+        options.set("client_field", field.clone(), &directive.origin);
+    }
+    options.add("trusted_proxies", [proxy.to_owned()], &directive.origin);
+    directive.carried("server.trusted_proxies");
 }

@@ -97,7 +97,9 @@ pub const STEPS: &[ManualStep] = &[
     ),
     step(
         "header /api/csp ",
-        AddRule("pattern = '(?i)^/api/csp$'\nset_headers = [\"Content-Security-Policy: default-src 'self'\"]"),
+        AddRule(
+            "pattern = '(?i)^/api/csp$'\nset_headers = [\"Content-Security-Policy: default-src 'self'\"]",
+        ),
     ),
     step(
         "header /api/robots ",
@@ -109,7 +111,9 @@ pub const STEPS: &[ManualStep] = &[
     ),
     step(
         "header /api/cached ",
-        AddRule("pattern = '(?i)^/api/cached$'\nset_headers = [\"Cache-Control: max-age=2592000\"]"),
+        AddRule(
+            "pattern = '(?i)^/api/cached$'\nset_headers = [\"Cache-Control: max-age=2592000\"]",
+        ),
     ),
 ];
 

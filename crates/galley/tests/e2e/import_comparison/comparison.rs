@@ -15,11 +15,7 @@ use super::{apache, caddy, nginx, varnish};
 use crate::support::output_text;
 
 /// Plants the common differences and `more`.
-fn assert_all_differences_found(
-    site: &OldSite,
-    steps: &[ManualStep],
-    more: &[PlantedDifference],
-) {
+fn assert_all_differences_found(site: &OldSite, steps: &[ManualStep], more: &[PlantedDifference]) {
     let differences: Vec<&PlantedDifference> = REDIRECT_DIFFERENCES
         .iter()
         .chain(COMMON_DIFFERENCES)
