@@ -65,8 +65,9 @@ fn convert_with(
         let inner = blocks.iter().flat_map(|(_, block)| block);
         let roots = inner.filter(|one| one.name() == "documentroot");
         let roots: Vec<&str> = roots.map(|one| one.argument(0)).collect();
+        let sections = flat(all.iter());
         for directive in &global {
-            global_directive(directive, &roots, &mut draft);
+            global_directive(directive, &roots, &sections, &mut draft);
         }
     }
     // Hosts that redirect change the site to which they lead.
@@ -173,13 +174,18 @@ fn is_for_workers(directive: &Directive) -> bool {
 }
 
 /// Converts a directive outside of virtual hosts.
-fn global_directive(directive: &Directive, draft_roots: &[&str], draft: &mut Draft) {
+fn global_directive(
+    directive: &Directive,
+    draft_roots: &[&str],
+    sections: &[&Directive],
+    draft: &mut Draft,
+) {
     let last = directive.arguments().last().map_or("", String::as_str);
     match directive.name() {
         "<files" | "<filesmatch" if last == "^\\.ht" || last == ".ht*" => {
             directive.not_needed("Galley never sends hidden files");
         }
-        "<directory" => global_directory(directive, draft_roots),
+        "<directory" => global_directory(directive, draft_roots, sections),
         name if is_access(directive)
             || matches!(
                 name,
@@ -198,7 +204,7 @@ fn global_directive(directive: &Directive, draft_roots: &[&str], draft: &mut Dra
 }
 
 /// Reports a folder outside of virtual hosts. Galley sends no file outside the roots of its sites.
-fn global_directory(directive: &Directive, roots: &[&str]) {
+fn global_directory(directive: &Directive, roots: &[&str], sections: &[&Directive]) {
     let path = directive.argument(0).trim_end_matches('/');
     let is_near = |root: &&str| {
         let root = root.trim_end_matches('/');
@@ -212,10 +218,17 @@ fn global_directory(directive: &Directive, roots: &[&str]) {
     directive.entry.not_carried(
         "its directives are for all sites below: write those that restrict access into the sites",
     );
-    // Every site is open unless it says otherwise, and a folder above the roots is never sent.
-    let is_above = !roots
-        .iter()
-        .any(|root| path.starts_with(&format!("{}/", root.trim_end_matches('/'))));
+    // A folder above the roots is never sent, and every site is open here: its own folder must say so in Apache, too.
+    let opens = |root: &&str| {
+        sections.iter().any(|one| {
+            let own = one.argument(0).trim_end_matches('/');
+            let is_around =
+                root.trim_end_matches('/') == own || root.starts_with(&format!("{own}/"));
+            let is_nearer = own.len() > path.len() && is_around;
+            one.name() == "<directory" && is_nearer && one.inner().iter().any(is_access)
+        })
+    };
+    let is_above = roots.iter().filter(|root| is_near(root)).all(opens);
     for inner in directive.inner() {
         let grants = inner.arguments() == ["all", "granted"]
             || inner.arguments() == ["from", "all"] && inner.name() == "allow"
