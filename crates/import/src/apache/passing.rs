@@ -188,10 +188,13 @@ pub(super) fn redirected<'d>(
     patterns: &Patterns,
 ) -> Result<Option<(Answer, &'d Directive)>, Unknown> {
     for one in block {
-        if let Some(redirect) = RedirectDirective::of(one)
-            && let Some(answer) = redirect.answer(sample, patterns)?
-        {
-            return Ok(Some((answer, one)));
+        let Some(redirect) = RedirectDirective::of(one) else {
+            continue;
+        };
+        match redirect.answer(sample, patterns) {
+            Ok(Some(answer)) => return Ok(Some((answer, one))),
+            Err(Unknown) if !one.entry.is_lost() => return Err(Unknown),
+            Ok(None) | Err(Unknown) => {}
         }
     }
     Ok(None)

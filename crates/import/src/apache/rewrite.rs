@@ -80,6 +80,8 @@ pub(super) fn evaluate<'d>(
         let groups = match matched(&step, &flags, request) {
             Ok(Some(groups)) => groups,
             Ok(None) => continue,
+            // As if it did not apply: the report says that it is not carried, and the other directives are compared.
+            Err(Unknown) if step.rule.entry.is_lost() => continue,
             Err(Unknown) => return RewriteResult::Unknown,
         };
         let by = || step.conditions.iter().copied().chain([step.rule]).collect();

@@ -126,6 +126,8 @@ impl<'c, 'd> NginxServer<'c, 'd> {
                             .for_each(|inner| variables.forget(inner.argument(0)));
                         continue;
                     }
+                    // As if it were false: the report says that it is not carried, and the other statements are compared.
+                    None if one.entry.is_lost() => continue,
                     None => Rewritten::Unknown,
                 },
                 _ => continue,
@@ -342,33 +344,30 @@ impl<'c, 'd> NginxServer<'c, 'd> {
         found.find(|level| !level.is_empty()).unwrap_or_default()
     }
 
-    /// Access control. `None`: unknown.
+    /// Access control, as if other programs let everybody in: the report says that Galley does not ask them.
     fn access(
         &self,
         chain: &[&'d Directive],
         sample: &SampleRequest<'_>,
         answer: &mut ServerAnswer<'d>,
-    ) -> Option<()> {
+    ) {
         let first = |is_meant: fn(&str) -> bool| self.effective(chain, is_meant).first().copied();
-        if first(|name| matches!(name, "satisfy" | "auth_request" | "auth_jwt")).is_some() {
-            return None;
-        }
+        let is_either = first(|name| name == "satisfy").is_some_and(|one| one.argument(0) == "any");
         let internal = chain
             .iter()
             .find(|one| one.has("internal") && sample.inner.is_none());
         let lists = self.effective(chain, |name| matches!(name, "allow" | "deny"));
         let decides = |one: &&&Directive| evidence::is_in_network(one.argument(0), sample.client);
-        let list = lists
-            .iter()
-            .find(decides)
-            .filter(|one| one.name() == "deny");
-        let password = first(|name| name == "auth_basic").filter(|one| one.argument(0) != "off");
+        let decided = lists.iter().find(decides);
+        let list = decided.filter(|one| one.name() == "deny");
+        let is_let_in = is_either && decided.is_some() && list.is_none();
+        let password =
+            first(|name| name == "auth_basic").filter(|one| one.argument(0) != "off" && !is_let_in);
         let closed = internal.or(list).copied().or(password);
         if let Some(one) = closed {
             answer.answer = Answer::Closed;
             answer.by.push(one);
         }
-        Some(())
     }
 }
 
@@ -410,7 +409,7 @@ impl<'d> AnsweringServer<'d> for NginxServer<'_, 'd> {
             Rewritten::Nothing => {}
             other => return self.finished(other, sample, answer),
         }
-        self.access(&chain, sample, &mut answer)?;
+        self.access(&chain, sample, &mut answer);
         let is_pass = |one: &&&Directive| matches!(one.name(), "proxy_pass" | "fastcgi_pass");
         answer.pass = innermost.iter().find(is_pass).copied();
         let limits = self.effective(&chain, |name| name == "limit_req");

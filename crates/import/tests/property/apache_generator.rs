@@ -466,6 +466,11 @@ const SNIPPETS: &[Snippet] = &[
     (
         Where::Both,
         Reach::All,
+        "RewriteCond %{ENV:closed} yes\nRewriteRule ^ - [F]",
+    ),
+    (
+        Where::Htaccess,
+        Reach::All,
         "<LimitExcept GET>\nRequire all denied\n</LimitExcept>",
     ),
     (
