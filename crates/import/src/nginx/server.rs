@@ -60,7 +60,7 @@ impl Server {
         let mut all = Section::default();
         let lists = [("listen", &self.listen), ("listen_tls", &self.listen_tls)];
         for (name, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
-            all.add(name, list.to_vec(), None);
+            all.add(name, (*list).clone(), None);
         }
         all.settings.extend(self.options.settings.iter().cloned());
         all
