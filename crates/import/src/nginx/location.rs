@@ -261,7 +261,8 @@ fn of_whole_site(
     let mut own = Section::default();
     common::convert(inner, DirectiveScope::Site, &mut own, context);
     let is_access = inner.name().starts_with("auth_") || inner.name() == "limit_req";
-    let sets_access = ["basic_auth", "limit"].iter().any(|option| own.has(option));
+    let opens = own.text("basic_auth") == Some("off");
+    let sets_access = !opens && (own.has("basic_auth") || own.has("limit"));
     let is_of_upstream = PER_UPSTREAM.iter().any(|end| inner.name().ends_with(end));
     if own.is_empty() || is_sole || is_of_upstream && context.server.passes == 1 {
         site.section.take(own);

@@ -260,6 +260,14 @@ const SERVERS: &[Case] = &[
         ],
     },
     Case {
+        name: "scripts without the password of the server",
+        text: "server { listen 80; server_name a.test; root /srv/a; auth_basic x;\nauth_basic_user_file /etc/pw;\nlocation / { try_files $uri $uri/ /index.php?$args; }
+               location ~ \\.php$ { auth_basic off; fastcgi_pass 127.0.0.1:9000; } }",
+        has: &["basic_auth = \"/etc/pw\""],
+        lacks: &["\"off\""],
+        fates: &[("auth_basic_user_file", Lost), ("auth_basic off", Lost)],
+    },
+    Case {
         name: "fields that one of two upstreams hides",
         text: "server { listen 80; server_name a.test; root /srv/a; location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; fastcgi_hide_header X-Secret; }
                location ^~ /api/ { proxy_pass http://127.0.0.1:3000; } }",
