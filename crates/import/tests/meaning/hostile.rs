@@ -46,6 +46,13 @@ const NGINX: &[Case] = &[
         ],
     },
     Case {
+        name: "fields of one level, where another program guards the server",
+        text: "auth_request /sub;\nadd_header X-Outer one;\nlocation ^~ /media/ {\nadd_header X-Inner two; }",
+        has: &[],
+        lacks: &[],
+        fates: &[("auth_request", Open), ("add_header X-Outer", Lost)],
+    },
+    Case {
         name: "a cache that is off",
         text: "fastcgi_cache off;",
         has: &[],
@@ -315,6 +322,13 @@ const APACHE: &[Case] = &[
         has: &["deny = [\"0.0.0.0/0\", \"::/0\"]"],
         lacks: &[],
         fates: &[("authmerging", Open), ("require all granted", Lost)],
+    },
+    Case {
+        name: "a field at two levels, behind a condition that the import does not evaluate",
+        text: "RewriteCond %{ENV:closed} yes\nRewriteRule ^ - [F]\nHeader set X-A one\n<Location /a>\nHeader always set X-A two\n</Location>",
+        has: &[],
+        lacks: &[],
+        fates: &[("rewriterule", Open), ("header always", Lost)],
     },
     Case {
         name: "refusals with other statuses",

@@ -352,7 +352,7 @@ const DENIALS: &[Case] = &[
         text: "location /a/ { satisfy any; allow 192.0.2.7; deny all; auth_basic x; auth_basic_user_file /etc/pw; }",
         has: &["allow = [\"192.0.2.7\"]", "basic_auth = \"/etc/pw\""],
         lacks: &[],
-        fates: &[("satisfy any", Lost)],
+        fates: &[("satisfy any", Lost), ("auth_basic_user_file", Lost)],
     },
     Case {
         name: "another program that decides",
