@@ -16,21 +16,18 @@ mod rewrite;
 mod rewrite_flags;
 mod rewrite_rules;
 mod site;
-mod table;
 
 use std::path::Path;
 
-use crate::closed::undecided;
-use crate::comparison::flat;
-use crate::directive::ParsedDirective;
-use crate::draft::{Draft, ImportedSite, RuleDraft, Section};
+use crate::directive::Directive;
+use crate::draft::{Draft, ImportedSite};
 use crate::evidence;
 use crate::report::Report;
+use crate::requests::flat;
 use crate::source::Source;
 use access::is_access;
 use check::{ComparedFiles, HostRole};
 use parts::{ApacheHost, PartKind, flatten, record_outcome};
-use passing::RedirectsAll;
 pub use reader::apache_directives;
 pub(crate) use reader::read as read_directives;
 
@@ -49,16 +46,16 @@ fn convert_with(
     let all = reader::read(source, main, report);
     let mut draft = Draft::default();
     let (mut global, mut virtual_hosts) = (Vec::new(), Vec::new());
-    for one in flatten(all.iter(), report) {
+    for one in flatten(all.iter()) {
         match one.name() {
             "<virtualhost" => virtual_hosts.push(one),
             "<ifmodule" | "<ifdefine" | "<ifversion" if is_for_workers(one) => {
-                one.not_needed(table::WORKERS, report);
+                one.not_needed(WORKERS);
             }
             _ => global.push(one),
         }
     }
-    let mut blocks: Vec<(Option<&ParsedDirective>, Vec<&ParsedDirective>)> = virtual_hosts
+    let mut blocks: Vec<(Option<&Directive>, Vec<&Directive>)> = virtual_hosts
         .into_iter()
         .map(|host| (Some(host), host.inner().iter().collect()))
         .collect();
@@ -68,8 +65,9 @@ fn convert_with(
         let inner = blocks.iter().flat_map(|(_, block)| block);
         let roots = inner.filter(|one| one.name() == "documentroot");
         let roots: Vec<&str> = roots.map(|one| one.argument(0)).collect();
+        let sections = flat(all.iter());
         for directive in &global {
-            global_directive(directive, &roots, &mut draft, report);
+            global_directive(directive, &roots, &sections, &mut draft);
         }
     }
     // Hosts that redirect change the site to which they lead.
@@ -78,8 +76,8 @@ fn convert_with(
     let is_htaccess = main.file_name().is_some_and(|name| name == ".htaccess");
     let folder = main.parent().filter(|_| is_htaccess);
     let folder = folder.map(|folder| folder.display().to_string());
-    let root_of = |block: &[&ParsedDirective]| ApacheHost::new(block, folder.clone()).root;
-    let htaccess: Vec<Vec<ParsedDirective>> = blocks
+    let root_of = |block: &[&Directive]| ApacheHost::new(block, folder.clone()).root;
+    let htaccess: Vec<Vec<Directive>> = blocks
         .iter()
         .map(|(_, block)| match root_of(block) {
             Some(root) if !is_htaccess => files.htaccess(&root, report),
@@ -94,10 +92,10 @@ fn convert_with(
         } else {
             PartKind::Host
         };
-        host.add(kind, block, report);
-        let htaccess: Vec<&ParsedDirective> = htaccess.iter().collect();
-        host.add(PartKind::Htaccess, &htaccess, report);
-        let role = add_host(&host, *section, &mut draft, report);
+        host.add(kind, block);
+        let htaccess: Vec<&Directive> = htaccess.iter().collect();
+        host.add(PartKind::Htaccess, &htaccess);
+        let role = add_host(&host, *section, &mut draft);
         hosts.push((host, role));
     }
     finish(&mut draft);
@@ -108,8 +106,9 @@ fn convert_with(
         source,
         directives: flat(all.iter().chain(htaccess.iter().flatten())),
     };
+    draft.report_lost(&compared.directives);
     for (host, role) in &hosts {
-        check::check(host, role, &compared, &pruned, report);
+        check::check(host, role, &compared, &pruned);
     }
     draft
 }
@@ -117,12 +116,12 @@ fn convert_with(
 /// The files of a configuration, and its directives.
 struct ApacheFiles<'a> {
     source: &'a dyn Source,
-    all: &'a [ParsedDirective],
+    all: &'a [Directive],
 }
 
 impl ApacheFiles<'_> {
     /// The directives of the `.htaccess` of a folder, if Apache reads it.
-    fn htaccess(&self, folder: &str, report: &mut Report) -> Vec<ParsedDirective> {
+    fn htaccess(&self, folder: &str, report: &mut Report) -> Vec<Directive> {
         let path = Path::new(folder).join(".htaccess");
         if self.source.text(&path).is_none() || !self.reads_htaccess(folder) {
             return Vec::new();
@@ -141,7 +140,7 @@ impl ApacheFiles<'_> {
 }
 
 /// The values of `AllowOverride` for a folder, with the lengths of their paths.
-fn overrides<'d>(block: &'d [ParsedDirective], folder: &str, found: &mut Vec<(usize, &'d str)>) {
+fn overrides<'d>(block: &'d [Directive], folder: &str, found: &mut Vec<(usize, &'d str)>) {
     for directive in block {
         let path = directive.argument(0).trim_end_matches('/');
         let is_around =
@@ -162,57 +161,50 @@ fn overrides<'d>(block: &'d [ParsedDirective], folder: &str, found: &mut Vec<(us
     }
 }
 
+const WORKERS: &str = "Galley has one thread per core, and sizes PHP by the memory of the machine";
+
 /// Whether a virtual host has nothing but redirects.
-fn redirects_root(host: &ParsedDirective) -> bool {
+fn redirects_root(host: &Directive) -> bool {
     !host.has("documentroot") && !host.has("proxypass")
 }
 
-fn is_for_workers(directive: &ParsedDirective) -> bool {
+fn is_for_workers(directive: &Directive) -> bool {
     let module = directive.argument(0).trim_start_matches('!');
     module.starts_with("mpm_") || ["prefork.c", "worker.c", "event.c"].contains(&module)
 }
 
 /// Converts a directive outside of virtual hosts.
 fn global_directive(
-    directive: &ParsedDirective,
+    directive: &Directive,
     draft_roots: &[&str],
+    sections: &[&Directive],
     draft: &mut Draft,
-    report: &mut Report,
 ) {
     let last = directive.arguments().last().map_or("", String::as_str);
     match directive.name() {
         "<files" | "<filesmatch" if last == "^\\.ht" || last == ".ht*" => {
-            directive.not_needed("Galley never sends hidden files", report);
+            directive.not_needed("Galley never sends hidden files");
         }
-        "<directory" => global_directory(directive, draft_roots, report),
+        "<directory" => global_directory(directive, draft_roots, sections),
         name if is_access(directive)
             || matches!(
                 name,
-                "sslverifyclient"
-                    | "<location"
-                    | "<locationmatch"
-                    | "<if"
-                    | "<files"
-                    | "<filesmatch"
+                "<location" | "<locationmatch" | "<if" | "<files" | "<filesmatch"
             ) =>
         {
-            undecided(
-                directive,
-                "it is about all sites: write it into each of them",
-                report,
-            );
+            directive.undecided("it is about all sites: write it into each of them");
         }
         "errorlog" => {
             let path = last.replace("${APACHE_LOG_DIR}", "/var/log/apache2");
             draft.log.set("error", path, &directive.origin);
-            report.carried(directive.id, "log.error");
+            directive.entry.carried("log.error");
         }
-        _ => record_outcome(directive, report),
+        _ => record_outcome(directive),
     }
 }
 
 /// Reports a folder outside of virtual hosts. Galley sends no file outside the roots of its sites.
-fn global_directory(directive: &ParsedDirective, roots: &[&str], report: &mut Report) {
+fn global_directory(directive: &Directive, roots: &[&str], sections: &[&Directive]) {
     let path = directive.argument(0).trim_end_matches('/');
     let is_near = |root: &&str| {
         let root = root.trim_end_matches('/');
@@ -221,47 +213,44 @@ fn global_directory(directive: &ParsedDirective, roots: &[&str], report: &mut Re
             || path.starts_with(&format!("{root}/"))
     };
     if !roots.iter().any(is_near) {
-        return directive.not_needed("no site has its files there", report);
+        return directive.not_needed("no site has its files there");
     }
-    report.not_carried(
-        directive.id,
+    directive.entry.not_carried(
         "its directives are for all sites below: write those that restrict access into the sites",
     );
-    // Every site is open unless it says otherwise, and a folder above the roots is never sent.
-    let is_above = !roots
-        .iter()
-        .any(|root| path.starts_with(&format!("{}/", root.trim_end_matches('/'))));
+    // A folder above the roots is never sent, and every site is open here: its own folder must say so in Apache, too.
+    let opens = |root: &&str| {
+        sections.iter().any(|one| {
+            let own = one.argument(0).trim_end_matches('/');
+            let is_around =
+                root.trim_end_matches('/') == own || root.starts_with(&format!("{own}/"));
+            let is_nearer = own.len() > path.len() && is_around;
+            one.name() == "<directory" && is_nearer && one.inner().iter().any(is_access)
+        })
+    };
+    let is_above = roots.iter().filter(|root| is_near(root)).all(opens);
     for inner in directive.inner() {
         let grants = inner.arguments() == ["all", "granted"]
             || inner.arguments() == ["from", "all"] && inner.name() == "allow"
             || inner.name() == "order";
         let denies = access::denies_all(&[inner]) && is_above;
         if is_access(inner) && (grants || denies) {
-            report.not_needed(inner.id, "Galley sends only files below the root of a site, to every client unless the site says otherwise");
+            inner.entry.not_needed("Galley sends only files below the root of a site, to every client unless the site says otherwise");
         } else if is_access(inner) {
-            undecided(
-                inner,
-                "it is about all sites below the folder: write it into each of them",
-                report,
-            );
+            inner.undecided("it is about all sites below the folder: write it into each of them");
         } else {
-            record_outcome(inner, report);
+            record_outcome(inner);
         }
     }
 }
 
 /// Adds the site of a host. Returns the requests that the host answers.
-fn add_host(
-    host: &ApacheHost<'_>,
-    section: Option<&ParsedDirective>,
-    draft: &mut Draft,
-    report: &mut Report,
-) -> HostRole {
+fn add_host(host: &ApacheHost<'_>, section: Option<&Directive>, draft: &mut Draft) -> HostRole {
     let mut site = ImportedSite::default();
     if let Some(root) = &host.root {
         site.section.set("root", root.as_str(), None);
     }
-    let redirects_all = site::convert(host, &mut site, report);
+    let redirects_all = site::convert(host, &mut site);
     let is_tls = host.own().iter().any(|one| site::turns_tls_on(one));
     let role = HostRole {
         schemes: if section.is_some() {
@@ -272,20 +261,20 @@ fn add_host(
         names: site.hosts().to_vec(),
     };
     if let Some(section) = section {
-        report.carried(section.id, "a site");
+        section.entry.carried("a site");
         listeners(section, is_tls, draft);
     }
     match redirects_all {
-        Some(redirect) => redirect_host(site, &redirect, draft, report),
+        Some(redirect) => draft.redirect_host(site, &redirect, &role.schemes),
         // Galley sends 421 for hosts of no site.
         None if denies_all(&site) => {}
-        None => add(site, draft),
+        None => draft.add(site),
     }
     role
 }
 
 /// Adds the addresses of a virtual host.
-fn listeners(host: &ParsedDirective, is_tls: bool, draft: &mut Draft) {
+fn listeners(host: &Directive, is_tls: bool, draft: &mut Draft) {
     let port = if is_tls { 443 } else { 80 };
     let option = if is_tls { "listen_tls" } else { "listen" };
     for address in host.arguments() {
@@ -301,71 +290,6 @@ fn denies_all(site: &ImportedSite) -> bool {
         .iter()
         .any(|name| site.section.has(name));
     !has_content && site.rules.is_empty() && site.section.has("deny")
-}
-
-/// Converts a virtual host that redirects everything: to another scheme or host of a site, or by a rule.
-fn redirect_host(
-    site: ImportedSite,
-    redirect: &RedirectsAll,
-    draft: &mut Draft,
-    report: &mut Report,
-) {
-    let origin = &redirect.origin;
-    let target = redirect.target.as_str();
-    let rest = target.split_once("://").map_or(target, |(_, rest)| rest);
-    let name = rest.trim_end_matches('/').to_owned();
-    let hosts = site.hosts().to_vec();
-    let is_own_host = name.contains('%');
-    let others = hosts.iter().filter(|one| **one != name && !is_own_host);
-    let others: Vec<String> = others.cloned().collect();
-    let is_root = !name.contains('/');
-    let known = draft.sites.iter_mut().find(|known| {
-        let mut all = known.hosts().iter();
-        all.any(|one| *one == name || hosts.contains(one))
-    });
-    let Some(known) = known else {
-        if is_own_host {
-            return report.not_carried(redirect.id, passing::BEHIND_PROXY);
-        }
-        let mut site = site;
-        let mut section = Section::default();
-        section.set("path", "/*", origin);
-        section.redirects(format!("{target}$1"), &redirect.status, true, origin);
-        site.add_rule(RuleDraft::of_prefix(section, 1));
-        site.never_asks_upstream(origin);
-        return draft.sites.push(site);
-    };
-    if !matches!(redirect.status.as_str(), "301" | "308")
-        || !is_root
-        || !target.starts_with("https://")
-    {
-        let remedy = "set `https_redirect` or `canonical_host`, if a permanent redirect with the whole path is meant";
-        return report.not_carried(redirect.id, remedy);
-    }
-    known.section.set("https_redirect", true, Some(origin));
-    if others.is_empty() {
-        return;
-    }
-    if others.iter().any(|other| known.hosts().contains(other)) {
-        let remedy = format!(
-            "set `canonical_host` if all visitors shall get to `{name}`: the host with TLS answers other names, too"
-        );
-        return report.not_carried(redirect.id, remedy);
-    }
-    known
-        .section
-        .set("canonical_host", name.clone(), Some(origin));
-    known.section.add("hosts", [name], None);
-    known.section.add("hosts", others, None);
-}
-
-/// Adds a site, or joins it with a site that has one of its hosts: Apache has a separate virtual host for each port.
-fn add(site: ImportedSite, draft: &mut Draft) {
-    let one = Draft {
-        sites: vec![site],
-        ..Draft::default()
-    };
-    draft.join(one);
 }
 
 /// Adds options that every site must have.

@@ -1,144 +1,415 @@
-//! Caddy: converts Caddyfiles with `php_fastcgi` or `reverse_proxy`.
+//! Caddy: converts what a Caddyfile states about whole sites (addresses, roots, upstreams, certificates), upstreams of paths, and
+//! refusals of paths. All other directives are a list to go through.
 
 mod address;
-mod field;
-mod matcher;
-mod site;
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::directive::ParsedDirective;
-use crate::draft::{Draft, ImportedSite, Section};
+use crate::closed;
+use crate::directive::Directive;
+use crate::draft::{Draft, ImportedSite, RuleDraft, RulePriority, Section, Value};
+use crate::known;
+use crate::names::CADDY;
 use crate::report::Report;
+use crate::requests::flat;
 use crate::source::Source;
 use crate::tree::{self, Grammar};
+use crate::units;
+use crate::write::certificate_pair;
 pub(crate) use address::SiteAddress;
-use site::Converter;
 
 /// Converts a Caddyfile. A file without braces is one site, whose addresses are its first line.
 pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
     let all = tree::read(source, main, Grammar::Caddy, report);
     let mut draft = Draft::default();
-    let snippets = snippets(&all);
-    for (index, directive) in all.iter().enumerate() {
-        if directive.name().starts_with('(') {
+    for (index, one) in all.iter().enumerate() {
+        if one.name().starts_with('(') {
             let why = "the snippet is converted where it is imported";
-            report.not_needed(directive.id, why);
-        } else if directive.name() == "{" {
-            global(directive, &mut draft, report);
-        } else if directive.block.is_some() {
-            add(directive, directive.inner(), &snippets, &mut draft, report);
+            one.entry.not_needed(why);
+        } else if one.name() == "{" {
+            one.entry.not_needed(BLOCK);
+            one.inner().iter().for_each(|one| global(one, &mut draft));
+        } else if one.block.is_some() {
+            add(one, one.inner(), &all, &mut draft);
         } else if index == 0 {
             let rest = all.get(1..).unwrap_or_default();
-            add(directive, rest, &snippets, &mut draft, report);
+            add(one, rest, &all, &mut draft);
             break;
         }
     }
     draft
 }
 
-/// The snippets by name.
-fn snippets(all: &[ParsedDirective]) -> HashMap<&str, &ParsedDirective> {
-    all.iter()
-        .filter(|one| one.name().starts_with('(') && one.block.is_some())
-        .map(|one| (one.name().trim_matches(['(', ')']), one))
-        .collect()
-}
-
-/// Converts the global options.
-fn global(directive: &ParsedDirective, draft: &mut Draft, report: &mut Report) {
-    let why = "the options of the block are converted one by one";
-    report.not_needed(directive.id, why);
-    for inner in directive.inner() {
-        let (origin, value) = (&inner.origin, inner.argument(0));
-        match inner.name() {
-            "email" => {
-                draft.acme.set("email", value, origin);
-                report.carried(inner.id, "acme.email");
-            }
-            "acme_ca" => {
-                draft.acme.set("directory", value, origin);
-                report.carried(inner.id, "acme.directory");
-            }
-            "admin" | "debug" | "order" | "grace_period" | "persist_config" | "frankenphp" => {
-                inner.not_needed("it is about the process of Caddy", report);
-            }
-            _ => inner.not_carried("look for an option in docs/reference/options.md", report),
-        }
+/// Converts a global option.
+fn global(one: &Directive, draft: &mut Draft) {
+    match one.name() {
+        "email" => of_acme(one, "email", draft),
+        "acme_ca" => of_acme(one, "directory", draft),
+        _ if CADDY.is_not_needed(one) => one.not_needed("it is about the process of Caddy"),
+        _ => one.not_carried(NO_COUNTERPART),
     }
 }
 
-fn add(
-    head: &ParsedDirective,
-    block: &[ParsedDirective],
-    snippets: &HashMap<&str, &ParsedDirective>,
-    draft: &mut Draft,
-    report: &mut Report,
-) {
-    let mut site = ImportedSite::default();
-    let mut is_plain = false;
-    let mut lost = false;
+fn of_acme(one: &Directive, option: &str, draft: &mut Draft) {
+    draft.acme.set(option, one.argument(0), &one.origin);
+    one.carried(&format!("acme.{option}"));
+}
+
+fn add(head: &Directive, block: &[Directive], file: &[Directive], draft: &mut Draft) {
+    let mut converted = CaddySite {
+        file,
+        site: ImportedSite::default(),
+        matchers: HashMap::new(),
+        answers_before: false,
+        rewrites: false,
+        imports_left: MAX_IMPORTS,
+    };
+    let section = &mut converted.site.section;
+    let (mut is_plain, mut is_lost) = (false, false);
     for word in &head.words {
         let word = word.trim_end_matches(',');
         let address = SiteAddress::of(word);
-        if word.contains(['{', '$']) || !matches!(address.path, "" | "/") {
+        let host = if word.contains(['{', '$']) || !matches!(address.path, "" | "/") {
             // The name is not known, so the site has one that no request has.
-            lost = true;
-            site.section
-                .add("hosts", ["host.invalid".to_owned()], &head.origin);
-            continue;
-        }
-        let host = if address.host.is_empty() {
-            "*"
+            is_lost = true;
+            "host.invalid"
         } else {
+            is_plain |= address.is_plain();
+            listen(&address, head, &mut draft.server);
             address.host
         };
-        let hosts = [host.to_ascii_lowercase()];
-        site.section.add("hosts", hosts, &head.origin);
-        is_plain |= address.is_plain();
-        listen(&address, head, &mut draft.server);
+        let host = if host.is_empty() { "*" } else { host };
+        section.add("hosts", [host.to_ascii_lowercase()], &head.origin);
     }
-    if lost {
-        report.not_carried(
-            head.id,
-            "set `hosts`: the address depends on the environment, or has a path",
-        );
+    if is_lost {
+        let remedy = "set `hosts`: the address depends on the environment, or has a path";
+        head.entry.not_carried(remedy);
     } else {
-        report.carried(head.id, "hosts");
+        head.entry.carried("hosts");
     }
-    if !is_plain && !lost {
-        site.section.set("tls", "auto", &head.origin);
+    if !is_plain && !is_lost {
+        section.set("tls", "auto", &head.origin);
     }
-    let mut converter = Converter {
-        snippets,
-        report,
-        matchers: HashMap::new(),
-        has_blocks: false,
-        level: 0,
-        imports_left: site::MAX_IMPORTS,
-    };
-    converter.block(block, &mut site);
-    if let Some(origin) = site.redirects_all.take() {
-        site.never_asks_upstream(&origin);
-    }
-    site.sort_rules();
-    draft.sites.push(site);
+    converted.block(block, 0);
+    converted.site.sort_rules();
+    draft.sites.push(converted.site);
 }
 
 /// Adds the listeners of an address. Caddy obtains the certificate of a site with TLS, and redirects visitors from port 80.
-fn listen(address: &SiteAddress<'_>, head: &ParsedDirective, server: &mut Section) {
-    let port = address.port.map(|port| format!("0.0.0.0:{port}"));
-    let origin = port.is_some().then_some(&head.origin);
-    let standard = |port: u16| format!("0.0.0.0:{port}");
+fn listen(address: &SiteAddress<'_>, head: &Directive, server: &mut Section) {
+    let origin = address.port.is_some().then_some(&head.origin);
+    let place = |default: u16| [format!("0.0.0.0:{}", address.port.unwrap_or(default))];
     if address.is_plain() {
-        let place = port.unwrap_or_else(|| standard(80));
-        return server.add("listen", [place], origin);
+        return server.add("listen", place(80), origin);
     }
-    server.add("listen", [standard(80)], None);
-    server.add(
-        "listen_tls",
-        [port.unwrap_or_else(|| standard(443))],
-        origin,
-    );
+    server.add("listen", ["0.0.0.0:80".to_owned()], None);
+    server.add("listen_tls", place(443), origin);
 }
+
+/// `path` or `pattern`, and its value.
+type PathOption = (&'static str, String);
+
+/// The requests that a directive applies to.
+#[derive(Clone)]
+enum Reach {
+    All,
+    Paths(Vec<PathOption>),
+    Unknown,
+}
+
+/// A site, and the state of its conversion.
+struct CaddySite<'a> {
+    /// All directives of the file: among them the snippets.
+    file: &'a [Directive],
+    site: ImportedSite,
+    /// The options for the paths of named matchers.
+    matchers: HashMap<&'a str, Vec<PathOption>>,
+    /// Whether directives answer some requests before others refuse them.
+    answers_before: bool,
+    /// Whether directives change paths.
+    rewrites: bool,
+    /// The remaining number of imports: a snippet that imports itself twice would never end.
+    imports_left: usize,
+}
+
+impl<'a> CaddySite<'a> {
+    fn block(&mut self, block: &'a [Directive], level: usize) {
+        let answers = |one: &Directive| match one.name() {
+            "handle" | "route" => !refuses(one),
+            "handle_path" => true,
+            "redir" => one.argument(0).starts_with(['/', '@']),
+            _ => false,
+        };
+        self.answers_before |= block.iter().any(answers);
+        let rewrites = |one: &Directive| match one.name() {
+            "uri" | "method" | "try_files" => true,
+            "rewrite" => one.arguments().last().is_none_or(|to| to != "/index.php"),
+            _ => false,
+        };
+        self.rewrites |= block.iter().any(rewrites);
+        // A matcher may be defined after its use.
+        for one in block.iter().filter(|one| one.name().starts_with('@')) {
+            match paths_of(one) {
+                Some(paths) => {
+                    self.matchers.insert(one.name(), paths);
+                    one.carried("the paths of rules");
+                }
+                None => one.not_carried(NO_MATCHER),
+            }
+        }
+        // The root decides which denials are not needed.
+        let others = block.iter().filter(|one| !one.name().starts_with('@'));
+        let (roots, others): (Vec<_>, Vec<_>) = others.partition(|one| one.name() == "root");
+        for one in roots.into_iter().chain(others) {
+            self.directive(one, level);
+        }
+    }
+
+    fn directive(&mut self, one: &'a Directive, level: usize) {
+        let (reach, words) = self.reach(one);
+        let is_all = matches!(reach, Reach::All);
+        let section = &mut self.site.section;
+        match (one.name(), words.as_slice()) {
+            ("respond" | "error" | "abort", words) => self.refuse(one, reach, status(one, words)),
+            ("rewrite", ["/index.php"]) if !is_all => self.refuse(one, reach, "404"),
+            ("basicauth" | "basic_auth", _) => self.password(one, reach),
+            ("handle" | "route", _) if is_all => {
+                one.entry.not_needed(BLOCK);
+                self.block(one.inner(), level + 1);
+            }
+            ("handle" | "route", _) if refuses(one) => {
+                one.entry.carried("rules for its paths");
+                for inner in one.inner() {
+                    let words: Vec<_> = inner.arguments().iter().map(String::as_str).collect();
+                    self.refuse(inner, reach.clone(), status(inner, &words));
+                }
+            }
+            ("handle" | "route" | "handle_path", _) => {
+                one.not_carried(IN_BLOCK);
+                for inner in flat(one.inner()) {
+                    CADDY.record(inner);
+                }
+            }
+            ("reverse_proxy", servers) => self.proxy(one, reach, servers),
+            ("redir", [target, status @ ..]) if is_all => self.redirect(one, target, status),
+            ("root", [root]) if is_all && root.starts_with('/') && !root.contains(['{', '$']) => {
+                one.sets("root", *root, section);
+            }
+            ("php_fastcgi", [server]) if is_all && fastcgi(server).is_some() => {
+                with_options(one, "php", fastcgi(server).unwrap_or_default(), section);
+            }
+            // FrankenPHP contains PHP: Galley runs a PHP-FPM in its place.
+            ("php_server" | "php", _) if is_all => with_options(one, "php", "managed", section),
+            ("tls", _) if one.has("client_auth") => one.undecided(DECIDES),
+            ("tls", [cert, key]) => with_options(one, "tls", certificate_pair(cert, key), section),
+            ("tls", words) if words.concat().is_empty() || words.concat().contains('@') => {
+                with_options(one, "tls", "auto", section);
+            }
+            ("import", [name]) => self.import(one, name, level),
+            ("encode", _) if is_all => {
+                one.not_needed("Galley compresses pages when it stores them");
+            }
+            ("file_server", []) if is_all && one.inner().is_empty() => {
+                one.not_needed("Galley sends the files below `root`");
+            }
+            _ => {
+                for inner in flat([one]) {
+                    CADDY.record(inner);
+                    CADDY.record_as(&one.words.join(" "), inner);
+                }
+                one.not_carried(NO_COUNTERPART);
+            }
+        }
+    }
+
+    /// The requests that a directive applies to, and its other words.
+    fn reach(&self, one: &'a Directive) -> (Reach, Vec<&'a str>) {
+        let words: Vec<&str> = one.arguments().iter().map(String::as_str).collect();
+        let takes_path = words.len() > 1 || !one.inner().is_empty();
+        let takes_path = takes_path && !matches!(one.name(), "rewrite" | "root" | "tls");
+        let (reach, taken) = match words.first() {
+            Some(&("*" | "/*")) => (Reach::All, 1),
+            Some(first) if first.starts_with('@') => match self.matchers.get(first) {
+                Some(paths) => (Reach::Paths(paths.clone()), 1),
+                None => (Reach::Unknown, 1),
+            },
+            Some(first) if first.starts_with('/') && takes_path => {
+                (Reach::Paths(vec![path_option(first)]), 1)
+            }
+            _ => (Reach::All, 0),
+        };
+        (reach, words.get(taken..).unwrap_or_default().to_vec())
+    }
+
+    fn proxy(&mut self, one: &Directive, reach: Reach, words: &[&str]) {
+        let servers: Option<Vec<_>> = words.iter().map(|word| address::upstream(word)).collect();
+        let Some(servers) = servers.filter(|servers| !servers.is_empty()) else {
+            return one.not_carried("set `upstream`");
+        };
+        if self.rewrites {
+            one.not_carried(REWRITTEN);
+        }
+        let servers = Value::List(servers);
+        match reach {
+            Reach::All => with_options(one, "upstream", servers, &mut self.site.section),
+            Reach::Paths(paths) => {
+                for mut rule in rules(&paths, one, RulePriority::Pattern) {
+                    with_options(one, "upstream", servers.clone(), &mut rule.section);
+                    self.site.add_rule(rule);
+                }
+            }
+            Reach::Unknown => one.not_carried(NO_MATCHER),
+        }
+    }
+
+    /// Converts `redir https://example.com{uri}`, which redirects every request.
+    fn redirect(&mut self, one: &Directive, target: &str, status: &[&str]) {
+        let status = match status {
+            [] | ["temporary"] => "302",
+            ["permanent"] => "301",
+            [status @ ("301" | "302" | "303" | "307" | "308")] => status,
+            _ => "",
+        };
+        let bare = target.strip_suffix("{uri}").unwrap_or_default();
+        if bare.is_empty() || bare.contains('{') || status.is_empty() {
+            return CADDY.record(one);
+        }
+        let mut rule = closed::rule_for("path", "/*".to_owned(), one, RulePriority::Exact);
+        let target = format!("{bare}/$1");
+        rule.section.redirects(target, status, true, &one.origin);
+        rule.length = usize::MAX;
+        self.site.add_rule(rule);
+        self.site.never_asks_upstream(&one.origin);
+        one.entry.carried("redirect");
+    }
+
+    /// Closes the paths of a directive. `status`: that of Caddy.
+    fn refuse(&mut self, one: &Directive, reach: Reach, status: &str) {
+        if !known::is_error_status(status) {
+            return one.not_carried("send the response from PHP, or from a file");
+        }
+        let Reach::Paths(paths) = reach else {
+            return one.undecided(DECIDES);
+        };
+        // Caddy decides about refusals before it proxies.
+        for rule in rules(&paths, one, RulePriority::Exact) {
+            one.record(&closed::close(one, rule, status, &mut self.site));
+        }
+        if self.answers_before {
+            one.not_carried(AFTER_BLOCKS);
+        }
+    }
+
+    /// Users are in a file at Galley: until it is named, nobody gets in.
+    fn password(&mut self, one: &Directive, reach: Reach) {
+        if let Reach::Paths(paths) = reach {
+            for rule in rules(&paths, one, RulePriority::Exact) {
+                closed::close(one, rule, "403", &mut self.site);
+            }
+        } else {
+            self.site.section.deny_all(&one.origin);
+        }
+        one.not_carried("denied for all: write the users into a file with `htpasswd`, and set `basic_auth` in place of `deny`");
+    }
+
+    fn import(&mut self, one: &Directive, name: &str, level: usize) {
+        let is_meant = |other: &&Directive| other.name() == format!("({name})");
+        let snippet = self.file.iter().find(is_meant);
+        let Some(snippet) = snippet.filter(|_| level < MAX_SNIPPETS && self.imports_left > 0)
+        else {
+            return CADDY.record(one);
+        };
+        self.imports_left -= 1;
+        one.entry.not_needed("the snippet is converted here");
+        self.block(snippet.inner(), level + 1);
+    }
+}
+
+/// Sets an option to the value of a directive, whose block has further options.
+fn with_options(one: &Directive, option: &str, value: impl Into<Value>, section: &mut Section) {
+    one.not_carried_inside(&format!("set the options of `{option}`"));
+    one.sets(option, value, section);
+}
+
+/// A value of `php`.
+fn fastcgi(server: &str) -> Option<String> {
+    units::fastcgi(&server.replacen("unix//", "unix:/", 1))
+}
+
+/// A rule without other options for each path.
+fn rules(paths: &[PathOption], one: &Directive, priority: RulePriority) -> Vec<RuleDraft> {
+    let rule = |(option, value): &PathOption| RuleDraft {
+        length: value.len(),
+        ..closed::rule_for(option, value.clone(), one, priority)
+    };
+    paths.iter().map(rule).collect()
+}
+
+/// The option for a path of a matcher, with `*` anywhere. Caddy compares paths without regard to case.
+fn path_option(path: &str) -> PathOption {
+    match path.strip_prefix('*') {
+        Some(end) => ("pattern", format!("(?i){}$", known::glob(end))),
+        None => ("pattern", format!("(?i)^{}$", known::glob(path))),
+    }
+}
+
+/// The paths of `@name path /a/* /b` or `@name { path ... }`. `None`: it compares something else, too.
+fn paths_of(one: &Directive) -> Option<Vec<PathOption>> {
+    let inner = one.inner().iter().map(|one| one.words.as_slice());
+    let own = std::iter::once(one.arguments()).filter(|words| !words.is_empty());
+    let lines: Vec<&[String]> = inner.chain(own).collect();
+    let is_of = |line: &&[String], kind: &str| line.first().is_some_and(|first| first == kind);
+    let is_path = |line: &&[String]| is_of(line, "path") && !line.concat().contains('{');
+    match lines.as_slice() {
+        [line] if is_of(line, "path_regexp") => {
+            let pattern = known::pattern(line.last()?, false)?;
+            Some(vec![("pattern", pattern)])
+        }
+        lines if !lines.is_empty() && lines.iter().all(is_path) => {
+            let paths = lines.iter().flat_map(|line| line.iter().skip(1));
+            Some(paths.map(|path| path_option(path)).collect())
+        }
+        _ => None,
+    }
+}
+
+/// Whether a block does nothing but refuse requests.
+fn refuses(block: &Directive) -> bool {
+    let is_refusal = |one: &Directive| {
+        matches!(one.name(), "respond" | "error" | "abort")
+            && !one.argument(0).starts_with(['/', '@', '*'])
+    };
+    matches!(block.inner(), [one] if is_refusal(one))
+}
+
+/// The status of `respond`, `error` or `abort` with these words.
+fn status<'w>(one: &Directive, words: &[&'w str]) -> &'w str {
+    let named = words.iter().find(|word| word.parse::<u16>().is_ok());
+    match (one.name(), named) {
+        ("abort", _) => "444",
+        ("error", None) => "500",
+        (_, named) => named.copied().unwrap_or("200"),
+    }
+}
+
+const IN_BLOCK: &str = "Galley has no blocks for paths, and forwards paths as they are: write rules for the paths of the block";
+
+const BLOCK: &str = "the directives in the block are converted one by one";
+
+const REWRITTEN: &str = "a directive before it changes paths, and Galley forwards them as they are: compare which ones the server gets";
+
+const NO_MATCHER: &str = "Galley's rules match paths: write a rule with `path` or `pattern`";
+
+const NO_COUNTERPART: &str =
+    "the import does not convert it: look for an option in docs/reference/options.md";
+
+const AFTER_BLOCKS: &str = "closed, also where Caddy redirects, or answers in a `handle` or `route` block, before it refuses";
+
+const DECIDES: &str = "it decides about access by something other than paths: close the paths with `deny`, or decide in PHP";
+
+/// The maximum depth of nested snippets and blocks.
+const MAX_SNIPPETS: usize = 8;
+
+/// The maximum number of imports of a site.
+const MAX_IMPORTS: usize = 100;

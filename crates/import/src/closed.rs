@@ -3,16 +3,17 @@
 //! A denial is never dropped because of its name. It is not needed only if every path that it matches is closed anyway, and the
 //! tests of this crate show that. Every other one becomes a rule for exactly its paths.
 
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::evidence::targets;
 use crate::expectation::{Answer, Expectation};
-use crate::report::{Report, StatementOutcome};
+use crate::report::StatementOutcome;
+use crate::words::WordList;
 
 /// Closes the paths of `rule`, which has no other options yet, as the other server does with `status`. Returns the result for the
 /// statement.
 pub(crate) fn close(
-    directive: &ParsedDirective,
+    directive: &Directive,
     mut rule: RuleDraft,
     status: &str,
     site: &mut ImportedSite,
@@ -26,7 +27,7 @@ pub(crate) fn close(
         rule.section = rule_for("path", format!("{prefix}*"), directive, rule.priority).section;
     }
     let expected = |target| Expectation {
-        id: directive.id,
+        entry: directive.entry.clone(),
         target,
         answer: Answer::Closed,
     };
@@ -69,37 +70,28 @@ fn never_sent(pattern: &str) -> Option<&'static str> {
         .replace("\\/", "/");
     let mut known = NEVER_SENT.iter();
     known
-        .find(|(patterns, _)| patterns.contains(&text.as_str()))
+        .find(|(patterns, _)| patterns.contains(&text))
         .map(|(_, reason)| *reason)
 }
 
 /// Patterns, without `^` and flags. The tests of this crate compare each with the code that sends files.
-pub(crate) const NEVER_SENT: &[(&[&str], &str)] = &[
+const NEVER_SENT: &[(WordList, &str)] = &[
     (
-        &[
-            "/\\.ht",
-            "/\\.ht.*",
-            "/\\.git",
-            "/\\.svn",
-            "/\\.user\\.ini",
-            "/\\.env",
-            "/\\.(git|svn|hg)",
-            "/\\.(git|ht|svn)",
-            "/\\.(ht|git)",
-        ],
+        WordList(
+            r"/\.ht /\.ht.* /\.git /\.svn /\.user\.ini /\.env /\.(git|svn|hg) /\.(git|ht|svn) /\.(ht|git)",
+        ),
         "Galley never sends hidden files",
     ),
-    (&["/wp-config\\.php$"], "Galley never sends wp-config.php"),
     (
-        &[
-            "/wp-content/uploads/.*\\.php$",
-            "/wp-content/uploads/.+\\.php$",
-            "/wp-content/uploads/.*\\.(php|phtml)$",
-            "/wp-content/cache/.*\\.php$",
-            "/wp-content/(uploads|cache)/.*\\.php$",
-            "/wp-content/(?:uploads|cache)/.*\\.php$",
-            "/app/uploads/.*\\.php$",
-        ],
+        WordList(r"/wp-config\.php$"),
+        "Galley never sends wp-config.php",
+    ),
+    (
+        WordList(
+            r"/wp-content/uploads/.*\.php$ /wp-content/uploads/.+\.php$ /wp-content/uploads/.*\.(php|phtml)$
+              /wp-content/cache/.*\.php$ /wp-content/(uploads|cache)/.*\.php$ /wp-content/(?:uploads|cache)/.*\.php$
+              /app/uploads/.*\.php$",
+        ),
         "Galley runs no scripts in folders for uploads",
     ),
 ];
@@ -108,10 +100,11 @@ pub(crate) const NEVER_SENT: &[(&[&str], &str)] = &[
 pub(crate) fn is_never_sent(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();
     let is_script = SCRIPTS.iter().any(|end| lower.ends_with(end));
-    let is_below = |folders: &[&str]| folders.iter().any(|folder| lower.contains(folder));
-    let is_closed = is_below(CLOSED_ANYWHERE)
+    let is_of_core =
+        lower.contains("/wp-includes/") && !CORE_ENTRANCES.iter().any(|own| lower.ends_with(own));
+    let is_closed = CLOSED_ANYWHERE.iter().any(|one| lower.contains(one))
         || AT_TOP.iter().any(|folder| lower.starts_with(folder))
-        || is_below(&["/wp-includes/"]) && !CORE_ENTRANCES.iter().any(|own| lower.ends_with(own));
+        || is_of_core;
     let is_hidden = lower.match_indices("/.").any(|(at, _)| {
         !lower
             .get(at..)
@@ -121,10 +114,8 @@ pub(crate) fn is_never_sent(path: &str) -> bool {
 }
 
 /// The scripts below `wp-includes` that Galley runs.
-const CORE_ENTRANCES: &[&str] = &[
-    "/wp-includes/ms-files.php",
-    "/wp-includes/js/tinymce/wp-tinymce.php",
-];
+const CORE_ENTRANCES: WordList =
+    WordList("/wp-includes/ms-files.php /wp-includes/js/tinymce/wp-tinymce.php");
 
 /// Endings of scripts that Galley runs in no folder of [`CLOSED_ANYWHERE`].
 const SCRIPTS: &[&str] = &[
@@ -132,13 +123,9 @@ const SCRIPTS: &[&str] = &[
 ];
 
 /// Folders in which Galley runs no scripts, at any depth.
-const CLOSED_ANYWHERE: &[&str] = &[
-    "/wp-content/uploads/",
-    "/wp-content/cache/",
-    "/wp-content/upgrade/",
-    "/wp-content/blogs.dir/",
-    "/app/uploads/",
-];
+const CLOSED_ANYWHERE: WordList = WordList(
+    "/wp-content/uploads/ /wp-content/cache/ /wp-content/upgrade/ /wp-content/blogs.dir/ /app/uploads/",
+);
 
 /// Folders at the top in which Galley runs no scripts.
 const AT_TOP: &[&str] = &["/uploads/", "/files/"];
@@ -148,47 +135,20 @@ pub(crate) fn is_hidden_only(text: &str) -> bool {
     let rest = text
         .strip_prefix("(^|/)\\.")
         .or_else(|| text.strip_prefix("/\\."));
-    rest.is_some_and(|rest| HIDDEN_ONLY.contains(&rest))
+    rest.is_some_and(|rest| HIDDEN_ONLY.contains(rest))
 }
 
 /// What may follow the dot of hidden files.
-const HIDDEN_ONLY: &[&str] = &[
-    "(?!well-known)",
-    "(?!well-known/)",
-    "(?!well-known\\/)",
-    "(?!well-known).*",
-    "(?!well-known\\/).*",
-    "(?!well-known/).*",
-    "(?!well\\-known)",
-    "(?!well-known($|/))",
-    "(?!well-known(?:$|/))",
-];
-
-/// The result for a denial whose paths or conditions no rule of Galley has.
-pub(crate) fn undecided(directive: &ParsedDirective, remedy: &str, report: &mut Report) {
-    report.undecided(directive.id, remedy);
-    for inner in directive.inner() {
-        undecided(inner, remedy, report);
-    }
-}
-
-/// Records a result for a statement and those in its block.
-pub(crate) fn record_all(
-    directive: &ParsedDirective,
-    outcome: &StatementOutcome,
-    report: &mut Report,
-) {
-    report.record(directive.id, outcome.clone());
-    for inner in directive.inner() {
-        record_all(inner, outcome, report);
-    }
-}
+const HIDDEN_ONLY: WordList = WordList(
+    r"(?!well-known) (?!well-known/) (?!well-known\/) (?!well-known).* (?!well-known\/).* (?!well-known/).* (?!well\-known)
+    (?!well-known($|/)) (?!well-known(?:$|/))",
+);
 
 /// A rule for a prefix, an exact path or a pattern with one option.
 pub(crate) fn rule_for(
     option: &str,
     value: String,
-    directive: &ParsedDirective,
+    directive: &Directive,
     priority: RulePriority,
 ) -> RuleDraft {
     let mut section = Section::default();

@@ -1,5 +1,8 @@
 //! The configuration that an import writes: sections with options, each with the positions of its statements.
 
+use std::collections::HashMap;
+
+use crate::directive::Directive;
 use crate::expectation::Expectation;
 use crate::source::StatementOrigin;
 
@@ -256,12 +259,9 @@ pub(crate) struct ImportedSite {
     pub section: Section,
     pub ttl: Section,
     pub rules: Vec<RuleDraft>,
-    pub error_pages: Section,
     pub log: Section,
     /// Answers of the other server, with which the rules are compared.
     pub expected: Vec<Expectation>,
-    /// The position of a rule that redirects every request.
-    pub redirects_all: Option<StatementOrigin>,
 }
 
 impl ImportedSite {
@@ -272,8 +272,7 @@ impl ImportedSite {
     /// Adds a rule. Galley applies one rule to a request, so rules for the same paths are joined. Other servers compare paths only, and
     /// know no other spellings of a page.
     pub fn add_rule(&mut self, mut rule: RuleDraft) {
-        let mut options = ["allow", "deny", "basic_auth", "limit"].iter();
-        if options.any(|option| rule.section.has(option)) {
+        if ACCESS.iter().any(|option| rule.section.has(option)) {
             rule.section.set("spellings", false, None);
         }
         let mut all = self.rules.iter_mut();
@@ -311,6 +310,8 @@ pub(crate) struct Draft {
     pub log: Section,
     pub acme: Section,
     pub sites: Vec<ImportedSite>,
+    /// Options of sites that joined others, which have other values.
+    pub lost: Vec<Setting>,
 }
 
 impl Draft {
@@ -328,39 +329,110 @@ impl Draft {
         join_section(&mut self.cache, other.cache);
         join_section(&mut self.log, other.log);
         join_section(&mut self.acme, other.acme);
-        for site in other.sites {
-            let same = self
-                .sites
-                .iter_mut()
-                .find(|known| known.hosts().iter().any(|host| site.hosts().contains(host)));
-            match same {
-                Some(known) => {
-                    join_section(&mut known.section, site.section);
-                    join_section(&mut known.ttl, site.ttl);
-                    join_section(&mut known.error_pages, site.error_pages);
-                    join_section(&mut known.log, site.log);
-                    known.rules.extend(site.rules);
-                    known.expected.extend(site.expected);
-                    known.sort_rules();
+        other.sites.into_iter().for_each(|site| self.add(site));
+    }
+
+    /// Adds options of a server that are for all sites. Those of the first one count.
+    pub fn add_global(&mut self, options: Section) {
+        self.lost.extend(join_section(&mut self.server, options));
+    }
+
+    /// Adds a site, or joins it with a site that has one of its hosts: other servers have a separate host for each port. Options of the
+    /// first one count.
+    pub fn add(&mut self, site: ImportedSite) {
+        let is_same = |known: &&mut ImportedSite| {
+            let mut hosts = known.hosts().iter();
+            hosts.any(|host| site.hosts().contains(host))
+        };
+        let Some(known) = self.sites.iter_mut().find(is_same) else {
+            return self.sites.push(site);
+        };
+        for (own, other) in [
+            (&mut known.section, site.section),
+            (&mut known.ttl, site.ttl),
+            (&mut known.log, site.log),
+        ] {
+            self.lost.extend(join_section(own, other));
+        }
+        for mut rule in site.rules {
+            let mut own = known.rules.iter_mut();
+            match own.find(|own| own.has_paths_of(&rule)) {
+                Some(own) => {
+                    // What either server refuses stays closed. Of other options those of the first one count, as in nginx.
+                    let mut all = std::mem::take(&mut rule.section.settings);
+                    all.retain(|one| {
+                        ACCESS.contains(&one.name.as_str()) && one.value != "off".into()
+                    });
+                    join_section(&mut own.section, Section { settings: all });
                 }
-                None => self.sites.push(site),
+                None => known.rules.push(rule),
+            }
+        }
+        known.expected.extend(site.expected);
+        known.sort_rules();
+    }
+
+    /// Reports the statements of the options in [`Draft::lost`].
+    pub fn report_lost(&self, all: &[&Directive]) {
+        let place = |origin: &StatementOrigin| (origin.file.clone(), origin.line);
+        let mut names = HashMap::new();
+        for one in &self.lost {
+            names.extend(one.origins.iter().map(|origin| (place(origin), &one.name)));
+        }
+        for by in all.iter().filter(|by| by.block.is_none()) {
+            if let Some(name) = names.get(&place(&by.origin)) {
+                by.not_carried(&format!(
+                    "another server sets `{name}` otherwise, and Galley has one value for a host, or for all: choose one of both"
+                ));
             }
         }
     }
 }
 
-fn join_section(section: &mut Section, other: Section) {
+/// Options of rules that refuse requests.
+const ACCESS: [&str; 4] = ["allow", "deny", "basic_auth", "limit"];
+
+/// Adds the options of another section, without those that the section has. Lists are joined, but for `allow`: a client must be in both.
+/// Returns the options that have other values.
+fn join_section(section: &mut Section, other: Section) -> Vec<Setting> {
+    let mut lost = Vec::new();
     for setting in other.settings {
-        match (section.find_mut(&setting.name), setting.value) {
-            (None, value) => section.settings.push(Setting { value, ..setting }),
-            (Some(known), Value::List(more)) => {
-                if let Value::List(list) = &mut known.value {
-                    let new: Vec<String> =
-                        more.into_iter().filter(|one| !list.contains(one)).collect();
-                    list.extend(new);
+        let known_origins = section.origins(&setting.name).to_vec();
+        let origin = setting.origins.first().cloned();
+        match (section.find_mut(&setting.name), &setting.value) {
+            (None, _) => section.settings.push(setting),
+            (
+                Some(Setting {
+                    value: Value::List(list),
+                    ..
+                }),
+                Value::List(more),
+            ) if setting.name == "allow" => {
+                if list != more {
+                    let mut both = setting.clone();
+                    both.origins.extend(known_origins.iter().cloned());
+                    lost.push(both);
+                }
+                list.retain(|one| more.contains(one));
+                if let (true, Some(origin)) = (list.is_empty(), origin) {
+                    section.remove("allow");
+                    section.deny_all(&origin);
                 }
             }
+            (
+                Some(Setting {
+                    value: Value::List(list),
+                    ..
+                }),
+                Value::List(more),
+            ) if setting.name != "upstream" => {
+                for one in more {
+                    push_unique(list, one.clone());
+                }
+            }
+            (Some(known), value) if known.value != *value => lost.push(setting),
             (Some(_), _) => {}
         }
     }
+    lost
 }

@@ -1,6 +1,6 @@
 //! Answers of the other server to sample requests.
 
-use crate::report::StatementId;
+use crate::report::ReportEntry;
 
 /// What a client gets from the rules of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) enum Answer {
 /// The answer of the other server to a `GET` for a target, because of a statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Expectation {
-    pub id: StatementId,
+    pub entry: ReportEntry,
     /// Path and query, as a client sends them.
     pub target: String,
     pub answer: Answer,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::draft::Draft;
 use crate::report::{ImportedStatement, Report, StatementCounts};
 use crate::source::Source;
 use crate::{apache, caddy, evidence, nginx, vcl, write};
@@ -45,14 +46,14 @@ impl Imported {
 pub fn import(source: &dyn Source, mains: &[(ServerKind, PathBuf)]) -> Imported {
     let mut report = Report::default();
     let mut names = Vec::new();
-    let mut draft = crate::draft::Draft::default();
+    let mut draft = Draft::default();
     for (kind, main) in mains {
         let one = convert(*kind, source, main, &mut report);
         draft.join(one);
         names.push(main.display().to_string());
     }
     evidence::prune(&mut draft);
-    evidence::check(&draft, &mut report);
+    evidence::check(&draft);
     let head = format!(
         "Converted from {}.\nThe comment behind an option names the line that it comes from. Check it: galley check --config FILE",
         names.join(", ")
@@ -63,12 +64,7 @@ pub fn import(source: &dyn Source, mains: &[(ServerKind, PathBuf)]) -> Imported 
     }
 }
 
-fn convert(
-    kind: ServerKind,
-    source: &dyn Source,
-    main: &Path,
-    report: &mut Report,
-) -> crate::draft::Draft {
+fn convert(kind: ServerKind, source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
     match kind {
         ServerKind::Nginx => nginx::convert(source, main, report),
         ServerKind::Varnish => vcl::convert(source, main, report),

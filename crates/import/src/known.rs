@@ -1,9 +1,11 @@
 //! What Galley's WordPress preset does without configuration, so that such rules of other servers are not needed; and which
 //! alternatives of a condition remain.
 
+use crate::words::WordList;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use galley_policy::pattern::PathPattern;
 use galley_policy::wordpress;
 use regex::Regex;
 
@@ -34,7 +36,7 @@ pub(crate) fn cookies(pattern: &str) -> Option<Vec<String>> {
 /// Whether the preset lets every cookie bypass the cache whose name begins so.
 fn is_known_cookie(name: &str) -> bool {
     let with = |end: &str| wordpress::is_bypass_cookie(format!("{name}{end}").as_bytes());
-    COOKIE_PREFIXES.contains(&name) || (with("") && with("_0")) || with("") && with("x")
+    COOKIE_PREFIXES.contains(name) || (with("") && with("_0")) || with("") && with("x")
 }
 
 /// The paths in a condition on the URL that the preset stores, as patterns.
@@ -136,7 +138,7 @@ fn literal_start(pattern: &str) -> (String, bool) {
 /// The remedy for a section whose pattern [`pattern`] cannot convert.
 pub(crate) const NO_LOOK_AROUND: &str = "Galley's patterns have no look-around and no back references: write the rule with `path` or another `pattern`";
 
-/// Converts a PCRE to a regular expression of Galley. `None` if it has look-around or back references.
+/// Converts a PCRE to a regular expression of Galley. `None` if it has look-around, back references, or other parts that Galley refuses.
 pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
     if OF_PCRE.iter().any(|part| text.contains(part)) {
         return None;
@@ -148,25 +150,34 @@ pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
     if has_back_reference {
         return None;
     }
-    let text = text.to_owned();
-    Some(if ignores_case && !text.starts_with("(?i)") {
+    let text = if ignores_case && !text.starts_with("(?i)") {
         format!("(?i){text}")
     } else {
-        text
-    })
+        text.to_owned()
+    };
+    PathPattern::compile(&text).is_ok().then_some(text)
+}
+
+/// Whether a pattern, where it matches a path with its query, matches within the path.
+pub(crate) fn is_within_path(pattern: &str) -> bool {
+    pattern.starts_with("^/")
+        && !pattern.replace("\\.", "").contains(['.', '|', '?'])
+        && !["[^", "\\S", "\\W", "\\D"]
+            .iter()
+            .any(|part| pattern.contains(part))
 }
 
 /// Regular expressions that are compiled once.
 #[derive(Default)]
-pub(crate) struct Patterns(RefCell<HashMap<String, Option<Regex>>>);
+pub(crate) struct Patterns(RefCell<HashMap<(String, bool), Option<Regex>>>);
 
 impl Patterns {
     /// A PCRE. `None`: Galley has no such pattern.
     pub fn of(&self, text: &str, ignores_case: bool) -> Option<Regex> {
-        let text = pattern(text, ignores_case)?;
         let mut all = self.0.borrow_mut();
-        let compile = |text: &String| Regex::new(text).ok();
-        all.entry(text).or_insert_with_key(compile).clone()
+        let compiled = || Regex::new(&pattern(text, ignores_case)?).ok();
+        let key = (text.to_owned(), ignores_case);
+        all.entry(key).or_insert_with(compiled).clone()
     }
 }
 
@@ -216,72 +227,46 @@ pub(crate) fn is_error_status(text: &str) -> bool {
         .is_ok_and(|status| (400..600).contains(&status))
 }
 
-/// Why a lifetime in browsers is not needed.
-pub(crate) const ASKS_AGAIN: &str =
-    "Galley lets browsers ask again, and answers 304 from the cache";
-
 const OF_PCRE: &[&str] = &[
     "(?=", "(?!", "(?<", "(?>", "(?#", "*+", "++", "?+", "\\K", "\\G",
 ];
 
 /// A pattern for the paths of a media type. `None`: other types have the same names, or none has.
 pub(crate) fn paths_of_type(media_type: &str) -> Option<&'static str> {
-    let known = PATHS_OF_TYPES
-        .iter()
-        .find(|(names, _)| names.contains(&media_type));
-    known.map(|(_, pattern)| *pattern)
+    let mut lines = PATHS_OF_TYPES
+        .lines()
+        .filter_map(|line| line.split_once(' '));
+    let found = lines.find(|(_, names)| names.split(' ').any(|name| name == media_type));
+    found.map(|(pattern, _)| pattern)
 }
 
-/// Media types, or the beginning of those of a kind, and patterns for their paths.
-const PATHS_OF_TYPES: &[(&[&str], &str)] = &[
-    (&["text/css"], r"(?i)\.css$"),
-    (
-        &[
-            "application/javascript",
-            "text/javascript",
-            "application/x-javascript",
-        ],
-        r"(?i)\.m?js$",
-    ),
-    (&["image/svg+xml"], r"(?i)\.svgz?$"),
-    (
-        &["image/x-icon", "image/vnd.microsoft.icon"],
-        r"(?i)\.(ico|cur)$",
-    ),
-    (&["image/jpeg", "image/jpg"], r"(?i)\.jpe?g$"),
-    (&["image/png"], r"(?i)\.png$"),
-    (&["image/gif"], r"(?i)\.gif$"),
-    (&["image/webp"], r"(?i)\.webp$"),
-    (&["image/avif"], r"(?i)\.avif$"),
-    (
-        &["image/"],
-        r"(?i)\.(jpe?g|png|gif|webp|avif|svgz?|ico|bmp)$",
-    ),
-    (&["font/woff2"], r"(?i)\.woff2$"),
-    (&["font/woff"], r"(?i)\.woff$"),
-    (&["font/"], r"(?i)\.(woff2?|ttf|otf|eot)$"),
-    (&["video/mp4"], r"(?i)\.mp4$"),
-    (&["video/webm"], r"(?i)\.webm$"),
-    (&["video/"], r"(?i)\.(mp4|webm|ogv|mov|m4v)$"),
-    (&["audio/mpeg"], r"(?i)\.mp3$"),
-    (&["audio/"], r"(?i)\.(mp3|ogg|oga|m4a|wav|flac)$"),
-    (&["application/pdf"], r"(?i)\.pdf$"),
-];
+/// Patterns for paths, and the media types, or the beginning of those of a kind, that have them.
+const PATHS_OF_TYPES: &str = r"(?i)\.css$ text/css
+(?i)\.m?js$ application/javascript text/javascript application/x-javascript
+(?i)\.svgz?$ image/svg+xml
+(?i)\.(ico|cur)$ image/x-icon image/vnd.microsoft.icon
+(?i)\.jpe?g$ image/jpeg image/jpg
+(?i)\.png$ image/png
+(?i)\.gif$ image/gif
+(?i)\.webp$ image/webp
+(?i)\.avif$ image/avif
+(?i)\.(jpe?g|png|gif|webp|avif|svgz?|ico|bmp)$ image/
+(?i)\.woff2$ font/woff2
+(?i)\.woff$ font/woff
+(?i)\.(woff2?|ttf|otf|eot)$ font/
+(?i)\.mp4$ video/mp4
+(?i)\.webm$ video/webm
+(?i)\.(mp4|webm|ogv|mov|m4v)$ video/
+(?i)\.mp3$ audio/mpeg
+(?i)\.(mp3|ogg|oga|m4a|wav|flac)$ audio/
+(?i)\.pdf$ application/pdf";
 
 /// Beginnings of the cookies of WordPress and `WooCommerce` that identify a visitor, without the separator behind them. The preset knows
 /// all cookies of these names that they set.
-const COOKIE_PREFIXES: &[&str] = &[
-    "comment_author",
-    "wordpress_logged_in",
-    "wordpress_sec",
-    "wp-postpass",
-    "wp_postpass",
-    "wp_woocommerce_session",
-    "wordpresspass",
-    "wordpressuser",
-    "woocommerce_items_in_cart",
-    "woocommerce_cart_hash",
-];
+const COOKIE_PREFIXES: WordList = WordList(
+    "comment_author wordpress_logged_in wordpress_sec wp-postpass wp_postpass wp_woocommerce_session wordpresspass
+    wordpressuser woocommerce_items_in_cart woocommerce_cart_hash",
+);
 
 #[cfg(test)]
 mod tests {
@@ -336,5 +321,6 @@ mod tests {
         assert_eq!(pattern(".(jpg|png)$", true).unwrap(), "(?i).(jpg|png)$");
         assert_eq!(pattern("wordpress_(?!test_cookie)", false), None);
         assert_eq!(pattern("(a)\\1", false), None);
+        assert_eq!(pattern("/a\\Z", false), None);
     }
 }

@@ -19,23 +19,28 @@ mod directive;
 mod draft;
 mod evidence;
 mod expectation;
+mod gate;
 mod grammar;
+mod host_redirect;
 mod imported;
 mod known;
+mod names;
 mod nginx;
 #[cfg(test)]
 mod planted;
 mod report;
+mod requests;
 mod served;
 mod source;
 mod tree;
 mod units;
 mod vcl;
+mod words;
 mod write;
 
 pub use apache::apache_directives;
 pub use copy::{CopiedListener, CopyError, CopyWorkspace, ServerCopy, copy};
-pub use directive::ParsedDirective as Directive;
+pub use directive::Directive;
 pub use imported::{Imported, ServerKind, import};
 pub use report::{ImportedStatement, StatementCounts, StatementOutcome};
 pub use served::{

@@ -1,6 +1,7 @@
 //! The statements of an import with their results. Nothing is dropped silently: a statement that no part of the import handles
 //! is reported as not carried.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::source::{MAX_STATEMENTS, StatementOrigin};
@@ -29,131 +30,105 @@ pub struct ImportedStatement {
     pub is_open: bool,
 }
 
-/// Identifies a statement in a [`Report`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StatementId(usize);
+/// A statement in a [`Report`], with its result so far.
+#[derive(Clone, Debug)]
+pub(crate) struct ReportEntry(Rc<RefCell<ImportedStatement>>);
 
-/// All statements that were read, with their results so far.
+/// All statements that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    entries: Vec<ReportedStatement>,
+    entries: Vec<ReportEntry>,
     /// Whether there were more statements than the maximum.
     is_cut: bool,
 }
 
-#[derive(Debug)]
-struct ReportedStatement {
-    text: String,
-    origin: StatementOrigin,
-    outcome: Option<StatementOutcome>,
-    is_open: bool,
-}
-
-impl Report {
-    /// Adds a statement. `None`: there are too many, which [`Report::into_statements`] reports.
-    pub fn add(&mut self, text: &str, origin: StatementOrigin) -> Option<StatementId> {
-        if self.entries.len() >= MAX_STATEMENTS {
-            self.is_cut = true;
-            return None;
-        }
-        self.entries.push(ReportedStatement {
-            text: one_line(text),
-            origin,
-            outcome: None,
-            is_open: false,
-        });
-        Some(StatementId(self.entries.len() - 1))
+impl ReportEntry {
+    /// Records that `option` of Galley has the effect of the statement.
+    pub fn carried(&self, option: impl Into<String>) {
+        self.record(StatementOutcome::Carried(option.into()));
     }
 
-    /// Adds a file that cannot be read.
-    pub fn unreadable(&mut self, file: Rc<str>) {
-        if let Some(id) = self.add("(the file)", StatementOrigin { file, line: 1 }) {
-            let remedy = "the file cannot be read: run the import where it exists";
-            self.not_carried(id, remedy);
-        }
+    /// Records that Galley needs nothing for the statement.
+    pub fn not_needed(&self, why: impl Into<String>) {
+        self.record(StatementOutcome::NotNeeded(why.into()));
     }
 
-    /// Records that `option` of Galley has the effect of a statement.
-    pub fn carried(&mut self, id: StatementId, option: impl Into<String>) {
-        self.record(id, StatementOutcome::Carried(option.into()));
+    /// Records that the statement is lost, and the remedy.
+    pub fn not_carried(&self, remedy: impl Into<String>) {
+        self.record(StatementOutcome::NotCarried(remedy.into()));
     }
 
-    /// Records that Galley needs nothing for a statement.
-    pub fn not_needed(&mut self, id: StatementId, why: impl Into<String>) {
-        self.record(id, StatementOutcome::NotNeeded(why.into()));
-    }
-
-    /// Records that a statement is lost, and the remedy.
-    pub fn not_carried(&mut self, id: StatementId, remedy: impl Into<String>) {
-        self.record(id, StatementOutcome::NotCarried(remedy.into()));
-    }
-
-    /// Records that a statement about access is lost, and that paths or clients that it refuses are served now.
-    pub fn undecided(&mut self, id: StatementId, remedy: impl Into<String>) {
-        self.not_carried(id, remedy);
-        if let Some(entry) = self.entries.get_mut(id.0) {
-            entry.is_open = true;
-        }
-    }
-
-    /// Records that the draft answers otherwise than the other server. The first remedy counts.
-    pub fn differs(&mut self, id: StatementId, remedy: &str, is_open: bool) {
-        self.not_carried(id, remedy);
-        if let Some(entry) = self.entries.get_mut(id.0) {
-            entry.is_open |= is_open;
-        }
+    /// Records that a statement is lost, and whether paths or clients that it refuses are served now. The first remedy counts.
+    pub fn differs(&self, remedy: &str, is_open: bool) {
+        self.not_carried(remedy);
+        self.0.borrow_mut().is_open |= is_open;
     }
 
     /// Records a result. A statement may be evaluated for each site that inherits it: the worst result counts, and the first one of
     /// its kind.
-    pub fn record(&mut self, id: StatementId, outcome: StatementOutcome) {
+    pub fn record(&self, outcome: StatementOutcome) {
         let weight = |outcome: &StatementOutcome| match outcome {
+            StatementOutcome::NotCarried(remedy) if remedy == UNKNOWN => 0,
             StatementOutcome::NotNeeded(_) => 1,
             StatementOutcome::Carried(_) => 2,
             StatementOutcome::NotCarried(_) => 3,
         };
-        if let Some(entry) = self.entries.get_mut(id.0)
-            && entry.outcome.as_ref().map_or(0, weight) < weight(&outcome)
-        {
-            entry.outcome = Some(outcome);
+        let mut own = self.0.borrow_mut();
+        if weight(&own.outcome) < weight(&outcome) {
+            own.outcome = outcome;
         }
     }
 
-    /// Whether a statement is not carried.
-    pub fn is_lost(&self, id: StatementId) -> bool {
-        let outcome = self.entries.get(id.0).map(|entry| &entry.outcome);
-        matches!(outcome, Some(None | Some(StatementOutcome::NotCarried(_))))
+    /// Whether the statement is not carried.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.0.borrow().outcome, StatementOutcome::NotCarried(_))
     }
 
-    /// Whether a statement has a result.
-    pub fn has_outcome(&self, id: StatementId) -> bool {
-        self.entries
-            .get(id.0)
-            .is_some_and(|entry| entry.outcome.is_some())
+    /// Whether the statement has a result.
+    pub fn has_outcome(&self) -> bool {
+        !matches!(&self.0.borrow().outcome, StatementOutcome::NotCarried(remedy) if remedy == UNKNOWN)
+    }
+}
+
+impl Report {
+    /// Adds a statement. `None`: there are too many, which [`Report::into_statements`] reports.
+    pub fn add(&mut self, text: &str, origin: StatementOrigin) -> Option<ReportEntry> {
+        if self.entries.len() >= MAX_STATEMENTS {
+            self.is_cut = true;
+            return None;
+        }
+        let entry = ReportEntry(Rc::new(RefCell::new(ImportedStatement {
+            text: one_line(text),
+            origin,
+            outcome: StatementOutcome::NotCarried(UNKNOWN.to_owned()),
+            is_open: false,
+        })));
+        self.entries.push(entry.clone());
+        Some(entry)
+    }
+
+    /// Adds a file that cannot be read.
+    pub fn unreadable(&mut self, file: Rc<str>) {
+        if let Some(entry) = self.add("(the file)", StatementOrigin { file, line: 1 }) {
+            entry.not_carried("the file cannot be read: run the import where it exists");
+        }
     }
 
     /// All statements in the order of reading.
     pub fn into_statements(self) -> Vec<ImportedStatement> {
+        let (file, line) = ("".into(), 0);
         let cut = self.is_cut.then(|| ImportedStatement {
             text: "...".to_owned(),
-            origin: StatementOrigin {
-                file: "".into(),
-                line: 0,
-            },
+            origin: StatementOrigin { file, line },
             outcome: StatementOutcome::NotCarried(format!(
                 "only the first {MAX_STATEMENTS} statements were read"
             )),
             is_open: true,
         });
-        let all = self.entries.into_iter().map(|entry| ImportedStatement {
-            text: entry.text,
-            origin: entry.origin,
-            outcome: entry
-                .outcome
-                .unwrap_or_else(|| StatementOutcome::NotCarried(UNKNOWN.to_owned())),
-            is_open: entry.is_open,
-        });
-        all.chain(cut).collect()
+        let all = self.entries.into_iter();
+        all.map(|entry| entry.0.borrow().clone())
+            .chain(cut)
+            .collect()
     }
 }
 
@@ -239,11 +214,11 @@ mod tests {
     #[test]
     fn the_worst_result_of_several_sites_counts() {
         let mut report = Report::default();
-        let id = report.add("root /a;", at(1)).unwrap();
-        report.not_needed(id, "no");
-        report.carried(id, "root");
-        report.not_carried(id, "lost");
-        report.carried(id, "root");
+        let entry = report.add("root /a;", at(1)).unwrap();
+        entry.not_needed("no");
+        entry.carried("root");
+        entry.not_carried("lost");
+        entry.carried("root");
         assert_eq!(
             report.into_statements()[0].outcome,
             StatementOutcome::NotCarried("lost".to_owned())

@@ -1,5 +1,6 @@
 //! The source of configuration files, and the position of a statement in them.
 
+use crate::words::WordList;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -41,14 +42,8 @@ pub(crate) const MAX_NESTED: usize = 16;
 pub(crate) const MAX_STATEMENTS: usize = 100_000;
 
 /// Files of the packages that most configurations include.
-pub(crate) const STANDARD_FILES: &[&str] = &[
-    "fastcgi.conf",
-    "fastcgi_params",
-    "mime.types",
-    "proxy_params",
-    "uwsgi_params",
-    "scgi_params",
-];
+pub(crate) const STANDARD_FILES: WordList =
+    WordList("fastcgi.conf fastcgi_params mime.types proxy_params uwsgi_params scgi_params");
 
 /// The statement that reads another file.
 pub(crate) const INCLUDE: &str = "include";

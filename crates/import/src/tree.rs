@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str::CharIndices;
 
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 pub(crate) use crate::grammar::Grammar;
-use crate::report::{Report, StatementId};
+use crate::report::{Report, ReportEntry};
 use crate::source::{
     INCLUDE, MAX_FILES, MAX_LEVELS, MAX_NESTED, STANDARD_FILES, Source, StatementOrigin,
 };
 
 /// Reads a configuration of nginx with the files that it includes, without those of the packages. Statements that cannot be parsed are
 /// left out.
-pub fn nginx_directives(source: &dyn Source, main: &Path) -> Vec<ParsedDirective> {
+pub fn nginx_directives(source: &dyn Source, main: &Path) -> Vec<Directive> {
     read(source, main, Grammar::Nginx, &mut Report::default())
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn read(
     main: &Path,
     grammar: Grammar,
     report: &mut Report,
-) -> Vec<ParsedDirective> {
+) -> Vec<Directive> {
     Files::new(source, main, grammar, report).file(main, 0)
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn read_whole(
     main: &Path,
     grammar: Grammar,
     report: &mut Report,
-) -> Vec<ParsedDirective> {
+) -> Vec<Directive> {
     let files = Files::new(source, main, grammar, report);
     Files {
         keeps_standard: true,
@@ -66,7 +66,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn file(&mut self, path: &Path, level: usize) -> Vec<ParsedDirective> {
+    fn file(&mut self, path: &Path, level: usize) -> Vec<Directive> {
         self.left = self.left.saturating_sub(1);
         let name: Rc<str> = path.display().to_string().into();
         let Some(text) = self.source.text(path) else {
@@ -79,7 +79,7 @@ impl<'a> Files<'a> {
     }
 
     /// Replaces each `include` by the statements of the included files.
-    fn included(&mut self, all: Vec<ParsedDirective>, level: usize) -> Vec<ParsedDirective> {
+    fn included(&mut self, all: Vec<Directive>, level: usize) -> Vec<Directive> {
         let mut whole = Vec::with_capacity(all.len());
         for mut directive in all {
             let is_include = match self.grammar {
@@ -99,44 +99,45 @@ impl<'a> Files<'a> {
     }
 
     /// Whether an `import` of a Caddyfile names files, and not a snippet.
-    fn names_files(&self, directive: &ParsedDirective) -> bool {
+    fn names_files(&self, directive: &Directive) -> bool {
         let pattern = directive.argument(0);
         pattern.contains(['*', '/']) || !self.source.matching(&self.folder.join(pattern)).is_empty()
     }
 
-    fn include(&mut self, directive: &ParsedDirective, level: usize) -> Vec<ParsedDirective> {
+    fn include(&mut self, directive: &Directive, level: usize) -> Vec<Directive> {
         let pattern = directive.argument(0);
         let name = Path::new(pattern).file_name().unwrap_or_default();
-        if STANDARD_FILES.iter().any(|standard| name == *standard) {
+        if STANDARD_FILES.iter().any(|standard| name == standard) {
             let why = "Galley knows media types and the parameters of FastCGI";
-            self.report.not_needed(directive.id, why);
+            directive.entry.not_needed(why);
             return self.standard(directive);
         }
         let files = self.source.matching(&self.folder.join(pattern));
         if files.is_empty() && !pattern.contains(['*', '?']) {
             let remedy = "the file does not exist here: run the import where it does";
-            self.report.not_carried(directive.id, remedy);
+            directive.entry.not_carried(remedy);
             return Vec::new();
         }
         if level >= MAX_LEVELS || self.left < files.len() {
             let remedy = "too many files, or files that include each other";
-            self.report.not_carried(directive.id, remedy);
+            directive.entry.not_carried(remedy);
             return Vec::new();
         }
-        self.report
-            .not_needed(directive.id, "the statements of the file are read here");
+        directive
+            .entry
+            .not_needed("the statements of the file are read here");
         let files = files.iter();
         files.flat_map(|file| self.file(file, level + 1)).collect()
     }
 
     /// An `include` of a standard file in a copy.
-    fn standard(&self, directive: &ParsedDirective) -> Vec<ParsedDirective> {
+    fn standard(&self, directive: &Directive) -> Vec<Directive> {
         if !self.keeps_standard {
             return Vec::new();
         }
         let path = self.folder.join(directive.argument(0));
         let words = vec![INCLUDE.to_owned(), path.display().to_string()];
-        vec![ParsedDirective {
+        vec![Directive {
             words,
             ..directive.clone()
         }]
@@ -174,7 +175,7 @@ impl<'a> StatementParser<'a> {
     }
 
     /// Parses statements up to the end of the block, or of the text at depth 0.
-    fn statements(&mut self, depth: usize) -> Vec<ParsedDirective> {
+    fn statements(&mut self, depth: usize) -> Vec<Directive> {
         let mut all = Vec::new();
         loop {
             let mut words = Vec::new();
@@ -183,9 +184,9 @@ impl<'a> StatementParser<'a> {
                 WordsEnd::Open if words.is_empty() && self.grammar == Grammar::Caddy => {
                     // Global options have no name.
                     let words = vec!["{".to_owned()];
-                    let id = self.add(&words, line, "");
+                    let entry = self.add(&words, line, "");
                     let block = self.statements(depth + 1);
-                    all.extend(id.map(|id| self.entered(id, words, line, Some(block))));
+                    all.extend(entry.map(|entry| self.entered(entry, words, line, Some(block))));
                 }
                 WordsEnd::Semicolon | WordsEnd::Open if words.is_empty() => {
                     self.invalid(line, "a statement without a name");
@@ -199,9 +200,9 @@ impl<'a> StatementParser<'a> {
                     all.extend(self.directive(words, line, Some(Vec::new())));
                 }
                 WordsEnd::Open => {
-                    let id = self.add(&words, line, " {");
+                    let entry = self.add(&words, line, " {");
                     let block = self.statements(depth + 1);
-                    all.extend(id.map(|id| self.entered(id, words, line, Some(block))));
+                    all.extend(entry.map(|entry| self.entered(entry, words, line, Some(block))));
                 }
                 WordsEnd::Close | WordsEnd::Text => {
                     if !words.is_empty() {
@@ -223,27 +224,27 @@ impl<'a> StatementParser<'a> {
         &mut self,
         words: Vec<String>,
         line: usize,
-        block: Option<Vec<ParsedDirective>>,
-    ) -> Option<ParsedDirective> {
+        block: Option<Vec<Directive>>,
+    ) -> Option<Directive> {
         let end = if block.is_some() { " {" } else { ";" };
-        let id = self.add(&words, line, end)?;
-        Some(self.entered(id, words, line, block))
+        let entry = self.add(&words, line, end)?;
+        Some(self.entered(entry, words, line, block))
     }
 
-    fn add(&mut self, words: &[String], line: usize, end: &str) -> Option<StatementId> {
+    fn add(&mut self, words: &[String], line: usize, end: &str) -> Option<ReportEntry> {
         let text = words.join(" ") + end;
         self.report.add(&text, self.origin(line))
     }
 
     fn entered(
         &self,
-        id: StatementId,
+        entry: ReportEntry,
         words: Vec<String>,
         line: usize,
-        block: Option<Vec<ParsedDirective>>,
-    ) -> ParsedDirective {
-        ParsedDirective {
-            id,
+        block: Option<Vec<Directive>>,
+    ) -> Directive {
+        Directive {
+            entry,
             origin: self.origin(line),
             words,
             block,
@@ -259,9 +260,8 @@ impl<'a> StatementParser<'a> {
 
     fn invalid(&mut self, line: usize, what: &str) {
         let origin = self.origin(line);
-        if let Some(id) = self.report.add(what, origin) {
-            self.report
-                .not_carried(id, "this is not the grammar of nginx: correct the line");
+        if let Some(entry) = self.report.add(what, origin) {
+            entry.not_carried("this is not the grammar of nginx: correct the line");
         }
     }
 
@@ -446,14 +446,14 @@ mod tests {
         }
     }
 
-    fn parse_as(grammar: Grammar, text: &str) -> (Vec<ParsedDirective>, Report) {
+    fn parse_as(grammar: Grammar, text: &str) -> (Vec<Directive>, Report) {
         let mut report = Report::default();
         let files = BTreeMap::from([(PathBuf::from("/n/main"), text.to_owned())]);
         let all = read(&Texts(files), Path::new("/n/main"), grammar, &mut report);
         (all, report)
     }
 
-    fn parse(text: &str) -> (Vec<ParsedDirective>, Report) {
+    fn parse(text: &str) -> (Vec<Directive>, Report) {
         parse_as(Grammar::Nginx, text)
     }
 
@@ -490,7 +490,7 @@ mod tests {
     #[test]
     fn invalid_statements_are_reported_and_parsing_continues() {
         let (all, report) = parse("a b }\n; c;\nhttp { server { listen 80; }");
-        let names: Vec<_> = all.iter().map(ParsedDirective::name).collect();
+        let names: Vec<_> = all.iter().map(Directive::name).collect();
         assert_eq!(names, ["c", "http"]);
         let statements = report.into_statements();
         let diagnostics: Vec<_> = statements
@@ -524,7 +524,7 @@ mod tests {
         let mut report = Report::default();
         let main = Path::new("/n/nginx.conf");
         let all = read(&Texts(files), main, Grammar::Nginx, &mut report);
-        let names: Vec<_> = all.iter().map(ParsedDirective::name).collect();
+        let names: Vec<_> = all.iter().map(Directive::name).collect();
         assert_eq!(names.iter().filter(|name| **name == "b").count(), 1);
         assert!(
             names.len() < 40,
@@ -545,7 +545,7 @@ mod tests {
                 parse_as(grammar, &text);
             }
             let (all, report) = parse(&text);
-            fn count(all: &[ParsedDirective]) -> usize {
+            fn count(all: &[Directive]) -> usize {
                 all.iter().map(|one| 1 + count(one.inner())).sum()
             }
             prop_assert!(count(&all) <= report.into_statements().len());

@@ -36,7 +36,6 @@ fn write_site(text: &mut String, site: &ImportedSite) {
         .filter(|setting| !is_first(setting));
     rest.for_each(|setting| write_setting(text, setting));
     section(text, "[site.ttl]", &site.ttl);
-    section(text, "[site.error_pages]", &site.error_pages);
     section(text, "[site.log]", &site.log);
     for rule in &site.rules {
         section(text, "[[site.rule]]", &rule.section);

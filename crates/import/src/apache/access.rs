@@ -1,16 +1,12 @@
 //! Access control of one part: `Require`, the older `Order`, `Allow` and `Deny`, and passwords. What Galley cannot express is denied
 //! to all clients.
 
-use std::net::IpAddr;
-
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::draft::Section;
-use crate::evidence::is_in_network;
-use crate::expectation::Answer;
-use crate::report::Report;
+use crate::gate::{Gate, PartGate, apply, is_network};
 
 /// Whether a directive is about access.
-pub(super) fn is_access(directive: &ParsedDirective) -> bool {
+pub(super) fn is_access(directive: &Directive) -> bool {
     let older = matches!(directive.name(), "authtype" | "authuserfile");
     older || REQUIRES.contains(&directive.name()) || ORDERS.contains(&directive.name())
 }
@@ -19,64 +15,21 @@ const REQUIRES: &[&str] = &["require", "<requireall", "<requireany", "<requireno
 
 const ORDERS: &[&str] = &["order", "allow", "deny", "satisfy"];
 
-/// Who gets in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Gate {
-    Everybody,
-    Nobody,
-    /// Only clients in these networks.
-    Allow(Vec<String>),
-    /// All but clients in these networks.
-    Deny(Vec<String>),
-    /// Whoever has a password of this file.
-    Password(String),
-    /// Something that no option of Galley decides by.
-    Unknown,
-}
-
-/// A gate and its directives.
-pub(super) struct PartGate<'d> {
-    pub gate: Gate,
-    pub by: Vec<&'d ParsedDirective>,
-}
-
-impl Gate {
-    /// What a client without a password gets. `None`: it is not known.
-    pub fn answer(&self, client: IpAddr) -> Option<Answer> {
-        let is_in = |all: &[String]| all.iter().any(|network| is_in_network(network, client));
-        let is_open = match self {
-            Self::Everybody => true,
-            Self::Nobody | Self::Password(_) => false,
-            Self::Allow(networks) => is_in(networks),
-            Self::Deny(networks) => !is_in(networks),
-            Self::Unknown => return None,
-        };
-        Some(if is_open {
-            Answer::Open
-        } else {
-            Answer::Closed
-        })
-    }
-
-    /// The option of a rule or a site. `None`: none is needed.
-    fn option(&self) -> Option<&'static str> {
-        match self {
-            Self::Everybody => None,
-            Self::Nobody | Self::Deny(_) | Self::Unknown => Some("deny"),
-            Self::Allow(_) => Some("allow"),
-            Self::Password(_) => Some("basic_auth"),
-        }
-    }
-}
-
 /// The gates of a part: that of `Require`, and the older one. Both decide.
-pub(super) fn gates<'d>(block: &[&'d ParsedDirective]) -> [Option<PartGate<'d>>; 2] {
+pub(super) fn gates<'d>(block: &[&'d Directive]) -> [Option<PartGate<'d>>; 2] {
     [(REQUIRES, required as GateOf), (ORDERS, ordered as GateOf)].map(|(names, gate_of)| {
         let mut by: Vec<_> = named(block, names);
         if by.is_empty() {
             return None;
         }
-        let gate = gate_of(&by, password_file(block));
+        let merges = |one: &&Directive| {
+            one.name() == "authmerging" && !one.argument(0).eq_ignore_ascii_case("off")
+        };
+        let gate = if block.iter().copied().any(|one| merges(&one)) {
+            Gate::Unknown
+        } else {
+            gate_of(&by, password_file(block))
+        };
         if matches!(gate, Gate::Password(_)) {
             by.extend(named(block, &["authtype", "authuserfile"]));
         }
@@ -84,19 +37,19 @@ pub(super) fn gates<'d>(block: &[&'d ParsedDirective]) -> [Option<PartGate<'d>>;
     })
 }
 
-type GateOf = fn(&[&ParsedDirective], Option<&str>) -> Gate;
+type GateOf = fn(&[&Directive], Option<&str>) -> Gate;
 
-fn named<'d>(block: &[&'d ParsedDirective], names: &[&str]) -> Vec<&'d ParsedDirective> {
+fn named<'d>(block: &[&'d Directive], names: &[&str]) -> Vec<&'d Directive> {
     let all = block.iter().copied();
     all.filter(|one| names.contains(&one.name())).collect()
 }
 
-fn password_file<'d>(block: &[&'d ParsedDirective]) -> Option<&'d str> {
-    let is_basic = |one: &&&ParsedDirective| {
+fn password_file<'d>(block: &[&'d Directive]) -> Option<&'d str> {
+    let is_basic = |one: &&&Directive| {
         one.name() == "authtype" && one.argument(0).eq_ignore_ascii_case("basic")
     };
     block.iter().find(is_basic)?;
-    let is_elsewhere = |one: &&&ParsedDirective| {
+    let is_elsewhere = |one: &&&Directive| {
         one.name() == "authbasicprovider" && !one.argument(0).eq_ignore_ascii_case("file")
     };
     if block.iter().any(|one| is_elsewhere(&one)) {
@@ -110,56 +63,32 @@ fn password_file<'d>(block: &[&'d ParsedDirective]) -> Option<&'d str> {
 }
 
 /// Whether a part denies access to all clients, and says nothing else about it.
-pub(super) fn denies_all(block: &[&ParsedDirective]) -> bool {
+pub(super) fn denies_all(block: &[&Directive]) -> bool {
     let all = gates(block);
     let mut all = all.iter().flatten().peekable();
     all.peek().is_some() && all.all(|one| one.gate == Gate::Nobody)
 }
 
 /// Sets the options for the access control of a part.
-pub(super) fn convert(block: &[&ParsedDirective], section: &mut Section, report: &mut Report) {
+pub(super) fn convert(block: &[&Directive], section: &mut Section) {
     for one in gates(block).iter().flatten() {
-        apply(one, section, report);
+        apply(one, section);
     }
-    without_effect(block, report);
+    without_effect(block);
 }
 
 /// Reports directives about passwords that no gate asks for.
-pub(super) fn without_effect(block: &[&ParsedDirective], report: &mut Report) {
+pub(super) fn without_effect(block: &[&Directive]) {
     for one in named(block, &["authtype", "authuserfile"]) {
-        if !report.has_outcome(one.id) {
-            report.not_carried(one.id, "set `basic_auth` where a password is asked for");
-        }
-    }
-}
-
-/// Sets the options for a gate.
-pub(super) fn apply(one: &PartGate<'_>, section: &mut Section, report: &mut Report) {
-    let Some(origin) = one.by.first().map(|first| &first.origin) else {
-        return;
-    };
-    match &one.gate {
-        Gate::Everybody => {}
-        Gate::Nobody | Gate::Unknown => section.deny_all(origin),
-        Gate::Allow(networks) => section.add("allow", networks.iter().cloned(), origin),
-        Gate::Deny(networks) => section.add("deny", networks.iter().cloned(), origin),
-        Gate::Password(file) => section.set("basic_auth", file.as_str(), origin),
-    }
-    let is_read_by_galley = origin.file.ends_with(".htaccess");
-    for directive in &one.by {
-        match (&one.gate, one.gate.option()) {
-            (Gate::Allow(_) | Gate::Password(_), _) if is_read_by_galley => {
-                directive.not_carried(IN_HTACCESS, report);
-            }
-            (Gate::Unknown, _) => directive.not_carried(DENIED, report),
-            (_, Some(option)) => directive.carried(option, report),
-            (_, None) => directive.not_needed("every client may", report),
+        if !one.entry.has_outcome() {
+            one.entry
+                .not_carried("set `basic_auth` where a password is asked for");
         }
     }
 }
 
 /// The gate of `Require` directives of which one must hold.
-fn required(all: &[&ParsedDirective], file: Option<&str>) -> Gate {
+fn required(all: &[&Directive], file: Option<&str>) -> Gate {
     if let [group] = all {
         let inner: Vec<_> = group.inner().iter().collect();
         match group.name() {
@@ -192,7 +121,7 @@ fn required(all: &[&ParsedDirective], file: Option<&str>) -> Gate {
 }
 
 /// The gate of `Require all granted` with `Require not ip ...`.
-fn all_but(all: &[&ParsedDirective]) -> Gate {
+fn all_but(all: &[&Directive]) -> Gate {
     let (mut networks, mut is_granted) = (Vec::new(), false);
     for one in all {
         let words: Vec<&str> = one.arguments().iter().map(String::as_str).collect();
@@ -212,7 +141,7 @@ fn all_but(all: &[&ParsedDirective]) -> Gate {
 }
 
 /// The gate of `Order`, `Allow` and `Deny`.
-fn ordered(all: &[&ParsedDirective], _: Option<&str>) -> Gate {
+fn ordered(all: &[&Directive], _: Option<&str>) -> Gate {
     let (mut denies, mut allow, mut deny) = (false, Vec::new(), Vec::new());
     for one in all {
         let from = one.arguments().get(1..).unwrap_or_default();
@@ -242,13 +171,3 @@ fn ordered(all: &[&ParsedDirective], _: Option<&str>) -> Gate {
         _ => Gate::Unknown,
     }
 }
-
-fn is_network(text: &str) -> bool {
-    let (address, bits) = text.split_once('/').unwrap_or((text, "0"));
-    address.parse::<IpAddr>().is_ok() && bits.parse::<u8>().is_ok()
-}
-
-const IN_HTACCESS: &str = "Galley refuses the files that a `.htaccess` opens to some clients only, whatever its own rules say: remove this from the `.htaccess` once \
-     Galley serves the site";
-
-const DENIED: &str = "denied for all: Galley decides by networks and passwords. Set `allow` or `basic_auth` in place of `deny`";

@@ -1,11 +1,11 @@
 //! `Header` and `ExpiresByType`: the options for them, and the fields of Apache's responses.
 
 use crate::comparison::{WantedFields, sorted};
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known::{self, Patterns};
 use crate::nginx;
-use crate::report::Report;
+use crate::words::WordList;
 
 use super::parts::{ApacheHost, Part, PartKind};
 
@@ -20,7 +20,7 @@ struct HeaderChange<'d> {
 }
 
 impl<'d> HeaderChange<'d> {
-    fn of(directive: &'d ParsedDirective) -> Self {
+    fn of(directive: &'d Directive) -> Self {
         let mut words = directive.arguments().iter().map(String::as_str).peekable();
         let table = words.next_if(|word| matches!(*word, "always" | "onsuccess"));
         let mut next = || words.next().unwrap_or_default();
@@ -40,57 +40,39 @@ impl<'d> HeaderChange<'d> {
 }
 
 /// Converts `Header [always] set Name "value"`.
-pub(super) fn header(
-    directive: &ParsedDirective,
-    section: &mut Section,
-    kind: PartKind,
-    report: &mut Report,
-) {
+pub(super) fn header(directive: &Directive, section: &mut Section, kind: PartKind) {
     let change = HeaderChange::of(directive);
     let (name, value) = (change.name, change.value);
     let lower = name.to_ascii_lowercase();
-    let is_own = OWN_FIELDS.contains(&lower.as_str());
+    let is_own = OWN_FIELDS.contains(lower.as_str());
     match change.action.as_str() {
         _ if change.has_condition => {
-            report.not_carried(directive.id, "a field under a condition: have PHP send it");
+            directive.not_carried("a field under a condition: have PHP send it");
         }
         "append" | "merge" if lower == "vary" && value.eq_ignore_ascii_case("accept-encoding") => {
-            report.not_needed(
-                directive.id,
-                "Galley sends Vary: Accept-Encoding where it applies",
-            );
+            directive.not_needed("Galley sends Vary: Accept-Encoding where it applies");
         }
         "set" if lower == "strict-transport-security" && kind < PartKind::Files => {
-            nginx::hsts(directive, value, section, report);
+            nginx::hsts(directive, value, section);
         }
         "set" if change.is_fixed() && !is_own && lower != "strict-transport-security" => {
-            directive.adds("set_headers", [format!("{name}: {value}")], section, report);
+            directive.adds("set_headers", [format!("{name}: {value}")], section);
         }
         "unset" if matches!(lower.as_str(), "x-powered-by" | "server" | "x-pingback") => {
-            report.not_needed(directive.id, "Galley removes this field by default");
+            directive.not_needed("Galley removes this field by default");
         }
         "unset" if !is_own && kind < PartKind::Files => {
             section.hides(name, &directive.origin);
-            report.carried(directive.id, "remove_headers");
+            directive.carried("remove_headers");
         }
-        _ => report.not_carried(
-            directive.id,
-            "set `set_headers` or `remove_headers`, or `hsts`",
-        ),
+        _ => directive.not_carried("set `set_headers` or `remove_headers`, or `hsts`"),
     }
 }
 
-const OWN_FIELDS: &[&str] = &[
-    "etag",
-    "vary",
-    "set-cookie",
-    "last-modified",
-    "server",
-    "x-powered-by",
-];
+const OWN_FIELDS: WordList = WordList("etag vary set-cookie last-modified server x-powered-by");
 
 /// The field that a directive is about, in lower case.
-pub(super) fn field_of(directive: &ParsedDirective) -> Option<String> {
+pub(super) fn field_of(directive: &Directive) -> Option<String> {
     match directive.name() {
         "header" => Some(HeaderChange::of(directive).name.to_ascii_lowercase()),
         "expiresbytype" => Some("cache-control".to_owned()),
@@ -170,7 +152,7 @@ pub(super) fn wanted<'d>(
 
 /// Whether the files of the type of an `ExpiresByType` are not those with its usual names: Apache's lists of types differ, and
 /// directives change them.
-pub(super) fn has_other_types(host: &ApacheHost<'_>, directive: &ParsedDirective) -> bool {
+pub(super) fn has_other_types(host: &ApacheHost<'_>, directive: &Directive) -> bool {
     let own = directive.argument(0);
     let Some(pattern) = known::paths_of_type(own) else {
         return false;
@@ -180,7 +162,7 @@ pub(super) fn has_other_types(host: &ApacheHost<'_>, directive: &ParsedDirective
         let regex = host.patterns.of(pattern, false);
         regex.is_some_and(|regex| regex.is_match(&path))
     };
-    let changes = |one: &&ParsedDirective| match one.name() {
+    let changes = |one: &&Directive| match one.name() {
         "forcetype" | "removetype" | "typesconfig" => true,
         "addtype" => {
             let is_same = one.argument(0).eq_ignore_ascii_case(own);
@@ -193,28 +175,19 @@ pub(super) fn has_other_types(host: &ApacheHost<'_>, directive: &ParsedDirective
         .parts
         .iter()
         .flat_map(|part| part.block.iter().copied());
-    AMBIGUOUS.contains(&own) || all.any(|one| changes(&one))
+    AMBIGUOUS.contains(own) || all.any(|one| changes(&one))
 }
 
 /// Types whose names changed between versions of the list, or that no list has.
-const AMBIGUOUS: &[&str] = &[
-    "application/javascript",
-    "application/x-javascript",
-    "text/javascript",
-    "image/jpg",
-    "image/x-icon",
-    "image/vnd.microsoft.icon",
-];
+const AMBIGUOUS: WordList = WordList(
+    "application/javascript application/x-javascript text/javascript image/jpg image/x-icon image/vnd.microsoft.icon",
+);
 
 /// Converts `ExpiresByType text/css "access plus 1 year"`.
-pub(super) fn expires_by_type(
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    report: &mut Report,
-) {
+pub(super) fn expires_by_type(directive: &Directive, site: &mut ImportedSite) {
     let Some((pattern, seconds)) = lifetime(directive) else {
         let remedy = "write a rule with `pattern` and `set_headers`";
-        return report.not_carried(directive.id, remedy);
+        return directive.not_carried(remedy);
     };
     let origin = &directive.origin;
     let mut section = Section::default();
@@ -222,11 +195,11 @@ pub(super) fn expires_by_type(
     let field = format!("Cache-Control: max-age={seconds}");
     section.add("set_headers", [field], origin);
     site.add_rule(RuleDraft::new(section, RulePriority::Condition));
-    report.carried(directive.id, "a rule with set_headers");
+    directive.carried("a rule with set_headers");
 }
 
 /// The paths and the lifetime of `ExpiresByType`. `None` for types that other paths have, too, and for lifetimes since a change.
-fn lifetime(directive: &ParsedDirective) -> Option<(&'static str, u64)> {
+fn lifetime(directive: &Directive) -> Option<(&'static str, u64)> {
     let text = directive.arguments().get(1..).unwrap_or_default().join(" ");
     let seconds = expiry_seconds(&text).filter(|_| !text.starts_with(['M', 'm']))?;
     Some((known::paths_of_type(directive.argument(0))?, seconds))

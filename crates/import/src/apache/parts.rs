@@ -1,17 +1,17 @@
 //! A virtual host in the parts that Apache merges for a request: the host itself, folders and their `.htaccess`, names of files, then
 //! locations. The comparison and the conversion read the same parts.
 
+use crate::words::WordList;
 use regex::Regex;
 
-use crate::closed::{self, undecided};
-use crate::directive::ParsedDirective;
+use crate::closed;
+use crate::directive::Directive;
 use crate::draft::{RuleDraft, RulePriority};
 use crate::known::{self, NO_LOOK_AROUND, Patterns};
-use crate::report::Report;
+use crate::names::APACHE;
 
 use super::access::is_access;
 use super::rewrite::has_engine;
-use super::table;
 
 /// The order in which Apache merges parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,9 +41,9 @@ pub(super) struct Part<'d> {
     pub kind: PartKind,
     pub paths: PartPaths,
     /// `None`: the host, or a `.htaccess`.
-    pub section: Option<&'d ParsedDirective>,
+    pub section: Option<&'d Directive>,
     /// The directives, without those around them that only ask for a module.
-    pub block: Vec<&'d ParsedDirective>,
+    pub block: Vec<&'d Directive>,
     /// The length of the path of a folder that contains the whole site: the longer path is merged later.
     depth: usize,
 }
@@ -57,7 +57,7 @@ pub(super) struct ApacheHost<'d> {
 }
 
 impl<'d> ApacheHost<'d> {
-    pub fn new(own: &[&'d ParsedDirective], root: Option<String>) -> Self {
+    pub fn new(own: &[&'d Directive], root: Option<String>) -> Self {
         let named = own.iter().rev().find(|one| one.name() == "documentroot");
         let named = named.map(|one| one.argument(0).trim_end_matches('/').to_owned());
         Self {
@@ -68,28 +68,22 @@ impl<'d> ApacheHost<'d> {
     }
 
     /// Adds directives, and the sections among them.
-    pub fn add(&mut self, kind: PartKind, all: &[&'d ParsedDirective], report: &mut Report) {
-        self.add_part(kind, 0, all, report);
+    pub fn add(&mut self, kind: PartKind, all: &[&'d Directive]) {
+        self.add_part(kind, 0, all);
     }
 
     /// `depth`: the length of the folder's path in a section.
-    fn add_part(
-        &mut self,
-        kind: PartKind,
-        depth: usize,
-        all: &[&'d ParsedDirective],
-        report: &mut Report,
-    ) {
+    fn add_part(&mut self, kind: PartKind, depth: usize, all: &[&'d Directive]) {
         let mut own = Vec::new();
         let of_htaccess = all.iter().filter(|_| kind == PartKind::Htaccess);
         for one in of_htaccess.filter(|one| module_is_there(one) == Some(false)) {
             for inner in one.inner().iter().filter(|inner| is_access(inner)) {
-                inner.not_carried(ANY_MODULE, report);
+                inner.not_carried(ANY_MODULE);
             }
         }
-        for one in flatten(all.iter().copied(), report) {
+        for one in flatten(all.iter().copied()) {
             if one.name().starts_with('<') && !is_access(one) {
-                self.add_section(one, report);
+                self.add_section(one);
             } else {
                 own.push(one);
             }
@@ -110,28 +104,28 @@ impl<'d> ApacheHost<'d> {
         });
     }
 
-    fn add_section(&mut self, section: &'d ParsedDirective, report: &mut Report) {
+    fn add_section(&mut self, section: &'d Directive) {
         let kind = match section.name() {
             "<files" | "<filesmatch" => PartKind::Files,
             "<location" | "<locationmatch" => PartKind::Location,
             "<directory" => PartKind::Folder,
-            _ => return unknown(section, CONDITION, report),
+            _ => return unknown(section, CONDITION),
         };
         match self.paths_of(section) {
             Ok(PartPaths::All) => {
                 let why = "the section is the site's root: its directives are those of the site";
-                report.not_needed(section.id, why);
+                section.entry.not_needed(why);
                 let inner: Vec<_> = section.inner().iter().collect();
                 let depth = section.argument(0).trim_end_matches('/').len();
-                self.add_part(kind, depth, &inner, report);
+                self.add_part(kind, depth, &inner);
             }
             Ok(paths) => {
-                let block = flatten(section.inner().iter(), report);
+                let block = flatten(section.inner().iter());
                 let (sections, block): (Vec<_>, _) = block
                     .into_iter()
                     .partition(|one| one.name().starts_with('<') && !is_access(one));
                 for inner in sections {
-                    unknown(inner, CONDITION, report);
+                    unknown(inner, CONDITION);
                 }
                 self.parts.push(Part {
                     kind,
@@ -141,12 +135,12 @@ impl<'d> ApacheHost<'d> {
                     depth: 0,
                 });
             }
-            Err(remedy) => unknown(section, remedy, report),
+            Err(remedy) => unknown(section, remedy),
         }
     }
 
     /// The paths of a section, or why no rule has them.
-    fn paths_of(&self, section: &ParsedDirective) -> Result<PartPaths, &'static str> {
+    fn paths_of(&self, section: &Directive) -> Result<PartPaths, &'static str> {
         let (is_pattern, path) = match section.arguments() {
             [tilde, path, ..] if tilde == "~" => (true, path.as_str()),
             [path, ..] => (section.name().ends_with("match"), path.as_str()),
@@ -192,13 +186,13 @@ impl<'d> ApacheHost<'d> {
     }
 
     /// The directives of the host itself: those that apply before a file is looked for.
-    pub fn own(&self) -> &[&'d ParsedDirective] {
+    pub fn own(&self) -> &[&'d Directive] {
         let mut hosts = self.parts.iter().filter(|part| part.kind == PartKind::Host);
         hosts.next().map_or(&[], |part| &part.block)
     }
 
     /// The rewrite rules of the root: those of the last folder that has any replace all others.
-    pub fn rewriting(&self) -> &[&'d ParsedDirective] {
+    pub fn rewriting(&self) -> &[&'d Directive] {
         let mut all = self.parts.iter().rev().filter(|part| {
             matches!(part.paths, PartPaths::All)
                 && matches!(part.kind, PartKind::Folder | PartKind::Htaccess)
@@ -230,7 +224,7 @@ impl PartPaths {
     }
 
     /// A rule for these paths without other options.
-    pub fn rule(&self, section: &ParsedDirective, kind: PartKind, order: usize) -> RuleDraft {
+    pub fn rule(&self, section: &Directive, kind: PartKind, order: usize) -> RuleDraft {
         let (option, value) = match self {
             Self::All => ("path", "/*".to_owned()),
             Self::Below(path) => ("pattern", format!("^{}(/.*)?$", known::glob(path))),
@@ -255,23 +249,17 @@ impl PartPaths {
 }
 
 /// Directives without the sections that only ask for a module or a version.
-pub(super) fn flatten<'d>(
-    all: impl Iterator<Item = &'d ParsedDirective>,
-    report: &mut Report,
-) -> Vec<&'d ParsedDirective> {
+pub(super) fn flatten<'d>(all: impl Iterator<Item = &'d Directive>) -> Vec<&'d Directive> {
     let mut flat = Vec::new();
     for one in all {
         match (one.name(), module_is_there(one)) {
             ("<ifmodule" | "<ifversion", Some(true)) => {
                 let why = "the module is there: its directives are converted one by one";
-                report.not_needed(one.id, why);
-                flat.extend(flatten(one.inner().iter(), report));
+                one.entry.not_needed(why);
+                flat.extend(flatten(one.inner().iter()));
             }
             ("<ifmodule" | "<ifversion", Some(false)) => {
-                one.not_needed(
-                    "it is for a server without this module, or an older one",
-                    report,
-                );
+                one.not_needed("it is for a server without this module, or an older one");
             }
             _ => flat.push(one),
         }
@@ -280,7 +268,7 @@ pub(super) fn flatten<'d>(
 }
 
 /// Whether a section for modules or versions applies to a current Apache. `None`: it is not known.
-pub(super) fn module_is_there(directive: &ParsedDirective) -> Option<bool> {
+pub(super) fn module_is_there(directive: &Directive) -> Option<bool> {
     let condition = directive.arguments().join(" ");
     if !matches!(directive.name(), "<ifmodule" | "<ifversion") {
         return None;
@@ -306,30 +294,24 @@ pub(super) fn module_is_there(directive: &ParsedDirective) -> Option<bool> {
     let name = name.strip_prefix("mod_").unwrap_or(name);
     let name = name.trim_end_matches(".c").trim_end_matches("_module");
     if condition.starts_with('!') {
-        STANDARD_MODULES.contains(&name).then_some(false)
+        STANDARD_MODULES.contains(name).then_some(false)
     } else {
         Some(true)
     }
 }
 
 /// Modules that every Apache 2.4 for WordPress has.
-const STANDARD_MODULES: &[&str] = &[
-    "authz_core",
-    "authz_host",
-    "dir",
-    "mime",
-    "rewrite",
-    "log_config",
-];
+const STANDARD_MODULES: WordList = WordList("authz_core authz_host dir mime rewrite log_config");
 
 /// Reports a section whose condition the import does not evaluate, or whose paths no rule has.
-pub(super) fn unknown(section: &ParsedDirective, remedy: &str, report: &mut Report) {
-    report.not_carried(section.id, remedy);
+pub(super) fn unknown(section: &Directive, remedy: &str) {
+    section.entry.not_carried(remedy);
     for inner in section.inner() {
-        if is_access(inner) || inner.name() == "sslverifyclient" {
-            undecided(inner, remedy, report);
+        if is_access(inner) {
+            inner.undecided(remedy);
         } else {
-            unknown(inner, remedy, report);
+            unknown(inner, remedy);
+            APACHE.record(inner);
         }
     }
 }
@@ -395,14 +377,23 @@ fn within_name(text: &str) -> Option<String> {
 }
 
 /// Records the result for a directive and those in it by their names alone.
-pub(super) fn record_outcome(directive: &ParsedDirective, report: &mut Report) {
-    if let Some(outcome) = table::outcome_of(directive) {
-        report.record(directive.id, outcome);
+pub(super) fn record_outcome(directive: &Directive) {
+    let words = directive
+        .arguments()
+        .iter()
+        .map(|word| word.to_ascii_lowercase());
+    let mut words = words.filter(|word| !word.starts_with('-'));
+    let is_harmless = |word: String| HARMLESS_OPTIONS.contains(&word.trim_start_matches('+'));
+    if directive.name() == "options" && words.all(is_harmless) {
+        let why = "Galley lists no folders, and follows links as `link_targets` says";
+        directive.entry.not_needed(why);
+    } else {
+        APACHE.record(directive);
     }
-    for inner in directive.inner() {
-        record_outcome(inner, report);
-    }
+    directive.inner().iter().for_each(record_outcome);
 }
+
+const HARMLESS_OPTIONS: &[&str] = &["followsymlinks", "symlinksifownermatch", "none"];
 
 const CONDITION: &str = "its condition is one that the import does not evaluate: write a rule for the paths, or decide in PHP";
 

@@ -3,23 +3,15 @@
 use super::parts::PartKind;
 use super::rewrite::{Unknown, expanded};
 use crate::closed;
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::evidence::SampleRequest;
 use crate::expectation::Answer;
+use crate::host_redirect::{HostRedirect, OF_HOST};
 use crate::known::{self, NO_LOOK_AROUND, Patterns};
-use crate::report::{Report, StatementId, StatementOutcome};
-use crate::source::StatementOrigin;
+use crate::report::StatementOutcome;
 use crate::units;
-
-/// A redirect of all requests of a host.
-pub(super) struct RedirectsAll {
-    pub id: StatementId,
-    pub origin: StatementOrigin,
-    /// A URL that ends with a slash, to which the rest of the path is appended.
-    pub target: String,
-    pub status: String,
-}
+use crate::words::WordList;
 
 /// The rest of a path below the path of a directive.
 fn rest_below<'p>(path: &'p str, own: &str) -> Option<&'p str> {
@@ -28,17 +20,14 @@ fn rest_below<'p>(path: &'p str, own: &str) -> Option<&'p str> {
 }
 
 /// The `ProxyPass` that passes a path on: the first one that has it.
-pub(super) fn proxied<'d>(
-    block: &[&'d ParsedDirective],
-    path: &str,
-) -> Option<&'d ParsedDirective> {
+pub(super) fn proxied<'d>(block: &[&'d Directive], path: &str) -> Option<&'d Directive> {
     let mut all = block.iter().filter(|one| one.name() == "proxypass");
     let found = all.find(|one| rest_below(path, one.argument(0)).is_some())?;
     (found.argument(1) != "!").then_some(found)
 }
 
 /// The value of `upstream` for a `ProxyPass`. `None`: Galley forwards paths as they are, to servers that speak HTTP.
-pub(super) fn upstream(directive: &ParsedDirective) -> Option<String> {
+pub(super) fn upstream(directive: &Directive) -> Option<String> {
     let path = directive.argument(0);
     let (server, below) = http_server(directive.argument(1))?;
     // The target replaces the path: only the same one changes nothing.
@@ -47,19 +36,19 @@ pub(super) fn upstream(directive: &ParsedDirective) -> Option<String> {
 }
 
 /// Converts `ProxyPass`: `ProxyPass / http://127.0.0.1:8080/` sets the site's upstream; other paths become rules.
-pub(super) fn proxy(directive: &ParsedDirective, site: &mut ImportedSite, report: &mut Report) {
+pub(super) fn proxy(directive: &Directive, site: &mut ImportedSite) {
     let (path, target) = (directive.argument(0), directive.argument(1));
     if directive.name() == "proxypassmatch" {
-        if OF_PHP.contains(&path) && target.contains("fcgi://") {
-            return handler(directive, target, site, report);
+        if OF_PHP.contains(path) && target.contains("fcgi://") {
+            return handler(directive, target, site);
         }
-        return directive.not_carried("write a rule with `pattern` and `upstream`", report);
+        return directive.not_carried("write a rule with `pattern` and `upstream`");
     }
     let Some(server) = upstream(directive) else {
-        return directive.not_carried(SAME_PATH, report);
+        return directive.not_carried(SAME_PATH);
     };
     if path == "/" {
-        return directive.adds("upstream", [server], &mut site.section, report);
+        return directive.adds("upstream", [server], &mut site.section);
     }
     let mut section = Section::default();
     if path.ends_with('/') {
@@ -70,20 +59,12 @@ pub(super) fn proxy(directive: &ParsedDirective, site: &mut ImportedSite, report
     }
     section.add("upstream", [server], &directive.origin);
     site.add_rule(RuleDraft::of_prefix(section, path.len()));
-    report.carried(directive.id, "a rule with upstream");
+    directive.carried("a rule with upstream");
 }
 
 /// Patterns of all scripts.
-const OF_PHP: &[&str] = &[
-    "^/(.*\\.php)$",
-    "^/(.*\\.php(/.*)?)$",
-    "^(.*\\.php)$",
-    "^/(.+\\.php(/.*)?)$",
-];
-
-/// Why a redirect by the scheme that a proxy names is not carried.
-pub(super) const BEHIND_PROXY: &str = "name the proxies in `server.trusted_proxies`, then set `https_redirect = true`: without them Galley would \
-     redirect every visitor in a loop";
+const OF_PHP: WordList =
+    WordList(r"^/(.*\.php)$ ^/(.*\.php(/.*)?)$ ^(.*\.php)$ ^/(.+\.php(/.*)?)$");
 
 const SAME_PATH: &str = "Galley forwards paths as they are, to http:// and https:// servers: have the server behind it take the whole path, and set \
      `upstream` in the site or in a rule";
@@ -109,12 +90,7 @@ fn http_server(target: &str) -> Option<(String, String)> {
 }
 
 /// Converts `proxy:unix:/run/php.sock|fcgi://localhost` and `fcgi://127.0.0.1:9000/...`.
-pub(super) fn handler(
-    directive: &ParsedDirective,
-    target: &str,
-    site: &mut ImportedSite,
-    report: &mut Report,
-) {
+pub(super) fn handler(directive: &Directive, target: &str, site: &mut ImportedSite) {
     let target = target.trim_start_matches("proxy:");
     let server = match target.split_once('|') {
         Some((socket, _)) => units::fastcgi(socket),
@@ -123,8 +99,8 @@ pub(super) fn handler(
             .and_then(|(_, rest)| units::fastcgi(rest.split('/').next().unwrap_or_default())),
     };
     match server {
-        Some(server) => directive.sets("php", server, &mut site.section, report),
-        None => directive.not_carried("set `php` to the socket of PHP-FPM", report),
+        Some(server) => directive.sets("php", server, &mut site.section),
+        None => directive.not_carried("set `php` to the socket of PHP-FPM"),
     }
 }
 
@@ -138,7 +114,7 @@ struct RedirectDirective<'d> {
 }
 
 impl<'d> RedirectDirective<'d> {
-    fn of(directive: &'d ParsedDirective) -> Option<Self> {
+    fn of(directive: &'d Directive) -> Option<Self> {
         let is_match = directive.name() == "redirectmatch";
         let words: Vec<&str> = directive.arguments().iter().map(String::as_str).collect();
         let (status, rest) = match (directive.name(), words.as_slice()) {
@@ -207,15 +183,18 @@ impl<'d> RedirectDirective<'d> {
 
 /// The first redirect of a block for a request.
 pub(super) fn redirected<'d>(
-    block: &[&'d ParsedDirective],
+    block: &[&'d Directive],
     sample: &SampleRequest<'_>,
     patterns: &Patterns,
-) -> Result<Option<(Answer, &'d ParsedDirective)>, Unknown> {
+) -> Result<Option<(Answer, &'d Directive)>, Unknown> {
     for one in block {
-        if let Some(redirect) = RedirectDirective::of(one)
-            && let Some(answer) = redirect.answer(sample, patterns)?
-        {
-            return Ok(Some((answer, one)));
+        let Some(redirect) = RedirectDirective::of(one) else {
+            continue;
+        };
+        match redirect.answer(sample, patterns) {
+            Ok(Some(answer)) => return Ok(Some((answer, one))),
+            Err(Unknown) if !one.entry.is_lost() => return Err(Unknown),
+            Ok(None) | Err(Unknown) => {}
         }
     }
     Ok(None)
@@ -224,26 +203,19 @@ pub(super) fn redirected<'d>(
 /// Converts `Redirect permanent / https://example.com/`, `Redirect 301 /old /new`, `RedirectMatch 301 ^/a(.*)$ /b$1`. Returns a
 /// redirect of all requests.
 pub(super) fn redirect(
-    directive: &ParsedDirective,
+    directive: &Directive,
     kind: PartKind,
     site: &mut ImportedSite,
-    report: &mut Report,
-) -> Option<RedirectsAll> {
+) -> Option<HostRedirect> {
     let Some(redirect) = RedirectDirective::of(directive) else {
-        directive.not_carried("write a rule with `redirect`", report);
+        directive.not_carried("write a rule with `redirect`");
         return None;
     };
     let to = redirect.to;
     let is_whole = redirect.from == "/" && !redirect.is_match && !to.is_empty();
     if is_whole && kind == PartKind::Host && to.contains("://") && to.ends_with('/') {
-        let options = "https_redirect, canonical_host or a rule with redirect";
-        report.carried(directive.id, options);
-        return Some(RedirectsAll {
-            id: directive.id,
-            origin: directive.origin.clone(),
-            target: to.to_owned(),
-            status: redirect.status.to_owned(),
-        });
+        directive.carried(OF_HOST);
+        return HostRedirect::of(directive, redirect.status, &format!("{to}$1"));
     }
     let pattern = match (redirect.is_match, redirect.from.ends_with('/')) {
         (true, _) => known::pattern(redirect.from, false),
@@ -252,9 +224,9 @@ pub(super) fn redirect(
     };
     let Some(pattern) = pattern else {
         if to.is_empty() {
-            closed::undecided(directive, NO_LOOK_AROUND, report);
+            directive.undecided(NO_LOOK_AROUND);
         } else {
-            directive.not_carried(NO_LOOK_AROUND, report);
+            directive.not_carried(NO_LOOK_AROUND);
         }
         return None;
     };
@@ -273,6 +245,6 @@ pub(super) fn redirect(
         site.add_rule(rule);
         StatementOutcome::Carried("a rule".to_owned())
     };
-    report.record(directive.id, outcome);
+    directive.entry.record(outcome);
     None
 }

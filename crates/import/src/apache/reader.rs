@@ -6,18 +6,18 @@ use std::rc::Rc;
 
 use galley_files::apache_lines;
 
-use crate::directive::ParsedDirective;
-use crate::report::{Report, StatementId};
+use crate::directive::Directive;
+use crate::report::{Report, ReportEntry};
 use crate::source::{MAX_FILES, MAX_LEVELS, MAX_NESTED, Source, StatementOrigin};
 
 /// Reads a configuration of Apache with the files that it includes. Names of directives are in lower case, those of sections begin
 /// with `<`.
-pub fn apache_directives(source: &dyn Source, main: &Path) -> Vec<ParsedDirective> {
+pub fn apache_directives(source: &dyn Source, main: &Path) -> Vec<Directive> {
     read(source, main, &mut Report::default())
 }
 
 /// As [`apache_directives`], with a report of every directive.
-pub(crate) fn read(source: &dyn Source, main: &Path, report: &mut Report) -> Vec<ParsedDirective> {
+pub(crate) fn read(source: &dyn Source, main: &Path, report: &mut Report) -> Vec<Directive> {
     let folder = main.parent().unwrap_or(Path::new("/"));
     // On Fedora the file is in /etc/httpd/conf, and relative paths start at /etc/httpd.
     let is_below = folder.ends_with("conf");
@@ -43,12 +43,12 @@ struct ApacheReader<'a> {
 
 /// An open section.
 struct OpenApacheSection {
-    section: Option<ParsedDirective>,
-    inner: Vec<ParsedDirective>,
+    section: Option<Directive>,
+    inner: Vec<Directive>,
 }
 
 impl ApacheReader<'_> {
-    fn file(&mut self, path: &Path, level: usize) -> Vec<ParsedDirective> {
+    fn file(&mut self, path: &Path, level: usize) -> Vec<Directive> {
         self.left = self.left.saturating_sub(1);
         let file: Rc<str> = path.display().to_string().into();
         let Some(text) = self.source.text(path) else {
@@ -96,14 +96,14 @@ impl ApacheReader<'_> {
             }
             return;
         }
-        let Some(id) = self.report.add(&words.join(" "), origin.clone()) else {
+        let Some(entry) = self.report.add(&words.join(" "), origin.clone()) else {
             return;
         };
         let argument = words.get(1).cloned().unwrap_or_default();
         let is_section = name.starts_with('<') && open.len() <= MAX_NESTED;
         match name {
             "include" | "includeoptional" => {
-                let included = self.include(&argument, id, level);
+                let included = self.include(&argument, &entry, level);
                 if let Some(top) = open.last_mut() {
                     top.inner.extend(included);
                 }
@@ -113,13 +113,12 @@ impl ApacheReader<'_> {
             "define" if self.defined.len() < MAX_FILES => {
                 let value = words.get(2).cloned().unwrap_or_default();
                 self.defined.insert(argument, value);
-                self.report
-                    .not_needed(id, "its value is read where the name is used");
+                entry.not_needed("its value is read where the name is used");
             }
             _ => {}
         }
-        let directive = ParsedDirective {
-            id,
+        let directive = Directive {
+            entry,
             origin,
             words,
             block: is_section.then(Vec::new),
@@ -134,20 +133,20 @@ impl ApacheReader<'_> {
         }
     }
 
-    fn include(&mut self, pattern: &str, id: StatementId, level: usize) -> Vec<ParsedDirective> {
+    fn include(&mut self, pattern: &str, entry: &ReportEntry, level: usize) -> Vec<Directive> {
         let files = self.source.matching(&self.folder.join(pattern));
         if files.is_empty() && !pattern.contains(['*', '?']) {
             let remedy = "the file does not exist here: run the import where it does";
-            self.report.not_carried(id, remedy);
+            entry.not_carried(remedy);
             return Vec::new();
         }
         if level >= MAX_LEVELS || self.left < files.len() {
             let remedy = "too many files, or files that include each other";
-            self.report.not_carried(id, remedy);
+            entry.not_carried(remedy);
             return Vec::new();
         }
         let why = "the directives of the file are read here";
-        self.report.not_needed(id, why);
+        entry.not_needed(why);
         let files = files.iter();
         files.flat_map(|file| self.file(file, level + 1)).collect()
     }

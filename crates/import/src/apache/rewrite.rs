@@ -1,19 +1,19 @@
 //! What `RewriteCond` and `RewriteRule` do with a request.
 
 use super::rewrite_flags::RewriteFlags;
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::evidence::SampleRequest;
 use crate::expectation::Answer;
 use crate::known::Patterns;
 
 /// A `RewriteRule`, and the `RewriteCond`s before it.
 pub(super) struct RewriteStep<'d> {
-    pub conditions: Vec<&'d ParsedDirective>,
-    pub rule: &'d ParsedDirective,
+    pub conditions: Vec<&'d Directive>,
+    pub rule: &'d Directive,
 }
 
 /// The rules of a block, and whether they are on.
-pub(super) fn steps<'d>(block: &[&'d ParsedDirective]) -> (Vec<RewriteStep<'d>>, bool) {
+pub(super) fn steps<'d>(block: &[&'d Directive]) -> (Vec<RewriteStep<'d>>, bool) {
     let (mut steps, mut conditions, mut is_on) = (Vec::new(), Vec::new(), false);
     for one in block {
         match one.name() {
@@ -33,7 +33,7 @@ pub(super) fn steps<'d>(block: &[&'d ParsedDirective]) -> (Vec<RewriteStep<'d>>,
 pub(super) struct Unknown;
 
 /// Whether a block turns its rules on or off.
-pub(super) fn has_engine(block: &[&ParsedDirective]) -> bool {
+pub(super) fn has_engine(block: &[&Directive]) -> bool {
     block.iter().any(|one| one.name() == "rewriteengine")
 }
 
@@ -47,7 +47,7 @@ pub(super) enum RewritePlace {
 /// The result of rules.
 pub(super) enum RewriteResult<'d> {
     Nothing,
-    Answered(Answer, Vec<&'d ParsedDirective>),
+    Answered(Answer, Vec<&'d Directive>),
     /// The request is one for `/index.php`.
     Front,
     Unknown,
@@ -63,12 +63,12 @@ pub(super) struct RewriteRequest<'r> {
 
 /// What the rules of a block do with a `GET` without cookies and other optional fields.
 pub(super) fn evaluate<'d>(
-    block: &[&'d ParsedDirective],
+    block: &[&'d Directive],
     request: &RewriteRequest<'_>,
 ) -> RewriteResult<'d> {
     let RewriteRequest { sample, place, .. } = *request;
     let (steps, is_on) = steps(block);
-    let has_base = |one: &&ParsedDirective| one.name() == "rewritebase" && one.argument(0) != "/";
+    let has_base = |one: &&Directive| one.name() == "rewritebase" && one.argument(0) != "/";
     if !is_on || steps.is_empty() {
         return RewriteResult::Nothing;
     }
@@ -80,6 +80,8 @@ pub(super) fn evaluate<'d>(
         let groups = match matched(&step, &flags, request) {
             Ok(Some(groups)) => groups,
             Ok(None) => continue,
+            // As if it did not apply: the report says that it is not carried, and the other directives are compared.
+            Err(Unknown) if step.rule.entry.is_lost() => continue,
             Err(Unknown) => return RewriteResult::Unknown,
         };
         let by = || step.conditions.iter().copied().chain([step.rule]).collect();
@@ -156,11 +158,7 @@ fn matched(
 }
 
 /// Whether all conditions hold; those with `OR` are alternatives with the next one.
-fn conditions(
-    all: &[&ParsedDirective],
-    sample: &SampleRequest<'_>,
-    patterns: &Patterns,
-) -> Option<bool> {
+fn conditions(all: &[&Directive], sample: &SampleRequest<'_>, patterns: &Patterns) -> Option<bool> {
     let mut result = Some(true);
     let mut any: Option<bool> = Some(false);
     for one in all {
@@ -184,11 +182,7 @@ fn conditions(
     result
 }
 
-fn condition(
-    one: &ParsedDirective,
-    sample: &SampleRequest<'_>,
-    patterns: &Patterns,
-) -> Option<bool> {
+fn condition(one: &Directive, sample: &SampleRequest<'_>, patterns: &Patterns) -> Option<bool> {
     let (test, pattern) = (one.argument(0), one.argument(1));
     if let Some(kind) = pattern.trim_start_matches('!').strip_prefix('-') {
         if test != "%{REQUEST_FILENAME}" {

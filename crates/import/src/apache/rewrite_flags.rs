@@ -1,12 +1,14 @@
 //! The flags of `RewriteRule`.
 
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
+use crate::known::is_error_status;
+use crate::words::WordList;
 
 /// Flags such as `[R=301,L]`, in lower case.
 pub(super) struct RewriteFlags(String);
 
 impl RewriteFlags {
-    pub fn of(directive: &ParsedDirective) -> Self {
+    pub fn of(directive: &Directive) -> Self {
         let flags = directive.argument(2).trim_matches(['[', ']']);
         Self(flags.to_ascii_lowercase())
     }
@@ -24,8 +26,17 @@ impl RewriteFlags {
     }
 
     pub fn refuses(&self) -> bool {
-        let is_error = |one: &str| one.starts_with("r=4") || one.starts_with("redirect=4");
-        self.has_any(&["f", "forbidden", "g", "gone"]) || self.all().any(is_error)
+        self.error().is_some()
+    }
+
+    /// The status of a refusal.
+    pub fn error(&self) -> Option<&str> {
+        self.all().find_map(|one| match one.split_once('=') {
+            None if matches!(one, "f" | "forbidden") => Some("403"),
+            None if matches!(one, "g" | "gone") => Some("410"),
+            Some(("r" | "redirect", status)) => Some(status).filter(|one| is_error_status(one)),
+            _ => None,
+        })
     }
 
     /// Whether no later rule of the block runs.
@@ -70,26 +81,10 @@ impl RewriteFlags {
     pub fn are_known(&self) -> bool {
         self.all().all(|flag| {
             let name = flag.split('=').next().unwrap_or_default();
-            KNOWN.contains(&name)
+            name.is_empty() || KNOWN.contains(name)
         })
     }
 }
 
-const KNOWN: &[&str] = &[
-    "",
-    "l",
-    "last",
-    "end",
-    "r",
-    "redirect",
-    "f",
-    "forbidden",
-    "g",
-    "gone",
-    "nc",
-    "nocase",
-    "qsa",
-    "qsd",
-    "ne",
-    "noescape",
-];
+const KNOWN: WordList =
+    WordList("l last end r redirect f forbidden g gone nc nocase qsa qsd ne noescape");

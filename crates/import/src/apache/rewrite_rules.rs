@@ -1,13 +1,13 @@
 //! Converts `RewriteCond` and `RewriteRule`. A rule is carried only if its conditions are nothing but what the option of Galley tests.
 
-use super::passing::{BEHIND_PROXY, RedirectsAll};
 use super::rewrite::{RewritePlace, RewriteStep, steps};
 use super::rewrite_flags::RewriteFlags;
 use crate::closed;
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::draft::{ImportedSite, RulePriority};
+use crate::host_redirect::{BEHIND_PROXY, HostRedirect, OF_HOST};
 use crate::known;
-use crate::report::{Report, StatementOutcome};
+use crate::report::StatementOutcome;
 
 /// Where rules are, and whether their host has TLS.
 #[derive(Clone, Copy)]
@@ -18,11 +18,10 @@ pub(super) struct RewriteScope {
 
 /// Converts the rules of a block. Returns the redirect of all requests of a host.
 pub(super) fn convert(
-    block: &[&ParsedDirective],
+    block: &[&Directive],
     scope: RewriteScope,
     site: &mut ImportedSite,
-    report: &mut Report,
-) -> Option<RedirectsAll> {
+) -> Option<HostRedirect> {
     let (steps, is_on) = steps(block);
     let mut redirects_all = None;
     let mut is_unsure = false;
@@ -31,8 +30,8 @@ pub(super) fn convert(
         let ids = step
             .conditions
             .iter()
-            .map(|one| one.id)
-            .chain([step.rule.id]);
+            .map(|one| one.entry.clone())
+            .chain([step.rule.entry.clone()]);
         let whole = whole_host(step, &flags).filter(|_| scope.place == RewritePlace::Host);
         let outcome = match whole {
             _ if !is_on => Some(StatementOutcome::NotNeeded(
@@ -49,9 +48,9 @@ pub(super) fn convert(
         is_unsure |= flags.skips() && !flags.refuses();
         for id in ids {
             match &outcome {
-                Some(outcome) => report.record(id, outcome.clone()),
-                None if flags.refuses() => report.undecided(id, REWRITES),
-                None => report.not_carried(id, REWRITES),
+                Some(outcome) => id.record(outcome.clone()),
+                None if flags.refuses() => id.differs(REWRITES, true),
+                None => id.not_carried(REWRITES),
             }
         }
     }
@@ -59,22 +58,17 @@ pub(super) fn convert(
 }
 
 /// The redirect of all requests of a virtual host to another scheme or host.
-fn whole_host(step: &RewriteStep<'_>, flags: &RewriteFlags) -> Option<RedirectsAll> {
+fn whole_host(step: &RewriteStep<'_>, flags: &RewriteFlags) -> Option<HostRedirect> {
     let rule = step.rule;
     let target = rule.argument(1).strip_suffix("%{REQUEST_URI}")?;
     let is_whole = step.conditions.is_empty() && WHOLE_SITE.contains(&rule.argument(0));
     let host = target.split_once("://")?.1;
     let is_host =
         host == "%{HTTP_HOST}" || host == "%{SERVER_NAME}" || !host.contains(['%', '$', '/']);
-    (is_whole && is_host && flags.are_known()).then(|| RedirectsAll {
-        id: rule.id,
-        origin: rule.origin.clone(),
-        target: format!("{target}/"),
-        status: flags.redirect().unwrap_or("302").to_owned(),
-    })
+    let status = flags.redirect().unwrap_or("302");
+    let redirect = HostRedirect::of(rule, status, &format!("{target}/$1"));
+    redirect.filter(|_| is_whole && is_host && flags.are_known())
 }
-
-const OF_HOST: &str = "https_redirect, canonical_host or a rule with redirect";
 
 /// The result of a rule. `None`: Galley has nothing with the same effect.
 fn outcome(
@@ -120,7 +114,7 @@ fn outcome(
 }
 
 /// The variable of a condition in upper case, without `%{` and `}`.
-fn variable_of(condition: &ParsedDirective) -> String {
+fn variable_of(condition: &Directive) -> String {
     let text = condition.argument(0).trim_start_matches("%{");
     text.trim_end_matches('}').to_ascii_uppercase()
 }
@@ -157,8 +151,8 @@ fn is_of_wordpress(step: &RewriteStep<'_>, flags: &RewriteFlags) -> bool {
 
 /// Converts a redirect of every path: to TLS, or to one host.
 fn whole_site(
-    rule: &ParsedDirective,
-    condition: &ParsedDirective,
+    rule: &Directive,
+    condition: &Directive,
     flags: &RewriteFlags,
     scope: RewriteScope,
     site: &mut ImportedSite,
@@ -207,7 +201,7 @@ const WHOLE_SITE: &[&str] = &[
 
 /// Converts a redirect or denial of paths. `None` for other rules, and if Galley does not support the pattern.
 fn path_rule(
-    rule: &ParsedDirective,
+    rule: &Directive,
     pattern: &str,
     flags: &RewriteFlags,
     place: RewritePlace,
@@ -231,9 +225,7 @@ fn path_rule(
     };
     let text = known::pattern(&text, flags.has("nc") || flags.has("nocase"))?;
     let mut draft = closed::rule_for("pattern", text, rule, RulePriority::Exact);
-    if flags.refuses() {
-        let is_gone = flags.has("g") || flags.has("gone");
-        let status = if is_gone { "410" } else { "403" };
+    if let Some(status) = flags.error() {
         return Some(closed::close(rule, draft, status, site));
     }
     let status = flags

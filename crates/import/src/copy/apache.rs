@@ -1,5 +1,6 @@
 //! Apache: one file with the lines of all files, with other addresses and files. Files in document roots are read in place.
 
+use crate::words::WordList;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -149,7 +150,7 @@ impl ApacheCopy<'_, '_> {
                 };
                 let _ = writeln!(self.body, "AuthUserFile \"{}\"", path.display());
             }
-            _ if LEFT_OUT.contains(&name) => {}
+            _ if LEFT_OUT.contains(name) => {}
             _ => {
                 self.body.push_str(&line.text);
                 self.body.push('\n');
@@ -200,28 +201,11 @@ fn port_of(key: &str) -> &str {
 }
 
 /// Directives that write files of the original, or need its certificates.
-const LEFT_OUT: &[&str] = &[
-    "cacheroot",
-    "coredumpdirectory",
-    "customlog",
-    "defaultruntimedir",
-    "errorlog",
-    "forensiclog",
-    "globallog",
-    "lockfile",
-    "mutex",
-    "namevirtualhost",
-    "pidfile",
-    "scoreboardfile",
-    "sslcacertificatefile",
-    "sslcacertificatepath",
-    "sslcarevocationfile",
-    "sslcertificatechainfile",
-    "sslsessioncache",
-    "sslstaplingcache",
-    "sslusestapling",
-    "transferlog",
-];
+const LEFT_OUT: WordList = WordList(
+    "cacheroot coredumpdirectory customlog defaultruntimedir errorlog forensiclog globallog lockfile mutex namevirtualhost
+    pidfile scoreboardfile sslcacertificatefile sslcacertificatepath sslcarevocationfile sslcertificatechainfile
+    sslsessioncache sslstaplingcache sslusestapling transferlog",
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,12 @@
 //! nginx: one file with the statements of all files, with other addresses and files.
 
+use crate::words::WordList;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::copy::builder::{CopyBuilder, CopyError};
 use crate::copy::key::listen_key;
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::report::Report;
 use crate::source::Source;
 use crate::tree::{self, Grammar};
@@ -72,7 +73,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
     }
 
     /// Writes a file of `sites-enabled`, or the statements of one server.
-    fn single_site(&mut self, all: &[ParsedDirective]) -> Result<(), CopyError> {
+    fn single_site(&mut self, all: &[Directive]) -> Result<(), CopyError> {
         self.out.push_str("http {\n");
         self.http();
         let types = self
@@ -101,7 +102,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
     /// Writes the statements in `http` that every copy has.
     fn http(&mut self) {
         self.out.push_str("access_log off;\n");
-        for name in TEMPORARY {
+        for name in TEMPORARY.iter() {
             let path = quoted(&self.builder.file(name));
             let _ = writeln!(self.out, "{name} {path};");
         }
@@ -113,7 +114,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
         }
     }
 
-    fn block(&mut self, all: &[ParsedDirective], depth: usize) -> Result<(), CopyError> {
+    fn block(&mut self, all: &[Directive], depth: usize) -> Result<(), CopyError> {
         let mut listened = Vec::new();
         for directive in all {
             match directive.name() {
@@ -144,7 +145,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
     }
 
     /// Adds port 80, which is the default of nginx, to a server without `listen`.
-    fn listen_default(&mut self, block: &[ParsedDirective]) -> Result<(), CopyError> {
+    fn listen_default(&mut self, block: &[Directive]) -> Result<(), CopyError> {
         if !block.iter().any(|one| one.name() == "listen") {
             let port = self.builder.port("80", false)?;
             let _ = writeln!(self.out, "listen 127.0.0.1:{port};");
@@ -152,11 +153,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
         Ok(())
     }
 
-    fn listen(
-        &mut self,
-        directive: &ParsedDirective,
-        listened: &mut Vec<u16>,
-    ) -> Result<(), CopyError> {
+    fn listen(&mut self, directive: &Directive, listened: &mut Vec<u16>) -> Result<(), CopyError> {
         let words = directive.arguments();
         let has = |word: &str| words.iter().any(|one| one == word);
         let Some(key) = listen_key(directive.argument(0), "80").filter(|_| !has("quic")) else {
@@ -175,10 +172,10 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
         Ok(())
     }
 
-    fn statement(&mut self, directive: &ParsedDirective, depth: usize) -> Result<(), CopyError> {
+    fn statement(&mut self, directive: &Directive, depth: usize) -> Result<(), CopyError> {
         match directive.name() {
-            name if depth == 0 && PROCESS.contains(&name) => {}
-            name if LEFT_OUT.contains(&name) || TEMPORARY.contains(&name) => {}
+            name if depth == 0 && PROCESS.contains(name) => {}
+            name if LEFT_OUT.contains(name) || TEMPORARY.contains(name) => {}
             "limit_req" | "limit_conn" | "limit_rate" => {
                 self.builder.change("rate limits are left out");
             }
@@ -221,7 +218,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
         self.builder.change("the certificates are one of the test");
     }
 
-    fn with_argument(&mut self, directive: &ParsedDirective, first: &str) {
+    fn with_argument(&mut self, directive: &Directive, first: &str) {
         let _ = write!(self.out, "{} {}", directive.name(), quoted(first));
         for word in directive.arguments().iter().skip(1) {
             let _ = write!(self.out, " {}", quoted(word));
@@ -229,7 +226,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
         self.out.push_str(";\n");
     }
 
-    fn verbatim(&mut self, directive: &ParsedDirective) {
+    fn verbatim(&mut self, directive: &Directive) {
         self.words(directive);
         if directive.block.is_none() {
             self.out.push_str(";\n");
@@ -242,7 +239,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
         self.out.push_str("}\n");
     }
 
-    fn words(&mut self, directive: &ParsedDirective) {
+    fn words(&mut self, directive: &Directive) {
         for (at, word) in directive.words.iter().enumerate() {
             if at > 0 {
                 self.out.push(' ');
@@ -252,7 +249,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
     }
 }
 
-fn contains_statement(all: &[ParsedDirective], name: &str) -> bool {
+fn contains_statement(all: &[Directive], name: &str) -> bool {
     all.iter()
         .any(|one| one.name() == name || contains_statement(one.inner(), name))
 }
@@ -280,46 +277,20 @@ fn quoted(word: &str) -> String {
 const LISTEN_WORDS: &[&str] = &["ssl", "http2", "default_server"];
 
 /// Statements for the process.
-const PROCESS: &[&str] = &[
-    "daemon",
-    "debug_points",
-    "events",
-    "lock_file",
-    "mail",
-    "master_process",
-    "pid",
-    "stream",
-    "worker_cpu_affinity",
-    "worker_priority",
-    "worker_processes",
-    "worker_rlimit_core",
-    "worker_rlimit_nofile",
-    "working_directory",
-];
+const PROCESS: WordList = WordList(
+    "daemon debug_points events lock_file mail master_process pid stream worker_cpu_affinity worker_priority worker_processes
+    worker_rlimit_core worker_rlimit_nofile working_directory",
+);
 
 /// Statements that write files of the original, or need its certificates.
-const LEFT_OUT: &[&str] = &[
-    "access_log",
-    "error_log",
-    "ssl_client_certificate",
-    "ssl_crl",
-    "ssl_dhparam",
-    "ssl_password_file",
-    "ssl_session_ticket_key",
-    "ssl_stapling",
-    "ssl_stapling_file",
-    "ssl_stapling_responder",
-    "ssl_stapling_verify",
-    "ssl_trusted_certificate",
-];
+const LEFT_OUT: WordList = WordList(
+    "access_log error_log ssl_client_certificate ssl_crl ssl_dhparam ssl_password_file ssl_session_ticket_key ssl_stapling
+    ssl_stapling_file ssl_stapling_responder ssl_stapling_verify ssl_trusted_certificate",
+);
 
-const TEMPORARY: &[&str] = &[
-    "client_body_temp_path",
-    "fastcgi_temp_path",
-    "proxy_temp_path",
-    "scgi_temp_path",
-    "uwsgi_temp_path",
-];
+const TEMPORARY: WordList = WordList(
+    "client_body_temp_path fastcgi_temp_path proxy_temp_path scgi_temp_path uwsgi_temp_path",
+);
 
 #[cfg(test)]
 mod tests {

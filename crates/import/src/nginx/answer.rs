@@ -5,36 +5,26 @@
 //! that are unknown here is `None`.
 
 use crate::closed;
-use crate::directive::ParsedDirective;
+use crate::comparison::{AnsweringServer, ServerAnswer, WantedFields};
+use crate::directive::Directive;
+use crate::draft::Value;
 use crate::evidence::{self, SampleRequest};
 use crate::expectation::Answer;
 use crate::known::{self, Patterns};
 use crate::nginx::condition::comparison;
+use crate::nginx::context::Context;
+use crate::nginx::fields::{name_of, wanted};
 use crate::nginx::location_paths::LocationPaths;
 use crate::nginx::variables::Variables;
+use crate::requests::flat;
 use crate::units;
 
 /// A server, with the statements of `http` that it inherits.
-pub(super) struct NginxServer<'d> {
-    inherited: Vec<&'d ParsedDirective>,
-    own: Vec<&'d ParsedDirective>,
+pub(super) struct NginxServer<'c, 'd> {
+    context: &'c Context<'c>,
+    inherited: Vec<&'d Directive>,
+    own: Vec<&'d Directive>,
     patterns: Patterns,
-}
-
-/// An answer, and the statements from which it follows.
-pub(super) struct NginxAnswer<'d> {
-    pub answer: Answer,
-    /// The statements that decided, and the location.
-    pub by: Vec<&'d ParsedDirective>,
-    /// The locations around the request, the innermost last.
-    pub chain: Vec<&'d ParsedDirective>,
-    /// `proxy_pass` or `fastcgi_pass`. `None`: nginx sends files.
-    pub pass: Option<&'d ParsedDirective>,
-    /// The statements that add fields to the response.
-    pub fields: Vec<&'d ParsedDirective>,
-    pub limit: Option<&'d ParsedDirective>,
-    /// Whether a request for no file gets the page of `/index.php`.
-    pub falls_back: bool,
 }
 
 /// The result of the statements that rewrite.
@@ -57,78 +47,23 @@ enum Found {
     Unknown,
 }
 
-impl<'d> NginxServer<'d> {
-    pub fn new(own: Vec<&'d ParsedDirective>, inherited: &[&'d ParsedDirective]) -> Self {
+impl<'c, 'd> NginxServer<'c, 'd> {
+    pub fn new(
+        own: Vec<&'d Directive>,
+        inherited: &[&'d Directive],
+        context: &'c Context<'c>,
+    ) -> Self {
         Self {
+            context,
             inherited: inherited.to_vec(),
             own,
             patterns: Patterns::default(),
         }
     }
 
-    pub fn own(&self) -> &[&'d ParsedDirective] {
-        &self.own
-    }
-
-    pub fn inherited(&self) -> &[&'d ParsedDirective] {
-        &self.inherited
-    }
-
-    /// The answer to a `GET` without cookies. `None`: unknown.
-    pub fn answer(&self, sample: &SampleRequest<'_>) -> Option<NginxAnswer<'d>> {
-        let mut variables = Variables::of(sample);
-        let mut answer = NginxAnswer {
-            answer: Answer::Open,
-            by: Vec::new(),
-            chain: Vec::new(),
-            pass: None,
-            fields: Vec::new(),
-            limit: None,
-            falls_back: false,
-        };
-        answer.fields = self.fields(&[]);
-        match self.rewrite(&self.own, &mut variables, &mut answer.by) {
-            Rewritten::Nothing => {}
-            other => return self.finished(other, sample, answer),
-        }
-        let mut chain = Vec::new();
-        match self.find(&self.own, &mut chain, &mut variables) {
-            Found::Unknown => return None,
-            Found::NeedsSlash => {
-                answer.fields = self.fields(&chain);
-                answer.by = chain;
-                let query = sample.target.get(sample.path().len()..)?;
-                let target = format!("{}/{query}", sample.path());
-                answer.answer = Answer::Redirected(301, target);
-                return Some(answer);
-            }
-            Found::Final | Found::Prefix | Found::None => {}
-        }
-        answer.by.extend(chain.last().copied());
-        answer.chain.clone_from(&chain);
-        answer.fields = self.fields(&chain);
-        let innermost: Vec<_> = chain
-            .last()
-            .map_or_else(Vec::new, |one| one.inner().iter().collect());
-        match self.rewrite(&innermost, &mut variables, &mut answer.by) {
-            Rewritten::Nothing => {}
-            other => return self.finished(other, sample, answer),
-        }
-        self.access(&chain, sample, &mut answer)?;
-        answer.pass = named(&innermost, |name| {
-            matches!(name, "proxy_pass" | "fastcgi_pass")
-        })
-        .next();
-        answer.limit = self
-            .effective(&chain, |name| name == "limit_req")
-            .first()
-            .copied();
-        answer.falls_back = named(&innermost, |name| name == "try_files").any(|one| {
-            one.arguments()
-                .last()
-                .is_some_and(|last| last.split('?').next() == Some("/index.php"))
-        });
-        Some(answer)
+    /// Every statement of the server, at any depth.
+    pub fn all(&self) -> Vec<&'d Directive> {
+        flat(self.inherited.iter().chain(&self.own).copied())
     }
 
     /// The answer of statements that rewrite. `None`: unknown.
@@ -136,8 +71,8 @@ impl<'d> NginxServer<'d> {
         &self,
         rewritten: Rewritten,
         sample: &SampleRequest<'_>,
-        mut answer: NginxAnswer<'d>,
-    ) -> Option<NginxAnswer<'d>> {
+        mut answer: ServerAnswer<'d>,
+    ) -> Option<ServerAnswer<'d>> {
         match rewritten {
             Rewritten::Nothing | Rewritten::Unknown => None,
             Rewritten::Answered(found) => {
@@ -156,9 +91,9 @@ impl<'d> NginxServer<'d> {
 
     fn rewrite(
         &self,
-        block: &[&'d ParsedDirective],
+        block: &[&'d Directive],
         variables: &mut Variables<'_>,
-        by: &mut Vec<&'d ParsedDirective>,
+        by: &mut Vec<&'d Directive>,
     ) -> Rewritten {
         for one in block {
             let result = match one.name() {
@@ -191,6 +126,8 @@ impl<'d> NginxServer<'d> {
                             .for_each(|inner| variables.forget(inner.argument(0)));
                         continue;
                     }
+                    // As if it were false: the report says that it is not carried, and the other statements are compared.
+                    None if one.entry.is_lost() => continue,
                     None => Rewritten::Unknown,
                 },
                 _ => continue,
@@ -204,7 +141,7 @@ impl<'d> NginxServer<'d> {
     }
 
     /// `rewrite PATTERN TARGET FLAG`: only redirects are known.
-    fn rewritten(&self, directive: &ParsedDirective, variables: &mut Variables<'_>) -> Rewritten {
+    fn rewritten(&self, directive: &Directive, variables: &mut Variables<'_>) -> Rewritten {
         let target = directive.argument(1);
         if directive.argument(0) == "/wp-admin$" {
             // For the folders of a network, which Galley redirects if they exist.
@@ -243,7 +180,7 @@ impl<'d> NginxServer<'d> {
     }
 
     /// Whether an `if` is true.
-    fn holds(&self, directive: &ParsedDirective, variables: &mut Variables<'_>) -> Option<bool> {
+    fn holds(&self, directive: &Directive, variables: &mut Variables<'_>) -> Option<bool> {
         let compared = comparison(directive);
         if let ("-f" | "-e" | "!-f" | "!-e", "$request_filename") =
             (compared.variable.as_str(), compared.operator.as_str())
@@ -287,8 +224,8 @@ impl<'d> NginxServer<'d> {
         }
         let Some(compiled) = self.patterns.of(pattern, ignores_case) else {
             // Without its look-around a pattern matches more.
-            let wider = known::pattern(&known::without_look_around(pattern), ignores_case)?;
-            let is_possible = self.patterns.of(&wider, false)?.is_match(text);
+            let wider = known::without_look_around(pattern);
+            let is_possible = self.patterns.of(&wider, ignores_case)?.is_match(text);
             return (!is_possible).then_some(false);
         };
         let found = compiled.captures(text);
@@ -306,8 +243,8 @@ impl<'d> NginxServer<'d> {
     /// Finds the location of a path: exact, the longest prefix with the locations in it, and the first pattern.
     fn find(
         &self,
-        block: &[&'d ParsedDirective],
-        chain: &mut Vec<&'d ParsedDirective>,
+        block: &[&'d Directive],
+        chain: &mut Vec<&'d Directive>,
         variables: &mut Variables<'_>,
     ) -> Found {
         let path = variables.path();
@@ -368,35 +305,36 @@ impl<'d> NginxServer<'d> {
     }
 
     /// The statements that add fields to responses.
-    fn fields(&self, chain: &[&'d ParsedDirective]) -> Vec<&'d ParsedDirective> {
+    fn fields(&self, chain: &[&'d Directive]) -> WantedFields<'d> {
         let names = ["add_header", "more_set_headers", "expires"].iter();
-        names
+        let all: Vec<_> = names
             .flat_map(|name| self.effective(chain, |one| one == *name))
-            .collect()
+            .collect();
+        wanted(&all)
     }
 
     /// How long nginx stores a response of a location that states no lifetime: the first statement for its status.
-    pub fn lifetime(
+    fn lifetime(
         &self,
-        chain: &[&'d ParsedDirective],
-        status: &str,
-    ) -> Option<(String, &'d ParsedDirective)> {
+        chain: &[&'d Directive],
+        status: &'static str,
+    ) -> Option<(&'static str, String, &'d Directive)> {
         let level = self.effective(chain, |name| name.ends_with("_cache_valid"));
-        let has = |one: &&&ParsedDirective| {
+        let has = |one: &&&Directive| {
             let (_, statuses) = one.arguments().split_last().unwrap_or((&EMPTY, &[]));
             statuses.is_empty() && status == "200"
                 || statuses.iter().any(|own| own == status || own == "any")
         };
         let one = level.iter().find(has)?;
-        Some((units::duration(one.arguments().last()?)?, one))
+        Some((status, units::duration(one.arguments().last()?)?, one))
     }
 
     /// The statements of these names at the innermost level that has any: nginx inherits all of them, or none.
     fn effective(
         &self,
-        chain: &[&'d ParsedDirective],
+        chain: &[&'d Directive],
         is_meant: impl Fn(&str) -> bool + Copy,
-    ) -> Vec<&'d ParsedDirective> {
+    ) -> Vec<&'d Directive> {
         let locations = chain
             .iter()
             .rev()
@@ -406,43 +344,116 @@ impl<'d> NginxServer<'d> {
         found.find(|level| !level.is_empty()).unwrap_or_default()
     }
 
-    /// Access control. `None`: unknown.
+    /// Access control, as if other programs let everybody in: the report says that Galley does not ask them.
     fn access(
         &self,
-        chain: &[&'d ParsedDirective],
+        chain: &[&'d Directive],
         sample: &SampleRequest<'_>,
-        answer: &mut NginxAnswer<'d>,
-    ) -> Option<()> {
+        answer: &mut ServerAnswer<'d>,
+    ) {
         let first = |is_meant: fn(&str) -> bool| self.effective(chain, is_meant).first().copied();
-        if first(|name| matches!(name, "satisfy" | "auth_request" | "auth_jwt")).is_some() {
-            return None;
-        }
+        let is_either = first(|name| name == "satisfy").is_some_and(|one| one.argument(0) == "any");
         let internal = chain
             .iter()
             .find(|one| one.has("internal") && sample.inner.is_none());
         let lists = self.effective(chain, |name| matches!(name, "allow" | "deny"));
-        let decides =
-            |one: &&&ParsedDirective| evidence::is_in_network(one.argument(0), sample.client);
-        let list = lists
-            .iter()
-            .find(decides)
-            .filter(|one| one.name() == "deny");
-        let password = first(|name| name == "auth_basic").filter(|one| one.argument(0) != "off");
+        let decides = |one: &&&Directive| evidence::is_in_network(one.argument(0), sample.client);
+        let decided = lists.iter().find(decides);
+        let list = decided.filter(|one| one.name() == "deny");
+        let is_let_in = is_either && decided.is_some() && list.is_none();
+        let password =
+            first(|name| name == "auth_basic").filter(|one| one.argument(0) != "off" && !is_let_in);
         let closed = internal.or(list).copied().or(password);
         if let Some(one) = closed {
             answer.answer = Answer::Closed;
             answer.by.push(one);
         }
-        Some(())
+    }
+}
+
+impl<'d> AnsweringServer<'d> for NginxServer<'_, 'd> {
+    const DECIDING: &'static [&'static str] = &[
+        "location", "allow", "deny", "auth_", "if", "return", "rewrite", "internal",
+    ];
+    const HAS_FIELDS_EVERYWHERE: bool = true;
+
+    fn answer(&self, sample: &SampleRequest<'_>) -> Option<ServerAnswer<'d>> {
+        let mut variables = Variables::of(sample);
+        let mut answer = ServerAnswer::new();
+        answer.is_of_host = true;
+        answer.fields = self.fields(&[]);
+        match self.rewrite(&self.own, &mut variables, &mut answer.by) {
+            Rewritten::Nothing => {}
+            other => return self.finished(other, sample, answer),
+        }
+        let mut chain = Vec::new();
+        match self.find(&self.own, &mut chain, &mut variables) {
+            Found::Unknown => return None,
+            Found::NeedsSlash => {
+                answer.fields = self.fields(&chain);
+                answer.by = chain;
+                let query = sample.target.get(sample.path().len()..)?;
+                let target = format!("{}/{query}", sample.path());
+                answer.answer = Answer::Redirected(301, target);
+                return Some(answer);
+            }
+            Found::Final | Found::Prefix | Found::None => {}
+        }
+        answer.place = chain.last().copied();
+        answer.is_of_host = chain.is_empty();
+        answer.by.extend(answer.place);
+        answer.fields = self.fields(&chain);
+        let block = answer.place.map_or(&[][..], Directive::inner);
+        let innermost: Vec<_> = block.iter().collect();
+        match self.rewrite(&innermost, &mut variables, &mut answer.by) {
+            Rewritten::Nothing => {}
+            other => return self.finished(other, sample, answer),
+        }
+        self.access(&chain, sample, &mut answer);
+        let is_pass = |one: &&&Directive| matches!(one.name(), "proxy_pass" | "fastcgi_pass");
+        answer.pass = innermost.iter().find(is_pass).copied();
+        let limits = self.effective(&chain, |name| name == "limit_req");
+        answer.limit = limits.first().copied();
+        answer.falls_back = innermost.iter().any(|one| {
+            let last = one.arguments().last();
+            let last = last.and_then(|last| last.split('?').next());
+            one.name() == "try_files" && last == Some("/index.php")
+        });
+        let times = ["200", "404"].into_iter();
+        answer.lifetimes = times
+            .filter_map(|status| self.lifetime(&chain, status))
+            .collect();
+        Some(answer)
+    }
+
+    fn field_of(one: &Directive) -> Option<String> {
+        name_of(one)
+    }
+
+    fn upstream_of(&self, pass: &Directive) -> Option<(&'static str, Value)> {
+        let target = pass.argument(0);
+        if pass.name() == "fastcgi_pass" {
+            return Some(("php", self.context.fastcgi_servers(target)?));
+        }
+        let servers = self.context.http_servers(target);
+        Some(("upstream", Value::List(servers)))
+    }
+
+    fn path_of<'a>(&self, answer: &'a ServerAnswer<'_>) -> Option<&'a str> {
+        match answer.place?.arguments() {
+            [path] => Some(path.trim_start_matches('=')),
+            [modifier, path] if !modifier.starts_with('~') => Some(path),
+            _ => None,
+        }
     }
 }
 
 const EMPTY: String = String::new();
 
 fn named<'d>(
-    block: &[&'d ParsedDirective],
+    block: &[&'d Directive],
     is_meant: impl Fn(&str) -> bool,
-) -> impl Iterator<Item = &'d ParsedDirective> {
+) -> impl Iterator<Item = &'d Directive> {
     block
         .iter()
         .copied()
@@ -450,7 +461,7 @@ fn named<'d>(
 }
 
 /// `return STATUS TARGET`.
-fn returned(directive: &ParsedDirective, variables: &Variables<'_>) -> Rewritten {
+fn returned(directive: &Directive, variables: &Variables<'_>) -> Rewritten {
     let (status, target) = match directive.arguments() {
         [url] if url.contains("://") => (302, url.as_str()),
         [status] => (status.parse().unwrap_or(0), ""),

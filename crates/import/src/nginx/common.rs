@@ -1,14 +1,13 @@
 //! Statements with the same meaning in a server and in a location: they set options of the site, or of a rule.
 
-use crate::closed::undecided;
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::draft::{Section, Value};
+use crate::gate::{self, Gate, PartGate, is_network};
+use crate::names::NGINX;
 use crate::nginx::context::Context;
 use crate::nginx::fields::{header_fate, lifetime, name_and_value};
-use crate::nginx::parameters::{fastcgi_param, proxy_set_header};
-use crate::nginx::table;
-use crate::report::{Report, StatementOutcome};
 use crate::units;
+use crate::words::WordList;
 
 /// What a statement applies to, which determines the options that it may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,157 +18,146 @@ pub(super) enum DirectiveScope {
 
 /// Converts a statement to options of `section`, unless its meaning differs between servers and locations.
 pub(super) fn convert(
-    directive: &ParsedDirective,
+    directive: &Directive,
     scope: DirectiveScope,
     section: &mut Section,
     context: &mut Context<'_>,
 ) {
     let argument = directive.argument(0);
-    let report = &mut *context.report;
     match directive.name() {
         "client_max_body_size" => match units::size(argument).filter(|size| size != "0B") {
-            Some(size) => directive.sets("request_body", size, section, report),
-            None => report.not_carried(
-                directive.id,
-                "set `request_body` to a limit: Galley always has one",
-            ),
+            Some(size) => directive.sets("request_body", size, section),
+            None => directive.not_carried("set `request_body` to a limit: Galley always has one"),
         },
-        "add_header" | "more_set_headers" => add_header(directive, scope, section, report),
+        "add_header" | "more_set_headers" => add_header(directive, scope, section),
         "proxy_hide_header" | "fastcgi_hide_header" | "more_clear_headers" => {
-            hide_header(directive, section, report);
+            hide_header(directive, section);
         }
-        "expires" => expires(directive, scope, section, report),
+        "expires" => expires(directive, section),
         "allow" | "deny" => {} // Handled together in `access`.
-        name if OF_ACCESS.contains(&name) => access_by_others(directive, section, report),
-        "limit_req" => limit(directive, section, context),
-        name if name.ends_with("_read_timeout") || name.ends_with("_connect_timeout") => {
-            upstream_timeout(directive, scope, section, report);
+        name if OF_ACCESS.contains(name) || name.starts_with("auth_") => {
+            access_by_others(directive, section);
         }
-        "fastcgi_ignore_headers" | "proxy_ignore_headers" => {
-            ignore_headers(directive, scope, section, report);
+        name if name.ends_with("_no_cache") || name.ends_with("_cache_bypass") => {
+            bypasses(directive, context);
+        }
+        "limit_req" => limit(directive, section, context),
+        name if name.ends_with("_read_timeout") => {
+            directive.sets_times(&["first_byte_timeout", "read_timeout"], section);
+        }
+        name if name.ends_with("_connect_timeout") && scope == DirectiveScope::Site => {
+            directive.sets_times(&["connect_timeout"], section);
+        }
+        name if name.ends_with("_connect_timeout") => {
+            directive.not_carried("the site's `connect_timeout` applies");
         }
         "fastcgi_request_buffering" | "proxy_request_buffering"
             if scope == DirectiveScope::Rule && argument == "off" =>
         {
-            directive.sets("stream_request", true, section, report);
+            directive.sets("stream_request", true, section);
         }
-        "fastcgi_param" => fastcgi_param(directive, context),
-        "proxy_set_header" => proxy_set_header(directive, report),
-        "index" => index(directive, report),
+        "fastcgi_param" if directive.arguments() == ["HTTPS", "on"] => {
+            if context.server.plain_ports.is_empty() {
+                directive.not_needed("Galley tells PHP the scheme of the visitor");
+            } else {
+                directive.not_carried(TLS_OF_PROXY);
+            }
+        }
+        "index" => index(directive),
         "root" if scope == DirectiveScope::Rule => {
             let remedy = "Galley has one `root` per site: link the folder into it";
-            report.not_carried(directive.id, remedy);
+            directive.not_carried(remedy);
         }
-        name => match table::outcome_of(name) {
-            Some(StatementOutcome::NotNeeded(why)) => report.not_needed(directive.id, why),
-            Some(StatementOutcome::NotCarried(why)) => report.not_carried(directive.id, why),
-            Some(StatementOutcome::Carried(_)) | None => {}
-        },
+        _ => NGINX.record(directive),
     }
 }
 
+/// Why PHP would not know that visitors use TLS.
+const TLS_OF_PROXY: &str = "name the proxies in `server.trusted_proxies`: Galley tells PHP that a visitor uses TLS if it has accepted the connection itself, or \
+     if such a proxy says so in X-Forwarded-Proto";
+
 /// Statements about access, apart from lists of networks and rates.
-const OF_ACCESS: &[&str] = &[
-    "auth_basic",
-    "auth_basic_user_file",
-    "auth_request",
-    "auth_jwt",
-    "secure_link",
-    "secure_link_md5",
-    "limit_conn",
-    "ssl_verify_client",
-    "access_by_lua_block",
-    "modsecurity",
-];
+const OF_ACCESS: WordList = WordList(
+    "secure_link secure_link_md5 limit_conn ssl_verify_client access_by_lua access_by_lua_block access_by_lua_file js_access
+    modsecurity",
+);
 
 /// Converts passwords. What another program decides is left to the owner of the site.
-fn access_by_others(directive: &ParsedDirective, section: &mut Section, report: &mut Report) {
+fn access_by_others(directive: &Directive, section: &mut Section) {
     let argument = directive.argument(0);
     match (directive.name(), argument) {
-        ("auth_basic", "off") => directive.sets("basic_auth", "off", section, report),
-        ("auth_basic", realm) if !realm.contains('$') => report.carried(directive.id, "basic_auth"),
+        ("auth_basic", "off") => directive.sets("basic_auth", "off", section),
+        ("auth_basic", realm) if !realm.contains('$') => directive.carried("basic_auth"),
         ("auth_basic_user_file", file) if file.starts_with('/') && !file.contains('$') => {
-            directive.sets("basic_auth", file, section, report);
+            directive.sets("basic_auth", file, section);
         }
         ("auth_basic_user_file", _) => {
             // Nobody gets in until the file is named.
             section.deny_all(&directive.origin);
             let remedy = "denied for all: name the file with its whole path in `basic_auth`, and remove `deny`";
-            report.not_carried(directive.id, remedy);
+            directive.not_carried(remedy);
         }
-        (_, "off") => report.not_needed(directive.id, "it is off"),
-        _ => undecided(directive, DECIDES, report),
+        (_, "off") => directive.not_needed("it is off"),
+        _ => directive.undecided(DECIDES),
     }
 }
 
-fn index(directive: &ParsedDirective, report: &mut Report) {
+/// Converts a statement with variables for which pages are not stored. Those that statements set are converted there.
+fn bypasses(directive: &Directive, context: &mut Context<'_>) {
+    for word in directive.arguments() {
+        if let Some(cookie) = word.strip_prefix("$cookie_") {
+            let cookie = (cookie.to_owned(), directive.origin.clone());
+            context.bypass_cookies.push(cookie);
+            directive.carried("bypass_cookies");
+        } else if context.set_variables.contains(word) || word == "0" {
+            directive.not_needed("the conditions are converted where they set the variables");
+        } else if word == "$http_authorization" {
+            directive.not_needed("Galley stores no response to Authorization");
+        } else {
+            directive.not_carried("pages are stored for such requests, too: write rules with `cache = false`, or name cookies in `bypass_cookies`");
+        }
+    }
+}
+
+fn index(directive: &Directive) {
     let depends = |name: &String| name.contains('$') || name.starts_with('/');
     match directive.arguments() {
         [first, second, rest @ ..]
             if first == "index.php" && second == "index.html" && !rest.iter().any(depends) =>
         {
-            report.not_needed(
-                directive.id,
-                "Galley looks for index.php, then for index.html",
-            );
+            directive.not_needed("Galley looks for index.php, then for index.html");
         }
         _ => {
             let remedy = "Galley looks for index.php, then for index.html, and for no other names";
-            report.not_carried(directive.id, remedy);
-        }
-    }
-}
-
-fn upstream_timeout(
-    directive: &ParsedDirective,
-    scope: DirectiveScope,
-    section: &mut Section,
-    report: &mut Report,
-) {
-    let is_read = directive.name().ends_with("_read_timeout");
-    match (is_read, scope) {
-        (true, _) => timeout(
-            directive,
-            &["first_byte_timeout", "read_timeout"],
-            section,
-            report,
-        ),
-        (false, DirectiveScope::Site) => timeout(directive, &["connect_timeout"], section, report),
-        (false, DirectiveScope::Rule) => {
-            report.not_carried(directive.id, "the site's `connect_timeout` applies");
+            directive.not_carried(remedy);
         }
     }
 }
 
 /// Converts `Name value` with a value that does not depend on the request.
-fn add_header(
-    directive: &ParsedDirective,
-    scope: DirectiveScope,
-    section: &mut Section,
-    report: &mut Report,
-) {
+fn add_header(directive: &Directive, scope: DirectiveScope, section: &mut Section) {
     let (name, value) = name_and_value(directive);
     let lower = name.to_ascii_lowercase();
     if let Some(outcome) = header_fate(&lower, value) {
-        report.record(directive.id, outcome);
+        directive.entry.record(outcome);
     } else if lower == "strict-transport-security" && scope == DirectiveScope::Rule {
-        report.not_carried(directive.id, ONE_HSTS);
+        directive.not_carried(ONE_HSTS);
     } else if lower == "strict-transport-security" {
-        hsts(directive, value, section, report);
+        hsts(directive, value, section);
     } else if lower == "cache-control" {
         cache_control(directive, value, section);
-        report.carried(directive.id, "set_headers");
+        directive.carried("set_headers");
     } else {
         let origin = &directive.origin;
         section.add("set_headers", [format!("{name}: {value}")], origin);
-        report.carried(directive.id, "set_headers");
+        directive.carried("set_headers");
     }
 }
 
 const ONE_HSTS: &str = "set `hsts` in the site: it is one for all paths of a host";
 
 /// Adds directives to `Cache-Control`, which a response has only once.
-fn cache_control(directive: &ParsedDirective, directives: &str, section: &mut Section) {
+fn cache_control(directive: &Directive, directives: &str, section: &mut Section) {
     let known = section
         .list("set_headers")
         .iter()
@@ -192,17 +180,12 @@ fn cache_control(directive: &ParsedDirective, directives: &str, section: &mut Se
 const CACHE_CONTROL: &str = "Cache-Control: ";
 
 /// Converts a value of `Strict-Transport-Security`.
-pub(crate) fn hsts(
-    directive: &ParsedDirective,
-    value: &str,
-    section: &mut Section,
-    report: &mut Report,
-) {
+pub(crate) fn hsts(directive: &Directive, value: &str, section: &mut Section) {
     let lower = value.to_ascii_lowercase();
     let mut parts = lower.split(';').map(str::trim);
     let age = parts.find_map(|part| part.strip_prefix("max-age="));
     let Some(age) = age.and_then(|age| units::duration(age.trim_matches('"'))) else {
-        return report.not_carried(directive.id, "set `hsts`");
+        return directive.not_carried("set `hsts`");
     };
     let origin = &directive.origin;
     section.set("hsts", age, origin);
@@ -214,177 +197,94 @@ pub(crate) fn hsts(
             section.set(option, true, origin);
         }
     }
-    report.carried(directive.id, "hsts");
+    directive.carried("hsts");
 }
 
-fn hide_header(directive: &ParsedDirective, section: &mut Section, report: &mut Report) {
+fn hide_header(directive: &Directive, section: &mut Section) {
     for name in directive.arguments() {
         let lower = name.to_ascii_lowercase();
         match lower.as_str() {
             "x-powered-by" | "x-pingback" | "server" => {
-                report.not_needed(directive.id, "Galley removes this field by default");
+                directive.not_needed("Galley removes this field by default");
             }
             "vary" | "set-cookie" | "cache-control" | "expires" | "pragma" | "etag"
             | "last-modified" => {
                 let remedy = "Galley needs this field to decide about storing: use `ignore` in a rule if the upstream is wrong";
-                report.not_carried(directive.id, remedy);
+                directive.not_carried(remedy);
             }
             _ => {
                 section.hides(name, &directive.origin);
-                report.carried(directive.id, "remove_headers");
+                directive.carried("remove_headers");
             }
         }
     }
 }
 
 /// Converts `expires 30d`, the lifetime in browsers, to `Cache-Control`.
-fn expires(
-    directive: &ParsedDirective,
-    scope: DirectiveScope,
-    section: &mut Section,
-    report: &mut Report,
-) {
+fn expires(directive: &Directive, section: &mut Section) {
     let argument = directive.argument(0);
     if argument == "off" {
-        return report.not_needed(directive.id, "Galley adds no Expires");
-    }
-    if argument.starts_with('$') && scope == DirectiveScope::Site {
-        return report.carried(directive.id, "rules for the media types of its map");
+        return directive.not_needed("Galley adds no Expires");
     }
     let Some(value) = lifetime(directive) else {
         let remedy = "set `Cache-Control` with `set_headers` in a rule: the lifetime depends on the request or the time";
-        return report.not_carried(directive.id, remedy);
+        return directive.not_carried(remedy);
     };
     cache_control(directive, &value, section);
-    report.carried(directive.id, "set_headers");
+    directive.carried("set_headers");
 }
 
-fn timeout(
-    directive: &ParsedDirective,
-    options: &[&str],
-    section: &mut Section,
-    report: &mut Report,
-) {
-    let Some(time) = units::duration(directive.argument(0)) else {
-        return report.not_carried(directive.id, format!("set `{}`", options.join("`, `")));
-    };
-    for option in options {
-        section.set(option, time.clone(), &directive.origin);
+fn limit(directive: &Directive, section: &mut Section, context: &mut Context<'_>) {
+    let zone = directive.option("zone=").unwrap_or_default();
+    if section.has("limit") {
+        return directive.undecided("a site and a rule have one `limit`: set the lower rate");
     }
-    report.carried(directive.id, options.join(", "));
-}
-
-fn ignore_headers(
-    directive: &ParsedDirective,
-    scope: DirectiveScope,
-    section: &mut Section,
-    report: &mut Report,
-) {
-    if scope == DirectiveScope::Site {
-        let why = "the preset stores pages that say nothing, and never those with Set-Cookie: see `harmless_cookies` and `[[site.rule]] ignore`";
-        return report.not_needed(directive.id, why);
-    }
-    let known = |name: &String| match name.to_ascii_lowercase().as_str() {
-        "cache-control" => Some("cache-control".to_owned()),
-        "expires" | "x-accel-expires" => Some("expires".to_owned()),
-        "set-cookie" => Some("set-cookie".to_owned()),
-        "vary" => Some("vary".to_owned()),
-        _ => None,
-    };
-    let fields = directive.arguments().iter().filter_map(known);
-    directive.adds("ignore", fields, section, report);
-}
-
-fn limit(directive: &ParsedDirective, section: &mut Section, context: &mut Context<'_>) {
-    let option = |name: &str| {
-        let mut all = directive.arguments().iter();
-        all.find_map(|argument| argument.strip_prefix(name))
-    };
-    let zone = option("zone=").unwrap_or_default();
     let Some(rate) = context.rates.get(zone) else {
-        return undecided(
-            directive,
-            "set `limit`: its zone is not defined here, or does not count addresses",
-            context.report,
-        );
+        return directive
+            .undecided("set `limit`: its zone is not defined here, or does not count addresses");
     };
-    let burst: u32 = option("burst=")
+    let burst: u32 = directive
+        .option("burst=")
         .and_then(|text| text.parse().ok())
         .unwrap_or(1);
     let value = format!("{{ rate = \"{rate}\", burst = {} }}", burst.max(1));
-    directive.sets("limit", Value::Verbatim(value), section, context.report);
+    directive.sets("limit", Value::Verbatim(value), section);
 }
 
-/// Converts `allow` and `deny` of one block. In nginx the first match decides; Galley has a list of permitted networks, and
-/// one of denied networks that takes precedence. An order that these lists do not have denies what nginx denies, and more.
-pub(super) fn access(block: &[ParsedDirective], section: &mut Section, report: &mut Report) {
-    let rules: Vec<&ParsedDirective> = block
-        .iter()
-        .filter(|one| matches!(one.name(), "allow" | "deny"))
-        .collect();
+/// Converts `allow` and `deny` of one block.
+pub(super) fn access(block: &[Directive], section: &mut Section) {
+    let is_meant = |one: &&Directive| matches!(one.name(), "allow" | "deny");
+    let by: Vec<_> = block.iter().filter(is_meant).collect();
+    if !by.is_empty() {
+        let gate = gate_of(&by);
+        gate::apply(&PartGate { gate, by }, section);
+    }
+}
+
+/// The gate of `allow` and `deny`, of which the first match decides.
+fn gate_of(all: &[&Directive]) -> Gate {
     // What is behind `all` never decides.
-    let end = rules.iter().position(|one| one.argument(0) == "all");
-    let (before, last) = match end {
-        Some(at) => (rules.get(..at).unwrap_or_default(), rules.get(at).copied()),
-        None => (rules.as_slice(), None),
+    let mut before = all.split(|one| one.argument(0) == "all");
+    let before = before.next().unwrap_or_default();
+    let is_denied = all
+        .get(before.len())
+        .is_some_and(|one| one.name() == "deny");
+    let of = |name: &str| -> Vec<String> {
+        let named = before.iter().filter(|one| one.name() == name);
+        named.map(|one| one.argument(0).to_owned()).collect()
     };
-    let denies_rest = last.is_some_and(|one| one.name() == "deny");
-    let is_plain = before.iter().all(|one| is_network(one.argument(0)));
-    let first_allow = before
-        .iter()
-        .position(|one| one.name() == "allow")
-        .unwrap_or(before.len());
-    // `deny` before `allow`, as Galley compares them.
-    let is_sorted = before
-        .get(first_allow..)
-        .unwrap_or_default()
-        .iter()
-        .all(|one| one.name() == "allow");
-    for one in before {
-        let network = [one.argument(0).to_owned()];
-        match one.name() {
-            _ if !is_network(one.argument(0)) => report.not_carried(one.id, NETWORKS),
-            "deny" => one.adds("deny", network, section, report),
-            _ if denies_rest => one.adds("allow", network, section, report),
-            _ => report.not_needed(one.id, EVERYBODY),
+    let (denied, allowed) = (of("deny"), of("allow"));
+    match (is_denied, denied.is_empty(), allowed.is_empty()) {
+        _ if !before.iter().all(|one| is_network(one.argument(0))) => Gate::Unknown,
+        (true, _, true) => Gate::Nobody,
+        (true, true, false) => Gate::Allow(allowed),
+        (false, true, _) => Gate::Everybody,
+        (false, false, _) if before.is_sorted_by_key(|one| one.name() == "allow") => {
+            Gate::Deny(denied)
         }
-        if !is_plain && one.name() == "deny" && !is_network(one.argument(0)) {
-            section.deny_all(&one.origin);
-            report.not_carried(
-                one.id,
-                "denied for all: name addresses and networks in `deny`",
-            );
-        }
-        if !is_sorted {
-            report.not_carried(one.id, NETWORKS);
-        }
-    }
-    if let Some(last) = last {
-        match (denies_rest, section.has("allow")) {
-            (true, true) => report.carried(last.id, "allow"),
-            (true, false) => {
-                section.deny_all(&last.origin);
-                report.carried(last.id, "deny");
-            }
-            (false, _) => report.not_needed(last.id, EVERYBODY),
-        }
-    }
-    for behind in rules.iter().skip(end.map_or(rules.len(), |at| at + 1)) {
-        report.not_needed(
-            behind.id,
-            "the statement before it decides about every client",
-        );
+        _ => Gate::Unknown,
     }
 }
-
-fn is_network(text: &str) -> bool {
-    let (address, bits) = text.split_once('/').unwrap_or((text, "0"));
-    address.parse::<std::net::IpAddr>().is_ok() && bits.parse::<u8>().is_ok()
-}
-
-const NETWORKS: &str = "Galley takes addresses and networks, and compares `deny` before `allow`";
-
-const EVERYBODY: &str = "without `deny all` behind it every client may";
 
 /// Why a statement about access is left to the owner of the site.
 const DECIDES: &str = "another program decides about access here, which Galley does not ask: close the paths with `deny`, or decide in PHP";

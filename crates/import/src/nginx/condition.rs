@@ -1,9 +1,10 @@
 //! Converts `if`. Only conditions whose whole effect Galley has are carried; all others are reported, and one that refuses requests
 //! is left to the owner of the site.
 
-use crate::closed::{self, record_all, undecided};
-use crate::directive::ParsedDirective;
+use crate::closed;
+use crate::directive::Directive;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority};
+use crate::host_redirect::{BEHIND_PROXY, HostRedirect, MEANT};
 use crate::known;
 use crate::nginx::context::Context;
 use crate::nginx::inner::{FALLBACK, WHOLE, denial_status};
@@ -16,38 +17,34 @@ pub(super) struct IfComparison {
 }
 
 /// Converts an `if` of a server.
-pub(super) fn convert(
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut Context<'_>,
-) {
+pub(super) fn convert(directive: &Directive, site: &mut ImportedSite, context: &mut Context<'_>) {
     let comparison = comparison(directive);
     if let Some(status) = denial_status(directive.inner()) {
-        return deny(directive, &comparison, status, site, context);
+        return deny(directive, &comparison, status, site);
     }
     let sets = skips_cache(directive, context);
     match (comparison.variable.as_str(), directive.inner()) {
         ("$scheme" | "$https" | "$server_port", [action]) if is_plain(&comparison, context) => {
-            tls(directive, action, site, context);
+            tls(directive, action, site);
         }
-        ("$http_x_forwarded_proto", _) => directive.not_carried(BEHIND_PROXY, context.report),
+        ("$http_x_forwarded_proto", _) => directive.not_carried(BEHIND_PROXY),
         ("$host" | "$http_host", [action]) => {
             canonical(directive, &comparison, action, site, context);
         }
-        ("$http_cookie", _) if sets => cookies(directive, &comparison, site, context),
+        ("$http_cookie", _) if sets => cookies(directive, &comparison, site),
         ("$request_uri" | "$uri" | "$document_uri", _) if sets => {
-            paths(directive, &comparison, site, context);
+            paths(directive, &comparison, site);
         }
         ("$request_method", _) if sets && is_post(&comparison) => {
-            directive.not_needed(ONLY_READS, context.report);
+            directive.not_needed(ONLY_READS);
         }
-        ("!-e" | "!-f", _) => files(directive, site, context),
+        ("!-e" | "!-f", _) => files(directive, site),
         ("$http_user_agent", _) if is_for_phones(&comparison.pattern) => {
             // Pages may differ for phones, and must not mix.
             site.section.set("device_variants", true, &directive.origin);
-            directive.not_carried(PHONES, context.report);
+            directive.not_carried(PHONES);
         }
-        _ => directive.not_carried(DECIDE, context.report),
+        _ => directive.not_carried(DECIDE),
     }
 }
 
@@ -61,18 +58,18 @@ const PHONES: &str = "`device_variants` is set, so that phones and computers do 
 const ONLY_READS: &str = "Galley serves only GET and HEAD from the cache";
 
 /// Reports an `if` in a location: the requests that it matches are also those of the location.
-pub(super) fn in_location(directive: &ParsedDirective, context: &mut Context<'_>) {
+pub(super) fn in_location(directive: &Directive, context: &mut Context<'_>) {
     match denial_status(directive.inner()) {
-        Some(_) => undecided(directive, DENIES, context.report),
+        Some(_) => directive.undecided(DENIES),
         None if is_known_cookie(directive, context) => {
-            directive.not_needed("the preset knows these cookies", context.report);
+            directive.not_needed("the preset knows these cookies");
         }
-        None => directive.not_carried(DECIDE, context.report),
+        None => directive.not_carried(DECIDE),
     }
 }
 
 /// Whether a condition lets cookies bypass the cache that the preset knows, so that Galley does the same for all paths.
-fn is_known_cookie(directive: &ParsedDirective, context: &Context<'_>) -> bool {
+fn is_known_cookie(directive: &Directive, context: &Context<'_>) -> bool {
     let comparison = comparison(directive);
     skips_cache(directive, context)
         && comparison.variable == "$http_cookie"
@@ -80,7 +77,7 @@ fn is_known_cookie(directive: &ParsedDirective, context: &Context<'_>) -> bool {
         && known::cookies(&comparison.pattern).is_some_and(|unknown| unknown.is_empty())
 }
 
-pub(super) fn comparison(directive: &ParsedDirective) -> IfComparison {
+pub(super) fn comparison(directive: &Directive) -> IfComparison {
     let mut words: Vec<String> = directive.arguments().to_vec();
     if let Some(first) = words.first_mut() {
         *first = first.trim_start_matches('(').to_owned();
@@ -100,8 +97,8 @@ pub(super) fn comparison(directive: &ParsedDirective) -> IfComparison {
 }
 
 /// Whether the block only sets variables, and those make requests bypass a cache.
-fn skips_cache(directive: &ParsedDirective, context: &Context<'_>) -> bool {
-    let sets = |one: &ParsedDirective| {
+fn skips_cache(directive: &Directive, context: &Context<'_>) -> bool {
+    let sets = |one: &Directive| {
         one.name() == "set"
             && context.cache_variables.contains(one.argument(0))
             && !matches!(one.argument(1), "" | "0")
@@ -135,74 +132,31 @@ fn is_post(comparison: &IfComparison) -> bool {
 }
 
 /// Converts the redirect of requests without TLS to the same address with TLS.
-fn tls(
-    directive: &ParsedDirective,
-    action: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut Context<'_>,
-) {
-    let target = ActionTarget::of(action);
-    if target.is_some_and(|target| {
-        target.is_permanent && target.is_https && target.keeps_path && target.host.starts_with('$')
-    }) {
+fn tls(directive: &Directive, action: &Directive, site: &mut ImportedSite) {
+    let is_meant = |to: HostRedirect| to.is_plain() && to.scheme == "https" && to.is_own_host();
+    if host_redirect(action).is_some_and(is_meant) {
         site.section.set("https_redirect", true, &directive.origin);
-        return directive.carried("https_redirect", context.report);
+        return directive.carried("https_redirect");
     }
-    directive.not_carried("set `https_redirect` or `canonical_host`, if a permanent redirect with the whole path is meant", context.report);
+    directive.not_carried(MEANT);
 }
 
-/// The target of a redirect to another scheme or host.
-#[derive(Clone, Debug)]
-pub(super) struct ActionTarget {
-    /// The host; with variables if it is that of the request.
-    pub host: String,
-    pub path: String,
-    pub is_https: bool,
-    pub is_own_scheme: bool,
-    pub is_permanent: bool,
-    /// Whether path and query are kept.
-    pub keeps_path: bool,
-    pub status: String,
-}
-
-impl ActionTarget {
-    /// That of `return 301 https://example.com$request_uri` or `rewrite ^ https://example.com$request_uri permanent`.
-    pub fn of(action: &ParsedDirective) -> Option<Self> {
-        match (action.name(), action.arguments()) {
-            ("return", [status, url]) => Self::at(status, url),
-            ("return", [url]) => Self::at("302", url),
-            ("rewrite", [pattern, url, flag]) => {
-                let status = if flag == "permanent" { "301" } else { "302" };
-                Self::at(status, &rewritten(pattern, url)?)
-            }
-            _ => None,
+/// The redirect of `return 301 https://example.com$request_uri` or `rewrite ^ https://example.com$request_uri permanent`.
+pub(super) fn host_redirect(action: &Directive) -> Option<HostRedirect> {
+    let (status, url) = match (action.name(), action.arguments()) {
+        ("return", [status, url]) => (status.as_str(), url.clone()),
+        ("return", [url]) => ("302", url.clone()),
+        ("rewrite", [pattern, url, flag]) => {
+            let status = if flag == "permanent" { "301" } else { "302" };
+            (status, rewritten(pattern, url)?)
         }
-    }
-
-    /// Whether only the host changes. `is_tls_only`: all requests use TLS.
-    fn is_one_host(&self, is_tls_only: bool) -> bool {
-        let keeps_scheme = self.is_own_scheme || self.is_https && is_tls_only;
-        self.is_permanent && self.keeps_path && keeps_scheme && !self.host.contains('$')
-    }
-
-    fn at(status: &str, url: &str) -> Option<Self> {
-        let (scheme, rest) = url.split_once("://")?;
-        let start = usize::from(rest.starts_with('$'));
-        let end = rest
-            .get(start..)?
-            .find(['/', '$'])
-            .map_or(rest.len(), |at| at + start);
-        let (host, path) = rest.split_at_checked(end)?;
-        Some(Self {
-            host: host.to_owned(),
-            path: path.to_owned(),
-            is_https: scheme == "https",
-            is_own_scheme: scheme == "$scheme",
-            is_permanent: matches!(status, "301" | "308"),
-            keeps_path: path == "$request_uri",
-            status: status.to_owned(),
-        })
-    }
+        _ => return None,
+    };
+    let url = match url.strip_suffix("$request_uri") {
+        Some(bare) => format!("{bare}/$1"),
+        None => url,
+    };
+    HostRedirect::of(action, status, &url)
 }
 
 /// The target of a `rewrite` of every path. `None`: it adds the query to that of the target, or is another one.
@@ -217,36 +171,26 @@ fn rewritten(pattern: &str, url: &str) -> Option<String> {
     is_whole.then(|| url.trim_end_matches('?').to_owned())
 }
 
-fn cookies(
-    directive: &ParsedDirective,
-    comparison: &IfComparison,
-    site: &mut ImportedSite,
-    context: &mut Context<'_>,
-) {
+fn cookies(directive: &Directive, comparison: &IfComparison, site: &mut ImportedSite) {
     if !comparison.operator.starts_with('~') {
-        return directive.not_carried(DECIDE, context.report);
+        return directive.not_carried(DECIDE);
     }
     match known::cookies(&comparison.pattern) {
-        None => directive.not_carried("name the cookies in `bypass_cookies`", context.report),
+        None => directive.not_carried("name the cookies in `bypass_cookies`"),
         Some(unknown) if unknown.is_empty() => {
-            directive.not_needed("the preset knows these cookies", context.report);
+            directive.not_needed("the preset knows these cookies");
         }
         Some(unknown) => {
             site.section
                 .add("bypass_cookies", unknown, &directive.origin);
-            directive.carried("bypass_cookies", context.report);
+            directive.carried("bypass_cookies");
         }
     }
 }
 
-fn paths(
-    directive: &ParsedDirective,
-    comparison: &IfComparison,
-    site: &mut ImportedSite,
-    context: &mut Context<'_>,
-) {
+fn paths(directive: &Directive, comparison: &IfComparison, site: &mut ImportedSite) {
     if !comparison.operator.starts_with('~') {
-        return directive.not_carried(DECIDE, context.report);
+        return directive.not_carried(DECIDE);
     }
     // Galley's patterns do not see the query.
     let (of_query, of_path): (Vec<String>, Vec<String>) = known::paths(&comparison.pattern)
@@ -254,12 +198,12 @@ fn paths(
         .partition(|one| known::is_of_query(one) && comparison.variable == "$request_uri");
     if !of_path.is_empty() {
         let ignores_case = comparison.operator.contains('*');
-        uncached(directive, &of_path, ignores_case, site, context);
+        uncached(directive, &of_path, ignores_case, site);
     }
     if !of_query.is_empty() {
-        directive.not_carried(NO_QUERY, context.report);
+        directive.not_carried(NO_QUERY);
     } else if of_path.is_empty() {
-        directive.not_needed(NOT_STORED, context.report);
+        directive.not_needed(NOT_STORED);
     }
 }
 
@@ -269,43 +213,41 @@ const NO_QUERY: &str =
 const NOT_STORED: &str = "the preset does not store these paths of WordPress";
 
 /// Adds a rule without the cache.
-fn uncached(
-    directive: &ParsedDirective,
-    paths: &[String],
-    ignores_case: bool,
-    site: &mut ImportedSite,
-    context: &mut Context<'_>,
-) {
+fn uncached(directive: &Directive, paths: &[String], ignores_case: bool, site: &mut ImportedSite) {
     let Some(pattern) = known::pattern(&paths.join("|"), ignores_case) else {
-        return directive.not_carried(DECIDE, context.report);
+        return directive.not_carried(DECIDE);
     };
     let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Condition);
     rule.section.set("cache", false, &directive.origin);
     site.add_rule(rule);
-    directive.carried("a rule with cache = false", context.report);
+    directive.carried("a rule with cache = false");
 }
 
 /// Converts `if ($host = www.example.com) { return 301 https://example.com$request_uri; }` and its opposite.
 fn canonical(
-    directive: &ParsedDirective,
+    directive: &Directive,
     comparison: &IfComparison,
-    action: &ParsedDirective,
+    action: &Directive,
     site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
     let is_tls_only = context.server.plain_ports.is_empty();
-    let target = ActionTarget::of(action).filter(|target| target.is_one_host(is_tls_only));
+    let is_meant = |to: &HostRedirect| {
+        let keeps_scheme = to.is_own_scheme() || to.scheme == "https" && is_tls_only;
+        to.is_plain() && keeps_scheme && !to.is_own_host()
+    };
+    let target = host_redirect(action).filter(is_meant);
     let Some(target) = target else {
-        return directive.not_carried(ONE_HOST, context.report);
+        return directive.not_carried(ONE_HOST);
     };
     let is_meant = compares_host(comparison, &target.host, site.hosts());
     if !is_meant {
-        return directive.not_carried(ONE_HOST, context.report);
+        return directive.not_carried(ONE_HOST);
     }
     site.section
         .set("canonical_host", target.host.clone(), &directive.origin);
     site.section.add("hosts", [target.host], None);
-    directive.carried("canonical_host", context.report);
+    directive.carried("canonical_host");
 }
 
 /// Whether a comparison is that of all hosts but one.
@@ -319,36 +261,29 @@ fn compares_host(comparison: &IfComparison, host: &str, hosts: &[String]) -> boo
 }
 
 /// Converts the conditions of WordPress about files: its front controller, and the folders of a network.
-fn files(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
+fn files(directive: &Directive, site: &mut ImportedSite) {
     let rewrites = directive.inner();
-    let is_front = |one: &ParsedDirective| {
+    let is_front = |one: &Directive| {
         one.name() == "rewrite"
             && WHOLE.contains(&one.argument(0))
             && one.argument(1) == "/index.php"
     };
-    let is_network = |one: &ParsedDirective| {
+    let is_network = |one: &Directive| {
         one.name() == "rewrite" && OF_NETWORKS.contains(&(one.argument(0), one.argument(1)))
     };
-    let is_rewrite =
-        |one: &ParsedDirective| is_front(one) || is_network(one) || one.name() == "break";
+    let is_rewrite = |one: &Directive| is_front(one) || is_network(one) || one.name() == "break";
     if rewrites.is_empty() || !rewrites.iter().all(is_rewrite) || !site.section.has("root") {
-        return directive.not_carried(DECIDE, context.report);
+        return directive.not_carried(DECIDE);
     }
     if rewrites.iter().any(is_network) {
         site.section.set("multisite", true, &directive.origin);
-        return directive.carried("multisite", context.report);
+        return directive.carried("multisite");
     }
-    directive.not_needed(FALLBACK, context.report);
+    directive.not_needed(FALLBACK);
 }
 
 /// Converts a condition that refuses requests.
-fn deny(
-    directive: &ParsedDirective,
-    comparison: &IfComparison,
-    status: &str,
-    site: &mut ImportedSite,
-    context: &mut Context<'_>,
-) {
+fn deny(directive: &Directive, comparison: &IfComparison, status: &str, site: &mut ImportedSite) {
     let is_path = matches!(
         comparison.variable.as_str(),
         "$uri" | "$document_uri" | "$request_uri"
@@ -358,14 +293,14 @@ fn deny(
         _ => None,
     };
     let may_be_query =
-        comparison.variable == "$request_uri" && !comparison.pattern.starts_with("^/");
+        comparison.variable == "$request_uri" && !known::is_within_path(&comparison.pattern);
     let Some(pattern) = pattern.filter(|_| !comparison.pattern.contains(['=', '&'])) else {
         let remedy = if comparison.variable == "$request_method" {
             METHODS
         } else {
             DENIES
         };
-        return undecided(directive, remedy, context.report);
+        return directive.undecided(remedy);
     };
     // nginx evaluates it before it chooses a location.
     let rule = RuleDraft {
@@ -373,12 +308,9 @@ fn deny(
         ..closed::rule_for("pattern", pattern, directive, RulePriority::Exact)
     };
     let outcome = closed::close(directive, rule, status, site);
-    record_all(directive, &outcome, context.report);
+    directive.record(&outcome);
     if may_be_query {
-        undecided(
-            directive,
-            "a rule closes the paths; the condition also refuses queries, which no rule of Galley sees",
-            context.report,
+        directive.undecided("a rule closes the paths; the condition also refuses queries, which no rule of Galley sees",
         );
     }
 }
@@ -397,10 +329,6 @@ const OF_NETWORKS: &[(&str, &str)] = &[
     ("^/[_0-9a-zA-Z-]+(/.*\\.php)$", "$1"),
     ("^/[_0-9a-zA-Z-]+(/.*\\.php)", "$1"),
 ];
-
-/// Why a redirect by the scheme that a proxy names is not carried.
-pub(super) const BEHIND_PROXY: &str = "name the proxies in `server.trusted_proxies`, then set `https_redirect = true`: without them Galley would \
-     redirect every visitor in a loop";
 
 const ONE_HOST: &str = "set `canonical_host`, if all other `hosts` are to be redirected to it";
 

@@ -3,30 +3,28 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use crate::directive::ParsedDirective;
-use crate::draft::Value;
+use crate::directive::Directive;
+use crate::draft::{Section, Value};
 use crate::known;
-use crate::report::{Report, StatementOutcome};
+use crate::report::StatementOutcome;
 use crate::source::Source;
 use crate::units;
+use crate::words::WordList;
 
 /// The named parts of a configuration.
 pub(super) struct Context<'l> {
-    pub report: &'l mut Report,
-    source: &'l dyn Source,
+    pub source: &'l dyn Source,
     /// The server that is being converted.
     pub server: ServerFacts,
     /// The variables that make requests bypass a cache.
     pub cache_variables: HashSet<String>,
-    /// The arguments of `expires` outside of locations.
-    expires_variables: HashSet<String>,
+    /// The variables that statements set.
+    pub set_variables: HashSet<String>,
     pub upstreams: HashMap<String, Vec<String>>,
     /// Rates of `limit_req_zone` by the name of the zone.
     pub rates: HashMap<String, String>,
-    /// The folder and size of the first disk cache.
-    pub cache: Option<CacheFolder>,
-    /// Lifetimes in browsers by media type, from a map for `expires`.
-    pub expires: Vec<ExpiryOfType>,
+    /// The options of the first disk cache.
+    pub cache: Section,
     /// Cookies in conditions that exclude pages from the cache, unless the preset covers them.
     pub bypass_cookies: Vec<(String, crate::source::StatementOrigin)>,
 }
@@ -42,103 +40,56 @@ pub(super) struct ServerFacts {
     pub is_files_only: bool,
     /// Whether the server sends no files: it passes every request on that it does not refuse or redirect.
     pub is_proxy: bool,
+    /// The number of statements that pass requests on.
+    pub passes: usize,
+    /// The field from which nginx takes the addresses of clients, in lower case.
+    pub client_field: String,
     /// Whether the page of a folder is `index.php`.
     pub has_index: bool,
 }
 
-/// An entry such as `text/css 1y` of a map.
-#[derive(Clone, Debug)]
-pub(super) struct ExpiryOfType {
-    /// A pattern for the paths of this type.
-    pub pattern: &'static str,
-    pub seconds: u64,
-    pub origin: crate::source::StatementOrigin,
-}
-
-/// A `fastcgi_cache_path` or `proxy_cache_path`.
-#[derive(Clone, Debug)]
-pub(super) struct CacheFolder {
-    pub size: Option<String>,
-    pub inactive: Option<String>,
-    pub origin: crate::source::StatementOrigin,
-}
-
 impl<'l> Context<'l> {
-    pub fn new(source: &'l dyn Source, report: &'l mut Report) -> Self {
+    pub fn new(source: &'l dyn Source) -> Self {
         Self {
-            report,
             source,
             server: ServerFacts::default(),
             cache_variables: HashSet::new(),
-            expires_variables: HashSet::new(),
+            set_variables: HashSet::new(),
             upstreams: HashMap::new(),
             rates: HashMap::new(),
-            cache: None,
-            expires: Vec::new(),
+            cache: Section::default(),
             bypass_cookies: Vec::new(),
         }
     }
 
-    /// Whether a path exists, as far as this machine shows.
-    pub fn exists(&self, path: &str) -> bool {
-        !self.source.matching(Path::new(path)).is_empty()
-    }
-
     /// Whether a folder has a WordPress of its own.
     pub fn is_wordpress(&self, folder: &str) -> bool {
-        let has = |name: &str| {
-            !self
-                .source
-                .matching(&Path::new(folder).join(name))
-                .is_empty()
-        };
+        let matching = |name: &str| self.source.matching(&Path::new(folder).join(name));
+        let has = |name: &str| !matching(name).is_empty();
         has("wp-blog-header.php") && has("index.php")
     }
 
-    /// Finds the variables that make requests bypass a cache, and those of lifetimes for whole servers.
-    pub fn find_variables(&mut self, block: &[ParsedDirective], is_location: bool) {
+    /// Finds the variables that make requests bypass a cache, and those that statements set.
+    pub fn find_variables(&mut self, block: &[Directive]) {
         for directive in block {
             let name = directive.name();
-            if name == "expires" && !is_location {
-                self.expires_variables
-                    .insert(directive.argument(0).to_owned());
-            }
-            if [
-                "_no_cache",
-                "_cache_bypass",
-                "srcache_fetch_skip",
-                "srcache_store_skip",
-            ]
-            .iter()
-            .any(|end| name.ends_with(end))
-            {
-                let variables = directive
-                    .arguments()
-                    .iter()
-                    .filter(|word| word.starts_with('$'));
+            if SKIPS.iter().any(|end| name.ends_with(end)) {
+                let words = directive.arguments().iter();
+                let variables = words.filter(|word| word.starts_with('$'));
                 self.cache_variables.extend(variables.cloned());
             }
-            self.find_variables(directive.inner(), is_location || name == "location");
+            let target = match name {
+                "set" => directive.arguments().first(),
+                "map" | "geo" => directive.arguments().last(),
+                _ => None,
+            };
+            self.set_variables.extend(target.cloned());
+            self.find_variables(directive.inner());
         }
     }
 
-    /// See [`Report::carried`].
-    pub fn carried(&mut self, directive: &ParsedDirective, option: impl Into<String>) {
-        self.report.carried(directive.id, option);
-    }
-
-    /// See [`Report::not_needed`].
-    pub fn not_needed(&mut self, directive: &ParsedDirective, why: impl Into<String>) {
-        self.report.not_needed(directive.id, why);
-    }
-
-    /// See [`Report::not_carried`].
-    pub fn not_carried(&mut self, directive: &ParsedDirective, remedy: impl Into<String>) {
-        self.report.not_carried(directive.id, remedy);
-    }
-
     /// Records the definition in a statement outside of servers. False if it defines nothing.
-    pub fn define(&mut self, directive: &ParsedDirective) -> bool {
+    pub fn define(&mut self, directive: &Directive) -> bool {
         match directive.name() {
             "upstream" => self.upstream(directive),
             "limit_req_zone" => self.rate(directive),
@@ -147,9 +98,9 @@ impl<'l> Context<'l> {
             "geo" => {
                 let remedy =
                     "name the networks in `allow`, `deny`, `admin_allow` or `server.limit_exempt`";
-                self.report.not_carried(directive.id, remedy);
+                directive.not_carried(remedy);
                 for inner in directive.inner() {
-                    self.report.not_carried(inner.id, remedy);
+                    inner.not_carried(remedy);
                 }
             }
             _ => return false,
@@ -157,92 +108,81 @@ impl<'l> Context<'l> {
         true
     }
 
-    fn upstream(&mut self, directive: &ParsedDirective) {
+    fn upstream(&mut self, directive: &Directive) {
         let mut servers = Vec::new();
         for inner in directive.inner() {
             match inner.name() {
                 "server" if inner.arguments().iter().any(|word| word == "down") => {
-                    self.not_needed(inner, "the server is marked as down");
+                    inner.not_needed("the server is marked as down");
                 }
                 "server" => {
                     servers.push(inner.argument(0).to_owned());
-                    self.server_of_upstream(inner);
+                    server_of_upstream(inner);
                 }
                 "keepalive" | "keepalive_requests" | "keepalive_timeout" | "zone" => {
-                    self.not_needed(inner, "Galley keeps connections by itself (`idle_share`)");
+                    inner.not_needed("Galley keeps connections by itself (`idle_share`)");
                 }
                 _ => {
                     let remedy = "choose the method of load balancing in the options of `upstream`";
-                    self.not_carried(inner, remedy);
+                    inner.not_carried(remedy);
                 }
             }
         }
-        self.report.carried(directive.id, "upstream or php");
+        directive.entry.carried("upstream or php");
         self.upstreams
             .insert(directive.argument(0).to_owned(), servers);
     }
 
-    fn server_of_upstream(&mut self, directive: &ParsedDirective) {
-        if directive.arguments().len() > 1 {
-            let remedy = "set `weight`, `backup` and `max` in the options of `upstream` or `php`";
-            return self.not_carried(directive, remedy);
-        }
-        self.carried(directive, "upstream or php");
-    }
-
-    fn rate(&mut self, directive: &ParsedDirective) {
-        let option = |name: &str| {
-            let mut all = directive.arguments().iter();
-            all.find_map(|argument| argument.strip_prefix(name))
-        };
-        let zone = option("zone=").map(|zone| zone.split(':').next().unwrap_or(zone));
-        match (zone, option("rate=").and_then(units::rate)) {
-            (Some(zone), Some(rate)) => {
+    fn rate(&mut self, directive: &Directive) {
+        let zone = directive
+            .option("zone=")
+            .map(|zone| zone.split(':').next().unwrap_or(zone));
+        let counts_addresses = matches!(
+            directive.argument(0),
+            "$binary_remote_addr" | "$remote_addr"
+        );
+        match (zone, directive.option("rate=").and_then(units::rate)) {
+            (Some(zone), Some(rate)) if counts_addresses => {
                 self.rates.insert(zone.to_owned(), rate);
-                self.report.carried(directive.id, "limit");
+                directive.carried("limit");
             }
-            _ => self.report.not_carried(directive.id, "set `limit`"),
+            _ => directive.not_carried("set `limit`: Galley counts requests by address"),
         }
     }
 
-    fn cache_path(&mut self, directive: &ParsedDirective) {
-        let option = |name: &str| {
-            let mut all = directive.arguments().iter();
-            all.find_map(|argument| argument.strip_prefix(name))
-        };
-        if self.cache.is_none() {
-            self.cache = Some(CacheFolder {
-                size: option("max_size=").and_then(units::size),
-                inactive: option("inactive=").and_then(units::duration),
-                origin: directive.origin.clone(),
-            });
+    fn cache_path(&mut self, directive: &Directive) {
+        if self.cache.is_empty() {
+            let (cache, origin) = (&mut self.cache, &directive.origin);
+            cache.set("disk", "/var/cache/galley", origin);
+            let size = directive.option("max_size=").and_then(units::size);
+            let inactive = directive.option("inactive=").and_then(units::duration);
+            for (option, value) in [("disk_size", size), ("inactive", inactive)] {
+                if let Some(value) = value {
+                    cache.set(option, value, origin);
+                }
+            }
         }
         // Plugins that compute names of cache files expect these levels.
-        let outcome = match option("levels=") {
+        let outcome = match directive.option("levels=") {
             Some("1:2") => CACHE_OF_PLUGINS,
             _ => "cache.disk",
         };
-        self.report.carried(directive.id, outcome);
+        directive.carried(outcome);
     }
 
     /// Converts a map. One of cookies or addresses is a list of conditions; others are not needed or lost.
-    fn map(&mut self, directive: &ParsedDirective) {
+    fn map(&mut self, directive: &Directive) {
         let variable = directive.argument(0);
-        if variable == "$sent_http_content_type"
-            && self.expires_variables.contains(directive.argument(1))
-        {
-            return self.map_of_types(directive);
-        }
         let target = directive.argument(1);
         if variable != "$http_cookie" || !self.cache_variables.contains(target) {
             let outcome = map_fate(variable);
-            self.report.record(directive.id, outcome.clone());
+            directive.entry.record(outcome.clone());
             for inner in directive.inner() {
-                self.report.record(inner.id, outcome.clone());
+                inner.entry.record(outcome.clone());
             }
             return;
         }
-        self.carried(directive, "bypass_cookies");
+        directive.entry.carried("bypass_cookies");
         for inner in directive.inner() {
             let (pattern, is_off) = (inner.name(), matches!(inner.argument(0), "" | "0"));
             match pattern
@@ -250,46 +190,19 @@ impl<'l> Context<'l> {
                 .and_then(|text| known::cookies(text.trim_start_matches('*')))
             {
                 _ if pattern == "default" && is_off => {
-                    self.not_needed(inner, "pages are stored by default");
+                    inner.not_needed("pages are stored by default");
                 }
                 Some(cookies) if !is_off && cookies.is_empty() => {
-                    self.not_needed(inner, "the preset knows these cookies");
+                    inner.not_needed("the preset knows these cookies");
                 }
                 Some(cookies) if !is_off => {
                     let cookies = cookies
                         .into_iter()
                         .map(|cookie| (cookie, inner.origin.clone()));
                     self.bypass_cookies.extend(cookies);
-                    self.carried(inner, "bypass_cookies");
+                    inner.carried("bypass_cookies");
                 }
-                _ => self.not_carried(inner, "name the cookies in `bypass_cookies`"),
-            }
-        }
-    }
-
-    /// Converts `map $sent_http_content_type $expires`: lifetimes in browsers.
-    fn map_of_types(&mut self, directive: &ParsedDirective) {
-        self.carried(directive, "rules for the media types");
-        for inner in directive.inner() {
-            let media_type = inner.name().trim_start_matches(['~', '*']);
-            let value = inner.argument(0);
-            let seconds = match value {
-                "max" => Some(315_360_000),
-                value => units::seconds(value),
-            };
-            match (known::paths_of_type(media_type), seconds) {
-                _ if matches!(value, "epoch" | "off" | "0") => {
-                    self.not_needed(inner, known::ASKS_AGAIN);
-                }
-                (Some(pattern), Some(seconds)) => {
-                    self.expires.push(ExpiryOfType {
-                        pattern,
-                        seconds,
-                        origin: inner.origin.clone(),
-                    });
-                    self.carried(inner, "a rule with set_headers");
-                }
-                _ => self.not_carried(inner, "write a rule with `pattern` and `set_headers`"),
+                _ => inner.not_carried("name the cookies in `bypass_cookies`"),
             }
         }
     }
@@ -336,6 +249,9 @@ impl<'l> Context<'l> {
     }
 }
 
+/// Ends of the names of statements whose variables make requests bypass a cache.
+const SKIPS: WordList = WordList("_no_cache _cache_bypass srcache_fetch_skip srcache_store_skip");
+
 /// The result for a map of a variable.
 fn map_fate(variable: &str) -> StatementOutcome {
     match variable {
@@ -351,3 +267,11 @@ const MAP: &str = "Galley has no maps: write rules for the paths, or decide in P
 /// A plugin's settings are in its database, so the import cannot determine whether it removes files.
 const CACHE_OF_PLUGINS: &str = "cache.disk. If a plugin purges pages by removing files from this folder (Nginx Helper, SpinupWP), \
      also set `nginx_cache_path` of its site";
+
+fn server_of_upstream(directive: &Directive) {
+    if directive.arguments().len() > 1 {
+        let remedy = "set `weight`, `backup` and `max` in the options of `upstream` or `php`";
+        return directive.not_carried(remedy);
+    }
+    directive.entry.carried("upstream or php");
+}

@@ -1,12 +1,12 @@
 //! The fields that nginx adds to responses.
 
 use crate::comparison::{WantedFields, sorted};
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::report::StatementOutcome;
 use crate::units;
 
 /// The fields that statements of nginx add, by name in lower case.
-pub(super) fn wanted<'d>(statements: &[&'d ParsedDirective]) -> WantedFields<'d> {
+pub(super) fn wanted<'d>(statements: &[&'d Directive]) -> WantedFields<'d> {
     let mut all = WantedFields::new();
     for one in statements {
         let (Some(name), value) = (name_of(one), value_of(one)) else {
@@ -29,7 +29,7 @@ pub(super) fn wanted<'d>(statements: &[&'d ParsedDirective]) -> WantedFields<'d>
 }
 
 /// The name of the field that a statement adds, in lower case.
-pub(super) fn name_of(directive: &ParsedDirective) -> Option<String> {
+pub(super) fn name_of(directive: &Directive) -> Option<String> {
     match directive.name() {
         "add_header" | "more_set_headers" => {
             let name = name_and_value(directive).0.to_ascii_lowercase();
@@ -40,7 +40,7 @@ pub(super) fn name_of(directive: &ParsedDirective) -> Option<String> {
     }
 }
 
-fn value_of(directive: &ParsedDirective) -> Option<String> {
+fn value_of(directive: &Directive) -> Option<String> {
     if directive.name() == "expires" {
         return lifetime(directive);
     }
@@ -50,7 +50,7 @@ fn value_of(directive: &ParsedDirective) -> Option<String> {
 }
 
 /// The value of `Cache-Control` that `expires` sends.
-pub(super) fn lifetime(directive: &ParsedDirective) -> Option<String> {
+pub(super) fn lifetime(directive: &Directive) -> Option<String> {
     match directive.arguments() {
         [text] => match text.as_str() {
             "epoch" | "-1" => Some("no-cache".to_owned()),
@@ -62,7 +62,7 @@ pub(super) fn lifetime(directive: &ParsedDirective) -> Option<String> {
 }
 
 /// The name and the value of the field of a statement.
-pub(super) fn name_and_value(directive: &ParsedDirective) -> (&str, &str) {
+pub(super) fn name_and_value(directive: &Directive) -> (&str, &str) {
     let (first, second) = (directive.argument(0), directive.argument(1));
     let (name, value) = match directive.name() {
         "more_set_headers" => first.split_once(':').unwrap_or((first, "")),
@@ -87,6 +87,11 @@ pub(super) fn header_fate(lower: &str, value: &str) -> Option<StatementOutcome> 
         "vary" => not_carried(VARY),
         "x-powered-by" | "server" | "date" | "age" | "content-length" | "content-encoding"
         | "connection" => not_carried("Galley removes this field, or sends its own"),
+        "set-cookie" | "link" | "content-type" | "location" | "etag" | "last-modified" => {
+            not_carried(
+                "nginx adds this field to those of PHP, and `set_headers` would replace them: see `add_headers`",
+            )
+        }
         _ if has_variable => {
             not_carried("a value with a variable of nginx: have PHP send the field")
         }

@@ -1,15 +1,15 @@
 //! Statements inside of locations, whose meaning follows from the location around them.
 
-use crate::closed::undecided;
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::draft::ImportedSite;
 use crate::known;
+use crate::names::NGINX;
 use crate::nginx::context::Context;
 use crate::nginx::location_paths::LocationPaths;
-use crate::nginx::parameters::is_silent;
+use crate::words::WordList;
 
 /// The status with which a block refuses all requests. `None`: it serves some.
-pub(super) fn denial_status(block: &[ParsedDirective]) -> Option<&str> {
+pub(super) fn denial_status(block: &[Directive]) -> Option<&str> {
     // `return` comes before access control.
     let mut returns = block.iter().filter(|one| one.name() == "return");
     if let Some(first) = returns.next() {
@@ -28,29 +28,29 @@ pub(super) fn denial_status(block: &[ParsedDirective]) -> Option<&str> {
 }
 
 /// A location inside another one. Its access control is at least that of the outer one, which becomes a rule for more paths.
-pub(super) fn nested(directive: &ParsedDirective, context: &mut Context<'_>) {
+pub(super) fn nested(directive: &Directive) {
     if denial_status(directive.inner()).is_some()
         || directive.has("deny")
         || directive.has("auth_basic")
         || directive.has("internal")
     {
-        return undecided(directive, NESTED, context.report);
+        return directive.undecided(NESTED);
     }
-    let passes = |one: &ParsedDirective| {
+    let passes = |one: &Directive| {
         one.name() == "fastcgi_pass"
-            || one.name().starts_with("fastcgi_") && is_silent(one)
+            || one.name().starts_with("fastcgi_") && NGINX.is_not_needed(one)
             || one.name() == "try_files" && one.argument(1) == "=404"
     };
-    if OF_PHP.contains(&LocationPaths::of(directive).text()) && directive.inner().iter().all(passes)
+    if OF_PHP.contains(LocationPaths::of(directive).text()) && directive.inner().iter().all(passes)
     {
-        return directive.not_needed("PHP runs the scripts of all paths", context.report);
+        return directive.not_needed("PHP runs the scripts of all paths");
     }
-    directive.not_carried(NESTED, context.report);
+    directive.not_carried(NESTED);
 }
 
 /// Converts `try_files` of the paths below `prefix`.
 pub(super) fn try_files(
-    directive: &ParsedDirective,
+    directive: &Directive,
     prefix: &str,
     site: &ImportedSite,
     context: &mut Context<'_>,
@@ -73,7 +73,7 @@ pub(super) fn try_files(
     let front = query.iter().find_map(|query| last.strip_suffix(query));
     match front {
         Some("/index.php") if is_plain && tries_folders && has_pages => {
-            context.not_needed(directive, FALLBACK);
+            directive.not_needed(FALLBACK);
         }
         Some(front)
             if is_plain
@@ -84,12 +84,9 @@ pub(super) fn try_files(
             let root = site.section.text("root").unwrap_or_default();
             let folder = format!("{root}{}", prefix.trim_end_matches('/'));
             if context.is_wordpress(&folder) {
-                context.not_needed(
-                    directive,
-                    "the nearest index.php beside a wp-blog-header.php runs",
-                );
+                directive.not_needed("the nearest index.php beside a wp-blog-header.php runs");
             } else {
-                context.not_carried(directive, FOLDER);
+                directive.not_carried(FOLDER);
             }
         }
         None if is_plain
@@ -97,42 +94,21 @@ pub(super) fn try_files(
             && context.server.is_files_only
             && !site.section.has("upstream") =>
         {
-            context.not_needed(directive, "Galley sends files of the site only");
+            directive.not_needed("Galley sends files of the site only");
         }
-        _ => context.not_carried(directive, FALLS_BACK),
+        _ => directive.not_carried(FALLS_BACK),
     }
 }
 
-pub(super) fn limit_except(directive: &ParsedDirective, context: &mut Context<'_>) {
-    undecided(
-        directive,
-        "name the methods in a rule (`methods`) with `deny`",
-        context.report,
-    );
-}
-
 /// Patterns of all scripts.
-pub(super) const OF_PHP: &[&str] = &[
-    r"\.php$",
-    r"\.php",
-    r"\.php(/|$)",
-    r"\.php(?:/|$)",
-    r"\.php($|/)",
-    r"\.php(?:$|/)",
-    r"[^/]\.php(/|$)",
-    r"^(.+\.php)(.*)$",
-    r"^.+\.php$",
-    r"^/.+\.php(/|$)",
-    r".php$",
-];
+pub(super) const OF_PHP: WordList = WordList(
+    r"\.php$ \.php \.php(/|$) \.php(?:/|$) \.php($|/) \.php(?:$|/) [^/]\.php(/|$) ^(.+\.php)(.*)$ ^.+\.php$ ^/.+\.php(/|$)
+    .php$",
+);
 
 /// Patterns of all scripts, and of others that Galley runs nowhere.
-pub(super) const OF_OTHER_SCRIPTS: &[&str] = &[
-    r"\.(php|phtml)$",
-    r"\.(php|php5|phtml)$",
-    r"\.php[345]?$",
-    r"\.ph(p|tml)$",
-];
+pub(super) const OF_OTHER_SCRIPTS: WordList =
+    WordList(r"\.(php|phtml)$ \.(php|php5|phtml)$ \.php[345]?$ \.ph(p|tml)$");
 
 pub(super) const FALLBACK: &str =
     "Galley sends a file that exists, and forwards everything else to index.php";

@@ -1,7 +1,7 @@
 //! The paths of a `location`, and the rule for them.
 
 use crate::closed;
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::draft::{RuleDraft, RulePriority, Section};
 use crate::known;
 use crate::served::StatementPaths;
@@ -21,7 +21,7 @@ pub(super) enum LocationPaths {
 }
 
 impl LocationPaths {
-    pub fn of(directive: &ParsedDirective) -> Self {
+    pub fn of(directive: &Directive) -> Self {
         let (modifier, path) = match directive.arguments() {
             [path] => match path.strip_prefix('=') {
                 Some(path) => ("=", path),
@@ -68,7 +68,7 @@ impl LocationPaths {
     }
 
     /// A rule without options. `None` if Galley does not support the pattern.
-    pub fn rule(&self, directive: &ParsedDirective) -> Option<RuleDraft> {
+    pub fn rule(&self, directive: &Directive) -> Option<RuleDraft> {
         if let Self::Pattern {
             text,
             ignores_case: false,
@@ -91,7 +91,7 @@ impl LocationPaths {
             }
             Self::Named => return None,
         };
-        if !self.is_pattern() && !self.text().starts_with('/') {
+        if !self.is_pattern() && (!self.text().starts_with('/') || self.text().contains('*')) {
             return None;
         }
         let (priority, length) = match self {

@@ -1,7 +1,7 @@
 //! Converts `proxy_pass`, `fastcgi_pass`, `return` and `rewrite`, and the lifetimes of responses.
 
 use crate::closed;
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::draft::{ImportedSite, RulePriority, Section, Value};
 use crate::evidence;
 use crate::known;
@@ -10,7 +10,7 @@ use crate::units;
 
 /// Converts `proxy_pass` and `fastcgi_pass` of the paths that begin with `prefix`. False for other statements.
 pub(super) fn pass(
-    directive: &ParsedDirective,
+    directive: &Directive,
     prefix: Option<&str>,
     section: &mut Section,
     context: &mut Context<'_>,
@@ -19,9 +19,9 @@ pub(super) fn pass(
     match directive.name() {
         "proxy_pass" => proxy_pass(directive, prefix, section, context),
         "fastcgi_pass" => match context.fastcgi_servers(target) {
-            Some(Value::List(all)) if all.is_empty() => context.not_carried(directive, NO_SERVER),
-            Some(servers) => directive.sets("php", servers, section, context.report),
-            None => context.not_carried(directive, "set `php`: the target depends on the request"),
+            Some(Value::List(all)) if all.is_empty() => directive.not_carried(NO_SERVER),
+            Some(servers) => directive.sets("php", servers, section),
+            None => directive.not_carried("set `php`: the target depends on the request"),
         },
         _ => return false,
     }
@@ -29,7 +29,7 @@ pub(super) fn pass(
 }
 
 fn proxy_pass(
-    directive: &ParsedDirective,
+    directive: &Directive,
     prefix: Option<&str>,
     section: &mut Section,
     context: &mut Context<'_>,
@@ -41,18 +41,14 @@ fn proxy_pass(
     // With a path, nginx replaces the prefix of the location by it.
     let is_same = path.is_none() || path == prefix || path == Some("$request_uri");
     match (is_same, servers.is_empty()) {
-        (false, _) => context.not_carried(directive, REPLACES_PATH),
-        (true, true) => context.not_carried(directive, NO_SERVER),
-        (true, false) => directive.sets("upstream", Value::List(servers), section, context.report),
+        (false, _) => directive.not_carried(REPLACES_PATH),
+        (true, true) => directive.not_carried(NO_SERVER),
+        (true, false) => directive.sets("upstream", Value::List(servers), section),
     }
 }
 
 /// Converts `fastcgi_cache_valid 200 301 60m` to lifetimes by status. False for other statements.
-pub(super) fn cache_time(
-    directive: &ParsedDirective,
-    ttl: &mut Section,
-    context: &mut Context<'_>,
-) -> bool {
+pub(super) fn cache_time(directive: &Directive, ttl: &mut Section) -> bool {
     if !directive.name().ends_with("_cache_valid") {
         return false;
     }
@@ -60,7 +56,7 @@ pub(super) fn cache_time(
         return true;
     };
     let Some(time) = units::duration(time) else {
-        context.not_carried(directive, "set lifetimes in `[site.ttl]`");
+        directive.not_carried("set lifetimes in `[site.ttl]`");
         return true;
     };
     let named: Vec<&str> = match statuses {
@@ -70,7 +66,7 @@ pub(super) fn cache_time(
     for option in named.into_iter().filter_map(lifetime_option) {
         ttl.set(&option, time.clone(), &directive.origin);
     }
-    context.carried(directive, "site.ttl");
+    directive.carried("site.ttl");
     true
 }
 
@@ -87,11 +83,7 @@ fn lifetime_option(status: &str) -> Option<String> {
 }
 
 /// Converts `return 301 URL` in a location with the rule `section`.
-pub(super) fn returned(
-    directive: &ParsedDirective,
-    section: &mut Section,
-    context: &mut Context<'_>,
-) {
+pub(super) fn returned(directive: &Directive, section: &mut Section) {
     let (status, target) = match directive.arguments() {
         [url] if url.contains("://") => ("302", url.as_str()),
         [status, target] => (status.as_str(), target.as_str()),
@@ -103,9 +95,9 @@ pub(super) fn returned(
     match target {
         Some((target, keeps_query)) => {
             section.redirects(target, status, keeps_query, &directive.origin);
-            context.carried(directive, "redirect");
+            directive.carried("redirect");
         }
-        None => context.not_carried(directive, NO_REDIRECT),
+        None => directive.not_carried(NO_REDIRECT),
     }
 }
 
@@ -144,11 +136,7 @@ fn redirect_target(target: &str, section: &Section) -> Option<(String, bool)> {
 }
 
 /// Converts `rewrite PATTERN URL FLAG` of a server: redirects only, because Galley rewrites no paths.
-pub(super) fn rewritten(
-    directive: &ParsedDirective,
-    site: &mut ImportedSite,
-    context: &mut Context<'_>,
-) {
+pub(super) fn rewritten(directive: &Directive, site: &mut ImportedSite) {
     let (pattern, target) = (directive.argument(0), directive.argument(1));
     let flag = directive.argument(2);
     let redirects = matches!(flag, "permanent" | "redirect") || target.contains("://");
@@ -158,18 +146,18 @@ pub(super) fn rewritten(
     };
     let is_target = redirects && has_only_groups(bare) && !bare.contains('?');
     let Some(pattern) = known::pattern(pattern, false).filter(|_| is_target) else {
-        return context.not_carried(directive, NO_REWRITES);
+        return directive.not_carried(NO_REWRITES);
     };
     let status = if flag == "permanent" { "301" } else { "302" };
     // nginx evaluates it before it chooses a location.
     let mut rule = closed::rule_for("pattern", pattern, directive, RulePriority::Exact);
     if !evidence::takes_target(&rule.section, bare) {
-        return context.not_carried(directive, NO_REWRITES);
+        return directive.not_carried(NO_REWRITES);
     }
     rule.section
         .redirects(bare.to_owned(), status, keeps_query, &directive.origin);
     site.add_rule(rule);
-    context.carried(directive, "redirect");
+    directive.carried("redirect");
 }
 
 const NO_SERVER: &str = "set `upstream`: the target depends on the request, or is a unix socket";

@@ -1,6 +1,7 @@
 //! Wrong translations of a server of nginx.
 
 use super::*;
+use crate::draft::Value;
 use crate::planted::PlantedServer;
 
 const SERVER: PlantedServer = PlantedServer {

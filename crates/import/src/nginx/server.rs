@@ -1,14 +1,17 @@
 //! Converts `server` to a site, or to a redirect to one.
 
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::draft::{ImportedSite, Section};
+use crate::gate::is_network;
+use crate::host_redirect::{HostRedirect, OF_HOST};
 use crate::known;
 use crate::nginx::common::{self, DirectiveScope};
-use crate::nginx::condition::ActionTarget;
+use crate::nginx::condition::host_redirect;
 use crate::nginx::context::{Context, ServerFacts};
 use crate::nginx::{condition, inner, location, passing};
-use crate::report::StatementId;
+use crate::requests::flat;
 use crate::units;
+use crate::words::WordList;
 use crate::write::certificate_pair;
 
 /// A converted server.
@@ -18,32 +21,16 @@ pub(super) struct Server {
     pub listen: Vec<String>,
     pub listen_tls: Vec<String>,
     /// The target of a server that redirects all requests.
-    pub redirect: Option<ServerRedirect>,
+    pub redirect: Option<HostRedirect>,
     pub options: Section,
     /// Whether the server only denies hosts that no other server has.
     pub is_refusal: bool,
 }
 
-/// `return 301 https://example.com$request_uri` for a whole server.
-#[derive(Clone, Debug)]
-pub(super) struct ServerRedirect {
-    pub target: ActionTarget,
-    pub id: StatementId,
-    pub origin: crate::source::StatementOrigin,
-}
-
-impl std::ops::Deref for ServerRedirect {
-    type Target = ActionTarget;
-
-    fn deref(&self) -> &ActionTarget {
-        &self.target
-    }
-}
-
 /// Converts a server. `inherited`: the statements of `http` that apply to each server.
 pub(super) fn convert(
-    block: &[ParsedDirective],
-    inherited: &[&ParsedDirective],
+    block: &[Directive],
+    inherited: &[&Directive],
     context: &mut Context<'_>,
 ) -> Server {
     let mut server = Server {
@@ -53,21 +40,32 @@ pub(super) fn convert(
     context.server = facts(block, inherited);
     // The meaning of a location depends on the root, wherever that is named.
     let all = || inherited.iter().copied().chain(block);
-    let is_location = |one: &&ParsedDirective| matches!(one.name(), "location" | "if");
+    let is_location = |one: &&Directive| matches!(one.name(), "location" | "if");
     let first = all().filter(|one| !is_location(one));
     for directive in first.chain(all().filter(is_location)) {
         match directive.name() {
-            "listen" => listen(directive, &mut server, context),
-            _ if server.is_refusal => directive.not_needed(NO_SUCH_HOST, context.report),
+            "listen" => listen(directive, &mut server),
+            _ if server.is_refusal => directive.not_needed(NO_SUCH_HOST),
             _ => statement(directive, &mut server, context),
         }
     }
-    common::access(block, &mut server.site.section, context.report);
+    common::access(block, &mut server.site.section);
     server.listens_by_default();
     server
 }
 
 impl Server {
+    /// The listeners, and the options for all sites.
+    pub fn global(&self) -> Section {
+        let mut all = Section::default();
+        let lists = [("listen", &self.listen), ("listen_tls", &self.listen_tls)];
+        for (name, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
+            all.add(name, (*list).clone(), None);
+        }
+        all.settings.extend(self.options.settings.iter().cloned());
+        all
+    }
+
     /// A server without `listen` has port 80.
     fn listens_by_default(&mut self) {
         if self.listen.is_empty() && self.listen_tls.is_empty() {
@@ -77,14 +75,14 @@ impl Server {
 }
 
 /// The properties of a server with these statements.
-fn facts(block: &[ParsedDirective], inherited: &[&ParsedDirective]) -> ServerFacts {
+fn facts(block: &[Directive], inherited: &[&Directive]) -> ServerFacts {
     let listens = || block.iter().filter(|one| one.name() == "listen");
     let mut plain_ports: Vec<String> = listens().filter(|one| !is_tls(one)).map(port).collect();
     plain_ports.dedup();
     if listens().next().is_none() {
         plain_ports.push("80".to_owned());
     }
-    let others = |one: &&ParsedDirective| {
+    let others = |one: &&Directive| {
         one.name() == "location"
             && one.arguments() != ["/"]
             && inner::denial_status(one.inner()).is_none()
@@ -93,6 +91,19 @@ fn facts(block: &[ParsedDirective], inherited: &[&ParsedDirective]) -> ServerFac
         plain_ports,
         is_sole: !block.iter().any(|one| others(&one)),
         is_files_only: !passes(block),
+        passes: flat(block)
+            .iter()
+            .filter(|one| one.name().ends_with("_pass"))
+            .count(),
+        client_field: inherited
+            .iter()
+            .copied()
+            .chain(block)
+            .rfind(|one| one.name() == "real_ip_header")
+            .map_or_else(
+                || "x-real-ip".to_owned(),
+                |one| one.argument(0).to_ascii_lowercase(),
+            ),
         is_proxy: is_proxy(block),
         has_index: inherited
             .iter()
@@ -111,7 +122,7 @@ pub(super) struct ServerRole {
 }
 
 /// A host of a server, and its schemes.
-pub(super) fn role(block: &[&ParsedDirective]) -> ServerRole {
+pub(super) fn role(block: &[&Directive]) -> ServerRole {
     let listens = || block.iter().filter(|one| one.name() == "listen");
     let mut schemes: Vec<bool> = listens().map(|one| is_tls(one)).collect();
     schemes.sort_unstable();
@@ -130,116 +141,119 @@ pub(super) fn role(block: &[&ParsedDirective]) -> ServerRole {
     ServerRole { schemes, host }
 }
 
-fn is_tls(listen: &ParsedDirective) -> bool {
+fn is_tls(listen: &Directive) -> bool {
     let mut words = listen.arguments().iter();
     words.any(|word| matches!(word.as_str(), "ssl" | "quic")) || port(listen) == "443"
 }
 
 /// The port of a `listen`.
-fn port(directive: &ParsedDirective) -> String {
+fn port(directive: &Directive) -> String {
     let listener = units::listener(directive.argument(0), 80).unwrap_or_default();
     let port = listener.rsplit_once(':').map(|(_, port)| port);
     port.unwrap_or_default().to_owned()
 }
 
 /// Whether each location passes its requests to HTTP servers, refuses or redirects them, and there is one for all paths.
-fn is_proxy(block: &[ParsedDirective]) -> bool {
+fn is_proxy(block: &[Directive]) -> bool {
     let mut locations = block.iter().filter(|one| one.name() == "location");
     let has_all = locations
         .clone()
         .any(|one| one.arguments() == ["/"] && one.has("proxy_pass"));
-    let sends_none = |one: &ParsedDirective| {
+    let sends_none = |one: &Directive| {
         one.has("proxy_pass") || one.has("return") || inner::denial_status(one.inner()).is_some()
     };
     has_all && locations.all(|one| sends_none(one) && !one.has("location"))
 }
 
 /// Whether a block passes requests on.
-fn passes(block: &[ParsedDirective]) -> bool {
+fn passes(block: &[Directive]) -> bool {
     block
         .iter()
         .any(|one| one.name().ends_with("_pass") || passes(one.inner()))
 }
 
 /// Whether a server only closes connections: `return` at this level takes precedence over all locations.
-pub(super) fn refuses_hosts<'d>(block: impl IntoIterator<Item = &'d ParsedDirective>) -> bool {
-    let refuses = |one: &ParsedDirective| one.name() == "return" && one.argument(0) == "444";
+pub(super) fn refuses_hosts<'d>(block: impl IntoIterator<Item = &'d Directive>) -> bool {
+    let refuses = |one: &Directive| one.name() == "return" && one.argument(0) == "444";
     block.into_iter().any(refuses)
 }
 
 pub(super) const NO_SUCH_HOST: &str =
     "Galley answers 421 to hosts that no site has; a site with `hosts = [\"*\"]` has them all";
 
-fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
-    let origin = &directive.origin;
+fn statement(directive: &Directive, server: &mut Server, context: &mut Context<'_>) {
     let argument = directive.argument(0);
     let site = &mut server.site;
     match directive.name() {
         "root" if argument.contains('$') || !argument.starts_with('/') => {
-            context.not_carried(directive, "set `root` to the folder: the path depends on the request, or on where nginx was built");
+            directive.not_carried("set `root` to the folder: the path depends on the request, or on where nginx was built");
         }
         "root" if context.server.is_proxy => {
-            context.not_needed(directive, "no location sends files");
+            directive.not_needed("no location sends files");
         }
-        "server_name" => names(directive, site, context),
+        "server_name" => names(directive, site),
         "root" => {
-            directive.sets("root", argument, &mut site.section, context.report);
+            directive.sets("root", argument, &mut site.section);
         }
-        "ssl_certificate" | "ssl_certificate_key" => certificate(directive, site, context),
-        "access_log" | "error_log" => log(directive, site, context),
-        "error_page" => error_page(directive, site, context),
+        "ssl_certificate" | "ssl_certificate_key" => certificate(directive, site),
+        "access_log" => directive.logs_to("access", argument, &mut site.log),
+        "error_log" => directive.logs_to("error", argument, &mut site.log),
         "location" if is_redirect(directive) => {
-            context.carried(directive, "https_redirect or canonical_host");
+            directive.entry.carried("https_redirect or canonical_host");
             for inner in directive.inner() {
                 statement(inner, server, context);
             }
         }
         "location" => location::convert(directive, site, context),
         "if" => condition::convert(directive, site, context),
-        "return" | "rewrite" => redirect(directive, server, context),
+        "return" | "rewrite" => redirect(directive, server),
         "try_files" | "internal" | "break" | "set" => of_server(directive, context),
-        "expires" if argument != "off" && !argument.starts_with('$') => {
+        "expires" if argument != "off" => {
             let remedy =
                 "a lifetime for all pages and files: write rules with `pattern` and `set_headers`";
-            context.not_carried(directive, remedy);
+            directive.not_carried(remedy);
         }
-        "keepalive_timeout" | "client_header_timeout" | "client_body_timeout" | "send_timeout" => {
-            client_timeout(directive, &mut server.options, context);
+        "keepalive_timeout" => directive.sets_times(&["server.idle_timeout"], &mut server.options),
+        "client_header_timeout" => {
+            directive.sets_times(&["server.head_timeout"], &mut server.options);
         }
-        "set_real_ip_from" => {
-            server
-                .options
-                .add("trusted_proxies", [argument.to_owned()], origin);
-            context.carried(directive, "server.trusted_proxies");
+        "client_body_timeout" => {
+            directive.sets_times(&["server.body_timeout"], &mut server.options);
         }
-        "real_ip_header" => real_ip_header(directive, server, context),
-        "real_ip_recursive" => {
-            context.not_needed(
-                directive,
-                "Galley takes the first address from the right that is not trusted",
-            );
+        "send_timeout" => directive.sets_times(&["server.write_timeout"], &mut server.options),
+        "set_real_ip_from" => trusted(directive, server, context),
+        "real_ip_header" if is_client_field(argument) => {
+            directive.carried("server.client_field");
         }
+        "real_ip_header" => directive.not_carried("set `server.client_field`"),
+        "real_ip_recursive" if argument == "on" => {
+            directive
+                .not_needed("Galley takes the first address from the right that is not trusted");
+        }
+        "real_ip_recursive" => directive.not_carried(
+            "Galley takes the first address from the right that is not trusted: compare `server.trusted_proxies`",
+        ),
         _ if passing::pass(directive, None, &mut site.section, context) => {}
-        _ if passing::cache_time(directive, &mut site.ttl, context) => {}
+        _ if passing::cache_time(directive, &mut site.ttl) => {}
         _ => common::convert(directive, DirectiveScope::Site, &mut site.section, context),
     }
 }
 
 /// Whether the directive is `location / { return 301 https://... }`, which redirects the whole server.
-fn is_redirect(directive: &ParsedDirective) -> bool {
-    let sends = |inner: &ParsedDirective| ActionTarget::of(inner).is_some();
+fn is_redirect(directive: &Directive) -> bool {
+    let sends = |inner: &Directive| host_redirect(inner).is_some();
     directive.arguments() == ["/"] && matches!(directive.inner(), [one] if sends(one))
 }
 
-fn listen(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
+fn listen(directive: &Directive, server: &mut Server) {
     let words = directive.arguments();
     let has = |word: &str| words.iter().any(|one| one == word);
     if has("quic") {
-        return context.not_carried(directive, "Galley does not offer HTTP/3 yet");
+        return directive.not_carried("Galley does not offer HTTP/3 yet");
     }
     let Some(listener) = units::listener(directive.argument(0), 80) else {
         let remedy = "set `server.listen`: Galley takes addresses and unix sockets";
-        return context.not_carried(directive, remedy);
+        return directive.not_carried(remedy);
     };
     if has("proxy_protocol") {
         let options = &mut server.options;
@@ -253,10 +267,10 @@ fn listen(directive: &ParsedDirective, server: &mut Server, context: &mut Contex
     if !list.contains(&listener) {
         list.push(listener);
     }
-    context.carried(directive, option);
+    directive.carried(option);
 }
 
-fn names(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
+fn names(directive: &Directive, site: &mut ImportedSite) {
     let all = directive.arguments().iter().map(String::as_str);
     let (lost, names): (Vec<&str>, Vec<&str>) = all.partition(is_pattern);
     for name in names {
@@ -272,11 +286,11 @@ fn names(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Con
         site.section.add("hosts", hosts, &directive.origin);
     }
     if lost.is_empty() {
-        return context.carried(directive, "hosts");
+        return directive.carried("hosts");
     }
     let lost = lost.join("`, `");
     let remedy = format!("Galley takes names and `*.example.com`: name the hosts of `{lost}`");
-    context.not_carried(directive, remedy);
+    directive.not_carried(&remedy);
 }
 
 /// Whether a name depends on the request, or matches more than a domain.
@@ -285,10 +299,10 @@ fn is_pattern(name: &&str) -> bool {
     ends_open || name.starts_with('~') || name.contains('$')
 }
 
-fn certificate(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
+fn certificate(directive: &Directive, site: &mut ImportedSite) {
     let path = directive.argument(0);
     if path.contains('$') || path.starts_with("data:") || path.starts_with("engine:") {
-        return context.not_carried(directive, "set `tls` to the files, or to \"auto\"");
+        return directive.not_carried("set `tls` to the files, or to \"auto\"");
     }
     let part = if directive.name() == "ssl_certificate" {
         "cert"
@@ -297,7 +311,7 @@ fn certificate(directive: &ParsedDirective, site: &mut ImportedSite, context: &m
     };
     // Both belong to one option; they are joined when the other one is known.
     site.section.set(part, path, &directive.origin);
-    context.carried(directive, "tls");
+    directive.carried("tls");
     let section = &mut site.section;
     if let (Some(cert), Some(key)) = (section.text("cert"), section.text("key")) {
         let pair = certificate_pair(cert, key);
@@ -307,120 +321,52 @@ fn certificate(directive: &ParsedDirective, site: &mut ImportedSite, context: &m
     }
 }
 
-fn log(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
-    let name = if directive.name() == "access_log" {
-        "access"
-    } else {
-        "error"
-    };
-    let path = directive.argument(0);
-    let origin = &directive.origin;
-    match path {
-        "off" if name == "access" => site.log.set(name, "off", origin),
-        "stderr" | "/dev/stderr" => {}
-        "/dev/stdout" => site.log.set(name, "stdout", origin),
-        path if path.starts_with('/') && !path.contains('$') && path != "/dev/null" => {
-            site.log.set(name, path, origin);
-        }
-        "/dev/null" => {}
-        _ => {
-            return context.not_carried(directive, "set `access` or `error` in `[site.log]`");
-        }
-    }
-    context.carried(directive, format!("site.log.{name}"));
-}
-
-const OF_FILE: &str = "set `[site.error_pages]` to a file, or have WordPress make the page";
-
-fn error_page(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
-    let Some((target, statuses)) = directive.arguments().split_last() else {
-        return context.not_carried(directive, "set `[site.error_pages]`");
-    };
-    if !target.starts_with('/')
-        || target.contains(['$', '?'])
-        || statuses.iter().any(|status| status.starts_with('='))
-    {
-        return context.not_carried(directive, OF_FILE);
-    }
-    if statuses.iter().all(|status| status == "404") {
-        return context.not_carried(directive, "WordPress makes its own page for 404");
-    }
-    let Some(root) = site.section.text("root") else {
-        let remedy = "set `[site.error_pages]` to the path of the file";
-        return context.not_carried(directive, remedy);
-    };
-    let path = format!("{}{target}", root.trim_end_matches('/'));
-    for status in statuses.iter().filter(|one| known::is_error_status(one)) {
-        site.error_pages
-            .set(&format!("\"{status}\""), path.clone(), &directive.origin);
-    }
-    context.carried(directive, "site.error_pages");
-}
-
-fn redirect(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
-    match (ActionTarget::of(directive), directive.name()) {
+fn redirect(directive: &Directive, server: &mut Server) {
+    match (host_redirect(directive), directive.name()) {
         (Some(target), _) if server.redirect.is_none() => {
-            context.carried(
-                directive,
-                "https_redirect, canonical_host or a rule with redirect",
-            );
-            server.redirect = Some(ServerRedirect {
-                target,
-                id: directive.id,
-                origin: directive.origin.clone(),
-            });
+            directive.carried(OF_HOST);
+            server.redirect = Some(target);
         }
-        (_, "rewrite") => passing::rewritten(directive, &mut server.site, context),
+        (_, "rewrite") => passing::rewritten(directive, &mut server.site),
         (_, _) if known::is_error_status(directive.argument(0)) => {
             server.site.section.deny_all(&directive.origin);
-            context.not_carried(directive, "closed for all clients, with 403");
+            directive.not_carried("closed for all clients, with 403");
         }
-        _ => context.not_carried(
-            directive,
-            "write a rule with `redirect`, or send the response from PHP",
-        ),
+        _ => directive.not_carried("write a rule with `redirect`, or send the response from PHP"),
     }
 }
 
 /// A statement whose meaning depends on the requests that reach it.
-fn of_server(directive: &ParsedDirective, context: &mut Context<'_>) {
+fn of_server(directive: &Directive, context: &mut Context<'_>) {
     let is_reset = directive.name() == "set" && matches!(directive.argument(1), "" | "0");
     if is_reset && context.cache_variables.contains(directive.argument(0)) {
-        return context.not_needed(
-            directive,
-            "pages are stored unless a condition says otherwise",
-        );
+        return directive.not_needed("pages are stored unless a condition says otherwise");
     }
-    context.not_carried(
-        directive,
-        "a rule of nginx for all requests of the server: write rules for the paths",
-    );
+    directive
+        .not_carried("a rule of nginx for all requests of the server: write rules for the paths");
 }
 
-fn client_timeout(directive: &ParsedDirective, options: &mut Section, context: &mut Context<'_>) {
-    let option = match directive.name() {
-        "keepalive_timeout" => "idle_timeout",
-        "client_header_timeout" => "head_timeout",
-        "client_body_timeout" => "body_timeout",
-        _ => "write_timeout",
+/// Whether a `real_ip_header` is one that Galley takes addresses from.
+fn is_client_field(name: &str) -> bool {
+    let fields = WordList("x-forwarded-for x-real-ip forwarded cf-connecting-ip proxy_protocol");
+    fields.contains(&name.to_ascii_lowercase())
+}
+
+/// Converts `set_real_ip_from`. Without the field that nginx reads, visitors could name their addresses themselves.
+fn trusted(directive: &Directive, server: &mut Server, context: &Context<'_>) {
+    let (argument, field) = (directive.argument(0), &context.server.client_field);
+    let proxy = if argument == "unix:" {
+        "unix"
+    } else {
+        argument
     };
-    match units::duration(directive.argument(0)) {
-        Some(time) if time != "0s" => {
-            options.set(option, time, &directive.origin);
-            context.carried(directive, format!("server.{option}"));
-        }
-        _ => context.not_carried(directive, format!("set `server.{option}`")),
+    if !is_client_field(field) || !(is_network(proxy) || proxy == "unix") {
+        return directive.not_carried("set `server.trusted_proxies` to networks, and `client_field` to the header in which they send the address");
     }
-}
-
-fn real_ip_header(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
-    let field = directive.argument(0).to_ascii_lowercase();
-    match field.as_str() {
-        "x-forwarded-for" | "x-real-ip" | "forwarded" => {
-            server.options.set("client_field", field, &directive.origin);
-            context.carried(directive, "server.client_field");
-        }
-        "proxy_protocol" => context.not_needed(directive, "`server.proxy_protocol` does this"),
-        _ => context.not_carried(directive, "set `server.client_field`"),
+    let options = &mut server.options;
+    if field != "proxy_protocol" {
+        options.set("client_field", field.clone(), &directive.origin);
     }
+    options.add("trusted_proxies", [proxy.to_owned()], &directive.origin);
+    directive.carried("server.trusted_proxies");
 }

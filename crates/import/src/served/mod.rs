@@ -2,13 +2,10 @@
 //!
 //! `galley import --try` derives requests from them, and names the statement that causes a difference.
 
-mod apache;
-mod nginx;
 mod paths;
 mod read;
 mod samples;
 mod statement;
-mod words;
 
 pub use paths::StatementPaths;
 pub use read::served;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::directive::ParsedDirective;
+use crate::directive::Directive;
 use crate::served::paths::StatementPaths;
 use crate::source::StatementOrigin;
 
@@ -115,11 +115,7 @@ impl StatementScope {
         }
     }
 
-    pub fn statement(
-        &self,
-        directive: &ParsedDirective,
-        subject: StatementSubject,
-    ) -> ServedStatement {
+    pub fn statement(&self, directive: &Directive, subject: StatementSubject) -> ServedStatement {
         let words = directive.words.join(" ");
         ServedStatement {
             text: words

@@ -311,6 +311,27 @@ fn hosts_of_apache_that_redirect_keep_the_path() {
 }
 
 #[test]
+fn what_is_closed_above_a_root_is_open_only_if_a_nearer_section_opens_it() {
+    let cases = [
+        Case {
+            name: "no section opens the root",
+            text: "<Directory />\nRequire all denied\n</Directory>\n<VirtualHost *:80>\nServerName a.test\nDocumentRoot /srv/a\n</VirtualHost>",
+            has: &[],
+            lacks: &[],
+            fates: &[("require all denied", Open)],
+        },
+        Case {
+            name: "the host opens its root",
+            text: "<Directory />\nRequire all denied\n</Directory>\n<VirtualHost *:80>\nServerName a.test\nDocumentRoot /srv/a\n<Directory /srv/a>\nRequire all granted\n</Directory>\n</VirtualHost>",
+            has: &[],
+            lacks: &[],
+            fates: &[("require all denied", NotNeeded)],
+        },
+    ];
+    check(ServerKind::Apache, &cases, bare);
+}
+
+#[test]
 fn a_htaccess_that_apache_does_not_read_has_no_effect() {
     let host = |value: &str| {
         format!(

@@ -90,18 +90,23 @@ const CASES: &[Case] = &[
     Case {
         name: "fields for paths",
         text: "header /a/* X-A b\nheader X-B c",
-        has: &["X-A: b", "X-B: c"],
-        lacks: &[],
-        fates: &[("header /a", Lost), ("header X-B", Carried)],
+        has: &[],
+        lacks: &["X-A", "X-B"],
+        fates: &[("header /a", Lost), ("header X-B", Lost)],
     },
     Case {
         name: "redirects before refusals",
         text: "respond /a/b 403\nredir /a/* /c",
-        has: &[
-            "redirect = \"/c\"\nredirect_status = 302\nredirect_query = false\n\n[[site.rule]]\npattern = \"(?i)^/a/b$\"\ndeny",
-        ],
-        lacks: &[],
-        fates: &[("redir", Carried), ("respond", Open)],
+        has: &["pattern = \"(?i)^/a/b$\"\ndeny"],
+        lacks: &["redirect"],
+        fates: &[("redir", Lost), ("respond", Lost)],
+    },
+    Case {
+        name: "one host",
+        text: "redir https://b.test{uri} permanent",
+        has: &["redirect = \"https://b.test/$1\"", "redirect_status = 301"],
+        lacks: &["redirect_query"],
+        fates: &[("redir", Carried)],
     },
     Case {
         name: "a folder that is listed",
@@ -140,14 +145,19 @@ fn files_that_a_caddyfile_imports_are_read() {
             "/etc/server/sites/a",
             "a.test {\n\troot * /srv/a\n\tphp_server\n}\n",
         ),
-        ("/etc/server/headers", "header X-A b\n"),
+        ("/etc/server/files", "root * /srv/b\n"),
     ];
     let imported = imported_with(
         ServerKind::Caddy,
-        "import sites/*\nb.test {\n\tphp_fastcgi b:9000\n\timport headers\n}\n",
+        "import sites/*\nb.test {\n\tphp_fastcgi b:9000\n\timport files\n}\n",
         &files,
     );
-    for part in ["a.test", "root = \"/srv/a\"", "X-A: b", "php = \"managed\""] {
+    for part in [
+        "a.test",
+        "root = \"/srv/a\"",
+        "root = \"/srv/b\"",
+        "php = \"managed\"",
+    ] {
         assert!(
             imported.configuration.contains(part),
             "{part}: {}",

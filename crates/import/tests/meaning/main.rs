@@ -3,6 +3,7 @@
 
 mod apache;
 mod caddy;
+mod hostile;
 mod never_sent;
 mod nginx;
 mod vcl;

@@ -32,6 +32,59 @@ fn conditions_of_nginx_are_not_flattened() {
     check(ServerKind::Nginx, CONDITIONS, server);
 }
 
+#[test]
+fn servers_of_one_host_become_one_site() {
+    check(ServerKind::Nginx, ONE_HOST, bare);
+}
+
+const ONE_HOST: &[Case] = &[
+    Case {
+        name: "another root: nginx ignores the second server of a name and a port",
+        text: "server { listen 80;\nserver_name a.test b.test;\nroot /srv/a;\nlocation /a/ {\nexpires 30d; } }
+            server { listen 80;\nserver_name b.test c.test;\nroot /srv/b;\nlocation /a/ {\nexpires 60d; } }",
+        has: &[
+            "hosts = [\"a.test\", \"b.test\", \"c.test\"]",
+            "root = \"/srv/a\"",
+            "max-age=2592000",
+        ],
+        lacks: &["/srv/b", "max-age=5184000"],
+        fates: &[
+            ("root /srv/a", Carried),
+            ("root /srv/b", Lost),
+            ("expires 30d", Carried),
+            ("expires 60d", Lost),
+        ],
+    },
+    Case {
+        name: "what either server refuses stays closed",
+        text: "server { listen 80;\nserver_name a.test;\nroot /srv/a;\nallow 192.0.2.1;\nallow 192.0.2.2;\ndeny all;\nlocation /a/ {\nexpires 30d; }\nlocation /b/ {\ndeny all; } }
+            server { listen 81;\nserver_name a.test;\nroot /srv/a;\nallow 192.0.2.2;\ndeny all;\nlocation /a/ {\ndeny all; }\nlocation /b/ {\nallow all; } }",
+        has: &[
+            "allow = [\"192.0.2.2\"]",
+            "path = \"/a/*\"",
+            "path = \"/b/*\"\ndeny",
+            "\ndeny = [\"0.0.0.0/0\", \"::/0\"]",
+        ],
+        lacks: &["192.0.2.1"],
+        fates: &[],
+    },
+    Case {
+        name: "no client is in both lists",
+        text: "server { listen 80;\nserver_name a.test;\nroot /srv/a;\nallow 192.0.2.1;\ndeny all; }
+            server { listen 81;\nserver_name a.test;\nroot /srv/a;\nallow 192.0.2.2;\ndeny all; }",
+        has: &["deny = [\"0.0.0.0/0\", \"::/0\"]"],
+        lacks: &["allow ="],
+        fates: &[("allow 192.0.2.1", Lost), ("allow 192.0.2.2", Lost)],
+    },
+    Case {
+        name: "fields that nginx ignores",
+        text: "server { listen 80; server_name a.test; location / { proxy_pass http://127.0.0.1:8080; proxy_ignore_headers Cache-Control Expires; } }",
+        has: &[],
+        lacks: &["ignore"],
+        fates: &[("proxy_ignore_headers", Lost)],
+    },
+];
+
 const CONDITIONS: &[Case] = &[
     Case {
         name: "the scheme that a proxy names",
@@ -299,7 +352,7 @@ const DENIALS: &[Case] = &[
         text: "location /a/ { satisfy any; allow 192.0.2.7; deny all; auth_basic x; auth_basic_user_file /etc/pw; }",
         has: &["allow = [\"192.0.2.7\"]", "basic_auth = \"/etc/pw\""],
         lacks: &[],
-        fates: &[("satisfy any", Lost)],
+        fates: &[("satisfy any", Lost), ("auth_basic_user_file", Lost)],
     },
     Case {
         name: "another program that decides",

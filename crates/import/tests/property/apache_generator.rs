@@ -440,6 +440,41 @@ const SNIPPETS: &[Snippet] = &[
     ),
     (
         Where::Both,
+        Reach::Below("/health"),
+        "RewriteRule ^{/}health$ - [R=503,L]",
+    ),
+    (
+        Where::Both,
+        Reach::All,
+        "RewriteCond %{REQUEST_URI} ^/secret [OR]\nRewriteCond %{QUERY_STRING} a=b\nRewriteRule ^ - [F]",
+    ),
+    (
+        Where::Host,
+        Reach::Below("/private"),
+        "<Location /private>\nAuthMerging And\nRequire ip 127.0.0.0/8\n</Location>",
+    ),
+    (
+        Where::Host,
+        Reach::Path("\\.txt$"),
+        "<Directory {root}>\n<FilesMatch \"\\.txt$\">\nRequire all denied\n</FilesMatch>\n</Directory>",
+    ),
+    (
+        Where::Host,
+        Reach::Below("/private"),
+        "<Location /private>\n<RequireAll>\nRequire ip 127.0.0.0/8\n<RequireAny>\nRequire ip 192.0.2.0/24\nRequire method GET\n</RequireAny>\n</RequireAll>\n</Location>",
+    ),
+    (
+        Where::Both,
+        Reach::All,
+        "RewriteCond %{ENV:closed} yes\nRewriteRule ^ - [F]",
+    ),
+    (
+        Where::Htaccess,
+        Reach::All,
+        "<LimitExcept GET>\nRequire all denied\n</LimitExcept>",
+    ),
+    (
+        Where::Both,
         Reach::All,
         "<IfModule !mod_authz_core.c>\nRequire all denied\n</IfModule>",
     ),

@@ -342,6 +342,15 @@ const OF_SERVER: &[&str] = &[
     "gzip on;",
     "error_page 404 /index.php;",
     "if (!-e $request_filename) {\nrewrite ^ /index.php last;\n}",
+    "if ($request_uri ~ ^/.*a=b) {\nreturn 403;\n}",
+    "if ($request_uri ~ \"^/a/|p=12\") {\nreturn 404;\n}",
+    "error_page 403 =200 /css/a.css;",
+    "satisfy any;",
+    "auth_request /sub;",
+    "if ($ssl_cipher ~ x) {\nreturn 403;\n}",
+    "set $closed 0;\nif ($uri ~ ^/docs/) {\nset $closed 1;\n}\nif ($closed) {\nreturn 403;\n}",
+    "if ($uri ~ ^/(private|shop)/) {\nset $section $1;\nreturn 302 /in/$section;\n}",
+    "rewrite ^/css/(.*)$ /js/$1 last;",
 ];
 
 const ACCESS: &[&str] = &[
@@ -360,6 +369,12 @@ const IN_LOCATION: &[&str] = &[
     "limit_except GET {\ndeny all;\n}",
     "autoindex on;",
     "alias /etc/;",
+    "deny all;\nlocation ~ \\.txt$ {\nallow all;\n}",
+    "satisfy any;\nallow 192.0.2.0/24;\ndeny all;",
+    "error_page 404 /css/a.css;",
+    "rewrite ^/[a-z]+/(.*)$ /$1 break;",
+    "set $x 1;\nif ($x = 1) {\nreturn 404;\n}",
+    "error_page 418 = /css/a.css;\nreturn 418;",
     "default_type text/plain;",
 ];
 

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use super::draft::DraftEdit::SetSite;
+use super::draft::ManualStep;
+
 /// Configuration with placeholders.
 pub fn configuration() -> String {
     let mut text = String::new();
@@ -23,6 +26,15 @@ pub fn configuration() -> String {
     text.push_str("</VirtualHost>\n");
     text
 }
+
+/// What the import leaves to the owner of the site.
+pub const STEPS: &[ManualStep] = &[ManualStep {
+    statement: "errordocument 403",
+    edit: SetSite(
+        "error_pages",
+        Some("{ \"403\" = '{dir}/root/forbidden.html' }"),
+    ),
+}];
 
 const MODULES: &[&str] = &[
     "mpm_event",

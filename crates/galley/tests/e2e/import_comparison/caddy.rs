@@ -1,8 +1,8 @@
 //! A typical Caddyfile, and the differences to plant in its draft.
 
 use super::differences::{SITE_HEADERS, difference, field_difference};
-use super::draft::DraftEdit::{AddRule, RemoveRule, SetRule};
-use super::draft::PlantedDifference;
+use super::draft::DraftEdit::{AddRule, RemoveRule, SetRule, SetSite};
+use super::draft::{DraftEdit, ManualStep, PlantedDifference};
 
 /// Configuration with placeholders.
 pub const CONFIGURATION: &str = r#"# Sites of a shop.
@@ -59,6 +59,67 @@ http://other.test:8081 {
 	file_server
 }
 "#;
+
+/// What the import leaves to the owner of the site: fields, and redirects of paths.
+pub const STEPS: &[ManualStep] = &[
+    step(
+        "header X-Frame-Options",
+        SetSite(
+            "set_headers",
+            Some(
+                "['X-Frame-Options: SAMEORIGIN', 'X-Content-Type-Options: nosniff', 'Referrer-Policy: no-referrer']",
+            ),
+        ),
+    ),
+    step(
+        "redir /old-page ",
+        AddRule(
+            "pattern = '(?i)^/old-page$'\nredirect = '/new-page/'\nredirect_status = 301\nredirect_query = false",
+        ),
+    ),
+    step(
+        "redir /old-target ",
+        AddRule(
+            "pattern = '(?i)^/old-target$'\nredirect = '/new-target/'\nredirect_status = 301\nredirect_query = false",
+        ),
+    ),
+    step(
+        "redir /old-status ",
+        AddRule(
+            "pattern = '(?i)^/old-status$'\nredirect = '/new-status/'\nredirect_status = 301\nredirect_query = false",
+        ),
+    ),
+    step(
+        "redir /old-temporary ",
+        AddRule(
+            "pattern = '(?i)^/old-temporary$'\nredirect = '/new-temporary/'\nredirect_status = 302\nredirect_query = false",
+        ),
+    ),
+    step(
+        "header /api/csp ",
+        AddRule(
+            "pattern = '(?i)^/api/csp$'\nset_headers = [\"Content-Security-Policy: default-src 'self'\"]",
+        ),
+    ),
+    step(
+        "header /api/robots ",
+        AddRule("pattern = '(?i)^/api/robots$'\nset_headers = [\"X-Robots-Tag: noindex\"]"),
+    ),
+    step(
+        "header /api/store ",
+        AddRule("pattern = '(?i)^/api/store$'\nset_headers = [\"Cache-Control: no-store\"]"),
+    ),
+    step(
+        "header /api/cached ",
+        AddRule(
+            "pattern = '(?i)^/api/cached$'\nset_headers = [\"Cache-Control: max-age=2592000\"]",
+        ),
+    ),
+];
+
+const fn step(statement: &'static str, edit: DraftEdit) -> ManualStep {
+    ManualStep { statement, edit }
+}
 
 pub const DIFFERENCES: &[PlantedDifference] = &[
     difference(

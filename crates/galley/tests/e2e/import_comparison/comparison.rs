@@ -9,13 +9,13 @@ use galley_testkit::{Signal, skip};
 use super::differences::{
     APACHE_DIFFERENCES, COMMON_DIFFERENCES, NGINX_DIFFERENCES, REDIRECT_DIFFERENCES,
 };
-use super::draft::{Draft, PlantedDifference};
+use super::draft::{ManualStep, PlantedDifference};
 use super::site::OldSite;
 use super::{apache, caddy, nginx, varnish};
 use crate::support::output_text;
 
 /// Plants the common differences and `more`.
-fn assert_all_differences_found(site: &OldSite, more: &[PlantedDifference]) {
+fn assert_all_differences_found(site: &OldSite, steps: &[ManualStep], more: &[PlantedDifference]) {
     let differences: Vec<&PlantedDifference> = REDIRECT_DIFFERENCES
         .iter()
         .chain(COMMON_DIFFERENCES)
@@ -26,13 +26,20 @@ fn assert_all_differences_found(site: &OldSite, more: &[PlantedDifference]) {
         "only {} differences",
         differences.len()
     );
-    assert_differences_found(site, &differences, 500);
+    assert_differences_found(site, steps, &differences, 500);
 }
 
-/// Checks that the report is empty for the unchanged draft, and complete when all differences are planted at once.
-fn assert_differences_found(site: &OldSite, differences: &[&PlantedDifference], min_requests: u64) {
+/// Checks that the report is empty for the draft once its owner has done what the import lists as not carried, so that no other statement
+/// causes a difference; and complete when all differences are planted at once.
+fn assert_differences_found(
+    site: &OldSite,
+    steps: &[ManualStep],
+    differences: &[&PlantedDifference],
+    min_requests: u64,
+) {
     let dir = site.scratch.path().to_str().unwrap();
-    let plain = site.try_draft(&Draft::new(site.draft()));
+    let mut draft = site.finished_draft(steps);
+    let plain = site.try_draft(&draft);
     let lines = plain.lines();
     assert!(
         lines.is_empty() && plain.code == Some(0),
@@ -42,9 +49,8 @@ fn assert_differences_found(site: &OldSite, differences: &[&PlantedDifference], 
     let requests = plain.report["requests"].as_u64().unwrap();
     assert!(requests > min_requests, "only {requests} requests");
 
-    let mut draft = Draft::new(site.draft());
     for difference in differences {
-        draft.plant(difference, dir);
+        draft.apply(&difference.edit, dir);
     }
     let found = site.try_draft(&draft);
     let missed: Vec<&str> = differences
@@ -63,13 +69,13 @@ fn assert_differences_found(site: &OldSite, differences: &[&PlantedDifference], 
 #[test]
 fn every_difference_from_nginx_is_found_and_no_other() {
     let site = OldSite::new("nginx.conf", &nginx::configuration(), "different");
-    assert_all_differences_found(&site, NGINX_DIFFERENCES);
+    assert_all_differences_found(&site, nginx::STEPS, NGINX_DIFFERENCES);
 }
 
 #[test]
 fn every_difference_from_apache_is_found_and_no_other() {
     let site = OldSite::new("apache2.conf", &apache::configuration(), "alike");
-    assert_all_differences_found(&site, APACHE_DIFFERENCES);
+    assert_all_differences_found(&site, apache::STEPS, APACHE_DIFFERENCES);
 }
 
 /// Whether a program is installed; prints a note if not. `scripts/setup test` installs it.
@@ -87,7 +93,7 @@ fn every_difference_from_caddy_is_found_and_no_other() {
     if is_installed("caddy") {
         let site = OldSite::new("Caddyfile", caddy::CONFIGURATION, "alike");
         let differences = REDIRECT_DIFFERENCES.iter().chain(caddy::DIFFERENCES);
-        assert_differences_found(&site, &differences.collect::<Vec<_>>(), 300);
+        assert_differences_found(&site, caddy::STEPS, &differences.collect::<Vec<_>>(), 300);
     }
 }
 
@@ -98,7 +104,8 @@ fn every_difference_from_varnish_is_found_and_no_other() {
         let port = backend.addr().port().to_string();
         let text = varnish::CONFIGURATION.replace("{backend}", &port);
         let site = OldSite::new("default.vcl", &text, "alike");
-        assert_differences_found(&site, &varnish::DIFFERENCES.iter().collect::<Vec<_>>(), 100);
+        let differences: Vec<_> = varnish::DIFFERENCES.iter().collect();
+        assert_differences_found(&site, varnish::STEPS, &differences, 100);
     }
 }
 

@@ -10,6 +10,13 @@ pub struct PlantedDifference {
     pub expected: ExpectedDifference,
 }
 
+/// What the owner of a site does because of a statement that is not carried.
+pub struct ManualStep {
+    /// The beginning of the statement in the report of the import.
+    pub statement: &'static str,
+    pub edit: DraftEdit,
+}
+
 /// A change of a draft. Values are TOML; `None` removes the option.
 pub enum DraftEdit {
     /// Option of the site, value.
@@ -45,14 +52,14 @@ impl Draft {
     }
 
     /// Changes the draft. `{dir}` is the folder of the test.
-    pub fn plant(&mut self, difference: &PlantedDifference, dir: &str) {
+    pub fn apply(&mut self, edit: &DraftEdit, dir: &str) {
         let value = |text: &str| {
             let table: Table = format!("value = {}", text.replace("{dir}", dir))
                 .parse()
                 .unwrap();
             table["value"].clone()
         };
-        match &difference.edit {
+        match edit {
             DraftEdit::SetSite(option, text) => set(self.site(), option, text.map(value)),
             DraftEdit::SetRule(path, option, text) => {
                 let (site, index) = self.rule_index(path);

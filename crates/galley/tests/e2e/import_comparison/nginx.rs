@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use super::draft::DraftEdit::SetSite;
+use super::draft::ManualStep;
+
 /// Configuration with placeholders.
 pub fn configuration() -> String {
     let mut text = HEAD.replace("{fields}", FIELDS);
@@ -26,6 +29,15 @@ pub fn configuration() -> String {
     text.push_str("}\n}\n");
     text
 }
+
+/// What the import leaves to the owner of the site.
+pub const STEPS: &[ManualStep] = &[ManualStep {
+    statement: "error_page 403",
+    edit: SetSite(
+        "error_pages",
+        Some("{ \"403\" = '{dir}/root/forbidden.html' }"),
+    ),
+}];
 
 const FIELDS: &str = "add_header X-Frame-Options SAMEORIGIN always; add_header X-Content-Type-Options nosniff always; \
     add_header Referrer-Policy no-referrer always; \

@@ -7,7 +7,7 @@ use galley_testkit::{FpmOptions, PhpFpm, Scratch};
 use serde_json::Value;
 use toml::Table;
 
-use super::draft::Draft;
+use super::draft::{Draft, ManualStep};
 use crate::support::{binary, output_text};
 
 /// A site and the configuration of its old server.
@@ -71,10 +71,35 @@ impl OldSite {
 
     /// Draft that the import writes.
     pub fn draft(&self) -> Table {
-        let output = self.import(&["--json"]);
-        let value: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|_| panic!("{}", output_text(&output)));
+        let value = self.imported();
         value["configuration"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// The draft with the steps for statements that the import reports as not carried, and no others.
+    pub fn finished_draft(&self, steps: &[ManualStep]) -> Draft {
+        let imported = self.imported();
+        let mut draft = Draft::new(self.draft());
+        for step in steps {
+            let is_lost = |one: &Value| {
+                let text = one["statement"].as_str().unwrap();
+                one["outcome"] == "not-carried" && text.starts_with(step.statement)
+            };
+            let statements = imported["statements"].as_array().unwrap();
+            assert!(
+                statements.iter().any(is_lost),
+                "`{}` is not among the statements that are not carried: {statements:#?}",
+                step.statement
+            );
+            draft.apply(&step.edit, self.scratch.path().to_str().unwrap());
+        }
+        draft
+    }
+
+    /// Draft and report of the import as JSON.
+    fn imported(&self) -> Value {
+        let output = self.import(&["--json"]);
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", output_text(&output)))
     }
 
     /// Compares the old server with Galley and this draft.

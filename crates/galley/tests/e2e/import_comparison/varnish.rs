@@ -4,7 +4,7 @@ use galley_testkit::origin::Origin;
 
 use super::differences::{SITE_HEADERS, difference, field_difference};
 use super::draft::DraftEdit::{AddRule, RemoveRule, SetRule, SetSite};
-use super::draft::PlantedDifference;
+use super::draft::{ManualStep, PlantedDifference};
 
 /// Configuration. `{backend}` is the port of Varnish's backend.
 pub const CONFIGURATION: &str = r#"vcl 4.1;
@@ -56,6 +56,26 @@ pub fn backend() -> Origin {
     })
     .unwrap()
 }
+
+/// What the import leaves to the owner of the site: fields.
+pub const STEPS: &[ManualStep] = &[
+    ManualStep {
+        statement: "set resp.http.X-Frame-Options",
+        edit: SetSite(
+            "set_headers",
+            Some(
+                "['X-Frame-Options: SAMEORIGIN', 'X-Content-Type-Options: nosniff', 'Referrer-Policy: no-referrer']",
+            ),
+        ),
+    },
+    ManualStep {
+        statement: "unset resp.http.X-Debug",
+        edit: SetSite(
+            "remove_headers",
+            Some("['X-Powered-By', 'X-Pingback', 'Server', 'X-Debug', 'Link']"),
+        ),
+    },
+];
 
 pub const DIFFERENCES: &[PlantedDifference] = &[
     difference(

@@ -1,0 +1,507 @@
+//! Configurations that a translation by names would get wrong: each statement is judged by its context.
+
+use galley_import::ServerKind;
+
+use super::Fate::{Carried, Lost, NotNeeded, Open};
+use super::{Case, check};
+
+fn bare(text: &str) -> String {
+    text.to_owned()
+}
+
+/// A site with files and PHP, and the statements of a case.
+fn server(text: &str) -> String {
+    format!(
+        "server {{ listen 80; server_name a.test; root /srv/a; index index.php index.html;
+         location / {{ try_files $uri $uri/ /index.php?$args; }}
+         location ~ \\.php$ {{ fastcgi_pass 127.0.0.1:9000; }}
+         {text} }}"
+    )
+}
+
+#[test]
+fn nginx_is_read_by_context() {
+    check(ServerKind::Nginx, NGINX, server);
+}
+
+const NGINX: &[Case] = &[
+    Case {
+        name: "a cookie for which nothing is stored",
+        text: "fastcgi_no_cache $cookie_my_member $http_authorization; fastcgi_cache_bypass $arg_preview;",
+        has: &["bypass_cookies = [\"my_member\"]"],
+        lacks: &[],
+        fates: &[
+            ("fastcgi_no_cache", Carried),
+            ("fastcgi_cache_bypass", Lost),
+        ],
+    },
+    Case {
+        name: "variables that statements set, and one that none sets",
+        text: "set $skip 0; fastcgi_no_cache $skip; fastcgi_cache_bypass $elsewhere;",
+        has: &[],
+        lacks: &["bypass_cookies"],
+        fates: &[
+            ("fastcgi_no_cache", NotNeeded),
+            ("fastcgi_cache_bypass", Lost),
+        ],
+    },
+    Case {
+        name: "fields of one level, where another program guards the server",
+        text: "auth_request /sub;\nadd_header X-Outer one;\nlocation ^~ /media/ {\nadd_header X-Inner two; }",
+        has: &[],
+        lacks: &[],
+        fates: &[("auth_request", Open), ("add_header X-Outer", Lost)],
+    },
+    Case {
+        name: "a cache that is off",
+        text: "fastcgi_cache off;",
+        has: &[],
+        lacks: &[],
+        fates: &[("fastcgi_cache off", Lost)],
+    },
+    Case {
+        name: "a rewrite before an upstream",
+        text: "location /api/ { rewrite ^/api/(.*)$ /$1 break; proxy_pass http://127.0.0.1:3000; }",
+        has: &[],
+        lacks: &["3000"],
+        fates: &[("rewrite", Lost), ("proxy_pass", Lost)],
+    },
+    Case {
+        name: "a redirect before an upstream",
+        text: "location ^~ /api/ { rewrite ^/api/old$ /new permanent; proxy_pass http://127.0.0.1:3000; }",
+        has: &["3000"],
+        lacks: &[],
+        fates: &[("rewrite", Lost), ("proxy_pass", Carried)],
+    },
+    Case {
+        name: "a condition on the address, which may match its query",
+        text: "if ($request_uri ~ ^/.*secret) { return 403; } if ($request_uri ~ ^/private/) { return 403; } if ($request_uri ~ \"^/a|wipe\") { return 403; }",
+        has: &["path = \"/private/*\"\ndeny"],
+        lacks: &[],
+        fates: &[
+            ("if ($request_uri ~ ^/.*secret", Open),
+            ("if ($request_uri ~ ^/private", Carried),
+            ("if ($request_uri ~ ^/a|wipe", Open),
+        ],
+    },
+    Case {
+        name: "a pattern that only PCRE has",
+        text: "location ~ ^/secret\\Z { deny all; } location ~ ^/(?<name>private) { deny all; }",
+        has: &[],
+        lacks: &["\\Z", "?<name>"],
+        fates: &[
+            ("location ~ ^/secret", Open),
+            ("location ~ ^/(?<name>", Open),
+        ],
+    },
+    Case {
+        name: "a star that is no wildcard",
+        text: "location = \"/a*\" { return 301 /b; } location \"/c*d\" { deny all; }",
+        has: &[],
+        lacks: &["/a*", "/c*"],
+        fates: &[("return 301", Lost), ("location /c*d", Open)],
+    },
+    Case {
+        name: "a cookie beside those of PHP",
+        text: "location ^~ /shop/ { add_header Set-Cookie seen=1; fastcgi_pass 127.0.0.1:9000; }",
+        has: &[],
+        lacks: &["Set-Cookie"],
+        fates: &[("add_header Set-Cookie", Lost)],
+    },
+    Case {
+        name: "an inner location that opens what the outer one closes",
+        text: "location ^~ /private/ { deny all; location ^~ /private/public/ { allow all; } }",
+        has: &["path = \"/private/*\"\ndeny"],
+        lacks: &[],
+        fates: &[("location ^~ /private/ ", Lost)],
+    },
+    Case {
+        name: "a refusal that a variable decides about",
+        text: "set $bad 0; if ($http_user_agent ~ curl) { set $bad 1; } if ($bad) { return 403; }",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[("if ($bad", Open)],
+    },
+    Case {
+        name: "a condition that a redirect is behind",
+        text: "if ($http_user_agent ~ bot) { return 301 /robots; }",
+        has: &[],
+        lacks: &["redirect"],
+        fates: &[("if (", Lost), ("return 301", Lost)],
+    },
+    Case {
+        name: "referers",
+        text: "valid_referers none a.test; location ~ \\.(jpg|png)$ { if ($invalid_referer) { return 403; } }",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[("valid_referers", Lost), ("if ($invalid", Open)],
+    },
+    Case {
+        name: "programs that decide about access",
+        text: "location ^~ /a/ { auth_ldap x; } location ^~ /b/ { access_by_lua_file /x.lua; } location ^~ /c/ { auth_digest x; }",
+        has: &[],
+        lacks: &[],
+        fates: &[
+            ("auth_ldap", Open),
+            ("access_by_lua_file", Open),
+            ("auth_digest", Open),
+        ],
+    },
+    Case {
+        name: "a password whose file is named elsewhere",
+        text: "auth_basic_user_file /etc/pw; location ^~ /a/ { auth_basic x; }",
+        has: &["basic_auth = \"/etc/pw\""],
+        lacks: &[],
+        fates: &[("auth_basic_user_file", Lost)],
+    },
+    Case {
+        name: "a lifetime of one location, and none of another below it",
+        text: "location /css/ { expires 30d; location ~ \\.css$ { add_header X-A one; } }",
+        has: &[],
+        lacks: &["X-A"],
+        fates: &[("add_header X-A", Lost)],
+    },
+    Case {
+        name: "an error page that is a redirect",
+        text: "error_page 403 =301 https://b.test/; location = /a { deny all; }",
+        has: &["path = \"/a\"\ndeny"],
+        lacks: &["b.test"],
+        fates: &[("error_page", Lost)],
+    },
+    Case {
+        name: "a folder elsewhere",
+        text: "location ^~ /files/ { alias /srv/files/; allow 192.0.2.0/24; deny all; }",
+        has: &["path = \"/files/*\"\nallow = [\"192.0.2.0/24\"]"],
+        lacks: &[],
+        fates: &[("alias", Lost), ("allow", Carried)],
+    },
+    Case {
+        name: "an upstream by a variable",
+        text: "set $api 127.0.0.1:3000; location ^~ /api/ { proxy_pass http://$api; }",
+        has: &[],
+        lacks: &["3000"],
+        fates: &[("proxy_pass", Lost)],
+    },
+];
+
+#[test]
+fn nginx_is_read_by_server() {
+    check(ServerKind::Nginx, SERVERS, bare);
+}
+
+const SERVERS: &[Case] = &[
+    Case {
+        name: "a root that depends on the host",
+        text: "server { listen 80; server_name .a.test; root /srv/$host/public; location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; } }",
+        has: &[],
+        lacks: &["/srv"],
+        fates: &[("root", Lost)],
+    },
+    Case {
+        name: "limits by something other than addresses",
+        text: "limit_req_zone $server_name zone=all:1m rate=5r/s; limit_req_zone $binary_remote_addr zone=one:1m rate=5r/s;
+               server { listen 80; server_name a.test; root /srv/a; location = /a.php { limit_req zone=all; fastcgi_pass 127.0.0.1:9000; }
+               location = /b.php { limit_req zone=one burst=3; limit_req zone=all; fastcgi_pass 127.0.0.1:9000; } }",
+        has: &["path = \"/b.php\"\nlimit = { rate = \"5/s\", burst = 3 }"],
+        lacks: &["path = \"/a.php\"\nlimit"],
+        fates: &[
+            ("limit_req_zone $server_name", Lost),
+            ("limit_req zone=all", Open),
+            ("limit_req zone=one", Carried),
+        ],
+    },
+    Case {
+        name: "the field from which nginx takes addresses without a statement",
+        text: "server { listen 80; server_name a.test; root /srv/a; set_real_ip_from 192.0.2.0/24; }",
+        has: &[
+            "trusted_proxies = [\"192.0.2.0/24\"]",
+            "client_field = \"x-real-ip\"",
+        ],
+        lacks: &[],
+        fates: &[("set_real_ip_from", Carried)],
+    },
+    Case {
+        name: "a field that Galley does not read",
+        text: "server { listen 80; server_name a.test; root /srv/a; set_real_ip_from 192.0.2.0/24; real_ip_header True-Client-IP; real_ip_recursive off; }",
+        has: &[],
+        lacks: &["trusted_proxies"],
+        fates: &[
+            ("set_real_ip_from", Lost),
+            ("real_ip_header", Lost),
+            ("real_ip_recursive", Lost),
+        ],
+    },
+    Case {
+        name: "a proxy that one of two servers trusts",
+        text: "server { listen 80; server_name a.test; root /srv/a;\nset_real_ip_from 192.0.2.0/24;\nreal_ip_header X-Forwarded-For;\n}
+               server { listen 80; server_name b.test; root /srv/b; allow 198.51.100.7; deny all; }",
+        has: &[],
+        lacks: &[],
+        fates: &[("set_real_ip_from", Lost)],
+    },
+    Case {
+        name: "two values for all sites",
+        text: "server { listen 80; server_name a.test; root /srv/a;\nkeepalive_timeout 10s;\n}
+               server { listen 80; server_name b.test; root /srv/b;\nkeepalive_timeout 20s;\n}",
+        has: &["idle_timeout = \"10s\""],
+        lacks: &["20s"],
+        fates: &[("keepalive_timeout 10s", Carried), ("keepalive_timeout 20s", Lost)],
+    },
+    Case {
+        name: "what all servers refuse",
+        text: "deny all; server { listen 80; server_name a.test; root /srv/a; }",
+        has: &[],
+        lacks: &[],
+        fates: &[("deny all", Open)],
+    },
+    Case {
+        name: "TLS 1.3 only, and media types",
+        text: "types { text/plain php; } server { listen 443 ssl; server_name a.test; ssl_certificate /c; ssl_certificate_key /k; root /srv/a; ssl_protocols TLSv1.3; }
+               server { listen 443 ssl; server_name b.test; ssl_certificate /c; ssl_certificate_key /k; root /srv/a; ssl_protocols TLSv1.2 TLSv1.3; }",
+        has: &[],
+        lacks: &[],
+        fates: &[
+            ("text/plain", Lost),
+            ("ssl_protocols TLSv1.3", Lost),
+            ("ssl_protocols TLSv1.2", NotNeeded),
+        ],
+    },
+    Case {
+        name: "scripts without the password of the server",
+        text: "server { listen 80; server_name a.test; root /srv/a; auth_basic x;\nauth_basic_user_file /etc/pw;\nlocation / { try_files $uri $uri/ /index.php?$args; }
+               location ~ \\.php$ { auth_basic off; fastcgi_pass 127.0.0.1:9000; } }",
+        has: &["basic_auth = \"/etc/pw\""],
+        lacks: &["\"off\""],
+        fates: &[("auth_basic_user_file", Lost), ("auth_basic off", Lost)],
+    },
+    Case {
+        name: "fields that one of two upstreams hides",
+        text: "server { listen 80; server_name a.test; root /srv/a; location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; fastcgi_hide_header X-Secret; }
+               location ^~ /api/ { proxy_pass http://127.0.0.1:3000; } }",
+        has: &["3000"],
+        lacks: &["X-Secret"],
+        fates: &[("fastcgi_hide_header", Lost)],
+    },
+    Case {
+        name: "fields that the only upstream hides",
+        text: "server { listen 80; server_name a.test; root /srv/a; location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; fastcgi_hide_header X-Secret; } }",
+        has: &["X-Secret"],
+        lacks: &[],
+        fates: &[("fastcgi_hide_header", Carried)],
+    },
+    Case {
+        name: "geography and maps",
+        text: "geo $office { default 0; 192.0.2.0/24 1; } map $request_uri $closed { default 0; ~*/secret 1; }
+               server { listen 80; server_name a.test; root /srv/a; if ($office = 0) { return 403; } if ($closed) { return 404; } }",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[
+            ("geo", Lost),
+            ("map", Lost),
+            ("if ($office", Open),
+            ("if ($closed", Open),
+        ],
+    },
+];
+
+fn host(text: &str) -> String {
+    format!(
+        "<VirtualHost *:80>\nServerName a.test\nDocumentRoot /srv/a\nRewriteEngine On\n{text}\n</VirtualHost>\n"
+    )
+}
+
+#[test]
+fn apache_is_read_by_context() {
+    check(ServerKind::Apache, APACHE, host);
+}
+
+const APACHE: &[Case] = &[
+    Case {
+        name: "access control that is merged",
+        text: "<Directory /srv/a>\nRequire ip 192.0.2.0/24\n</Directory>\n<Location />\nAuthMerging And\nRequire all granted\n</Location>",
+        has: &["deny = [\"0.0.0.0/0\", \"::/0\"]"],
+        lacks: &[],
+        fates: &[("authmerging", Open), ("require all granted", Lost)],
+    },
+    Case {
+        name: "a field at two levels, behind a condition that the import does not evaluate",
+        text: "RewriteCond %{ENV:closed} yes\nRewriteRule ^ - [F]\nHeader set X-A one\n<Location /a>\nHeader always set X-A two\n</Location>",
+        has: &[],
+        lacks: &[],
+        fates: &[("rewriterule", Open), ("header always", Lost)],
+    },
+    Case {
+        name: "refusals with other statuses",
+        text: "RewriteRule ^/a$ - [R=404,L]\nRewriteRule ^/b$ - [R=503,L]\nRewriteRule ^/c$ - [G]\nRewriteRule ^/d$ - [F]",
+        has: &[
+            "pattern = \"^/a$\"\ndeny",
+            "pattern = \"^/b$\"\ndeny",
+            "pattern = \"^/c$\"\ndeny",
+        ],
+        lacks: &[],
+        fates: &[
+            ("rewriterule ^/a", Lost),
+            ("rewriterule ^/b", Lost),
+            ("rewriterule ^/c", Lost),
+            ("rewriterule ^/d", Carried),
+        ],
+    },
+    Case {
+        name: "a page for maintenance, but not for all",
+        text: "RewriteCond %{REMOTE_ADDR} !^192\\.0\\.2\\.\nRewriteRule ^ - [R=503,L]",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[("rewritecond", Open), ("rewriterule", Open)],
+    },
+    Case {
+        name: "connections that must have TLS, and clients with certificates",
+        text: "<Location /a>\nSSLRequireSSL\n</Location>\n<Location /b>\nSSLVerifyClient require\n</Location>\n<If \"true\">\nSSLRequireSSL\n</If>\nSSLVerifyClient none",
+        has: &[],
+        lacks: &[],
+        fates: &[
+            ("sslrequiressl", Open),
+            ("sslverifyclient require", Open),
+            ("sslverifyclient none", NotNeeded),
+        ],
+    },
+    Case {
+        name: "names of files in a folder",
+        text: "<Directory /srv/a/private>\n<FilesMatch \"\\.(sql|bak)$\">\nRequire all denied\n</FilesMatch>\n</Directory>",
+        has: &[],
+        lacks: &["sql"],
+        fates: &[("<filesmatch", Lost), ("require all denied", Open)],
+    },
+    Case {
+        name: "alternatives of conditions",
+        text: "RewriteCond %{REQUEST_URI} ^/secret [OR]\nRewriteCond %{QUERY_STRING} wipe\nRewriteRule ^ - [F]",
+        has: &[],
+        lacks: &["secret"],
+        fates: &[("rewritecond %{REQUEST_URI}", Open), ("rewriterule", Open)],
+    },
+    Case {
+        name: "requirements in requirements",
+        text: "<Location /a>\n<RequireAll>\nRequire ip 192.0.2.0/24\n<RequireAny>\nRequire valid-user\nRequire ip 198.51.100.7\n</RequireAny>\n</RequireAll>\n</Location>",
+        has: &["pattern = \"^/a(/.*)?$\"\ndeny"],
+        lacks: &["allow"],
+        fates: &[("<requireall", Lost)],
+    },
+    Case {
+        name: "methods",
+        text: "<Location /a>\n<LimitExcept GET>\nRequire all denied\n</LimitExcept>\n</Location>",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[("<limitexcept", Lost), ("require all denied", Open)],
+    },
+    Case {
+        name: "either a password or a network",
+        text: "<Location /a>\nSatisfy Any\nOrder deny,allow\nDeny from all\nAllow from 192.0.2.0/24\nAuthType Basic\nAuthUserFile /etc/pw\nRequire valid-user\n</Location>",
+        has: &["deny = [\"0.0.0.0/0\", \"::/0\"]"],
+        lacks: &["allow ="],
+        fates: &[("satisfy", Lost), ("allow from", Lost)],
+    },
+    Case {
+        name: "TLS 1.3 only",
+        text: "SSLProtocol -all +TLSv1.3",
+        has: &[],
+        lacks: &[],
+        fates: &[("sslprotocol", Lost)],
+    },
+];
+
+fn caddy(text: &str) -> String {
+    format!("a.test {{\n\troot * /srv/a\n\tphp_fastcgi unix//run/php.sock\n{text}\n}}\n")
+}
+
+#[test]
+fn caddy_is_read_by_context() {
+    check(ServerKind::Caddy, CADDY, caddy);
+}
+
+const CADDY: &[Case] = &[
+    Case {
+        name: "a server that gets shorter paths",
+        text: "uri strip_prefix /api\nreverse_proxy /api/* b:1",
+        has: &[],
+        lacks: &[],
+        fates: &[("uri", Lost), ("reverse_proxy", Lost)],
+    },
+    Case {
+        name: "clients with certificates, beside a certificate",
+        text: "tls /c /k {\nclient_auth {\nmode require\n}\n}",
+        has: &[],
+        lacks: &[],
+        fates: &[("tls", Open), ("client_auth", Open)],
+    },
+    Case {
+        name: "files that are hidden",
+        text: "file_server {\nhide /srv/a/secret.txt\n}",
+        has: &[],
+        lacks: &[],
+        fates: &[("hide", Open)],
+    },
+    Case {
+        name: "a path and a client",
+        text: "@x {\npath /a/*\nnot remote_ip 192.0.2.0/24\n}\nrespond @x 403",
+        has: &[],
+        lacks: &["/a/"],
+        fates: &[("@x", Lost), ("respond", Open)],
+    },
+    Case {
+        name: "passwords in a block",
+        text: "handle /a/* {\nbasic_auth {\nanna x\n}\nfile_server\n}",
+        has: &[],
+        lacks: &[],
+        fates: &[("handle", Lost), ("basic_auth", Open)],
+    },
+];
+
+fn vcl(text: &str) -> String {
+    format!("vcl 4.1;\nbackend default {{ .host = \"127.0.0.1\"; .port = \"8080\"; }}\n{text}\n")
+}
+
+#[test]
+fn vcl_is_read_by_context() {
+    check(ServerKind::Varnish, VCL, vcl);
+}
+
+const VCL: &[Case] = &[
+    Case {
+        name: "a refusal under two conditions",
+        text: "sub vcl_recv { if (req.http.host == \"a.test\") { if (req.url ~ \"^/secret\") { return (synth(403)); } } }",
+        has: &[],
+        lacks: &["secret"],
+        fates: &[("if (req.http.host", Lost), ("return (synth(403", Open)],
+    },
+    Case {
+        name: "a refusal of all requests",
+        text: "sub vcl_recv { return (synth(503)); }",
+        has: &[],
+        lacks: &[],
+        fates: &[("return (synth(503", Open)],
+    },
+    Case {
+        name: "a refusal in a subroutine, and one of the others",
+        text: "sub vcl_recv { call own; if (req.url ~ \"^/a\") { return (pass); } else { return (synth(403)); } } sub own { if (req.url ~ \"^/b\") { return (synth(404)); } }",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[
+            ("call own", Lost),
+            ("else", Open),
+            ("return (synth(404", Open),
+        ],
+    },
+    Case {
+        name: "a path, a client and a host",
+        text: "acl office { \"192.0.2.0\"/24; } sub vcl_recv { if (req.url ~ \"^/a\" && client.ip !~ office && req.http.host == \"a.test\") { return (synth(403)); } }",
+        has: &[],
+        lacks: &["allow"],
+        fates: &[("if (", Open), ("acl office", Lost)],
+    },
+    Case {
+        name: "a list with an exception",
+        text: "acl purge { \"192.0.2.0\"/24; ! \"192.0.2.7\"; } sub vcl_recv { if (req.method == \"PURGE\") { if (!client.ip ~ purge) { return (synth(405)); } return (purge); } }",
+        has: &[],
+        lacks: &["purge_allow"],
+        fates: &[("acl purge", Lost)],
+    },
+];
