@@ -9,6 +9,10 @@ use serde_json::json;
 
 use super::site::{PluginSite, shared};
 
+/// The document with the blocks of the post. From WordPress 7.1 on it is always in a frame of its own.
+const CANVAS: &str =
+    "(document.querySelector('iframe[name=editor-canvas]')?.contentDocument ?? document)";
+
 pub fn screenshot_path(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     folder.join(format!("{name}.png"))
@@ -46,13 +50,16 @@ fn a_block_editor_save_is_visible_to_visitors_on_the_next_request() {
         "wp.data.dispatch('core/preferences').set('core/edit-post', 'welcomeGuide', false)",
     )
     .unwrap();
-    tab.wait("document.querySelector('[data-type=\"core/paragraph\"]')")
-        .unwrap();
+    let paragraph = format!("{CANVAS}.querySelector('[data-type=\"core/paragraph\"]')");
+    tab.wait(&paragraph).unwrap();
     tab.evaluate("wp.data.dispatch('core/block-editor').selectBlock(wp.data.select('core/block-editor').getBlockOrder()[0])")
         .unwrap();
-    tab.click("[data-type='core/paragraph']").unwrap();
-    tab.wait("document.activeElement && document.activeElement.closest('[data-type=\"core/paragraph\"]')")
+    tab.evaluate(&format!("{paragraph}.focus(); {paragraph}.click()"))
         .unwrap();
+    tab.wait(&format!(
+        "{CANVAS}.activeElement?.closest('[data-type=\"core/paragraph\"]')"
+    ))
+    .unwrap();
     tab.write("Written in Chromium. ").unwrap();
     tab.wait("wp.data.select('core/editor').isEditedPostDirty()")
         .unwrap();
