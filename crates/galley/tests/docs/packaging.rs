@@ -176,11 +176,7 @@ fn the_health_check_of_the_container_fails_only_if_visitors_get_errors() {
 /// The blocks of the quick start that the test of the packages runs: heading, kind, and how many of that kind the section needs.
 fn blocks_that_the_packages_test_uses() -> Vec<(String, String, usize)> {
     let mut scripts = Vec::new();
-    files_with(
-        &repository().join("packaging/test"),
-        &["sh"],
-        &mut scripts,
-    );
+    files_with(&repository().join("packaging/test"), &["sh"], &mut scripts);
     let text: String = scripts
         .iter()
         .map(|script| fs::read_to_string(script).unwrap())
@@ -210,6 +206,9 @@ fn the_quick_start_has_the_blocks_that_the_test_of_the_packages_runs() {
         let fence = format!("```{kind}");
         let section = section(&text, &format!("## {heading}"));
         let found = section.lines().filter(|line| *line == fence).count();
-        assert!(found >= count, "`{heading}` has {found} of {count} blocks `{kind}`");
+        assert!(
+            found >= count,
+            "`{heading}` has {found} of {count} blocks `{kind}`"
+        );
     }
 }
