@@ -83,7 +83,8 @@ pub use manual_page::manual_page;
 pub use names::in_order;
 pub use options::{Fallback, OptionRow, OptionSection, ValueKind};
 pub use quantity::{
-    RunInterval, parse_duration, parse_size, rounded_size, write_duration, write_size,
+    RunInterval, parse_duration, parse_size, rounded_duration, rounded_size, write_duration,
+    write_size,
 };
 pub use reference::{reference, sample};
 pub use schema::schema;

@@ -65,7 +65,7 @@ reports every error with its line.
 A size is a whole number with KiB, MiB, GiB, kB, MB or GB, or a plain number of bytes.
 A duration is a whole number with ms, s, m, h or d.
 A relative path starts at the folder of the file that names it.
-A site needs three lines:
+A site needs three options:
 .PP
 .nf
 [[site]]

@@ -161,7 +161,12 @@ const REFERENCE_HEAD: &str = "# The configuration file
 
 <!-- Written from the table of options by the tests of galley-config; change the table. -->
 
-The file is TOML. Galley rejects unknown options and suggests the nearest name; `galley check` reports all errors in one run.
+The file is TOML. Galley rejects unknown options and suggests the nearest name; `galley check` reports all errors in one run:
+
+```toml,broken
+[cache]
+memroy = \"256MiB\"
+```
 
 - A size is a whole number with `KiB`, `MiB`, `GiB`, `kB`, `MB` or `GB`, or of bytes: `\"32MiB\"`.
 - A duration is a whole number with `ms`, `s`, `m`, `h` or `d`: `\"30s\"`.
@@ -172,7 +177,7 @@ The file is TOML. Galley rejects unknown options and suggests the nearest name; 
   [a reload](../how-to/reload.md).
 - Editors with a TOML plugin complete and check the file if its first line is `#:schema file:///usr/share/galley/galley.schema.json`.
 
-A site needs three lines. Examples of the manual that begin without a section continue such a site:
+A site needs three options. Examples of the manual that begin without a section continue such a site:
 
 ```toml
 [[site]]

@@ -26,6 +26,8 @@ fn generated_pages_match_the_table() {
             found == text,
             "{name} does not match the table; run with UPDATE_GOLDEN=1"
         );
+        // Only the manual can follow links to its pages.
+        assert_eq!(text.contains("](../"), name.ends_with(".md"), "{name}");
     }
 }
 

@@ -49,7 +49,7 @@ pub enum AdminError {
         cause: FileError,
     },
     /// No connection, or it ended before the response.
-    #[error("cannot reach the server at {address}: {cause}; is it running?")]
+    #[error("cannot reach the server at {address}: {cause}; {}", unreachable_remedy(.cause))]
     Unreachable {
         /// As in the options or the configuration.
         address: String,
@@ -82,6 +82,16 @@ pub enum AdminError {
         /// The reason, as the server words it.
         error: String,
     },
+}
+
+/// What may help if there is no connection.
+fn unreachable_remedy(cause: &std::io::Error) -> &'static str {
+    match cause.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "run the command as root (`sudo`) or as the server's user"
+        }
+        _ => "is it running?",
+    }
 }
 
 impl AdminError {
@@ -332,5 +342,25 @@ pub fn response(result: Result<Value, AdminError>, show: impl FnOnce(&Value)) ->
             ExitCode::SUCCESS
         }
         Err(trouble) => trouble.report(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_user_without_permission_is_told_whom_to_become() {
+        let error = |kind: ErrorKind| AdminError::Unreachable {
+            address: "unix:/run/galley/admin.sock".to_owned(),
+            cause: kind.into(),
+            wrong: None,
+        };
+        let denied = error(ErrorKind::PermissionDenied).to_string();
+        assert!(denied.ends_with("run the command as root (`sudo`) or as the server's user"));
+        let refused = error(ErrorKind::ConnectionRefused).to_string();
+        assert!(refused.ends_with("is it running?"), "{refused}");
     }
 }

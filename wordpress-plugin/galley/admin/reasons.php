@@ -25,6 +25,9 @@ function reason_words( $reason, string $words ): array {
 	}
 	$params = array();
 	foreach ( (array) ( $reason['params'] ?? array() ) as $name => $value ) {
+		if ( 'seconds' === $name && is_numeric( $value ) ) {
+			$value = age_in_words( (int) $value );
+		}
 		$is_unknown                  = 'country' === $name && 'unknown' === $value;
 		$params[ '{' . $name . '}' ] = $is_unknown ? __( 'unknown', 'galley' ) : ( is_scalar( $value ) ? (string) $value : '' );
 	}
@@ -93,7 +96,7 @@ function reason_texts_missed(): array {
 		'missed-purged'      => array( __( 'purge number {number} removed the stored page', 'galley' ) ),
 		'missed-soft-purged' => array( __( 'purge number {number} made the stored page stale', 'galley' ) ),
 		'missed-or-purged'   => array( __( 'nothing is stored for this address; if a page was, purge number {number} removed it', 'galley' ), __( 'load the page once and ask again; if nothing is stored then, the reason is given here', 'galley' ) ),
-		'missed-old'         => array( __( 'the stored page is older than its lifetime of {seconds} s', 'galley' ) ),
+		'missed-old'         => array( __( 'the stored page is older than its lifetime of {seconds}', 'galley' ) ),
 		'missed-nothing'     => array( __( 'nothing is stored for this address', 'galley' ), __( 'load the page once and ask again; if nothing is stored then, the reason is given here', 'galley' ) ),
 		'short-lived-table'  => array( __( 'PHP reads the table `{table}` of another plugin for this page, and no purge covers it, so the page lives for a minute at most', 'galley' ), __( 'the plugin’s author can purge these pages, and name the table with the filter `galley_described_tables`', 'galley' ) ),
 		'part-changes'       => array( __( 'a part of the page was purged, and the page cannot be patched: `{part}` changes without a purge', 'galley' ), __( 'find the plugin or theme that prints something there which changes by itself', 'galley' ) ),
@@ -215,7 +218,7 @@ function reason_texts_barred(): array {
  */
 function reason_texts_now(): array {
 	return array(
-		'now-hit'            => array( __( 'answered from memory, fresh for another {seconds} s', 'galley' ) ),
+		'now-hit'            => array( __( 'answered from memory, fresh for another {seconds}', 'galley' ) ),
 		'now-redirect'       => array( __( 'redirected to {location}, before the cache lookup', 'galley' ) ),
 		'now-dashboard'      => array( __( 'the dashboard of the site (`dashboard`), which shows nothing without its password', 'galley' ) ),
 		'now-methods'        => array( __( 'answered with the allowed methods', 'galley' ) ),

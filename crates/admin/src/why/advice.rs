@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use galley_config::rounded_duration;
 use serde_json::{Map, Value, json};
 
 /// The text of a reason, with placeholders for parameters, such as `{cookie}`.
@@ -86,7 +87,7 @@ impl Advice {
     }
 }
 
-/// Replaces the placeholders in a text. Placeholders in the parameters are not replaced.
+/// Replaces the placeholders in a text; `{seconds}` becomes a time for people. Placeholders in the parameters are not replaced.
 fn filled(text: &str, params: &[(&'static str, String)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -97,7 +98,11 @@ fn filled(text: &str, params: &[(&'static str, String)]) -> String {
         };
         let value = params.iter().find(|(known, _)| *known == name);
         debug_assert!(value.is_some(), "no parameter `{name}` for `{text}`");
-        out.push_str(value.map_or("", |(_, value)| value));
+        let value = value.map_or("", |(_, value)| value);
+        match value.parse() {
+            Ok(seconds) if name == "seconds" => out.push_str(&rounded_duration(seconds)),
+            _ => out.push_str(value),
+        }
         rest = behind;
     }
     out.push_str(rest);
@@ -108,6 +113,14 @@ fn filled(text: &str, params: &[(&'static str, String)]) -> String {
 mod tests {
     use super::super::reasons;
     use super::*;
+
+    #[test]
+    fn seconds_are_a_time_for_people_in_the_text_and_a_number_for_programs() {
+        let value = reasons::NOW_HIT.with(&[("seconds", &604_774)]).value();
+        let why = "answered from memory, fresh for another 6 days 23 h";
+        assert_eq!(value["why"], why);
+        assert_eq!(value["params"]["seconds"], "604774");
+    }
 
     #[test]
     fn parameters_are_in_the_text_and_separate() {

@@ -52,7 +52,7 @@ reasons! {
     MISSED_PURGED: "missed-purged", "purge number {number} (by {kind}) removed the stored page", None;
     MISSED_SOFT_PURGED: "missed-soft-purged", "purge number {number} (by {kind}) made the stored page stale", None;
     MISSED_OR_PURGED: "missed-or-purged", "nothing is stored for this address; if a page was, purge number {number} (by {kind}) removed it", Some(LOAD_ONCE);
-    MISSED_OLD: "missed-old", "the stored page is older than its lifetime of {seconds} s", None;
+    MISSED_OLD: "missed-old", "the stored page is older than its lifetime of {seconds}", None;
     MISSED_NOTHING: "missed-nothing", "nothing is stored for this address", Some(LOAD_ONCE);
     SHORT_LIVED_TABLE: "short-lived-table", "PHP reads the table `{table}` of another plugin for this page, and no purge covers it, so the page lives for a minute at most", Some("the plugin's author can purge these pages, and name the table with the filter `galley_described_tables`");
     PART_CHANGES: "part-changes", "a part of the page was purged, and the page cannot be patched: `{part}` changes without a purge", Some("find the plugin or theme that prints something there which changes by itself");
@@ -128,7 +128,7 @@ reasons! {
     BARRED_NO_COUNTRY_RULE: "barred-no-country-rule", "`{option}` of rule number {number}, for `{path}` does not name the country of {client}, which is {country}", Some(COUNTRY);
     BARRED_PASSWORD: "barred-password", "`basic_auth` of the site requires a user name and a password, and the request has none", None;
     BARRED_PASSWORD_RULE: "barred-password-rule", "`basic_auth` of rule number {number}, for `{path}` requires a user name and a password, and the request has none", None;
-    NOW_HIT: "now-hit", "answered from memory, fresh for another {seconds} s", None;
+    NOW_HIT: "now-hit", "answered from memory, fresh for another {seconds}", None;
     NOW_REDIRECT: "now-redirect", "redirected to {location}, before the cache lookup", None;
     NOW_DASHBOARD: "now-dashboard", "the dashboard of the site (`dashboard`), which shows nothing without its password", None;
     NOW_METHODS: "now-methods", "answered with the allowed methods", None;

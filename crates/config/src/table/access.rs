@@ -9,9 +9,9 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("256").unit("connections"),
     row(OptionSection::Server, "limit_exempt", List(&ValueKind::Network), "Networks without `connections_per_address` and the limits of sites, such as an office behind one address.")
         .or(r#"["127.0.0.0/8", "::1"]"#),
-    row(OptionSection::Server, "geoip", ValueKind::Path, "A database of countries in MaxMind's format, read again within ten seconds of a change.")
+    row(OptionSection::Server, "geoip", ValueKind::Path, "The [database of countries](../how-to/access.md#by-country), read again within ten seconds of a change.")
         .example(r#""/var/lib/GeoIP/GeoLite2-Country.mmdb""#),
-    row(OptionSection::Server, "min_rate", Size { least: 0, most: MIB }, "The minimum bytes per second of request bodies, over a `body_timeout`, and of responses, over a `write_timeout`. Galley resets slower connections. 0: only those without progress.")
+    row(OptionSection::Server, "min_rate", Size { least: 0, most: MIB }, "The minimum bytes per second of request bodies, over a `body_timeout`, and of responses, over a `write_timeout`. 0: any progress is enough.")
         .or(r#""500B""#),
     row(OptionSection::Site, "allow", List(&ValueKind::Network), "Networks that may request anything. Others get 403. `[]`: all may.")
         .computed("all clients").example(r#"["10.0.0.0/8", "192.0.2.1"]"#),
@@ -27,15 +27,15 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed(r#"`"off"`"#).example(r#""/etc/galley/example.com.htpasswd""#),
     row(OptionSection::Site, "basic_auth_forward", Flag, "Whether PHP gets the name and password of `basic_auth`.")
         .or("false"),
-    row(OptionSection::Site, "limit", ValueKind::Limit, "Requests of one client: `rate` in the long run, `burst` at once. Further ones get 429. `shared = true` in any limit: the nodes of a `[cluster]` count together.")
+    row(OptionSection::Site, "limit", ValueKind::Limit, "The [limit](../how-to/access.md#rate-limits) of one client: `rate` in the long run, `burst` at once. Further requests get 429. `shared = true`: the nodes of a `[cluster]` count together.")
         .computed(r#"`"off"`"#).example(r#"{ rate = "20/s", burst = 100 }"#),
     row(OptionSection::Site, "login_limit", ValueKind::Limit, "The limit of one client for requests with a body to `wp-login.php`.")
         .computed(r#"`{ rate = "5/m", burst = 15 }`; without the preset none"#).example(r#"{ rate = "5/m", burst = 15 }"#),
-    row(OptionSection::Site, "xmlrpc", Word(&["on", "limited", "off"]), "`limited` blocks `system.multicall`, which tries many passwords at once, and `pingback.ping`. `off` blocks `xmlrpc.php`.")
+    row(OptionSection::Site, "xmlrpc", Word(&["on", "limited", "off"]), "`limited` blocks [two methods](../how-to/access.md#xml-rpc), `off` all of `xmlrpc.php`.")
         .computed(r#"`"limited"`; without the preset `"on"`"#).example(r#""limited""#),
     row(OptionSection::Site, "xmlrpc_limit", ValueKind::Limit, "The limit of one client for `xmlrpc.php`.")
         .computed(r#"`{ rate = "20/m", burst = 60 }`; without the preset none"#).example(r#"{ rate = "20/m", burst = 60 }"#),
-    row(OptionSection::Site, "hide_authors", Flag, "Whether Galley blocks lists of login names: `?author=1`, the sitemap of users, users and authors in the REST API.")
+    row(OptionSection::Site, "hide_authors", Flag, "Whether Galley blocks [lists of login names](../how-to/access.md#names-of-users).")
         .or("false"),
     row(OptionSection::SiteRule, "allow", List(&ValueKind::Network), AS_IN_SITE)
         .computed("`site.allow`").example(r#"["10.0.0.0/8"]"#),
@@ -47,7 +47,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("`site.deny_countries`").example(r#"["FR"]"#),
     row(OptionSection::SiteRule, "basic_auth", ValueKind::FileOrOff, AS_IN_SITE)
         .computed("`site.basic_auth`").example(r#""/etc/galley/example.com.htpasswd""#),
-    row(OptionSection::SiteRule, "spellings", Flag, "Whether the access control of this rule covers other spellings of its pages, such as `/?p=12`. `false`: only the paths, as in nginx.")
+    row(OptionSection::SiteRule, "spellings", Flag, "Whether the access control of this rule covers [other spellings](../how-to/access.md#other-spellings-of-an-address) of its pages, such as `/?p=12`.")
         .or("true"),
     row(OptionSection::SiteRule, "limit", ValueKind::Limit, AS_IN_SITE)
         .computed("`site.limit`").example(r#"{ rate = "10/m", burst = 5 }"#),

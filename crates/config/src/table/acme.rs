@@ -16,9 +16,9 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Acme, "storage", Path, "The folder for account and certificates, for this Galley only. Back it up.")
         .computed("`acme` in `$STATE_DIRECTORY`, else in `/var/lib/galley` for root, else in `$XDG_DATA_HOME/galley` or `~/.local/share/galley`")
         .example(r#""/var/lib/galley/acme""#),
-    row(OptionSection::Acme, "challenge", List(&Word(&["http-01", "tls-alpn-01", "dns-01"])), "How Galley proves control of a name, in order of preference: on port 80, on port 443, or by a DNS record, which wildcards need.")
+    row(OptionSection::Acme, "challenge", List(&Word(&["http-01", "tls-alpn-01", "dns-01"])), "How Galley [proves control of a name](../how-to/automatic-certificates.md#challenges), in order of preference.")
         .or(r#"["http-01", "tls-alpn-01"]"#),
-    row(OptionSection::Acme, "dns_hook", Path, "For `dns-01`: the program that sets and removes TXT records, run as `PROGRAM set NAME VALUE` and `PROGRAM remove NAME VALUE`. It must keep other values of the name.")
+    row(OptionSection::Acme, "dns_hook", Path, "For `dns-01`: the [program](../how-to/automatic-certificates.md#wildcards-and-the-dns) that sets and removes TXT records.")
         .example(r#""/etc/galley/dns-hook""#),
     row(OptionSection::Acme, "dns_wait", time(Duration::ZERO, Duration::from_secs(3600)), "For `dns-01`: the wait until all DNS servers of the zone have the records.")
         .or(r#""30s""#),

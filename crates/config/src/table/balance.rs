@@ -5,13 +5,13 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{HOUR, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Site, "balance", Word(&["round-robin", "least-connections", "client", "cookie"]), "How several servers share the requests: in turn, to the one with the fewest in progress, or one server for each client address or value of `balance_cookie`.")
+    row(OptionSection::Site, "balance", Word(&["round-robin", "least-connections", "client", "cookie"]), "[How several servers share the requests](../how-to/load-balancing.md#choose-a-method).")
         .or(r#""round-robin""#),
     row(OptionSection::Site, "balance_cookie", Text, "The cookie that `balance = \"cookie\"` reads.")
         .example(r#""PHPSESSID""#),
     row(OptionSection::Site, "slow_start", time(ms(0), HOUR), "How long the weight of a returned server rises from a tenth to the whole. Not with `client` and `cookie`.")
         .or(r#""0s""#),
-    row(OptionSection::Site, "health_check", ValueKind::UrlPath, "A path that Galley requests from each server; one that fails gets no requests until it passes. With `php` a script or PHP-FPM's `ping.path`. By default only failed requests take a server out.")
+    row(OptionSection::Site, "health_check", ValueKind::UrlPath, "A path that Galley [requests from each server](../how-to/load-balancing.md#health-checks): with `php` a script or PHP-FPM's `ping.path`. By default only failed requests take a server out.")
         .example(r#""/health""#),
     row(OptionSection::Site, "health_interval", time(ms(100), HOUR), "The pause between two checks of a server.")
         .or(r#""5s""#),

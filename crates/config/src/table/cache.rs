@@ -9,11 +9,11 @@ use crate::table::row::{GIB, KIB, MIB, STATUS, lifetime, ms, row, time};
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Cache, "memory", Size { least: 16 * MIB, most: 1024 * GIB }, "The memory for pages, their compressed variants, and responses in progress.")
         .computed("a quarter of the memory of the machine or its control group, at least 16MiB").example(r#""256MiB""#).needs_restart(),
-    row(OptionSection::Cache, "memory_per_site", Size { least: MIB, most: 1024 * GIB }, "The most that one site may use. By default a site may use what others leave free; an equal part stays reserved for each.")
+    row(OptionSection::Cache, "memory_per_site", Size { least: MIB, most: 1024 * GIB }, "The most that [one site](../how-to/many-sites.md#what-each-site-has-for-itself) may use.")
         .computed("all of `memory`").example(r#""64MiB""#),
     row(OptionSection::Cache, "max_object", Size { least: KIB, most: 1024 * GIB }, "The largest response body that Galley stores, at most `memory` or half of `disk_size`.")
         .computed("a quarter of `memory`, at most 64MiB").example(r#""64MiB""#).needs_restart(),
-    row(OptionSection::Cache, "max_file", Size { least: 0, most: 16 * MIB }, "The largest file that Galley keeps in memory; above 256 KiB only if it is requested twice within an hour. Files use at most an eighth of `memory` and never evict a page. 0: none.")
+    row(OptionSection::Cache, "max_file", Size { least: 0, most: 16 * MIB }, "The largest file that Galley [keeps in memory](../how-to/files.md#files-in-memory). Files use at most an eighth of `memory` and never evict a page. 0: none.")
         .or(r#""2MiB""#).needs_restart(),
     row(OptionSection::Cache, "disk", Path, "The folder for pages and purges that survive a restart: on a local disk, for one Galley.")
         .example(r#""/var/cache/galley""#).needs_restart(),
@@ -23,9 +23,9 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("all of `disk_size`").example(r#""256MiB""#).needs_restart(),
     row(OptionSection::Cache, "inactive", time(Duration::from_secs(60), ms(366 * 86_400_000)), "How long a page stays on disk without a request.")
         .or(r#""7d""#).needs_restart(),
-    row(OptionSection::Site, "members", Word(&["pass", "fragments"]), "What members and visitors with a cart get: pages from PHP, or `fragments`: stored pages with their own toolbar, forms and cart. Needs the plugin.")
+    row(OptionSection::Site, "members", Word(&["pass", "fragments"]), "What members and visitors with a cart get: pages from PHP, or [stored pages with parts of their own](../how-to/members.md). Needs the plugin.")
         .or(r#""pass""#).shapes_keys(),
-    row(OptionSection::Site, "esi", Flag, "Whether Galley replaces `<esi:include src=\"/part\"/>` in pages with `Surrogate-Control: content=\"ESI/1.0\"`, and stores each part.")
+    row(OptionSection::Site, "esi", Flag, "Whether Galley puts pages together from [ESI parts](../how-to/esi.md).")
         .or("false").shapes_keys(),
     row(OptionSection::Site, "esi_hosts", List(&ValueKind::Host), "Further hosts in ESI includes, requested from the site's own upstream.")
         .or("[]").example(r#"["parts.example.com"]"#).shapes_keys(),

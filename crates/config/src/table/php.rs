@@ -17,13 +17,13 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("`server.user` if set; otherwise, if Galley runs as root, the owner of `root`, or `www-data` if root owns it; otherwise Galley's own user").example(r#""www-data""#),
     row(OptionSection::Site, "php_binary", Path, "The PHP-FPM program that Galley runs.")
         .computed("the newest `php-fpm` on the machine").example(r#""/usr/sbin/php-fpm8.4""#),
-    row(OptionSection::Site, "php_sandbox", Word(&["off", "root", "wp-content"]), "What a managed PHP may write below `root`, with Landlock: all, or `wp-content` only, which prevents updates of WordPress. It cannot run programs from folders that it may write, nor gain privileges, which `sendmail` needs.")
+    row(OptionSection::Site, "php_sandbox", Word(&["off", "root", "wp-content"]), "[What a managed PHP may write](../how-to/users.md#confine-php) below `root`: all, or `wp-content` only, which prevents updates of WordPress.")
         .or(r#""off""#),
     row(OptionSection::Site, "php_paths", List(&Path), "Further paths that a PHP with `php_sandbox` may read and write.")
         .or("[]").example(r#"["/srv/shared/uploads"]"#),
-    row(OptionSection::Site, "php_connect_ports", List(&Count { least: 1, most: 65_535 }), "The TCP ports that a PHP with `php_sandbox` may connect to: those of the database, `https` and the site. Unix sockets and UDP are not restricted.")
+    row(OptionSection::Site, "php_connect_ports", List(&Count { least: 1, most: 65_535 }), "The TCP ports that a PHP with `php_sandbox` may connect to. Unix sockets and UDP are not restricted.")
         .computed("all").example("[443, 3306]"),
-    row(OptionSection::Site, "php_memory_high", Size { least: 64 * MIB, most: 1024 * GIB }, "`memory.high` of a managed PHP, above which the kernel slows it. Needs control groups of version 2 and `Delegate=yes`.")
+    row(OptionSection::Site, "php_memory_high", Size { least: 64 * MIB, most: 1024 * GIB }, "`memory.high` of a managed PHP, above which the kernel slows it. Needs [a control group](../how-to/php.md#limits-of-the-kernel).")
         .example(r#""1GiB""#),
     row(OptionSection::Site, "php_pids_max", Count { least: 16, most: 4_194_304 }, "`pids.max` of a managed PHP: processes and threads, with the programs that workers start. Needs the same.")
         .unit("processes").example("100"),

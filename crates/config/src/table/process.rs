@@ -11,7 +11,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""www-data""#).needs_restart(),
     row(OptionSection::Server, "group", Text, "The primary group of the process.")
         .computed("the user's own").example(r#""www-data""#).needs_restart(),
-    row(OptionSection::Server, "sandbox", Word(&["auto", "off"]), "`auto`: Landlock, if the kernel has it, confines the threads for clients and upstreams to the folders that they need.")
+    row(OptionSection::Server, "sandbox", Word(&["auto", "off"]), "`auto`: Landlock, if the kernel has it, [confines Galley](../how-to/users.md#the-sandbox) to the folders that it needs.")
         .or(r#""auto""#),
     row(OptionSection::Server, "watch", Flag, "Whether Galley reloads within two seconds after a file of the configuration changes.")
         .or("false"),

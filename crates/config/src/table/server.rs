@@ -8,7 +8,7 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Top, "include", List(&ValueKind::Glob),
         "Further files to read here. A pattern may match nothing; a plain path must exist.")
         .or("[]").example(r#"["sites.d/*.toml"]"#),
-    row(OptionSection::Server, "listen", List(&ValueKind::Listen), "The listeners of sites without a `listen`. `systemd:name`: a socket that systemd has opened, by name or position. `[::]` accepts no IPv4; add `0.0.0.0`.")
+    row(OptionSection::Server, "listen", List(&ValueKind::Listen), "The [listeners](../how-to/listeners.md) of sites without a `listen`. `[::]` accepts no IPv4; add `0.0.0.0`.")
         .or(r#"["0.0.0.0:8080"]"#),
     row(OptionSection::Server, "workers", Count { least: 0, most: 1024 }, "Threads for clients. 0: one per core.")
         .or("0").unit("threads").needs_restart(),
@@ -16,7 +16,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#""32MiB""#),
     row(OptionSection::Server, "spool", Path, "The folder for bodies in transit that do not fit in memory. A crash leaves no files.")
         .computed("`$TMPDIR`, else `/var/tmp`, else `/tmp`").example(r#""/var/lib/galley/spool""#).needs_restart(),
-    row(OptionSection::Server, "spool_size", Size { least: 0, most: 1024 * GIB }, "The disk space for these bodies. Without room, an upload gets 503, and a response occupies PHP until its client has it. 0: memory only.")
+    row(OptionSection::Server, "spool_size", Size { least: 0, most: 1024 * GIB }, "The disk space for [these bodies](../how-to/uploads.md#the-spool). 0: memory only.")
         .computed("`1GiB`, or twice `request_body` if that is more").example(r#""1GiB""#).needs_restart(),
     row(OptionSection::Server, "spool_response", Size { least: 0, most: 1024 * GIB }, "How much of one response may wait in a file for its client. 0: none.")
         .or(r#""256MiB""#).needs_restart(),

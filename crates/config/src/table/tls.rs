@@ -11,8 +11,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#""1.2""#),
     row(OptionSection::Site, "listen_tls", List(&ValueKind::Listen), "The TLS listeners of the site.")
         .computed("`server.listen_tls`, if the site has `tls`").example(r#"["0.0.0.0:8443"]"#),
-    row(OptionSection::Site, "tls", ValueKind::Certificates, "`auto`: a certificate from `[acme]`. Otherwise PEM files with chain and key, or several pairs, such as RSA and ECDSA, read again when they change.")
+    row(OptionSection::Site, "tls", ValueKind::Certificates, "`auto`: a certificate from `[acme]`. Otherwise [PEM files](../how-to/https.md#certificates) with chain and key, or several pairs, such as RSA and ECDSA.")
         .example(r#"{ cert = "/etc/letsencrypt/live/example.com/fullchain.pem", key = "/etc/letsencrypt/live/example.com/privkey.pem" }"#),
-    row(OptionSection::Site, "upstream_tls", ValueKind::UpstreamTls, "How Galley verifies `https://` upstreams: another name than the URL's, another file of authorities than the system's, or `verify = false`.")
+    row(OptionSection::Site, "upstream_tls", ValueKind::UpstreamTls, "How Galley [verifies `https://` upstreams](../how-to/https.md#tls-towards-the-upstream).")
         .example(r#"{ name = "apache.internal", ca = "/etc/galley/upstream-ca.pem" }"#),
 ];

@@ -7,7 +7,7 @@ use crate::table::row::{DAY, HOUR, ms, row, time};
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "in_flight", Count { least: 0, most: 65_536 }, "Concurrent requests at the upstream. Galley sends fewer when more do not increase throughput. Set it to the number of PHP workers. 0: the workers of a managed PHP, otherwise 20.")
         .or("0").unit("requests"),
-    row(OptionSection::Site, "queue", Count { least: 0, most: 1_000_000 }, "Requests that may wait for the upstream. When full, the newest request of the client with the most gets the stale page, or 503.")
+    row(OptionSection::Site, "queue", Count { least: 0, most: 1_000_000 }, "Requests that may [wait for the upstream](../how-to/overload.md). Further ones get the stale page, or 503.")
         .or("200").unit("requests"),
     row(OptionSection::Site, "queue_timeout", time(ms(0), HOUR), "How long a request may wait for the upstream; a tenth of it while the queue stays long.")
         .or(r#""10s""#),

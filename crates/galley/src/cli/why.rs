@@ -147,7 +147,7 @@ fn rule(rule: &Value) -> String {
         notes.push(format!("cache = {cache}"));
     }
     if let Some(ttl) = rule["ttl_s"].as_u64() {
-        notes.push(format!("ttl = {ttl} s"));
+        notes.push(format!("ttl = {}", figures::duration(ttl)));
     }
     let ignored: Vec<&str> = items(&rule["ignore"]).map(text).collect();
     if !ignored.is_empty() {
@@ -265,13 +265,17 @@ fn stored(entry: &Value) {
 }
 
 fn lifetimes(entry: &Value) -> String {
+    let time = |name: &str| figures::duration(entry[name].as_u64().unwrap_or(0));
+    let left = match entry["left_s"].as_i64() {
+        Some(over) if over < 0 => format!("over for {}", figures::duration(over.unsigned_abs())),
+        _ => format!("{} left", time("left_s")),
+    };
     format!(
-        "{} s of {} s, {} s left; then stale for {} s during a refresh, {} s on errors",
-        entry["age_s"],
-        entry["lifetime_s"],
-        entry["left_s"],
-        entry["stale_while_revalidate_s"],
-        entry["stale_if_error_s"]
+        "{} of {}, {left}; then stale for {} during a refresh, {} on errors",
+        time("age_s"),
+        time("lifetime_s"),
+        time("stale_while_revalidate_s"),
+        time("stale_if_error_s")
     )
 }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use galley_testkit::{Chromium, Scratch, Tab};
 use serde_json::{Value, json};
 
-use super::chromium::{log_in, open_editor_panel, screenshot_path};
+use super::chromium::{log_in, open_editor_panel, screenshot_path, violations};
 use super::site::{PluginSite, shared};
 
 const SCREENS: [(u32, u32); 2] = [(360, 800), (1440, 1000)];
@@ -103,12 +103,8 @@ fn assert_accessible(tab: &mut Tab<'_>, view: &View) {
             tab.prefer_colors(colors).unwrap();
             tab.evaluate(view.open).unwrap();
             let case = format!("{}-{width}-{colors}", view.name);
-            let violations = tab.violations(view.elements).unwrap();
-            found.extend(
-                violations
-                    .iter()
-                    .map(|violation| format!("{case}: {violation}")),
-            );
+            let of_case = violations(tab, view.elements);
+            found.extend(of_case.iter().map(|one| format!("{case}: {one}")));
             if overflows(tab, view) {
                 found.push(format!("{case}: wider than the screen"));
             }
@@ -164,14 +160,12 @@ fn all_plugin_views_in_wp_admin_are_accessible() {
         "document.querySelector('#health-check-accordion-block-galley').append(new Image())",
     )
     .unwrap();
-    let violations = tab
-        .violations(&["#health-check-accordion-block-galley"])
-        .unwrap();
+    let found = violations(&mut tab, &["#health-check-accordion-block-galley"]);
     assert!(
-        violations
+        found
             .iter()
             .any(|violation| violation.starts_with("image-alt:")),
-        "{violations:?}"
+        "{found:?}"
     );
     // Last, because the notice is not shown again after it is dismissed.
     open(
@@ -214,12 +208,8 @@ fn the_block_editor_panel_is_accessible() {
         .unwrap();
         for colors in ["light", "dark"] {
             tab.prefer_colors(colors).unwrap();
-            let violations = tab.violations(&[".galley-effect"]).unwrap();
-            assert!(
-                violations.is_empty(),
-                "{width} {colors}: {}",
-                violations.join("\n")
-            );
+            let found = violations(&mut tab, &[".galley-effect"]);
+            assert!(found.is_empty(), "{width} {colors}: {}", found.join("\n"));
             tab.screenshot(&screenshot_path(&format!(
                 "wp-admin-editor-{width}-{colors}"
             )))
@@ -360,8 +350,8 @@ fn every_button_of_the_settings_page_works_and_stays_accessible() {
     );
     tab.evaluate("document.querySelector('#wp-admin-bar-galley').classList.add('hover')")
         .unwrap();
-    let violations = tab.violations(&["#wp-admin-bar-galley"]).unwrap();
-    assert!(violations.is_empty(), "{}", violations.join("\n"));
+    let found = violations(&mut tab, &["#wp-admin-bar-galley"]);
+    assert!(found.is_empty(), "{}", found.join("\n"));
     tab.click("#wp-admin-bar-galley-purge-page a").unwrap();
     tab.wait("document.querySelector('#wp-admin-bar-galley .galley-state.is-miss')")
         .unwrap();

@@ -179,7 +179,8 @@ fn site_health_reports_the_page_cache_and_the_connection() {
     // WordPress runs the tests that send requests to Galley after the page has loaded, over the REST API.
     for test in ["connection", "defeats"] {
         let path = format!("/wp-json/galley/v1/health/{test}");
-        assert!(results.contains(&path.replace('/', "\\/")), "{results}");
+        // WordPress escapes slashes up to 6.9.
+        assert!(results.replace("\\/", "/").contains(&path), "{results}");
         let anonymous = site.get(&path);
         assert_eq!(anonymous.status, 401, "{}", anonymous.excerpt());
         let request = Request::get(&path).field("X-WP-Nonce", rest_nonce(&mut admin));

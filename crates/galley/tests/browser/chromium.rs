@@ -9,9 +9,29 @@ use serde_json::json;
 
 use super::site::{PluginSite, shared};
 
+/// The document with the blocks of the post. From WordPress 7.1 on it is always in a frame of its own.
+const CANVAS: &str =
+    "(document.querySelector('iframe[name=editor-canvas]')?.contentDocument ?? document)";
+
 pub fn screenshot_path(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     folder.join(format!("{name}.png"))
+}
+
+/// Returns what axe finds in elements of the plugin. From WordPress 7.0 on, each entry of the admin bar has a role that list items may not
+/// have: WordPress's own entries, too, so this is not the plugin's.
+pub fn violations(tab: &mut Tab<'_>, selectors: &[&str]) -> Vec<String> {
+    const ENTRY: &str = "<li role=\"group\" id=\"wp-admin-bar-";
+    let is_wordpress = "!!document.querySelector('#wp-admin-bar-site-name[role=group]')";
+    let is_wordpress = tab.evaluate(is_wordpress).unwrap() == json!(true);
+    let is_of_wordpress = |line: &String| {
+        is_wordpress
+            && line.starts_with("aria-allowed-role:")
+            && line.matches(ENTRY).count() == line.matches("Fix any of the following").count()
+    };
+    let mut found = tab.violations(selectors).unwrap();
+    found.retain(|line| !is_of_wordpress(line));
+    found
 }
 
 pub fn log_in(tab: &mut Tab<'_>, site: &PluginSite) {
@@ -46,13 +66,16 @@ fn a_block_editor_save_is_visible_to_visitors_on_the_next_request() {
         "wp.data.dispatch('core/preferences').set('core/edit-post', 'welcomeGuide', false)",
     )
     .unwrap();
-    tab.wait("document.querySelector('[data-type=\"core/paragraph\"]')")
-        .unwrap();
+    let paragraph = format!("{CANVAS}.querySelector('[data-type=\"core/paragraph\"]')");
+    tab.wait(&paragraph).unwrap();
     tab.evaluate("wp.data.dispatch('core/block-editor').selectBlock(wp.data.select('core/block-editor').getBlockOrder()[0])")
         .unwrap();
-    tab.click("[data-type='core/paragraph']").unwrap();
-    tab.wait("document.activeElement && document.activeElement.closest('[data-type=\"core/paragraph\"]')")
+    tab.evaluate(&format!("{paragraph}.focus(); {paragraph}.click()"))
         .unwrap();
+    tab.wait(&format!(
+        "{CANVAS}.activeElement?.closest('[data-type=\"core/paragraph\"]')"
+    ))
+    .unwrap();
     tab.write("Written in Chromium. ").unwrap();
     tab.wait("wp.data.select('core/editor').isEditedPostDirty()")
         .unwrap();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use galley_testkit::{Chromium, Scratch, Tab, wait_for};
 
-use super::chromium::{log_in, screenshot_path};
+use super::chromium::{log_in, screenshot_path, violations};
 use super::site::{PluginSite, TIMEOUT, output_text, shared};
 
 const PAGE: &str = "/wp-admin/options-general.php?page=galley";
@@ -70,8 +70,8 @@ fn the_plugin_page_shows_the_verdict_when_php_stops() {
             let mark = tab.evaluate("document.querySelector('.galley-state').textContent");
             assert_eq!(mark.unwrap(), "✗");
             let own = [".galley-state-line", "#wp-admin-bar-galley"];
-            let violations = tab.violations(&own).unwrap();
-            assert!(violations.is_empty(), "{width} {colors}: {violations:?}");
+            let found = violations(&mut tab, &own);
+            assert!(found.is_empty(), "{width} {colors}: {found:?}");
             let case = format!("wp-admin-php-stopped-{width}-{colors}");
             tab.screenshot(&screenshot_path(&case)).unwrap();
         }

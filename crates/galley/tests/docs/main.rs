@@ -9,6 +9,7 @@
 
 mod commands;
 mod configuration;
+mod defaults;
 mod packaging;
 mod pages;
 mod references;

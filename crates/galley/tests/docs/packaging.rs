@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::pages::{files_with, pages, repository};
+use crate::pages::{files_with, page, pages, repository, section};
 
 /// The words of a text that may be commands or paths.
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -171,4 +171,44 @@ fn the_health_check_of_the_container_fails_only_if_visitors_get_errors() {
         .output()
         .unwrap();
     assert!(accepted.status.success(), "{check:?}");
+}
+
+/// The blocks of the quick start that the test of the packages runs: heading, kind, and how many of that kind the section needs.
+fn blocks_that_the_packages_test_uses() -> Vec<(String, String, usize)> {
+    let mut scripts = Vec::new();
+    files_with(&repository().join("packaging/test"), &["sh"], &mut scripts);
+    let text: String = scripts
+        .iter()
+        .map(|script| fs::read_to_string(script).unwrap())
+        .collect();
+    let mut used = Vec::new();
+    for line in text.lines() {
+        for (call, given) in [("manual '", Some("console")), ("block '", None)] {
+            let Some((_, rest)) = line.split_once(call) else {
+                continue;
+            };
+            let (heading, rest) = rest.split_once('\'').unwrap();
+            let mut words = rest.split_whitespace();
+            let kind = given.or_else(|| words.next()).unwrap();
+            let count = words.next().and_then(|word| word.parse().ok()).unwrap_or(1);
+            used.push((heading.to_owned(), kind.to_owned(), count));
+        }
+    }
+    used
+}
+
+#[test]
+fn the_quick_start_has_the_blocks_that_the_test_of_the_packages_runs() {
+    let text = page("docs/tutorials/install.md");
+    let used = blocks_that_the_packages_test_uses();
+    assert!(used.len() > 10, "{used:?}");
+    for (heading, kind, count) in used {
+        let fence = format!("```{kind}");
+        let section = section(&text, &format!("## {heading}"));
+        let found = section.lines().filter(|line| *line == fence).count();
+        assert!(
+            found >= count,
+            "`{heading}` has {found} of {count} blocks `{kind}`"
+        );
+    }
 }

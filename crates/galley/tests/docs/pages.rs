@@ -19,7 +19,7 @@ pub struct Block {
 }
 
 /// The site of examples that show only a part of it; the head of the options page says so.
-const SITE: &str = "[[site]]\nhosts = [\"example.com\"]\nroot = \"/var/www/example.com\"\nphp = \"unix:/run/php/php-fpm.sock\"\n";
+const SITE: &str = "[[site]]\nhosts = [\"example.com\", \"www.example.com\"]\nroot = \"/var/www/example.com\"\nphp = \"unix:/run/php/php-fpm.sock\"\n";
 
 impl Block {
     /// The file that a valid example of the configuration is or belongs to; none for other blocks.
