@@ -48,6 +48,16 @@ fn samples(all: &[&Directive], draft: &Draft, host: &str) -> BTreeSet<String> {
     let mut names = USUAL_TARGETS.map(str::to_owned).to_vec();
     let mut folders = Vec::new();
     for one in all {
+        // Paths of a location inside another one are those that both match.
+        for inner in one.inner().iter().filter(|one| one.name() == "location") {
+            let outer = LocationPaths::of(one).samples().samples();
+            let inner = LocationPaths::of(inner).samples().samples();
+            let both = |outer: &String| {
+                let outer = outer.trim_end_matches('/').to_owned();
+                inner.iter().map(move |inner| format!("{outer}{inner}"))
+            };
+            names.extend(outer.iter().flat_map(both));
+        }
         let paths = match one.name() {
             "location" => LocationPaths::of(one).samples(),
             "rewrite" => StatementPaths::of_rule_pattern(one.argument(0)),

@@ -116,6 +116,13 @@ const NGINX: &[Case] = &[
         fates: &[("location ^~ /private/ ", Lost)],
     },
     Case {
+        name: "an inner pattern that opens what an outer one closes",
+        text: "location ~* /private {\ndeny all;\nlocation ~ \\.txt$ {\nallow all; } }",
+        has: &["pattern = \"(?i)/private\"\ndeny"],
+        lacks: &[],
+        fates: &[("location ~* /private", Lost)],
+    },
+    Case {
         name: "a refusal that a variable decides about",
         text: "set $bad 0; if ($http_user_agent ~ curl) { set $bad 1; } if ($bad) { return 403; }",
         has: &[],

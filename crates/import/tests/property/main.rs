@@ -419,7 +419,7 @@ fn taking_part(server: &Server, target: &str, status: u16, lines: &[&str]) -> BT
             _ => {}
         }
         let is_of_others = text.starts_with("index") && !path.ends_with('/')
-            || text.starts_with("error_page") && !text.contains('=') && status < 400;
+            || text.starts_with("error_page") && !text.contains('=') && status < 300;
         if applies && !is_of_others {
             found.insert(line);
         }
