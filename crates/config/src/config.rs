@@ -3,6 +3,7 @@
 //! Every path is absolute, every default is set, and options that exclude each other have been rejected. These types do not
 //! contain where a value came from.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -86,6 +87,8 @@ pub struct ServerConfig {
     pub listen: Vec<Listen>,
     /// The TLS listeners of sites that have a certificate but no `listen_tls`.
     pub listen_tls: Vec<Listen>,
+    /// The UDP addresses of HTTP/3.
+    pub listen_quic: Vec<SocketAddr>,
     /// The oldest TLS version that Galley accepts from clients.
     pub tls_min_version: TlsVersion,
     /// What the process has from its start until its end.
@@ -281,6 +284,8 @@ pub struct SiteConfig {
     pub listen: Vec<Listen>,
     /// The TLS listeners of the site; empty without a certificate.
     pub listen_tls: Vec<Listen>,
+    /// Whether the site is served over HTTP/3, if it has a certificate.
+    pub http3: bool,
     /// The usable certificates of the site; several for clients that support different kinds of keys.
     pub certificates: Vec<CertificateFiles>,
     /// TLS for the site's `https` upstreams.

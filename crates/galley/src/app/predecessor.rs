@@ -14,8 +14,8 @@ use super::listeners::InheritedSockets;
 use super::process_state::ProcessState;
 use super::site_states::PurgesByName;
 use crate::binary_upgrade::{
-    ListenerName, PoolOffer, Predecessor, PrivilegedPoolMessage, PurgeTables, ReceivedMessage,
-    UpgradeChannel, UpgradeMessage, exchange_purges, read_certificate, read_pages,
+    ListenerName, PoolOffer, Predecessor, PrivilegedPoolMessage, PurgeTables, QuicHeritage,
+    ReceivedMessage, UpgradeChannel, UpgradeMessage, exchange_purges, read_certificate, read_pages,
 };
 use galley_admin::InheritedAdmin;
 use galley_object_cache::ObjectHandover;
@@ -28,10 +28,17 @@ use galley_tls::CertificateSource;
 #[derive(Default)]
 pub struct Inheritance {
     pub(super) sockets: BTreeMap<ListenerName, InheritedSockets>,
+    pub(super) quic: Option<InheritedQuic>,
     pub(super) admin: Option<InheritedAdmin>,
     pub(super) certificates: Vec<CertificateSource>,
     pub(super) pools: Vec<InheritedPool>,
     pub(super) keeper: Option<InheritedKeeper>,
+}
+
+/// The keys of HTTP/3, and the line to the previous process.
+pub(super) struct InheritedQuic {
+    pub(super) heritage: QuicHeritage,
+    pub(super) line: OwnedFd,
 }
 
 /// The privileged process, and the pools that it starts.
@@ -76,6 +83,10 @@ impl Inheritance {
                     let inherited = all.sockets.entry(name).or_default();
                     inherited.file = file;
                     inherited.sockets.extend(descriptors);
+                }
+                UpgradeMessage::Quic(heritage) => {
+                    let line = descriptors.into_iter().next();
+                    all.quic = line.map(|line| InheritedQuic { heritage, line });
                 }
                 UpgradeMessage::Admin { listen } => {
                     let socket = descriptors.into_iter().next();

@@ -80,6 +80,7 @@ const CHECKS: &[&str] = &[
     "conntrack",
     "ports",
     "backlog",
+    "udp",
     "files",
     "memory",
     "pool",
