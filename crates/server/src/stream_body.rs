@@ -20,7 +20,7 @@ use super::http2::quota::StreamReservation;
 use super::io::{HttpDate, IoError};
 use super::record::RecordEnd;
 use super::span;
-use super::timer::{DeadlinePassed, Timer};
+use super::timer::Timer;
 use super::write::{BufferedBody, read_verified};
 use galley_request::{Response, ResponseBody, ResponseFields, length_of};
 use galley_telemetry::fields::ResponseValues;
@@ -251,7 +251,7 @@ impl<S: ResponseStream> SendingBody<S> {
 
     /// Waits until the client has permitted all of it.
     async fn flushed(&mut self) -> Result<(), SendFailure> {
-        self.client(|stream, cx| stream.poll_flushed(cx)).await
+        self.client(S::poll_flushed).await
     }
 
     /// Waits for the client.
@@ -269,13 +269,11 @@ impl<S: ResponseStream> SendingBody<S> {
         let limit = 2 * options.write_timeout + AFTER_CONNECTION;
         let _waits = options.reservation.wait();
         let waiting = poll_fn(|cx| poll(stream, cx));
-        match options.timer.within(limit, waiting).await {
-            Ok(result) => result,
-            Err(DeadlinePassed) => {
-                options.reservation.starve();
-                Err(SendFailure::Cancelled)
-            }
-        }
+        let Ok(result) = options.timer.within(limit, waiting).await else {
+            options.reservation.starve();
+            return Err(SendFailure::Cancelled);
+        };
+        result
     }
 
     /// Sends a body that is still being received. The available part is sent first.

@@ -94,6 +94,10 @@ pub(super) fn find<C: HeadCoding>(
     block: &Block,
     encoded: &mut Vec<u8>,
 ) -> StreamLookup {
+    if context.core.stopping.get() {
+        // Its stored lines advertise HTTP/3.
+        return StreamLookup::Nothing;
+    }
     try_find::<C>(context, hit_buffers, block, encoded).unwrap_or(StreamLookup::Nothing)
 }
 
@@ -111,10 +115,6 @@ fn try_find<C: HeadCoding>(
         most,
         version,
     } = context;
-    if core.stopping.get() {
-        // Its stored lines advertise HTTP/3.
-        return None;
-    }
     let pseudo = Pseudo::of(block)?;
     let line = pseudo.plain_line(version)?;
     let HitBuffers { known, crumbs } = hit_buffers;
@@ -172,12 +172,10 @@ fn try_find<C: HeadCoding>(
         }
         HitLookup::Missed(resumed) => resumed,
     };
+    let info = std::mem::take(&mut buffers.info);
     let request = ParsedRequest {
         head: OwnedHead::copy_of(&head),
-        parsed: Box::new(Parsed {
-            info: std::mem::take(&mut buffers.info),
-            resumed,
-        }),
+        parsed: Box::new(Parsed { info, resumed }),
         keep_alive: true,
     };
     Some(StreamLookup::Parsed(request, urgency))

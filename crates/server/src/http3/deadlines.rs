@@ -9,37 +9,12 @@ use std::time::{Duration, Instant};
 
 use galley_http::h3::H3Code;
 
-use super::connection::{Http3Stage, Http3State};
+use super::clocks::{Http3ReceivePeriod, Http3Stage};
 use super::link::ConnectionLink;
-use crate::timer::Deadline;
+use super::state::Http3State;
+use super::streams::RequestStream;
 use galley_telemetry::counters::Handshake;
 use galley_telemetry::http2::Http2EndReason;
-
-/// The clocks of one connection.
-#[derive(Default)]
-pub(super) struct Http3Clocks {
-    /// The number of complete heads.
-    pub(super) requests: u64,
-    /// When the handshake must be complete, when a connection without a request ends, or when one that is closing ends.
-    until: Option<Deadline>,
-    /// What `until` belongs to.
-    of: Option<(Http3Stage, u64)>,
-    /// A period in which the client has to receive output.
-    receiving: Option<ReceivePeriod>,
-    /// When a client that waits for a response is asked whether it still exists.
-    ping_at: Option<Deadline>,
-    /// When requests are rejected after `GOAWAY`.
-    reject_at: Option<Deadline>,
-}
-
-struct ReceivePeriod {
-    until: Deadline,
-    /// The bytes that QUIC had accepted when the period began, and the acknowledgments that it had received.
-    accepted: u64,
-    acknowledged: u64,
-    /// The number of earlier periods in which only acknowledgments came.
-    without_room: u32,
-}
 
 impl Http3State {
     /// Ends the connection, or announces its end, if a time is over. True if QUIC may have something to send.
@@ -76,6 +51,7 @@ impl Http3State {
             self.begin_closing();
         }
         self.check_idle(link, now, was_told);
+        self.check_memory(link, now);
         self.check_heads(link, now);
         self.check_receiving(link, now);
         self.ping(link)
@@ -122,12 +98,25 @@ impl Http3State {
             .until
             .get_or_insert_with(|| timer.deadline(limit));
         timer.arm(Some(until), true);
-        let is_over = was_told || timer.is_past(until);
-        if is_over && is_closing {
-            self.close_rest();
-            self.close(core, now, H3Code::NoError, None);
-        } else if is_over {
-            self.begin_closing();
+        if !was_told && !timer.is_past(until) {
+            return;
+        }
+        match self.stage {
+            Http3Stage::Closing(Some(_)) => self.close(core, now, H3Code::NoError, None),
+            // The packet that ends a connection replaces all others, so the client learns first which requests were not processed.
+            Http3Stage::Closing(None) => self.close_rest(),
+            Http3Stage::Handshake | Http3Stage::Open | Http3Stage::Ended => self.begin_closing(),
+        }
+    }
+
+    /// Reserves memory for what has begun to wait, and releases what does not wait any more.
+    fn check_memory(&mut self, link: &Rc<ConnectionLink>, now: Instant) {
+        if self.is_idle() {
+            return self.narrow();
+        }
+        if !self.hold_memory() && self.streams.values().any(RequestStream::is_blocked) {
+            let why = (Http2EndReason::Slow, "too much data waits for the client");
+            self.close(&link.core, now, H3Code::ExcessiveLoad, Some(why));
         }
     }
 
@@ -146,7 +135,7 @@ impl Http3State {
             // `advance` sees the result.
             let _ = self.h3.flood.starve(starved);
         }
-        let is_blocked = self.streams.values().any(|stream| stream.is_blocked());
+        let is_blocked = self.streams.values().any(RequestStream::is_blocked);
         let is_unacknowledged = self.streams.values().any(|stream| stream.is_finished);
         if !is_blocked && !is_unacknowledged {
             self.clocks.receiving = None;
@@ -158,7 +147,7 @@ impl Http3State {
         }
         let (speed, timer) = (link.core.limits.response_speed, &link.timer);
         let (accepted, acknowledged) = (self.accepted, self.quic.stats().frame_rx.acks);
-        let begin = || ReceivePeriod {
+        let begin = || Http3ReceivePeriod {
             until: timer.deadline(speed.window),
             accepted,
             acknowledged,
@@ -171,7 +160,7 @@ impl Http3State {
         let is_fast = speed.is_enough(accepted - period.accepted);
         let is_alive = acknowledged > period.acknowledged;
         let without_room = if is_fast { 0 } else { period.without_room + 1 };
-        self.clocks.receiving = Some(ReceivePeriod {
+        self.clocks.receiving = Some(Http3ReceivePeriod {
             without_room,
             ..begin()
         });
@@ -199,7 +188,7 @@ impl Http3State {
     }
 }
 
-/// How long a connection stays open after `GOAWAY` without a request: some may be in transit.
+/// How long a connection stays open after each `GOAWAY` without a request: some may be in transit.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// How long requests are accepted after `GOAWAY`.

@@ -1,6 +1,6 @@
 //! The end of a connection: what is logged and counted.
 
-use super::connection::Http3State;
+use super::state::Http3State;
 use crate::Core;
 use galley_telemetry::http2::Http2EndReason;
 

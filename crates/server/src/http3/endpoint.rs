@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,31 +17,19 @@ use std::time::{Duration, Instant};
 use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint, Incoming, ServerConfig, Transmit};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::connection::{Http3Stage, Http3State};
+use super::clocks::Http3Stage;
 use super::ids::addressee;
 use super::link::{ConnectionLink, WakeList};
-use super::router::{QuicDatagram, QuicRouter, RegisteredEndpoint};
+use super::listener::QuicListener;
+use super::router::{QuicDatagram, RegisteredEndpoint};
 use super::settings;
+use super::state::Http3State;
 use super::udp::QuicSocket;
 use crate::accept::{make_room, plain};
 use crate::endpoints::Endpoints;
 use crate::{Core, Phase};
 use galley_request::Sites;
 use galley_tls::Acceptor;
-
-/// A UDP socket with its sites.
-pub struct QuicListener {
-    /// The socket.
-    pub socket: UdpSocket,
-    /// The sites that this listener serves.
-    pub sites: Arc<Sites>,
-    /// The settings for handshakes, with the protocol of HTTP/3.
-    pub tls: Acceptor,
-    /// What the endpoints of the process share.
-    pub router: Arc<QuicRouter>,
-    /// Whether no later configuration reads the socket.
-    pub is_removed: Arc<AtomicBool>,
-}
 
 /// Serves the clients of a socket. Returns when it begins no more connections; those that exist go on in a task of their own.
 pub(crate) async fn run(core: Rc<Core>, listener: QuicListener, phase: watch::Receiver<Phase>) {
@@ -417,17 +405,16 @@ impl QuicEndpoint {
     fn transmit(&mut self, state: &mut Http3State, now: Instant) -> bool {
         for _ in 0..MAX_ROUNDS {
             self.out.clear();
-            let transmit = match state.unvalidated.take_held(&mut self.out) {
-                Some(held) => Some(held),
-                None => {
-                    let segments = if state.unvalidated.is_over() {
-                        self.socket.max_segments()
-                    } else {
-                        1
-                    };
-                    state.quic.poll_transmit(now, segments, &mut self.out)
-                }
-            };
+            let held = state.unvalidated.take_held(&mut self.out);
+            let transmit = held.or_else(|| {
+                let is_validated = state.unvalidated.is_over();
+                let segments = if is_validated {
+                    self.socket.max_segments()
+                } else {
+                    1
+                };
+                state.quic.poll_transmit(now, segments, &mut self.out)
+            });
             let Some(transmit) = transmit else {
                 return false;
             };

@@ -19,7 +19,7 @@ use galley_policy::request_info::RequestInfo;
 use http::{HeaderMap, Response as HttpResponse, StatusCode};
 
 use super::link::StreamHandle;
-use super::streams::StreamFailure;
+use super::streams::{BehindHead, StreamFailure};
 use crate::Core;
 use crate::endpoints::Endpoints;
 use crate::exchange::{Driver, KnownRequest, Parsed, Responded, no_request};
@@ -152,7 +152,16 @@ impl StreamExchange<'_> {
             ..head::HeadLimits::default()
         };
         let mut buffer = Http2HeadBuffer::new();
-        let is_end = self.stream.is_body_ended();
+        let is_end = match self.is_bodyless(line, block).await {
+            Ok(is_end) => is_end,
+            Err(failure) => {
+                if let StreamFailure::Error(error) = failure {
+                    self.stream.fail(error);
+                }
+                open.close(self.core, &RecordEnd::vanished());
+                return None;
+            }
+        };
         let head = h2::head(line, fields, &limits, &mut buffer);
         let framed = head.and_then(|head| {
             let framing = framing::frame_h2(&head, is_end)?;
@@ -170,6 +179,27 @@ impl StreamExchange<'_> {
         }
         self.respond(&head, KnownRequest::Framed(&framing), open)
             .await
+    }
+
+    /// Whether the request has no body. What has not arrived yet counts as a body, except for a request that usually has none: its
+    /// client may end the stream in a later datagram.
+    async fn is_bodyless(
+        &self,
+        line: &PseudoFields<'_>,
+        block: &Block,
+    ) -> Result<bool, StreamFailure> {
+        let mut names = h2::fields_of(block).map(|(name, _)| name);
+        let announces = names.any(|name| matches!(name, b"content-length" | b"expect"));
+        if announces || !matches!(line.method, "GET" | "HEAD") {
+            return Ok(self.stream.is_body_ended());
+        }
+        let timer = self.core.timers.register();
+        let behind = poll_fn(|cx| self.stream.poll_behind_head(cx));
+        match timer.within(self.core.limits.head_timeout, behind).await {
+            Ok(behind) => Ok(behind? == BehindHead::End),
+            // The speed of the body judges the client.
+            Err(DeadlinePassed) => Ok(false),
+        }
     }
 
     /// Returns the response with the facts for its access record. `None`: the client disconnected before that, and the record was
@@ -196,13 +226,11 @@ impl StreamExchange<'_> {
         let responded = driver
             .respond(&mut protocol, head, known, &mut open, &mut info)
             .await;
-        match responded {
-            Some(responded) => Some((responded, open)),
-            None => {
-                open.close(self.core, &RecordEnd::vanished());
-                None
-            }
-        }
+        let Some(responded) = responded else {
+            open.close(self.core, &RecordEnd::vanished());
+            return None;
+        };
+        Some((responded, open))
     }
 
     async fn send_responded(

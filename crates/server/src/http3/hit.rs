@@ -5,35 +5,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use galley_http::h3::{self, H3Code, OpenHeaders};
+use galley_http::h3::{self, OpenHeaders};
 use galley_http::head::Version;
 use galley_http::hpack::Block;
 use http::StatusCode;
 use quinn_proto::StreamId;
 
-use super::connection::Http3State;
 use super::exchange::{self, Http3Head, RequestPlace};
 use super::link::{ConnectionLink, StreamHandle};
+use super::sending_hit::SendingHit;
+use super::state::Http3State;
+use super::streams::BehindHead;
 use crate::Core;
-use crate::stream_hit::{self, HeadCoding, HeadContext, StreamHit, StreamLookup};
-
-/// A hit that is being sent.
-pub(super) struct SendingHit {
-    hit: StreamHit,
-    /// The head of the request, until the access record is written.
-    block: Option<Block>,
-    began: Instant,
-}
-
-impl SendingHit {
-    /// Writes the access record, once.
-    pub(super) fn record(&mut self, core: &Core, vanished: bool) {
-        if let Some(block) = self.block.take() {
-            self.hit.record(core, &block, self.began, vanished);
-            core.spare.return_block(block);
-        }
-    }
-}
+use crate::stream_hit::{self, HeadCoding, HeadContext, StreamLookup};
 
 /// The coding of heads over HTTP/3.
 struct Qpack(OpenHeaders);
@@ -58,17 +42,17 @@ impl HeadCoding for Qpack {
     }
 }
 
-/// Begins the response to the request on a stream, whose head is in `block`. `is_end`: it has no body.
+/// Begins the response to the request on a stream, whose head is in `block`. A hit does not wait to learn whether a body follows.
 pub(super) fn answer(
     state: &mut Http3State,
     link: &Rc<ConnectionLink>,
     id: StreamId,
     block: Block,
-    is_end: bool,
+    behind: BehindHead,
 ) {
     let core = &link.core;
     let began = Instant::now();
-    if !is_end || !core.limits.fast_path || core.stopping.get() {
+    if behind == BehindHead::Body || !core.limits.fast_path || core.stopping.get() {
         return begin_task(state, link, id, Http3Head::Read(block), began);
     }
     let mut encoded = core.spare.take_encoded();
@@ -102,13 +86,16 @@ pub(super) fn answer(
             );
             state.set_urgency(id, urgency);
         }
-        StreamLookup::Parsed(request, urgency) => {
+        StreamLookup::Parsed(request, urgency) if behind == BehindHead::End => {
             core.spare.return_block(block);
             state.set_urgency(id, urgency);
             let head = Http3Head::Parsed(request.head, request.parsed);
             begin_task(state, link, id, head, began);
         }
-        StreamLookup::Nothing => begin_task(state, link, id, Http3Head::Read(block), began),
+        // The upstream gets a body that may follow, so it is parsed again then.
+        StreamLookup::Parsed(..) | StreamLookup::Nothing => {
+            begin_task(state, link, id, Http3Head::Read(block), began);
+        }
     }
     core.spare.return_encoded(encoded);
 }
@@ -129,6 +116,12 @@ fn send(state: &mut Http3State, core: &Core, id: StreamId, output: [Bytes; 2], h
     stream.hit = Some(hit);
     state.h3.flood.sent(bytes);
     state.flush(core, id);
+    let is_waiting = |hit: &SendingHit| hit.block.is_some();
+    let stream = state.streams.get(&id);
+    let waits = stream.and_then(|stream| stream.hit.as_ref());
+    if waits.is_some_and(is_waiting) && !state.hold_memory() {
+        state.reject(core, id);
+    }
 }
 
 fn begin_task(
@@ -138,11 +131,9 @@ fn begin_task(
     head: Http3Head,
     began: Instant,
 ) {
-    let Some(held) = link.quota.admit(head.bytes()) else {
-        // The client may send it again. It has no access record, as streams that HTTP/2 refuses.
-        state.reset(id, H3Code::RequestRejected);
-        state.streams.remove(&id);
-        return;
+    let held = link.quota.admit(head.bytes());
+    let Some(held) = held.filter(|_| state.hold_memory()) else {
+        return state.reject(&link.core, id);
     };
     let Some(stream) = state.streams.get_mut(&id) else {
         return;

@@ -63,7 +63,7 @@ impl QuicKeys {
     pub(super) fn owner(&self, id: &[u8]) -> Option<Owner> {
         let id: &[u8; ID_BYTES] = id.try_into().ok()?;
         let (nonce, masked) = id.split_first_chunk::<NONCE_BYTES>()?;
-        let [epoch, high, low, rest @ ..] = self.masked(nonce, masked.try_into().ok()?)?;
+        let [epoch, high, low, rest @ ..] = self.masked(*nonce, masked.try_into().ok()?)?;
         (rest == CHECK).then_some(Owner {
             epoch,
             endpoint: u16::from_be_bytes([high, low]),
@@ -77,18 +77,18 @@ impl QuicKeys {
         aws_lc_rs::rand::fill(nonce).ok()?;
         let [high, low] = owner.endpoint.to_be_bytes();
         let [first, second] = CHECK;
-        let masked = self.masked(nonce, [owner.epoch, high, low, first, second])?;
+        let masked = self.masked(*nonce, [owner.epoch, high, low, first, second])?;
         rest.copy_from_slice(&masked);
         Some(ConnectionId::new(&id))
     }
 
     fn masked(
         &self,
-        nonce: &[u8; NONCE_BYTES],
+        nonce: [u8; NONCE_BYTES],
         mut route: [u8; ROUTE_BYTES],
     ) -> Option<[u8; ROUTE_BYTES]> {
         let mut sample = [0; SAMPLE_BYTES];
-        sample.get_mut(..NONCE_BYTES)?.copy_from_slice(nonce);
+        sample.get_mut(..NONCE_BYTES)?.copy_from_slice(&nonce);
         let mask = self.ids.new_mask(&sample).ok()?;
         route
             .iter_mut()

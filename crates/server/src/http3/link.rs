@@ -11,8 +11,8 @@ use galley_http::h3::H3Error;
 use quinn_proto::{ConnectionHandle, StreamId};
 use tokio::sync::Notify;
 
-use super::connection::Http3State;
-use super::streams::StreamFailure;
+use super::state::Http3State;
+use super::streams::{BehindHead, StreamFailure};
 use crate::Core;
 use crate::accept::{CountedConnection, connection_slot};
 use crate::http2::quota::Quota;
@@ -126,6 +126,16 @@ impl StreamHandle {
     pub(super) fn poll_body(&self, cx: &Context<'_>) -> Poll<Result<Option<Bytes>, StreamFailure>> {
         let polled = self.link.state.borrow_mut().poll_body(self.id, cx);
         // The client may get a larger window, or an error.
+        self.link.wake();
+        polled
+    }
+
+    /// Whether a body follows the head or not, once that is known. Only if the head announces no length.
+    pub(super) fn poll_behind_head(
+        &self,
+        cx: &Context<'_>,
+    ) -> Poll<Result<BehindHead, StreamFailure>> {
+        let polled = self.link.state.borrow_mut().poll_behind_head(self.id, cx);
         self.link.wake();
         polled
     }

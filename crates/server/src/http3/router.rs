@@ -33,7 +33,7 @@ pub struct QuicRouter {
     pub(super) keys: Arc<QuicKeys>,
     secret: QuicSecret,
     epoch: u8,
-    endpoints: RwLock<Endpoints>,
+    endpoints: RwLock<RegisteredEndpoints>,
     /// Leads to the process before this one.
     predecessor: RwLock<Option<UnixDatagram>>,
 }
@@ -43,7 +43,7 @@ pub struct QuicRouter {
 pub struct QuicSecret([u8; 32]);
 
 #[derive(Debug, Default)]
-struct Endpoints {
+struct RegisteredEndpoints {
     last: u16,
     by_number: HashMap<u16, mpsc::Sender<QuicDatagram>>,
 }
@@ -161,6 +161,11 @@ impl QuicRouter {
     pub(super) fn forward(&self, owner: Owner, datagram: QuicDatagram) -> Option<QuicDatagram> {
         if owner.epoch == self.epoch {
             return self.deliver(owner, datagram);
+        }
+        if owner.epoch == self.epoch.wrapping_add(1) {
+            // For a moment this process and the next one read the same sockets. A reset from here would end the connection; the
+            // client sends the datagram again, to the next process.
+            return None;
         }
         let line = self
             .predecessor
@@ -297,6 +302,8 @@ mod tests {
         assert!(old.forward(owner, datagram(b"here")).is_none());
         assert_eq!(&inbox.try_recv().unwrap().bytes[..], b"here");
         assert!(new.forward(owner, datagram(b"nobody")).is_some());
+        let (next, _next_inbox) = new.register();
+        assert!(old.forward(next.owner, datagram(b"later")).is_none());
         let (to_old, from_new) = forwarding_line().unwrap();
         new.set_predecessor(Some(to_old)).unwrap();
         assert!(new.forward(owner, datagram(b"there")).is_none());

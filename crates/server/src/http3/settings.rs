@@ -55,11 +55,16 @@ fn transport(limits: &ClientLimits) -> TransportConfig {
         .max_concurrent_uni_streams(VarInt::from_u32(UNI_STREAMS))
         .max_idle_timeout(Some(idle))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
-        .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
+        .receive_window(window(RECEIVE_WINDOW))
         .send_window(SEND_WINDOW)
         .datagram_receive_buffer_size(None)
         .mtu_discovery_config(Some(mtu));
     config
+}
+
+/// A window as QUIC transports it.
+pub(super) fn window(bytes: u64) -> VarInt {
+    VarInt::from_u64(bytes).unwrap_or(VarInt::MAX)
 }
 
 /// QUIC version 1 (RFC 9000).
@@ -71,14 +76,17 @@ pub(super) const STREAMS: u32 = 100;
 /// The maximum number of open unidirectional streams: the control stream, the two of QPACK, and some of unknown types.
 const UNI_STREAMS: u32 = 8;
 
-/// The bytes of a request body that a client may send before Galley has read them.
+/// The bytes of a request body that a client may send before Galley has read them, within the window of its connection.
 const STREAM_WINDOW: u32 = 128 * 1024;
 
-/// The same limit for all streams of a connection together.
-const CONNECTION_WINDOW: u32 = 256 * 1024;
+/// The bytes that a client may send on all streams of a connection before Galley has read them: the heads of a page's resources.
+pub(super) const RECEIVE_WINDOW: u64 = 64 * 1024;
 
-/// The bytes of responses that may be sent and not acknowledged, on a new connection.
-pub(super) const SEND_WINDOW: u64 = 128 * 1024;
+/// The same while a request body arrives.
+pub(super) const MAX_RECEIVE_WINDOW: u64 = 256 * 1024;
+
+/// The bytes of responses that may be sent and not acknowledged, on a new connection: more than its congestion window.
+pub(super) const SEND_WINDOW: u64 = 32 * 1024;
 
 /// The same on a connection whose congestion window has grown.
 pub(super) const MAX_SEND_WINDOW: u64 = 4 * 1024 * 1024;

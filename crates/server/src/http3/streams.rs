@@ -8,7 +8,7 @@ use galley_http::h3::{H3Code, H3Error, H3Flood, RequestOutput, RequestReader};
 use galley_http::hpack::Block;
 use quinn_proto::{Connection, ReadError, StreamId, VarInt, WriteError};
 
-use super::hit::SendingHit;
+use super::sending_hit::SendingHit;
 use crate::timer::Deadline;
 
 /// Why a stream ends early.
@@ -37,6 +37,17 @@ pub(super) enum StreamInput {
     End,
 }
 
+/// What follows the head of a request, as far as it has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BehindHead {
+    /// The end: the request has no body.
+    End,
+    /// Nothing yet. Many clients end the stream of a request without a body in another datagram than its head.
+    Nothing,
+    /// A part of a body.
+    Body,
+}
+
 /// The result of taking received bytes.
 enum Filled {
     More,
@@ -50,6 +61,8 @@ pub(super) struct RequestStream {
     reader: RequestReader,
     /// Received bytes that the reader has not seen.
     input: Bytes,
+    /// A part of the body that was read to learn whether there is one.
+    ahead: Bytes,
     is_input_ended: bool,
     /// When the head must be complete; `None`: it is.
     pub(super) head_until: Option<Deadline>,
@@ -78,6 +91,7 @@ impl RequestStream {
             id,
             reader: RequestReader::new(most),
             input: Bytes::new(),
+            ahead: Bytes::new(),
             is_input_ended: false,
             head_until: Some(head_until),
             hit: None,
@@ -100,6 +114,9 @@ impl RequestStream {
         block: &mut Block,
         flood: &mut H3Flood,
     ) -> Result<StreamInput, StreamFailure> {
+        if !self.ahead.is_empty() {
+            return Ok(StreamInput::Data(std::mem::take(&mut self.ahead)));
+        }
         loop {
             let mut rest = &self.input[..];
             match self.reader.next(&mut rest, block, flood)? {
@@ -126,12 +143,41 @@ impl RequestStream {
         }
     }
 
-    /// Whether the request ends here: nothing follows its head.
-    pub(super) fn probe_end(&mut self, quic: &mut Connection) -> Result<bool, StreamFailure> {
+    /// What follows the head. Keeps a part of a body for [`RequestStream::read`].
+    ///
+    /// Must not be called before [`RequestStream::expect_body`] if the head announces a length.
+    pub(super) fn behind_head(
+        &mut self,
+        quic: &mut Connection,
+        flood: &mut H3Flood,
+    ) -> Result<BehindHead, StreamFailure> {
+        if self.ahead.is_empty() {
+            // Trailers are dropped.
+            match self.read(quic, &mut Block::default(), flood)? {
+                StreamInput::Data(data) => self.ahead = data,
+                StreamInput::Blocked => return Ok(BehindHead::Nothing),
+                StreamInput::End => return Ok(BehindHead::End),
+                StreamInput::Head | StreamInput::HeadTooLarge => {
+                    return Err(H3Error::Connection(H3Code::FrameUnexpected).into());
+                }
+            }
+        }
+        Ok(BehindHead::Body)
+    }
+
+    /// As [`RequestStream::behind_head`], for a head that announces a length: what is not the end counts as a body.
+    pub(super) fn behind_sized_head(
+        &mut self,
+        quic: &mut Connection,
+    ) -> Result<BehindHead, StreamFailure> {
         if self.input.is_empty() {
             self.fill(quic)?;
         }
-        Ok(self.is_input_ended)
+        Ok(if self.is_input_ended {
+            BehindHead::End
+        } else {
+            BehindHead::Body
+        })
     }
 
     /// Takes the next received bytes.
@@ -161,6 +207,15 @@ impl RequestStream {
         }
     }
 
+    /// The memory of the stream in bytes, without what is shared or counted elsewhere: an incomplete head, the head of a hit whose response
+    /// waits, and output of a task that waits.
+    pub(super) fn memory(&self) -> u64 {
+        let hit = self.hit.as_ref().map_or(0, SendingHit::head_bytes);
+        let output = self.output.iter().filter(|_| self.has_task);
+        let output: usize = output.map(Bytes::len).sum();
+        (self.reader.capacity() + hit + output) as u64
+    }
+
     /// Whether more output may follow.
     pub(super) fn is_open(&self) -> bool {
         !self.is_output_ended
@@ -175,7 +230,7 @@ impl RequestStream {
 
     /// Whether the last byte of the request has been read.
     pub(super) fn is_input_ended(&self) -> bool {
-        self.is_input_ended
+        self.is_input_ended && self.ahead.is_empty()
     }
 
     /// Announces the length of the body.
@@ -247,8 +302,8 @@ impl RequestStream {
     }
 
     /// Ends both directions with an error.
-    pub(super) fn reset(&mut self, quic: &mut Connection, code: H3Code) {
-        let code = VarInt::from_u32(u32::from(code as u16));
+    pub(super) fn reset(&mut self, quic: &mut Connection, why: H3Code) {
+        let code = VarInt::from_u32(u32::from(why as u16));
         if !self.is_finished {
             // It may have been reset before.
             let _ = quic.send_stream(self.id).reset(code);
@@ -257,15 +312,17 @@ impl RequestStream {
         self.is_output_ended = true;
         self.is_finished = true;
         self.is_reset = true;
-        self.decline_body(quic, code);
+        self.decline_body(quic, why);
     }
 
     /// Accepts no more of the body.
-    pub(super) fn decline_body(&mut self, quic: &mut Connection, code: VarInt) {
+    pub(super) fn decline_body(&mut self, quic: &mut Connection, why: H3Code) {
+        let code = VarInt::from_u32(u32::from(why as u16));
         if !std::mem::replace(&mut self.is_input_ended, true) {
             let _ = quic.recv_stream(self.id).stop(code);
         }
         self.input = Bytes::new();
+        self.ahead = Bytes::new();
     }
 
     /// Wakes the task when more of the body arrives.

@@ -5,10 +5,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use galley_http::h3::{H3Code, H3Error};
 use galley_http::hpack::Block;
-use quinn_proto::{StreamId, VarInt};
+use quinn_proto::StreamId;
 
-use super::connection::Http3State;
-use super::streams::{RequestStream, StreamFailure, StreamInput};
+use super::state::Http3State;
+use super::streams::{BehindHead, RequestStream, StreamFailure, StreamInput};
 
 impl Http3State {
     pub(super) fn poll_body(
@@ -27,7 +27,10 @@ impl Http3State {
         let mut trailers = Block::default();
         Poll::Ready(
             match stream.read(&mut self.quic, &mut trailers, &mut self.h3.flood) {
-                Ok(StreamInput::Data(data)) => Ok(Some(data)),
+                Ok(StreamInput::Data(data)) => {
+                    self.widen_receiving();
+                    Ok(Some(data))
+                }
                 Ok(StreamInput::Blocked) => {
                     stream.wait_for_input(cx);
                     return Poll::Pending;
@@ -39,6 +42,26 @@ impl Http3State {
                 Err(failure) => Err(failure),
             },
         )
+    }
+
+    pub(super) fn poll_behind_head(
+        &mut self,
+        id: StreamId,
+        cx: &Context<'_>,
+    ) -> Poll<Result<BehindHead, StreamFailure>> {
+        let Some(stream) = self
+            .streams
+            .get_mut(&id)
+            .filter(|stream| !stream.is_cancelled)
+        else {
+            return Poll::Ready(Err(StreamFailure::Gone));
+        };
+        let behind = stream.behind_head(&mut self.quic, &mut self.h3.flood);
+        if matches!(behind, Ok(BehindHead::Nothing)) {
+            stream.wait_for_input(cx);
+            return Poll::Pending;
+        }
+        Poll::Ready(behind)
     }
 
     pub(super) fn is_body_ended(&self, id: StreamId) -> bool {
@@ -128,8 +151,7 @@ impl Http3State {
             // The response is incomplete.
             return self.drop_stream(id, H3Code::InternalError);
         }
-        let code = VarInt::from_u32(u32::from(H3Code::NoError as u16));
-        stream.decline_body(&mut self.quic, code);
+        stream.decline_body(&mut self.quic, H3Code::NoError);
         if stream.is_reset || stream.is_received {
             self.streams.remove(&id);
         }
