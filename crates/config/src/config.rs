@@ -3,7 +3,6 @@
 //! Every path is absolute, every default is set, and options that exclude each other have been rejected. These types do not
 //! contain where a value came from.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -87,8 +86,8 @@ pub struct ServerConfig {
     pub listen: Vec<Listen>,
     /// The TLS listeners of sites that have a certificate but no `listen_tls`.
     pub listen_tls: Vec<Listen>,
-    /// The UDP addresses of HTTP/3.
-    pub listen_quic: Vec<SocketAddr>,
+    /// The UDP addresses of HTTP/3; never a path.
+    pub listen_quic: Vec<Listen>,
     /// The oldest TLS version that Galley accepts from clients.
     pub tls_min_version: TlsVersion,
     /// What the process has from its start until its end.

@@ -1,6 +1,5 @@
 //! `[server]`: listeners, client limits, and the checks of other sections against them.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use galley_policy::proxied::{ForwardingField, Proxies};
@@ -168,13 +167,10 @@ pub(crate) fn check(document: &Document, config: &Config, diagnostics: &mut Diag
 }
 
 /// The UDP addresses of HTTP/3.
-fn quic(section: &SectionTable) -> Vec<SocketAddr> {
-    let all: Vec<Listen> = section.value("listen_quic");
-    let addresses = all.into_iter().filter_map(|one| match one {
-        Listen::Tcp(address) => Some(address),
-        Listen::Unix(_) | Listen::Passed(_) => None,
-    });
-    addresses.collect()
+fn quic(section: &SectionTable) -> Vec<Listen> {
+    let mut all: Vec<Listen> = section.value("listen_quic");
+    all.retain(|one| !matches!(one, Listen::Unix(_)));
+    all
 }
 
 /// Checks that HTTP/3 has addresses, which no proxy uses, and a site.
@@ -183,15 +179,17 @@ fn check_quic(document: &Document, config: &Config, diagnostics: &mut Diagnostic
     let all: Vec<(SourceSpan, Listen)> = section.get("listen_quic").unwrap_or_default();
     for (position, listen) in &all {
         let (why, help) = match listen {
-            Listen::Unix(_) | Listen::Passed(_) => (
+            Listen::Unix(_) => (
                 "which is not an address",
                 "HTTP/3 needs an address and a port, such as `0.0.0.0:443`",
             ),
-            Listen::Tcp(_) if config.server.proxy_protocol.contains(listen) => (
-                "which expects the PROXY protocol",
-                "that protocol does not exist for UDP: remove the address",
-            ),
-            Listen::Tcp(_) => continue,
+            Listen::Tcp(_) | Listen::Passed(_) if config.server.proxy_protocol.contains(listen) => {
+                (
+                    "which expects the PROXY protocol",
+                    "that protocol does not exist for UDP: remove the address",
+                )
+            }
+            Listen::Tcp(_) | Listen::Passed(_) => continue,
         };
         let message = format!("`server.listen_quic` names `{listen}`, {why}");
         diagnostics.add(position, section.path("listen_quic"), message, help);

@@ -188,6 +188,27 @@ impl Passed {
 
     /// Returns all sockets of a name, or the socket at a position, counted from 0.
     pub fn bound(&mut self, name: &str, cores: usize) -> io::Result<BoundSockets> {
+        self.take_each(name, cores, |sockets, place| {
+            match sockets.take_tcp_listener(place) {
+                Ok(listener) => Ok(listener.map(Socket::from)),
+                Err(_) => Ok(sockets.take_unix_listener(place)?.map(Socket::from)),
+            }
+        })
+    }
+
+    /// As [`Passed::bound`], for UDP sockets. All cores share each of them.
+    pub fn bound_udp(&mut self, name: &str, cores: usize) -> io::Result<BoundSockets> {
+        self.take_each(name, cores, |sockets, place| {
+            Ok(sockets.take_udp_socket(place)?.map(Socket::from))
+        })
+    }
+
+    fn take_each(
+        &mut self,
+        name: &str,
+        cores: usize,
+        take: impl Fn(&mut ListenFd, usize) -> io::Result<Option<Socket>>,
+    ) -> io::Result<BoundSockets> {
         let named = self.names.iter().take(self.sockets.len()).enumerate();
         let mut places: Vec<usize> = named
             .filter(|(_, known)| *known == name)
@@ -198,11 +219,7 @@ impl Passed {
         }
         let mut sockets = Vec::new();
         for place in places {
-            let socket = match self.sockets.take_tcp_listener(place) {
-                Ok(listener) => listener.map(Socket::from),
-                Err(_) => self.sockets.take_unix_listener(place)?.map(Socket::from),
-            };
-            if let Some(socket) = socket {
+            if let Some(socket) = take(&mut self.sockets, place)? {
                 sockets.push(shared(socket, cores)?);
             }
         }

@@ -17,8 +17,7 @@ use galley_config::{Config, Listen};
 use galley_policy::route::HostPattern;
 
 use super::ServerStartError;
-use super::predecessor::InheritedQuic;
-use super::quic;
+use super::quic::{self, InheritedQuic};
 use crate::binary_upgrade::ListenerName;
 use galley_request::{Site, Sites};
 use galley_server::{BoundListener, Listeners, QuicListener, QuicRouter, QuicSecret};
@@ -171,6 +170,9 @@ impl HeldListeners {
                 (Listen::Unix(path), None) => {
                     BoundSockets::unix(path, config.server.process.socket_mode, self.cores)
                 }
+                (Listen::Passed(name), None) if listener.is_quic() => {
+                    self.passed.bound_udp(name, self.cores)
+                }
                 (Listen::Passed(name), None) => self.passed.bound(name, self.cores),
             };
             let bound = bound.map_err(|cause| listener.failed(cause))?;
@@ -308,8 +310,7 @@ impl HeldListeners {
     pub(super) fn with_alternatives(&self, config: &Config) -> Config {
         let mut config = config.clone();
         let quic = self.held.iter().filter(|(listener, held)| {
-            let is_named = |address: &SocketAddr| listener.listen == Listen::Tcp(*address);
-            let is_named = config.server.listen_quic.iter().any(is_named);
+            let is_named = config.server.listen_quic.contains(&listener.listen);
             listener.is_quic() && held.answers && is_named
         });
         let mut sockets = quic.flat_map(|(_, held)| held.per_core.iter().flatten());
@@ -483,7 +484,7 @@ fn rows(config: &Config) -> Rows {
             .listen_quic
             .iter()
             .filter(|_| quic::is_reached(site));
-        let quic = quic.map(|address| (ListenerKind::Quic, Listen::Tcp(*address)));
+        let quic = quic.map(|listen| (ListenerKind::Quic, listen.clone()));
         for (kind, listen) in plain.chain(secure).chain(quic) {
             let listener = OpenListener { kind, listen };
             let hosts = site.hosts.iter().map(|host| (host.clone(), index));

@@ -12,10 +12,11 @@ use tokio::sync::oneshot;
 
 use super::listeners::InheritedSockets;
 use super::process_state::ProcessState;
+use super::quic::InheritedQuic;
 use super::site_states::PurgesByName;
 use crate::binary_upgrade::{
-    ListenerName, PoolOffer, Predecessor, PrivilegedPoolMessage, PurgeTables, QuicHeritage,
-    ReceivedMessage, UpgradeChannel, UpgradeMessage, exchange_purges, read_certificate, read_pages,
+    ListenerName, PoolOffer, Predecessor, PrivilegedPoolMessage, PurgeTables, ReceivedMessage,
+    UpgradeChannel, UpgradeMessage, exchange_purges, read_certificate, read_pages,
 };
 use galley_admin::InheritedAdmin;
 use galley_object_cache::ObjectHandover;
@@ -33,12 +34,6 @@ pub struct Inheritance {
     pub(super) certificates: Vec<CertificateSource>,
     pub(super) pools: Vec<InheritedPool>,
     pub(super) keeper: Option<InheritedKeeper>,
-}
-
-/// The keys of HTTP/3, and the line to the previous process.
-pub(super) struct InheritedQuic {
-    pub(super) heritage: QuicHeritage,
-    pub(super) line: OwnedFd,
 }
 
 /// The privileged process, and the pools that it starts.

@@ -121,11 +121,10 @@ fn php_users(config: &Config, found: &mut Preflight) {
 fn listeners(config: &Config, running: &RunningGalley, found: &mut Preflight) {
     let plain = config.sites.iter().flat_map(|site| &site.listen);
     let secure = config.sites.iter().flat_map(|site| &site.listen_tls);
-    let quic: Vec<Listen> = quic::addresses(config).map(Listen::Tcp).collect();
     let all: BTreeSet<(&'static str, &Listen)> = plain
         .map(|one| ("listen", one))
         .chain(secure.map(|one| ("listen_tls", one)))
-        .chain(quic.iter().map(|one| (QUIC_LIST, one)))
+        .chain(quic::listeners(config).map(|one| (QUIC_LIST, one)))
         .collect();
     for (list, listen) in all {
         let tried = match listen {

@@ -1,11 +1,19 @@
 //! HTTP/3: which sites it reaches, whether its addresses answer, and how browsers learn of it.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
 use galley_config::{Config, Listen, SiteConfig};
 use http::HeaderValue;
 
+use crate::binary_upgrade::QuicHeritage;
 use galley_sys::sockets::{self, Listening};
+
+/// The keys of HTTP/3, and the line to the previous process.
+pub(super) struct InheritedQuic {
+    pub(super) heritage: QuicHeritage,
+    pub(super) line: OwnedFd,
+}
 
 /// The address of a UDP socket.
 pub(super) fn udp_address(socket: &Listening) -> Option<SocketAddr> {
@@ -15,11 +23,10 @@ pub(super) fn udp_address(socket: &Listening) -> Option<SocketAddr> {
     }
 }
 
-/// The UDP addresses of a configuration; none if HTTP/3 reaches no site.
-pub(super) fn addresses(config: &Config) -> impl Iterator<Item = SocketAddr> {
+/// The listeners of HTTP/3; none if it reaches no site.
+pub(super) fn listeners(config: &Config) -> impl Iterator<Item = &Listen> {
     let is_used = config.sites.iter().any(is_reached);
-    let all = config.server.listen_quic.iter().copied();
-    all.filter(move |_| is_used)
+    config.server.listen_quic.iter().filter(move |_| is_used)
 }
 
 /// Whether a site is served over HTTP/3, if there is an address for it.
