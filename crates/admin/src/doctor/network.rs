@@ -5,12 +5,7 @@ use super::recent::{RecentChanges, listen_drops};
 use super::{DoctorFinding, ProcFs, Severity, percent};
 
 pub(super) fn findings(machine: &ProcFs, recent: Option<&RecentChanges>) -> Vec<DoctorFinding> {
-    vec![
-        conntrack(machine),
-        ports(machine),
-        backlog(machine, recent),
-        udp(machine),
-    ]
+    vec![conntrack(machine), ports(machine), backlog(machine, recent)]
 }
 
 /// A full table drops the packets of every new connection, including ssh (`nf_conntrack: table full, dropping packet`).
@@ -131,29 +126,6 @@ fn backlog(machine: &ProcFs, recent: Option<&RecentChanges>) -> DoctorFinding {
         "ss -ltn   # shows each listener's queue (Recv-Q) and its limit (Send-Q): a limit below 4096 is that program's own backlog setting, a full queue a program that is too slow",
     );
     DoctorFinding::bad(level, CHECK, seen, BACKLOG_REASON, remedy)
-}
-
-/// Checks the kernel's limits of buffers of UDP sockets, which HTTP/3 uses.
-fn udp(machine: &ProcFs) -> DoctorFinding {
-    const CHECK: &str = "udp";
-    let read = |name: &str| machine.number(&format!("proc/sys/net/core/{name}"));
-    let (Some(receive), Some(send)) = (read("rmem_max"), read("wmem_max")) else {
-        return DoctorFinding::unknown(CHECK, "the kernel does not report it");
-    };
-    let seen = format!("buffers of UDP sockets of at most {receive} and {send} bytes");
-    let wanted = galley_sys::sockets::UDP_BUFFER as u64;
-    if receive >= wanted && send >= wanted {
-        return DoctorFinding::fine(CHECK, seen);
-    }
-    DoctorFinding::bad(
-        Severity::Notice,
-        CHECK,
-        seen,
-        "only with `listen_quic`: HTTP/3 loses datagrams that arrive while a small buffer is full, and downloads are slower",
-        format!(
-            "sysctl -w net.core.rmem_max={wanted} net.core.wmem_max={wanted}   # and a line in /etc/sysctl.d/"
-        ),
-    )
 }
 
 /// The remedy for short queues; `None` if the kernel permits the queue that Galley requests.

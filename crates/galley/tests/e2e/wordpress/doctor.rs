@@ -80,7 +80,6 @@ const CHECKS: &[&str] = &[
     "conntrack",
     "ports",
     "backlog",
-    "udp",
     "files",
     "memory",
     "pool",
