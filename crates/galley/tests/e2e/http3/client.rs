@@ -1,7 +1,7 @@
 //! Runs `client.py`, an HTTP/3 client on aioquic, which `scripts/setup` installs.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use galley_testkit::wait_for;
@@ -56,10 +56,15 @@ pub fn run(site: &TestSite, scenario: Value) -> RunningClient {
 }
 
 /// As [`run`], without a request that asks for the port.
-pub fn run_at(port: u16, site: &TestSite, mut scenario: Value) -> RunningClient {
+pub fn run_at(port: u16, site: &TestSite, scenario: Value) -> RunningClient {
+    run_trusting(&site.scratch.join("ca.pem"), port, scenario)
+}
+
+/// As [`run_at`], with the file of the authority.
+pub fn run_trusting(authority: &Path, port: u16, mut scenario: Value) -> RunningClient {
     scenario["port"] = port.into();
     scenario["host"] = HOST.into();
-    scenario["ca"] = site.scratch.join("ca.pem").to_str().into();
+    scenario["ca"] = authority.to_str().into();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/http3/client.py");
     let mut child = Command::new(python())
         .arg(script)

@@ -69,10 +69,14 @@ fn one_address_has_a_limited_number_of_connections() {
         site.hold(page);
         run_at(port, &site, json!({ "streams": [get(page)] }))
     });
-    pages.iter().for_each(|page| site.wait_until_held(page));
+    for page in pages {
+        site.wait_until_held(page);
+    }
     let third = run_at(port, &site, json!({ "streams": [get("/three")] })).result();
     assert_eq!(third["closed"], EXCESSIVE_LOAD);
-    pages.iter().for_each(|page| site.release(page));
+    for page in pages {
+        site.release(page);
+    }
     for one in held {
         assert_eq!(one.result()["streams"][0]["status"], 200);
     }
@@ -107,6 +111,23 @@ fn a_client_that_opens_no_window_is_disconnected() {
     let received: u64 = all.iter().filter_map(|one| one["bytes"].as_u64()).sum();
     assert!(received <= 40_000, "{found}");
     assert_eq!(streams(&site, &[get("/page.html")])[0]["status"], 200);
+}
+
+#[test]
+fn the_window_for_received_bytes_is_small_until_a_body_arrives() {
+    let site = start(SiteBuilder::php());
+    let pages = vec![get("/page"); 20];
+    let found = run(&site, json!({ "streams": pages })).result();
+    let permitted = found["most_bytes"].as_u64().unwrap();
+    assert!((64 << 10..128 << 10).contains(&permitted), "{found}");
+    let upload = json!({ "fields": fields("POST", "/form"), "body": 1_000_000 });
+    let found = run(&site, json!({ "streams": [upload] })).result();
+    assert_eq!(found["streams"][0]["status"], 200);
+    let permitted = found["most_bytes"].as_u64().unwrap();
+    assert!(
+        (1_000_000..1_010_000 + (256 << 10)).contains(&permitted),
+        "{found}"
+    );
 }
 
 #[test]

@@ -10,6 +10,8 @@ use super::client::{fields, get, run, start, streams};
 use crate::support::{SiteBuilder, TIMEOUT, random_bytes, sha256};
 use crate::tls_support::tls_addr;
 
+const NO_ERROR: u64 = 0x100;
+
 const HASH: &str =
     "<?php $in = file_get_contents('php://input'); echo strlen($in), ' ', hash('sha256', $in);";
 
@@ -47,6 +49,45 @@ fn stored_pages_and_files_are_sent() {
         line.contains("\"GET /page.html HTTP/3.0\" 200 10500"),
         "{line}"
     );
+}
+
+/// A request whose stream ends later than its head.
+fn late(path: &str, until: impl Into<Value>) -> Value {
+    // A stored page may exist compressed only.
+    let fields = with(fields("GET", path), "accept-encoding", "gzip");
+    json!({ "fields": fields, "late": until.into() })
+}
+
+#[test]
+fn requests_whose_end_comes_later_use_the_cache() {
+    let site = start(SiteBuilder::php().file("hash.php", HASH));
+    let miss = streams(&site, &[late("/stored", 0.3)]);
+    assert_eq!(miss[0]["status"], 200);
+    let plans: Vec<Value> = (0..120)
+        .map(|_| late("/stored", "response"))
+        .chain([late("/stored", "stop")])
+        .collect();
+    // More than a client may open at a time: each is over for QUIC as well.
+    let found = streams(&site, &plans);
+    for one in &found {
+        let outcome = one["fields"]["cache-status"].as_str().unwrap();
+        assert!(outcome.contains("hit"), "{one}");
+    }
+    assert_eq!(site.runs("/stored"), 1);
+    // Nearly all: while a writer holds a part of the memory, a hit takes the slow path, which waits for the end.
+    let early = found.iter().filter(|one| one["early"] == true);
+    assert!(early.count() > 110, "{found:?}");
+    assert_eq!(found[120]["stopped"], NO_ERROR, "{}", found[120]);
+    // A body that comes later reaches PHP.
+    let with_body = json!({ "fields": fields("GET", "/hash.php"), "late": 0.3, "body": "abc" });
+    let found = streams(&site, &[with_body]);
+    assert_eq!(found[0]["text"], format!("3 {}", sha256(b"abc")));
+    // Frames of reserved types are no body.
+    let grease =
+        json!({ "frames": [[0x21, "00"], [1, fields("GET", "/stored")], [0x40, "61"], [0, ""]] });
+    let found = streams(&site, &[grease]);
+    let outcome = found[0]["fields"]["cache-status"].as_str().unwrap();
+    assert!(outcome.contains("hit"), "{found:?}");
 }
 
 #[test]
