@@ -1,7 +1,7 @@
 //! HTTP/3 (RFC 9114) as a server needs it, with the static table of QPACK alone (RFC 9204). Sans I/O.
 //!
 //! QUIC is elsewhere: it delivers the bytes of each stream in order. A [`RequestReader`] reads the stream of a request: its
-//! field section becomes a [`crate::hpack::Block`], as over HTTP/2, and [`request_line`] its request line; from there on
+//! field section becomes a [`crate::hpack::Block`], as over HTTP/2, and [`request_line()`] its request line; from there on
 //! [`crate::h2::head`] judges it. An [`H3Connection`] reads the streams of the client that have one direction. The functions
 //! `write_*` append frames and field sections to a buffer of the caller.
 //!
