@@ -9,6 +9,7 @@ pub mod fastcgi;
 pub mod files;
 pub mod frames;
 pub mod head;
+pub mod http3;
 pub mod import;
 pub mod privileged;
 pub mod request;

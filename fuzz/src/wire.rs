@@ -141,6 +141,7 @@ pub fn http2_head(data: &[u8]) {
         scheme: Some(next()),
         authority: Some(next()),
         target: next(),
+        version: Version::H2,
     };
     let fields = lines.filter_map(|line| line.split_once('='));
     let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));

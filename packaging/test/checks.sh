@@ -58,7 +58,7 @@ installs() {
     # A minimal system contains all dependencies of the package.
     find "$packages" -name '*.list' | sort | comm -13 "$folder/packages-before.txt" - | found -x '.*/galley.list'
     galley_is active galley.socket galley.service
-    galley_is inactive galley-tls.socket
+    galley_is inactive galley-tls.socket galley-quic.socket
 }
 
 rights() { # PATH RIGHTS
@@ -88,7 +88,7 @@ has_files_and_rights() {
 }
 
 has_hardened_units() {
-    inside systemd-analyze verify --man=no galley.service galley.socket galley-tls.socket 2>&1 | tee "$folder/verify.txt"
+    inside systemd-analyze verify --man=no galley.service galley.socket galley-tls.socket galley-quic.socket 2>&1 | tee "$folder/verify.txt"
     [ ! -s "$folder/verify.txt" ]
     inside systemd-analyze security --offline=true --no-pager --threshold=20 /usr/lib/systemd/system/galley.service | tail -n 1
     inside systemd-analyze security --no-pager --threshold=20 galley.service | tail -n 1

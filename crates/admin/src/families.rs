@@ -163,6 +163,10 @@ families! {
     Counter HTTP2_STREAMS "galley_http2_streams_total" "streams that clients opened on them"
     Counter HTTP2_RESETS "galley_http2_resets_total" "streams on them that were reset, by side"
     Counter HTTP2_ENDED "galley_http2_ended_total" "HTTP/2 connections that Galley ended, by reason"
+    Counter HTTP3_CONNECTIONS "galley_http3_connections_total" "HTTP/3 connections that have ended"
+    Counter HTTP3_STREAMS "galley_http3_streams_total" "requests that clients opened on them"
+    Counter HTTP3_RESETS "galley_http3_resets_total" "requests on them that were reset, by side"
+    Counter HTTP3_ENDED "galley_http3_ended_total" "HTTP/3 connections that Galley ended, by reason"
 }
 
 // Other nodes, and caches on other machines.

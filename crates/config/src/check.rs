@@ -48,6 +48,7 @@ pub(crate) fn listeners(section: &SectionTable, diagnostics: &mut Diagnostics) {
         not_empty(section, name, "an address", diagnostics);
         no_address_twice(section, name, diagnostics);
     }
+    no_address_twice(section, "listen_quic", diagnostics);
 }
 
 /// Reports repeated listeners. Port 0 is a different port each time.

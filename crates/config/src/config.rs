@@ -86,6 +86,8 @@ pub struct ServerConfig {
     pub listen: Vec<Listen>,
     /// The TLS listeners of sites that have a certificate but no `listen_tls`.
     pub listen_tls: Vec<Listen>,
+    /// The UDP addresses of HTTP/3; never a path.
+    pub listen_quic: Vec<Listen>,
     /// The oldest TLS version that Galley accepts from clients.
     pub tls_min_version: TlsVersion,
     /// What the process has from its start until its end.
@@ -281,6 +283,8 @@ pub struct SiteConfig {
     pub listen: Vec<Listen>,
     /// The TLS listeners of the site; empty without a certificate.
     pub listen_tls: Vec<Listen>,
+    /// Whether the site is served over HTTP/3, if it has a certificate.
+    pub http3: bool,
     /// The usable certificates of the site; several for clients that support different kinds of keys.
     pub certificates: Vec<CertificateFiles>,
     /// TLS for the site's `https` upstreams.

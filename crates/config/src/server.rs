@@ -28,6 +28,7 @@ pub(crate) fn server(
     ServerConfig {
         listen: section.value("listen"),
         listen_tls: section.get("listen_tls").unwrap_or_default(),
+        listen_quic: quic(section),
         tls_min_version: match section.value::<String>("tls_min_version").as_str() {
             "1.3" => TlsVersion::V13,
             _ => TlsVersion::V12,
@@ -160,8 +161,45 @@ pub(crate) fn check(document: &Document, config: &Config, diagnostics: &mut Diag
             diagnostics.add(&position, section.path("proxy_protocol"), message, help);
         }
     }
+    check_quic(document, config, diagnostics);
     privileges(document, diagnostics);
     php_user(document, &config.sites, diagnostics);
+}
+
+/// The UDP addresses of HTTP/3.
+fn quic(section: &SectionTable) -> Vec<Listen> {
+    let mut all: Vec<Listen> = section.value("listen_quic");
+    all.retain(|one| !matches!(one, Listen::Unix(_)));
+    all
+}
+
+/// Checks that HTTP/3 has addresses, which no proxy uses, and a site.
+fn check_quic(document: &Document, config: &Config, diagnostics: &mut Diagnostics) {
+    let section = &document.server;
+    let all: Vec<(SourceSpan, Listen)> = section.get("listen_quic").unwrap_or_default();
+    for (position, listen) in &all {
+        let (why, help) = match listen {
+            Listen::Unix(_) => (
+                "which is not an address",
+                "HTTP/3 needs an address and a port, such as `0.0.0.0:443`",
+            ),
+            Listen::Tcp(_) | Listen::Passed(_) if config.server.proxy_protocol.contains(listen) => {
+                (
+                    "which expects the PROXY protocol",
+                    "that protocol does not exist for UDP: remove the address",
+                )
+            }
+            Listen::Tcp(_) | Listen::Passed(_) => continue,
+        };
+        let message = format!("`server.listen_quic` names `{listen}`, {why}");
+        diagnostics.add(position, section.path("listen_quic"), message, help);
+    }
+    let has_site = document.sites.iter().any(|site| site.options.has("tls"));
+    if !all.is_empty() && !has_site && !document.is_incomplete {
+        let why = "is given, but no site has a certificate";
+        let help = "add `tls = { cert = \"...\", key = \"...\" }` to a site, or remove the line";
+        section.report("listen_quic", why, help, diagnostics);
+    }
 }
 
 /// Checks the user that Galley switches to, which must not be root.

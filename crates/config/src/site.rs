@@ -92,6 +92,7 @@ pub(crate) fn site(
         name,
         listen,
         listen_tls,
+        http3: options.value("http3"),
         certificates: tls::certificates(options, &hosts, context.now, context.known, diagnostics),
         upstream_tls: tls::upstream(options, uses_tls(&upstream, &further), diagnostics),
         root: options.get::<PathBuf>("root"),

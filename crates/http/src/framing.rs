@@ -18,7 +18,7 @@ pub enum BodyKind {
     None,
     /// The Content-Length; zero if the client sent `Content-Length: 0`.
     Length(u64),
-    /// `Transfer-Encoding: chunked`; in HTTP/2, a body without an announced length.
+    /// `Transfer-Encoding: chunked`; in HTTP/2 and HTTP/3, a body without an announced length.
     Chunked,
 }
 
@@ -72,13 +72,13 @@ impl Framing<'_> {
     pub fn response(&self, known: Option<u64>) -> ResponseFraming {
         let length = match (known, self.version) {
             (Some(bytes), _) => Length::Known(bytes),
-            (None, Version::H11 | Version::H2) => Length::Chunked,
+            (None, Version::H11 | Version::H2 | Version::H3) => Length::Chunked,
             (None, Version::H10) => Length::UntilClose,
         };
         let connection = match self.version {
             _ if !self.keep_alive || length == Length::UntilClose => ConnectionField::Close,
             Version::H10 => ConnectionField::KeepAlive10,
-            Version::H11 | Version::H2 => ConnectionField::KeepAlive,
+            Version::H11 | Version::H2 | Version::H3 => ConnectionField::KeepAlive,
         };
         ResponseFraming { length, connection }
     }
@@ -94,7 +94,7 @@ pub fn frame<'b>(head: &Head<'b, '_>) -> Result<Framing<'b>, BadRequest> {
     found.finish(head, body)
 }
 
-/// As [`frame`], for a head received over HTTP/2, where the last frame ends the body. `is_end`: whether the head's frame was
+/// As [`frame`], for a head received over HTTP/2 or HTTP/3, where the last frame ends the body. `is_end`: whether the head's frame was
 /// the last.
 ///
 /// Errors: those of [`frame`], and `ContentLength` if a body is announced but cannot follow (RFC 9113 section 8.1.1).

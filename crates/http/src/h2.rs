@@ -1,12 +1,14 @@
-//! Converts an HTTP/2 request to the [`Head`] of an HTTP/1 request, so that both are evaluated by the same code.
+//! Converts an HTTP/2 or HTTP/3 request to the [`Head`] of an HTTP/1 request, so that all are evaluated by the same code.
 //!
-//! RFC 9113 section 8 is enforced strictly, and so is everything that [`crate::head`] rejects: a head that could not have
+//! RFC 9113 section 8, whose rules RFC 9114 section 4 repeats, is enforced strictly, and so is everything that [`crate::head`] rejects: a head that could not have
 //! been sent over HTTP/1 with the same meaning is rejected, because an upstream connection may convert it again (request
 //! smuggling by downgrade). Checks of the HTTP/2 library are repeated, because this module guarantees them.
 //!
 //! The authority becomes the first field, `host`, and the head has no other `host`. The caller joins split cookie fields.
 
 use crate::head::{BadRequest, FieldLine, Head, HeadLimits, MAX_FIELDS, METHOD_BYTES, Version};
+use crate::hpack::Block;
+use crate::priority::{DEFAULT_URGENCY, urgency};
 use crate::token::{is_token, is_token_byte, is_value_byte};
 
 /// The pseudo-header fields (RFC 9113 section 8.3.1).
@@ -20,6 +22,8 @@ pub struct PseudoFields<'b> {
     pub authority: Option<&'b str>,
     /// `:path`; for `CONNECT`, the authority.
     pub target: &'b str,
+    /// `H2` or `H3`.
+    pub version: Version,
 }
 
 /// A buffer for the fields of one head, for the stack.
@@ -79,9 +83,52 @@ pub fn head<'b, 'r>(
     Ok(Head {
         method: line.method,
         target: line.target.as_bytes(),
-        version: Version::H2,
+        version: line.version,
         fields: buffer.0.get(..count).unwrap_or_default(),
     })
+}
+
+/// The fields of a block behind its pseudo-header fields.
+pub fn fields_of(block: &Block) -> impl Iterator<Item = (&[u8], &[u8])> {
+    block.fields().skip_while(|(name, _)| is_pseudo(name))
+}
+
+/// Whether the name is that of a pseudo-header field.
+pub fn is_pseudo(name: &[u8]) -> bool {
+    name.first() == Some(&b':')
+}
+
+/// Joins the parts of a browser's cookies (RFC 9113 section 8.2.3) in `crumbs`; empty if there is nothing to join.
+pub fn join_crumbs<'v>(mut values: impl Iterator<Item = &'v [u8]>, crumbs: &mut Vec<u8>) {
+    crumbs.clear();
+    let (Some(first), Some(second)) = (values.next(), values.next()) else {
+        return;
+    };
+    crumbs.extend_from_slice(first);
+    for crumb in std::iter::once(second).chain(values) {
+        if !crumbs.is_empty() {
+            crumbs.extend_from_slice(b"; ");
+        }
+        crumbs.extend_from_slice(crumb);
+    }
+}
+
+/// The values of the `cookie` fields, for [`join_crumbs`].
+pub fn crumbs_of(block: &Block) -> impl Iterator<Item = &[u8]> {
+    let cookies = block.fields().filter(|(name, _)| *name == b"cookie");
+    cookies.map(|(_, value)| value)
+}
+
+/// The urgency in the `priority` field of a block.
+pub fn urgency_of(block: &Block) -> u8 {
+    let value = block.fields().find(|(name, _)| *name == b"priority");
+    value.map_or(DEFAULT_URGENCY, |(_, value)| urgency(value))
+}
+
+/// Whether the fields of a block may be trailers: none is a pseudo-header field or one of an HTTP/1 connection.
+pub fn are_trailers(block: &Block) -> bool {
+    let mut fields = block.fields();
+    fields.all(|(name, value)| check_field(name, value).is_ok())
 }
 
 fn check_line(line: &PseudoFields<'_>, limits: &HeadLimits) -> Result<(), BadRequest> {
@@ -156,6 +203,7 @@ mod tests {
         scheme: Some("http"),
         authority: Some("a.test"),
         target: "/x?y",
+        version: Version::H2,
     };
 
     fn outcome(

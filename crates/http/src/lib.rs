@@ -9,18 +9,21 @@
 //!
 //! A request takes this path: [`head::resume`] until it is complete, [`framing::frame`], [`body::BodyReader`],
 //! [`framing::Framing::response`], [`response_writer::write_head`]. For upstreams, [`response`] defines which responses are
-//! rejected. HTTP/2 requests take the same path from [`h2::head`] on.
+//! rejected. HTTP/2 and HTTP/3 requests take the same path from [`h2::head`] on.
 
 pub mod body;
 pub mod frame_interceptor;
 pub mod framing;
 pub mod h2;
+pub mod h3;
 pub mod head;
 pub mod hpack;
 pub mod owned_head;
+pub mod priority;
 pub mod proxy;
 pub mod response;
 pub mod response_writer;
+pub mod token_bucket;
 
 mod classes;
 mod host;

@@ -2,7 +2,7 @@
 
 use crate::head::{FieldLine, Head, HeadBuffer, MAX_FIELDS, Version};
 
-/// A copy of an HTTP/1 or HTTP/2 [`Head`].
+/// A copy of a [`Head`].
 #[derive(Debug)]
 pub struct OwnedHead {
     /// Method, target, then name and value of each field, without separators.

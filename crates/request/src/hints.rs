@@ -33,10 +33,10 @@ pub(super) fn send(exchange: &Exchange<'_>, found: &LookupResult) -> Option<Inte
     Some(sender)
 }
 
-/// Whether a browser loads a page over HTTP/2 because its user wants to see it now.
+/// Whether a browser loads a page over HTTP/2 or HTTP/3 because its user wants to see it now.
 fn is_navigation(exchange: &Exchange<'_>) -> bool {
     let head = exchange.head;
-    head.version == Version::H2
+    head.version >= Version::H2
         && exchange.info.method() == Method::Get
         && !exchange.info.is_prefetch()
         && head.fields().any(|(name, value)| {

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use galley_cache::entry::{EncodedEntry, Entry, FieldLines};
 use galley_cache::memory::MemoryLookup;
 use galley_files as files;
@@ -340,6 +341,14 @@ impl Hit {
         }
     }
 
+    /// As [`Hit::body`], sharing the stored bytes. The hit has to be kept while they are used, because it accounts for them.
+    pub fn shared_body(&self) -> Bytes {
+        match self.form {
+            SentForm::Full => self.stored().cloned().unwrap_or_default(),
+            SentForm::Head | SentForm::NotModified => Bytes::new(),
+        }
+    }
+
     fn chosen(&self) -> Option<&EncodedEntry> {
         self.coded.and_then(|at| self.entry.coded().get(at))
     }
@@ -350,7 +359,11 @@ impl Hit {
     }
 
     fn bytes(&self) -> &[u8] {
+        self.stored().map_or(&[], |body| body)
+    }
+
+    fn stored(&self) -> Option<&Bytes> {
         let coded = self.chosen().map(|coded| coded.body.bytes());
-        coded.or_else(|| self.entry.body()).map_or(&[], |body| body)
+        coded.or_else(|| self.entry.body())
     }
 }

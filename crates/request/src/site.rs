@@ -378,7 +378,7 @@ pub struct Services {
     pub clients: Arc<ClientState>,
     /// Warnings about upstreams, rate-limited because any visitor's request can cause one.
     pub upstream_warnings: UpstreamWarnings,
-    /// The memory that the streams of all HTTP/2 connections may use together.
+    /// The memory that the streams of all HTTP/2 and HTTP/3 connections may use together, and windows of HTTP/3.
     pub http2_memory: MemoryBudget,
     /// Warnings about clients that flood their HTTP/2 connections.
     pub http2_floods: LogInterval,

@@ -118,6 +118,8 @@ impl ListeningSocket {
                 Ok(Self::Tcp(listener))
             }
             Listening::Unix(listener) => UnixListener::from_std(listener).map(Self::Unix),
+            // UDP sockets are in `CoreSpec::quic`.
+            Listening::Udp(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -171,12 +173,12 @@ fn take_last(core: &Rc<Core>, socket: ListeningSocket, behind: &ListenerProtocol
 }
 
 /// Unmaps an IPv4-mapped address, which a dual-stack socket reports; systemd may pass one.
-fn plain(client: SocketAddr) -> SocketAddr {
+pub(super) fn plain(client: SocketAddr) -> SocketAddr {
     SocketAddr::new(client.ip().to_canonical(), client.port())
 }
 
 /// Closes some idle connections for new ones, several at a time, so that this is not repeated for each new connection.
-fn make_room(core: &Core) {
+pub(super) fn make_room(core: &Core) {
     let most = (core.limits.connections / PARTS).max(1);
     for _ in 0..core.timers.close_idle(most) {
         core.counters.closed(Closed::GaveWay);
@@ -244,7 +246,11 @@ async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: L
 
 /// Counts the connection of a client, if the client may have one more. Trusted proxies, and clients without an address, are not
 /// limited.
-fn connection_slot(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option<ConnectionSlot> {
+pub(super) fn connection_slot(
+    core: &Core,
+    client: SocketAddr,
+    proxies: &Proxies,
+) -> Option<ConnectionSlot> {
     if client == UNKNOWN_ADDRESS || proxies.trusts(client) {
         return Some(ConnectionSlot::uncounted());
     }
@@ -255,10 +261,10 @@ fn connection_slot(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option
     slot
 }
 
-struct CountedConnection(Rc<Core>);
+pub(super) struct CountedConnection(Rc<Core>);
 
 impl CountedConnection {
-    fn begin(core: &Rc<Core>) -> Self {
+    pub(super) fn begin(core: &Rc<Core>) -> Self {
         core.connections.set(core.connections.get() + 1);
         core.counters.connections(core.connections.get());
         Self(Rc::clone(core))

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use http::{HeaderName, header};
 use tokio::sync::Notify;
 
 use super::buffers::FastPathBuffers;
@@ -79,7 +80,15 @@ impl Core {
             .of_response(response.fields.map(), &response.extra)
     }
 
-    /// The same of a hit.
+    /// Advertises HTTP/3 no more when the server stops.
+    pub(super) fn withdraw(&self, response: &mut Response) {
+        if self.phase.get() == Phase::Stopping {
+            let is_other = |(name, _): &(HeaderName, _)| *name != header::ALT_SVC;
+            response.extra.retain(is_other);
+        }
+    }
+
+    /// The same as [`Core::logged_of`], of a hit.
     pub(super) fn logged_of_hit(&self, hit: &Hit) -> ResponseValues {
         self.logged.of_response(hit.fields(), &[])
     }

@@ -64,7 +64,7 @@ pub(super) struct Responded {
 }
 
 impl Responded {
-    fn with(response: Response) -> Self {
+    pub(super) fn with(response: Response) -> Self {
         Self {
             response,
             is_body_unread: false,
@@ -123,7 +123,8 @@ impl Driver<'_> {
         let handled = self.handle(protocol, framing, &mut exchange).await;
         open.trace = exchange.trace.take();
         let failed = match handled {
-            Ok(handled) => {
+            Ok(mut handled) => {
+                self.core.withdraw(&mut handled.response);
                 *info = std::mem::take(&mut exchange.info);
                 return Some(Responded {
                     is_body_unread: handled.rest.is_some(),

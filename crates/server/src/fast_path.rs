@@ -327,7 +327,7 @@ fn read_plain<'b, 'r>(
     let connection = match (framing.keep_alive, framing.version) {
         (false, _) => ConnectionField::Close,
         (true, Version::H10) => ConnectionField::KeepAlive10,
-        (true, Version::H11 | Version::H2) => ConnectionField::KeepAlive,
+        (true, Version::H11 | Version::H2 | Version::H3) => ConnectionField::KeepAlive,
     };
     let log_fields = RequestLogFields::of(&head, &core.logged);
     Some((

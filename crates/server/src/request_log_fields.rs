@@ -22,7 +22,7 @@ pub(super) struct RequestLogFields<'h> {
 }
 
 impl<'h> RequestLogFields<'h> {
-    /// The fields of an HTTP/2 request.
+    /// The fields of an HTTP/2 or HTTP/3 request.
     pub(super) fn of_h2(
         line: &h2::PseudoFields<'h>,
         fields: impl Iterator<Item = (&'h [u8], &'h [u8])>,
@@ -31,7 +31,7 @@ impl<'h> RequestLogFields<'h> {
         let mut words = Self {
             method: line.method,
             target: line.target.as_bytes(),
-            version: Version::H2,
+            version: line.version,
             host: line.authority.map(str::as_bytes),
             referer: None,
             user_agent: None,
@@ -90,6 +90,7 @@ pub(super) fn words<'h>(request: Option<&RequestLogFields<'h>>) -> LoggedHeadPar
             Some(Version::H10) => "HTTP/1.0",
             Some(Version::H11) | None => "HTTP/1.1",
             Some(Version::H2) => "HTTP/2.0",
+            Some(Version::H3) => "HTTP/3.0",
         },
         host: request.and_then(|request| request.host).unwrap_or(b"-"),
         referer: request.and_then(|request| request.referer),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
+use super::http3::QuicListener;
 use super::speed::MinRate;
 use galley_access::Countries;
 use galley_request::{Services, Sites};
@@ -74,6 +75,8 @@ pub struct CoreSpec {
     pub index: usize,
     /// The listeners.
     pub listeners: Listeners,
+    /// The UDP sockets for HTTP/3.
+    pub quic: Vec<QuicListener>,
     /// The limits on clients.
     pub limits: ClientLimits,
     /// The shared services.

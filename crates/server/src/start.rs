@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 
 use super::accept;
 use super::core::{Core, Ids, RETIRING_IDLE};
+use super::http3;
 use super::io::HttpDate;
 use super::run_slices::RunSlices;
 use super::spec::{CoreSpec, Phase};
@@ -96,6 +97,9 @@ async fn run(spec: CoreSpec, ticks: Ticks, slices: RunSlices) {
     let mut accepting = JoinSet::new();
     for listener in spec.listeners {
         accepting.spawn_local(accept::run(Rc::clone(&core), listener, phase.clone()));
+    }
+    for listener in spec.quic {
+        accepting.spawn_local(http3::run(Rc::clone(&core), listener, phase.clone()));
     }
     // An error means that the sender has been dropped, and with it everything that could stop this thread in an orderly way.
     let now = phase.wait_for(|phase| *phase != Phase::Running).await;

@@ -54,7 +54,7 @@ impl ClientProtocol {
         match (self.keep_alive, self.version) {
             (false, _) => ConnectionField::Close,
             (true, Version::H10) => ConnectionField::KeepAlive10,
-            (true, Version::H11 | Version::H2) => ConnectionField::KeepAlive,
+            (true, Version::H11 | Version::H2 | Version::H3) => ConnectionField::KeepAlive,
         }
     }
 }
@@ -227,7 +227,7 @@ async fn fill(
             peer.keep_alive = false;
             Length::UntilClose
         }
-        (None, Version::H11 | Version::H2) => Length::Chunked,
+        (None, Version::H11 | Version::H2 | Version::H3) => Length::Chunked,
     };
     let chunked = matches!(length, Length::Chunked);
     head(connection, response, *peer, length);

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -24,6 +24,8 @@ pub enum Listening {
     Tcp(TcpListener),
     /// A socket in the file system.
     Unix(UnixListener),
+    /// A UDP socket, which receives instead of listening.
+    Udp(UdpSocket),
 }
 
 /// Bound sockets that do not listen yet: for each address, those of all cores.
@@ -41,6 +43,20 @@ impl BoundSockets {
         let mut all = vec![first];
         for _ in 1..cores {
             all.push(bind(bound)?);
+        }
+        Ok(Self {
+            sockets: vec![all],
+            file: None,
+        })
+    }
+
+    /// Binds a UDP address, as [`BoundSockets::tcp`] does.
+    pub fn udp(address: SocketAddr, cores: usize) -> io::Result<Self> {
+        let first = bind_udp(address)?;
+        let bound = first.local_addr()?.as_socket().unwrap_or(address);
+        let mut all = vec![first];
+        for _ in 1..cores {
+            all.push(bind_udp(bound)?);
         }
         Ok(Self {
             sockets: vec![all],
@@ -97,6 +113,10 @@ impl BoundSockets {
         for sockets in self.sockets {
             for (core, socket) in per_core.iter_mut().zip(sockets) {
                 socket.set_nonblocking(true)?;
+                if socket.r#type()? == Type::DGRAM {
+                    core.push(Listening::Udp(socket.into()));
+                    continue;
+                }
                 socket.listen(BACKLOG)?;
                 let is_unix = socket.local_addr()?.domain() == Domain::UNIX;
                 core.push(if is_unix {
@@ -120,6 +140,7 @@ impl AsFd for Listening {
         match self {
             Self::Tcp(listener) => listener.as_fd(),
             Self::Unix(listener) => listener.as_fd(),
+            Self::Udp(socket) => socket.as_fd(),
         }
     }
 }
@@ -130,6 +151,7 @@ impl Listening {
         match self {
             Self::Tcp(listener) => listener.try_clone().map(Self::Tcp),
             Self::Unix(listener) => listener.try_clone().map(Self::Unix),
+            Self::Udp(socket) => socket.try_clone().map(Self::Udp),
         }
     }
 
@@ -142,6 +164,7 @@ impl Listening {
                 let path = address.as_pathname().unwrap_or(Path::new(""));
                 Ok(format!("unix:{}", path.display()))
             }
+            Self::Udp(socket) => Ok(format!("{scheme}://{}", socket.local_addr()?)),
         }
     }
 }
@@ -165,6 +188,27 @@ impl Passed {
 
     /// Returns all sockets of a name, or the socket at a position, counted from 0.
     pub fn bound(&mut self, name: &str, cores: usize) -> io::Result<BoundSockets> {
+        self.take_each(name, cores, |sockets, place| {
+            match sockets.take_tcp_listener(place) {
+                Ok(listener) => Ok(listener.map(Socket::from)),
+                Err(_) => Ok(sockets.take_unix_listener(place)?.map(Socket::from)),
+            }
+        })
+    }
+
+    /// As [`Passed::bound`], for UDP sockets. All cores share each of them.
+    pub fn bound_udp(&mut self, name: &str, cores: usize) -> io::Result<BoundSockets> {
+        self.take_each(name, cores, |sockets, place| {
+            Ok(sockets.take_udp_socket(place)?.map(Socket::from))
+        })
+    }
+
+    fn take_each(
+        &mut self,
+        name: &str,
+        cores: usize,
+        take: impl Fn(&mut ListenFd, usize) -> io::Result<Option<Socket>>,
+    ) -> io::Result<BoundSockets> {
         let named = self.names.iter().take(self.sockets.len()).enumerate();
         let mut places: Vec<usize> = named
             .filter(|(_, known)| *known == name)
@@ -175,11 +219,7 @@ impl Passed {
         }
         let mut sockets = Vec::new();
         for place in places {
-            let socket = match self.sockets.take_tcp_listener(place) {
-                Ok(listener) => listener.map(Socket::from),
-                Err(_) => self.sockets.take_unix_listener(place)?.map(Socket::from),
-            };
-            if let Some(socket) = socket {
+            if let Some(socket) = take(&mut self.sockets, place)? {
                 sockets.push(shared(socket, cores)?);
             }
         }
@@ -239,6 +279,56 @@ impl Drop for SocketFile {
 /// cores share a port, and so would those of two servers, without an error.
 pub fn is_free(address: SocketAddr) -> io::Result<()> {
     socket(address)?.bind(&address.into())
+}
+
+/// As [`is_free`], for a UDP address.
+pub fn is_udp_free(address: SocketAddr) -> io::Result<()> {
+    udp(address)?.bind(&address.into())
+}
+
+/// Whether a datagram that is sent to the address of these sockets, which share it, arrives at one of them. Blocks for a moment.
+pub fn udp_answers(sockets: &[&UdpSocket]) -> bool {
+    let Some(mut address) = sockets.first().and_then(|one| one.local_addr().ok()) else {
+        return false;
+    };
+    let own = match address {
+        SocketAddr::V4(_) => SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 0)),
+    };
+    if address.ip().is_unspecified() {
+        address.set_ip(own.ip());
+    }
+    let any = SocketAddr::new(
+        if address.ip().is_loopback() {
+            own.ip()
+        } else {
+            address.ip()
+        },
+        0,
+    );
+    let Ok(probe) = UdpSocket::bind(any) else {
+        return false;
+    };
+    let Ok(sender) = probe.local_addr() else {
+        return false;
+    };
+    if probe.send_to(PROBE, address).is_err() {
+        return false;
+    }
+    let mut received = [0; PROBE.len() + 1];
+    for _ in 0..PROBE_TRIES {
+        for socket in sockets {
+            // Datagrams of clients that arrive in this moment are lost; the clients send them again.
+            if let Ok((length, from)) = socket.recv_from(&mut received)
+                && from == sender
+                && received.get(..length) == Some(PROBE)
+            {
+                return true;
+            }
+        }
+        std::thread::sleep(PROBE_PAUSE);
+    }
+    false
 }
 
 /// Checks that the path of a unix socket is available. Removes nothing.
@@ -306,6 +396,35 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
     socket.bind(&address.into())?;
     Ok(socket)
 }
+
+fn udp(address: SocketAddr) -> io::Result<Socket> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    Ok(socket)
+}
+
+fn bind_udp(address: SocketAddr) -> io::Result<Socket> {
+    let socket = udp(address)?;
+    socket.set_reuse_port(true)?;
+    // The kernel limits both to `net.core.rmem_max` and `wmem_max`; `galley doctor` names them.
+    let _ = socket.set_recv_buffer_size(UDP_BUFFER);
+    let _ = socket.set_send_buffer_size(UDP_BUFFER);
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// The payload of the datagram that [`udp_answers`] sends. It is not a packet of QUIC, so that an endpoint ignores it.
+const PROBE: &[u8] = b"\0galley\0";
+
+/// How often [`udp_answers`] looks for it, and the pauses: a tenth of a second altogether.
+const PROBE_TRIES: u32 = 50;
+const PROBE_PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
+
+/// The size of the kernel's buffers of a UDP socket, in bytes: datagrams of some milliseconds at a gigabit per second.
+pub const UDP_BUFFER: usize = 2 * 1024 * 1024;
 
 /// The inode of no file.
 const NO_INODE: (u64, u64) = (u64::MAX, 0);

@@ -89,6 +89,7 @@ pub fn counters(sites: usize) -> (CoreCounters, CounterReader) {
         connections: AtomicU64::new(0),
         handshakes: Default::default(),
         http2: http2::Http2Counters::default(),
+        http3: http2::Http2Counters::default(),
         closed: Default::default(),
     });
     (
@@ -158,6 +159,15 @@ impl CoreCounters {
     ) {
         self.set.http2.count(counts, ended);
     }
+
+    /// Counts an HTTP/3 connection at its end.
+    pub fn http3(
+        &self,
+        counts: &http2::Http2ConnectionCounts,
+        ended: Option<http2::Http2EndReason>,
+    ) {
+        self.set.http3.count(counts, ended);
+    }
 }
 
 impl CounterReader {
@@ -176,6 +186,15 @@ impl CounterReader {
         let mut totals = http2::Http2Totals::default();
         for core in cores {
             core.set.http2.add_to(&mut totals);
+        }
+        totals
+    }
+
+    /// The sums of HTTP/3 connections over all threads.
+    pub fn http3(cores: &[CounterReader]) -> http2::Http2Totals {
+        let mut totals = http2::Http2Totals::default();
+        for core in cores {
+            core.set.http3.add_to(&mut totals);
         }
         totals
     }
@@ -238,6 +257,7 @@ struct CounterSet {
     /// With a new session, with a resumed session, failed. Written by the owning thread only.
     handshakes: [AtomicU64; 3],
     http2: http2::Http2Counters,
+    http3: http2::Http2Counters,
     /// Connections that Galley closed, by [`Closed`]. Written by the owning thread only.
     closed: [AtomicU64; Closed::ALL.len()],
 }
@@ -255,6 +275,7 @@ impl CounterSet {
             sum.fetch_add(more.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.http2.add(&other.http2);
+        self.http3.add(&other.http3);
     }
 
     fn row(&self, site: Option<u32>) -> Option<&CounterRow> {

@@ -1,4 +1,4 @@
-//! Counters of HTTP/2 connections: their number, resets, and why Galley closed some.
+//! Counters of HTTP/2 and HTTP/3 connections: their number, resets, and why Galley closed some.
 //!
 //! There is one set per front thread, which only that thread writes; see [`super::counters`].
 

@@ -23,6 +23,6 @@ pub use certificates::{
     CertificateSet, CertificateSource, Certificates, SelectedCertificates, Slot,
 };
 pub use client::{UpstreamTlsClient, UpstreamTlsError};
-pub use protocols::{ACME, H2};
+pub use protocols::{ACME, H2, H3};
 pub use server::{Acceptor, MinTlsVersion, acceptor};
 pub use watch::{CertificateWatch, Watched};

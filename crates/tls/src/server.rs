@@ -11,7 +11,7 @@ use rustls::server::{ServerSessionMemoryCache, WantsServerCert};
 use rustls::{ConfigBuilder, SupportedProtocolVersion};
 
 use super::certificates::Certificates;
-use super::protocols::ACME;
+use super::protocols::{ACME, H3};
 
 /// The oldest accepted version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub enum MinTlsVersion {
 pub struct Acceptor {
     /// The settings of rustls.
     pub config: Arc<ServerConfig>,
+    /// The settings for QUIC: only TLS 1.3 and HTTP/3, with the same certificates and tickets.
+    pub quic: Arc<ServerConfig>,
     /// The certificates by name.
     pub certificates: Arc<Certificates>,
 }
@@ -55,9 +57,23 @@ pub fn acceptor(
         config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
     }
     Ok(Acceptor {
+        quic: Arc::new(quic(certificates, &config)?),
         config: Arc::new(config),
         certificates: Arc::clone(certificates),
     })
+}
+
+/// The settings for handshakes of QUIC.
+fn quic(
+    certificates: &Arc<Certificates>,
+    tcp: &ServerConfig,
+) -> Result<ServerConfig, rustls::Error> {
+    let resolver = Arc::clone(certificates);
+    let mut config = builder(MinTlsVersion::Tls13)?.with_cert_resolver(resolver);
+    config.alpn_protocols = vec![H3.to_vec()];
+    config.ticketer = Arc::clone(&tcp.ticketer);
+    config.session_storage = Arc::clone(&tcp.session_storage);
+    Ok(config)
 }
 
 fn builder(
@@ -97,11 +113,15 @@ mod tests {
             &[H2],
             Some(&Acceptor {
                 config: Arc::clone(&one),
+                quic: Arc::clone(&one),
                 certificates: Arc::clone(&certificates),
             }),
         )
         .unwrap();
         assert!(next.config.ticketer.decrypt(&ticket).is_some());
+        assert!(next.quic.ticketer.decrypt(&ticket).is_some());
+        assert_eq!(next.quic.alpn_protocols, [H3]);
+        assert_eq!(next.quic.max_early_data_size, 0);
         // A key encrypts tickets for six hours, and decrypts them for six more.
         assert!(one.ticketer.enabled() && one.ticketer.lifetime() <= 12 * 3600);
         let kind = format!("{:?}", one.ticketer);

@@ -50,27 +50,37 @@ impl Chromium {
     /// # Errors
     /// [`TestkitError::Missing`] if Chromium is not installed.
     pub fn start(dir: &Path) -> Result<Self, TestkitError> {
-        Self::launch(dir, None)
+        Self::launch(dir, &[])
     }
 
     /// Starts a browser that accepts certificates with a certain key from any issuer. `pin` is the SHA-256 of the key's
     /// `SubjectPublicKeyInfo` in base64, as in RFC 7469 section 2.4.
     pub fn start_trusting(dir: &Path, pin: &str) -> Result<Self, TestkitError> {
-        Self::launch(
-            dir,
-            Some(format!("--ignore-certificate-errors-spki-list={pin}")),
-        )
+        Self::launch(dir, &[trusting(pin)])
+    }
+
+    /// As [`Chromium::start_trusting`], for a browser that sends requests for `https://HOST:PORT/` to `addr`, which has that port, over
+    /// HTTP/3 only and without DNS.
+    pub fn start_over_quic(
+        dir: &Path,
+        pin: &str,
+        host: &str,
+        addr: SocketAddr,
+    ) -> Result<Self, TestkitError> {
+        let options = [
+            trusting(pin),
+            format!("--origin-to-force-quic-on={host}:{}", addr.port()),
+            format!("--host-resolver-rules=MAP {host} {}", addr.ip()),
+        ];
+        Self::launch(dir, &options)
     }
 
     /// Starts a browser that sends requests for `http://HOST/` to `addr`, without DNS.
     pub fn start_resolving(dir: &Path, host: &str, addr: SocketAddr) -> Result<Self, TestkitError> {
-        Self::launch(
-            dir,
-            Some(format!("--host-resolver-rules=MAP {host} {addr}")),
-        )
+        Self::launch(dir, &[format!("--host-resolver-rules=MAP {host} {addr}")])
     }
 
-    fn launch(dir: &Path, option: Option<String>) -> Result<Self, TestkitError> {
+    fn launch(dir: &Path, options: &[String]) -> Result<Self, TestkitError> {
         fs::create_dir_all(dir).context(format_args!("create {}", dir.display()))?;
         let log = dir.join("chromium.log");
         let (commands_in, commands) = std::io::pipe().context("create a pipe")?;
@@ -81,7 +91,7 @@ impl Chromium {
             .args(["-c", r#"exec "$@" 3<&2 4>&1 >>"$LOG" 2>&1"#, "sh"])
             .arg(programs::find(&["chromium", "chromium-browser"])?)
             .args(FLAGS)
-            .args(option)
+            .args(options)
             .arg(format!("--user-data-dir={}", dir.join("profile").display()));
         if account::runs_as_root() {
             command.arg("--no-sandbox");
@@ -311,6 +321,11 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Options that prevent requests to other hosts and shared state with the user's own browser.
+/// The option that accepts certificates with this key from any issuer.
+fn trusting(pin: &str) -> String {
+    format!("--ignore-certificate-errors-spki-list={pin}")
+}
+
 const FLAGS: &[&str] = &[
     "--headless=new",
     "--remote-debugging-pipe",

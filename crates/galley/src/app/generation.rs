@@ -4,6 +4,7 @@
 //! connections, and ends with its last exchange. State that outlives generations is in [`super::process_state`] and on the control
 //! thread.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -40,6 +41,8 @@ pub(super) struct Generation {
     pub(super) fetch_threads: Vec<Handle>,
     /// The URL of each listener with its sites.
     pub(super) reached: Vec<(String, Arc<Sites>)>,
+    /// The UDP addresses of HTTP/3.
+    pub(super) quic: Vec<SocketAddr>,
     pub(super) removals: Removals,
     pub(super) tls: PreviousTls,
     /// The token of the admin interface.
@@ -106,7 +109,7 @@ impl Generation {
         let acme = ready.as_ref().map(AcmeReady::acme);
         let certificates = Arc::clone(&tls.certificates);
         let built = build::build(
-            &config,
+            &held.with_alternatives(&config),
             parts.php,
             process_state,
             certificates,
@@ -118,11 +121,13 @@ impl Generation {
         process_state.forwarder.begin(forwarding)?;
         let canaries = canary::start(&config, &built.sites)?;
         let mut threads = GenerationThreads::new(config.server.drain_timeout);
-        for (index, listeners) in open.per_core.into_iter().enumerate() {
+        let cores = open.per_core.into_iter().zip(open.quic);
+        for (index, (listeners, quic)) in cores.enumerate() {
             let limits = build::front_limits(&config, parts.connections);
             let spec = galley_server::CoreSpec {
                 index,
                 listeners,
+                quic,
                 limits,
                 services: Arc::clone(&built.services),
                 logs: parts.logs.iter().map(AccessLog::writer).collect(),
@@ -152,6 +157,7 @@ impl Generation {
             sites,
             fetch_threads,
             reached: open.reached,
+            quic: open.addresses,
             removals: open.removals,
             tls: PreviousTls {
                 known: tls.known,

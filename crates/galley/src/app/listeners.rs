@@ -17,21 +17,37 @@ use galley_config::{Config, Listen};
 use galley_policy::route::HostPattern;
 
 use super::ServerStartError;
+use super::quic::{self, InheritedQuic};
 use crate::binary_upgrade::ListenerName;
 use galley_request::{Site, Sites};
-use galley_server::{BoundListener, Listeners};
+use galley_server::{BoundListener, Listeners, QuicListener, QuicRouter, QuicSecret};
 use galley_sys::sockets::{self, BoundSockets, Listening, Passed, SocketFile};
 use galley_tls::Acceptor;
 
 /// Sockets that are bound but do not listen yet.
 #[derive(Default)]
-pub(super) struct NewListeners(Vec<(OpenListener, BoundSockets)>);
+pub(super) struct NewListeners(Vec<NewListener>);
+
+struct NewListener {
+    listener: OpenListener,
+    bound: BoundSockets,
+    /// Whether another process has handed them over, and may still receive from them.
+    is_inherited: bool,
+}
 
 /// A listener and its protocols.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OpenListener {
-    speaks_tls: bool,
+    kind: ListenerKind,
     listen: Listen,
+}
+
+/// The list that names a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ListenerKind {
+    Plain,
+    Tls,
+    Quic,
 }
 
 /// Listening sockets, by their names.
@@ -42,6 +58,8 @@ pub(super) struct HeldListeners {
     passed: Passed,
     /// The sockets from the previous process that no listener uses yet.
     inherited: BTreeMap<ListenerName, InheritedSockets>,
+    /// What the endpoints of HTTP/3 share.
+    router: Arc<QuicRouter>,
 }
 
 /// The sockets of one listener of another process, with their file.
@@ -53,6 +71,8 @@ pub(super) struct InheritedSockets {
 
 struct ListenerSockets {
     per_core: Vec<Vec<Listening>>,
+    /// For UDP: whether a datagram to their address arrives.
+    answers: bool,
     /// Removed when this is dropped.
     file: Option<SocketFile>,
 }
@@ -60,24 +80,43 @@ struct ListenerSockets {
 impl NewListeners {
     /// The paths of the sockets in the file system.
     pub(super) fn files(&self) -> impl Iterator<Item = &std::path::Path> {
-        self.0.iter().filter_map(|(_, bound)| bound.path())
+        self.0.iter().filter_map(|new| new.bound.path())
     }
 }
 
 impl HeldListeners {
     /// Starts without listeners. Must be called while there is one thread.
-    pub(super) fn new(cores: usize) -> Self {
-        Self {
+    ///
+    /// Errors: there is no randomness for keys.
+    pub(super) fn new(cores: usize) -> io::Result<Self> {
+        Ok(Self {
             cores,
             held: BTreeMap::new(),
             passed: Passed::take(),
             inherited: BTreeMap::new(),
-        }
+            router: QuicRouter::new(QuicSecret::random()?, 0)?,
+        })
     }
 
-    /// Makes listeners use these sockets instead of binding new ones.
-    pub(super) fn inherit(&mut self, sockets: BTreeMap<ListenerName, InheritedSockets>) {
+    /// What the endpoints of HTTP/3 share.
+    pub(super) fn router(&self) -> &Arc<QuicRouter> {
+        &self.router
+    }
+
+    /// Makes listeners use these sockets instead of binding new ones, and the endpoints of HTTP/3 know the connections of the process
+    /// that they come from.
+    pub(super) fn inherit(
+        &mut self,
+        sockets: BTreeMap<ListenerName, InheritedSockets>,
+        quic: Option<InheritedQuic>,
+    ) -> io::Result<()> {
         self.inherited = sockets;
+        if let Some(InheritedQuic { heritage, line }) = quic {
+            let secret = QuicSecret::from_bytes(heritage.secret);
+            self.router = QuicRouter::new(secret, heritage.epoch.wrapping_add(1))?;
+            self.router.set_predecessor(Some(line.into()))?;
+        }
+        Ok(())
     }
 
     /// All sockets, for another process.
@@ -108,25 +147,40 @@ impl HeldListeners {
             .collect();
         for listener in &new {
             if let Listen::Tcp(address) = &listener.listen
-                && !self.has_port(address.port())
+                && !self.has_port(listener.is_quic(), address.port())
                 && !self.inherited.contains_key(&listener.name())
             {
-                sockets::is_free(*address).map_err(|cause| listener.failed(cause))?;
+                let is_free = match listener.kind {
+                    ListenerKind::Quic => sockets::is_udp_free(*address),
+                    ListenerKind::Plain | ListenerKind::Tls => sockets::is_free(*address),
+                };
+                is_free.map_err(|cause| listener.failed(cause))?;
             }
         }
         let mut listeners = Vec::with_capacity(new.len());
         for listener in new {
             let inherited = self.inherited.remove(&listener.name());
+            let is_inherited = inherited.is_some();
             let bound = match (&listener.listen, inherited) {
                 (_, Some(inherited)) => inherited.bound(self.cores),
+                (Listen::Tcp(address), None) if listener.is_quic() => {
+                    BoundSockets::udp(*address, self.cores)
+                }
                 (Listen::Tcp(address), None) => BoundSockets::tcp(*address, self.cores),
                 (Listen::Unix(path), None) => {
                     BoundSockets::unix(path, config.server.process.socket_mode, self.cores)
                 }
+                (Listen::Passed(name), None) if listener.is_quic() => {
+                    self.passed.bound_udp(name, self.cores)
+                }
                 (Listen::Passed(name), None) => self.passed.bound(name, self.cores),
             };
             let bound = bound.map_err(|cause| listener.failed(cause))?;
-            listeners.push((listener.clone(), bound));
+            listeners.push(NewListener {
+                listener: listener.clone(),
+                bound,
+                is_inherited,
+            });
         }
         Ok(NewListeners(listeners))
     }
@@ -137,10 +191,20 @@ impl HeldListeners {
         listeners: NewListeners,
     ) -> Result<Vec<OpenListener>, ServerStartError> {
         let mut added = Vec::with_capacity(listeners.0.len());
-        for (listener, bound) in listeners.0 {
+        for new in listeners.0 {
+            let NewListener {
+                listener,
+                bound,
+                is_inherited,
+            } = new;
             match bound.listen(self.cores) {
                 Ok((per_core, file)) => {
-                    let held = ListenerSockets { per_core, file };
+                    let answers = is_inherited || quic::answers(&listener.listen, &per_core);
+                    let held = ListenerSockets {
+                        per_core,
+                        answers,
+                        file,
+                    };
                     self.held.insert(listener.clone(), held);
                     added.push(listener);
                 }
@@ -172,6 +236,8 @@ impl HeldListeners {
         let proxies = Arc::new(config.server.proxies.clone());
         let mut open = OpenListeners {
             per_core: (0..self.cores).map(|_| Vec::new()).collect(),
+            quic: (0..self.cores).map(|_| Vec::new()).collect(),
+            addresses: Vec::new(),
             reached: Vec::new(),
             removals: BTreeMap::new(),
         };
@@ -181,7 +247,13 @@ impl HeldListeners {
             };
             let hosts = hosts.iter().cloned();
             let sites = Arc::new(Sites::new(hosts, Arc::clone(all), Arc::clone(&proxies)));
-            let tls = tls.filter(|_| listener.speaks_tls);
+            if listener.is_quic() {
+                if let Some(tls) = tls {
+                    self.open_quic(listener, held, &sites, tls, &mut open)?;
+                }
+                continue;
+            }
+            let tls = tls.filter(|_| listener.kind == ListenerKind::Tls);
             for socket in held.per_core.first().into_iter().flatten() {
                 let url = listener.url(socket);
                 let url = url.map_err(|cause| listener.failed(cause))?;
@@ -202,6 +274,54 @@ impl HeldListeners {
             open.removals.insert(listener.clone(), is_removed);
         }
         Ok(open)
+    }
+
+    /// Duplicates the UDP sockets of a listener.
+    fn open_quic(
+        &self,
+        listener: &OpenListener,
+        held: &ListenerSockets,
+        sites: &Arc<Sites>,
+        tls: &Acceptor,
+        open: &mut OpenListeners,
+    ) -> Result<(), ServerStartError> {
+        let is_removed = Arc::new(AtomicBool::new(false));
+        let first = held.per_core.iter().flatten().next();
+        open.addresses.extend(first.and_then(quic::udp_address));
+        for (core, sockets) in open.quic.iter_mut().zip(&held.per_core) {
+            for socket in sockets {
+                let socket = socket.try_clone().map_err(|cause| listener.failed(cause))?;
+                if let Listening::Udp(socket) = socket {
+                    core.push(QuicListener {
+                        socket,
+                        sites: Arc::clone(sites),
+                        tls: tls.clone(),
+                        router: Arc::clone(&self.router),
+                        is_removed: Arc::clone(&is_removed),
+                    });
+                }
+            }
+        }
+        open.removals.insert(listener.clone(), is_removed);
+        Ok(())
+    }
+
+    /// The configuration with `Alt-Svc` for the sites that HTTP/3 reaches.
+    pub(super) fn with_alternatives(&self, config: &Config) -> Config {
+        let mut config = config.clone();
+        let quic = self.held.iter().filter(|(listener, held)| {
+            let is_named = config.server.listen_quic.contains(&listener.listen);
+            listener.is_quic() && held.answers && is_named
+        });
+        let mut sockets = quic.flat_map(|(_, held)| held.per_core.iter().flatten());
+        let address = sockets.find_map(quic::udp_address);
+        let value = address.and_then(|at| quic::alternative(at.port()));
+        let reached = config
+            .sites
+            .iter_mut()
+            .filter(|site| quic::is_reached(site));
+        reached.for_each(|site| site.rules.alt_svc.clone_from(&value));
+        config
     }
 
     /// Closes the listeners that `config` does not name. `removals`: the flags of the previous generation, which is then the last
@@ -245,7 +365,11 @@ impl HeldListeners {
         rows: &Rows,
     ) -> Option<(&OpenListener, &ListenerSockets)> {
         let other = OpenListener {
-            speaks_tls: !listener.speaks_tls,
+            kind: match listener.kind {
+                ListenerKind::Plain => ListenerKind::Tls,
+                ListenerKind::Tls => ListenerKind::Plain,
+                ListenerKind::Quic => return self.held.get_key_value(listener),
+            },
             listen: listener.listen.clone(),
         };
         let is_any = matches!(&listener.listen, Listen::Tcp(address) if address.port() == 0);
@@ -256,14 +380,17 @@ impl HeldListeners {
     }
 
     /// Whether a socket of this process has this port on any address. A new socket then shares the port only with this process.
-    fn has_port(&self, port: u16) -> bool {
-        let inherited = self.inherited.keys().filter_map(|name| {
+    fn has_port(&self, is_quic: bool, port: u16) -> bool {
+        let inherited = self.inherited.keys();
+        let inherited = inherited.filter(|name| name.is_quic == is_quic);
+        let inherited = inherited.filter_map(|name| {
             let address: Option<SocketAddr> = name.listen.parse().ok();
             address
         });
         let held = self
             .held
             .keys()
+            .filter(|listener| listener.is_quic() == is_quic)
             .filter_map(|listener| match &listener.listen {
                 Listen::Tcp(address) => Some(*address),
                 Listen::Unix(_) | Listen::Passed(_) => None,
@@ -290,7 +417,8 @@ impl InheritedSockets {
 impl OpenListener {
     fn name(&self) -> ListenerName {
         ListenerName {
-            speaks_tls: self.speaks_tls,
+            speaks_tls: self.kind == ListenerKind::Tls,
+            is_quic: self.is_quic(),
             listen: self.listen.to_string(),
         }
     }
@@ -298,28 +426,37 @@ impl OpenListener {
     fn failed(&self, cause: io::Error) -> ServerStartError {
         ServerStartError::Listen {
             listen: self.listen.clone(),
-            list: if self.speaks_tls {
-                "listen_tls"
-            } else {
-                "listen"
+            list: match self.kind {
+                ListenerKind::Plain => "listen",
+                ListenerKind::Tls => "listen_tls",
+                ListenerKind::Quic => quic::QUIC_LIST,
             },
             cause,
         }
     }
 
+    fn is_quic(&self) -> bool {
+        self.kind == ListenerKind::Quic
+    }
+
     /// The URL of a socket. The configuration does not allow TLS on a path; sockets from systemd are checked only here.
     fn url(&self, socket: &Listening) -> io::Result<String> {
-        if self.speaks_tls && matches!(socket, Listening::Unix(_)) {
+        let speaks_tls = self.kind == ListenerKind::Tls;
+        if speaks_tls && matches!(socket, Listening::Unix(_)) {
             let why = "TLS needs an address; name this socket in `listen`";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        socket.url(if self.speaks_tls { "https" } else { "http" })
+        socket.url(if speaks_tls { "https" } else { "http" })
     }
 }
 
 /// The open listeners of a generation.
 pub(super) struct OpenListeners {
     pub(super) per_core: Vec<Listeners>,
+    /// The UDP sockets of each core.
+    pub(super) quic: Vec<Vec<QuicListener>>,
+    /// Their addresses.
+    pub(super) addresses: Vec<SocketAddr>,
     /// The URL of each listener with its sites.
     pub(super) reached: Vec<(String, Arc<Sites>)>,
     pub(super) removals: Removals,
@@ -334,13 +471,22 @@ type Rows = BTreeMap<OpenListener, Vec<(HostPattern, usize)>>;
 fn rows(config: &Config) -> Rows {
     let mut rows = Rows::new();
     for (index, site) in config.sites.iter().enumerate() {
-        let plain = site.listen.iter().map(|listen| (false, listen));
-        let secure = site.listen_tls.iter().map(|listen| (true, listen));
-        for (speaks_tls, listen) in plain.chain(secure) {
-            let listener = OpenListener {
-                speaks_tls,
-                listen: listen.clone(),
-            };
+        let plain = site
+            .listen
+            .iter()
+            .map(|listen| (ListenerKind::Plain, listen.clone()));
+        let secure = site
+            .listen_tls
+            .iter()
+            .map(|listen| (ListenerKind::Tls, listen.clone()));
+        let quic = config
+            .server
+            .listen_quic
+            .iter()
+            .filter(|_| quic::is_reached(site));
+        let quic = quic.map(|listen| (ListenerKind::Quic, listen.clone()));
+        for (kind, listen) in plain.chain(secure).chain(quic) {
+            let listener = OpenListener { kind, listen };
             let hosts = site.hosts.iter().map(|host| (host.clone(), index));
             rows.entry(listener).or_default().extend(hosts);
         }

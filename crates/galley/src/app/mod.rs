@@ -33,6 +33,7 @@ mod predecessor;
 mod preflight;
 mod process_state;
 mod purge_counts;
+mod quic;
 mod reach;
 mod refusal;
 mod retired;

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::listeners::InheritedSockets;
 use super::process_state::ProcessState;
+use super::quic::InheritedQuic;
 use super::site_states::PurgesByName;
 use crate::binary_upgrade::{
     ListenerName, PoolOffer, Predecessor, PrivilegedPoolMessage, PurgeTables, ReceivedMessage,
@@ -28,6 +29,7 @@ use galley_tls::CertificateSource;
 #[derive(Default)]
 pub struct Inheritance {
     pub(super) sockets: BTreeMap<ListenerName, InheritedSockets>,
+    pub(super) quic: Option<InheritedQuic>,
     pub(super) admin: Option<InheritedAdmin>,
     pub(super) certificates: Vec<CertificateSource>,
     pub(super) pools: Vec<InheritedPool>,
@@ -76,6 +78,10 @@ impl Inheritance {
                     let inherited = all.sockets.entry(name).or_default();
                     inherited.file = file;
                     inherited.sockets.extend(descriptors);
+                }
+                UpgradeMessage::Quic(heritage) => {
+                    let line = descriptors.into_iter().next();
+                    all.quic = line.map(|line| InheritedQuic { heritage, line });
                 }
                 UpgradeMessage::Admin { listen } => {
                     let socket = descriptors.into_iter().next();

@@ -16,6 +16,7 @@ use galley_config::{
 };
 
 use super::ServerStartError;
+use super::quic::{self, QUIC_LIST};
 use super::{cluster, reach, refusal};
 use galley_access::Countries;
 use galley_sys::reach::UserIdentity;
@@ -123,9 +124,11 @@ fn listeners(config: &Config, running: &RunningGalley, found: &mut Preflight) {
     let all: BTreeSet<(&'static str, &Listen)> = plain
         .map(|one| ("listen", one))
         .chain(secure.map(|one| ("listen_tls", one)))
+        .chain(quic::listeners(config).map(|one| (QUIC_LIST, one)))
         .collect();
     for (list, listen) in all {
         let tried = match listen {
+            Listen::Tcp(address) if list == QUIC_LIST => sockets::is_udp_free(*address),
             Listen::Tcp(address) => sockets::is_free(*address),
             Listen::Unix(path) => sockets::is_path_free(path),
             // Only processes that systemd has started have them.

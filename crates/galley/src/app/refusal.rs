@@ -17,7 +17,7 @@ pub enum ServerStartError {
     Listen {
         /// The listener.
         listen: Listen,
-        /// The list that names it: `listen` or `listen_tls`.
+        /// The list that names it: `listen`, `listen_tls` or `listen_quic`.
         list: &'static str,
         /// The error of the system.
         cause: io::Error,
@@ -322,7 +322,9 @@ pub(super) fn listener(
     let (why, help) = match cause.kind() {
         io::ErrorKind::AddrInUse => (
             format!("where another program listens: {cause}"),
-            if config.files.is_empty() {
+            if list == super::quic::QUIC_LIST {
+                super::quic::OTHER_UDP
+            } else if config.files.is_empty() {
                 "stop the other program (`ss -ltnp` shows it), or name another address: `galley run --root DIR --listen ADDRESS`"
             } else {
                 "stop the other program (`ss -ltnp` shows it), or write another address"

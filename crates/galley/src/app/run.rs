@@ -45,8 +45,9 @@ pub fn run(
     }
     let clock = Clock::start();
     let share = ConnectionShare::new(config, galley_sys::raise_descriptor_limit());
-    let mut held = HeldListeners::new(share.cores);
-    held.inherit(std::mem::take(&mut inheritance.sockets));
+    let mut held = HeldListeners::new(share.cores)?;
+    let sockets = std::mem::take(&mut inheritance.sockets);
+    held.inherit(sockets, inheritance.quic.take())?;
     let listeners = held.bind(config)?;
     // Before root is given up: usually only root can read the keys.
     let tls = tls::open(
@@ -77,6 +78,9 @@ pub fn run(
         let mut control = start(config.clone(), first, clock).await?;
         for (url, _) in &control.generation.reached {
             announce(&format!("listening on {url}"));
+        }
+        for address in &control.generation.quic {
+            announce(&format!("HTTP/3 on {address}"));
         }
         if let Some(address) = control.admin.address() {
             announce(&format!("admin on {address}"));

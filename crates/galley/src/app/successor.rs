@@ -2,18 +2,22 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use galley_config::write_duration;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::binary_upgrade::{ENVIRONMENT, ReceivedMessage, UpgradeChannel, UpgradeMessage};
+use crate::binary_upgrade::{
+    ENVIRONMENT, QuicHeritage, ReceivedMessage, UpgradeChannel, UpgradeMessage,
+};
 use galley_admin::UpgradeError;
 use galley_purging::RelayedPurges;
+use galley_server::QuicRouter;
 use galley_sys::packets;
 
 /// The path and arguments with which this process was started. The file may have been replaced by another version since then.
@@ -126,6 +130,24 @@ impl StartingProcess {
             Ok(Err(error)) => Err(format!("cannot reach the new process: {error}")),
             Err(_) => Err("the new process accepts no message".to_owned()),
         }
+    }
+
+    /// Sends the keys of HTTP/3, and a line over which the other process returns the datagrams of this one's connections.
+    pub(super) async fn send_quic(&self, router: &Arc<QuicRouter>) -> Result<(), String> {
+        let (secret, epoch) = router.heritage();
+        let heritage = QuicHeritage {
+            secret: secret.bytes(),
+            epoch,
+        };
+        let line = galley_server::forwarding_line();
+        let (here, there) = line.map_err(|error| error.to_string())?;
+        self.send(UpgradeMessage::Quic(heritage), &[there.as_fd()])
+            .await?;
+        let router = Arc::clone(router);
+        // It ends when the other process has closed its end, or with this process.
+        let serving = std::thread::Builder::new().name("quic-forward".to_owned());
+        let serving = serving.spawn(move || router.serve_successor(&here));
+        serving.map(|_| ()).map_err(|error| error.to_string())
     }
 
     /// Kills the process and waits for its end, so that its locks are free.

@@ -176,6 +176,7 @@ impl ControlThread {
             };
             to.send(listener, &[held.socket]).await?;
         }
+        to.send_quic(self.held.router()).await?;
         if let Some(admin) = self.admin.handed_over() {
             let message = UpgradeMessage::Admin {
                 listen: admin.listen,

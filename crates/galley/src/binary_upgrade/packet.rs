@@ -21,6 +21,8 @@ pub enum UpgradeMessage {
         /// The path of a socket in the file system.
         file: Option<PathBuf>,
     },
+    /// Old: the keys of HTTP/3. Carries a line for the datagrams of the old process's connections.
+    Quic(QuicHeritage),
     /// Old: the socket of the admin interface, which the packet carries.
     Admin {
         /// The address as in the configuration.
@@ -80,11 +82,29 @@ pub enum UpgradeMessage {
     ObjectsEnd,
 }
 
+/// What the next process needs to know the connections of HTTP/3 of this one.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuicHeritage {
+    /// The secret of connection ids and tokens.
+    pub secret: [u8; 32],
+    /// The number of the process that sends it, in the order of upgrades.
+    pub epoch: u8,
+}
+
+impl std::fmt::Debug for QuicHeritage {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "QuicHeritage of {}", self.epoch)
+    }
+}
+
 /// Identifies a listener.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ListenerName {
     /// Whether the address is in `listen_tls`.
     pub speaks_tls: bool,
+    /// Whether the address is in `listen_quic`.
+    #[serde(default)]
+    pub is_quic: bool,
     /// The address as in the configuration.
     pub listen: String,
 }
@@ -193,6 +213,7 @@ mod tests {
         let message = UpgradeMessage::Listener {
             name: ListenerName {
                 speaks_tls: true,
+                is_quic: false,
                 listen: "[::]:443".to_owned(),
             },
             file: None,

@@ -38,6 +38,7 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     findings.push(doctor::spool_findings(&status));
     findings.extend(doctor::visit_findings(&status));
     findings.extend(doctor::object_findings(&status));
+    findings.extend(doctor::quic_findings(&machine, &config));
     let now = SystemTime::now();
     for (site, file) in app::kept_certificates(&config) {
         findings.push(doctor::stored_certificate(&site, &file, now));

@@ -54,6 +54,7 @@ mod hosts;
 mod http1;
 mod http1_limits;
 mod http2;
+mod http3;
 mod http_upstream;
 mod image_formats;
 mod import;

@@ -11,6 +11,8 @@ pub enum Version {
     H11,
     /// HTTP/2; see [`crate::h2`].
     H2,
+    /// HTTP/3; see [`crate::h3`].
+    H3,
 }
 
 /// A complete request head in the buffer.

@@ -13,7 +13,7 @@ pub struct HpackDecoder {
 /// The fields of a header block in order, including pseudo-header fields.
 #[derive(Debug, Default)]
 pub struct Block {
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     spans: Vec<HpackField>,
     list_bytes: usize,
 }
@@ -54,7 +54,7 @@ impl Block {
     }
 
     /// Counts the field whose name and value are at the end, and keeps it if the list is within `most` bytes.
-    fn end_field(&mut self, at: usize, name: usize, most: usize) {
+    pub(crate) fn end_field(&mut self, at: usize, name: usize, most: usize) {
         let value = self.bytes.len().saturating_sub(at + name);
         self.list_bytes = self.list_bytes.saturating_add(size_of_field(name, value));
         if self.list_bytes <= most {
@@ -120,14 +120,14 @@ impl HpackDecoder {
     ) -> Result<(), HpackError> {
         let at = block.bytes.len();
         match reader.integer(if is_kept { 6 } else { 4 })? {
-            0 => reader.string(&mut block.bytes)?,
+            0 => reader.string(7, &mut block.bytes)?,
             index => {
                 let (name, _) = self.table.get(index).ok_or(Malformed)?;
                 block.bytes.extend_from_slice(name);
             }
         }
         let name = block.bytes.len() - at;
-        reader.string(&mut block.bytes)?;
+        reader.string(7, &mut block.bytes)?;
         if is_kept {
             let field = block.bytes.get(at..).unwrap_or_default();
             let (name, value) = field.split_at_checked(name).unwrap_or_default();
@@ -138,9 +138,9 @@ impl HpackDecoder {
     }
 }
 
-/// Reads the primitives of RFC 7541 section 5.
-struct HpackReader<'b> {
-    rest: &'b [u8],
+/// Reads the primitives of RFC 7541 section 5, which QPACK shares (RFC 9204 section 4.1).
+pub(crate) struct HpackReader<'b> {
+    pub(crate) rest: &'b [u8],
 }
 
 impl HpackReader<'_> {
@@ -151,7 +151,7 @@ impl HpackReader<'_> {
     }
 
     /// Reads an integer that starts in the last `bits` bits of a byte. Legitimate ones have at most four more bytes.
-    fn integer(&mut self, bits: u32) -> Result<usize, HpackError> {
+    pub(crate) fn integer(&mut self, bits: u32) -> Result<usize, HpackError> {
         let mask = (1_usize << bits) - 1;
         let mut number = usize::from(self.byte()?) & mask;
         if number < mask {
@@ -167,9 +167,11 @@ impl HpackReader<'_> {
         Err(Malformed)
     }
 
-    fn string(&mut self, into: &mut Vec<u8>) -> Result<(), HpackError> {
-        let is_coded = self.rest.first().is_some_and(|first| first & 0x80 != 0);
-        let length = self.integer(7)?;
+    /// Reads a string whose length starts in the last `bits` bits of a byte, behind the flag for the Huffman code.
+    pub(crate) fn string(&mut self, bits: u32, into: &mut Vec<u8>) -> Result<(), HpackError> {
+        let flag = 1 << bits;
+        let is_coded = self.rest.first().is_some_and(|first| first & flag != 0);
+        let length = self.integer(bits)?;
         let (text, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
         self.rest = rest;
         if is_coded {

@@ -14,9 +14,11 @@ mod huffman;
 mod table;
 mod write;
 
+pub(crate) use self::decode::HpackReader;
 pub use self::decode::{Block, HpackDecoder, TOO_LARGE};
 pub use self::error::HpackError;
 pub use self::table::TABLE_BYTES;
+pub(crate) use self::write::{lines_of, write_integer};
 pub use self::write::{write_field, write_lines, write_status};
 
 #[cfg(test)]

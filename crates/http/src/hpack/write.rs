@@ -25,40 +25,44 @@ pub fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
             out.push(0);
             write_string(out, name);
         }
-        index => write_integer(out, index, 4),
+        index => write_integer(out, 0, 4, usize::from(index)),
     }
     write_string(out, value);
 }
 
 /// Appends fields from lines of `name: value` and CRLF.
 pub fn write_lines(out: &mut Vec<u8>, lines: &[u8]) {
-    let mut rest = lines;
-    while let Some(end) = memchr::memchr(b'\n', rest) {
-        let (line, behind) = rest.split_at(end + 1);
-        rest = behind;
-        let line = line.strip_suffix(b"\r\n").unwrap_or(line);
-        if let Some(colon) = memchr::memchr(b':', line) {
-            let (name, value) = line.split_at(colon);
-            let value = value.strip_prefix(b": ").unwrap_or_default();
-            write_field(out, name, value);
-        }
+    for (name, value) in lines_of(lines) {
+        write_field(out, name, value);
     }
 }
 
+/// The names and values in lines of `name: value` and CRLF.
+pub(crate) fn lines_of(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    std::iter::from_fn(move || {
+        loop {
+            let end = memchr::memchr(b'\n', rest)?;
+            let (line, behind) = rest.split_at(end + 1);
+            rest = behind;
+            let line = line.strip_suffix(b"\r\n").unwrap_or(line);
+            if let Some(colon) = memchr::memchr(b':', line) {
+                let (name, value) = line.split_at(colon);
+                return Some((name, value.strip_prefix(b": ").unwrap_or_default()));
+            }
+        }
+    })
+}
+
 fn write_string(out: &mut Vec<u8>, text: &[u8]) {
-    write_integer_of(out, text.len(), 7);
+    write_integer(out, 0, 7, text.len());
     out.extend_from_slice(text);
 }
 
-fn write_integer(out: &mut Vec<u8>, number: u8, bits: u32) {
-    write_integer_of(out, usize::from(number), bits);
-}
-
-/// Appends an integer (RFC 7541 section 5.1) with zeros in the upper bits of the first byte.
-fn write_integer_of(out: &mut Vec<u8>, number: usize, bits: u32) {
+/// Appends an integer (RFC 7541 section 5.1) in the last `bits` bits of a byte, with `flags` in the bits before them.
+pub(crate) fn write_integer(out: &mut Vec<u8>, flags: u8, bits: u32, number: usize) {
     let mask = (1_usize << bits) - 1;
     let first = number.min(mask);
-    out.push(u8::try_from(first).unwrap_or(u8::MAX));
+    out.push(flags | u8::try_from(first).unwrap_or(u8::MAX));
     if number < mask {
         return;
     }

@@ -96,11 +96,13 @@ impl Compiled {
         .concat();
         let sts = header::STRICT_TRANSPORT_SECURITY;
         let hsts = site.hsts.clone().map(|value| (sts.clone(), value));
+        let alt_svc = site.alt_svc.clone().map(|value| (header::ALT_SVC, value));
         let set = own.set.iter().chain(&rule.set).map(|(name, _)| name);
         let removed = own.remove.iter().chain(&rule.remove);
         let mut removed: Vec<HeaderName> = removed.chain(set).cloned().collect();
         removed.extend(hsts.is_some().then_some(sts));
-        let secure = fields.iter().cloned().chain(hsts).collect();
+        removed.extend(alt_svc.is_some().then_some(header::ALT_SVC));
+        let secure = fields.iter().cloned().chain(hsts).chain(alt_svc).collect();
         let masks = removed.iter().map(|name| mask_of(name.as_str()));
         Self {
             mask: masks.fold(0, |all, one| all | one),
@@ -135,7 +137,8 @@ impl Compiled {
             .collect()
     }
 
-    /// The fields after those of the original response. Only over TLS: `Strict-Transport-Security` (RFC 6797 section 7.2).
+    /// The fields after those of the original response. Only over TLS: `Strict-Transport-Security` (RFC 6797 section 7.2) and `Alt-Svc`
+    /// (RFC 7838 section 2.1).
     pub fn fields(&self, scheme: Scheme) -> &[HeaderField] {
         &self.written(scheme).fields
     }

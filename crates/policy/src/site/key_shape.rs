@@ -57,6 +57,7 @@ impl KeyShape {
             // Applied to each response when it is sent.
             changes: _,
             hsts: _,
+            alt_svc: _,
         } = policy;
         let preset = match preset {
             Preset::WordPress => None,

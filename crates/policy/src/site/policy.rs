@@ -90,6 +90,8 @@ pub struct Policy {
     pub outer_ttl: Option<Duration>,
     /// `Strict-Transport-Security` (RFC 6797), if it is enabled.
     pub hsts: Option<HeaderValue>,
+    /// `Alt-Svc` (RFC 7838), if the site is reachable over HTTP/3.
+    pub alt_svc: Option<HeaderValue>,
     /// The path below which Galley shows its dashboard of this site, with a slash at both ends.
     pub dashboard: Option<String>,
     /// The site's access control.
@@ -152,6 +154,7 @@ impl Policy {
             tag_field: None,
             outer_ttl: None,
             hsts: None,
+            alt_svc: None,
             dashboard: None,
             access: SiteAccess::default(),
             rules: Vec::new(),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use galley_http::frame_interceptor::{FrameError, InterceptorOutput};
+use galley_http::head::Version;
 use h2::Reason;
 use h2::server;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,13 +23,14 @@ use super::ending::{Http2End, finish, frame_error_end, frame_error_reason, libra
 use super::exchange::{self, StreamRequest};
 use super::flood::FrameKind;
 use super::framed_socket::{FramedSocket, LibraryIo};
-use super::hit::{self, HeadContext, HitBuffers, SentHit, StreamLookup};
+use super::hit::{Hpack, MAX_BODY, SentHit};
 use super::limits;
 use super::parsed::ParsedStreams;
 use super::preface::exchange_prefaces;
 use super::quota::{self, Quota};
 use crate::Core;
 use crate::endpoints::Endpoints;
+use crate::stream_hit::{self, HeadContext, HitBuffers, StreamLookup};
 use crate::timer::{Deadline, Timer};
 use galley_request::Sites;
 use galley_telemetry::http2::Http2EndReason;
@@ -310,9 +312,15 @@ impl<S: AsyncRead + AsyncWrite + UnacknowledgedBytes + Unpin> Http2Connection<'_
                             sites: &self.sites,
                             endpoints: self.endpoints,
                             began,
-                            window: socket.window(),
+                            most: socket.window().min(MAX_BODY),
+                            version: Version::H2,
                         };
-                        hit::find(&context, &mut self.hit_buffers, &block, &mut encoded)
+                        stream_hit::find::<Hpack>(
+                            &context,
+                            &mut self.hit_buffers,
+                            &block,
+                            &mut encoded,
+                        )
                     } else {
                         StreamLookup::Nothing
                     };
@@ -320,7 +328,7 @@ impl<S: AsyncRead + AsyncWrite + UnacknowledgedBytes + Unpin> Http2Connection<'_
                         StreamLookup::Hit(found) if socket.take_window(found.body_bytes()) => {
                             bytes += found.body_bytes();
                             let read = std::mem::replace(&mut block, self.core.spare.take_block());
-                            self.sent.push(found.on(&opening, read, began));
+                            self.sent.push(SentHit::on(found, &opening, read, began));
                             continue;
                         }
                         StreamLookup::Parsed(request, urgency) if self.parsed.has_capacity() => {

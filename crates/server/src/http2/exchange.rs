@@ -22,7 +22,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::quota::{self, REQUEST_BYTES, StreamReservation};
 use super::request_head;
-use super::response::{self, SendOptions};
+use super::response::LibraryStream;
 use crate::Core;
 use crate::endpoints::Endpoints;
 use crate::exchange::{Driver, KnownRequest, Parsed, no_request};
@@ -30,6 +30,7 @@ use crate::protocol::{ArrivingBody, BodyError, ClientDisconnected, Protocol};
 use crate::record::{OpenRecord, RecordEnd};
 use crate::request_log_fields::RequestLogFields;
 use crate::speed::ReceiveProgress;
+use crate::stream_body::{self, SendOptions};
 use crate::timer::{DeadlinePassed, Timer};
 use crate::upload::Upload;
 use galley_request::fault::Fault;
@@ -44,7 +45,7 @@ pub(super) enum StreamHead {
     /// Parsed by the fast path; the library has only a stub.
     Parsed {
         head: OwnedHead,
-        /// From [`request_head::urgency_of`].
+        /// From [`galley_http::h2::urgency_of`].
         urgency: u8,
     },
 }
@@ -150,11 +151,11 @@ pub(super) async fn run(
             timer,
             reservation,
             write_timeout: core.limits.response_speed.window,
-            urgency: head.urgency(),
             date: core.date.get(),
         };
         let logged = core.logged_of(&outgoing);
-        let mut end = response::send(respond, outgoing, options).await;
+        let stream = LibraryStream::new(respond, head.urgency());
+        let mut end = stream_body::send(stream, outgoing, options).await;
         end.logged = logged;
         open.close(&core, &end);
     }
@@ -256,7 +257,7 @@ impl Protocol for Http2<'_> {
         if self.body.is_end_stream() {
             return Ok(());
         }
-        let response = response::bare_response(StatusCode::CONTINUE, HeaderMap::new());
+        let response = stream_body::bare_response(StatusCode::CONTINUE, HeaderMap::new());
         let sent = self.respond.send_informational(response);
         sent.map_err(|_| ClientDisconnected)
     }
@@ -297,8 +298,8 @@ impl Protocol for Http2<'_> {
 
     async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientDisconnected> {
         let mut fields = interim.fields;
-        response::strip(&mut fields);
-        let response = response::bare_response(interim.status, fields);
+        stream_body::strip(&mut fields);
+        let response = stream_body::bare_response(interim.status, fields);
         let sent = self.respond.send_informational(response);
         sent.map_err(|_| ClientDisconnected)
     }

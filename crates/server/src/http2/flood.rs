@@ -8,6 +8,7 @@
 //! with time. A connection that overdraws one is closed.
 
 use galley_http::frame_interceptor::FRAME_HEAD;
+use galley_http::token_bucket::{Rate, TokenBucket};
 use smallvec::SmallVec;
 
 use galley_telemetry::http2::Http2ConnectionCounts;
@@ -269,47 +270,6 @@ impl FrameScanner {
             stream: u32::from_be_bytes(stream) & (u32::MAX >> 1),
         };
         Some(self.last)
-    }
-}
-
-/// A token bucket.
-#[derive(Debug)]
-struct TokenBucket {
-    left: u32,
-    rate: Rate,
-    /// The time of the last refill.
-    at_ms: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Rate {
-    most: u32,
-    per_s: u32,
-}
-
-impl TokenBucket {
-    fn new(rate: Rate, now_ms: u64) -> Self {
-        Self {
-            left: rate.most,
-            rate,
-            at_ms: now_ms,
-        }
-    }
-
-    fn add(&mut self, more: u32) {
-        self.left = self.left.saturating_add(more).min(self.rate.most);
-    }
-
-    /// Takes `cost` tokens. Returns whether there were enough.
-    fn take(&mut self, cost: u32, now_ms: u64) -> bool {
-        let more = now_ms.saturating_sub(self.at_ms) * u64::from(self.rate.per_s) / 1000;
-        if more > 0 {
-            self.at_ms = now_ms;
-            self.add(u32::try_from(more).unwrap_or(u32::MAX));
-        }
-        let left = self.left.checked_sub(cost);
-        self.left = left.unwrap_or(0);
-        left.is_some()
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn builder(limits: &ClientLimits) -> Builder {
 
 /// The header list size for every head that `head_size` permits, though HTTP/2 counts 32 bytes more for each field (RFC 9113
 /// section 6.5.2). The library answers a larger head with 431, and one that is four times as large ends the connection.
-pub(super) fn header_list(head_bytes: usize) -> u32 {
+pub(crate) fn header_list(head_bytes: usize) -> u32 {
     let all = head_bytes.saturating_add((MAX_FIELDS + 4) * 32);
     u32::try_from(all).unwrap_or(u32::MAX)
 }

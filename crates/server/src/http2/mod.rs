@@ -17,11 +17,11 @@ mod exchange;
 mod flood;
 mod framed_socket;
 mod hit;
-mod limits;
+pub(super) mod limits;
 mod parsed;
 mod preface;
-mod quota;
-mod request_head;
+pub(super) mod quota;
+pub(super) mod request_head;
 mod response;
 
 pub(super) use connection::{connection, resumed};

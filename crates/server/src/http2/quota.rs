@@ -1,4 +1,4 @@
-//! Limits the memory that the streams of one connection may use.
+//! Limits the memory that the streams of one connection of HTTP/2 or HTTP/3 may use.
 //!
 //! A client decides how long its streams last: it can leave a window closed or a body half sent, a hundred times on each of
 //! its connections. So each stream that is passed to the library reserves its memory in one budget of the process; if that
@@ -14,7 +14,7 @@ use galley_cache::budget::{MemoryBudget, Reservation};
 use http::HeaderMap;
 
 /// The quota of one connection; see the module.
-pub(super) struct Quota {
+pub(crate) struct Quota {
     budget: MemoryBudget,
     /// The bytes that the connection's streams have reserved.
     held: Cell<u64>,
@@ -26,7 +26,7 @@ pub(super) struct Quota {
 
 impl Quota {
     /// A quota within `budget`.
-    pub(super) fn new(budget: &MemoryBudget) -> Rc<Self> {
+    pub(crate) fn new(budget: &MemoryBudget) -> Rc<Self> {
         Rc::new(Self {
             budget: budget.clone(),
             held: Cell::new(0),
@@ -36,7 +36,7 @@ impl Quota {
     }
 
     /// Reserves the memory of a request whose fields need `fields` bytes; `None` if the connection has used its share.
-    pub(super) fn admit(self: &Rc<Self>, fields: u64) -> Option<StreamReservation> {
+    pub(crate) fn admit(self: &Rc<Self>, fields: u64) -> Option<StreamReservation> {
         let bytes = fields + REQUEST_BYTES;
         let all = self.held.get() + bytes;
         let reservation = (all <= self.share()).then(|| self.budget.try_reserve(bytes))?;
@@ -56,24 +56,24 @@ impl Quota {
     }
 
     /// Whether the connection uses more than its current share, in responses that its client does not receive.
-    pub(super) fn is_overdrawn(&self) -> bool {
+    pub(crate) fn is_overdrawn(&self) -> bool {
         self.is_waiting()
             && self.held.get() > self.share().max(RESPONSE_BYTES * MIN_WAITING_RESPONSES)
     }
 
     /// Whether a response waits for its client.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.get() > 0
     }
 
     /// Returns the number of streams that were starved since the last call.
-    pub(super) fn take_starved_count(&self) -> u32 {
+    pub(crate) fn take_starved_count(&self) -> u32 {
         self.starved.take()
     }
 }
 
 /// The memory that one stream has reserved, until its end.
-pub(super) struct StreamReservation {
+pub(crate) struct StreamReservation {
     reservation: Reservation,
     /// The bytes of the request's fields, which are kept for the access record.
     fields: u64,
@@ -82,7 +82,7 @@ pub(super) struct StreamReservation {
 
 impl StreamReservation {
     /// Reduces the reservation to that of a response, because the request has been handled.
-    pub(super) fn hold_response(&mut self) {
+    pub(crate) fn hold_response(&mut self) {
         let before = self.reservation.bytes();
         self.reservation.shrink_to(self.fields + RESPONSE_BYTES);
         let released = before - self.reservation.bytes();
@@ -90,14 +90,14 @@ impl StreamReservation {
     }
 
     /// Counts the stream as waiting for its client, until the guard is dropped.
-    pub(super) fn wait(&self) -> ReservationWait<'_> {
+    pub(crate) fn wait(&self) -> ReservationWait<'_> {
         let waiting = &self.quota.waiting;
         waiting.set(waiting.get() + 1);
         ReservationWait(waiting)
     }
 
     /// Records that the client opened no window in time.
-    pub(super) fn starve(&self) {
+    pub(crate) fn starve(&self) {
         let starved = &self.quota.starved;
         starved.set(starved.get().saturating_add(1));
     }
@@ -111,7 +111,7 @@ impl Drop for StreamReservation {
 }
 
 /// Counts a waiting stream; see [`StreamReservation::wait`].
-pub(super) struct ReservationWait<'q>(&'q Cell<u32>);
+pub(crate) struct ReservationWait<'q>(&'q Cell<u32>);
 
 impl Drop for ReservationWait<'_> {
     fn drop(&mut self) {
@@ -120,7 +120,7 @@ impl Drop for ReservationWait<'_> {
 }
 
 /// The memory of fields, in bytes. Hundreds of one-byte fields fit into a few hundred bytes (the "HTTP/2 bomb", CVE-2026-49975).
-pub(super) fn bytes_of(fields: &HeaderMap) -> u64 {
+pub(crate) fn bytes_of(fields: &HeaderMap) -> u64 {
     let bytes: usize = fields
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES)
@@ -132,10 +132,10 @@ pub(super) fn bytes_of(fields: &HeaderMap) -> u64 {
 const FIELD_BYTES: usize = 160;
 
 /// The memory of a request until its response is known, without its fields: its task and the library's part.
-pub(super) const REQUEST_BYTES: u64 = 16 * 1024;
+pub(crate) const REQUEST_BYTES: u64 = 16 * 1024;
 
 /// The memory of a response that waits for a window.
-pub(super) const RESPONSE_BYTES: u64 = 6 * 1024;
+pub(crate) const RESPONSE_BYTES: u64 = 6 * 1024;
 
 /// The number of responses that may wait on a connection for any usage of others: what a visitor downloads at one time.
 const MIN_WAITING_RESPONSES: u64 = 4;

@@ -2,8 +2,9 @@
 
 use galley_http::framing::{self, Framing};
 use galley_http::h2::{self, Http2HeadBuffer, PseudoFields};
-use galley_http::head::{self, BadRequest, Head};
+use galley_http::head::{self, BadRequest, Head, Version};
 use galley_http::hpack::Block;
+use galley_http::priority::{self, DEFAULT_URGENCY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, header};
 
@@ -22,6 +23,7 @@ pub(super) fn line(parts: &Parts) -> PseudoFields<'_> {
         scheme: parts.uri.scheme_str(),
         authority,
         target: target.unwrap_or_default(),
+        version: Version::H2,
     }
 }
 
@@ -54,31 +56,11 @@ pub(super) fn bytes_of(fields: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8]
 /// Joins the parts of a browser's cookies (RFC 9113 section 8.2.3); empty if there is nothing to join.
 pub(super) fn join_crumbs(fields: &HeaderMap, crumbs: &mut Vec<u8>) {
     let all = fields.get_all(header::COOKIE).iter();
-    join(all.map(HeaderValue::as_bytes), crumbs);
-}
-
-/// As [`join_crumbs`], for fields of the fast path.
-pub(super) fn join_crumbs_of(block: &Block, crumbs: &mut Vec<u8>) {
-    let all = block.fields().filter(|(name, _)| *name == b"cookie");
-    join(all.map(|(_, value)| value), crumbs);
-}
-
-fn join<'v>(mut values: impl Iterator<Item = &'v [u8]>, crumbs: &mut Vec<u8>) {
-    crumbs.clear();
-    let (Some(first), Some(second)) = (values.next(), values.next()) else {
-        return;
-    };
-    crumbs.extend_from_slice(first);
-    for crumb in std::iter::once(second).chain(values) {
-        if !crumbs.is_empty() {
-            crumbs.extend_from_slice(b"; ");
-        }
-        crumbs.extend_from_slice(crumb);
-    }
+    h2::join_crumbs(all.map(HeaderValue::as_bytes), crumbs);
 }
 
 /// The pseudo-header fields of a block that has each of them once (RFC 9113 section 8.3.1).
-pub(super) struct Pseudo<'b> {
+pub(crate) struct Pseudo<'b> {
     method: &'b [u8],
     scheme: &'b [u8],
     authority: &'b [u8],
@@ -87,9 +69,9 @@ pub(super) struct Pseudo<'b> {
 
 impl<'b> Pseudo<'b> {
     /// `None`: one is missing, repeated, or unknown.
-    pub(super) fn of(block: &'b Block) -> Option<Self> {
+    pub(crate) fn of(block: &'b Block) -> Option<Self> {
         let (mut method, mut scheme, mut authority, mut path) = (None, None, None, None);
-        for (name, value) in block.fields().take_while(|(name, _)| is_pseudo(name)) {
+        for (name, value) in block.fields().take_while(|(name, _)| h2::is_pseudo(name)) {
             let slot = match name {
                 b":method" => &mut method,
                 b":scheme" => &mut scheme,
@@ -109,8 +91,8 @@ impl<'b> Pseudo<'b> {
         })
     }
 
-    /// The request line of a plain `GET` or `HEAD`. Anything that the library might parse differently is not plain.
-    pub(super) fn plain_line(&self) -> Option<PseudoFields<'b>> {
+    /// The request line of a plain `GET` or `HEAD`. Anything that the library of HTTP/2 might parse differently is not plain.
+    pub(crate) fn plain_line(&self, version: Version) -> Option<PseudoFields<'b>> {
         let method = match self.method {
             b"GET" => "GET",
             b"HEAD" => "HEAD",
@@ -140,43 +122,16 @@ impl<'b> Pseudo<'b> {
             scheme: Some(scheme),
             authority: Some(std::str::from_utf8(self.authority).ok()?),
             target: std::str::from_utf8(self.path).ok()?,
+            version,
         })
     }
-}
-
-fn is_pseudo(name: &[u8]) -> bool {
-    name.first() == Some(&b':')
-}
-
-/// The fields after the pseudo-header fields.
-pub(super) fn fields_of(block: &Block) -> impl Iterator<Item = (&[u8], &[u8])> {
-    block.fields().skip_while(|(name, _)| is_pseudo(name))
 }
 
 /// The urgency of a request, from 0 to 7, in its `priority` (RFC 9218 section 4.1); 3 if it has none.
 pub(super) fn urgency(fields: &HeaderMap) -> u8 {
     let value = fields.get("priority");
-    value.map_or(DEFAULT_URGENCY, |value| urgency_in(value.as_bytes()))
+    value.map_or(DEFAULT_URGENCY, |value| priority::urgency(value.as_bytes()))
 }
-
-/// As [`urgency`], for fields of the fast path.
-pub(super) fn urgency_of(block: &Block) -> u8 {
-    let value = block.fields().find(|(name, _)| *name == b"priority");
-    value.map_or(DEFAULT_URGENCY, |(_, value)| urgency_in(value))
-}
-
-fn urgency_in(value: &[u8]) -> u8 {
-    let mut members = value.split(|byte| *byte == b',');
-    members
-        .find_map(|member| match member.trim_ascii() {
-            [b'u', b'=', digit @ b'0'..=b'7'] => Some(digit - b'0'),
-            _ => None,
-        })
-        .unwrap_or(DEFAULT_URGENCY)
-}
-
-/// The default of RFC 9218 section 4.1.
-pub(super) const DEFAULT_URGENCY: u8 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -232,7 +187,8 @@ mod tests {
             fields.to_vec()
         };
         let is_plain = |fields: &[(&str, &str)]| {
-            Pseudo::of(&block(fields)).is_some_and(|pseudo| pseudo.plain_line().is_some())
+            Pseudo::of(&block(fields))
+                .is_some_and(|pseudo| pseudo.plain_line(Version::H2).is_some())
         };
         assert!(is_plain(&LINE) && is_plain(&line(0, "HEAD")));
         for fields in [
@@ -259,9 +215,9 @@ mod tests {
         .concat();
         let crumbled = block(&crumbled);
         let mut crumbs = Vec::new();
-        join_crumbs_of(&crumbled, &mut crumbs);
+        h2::join_crumbs(h2::crumbs_of(&crumbled), &mut crumbs);
         assert_eq!(crumbs, b"a=1; b=2");
-        assert_eq!(fields_of(&crumbled).count(), 3);
+        assert_eq!(h2::fields_of(&crumbled).count(), 3);
     }
 
     #[test]

@@ -259,6 +259,7 @@ const NEEDS: &[(&str, &[(&str, &str)])] = &[
         )],
     ),
     ("server.listen_tls", TLS),
+    ("server.listen_quic", TLS),
     (
         "server.proxy_protocol",
         &[("server.trusted_proxies", "[\"10.0.0.0/8\"]")],
@@ -335,6 +336,7 @@ const VALUES: &[(&str, &str)] = &[
         "[\"127.0.0.1:0\", \"unix:{dir}/web.sock\"]",
     ),
     ("server.listen_tls", "[\"127.0.0.1:0\"]"),
+    ("server.listen_quic", "[\"127.0.0.1:0\"]"),
     ("server.spool", "\"{dir}/spool\""),
     ("server.spool_size", "\"2GiB\""),
     ("server.user", "\"{user}\""),

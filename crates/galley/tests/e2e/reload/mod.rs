@@ -13,7 +13,7 @@ use std::process::Output;
 use crate::support::{TestSite, output_text};
 
 /// The current content of the configuration file.
-fn config(site: &TestSite) -> String {
+pub(crate) fn config(site: &TestSite) -> String {
     fs::read_to_string(site.galley.config()).unwrap()
 }
 
@@ -28,7 +28,7 @@ fn try_reload(site: &TestSite, config: &str) -> Output {
 
 /// Reloads another configuration successfully; returns the output of the command.
 #[track_caller]
-fn reload(site: &TestSite, config: &str) -> String {
+pub(crate) fn reload(site: &TestSite, config: &str) -> String {
     let output = try_reload(site, config);
     assert_eq!(
         output.status.code(),

@@ -1,0 +1,362 @@
+"""An HTTP/3 client for tests: does what a scenario on stdin says on one connection, and prints what happened. Both are JSON.
+
+Scenario: `port`, `host` (for SNI), `ca` (a file), `window` (bytes of a stream and of the connection that the server may
+send ahead), `stalled` (whether these windows never grow), `silent` (a number of connections that begin before and never
+answer) and `streams`, which are opened in order:
+  fields    the fields of a request, sent by aioquic; or
+  frames    frames that aioquic does not check: [type, fields] or [type, hexadecimal payload]
+  raw       bytes in hexadecimal behind them
+  uni       whether the stream has one direction
+  body      text, or a number of bytes
+  continue  whether the body waits for an interim response
+  late      what the rest behind the head waits for: `response` (its end) or `stop` (the server wants no more), for a few seconds,
+            or a number of seconds
+  trailers  fields behind the body
+  reset     a code: the stream is reset after all this
+  open      whether the stream is not ended
+  after     number of a stream whose response must have ended before this one begins
+`wait`: what must happen before the client disconnects: `responses` (default) or `close`.
+
+Instead of `streams`, `load`: fields of requests that are sent one after the other on each of some connections, until the file
+`until` exists. A client opens another connection when the server announces the end of one, and sends a request again if the server
+has declined it. One more client uses a new connection for each request.
+
+Result: `streams`, one each: `interim` (statuses), `status`, `fields`, `bytes`, `sha256`, `text` (of short bodies), `ended`, `reset`
+(code), `stopped` (code), `early` (whether what `late` names came before the rest was sent); `closed` (code of the connection, if the server has ended it); `control` (bytes of the server's own
+streams in hexadecimal, by stream); `retried` (whether the server has asked for a proof of the address); `most_streams` (how many
+requests the server permits at a time); `most_bytes` (how many bytes of all streams it has permitted); `silent`, one each: `sent` and `received` (bytes), `first` (the first byte of the first
+datagram that came back).
+Of a load: `responses`, `connections`, `again` (requests that were declined) and `failures` (texts).
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import socket
+import sys
+import time
+
+import pylsqpack
+from aioquic.asyncio.client import connect
+from aioquic.asyncio.protocol import QuicConnectionProtocol
+from aioquic.buffer import Buffer, BufferReadError, encode_uint_var
+from aioquic.h3.connection import H3_ALPN, H3Connection
+from aioquic.h3.events import DataReceived, HeadersReceived
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
+from aioquic.quic.events import (
+    ConnectionTerminated,
+    StopSendingReceived,
+    StreamDataReceived,
+    StreamReset,
+)
+
+# Fewer than a server permits, which aioquic does not check when it resets a stream.
+MOST_OPEN = 50
+
+# More than a busy machine needs.
+PATIENCE_S = 60
+
+# Frame of a server that announces its end, and code of a request that it has declined.
+GOAWAY, REQUEST_REJECTED = 0x07, 0x10B
+
+# Connections of a load that last.
+LASTING = 3
+
+# After such a pause a server has given up a client that never answers.
+PAUSE_S = 3
+
+
+def pairs(fields):
+    return [(name.encode("latin1"), value.encode("latin1")) for name, value in fields]
+
+
+def section(fields):
+    encoder = pylsqpack.Encoder()
+    encoder.apply_settings(max_table_capacity=0, blocked_streams=0)
+    _, encoded = encoder.encode(0, pairs(fields))
+    return encoded
+
+
+def frame(kind, content):
+    payload = bytes.fromhex(content) if isinstance(content, str) else section(content)
+    return encode_uint_var(kind) + encode_uint_var(len(payload)) + payload
+
+
+class Stream:
+    def __init__(self, plan):
+        self.plan = plan
+        self.interim, self.status, self.fields = [], None, {}
+        self.bytes, self.hash, self.text = 0, hashlib.sha256(), b""
+        self.ended, self.reset, self.stopped, self.early = False, None, None, False
+
+    def is_over(self):
+        return self.ended or self.reset is not None
+
+    def result(self):
+        return {
+            "interim": self.interim,
+            "status": self.status,
+            "fields": self.fields,
+            "bytes": self.bytes,
+            "sha256": self.hash.hexdigest(),
+            "text": self.text.decode("latin1"),
+            "ended": self.ended,
+            "reset": self.reset,
+            "stopped": self.stopped,
+            "early": self.early,
+        }
+
+
+class Client(QuicConnectionProtocol):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.http = H3Connection(self._quic)
+        self.streams, self.control, self.closed = {}, {}, None
+        self.changed = asyncio.Event()
+        # aioquic misses the content that the response to a HEAD request announces.
+        self.http._check_content_length = lambda _: None
+
+    def quic_event_received(self, event):
+        if isinstance(event, ConnectionTerminated):
+            self.closed = event.error_code
+        elif isinstance(event, StreamReset) and event.stream_id in self.streams:
+            self.streams[event.stream_id].reset = event.error_code
+        elif isinstance(event, StopSendingReceived) and event.stream_id in self.streams:
+            self.streams[event.stream_id].stopped = event.error_code
+        elif isinstance(event, StreamDataReceived) and event.stream_id % 4 == 3:
+            self.control[event.stream_id] = self.control.get(event.stream_id, b"") + event.data
+        for one in self.http.handle_event(event):
+            self.note(one)
+        self.changed.set()
+
+    def note(self, event):
+        stream = self.streams.get(event.stream_id)
+        if stream is None:
+            return
+        if isinstance(event, HeadersReceived):
+            fields = [(name.decode("latin1"), value.decode("latin1")) for name, value in event.headers]
+            status = int(dict(fields).get(":status", 0))
+            if 100 <= status < 200:
+                stream.interim.append([status, dict(fields)])
+            elif status:
+                stream.status, stream.fields = status, dict(fields)
+        elif isinstance(event, DataReceived):
+            stream.bytes += len(event.data)
+            stream.hash.update(event.data)
+            stream.text = (stream.text + event.data)[:4096]
+        stream.ended |= event.stream_ended
+
+    def last_request(self):
+        """The id from which on the server declines requests; None: it has not announced its end."""
+        found = None
+        for data in self.control.values():
+            rest = Buffer(data=data)
+            try:
+                rest.pull_uint_var()
+                while True:
+                    kind, length = rest.pull_uint_var(), rest.pull_uint_var()
+                    payload = Buffer(data=rest.pull_bytes(length))
+                    found = payload.pull_uint_var() if kind == GOAWAY else found
+            except BufferReadError:
+                pass
+        return found
+
+    def open_requests(self):
+        return sum(not (stream.is_over() or stream.plan.get("uni")) for stream in self.streams.values())
+
+    async def until(self, condition):
+        while not condition() and self.closed is None:
+            self.changed.clear()
+            await self.changed.wait()
+
+    async def soon(self, condition):
+        """Whether it happens soon."""
+        try:
+            await asyncio.wait_for(self.until(condition), PAUSE_S)
+        except TimeoutError:
+            pass
+        return condition()
+
+    async def run(self, plan):
+        uni = bool(plan.get("uni"))
+        number = self._quic.get_next_available_stream_id(is_unidirectional=uni)
+        stream = self.streams[number] = Stream(plan)
+        # A request without content ends with its head.
+        is_whole = not any(
+            plan.get(key) for key in ("body", "trailers", "continue", "frames", "raw", "open", "reset", "uni", "late")
+        )
+        if is_whole and "fields" in plan:
+            self.http.send_headers(number, pairs(plan["fields"]), end_stream=True)
+            self.transmit()
+            return number
+        if "fields" in plan:
+            self.http.send_headers(number, pairs(plan["fields"]))
+        raw = b"".join(frame(*one) for one in plan.get("frames", []))
+        self._quic.send_stream_data(number, raw + bytes.fromhex(plan.get("raw", "")))
+        self.transmit()
+        if plan.get("continue"):
+            await self.until(lambda: stream.interim or stream.is_over())
+        late = plan.get("late")
+        if late in ("response", "stop"):
+            done = stream.is_over if late == "response" else lambda: stream.stopped is not None
+            stream.early = await self.soon(done)
+            if stream.is_over() and self.closed is None and stream.stopped is None:
+                self._quic.send_stream_data(number, b"", end_stream=True)
+        elif late:
+            await asyncio.sleep(late)
+        body = plan.get("body", "")
+        body = bytes(body) if isinstance(body, int) else body.encode()
+        if self.closed is None and not stream.is_over():
+            if body:
+                self.http.send_data(number, body, end_stream=False)
+            if "trailers" in plan:
+                self.http.send_headers(number, pairs(plan["trailers"]))
+            if "reset" in plan:
+                self._quic.reset_stream(number, plan["reset"])
+            elif not plan.get("open"):
+                self._quic.send_stream_data(number, b"", end_stream=True)
+        self.transmit()
+        return number
+
+
+class Silent:
+    """A client that sends the first datagram of a handshake and nothing else."""
+
+    def __init__(self, configuration, server):
+        quic = QuicConnection(configuration=configuration)
+        quic.connect(server, now=time.time())
+        first, _ = quic.datagrams_to_send(now=time.time())[0]
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.sendto(first, server)
+        self.sent, self.received, self.first = len(first), 0, None
+
+    def receive(self, patience):
+        """True if a datagram has come in time."""
+        self.socket.settimeout(patience)
+        try:
+            datagram = self.socket.recv(65_536)
+        except TimeoutError:
+            return False
+        self.received += len(datagram)
+        self.first = datagram[0] if self.first is None else self.first
+        return True
+
+    def result(self):
+        return {"sent": self.sent, "received": self.received, "first": self.first}
+
+
+def begin_silent(scenario, configuration):
+    found = []
+    for _ in range(scenario.get("silent", 0)):
+        found.append(Silent(configuration(), ("127.0.0.1", scenario["port"])))
+        found[-1].receive(PATIENCE_S)
+    while len(found) == 1 and found[0].receive(PAUSE_S):
+        pass
+    return found
+
+
+class Load:
+    """Clients that send requests until a file exists."""
+
+    def __init__(self, scenario, configuration):
+        self.scenario, self.configuration = scenario, configuration
+        self.responses, self.connections, self.again, self.failures = 0, 0, 0, []
+
+    def is_over(self):
+        return bool(self.failures) or os.path.exists(self.scenario["until"])
+
+    async def exchange(self, client):
+        """Sends each request once more if the server has declined it."""
+        fields = self.scenario["load"][self.responses % len(self.scenario["load"])]
+        number = await client.run({"fields": fields})
+        stream = client.streams[number]
+        await client.until(stream.is_over)
+        last = client.last_request()
+        if stream.ended and stream.status == 200:
+            self.responses += 1
+        elif stream.reset == REQUEST_REJECTED or (last is not None and number >= last):
+            self.again += 1
+        else:
+            self.failures.append(f"{fields}: {stream.result()}, closed: {client.closed}, last request: {last}")
+
+    async def connection(self, lasts):
+        address = "127.0.0.1", self.scenario["port"]
+        async with connect(*address, configuration=self.configuration(), create_protocol=Client) as client:
+            self.connections += 1
+            await self.exchange(client)
+            while lasts and client.last_request() is None and client.closed is None and not self.is_over():
+                await self.exchange(client)
+
+    async def client(self, lasts):
+        while not self.is_over():
+            try:
+                await self.connection(lasts)
+            except Exception as error:
+                self.failures.append(f"{type(error).__name__}: {error}")
+
+    async def run(self):
+        await asyncio.gather(self.client(False), *(self.client(True) for _ in range(LASTING)))
+        names = "responses", "connections", "again", "failures"
+        return {name: getattr(self, name) for name in names}
+
+
+async def main(scenario):
+    window = scenario.get("window", 1 << 20)
+
+    def configuration():
+        made = QuicConfiguration(
+            alpn_protocols=H3_ALPN,
+            is_client=True,
+            server_name=scenario["host"],
+            max_data=window,
+            max_stream_data=window,
+        )
+        made.load_verify_locations(scenario["ca"])
+        return made
+
+    if "load" in scenario:
+        return json.dump(await Load(scenario, configuration).run(), sys.stdout)
+    silent = begin_silent(scenario, configuration)
+    if not scenario["streams"]:
+        return json.dump({"silent": [one.result() for one in silent]}, sys.stdout)
+    async with connect(
+        "127.0.0.1", scenario["port"], configuration=configuration(), create_protocol=Client
+    ) as client:
+        numbers = []
+        if scenario.get("stalled"):
+            client._quic._write_connection_limits = lambda *_, **__: None
+            client._quic._write_stream_limits = lambda *_, **__: None
+        for plan in scenario["streams"]:
+            if "after" in plan:
+                earlier = client.streams[numbers[plan["after"]]]
+                await client.until(earlier.is_over)
+            await client.until(lambda: client.open_requests() < MOST_OPEN)
+            if client.closed is not None:
+                break
+            numbers.append(await client.run(plan))
+        if scenario.get("wait") == "close":
+            await client.until(lambda: False)
+        else:
+            asked = [one for one in client.streams.values() if not one.plan.get("uni") and "reset" not in one.plan]
+            await client.until(lambda: all(one.is_over() for one in asked))
+        result = {
+            "streams": [client.streams[number].result() for number in numbers],
+            "closed": client.closed,
+            "retried": client._quic._retry_count > 0,
+            "most_streams": client._quic._remote_max_streams_bidi,
+            "most_bytes": client._quic._remote_max_data,
+            "silent": [one.result() for one in silent],
+            "control": {str(number): data.hex() for number, data in client.control.items()},
+        }
+    json.dump(result, sys.stdout)
+
+
+def run():
+    scenario = json.load(sys.stdin)
+    # A load ends when its test does.
+    asyncio.run(asyncio.wait_for(main(scenario), None if "load" in scenario else PATIENCE_S))
+
+
+run()

@@ -1,0 +1,112 @@
+//! Runs `client.py`, an HTTP/3 client on aioquic, which `scripts/setup` installs.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use galley_testkit::wait_for;
+use serde_json::{Value, json};
+
+use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, output_text};
+use crate::tls_support::{Authority, curl, over_tls, tls_addr};
+
+/// A started client.
+pub struct RunningClient(Child);
+
+/// A site with a listener for HTTP/3.
+pub fn start(builder: SiteBuilder) -> TestSite {
+    let builder = builder.server("listen_quic = [\"127.0.0.1:0\"]");
+    over_tls(builder, &Authority::new()).start()
+}
+
+/// A request.
+pub fn fields(method: &str, path: &str) -> Vec<(String, String)> {
+    let line = [
+        (":method", method),
+        (":scheme", "https"),
+        (":authority", HOST),
+        (":path", path),
+    ];
+    line.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec()
+}
+
+/// A stream with a request without a body.
+pub fn get(path: &str) -> Value {
+    json!({ "fields": fields("GET", path) })
+}
+
+/// The port that `Alt-Svc` advertises.
+pub fn quic_port(site: &TestSite) -> u16 {
+    let url = format!("https://{HOST}:{}/", tls_addr(site).port());
+    let mut port = None;
+    wait_for("an Alt-Svc field", TIMEOUT, || {
+        let head = curl(site, HOST, &["--head", &url]);
+        let rest = head.split("h3=\":").nth(1);
+        let digits = rest.and_then(|rest| rest.split('"').next());
+        port = digits.and_then(|digits| digits.parse().ok());
+        port.is_some()
+    });
+    port.unwrap()
+}
+
+/// Starts a client with a scenario as `client.py` describes it, except for the port, the host and the authority.
+pub fn run(site: &TestSite, scenario: Value) -> RunningClient {
+    run_at(quic_port(site), site, scenario)
+}
+
+/// As [`run`], without a request that asks for the port.
+pub fn run_at(port: u16, site: &TestSite, scenario: Value) -> RunningClient {
+    run_trusting(&site.scratch.join("ca.pem"), port, scenario)
+}
+
+/// As [`run_at`], with the file of the authority.
+pub fn run_trusting(authority: &Path, port: u16, mut scenario: Value) -> RunningClient {
+    scenario["port"] = port.into();
+    scenario["host"] = HOST.into();
+    scenario["ca"] = authority.to_str().into();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/http3/client.py");
+    let mut child = Command::new(python())
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(scenario.to_string().as_bytes()).unwrap();
+    RunningClient(child)
+}
+
+impl RunningClient {
+    /// What happened.
+    pub fn result(self) -> Value {
+        let output = self.0.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", output_text(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+/// What happens on streams that are opened one after the other, without waiting for responses.
+pub fn streams(site: &TestSite, streams: &[Value]) -> Vec<Value> {
+    let mut result = run(site, json!({ "streams": streams })).result();
+    serde_json::from_value(result["streams"].take()).unwrap()
+}
+
+/// The Python of the environment that has aioquic.
+fn python() -> PathBuf {
+    let configured = std::env::var_os("GALLEY_AIOQUIC").map(PathBuf::from);
+    let cache = || {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        cache
+            .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"))
+            .join("galley/aioquic-1.7.2")
+    };
+    let path = configured.unwrap_or_else(cache).join("bin/python");
+    assert!(
+        path.is_file(),
+        "{} is missing: run `scripts/setup test`",
+        path.display()
+    );
+    path
+}
