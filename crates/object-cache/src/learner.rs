@@ -161,13 +161,19 @@ fn lists<K: Eq + Hash>(limit: usize) -> Lists<K> {
 }
 
 fn change<K: Eq + Hash>(lists: &mut Lists<K>, name: K, change: impl FnOnce(&mut Vec<Rated>)) {
-    if let Some(mut keys) = lists.peek_mut(&name) {
-        change(&mut keys);
-        return;
-    }
-    let mut keys = Vec::new();
+    let before = lists
+        .peek_mut(&name)
+        .map(|mut keys| std::mem::take(&mut *keys));
+    let is_known = before.is_some();
+    let mut keys = before.unwrap_or_default();
     change(&mut keys);
-    lists.insert(name, keys);
+    // Only what is put in makes others give way: a list that grows in its place would exceed the limit.
+    if is_known {
+        // It fails for a name that is not there.
+        let _ = lists.replace(name, keys, true);
+    } else {
+        lists.insert(name, keys);
+    }
 }
 
 fn likely(keys: Option<&Vec<Rated>>) -> impl Iterator<Item = Arc<[u8]>> {
@@ -305,8 +311,11 @@ mod tests {
         let mut learner = Learner::new(1 << 20);
         let many: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        for pattern in 0..=255 {
-            learner.learn([pattern; 16], [pattern; 16], report(&many));
+        // Lists that begin small and grow.
+        for many in [&many[..1], &many] {
+            for pattern in 0..=255 {
+                learner.learn([pattern; 16], [pattern; 16], report(many));
+            }
         }
         for url in 0..=255 {
             let names: Vec<String> = (0..99).map(|n| format!("\u{5}posts{url}0{n}")).collect();
