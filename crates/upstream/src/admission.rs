@@ -7,8 +7,7 @@
 //!   gets a slot immediately and does not wait for another client's page.
 //! - *Bounded*: the classes of unproven clients that crawls and password guessers have ([`Class::is_bounded`]) get half of the
 //!   slots together, so that the others find a slot at once, however many addresses crawl. With one slot, they get it while
-//!   nobody else waits. Of these, requests without proof start only while others hold less than half of the slots, and then at
-//!   the [pace](super::pace) that people leave them.
+//!   nobody else waits. Requests without proof have a [pace](super::pace) besides.
 //! - *Throttled*: a client whose requests have been queued for a while demands more than the upstream can process. While
 //!   all processors of the machine are busy, it gets half of the slots: more would not generate more of its pages, but
 //!   would take processor time from hits, from the database and from the pages of others. If PHP waits for something else,
@@ -71,6 +70,11 @@ impl SlotHolders {
         self.all
     }
 
+    /// Whether classes that are not bounded hold at least half of the slots.
+    pub(super) fn are_others_half(&self, limit: usize) -> bool {
+        self.all - self.bounded >= half(limit)
+    }
+
     /// Whether no other reader would be admitted, because the remaining slots are reserved.
     pub(super) fn are_full(&self, limit: usize) -> bool {
         let writers = self.all - self.readers;
@@ -94,9 +98,6 @@ impl SlotHolders {
             return AdmissionDecision::Wait;
         }
         if identity.class.is_bounded() && self.bounded >= half(limit) {
-            return AdmissionDecision::Wait;
-        }
-        if identity.class == Class::Unseen && self.all - self.bounded >= half(limit) {
             return AdmissionDecision::Wait;
         }
         if context.waited < STANDING_QUEUE_WAIT || context.free == Processors::Spare {
@@ -224,12 +225,7 @@ mod tests {
             (vec![login], 2, unseen, Wait),
             (vec![unseen], 2, visitor, Admit),
             (vec![unseen], 3, unseen, Wait),
-            (vec![visitor], 2, unseen, Wait),
-            (vec![visitor], 2, login, Admit),
-            (vec![visitor], 3, unseen, Wait),
-            (vec![visitor], 3, login, Admit),
-            (vec![visitor], 4, unseen, Admit),
-            (vec![visitor; 2], 4, unseen, Wait),
+            (vec![visitor], 3, unseen, Admit),
             (vec![unseen], 4, login, Admit),
             (vec![unseen, login], 4, unseen, Wait),
             (vec![unseen, login], 4, visitor, Admit),

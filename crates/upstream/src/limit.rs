@@ -21,7 +21,7 @@ use super::adaptive::AdaptiveLimit;
 use super::admission::{
     AdmissionContext, AdmissionDecision, Processors, SlotHolders, half, processors,
 };
-use super::pace::UnseenPace;
+use super::pace::{self, UnseenPace};
 use super::queue::{AdmissionQueue, JoinResult, QueueIdentity};
 use super::queue_deadline::{QueueDeadlines, WaitDecision};
 use super::queued_clients::QueueTicket;
@@ -363,6 +363,12 @@ impl LimitState {
             free: Processors::Busy,
         };
         let admission = self.holders.admission(identity, limit, &context);
+        if pace::rests(identity.standing())
+            && self.pace.is_spent(Instant::now())
+            && self.holders.are_others_half(limit)
+        {
+            return false;
+        }
         // Logins wait for their own bound, so a request that never waits does not take their turn.
         let bounded = match identity.class {
             Class::Unseen => self.queue.len_of(Class::Login),

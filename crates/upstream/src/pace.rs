@@ -2,9 +2,12 @@
 //!
 //! Half of the slots keeps a slot free for everybody else, but not the processors: where PHP has as many workers as the machine has
 //! processors, each page of a crawl makes the pages beside it slower, by half on two processors. So while people use PHP, the class
-//! starts a page only if others hold less than half of the slots, and rests after it. It then gets [`SHARE`] of the time of its
-//! slots, so that few of the people's pages meet one of its pages, whatever the crawl's rate. A client that has proved a visit does
-//! not rest: it is a person who combines more filters than most, or a crawl to which the rates of combined facets apply.
+//! gets one part in [`SHARE`] of the time of its slots, whatever the crawl's rate: each page costs a rest, after which the next one
+//! starts only if others hold less than half of the slots. Few of the people's pages then meet one of its pages.
+//!
+//! [`CREDIT`] lets pages start without a rest where there is no crawl: a visitor whose first page is a filter is one of few. A client
+//! that has proved a visit does not rest: it is a person who combines more filters than most, or a crawl to which the rates of
+//! combined facets apply.
 //!
 //! Pure: `now` is an argument.
 
@@ -36,16 +39,26 @@ impl UnseenPace {
             _ if rests(standing) && self.people_until.is_some_and(|until| now < until) => {
                 let slots = u32::try_from(slots.max(1)).unwrap_or(u32::MAX);
                 let rest = (took * (SHARE - 1) / slots).min(LONGEST_REST);
-                let from = self.rests_until.map_or(now, |until| until.max(now));
-                self.rests_until = Some((from + rest).min(now + LONGEST_REST));
+                // Without credit left, the rest begins now.
+                let rests_until = match self.rests_until {
+                    Some(until) => until.max(now.checked_sub(CREDIT).unwrap_or(until)) + rest,
+                    None => now.checked_sub(CREDIT).unwrap_or(now) + rest,
+                };
+                self.rests_until = Some(rests_until.min(now + LONGEST_REST));
             }
-            Class::Unseen | Class::Crawler | Class::Login | Class::Background => {}
+            _ => {}
         }
     }
 
     /// The end of the present rest, which may be over.
     pub(super) fn rests_until(&self) -> Option<Instant> {
         self.rests_until
+    }
+
+    /// Whether the class has used up half of its credit: it is a crawl.
+    pub(super) fn is_spent(&self, now: Instant) -> bool {
+        self.rests_until
+            .is_some_and(|until| until + CREDIT / 2 > now)
     }
 }
 
@@ -55,8 +68,11 @@ pub(super) fn rests(standing: Standing) -> bool {
 }
 
 /// While people use PHP, the class gets one in so many parts of the time of its slots: on two processors an eighth keeps the slowest
-/// twentieth of a customer's pages within 1.3 times.
+/// twentieth of a customer's pages within 1.1 times.
 const SHARE: u32 = 8;
+
+/// The rests that the class has not needed count for so long: those of fourteen pages of 40 ms with one slot.
+const CREDIT: Duration = Duration::from_secs(4);
 
 /// People have left this long after their last page.
 const PRESENCE: Duration = Duration::from_secs(10);
@@ -109,6 +125,29 @@ mod tests {
         }
         let sparse = share_of_a_crawl(1, Some(Duration::from_secs(100)));
         assert!((0.9..0.95).contains(&sparse), "{sparse}");
+    }
+
+    #[test]
+    fn few_visitors_do_not_rest_beside_people() {
+        let (start, mut pace) = (Instant::now() + CREDIT, UnseenPace::default());
+        let is_resting = |pace: &UnseenPace, now| pace.rests_until().is_some_and(|end| now < end);
+        for second in 0..600 {
+            let now = start + Duration::from_secs(second);
+            pace.record(of(Class::Customer), PAGE, 1, now);
+            assert!(!is_resting(&pace, now) && !pace.is_spent(now), "{second}");
+            // Three visitors in a second now and then, otherwise one in two.
+            for _ in 0..[3, 0, 1, 0, 1, 0][usize::try_from(second % 6).unwrap()] {
+                pace.record(of(Class::Unseen), PAGE, 1, now);
+            }
+        }
+        let now = start + Duration::from_secs(600);
+        pace.record(of(Class::Customer), PAGE, 1, now);
+        let burst = (0..100).position(|_| {
+            pace.record(of(Class::Unseen), PAGE, 1, now);
+            is_resting(&pace, now)
+        });
+        assert_eq!(burst, Some(14), "then it is a crawl");
+        assert!(pace.is_spent(now + CREDIT / 2 - PAGE));
     }
 
     #[test]
