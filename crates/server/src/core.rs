@@ -80,7 +80,7 @@ impl Core {
             .of_response(response.fields.map(), &response.extra)
     }
 
-    /// Advertises HTTP/3 no more when the server stops.
+    /// Advertises HTTP/3 no more when the server stops. For sites that it is advertised for: others may have a field of their own.
     pub(super) fn withdraw(&self, response: &mut Response) {
         if self.phase.get() == Phase::Stopping {
             let is_other = |(name, _): &(HeaderName, _)| *name != header::ALT_SVC;

@@ -124,7 +124,9 @@ impl Driver<'_> {
         open.trace = exchange.trace.take();
         let failed = match handled {
             Ok(mut handled) => {
-                self.core.withdraw(&mut handled.response);
+                if exchange.policy().alt_svc.is_some() {
+                    self.core.withdraw(&mut handled.response);
+                }
                 *info = std::mem::take(&mut exchange.info);
                 return Some(Responded {
                     is_body_unread: handled.rest.is_some(),

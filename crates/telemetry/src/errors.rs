@@ -204,11 +204,11 @@ impl<S: Subscriber> Layer<S> for MessageLayer {
 /// With milliseconds and the offset from UTC (RFC 3339).
 const TIME: &str = "%Y-%m-%dT%H:%M:%S.%3f%:z";
 
-/// Whether the message is from the HTTP/2 library about frames of a client, which can cause any number of them. The front
-/// thread logs noteworthy events of an HTTP/2 connection.
+/// Whether the message is from the library of HTTP/2 or QUIC about what a client has sent, which can cause any number of them. The
+/// front thread logs noteworthy events of a connection.
 fn is_foreign(metadata: &tracing::Metadata<'_>) -> bool {
-    let target = metadata.target();
-    *metadata.level() <= tracing::Level::INFO && (target == "h2" || target.starts_with("h2::"))
+    let library = metadata.target().split("::").next();
+    *metadata.level() <= tracing::Level::INFO && matches!(library, Some("h2" | "quinn_proto"))
 }
 
 #[derive(Default)]

@@ -98,9 +98,10 @@ impl HeldListeners {
         })
     }
 
-    /// What the endpoints of HTTP/3 share.
-    pub(super) fn router(&self) -> &Arc<QuicRouter> {
-        &self.router
+    /// What the endpoints of HTTP/3 share, if there are any. Without them a process takes over that knows nothing of HTTP/3.
+    pub(super) fn router(&self) -> Option<&Arc<QuicRouter>> {
+        let is_used = self.held.keys().any(OpenListener::is_quic);
+        is_used.then_some(&self.router)
     }
 
     /// Makes listeners use these sockets instead of binding new ones, and the endpoints of HTTP/3 know the connections of the process

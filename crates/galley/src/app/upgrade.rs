@@ -176,7 +176,9 @@ impl ControlThread {
             };
             to.send(listener, &[held.socket]).await?;
         }
-        to.send_quic(self.held.router()).await?;
+        if let Some(router) = self.held.router() {
+            to.send_quic(router).await?;
+        }
         if let Some(admin) = self.admin.handed_over() {
             let message = UpgradeMessage::Admin {
                 listen: admin.listen,

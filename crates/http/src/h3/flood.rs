@@ -76,7 +76,7 @@ impl H3Flood {
     }
 
     /// Counts a frame, a stream or an instruction without use.
-    pub(super) fn idle(&mut self, cost: u32) -> Result<(), H3Error> {
+    pub fn idle(&mut self, cost: u32) -> Result<(), H3Error> {
         let has_tokens = self.idle.take(cost, self.now_ms);
         self.judge(has_tokens)
     }

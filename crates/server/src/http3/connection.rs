@@ -133,7 +133,7 @@ impl Http3State {
             && VarInt::from(id).into_inner() >= first
         {
             stream.reset(&mut self.quic, H3Code::RequestRejected);
-            return Ok(());
+            return self.h3.flood.reset();
         }
         self.streams.insert(id, stream);
         self.read_head(link, id)
@@ -169,6 +169,8 @@ impl Http3State {
                 hit::refuse_head(self, link, id);
             }
             Ok(StreamInput::Blocked | StreamInput::Data(_) | StreamInput::End) => {
+                // Frames of QUIC without a byte cost as much as those that bring one.
+                self.h3.flood.idle(1)?;
                 if !self.hold_memory() {
                     self.reject(core, id);
                 }
@@ -185,7 +187,8 @@ impl Http3State {
             return Ok(());
         };
         match stream.behind_head(&mut self.quic, &mut self.h3.flood) {
-            Ok(BehindHead::End | BehindHead::Nothing) => Ok(()),
+            Ok(BehindHead::End) => Ok(()),
+            Ok(BehindHead::Nothing) => self.h3.flood.idle(1),
             Ok(BehindHead::Body) => {
                 stream.decline_body(&mut self.quic, H3Code::NoError);
                 Ok(())
@@ -205,7 +208,10 @@ impl Http3State {
             StreamFailure::Gone => self.cancel(core, id),
             StreamFailure::Error(H3Error::Stream(code)) => {
                 self.reset(id, code);
-                self.streams.remove(&id);
+                let stream = self.streams.remove(&id);
+                if let Some(mut hit) = stream.and_then(|stream| stream.hit) {
+                    hit.record(core, true);
+                }
                 Ok(())
             }
             StreamFailure::Error(error) => Err(error),
@@ -214,6 +220,7 @@ impl Http3State {
 
     fn read_uni(&mut self, id: StreamId) -> Result<(), H3Error> {
         let number = VarInt::from(id).into_inner();
+        let mut is_empty = true;
         loop {
             let mut stream = self.quic.recv_stream(id);
             let Ok(mut chunks) = stream.read(true) else {
@@ -224,8 +231,10 @@ impl Http3State {
             let chunk = match next {
                 Ok(Some(chunk)) => chunk.bytes,
                 Ok(None) | Err(quinn_proto::ReadError::Reset(_)) => return self.h3.end_uni(number),
+                Err(quinn_proto::ReadError::Blocked) if is_empty => return self.h3.flood.idle(1),
                 Err(quinn_proto::ReadError::Blocked) => return Ok(()),
             };
+            is_empty = false;
             let mut rest = &chunk[..];
             loop {
                 match self.h3.read_uni(number, &mut rest)? {

@@ -304,10 +304,8 @@ impl RequestStream {
     /// Ends both directions with an error.
     pub(super) fn reset(&mut self, quic: &mut Connection, why: H3Code) {
         let code = VarInt::from_u32(u32::from(why as u16));
-        if !self.is_finished {
-            // It may have been reset before.
-            let _ = quic.send_stream(self.id).reset(code);
-        }
+        // It may have been reset before, or be acknowledged. Output that QUIC has accepted is not sent any more, either.
+        let _ = quic.send_stream(self.id).reset(code);
         self.output.clear();
         self.is_output_ended = true;
         self.is_finished = true;

@@ -139,6 +139,10 @@ impl QuicSocket {
 }
 
 fn split(received: &[u8], about: &RecvMeta, take: &mut impl FnMut(QuicDatagram)) {
+    // Nobody sends from there, and the error of an answer would turn off the offload of the socket.
+    if about.addr.port() == 0 {
+        return;
+    }
     let mut bytes = BytesMut::from(received.get(..about.len).unwrap_or_default());
     let stride = about.stride.max(1);
     while !bytes.is_empty() {
