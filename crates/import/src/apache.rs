@@ -19,7 +19,7 @@ mod site;
 
 use std::path::Path;
 
-use crate::directive::Directive;
+use crate::directive::{Directive, report_lost};
 use crate::draft::{Draft, ImportedSite};
 use crate::evidence;
 use crate::report::Report;
@@ -106,7 +106,7 @@ fn convert_with(
         source,
         directives: flat(all.iter().chain(htaccess.iter().flatten())),
     };
-    draft.report_lost(&compared.directives);
+    report_lost(&draft, &compared.directives);
     for (host, role) in &hosts {
         check::check(host, role, &compared, &pruned);
     }

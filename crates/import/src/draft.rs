@@ -1,8 +1,5 @@
 //! The configuration that an import writes: sections with options, each with the positions of its statements.
 
-use std::collections::HashMap;
-
-use crate::directive::Directive;
 use crate::expectation::Expectation;
 use crate::source::StatementOrigin;
 
@@ -370,22 +367,6 @@ impl Draft {
         }
         known.expected.extend(site.expected);
         known.sort_rules();
-    }
-
-    /// Reports the statements of the options in [`Draft::lost`].
-    pub fn report_lost(&self, all: &[&Directive]) {
-        let place = |origin: &StatementOrigin| (origin.file.clone(), origin.line);
-        let mut names = HashMap::new();
-        for one in &self.lost {
-            names.extend(one.origins.iter().map(|origin| (place(origin), &one.name)));
-        }
-        for by in all.iter().filter(|by| by.block.is_none()) {
-            if let Some(name) = names.get(&place(&by.origin)) {
-                by.not_carried(&format!(
-                    "another server sets `{name}` otherwise, and Galley has one value for a host, or for all: choose one of both"
-                ));
-            }
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::figures::{Count, Figures};
 use crate::filter::KeyFilter;
 use crate::learner::{Learner, RequestClass};
 use crate::store::{ChangeKind, ChangeOutcome, ObjectStore, ValueChange};
-use crate::wire::{self, Found};
+use crate::wire::{self, ObjectValue};
 
 #[derive(Debug)]
 pub(crate) struct Database {
@@ -92,7 +92,7 @@ impl Database {
         }
         let next_values = self.find(next.iter(), may_read, now);
         let mut items = sent_ahead(&next, &next_values, MAX_NEXT, figures);
-        items.retain(|(_, found)| matches!(found, Found::Value(_)));
+        items.retain(|(_, found)| matches!(found, ObjectValue::Value(_)));
         let found = within(&values, MAX_ANSWER);
         wire::values(self.store.counter(), &found, &items)
     }
@@ -147,25 +147,27 @@ fn sent_ahead<'a>(
     values: &'a [Option<Arc<[u8]>>],
     most: usize,
     figures: &Figures,
-) -> Vec<(&'a [u8], Found<'a>)> {
+) -> Vec<(&'a [u8], ObjectValue<'a>)> {
     let found = within(values, most);
-    let sent = found.iter().filter(|one| matches!(one, Found::Value(_)));
+    let sent = found
+        .iter()
+        .filter(|one| matches!(one, ObjectValue::Value(_)));
     figures.add(Count::SentAhead, sent.count() as u64);
     keys.iter().map(|key| &**key).zip(found).collect()
 }
 
 /// The values that fit into so many bytes, in their order; at least one.
-fn within(values: &[Option<Arc<[u8]>>], most: usize) -> Vec<Found<'_>> {
+fn within(values: &[Option<Arc<[u8]>>], most: usize) -> Vec<ObjectValue<'_>> {
     let mut left = most;
     let mut has_any = false;
     let found = values.iter().map(|value| match value {
-        None => Found::Absent,
+        None => ObjectValue::Absent,
         Some(value) if value.len() <= left || !has_any => {
             has_any = true;
             left = left.saturating_sub(value.len());
-            Found::Value(value)
+            ObjectValue::Value(value)
         }
-        Some(_) => Found::Later,
+        Some(_) => ObjectValue::Later,
     });
     found.collect()
 }

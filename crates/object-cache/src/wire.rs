@@ -176,7 +176,7 @@ pub fn status(status: u8) -> Vec<u8> {
 }
 
 /// The answer to a successful start.
-pub fn started(counter: u64, filter: &[u8], items: &[(&[u8], Found<'_>)]) -> Vec<u8> {
+pub fn started(counter: u64, filter: &[u8], items: &[(&[u8], ObjectValue<'_>)]) -> Vec<u8> {
     let mut body = vec![STARTED];
     body.extend(counter.to_le_bytes());
     put_length(&mut body, filter.len());
@@ -186,14 +186,18 @@ pub fn started(counter: u64, filter: &[u8], items: &[(&[u8], Found<'_>)]) -> Vec
 }
 
 /// The answer to a get, with what was asked for and with what will be read next.
-pub fn values(counter: u64, found: &[Found<'_>], next: &[(&[u8], Found<'_>)]) -> Vec<u8> {
+pub fn values(
+    counter: u64,
+    found: &[ObjectValue<'_>],
+    next: &[(&[u8], ObjectValue<'_>)],
+) -> Vec<u8> {
     let mut body = counter.to_le_bytes().to_vec();
     put_values(&mut body, found.iter().copied(), |_| ());
     put_items(&mut body, next);
     framed(body)
 }
 
-fn put_items(body: &mut Vec<u8>, items: &[(&[u8], Found<'_>)]) {
+fn put_items(body: &mut Vec<u8>, items: &[(&[u8], ObjectValue<'_>)]) {
     put_length(body, items.len());
     for (key, _) in items {
         put_length(body, key.len());
@@ -223,7 +227,7 @@ pub fn outcomes(counter: u64, outcomes: &[ChangeOutcome]) -> Vec<u8> {
 
 /// What was found for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found<'a> {
+pub enum ObjectValue<'a> {
     /// The value.
     Value(&'a [u8]),
     /// There is no value.
@@ -234,19 +238,19 @@ pub enum Found<'a> {
 
 fn put_values<'a>(
     body: &mut Vec<u8>,
-    found: impl Iterator<Item = Found<'a>> + Clone,
+    found: impl Iterator<Item = ObjectValue<'a>> + Clone,
     between: impl FnOnce(&mut Vec<u8>),
 ) {
     for one in found.clone() {
         match one {
-            Found::Value(value) => put_length(body, value.len()),
-            Found::Absent => body.extend(ABSENT.to_le_bytes()),
-            Found::Later => body.extend(LATER.to_le_bytes()),
+            ObjectValue::Value(value) => put_length(body, value.len()),
+            ObjectValue::Absent => body.extend(ABSENT.to_le_bytes()),
+            ObjectValue::Later => body.extend(LATER.to_le_bytes()),
         }
     }
     between(body);
     for one in found {
-        if let Found::Value(value) = one {
+        if let ObjectValue::Value(value) = one {
             body.extend_from_slice(value);
         }
     }
