@@ -6,6 +6,7 @@
 
 mod answer;
 mod check;
+mod closing;
 mod common;
 mod condition;
 mod context;
@@ -49,6 +50,7 @@ fn convert_with(
     let all = tree::read(source, main, Grammar::Nginx, report);
     let mut context = Context::new(source);
     context.find_variables(&all);
+    context.served_hosts.extend(closing::served_hosts(&all));
     let (mut inherited, mut servers) = (Vec::new(), Vec::new());
     collect(&all, &mut context, &mut inherited, &mut servers);
     if servers.is_empty() && !inherited.is_empty() {
@@ -77,7 +79,7 @@ fn check_all(
     let mut pruned = draft.clone();
     evidence::prune(&mut pruned);
     for block in servers {
-        if !server::refuses_hosts(block.iter().copied()) {
+        if !closing::refuses_hosts(&block, context) {
             check::check(block, inherited, &pruned, context);
         }
     }
@@ -97,12 +99,13 @@ fn collect<'a>(
                 collect(directive.inner(), context, inherited, servers);
             }
             "server" if directive.block.is_some() => {
-                if server::refuses_hosts(directive.inner()) {
-                    directive.entry.not_needed(server::NO_SUCH_HOST);
+                let block: Vec<_> = directive.inner().iter().collect();
+                if closing::refuses_hosts(&block, context) {
+                    directive.entry.not_needed(closing::NO_SUCH_HOST);
                 } else {
                     directive.entry.carried("a site");
                 }
-                servers.push(directive.inner().iter().collect());
+                servers.push(block);
             }
             name if is_outside(name) => record_outside(directive),
             _ if context.define(directive) => {}

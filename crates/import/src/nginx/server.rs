@@ -8,7 +8,7 @@ use crate::known;
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition::host_redirect;
 use crate::nginx::context::{Context, ServerFacts};
-use crate::nginx::{condition, inner, location, passing};
+use crate::nginx::{closing, condition, inner, location, passing};
 use crate::requests::flat;
 use crate::units;
 use crate::words::WordList;
@@ -25,6 +25,8 @@ pub(super) struct Server {
     pub options: Section,
     /// Whether the server only denies hosts that no other server has.
     pub is_refusal: bool,
+    /// Whether a condition for each name redirects, so that nothing else of the server applies to these hosts.
+    is_of_each_name: bool,
 }
 
 /// Converts a server. `inherited`: the statements of `http` that apply to each server.
@@ -33,11 +35,16 @@ pub(super) fn convert(
     inherited: &[&Directive],
     context: &mut Context<'_>,
 ) -> Server {
+    let own: Vec<&Directive> = block.iter().collect();
+    let redirect = closing::redirect_of_each_name(block);
     let mut server = Server {
-        is_refusal: refuses_hosts(block),
+        is_refusal: closing::refuses_hosts(&own, context),
+        is_of_each_name: redirect.is_some(),
+        redirect,
         ..Server::default()
     };
     context.server = facts(block, inherited);
+    context.server.is_served = closing::is_served(block, context);
     // The meaning of a location depends on the root, wherever that is named.
     let all = || inherited.iter().copied().chain(block);
     let is_location = |one: &&Directive| matches!(one.name(), "location" | "if");
@@ -45,7 +52,7 @@ pub(super) fn convert(
     for directive in first.chain(all().filter(is_location)) {
         match directive.name() {
             "listen" => listen(directive, &mut server),
-            _ if server.is_refusal => directive.not_needed(NO_SUCH_HOST),
+            _ if server.is_refusal => directive.not_needed(closing::NO_SUCH_HOST),
             _ => statement(directive, &mut server, context),
         }
     }
@@ -105,6 +112,7 @@ fn facts(block: &[Directive], inherited: &[&Directive]) -> ServerFacts {
                 |one| one.argument(0).to_ascii_lowercase(),
             ),
         is_proxy: is_proxy(block),
+        is_served: false,
         has_index: inherited
             .iter()
             .copied()
@@ -172,15 +180,6 @@ fn passes(block: &[Directive]) -> bool {
         .any(|one| one.name().ends_with("_pass") || passes(one.inner()))
 }
 
-/// Whether a server only closes connections: `return` at this level takes precedence over all locations.
-pub(super) fn refuses_hosts<'d>(block: impl IntoIterator<Item = &'d Directive>) -> bool {
-    let refuses = |one: &Directive| one.name() == "return" && one.argument(0) == "444";
-    block.into_iter().any(refuses)
-}
-
-pub(super) const NO_SUCH_HOST: &str =
-    "Galley answers 421 to hosts that no site has; a site with `hosts = [\"*\"]` has them all";
-
 fn statement(directive: &Directive, server: &mut Server, context: &mut Context<'_>) {
     let argument = directive.argument(0);
     let site = &mut server.site;
@@ -205,8 +204,9 @@ fn statement(directive: &Directive, server: &mut Server, context: &mut Context<'
             }
         }
         "location" => location::convert(directive, site, context),
+        "if" | "return" if server.is_of_each_name => directive.not_needed(closing::NO_SUCH_HOST),
         "if" => condition::convert(directive, site, context),
-        "return" | "rewrite" => redirect(directive, server),
+        "return" | "rewrite" => redirect(directive, server, context),
         "try_files" | "internal" | "break" | "set" => of_server(directive, context),
         "expires" if argument != "off" => {
             let remedy =
@@ -276,12 +276,8 @@ fn names(directive: &Directive, site: &mut ImportedSite) {
     for name in names {
         let name = name.to_ascii_lowercase();
         let hosts = match name.as_str() {
-            "_" | "" | "localhost" if directive.arguments().len() == 1 => vec!["*".to_owned()],
-            "_" | "" | "localhost" => continue,
-            _ => match name.strip_prefix('.') {
-                Some(rest) => vec![rest.to_owned(), format!("*.{rest}")],
-                None => vec![name],
-            },
+            "_" | "" | "localhost" if directive.arguments().len() > 1 => continue,
+            _ => closing::hosts_of(&name),
         };
         site.section.add("hosts", hosts, &directive.origin);
     }
@@ -321,15 +317,19 @@ fn certificate(directive: &Directive, site: &mut ImportedSite) {
     }
 }
 
-fn redirect(directive: &Directive, server: &mut Server) {
+fn redirect(directive: &Directive, server: &mut Server, context: &Context<'_>) {
     match (host_redirect(directive), directive.name()) {
         (Some(target), _) if server.redirect.is_none() => {
             directive.carried(OF_HOST);
             server.redirect = Some(target);
         }
         (_, "rewrite") => passing::rewritten(directive, &mut server.site),
+        (_, _) if known::is_error_status(directive.argument(0)) && context.server.is_served => {
+            directive.undecided(closing::SERVED_ELSEWHERE);
+        }
         (_, _) if known::is_error_status(directive.argument(0)) => {
             server.site.section.deny_all(&directive.origin);
+            server.site.never_asks_upstream(&directive.origin);
             directive.not_carried("closed for all clients, with 403");
         }
         _ => directive.not_carried("write a rule with `redirect`, or send the response from PHP"),

@@ -309,6 +309,52 @@ const SERVERS: &[Case] = &[
             ("if ($closed", Open),
         ],
     },
+    Case {
+        name: "a host that one of two servers refuses",
+        text: "server { listen 80; server_name example.com; return 444; } server { listen 443 ssl; server_name example.com; ssl_certificate /c; ssl_certificate_key /k; root /w; }",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[("return 444", Open)],
+    },
+    Case {
+        name: "hosts that a server for all others refuses, and a site for all hosts",
+        text: "server { listen 80 default_server; return 444; } server { listen 8080; server_name _; root /w; }",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[("return 444", Open)],
+    },
+    Case {
+        name: "a host below a domain that another server serves",
+        text: "server { listen 80; server_name a.example.com; return 444; } server { listen 80; server_name .example.com; root /w; }",
+        has: &["hosts = [\"a.example.com\"]\nupstream = [\"http://127.0.0.1:9\"]\ndeny"],
+        lacks: &[],
+        fates: &[("return 444", Lost)],
+    },
+    Case {
+        name: "hosts that no server serves",
+        text: "server { listen 80 default_server; server_name _; return 444; } server { listen 80; server_name old.example.com; return 444; }
+               server { listen 80; server_name example.com; root /w; }",
+        has: &["hosts = [\"example.com\"]"],
+        lacks: &["deny"],
+        fates: &[("return 444", NotNeeded)],
+    },
+    Case {
+        name: "a redirect of one host before a refusal",
+        text: "server { listen 80; server_name example.com a.example.com; if ($host=example.com){ return 301 https://$host$request_uri; } return 444; }
+               server { listen 443 ssl; server_name example.com a.example.com; ssl_certificate /c; ssl_certificate_key /k; root /w; }",
+        has: &[],
+        lacks: &["https_redirect", "deny"],
+        fates: &[("if ($host", Lost), ("return 444", Open)],
+    },
+    Case {
+        name: "redirects of all hosts of a server before a refusal",
+        text: "server { listen 80; server_name example.com www.example.com; if ($host = example.com) { return 301 https://$host$request_uri; }
+               if ($host = www.example.com) { return 301 https://$host$request_uri; } return 404; }
+               server { listen 443 ssl; server_name example.com www.example.com; ssl_certificate /c; ssl_certificate_key /k; root /w; }",
+        has: &["https_redirect = true"],
+        lacks: &["deny"],
+        fates: &[("if ($host", Carried), ("return 404", NotNeeded)],
+    },
 ];
 
 fn host(text: &str) -> String {
