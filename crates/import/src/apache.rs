@@ -262,7 +262,7 @@ fn add_host(host: &ApacheHost<'_>, section: Option<&Directive>, draft: &mut Draf
     };
     if let Some(section) = section {
         section.entry.carried("a site");
-        listeners(section, is_tls, draft);
+        listeners(section, is_tls, draft, &mut site);
     }
     match redirects_all {
         Some(redirect) => draft.redirect_host(site, &redirect, &role.schemes),
@@ -274,12 +274,15 @@ fn add_host(host: &ApacheHost<'_>, section: Option<&Directive>, draft: &mut Draf
 }
 
 /// Adds the addresses of a virtual host.
-fn listeners(host: &Directive, is_tls: bool, draft: &mut Draft) {
+fn listeners(host: &Directive, is_tls: bool, draft: &mut Draft, site: &mut ImportedSite) {
     let port = if is_tls { 443 } else { 80 };
     let option = if is_tls { "listen_tls" } else { "listen" };
     for address in host.arguments() {
         if let Some(listener) = crate::units::listener(address, port) {
-            draft.server.add(option, [listener], &host.origin);
+            let all = [&mut draft.server, &mut site.listeners];
+            for section in all {
+                section.add(option, [listener.clone()], &host.origin);
+            }
         }
     }
 }
@@ -294,6 +297,7 @@ fn denies_all(site: &ImportedSite) -> bool {
 
 /// Adds options that every site must have.
 fn finish(draft: &mut Draft) {
+    draft.set_listeners();
     for site in &mut draft.sites {
         if site.hosts().is_empty() {
             site.section.add("hosts", ["*".to_owned()], None);

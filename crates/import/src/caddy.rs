@@ -38,6 +38,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
             break;
         }
     }
+    draft.set_listeners();
     draft
 }
 
@@ -65,7 +66,9 @@ fn add(head: &Directive, block: &[Directive], file: &[Directive], draft: &mut Dr
         rewrites: false,
         imports_left: MAX_IMPORTS,
     };
-    let section = &mut converted.site.section;
+    let ImportedSite {
+        section, listeners, ..
+    } = &mut converted.site;
     let (mut is_plain, mut is_lost) = (false, false);
     for word in &head.words {
         let word = word.trim_end_matches(',');
@@ -77,6 +80,7 @@ fn add(head: &Directive, block: &[Directive], file: &[Directive], draft: &mut Dr
         } else {
             is_plain |= address.is_plain();
             listen(&address, head, &mut draft.server);
+            listen(&address, head, listeners);
             address.host
         };
         let host = if host.is_empty() { "*" } else { host };

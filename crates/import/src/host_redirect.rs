@@ -64,13 +64,17 @@ impl Draft {
         } else {
             std::slice::from_ref(&redirect.host)
         };
+        if hosts == ["*"] && redirect.is_own_host() {
+            return self.redirect_all(&site, redirect, schemes);
+        }
         let is_target = |known: &&mut ImportedSite| {
             let mut all = known.hosts().iter();
-            all.any(|host| wanted.contains(host) || host == "*") || hosts == ["*"]
+            all.any(|host| wanted.contains(host) || host == "*")
         };
         let Some(known) = self.sites.iter_mut().find(is_target) else {
             return self.add_redirecting(site, redirect);
         };
+        known.listeners.take(site.listeners);
         let is_https = redirect.scheme == "https" && schemes.len() == 1;
         if !redirect.is_plain() || !(redirect.is_own_scheme() || is_https) {
             return entry.not_carried(MEANT);
@@ -88,6 +92,26 @@ impl Draft {
             let host = redirect.host.clone();
             known.section.set("canonical_host", host, origin);
             known.section.add("hosts", others, None);
+        }
+    }
+
+    /// Redirects the hosts that have no server at these listeners to TLS.
+    fn redirect_all(&mut self, site: &ImportedSite, redirect: &HostRedirect, schemes: &[bool]) {
+        let own = site.listeners.list("listen");
+        let is_elsewhere = |known: &&mut ImportedSite| {
+            let listeners = known.listeners.list("listen");
+            !listeners.iter().any(|one| own.contains(one))
+        };
+        let mut sites = self.sites.iter_mut().filter(is_elsewhere).peekable();
+        if sites.peek().is_none() {
+            return redirect.entry.not_carried(NO_HOST);
+        }
+        if !redirect.is_plain() || redirect.scheme != "https" || schemes != [false] {
+            return redirect.entry.not_carried(MEANT);
+        }
+        for known in sites {
+            known.listeners.take(site.listeners.clone());
+            known.section.set("https_redirect", true, &redirect.origin);
         }
     }
 
@@ -111,6 +135,8 @@ impl Draft {
 
 /// What to write for a redirect that is not carried.
 pub(crate) const MEANT: &str = "set `https_redirect` or `canonical_host`, if a permanent redirect with the whole path is meant";
+
+const NO_HOST: &str = "every site has a server of its own at this listener, and Galley answers 421 to hosts that no site has";
 
 /// The options for a redirect of all requests.
 pub(crate) const OF_HOST: &str = "https_redirect, canonical_host or a rule with redirect";

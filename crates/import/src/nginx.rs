@@ -157,7 +157,8 @@ fn draft(servers: Vec<Server>, context: &mut Context<'_>) -> Draft {
         }
     }
     for server in redirects {
-        let (plain, tls) = (!server.listen.is_empty(), !server.listen_tls.is_empty());
+        let listeners = &server.site.listeners;
+        let (plain, tls) = (listeners.has("listen"), listeners.has("listen_tls"));
         let schemes: &[bool] = match (plain, tls) {
             (true, true) => &[false, true],
             (_, tls) => &[tls],
@@ -172,6 +173,7 @@ fn draft(servers: Vec<Server>, context: &mut Context<'_>) -> Draft {
 
 /// Adds options that depend on several servers, and those that Galley requires.
 fn finish(draft: &mut Draft, context: &Context<'_>) {
+    draft.set_listeners();
     if !draft.server.has("listen") {
         // For challenges of certificate authorities and redirects to TLS.
         draft.server.add("listen", ["0.0.0.0:80".to_owned()], None);

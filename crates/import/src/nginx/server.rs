@@ -18,8 +18,6 @@ use crate::write::certificate_pair;
 #[derive(Debug, Default)]
 pub(super) struct Server {
     pub site: ImportedSite,
-    pub listen: Vec<String>,
-    pub listen_tls: Vec<String>,
     /// The target of a server that redirects all requests.
     pub redirect: Option<HostRedirect>,
     pub options: Section,
@@ -65,9 +63,11 @@ impl Server {
     /// The listeners, and the options for all sites.
     pub fn global(&self) -> Section {
         let mut all = Section::default();
-        let lists = [("listen", &self.listen), ("listen_tls", &self.listen_tls)];
-        for (name, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
-            all.add(name, (*list).clone(), None);
+        for name in ["listen", "listen_tls"] {
+            let list = self.site.listeners.list(name);
+            if !list.is_empty() {
+                all.add(name, list.to_vec(), None);
+            }
         }
         all.settings.extend(self.options.settings.iter().cloned());
         all
@@ -75,8 +75,9 @@ impl Server {
 
     /// A server without `listen` has port 80.
     fn listens_by_default(&mut self) {
-        if self.listen.is_empty() && self.listen_tls.is_empty() {
-            self.listen.push("0.0.0.0:80".to_owned());
+        let listeners = &mut self.site.listeners;
+        if listeners.is_empty() {
+            listeners.add("listen", ["0.0.0.0:80".to_owned()], None);
         }
     }
 }
@@ -259,14 +260,14 @@ fn listen(directive: &Directive, server: &mut Server) {
         let options = &mut server.options;
         options.add("proxy_protocol", [listener.clone()], &directive.origin);
     }
-    let (list, option) = if has("ssl") || listener.ends_with(":443") {
-        (&mut server.listen_tls, "server.listen_tls")
+    let is_tls = has("ssl") || listener.ends_with(":443");
+    let (name, option) = if is_tls {
+        ("listen_tls", "server.listen_tls")
     } else {
-        (&mut server.listen, "server.listen")
+        ("listen", "server.listen")
     };
-    if !list.contains(&listener) {
-        list.push(listener);
-    }
+    let listeners = &mut server.site.listeners;
+    listeners.add(name, [listener], &directive.origin);
     directive.carried(option);
 }
 

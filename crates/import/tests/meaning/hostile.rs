@@ -355,6 +355,43 @@ const SERVERS: &[Case] = &[
         lacks: &["deny"],
         fates: &[("if ($host", Carried), ("return 404", NotNeeded)],
     },
+    Case {
+        name: "a server for this machine only, beside a public one",
+        text: "server { listen 80; server_name example.com; root /w; }
+               server { listen 127.0.0.1:8080; server_name admin.example.com; root /srv/admin; }",
+        has: &[
+            "hosts = [\"example.com\"]\nlisten = [\"0.0.0.0:80\"]",
+            "hosts = [\"admin.example.com\"]\nlisten = [\"127.0.0.1:8080\"]",
+        ],
+        lacks: &[],
+        fates: &[("listen 127", Carried)],
+    },
+    Case {
+        name: "a port that no server but one for refusals has",
+        text: "server { listen 80 default_server; return 444; }
+               server { listen 443 ssl; server_name example.com; ssl_certificate /c; ssl_certificate_key /k; root /w; }",
+        has: &["https_redirect = true"],
+        lacks: &["listen = []"],
+        fates: &[("return 444", NotNeeded)],
+    },
+    Case {
+        name: "one server that redirects the hosts of several",
+        text: "server { listen 80 default_server; server_name _; return 301 https://$host$request_uri; }
+               server { listen 443 ssl; server_name a.test; ssl_certificate /c; ssl_certificate_key /k; root /a; }
+               server { listen 443 ssl; server_name b.test; ssl_certificate /c; ssl_certificate_key /k; root /b; }",
+        has: &["root = \"/a\"\ntls = { cert = \"/c\", key = \"/k\" }\nhttps_redirect = true", "root = \"/b\"\ntls = { cert = \"/c\", key = \"/k\" }\nhttps_redirect = true"],
+        lacks: &["listen = []"],
+        fates: &[("return 301", Lost)],
+    },
+    Case {
+        name: "one server that redirects other hosts to one site",
+        text: "server { listen 443 ssl; server_name a.test; ssl_certificate /c; ssl_certificate_key /k; root /a; }
+               server { listen 443 ssl; server_name b.test; ssl_certificate /c; ssl_certificate_key /k; root /b; }
+               server { listen 80 default_server; server_name _; return 301 https://b.test$request_uri; }",
+        has: &["https_redirect = true\ncanonical_host = \"b.test\""],
+        lacks: &[],
+        fates: &[("return 301", Carried)],
+    },
 ];
 
 fn host(text: &str) -> String {
@@ -367,6 +404,25 @@ fn host(text: &str) -> String {
 fn apache_is_read_by_context() {
     check(ServerKind::Apache, APACHE, host);
 }
+
+#[test]
+fn apache_is_read_by_server() {
+    check(ServerKind::Apache, HOSTS, bare);
+}
+
+const HOSTS: &[Case] = &[
+    Case {
+        name: "a host for this machine only, beside a public one",
+        text: "<VirtualHost *:80>\nServerName example.com\nDocumentRoot /w\n</VirtualHost>
+               <VirtualHost 127.0.0.1:8080>\nServerName admin.example.com\nDocumentRoot /srv/admin\n</VirtualHost>",
+        has: &[
+            "hosts = [\"example.com\"]\nlisten = [\"0.0.0.0:80\"]",
+            "hosts = [\"admin.example.com\"]\nlisten = [\"127.0.0.1:8080\"]",
+        ],
+        lacks: &[],
+        fates: &[],
+    },
+];
 
 const APACHE: &[Case] = &[
     Case {
