@@ -192,8 +192,9 @@ fn global_directive(
                 "<location" | "<locationmatch" | "<if" | "<files" | "<filesmatch"
             ) =>
         {
-            directive.undecided("it is about all sites: write it into each of them");
+            directive.undecided(OF_ALL_SITES);
         }
+        name if name.starts_with('<') => parts::unknown(directive, OF_ALL_SITES),
         "errorlog" => {
             let path = last.replace("${APACHE_LOG_DIR}", "/var/log/apache2");
             draft.log.set("error", path, &directive.origin);
@@ -202,6 +203,8 @@ fn global_directive(
         _ => record_outcome(directive),
     }
 }
+
+const OF_ALL_SITES: &str = "it is about all sites: write it into each of them";
 
 /// Reports a folder outside of virtual hosts. Galley sends no file outside the roots of its sites.
 fn global_directory(directive: &Directive, roots: &[&str], sections: &[&Directive]) {
@@ -229,7 +232,7 @@ fn global_directory(directive: &Directive, roots: &[&str], sections: &[&Directiv
         })
     };
     let is_above = roots.iter().filter(|root| is_near(root)).all(opens);
-    for inner in directive.inner() {
+    for inner in flatten(directive.inner().iter()) {
         let grants = inner.arguments() == ["all", "granted"]
             || inner.arguments() == ["from", "all"] && inner.name() == "allow"
             || inner.name() == "order";
@@ -238,6 +241,8 @@ fn global_directory(directive: &Directive, roots: &[&str], sections: &[&Directiv
             inner.entry.not_needed("Galley sends only files below the root of a site, to every client unless the site says otherwise");
         } else if is_access(inner) {
             inner.undecided("it is about all sites below the folder: write it into each of them");
+        } else if inner.name().starts_with('<') {
+            parts::unknown(inner, OF_ALL_SITES);
         } else {
             record_outcome(inner);
         }

@@ -422,6 +422,30 @@ const HOSTS: &[Case] = &[
         lacks: &[],
         fates: &[],
     },
+    Case {
+        name: "access in sections outside of all hosts",
+        text: "<DirectoryMatch \"^/srv/.*/private\">\nRequire all denied\n</DirectoryMatch>
+               <LimitExcept GET POST>\nRequire ip 192.0.2.1\n</LimitExcept>
+               <IfDefine !OPEN>\nRequire ip 192.0.2.2\n</IfDefine>
+               <IfModule !mod_own.c>\n<Directory /srv/a>\nRequire ip 192.0.2.3\n</Directory>\n</IfModule>
+               <Directory /srv>\n<Limit PUT>\nRequire ip 192.0.2.4\n</Limit>\n</Directory>
+               <Proxy *>\nRequire ip 192.0.2.5\n</Proxy>
+               <Directory /srv>\n<IfModule mod_authz_core.c>\nRequire ip 192.0.2.6\n</IfModule>\n</Directory>
+               <IfDefine SECURE>\nSSLRequireSSL\n</IfDefine>
+               <VirtualHost *:80>\nServerName example.com\nDocumentRoot /srv/a\n</VirtualHost>",
+        has: &["root = \"/srv/a\""],
+        lacks: &["deny", "allow"],
+        fates: &[
+            ("require all denied", Open),
+            ("require ip 192.0.2.1", Open),
+            ("require ip 192.0.2.2", Open),
+            ("require ip 192.0.2.3", Open),
+            ("require ip 192.0.2.4", Open),
+            ("require ip 192.0.2.5", Open),
+            ("require ip 192.0.2.6", Open),
+            ("sslrequiressl", Open),
+        ],
+    },
 ];
 
 const APACHE: &[Case] = &[
