@@ -3,6 +3,7 @@
 use crate::directive::Directive;
 use crate::draft::{Section, Value};
 use crate::gate::{self, Gate, PartGate, is_network};
+use crate::known;
 use crate::names::NGINX;
 use crate::nginx::context::Context;
 use crate::nginx::fields::{header_fate, lifetime, name_and_value};
@@ -35,9 +36,7 @@ pub(super) fn convert(
         }
         "expires" => expires(directive, section),
         "allow" | "deny" => {} // Handled together in `access`.
-        name if OF_ACCESS.contains(name) || name.starts_with("auth_") => {
-            access_by_others(directive, section);
-        }
+        _ if is_of_access(directive) => access_by_others(directive, section),
         name if name.ends_with("_no_cache") || name.ends_with("_cache_bypass") => {
             bypasses(directive, context);
         }
@@ -77,10 +76,22 @@ const TLS_OF_PROXY: &str = "name the proxies in `server.trusted_proxies`: Galley
      if such a proxy says so in X-Forwarded-Proto";
 
 /// Statements about access, apart from lists of networks and rates.
-const OF_ACCESS: WordList = WordList(
-    "secure_link secure_link_md5 limit_conn ssl_verify_client access_by_lua access_by_lua_block access_by_lua_file js_access
-    modsecurity",
-);
+const OF_ACCESS: WordList = WordList("secure_link secure_link_md5 limit_conn ssl_verify_client js_access modsecurity");
+
+fn is_of_access(directive: &Directive) -> bool {
+    let starts = ["auth_", "access_by_lua"];
+    let name = directive.name();
+    OF_ACCESS.contains(name) || starts.iter().any(|start| name.starts_with(start))
+}
+
+/// Whether a statement refuses some requests.
+pub(super) fn closes(directive: &Directive) -> bool {
+    match directive.name() {
+        "deny" | "internal" | "limit_except" | "limit_req" | "satisfy" => true,
+        "return" => known::is_error_status(directive.argument(0)),
+        _ => is_of_access(directive) && directive.argument(0) != "off",
+    }
+}
 
 /// Converts passwords. What another program decides is left to the owner of the site.
 fn access_by_others(directive: &Directive, section: &mut Section) {

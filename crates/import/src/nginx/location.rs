@@ -17,6 +17,7 @@ use crate::nginx::inner::{
 use crate::nginx::location_paths::LocationPaths;
 use crate::nginx::passing::{cache_time, pass, returned};
 use crate::report::StatementOutcome;
+use crate::requests::flat;
 use crate::words::WordList;
 
 /// Converts a location of a site.
@@ -231,6 +232,9 @@ fn named(directive: &Directive, site: &mut ImportedSite) {
     if !block.is_empty() && block.iter().all(is_front) && site.section.has("root") {
         return directive.not_needed(FALLBACK);
     }
+    for one in flat(block).into_iter().filter(|one| common::closes(one)) {
+        one.undecided(NAMED);
+    }
     directive.not_carried(NAMED);
 }
 
@@ -316,13 +320,8 @@ fn add_slash(path: &str, directive: &Directive, fields: Option<Setting>, site: &
 /// A location whose pattern no rule of Galley can have.
 fn unsupported(directive: &Directive) {
     directive.not_carried(NO_LOOK_AROUND);
-    let closes = |one: &&Directive| {
-        matches!(
-            one.name(),
-            "allow" | "deny" | "auth_basic" | "auth_request" | "limit_req" | "satisfy"
-        )
-    };
-    for one in directive.inner().iter().filter(closes) {
+    let inner = flat(directive.inner()).into_iter();
+    for one in inner.filter(|one| common::closes(one) || one.name() == "allow") {
         one.undecided(NO_LOOK_AROUND);
     }
 }

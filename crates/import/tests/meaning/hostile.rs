@@ -189,6 +189,34 @@ const NGINX: &[Case] = &[
         lacks: &["3000"],
         fates: &[("proxy_pass", Lost)],
     },
+    Case {
+        name: "what guards an inner location, at any depth",
+        text: "location ^~ /a/ {\nlocation ^~ /a/1/ {\nauth_request /sub; }\nlocation ^~ /a/2/ {\nif ($arg_key != x) {\nreturn 403; } }
+               location ^~ /a/3/ {\nlimit_except GET {\ndeny all; } }\nlocation ^~ /a/4/ {\nsecure_link $arg_md5; }
+               location ^~ /a/5/ {\naccess_by_lua_block {\nngx.exit(403) } }\nlocation ^~ /a/6/ {\nlimit_conn one 5; }
+               location ^~ /a/7/ {\nlocation ^~ /a/7/8/ {\ndeny 192.0.2.1; } }\nlocation ^~ /a/9/ {\nlimit_req zone=one; } }",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[
+            ("location ^~ /a/1/", Open),
+            ("auth_request", Open),
+            ("location ^~ /a/2/", Open),
+            ("return 403", Open),
+            ("limit_except", Open),
+            ("secure_link", Open),
+            ("access_by_lua_block", Open),
+            ("limit_conn", Open),
+            ("deny 192.0.2.1", Open),
+            ("limit_req", Open),
+        ],
+    },
+    Case {
+        name: "what guards a location that no rule has",
+        text: "location ~ ^/(?!b)c/ { limit_conn one 5; if ($arg_key != x) { return 403; } } location @own { auth_request /sub; }",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[("limit_conn", Open), ("return 403", Open), ("auth_request", Open)],
+    },
 ];
 
 #[test]
