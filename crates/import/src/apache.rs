@@ -55,6 +55,7 @@ fn convert_with(
             _ => global.push(one),
         }
     }
+    let preserves_host = passing::preserves_host(&global).unwrap_or(false);
     let mut blocks: Vec<(Option<&Directive>, Vec<&Directive>)> = virtual_hosts
         .into_iter()
         .map(|host| (Some(host), host.inner().iter().collect()))
@@ -95,6 +96,7 @@ fn convert_with(
         host.add(kind, block);
         let htaccess: Vec<&Directive> = htaccess.iter().collect();
         host.add(PartKind::Htaccess, &htaccess);
+        host.preserves_host = passing::preserves_host(host.own()).unwrap_or(preserves_host);
         let role = add_host(&host, *section, &mut draft);
         hosts.push((host, role));
     }

@@ -54,6 +54,8 @@ pub(super) struct ApacheHost<'d> {
     /// In the order in which they are merged.
     pub parts: Vec<Part<'d>>,
     pub patterns: Patterns,
+    /// Whether HTTP servers get the host of the visitor.
+    pub preserves_host: bool,
 }
 
 impl<'d> ApacheHost<'d> {
@@ -64,6 +66,7 @@ impl<'d> ApacheHost<'d> {
             root: root.or(named).filter(|root| !root.contains(['$', '%'])),
             parts: Vec::new(),
             patterns: Patterns::default(),
+            preserves_host: false,
         }
     }
 

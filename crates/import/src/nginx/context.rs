@@ -44,6 +44,8 @@ pub(super) struct ServerFacts {
     pub is_proxy: bool,
     /// Whether another server serves a host of this one.
     pub is_served: bool,
+    /// Whether HTTP servers get the host of the visitor, unless a location says otherwise.
+    pub sends_host: bool,
     /// The number of statements that pass requests on.
     pub passes: usize,
     /// The field from which nginx takes the addresses of clients, in lower case.

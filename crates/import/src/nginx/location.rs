@@ -15,7 +15,7 @@ use crate::nginx::inner::{
     try_files,
 };
 use crate::nginx::location_paths::LocationPaths;
-use crate::nginx::passing::{cache_time, pass, returned};
+use crate::nginx::passing::{cache_time, pass, returned, sends_host};
 use crate::report::StatementOutcome;
 use crate::requests::flat;
 use crate::words::WordList;
@@ -117,6 +117,8 @@ fn contents(
         one.name() == "rewrite" && !matches!(one.argument(2), "permanent" | "redirect")
     };
     let rewrites = directive.inner().iter().any(is_inside);
+    let of_server = context.server.sends_host;
+    context.server.sends_host = sends_host(directive.inner()).unwrap_or(of_server);
     for inner in directive.inner() {
         match inner.name() {
             name if rewrites && name.ends_with("_pass") => inner.not_carried(REWRITTEN),
@@ -147,6 +149,7 @@ fn contents(
             _ => of_whole_site(inner, is_sole, site, context),
         }
     }
+    context.server.sends_host = of_server;
     if is_rule {
         return common::access(directive.inner(), section);
     }

@@ -114,6 +114,9 @@ fn facts(block: &[Directive], inherited: &[&Directive]) -> ServerFacts {
             ),
         is_proxy: is_proxy(block),
         is_served: false,
+        sends_host: passing::sends_host(block)
+            .or_else(|| passing::sends_host(inherited.iter().copied()))
+            .unwrap_or(false),
         has_index: inherited
             .iter()
             .copied()

@@ -68,7 +68,7 @@ const NGINX: &[Case] = &[
     },
     Case {
         name: "a redirect before an upstream",
-        text: "location ^~ /api/ { rewrite ^/api/old$ /new permanent; proxy_pass http://127.0.0.1:3000; }",
+        text: "location ^~ /api/ { rewrite ^/api/old$ /new permanent; proxy_set_header Host $http_host; proxy_pass http://127.0.0.1:3000; }",
         has: &["3000"],
         lacks: &[],
         fates: &[("rewrite", Lost), ("proxy_pass", Carried)],
@@ -216,6 +216,32 @@ const NGINX: &[Case] = &[
         has: &[],
         lacks: &["deny"],
         fates: &[("limit_conn", Open), ("return 403", Open), ("auth_request", Open)],
+    },
+    Case {
+        name: "upstreams that get their own host, or that of the visitor",
+        text: "proxy_set_header X-Own one;
+               location ^~ /a/ { proxy_pass http://10.0.0.5:8080; } location ^~ /b/ { proxy_set_header Host $host; proxy_pass http://10.0.0.6:8080; }
+               location ^~ /c/ { proxy_set_header X-Real-IP $remote_addr; proxy_pass http://127.0.0.1:8080; }",
+        has: &["10.0.0.5:8080", "10.0.0.6:8080", "127.0.0.1:8080"],
+        lacks: &[],
+        fates: &[
+            ("proxy_pass http://10.0.0.5", Lost),
+            ("proxy_pass http://10.0.0.6", Carried),
+            ("proxy_pass http://127", Lost),
+        ],
+    },
+    Case {
+        name: "a host that the server sends, and a location with fields of its own",
+        text: "proxy_set_header Host $http_host;
+               location ^~ /a/ { proxy_pass http://10.0.0.5:8080; } location ^~ /b/ { proxy_set_header X-Real-IP $remote_addr; proxy_pass http://10.0.0.6:8080; }
+               location ^~ /c/ { proxy_pass http://10.0.0.7:8080; }",
+        has: &[],
+        lacks: &[],
+        fates: &[
+            ("proxy_pass http://10.0.0.5", Carried),
+            ("proxy_pass http://10.0.0.6", Lost),
+            ("proxy_pass http://10.0.0.7", Carried),
+        ],
     },
 ];
 
@@ -472,6 +498,25 @@ const HOSTS: &[Case] = &[
             ("require ip 192.0.2.5", Open),
             ("require ip 192.0.2.6", Open),
             ("sslrequiressl", Open),
+        ],
+    },
+    Case {
+        name: "an upstream that gets its own host",
+        text: "<VirtualHost *:80>\nServerName a.test\nDocumentRoot /srv/a\nProxyPass /a/ http://10.0.0.5:8080/a/\n</VirtualHost>
+               <VirtualHost *:80>\nServerName b.test\nProxyPreserveHost On\nProxyPass / http://10.0.0.6:8080/\n</VirtualHost>",
+        has: &["10.0.0.5:8080", "10.0.0.6:8080"],
+        lacks: &[],
+        fates: &[("proxypass /a/", Lost), ("proxypass / ", Carried)],
+    },
+    Case {
+        name: "the host of the visitor for all upstreams but one",
+        text: "ProxyPreserveHost On\n<VirtualHost *:80>\nServerName a.test\nProxyPass / http://10.0.0.5:8080/\n</VirtualHost>
+               <VirtualHost *:80>\nServerName b.test\nProxyPreserveHost Off\nProxyPass / http://127.0.0.1:8080/\n</VirtualHost>",
+        has: &[],
+        lacks: &[],
+        fates: &[
+            ("proxypass / http://10.0.0.5", Carried),
+            ("proxypass / http://127", Lost),
         ],
     },
 ];
