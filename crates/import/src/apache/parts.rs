@@ -390,6 +390,8 @@ pub(super) fn record_outcome(directive: &Directive) {
     if directive.name() == "options" && words.all(is_harmless) {
         let why = "Galley lists no folders, and follows links as `link_targets` says";
         directive.entry.not_needed(why);
+    } else if directive.name() == "sslprotocol" && known::is_tls_13_only(directive.arguments()) {
+        APACHE.record_as("sslprotocol tlsv1.3", directive);
     } else {
         APACHE.record(directive);
     }

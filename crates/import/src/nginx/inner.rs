@@ -4,7 +4,7 @@ use crate::directive::Directive;
 use crate::draft::ImportedSite;
 use crate::known;
 use crate::names::NGINX;
-use crate::nginx::common::closes;
+use crate::nginx::common::{closes, is_of_address};
 use crate::nginx::context::Context;
 use crate::nginx::location_paths::LocationPaths;
 use crate::requests::flat;
@@ -36,7 +36,9 @@ pub(super) fn nested(directive: &Directive) {
     }
     let passes = |one: &Directive| {
         one.name() == "fastcgi_pass"
-            || one.name().starts_with("fastcgi_") && NGINX.is_not_needed(one)
+            || one.name().starts_with("fastcgi_")
+                && NGINX.is_not_needed(one)
+                && (one.name() != "fastcgi_cache_key" || is_of_address(one.argument(0)))
             || one.name() == "try_files" && one.argument(1) == "=404"
     };
     if OF_PHP.contains(LocationPaths::of(directive).text()) && directive.inner().iter().all(passes)

@@ -243,6 +243,21 @@ const NGINX: &[Case] = &[
             ("proxy_pass http://10.0.0.7", Carried),
         ],
     },
+    Case {
+        name: "keys of a cache by addresses, and by other things",
+        text: "fastcgi_cache_key $scheme$request_method$host$request_uri; location ^~ /a/ { proxy_cache_key ${cookie_lang}$request_uri; }
+               location ^~ /b/ { proxy_cache_key $http_accept_language$host; } location ^~ /c/ { proxy_cache_key pages|${http_host}x$host; }
+               location ^~ /d/ { proxy_cache_key $request_uri$hostile; }",
+        has: &[],
+        lacks: &[],
+        fates: &[
+            ("fastcgi_cache_key", NotNeeded),
+            ("proxy_cache_key ${cookie_lang}", Lost),
+            ("proxy_cache_key $http_accept", Lost),
+            ("proxy_cache_key pages", NotNeeded),
+            ("proxy_cache_key $request_uri", Lost),
+        ],
+    },
 ];
 
 #[test]
@@ -611,6 +626,20 @@ const APACHE: &[Case] = &[
         has: &[],
         lacks: &[],
         fates: &[("sslprotocol", Lost)],
+    },
+    Case {
+        name: "all versions of TLS but the older ones",
+        text: "SSLProtocol all -SSLv3 -TLSv1 -TLSv1.1 -TLSv1.2",
+        has: &[],
+        lacks: &[],
+        fates: &[("sslprotocol", Lost)],
+    },
+    Case {
+        name: "both versions of TLS",
+        text: "SSLProtocol all -SSLv3 -TLSv1 -TLSv1.1",
+        has: &[],
+        lacks: &[],
+        fates: &[("sslprotocol", NotNeeded)],
     },
 ];
 
