@@ -1,6 +1,6 @@
 //! The configuration that an import writes: sections with options, each with the positions of its statements.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::directive::Directive;
 use crate::expectation::Expectation;
@@ -314,6 +314,8 @@ pub(crate) struct Draft {
     pub sites: Vec<ImportedSite>,
     /// Options of sites that joined others, which have other values.
     pub lost: Vec<Setting>,
+    /// The positions of the statements of rules that no site has: those of hosts that redirect.
+    pub dropped: Vec<StatementOrigin>,
 }
 
 impl Draft {
@@ -401,12 +403,22 @@ impl Draft {
         known.sort_rules();
     }
 
-    /// Reports the statements of the options in [`Draft::lost`].
+    /// Reports the statements in [`Draft::dropped`], and those of the options in [`Draft::lost`].
     pub fn report_lost(&self, all: &[&Directive]) {
         let place = |origin: &StatementOrigin| (origin.file.clone(), origin.line);
         let mut names = HashMap::new();
         for one in &self.lost {
             names.extend(one.origins.iter().map(|origin| (place(origin), &one.name)));
+        }
+        let names_host = |by: &Directive| {
+            let names = ["listen", "server_name", "servername", "serveralias"];
+            names.contains(&by.name())
+        };
+        let dropped: HashSet<_> = self.dropped.iter().map(place).collect();
+        for by in all.iter().filter(|by| by.entry.is_carried()) {
+            if dropped.contains(&place(&by.origin)) && !names_host(by) {
+                by.entry.not_carried(DROPPED);
+            }
         }
         for by in all.iter().filter(|by| by.block.is_none()) {
             if let Some(name) = names.get(&place(&by.origin)) {
@@ -417,6 +429,8 @@ impl Draft {
         }
     }
 }
+
+const DROPPED: &str = "the host redirects, and its draft has no other rule: write one into the site, if a request for its paths shall not be redirected";
 
 /// Options of rules that refuse requests.
 const ACCESS: [&str; 4] = ["allow", "deny", "basic_auth", "limit"];

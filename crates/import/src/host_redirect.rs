@@ -65,6 +65,7 @@ impl Draft {
             std::slice::from_ref(&redirect.host)
         };
         if hosts == ["*"] && redirect.is_own_host() {
+            self.dropped.extend(origins_of(&site));
             return self.redirect_all(&site, redirect, schemes);
         }
         let is_target = |known: &&mut ImportedSite| {
@@ -74,6 +75,7 @@ impl Draft {
         let Some(known) = self.sites.iter_mut().find(is_target) else {
             return self.add_redirecting(site, redirect);
         };
+        self.dropped.extend(origins_of(&site));
         known.listeners.take(site.listeners);
         let is_https = redirect.scheme == "https" && schemes.len() == 1;
         if !redirect.is_plain() || !(redirect.is_own_scheme() || is_https) {
@@ -119,6 +121,7 @@ impl Draft {
     fn add_redirecting(&mut self, mut site: ImportedSite, redirect: &HostRedirect) {
         let is_unknown = redirect.rest.replace("$1", "").contains(['$', '%']);
         if redirect.is_own_host() || redirect.is_own_scheme() || is_unknown {
+            self.dropped.extend(origins_of(&site));
             return redirect.entry.not_carried(BEHIND_PROXY);
         }
         let (origin, keeps_query) = (&redirect.origin, redirect.rest.contains("$1"));
@@ -135,6 +138,12 @@ impl Draft {
 
 /// What to write for a redirect that is not carried.
 pub(crate) const MEANT: &str = "set `https_redirect` or `canonical_host`, if a permanent redirect with the whole path is meant";
+
+/// The positions of the statements of a site's rules.
+fn origins_of(site: &ImportedSite) -> Vec<StatementOrigin> {
+    let settings = site.rules.iter().flat_map(|rule| &rule.section.settings);
+    settings.flat_map(|one| one.origins.clone()).collect()
+}
 
 const NO_HOST: &str = "every site has a server of its own at this listener, and Galley answers 421 to hosts that no site has";
 

@@ -228,8 +228,8 @@ pub(crate) fn glob(path: &str) -> String {
     for c in path.chars() {
         match c {
             '*' => pattern.push_str(".*"),
-            c if c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_') => pattern.push(c),
-            c => pattern.extend(['\\', c]),
+            '/' | '-' | '_' => pattern.push(c),
+            c => pattern.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
         }
     }
     pattern
@@ -327,6 +327,15 @@ mod tests {
         assert_eq!(alternatives("(a|b(c|d)|e\\|f)"), ["a", "b(c|d)", "e\\|f"]);
         assert_eq!(alternatives("(a)|(b)"), ["(a)", "(b)"]);
         assert_eq!(alternatives(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn paths_with_stars_are_patterns() {
+        for path in ["/a.b+c/", "/ä ö<>~&#/", "/a-b_c,d;e@f/"] {
+            let regex = Regex::new(&format!("^{}$", glob(path))).unwrap();
+            assert!(regex.is_match(path), "{path}");
+        }
+        assert_eq!(glob("/a.b/*"), "/a\\.b/.*");
     }
 
     #[test]

@@ -24,8 +24,8 @@ fn closes<'d>(block: impl IntoIterator<Item = &'d Directive>) -> bool {
     block.into_iter().any(is_meant)
 }
 
-/// The hosts of a server.
-fn hosts<'d>(block: impl IntoIterator<Item = &'d Directive>) -> Vec<String> {
+/// The hosts of a server; `*` for those that no other server has.
+pub(super) fn hosts<'d>(block: impl IntoIterator<Item = &'d Directive>) -> Vec<String> {
     let names = block.into_iter().filter(|one| one.name() == "server_name");
     let mut all: Vec<String> = names
         .flat_map(|one| one.arguments())

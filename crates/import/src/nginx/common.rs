@@ -90,7 +90,9 @@ pub(super) fn is_of_address(key: &str) -> bool {
 }
 
 /// Variables that are the same for all requests of a method for an address. `$proxy_host` is the constant in `proxy_pass`.
-const OF_ADDRESS: WordList = WordList("scheme request_method host http_host request_uri uri document_uri args query_string is_args proxy_host");
+const OF_ADDRESS: WordList = WordList(
+    "scheme request_method host http_host request_uri uri document_uri args query_string is_args proxy_host",
+);
 
 const OTHER_KEY: &str = "Galley stores one page per address: write rules with `cache = false` for pages that differ by something else, or name its cookies in \
      `bypass_cookies`";
@@ -100,7 +102,8 @@ const TLS_OF_PROXY: &str = "name the proxies in `server.trusted_proxies`: Galley
      if such a proxy says so in X-Forwarded-Proto";
 
 /// Statements about access, apart from lists of networks and rates.
-const OF_ACCESS: WordList = WordList("secure_link secure_link_md5 limit_conn ssl_verify_client js_access modsecurity");
+const OF_ACCESS: WordList =
+    WordList("secure_link secure_link_md5 limit_conn ssl_verify_client js_access modsecurity");
 
 fn is_of_access(directive: &Directive) -> bool {
     let starts = ["auth_", "access_by_lua"];

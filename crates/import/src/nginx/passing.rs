@@ -54,7 +54,9 @@ fn proxy_pass(
 /// around it apply.
 pub(super) fn sends_host<'d>(block: impl IntoIterator<Item = &'d Directive>) -> Option<bool> {
     let all = block.into_iter();
-    let mut fields = all.filter(|one| one.name() == "proxy_set_header").peekable();
+    let mut fields = all
+        .filter(|one| one.name() == "proxy_set_header")
+        .peekable();
     fields.peek()?;
     Some(fields.any(|one| one.argument(0).eq_ignore_ascii_case("host")))
 }

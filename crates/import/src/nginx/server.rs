@@ -41,6 +41,7 @@ pub(super) fn convert(
         redirect,
         ..Server::default()
     };
+    let is_of_all_hosts = server.is_refusal || closing::hosts(block) == ["*"];
     context.server = facts(block, inherited);
     context.server.is_served = closing::is_served(block, context);
     // The meaning of a location depends on the root, wherever that is named.
@@ -49,7 +50,7 @@ pub(super) fn convert(
     let first = all().filter(|one| !is_location(one));
     for directive in first.chain(all().filter(is_location)) {
         match directive.name() {
-            "listen" => listen(directive, &mut server),
+            "listen" => listen(directive, is_of_all_hosts, &mut server),
             _ if server.is_refusal => directive.not_needed(closing::NO_SUCH_HOST),
             _ => statement(directive, &mut server, context),
         }
@@ -249,7 +250,9 @@ fn is_redirect(directive: &Directive) -> bool {
     directive.arguments() == ["/"] && matches!(directive.inner(), [one] if sends(one))
 }
 
-fn listen(directive: &Directive, server: &mut Server) {
+const OTHER_HOSTS: &str = "the listener is carried, but Galley answers 421 to other hosts than those of its sites: add `*` to `hosts` if this one shall have them";
+
+fn listen(directive: &Directive, is_of_all_hosts: bool, server: &mut Server) {
     let words = directive.arguments();
     let has = |word: &str| words.iter().any(|one| one == word);
     if has("quic") {
@@ -272,6 +275,9 @@ fn listen(directive: &Directive, server: &mut Server) {
     let listeners = &mut server.site.listeners;
     listeners.add(name, [listener], &directive.origin);
     directive.carried(option);
+    if (has("default_server") || has("default")) && !is_of_all_hosts {
+        directive.not_carried(OTHER_HOSTS);
+    }
 }
 
 fn names(directive: &Directive, site: &mut ImportedSite) {

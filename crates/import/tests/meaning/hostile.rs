@@ -258,6 +258,13 @@ const NGINX: &[Case] = &[
             ("proxy_cache_key $request_uri", Lost),
         ],
     },
+    Case {
+        name: "a file that switches the site, and one that a visitor names",
+        text: "if (!-f $document_root/open.flag) {\nrewrite ^ /index.php;\n}\nif (!-e $request_filename) {\nrewrite ^.* /index.php last;\n}",
+        has: &[],
+        lacks: &[],
+        fates: &[("if (!-f", Lost), ("if (!-e", NotNeeded)],
+    },
 ];
 
 #[test]
@@ -460,6 +467,32 @@ const SERVERS: &[Case] = &[
         has: &["https_redirect = true\ncanonical_host = \"b.test\""],
         lacks: &[],
         fates: &[("return 301", Carried)],
+    },
+    Case {
+        name: "an upstream beside the redirect of a server",
+        text: "server {\nlisten 80;\nserver_name e.com;\nproxy_set_header Host $host;\nlocation /api/ {\nproxy_pass http://127.0.0.1:3000;\n}\nlocation / {\nreturn 301 https://e.com$request_uri;\n}\n}
+               server { listen 443 ssl; server_name e.com; ssl_certificate /c; ssl_certificate_key /k; root /w; }",
+        has: &["https_redirect = true"],
+        lacks: &["3000"],
+        fates: &[
+            ("location /api/", Lost),
+            ("proxy_pass", Lost),
+            ("listen 80", Carried),
+        ],
+    },
+    Case {
+        name: "a server for the hosts that no other one has",
+        text: "server { listen 80 default_server; server_name example.com; root /w; }",
+        has: &["hosts = [\"example.com\"]"],
+        lacks: &[],
+        fates: &[("listen 80", Lost)],
+    },
+    Case {
+        name: "a server for all hosts",
+        text: "server { listen 80 default_server; server_name _; root /w; }",
+        has: &["hosts = [\"*\"]"],
+        lacks: &[],
+        fates: &[("listen 80", Carried)],
     },
 ];
 
@@ -688,6 +721,20 @@ const CADDY: &[Case] = &[
         lacks: &[],
         fates: &[("handle", Lost), ("basic_auth", Open)],
     },
+    Case {
+        name: "a refusal behind a rewrite",
+        text: "rewrite * /app{uri}\nrespond /app/private/* 403",
+        has: &["/app/private/"],
+        lacks: &[],
+        fates: &[("respond", Open)],
+    },
+    Case {
+        name: "a refusal of names that are not plain",
+        text: "respond /ä<b>/* 403",
+        has: &["(?i)^/ä<b>/.*$"],
+        lacks: &[],
+        fates: &[("respond", Carried)],
+    },
 ];
 
 fn vcl(text: &str) -> String {
@@ -738,5 +785,12 @@ const VCL: &[Case] = &[
         has: &[],
         lacks: &["purge_allow"],
         fates: &[("acl purge", Lost)],
+    },
+    Case {
+        name: "a refusal with another status, for all clients but some",
+        text: "acl office { \"192.0.2.0\"/24; } sub vcl_recv { if (req.url ~ \"^/a\" && client.ip !~ office) { return (synth(404)); } }",
+        has: &["allow = [\"192.0.2.0/24\"]"],
+        lacks: &[],
+        fates: &[("if (", Lost), ("acl office", Carried)],
     },
 ];
