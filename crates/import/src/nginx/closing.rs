@@ -28,7 +28,7 @@ fn closes<'d>(block: impl IntoIterator<Item = &'d Directive>) -> bool {
 pub(super) fn hosts<'d>(block: impl IntoIterator<Item = &'d Directive>) -> Vec<String> {
     let names = block.into_iter().filter(|one| one.name() == "server_name");
     let mut all: Vec<String> = names
-        .flat_map(|one| one.arguments())
+        .flat_map(Directive::arguments)
         .flat_map(|name| hosts_of(name))
         .collect();
     // Beside other names these are words that no request has.
