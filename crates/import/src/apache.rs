@@ -22,6 +22,7 @@ use std::path::Path;
 use crate::directive::Directive;
 use crate::draft::{Draft, ImportedSite};
 use crate::evidence;
+use crate::host_redirect::HostRedirect;
 use crate::report::Report;
 use crate::requests::flat;
 use crate::source::Source;
@@ -71,8 +72,6 @@ fn convert_with(
             global_directive(directive, &roots, &sections, &mut draft);
         }
     }
-    // Hosts that redirect change the site to which they lead.
-    blocks.sort_by_key(|(section, _)| section.is_some_and(redirects_root));
     let files = ApacheFiles { source, all: &all };
     let is_htaccess = main.file_name().is_some_and(|name| name == ".htaccess");
     let folder = main.parent().filter(|_| is_htaccess);
@@ -85,7 +84,7 @@ fn convert_with(
             _ => Vec::new(),
         })
         .collect();
-    let mut hosts = Vec::new();
+    let (mut hosts, mut redirects) = (Vec::new(), Vec::new());
     for ((section, block), htaccess) in blocks.iter().zip(&htaccess) {
         let mut host = ApacheHost::new(block, folder.clone());
         let kind = if is_htaccess {
@@ -97,8 +96,13 @@ fn convert_with(
         let htaccess: Vec<&Directive> = htaccess.iter().collect();
         host.add(PartKind::Htaccess, &htaccess);
         host.preserves_host = passing::preserves_host(host.own()).unwrap_or(preserves_host);
-        let role = add_host(&host, *section, &mut draft);
+        let (role, redirect) = add_host(&host, *section, &mut draft);
+        redirects.extend(redirect.map(|(site, to)| (site, to, role.schemes.clone())));
         hosts.push((host, role));
+    }
+    // Hosts that redirect change the site to which they lead.
+    for (site, redirect, schemes) in redirects {
+        draft.redirect_host(site, &redirect, &schemes);
     }
     finish(&mut draft);
     let draft = change(draft);
@@ -164,11 +168,6 @@ fn overrides<'d>(block: &'d [Directive], folder: &str, found: &mut Vec<(usize, &
 }
 
 const WORKERS: &str = "Galley has one thread per core, and sizes PHP by the memory of the machine";
-
-/// Whether a virtual host has nothing but redirects.
-fn redirects_root(host: &Directive) -> bool {
-    !host.has("documentroot") && !host.has("proxypass")
-}
 
 fn is_for_workers(directive: &Directive) -> bool {
     let module = directive.argument(0).trim_start_matches('!');
@@ -251,8 +250,12 @@ fn global_directory(directive: &Directive, roots: &[&str], sections: &[&Directiv
     }
 }
 
-/// Adds the site of a host. Returns the requests that the host answers.
-fn add_host(host: &ApacheHost<'_>, section: Option<&Directive>, draft: &mut Draft) -> HostRole {
+/// Adds the site of a host. Returns the requests that the host answers, and its site if it redirects all of them.
+fn add_host(
+    host: &ApacheHost<'_>,
+    section: Option<&Directive>,
+    draft: &mut Draft,
+) -> (HostRole, Option<(ImportedSite, HostRedirect)>) {
     let mut site = ImportedSite::default();
     if let Some(root) = &host.root {
         site.section.set("root", root.as_str(), None);
@@ -272,12 +275,12 @@ fn add_host(host: &ApacheHost<'_>, section: Option<&Directive>, draft: &mut Draf
         listeners(section, is_tls, draft, &mut site);
     }
     match redirects_all {
-        Some(redirect) => draft.redirect_host(site, &redirect, &role.schemes),
+        Some(redirect) => return (role, Some((site, redirect))),
         // Galley sends 421 for hosts of no site.
         None if denies_all(&site) => {}
         None => draft.add(site),
     }
-    role
+    (role, None)
 }
 
 /// Adds the addresses of a virtual host.

@@ -567,6 +567,14 @@ const HOSTS: &[Case] = &[
             ("proxypass / http://127", Lost),
         ],
     },
+    Case {
+        name: "a host that redirects to TLS, with a root and an upstream of its own, before the host with TLS",
+        text: "<VirtualHost *:80>\nServerName e.com\nDocumentRoot /w\nProxyPreserveHost On\nProxyPass /api/ http://127.0.0.1:3000/api/\nRedirect permanent / https://e.com/\n</VirtualHost>
+               <VirtualHost *:443>\nServerName e.com\nDocumentRoot /w\nSSLEngine On\nSSLCertificateFile /c\nSSLCertificateKeyFile /k\n</VirtualHost>",
+        has: &["https_redirect = true"],
+        lacks: &["redirect = \"https", "3000"],
+        fates: &[("proxypass", Lost), ("redirect permanent", Carried)],
+    },
 ];
 
 const APACHE: &[Case] = &[
