@@ -97,14 +97,12 @@ impl Draft {
         }
     }
 
-    /// Redirects the hosts that have no server at these listeners to TLS.
+    /// Redirects the hosts that have no server without TLS to TLS.
     fn redirect_all(&mut self, site: &ImportedSite, redirect: &HostRedirect, schemes: &[bool]) {
-        let own = site.listeners.list("listen");
-        let is_elsewhere = |known: &&mut ImportedSite| {
-            let listeners = known.listeners.list("listen");
-            !listeners.iter().any(|one| own.contains(one))
+        let is_secure = |known: &&mut ImportedSite| {
+            known.listeners.has("listen_tls") && !known.listeners.has("listen")
         };
-        let mut sites = self.sites.iter_mut().filter(is_elsewhere).peekable();
+        let mut sites = self.sites.iter_mut().filter(is_secure).peekable();
         if sites.peek().is_none() {
             return redirect.entry.not_carried(NO_HOST);
         }
@@ -145,7 +143,8 @@ fn origins_of(site: &ImportedSite) -> Vec<StatementOrigin> {
     settings.flat_map(|one| one.origins.clone()).collect()
 }
 
-const NO_HOST: &str = "every site has a server of its own at this listener, and Galley answers 421 to hosts that no site has";
+const NO_HOST: &str =
+    "no site has listeners with TLS alone, and Galley answers 421 to hosts that no site has";
 
 /// The options for a redirect of all requests.
 pub(crate) const OF_HOST: &str = "https_redirect, canonical_host or a rule with redirect";

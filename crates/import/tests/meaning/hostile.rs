@@ -454,9 +454,10 @@ const SERVERS: &[Case] = &[
         name: "one server that redirects the hosts of several",
         text: "server { listen 80 default_server; server_name _; return 301 https://$host$request_uri; }
                server { listen 443 ssl; server_name a.test; ssl_certificate /c; ssl_certificate_key /k; root /a; }
-               server { listen 443 ssl; server_name b.test; ssl_certificate /c; ssl_certificate_key /k; root /b; }",
+               server { listen 443 ssl; server_name b.test; ssl_certificate /c; ssl_certificate_key /k; root /b; }
+               server { listen 8080; server_name c.test; root /c; }",
         has: &["root = \"/a\"\ntls = { cert = \"/c\", key = \"/k\" }\nhttps_redirect = true", "root = \"/b\"\ntls = { cert = \"/c\", key = \"/k\" }\nhttps_redirect = true"],
-        lacks: &["listen = []"],
+        lacks: &["root = \"/c\"\nhttps_redirect"],
         fates: &[("return 301", Lost)],
     },
     Case {
