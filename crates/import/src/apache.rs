@@ -22,6 +22,7 @@ use std::path::Path;
 use crate::directive::{Directive, report_lost};
 use crate::draft::{Draft, ImportedSite};
 use crate::evidence;
+use crate::host_redirect::HostRedirect;
 use crate::report::Report;
 use crate::requests::flat;
 use crate::source::Source;
@@ -55,6 +56,7 @@ fn convert_with(
             _ => global.push(one),
         }
     }
+    let preserves_host = passing::preserves_host(&global).unwrap_or(false);
     let mut blocks: Vec<(Option<&Directive>, Vec<&Directive>)> = virtual_hosts
         .into_iter()
         .map(|host| (Some(host), host.inner().iter().collect()))
@@ -70,8 +72,6 @@ fn convert_with(
             global_directive(directive, &roots, &sections, &mut draft);
         }
     }
-    // Hosts that redirect change the site to which they lead.
-    blocks.sort_by_key(|(section, _)| section.is_some_and(redirects_root));
     let files = ApacheFiles { source, all: &all };
     let is_htaccess = main.file_name().is_some_and(|name| name == ".htaccess");
     let folder = main.parent().filter(|_| is_htaccess);
@@ -84,7 +84,7 @@ fn convert_with(
             _ => Vec::new(),
         })
         .collect();
-    let mut hosts = Vec::new();
+    let (mut hosts, mut redirects) = (Vec::new(), Vec::new());
     for ((section, block), htaccess) in blocks.iter().zip(&htaccess) {
         let mut host = ApacheHost::new(block, folder.clone());
         let kind = if is_htaccess {
@@ -95,8 +95,14 @@ fn convert_with(
         host.add(kind, block);
         let htaccess: Vec<&Directive> = htaccess.iter().collect();
         host.add(PartKind::Htaccess, &htaccess);
-        let role = add_host(&host, *section, &mut draft);
+        host.preserves_host = passing::preserves_host(host.own()).unwrap_or(preserves_host);
+        let (role, redirect) = add_host(&host, *section, &mut draft);
+        redirects.extend(redirect.map(|(site, to)| (site, to, role.schemes.clone())));
         hosts.push((host, role));
+    }
+    // Hosts that redirect change the site to which they lead.
+    for (site, redirect, schemes) in redirects {
+        draft.redirect_host(site, &redirect, &schemes);
     }
     finish(&mut draft);
     let draft = change(draft);
@@ -163,11 +169,6 @@ fn overrides<'d>(block: &'d [Directive], folder: &str, found: &mut Vec<(usize, &
 
 const WORKERS: &str = "Galley has one thread per core, and sizes PHP by the memory of the machine";
 
-/// Whether a virtual host has nothing but redirects.
-fn redirects_root(host: &Directive) -> bool {
-    !host.has("documentroot") && !host.has("proxypass")
-}
-
 fn is_for_workers(directive: &Directive) -> bool {
     let module = directive.argument(0).trim_start_matches('!');
     module.starts_with("mpm_") || ["prefork.c", "worker.c", "event.c"].contains(&module)
@@ -192,8 +193,9 @@ fn global_directive(
                 "<location" | "<locationmatch" | "<if" | "<files" | "<filesmatch"
             ) =>
         {
-            directive.undecided("it is about all sites: write it into each of them");
+            directive.undecided(OF_ALL_SITES);
         }
+        name if name.starts_with('<') => parts::unknown(directive, OF_ALL_SITES),
         "errorlog" => {
             let path = last.replace("${APACHE_LOG_DIR}", "/var/log/apache2");
             draft.log.set("error", path, &directive.origin);
@@ -202,6 +204,8 @@ fn global_directive(
         _ => record_outcome(directive),
     }
 }
+
+const OF_ALL_SITES: &str = "it is about all sites: write it into each of them";
 
 /// Reports a folder outside of virtual hosts. Galley sends no file outside the roots of its sites.
 fn global_directory(directive: &Directive, roots: &[&str], sections: &[&Directive]) {
@@ -229,7 +233,7 @@ fn global_directory(directive: &Directive, roots: &[&str], sections: &[&Directiv
         })
     };
     let is_above = roots.iter().filter(|root| is_near(root)).all(opens);
-    for inner in directive.inner() {
+    for inner in flatten(directive.inner().iter()) {
         let grants = inner.arguments() == ["all", "granted"]
             || inner.arguments() == ["from", "all"] && inner.name() == "allow"
             || inner.name() == "order";
@@ -238,14 +242,20 @@ fn global_directory(directive: &Directive, roots: &[&str], sections: &[&Directiv
             inner.entry.not_needed("Galley sends only files below the root of a site, to every client unless the site says otherwise");
         } else if is_access(inner) {
             inner.undecided("it is about all sites below the folder: write it into each of them");
+        } else if inner.name().starts_with('<') {
+            parts::unknown(inner, OF_ALL_SITES);
         } else {
             record_outcome(inner);
         }
     }
 }
 
-/// Adds the site of a host. Returns the requests that the host answers.
-fn add_host(host: &ApacheHost<'_>, section: Option<&Directive>, draft: &mut Draft) -> HostRole {
+/// Adds the site of a host. Returns the requests that the host answers, and its site if it redirects all of them.
+fn add_host(
+    host: &ApacheHost<'_>,
+    section: Option<&Directive>,
+    draft: &mut Draft,
+) -> (HostRole, Option<(ImportedSite, HostRedirect)>) {
     let mut site = ImportedSite::default();
     if let Some(root) = &host.root {
         site.section.set("root", root.as_str(), None);
@@ -262,24 +272,27 @@ fn add_host(host: &ApacheHost<'_>, section: Option<&Directive>, draft: &mut Draf
     };
     if let Some(section) = section {
         section.entry.carried("a site");
-        listeners(section, is_tls, draft);
+        listeners(section, is_tls, draft, &mut site);
     }
     match redirects_all {
-        Some(redirect) => draft.redirect_host(site, &redirect, &role.schemes),
+        Some(redirect) => return (role, Some((site, redirect))),
         // Galley sends 421 for hosts of no site.
         None if denies_all(&site) => {}
         None => draft.add(site),
     }
-    role
+    (role, None)
 }
 
 /// Adds the addresses of a virtual host.
-fn listeners(host: &Directive, is_tls: bool, draft: &mut Draft) {
+fn listeners(host: &Directive, is_tls: bool, draft: &mut Draft, site: &mut ImportedSite) {
     let port = if is_tls { 443 } else { 80 };
     let option = if is_tls { "listen_tls" } else { "listen" };
     for address in host.arguments() {
         if let Some(listener) = crate::units::listener(address, port) {
-            draft.server.add(option, [listener], &host.origin);
+            let all = [&mut draft.server, &mut site.listeners];
+            for section in all {
+                section.add(option, [listener.clone()], &host.origin);
+            }
         }
     }
 }
@@ -294,6 +307,7 @@ fn denies_all(site: &ImportedSite) -> bool {
 
 /// Adds options that every site must have.
 fn finish(draft: &mut Draft) {
+    draft.set_listeners();
     for site in &mut draft.sites {
         if site.hosts().is_empty() {
             site.section.add("hosts", ["*".to_owned()], None);

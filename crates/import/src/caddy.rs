@@ -38,6 +38,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
             break;
         }
     }
+    draft.set_listeners();
     draft
 }
 
@@ -63,9 +64,12 @@ fn add(head: &Directive, block: &[Directive], file: &[Directive], draft: &mut Dr
         matchers: HashMap::new(),
         answers_before: false,
         rewrites: false,
+        moves_paths: false,
         imports_left: MAX_IMPORTS,
     };
-    let section = &mut converted.site.section;
+    let ImportedSite {
+        section, listeners, ..
+    } = &mut converted.site;
     let (mut is_plain, mut is_lost) = (false, false);
     for word in &head.words {
         let word = word.trim_end_matches(',');
@@ -77,6 +81,7 @@ fn add(head: &Directive, block: &[Directive], file: &[Directive], draft: &mut Dr
         } else {
             is_plain |= address.is_plain();
             listen(&address, head, &mut draft.server);
+            listen(&address, head, listeners);
             address.host
         };
         let host = if host.is_empty() { "*" } else { host };
@@ -129,6 +134,8 @@ struct CaddySite<'a> {
     answers_before: bool,
     /// Whether directives change paths.
     rewrites: bool,
+    /// Whether they change them for other requests than those of no file.
+    moves_paths: bool,
     /// The remaining number of imports: a snippet that imports itself twice would never end.
     imports_left: usize,
 }
@@ -148,6 +155,8 @@ impl<'a> CaddySite<'a> {
             _ => false,
         };
         self.rewrites |= block.iter().any(rewrites);
+        let moves = |one: &Directive| matches!(one.name(), "uri" | "rewrite") && rewrites(one);
+        self.moves_paths |= block.iter().any(moves);
         // A matcher may be defined after its use.
         for one in block.iter().filter(|one| one.name().starts_with('@')) {
             match paths_of(one) {
@@ -299,6 +308,9 @@ impl<'a> CaddySite<'a> {
         if self.answers_before {
             one.not_carried(AFTER_BLOCKS);
         }
+        if self.moves_paths {
+            one.undecided(AFTER_REWRITE);
+        }
     }
 
     /// Users are in a file at Galley: until it is named, nobody gets in.
@@ -398,6 +410,9 @@ const IN_BLOCK: &str = "Galley has no blocks for paths, and forwards paths as th
 const BLOCK: &str = "the directives in the block are converted one by one";
 
 const REWRITTEN: &str = "a directive before it changes paths, and Galley forwards them as they are: compare which ones the server gets";
+
+const AFTER_REWRITE: &str = "a rule closes the paths as visitors send them, and Caddy compares what a directive before it makes of them: close the paths of \
+     visitors";
 
 const NO_MATCHER: &str = "Galley's rules match paths: write a rule with `path` or `pattern`";
 

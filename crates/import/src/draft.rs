@@ -257,6 +257,8 @@ pub(crate) struct ImportedSite {
     pub ttl: Section,
     pub rules: Vec<RuleDraft>,
     pub log: Section,
+    /// `listen` and `listen_tls`: where the other server has these hosts.
+    pub listeners: Section,
     /// Answers of the other server, with which the rules are compared.
     pub expected: Vec<Expectation>,
 }
@@ -309,6 +311,8 @@ pub(crate) struct Draft {
     pub sites: Vec<ImportedSite>,
     /// Options of sites that joined others, which have other values.
     pub lost: Vec<Setting>,
+    /// The positions of the statements of rules that no site has: those of hosts that redirect.
+    pub dropped: Vec<StatementOrigin>,
 }
 
 impl Draft {
@@ -334,6 +338,32 @@ impl Draft {
         self.lost.extend(join_section(&mut self.server, options));
     }
 
+    /// Gives the sites that are not at all listeners their own ones. Of sites with TLS only, the listeners of
+    /// the others redirect.
+    pub fn set_listeners(&mut self) {
+        for option in ["listen", "listen_tls"] {
+            let all = self.server.list(option).to_vec();
+            for site in &mut self.sites {
+                let own = site.listeners.list(option);
+                let is_meant = !own.is_empty() && (option == "listen" || site.section.has("tls"));
+                if is_meant && !all.iter().all(|one| own.contains(one)) {
+                    let (own, origins) = (own.to_vec(), site.listeners.origins(option));
+                    let origin = origins.first().cloned();
+                    site.section.set(option, Value::List(own), origin.as_ref());
+                }
+            }
+        }
+        for site in &mut self.sites {
+            let is_secure = site.listeners.has("listen_tls") && site.section.has("tls");
+            let is_meant = self.server.has("listen") && is_secure;
+            if is_meant && !site.listeners.has("listen") && !site.section.has("https_redirect") {
+                let origins = site.listeners.origins("listen_tls");
+                let origin = origins.first().cloned();
+                site.section.set("https_redirect", true, origin.as_ref());
+            }
+        }
+    }
+
     /// Adds a site, or joins it with a site that has one of its hosts: other servers have a separate host for each port. Options of the
     /// first one count.
     pub fn add(&mut self, site: ImportedSite) {
@@ -348,6 +378,7 @@ impl Draft {
             (&mut known.section, site.section),
             (&mut known.ttl, site.ttl),
             (&mut known.log, site.log),
+            (&mut known.listeners, site.listeners),
         ] {
             self.lost.extend(join_section(own, other));
         }

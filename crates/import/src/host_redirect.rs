@@ -64,13 +64,19 @@ impl Draft {
         } else {
             std::slice::from_ref(&redirect.host)
         };
+        if hosts == ["*"] && redirect.is_own_host() {
+            self.dropped.extend(origins_of(&site));
+            return self.redirect_all(&site, redirect, schemes);
+        }
         let is_target = |known: &&mut ImportedSite| {
             let mut all = known.hosts().iter();
-            all.any(|host| wanted.contains(host) || host == "*") || hosts == ["*"]
+            all.any(|host| wanted.contains(host) || host == "*")
         };
         let Some(known) = self.sites.iter_mut().find(is_target) else {
             return self.add_redirecting(site, redirect);
         };
+        self.dropped.extend(origins_of(&site));
+        known.listeners.take(site.listeners);
         let is_https = redirect.scheme == "https" && schemes.len() == 1;
         if !redirect.is_plain() || !(redirect.is_own_scheme() || is_https) {
             return entry.not_carried(MEANT);
@@ -91,10 +97,29 @@ impl Draft {
         }
     }
 
+    /// Redirects the hosts that have no server without TLS to TLS.
+    fn redirect_all(&mut self, site: &ImportedSite, redirect: &HostRedirect, schemes: &[bool]) {
+        let is_secure = |known: &&mut ImportedSite| {
+            known.listeners.has("listen_tls") && !known.listeners.has("listen")
+        };
+        let mut sites = self.sites.iter_mut().filter(is_secure).peekable();
+        if sites.peek().is_none() {
+            return redirect.entry.not_carried(NO_HOST);
+        }
+        if !redirect.is_plain() || redirect.scheme != "https" || schemes != [false] {
+            return redirect.entry.not_carried(MEANT);
+        }
+        for known in sites {
+            known.listeners.take(site.listeners.clone());
+            known.section.set("https_redirect", true, &redirect.origin);
+        }
+    }
+
     /// Adds a site that redirects everything to another server.
     fn add_redirecting(&mut self, mut site: ImportedSite, redirect: &HostRedirect) {
         let is_unknown = redirect.rest.replace("$1", "").contains(['$', '%']);
         if redirect.is_own_host() || redirect.is_own_scheme() || is_unknown {
+            self.dropped.extend(origins_of(&site));
             return redirect.entry.not_carried(BEHIND_PROXY);
         }
         let (origin, keeps_query) = (&redirect.origin, redirect.rest.contains("$1"));
@@ -111,6 +136,15 @@ impl Draft {
 
 /// What to write for a redirect that is not carried.
 pub(crate) const MEANT: &str = "set `https_redirect` or `canonical_host`, if a permanent redirect with the whole path is meant";
+
+/// The positions of the statements of a site's rules.
+fn origins_of(site: &ImportedSite) -> Vec<StatementOrigin> {
+    let settings = site.rules.iter().flat_map(|rule| &rule.section.settings);
+    settings.flat_map(|one| one.origins.clone()).collect()
+}
+
+const NO_HOST: &str =
+    "no site has listeners with TLS alone, and Galley answers 421 to hosts that no site has";
 
 /// The options for a redirect of all requests.
 pub(crate) const OF_HOST: &str = "https_redirect, canonical_host or a rule with redirect";

@@ -181,6 +181,20 @@ impl Patterns {
     }
 }
 
+/// Whether a list of TLS versions, as nginx or Apache have it, has 1.3 and not 1.2.
+pub(crate) fn is_tls_13_only(words: &[String]) -> bool {
+    let (mut has_12, mut has_13) = (false, false);
+    for word in words {
+        let lower = word.to_ascii_lowercase();
+        let name = lower.trim_start_matches(['+', '-']);
+        let is_meant = !lower.starts_with('-');
+        let is_of = |version: &str| name == version || name == "all";
+        has_12 = if is_of("tlsv1.2") { is_meant } else { has_12 };
+        has_13 = if is_of("tlsv1.3") { is_meant } else { has_13 };
+    }
+    has_13 && !has_12
+}
+
 /// A PCRE without its look-around.
 pub(crate) fn without_look_around(text: &str) -> String {
     let mut rest = text;
@@ -214,8 +228,8 @@ pub(crate) fn glob(path: &str) -> String {
     for c in path.chars() {
         match c {
             '*' => pattern.push_str(".*"),
-            c if c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_') => pattern.push(c),
-            c => pattern.extend(['\\', c]),
+            '/' | '-' | '_' => pattern.push(c),
+            c => pattern.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
         }
     }
     pattern
@@ -313,6 +327,30 @@ mod tests {
         assert_eq!(alternatives("(a|b(c|d)|e\\|f)"), ["a", "b(c|d)", "e\\|f"]);
         assert_eq!(alternatives("(a)|(b)"), ["(a)", "(b)"]);
         assert_eq!(alternatives(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn paths_with_stars_are_patterns() {
+        for path in ["/a.b+c/", "/ä ö<>~&#/", "/a-b_c,d;e@f/"] {
+            let regex = Regex::new(&format!("^{}$", glob(path))).unwrap();
+            assert!(regex.is_match(path), "{path}");
+        }
+        assert_eq!(glob("/a.b/*"), "/a\\.b/.*");
+    }
+
+    #[test]
+    fn versions_of_tls_are_a_set() {
+        let is_only = |text: &str| {
+            let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+            is_tls_13_only(&words)
+        };
+        assert!(is_only("all -SSLv3 -TLSv1 -TLSv1.1 -TLSv1.2"));
+        assert!(is_only("-all +TLSv1.3"));
+        assert!(is_only("TLSv1.3"));
+        assert!(!is_only("all -SSLv3 -TLSv1 -TLSv1.1"));
+        assert!(!is_only("-all +TLSv1.2 +TLSv1.3"));
+        assert!(!is_only("all -TLSv1.3"));
+        assert!(!is_only("TLSv1.2 TLSv1.3"));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod grammar;
 mod host_redirect;
 mod imported;
 mod known;
+mod lost;
 mod names;
 mod nginx;
 #[cfg(test)]

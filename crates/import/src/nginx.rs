@@ -6,6 +6,7 @@
 
 mod answer;
 mod check;
+mod closing;
 mod common;
 mod condition;
 mod context;
@@ -49,6 +50,7 @@ fn convert_with(
     let all = tree::read(source, main, Grammar::Nginx, report);
     let mut context = Context::new(source);
     context.find_variables(&all);
+    context.served_hosts.extend(closing::served_hosts(&all));
     let (mut inherited, mut servers) = (Vec::new(), Vec::new());
     collect(&all, &mut context, &mut inherited, &mut servers);
     if servers.is_empty() && !inherited.is_empty() {
@@ -77,7 +79,7 @@ fn check_all(
     let mut pruned = draft.clone();
     evidence::prune(&mut pruned);
     for block in servers {
-        if !server::refuses_hosts(block.iter().copied()) {
+        if !closing::refuses_hosts(&block, context) {
             check::check(block, inherited, &pruned, context);
         }
     }
@@ -97,12 +99,13 @@ fn collect<'a>(
                 collect(directive.inner(), context, inherited, servers);
             }
             "server" if directive.block.is_some() => {
-                if server::refuses_hosts(directive.inner()) {
-                    directive.entry.not_needed(server::NO_SUCH_HOST);
+                let block: Vec<_> = directive.inner().iter().collect();
+                if closing::refuses_hosts(&block, context) {
+                    directive.entry.not_needed(closing::NO_SUCH_HOST);
                 } else {
                     directive.entry.carried("a site");
                 }
-                servers.push(directive.inner().iter().collect());
+                servers.push(block);
             }
             name if is_outside(name) => record_outside(directive),
             _ if context.define(directive) => {}
@@ -154,7 +157,8 @@ fn draft(servers: Vec<Server>, context: &mut Context<'_>) -> Draft {
         }
     }
     for server in redirects {
-        let (plain, tls) = (!server.listen.is_empty(), !server.listen_tls.is_empty());
+        let listeners = &server.site.listeners;
+        let (plain, tls) = (listeners.has("listen"), listeners.has("listen_tls"));
         let schemes: &[bool] = match (plain, tls) {
             (true, true) => &[false, true],
             (_, tls) => &[tls],
@@ -169,6 +173,7 @@ fn draft(servers: Vec<Server>, context: &mut Context<'_>) -> Draft {
 
 /// Adds options that depend on several servers, and those that Galley requires.
 fn finish(draft: &mut Draft, context: &Context<'_>) {
+    draft.set_listeners();
     if !draft.server.has("listen") {
         // For challenges of certificate authorities and redirects to TLS.
         draft.server.add("listen", ["0.0.0.0:80".to_owned()], None);

@@ -84,6 +84,11 @@ impl ReportEntry {
         matches!(self.0.borrow().outcome, StatementOutcome::NotCarried(_))
     }
 
+    /// Whether the statement is carried.
+    pub fn is_carried(&self) -> bool {
+        matches!(self.0.borrow().outcome, StatementOutcome::Carried(_))
+    }
+
     /// Whether the statement has a result.
     pub fn has_outcome(&self) -> bool {
         !matches!(&self.0.borrow().outcome, StatementOutcome::NotCarried(remedy) if remedy == UNKNOWN)

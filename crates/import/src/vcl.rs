@@ -119,7 +119,7 @@ fn receive(one: &Directive, all: &[Directive], site: &mut ImportedSite) {
         one.carried("bypass_cookies");
     } else if let Some(status) = refusal(one.inner()) {
         let is_closed = match condition.split_once(" && ") {
-            Some((paths, client)) => allow(one, paths, client, all, site),
+            Some((paths, client)) => allow(one, paths, client, &status, all, site),
             None => deny(one, condition, &status, site),
         };
         if is_closed.is_none() {
@@ -162,6 +162,7 @@ fn allow(
     one: &Directive,
     paths: &str,
     client: &str,
+    status: &str,
     all: &[Directive],
     site: &mut ImportedSite,
 ) -> Option<()> {
@@ -172,7 +173,7 @@ fn allow(
     rule.section.add("allow", networks?, &one.origin);
     site.add_rule(rule);
     list.carried("a rule with allow");
-    one.carried("a rule with allow");
+    one.record(&closed::with_status(status, "a rule with allow", true));
     Some(())
 }
 

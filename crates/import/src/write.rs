@@ -42,7 +42,15 @@ fn write_site(text: &mut String, site: &ImportedSite) {
     }
 }
 
-const FIRST: &[&str] = &["hosts", "listen", "root", "php", "upstream", "tls"];
+const FIRST: &[&str] = &[
+    "hosts",
+    "listen",
+    "listen_tls",
+    "root",
+    "php",
+    "upstream",
+    "tls",
+];
 
 fn section(text: &mut String, header: &str, section: &Section) {
     if section.is_empty() {

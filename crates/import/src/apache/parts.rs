@@ -54,6 +54,8 @@ pub(super) struct ApacheHost<'d> {
     /// In the order in which they are merged.
     pub parts: Vec<Part<'d>>,
     pub patterns: Patterns,
+    /// Whether HTTP servers get the host of the visitor.
+    pub preserves_host: bool,
 }
 
 impl<'d> ApacheHost<'d> {
@@ -64,6 +66,7 @@ impl<'d> ApacheHost<'d> {
             root: root.or(named).filter(|root| !root.contains(['$', '%'])),
             parts: Vec::new(),
             patterns: Patterns::default(),
+            preserves_host: false,
         }
     }
 
@@ -387,6 +390,8 @@ pub(super) fn record_outcome(directive: &Directive) {
     if directive.name() == "options" && words.all(is_harmless) {
         let why = "Galley lists no folders, and follows links as `link_targets` says";
         directive.entry.not_needed(why);
+    } else if directive.name() == "sslprotocol" && known::is_tls_13_only(directive.arguments()) {
+        APACHE.record_as("sslprotocol tlsv1.3", directive);
     } else {
         APACHE.record(directive);
     }

@@ -35,18 +35,31 @@ pub(super) fn upstream(directive: &Directive) -> Option<String> {
     (is_same && path.starts_with('/') && directive.arguments().len() == 2).then_some(server)
 }
 
-/// Converts `ProxyPass`: `ProxyPass / http://127.0.0.1:8080/` sets the site's upstream; other paths become rules.
-pub(super) fn proxy(directive: &Directive, site: &mut ImportedSite) {
-    let (path, target) = (directive.argument(0), directive.argument(1));
-    if directive.name() == "proxypassmatch" {
-        if OF_PHP.contains(path) && target.contains("fcgi://") {
-            return handler(directive, target, site);
-        }
-        return directive.not_carried("write a rule with `pattern` and `upstream`");
+/// Whether these directives send the host of the visitor to HTTP servers. `None`: they do not say.
+pub(super) fn preserves_host(block: &[&Directive]) -> Option<bool> {
+    let mut all = block.iter().rev();
+    let last = all.find(|one| one.name() == "proxypreservehost")?;
+    Some(last.argument(0).eq_ignore_ascii_case("on"))
+}
+
+/// Converts `ProxyPassMatch` of all scripts.
+pub(super) fn proxy_by_pattern(directive: &Directive, site: &mut ImportedSite) {
+    let target = directive.argument(1);
+    if OF_PHP.contains(directive.argument(0)) && target.contains("fcgi://") {
+        return handler(directive, target, site);
     }
+    directive.not_carried("write a rule with `pattern` and `upstream`");
+}
+
+/// Converts `ProxyPass`: `ProxyPass / http://127.0.0.1:8080/` sets the site's upstream; other paths become rules.
+pub(super) fn proxy(directive: &Directive, preserves_host: bool, site: &mut ImportedSite) {
+    let path = directive.argument(0);
     let Some(server) = upstream(directive) else {
         return directive.not_carried(SAME_PATH);
     };
+    if !preserves_host {
+        directive.not_carried(OTHER_HOST);
+    }
     if path == "/" {
         return directive.adds("upstream", [server], &mut site.section);
     }
@@ -61,6 +74,9 @@ pub(super) fn proxy(directive: &Directive, site: &mut ImportedSite) {
     site.add_rule(RuleDraft::of_prefix(section, path.len()));
     directive.carried("a rule with upstream");
 }
+
+const OTHER_HOST: &str = "as `upstream`, but that server gets the host of the visitor, as with `ProxyPreserveHost On`, and from Apache the name in `ProxyPass`: \
+     have it answer to the hosts of the site";
 
 /// Patterns of all scripts.
 const OF_PHP: WordList =

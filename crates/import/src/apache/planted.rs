@@ -41,6 +41,7 @@ Redirect 301 /old /new
 RedirectMatch 302 ^/moved/(.*)$ /elsewhere/$1
 Redirect 403 /secret
 Header set X-Site one
+ProxyPreserveHost On
 ProxyPass /api/ http://127.0.0.1:3000/api/
 <Location /private>
 Require all denied

@@ -33,6 +33,8 @@ pub(super) fn convert(host: &ApacheHost<'_>, site: &mut ImportedSite) -> Option<
                 "expiresbytype" if has_expiry => expires_by_type(one, site),
                 "expiresbytype" => one.not_needed("no ExpiresActive turns it on"),
                 "header" => header(one, &mut site.section, part.kind),
+                "proxypass" => passing::proxy(one, host.preserves_host, site),
+                "proxypassmatch" => passing::proxy_by_pattern(one, site),
                 _ => directive(one, site),
             }
         }
@@ -169,7 +171,6 @@ fn directive(directive: &Directive, site: &mut ImportedSite) {
         "limitrequestbody" | "php_value" | "php_admin_value" => {
             request_body(directive, site);
         }
-        "proxypass" | "proxypassmatch" => passing::proxy(directive, site),
         "rewritecond" | "rewriterule" => {}
         name if name.starts_with("redirect") || name.starts_with("sslcertificate") => {}
         _ => record_outcome(directive),

@@ -3,6 +3,7 @@
 use crate::directive::Directive;
 use crate::draft::{Section, Value};
 use crate::gate::{self, Gate, PartGate, is_network};
+use crate::known;
 use crate::names::NGINX;
 use crate::nginx::context::Context;
 use crate::nginx::fields::{header_fate, lifetime, name_and_value};
@@ -35,9 +36,7 @@ pub(super) fn convert(
         }
         "expires" => expires(directive, section),
         "allow" | "deny" => {} // Handled together in `access`.
-        name if OF_ACCESS.contains(name) || name.starts_with("auth_") => {
-            access_by_others(directive, section);
-        }
+        _ if is_of_access(directive) => access_by_others(directive, section),
         name if name.ends_with("_no_cache") || name.ends_with("_cache_bypass") => {
             bypasses(directive, context);
         }
@@ -68,19 +67,58 @@ pub(super) fn convert(
             let remedy = "Galley has one `root` per site: link the folder into it";
             directive.not_carried(remedy);
         }
+        "ssl_protocols" if known::is_tls_13_only(directive.arguments()) => {
+            NGINX.record_as("ssl_protocols TLSv1.3", directive);
+        }
+        name if name.ends_with("_cache_key") && !is_of_address(argument) => {
+            directive.not_carried(OTHER_KEY);
+        }
         _ => NGINX.record(directive),
     }
 }
+
+/// Whether the key of a cache is the address of a page, as in Galley.
+pub(super) fn is_of_address(key: &str) -> bool {
+    let is_known = |name: &str| {
+        let whole = name.strip_prefix('{').and_then(|name| name.split_once('}'));
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let end = name.find(|c| !is_name(c)).unwrap_or(name.len());
+        let name = whole.map_or_else(|| name.get(..end), |(name, _)| Some(name));
+        name.is_some_and(|name| OF_ADDRESS.contains(name))
+    };
+    key.split('$').skip(1).all(is_known)
+}
+
+/// Variables that are the same for all requests of a method for an address. `$proxy_host` is the constant in `proxy_pass`.
+const OF_ADDRESS: WordList = WordList(
+    "scheme request_method host http_host request_uri uri document_uri args query_string is_args proxy_host",
+);
+
+const OTHER_KEY: &str = "Galley stores one page per address: write rules with `cache = false` for pages that differ by something else, or name its cookies in \
+     `bypass_cookies`";
 
 /// Why PHP would not know that visitors use TLS.
 const TLS_OF_PROXY: &str = "name the proxies in `server.trusted_proxies`: Galley tells PHP that a visitor uses TLS if it has accepted the connection itself, or \
      if such a proxy says so in X-Forwarded-Proto";
 
 /// Statements about access, apart from lists of networks and rates.
-const OF_ACCESS: WordList = WordList(
-    "secure_link secure_link_md5 limit_conn ssl_verify_client access_by_lua access_by_lua_block access_by_lua_file js_access
-    modsecurity",
-);
+const OF_ACCESS: WordList =
+    WordList("secure_link secure_link_md5 limit_conn ssl_verify_client js_access modsecurity");
+
+fn is_of_access(directive: &Directive) -> bool {
+    let starts = ["auth_", "access_by_lua"];
+    let name = directive.name();
+    OF_ACCESS.contains(name) || starts.iter().any(|start| name.starts_with(start))
+}
+
+/// Whether a statement refuses some requests.
+pub(super) fn closes(directive: &Directive) -> bool {
+    match directive.name() {
+        "deny" | "internal" | "limit_except" | "limit_req" | "satisfy" => true,
+        "return" => known::is_error_status(directive.argument(0)),
+        _ => is_of_access(directive) && directive.argument(0) != "off",
+    }
+}
 
 /// Converts passwords. What another program decides is left to the owner of the site.
 fn access_by_others(directive: &Directive, section: &mut Section) {

@@ -38,7 +38,9 @@ pub(super) fn convert(directive: &Directive, site: &mut ImportedSite, context: &
         ("$request_method", _) if sets && is_post(&comparison) => {
             directive.not_needed(ONLY_READS);
         }
-        ("!-e" | "!-f", _) => files(directive, site),
+        ("!-e" | "!-f", _) if comparison.operator == "$request_filename" => {
+            files(directive, site);
+        }
         ("$http_user_agent", _) if is_for_phones(&comparison.pattern) => {
             // Pages may differ for phones, and must not mix.
             site.section.set("device_variants", true, &directive.origin);

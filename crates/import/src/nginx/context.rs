@@ -20,6 +20,8 @@ pub(super) struct Context<'l> {
     pub cache_variables: HashSet<String>,
     /// The variables that statements set.
     pub set_variables: HashSet<String>,
+    /// The hosts of the servers that serve some requests.
+    pub served_hosts: HashSet<String>,
     pub upstreams: HashMap<String, Vec<String>>,
     /// Rates of `limit_req_zone` by the name of the zone.
     pub rates: HashMap<String, String>,
@@ -40,6 +42,10 @@ pub(super) struct ServerFacts {
     pub is_files_only: bool,
     /// Whether the server sends no files: it passes every request on that it does not refuse or redirect.
     pub is_proxy: bool,
+    /// Whether another server serves a host of this one.
+    pub is_served: bool,
+    /// Whether HTTP servers get the host of the visitor, unless a location says otherwise.
+    pub sends_host: bool,
     /// The number of statements that pass requests on.
     pub passes: usize,
     /// The field from which nginx takes the addresses of clients, in lower case.
@@ -55,6 +61,7 @@ impl<'l> Context<'l> {
             server: ServerFacts::default(),
             cache_variables: HashSet::new(),
             set_variables: HashSet::new(),
+            served_hosts: HashSet::new(),
             upstreams: HashMap::new(),
             rates: HashMap::new(),
             cache: Section::default(),

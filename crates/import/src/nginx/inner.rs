@@ -4,8 +4,10 @@ use crate::directive::Directive;
 use crate::draft::ImportedSite;
 use crate::known;
 use crate::names::NGINX;
+use crate::nginx::common::{closes, is_of_address};
 use crate::nginx::context::Context;
 use crate::nginx::location_paths::LocationPaths;
+use crate::requests::flat;
 use crate::words::WordList;
 
 /// The status with which a block refuses all requests. `None`: it serves some.
@@ -29,16 +31,14 @@ pub(super) fn denial_status(block: &[Directive]) -> Option<&str> {
 
 /// A location inside another one. Its access control is at least that of the outer one, which becomes a rule for more paths.
 pub(super) fn nested(directive: &Directive) {
-    if denial_status(directive.inner()).is_some()
-        || directive.has("deny")
-        || directive.has("auth_basic")
-        || directive.has("internal")
-    {
+    if flat(directive.inner()).into_iter().any(closes) {
         return directive.undecided(NESTED);
     }
     let passes = |one: &Directive| {
         one.name() == "fastcgi_pass"
-            || one.name().starts_with("fastcgi_") && NGINX.is_not_needed(one)
+            || one.name().starts_with("fastcgi_")
+                && NGINX.is_not_needed(one)
+                && (one.name() != "fastcgi_cache_key" || is_of_address(one.argument(0)))
             || one.name() == "try_files" && one.argument(1) == "=404"
     };
     if OF_PHP.contains(LocationPaths::of(directive).text()) && directive.inner().iter().all(passes)

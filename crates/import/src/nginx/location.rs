@@ -15,8 +15,9 @@ use crate::nginx::inner::{
     try_files,
 };
 use crate::nginx::location_paths::LocationPaths;
-use crate::nginx::passing::{cache_time, pass, returned};
+use crate::nginx::passing::{cache_time, pass, returned, sends_host};
 use crate::report::StatementOutcome;
+use crate::requests::flat;
 use crate::words::WordList;
 
 /// Converts a location of a site.
@@ -116,6 +117,8 @@ fn contents(
         one.name() == "rewrite" && !matches!(one.argument(2), "permanent" | "redirect")
     };
     let rewrites = directive.inner().iter().any(is_inside);
+    let of_server = context.server.sends_host;
+    context.server.sends_host = sends_host(directive.inner()).unwrap_or(of_server);
     for inner in directive.inner() {
         match inner.name() {
             name if rewrites && name.ends_with("_pass") => inner.not_carried(REWRITTEN),
@@ -146,6 +149,7 @@ fn contents(
             _ => of_whole_site(inner, is_sole, site, context),
         }
     }
+    context.server.sends_host = of_server;
     if is_rule {
         return common::access(directive.inner(), section);
     }
@@ -230,6 +234,9 @@ fn named(directive: &Directive, site: &mut ImportedSite) {
     let block = directive.inner();
     if !block.is_empty() && block.iter().all(is_front) && site.section.has("root") {
         return directive.not_needed(FALLBACK);
+    }
+    for one in flat(block).into_iter().filter(|one| common::closes(one)) {
+        one.undecided(NAMED);
     }
     directive.not_carried(NAMED);
 }
@@ -316,13 +323,8 @@ fn add_slash(path: &str, directive: &Directive, fields: Option<Setting>, site: &
 /// A location whose pattern no rule of Galley can have.
 fn unsupported(directive: &Directive) {
     directive.not_carried(NO_LOOK_AROUND);
-    let closes = |one: &&Directive| {
-        matches!(
-            one.name(),
-            "allow" | "deny" | "auth_basic" | "auth_request" | "limit_req" | "satisfy"
-        )
-    };
-    for one in directive.inner().iter().filter(closes) {
+    let inner = flat(directive.inner()).into_iter();
+    for one in inner.filter(|one| common::closes(one) || one.name() == "allow") {
         one.undecided(NO_LOOK_AROUND);
     }
 }

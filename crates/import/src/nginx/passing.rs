@@ -45,6 +45,20 @@ fn proxy_pass(
         (true, true) => directive.not_carried(NO_SERVER),
         (true, false) => directive.sets("upstream", Value::List(servers), section),
     }
+    if !context.server.sends_host {
+        directive.not_carried(OTHER_HOST);
+    }
+}
+
+/// Whether statements of one level send a host to HTTP servers, by a statement that has a label of its own. `None`: those of the level
+/// around it apply.
+pub(super) fn sends_host<'d>(block: impl IntoIterator<Item = &'d Directive>) -> Option<bool> {
+    let all = block.into_iter();
+    let mut fields = all
+        .filter(|one| one.name() == "proxy_set_header")
+        .peekable();
+    fields.peek()?;
+    Some(fields.any(|one| one.argument(0).eq_ignore_ascii_case("host")))
 }
 
 /// Converts `fastcgi_cache_valid 200 301 60m` to lifetimes by status. False for other statements.
@@ -159,6 +173,9 @@ pub(super) fn rewritten(directive: &Directive, site: &mut ImportedSite) {
     site.add_rule(rule);
     directive.carried("redirect");
 }
+
+const OTHER_HOST: &str = "as `upstream`, but that server gets the host of the visitor, and from nginx the name in `proxy_pass`: have it answer to the hosts of \
+     the site";
 
 const NO_SERVER: &str = "set `upstream`: the target depends on the request, or is a unix socket";
 

@@ -75,6 +75,7 @@ location ~ ^/year/([0-9]+)/$ {
 return 302 https://b.test/$1;
 }
 location /api/ {
+proxy_set_header Host $host;
 proxy_pass http://127.0.0.1:3000;
 }
 location ~ \\.(css|js)$ {

@@ -8,7 +8,7 @@ use crate::known;
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition::host_redirect;
 use crate::nginx::context::{Context, ServerFacts};
-use crate::nginx::{condition, inner, location, passing};
+use crate::nginx::{closing, condition, inner, location, passing};
 use crate::requests::flat;
 use crate::units;
 use crate::words::WordList;
@@ -18,13 +18,13 @@ use crate::write::certificate_pair;
 #[derive(Debug, Default)]
 pub(super) struct Server {
     pub site: ImportedSite,
-    pub listen: Vec<String>,
-    pub listen_tls: Vec<String>,
     /// The target of a server that redirects all requests.
     pub redirect: Option<HostRedirect>,
     pub options: Section,
     /// Whether the server only denies hosts that no other server has.
     pub is_refusal: bool,
+    /// Whether a condition for each name redirects, so that nothing else of the server applies to these hosts.
+    is_of_each_name: bool,
 }
 
 /// Converts a server. `inherited`: the statements of `http` that apply to each server.
@@ -33,19 +33,25 @@ pub(super) fn convert(
     inherited: &[&Directive],
     context: &mut Context<'_>,
 ) -> Server {
+    let own: Vec<&Directive> = block.iter().collect();
+    let redirect = closing::redirect_of_each_name(block);
     let mut server = Server {
-        is_refusal: refuses_hosts(block),
+        is_refusal: closing::refuses_hosts(&own, context),
+        is_of_each_name: redirect.is_some(),
+        redirect,
         ..Server::default()
     };
+    let is_of_all_hosts = server.is_refusal || closing::hosts(block) == ["*"];
     context.server = facts(block, inherited);
+    context.server.is_served = closing::is_served(block, context);
     // The meaning of a location depends on the root, wherever that is named.
     let all = || inherited.iter().copied().chain(block);
     let is_location = |one: &&Directive| matches!(one.name(), "location" | "if");
     let first = all().filter(|one| !is_location(one));
     for directive in first.chain(all().filter(is_location)) {
         match directive.name() {
-            "listen" => listen(directive, &mut server),
-            _ if server.is_refusal => directive.not_needed(NO_SUCH_HOST),
+            "listen" => listen(directive, is_of_all_hosts, &mut server),
+            _ if server.is_refusal => directive.not_needed(closing::NO_SUCH_HOST),
             _ => statement(directive, &mut server, context),
         }
     }
@@ -58,9 +64,11 @@ impl Server {
     /// The listeners, and the options for all sites.
     pub fn global(&self) -> Section {
         let mut all = Section::default();
-        let lists = [("listen", &self.listen), ("listen_tls", &self.listen_tls)];
-        for (name, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
-            all.add(name, (*list).clone(), None);
+        for name in ["listen", "listen_tls"] {
+            let list = self.site.listeners.list(name);
+            if !list.is_empty() {
+                all.add(name, list.to_vec(), None);
+            }
         }
         all.settings.extend(self.options.settings.iter().cloned());
         all
@@ -68,8 +76,9 @@ impl Server {
 
     /// A server without `listen` has port 80.
     fn listens_by_default(&mut self) {
-        if self.listen.is_empty() && self.listen_tls.is_empty() {
-            self.listen.push("0.0.0.0:80".to_owned());
+        let listeners = &mut self.site.listeners;
+        if listeners.is_empty() {
+            listeners.add("listen", ["0.0.0.0:80".to_owned()], None);
         }
     }
 }
@@ -105,6 +114,10 @@ fn facts(block: &[Directive], inherited: &[&Directive]) -> ServerFacts {
                 |one| one.argument(0).to_ascii_lowercase(),
             ),
         is_proxy: is_proxy(block),
+        is_served: false,
+        sends_host: passing::sends_host(block)
+            .or_else(|| passing::sends_host(inherited.iter().copied()))
+            .unwrap_or(false),
         has_index: inherited
             .iter()
             .copied()
@@ -172,15 +185,6 @@ fn passes(block: &[Directive]) -> bool {
         .any(|one| one.name().ends_with("_pass") || passes(one.inner()))
 }
 
-/// Whether a server only closes connections: `return` at this level takes precedence over all locations.
-pub(super) fn refuses_hosts<'d>(block: impl IntoIterator<Item = &'d Directive>) -> bool {
-    let refuses = |one: &Directive| one.name() == "return" && one.argument(0) == "444";
-    block.into_iter().any(refuses)
-}
-
-pub(super) const NO_SUCH_HOST: &str =
-    "Galley answers 421 to hosts that no site has; a site with `hosts = [\"*\"]` has them all";
-
 fn statement(directive: &Directive, server: &mut Server, context: &mut Context<'_>) {
     let argument = directive.argument(0);
     let site = &mut server.site;
@@ -205,8 +209,9 @@ fn statement(directive: &Directive, server: &mut Server, context: &mut Context<'
             }
         }
         "location" => location::convert(directive, site, context),
+        "if" | "return" if server.is_of_each_name => directive.not_needed(closing::NO_SUCH_HOST),
         "if" => condition::convert(directive, site, context),
-        "return" | "rewrite" => redirect(directive, server),
+        "return" | "rewrite" => redirect(directive, server, context),
         "try_files" | "internal" | "break" | "set" => of_server(directive, context),
         "expires" if argument != "off" => {
             let remedy =
@@ -245,7 +250,9 @@ fn is_redirect(directive: &Directive) -> bool {
     directive.arguments() == ["/"] && matches!(directive.inner(), [one] if sends(one))
 }
 
-fn listen(directive: &Directive, server: &mut Server) {
+const OTHER_HOSTS: &str = "the listener is carried, but Galley answers 421 to other hosts than those of its sites: add `*` to `hosts` if this one shall have them";
+
+fn listen(directive: &Directive, is_of_all_hosts: bool, server: &mut Server) {
     let words = directive.arguments();
     let has = |word: &str| words.iter().any(|one| one == word);
     if has("quic") {
@@ -259,15 +266,18 @@ fn listen(directive: &Directive, server: &mut Server) {
         let options = &mut server.options;
         options.add("proxy_protocol", [listener.clone()], &directive.origin);
     }
-    let (list, option) = if has("ssl") || listener.ends_with(":443") {
-        (&mut server.listen_tls, "server.listen_tls")
+    let is_tls = has("ssl") || listener.ends_with(":443");
+    let (name, option) = if is_tls {
+        ("listen_tls", "server.listen_tls")
     } else {
-        (&mut server.listen, "server.listen")
+        ("listen", "server.listen")
     };
-    if !list.contains(&listener) {
-        list.push(listener);
-    }
+    let listeners = &mut server.site.listeners;
+    listeners.add(name, [listener], &directive.origin);
     directive.carried(option);
+    if (has("default_server") || has("default")) && !is_of_all_hosts {
+        directive.not_carried(OTHER_HOSTS);
+    }
 }
 
 fn names(directive: &Directive, site: &mut ImportedSite) {
@@ -276,12 +286,8 @@ fn names(directive: &Directive, site: &mut ImportedSite) {
     for name in names {
         let name = name.to_ascii_lowercase();
         let hosts = match name.as_str() {
-            "_" | "" | "localhost" if directive.arguments().len() == 1 => vec!["*".to_owned()],
-            "_" | "" | "localhost" => continue,
-            _ => match name.strip_prefix('.') {
-                Some(rest) => vec![rest.to_owned(), format!("*.{rest}")],
-                None => vec![name],
-            },
+            "_" | "" | "localhost" if directive.arguments().len() > 1 => continue,
+            _ => closing::hosts_of(&name),
         };
         site.section.add("hosts", hosts, &directive.origin);
     }
@@ -321,15 +327,19 @@ fn certificate(directive: &Directive, site: &mut ImportedSite) {
     }
 }
 
-fn redirect(directive: &Directive, server: &mut Server) {
+fn redirect(directive: &Directive, server: &mut Server, context: &Context<'_>) {
     match (host_redirect(directive), directive.name()) {
         (Some(target), _) if server.redirect.is_none() => {
             directive.carried(OF_HOST);
             server.redirect = Some(target);
         }
         (_, "rewrite") => passing::rewritten(directive, &mut server.site),
+        (_, _) if known::is_error_status(directive.argument(0)) && context.server.is_served => {
+            directive.undecided(closing::SERVED_ELSEWHERE);
+        }
         (_, _) if known::is_error_status(directive.argument(0)) => {
             server.site.section.deny_all(&directive.origin);
+            server.site.never_asks_upstream(&directive.origin);
             directive.not_carried("closed for all clients, with 403");
         }
         _ => directive.not_carried("write a rule with `redirect`, or send the response from PHP"),

@@ -104,7 +104,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "a proxy that strips the path",
-        text: "ProxyPass /api/ http://127.0.0.1:3000/\nProxyPass /b/ http://127.0.0.1:3001/b/\nProxyPass /c !",
+        text: "ProxyPreserveHost On\nProxyPass /api/ http://127.0.0.1:3000/\nProxyPass /b/ http://127.0.0.1:3001/b/\nProxyPass /c !",
         has: &["3001"],
         lacks: &["3000"],
         fates: &[

@@ -5,7 +5,7 @@ use galley_import::ServerKind;
 use super::Fate::{Carried, Lost, NotNeeded, Open};
 use super::{Case, check};
 
-fn bare(text: &str) -> String {
+pub(super) fn bare(text: &str) -> String {
     text.to_owned()
 }
 
@@ -68,7 +68,7 @@ const NGINX: &[Case] = &[
     },
     Case {
         name: "a redirect before an upstream",
-        text: "location ^~ /api/ { rewrite ^/api/old$ /new permanent; proxy_pass http://127.0.0.1:3000; }",
+        text: "location ^~ /api/ { rewrite ^/api/old$ /new permanent; proxy_set_header Host $http_host; proxy_pass http://127.0.0.1:3000; }",
         has: &["3000"],
         lacks: &[],
         fates: &[("rewrite", Lost), ("proxy_pass", Carried)],
@@ -188,6 +188,82 @@ const NGINX: &[Case] = &[
         has: &[],
         lacks: &["3000"],
         fates: &[("proxy_pass", Lost)],
+    },
+    Case {
+        name: "what guards an inner location, at any depth",
+        text: "location ^~ /a/ {\nlocation ^~ /a/1/ {\nauth_request /sub; }\nlocation ^~ /a/2/ {\nif ($arg_key != x) {\nreturn 403; } }
+               location ^~ /a/3/ {\nlimit_except GET {\ndeny all; } }\nlocation ^~ /a/4/ {\nsecure_link $arg_md5; }
+               location ^~ /a/5/ {\naccess_by_lua_block {\nngx.exit(403) } }\nlocation ^~ /a/6/ {\nlimit_conn one 5; }
+               location ^~ /a/7/ {\nlocation ^~ /a/7/8/ {\ndeny 192.0.2.1; } }\nlocation ^~ /a/9/ {\nlimit_req zone=one; } }",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[
+            ("location ^~ /a/1/", Open),
+            ("auth_request", Open),
+            ("location ^~ /a/2/", Open),
+            ("return 403", Open),
+            ("limit_except", Open),
+            ("secure_link", Open),
+            ("access_by_lua_block", Open),
+            ("limit_conn", Open),
+            ("deny 192.0.2.1", Open),
+            ("limit_req", Open),
+        ],
+    },
+    Case {
+        name: "what guards a location that no rule has",
+        text: "location ~ ^/(?!b)c/ { limit_conn one 5; if ($arg_key != x) { return 403; } } location @own { auth_request /sub; }",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[("limit_conn", Open), ("return 403", Open), ("auth_request", Open)],
+    },
+    Case {
+        name: "upstreams that get their own host, or that of the visitor",
+        text: "proxy_set_header X-Own one;
+               location ^~ /a/ { proxy_pass http://10.0.0.5:8080; } location ^~ /b/ { proxy_set_header Host $host; proxy_pass http://10.0.0.6:8080; }
+               location ^~ /c/ { proxy_set_header X-Real-IP $remote_addr; proxy_pass http://127.0.0.1:8080; }",
+        has: &["10.0.0.5:8080", "10.0.0.6:8080", "127.0.0.1:8080"],
+        lacks: &[],
+        fates: &[
+            ("proxy_pass http://10.0.0.5", Lost),
+            ("proxy_pass http://10.0.0.6", Carried),
+            ("proxy_pass http://127", Lost),
+        ],
+    },
+    Case {
+        name: "a host that the server sends, and a location with fields of its own",
+        text: "proxy_set_header Host $http_host;
+               location ^~ /a/ { proxy_pass http://10.0.0.5:8080; } location ^~ /b/ { proxy_set_header X-Real-IP $remote_addr; proxy_pass http://10.0.0.6:8080; }
+               location ^~ /c/ { proxy_pass http://10.0.0.7:8080; }",
+        has: &[],
+        lacks: &[],
+        fates: &[
+            ("proxy_pass http://10.0.0.5", Carried),
+            ("proxy_pass http://10.0.0.6", Lost),
+            ("proxy_pass http://10.0.0.7", Carried),
+        ],
+    },
+    Case {
+        name: "keys of a cache by addresses, and by other things",
+        text: "fastcgi_cache_key $scheme$request_method$host$request_uri; location ^~ /a/ { proxy_cache_key ${cookie_lang}$request_uri; }
+               location ^~ /b/ { proxy_cache_key $http_accept_language$host; } location ^~ /c/ { proxy_cache_key pages|${http_host}x$host; }
+               location ^~ /d/ { proxy_cache_key $request_uri$hostile; }",
+        has: &[],
+        lacks: &[],
+        fates: &[
+            ("fastcgi_cache_key", NotNeeded),
+            ("proxy_cache_key ${cookie_lang}", Lost),
+            ("proxy_cache_key $http_accept", Lost),
+            ("proxy_cache_key pages", NotNeeded),
+            ("proxy_cache_key $request_uri", Lost),
+        ],
+    },
+    Case {
+        name: "a file that switches the site, and one that a visitor names",
+        text: "if (!-f $document_root/open.flag) {\nrewrite ^ /index.php;\n}\nif (!-e $request_filename) {\nrewrite ^.* /index.php last;\n}",
+        has: &[],
+        lacks: &[],
+        fates: &[("if (!-f", Lost), ("if (!-e", NotNeeded)],
     },
 ];
 
@@ -309,206 +385,114 @@ const SERVERS: &[Case] = &[
             ("if ($closed", Open),
         ],
     },
-];
-
-fn host(text: &str) -> String {
-    format!(
-        "<VirtualHost *:80>\nServerName a.test\nDocumentRoot /srv/a\nRewriteEngine On\n{text}\n</VirtualHost>\n"
-    )
-}
-
-#[test]
-fn apache_is_read_by_context() {
-    check(ServerKind::Apache, APACHE, host);
-}
-
-const APACHE: &[Case] = &[
     Case {
-        name: "access control that is merged",
-        text: "<Directory /srv/a>\nRequire ip 192.0.2.0/24\n</Directory>\n<Location />\nAuthMerging And\nRequire all granted\n</Location>",
-        has: &["deny = [\"0.0.0.0/0\", \"::/0\"]"],
-        lacks: &[],
-        fates: &[("authmerging", Open), ("require all granted", Lost)],
-    },
-    Case {
-        name: "a field at two levels, behind a condition that the import does not evaluate",
-        text: "RewriteCond %{ENV:closed} yes\nRewriteRule ^ - [F]\nHeader set X-A one\n<Location /a>\nHeader always set X-A two\n</Location>",
+        name: "a host that one of two servers refuses",
+        text: "server { listen 80; server_name example.com; return 444; } server { listen 443 ssl; server_name example.com; ssl_certificate /c; ssl_certificate_key /k; root /w; }",
         has: &[],
-        lacks: &[],
-        fates: &[("rewriterule", Open), ("header always", Lost)],
+        lacks: &["deny"],
+        fates: &[("return 444", Open)],
     },
     Case {
-        name: "refusals with other statuses",
-        text: "RewriteRule ^/a$ - [R=404,L]\nRewriteRule ^/b$ - [R=503,L]\nRewriteRule ^/c$ - [G]\nRewriteRule ^/d$ - [F]",
+        name: "hosts that a server for all others refuses, and a site for all hosts",
+        text: "server { listen 80 default_server; return 444; } server { listen 8080; server_name _; root /w; }",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[("return 444", Open)],
+    },
+    Case {
+        name: "a host below a domain that another server serves",
+        text: "server { listen 80; server_name a.example.com; return 444; } server { listen 80; server_name .example.com; root /w; }",
+        has: &["hosts = [\"a.example.com\"]\nupstream = [\"http://127.0.0.1:9\"]\ndeny"],
+        lacks: &[],
+        fates: &[("return 444", Lost)],
+    },
+    Case {
+        name: "hosts that no server serves",
+        text: "server { listen 80 default_server; server_name _; return 444; } server { listen 80; server_name old.example.com; return 444; }
+               server { listen 80; server_name example.com; root /w; }",
+        has: &["hosts = [\"example.com\"]"],
+        lacks: &["deny"],
+        fates: &[("return 444", NotNeeded)],
+    },
+    Case {
+        name: "a redirect of one host before a refusal",
+        text: "server { listen 80; server_name example.com a.example.com; if ($host=example.com){ return 301 https://$host$request_uri; } return 444; }
+               server { listen 443 ssl; server_name example.com a.example.com; ssl_certificate /c; ssl_certificate_key /k; root /w; }",
+        has: &[],
+        lacks: &["https_redirect", "deny"],
+        fates: &[("if ($host", Lost), ("return 444", Open)],
+    },
+    Case {
+        name: "redirects of all hosts of a server before a refusal",
+        text: "server { listen 80; server_name example.com www.example.com; if ($host = example.com) { return 301 https://$host$request_uri; }
+               if ($host = www.example.com) { return 301 https://$host$request_uri; } return 404; }
+               server { listen 443 ssl; server_name example.com www.example.com; ssl_certificate /c; ssl_certificate_key /k; root /w; }",
+        has: &["https_redirect = true"],
+        lacks: &["deny"],
+        fates: &[("if ($host", Carried), ("return 404", NotNeeded)],
+    },
+    Case {
+        name: "a server for this machine only, beside a public one",
+        text: "server { listen 80; server_name example.com; root /w; }
+               server { listen 127.0.0.1:8080; server_name admin.example.com; root /srv/admin; }",
         has: &[
-            "pattern = \"^/a$\"\ndeny",
-            "pattern = \"^/b$\"\ndeny",
-            "pattern = \"^/c$\"\ndeny",
+            "hosts = [\"example.com\"]\nlisten = [\"0.0.0.0:80\"]",
+            "hosts = [\"admin.example.com\"]\nlisten = [\"127.0.0.1:8080\"]",
         ],
         lacks: &[],
+        fates: &[("listen 127", Carried)],
+    },
+    Case {
+        name: "a port that no server but one for refusals has",
+        text: "server { listen 80 default_server; return 444; }
+               server { listen 443 ssl; server_name example.com; ssl_certificate /c; ssl_certificate_key /k; root /w; }",
+        has: &["https_redirect = true"],
+        lacks: &["listen = []"],
+        fates: &[("return 444", NotNeeded)],
+    },
+    Case {
+        name: "one server that redirects the hosts of several",
+        text: "server { listen 80 default_server; server_name _; return 301 https://$host$request_uri; }
+               server { listen 443 ssl; server_name a.test; ssl_certificate /c; ssl_certificate_key /k; root /a; }
+               server { listen 443 ssl; server_name b.test; ssl_certificate /c; ssl_certificate_key /k; root /b; }
+               server { listen 8080; server_name c.test; root /c; }",
+        has: &["root = \"/a\"\ntls = { cert = \"/c\", key = \"/k\" }\nhttps_redirect = true", "root = \"/b\"\ntls = { cert = \"/c\", key = \"/k\" }\nhttps_redirect = true"],
+        lacks: &["root = \"/c\"\nhttps_redirect"],
+        fates: &[("return 301", Lost)],
+    },
+    Case {
+        name: "one server that redirects other hosts to one site",
+        text: "server { listen 443 ssl; server_name a.test; ssl_certificate /c; ssl_certificate_key /k; root /a; }
+               server { listen 443 ssl; server_name b.test; ssl_certificate /c; ssl_certificate_key /k; root /b; }
+               server { listen 80 default_server; server_name _; return 301 https://b.test$request_uri; }",
+        has: &["https_redirect = true\ncanonical_host = \"b.test\""],
+        lacks: &[],
+        fates: &[("return 301", Carried)],
+    },
+    Case {
+        name: "an upstream beside the redirect of a server",
+        text: "server {\nlisten 80;\nserver_name e.com;\nproxy_set_header Host $host;\nlocation /api/ {\nproxy_pass http://127.0.0.1:3000;\n}\nlocation / {\nreturn 301 https://e.com$request_uri;\n}\n}
+               server { listen 443 ssl; server_name e.com; ssl_certificate /c; ssl_certificate_key /k; root /w; }",
+        has: &["https_redirect = true"],
+        lacks: &["3000"],
         fates: &[
-            ("rewriterule ^/a", Lost),
-            ("rewriterule ^/b", Lost),
-            ("rewriterule ^/c", Lost),
-            ("rewriterule ^/d", Carried),
+            ("location /api/", Lost),
+            ("proxy_pass", Lost),
+            ("listen 80", Carried),
         ],
     },
     Case {
-        name: "a page for maintenance, but not for all",
-        text: "RewriteCond %{REMOTE_ADDR} !^192\\.0\\.2\\.\nRewriteRule ^ - [R=503,L]",
-        has: &[],
-        lacks: &["deny"],
-        fates: &[("rewritecond", Open), ("rewriterule", Open)],
-    },
-    Case {
-        name: "connections that must have TLS, and clients with certificates",
-        text: "<Location /a>\nSSLRequireSSL\n</Location>\n<Location /b>\nSSLVerifyClient require\n</Location>\n<If \"true\">\nSSLRequireSSL\n</If>\nSSLVerifyClient none",
-        has: &[],
+        name: "a server for the hosts that no other one has",
+        text: "server { listen 80 default_server; server_name example.com; root /w; }",
+        has: &["hosts = [\"example.com\"]"],
         lacks: &[],
-        fates: &[
-            ("sslrequiressl", Open),
-            ("sslverifyclient require", Open),
-            ("sslverifyclient none", NotNeeded),
-        ],
+        fates: &[("listen 80", Lost)],
     },
     Case {
-        name: "names of files in a folder",
-        text: "<Directory /srv/a/private>\n<FilesMatch \"\\.(sql|bak)$\">\nRequire all denied\n</FilesMatch>\n</Directory>",
-        has: &[],
-        lacks: &["sql"],
-        fates: &[("<filesmatch", Lost), ("require all denied", Open)],
-    },
-    Case {
-        name: "alternatives of conditions",
-        text: "RewriteCond %{REQUEST_URI} ^/secret [OR]\nRewriteCond %{QUERY_STRING} wipe\nRewriteRule ^ - [F]",
-        has: &[],
-        lacks: &["secret"],
-        fates: &[("rewritecond %{REQUEST_URI}", Open), ("rewriterule", Open)],
-    },
-    Case {
-        name: "requirements in requirements",
-        text: "<Location /a>\n<RequireAll>\nRequire ip 192.0.2.0/24\n<RequireAny>\nRequire valid-user\nRequire ip 198.51.100.7\n</RequireAny>\n</RequireAll>\n</Location>",
-        has: &["pattern = \"^/a(/.*)?$\"\ndeny"],
-        lacks: &["allow"],
-        fates: &[("<requireall", Lost)],
-    },
-    Case {
-        name: "methods",
-        text: "<Location /a>\n<LimitExcept GET>\nRequire all denied\n</LimitExcept>\n</Location>",
-        has: &[],
-        lacks: &["deny"],
-        fates: &[("<limitexcept", Lost), ("require all denied", Open)],
-    },
-    Case {
-        name: "either a password or a network",
-        text: "<Location /a>\nSatisfy Any\nOrder deny,allow\nDeny from all\nAllow from 192.0.2.0/24\nAuthType Basic\nAuthUserFile /etc/pw\nRequire valid-user\n</Location>",
-        has: &["deny = [\"0.0.0.0/0\", \"::/0\"]"],
-        lacks: &["allow ="],
-        fates: &[("satisfy", Lost), ("allow from", Lost)],
-    },
-    Case {
-        name: "TLS 1.3 only",
-        text: "SSLProtocol -all +TLSv1.3",
-        has: &[],
+        name: "a server for all hosts",
+        text: "server { listen 80 default_server; server_name _; root /w; }",
+        has: &["hosts = [\"*\"]"],
         lacks: &[],
-        fates: &[("sslprotocol", Lost)],
-    },
-];
-
-fn caddy(text: &str) -> String {
-    format!("a.test {{\n\troot * /srv/a\n\tphp_fastcgi unix//run/php.sock\n{text}\n}}\n")
-}
-
-#[test]
-fn caddy_is_read_by_context() {
-    check(ServerKind::Caddy, CADDY, caddy);
-}
-
-const CADDY: &[Case] = &[
-    Case {
-        name: "a server that gets shorter paths",
-        text: "uri strip_prefix /api\nreverse_proxy /api/* b:1",
-        has: &[],
-        lacks: &[],
-        fates: &[("uri", Lost), ("reverse_proxy", Lost)],
-    },
-    Case {
-        name: "clients with certificates, beside a certificate",
-        text: "tls /c /k {\nclient_auth {\nmode require\n}\n}",
-        has: &[],
-        lacks: &[],
-        fates: &[("tls", Open), ("client_auth", Open)],
-    },
-    Case {
-        name: "files that are hidden",
-        text: "file_server {\nhide /srv/a/secret.txt\n}",
-        has: &[],
-        lacks: &[],
-        fates: &[("hide", Open)],
-    },
-    Case {
-        name: "a path and a client",
-        text: "@x {\npath /a/*\nnot remote_ip 192.0.2.0/24\n}\nrespond @x 403",
-        has: &[],
-        lacks: &["/a/"],
-        fates: &[("@x", Lost), ("respond", Open)],
-    },
-    Case {
-        name: "passwords in a block",
-        text: "handle /a/* {\nbasic_auth {\nanna x\n}\nfile_server\n}",
-        has: &[],
-        lacks: &[],
-        fates: &[("handle", Lost), ("basic_auth", Open)],
-    },
-];
-
-fn vcl(text: &str) -> String {
-    format!("vcl 4.1;\nbackend default {{ .host = \"127.0.0.1\"; .port = \"8080\"; }}\n{text}\n")
-}
-
-#[test]
-fn vcl_is_read_by_context() {
-    check(ServerKind::Varnish, VCL, vcl);
-}
-
-const VCL: &[Case] = &[
-    Case {
-        name: "a refusal under two conditions",
-        text: "sub vcl_recv { if (req.http.host == \"a.test\") { if (req.url ~ \"^/secret\") { return (synth(403)); } } }",
-        has: &[],
-        lacks: &["secret"],
-        fates: &[("if (req.http.host", Lost), ("return (synth(403", Open)],
-    },
-    Case {
-        name: "a refusal of all requests",
-        text: "sub vcl_recv { return (synth(503)); }",
-        has: &[],
-        lacks: &[],
-        fates: &[("return (synth(503", Open)],
-    },
-    Case {
-        name: "a refusal in a subroutine, and one of the others",
-        text: "sub vcl_recv { call own; if (req.url ~ \"^/a\") { return (pass); } else { return (synth(403)); } } sub own { if (req.url ~ \"^/b\") { return (synth(404)); } }",
-        has: &[],
-        lacks: &["deny"],
-        fates: &[
-            ("call own", Lost),
-            ("else", Open),
-            ("return (synth(404", Open),
-        ],
-    },
-    Case {
-        name: "a path, a client and a host",
-        text: "acl office { \"192.0.2.0\"/24; } sub vcl_recv { if (req.url ~ \"^/a\" && client.ip !~ office && req.http.host == \"a.test\") { return (synth(403)); } }",
-        has: &[],
-        lacks: &["allow"],
-        fates: &[("if (", Open), ("acl office", Lost)],
-    },
-    Case {
-        name: "a list with an exception",
-        text: "acl purge { \"192.0.2.0\"/24; ! \"192.0.2.7\"; } sub vcl_recv { if (req.method == \"PURGE\") { if (!client.ip ~ purge) { return (synth(405)); } return (purge); } }",
-        has: &[],
-        lacks: &["purge_allow"],
-        fates: &[("acl purge", Lost)],
+        fates: &[("listen 80", Carried)],
     },
 ];

@@ -4,6 +4,7 @@
 mod apache;
 mod caddy;
 mod hostile;
+mod hostile_others;
 mod never_sent;
 mod nginx;
 mod vcl;

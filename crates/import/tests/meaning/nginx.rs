@@ -396,7 +396,7 @@ const ROUTES: &[Case] = &[
     },
     Case {
         name: "a proxy that keeps the path",
-        text: "location /api/ { proxy_pass http://127.0.0.1:3000/api/; } location /b/ { proxy_pass http://127.0.0.1:3001; }",
+        text: "proxy_set_header Host $host; location /api/ { proxy_pass http://127.0.0.1:3000/api/; } location /b/ { proxy_pass http://127.0.0.1:3001; }",
         has: &["http://127.0.0.1:3000", "http://127.0.0.1:3001"],
         lacks: &[],
         fates: &[("proxy_pass http://127.0.0.1:3000", Carried)],

@@ -1,0 +1,109 @@
+//! Servers that answer every request with an error: they refuse hosts that no other server has, or hosts that another server serves at
+//! other listeners.
+
+use crate::directive::Directive;
+use crate::host_redirect::{HostRedirect, OF_HOST};
+use crate::known;
+use crate::nginx::condition::{comparison, host_redirect};
+use crate::nginx::context::Context;
+use crate::requests::flat;
+
+/// The hosts of the servers that serve some requests.
+pub(super) fn served_hosts(all: &[Directive]) -> Vec<String> {
+    let servers = flat(all)
+        .into_iter()
+        .filter(|one| one.name() == "server" && one.block.is_some());
+    let serving = servers.filter(|one| !closes(one.inner().iter()));
+    serving.flat_map(|one| hosts(one.inner())).collect()
+}
+
+/// Whether `return` with an error is the answer of a server, at least to requests that no condition is about.
+fn closes<'d>(block: impl IntoIterator<Item = &'d Directive>) -> bool {
+    let is_error = |one: &Directive| known::is_error_status(one.argument(0));
+    let is_meant = |one: &Directive| one.name() == "return" && is_error(one);
+    block.into_iter().any(is_meant)
+}
+
+/// The hosts of a server; `*` for those that no other server has.
+pub(super) fn hosts<'d>(block: impl IntoIterator<Item = &'d Directive>) -> Vec<String> {
+    let names = block.into_iter().filter(|one| one.name() == "server_name");
+    let mut all: Vec<String> = names
+        .flat_map(Directive::arguments)
+        .flat_map(|name| hosts_of(name))
+        .collect();
+    // Beside other names these are words that no request has.
+    all.retain(|host| host != "*");
+    if all.is_empty() {
+        all.push("*".to_owned());
+    }
+    all
+}
+
+/// The hosts of a name; `*` for one that no request has.
+pub(super) fn hosts_of(name: &str) -> Vec<String> {
+    let name = name.to_ascii_lowercase();
+    match (name.as_str(), name.strip_prefix('.')) {
+        ("_" | "" | "localhost", _) => vec!["*".to_owned()],
+        (_, Some(rest)) => vec![rest.to_owned(), format!("*.{rest}")],
+        (_, None) => vec![name],
+    }
+}
+
+/// Whether another server has a host of this one by the same name, so that both belong to one site.
+pub(super) fn is_served(block: &[Directive], context: &Context<'_>) -> bool {
+    let mut own = hosts(block).into_iter();
+    own.any(|host| context.served_hosts.contains(&host))
+}
+
+/// Whether another server serves a host of this one, by whatever name.
+fn is_served_by_any(block: &[&Directive], context: &Context<'_>) -> bool {
+    let serves = |host: &String| {
+        let parents = host.match_indices('.');
+        let mut parents = parents.filter_map(|(at, _)| Some(format!("*{}", host.get(at..)?)));
+        let has = |one: &str| context.served_hosts.contains(one);
+        has(host) || has("*") || parents.any(|parent| has(&parent))
+    };
+    hosts(block.iter().copied()).iter().any(serves)
+}
+
+/// Whether a server only closes connections to hosts that no other one serves: `return` at this level takes precedence over all
+/// locations.
+pub(super) fn refuses_hosts(block: &[&Directive], context: &Context<'_>) -> bool {
+    let is_end = |one: &Directive| one.name() == "return" && one.argument(0) == "444";
+    let mut own = block.iter().copied();
+    own.clone().any(is_end)
+        && !own.any(|one| matches!(one.name(), "if" | "rewrite"))
+        && !is_served_by_any(block, context)
+}
+
+/// The redirect to TLS of a server with `if ($host = NAME) { return 301 https://$host$request_uri; }` for each of its names.
+pub(super) fn redirect_of_each_name(block: &[Directive]) -> Option<HostRedirect> {
+    let is_meant = |to: &HostRedirect| to.is_plain() && to.scheme == "https" && to.is_own_host();
+    let named = |one: &Directive| {
+        let condition = comparison(one);
+        let [action] = one.inner() else {
+            return None;
+        };
+        let is_host = condition.variable == "$host" && condition.operator == "=";
+        let redirect = host_redirect(action).filter(|to| is_host && is_meant(to))?;
+        Some((condition.pattern.to_ascii_lowercase(), redirect))
+    };
+    let rewrites = |one: &&Directive| matches!(one.name(), "if" | "rewrite");
+    let all: Option<Vec<_>> = block.iter().filter(rewrites).map(named).collect();
+    let all = all.filter(|_| closes(block))?;
+    let is_named = |host: &String| all.iter().any(|(name, _)| name == host);
+    if !hosts(block).iter().all(is_named) {
+        return None;
+    }
+    for one in block.iter().filter(rewrites) {
+        one.carried(OF_HOST);
+    }
+    all.into_iter().next().map(|(_, redirect)| redirect)
+}
+
+pub(super) const NO_SUCH_HOST: &str =
+    "Galley answers 421 to hosts that no site has; a site with `hosts = [\"*\"]` has them all";
+
+/// Why a refusal of hosts that another server serves is left to the owner of the site.
+pub(super) const SERVED_ELSEWHERE: &str = "another server has such hosts, which Galley serves at this listener, too: name the listeners of the site in `listen` and \
+     `listen_tls`, or write rules with `deny`";
