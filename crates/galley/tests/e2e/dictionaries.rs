@@ -34,8 +34,10 @@ fn a_second_page_is_sent_as_the_difference_to_a_dictionary() {
             .map(|b| format!("{b:02x}"))
             .collect();
         assert_eq!(dictionary.path, format!("/galley-dictionary/{hash}"));
-        let coded = visitor.read(&dictionary.path);
-        assert_eq!((coded.status, coded.coding()), (200, "br"));
+        wait_for("the dictionary as br", TIMEOUT, || {
+            let coded = visitor.read(&dictionary.path);
+            coded.status == 200 && coded.coding() == "br"
+        });
 
         for protocol in ["--http1.1", "--http2"] {
             let visitor = Visitor {

@@ -180,7 +180,11 @@ impl Visitor<'_> {
         self.get(target, &navigation(&hash))
     }
 
+    /// Waits for both forms of a page, which are made in the background.
     pub(crate) fn wait_for_dcz(&self, target: &str, dictionary: &Dictionary) -> Reply {
+        wait_for(&format!("{target} as br"), TIMEOUT, || {
+            self.read(target).coding() == "br"
+        });
         let mut reply = self.navigate(target, dictionary);
         wait_for(&format!("{target} as dcz"), TIMEOUT, || {
             reply = self.navigate(target, dictionary);
