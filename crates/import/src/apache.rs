@@ -19,7 +19,7 @@ mod site;
 
 use std::path::Path;
 
-use crate::directive::{Directive, report_lost};
+use crate::directive::Directive;
 use crate::draft::{Draft, ImportedSite};
 use crate::evidence;
 use crate::host_redirect::HostRedirect;
@@ -112,7 +112,7 @@ fn convert_with(
         source,
         directives: flat(all.iter().chain(htaccess.iter().flatten())),
     };
-    report_lost(&draft, &compared.directives);
+    draft.report_lost(&compared.directives);
     for (host, role) in &hosts {
         check::check(host, role, &compared, &pruned);
     }

@@ -1,8 +1,6 @@
 //! A statement of a configuration, and its results in the report.
 
-use std::collections::HashMap;
-
-use crate::draft::{Draft, ImportedSite, RuleDraft, Section, Value};
+use crate::draft::{ImportedSite, RuleDraft, Section, Value};
 use crate::report::{ReportEntry, StatementOutcome};
 use crate::source::StatementOrigin;
 use crate::units;
@@ -143,21 +141,5 @@ impl Directive {
     fn each(&self, tell: &dyn Fn(&ReportEntry)) {
         tell(&self.entry);
         self.inner().iter().for_each(|inner| inner.each(tell));
-    }
-}
-
-/// Reports the statements of the options in [`Draft::lost`].
-pub(crate) fn report_lost(draft: &Draft, all: &[&Directive]) {
-    let place = |origin: &StatementOrigin| (origin.file.clone(), origin.line);
-    let mut names = HashMap::new();
-    for one in &draft.lost {
-        names.extend(one.origins.iter().map(|origin| (place(origin), &one.name)));
-    }
-    for by in all.iter().filter(|by| by.block.is_none()) {
-        if let Some(name) = names.get(&place(&by.origin)) {
-            by.not_carried(&format!(
-                "another server sets `{name}` otherwise, and Galley has one value for a host, or for all: choose one of both"
-            ));
-        }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) use common::hsts;
 
 use std::path::Path;
 
-use crate::directive::{Directive, report_lost};
+use crate::directive::Directive;
 use crate::draft::{Draft, ImportedSite};
 use crate::evidence;
 use crate::names::NGINX;
@@ -75,7 +75,7 @@ fn check_all(
     draft: &Draft,
     context: &Context<'_>,
 ) {
-    report_lost(draft, &flat(servers.iter().flatten().copied()));
+    draft.report_lost(&flat(servers.iter().flatten().copied()));
     let mut pruned = draft.clone();
     evidence::prune(&mut pruned);
     for block in servers {
