@@ -218,11 +218,11 @@ fn help_for_unknown(section: OptionSection, name: &str) -> String {
     }
 }
 
-/// What other servers have an option for, and Galley does not.
+/// What other servers name otherwise, or have an option for and Galley does not.
 const ABSENT: &[(&[&str], &str)] = &[
     (
         &["http3", "h3", "quic"],
-        "remove it: Galley speaks HTTP/2 and HTTP/1.1 to clients, and not HTTP/3",
+        "remove it: `listen_quic` of `[server]` turns on HTTP/3, and `http3` of a site turns it off there",
     ),
     (
         &["http2", "h2"],

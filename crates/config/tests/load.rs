@@ -234,8 +234,8 @@ fn errors_have_a_position_and_a_hint() {
 fn an_option_that_only_other_servers_have_is_not_taken_for_another() {
     for (name, section) in [
         ("http3", "[server]"),
-        ("http3", "[[site]]"),
         ("quic", "[server]"),
+        ("quic", "[[site]]"),
         ("http2", "[server]"),
     ] {
         let text = format!("[[site]]\nhosts = [\"a\"]\nroot = \"/\"\n{section}\n{name} = true\n");

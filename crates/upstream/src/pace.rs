@@ -38,8 +38,8 @@ impl UnseenPace {
             }
             _ if rests(standing) && self.people_until.is_some_and(|until| now < until) => {
                 let slots = u32::try_from(slots.max(1)).unwrap_or(u32::MAX);
-                let rest = (took * (SHARE - 1) / slots).min(LONGEST_REST);
-                // Without credit left, the rest begins now.
+                let rest = (took * SHARE / slots).min(LONGEST_REST);
+                // Without credit left, the page began when the last rest ended.
                 let rests_until = match self.rests_until {
                     Some(until) => until.max(now.checked_sub(CREDIT).unwrap_or(until)) + rest,
                     None => now.checked_sub(CREDIT).unwrap_or(now) + rest,
@@ -71,7 +71,7 @@ pub(super) fn rests(standing: Standing) -> bool {
 /// twentieth of a customer's pages within 1.1 times.
 const SHARE: u32 = 8;
 
-/// The rests that the class has not needed count for so long: those of fourteen pages of 40 ms with one slot.
+/// The rests that the class has not needed count for so long: those of twelve pages of 40 ms with one slot.
 const CREDIT: Duration = Duration::from_secs(4);
 
 /// People have left this long after their last page.
@@ -146,7 +146,7 @@ mod tests {
             pace.record(of(Class::Unseen), PAGE, 1, now);
             is_resting(&pace, now)
         });
-        assert_eq!(burst, Some(14), "then it is a crawl");
+        assert_eq!(burst, Some(12), "then it is a crawl");
         assert!(pace.is_spent(now + CREDIT / 2 - PAGE));
     }
 
