@@ -275,7 +275,8 @@ impl Entry {
             lines: self.lines.clone(),
             coded: self.coded.clone(),
             claimed_step: AtomicU8::new(self.claimed_step.load(Ordering::Relaxed)),
-            dictionaries: AtomicU32::new(self.dictionaries.load(Ordering::Relaxed)),
+            // Who compares the entry may find it replaced by this copy, so the copy is compared again.
+            dictionaries: AtomicU32::new(0),
             source: self.source.clone(),
             made_by: self.made_by,
             fragments: self.fragments.clone(),

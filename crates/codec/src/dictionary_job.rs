@@ -73,6 +73,7 @@ impl DictionaryJob {
                 }
             }
         }
+        new.claim_dictionaries(entry.dictionaries());
         if self.memory.put_if_same(&entry, Arc::new(new)).is_err()
             && let Some(newer) = self.memory.peek(entry.key.bytes())
         {
