@@ -345,10 +345,11 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_the_http2_library_are_not_written() {
+    fn messages_of_the_libraries_about_clients_are_not_written() {
         let written = lines(LogLevel::Debug, |_| {
             tracing::warn!(target: "h2::proto::ping_pong", "a frame");
             tracing::debug!(target: "h2::codec", "for us");
+            tracing::warn!(target: "quinn_proto::connection", "a packet");
             tracing::warn!(target: "h2o", "ours");
         });
         assert_eq!(written.len(), 2, "{written:?}");

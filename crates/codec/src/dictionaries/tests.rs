@@ -169,6 +169,40 @@ fn the_page_with_the_most_hits_becomes_the_dictionary_of_its_template() {
 }
 
 #[test]
+fn a_page_whose_copy_replaces_it_before_it_is_compared_is_compared_again() {
+    let world = World::new(Dictionaries::on());
+    let state = world.dictionaries.state();
+    for path in ["/product/a/", "/product/b/"] {
+        world.store(path, 3);
+        let page = world.page(path);
+        assert!(page.claim_dictionaries(state));
+        let lost = world.job(&page, START, true);
+        let (fields, coded) = (page.fields.clone(), page.coded().to_vec());
+        let denser = Arc::new(page.with_coded(&fields, coded, CompressionStep::Dense));
+        world.memory.put_if_same(&page, denser).unwrap();
+        drop(page);
+        assert_eq!(lost.work(), None, "the page is gone");
+        let copy = world.page(path);
+        assert!(copy.claim_dictionaries(state), "nobody has compared it");
+        world.job(&copy, START, true).work();
+        assert!(
+            !world.page(path).claim_dictionaries(state),
+            "it is compared"
+        );
+    }
+    world.renew(chosen_at());
+    let (page, state) = (world.page("/product/b/"), world.dictionaries.state());
+    assert!(page.claim_dictionaries(state));
+    world.job(&page, START, true).work();
+    let named = world.page("/product/b/");
+    assert!(!Arc::ptr_eq(&named, &page), "it names the dictionary");
+    assert!(
+        !named.claim_dictionaries(state),
+        "and is not compared without end"
+    );
+}
+
+#[test]
 fn a_dictionary_ends_with_its_page_and_after_a_day() {
     let world = two_products();
     let first = world.of("/product/a/").unwrap();
