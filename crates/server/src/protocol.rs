@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use galley_http::body::BodyReader;
 use galley_http::framing::Framing;
+use galley_policy::outcome::RefusedWhy;
 
 use super::Core;
 use super::speed::ReceiveProgress;
+use super::timer::{DeadlinePassed, Timer};
 use galley_request::fault::Fault;
 use galley_upstream::interim::Interim;
 
@@ -55,7 +57,7 @@ impl From<ClientDisconnected> for BodyError {
 pub(super) struct ArrivingBody {
     /// The framing of an HTTP/1 body.
     pub(super) reader: BodyReader,
-    /// Bytes that an HTTP/2 body may still have; its frames mark the end.
+    /// Bytes that an HTTP/2 or HTTP/3 body may still have; its frames mark the end.
     pub(super) room: u64,
     /// The speed of the client; `None`: Galley is not waiting for the client.
     pub(super) progress: Option<ReceiveProgress>,
@@ -69,5 +71,18 @@ impl ArrivingBody {
             room: limit,
             progress: None,
         }
+    }
+
+    /// Counts bytes of an HTTP/2 or HTTP/3 body: the client has to be fast enough, and the site permits no more than the room.
+    pub(super) fn receive(&mut self, bytes: usize, timer: &Timer) -> Result<(), BodyError> {
+        if let Some(progress) = &mut self.progress {
+            progress.add(bytes);
+            let judged = progress.judge(timer);
+            judged.map_err(|DeadlinePassed| BodyError::Late)?;
+        }
+        let room = self.room.checked_sub(bytes as u64);
+        let note = "more bytes than the site allows";
+        self.room = room.ok_or_else(|| Fault::new(RefusedWhy::BodyTooLarge, note))?;
+        Ok(())
     }
 }

@@ -13,7 +13,6 @@ use bytes::Bytes;
 use galley_http::h2::Http2HeadBuffer;
 use galley_http::head::HeadBuffer;
 use galley_http::owned_head::OwnedHead;
-use galley_policy::outcome::RefusedWhy;
 use galley_policy::request_info::RequestInfo;
 use h2::RecvStream;
 use h2::server::SendResponse;
@@ -33,7 +32,6 @@ use crate::speed::ReceiveProgress;
 use crate::stream_body::{self, SendOptions};
 use crate::timer::{DeadlinePassed, Timer};
 use crate::upload::Upload;
-use galley_request::fault::Fault;
 use galley_request::{Response, Sites};
 use galley_telemetry::fields::LoggedHeaders;
 use galley_upstream::interim::{Interim, Mailbox};
@@ -269,8 +267,8 @@ impl Protocol for Http2<'_> {
         body: &mut ArrivingBody,
     ) -> Result<Option<Bytes>, BodyError> {
         let begin = || ReceiveProgress::begin(core.limits.body_speed, self.timer);
-        let progress = body.progress.get_or_insert_with(begin);
         loop {
+            let progress = body.progress.get_or_insert_with(begin);
             let Ok(next) = self.timer.before(progress.until, self.body.data()).await else {
                 progress
                     .judge(self.timer)
@@ -279,15 +277,7 @@ impl Protocol for Http2<'_> {
             };
             let Some(data) = next else { return Ok(None) };
             let data = data.map_err(|_| BodyError::Gone)?;
-            progress.add(data.len());
-            progress
-                .judge(self.timer)
-                .map_err(|DeadlinePassed| BodyError::Late)?;
-            let Some(room) = body.room.checked_sub(data.len() as u64) else {
-                let note = "more bytes than the site allows";
-                return Err(Fault::new(RefusedWhy::BodyTooLarge, note).into());
-            };
-            body.room = room;
+            body.receive(data.len(), self.timer)?;
             let freed = self.body.flow_control().release_capacity(data.len());
             freed.map_err(|_| BodyError::Gone)?;
             if !data.is_empty() {

@@ -14,7 +14,6 @@ use galley_http::h3::{self, H3Code, H3Error};
 use galley_http::head::{self, HeadBuffer};
 use galley_http::hpack::Block;
 use galley_http::owned_head::OwnedHead;
-use galley_policy::outcome::RefusedWhy;
 use galley_policy::request_info::RequestInfo;
 use http::{HeaderMap, Response as HttpResponse, StatusCode};
 
@@ -30,7 +29,6 @@ use crate::request_log_fields::RequestLogFields;
 use crate::speed::ReceiveProgress;
 use crate::stream_body::{self, ResponseStream, SendFailure, SendOptions};
 use crate::timer::{DeadlinePassed, Timer};
-use galley_request::fault::Fault;
 use galley_request::{Response, Sites};
 use galley_upstream::interim::{Interim, Mailbox};
 
@@ -312,8 +310,8 @@ impl Protocol for Http3<'_> {
         body: &mut ArrivingBody,
     ) -> Result<Option<Bytes>, BodyError> {
         let begin = || ReceiveProgress::begin(core.limits.body_speed, self.timer);
-        let progress = body.progress.get_or_insert_with(begin);
         loop {
+            let progress = body.progress.get_or_insert_with(begin);
             let next = poll_fn(|cx| self.stream.poll_body(cx));
             let Ok(next) = self.timer.before(progress.until, next).await else {
                 progress
@@ -330,15 +328,7 @@ impl Protocol for Http3<'_> {
                     return Err(BodyError::Gone);
                 }
             };
-            progress.add(data.len());
-            progress
-                .judge(self.timer)
-                .map_err(|DeadlinePassed| BodyError::Late)?;
-            let Some(room) = body.room.checked_sub(data.len() as u64) else {
-                let note = "more bytes than the site allows";
-                return Err(Fault::new(RefusedWhy::BodyTooLarge, note).into());
-            };
-            body.room = room;
+            body.receive(data.len(), self.timer)?;
             return Ok(Some(data));
         }
     }

@@ -1,5 +1,6 @@
 //! What the tasks of requests do on the state of their connection: they read bodies, and send responses.
 
+use std::collections::HashMap;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -16,11 +17,7 @@ impl Http3State {
         id: StreamId,
         cx: &Context<'_>,
     ) -> Poll<Result<Option<Bytes>, StreamFailure>> {
-        let Some(stream) = self
-            .streams
-            .get_mut(&id)
-            .filter(|stream| !stream.is_cancelled)
-        else {
+        let Some(stream) = open(&mut self.streams, id) else {
             return Poll::Ready(Err(StreamFailure::Gone));
         };
         // Trailers are dropped.
@@ -49,11 +46,7 @@ impl Http3State {
         id: StreamId,
         cx: &Context<'_>,
     ) -> Poll<Result<BehindHead, StreamFailure>> {
-        let Some(stream) = self
-            .streams
-            .get_mut(&id)
-            .filter(|stream| !stream.is_cancelled)
-        else {
+        let Some(stream) = open(&mut self.streams, id) else {
             return Poll::Ready(Err(StreamFailure::Gone));
         };
         let behind = stream.behind_head(&mut self.quic, &mut self.h3.flood);
@@ -82,13 +75,7 @@ impl Http3State {
         bytes: Bytes,
         is_last: bool,
     ) -> Result<(), StreamFailure> {
-        let Some(stream) = self
-            .streams
-            .get_mut(&id)
-            .filter(|stream| !stream.is_cancelled)
-        else {
-            return Err(StreamFailure::Gone);
-        };
+        let stream = open(&mut self.streams, id).ok_or(StreamFailure::Gone)?;
         self.h3.flood.sent(bytes.len());
         stream.push(bytes, is_last);
         let flushed = stream.flush(&mut self.quic, &mut self.accepted);
@@ -100,11 +87,7 @@ impl Http3State {
         id: StreamId,
         cx: &Context<'_>,
     ) -> Poll<Result<(), StreamFailure>> {
-        let Some(stream) = self
-            .streams
-            .get_mut(&id)
-            .filter(|stream| !stream.is_cancelled)
-        else {
+        let Some(stream) = open(&mut self.streams, id) else {
             return Poll::Ready(Err(StreamFailure::Gone));
         };
         match stream.has_room(&mut self.quic, &mut self.accepted) {
@@ -118,11 +101,7 @@ impl Http3State {
     }
 
     pub(super) fn poll_closed(&mut self, id: StreamId, cx: &Context<'_>) -> Poll<()> {
-        match self
-            .streams
-            .get_mut(&id)
-            .filter(|stream| !stream.is_cancelled)
-        {
+        match open(&mut self.streams, id) {
             Some(stream) => {
                 stream.wait_for_input(cx);
                 Poll::Pending
@@ -161,4 +140,12 @@ impl Http3State {
         self.reset(id, code);
         self.streams.remove(&id);
     }
+}
+
+/// The stream, unless the client has canceled it.
+fn open(
+    streams: &mut HashMap<StreamId, RequestStream>,
+    id: StreamId,
+) -> Option<&mut RequestStream> {
+    streams.get_mut(&id).filter(|stream| !stream.is_cancelled)
 }
