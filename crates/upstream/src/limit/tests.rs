@@ -460,3 +460,43 @@ async fn without_proof_a_rest_follows_each_page_while_people_use_the_slots() {
     assert!(!is_full(), "the rest ends by itself");
     assert!(page(unseen).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn passwords_without_proof_wait_until_they_are_many() {
+    let limit = limit(2, 10);
+    let login = QueueIdentity {
+        class: Class::Login,
+        trust: Trust::Plain,
+        client: Network::V4(9),
+    };
+    let page = async |identity| {
+        let slot = limit.acquire(identity, &QueuePosition::default()).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        slot.is_ok()
+    };
+    assert!(page(visitor(1)).await);
+    assert_eq!(
+        tokio::join!(page(login), page(login)),
+        (true, true),
+        "the second one waits"
+    );
+    while page(login).await {}
+    assert!(limit.0.stats.is_full_for(login), "they rest");
+    let started = tokio::time::Instant::now();
+    assert!(page(visitor(1)).await);
+    assert_eq!(started.elapsed(), Duration::from_millis(100));
+    while limit.0.stats.is_full_for(login) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(
+        tokio::join!(page(login), page(login)),
+        (true, false),
+        "none waits"
+    );
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(
+        tokio::join!(page(login), page(login)),
+        (true, true),
+        "it is over"
+    );
+}
