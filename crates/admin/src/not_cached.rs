@@ -46,13 +46,30 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
             PassWhy::Cookie => words::passed_cookies(&cookies),
             _ => words::pass(*why, None),
         };
-        reason("pass", (word, requests, totals.pass_us(*why)), &advice)
+        let upstream_us = totals.pass_us(*why);
+        reason(
+            &ReasonCount {
+                kind: "pass",
+                word,
+                requests,
+                upstream_us,
+            },
+            &advice,
+        )
     });
     let stored = NotStored::ALL.iter().zip(totals.not_stored());
     let stored = stored.map(|(why, (word, requests))| {
         let advice = words::not_stored(*why, None);
-        let counts = (word, requests, totals.not_stored_us(*why));
-        reason("not-stored", counts, &advice)
+        let upstream_us = totals.not_stored_us(*why);
+        reason(
+            &ReasonCount {
+                kind: "not-stored",
+                word,
+                requests,
+                upstream_us,
+            },
+            &advice,
+        )
     });
     let mut reasons: Vec<Value> = passes.chain(stored).flatten().collect();
     reasons.sort_by_key(|reason| {
@@ -68,18 +85,22 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
     })
 }
 
-/// A reason with its word, its requests and the time of the upstream; `None` if there was no such request.
-fn reason(
-    kind: &str,
-    (word, requests, upstream_us): (&str, u64, u64),
-    advice: &Advice,
-) -> Option<Value> {
-    (requests > 0).then(|| {
+/// What a reason cost: its requests, and their time of the upstream in microseconds.
+struct ReasonCount {
+    kind: &'static str,
+    word: &'static str,
+    requests: u64,
+    upstream_us: u64,
+}
+
+/// Returns `None` if there was no such request.
+fn reason(counted: &ReasonCount, advice: &Advice) -> Option<Value> {
+    (counted.requests > 0).then(|| {
         let mut value = advice.value();
-        value["kind"] = json!(kind);
-        value["word"] = json!(word);
-        value["requests"] = json!(requests);
-        value["upstream_us"] = json!(upstream_us);
+        value["kind"] = json!(counted.kind);
+        value["word"] = json!(counted.word);
+        value["requests"] = json!(counted.requests);
+        value["upstream_us"] = json!(counted.upstream_us);
         value
     })
 }

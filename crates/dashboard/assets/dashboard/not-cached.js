@@ -37,12 +37,13 @@ function card(why, ...parts) {
 }
 
 // A reason with its share of all requests and of PHP's time. Its pages know the cause better than the reason: which cookie, which status.
-function reason(site, one, pages, isOpen) {
+function reason(site, one, { markers, pages }, isOpen) {
   const of = (part, whole) => percent(whole > 0 ? part / whole : 0);
   const cost = one.upstream_us === undefined ? '' : `, ${of(one.upstream_us, site.upstream_us)} of the time of PHP`;
   const text = `${several(one.requests, 'request')} (${of(one.requests, site.requests)} of all)${cost}: ${KINDS[one.kind]} (${one.word})`;
   const figures = h('p', { class: 'quiet' }, text);
-  const exact = one.kind === 'not-stored' ? causes(pages.filter((page) => page.word === one.word)) : [];
+  const own = one.word === 'remembered' ? markers : pages.filter((page) => one.kind === 'not-stored' && page.word === one.word);
+  const exact = causes(own);
   const list = (all, index) => listed(`Pages of ${site.name}: ${one.word}, cause ${index + 1}`, all, isOpen);
   if (exact.length === 1) {
     const [[why, all]] = exact;
@@ -59,17 +60,15 @@ function others(site, pages) {
     card(why, remedy(all[0].do), listed(`Other pages of ${site.name}, cause ${index + 1}`, all, false)));
 }
 
-function reasons(site, markers) {
-  const pages = [
-    ...markers.map((entry) => ({ url: entry.url, ago_s: entry.age_s, ...entry.not_stored })),
-    ...site.pages,
-  ];
+function reasons(site, entries) {
+  const markers = entries.map((entry) => ({ url: entry.url, ago_s: entry.age_s, ...entry.not_stored }));
+  const pages = [...markers, ...site.pages];
   if (site.reasons.length === 0 && pages.length === 0) {
     return [h('p', { class: 'quiet' }, 'No request bypassed the cache, and every page that PHP generated was stored.')];
   }
   return [
     h('p', { class: 'quiet' }, 'Since the start; what costs PHP most time comes first.'),
-    ...site.reasons.map((one, index) => reason(site, one, pages, index < OPEN_CAUSES)),
+    ...site.reasons.map((one, index) => reason(site, one, { markers, pages }, index < OPEN_CAUSES)),
     ...others(site, pages),
   ];
 }
