@@ -75,7 +75,7 @@ function judge_site( array $facts ): array {
 	if ( $facts['defeats'] ) {
 		$conflicts = count( $facts['defeats'] );
 		/* translators: %s: a number */
-		return state( 'amber', __( 'Something works against the cache', 'galley' ), sprintf( _n( '%s conflict: see the list under Settings > Galley.', '%s conflicts: see the list under Settings > Galley.', $conflicts, 'galley' ), number_format_i18n( $conflicts ) ) );
+		return state( 'amber', __( 'Caching problem', 'galley' ), sprintf( _n( '%s conflict: see the list under Settings > Galley.', '%s conflicts: see the list under Settings > Galley.', $conflicts, 'galley' ), number_format_i18n( $conflicts ) ) );
 	}
 	return judge_traffic( $facts['site'] );
 }

@@ -42,7 +42,7 @@ final class PageTest extends TestCase {
 			array( 'green', 'Everything works', $this->facts( array(), array( 'requests' => 0, 'hit_ratio' => null ) ) ),
 			array( 'green', 'Everything works', $this->facts( array(), array( 'requests' => 10, 'hit_ratio' => 0.1 ) ) ),
 			array( 'green', 'Everything works', $this->facts( array(), array( 'hit_ratio' => 0.3 ) ) ),
-			array( 'amber', 'Something works against the cache', $this->facts( array( 'defeats' => array( 'A cookie.' ) ) ) ),
+			array( 'amber', 'Caching problem', $this->facts( array( 'defeats' => array( 'A cookie.' ) ) ) ),
 			array( 'amber', 'Some changes are not visible yet', $this->facts( array( 'pending' => 1, 'defeats' => array( 'A cookie.' ) ) ) ),
 			array( 'amber', 'Development mode is on', $this->facts( array( 'development' => 60, 'pending' => 1 ) ) ),
 			array( 'red', 'PHP does not answer', $this->facts( array( 'development' => 60 ) + $dead ) ),
