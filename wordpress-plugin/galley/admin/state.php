@@ -211,8 +211,15 @@ function print_state( array $state ): void {
 		esc_attr( $state['color'] ),
 		esc_html( $marks[ $state['color'] ] ),
 		esc_html( $state['label'] ),
-		esc_html( $state['why'] )
+		wp_kses( with_code( $state['why'] ), array( 'code' => array() ) )
 	);
+}
+
+/**
+ * Returns the text as HTML, with what is between backticks as code. Pure.
+ */
+function with_code( string $text ): string {
+	return preg_replace( '/`([^`]+)`/', '<code>$1</code>', esc_html( $text ) );
 }
 
 /**

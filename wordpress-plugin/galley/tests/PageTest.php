@@ -173,4 +173,8 @@ final class PageTest extends TestCase {
 		$this->assertSame( 'A new title purges 3+ stored pages.', Galley\effect_words( 'title', 3, true ) );
 		$this->assertSame( 'A change of the text purges 1 stored page.', Galley\effect_words( 'text', 1, false ) );
 	}
+
+	public function test_names_between_backticks_are_code_and_markup_is_text() {
+		$this->assertSame( 'set <code>listen</code> of &lt;b&gt;x&lt;/b&gt; `', Galley\with_code( 'set `listen` of <b>x</b> `' ) );
+	}
 }
