@@ -384,8 +384,14 @@ fn reasons(all: impl Iterator<Item = (&'static str, u64)>) -> Map<String, Value>
 
 /// The histograms of times since the start: the number of responses in each bucket, the last one above all bounds.
 fn times(totals: &Totals) -> Value {
-    let (all, upstream) = (totals.total_time(), totals.upstream_time());
-    json!({ "bounds_us": Histogram::BOUNDS_US, "all": all.counts(), "upstream": upstream.counts() })
+    let [all, cache, upstream] = [
+        totals.total_time(),
+        totals.cache_time(),
+        totals.upstream_time(),
+    ];
+    json!({
+        "bounds_us": Histogram::BOUNDS_US, "all": all.counts(), "cache": cache.counts(), "upstream": upstream.counts(),
+    })
 }
 
 fn words(totals: &Totals) -> Map<String, Value> {

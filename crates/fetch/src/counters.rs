@@ -12,6 +12,7 @@ use galley_cache::key::Key;
 use galley_policy::outcome::NotStored;
 use galley_policy::time::Tick;
 
+use super::cookie_names::CookieNames;
 use super::facets::Facets;
 use super::plugin_contact::PluginContact;
 use super::precision::PurgePrecision;
@@ -33,6 +34,8 @@ pub struct FetchCounters {
     pub precision: PurgePrecision,
     /// The query parameters of the site's pages.
     pub facets: Facets,
+    /// The cookies for which requests bypassed the cache.
+    pub cookies: CookieNames,
     /// Whether pages come with Galley's plugin.
     pub plugin: PluginContact,
     /// The pages that were not stored, the newest last; at most [`MAX_RECENT`].

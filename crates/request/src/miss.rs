@@ -10,6 +10,7 @@ use galley_cache::fill::{FillError, FillHead, FillReader, FillSharing};
 use galley_cache::key::Key;
 use galley_policy::cgi::Script;
 use galley_policy::class::Standing;
+use galley_policy::cookie;
 use galley_policy::decide::Backend;
 use galley_policy::forward::Credentials;
 use galley_policy::freshness;
@@ -239,6 +240,9 @@ impl Miss<'_, '_> {
             Ok(pool) => pool,
             Err(fault) => return self.fall_back(fault).await,
         };
+        if outcome == Outcome::Pass(PassWhy::Cookie) {
+            note_cookies(self.exchange);
+        }
         let began = Instant::now();
         let learn = passed_response_use(self.exchange, self.found);
         let session = self.exchange.session_end();
@@ -425,6 +429,17 @@ fn with_includes(outcome: StoreOutcome, head: &FillHead) -> StoreOutcome {
     }
 }
 
+/// Counts the cookies for which a request bypasses the cache.
+fn note_cookies(exchange: &Exchange<'_>) {
+    let (core, fields) = (&exchange.site.core, exchange.head.fields());
+    let lines = fields.filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
+    lines
+        .flat_map(|(_, line)| cookie::pairs(line))
+        .filter(|pair| cookie::classify(pair.name, &core.rules) == cookie::Class::Bypass)
+        .take(MAX_NOTED)
+        .for_each(|pair| core.counters.cookies.note(pair.name));
+}
+
 /// Whether a stale response may be sent in place of one with this status: those of RFC 5861 section 4, and with the WordPress
 /// preset every other server error, such as 508 of some hosting providers.
 fn is_failure(status: StatusCode, stale_on: StaleOnStatus) -> bool {
@@ -473,3 +488,6 @@ impl ResponseBody {
         }
     }
 }
+
+/// The maximum number of cookies that one request counts.
+const MAX_NOTED: usize = 3;
