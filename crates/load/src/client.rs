@@ -250,7 +250,8 @@ impl LoadClient {
     #[cfg(feature = "http3")]
     pub fn acknowledge(&mut self) {
         if self.link.target.is_http3() {
-            self.runtime.block_on(tokio::time::sleep(ACKNOWLEDGED));
+            self.runtime
+                .block_on(async { tokio::time::sleep(ACKNOWLEDGED).await });
         }
     }
 
