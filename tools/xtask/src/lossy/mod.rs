@@ -37,6 +37,9 @@ pub(crate) struct Arguments {
     /// The share of packets that are lost in each direction
     #[arg(long, default_value_t = 0.02)]
     loss: f64,
+    /// The congestion control of TCP, which the kernel must permit in namespaces: reno, and the default of this machine
+    #[arg(long, default_value = "reno")]
+    tcp: String,
 }
 
 /// A server behind the path.
@@ -50,7 +53,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let galley = crate::bench::existing_program(&arguments.galley)?;
     let interrupt = Interrupt::listen()?;
     let scratch = Scratch::new()?;
-    let path = LossyPath::open(scratch.path(), arguments.delay_ms, arguments.loss)?;
+    let path = LossyPath::open(
+        scratch.path(),
+        arguments.delay_ms,
+        arguments.loss,
+        &arguments.tcp,
+    )?;
     let certificate = Certificate::create(scratch.path(), HOST)?;
     let site = LossySite {
         path: &path,
@@ -74,12 +82,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let ratio = http3 / http2;
     println!(
         "{} KB in {} files, {} ms and {} % loss in each direction, {} pages each, median: \
-         {http2:.0} ms over HTTP/2, {http3:.0} ms over HTTP/3, {ratio:.2}",
+         {http2:.0} ms over HTTP/2 ({}), {http3:.0} ms over HTTP/3, {ratio:.2}",
         (PAGE_BYTES + RESOURCES * RESOURCE_BYTES) / 1000,
         1 + RESOURCES,
         arguments.delay_ms,
         arguments.loss * 100.0,
         arguments.rounds,
+        arguments.tcp,
     );
     if ratio > MOST {
         return Err(format!("the goal is at most {MOST}").into());

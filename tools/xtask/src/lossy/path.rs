@@ -25,11 +25,17 @@ pub(super) enum Side {
 }
 
 impl LossyPath {
-    /// Creates a path with this delay and this share of lost packets in each direction. `dir`: a folder for its program.
+    /// Creates a path with this delay and this share of lost packets in each direction. `tcp`: the congestion control
+    /// of TCP. `dir`: a folder for the program.
     ///
     /// # Errors
     /// This process is not root, or the system has no TUN devices.
-    pub(super) fn open(dir: &Path, delay_ms: f64, loss: f64) -> Result<Self, CommandError> {
+    pub(super) fn open(
+        dir: &Path,
+        delay_ms: f64,
+        loss: f64,
+        tcp: &str,
+    ) -> Result<Self, CommandError> {
         let id = std::process::id();
         let script = dir.join("relay.py");
         fs::write(&script, include_str!("relay.py"))?;
@@ -48,12 +54,12 @@ impl LossyPath {
             return Err("no TUN devices: run as root, and see /dev/net/tun".into());
         }
         for side in [Side::Client, Side::Server] {
-            path.connect(side)?;
+            path.connect(side, tcp)?;
         }
         Ok(path)
     }
 
-    fn connect(&self, side: Side) -> Result<(), CommandError> {
+    fn connect(&self, side: Side, tcp: &str) -> Result<(), CommandError> {
         let (name, device) = (side.namespace(self.id), side.device(self.id));
         ip(&["netns", "add", &name])?;
         ip(&["link", "set", &device, "netns", &name])?;
@@ -68,9 +74,9 @@ impl LossyPath {
             ip(&["-n", &name, "link", "set", device, "up"])?;
         }
         // TCP begins each connection without what it knows of earlier ones, as QUIC does.
-        let setting = "echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save";
+        let settings = "cd /proc/sys/net/ipv4 && echo 1 > tcp_no_metrics_save && echo $0 > tcp_congestion_control";
         let mut command = self.command(side, "sh");
-        run(command.args(["-c", setting]))
+        run(command.args(["-c", settings, tcp]))
     }
 
     /// A command that runs a program on a side.
