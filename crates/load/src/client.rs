@@ -20,7 +20,7 @@ use tokio::{
 };
 
 #[cfg(feature = "http3")]
-use crate::http3::Http3;
+use crate::http3::Http3Sender;
 use crate::{
     LoadError,
     connect::{Connections, Dialer, Stream, Target, TargetProtocol},
@@ -94,7 +94,7 @@ enum Open {
     Http1(Stream),
     Http2(SendRequest<Bytes>),
     #[cfg(feature = "http3")]
-    Http3(Http3),
+    Http3(Http3Sender),
 }
 
 impl LoadClient {
@@ -148,7 +148,7 @@ impl LoadClient {
                 None => self.link.open().await.map(Open::Http1),
                 #[cfg(feature = "http3")]
                 Some(_) if self.link.target.is_http3() => {
-                    Http3::open(&self.link).await.map(Open::Http3)
+                    Http3Sender::open(&self.link).await.map(Open::Http3)
                 }
                 Some(_) => SendRequest::open(&self.link).await.map(Open::Http2),
             }

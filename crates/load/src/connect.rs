@@ -157,7 +157,7 @@ impl Dialer {
 
     /// Opens a connection of HTTP/3, including the handshake.
     #[cfg(feature = "http3")]
-    pub(crate) async fn open_quic(&self) -> io::Result<http3::Http3> {
+    pub(crate) async fn open_quic(&self) -> io::Result<http3::Http3Sender> {
         let (Some(config), Some(tls)) = (&self.quic, &self.target.tls) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A connection; clones share it. It is closed when all are dropped.
-pub(crate) type Http3 = SendRequest<OpenStreams, Bytes>;
+pub(crate) type Http3Sender = SendRequest<OpenStreams, Bytes>;
 
 /// Creates the settings of QUIC.
 pub(crate) fn client_config(tls: rustls::ClientConfig) -> Result<ClientConfig, LoadError> {
@@ -51,7 +51,7 @@ pub(crate) async fn open(
     config: ClientConfig,
     addr: SocketAddr,
     name: &str,
-) -> io::Result<Http3> {
+) -> io::Result<Http3Sender> {
     // Only root may exceed the limit of the system.
     let _ = set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER);
     let runtime = Arc::new(TokioRuntime);
@@ -68,7 +68,7 @@ pub(crate) async fn open(
     Ok(requests)
 }
 
-impl Multiplexed for Http3 {
+impl Multiplexed for Http3Sender {
     async fn open(link: &Dialer) -> io::Result<Self> {
         link.open_quic().await
     }
@@ -103,7 +103,7 @@ fn is_unprocessed(error: &StreamError) -> bool {
 
 async fn exchange(
     request: http::Request<()>,
-    requests: &mut Http3,
+    requests: &mut Http3Sender,
     response: &mut ReceivedResponse,
 ) -> Result<(), StreamError> {
     let mut stream = requests.send_request(request).await?;
