@@ -27,6 +27,7 @@ use http::StatusCode;
 use sha2::{Digest, Sha256};
 
 use crate::forms::forms_with;
+use crate::next_pages::NextPages;
 use crate::unpack;
 
 /// A dictionary.
@@ -68,6 +69,12 @@ pub struct Dictionaries {
     templates: Mutex<Vec<TemplatePages>>,
     /// Whether a page was noted.
     is_used: AtomicBool,
+    /// Whether the site has dictionaries.
+    is_on: bool,
+    /// The pages that visitors open from each page, if pages name them. The choice of them is a part of the state.
+    next_pages: Option<NextPages>,
+    /// When pages are chosen again, and how often they were. Written by [`Self::renew`] alone.
+    choices: Mutex<(Tick, u32)>,
 }
 
 /// Pages of a template that were visited.
@@ -80,26 +87,31 @@ struct TemplatePages {
 }
 
 impl Dictionaries {
-    /// Those of a site with `dictionaries = true`; none yet.
-    pub fn on() -> Self {
-        Self::of_state(next_state())
-    }
-
-    /// Those of a site with `dictionaries = false`.
-    pub fn off() -> Self {
-        Self::of_state(OFF)
-    }
-
-    fn of_state(state: u32) -> Self {
+    /// Those of a site; none yet. `is_on`: the option `dictionaries`. `next_pages`: those that pages name, with the option `next_pages`.
+    pub fn new(is_on: bool, next_pages: Option<NextPages>) -> Self {
+        let has_state = is_on || next_pages.is_some();
         Self {
-            state: AtomicU32::new(state),
+            state: AtomicU32::new(if has_state { next_state() } else { OFF }),
             current: ArcSwap::default(),
             templates: Mutex::default(),
-            is_used: AtomicBool::new(false),
+            is_used: AtomicBool::new(next_pages.is_some()),
+            is_on,
+            next_pages,
+            choices: Mutex::default(),
         }
     }
 
-    /// The number of the present state; 0 if the site has no dictionaries. Another state has another number.
+    /// Whether the site has dictionaries.
+    pub fn are_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// The pages that visitors open from each page, if pages name them.
+    pub fn next_pages(&self) -> Option<&NextPages> {
+        self.next_pages.as_ref()
+    }
+
+    /// The number of the present state; 0 if the site has neither dictionaries nor next pages. Another state has another number.
     pub fn state(&self) -> u32 {
         self.state.load(Ordering::Acquire)
     }
@@ -159,7 +171,7 @@ impl Dictionaries {
         let before = self.current.load_full();
         let mut current: Vec<Arc<Dictionary>> = before.iter().map(Arc::clone).collect();
         current.retain(|one| one.is_fresh(now) && is_valid(&one.entry));
-        let mut has_changed = current.len() != before.len();
+        let mut has_changed = current.len() != before.len() || self.chooses_next_pages(now);
         for known in &mut *templates {
             if current
                 .iter()
@@ -181,6 +193,24 @@ impl Dictionaries {
             // After the dictionaries, so that who sees the new state sees them.
             self.state.store(next_state(), Ordering::Release);
         }
+    }
+
+    /// Whether pages choose again which pages they name: soon after the start, then every ten minutes.
+    fn chooses_next_pages(&self, now: Tick) -> bool {
+        let Some(next_pages) = &self.next_pages else {
+            return false;
+        };
+        let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
+        let (due, count) = *choices;
+        if now.0 < due.0 {
+            return false;
+        }
+        if count % CHOICES_OF_DAY == CHOICES_OF_DAY - 1 {
+            next_pages.age();
+        }
+        let pause = CHOICE.saturating_mul(1 << count.min(8)).min(NEXT_CHOICE);
+        *choices = (now.plus(pause), count.wrapping_add(1));
+        true
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<TemplatePages>> {
@@ -304,6 +334,12 @@ const OFF: u32 = 0;
 /// How long the pages of a template gather hits before one of them is chosen, and the least time between two choices: each choice lets the
 /// pages that are visited be encoded again.
 const CHOICE: Duration = Duration::from_secs(3);
+
+/// The longest time between two choices of the pages that pages name. Each lets the pages that are visited be read once.
+const NEXT_CHOICE: Duration = Duration::from_secs(600);
+
+/// The choices after which counts are halved.
+const CHOICES_OF_DAY: u32 = 144;
 
 /// The maximum number of templates of a site, and with it of dictionaries in memory.
 const MAX_TEMPLATES: usize = 8;

@@ -13,6 +13,7 @@ pub mod dictionaries;
 mod dictionary_job;
 pub mod encode;
 mod forms;
+pub mod next_pages;
 #[cfg(test)]
 mod tests;
 pub mod unpack;

@@ -11,7 +11,7 @@ use galley_cache::key::Key;
 use galley_policy::cgi::Script;
 use galley_policy::class::Standing;
 use galley_policy::cookie;
-use galley_policy::decide::Backend;
+use galley_policy::decide::{self, Backend};
 use galley_policy::forward::Credentials;
 use galley_policy::freshness;
 use galley_policy::outcome::{MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StoreOutcome};
@@ -98,6 +98,13 @@ impl Miss<'_, '_> {
         let began = Instant::now();
         let fetched = self.fetch_page(&pool, standing, hinted).await;
         let (mut reader, coded, outcome, collapsed) = match fetched {
+            Ok(
+                FetchResult::Entry(entry)
+                | FetchResult::Shared(entry)
+                | FetchResult::Awaited(entry),
+            ) if self.differs_by_accept(&entry.fields) => {
+                return self.pass(Outcome::Pass(PassWhy::Accept)).await;
+            }
             Ok(FetchResult::Entry(entry)) => return self.sent(entry, Outcome::Hit).await,
             Ok(FetchResult::Shared(entry)) => return self.sent(entry, Outcome::Shared).await,
             Ok(FetchResult::Awaited(entry)) => {
@@ -136,6 +143,9 @@ impl Miss<'_, '_> {
             }
             Err(failure) => return self.fall_back(fault_of(&pool, standing, failure)).await,
         };
+        if self.differs_by_accept(&head.fields) {
+            return self.pass(Outcome::Pass(PassWhy::Accept)).await;
+        }
         let upstream_time = began.elapsed();
         if let FillSharing::File(file) = &head.share {
             let outcome = self.miss(outcome, false);
@@ -302,6 +312,11 @@ impl Miss<'_, '_> {
         let mut response = sent.await?;
         response.upstream_time = Some(upstream_time);
         Ok(response)
+    }
+
+    /// Whether the response to a shared request is not the one that this client prefers.
+    fn differs_by_accept(&self, fields: &header::HeaderMap) -> bool {
+        decide::differs_by_accept(&self.exchange.info, self.exchange.policy(), fields)
     }
 
     fn miss(&self, outcome: StoreOutcome, collapsed: bool) -> Outcome {

@@ -70,6 +70,7 @@ function reason_texts_pass(): array {
 		'pass-nonce'          => array( __( 'it carries the REST nonce of a logged-in user', 'galley' ) ),
 		'pass-compared'       => array( __( 'the first page of a member, or of a role for this address: it is compared with what visitors get', 'galley' ) ),
 		'pass-differs'        => array( __( 'pages of this member’s role differ from what visitors get, outside of their private parts', 'galley' ), __( 'have the theme or plugin print these parts with `galley_private()`', 'galley' ) ),
+		'pass-accept'         => array( __( 'the client prefers a media type for which the page has another form (`Vary: Accept`), and of which no copy is stored', 'galley' ) ),
 		'pass-ajax'           => array( __( 'a script requests it, and themes send a part of the page to scripts', 'galley' ) ),
 		'pass-rule-any'       => array( __( 'the site’s rule says `cache = false`', 'galley' ), $rule ),
 		'pass-rule'           => array( __( 'the site’s rule number {number}, for `{path}`, says `cache = false`', 'galley' ), $rule ),

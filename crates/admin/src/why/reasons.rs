@@ -36,6 +36,7 @@ reasons! {
     PASS_NONCE: "pass-nonce", "it carries the REST nonce of a logged-in user", None;
     PASS_COMPARED: "pass-compared", "the first page of a member, or of a role for this address: it is compared with what visitors get", None;
     PASS_DIFFERS: "pass-differs", "pages of this member's role differ from what visitors get, outside of their private parts", Some("have the theme or plugin print these parts with `galley_private()`");
+    PASS_ACCEPT: "pass-accept", "the client prefers a media type for which the page has another form (`Vary: Accept`), and of which no copy is stored", None;
     PASS_AJAX: "pass-ajax", "a script requests it, and themes send a part of the page to scripts", None;
     PASS_RULE_ANY: "pass-rule-any", "the site's rule says `cache = false`", Some(RULE);
     PASS_RULE: "pass-rule", "the site's rule number {number}, for `{path}`, says `cache = false`", Some(RULE);

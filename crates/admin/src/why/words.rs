@@ -31,6 +31,7 @@ pub(crate) fn pass(why: PassWhy, exchange: Option<&Exchange<'_>>) -> Advice {
         PassWhy::Nonce => reasons::PASS_NONCE.plain(),
         PassWhy::Compared => reasons::PASS_COMPARED.plain(),
         PassWhy::Differs => reasons::PASS_DIFFERS.plain(),
+        PassWhy::Accept => reasons::PASS_ACCEPT.plain(),
         PassWhy::Ajax => reasons::PASS_AJAX.plain(),
         PassWhy::Rule => match exchange.and_then(applying::applying) {
             Some((number, rule)) => {

@@ -128,7 +128,7 @@ fn chosen_at() -> Tick {
 
 /// Two products, of which the first is the dictionary.
 fn two_products() -> World {
-    let world = World::new(Dictionaries::on());
+    let world = World::new(Dictionaries::new(true, None));
     world.store("/product/a/", 9);
     world.store("/product/b/", 3);
     world.compare("/product/a/", START);
@@ -139,7 +139,7 @@ fn two_products() -> World {
 
 #[test]
 fn the_page_with_the_most_hits_becomes_the_dictionary_of_its_template() {
-    let world = World::new(Dictionaries::on());
+    let world = World::new(Dictionaries::new(true, None));
     for (path, hits) in [
         ("/product/a/", 3),
         ("/product/b/", 9),
@@ -170,7 +170,7 @@ fn the_page_with_the_most_hits_becomes_the_dictionary_of_its_template() {
 
 #[test]
 fn a_page_whose_copy_replaces_it_before_it_is_compared_is_compared_again() {
-    let world = World::new(Dictionaries::on());
+    let world = World::new(Dictionaries::new(true, None));
     let state = world.dictionaries.state();
     for path in ["/product/a/", "/product/b/"] {
         world.store(path, 3);
@@ -280,7 +280,7 @@ fn pages_follow_the_dictionaries_of_their_site() {
     // No dictionary, after a purge or because they are off.
     let off = World {
         memory: Arc::clone(&world.memory),
-        dictionaries: Arc::new(Dictionaries::off()),
+        dictionaries: Arc::new(Dictionaries::new(false, None)),
     };
     assert_eq!(off.dictionaries.state(), 0);
     off.compare("/product/b/", chosen_at());

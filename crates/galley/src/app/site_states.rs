@@ -20,6 +20,7 @@ use galley_policy::site::MemberPages;
 use super::durable::{hash, key_shape};
 use galley_codec::compress::Compressing;
 use galley_codec::dictionaries::Dictionaries;
+use galley_codec::next_pages::NextPages;
 use galley_fetch::acknowledged::AcknowledgedPurges;
 use galley_fetch::audits::Audits;
 use galley_fetch::counters::FetchCounters;
@@ -149,11 +150,10 @@ impl SiteStates {
             disk,
             compressing,
             // Not those of the former configuration, which may have opened pages that are now closed.
-            dictionaries: Arc::new(if site.dictionaries {
-                Dictionaries::on()
-            } else {
-                Dictionaries::off()
-            }),
+            dictionaries: Arc::new(Dictionaries::new(
+                site.dictionaries,
+                site.next_pages.then(NextPages::new),
+            )),
             purges: Arc::clone(&state.purges),
             counters: Arc::clone(&state.counters),
             limits: FetchLimits {
