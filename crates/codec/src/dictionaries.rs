@@ -8,8 +8,8 @@
 //!
 //! Nothing outlives the configuration of the site: another configuration may close the page to some clients.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -23,6 +23,7 @@ use galley_policy::key::read_key;
 use galley_policy::request_info::Scheme;
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 use http::StatusCode;
 use sha2::{Digest, Sha256};
 
@@ -65,7 +66,7 @@ pub struct Dictionaries {
     state: AtomicU32,
     /// Written under the lock of `templates`; read by hits.
     current: ArcSwap<Vec<Arc<Dictionary>>>,
-    templates: Mutex<Vec<TemplatePages>>,
+    templates: Lock<Vec<TemplatePages>>,
     /// Whether a page was noted.
     is_used: AtomicBool,
 }
@@ -94,7 +95,7 @@ impl Dictionaries {
         Self {
             state: AtomicU32::new(state),
             current: ArcSwap::default(),
-            templates: Mutex::default(),
+            templates: Lock::default(),
             is_used: AtomicBool::new(false),
         }
     }
@@ -124,7 +125,7 @@ impl Dictionaries {
             return;
         }
         let host = page.scopes.host;
-        let mut templates = self.lock();
+        let mut templates = self.templates.lock();
         let is_known = |one: &TemplatePages| one.host == host && one.template == *template;
         let at = templates.iter().position(is_known).unwrap_or_else(|| {
             if templates.len() >= MAX_TEMPLATES {
@@ -155,7 +156,7 @@ impl Dictionaries {
     /// Drops dictionaries that are too old or that a purge has touched, and chooses new ones from the pages in `memory`. `is_valid`: whether
     /// no purge touches an entry. Takes some milliseconds for each new dictionary.
     pub fn renew(&self, memory: &Memory, now: Tick, is_valid: &dyn Fn(&Entry) -> bool) {
-        let mut templates = self.lock();
+        let mut templates = self.templates.lock();
         let before = self.current.load_full();
         let mut current: Vec<Arc<Dictionary>> = before.iter().map(Arc::clone).collect();
         current.retain(|one| one.is_fresh(now) && is_valid(&one.entry));
@@ -181,12 +182,6 @@ impl Dictionaries {
             // After the dictionaries, so that who sees the new state sees them.
             self.state.store(next_state(), Ordering::Release);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<TemplatePages>> {
-        self.templates
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
