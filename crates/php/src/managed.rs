@@ -25,15 +25,15 @@ use super::{PhpSettings, PhpStartError, modules};
 /// A PHP-FPM or another FastCGI program that Galley runs.
 #[derive(Debug)]
 pub struct Managed {
-    socket: PathBuf,
-    most: usize,
-    numbers: Arc<PoolNumbers>,
-    state: watch::Receiver<MasterState>,
-    stop: oneshot::Sender<ManagedEnd>,
-    task: JoinHandle<()>,
-    current: Arc<CurrentMaster>,
+    pub(super) socket: PathBuf,
+    pub(super) most: usize,
+    pub(super) numbers: Arc<PoolNumbers>,
+    pub(super) state: watch::Receiver<MasterState>,
+    pub(super) stop: oneshot::Sender<ManagedEnd>,
+    pub(super) task: JoinHandle<()>,
+    pub(super) current: Arc<CurrentMaster>,
     /// The offer for another process, if the privileged process has started the program.
-    privileged: Option<PrivilegedPoolOffer>,
+    pub(super) privileged: Option<PrivilegedPoolOffer>,
 }
 
 impl Managed {
@@ -42,7 +42,7 @@ impl Managed {
     /// runtime that lives as long.
     pub async fn start(settings: PhpSettings) -> Result<Managed, PhpStartError> {
         if !settings.command.is_empty() {
-            return program::start(settings).await.map(Self::of_program);
+            return program::start(settings).await;
         }
         Self::run(prepare(settings)?).await
     }
@@ -58,9 +58,7 @@ impl Managed {
             SplitItem::Fpm { parts, socket_path } => {
                 Self::run(prepare::privileged(*parts, line, pool, socket_path)?).await
             }
-            SplitItem::Program(program) => program::start_privileged(program, line, pool)
-                .await
-                .map(Self::of_program),
+            SplitItem::Program(program) => program::start_privileged(program, line, pool).await,
         };
         Ok(Managed {
             privileged,
@@ -126,19 +124,6 @@ impl Managed {
             stop,
             task,
             current,
-            privileged: None,
-        }
-    }
-
-    fn of_program(running: program::RunningProgram) -> Self {
-        Managed {
-            socket: running.socket,
-            most: running.workers,
-            numbers: running.numbers,
-            state: running.state,
-            stop: running.stop,
-            task: running.task,
-            current: Arc::default(),
             privileged: None,
         }
     }

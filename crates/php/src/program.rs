@@ -21,11 +21,12 @@ use rustix::process::{Pid, Signal};
 use tokio::io::AsyncRead;
 use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use super::backoff::Backoff;
 use super::handover::ManagedEnd;
 use super::log::{self, LogSource, RecentLines};
+use super::managed::Managed;
 use super::master::END_TIMEOUT;
 use super::master_state::MasterState;
 use super::numbers::{PoolNumbers, count};
@@ -37,18 +38,8 @@ use super::watcher::SHELL;
 use super::{PhpSettings, PhpStartError};
 use galley_sys::account::{self, Account};
 
-/// A program with running processes.
-pub(super) struct RunningProgram {
-    pub(super) socket: PathBuf,
-    pub(super) workers: usize,
-    pub(super) numbers: Arc<PoolNumbers>,
-    pub(super) state: watch::Receiver<MasterState>,
-    pub(super) stop: oneshot::Sender<ManagedEnd>,
-    pub(super) task: JoinHandle<()>,
-}
-
 /// Starts the program. Its processes start within a moment; connections are accepted from now on.
-pub(super) async fn start(settings: PhpSettings) -> Result<RunningProgram, PhpStartError> {
+pub(super) async fn start(settings: PhpSettings) -> Result<Managed, PhpStartError> {
     run(ProgramSpawner::own(settings)?).await
 }
 
@@ -57,12 +48,12 @@ pub(super) async fn start_privileged(
     profile: ProgramProfile,
     line: KeeperChannel,
     pool: u32,
-) -> Result<RunningProgram, PhpStartError> {
+) -> Result<Managed, PhpStartError> {
     let launcher = ProgramLauncher::Kept { line, pool };
     run(ProgramSpawner::new(profile, launcher)).await
 }
 
-async fn run(spawner: ProgramSpawner) -> Result<RunningProgram, PhpStartError> {
+async fn run(spawner: ProgramSpawner) -> Result<Managed, PhpStartError> {
     let spawner = Arc::new(spawner);
     // The first process is started here, so that a missing program is reported immediately.
     let first = spawner.spawn(0).await?;
@@ -84,13 +75,15 @@ async fn run(spawner: ProgramSpawner) -> Result<RunningProgram, PhpStartError> {
     let (state_tx, state) = watch::channel(MasterState::Running { master });
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(supervise(spawner, first, workers, state_tx, stopped));
-    Ok(RunningProgram {
+    Ok(Managed {
         socket,
-        workers,
+        most: workers,
         numbers,
         state,
         stop,
         task,
+        current: Arc::default(),
+        privileged: None,
     })
 }
 
