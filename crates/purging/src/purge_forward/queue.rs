@@ -193,7 +193,7 @@ impl TargetQueue {
     }
 
     async fn send_once(&self, call: &TargetRequest) -> Result<(), SendError> {
-        let connector = Connector::new(&self.target.server)?;
+        let connector = Connector::new(&self.target.cache.server)?;
         connector.send(&self.target, call).await
     }
 }
