@@ -85,33 +85,34 @@ mod tests {
 
     use super::*;
     use crate::Handle;
-    use galley_upstream::{
-        Balancing, ExchangeEnd, FastCgiAddress, PoolSpec, QueueIdentity, UpstreamAddress,
-        UpstreamStats,
-    };
+    use galley_config::{BalanceMethod, LoadBalancing, PhpAddress, UpstreamLimits};
+    use galley_upstream::{ExchangeEnd, PoolSpec, QueueIdentity, UpstreamAddress, UpstreamStats};
 
     fn stats() -> Arc<UpstreamStats> {
         let second = Duration::from_secs(1);
         Arc::new(UpstreamStats::new(&PoolSpec {
             site: "example.com".to_owned(),
-            target: UpstreamAddress::FastCgi(vec![FastCgiAddress::Tcp(
-                "127.0.0.1:9000".to_owned(),
-            )]),
+            target: UpstreamAddress::FastCgi(vec![PhpAddress::Tcp("127.0.0.1:9000".to_owned())]),
             servers: Vec::new(),
-            balancing: Balancing {
-                method: galley_config::BalanceMethod::RoundRobin,
+            balancing: LoadBalancing {
+                method: BalanceMethod::RoundRobin,
                 slow_start: Duration::ZERO,
+                check: None,
             },
-            in_flight: 1,
+            limits: UpstreamLimits {
+                in_flight: 1,
+                queue: 1,
+                queue_timeout: second,
+                lock_age: second,
+                waiters: 1,
+                connect_timeout: second,
+                first_byte_timeout: second,
+                read_timeout: second,
+                idle_share: 25,
+                idle_age: second,
+            },
             slots: None,
-            queue: 1,
-            queue_timeout: second,
-            connect_timeout: second,
-            first_byte_timeout: second,
-            read_timeout: second,
-            idle_share: 25,
             end: ExchangeEnd::Response,
-            idle_age: second,
         }))
     }
 

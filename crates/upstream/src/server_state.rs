@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use galley_config::HealthCheckConfig;
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
@@ -62,15 +63,6 @@ struct Checks {
 enum CheckedHealth {
     In { failed: u32 },
     Out { passed: u32 },
-}
-
-/// The numbers of consecutive results that change a server's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckThresholds {
-    /// The number of passed checks after which the server is used again.
-    pub rise: u32,
-    /// The number of failed checks after which the server is not used any more.
-    pub fall: u32,
 }
 
 /// The change that a check has caused.
@@ -253,9 +245,9 @@ impl ServerState {
     }
 
     /// Records the result of a health check.
-    pub fn checked(&self, passed: bool, thresholds: CheckThresholds, now: Instant) -> HealthChange {
+    pub fn checked(&self, passed: bool, config: &HealthCheckConfig, now: Instant) -> HealthChange {
         let mut checks = self.checks.lock();
-        let (health, change) = checks.health.after(passed, thresholds);
+        let (health, change) = checks.health.after(passed, config);
         checks.health = health;
         match change {
             HealthChange::None => {}
@@ -283,16 +275,16 @@ impl ServerState {
 }
 
 impl CheckedHealth {
-    fn after(self, passed: bool, thresholds: CheckThresholds) -> (Self, HealthChange) {
+    fn after(self, passed: bool, config: &HealthCheckConfig) -> (Self, HealthChange) {
         match (self, passed) {
             (Self::In { .. }, true) => (Self::In { failed: 0 }, HealthChange::None),
             (Self::Out { .. }, false) => (Self::Out { passed: 0 }, HealthChange::None),
-            (Self::In { failed }, false) if failed + 1 < thresholds.fall => {
+            (Self::In { failed }, false) if failed + 1 < config.fall => {
                 let failed = failed + 1;
                 (Self::In { failed }, HealthChange::None)
             }
             (Self::In { .. }, false) => (Self::Out { passed: 0 }, HealthChange::TakenOut),
-            (Self::Out { passed }, true) if passed + 1 < thresholds.rise => {
+            (Self::Out { passed }, true) if passed + 1 < config.rise => {
                 let passed = passed + 1;
                 (Self::Out { passed }, HealthChange::None)
             }
@@ -360,7 +352,13 @@ const LEFT_FREE: usize = 1;
 mod tests {
     use super::*;
 
-    const THRESHOLDS: CheckThresholds = CheckThresholds { rise: 2, fall: 3 };
+    fn config() -> HealthCheckConfig {
+        HealthCheckConfig {
+            rise: 2,
+            fall: 3,
+            ..HealthCheckConfig::default()
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn consecutive_checks_take_a_server_out_and_bring_it_back() {
@@ -369,7 +367,7 @@ mod tests {
         // Two failures are no outage, and one success among failures is no recovery.
         for passed in "--+---+-+++".chars().map(|mark| mark == '+') {
             tokio::time::advance(Duration::from_secs(1)).await;
-            let change = state.checked(passed, THRESHOLDS, Instant::now());
+            let change = state.checked(passed, &config(), Instant::now());
             changes.push((change, state.eligibility()));
         }
         let (none, up, down) = (
@@ -392,7 +390,7 @@ mod tests {
     async fn a_server_is_in_use_again_when_its_checks_end() {
         let state = ServerStates::default().of("example.com", "10.0.0.1:80");
         for _ in 0..3 {
-            state.checked(false, THRESHOLDS, Instant::now());
+            state.checked(false, &config(), Instant::now());
         }
         assert_eq!(state.eligibility(), ServerEligibility::Down);
         state.forget_checks();
