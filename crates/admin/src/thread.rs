@@ -284,8 +284,12 @@ fn state(spec: AdminSpec, process_state: Arc<AdminProcessState>) -> AdminState {
 
 fn hosts(sites: &Arc<Vec<Arc<Site>>>) -> Sites {
     let rows = sites.iter().enumerate();
-    let rows =
-        rows.flat_map(|(index, site)| site.hosts.iter().map(move |host| (host.clone(), index)));
+    let rows = rows.flat_map(|(index, site)| {
+        site.config
+            .hosts
+            .iter()
+            .map(move |host| (host.clone(), index))
+    });
     Sites::new(rows, Arc::clone(sites), Arc::default())
 }
 

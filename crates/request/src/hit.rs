@@ -96,7 +96,7 @@ fn is_plain(site: &Site, info: &RequestInfo) -> bool {
         && info.range().is_none()
         && !(site.core.rules.requests.is_gateway && info.has_cdn_loop())
         // May be a purge.
-        && !(site.purge_get && is_below_purge(info.path()))
+        && !(site.config.purge_get && is_below_purge(info.path()))
         && !redirect::may_apply(info, &site.core.rules)
         && !site.core.rules.is_dashboard(info.decoded_path())
 }

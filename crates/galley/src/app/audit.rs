@@ -155,7 +155,7 @@ async fn audit_due(page: &DuePage) -> Duration {
 fn due_pages(sites: &[Arc<Site>], services: &Arc<Services>) -> Vec<DuePage> {
     let audited = sites
         .iter()
-        .filter(|site| site.audit && audit::can_be_audited(site));
+        .filter(|site| site.config.audit && audit::can_be_audited(site));
     let by_mark: HashMap<u32, &Arc<Site>> = audited.map(|site| (site.mark, site)).collect();
     let mut due = Vec::new();
     let mut pacing = WalkPacing::default();
