@@ -312,11 +312,6 @@ impl Hit {
         self.all_lines().mask()
     }
 
-    /// Whether the stored fields contain framing, which the stored lines never do.
-    pub fn is_framed(&self) -> bool {
-        self.all_lines().is_framed()
-    }
-
     /// Whether the stored lines contain `Date`.
     pub fn is_dated(&self) -> bool {
         self.all_lines().is_dated()
