@@ -25,15 +25,15 @@ use super::{PhpSettings, PhpStartError, modules};
 /// A PHP-FPM or another FastCGI program that Galley runs.
 #[derive(Debug)]
 pub struct Managed {
-    pub(super) socket: PathBuf,
-    pub(super) most: usize,
-    pub(super) numbers: Arc<PoolNumbers>,
-    pub(super) state: watch::Receiver<MasterState>,
-    pub(super) stop: oneshot::Sender<ManagedEnd>,
-    pub(super) task: JoinHandle<()>,
-    pub(super) current: Arc<CurrentMaster>,
+    socket: PathBuf,
+    most: usize,
+    numbers: Arc<PoolNumbers>,
+    state: watch::Receiver<MasterState>,
+    stop: oneshot::Sender<ManagedEnd>,
+    task: JoinHandle<()>,
+    current: Arc<CurrentMaster>,
     /// The offer for another process, if the privileged process has started the program.
-    pub(super) privileged: Option<PrivilegedPoolOffer>,
+    privileged: Option<PrivilegedPoolOffer>,
 }
 
 impl Managed {
@@ -42,7 +42,7 @@ impl Managed {
     /// runtime that lives as long.
     pub async fn start(settings: PhpSettings) -> Result<Managed, PhpStartError> {
         if !settings.command.is_empty() {
-            return program::start(settings).await;
+            return program::start(settings).await.map(Self::of_program);
         }
         Self::run(prepare(settings)?).await
     }
@@ -58,7 +58,9 @@ impl Managed {
             SplitItem::Fpm { parts, socket_path } => {
                 Self::run(prepare::privileged(*parts, line, pool, socket_path)?).await
             }
-            SplitItem::Program(program) => program::start_privileged(program, line, pool).await,
+            SplitItem::Program(program) => program::start_privileged(program, line, pool)
+                .await
+                .map(Self::of_program),
         };
         Ok(Managed {
             privileged,
@@ -124,6 +126,19 @@ impl Managed {
             stop,
             task,
             current,
+            privileged: None,
+        }
+    }
+
+    fn of_program(running: program::RunningProgram) -> Self {
+        Managed {
+            socket: running.socket,
+            most: running.workers,
+            numbers: running.numbers,
+            state: running.state,
+            stop: running.stop,
+            task: running.task,
+            current: Arc::default(),
             privileged: None,
         }
     }

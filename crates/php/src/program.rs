@@ -21,12 +21,11 @@ use rustix::process::{Pid, Signal};
 use tokio::io::AsyncRead;
 use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::backoff::Backoff;
 use super::handover::ManagedEnd;
 use super::log::{self, LogSource, RecentLines};
-use super::managed::Managed;
 use super::master::END_TIMEOUT;
 use super::master_state::MasterState;
 use super::numbers::{PoolNumbers, count};
@@ -38,8 +37,18 @@ use super::watcher::SHELL;
 use super::{PhpSettings, PhpStartError};
 use galley_sys::account::{self, Account};
 
+/// A program with running processes.
+pub(super) struct RunningProgram {
+    pub(super) socket: PathBuf,
+    pub(super) workers: usize,
+    pub(super) numbers: Arc<PoolNumbers>,
+    pub(super) state: watch::Receiver<MasterState>,
+    pub(super) stop: oneshot::Sender<ManagedEnd>,
+    pub(super) task: JoinHandle<()>,
+}
+
 /// Starts the program. Its processes start within a moment; connections are accepted from now on.
-pub(super) async fn start(settings: PhpSettings) -> Result<Managed, PhpStartError> {
+pub(super) async fn start(settings: PhpSettings) -> Result<RunningProgram, PhpStartError> {
     run(ProgramSpawner::own(settings)?).await
 }
 
@@ -48,12 +57,12 @@ pub(super) async fn start_privileged(
     profile: ProgramProfile,
     line: KeeperChannel,
     pool: u32,
-) -> Result<Managed, PhpStartError> {
+) -> Result<RunningProgram, PhpStartError> {
     let launcher = ProgramLauncher::Kept { line, pool };
     run(ProgramSpawner::new(profile, launcher)).await
 }
 
-async fn run(spawner: ProgramSpawner) -> Result<Managed, PhpStartError> {
+async fn run(spawner: ProgramSpawner) -> Result<RunningProgram, PhpStartError> {
     let spawner = Arc::new(spawner);
     // The first process is started here, so that a missing program is reported immediately.
     let first = spawner.spawn(0).await?;
@@ -75,15 +84,13 @@ async fn run(spawner: ProgramSpawner) -> Result<Managed, PhpStartError> {
     let (state_tx, state) = watch::channel(MasterState::Running { master });
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(supervise(spawner, first, workers, state_tx, stopped));
-    Ok(Managed {
+    Ok(RunningProgram {
         socket,
-        most: workers,
+        workers,
         numbers,
         state,
         stop,
         task,
-        current: Arc::default(),
-        privileged: None,
     })
 }
 
