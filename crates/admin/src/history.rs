@@ -10,7 +10,7 @@
 //! ```
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
@@ -167,16 +167,11 @@ pub(super) fn reading(services: &Services) -> KernelCounters {
 
 /// The readings of the last hour.
 pub(super) fn last_hour(state: &AdminState) -> MutexGuard<'_, RecentCounters> {
-    state
-        .process_state
-        .last_hour
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+    state.process_state.last_hour.lock()
 }
 
 fn lock(state: &AdminState) -> MutexGuard<'_, HashMap<u32, History>> {
-    let histories = state.process_state.history.lock();
-    histories.unwrap_or_else(PoisonError::into_inner)
+    state.process_state.history.lock()
 }
 
 /// Minutes since the epoch.

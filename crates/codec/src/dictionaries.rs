@@ -8,8 +8,8 @@
 //!
 //! Nothing outlives the configuration of the site: another configuration may close the page to some clients.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -23,6 +23,7 @@ use galley_policy::key::read_key;
 use galley_policy::request_info::Scheme;
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 use http::StatusCode;
 use sha2::{Digest, Sha256};
 
@@ -66,7 +67,7 @@ pub struct Dictionaries {
     state: AtomicU32,
     /// Written under the lock of `templates`; read by hits.
     current: ArcSwap<Vec<Arc<Dictionary>>>,
-    templates: Mutex<Vec<TemplatePages>>,
+    templates: Lock<Vec<TemplatePages>>,
     /// Whether a page was noted.
     is_used: AtomicBool,
     /// Whether the site has dictionaries.
@@ -74,7 +75,7 @@ pub struct Dictionaries {
     /// The pages that visitors open from each page, if pages name them. The choice of them is a part of the state.
     next_pages: Option<NextPages>,
     /// When pages are chosen again, and how often they were. Written by [`Self::renew`] alone.
-    choices: Mutex<(Tick, u32)>,
+    choices: Lock<(Tick, u32)>,
 }
 
 /// Pages of a template that were visited.
@@ -93,11 +94,11 @@ impl Dictionaries {
         Self {
             state: AtomicU32::new(if has_state { next_state() } else { OFF }),
             current: ArcSwap::default(),
-            templates: Mutex::default(),
+            templates: Lock::default(),
             is_used: AtomicBool::new(next_pages.is_some()),
             is_on,
             next_pages,
-            choices: Mutex::default(),
+            choices: Lock::default(),
         }
     }
 
@@ -136,7 +137,7 @@ impl Dictionaries {
             return;
         }
         let host = page.scopes.host;
-        let mut templates = self.lock();
+        let mut templates = self.templates.lock();
         let is_known = |one: &TemplatePages| one.host == host && one.template == *template;
         let at = templates.iter().position(is_known).unwrap_or_else(|| {
             if templates.len() >= MAX_TEMPLATES {
@@ -167,7 +168,7 @@ impl Dictionaries {
     /// Drops dictionaries that are too old or that a purge has touched, and chooses new ones from the pages in `memory`. `is_valid`: whether
     /// no purge touches an entry. Takes some milliseconds for each new dictionary.
     pub fn renew(&self, memory: &Memory, now: Tick, is_valid: &dyn Fn(&Entry) -> bool) {
-        let mut templates = self.lock();
+        let mut templates = self.templates.lock();
         let before = self.current.load_full();
         let mut current: Vec<Arc<Dictionary>> = before.iter().map(Arc::clone).collect();
         current.retain(|one| one.is_fresh(now) && is_valid(&one.entry));
@@ -200,7 +201,7 @@ impl Dictionaries {
         let Some(next_pages) = &self.next_pages else {
             return false;
         };
-        let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut choices = self.choices.lock();
         let (due, count) = *choices;
         if now.0 < due.0 {
             return false;
@@ -211,12 +212,6 @@ impl Dictionaries {
         let pause = CHOICE.saturating_mul(1 << count.min(8)).min(NEXT_CHOICE);
         *choices = (now.plus(pause), count.wrapping_add(1));
         true
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<TemplatePages>> {
-        self.templates
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

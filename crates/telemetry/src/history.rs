@@ -256,7 +256,9 @@ pub const MINUTES: usize = 1_440;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::{CoreCounters, CountedResponse, CounterReader, counters};
+    use crate::access::AccessRecord;
+    use crate::counters::{CoreCounters, CounterReader, counters};
+    use crate::line::tests::record;
     use galley_policy::outcome::{Outcome, PassWhy};
     use std::time::Duration;
 
@@ -282,14 +284,14 @@ mod tests {
         }
 
         fn count(&self, outcome: Outcome) {
-            self.writer.count(&CountedResponse {
-                site: Some(0),
-                status: 200,
+            let response = AccessRecord {
                 outcome,
                 body_bytes: 10,
                 total_time: Duration::ZERO,
                 upstream_time: Some(Duration::from_millis(5)),
-            });
+                ..record()
+            };
+            self.writer.count(Some(0), &response);
         }
 
         fn turn(&mut self, minute: u64) {

@@ -83,9 +83,9 @@ impl ConcurrencyLimit {
             state: RefCell::new(LimitState {
                 holders: SlotHolders::default(),
                 is_throttled: false,
-                queue: AdmissionQueue::new(spec.queue),
+                queue: AdmissionQueue::new(spec.limits.queue),
                 newest: None,
-                deadlines: QueueDeadlines::new(spec.queue_timeout),
+                deadlines: QueueDeadlines::new(spec.limits.queue_timeout),
                 adaptive: AdaptiveLimit::new(spec.max_exchanges()),
                 pace: UnseenPace::default(),
             }),

@@ -373,7 +373,7 @@ fn templates_and_their_pages_are_bounded() {
             world.compare(&path, chosen_at());
         }
     }
-    assert_eq!(world.dictionaries.lock().len(), MAX_TEMPLATES);
+    assert_eq!(world.dictionaries.templates.lock().len(), MAX_TEMPLATES);
     assert!(world.of("/product/a/").is_some(), "it is used, so it stays");
     world.renew(chosen_at().plus(CHOICE));
     assert!(world.dictionaries.current.load().len() <= MAX_TEMPLATES);
@@ -382,7 +382,7 @@ fn templates_and_their_pages_are_bounded() {
         world.store(&path, 100 + page);
         world.compare(&path, chosen_at());
     }
-    let templates = world.dictionaries.lock();
+    let templates = world.dictionaries.templates.lock();
     assert!(templates.iter().all(|known| known.pages.len() <= MAX_PAGES));
     let product = templates
         .iter()

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use galley_cache::budget::MemoryBudget;
 use galley_cache::fragment_table::FragmentTable;
@@ -27,6 +27,7 @@ use galley_fetch::counters::FetchCounters;
 use galley_fetch::cron::CronRuns;
 use galley_fetch::{FetchLimits, FetchSite};
 use galley_purging::{Durable, PurgeSource, SitePurges};
+use galley_sys::Lock;
 
 /// The states of all sites. Owned by the control thread.
 pub(super) struct SiteStates {
@@ -41,7 +42,7 @@ pub(super) struct SiteStates {
 
 /// The purges of all sites that were ever configured, by name. Purges from other nodes are applied to them.
 #[derive(Clone, Default)]
-pub(super) struct PurgesByName(Arc<Mutex<NamedPurges>>);
+pub(super) struct PurgesByName(Arc<Lock<NamedPurges>>);
 
 #[derive(Default)]
 struct NamedPurges {
@@ -53,21 +54,21 @@ struct NamedPurges {
 impl PurgesByName {
     /// The purges of a site.
     pub(super) fn find(&self, name: &str) -> Option<Arc<SitePurges>> {
-        self.lock().by_name.get(name).cloned()
+        self.0.lock().by_name.get(name).cloned()
     }
 
     /// The purges of all sites.
     pub(super) fn all(&self) -> Vec<Arc<SitePurges>> {
-        self.lock().by_name.values().cloned().collect()
+        self.0.lock().by_name.values().cloned().collect()
     }
 
     /// Must be called when this node starts to read the purges of other nodes.
     pub(super) fn are_read(&self) {
-        self.lock().is_read = true;
+        self.0.lock().is_read = true;
     }
 
     fn add(&self, name: &str, purges: &Arc<SitePurges>) {
-        let mut named = self.lock();
+        let mut named = self.0.lock();
         named.by_name.insert(name.to_owned(), Arc::clone(purges));
         if named.is_read {
             // The purges of this site were missed so far, and pages on the disk may be older than those.
@@ -77,10 +78,6 @@ impl PurgesByName {
             };
             drop(purges.apply(&all, PurgeSource::Cluster));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, NamedPurges> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

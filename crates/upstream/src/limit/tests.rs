@@ -3,8 +3,8 @@
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{BalancedServer, Balancing, FastCgiAddress, PoolSpec, ServerStates, UpstreamAddress};
-use galley_config::{BalanceMethod, ServerShare};
+use crate::{BalancedServer, PoolSpec, ServerStates, UpstreamAddress};
+use galley_config::{BalanceMethod, LoadBalancing, PhpAddress, ServerShare, UpstreamLimits};
 use galley_policy::class::{Class, Network};
 use proptest::prelude::*;
 use tokio::task::LocalSet;
@@ -13,25 +13,30 @@ use tokio::task::LocalSet;
 pub(crate) fn spec(slots: usize, queue: usize, queue_timeout: Duration) -> PoolSpec {
     PoolSpec {
         site: "example.com".to_owned(),
-        target: UpstreamAddress::FastCgi(vec![FastCgiAddress::Tcp("127.0.0.1:9000".to_owned())]),
+        target: UpstreamAddress::FastCgi(vec![PhpAddress::Tcp("127.0.0.1:9000".to_owned())]),
         servers: vec![BalancedServer {
             state: ServerStates::default().of("example.com", "127.0.0.1:9000"),
             share: ServerShare::default(),
         }],
-        balancing: Balancing {
+        balancing: LoadBalancing {
             method: BalanceMethod::RoundRobin,
             slow_start: Duration::ZERO,
+            check: None,
         },
-        in_flight: slots,
+        limits: UpstreamLimits {
+            in_flight: slots,
+            queue,
+            queue_timeout,
+            lock_age: TEN,
+            waiters: 1,
+            connect_timeout: TEN,
+            first_byte_timeout: TEN,
+            read_timeout: TEN,
+            idle_share: 25,
+            idle_age: TEN,
+        },
         slots: None,
-        queue,
-        queue_timeout,
-        connect_timeout: TEN,
-        first_byte_timeout: TEN,
-        read_timeout: TEN,
-        idle_share: 25,
         end: crate::ExchangeEnd::Response,
-        idle_age: TEN,
     }
 }
 
