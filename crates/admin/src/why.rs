@@ -218,7 +218,7 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
     } else {
         decision::sentence(&decision, explanation)
     };
-    let status = decision::status(&decision);
+    let status = access::own_status(&decision, exchange).or_else(|| decision::status(&decision));
     let sentence = match &reason {
         Some(reason) => reason.why(),
         None => fault::public_text(status.unwrap_or_default()).to_owned(),
