@@ -19,8 +19,6 @@ use galley_cache::key::Key;
 use galley_cache::memory::Memory;
 use galley_policy::compress::vary_on_coding;
 use galley_policy::dictionary::{self, DictionaryHash, PageTemplate};
-use galley_policy::key::read_key;
-use galley_policy::request_info::Scheme;
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 use galley_sys::Lock;
@@ -252,22 +250,6 @@ impl TemplatePages {
         let page = pages.iter().max_by_key(|page| page.hits())?;
         freeze(page, &self.template, now, memory.budget())
     }
-}
-
-/// Whether a stored page may be a dictionary, or may be sent by one, as far as the page tells: not if it is assembled from parts.
-pub(crate) fn may_take_part(page: &Entry) -> bool {
-    page.kind == EntryKind::Page
-        && page.status == StatusCode::OK
-        && page.pieces().is_none()
-        && page.source().is_none()
-        && page.assembly().is_none()
-        && !page
-            .fragments()
-            .iter()
-            .any(|part| part.version.private_scope().is_some())
-        && page.is_compression_tried()
-        && dictionary::is_for(&page.fields)
-        && read_key(page.key.bytes()).is_some_and(|parts| parts.scheme == Scheme::Https)
 }
 
 /// The dictionary with the bytes of a page. The bodies are shared with the page. `None`: there is no memory.

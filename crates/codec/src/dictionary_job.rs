@@ -13,9 +13,10 @@ use galley_policy::encoding::Coding;
 use galley_policy::time::Tick;
 use http::HeaderMap;
 
-use crate::dictionaries::{Dictionaries, Dictionary, may_take_part};
+use crate::dictionaries::{Dictionaries, Dictionary};
 use crate::encode;
 use crate::forms::forms_with;
+use crate::taking_part::may_take_part;
 use crate::unpack;
 
 /// A page that is compared with the dictionaries of its site.

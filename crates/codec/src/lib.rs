@@ -14,6 +14,7 @@ mod dictionary_job;
 pub mod encode;
 mod forms;
 pub mod next_pages;
+mod taking_part;
 #[cfg(test)]
 mod tests;
 pub mod unpack;

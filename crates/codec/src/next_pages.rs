@@ -17,7 +17,7 @@ use galley_policy::key::{key_of_path, read_key, url_id};
 use galley_policy::next_pages::{linked_paths, name_pages};
 use http::HeaderMap;
 
-use crate::dictionaries::may_take_part;
+use crate::taking_part::may_take_part;
 
 /// The counts of a site.
 pub struct NextPages {

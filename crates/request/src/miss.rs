@@ -21,7 +21,7 @@ use galley_policy::send_file::SendFile;
 use galley_policy::site::{StaleOnStatus, ValidationPolicy};
 use galley_policy::storable::{self, ResponseHead};
 use http::StatusCode;
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 
 use super::exchange::Exchange;
 use super::forward::{
@@ -30,7 +30,7 @@ use super::forward::{
 use super::hints;
 use super::lookup::{LookupPurpose, LookupResult};
 use super::page;
-use super::response::{Response, ResponseBody, length_of};
+use super::response::Response;
 use super::sent_file::NamedFile;
 use super::site::{PoolHandle, Services};
 use super::visit;
@@ -113,9 +113,7 @@ impl Miss<'_, '_> {
                     None => StoreOutcome::Stored,
                 };
                 let miss = self.miss(stored, true);
-                let Some(mut response) = self.stored(entry, miss).await else {
-                    return self.pass_without_memory().await;
-                };
+                let mut response = self.sent(entry, miss).await?;
                 response.upstream_time = Some(began.elapsed());
                 return Ok(response);
             }
@@ -167,14 +165,7 @@ impl Miss<'_, '_> {
                 None => page::from_fill(self.exchange, &head, reader, outcome),
             }
         };
-        // RFC 9111 section 5.1: a response from a cache in front of the origin carries `Age`.
-        if self.exchange.policy().storage.validation == ValidationPolicy::Origin
-            && let FillSharing::Shared { lifetime, .. } = &head.share
-            && lifetime.initial_age.as_secs() > 0
-        {
-            let age = HeaderValue::from(lifetime.initial_age.as_secs());
-            response.extra.push((header::AGE, age));
-        }
+        response.extra.extend(age(self.exchange, &head.share));
         response.upstream_time = Some(upstream_time);
         Ok(response)
     }
@@ -432,6 +423,16 @@ fn later_get(exchange: &Exchange<'_>) -> Option<RequestInfo> {
     (get.cacheability() == Cacheability::Cacheable && !get.has_authorization()).then_some(get)
 }
 
+/// RFC 9111 section 5.1: a response from a cache in front of the origin carries `Age`.
+fn age(exchange: &Exchange<'_>, share: &FillSharing) -> Option<(HeaderName, HeaderValue)> {
+    let age = match share {
+        FillSharing::Shared { lifetime, .. } => lifetime.initial_age.as_secs(),
+        FillSharing::Private | FillSharing::File(_) => 0,
+    };
+    let is_sent = exchange.policy().storage.validation == ValidationPolicy::Origin && age > 0;
+    is_sent.then(|| (header::AGE, HeaderValue::from(age)))
+}
+
 /// Marks the outcome of a stored response that has ESI includes.
 fn with_includes(outcome: StoreOutcome, head: &FillHead) -> StoreOutcome {
     match &head.share {
@@ -488,20 +489,6 @@ async fn collect(services: &Services, reader: FillReader) -> Result<Bytes, FillE
     let memory = &services.memory;
     let room = memory.budget().try_reserve(0).ok_or(FillError::Memory)?;
     reader.whole(room, memory.max_object()).await
-}
-
-impl ResponseBody {
-    /// The response to HEAD: with the length, without the body.
-    #[must_use]
-    pub fn unsent(self) -> Self {
-        match self {
-            Self::None => Self::None,
-            Self::Bytes(bytes) => Self::Unsent(Some(bytes.len() as u64)),
-            Self::Pieces(pieces) => Self::Unsent(Some(length_of(&pieces))),
-            Self::Unsent(length) | Self::Fill(_, length) => Self::Unsent(length),
-            Self::File { length, .. } | Self::Stored { length, .. } => Self::Unsent(Some(length)),
-        }
-    }
 }
 
 /// The maximum number of cookies that one request counts.

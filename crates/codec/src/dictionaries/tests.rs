@@ -3,11 +3,12 @@
 use super::*;
 use crate::dictionary_job::DictionaryJob;
 use crate::encode;
+use crate::taking_part::may_take_part;
 use galley_cache::entry::EncodedEntry;
 use galley_cache::testing;
 use galley_policy::compress::coded_fields;
 use galley_policy::encoding::Coding;
-use galley_policy::request_info::{RequestInfo, RequestLineInfo};
+use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::site::Policy;
 use http::header::{self, HeaderMap, HeaderValue};
 
