@@ -4,7 +4,7 @@
 //! A pair is a hash with a random key. If two pairs share a place, each visit of one takes a count from the other, so a pair that is
 //! requested with a forged `Referer` displaces those of real visitors only by more requests than they make; then pages name nothing.
 //!
-//! A page that is named counts [`NAMED`] times: browsers that have loaded it in advance do not request it again, and others still do.
+//! A page that is named counts `NAMED` times: browsers that have loaded it in advance do not request it again, and others still do.
 
 use std::borrow::Cow;
 use std::collections::hash_map::RandomState;

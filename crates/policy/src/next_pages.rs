@@ -37,7 +37,7 @@ fn own_path<'a>(url: &'a [u8], scheme: Scheme, authority: &[u8]) -> Option<&'a [
     is_path.then_some(path)
 }
 
-/// The canonical paths to which a page links, in their order. At most [`MAX_LINKS`] links are looked at. A path may occur several times.
+/// The canonical paths to which a page links, in their order. At most `MAX_LINKS` links are looked at. A path may occur several times.
 pub fn linked_paths(body: &[u8], scheme: Scheme, authority: &[u8]) -> Vec<Vec<u8>> {
     let tags = memchr::memmem::find_iter(body, b"<a ").take(MAX_LINKS);
     let mut paths = Vec::new();
