@@ -315,6 +315,10 @@ const NEEDS: &[(&str, &[(&str, &str)])] = &[
     ),
     ("site.rule.", RULE),
     ("site.rule.pattern", &[("site.rule.path", "")]),
+    (
+        "site.rule.deny_status",
+        &[("site.rule.deny", "[\"10.0.0.0/8\"]")],
+    ),
     ("site.rule.countries", COUNTRIES),
     ("site.rule.allow_countries", COUNTRIES),
     ("site.rule.deny_countries", COUNTRIES),
