@@ -108,11 +108,7 @@ impl Miss<'_, '_> {
             Ok(FetchResult::Entry(entry)) => return self.sent(entry, Outcome::Hit).await,
             Ok(FetchResult::Shared(entry)) => return self.sent(entry, Outcome::Shared).await,
             Ok(FetchResult::Awaited(entry)) => {
-                let stored = match entry.assembly() {
-                    Some(_) => StoreOutcome::StoredIncludes,
-                    None => StoreOutcome::Stored,
-                };
-                let miss = self.miss(stored, true);
+                let miss = self.miss(outcome_of(&entry), true);
                 let mut response = self.sent(entry, miss).await?;
                 response.upstream_time = Some(began.elapsed());
                 return Ok(response);
@@ -431,6 +427,14 @@ fn age(exchange: &Exchange<'_>, share: &FillSharing) -> Option<(HeaderName, Head
     };
     let is_sent = exchange.policy().storage.validation == ValidationPolicy::Origin && age > 0;
     is_sent.then(|| (header::AGE, HeaderValue::from(age)))
+}
+
+/// The outcome of a stored page.
+fn outcome_of(entry: &Entry) -> StoreOutcome {
+    match entry.assembly() {
+        Some(_) => StoreOutcome::StoredIncludes,
+        None => StoreOutcome::Stored,
+    }
 }
 
 /// Marks the outcome of a stored response that has ESI includes.
