@@ -4,17 +4,18 @@
 //! stays (the algorithm "space saving"). Values are never kept.
 
 use std::cmp::Reverse;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use galley_sys::Lock;
 
 /// The names; any thread writes them, once per request that bypasses the cache, and the admin thread reads them.
 #[derive(Debug, Default)]
-pub struct CookieNames(Mutex<Vec<(String, u64)>>);
+pub struct CookieNames(Lock<Vec<(String, u64)>>);
 
 impl CookieNames {
     /// Counts a cookie.
     pub fn note(&self, name: &[u8]) {
         let name = shown(name);
-        let mut names = self.lock();
+        let mut names = self.0.lock();
         if let Some((_, count)) = names.iter_mut().find(|(known, _)| *known == name) {
             *count = count.saturating_add(1);
         } else if names.len() < MAX_NAMES {
@@ -26,13 +27,9 @@ impl CookieNames {
 
     /// The names, the most frequent first.
     pub fn list(&self) -> Vec<String> {
-        let mut names = self.lock().clone();
+        let mut names = self.0.lock().clone();
         names.sort_by_key(|(_, count)| Reverse(*count));
         names.into_iter().map(|(name, _)| name).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(String, u64)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -27,7 +27,7 @@ reasons! {
     PASS_COOKIE_ANY: "pass-cookie-any", "a cookie identifies a visitor", Some(COOKIE);
     PASS_COOKIE: "pass-cookie", "the cookie `{cookie}` identifies a visitor", Some(COOKIE);
     PASS_COOKIES: "pass-cookies", "the cookies `{cookies}` identify a visitor", Some(COOKIE);
-    PASS_COOKIES_SEEN: "pass-cookies-seen", "cookies identify visitors, most often `{cookies}`", Some("nothing for members, customers and people who comment; if a cookie identifies nobody, look where its name is listed");
+    PASS_COOKIES_SEEN: "pass-cookies-seen", "cookies identify visitors, most often `{cookies}`", Some("nothing for members, customers and authors of comments; if a cookie identifies nobody, look for the list that has its name");
     PASS_PATH: "pass-path", "administration, login and scripts called directly are never cached", None;
     PASS_QUERY: "pass-query", "a query parameter asks for a personal or unpublished view", Some("if the parameter means nothing on this site, name it in `ignore_query`");
     PASS_UPGRADE: "pass-upgrade", "it asks for another protocol on the connection", None;
@@ -71,7 +71,7 @@ reasons! {
     STORED_NOCACHE_HEADERS: "not-stored-nocache-headers", "WordPress or a plugin calls `nocache_headers()` for the page", Some("find the plugin or the theme that calls it, or that starts a session of PHP");
     STORED_DEVELOPMENT: "not-stored-development", "development mode is on", Some("switch it off on the page of Galley's plugin, or wait: it ends by itself");
     STORED_EXCLUDED: "not-stored-excluded", "the settings of Galley's plugin exclude the page", Some("if that is wrong, remove the line from these settings");
-    STORED_LOGGED_IN: "not-stored-logged-in", "WordPress generated the page for a user who is logged in", None;
+    STORED_LOGGED_IN: "not-stored-logged-in", "WordPress generated the page for a logged-in user", None;
     STORED_PREVIEW: "not-stored-preview", "it is a preview", None;
     STORED_PASSWORD: "not-stored-password", "the post has a password", None;
     STORED_SHOP: "not-stored-shop", "it is a cart, a checkout or an account, or shows a message of the shop", None;

@@ -432,19 +432,26 @@ proptest! {
     }
 }
 
+fn unproven(class: Class) -> QueueIdentity {
+    QueueIdentity {
+        class,
+        trust: Trust::Plain,
+        client: Network::V4(9),
+    }
+}
+
+/// Whether a page of 100 ms gets a slot.
+async fn page_of(limit: &ConcurrencyLimit, identity: QueueIdentity) -> bool {
+    let slot = limit.acquire(identity, &QueuePosition::default()).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    slot.is_ok()
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_proof_a_rest_follows_each_page_while_people_use_the_slots() {
     let limit = limit(2, 10);
-    let unseen = QueueIdentity {
-        class: Class::Unseen,
-        trust: Trust::Plain,
-        client: Network::V4(9),
-    };
-    let page = async |identity| {
-        let slot = limit.acquire(identity, &QueuePosition::default()).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        slot.is_ok()
-    };
+    let unseen = unproven(Class::Unseen);
+    let page = |identity| page_of(&limit, identity);
     let is_full = || limit.0.stats.is_full_for(unseen);
     assert!(page(unseen).await && page(unseen).await, "nobody else");
     assert!(page(visitor(1)).await);
@@ -469,16 +476,8 @@ async fn without_proof_a_rest_follows_each_page_while_people_use_the_slots() {
 #[tokio::test(start_paused = true)]
 async fn passwords_without_proof_wait_until_they_are_many() {
     let limit = limit(2, 10);
-    let login = QueueIdentity {
-        class: Class::Login,
-        trust: Trust::Plain,
-        client: Network::V4(9),
-    };
-    let page = async |identity| {
-        let slot = limit.acquire(identity, &QueuePosition::default()).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        slot.is_ok()
-    };
+    let login = unproven(Class::Login);
+    let page = |identity| page_of(&limit, identity);
     assert!(page(visitor(1)).await);
     assert_eq!(
         tokio::join!(page(login), page(login)),
