@@ -178,6 +178,8 @@ fn files_removed_while_galley_is_stopped_cause_a_purge_at_startup() {
         .site("purge_directory = \"{dir}/watched\"")
         .start();
     let watched = site.scratch.join("watched");
+    // A new folder counts as emptied.
+    wait_for("the purge", TIMEOUT, || site.status_number("purges") > 0);
     site.get("/page");
     assert!(site.get("/page").is_hit());
     site.wait_for_disk(1);

@@ -56,7 +56,7 @@ fn php_gets_each_part_of_the_body_when_it_arrives() {
     .unwrap();
     // The upload takes longer than `first_byte_timeout`.
     let site = with_fastcgi_origin(&origin)
-        .site("first_byte_timeout = \"500ms\"")
+        .site("first_byte_timeout = \"2s\"")
         .start();
     let pieces: Vec<Vec<u8>> = (0..4).map(|_| random_bytes(10_000)).collect();
     let mut connection = site.connect();
@@ -68,7 +68,7 @@ fn php_gets_each_part_of_the_body_when_it_arrives() {
             received.load(Ordering::SeqCst) >= piece.len()
         });
         received.store(0, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(700));
     }
     let response = connection.receive("POST").unwrap().expect_status(200);
     assert_eq!(response.text(), "all of it");
