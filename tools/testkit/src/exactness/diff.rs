@@ -1,7 +1,7 @@
 //! A short diff of two versions of a page, for messages.
 
 /// The first few lines of `old` (`-`) and `new` (`+`) between their common beginning and end.
-pub(super) fn lines(old: &str, new: &str) -> String {
+pub fn lines(old: &str, new: &str) -> String {
     let (old, new) = (split(old), split(new));
     let common_start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let (old, new) = (

@@ -12,7 +12,7 @@
 
 pub mod audited;
 mod compare;
-mod diff;
+pub mod diff;
 mod edit_cost;
 mod editor;
 mod events;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use galley_testkit::client::{Request, Response};
-use galley_testkit::exactness::KEPT_WIDGET;
+use galley_testkit::exactness::{KEPT_WIDGET, diff};
 use galley_testkit::wait_for;
 
 use super::super::stack::{HOUR, StackOptions, TIMEOUT, UpstreamKind, WordPressStack, assert_text};
@@ -30,6 +30,16 @@ fn generated(stack: &WordPressStack, path: &str) -> Response {
     page
 }
 
+/// Compares a stored page with the one that PHP generates.
+fn assert_as_generated(stack: &WordPressStack, path: &str, stored: &Response) {
+    let (stored, generated) = (visible_text(stored), visible_text(&generated(stack, path)));
+    let difference = diff::lines(&stored, &generated);
+    assert!(
+        stored == generated,
+        "{path}, generated again (+):\n{difference}"
+    );
+}
+
 #[test]
 fn a_new_post_is_patched_into_the_sidebars_of_stored_pages() {
     // A separate stack: other tests may have switched fragments off in the shared WordPress.
@@ -47,11 +57,7 @@ fn a_new_post_is_patched_into_the_sidebars_of_stored_pages() {
         let page = stack.get(path);
         assert!(page.is_hit(), "{path}: {}", page.excerpt());
         assert_text(&page, title);
-        assert_eq!(
-            visible_text(&page),
-            visible_text(&generated(stack, path)),
-            "{path}"
-        );
+        assert_as_generated(stack, path, &page);
     }
     let id = post["id"].as_u64().unwrap();
     rest_api(
@@ -143,11 +149,7 @@ fn menus_and_lists_of_categories_are_patched() {
                 before,
                 "{path} was generated again"
             );
-            assert_eq!(
-                visible_text(&page),
-                visible_text(&generated(&stack, path)),
-                "{path}"
-            );
+            assert_as_generated(&stack, path, &page);
         }
     }
     let post = stack.get(posts[1]);
@@ -253,8 +255,7 @@ fn a_widget_that_keeps_its_html_is_patched_on_every_page() {
         wait_until_idle(stack);
     }
     for path in paths {
-        let page = visible_text(&stack.get(path));
-        assert_eq!(page, visible_text(&generated(stack, path)), "{path}");
+        assert_as_generated(stack, path, &stack.get(path));
     }
 }
 
