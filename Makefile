@@ -3,7 +3,7 @@
 # The directory in which the tests of the dashboard find axe.
 AXE = target/axe
 
-.PHONY: help demo demo-clean test bench conformance faults cluster object-cache engines exactness fragments growth load-compare seeds soak stress slow hostile upgrades import-compare fuzz plugin-versions plugin-live plugin-style no-skipped build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults cluster object-cache engines exactness fragments growth load-compare lossy seeds soak stress slow hostile upgrades import-compare fuzz plugin-versions plugin-live plugin-style no-skipped build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-seeds setup-faults setup-cluster setup-engines setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -15,7 +15,7 @@ help:
 	@echo 'make demo-clean       removes what the demo made'
 	@echo 'make check            format, lints, licences, unit tests: five minutes after a build, installs nothing'
 	@echo 'make test             everything: make check, end-to-end tests with real servers, fuzzing, documentation'
-	@echo 'make bench            Galley next to its peers, in one run of 40 minutes (QUICK=1: under five; README=1: for the README)'
+	@echo 'make bench            Galley next to its peers, in one run of 45 minutes (SCENARIO=http3: only those; QUICK=1: about five; README=1: for the README)'
 	@echo 'make seeds            the stacks of five published articles, rebuilt and measured beside Galley: 12 minutes (ONLY=4: one; QUICK=1: shorter)'
 	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone; SUITE=DIR: a copy of it)'
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
@@ -32,6 +32,7 @@ help:
 	@echo 'make plugin-style     PHP_CodeSniffer on the plugin (PHPCS=PROGRAM: one that has the WordPress standard)'
 	@echo 'make growth           what a hit costs while entries and connections grow (ONLY=entries: one part)'
 	@echo 'make load-compare     galley load and other load generators in turns on the same targets: five minutes (OHA=PROGRAM RATE=1000 ROUNDS=5)'
+	@echo 'make lossy            the time to a page over HTTP/2 and HTTP/3 at 100 ms and 2 % loss, as root (ROUNDS=5)'
 	@echo 'make soak             5,000,000 requests, a tenth uncached through FastCGI (REQUESTS=200000: fewer)'
 	@echo 'make stress           a WordPress in 256 MB: many misses, slow clients, killed PHP, crawls (ONLY=crawl: one part)'
 	@echo 'make hostile          hostile input for long: generated streams next to nginx and hyper, the whole matrix of deception'
@@ -210,6 +211,10 @@ plugin-style: setup-test
 growth: setup-faults build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask growth --galley target/release/galley $(if $(ONLY),--only $(ONLY))
+
+lossy: setup-test build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask lossy --galley target/release/galley $(if $(ROUNDS),--rounds $(ROUNDS))
 
 load-compare: setup-build build
 	@cargo build --quiet --release --package xtask

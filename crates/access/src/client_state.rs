@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use galley_cluster::{ClusterPublisher, LimitCharge};
@@ -10,6 +10,7 @@ use galley_policy::access::{Bucket, RateLimit};
 use galley_policy::class::Network;
 use galley_policy::crawlers::KnownCrawler;
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 use ipnet::IpNet;
 use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
@@ -27,7 +28,7 @@ pub struct ClientState {
     exempt: Vec<IpNet>,
     verified: VerifiedPasswords,
     /// The visitors of each site that uses them, by the site's mark.
-    visits: Mutex<HashMap<u32, Weak<Visits>>>,
+    visits: Lock<HashMap<u32, Weak<Visits>>>,
     names: CrawlerNames,
     /// The publisher that reports shared limits to other nodes.
     cluster: Option<ClusterPublisher>,
@@ -62,7 +63,7 @@ impl ClientState {
             connections: Arc::new(ClientConnections::new(connections)),
             exempt,
             verified: VerifiedPasswords::new(),
-            visits: Mutex::default(),
+            visits: Lock::default(),
             names: CrawlerNames::new(),
             cluster,
         }
@@ -122,7 +123,7 @@ impl ClientState {
 
     /// The visitors of a site: those of the configuration before if the site was in it. Called when a site is built.
     pub fn visits(&self, mark: u32) -> Arc<Visits> {
-        let mut all = self.visits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.visits.lock();
         all.retain(|_, visits| visits.strong_count() > 0);
         if let Some(known) = all.get(&mark).and_then(Weak::upgrade) {
             return known;

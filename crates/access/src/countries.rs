@@ -7,12 +7,13 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use galley_policy::access::CountryCode;
 use maxminddb::{MaxMindDbError, PathElement, Reader};
 
+use galley_sys::Lock;
 use galley_sys::stamps::{FileStamp, stamp};
 
 /// The database of countries.
@@ -20,7 +21,7 @@ pub struct Countries {
     path: PathBuf,
     database: ArcSwap<Reader<Vec<u8>>>,
     /// The stamp of the file that was read last, usable or not.
-    tried: Mutex<Option<FileStamp>>,
+    tried: Lock<Option<FileStamp>>,
 }
 
 /// Why a file cannot be used.
@@ -47,7 +48,7 @@ impl Countries {
         Ok(Self {
             path: path.to_owned(),
             database: ArcSwap::from_pointee(read(path)?),
-            tried: Mutex::new(tried),
+            tried: Lock::new(tried),
         })
     }
 
@@ -65,7 +66,7 @@ impl Countries {
     /// Reads the file again if it has changed. Blocks on the disk.
     pub fn refresh(&self) {
         let now = stamp(&self.path);
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tried = self.tried.lock();
         // The file may not exist while it is being replaced.
         if now.is_none() || now == *tried {
             return;

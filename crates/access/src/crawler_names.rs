@@ -10,14 +10,15 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use galley_policy::access::{RateLimit, TICKS_PER_S, TokenResult};
 use galley_policy::crawlers::KnownCrawler;
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What DNS says about an address that claims to be a crawler's.
@@ -77,7 +78,7 @@ pub(crate) struct CrawlerNames {
 
 /// Failures and proofs: until which minute each counts.
 #[derive(Default)]
-struct NameResults(Mutex<[HashMap<NamedAddress, u64>; 2]>);
+struct NameResults(Lock<[HashMap<NamedAddress, u64>; 2]>);
 
 /// A crawler's name, and an address that claims it.
 type NamedAddress = (&'static str, IpAddr);
@@ -175,7 +176,7 @@ impl NameResults {
     /// Whether the address is proven to be the crawler's; `None`: not known.
     fn find(&self, crawler: &'static str, address: IpAddr, now: Tick) -> Option<bool> {
         let owner = (crawler, address.to_canonical());
-        let [failed, proven] = &*self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let [failed, proven] = &*self.0.lock();
         let is_valid = |results: &HashMap<NamedAddress, u64>| {
             results
                 .get(&owner)
@@ -196,7 +197,7 @@ impl NameResults {
         lifetime: u64,
     ) {
         let owner = (crawler, address.to_canonical());
-        let mut results = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut results = self.0.lock();
         let [failed, proven] = &mut *results;
         proven.remove(&owner);
         let results = if is_proven { proven } else { failed };

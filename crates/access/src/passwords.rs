@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64ct::{Base64, Encoding};
@@ -18,6 +18,7 @@ use galley_certs::file;
 use galley_policy::access::passwords;
 use galley_policy::class::Network;
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
@@ -86,7 +87,7 @@ pub enum PasswordCheck {
 /// Successes of the last minute.
 pub(super) struct VerifiedPasswords {
     key: [u8; 32],
-    known: Mutex<HashMap<[u8; 32], Tick>>,
+    known: Lock<HashMap<[u8; 32], Tick>>,
     /// Permits for concurrent comparisons.
     slots: Arc<Semaphore>,
 }
@@ -99,7 +100,7 @@ impl VerifiedPasswords {
         }
         Self {
             key,
-            known: Mutex::default(),
+            known: Lock::default(),
             slots: Arc::new(Semaphore::new(MAX_COMPARISONS)),
         }
     }
@@ -181,14 +182,14 @@ impl VerifiedPasswords {
     }
 
     fn is_known(&self, digest: &[u8; 32], now: Tick) -> bool {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         known
             .get(digest)
             .is_some_and(|since| now.since(*since) < REMEMBERED)
     }
 
     fn remember(&self, digest: [u8; 32], now: Tick) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.len() >= MAX_KNOWN {
             known.retain(|_, since| now.since(*since) < REMEMBERED);
         }
@@ -314,7 +315,7 @@ mod tests {
             let mut digest = [0; 32];
             digest[..8].copy_from_slice(&number.to_be_bytes());
             verified.remember(digest, Tick(number));
-            assert!(verified.known.lock().unwrap().len() <= MAX_KNOWN);
+            assert!(verified.known.lock().len() <= MAX_KNOWN);
         }
     }
 }

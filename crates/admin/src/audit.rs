@@ -92,7 +92,7 @@ pub(super) fn value(state: &AdminState, site: &Site, most: usize) -> Value {
     let findings = report.findings.iter().take(most);
     let findings = findings.map(|one| finding(one, now));
     json!({
-        "background": site.audit,
+        "background": site.config.audit,
         "week": counts(&report.week),
         "total": counts(&report.totals),
         "pass": report.pass.map(|one| pass(&one, now)),

@@ -8,8 +8,7 @@
 //! at most [`MAX_VISITED`] entries, and may therefore return few entries, or none, with a `next`. An entry that is stored or
 //! removed during the walk may be missed. A walk that is not continued ends after a timeout.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -123,7 +122,7 @@ impl Listings {
             wanted.clone(),
             received,
         ));
-        let mut open = self.lock();
+        let mut open = self.0.lock();
         open.retain(|listing| !listing.queries.is_closed());
         if open.len() >= MAX_LISTINGS {
             open.pop_front();
@@ -146,16 +145,12 @@ impl Listings {
             .split_once('-')
             .and_then(|(id, number)| Some((id, number.parse().ok()?)));
         let (id, number) = parts.ok_or_else(ended)?;
-        let open = self.lock();
+        let open = self.0.lock();
         let listing = open
             .iter()
             .find(|listing| listing.id == id && listing.wanted == *wanted);
         let listing = listing.ok_or_else(ended)?;
         Ok((id.to_owned(), number, listing.queries.clone()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Listing>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

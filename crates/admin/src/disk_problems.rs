@@ -19,19 +19,27 @@ pub(super) fn problems(state: &AdminState) -> Vec<HealthProblem> {
     };
     let is_off = off.is_some();
     if let Some(reason) = off {
-        let text = format!("The disk cache is off: {reason}");
-        let remedy = "Pages are stored in memory only until then; check the space and the permissions of `cache.disk`";
-        problems.push(HealthProblem::degraded("disk", text, remedy));
+        let text = format!("The disk cache{} is off: {reason}", place(state));
+        problems.push(HealthProblem::degraded("disk", text, "Check the space and the permissions of the folder; until then pages are stored in memory only"));
     }
     if let Some(Durability::Lost(loss)) = durable.durability() {
-        let text = format!("Purges cannot be written to disk: {}", loss.reason);
-        let remedy = "Stored pages on disk are not used after a restart; check the space and the permissions of `cache.disk`";
-        problems.push(HealthProblem::degraded("disk", text, remedy));
+        let text = format!(
+            "Purges cannot be written to the disk{}: {}",
+            place(state),
+            loss.reason
+        );
+        problems.push(HealthProblem::degraded("disk", text, "Check the space and the permissions of the folder; until then no page on disk survives a restart"));
     }
     if let (false, Some(disk)) = (is_off, &state.config.cache.disk) {
         problems.extend(space(&disk.path));
     }
     problems
+}
+
+/// The folder of the disk cache, within a sentence.
+fn place(state: &AdminState) -> String {
+    let disk = state.config.cache.disk.as_ref();
+    disk.map_or_else(String::new, |disk| format!(" in {}", disk.path.display()))
 }
 
 /// The problem of a file system that is almost full. One that cannot be examined is none: writing to it would fail.

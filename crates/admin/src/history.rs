@@ -6,11 +6,11 @@
 //! ```json
 //! { "ok": true, "time": 1760740680, "sites": [ { "name": "example.com", "minutes": [ { "time": 1760740680, "requests": 12,
 //!   "hits": 9, "stale": 0, "misses": 2, "passes": 1, "refused": 0, "errors": 0, "bytes": 81234, "upstream_ms": 310,
-//!   "people": 3, "bots": 0, "unseen": 0, "unseen_refused": 0 } ] } ] }
+//!   "cache_us": [100, 500], "upstream_us": [100000, 250000], "people": 3, "bots": 0, "unseen": 0, "unseen_refused": 0 } ] } ] }
 //! ```
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
@@ -26,7 +26,7 @@ use crate::doctor::{KernelCounters, ProcFs, RecentCounters};
 use galley_policy::class::Class;
 use galley_request::{Services, Site};
 use galley_telemetry::counters::CounterReader;
-use galley_telemetry::history::{ByClient, History, MINUTES, Minute};
+use galley_telemetry::history::{ByClient, History, Latency, MINUTES, Minute};
 
 /// Begins the histories of new sites.
 pub(super) fn begin(state: &AdminState) {
@@ -145,11 +145,18 @@ fn row(minute: &Minute) -> Value {
         "errors": minute.errors,
         "bytes": minute.bytes,
         "upstream_ms": minute.upstream_ms,
+        "cache_us": latency(minute.cache_latency),
+        "upstream_us": latency(minute.upstream_latency),
         "people": minute.clients.people,
         "bots": minute.clients.bots,
         "unseen": minute.clients.unseen,
         "unseen_refused": minute.clients.refused,
     })
+}
+
+/// The bounds of half and of 95 % of the times; null without any.
+fn latency(of: Latency) -> Value {
+    json!((of.p95_us > 0).then_some([of.p50_us, of.p95_us]))
 }
 
 /// The counters that the doctor compares over an hour.
@@ -160,16 +167,11 @@ pub(super) fn reading(services: &Services) -> KernelCounters {
 
 /// The readings of the last hour.
 pub(super) fn last_hour(state: &AdminState) -> MutexGuard<'_, RecentCounters> {
-    state
-        .process_state
-        .last_hour
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+    state.process_state.last_hour.lock()
 }
 
 fn lock(state: &AdminState) -> MutexGuard<'_, HashMap<u32, History>> {
-    let histories = state.process_state.history.lock();
-    histories.unwrap_or_else(PoisonError::into_inner)
+    state.process_state.history.lock()
 }
 
 /// Minutes since the epoch.

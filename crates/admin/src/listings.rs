@@ -1,15 +1,15 @@
 //! The walks through the cache that `GET /cache` has in progress.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 
 use galley_cache::entry::EntryKind;
+use galley_sys::Lock;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 /// The walks in progress, the oldest first; their number is limited.
 #[derive(Default)]
-pub(super) struct Listings(pub(super) Mutex<VecDeque<Listing>>);
+pub(super) struct Listings(pub(super) Lock<VecDeque<Listing>>);
 
 pub(super) struct Listing {
     pub(super) id: String,

@@ -347,7 +347,7 @@ fn times(
     rows: &[SiteCounters],
     text: &mut Text,
     family: MetricFamily,
-    of: for<'t> fn(&'t Totals) -> Histogram<'t>,
+    of: fn(&Totals) -> Histogram,
 ) {
     text.family(family);
     for row in rows {

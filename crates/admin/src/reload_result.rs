@@ -1,9 +1,9 @@
 //! The messages between the admin interface and the control thread about reloads and upgrades.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use galley_config::{ChangedOption, EffectiveOption};
+use galley_sys::Lock;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -133,25 +133,25 @@ pub enum ReloadError {
 
 /// The result of the last reload, for `status`.
 #[derive(Debug, Default)]
-pub struct LastReload(Mutex<Option<(SystemTime, Value)>>);
+pub struct LastReload(Lock<Option<(SystemTime, Value)>>);
 
 impl LastReload {
     /// Stores the result of a reload at `now`.
     pub fn note(&self, now: SystemTime, result: &ReloadResult) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         *last = Some((now, value(result)));
     }
 
     /// The time and the error of the last reload, if it failed.
     pub(super) fn failure(&self) -> Option<(SystemTime, String)> {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.0.lock();
         let (at, value) = last.as_ref()?;
         Some((*at, value["error"].as_str()?.to_owned()))
     }
 
     /// The JSON for `status`; `null` before the first reload.
     pub(super) fn value(&self) -> Value {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.0.lock();
         last.as_ref().map_or(Value::Null, |(at, value)| {
             let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
             let mut value = value.clone();

@@ -4,16 +4,16 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use galley_access::PasswordsStamp;
 use galley_dashboard::{SessionSecrets, Sessions};
 use galley_request::SiteDashboard;
+use galley_sys::Lock;
 
 /// The sessions of all sites, by their rows in the counters.
 #[derive(Default)]
-pub(super) struct SiteLogins(Mutex<HashMap<u32, SiteSessions>>);
+pub(super) struct SiteLogins(Lock<HashMap<u32, SiteSessions>>);
 
 #[derive(Default)]
 struct SiteSessions {
@@ -52,7 +52,7 @@ impl SiteLogins {
         then: impl FnOnce(&mut Sessions) -> T,
     ) -> T {
         let stamp = dashboard.passwords.stamp();
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let site = all.entry(row).or_default();
         if site.stamp != stamp || stamp.is_none() {
             *site = SiteSessions {
@@ -61,9 +61,5 @@ impl SiteLogins {
             };
         }
         then(&mut site.sessions)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, SiteSessions>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! The state that the handlers of the admin interface use: that of the current configuration, and that which survives a reload.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use axum::extract::FromRef;
@@ -17,6 +17,7 @@ use crate::doctor::RecentCounters;
 use galley_fetch::Handle;
 use galley_object_cache::Figures;
 use galley_request::{Services, Site, Sites};
+use galley_sys::Lock;
 use galley_telemetry::access::AccessLog;
 use galley_telemetry::counters::CounterReader;
 use galley_telemetry::history::History;
@@ -41,9 +42,9 @@ pub(super) struct AdminState {
 /// The state that survives a reload.
 pub(super) struct AdminProcessState {
     /// The history of each site, by its row in the counters; written by [`super::history::keep`].
-    pub(super) history: Mutex<HashMap<u32, History>>,
+    pub(super) history: Lock<HashMap<u32, History>>,
     /// Counters of the kernel and the spool over the last hour; written by [`super::history::keep`].
-    pub(super) last_hour: Mutex<RecentCounters>,
+    pub(super) last_hour: Lock<RecentCounters>,
     pub(super) listings: Listings,
     /// The sessions of site dashboards, by the sites' rows in the counters.
     pub(super) logins: SiteLogins,

@@ -169,7 +169,7 @@ fn of_site(state: &AdminState, site: &Site, view: AdminView) -> Value {
     let last_minutes = last_minutes.iter().fold(Minute::default(), Minute::plus);
     json!({
         "name": site.core.name,
-        "hosts": site.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "hosts": site.config.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "upstream": match site.upstream {
             Upstream::Files => "files",
             Upstream::Php(_) => "php",
@@ -328,7 +328,7 @@ fn certificate_files(state: &AdminState, site: &Site, view: AdminView) -> Vec<Va
 /// Whether a name in a certificate is one of a site, or covers one of its hosts.
 fn is_name_of(state: &AdminState, site: &Site, name: &str) -> bool {
     let names = CertificateNames::new(std::iter::once(name));
-    let mut hosts = site.hosts.iter();
+    let mut hosts = site.config.hosts.iter();
     hosts.any(|host| names.covers_pattern(&host.to_string()))
         || state
             .hosts
@@ -384,8 +384,14 @@ fn reasons(all: impl Iterator<Item = (&'static str, u64)>) -> Map<String, Value>
 
 /// The histograms of times since the start: the number of responses in each bucket, the last one above all bounds.
 fn times(totals: &Totals) -> Value {
-    let (all, upstream) = (totals.total_time(), totals.upstream_time());
-    json!({ "bounds_us": Histogram::BOUNDS_US, "all": all.counts(), "upstream": upstream.counts() })
+    let [all, cache, upstream] = [
+        totals.total_time(),
+        totals.cache_time(),
+        totals.upstream_time(),
+    ];
+    json!({
+        "bounds_us": Histogram::BOUNDS_US, "all": all.counts(), "cache": cache.counts(), "upstream": upstream.counts(),
+    })
 }
 
 fn words(totals: &Totals) -> Map<String, Value> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use super::{
 use crate::doctor::RecentCounters;
 use crate::operator_http::{self, OperatorLimits, OperatorListener};
 use galley_request::{Site, Sites};
+use galley_sys::Lock;
 
 /// The admin thread; without a thread if the admin interface is off.
 pub struct AdminThread {
@@ -251,8 +252,8 @@ fn router(shared: &AdminShared) -> Router {
 /// The state that survives a reload.
 fn process_state(spec: &AdminSpec) -> Arc<AdminProcessState> {
     Arc::new(AdminProcessState {
-        history: Mutex::default(),
-        last_hour: Mutex::new(RecentCounters::new(history::reading(&spec.services))),
+        history: Lock::default(),
+        last_hour: Lock::new(RecentCounters::new(history::reading(&spec.services))),
         listings: Listings::default(),
         logins: SiteLogins::default(),
         ready_sites: tokio::sync::Mutex::default(),
@@ -283,8 +284,12 @@ fn state(spec: AdminSpec, process_state: Arc<AdminProcessState>) -> AdminState {
 
 fn hosts(sites: &Arc<Vec<Arc<Site>>>) -> Sites {
     let rows = sites.iter().enumerate();
-    let rows =
-        rows.flat_map(|(index, site)| site.hosts.iter().map(move |host| (host.clone(), index)));
+    let rows = rows.flat_map(|(index, site)| {
+        site.config
+            .hosts
+            .iter()
+            .map(move |host| (host.clone(), index))
+    });
     Sites::new(rows, Arc::clone(sites), Arc::default())
 }
 

@@ -35,10 +35,10 @@ pub(super) fn certificates_from_files(
 
 /// The certificates for the first host of a site.
 fn kinds(services: &Services, site: &Site) -> Option<Arc<CertificateSet>> {
-    if !site.speaks_tls {
+    if !site.speaks_tls() {
         return None;
     }
-    let name = match site.hosts.first()? {
+    let name = match site.config.hosts.first()? {
         HostPattern::Exact(name) => Some(name.clone()),
         HostPattern::Wildcard(suffix) => Some(format!("any{suffix}")),
         HostPattern::Any => None,

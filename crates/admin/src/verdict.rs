@@ -82,7 +82,7 @@ fn of_site(state: &AdminState, site: &Site) -> Vec<HealthProblem> {
         problems.push(HealthProblem::degraded(
             "cron",
             format!("The last run of scheduled tasks failed: {trouble}"),
-            "Scheduled posts and updates are late. The site's log of PHP errors may say why",
+            "See the site's log of PHP errors, and `cron` of the site; until then scheduled posts and updates are late",
         ));
     }
     for target in state.services.forwarder.stats(site.core.purges.site()) {
@@ -159,8 +159,7 @@ fn errors(minutes: &[Minute]) -> Option<HealthProblem> {
     let text = format!(
         "{errors} of {requests} responses in the last two minutes were errors (status 500 to 599)"
     );
-    let remedy =
-        "`galley dashboard` lists the pages; the cause is in the log of PHP or of the upstream";
+    let remedy = "The dashboard lists the pages under Not cached; the cause is in the log of PHP or of the upstream";
     Some(
         if errors * 2 >= generated.max(1) && errors * 4 >= requests {
             HealthProblem::failing("errors", text, remedy)

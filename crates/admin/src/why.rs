@@ -160,7 +160,7 @@ fn explain(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Result
 
 /// The scheme of a browser's request: that of the URL, if the site speaks TLS.
 fn scheme(site: Option<&Site>, wanted: &WhyRequest) -> Scheme {
-    let speaks_tls = site.is_some_and(|site| site.speaks_tls);
+    let speaks_tls = site.is_some_and(Site::speaks_tls);
     if speaks_tls && !wanted.url.trim_start().starts_with("http://") {
         Scheme::Https
     } else {
@@ -218,7 +218,7 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
     } else {
         decision::sentence(&decision, explanation)
     };
-    let status = decision::status(&decision);
+    let status = access::own_status(&decision, exchange).or_else(|| decision::status(&decision));
     let sentence = match &reason {
         Some(reason) => reason.why(),
         None => fault::public_text(status.unwrap_or_default()).to_owned(),

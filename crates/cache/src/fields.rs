@@ -23,7 +23,6 @@ pub struct FieldLines {
     all: usize,
     of_not_modified: usize,
     is_dated: bool,
-    is_framed: bool,
     mask: u64,
 }
 
@@ -41,11 +40,6 @@ impl FieldLines {
     /// Whether the lines contain `Date`. If so, the lines of a 304 contain it, too.
     pub fn is_dated(&self) -> bool {
         self.is_dated
-    }
-
-    /// Whether the map contains framing fields, which have no lines.
-    pub fn is_framed(&self) -> bool {
-        self.is_framed
     }
 
     /// The bits of all names. A name whose bit is not set has no line.
@@ -148,7 +142,6 @@ impl<'f> OrderedFields<'f> {
         let mut buffer = BytesMut::with_capacity(size.sum());
         let mut lines = FieldLines {
             is_dated: fields.contains_key(header::DATE),
-            is_framed: !self.framing.is_empty(),
             mask: fields
                 .keys()
                 .fold(0, |all, name| all | mask_of(name.as_str())),

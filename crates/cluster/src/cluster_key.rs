@@ -27,16 +27,8 @@ pub struct PageName<'p> {
 impl ClusterKey {
     /// Reads the secret from a file.
     pub(crate) fn read(path: &Path, cluster: &str) -> Result<Self, EngineError> {
-        let unusable = |why: String| EngineError::Key {
-            path: path.to_owned(),
-            why,
-        };
-        let secret = std::fs::read(path).map_err(|cause| unusable(cause.to_string()))?;
-        let secret = secret.trim_ascii();
-        if secret.len() < MIN_SECRET {
-            return Err(unusable(format!("it has less than {MIN_SECRET} bytes")));
-        }
-        Self::derive(secret, cluster).ok_or_else(|| unusable("no key can be derived".to_owned()))
+        let secret = read_secret(path)?;
+        Self::derive(&secret, cluster).ok_or_else(|| unusable(path, "no key can be derived"))
     }
 
     /// Derives the keys (RFC 5869), with the cluster's name as salt.
@@ -47,15 +39,11 @@ impl ClusterKey {
         let purges = derived
             .expand(&[b"galley purges"], hmac::HMAC_SHA256)
             .ok()?;
-        let mut bytes = [0; SECRETS_KEY];
-        let secrets = derived
-            .expand(&[b"galley secrets"], SecretsKeyLength)
-            .ok()?;
-        secrets.fill(&mut bytes).ok()?;
+        let secrets = expand(&derived, b"galley secrets")?;
         Some(Self {
             pages: hmac::Key::from(pages),
             purges: hmac::Key::from(purges),
-            secrets: RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok()?,
+            secrets: RandomizedNonceKey::new(&AES_256_GCM, &secrets).ok()?,
         })
     }
 
@@ -132,6 +120,41 @@ impl ClusterKey {
         }
         context.update(value);
         context.sign()
+    }
+}
+
+/// The secret for QUIC of all nodes of a cluster, derived from the one in a file.
+///
+/// # Errors
+/// The file cannot be used.
+pub fn quic_secret(path: &Path, cluster: &str) -> Result<[u8; SECRETS_KEY], EngineError> {
+    let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, cluster.as_bytes());
+    let derived = salt.extract(&read_secret(path)?);
+    expand(&derived, b"galley quic").ok_or_else(|| unusable(path, "no key can be derived"))
+}
+
+fn expand(derived: &hkdf::Prk, purpose: &[u8]) -> Option<[u8; SECRETS_KEY]> {
+    let mut bytes = [0; SECRETS_KEY];
+    let purpose = [purpose];
+    let expanded = derived.expand(&purpose, SecretsKeyLength).ok()?;
+    expanded.fill(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn read_secret(path: &Path) -> Result<Vec<u8>, EngineError> {
+    let secret = std::fs::read(path).map_err(|cause| unusable(path, &cause.to_string()))?;
+    let secret = secret.trim_ascii();
+    if secret.len() < MIN_SECRET {
+        let why = format!("it has less than {MIN_SECRET} bytes");
+        return Err(unusable(path, &why));
+    }
+    Ok(secret.to_vec())
+}
+
+fn unusable(path: &Path, why: &str) -> EngineError {
+    EngineError::Key {
+        path: path.to_owned(),
+        why: why.to_owned(),
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Commands never wait for a connection: without one they fail immediately.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -12,11 +11,12 @@ use tokio::time::sleep;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use galley_sys::Lock;
 
 /// See the module.
 pub(crate) struct EngineLink {
     engine: Engine,
-    state: Mutex<LinkState>,
+    state: Lock<LinkState>,
     /// Notified when the connection has failed.
     broken: Notify,
 }
@@ -33,7 +33,7 @@ impl EngineLink {
     pub(crate) fn new(engine: Engine) -> Self {
         Self {
             engine,
-            state: Mutex::default(),
+            state: Lock::default(),
             broken: Notify::new(),
         }
     }
@@ -58,14 +58,14 @@ impl EngineLink {
     }
 
     fn connection(&self) -> Option<(MultiplexedConnection, u64)> {
-        let state = self.state();
+        let state = self.state.lock();
         Some((state.connection.clone()?, state.number))
     }
 
     /// Handles the failure of a command on the connection with this number.
     fn failed(&self, error: &RedisError, number: u64) {
         tracing::debug!(%error, "a command for the engine of the cluster has failed");
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // A new connection also reads a new password, and finds a new primary.
         if state.number == number && state.connection.take().is_some() {
             self.broken.notify_one();
@@ -79,7 +79,7 @@ impl EngineLink {
             match self.connect().await {
                 Ok(connection) => {
                     {
-                        let mut state = self.state();
+                        let mut state = self.state.lock();
                         state.number += 1;
                         state.connection = Some(connection);
                     }
@@ -102,10 +102,6 @@ impl EngineLink {
             .set_response_timeout(Some(REPLY_TIMEOUT));
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         Ok(connecting.await?)
-    }
-
-    fn state(&self) -> MutexGuard<'_, LinkState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,11 @@
 //! The bounded queue of purges for the publisher's thread.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, PoisonError};
 use std::time::{Duration, Instant};
 
 use galley_policy::purge::{Purge, Scope, Strength};
+use galley_sys::Lock;
 use tokio::sync::oneshot;
 
 use crate::message::RemotePurge;
@@ -60,7 +61,7 @@ impl Outgoing {
 /// The queue. Every thread adds purges; the publisher removes them.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    state: Mutex<InboxState>,
+    state: Lock<InboxState>,
     changed: Condvar,
 }
 
@@ -80,7 +81,7 @@ pub(crate) enum ReceivedPurges {
 impl Inbox {
     /// Queues a purge. After [`Inbox::stop`], its publisher is informed that it is in effect on this node only.
     pub(crate) fn push(&self, outgoing: Outgoing) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.is_stopped {
             // A site that exceeds its budget purges the whole site each time.
             let is_whole = outgoing.content.purge.scope == Scope::Site;
@@ -102,7 +103,7 @@ impl Inbox {
 
     /// Removes all purges from the queue. Waits up to `wait` for the first one.
     pub(crate) fn take(&self, wait: Duration) -> ReceivedPurges {
-        let state = self.lock();
+        let state = self.state.lock();
         let waited = self.changed.wait_timeout_while(state, wait, |state| {
             state.queue.is_empty() && !state.is_stopped
         });
@@ -117,12 +118,8 @@ impl Inbox {
 
     /// Rejects further purges.
     pub(crate) fn stop(&self) {
-        self.lock().is_stopped = true;
+        self.state.lock().is_stopped = true;
         self.changed.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, InboxState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

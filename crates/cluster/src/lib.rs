@@ -70,7 +70,7 @@ mod status;
 mod stream_id;
 
 pub use cluster::{Cluster, ClusterPublisher, ClusterSettings, RunningCluster};
-pub use cluster_key::PageName;
+pub use cluster_key::{PageName, quic_secret};
 pub use error::{EngineError, EngineUnavailable};
 pub use inspect::{EngineProblem, EngineReport, inspect};
 pub use limits::{ChargeSink, LimitCharge};

@@ -11,10 +11,11 @@
 //! ```
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::stream_id::StreamId;
+use galley_sys::Lock;
 
 /// The use of a limit by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,8 @@ pub trait ChargeSink: Send + Sync {
 /// exchange.
 #[derive(Default)]
 pub(crate) struct LimitQueue {
-    charges: Mutex<Vec<LimitCharge>>,
-    sink: Mutex<Option<Arc<dyn ChargeSink>>>,
+    charges: Lock<Vec<LimitCharge>>,
+    sink: Lock<Option<Arc<dyn ChargeSink>>>,
     /// Whether charges are sent. Written by the exchange.
     is_connected: AtomicBool,
 }
@@ -47,7 +48,7 @@ impl LimitQueue {
         if !self.is_connected.load(Ordering::Relaxed) {
             return;
         }
-        let mut charges = self.charges.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut charges = self.charges.lock();
         if charges.len() < MAX_WAITING {
             charges.push(charge);
         }
@@ -55,13 +56,12 @@ impl LimitQueue {
 
     /// Sets the sink for charges of other nodes; `None`: limits are not shared.
     pub(crate) fn set_sink(&self, sink: Option<Arc<dyn ChargeSink>>) {
-        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;
+        *self.sink.lock() = sink;
     }
 
     /// The sink for charges of other nodes; `None`: limits are not shared.
     pub(crate) fn sink(&self) -> Option<Arc<dyn ChargeSink>> {
-        let sink = self.sink.lock();
-        sink.unwrap_or_else(PoisonError::into_inner).clone()
+        self.sink.lock().clone()
     }
 
     /// Sets whether charges are sent. Drops queued charges, because they may be old.
@@ -72,7 +72,7 @@ impl LimitQueue {
 
     /// Removes the queued charges from the queue, added up for each owner.
     pub(crate) fn take(&self) -> Vec<LimitCharge> {
-        let mut charges = self.charges.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut charges = self.charges.lock();
         let taken = std::mem::take(&mut *charges);
         drop(charges);
         let mut sums: HashMap<u128, u64> = HashMap::new();

@@ -1,18 +1,19 @@
 //! Tracks whether all purges that this node has published are in the stream, and up to which entry.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::stream_id::StreamId;
+use galley_sys::Lock;
 
 /// Written by all publishers of purges and by the publisher's thread; read by the reader's thread.
 #[derive(Debug, Default)]
 pub(crate) struct OwnPurges {
     /// The number of purges that have a number on this node, or are about to get one, but are not in the stream.
     unappended: AtomicU64,
-    appended: Mutex<AppendedPurge>,
+    appended: Lock<AppendedPurge>,
     /// The newest entry that the reader knows. Later ones get higher ids.
-    horizon: Mutex<StreamId>,
+    horizon: Lock<StreamId>,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +54,7 @@ impl OwnPurges {
     /// Records that the publisher has connected to an engine. `least`: an entry before all later ones, if the engine may have
     /// lost appended purges.
     pub(crate) fn connected(&self, engine: String, least: Option<StreamId>) {
-        let mut appended = self.lock();
+        let mut appended = self.appended.lock();
         if let Some(least) = least {
             appended.newest = least;
             appended.last = None;
@@ -63,14 +64,14 @@ impl OwnPurges {
 
     /// Records an entry of this node. Must be called before its [`StartedPurge::settle`].
     pub(crate) fn appended(&self, sequence: u64, id: StreamId) {
-        let mut appended = self.lock();
+        let mut appended = self.appended.lock();
         appended.newest = appended.newest.max(id);
         appended.last = Some((sequence, id));
     }
 
     /// Records an entry of this node that purges nothing. `request`: the last one before it was appended.
     pub(crate) fn marked(&self, sequence: u64, id: StreamId, request: u64) {
-        let mut appended = self.lock();
+        let mut appended = self.appended.lock();
         appended.last = Some((sequence, id));
         appended.met = request;
         if appended.requested == request {
@@ -80,30 +81,30 @@ impl OwnPurges {
 
     /// Requests another mark: an entry behind all entries of now.
     pub(crate) fn request_mark(&self) {
-        let mut appended = self.lock();
+        let mut appended = self.appended.lock();
         appended.mark = None;
         appended.requested += 1;
     }
 
     /// Whether a mark was requested after the last one was appended.
     pub(crate) fn wants_mark(&self) -> bool {
-        let appended = self.lock();
+        let appended = self.appended.lock();
         appended.requested != appended.met
     }
 
     /// The number of the last request of a mark.
     pub(crate) fn request(&self) -> u64 {
-        self.lock().requested
+        self.appended.lock().requested
     }
 
     /// The newest mark of this run, if it was appended after the last request of one.
     pub(crate) fn mark(&self) -> Option<StreamId> {
-        self.lock().mark
+        self.appended.lock().mark
     }
 
     /// The number and entry of this run's last one in this engine's stream.
     pub(crate) fn last(&self, engine: &str) -> Option<(u64, StreamId)> {
-        let appended = self.lock();
+        let appended = self.appended.lock();
         appended.last.filter(|_| appended.engine == engine)
     }
 
@@ -112,21 +113,17 @@ impl OwnPurges {
         if self.unappended.load(Ordering::Acquire) > 0 {
             return None;
         }
-        let appended = self.lock();
+        let appended = self.appended.lock();
         (appended.engine == engine).then_some(appended.newest)
     }
 
     pub(crate) fn note_horizon(&self, id: StreamId) {
-        let mut horizon = self.horizon.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut horizon = self.horizon.lock();
         *horizon = id.max(*horizon);
     }
 
     pub(crate) fn horizon(&self) -> StreamId {
-        *self.horizon.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, AppendedPurge> {
-        self.appended.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.horizon.lock()
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::{ConnectionInfo, IntoConnectionInfo, RedisError, cmd};
@@ -14,12 +14,13 @@ use redis::{ConnectionInfo, IntoConnectionInfo, RedisError, cmd};
 use crate::connection::EngineConnection;
 use crate::error::{EngineError, password};
 use crate::shared::ClusterState;
+use galley_sys::Lock;
 
 /// The sentinels of an engine, and their last agreement. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Sentinels {
     config: Arc<SentinelConfig>,
-    last: Arc<Mutex<LastAgreement>>,
+    last: Arc<Lock<LastAgreement>>,
 }
 
 struct SentinelConfig {
@@ -91,7 +92,7 @@ impl Sentinels {
 
     /// The primary of the last agreement, if that is recent. The caller must compare again after connecting.
     pub(crate) fn primary(&self) -> Result<(String, ConnectionInfo), EngineError> {
-        let last = self.last();
+        let last = self.last.lock();
         let agreement = last.agreement.as_ref();
         let Some(agreement) = agreement.filter(|agreement| agreement.queried_at.elapsed() < FRESH)
         else {
@@ -109,7 +110,7 @@ impl Sentinels {
     /// # Errors
     /// Another engine is the primary now.
     pub(crate) fn confirmed(&self, primary: &str) -> Result<Option<Instant>, EngineError> {
-        match &self.last().agreement {
+        match &self.last.lock().agreement {
             Some(agreement) if agreement.primary != primary => {
                 Err(EngineError::Sentinels(format!(
                     "the sentinels have made `{}` the primary",
@@ -157,7 +158,7 @@ impl Sentinels {
             }
         }
         let agreed = agreed(&reports, connections.len());
-        let mut last = self.last();
+        let mut last = self.last.lock();
         if let Some(primary) = agreed {
             last.agreement = Some(Agreement {
                 primary: primary.to_owned(),
@@ -176,10 +177,6 @@ impl Sentinels {
                     .unwrap_or_default()
             ));
         }
-    }
-
-    fn last(&self) -> MutexGuard<'_, LastAgreement> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,10 @@
 //! The state that the threads of a node and its handles share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use galley_policy::purge::Strength;
+use galley_sys::Lock;
 
 use crate::inbox::Inbox;
 use crate::lease::Lease;
@@ -52,8 +53,8 @@ pub(crate) struct ClusterState {
     pub(crate) inbox: Inbox,
     pub(crate) limits: LimitQueue,
     /// The last position that the reader has applied.
-    pub(crate) position: Mutex<Option<Position>>,
-    pub(crate) status: Mutex<ClusterStatus>,
+    pub(crate) position: Lock<Option<Position>>,
+    pub(crate) status: Lock<ClusterStatus>,
     pub(crate) applied: AtomicU64,
     pub(crate) gaps: AtomicU64,
     pub(crate) acknowledged: AtomicU64,
@@ -73,17 +74,16 @@ impl ClusterState {
     }
 
     pub(crate) fn position(&self) -> Option<Position> {
-        let position = self.position.lock();
-        position.unwrap_or_else(PoisonError::into_inner).clone()
+        self.position.lock().clone()
     }
 
     pub(crate) fn set_position(&self, position: Option<&Position>) {
-        let mut shared = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self.position.lock();
         *shared = position.cloned();
     }
 
     pub(crate) fn status(&self) -> MutexGuard<'_, ClusterStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock()
     }
 }
 

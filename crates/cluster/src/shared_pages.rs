@@ -9,7 +9,7 @@
 //! the page was read. One thread connects to the engine (`page_thread`). A fetch thread only waits for its reply until a
 //! deadline. If the engine is unreachable, slow or full, pages are fetched from the upstream.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -25,6 +25,7 @@ use crate::page_counters::count;
 use crate::point::BornPoint;
 use crate::shared::ClusterState;
 use crate::status::PagesStatus;
+use galley_sys::Lock;
 
 /// The limits of shared pages.
 #[derive(Clone, Debug)]
@@ -43,7 +44,7 @@ pub struct SharedPages {
     most_bytes: u64,
     lifetime: Duration,
     shared: Arc<ClusterState>,
-    breaker: Arc<Mutex<EngineBreaker>>,
+    breaker: Arc<Lock<EngineBreaker>>,
     storing: Arc<Semaphore>,
 }
 
@@ -146,7 +147,7 @@ impl SharedPages {
                 Some(LookupReply::Busy) if wait == SharedWait::None => break None,
                 Some(LookupReply::Busy) => is_fetched_elsewhere = true,
                 // After one late reply, this node must not fetch a page that another node is fetching.
-                None if is_fetched_elsewhere && self.breaker().is_closed() => {}
+                None if is_fetched_elsewhere && self.breaker.lock().is_closed() => {}
                 None => break None,
             }
             if Instant::now() >= until {
@@ -186,7 +187,7 @@ impl SharedPages {
 
     /// Sends a lookup; `None`: no reply in time.
     async fn send(&self, lookup: LookupCommand) -> Option<LookupReply> {
-        if !self.breaker().admits(Instant::now()) {
+        if !self.breaker.lock().admits(Instant::now()) {
             return None;
         }
         let (reply, receiver) = oneshot::channel();
@@ -198,7 +199,7 @@ impl SharedPages {
         } else {
             Err(&self.shared.pages.errors)
         };
-        let mut breaker = self.breaker();
+        let mut breaker = self.breaker.lock();
         let failure = match replied {
             Ok(Ok(reply)) => {
                 breaker.succeeded();
@@ -223,7 +224,10 @@ impl SharedPages {
 
     fn queue(&self, page: PageToShare<'_>, token: Option<FetchToken>) -> bool {
         let lifetime = page.fresh.min(self.lifetime);
-        if page.bytes > self.most_bytes || lifetime < MIN_LIFETIME || !self.breaker().is_closed() {
+        if page.bytes > self.most_bytes
+            || lifetime < MIN_LIFETIME
+            || !self.breaker.lock().is_closed()
+        {
             return false;
         }
         let Ok(permit) = Arc::clone(&self.storing).try_acquire_owned() else {
@@ -245,11 +249,7 @@ impl SharedPages {
 
     /// The counters.
     pub(crate) fn status(&self) -> PagesStatus {
-        self.shared.pages.status(!self.breaker().is_closed())
-    }
-
-    fn breaker(&self) -> MutexGuard<'_, EngineBreaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.pages.status(!self.breaker.lock().is_closed())
     }
 }
 

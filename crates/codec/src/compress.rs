@@ -11,7 +11,6 @@ use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use galley_cache::body::StoredBody;
@@ -22,6 +21,7 @@ use galley_policy::compress::{Compress, coded_fields, vary_on_coding};
 use galley_policy::encoding::Coding;
 use galley_policy::request_info::RequestInfo;
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
@@ -107,7 +107,7 @@ impl Compressor {
     /// Starts `threads` threads, which end when the last clone of the result is dropped.
     pub fn start(threads: usize) -> io::Result<Arc<Self>> {
         let (jobs, queue) = sync_channel(MAX_JOBS);
-        let queue = Arc::new(Mutex::new(queue));
+        let queue = Arc::new(Lock::new(queue));
         let counts = Arc::new(CompressionCounters::default());
         let waiting = Arc::new(AtomicUsize::new(0));
         for number in 0..threads.max(1) {
@@ -339,12 +339,8 @@ impl Compressing {
     }
 }
 
-fn next(queue: &Mutex<Receiver<Job>>) -> Option<Job> {
-    queue
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .recv()
-        .ok()
+fn next(queue: &Lock<Receiver<Job>>) -> Option<Job> {
+    queue.lock().recv().ok()
 }
 
 impl CompressionJob {

@@ -8,8 +8,8 @@
 //!
 //! Nothing outlives the configuration of the site: another configuration may close the page to some clients.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -19,14 +19,14 @@ use galley_cache::key::Key;
 use galley_cache::memory::Memory;
 use galley_policy::compress::vary_on_coding;
 use galley_policy::dictionary::{self, DictionaryHash, PageTemplate};
-use galley_policy::key::read_key;
-use galley_policy::request_info::Scheme;
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 use http::StatusCode;
 use sha2::{Digest, Sha256};
 
 use crate::forms::forms_with;
+use crate::next_pages::NextPages;
 use crate::unpack;
 
 /// A dictionary.
@@ -65,9 +65,15 @@ pub struct Dictionaries {
     state: AtomicU32,
     /// Written under the lock of `templates`; read by hits.
     current: ArcSwap<Vec<Arc<Dictionary>>>,
-    templates: Mutex<Vec<TemplatePages>>,
+    templates: Lock<Vec<TemplatePages>>,
     /// Whether a page was noted.
     is_used: AtomicBool,
+    /// Whether the site has dictionaries.
+    is_on: bool,
+    /// The pages that visitors open from each page, if pages name them. The choice of them is a part of the state.
+    next_pages: Option<NextPages>,
+    /// When pages are chosen again, and how often they were. Written by [`Self::renew`] alone.
+    choices: Lock<(Tick, u32)>,
 }
 
 /// Pages of a template that were visited.
@@ -80,26 +86,31 @@ struct TemplatePages {
 }
 
 impl Dictionaries {
-    /// Those of a site with `dictionaries = true`; none yet.
-    pub fn on() -> Self {
-        Self::of_state(next_state())
-    }
-
-    /// Those of a site with `dictionaries = false`.
-    pub fn off() -> Self {
-        Self::of_state(OFF)
-    }
-
-    fn of_state(state: u32) -> Self {
+    /// Those of a site; none yet. `is_on`: the option `dictionaries`. `next_pages`: those that pages name, with the option `next_pages`.
+    pub fn new(is_on: bool, next_pages: Option<NextPages>) -> Self {
+        let has_state = is_on || next_pages.is_some();
         Self {
-            state: AtomicU32::new(state),
+            state: AtomicU32::new(if has_state { next_state() } else { OFF }),
             current: ArcSwap::default(),
-            templates: Mutex::default(),
-            is_used: AtomicBool::new(false),
+            templates: Lock::default(),
+            is_used: AtomicBool::new(next_pages.is_some()),
+            is_on,
+            next_pages,
+            choices: Lock::default(),
         }
     }
 
-    /// The number of the present state; 0 if the site has no dictionaries. Another state has another number.
+    /// Whether the site has dictionaries.
+    pub fn are_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// The pages that visitors open from each page, if pages name them.
+    pub fn next_pages(&self) -> Option<&NextPages> {
+        self.next_pages.as_ref()
+    }
+
+    /// The number of the present state; 0 if the site has neither dictionaries nor next pages. Another state has another number.
     pub fn state(&self) -> u32 {
         self.state.load(Ordering::Acquire)
     }
@@ -124,7 +135,7 @@ impl Dictionaries {
             return;
         }
         let host = page.scopes.host;
-        let mut templates = self.lock();
+        let mut templates = self.templates.lock();
         let is_known = |one: &TemplatePages| one.host == host && one.template == *template;
         let at = templates.iter().position(is_known).unwrap_or_else(|| {
             if templates.len() >= MAX_TEMPLATES {
@@ -155,11 +166,11 @@ impl Dictionaries {
     /// Drops dictionaries that are too old or that a purge has touched, and chooses new ones from the pages in `memory`. `is_valid`: whether
     /// no purge touches an entry. Takes some milliseconds for each new dictionary.
     pub fn renew(&self, memory: &Memory, now: Tick, is_valid: &dyn Fn(&Entry) -> bool) {
-        let mut templates = self.lock();
+        let mut templates = self.templates.lock();
         let before = self.current.load_full();
         let mut current: Vec<Arc<Dictionary>> = before.iter().map(Arc::clone).collect();
         current.retain(|one| one.is_fresh(now) && is_valid(&one.entry));
-        let mut has_changed = current.len() != before.len();
+        let mut has_changed = current.len() != before.len() || self.chooses_next_pages(now);
         for known in &mut *templates {
             if current
                 .iter()
@@ -183,10 +194,22 @@ impl Dictionaries {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<TemplatePages>> {
-        self.templates
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Whether pages choose again which pages they name: soon after the start, then every ten minutes.
+    fn chooses_next_pages(&self, now: Tick) -> bool {
+        let Some(next_pages) = &self.next_pages else {
+            return false;
+        };
+        let mut choices = self.choices.lock();
+        let (due, count) = *choices;
+        if now.0 < due.0 {
+            return false;
+        }
+        if count % CHOICES_OF_DAY == CHOICES_OF_DAY - 1 {
+            next_pages.age();
+        }
+        let pause = CHOICE.saturating_mul(1 << count.min(8)).min(NEXT_CHOICE);
+        *choices = (now.plus(pause), count.wrapping_add(1));
+        true
     }
 }
 
@@ -227,22 +250,6 @@ impl TemplatePages {
         let page = pages.iter().max_by_key(|page| page.hits())?;
         freeze(page, &self.template, now, memory.budget())
     }
-}
-
-/// Whether a stored page may be a dictionary, or may be sent by one, as far as the page tells: not if it is assembled from parts.
-pub(crate) fn may_take_part(page: &Entry) -> bool {
-    page.kind == EntryKind::Page
-        && page.status == StatusCode::OK
-        && page.pieces().is_none()
-        && page.source().is_none()
-        && page.assembly().is_none()
-        && !page
-            .fragments()
-            .iter()
-            .any(|part| part.version.private_scope().is_some())
-        && page.is_compression_tried()
-        && dictionary::is_for(&page.fields)
-        && read_key(page.key.bytes()).is_some_and(|parts| parts.scheme == Scheme::Https)
 }
 
 /// The dictionary with the bytes of a page. The bodies are shared with the page. `None`: there is no memory.
@@ -304,6 +311,12 @@ const OFF: u32 = 0;
 /// How long the pages of a template gather hits before one of them is chosen, and the least time between two choices: each choice lets the
 /// pages that are visited be encoded again.
 const CHOICE: Duration = Duration::from_secs(3);
+
+/// The longest time between two choices of the pages that pages name. Each lets the pages that are visited be read once.
+const NEXT_CHOICE: Duration = Duration::from_secs(600);
+
+/// The choices after which counts are halved.
+const CHOICES_OF_DAY: u32 = 144;
 
 /// The maximum number of templates of a site, and with it of dictionaries in memory.
 const MAX_TEMPLATES: usize = 8;

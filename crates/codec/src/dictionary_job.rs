@@ -11,10 +11,12 @@ use galley_cache::memory::Memory;
 use galley_policy::dictionary::{self, PageTemplate};
 use galley_policy::encoding::Coding;
 use galley_policy::time::Tick;
+use http::HeaderMap;
 
-use crate::dictionaries::{Dictionaries, Dictionary, may_take_part};
+use crate::dictionaries::{Dictionaries, Dictionary};
 use crate::encode;
 use crate::forms::forms_with;
+use crate::taking_part::may_take_part;
 use crate::unpack;
 
 /// A page that is compared with the dictionaries of its site.
@@ -40,13 +42,14 @@ impl DictionaryJob {
     /// Does the work. Returns the bytes before and after, if the page was encoded.
     pub(crate) fn work(self) -> Option<(u64, u64)> {
         let entry = self.entry.upgrade()?;
-        let dictionary = (self.dictionaries.state() != 0 && self.is_for_everyone)
+        let dictionary = (self.dictionaries.are_on() && self.is_for_everyone)
             .then(|| self.dictionary_of(&entry))
             .flatten();
         let held = entry.coded().iter().find(|form| form.coding == Coding::Dcz);
         let mut fields = entry.fields.clone();
         let hash = dictionary.as_ref().map(|one| &one.hash);
-        let has_changed = dictionary::name_dictionary(&mut fields, hash);
+        let has_changed = dictionary::name_dictionary(&mut fields, hash)
+            | self.name_next_pages(&mut fields, &entry);
         let is_held = held.is_some_and(|form| {
             dictionary::hash_of_body(form.body.bytes()) == hash.map(|hash| &hash[..])
         });
@@ -94,13 +97,34 @@ impl DictionaryJob {
         self.dictionaries.of(page.scopes.host, &template)
     }
 
+    /// Names the pages in the head that visitors open from this one. Returns whether the head changed.
+    fn name_next_pages(&self, fields: &mut HeaderMap, page: &Entry) -> bool {
+        let next_pages = self.dictionaries.next_pages();
+        let named = next_pages
+            .filter(|_| self.is_for_everyone && may_take_part(page))
+            .and_then(|next_pages| {
+                self.with_plain(page, |body| {
+                    next_pages.name_in(fields, page, body, &self.memory)
+                })
+            });
+        named.unwrap_or(false)
+    }
+
+    /// What is made of the plain body; `None`: it is damaged, or there is no memory for it.
+    fn with_plain<T>(&self, page: &Entry, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        if let Some(body) = page.body() {
+            return Some(read(body));
+        }
+        let unpacked = unpack::unpack(page, self.memory.budget()).ok()?;
+        unpacked.body().map(|body| read(body))
+    }
+
     fn encode(&self, page: &Entry, dictionary: &Dictionary) -> Option<StoredBody> {
+        self.with_plain(page, |body| self.difference(body, dictionary))?
+    }
+
+    fn difference(&self, body: &[u8], dictionary: &Dictionary) -> Option<StoredBody> {
         let budget = self.memory.budget();
-        let unpacked = page.is_packed().then(|| unpack::unpack(page, budget));
-        let body = match &unpacked {
-            None => page.body(),
-            Some(unpacked) => unpacked.as_ref().ok().and_then(Entry::body),
-        }?;
         let both = body.len().saturating_add(dictionary.bytes().len());
         let reserved = budget.try_reserve(encode::working_memory(both, Coding::Dcz, 0))?;
         let bytes = encode::by_dictionary(body, dictionary.bytes(), &dictionary.hash)?;

@@ -13,6 +13,8 @@ pub mod dictionaries;
 mod dictionary_job;
 pub mod encode;
 mod forms;
+pub mod next_pages;
+mod taking_part;
 #[cfg(test)]
 mod tests;
 pub mod unpack;

@@ -325,6 +325,8 @@ pub struct SiteConfig {
     pub compress: Compress,
     /// Whether pages are sent as the difference to a dictionary.
     pub dictionaries: bool,
+    /// Whether stored pages name the pages that visitors most often open next.
+    pub next_pages: bool,
     /// The file with the names and passwords for the site's dashboard; the path is in `rules`.
     pub dashboard_auth: Option<PathBuf>,
     /// The file with the token that gives access to this site in the admin API.

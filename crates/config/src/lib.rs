@@ -35,7 +35,6 @@ mod load;
 mod log;
 mod log_field;
 mod machine;
-mod manual_page;
 mod names;
 mod object_cache;
 mod options;
@@ -46,10 +45,8 @@ mod read_crawlers;
 mod read_forward;
 mod reader;
 mod redirect;
-mod reference;
 mod root;
 mod rule;
-mod schema;
 mod server;
 mod servers;
 mod site;
@@ -79,17 +76,14 @@ pub use load::{ConfigSource, for_root, from_text, load, load_admin};
 pub use log::{LogConfig, LogFormat, LogLevel, LogTarget, OtlpConfig};
 pub use log_field::{KnownField, LogField};
 pub use machine::{memory, runtime_dir};
-pub use manual_page::manual_page;
 pub use names::in_order;
 pub use options::{Fallback, OptionRow, OptionSection, ValueKind};
 pub use quantity::{
     RunInterval, parse_duration, parse_size, rounded_duration, rounded_size, write_duration,
     write_size,
 };
-pub use reference::{reference, sample};
-pub use schema::schema;
 pub use site::default_token_file;
-pub use table::options;
+pub use table::{ADDED_TO_SITE, AS_IN_SITE, STATUS, options};
 pub use upstream::{
     BalanceMethod, HealthCheckConfig, HttpUpstream, LoadBalancing, ManagedPhp, PhpAddress,
     PhpSandbox, PhpServer, PhpWritable, Program, ServerShare, UpstreamConfig, UpstreamLimits,

@@ -242,37 +242,11 @@ impl OptionRow {
         self
     }
 
-    /// The purpose without links, which only the manual can follow, and whether a change costs the stored pages or needs a restart.
-    pub(crate) fn full_text(&self) -> String {
-        let note = match (self.shapes_keys, self.needs_restart) {
-            (true, _) => " After a change, Galley fetches the pages of the site again.",
-            (false, true) => " A change needs a restart.",
-            (false, false) => "",
-        };
-        format!("{}{note}", without_links(self.text))
-    }
-
     /// Sets the unit of a plain number.
     pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
         self
     }
-}
-
-/// The text with each Markdown link replaced by its label.
-fn without_links(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("](")
-        && let (Some((prose, label)), Some((_, tail))) =
-            (before.rsplit_once('['), after.split_once(')'))
-    {
-        out.push_str(prose);
-        out.push_str(label);
-        rest = tail;
-    }
-    out.push_str(rest);
-    out
 }
 
 impl OptionSection {

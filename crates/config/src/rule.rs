@@ -94,8 +94,28 @@ fn rule(
             read: section.get("read_timeout"),
         },
         access: access::common(section, diagnostics),
+        deny_status: deny_status(section, diagnostics),
         exact_access: !section.value::<bool>("spellings"),
     }
+}
+
+fn deny_status(section: &SectionTable, diagnostics: &mut Diagnostics) -> Option<u16> {
+    let status: u64 = section.get("deny_status")?;
+    let denies = ["allow", "deny", "allow_countries", "deny_countries"];
+    if !denies.iter().any(|option| section.has(option)) {
+        let why = "is given, but the rule denies no client";
+        let help = "add `deny = [\"0.0.0.0/0\", \"::/0\"]` for all clients, or remove it";
+        section.report("deny_status", why, help, diagnostics);
+    } else if !matches!(status, 403..=405 | 410) {
+        let why = format!("is `{status}`, which does not say that a page is denied or gone");
+        section.report(
+            "deny_status",
+            why,
+            "write 403, 404, 405 or 410",
+            diagnostics,
+        );
+    }
+    u16::try_from(status).ok()
 }
 
 /// The index of an upstream in `further`. Equal upstreams have the same index, and so share connections and limits.

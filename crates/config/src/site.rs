@@ -111,6 +111,7 @@ pub(crate) fn site(
         further,
         compress: compress(options, rules.preset),
         dictionaries: options.value("dictionaries"),
+        next_pages: options.value("next_pages"),
         nginx_cache_path: nginx_cache_path(options, rules.preset, diagnostics),
         rules,
         error_page: options.get("error_page"),

@@ -28,7 +28,7 @@ mod tls;
 mod upgrade;
 mod upstream;
 
-pub(crate) use row::{ADDED_TO_SITE, AS_IN_SITE, STATUS};
+pub use row::{ADDED_TO_SITE, AS_IN_SITE, STATUS};
 
 use crate::options::{OptionRow, OptionSection};
 

@@ -57,8 +57,11 @@ pub(crate) fn certificates(
 fn help(trouble: &CertificateError, path: &Path, files: &CertificateFiles) -> String {
     let path = path.display();
     match trouble {
+        CertificateError::Unread(_) if trouble.is_denied() => format!(
+            "the user of Galley may not read {path}, or a folder above it: change the group and the mode, for example `chgrp galley {path}` and `chmod 640 {path}`"
+        ),
         CertificateError::Unread(_) => {
-            "name an existing file that the user of Galley can read".to_owned()
+            "name an existing file; `tls = \"auto\"` obtains a certificate".to_owned()
         }
         CertificateError::Exposed(_) => format!(
             "restrict it to its owner and its group: `chmod 640 {path}`; if other people can log in to this machine, get a certificate with a new key"

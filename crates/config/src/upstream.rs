@@ -108,7 +108,7 @@ pub enum BalanceMethod {
 }
 
 /// Health checks: requests that test whether a server works.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheckConfig {
     /// The requested path.
     pub path: String,
@@ -166,7 +166,7 @@ impl fmt::Display for HttpUpstream {
 }
 
 /// Limits for the upstreams of a site.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct UpstreamLimits {
     /// The maximum number of concurrent requests; 0 only with [`UpstreamConfig::Managed`] and [`UpstreamConfig::Program`]: the
     /// number of workers.

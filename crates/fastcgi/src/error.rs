@@ -1,5 +1,5 @@
 //! Why an exchange failed. The crate has one enum; the server maps it to a fault and decides on a retry, based on
-//! [`Error::is_before_request`] and [`crate::FastCgiConnection::has_received`].
+//! [`crate::FastCgiConnection::has_received`].
 
 use std::io;
 
@@ -45,20 +45,4 @@ pub enum Error {
     /// exchange.
     #[error("the FastCGI connection is in the wrong state for this call")]
     OutOfTurn,
-}
-
-impl Error {
-    /// Whether nothing of the request had been sent.
-    pub fn is_before_request(&self) -> bool {
-        match self {
-            Error::Stale | Error::Variables { .. } => true,
-            Error::Closed
-            | Error::Record(_)
-            | Error::Read(_)
-            | Error::Write(_)
-            | Error::Body(_)
-            | Error::BodyLength { .. }
-            | Error::OutOfTurn => false,
-        }
-    }
 }

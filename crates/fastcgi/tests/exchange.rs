@@ -299,7 +299,7 @@ fn oversized_variables_are_rejected_before_the_request() {
             body_length: 0,
         })
         .unwrap_err();
-    assert!(error.is_before_request());
+    assert!(matches!(error, Error::Variables { .. }), "{error:?}");
     assert!(exchange.is_reusable() && !exchange.outgoing().has_remaining());
 }
 

@@ -6,9 +6,9 @@
 //! recorded.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use galley_policy::purge;
+use galley_sys::Lock;
 use http::HeaderMap;
 
 /// The names of the purges in a response.
@@ -18,13 +18,13 @@ pub(super) fn names(fields: &HeaderMap) -> Vec<String> {
 
 /// The names of one site; any thread writes and reads them.
 #[derive(Debug, Default)]
-pub struct AcknowledgedPurges(Mutex<VecDeque<String>>);
+pub struct AcknowledgedPurges(Lock<VecDeque<String>>);
 
 impl AcknowledgedPurges {
     /// Records the names of acknowledged purges.
     pub(super) fn note(&self, new: Vec<String>) {
         for name in new {
-            let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut names = self.0.lock();
             if names.contains(&name) {
                 continue;
             }
@@ -37,7 +37,7 @@ impl AcknowledgedPurges {
 
     /// All names, oldest first, separated by spaces.
     pub fn line(&self) -> String {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.0.lock();
         names.iter().fold(String::new(), |mut line, name| {
             if !line.is_empty() {
                 line.push(' ');

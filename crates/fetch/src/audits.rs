@@ -3,11 +3,12 @@
 //! `app::audit` writes it, the admin thread and `galley why` read it. No request does.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use galley_policy::audit::{AuditResult, NoVerdict};
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 use tokio::sync::Notify;
 
 /// Pages by result, in the order of [`AuditResult::WORDS`].
@@ -16,7 +17,7 @@ pub type ResultCounts = [u64; AuditResult::WORDS.len()];
 /// The audits of one site. Outlives the configuration.
 #[derive(Debug, Default)]
 pub struct Audits {
-    state: Mutex<AuditState>,
+    state: Lock<AuditState>,
     wanted: Arc<Notify>,
 }
 
@@ -135,7 +136,7 @@ pub struct AuditReport {
 impl Audits {
     /// Wants a pass over all pages, unless one is wanted or running. Returns the number of the pass.
     pub fn want_pass(&self, wish: AuditWish, now: Tick) -> Result<u64, TooSoon> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut number = 1;
         if let Some(last) = &state.pass {
             if matches!(last.state, PassState::Wanted | PassState::Running) {
@@ -167,7 +168,7 @@ impl Audits {
 
     /// Begins the wanted pass, which ends when the result is dropped.
     pub fn begin_pass(&self) -> Option<PassGuard<'_>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let pass = state.pass.as_mut()?;
         (pass.state == PassState::Wanted).then(|| {
             pass.state = PassState::Running;
@@ -177,14 +178,14 @@ impl Audits {
 
     /// Records that the upstream is busy or unhealthy, or no longer.
     pub fn set_gives_way(&self, gives_way: bool) {
-        if let Some(pass) = &mut self.lock().pass {
+        if let Some(pass) = &mut self.state.lock().pass {
             pass.gives_way = gives_way;
         }
     }
 
     /// Records a result. `key`: the hash of the page's key. `of_pass`: whether the pass in progress audited it.
     pub fn note(&self, key: u64, result: &AuditResult, now: Tick, of_pass: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let day = day_of(now);
         let index = result.index();
         if state.days.back().is_none_or(|(last, _)| *last != day) {
@@ -208,7 +209,7 @@ impl Audits {
 
     /// Records that a page of the pass is no longer stored as visitors get it.
     pub fn skip_page(&self) {
-        if let Some(pass) = &mut self.lock().pass {
+        if let Some(pass) = &mut self.state.lock().pass {
             add(
                 &mut pass.results,
                 AuditResult::None(NoVerdict::Purged).index(),
@@ -218,7 +219,7 @@ impl Audits {
 
     /// Records a page that varies or was out of date.
     pub fn add_finding(&self, mut finding: Finding, of_pass: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if of_pass {
             finding.pass = state.pass.as_ref().map_or(0, |pass| pass.number);
         }
@@ -239,12 +240,12 @@ impl Audits {
 
     /// When a page was last audited; `key`: the hash of its key.
     pub fn audited(&self, key: u64) -> Option<Tick> {
-        self.lock().pages.get(&key).copied()
+        self.state.lock().pages.get(&key).copied()
     }
 
     /// A copy of the state.
     pub fn report(&self, now: Tick) -> AuditReport {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut week = ResultCounts::default();
         let today = day_of(now);
         let days = state.days.iter();
@@ -261,7 +262,7 @@ impl Audits {
 
     /// The counts to keep for later runs. `start_day`: the day since 1970 with which ticks began.
     pub fn kept(&self, start_day: i64) -> KeptCounts {
-        let state = self.lock();
+        let state = self.state.lock();
         let days = state.days.iter();
         KeptCounts {
             totals: state.totals,
@@ -273,7 +274,7 @@ impl Audits {
 
     /// Adds the counts of earlier runs, once.
     pub fn restore(&self, kept: &KeptCounts, start_day: i64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_restored, true) {
             return;
         }
@@ -289,10 +290,6 @@ impl Audits {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, AuditState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A pass in progress. Aborted if it is dropped before [`PassGuard::end`].
@@ -301,7 +298,7 @@ pub struct PassGuard<'a>(&'a Audits);
 impl PassGuard<'_> {
     /// Records the number of pages.
     pub fn set_pages(&self, pages: u64) {
-        if let Some(pass) = &mut self.0.lock().pass {
+        if let Some(pass) = &mut self.0.state.lock().pass {
             pass.pages = pages;
         }
     }
@@ -312,7 +309,7 @@ impl PassGuard<'_> {
     }
 
     fn set_state(&self, next: PassState) {
-        if let Some(pass) = &mut self.0.lock().pass
+        if let Some(pass) = &mut self.0.state.lock().pass
             && pass.state == PassState::Running
         {
             pass.state = next;
@@ -477,6 +474,6 @@ mod tests {
         for key in 0..=2 * MAX_PAGES as u64 {
             audits.note(key, &AuditResult::Same, at(0), false);
         }
-        assert!(audits.lock().pages.len() <= MAX_PAGES);
+        assert!(audits.state.lock().pages.len() <= MAX_PAGES);
     }
 }

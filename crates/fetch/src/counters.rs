@@ -6,12 +6,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use galley_cache::key::Key;
 use galley_policy::outcome::NotStored;
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 
+use super::cookie_names::CookieNames;
 use super::facets::Facets;
 use super::plugin_contact::PluginContact;
 use super::precision::PurgePrecision;
@@ -33,10 +34,12 @@ pub struct FetchCounters {
     pub precision: PurgePrecision,
     /// The query parameters of the site's pages.
     pub facets: Facets,
+    /// The cookies for which requests bypassed the cache.
+    pub cookies: CookieNames,
     /// Whether pages come with Galley's plugin.
     pub plugin: PluginContact,
     /// The pages that were not stored, the newest last; at most [`MAX_RECENT`].
-    last_not_stored: Mutex<VecDeque<(Key, UncachedPage)>>,
+    last_not_stored: Lock<VecDeque<(Key, UncachedPage)>>,
 }
 
 /// A page that was generated and not stored.
@@ -94,7 +97,7 @@ impl FetchCounters {
 
     /// The latest reason why the page of `key` was not stored, if it is still recorded.
     pub fn last_not_stored(&self, key: &[u8]) -> Option<UncachedPage> {
-        let pages = self.lock();
+        let pages = self.last_not_stored.lock();
         let found = pages.iter().rev().find(|(known, _)| known.bytes() == key);
         found.map(|(_, page)| *page)
     }
@@ -108,7 +111,7 @@ impl FetchCounters {
 
     /// The recorded pages that were generated and not stored, the newest first.
     pub fn recently_not_stored(&self) -> Vec<(Key, UncachedPage)> {
-        self.lock().iter().rev().cloned().collect()
+        self.last_not_stored.lock().iter().rev().cloned().collect()
     }
 
     pub(super) fn begun(&self) {
@@ -118,7 +121,9 @@ impl FetchCounters {
     /// Counts a stored page, and removes the earlier reason why it was not stored.
     pub(super) fn stored(&self, key: &Key) {
         self.stored.fetch_add(1, Ordering::Relaxed);
-        self.lock().retain(|(known, _)| known != key);
+        self.last_not_stored
+            .lock()
+            .retain(|(known, _)| known != key);
     }
 
     pub(super) fn failed(&self) {
@@ -159,18 +164,12 @@ impl FetchCounters {
     }
 
     pub(super) fn not_stored(&self, key: &Key, page: UncachedPage) {
-        let mut pages = self.lock();
+        let mut pages = self.last_not_stored.lock();
         pages.retain(|(known, _)| known != key);
         if pages.len() >= MAX_RECENT {
             pages.pop_front();
         }
         pages.push_back((key.clone(), page));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, UncachedPage)>> {
-        self.last_not_stored
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -198,7 +197,7 @@ mod tests {
             counters.not_stored(&key(number), uncached(NotStored::Empty, at));
             counters.not_stored(&key(199), uncached(NotStored::Memory, at));
         }
-        assert_eq!(counters.lock().len(), MAX_RECENT);
+        assert_eq!(counters.last_not_stored.lock().len(), MAX_RECENT);
         assert_eq!(counters.last_not_stored(b"0"), None);
         let newest = counters.last_not_stored(b"199").unwrap();
         assert_eq!((newest.why, newest.at), (NotStored::Memory, Tick(199)));

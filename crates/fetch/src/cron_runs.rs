@@ -1,12 +1,13 @@
 //! The results of runs of WordPress's scheduler for one site, and the time of the next run.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use galley_cache::fill::FillError;
 use galley_policy::appointments;
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -31,11 +32,11 @@ pub enum CronError {
 /// The results of the runs of one site. Written by the task that makes the runs, read by the admin thread and by requests.
 #[derive(Debug, Default)]
 pub struct CronRuns {
-    state: Mutex<CronState>,
+    state: Lock<CronState>,
     /// Read for each request to the upstream.
     is_relied_on: AtomicBool,
     /// The times at which WordPress has scheduled tasks, soonest first.
-    appointments: Mutex<Vec<Appointment>>,
+    appointments: Lock<Vec<Appointment>>,
     /// Notified when `appointments` changes.
     announced: Arc<Notify>,
 }
@@ -89,7 +90,7 @@ pub enum CronTransition {
 impl CronRuns {
     /// The state of the runs.
     pub fn state(&self) -> CronState {
-        *self.lock()
+        *self.state.lock()
     }
 
     /// Whether WordPress may rely on Galley for its scheduled tasks: the latest run was successful.
@@ -99,7 +100,7 @@ impl CronRuns {
 
     /// Records the time of the next run.
     pub fn due(&self, next: Tick) {
-        self.lock().next = Some(next);
+        self.state.lock().next = Some(next);
     }
 
     /// Records the appointments that a response of the site's upstream announces. `delay`: the time since its request was sent.
@@ -113,7 +114,7 @@ impl CronRuns {
     /// before the list was made. The list may lack later ones: a page that began before a post was scheduled can end after that.
     pub fn announce(&self, left: &[Duration], age: Duration) {
         let now = Instant::now();
-        let mut all = self.lock_appointments();
+        let mut all = self.appointments.lock();
         all.retain(|known| now.duration_since(known.announced) < age);
         for left in left {
             let due = now + *left;
@@ -131,12 +132,13 @@ impl CronRuns {
 
     /// The time of the next appointment.
     pub fn appointment(&self) -> Option<Instant> {
-        self.lock_appointments().first().map(|next| next.due)
+        self.appointments.lock().first().map(|next| next.due)
     }
 
     /// Removes the appointments up to `then`: a run that has begun executes them.
     pub fn rely_on_runs_until(&self, then: Instant) {
-        self.lock_appointments()
+        self.appointments
+            .lock()
             .retain(|appointment| appointment.due > then);
     }
 
@@ -147,21 +149,21 @@ impl CronRuns {
 
     /// Records that no more runs are started. Returns whether one was in progress, whose end will not be reported.
     pub fn stop_runs(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.next = None;
         std::mem::take(&mut state.is_running)
     }
 
     /// Records that a run begins.
     pub fn begins(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_running = true;
         state.next = None;
     }
 
     /// Records that a run has ended. Returns how it changed the state.
     pub fn ended(&self, last: LastRun) -> CronTransition {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let failed_before = state.failures_in_a_row > 0;
         state.is_running = false;
         state.last = Some(last);
@@ -181,16 +183,6 @@ impl CronRuns {
             (true, false) | (false, true) => CronTransition::None,
         }
     }
-
-    fn lock_appointments(&self) -> MutexGuard<'_, Vec<Appointment>> {
-        self.appointments
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CronState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn distance(one: Instant, other: Instant) -> Duration {
@@ -206,7 +198,7 @@ mod tests {
 
     /// The times until the appointments, in seconds.
     fn left(cron: &CronRuns) -> Vec<u64> {
-        let (all, now) = (cron.lock_appointments(), Instant::now());
+        let (all, now) = (cron.appointments.lock(), Instant::now());
         all.iter().map(|one| (one.due - now).as_secs()).collect()
     }
 

@@ -14,15 +14,15 @@ use std::cmp::Reverse;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use galley_access::ClientState;
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 
 /// The facets of one site.
 #[derive(Debug, Default)]
 pub struct Facets {
-    paths: Mutex<Vec<Counted<FacetPath>>>,
+    paths: Lock<Vec<Counted<FacetPath>>>,
     /// The seed of the hashes, so that nobody can choose values that look like one.
     seed: RandomState,
     /// When the pages with several facets so far are paid for at the site's rate, in milliseconds.
@@ -92,7 +92,7 @@ impl Facets {
             // No menu has so many. They would take the places of the real ones.
             return;
         }
-        let mut paths = self.lock();
+        let mut paths = self.paths.lock();
         let is_known = paths.iter().any(|known| *known.name == *path);
         if path.len() > MAX_PATH || (query.is_none() && !is_known) {
             return;
@@ -134,7 +134,7 @@ impl Facets {
         if !query.contains(&b'&') {
             return false;
         }
-        let paths = self.lock();
+        let paths = self.paths.lock();
         let found = paths.iter().find(|known| *known.name == *path);
         let Some(found) = found.filter(|path| path.value.combinations.count() >= MANY) else {
             return false;
@@ -175,7 +175,7 @@ impl Facets {
             same: known.value.same,
             different: known.value.different,
         };
-        let paths = self.lock();
+        let paths = self.paths.lock();
         let of_path = |known: &Counted<FacetPath>| LearnedPath {
             path: text(&known.name),
             combinations: known.value.combinations.count(),
@@ -189,10 +189,6 @@ impl Facets {
 
     fn hash(&self, value: impl Hash) -> u64 {
         self.seed.hash_one(value)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Counted<FacetPath>>> {
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

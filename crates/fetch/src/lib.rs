@@ -12,6 +12,7 @@ mod activity;
 pub mod audits;
 mod coalescer;
 mod compress;
+pub mod cookie_names;
 pub mod counters;
 pub mod cron;
 mod cron_runs;

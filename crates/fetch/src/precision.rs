@@ -3,15 +3,15 @@
 //! `replaced` compares a page that is stored with the purged copy that it replaces. The counts decide nothing. They show owners and authors of plugins which
 //! dependencies cost PHP without need.
 
+use galley_sys::Lock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The precision of a site's purges. Outlives the configuration.
 #[derive(Debug, Default)]
 pub struct PurgePrecision {
     /// By kind of tags; at most [`MAX_KINDS`].
-    kinds: Mutex<HashMap<String, ComparedPages>>,
+    kinds: Lock<HashMap<String, ComparedPages>>,
     is_comparing: AtomicBool,
 }
 
@@ -28,6 +28,7 @@ impl PurgePrecision {
     /// The counts of the kinds of tags that purged most pages without need, at most `most`.
     pub fn needless(&self, most: usize) -> Vec<(String, ComparedPages)> {
         let mut kinds: Vec<_> = self
+            .kinds
             .lock()
             .iter()
             .map(|(kind, pages)| (kind.clone(), *pages))
@@ -50,7 +51,7 @@ impl PurgePrecision {
         let mut seen: Vec<&str> = tags.map(kind).collect();
         seen.sort_unstable();
         seen.dedup();
-        let mut kinds = self.lock();
+        let mut kinds = self.kinds.lock();
         for kind in seen {
             if kinds.len() >= MAX_KINDS && !kinds.contains_key(kind) {
                 continue;
@@ -59,10 +60,6 @@ impl PurgePrecision {
             pages.compared += 1;
             pages.unchanged += u64::from(is_unchanged);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, ComparedPages>> {
-        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -148,8 +145,12 @@ mod tests {
         for number in 0..2 * MAX_KINDS {
             precision.note([&*format!("op.name{number}")].into_iter(), true);
         }
-        assert_eq!(precision.lock().len(), MAX_KINDS);
+        assert_eq!(precision.kinds.lock().len(), MAX_KINDS);
         precision.note(["p7"].into_iter(), false);
-        assert_eq!(precision.lock()["p"], pages(2, 0), "known ones count on");
+        assert_eq!(
+            precision.kinds.lock()["p"],
+            pages(2, 0),
+            "known ones count on"
+        );
     }
 }

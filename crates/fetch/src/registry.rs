@@ -5,30 +5,31 @@
 //! threads can wait for. Only the fetch thread writes it; any thread reads it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use galley_cache::key::Key;
+use galley_sys::Lock;
 
 use super::waiters::Waiters;
 
 /// The fetches in progress of one fetch thread.
 pub(super) struct FetchRegistry {
     counts: Box<[AtomicU32]>,
-    waiters: Mutex<HashMap<Key, Arc<Waiters>>>,
+    waiters: Lock<HashMap<Key, Arc<Waiters>>>,
 }
 
 impl FetchRegistry {
     pub(super) fn new() -> Self {
         Self {
             counts: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
-            waiters: Mutex::default(),
+            waiters: Lock::default(),
         }
     }
 
     /// Records a fetch for `key`, which replaces any earlier one. Other threads can wait for it through `waiters`.
     pub(super) fn insert(&self, key: &Key, waiters: &Arc<Waiters>) {
-        let before = self.lock().insert(key.clone(), Arc::clone(waiters));
+        let before = self.waiters.lock().insert(key.clone(), Arc::clone(waiters));
         if before.is_none()
             && let Some(count) = self.of(key)
         {
@@ -41,16 +42,12 @@ impl FetchRegistry {
         if !self.may_have(key) {
             return None;
         }
-        self.lock().get(key).map(Arc::clone)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Waiters>>> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiters.lock().get(key).map(Arc::clone)
     }
 
     /// Removes the fetch for `key`, which has ended and was not replaced.
     pub(super) fn remove(&self, key: &Key) {
-        if self.lock().remove(key).is_some()
+        if self.waiters.lock().remove(key).is_some()
             && let Some(count) = self.of(key)
         {
             count.fetch_sub(1, Ordering::Relaxed);
@@ -59,7 +56,7 @@ impl FetchRegistry {
 
     /// Whether a fetch for `key` is in progress.
     pub(super) fn has(&self, key: &Key) -> bool {
-        self.may_have(key) && self.lock().contains_key(key)
+        self.may_have(key) && self.waiters.lock().contains_key(key)
     }
 
     /// Whether a fetch for `key` may be in progress; takes no lock.
@@ -88,33 +85,34 @@ mod tests {
 
     use super::*;
     use crate::Handle;
-    use galley_upstream::{
-        Balancing, ExchangeEnd, FastCgiAddress, PoolSpec, QueueIdentity, UpstreamAddress,
-        UpstreamStats,
-    };
+    use galley_config::{BalanceMethod, LoadBalancing, PhpAddress, UpstreamLimits};
+    use galley_upstream::{ExchangeEnd, PoolSpec, QueueIdentity, UpstreamAddress, UpstreamStats};
 
     fn stats() -> Arc<UpstreamStats> {
         let second = Duration::from_secs(1);
         Arc::new(UpstreamStats::new(&PoolSpec {
             site: "example.com".to_owned(),
-            target: UpstreamAddress::FastCgi(vec![FastCgiAddress::Tcp(
-                "127.0.0.1:9000".to_owned(),
-            )]),
+            target: UpstreamAddress::FastCgi(vec![PhpAddress::Tcp("127.0.0.1:9000".to_owned())]),
             servers: Vec::new(),
-            balancing: Balancing {
-                method: galley_config::BalanceMethod::RoundRobin,
+            balancing: LoadBalancing {
+                method: BalanceMethod::RoundRobin,
                 slow_start: Duration::ZERO,
+                check: None,
             },
-            in_flight: 1,
+            limits: UpstreamLimits {
+                in_flight: 1,
+                queue: 1,
+                queue_timeout: second,
+                lock_age: second,
+                waiters: 1,
+                connect_timeout: second,
+                first_byte_timeout: second,
+                read_timeout: second,
+                idle_share: 25,
+                idle_age: second,
+            },
             slots: None,
-            queue: 1,
-            queue_timeout: second,
-            connect_timeout: second,
-            first_byte_timeout: second,
-            read_timeout: second,
-            idle_share: 25,
             end: ExchangeEnd::Response,
-            idle_age: second,
         }))
     }
 

@@ -9,8 +9,8 @@
 //! Waiters read the fill like requests that send a job to the fetch thread: they are counted, and a page that is not stored
 //! is not fetched again for them. After a purge since the request was sent, no request can join in this way.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use galley_cache::entry::Entry;
 use galley_cache::fill::{Fill, FillReader};
@@ -19,6 +19,7 @@ use galley_policy::encoding::Coding;
 use galley_policy::outcome::StoreOutcome;
 use galley_policy::request_info::RequestInfo;
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 use tokio::sync::watch;
 
 use super::jobs::FetchResult;
@@ -28,9 +29,9 @@ use super::site::FetchSite;
 pub(super) struct Waiters {
     fill: Arc<Fill>,
     /// The same page in requested codings, as far as they are being made.
-    coded: Mutex<Vec<(Coding, Arc<Fill>)>>,
+    coded: Lock<Vec<(Coding, Arc<Fill>)>>,
     /// See [`Waiters::admission`].
-    admission: Mutex<()>,
+    admission: Lock<()>,
     /// The purge counter before the request was sent; [`NOT_SENT`] until then.
     born: AtomicU64,
     /// When the request was sent, in milliseconds of [`Tick`].
@@ -64,8 +65,8 @@ impl Waiters {
     pub(super) fn new(fill: Arc<Fill>, most: usize) -> Self {
         Self {
             fill,
-            coded: Mutex::default(),
-            admission: Mutex::default(),
+            coded: Lock::default(),
+            admission: Lock::default(),
             born: AtomicU64::new(NOT_SENT),
             sent_at: AtomicU64::new(0),
             most,
@@ -123,14 +124,12 @@ impl Waiters {
 
     /// Must be held from counting the readers until one is added, because several threads may join.
     pub(super) fn admission(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.admission
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.admission.lock()
     }
 
     /// A reader of the page in `coding`, if it is being made.
     pub(super) fn coded(&self, coding: Coding) -> Option<FillReader> {
-        let coded = self.in_codings();
+        let coded = self.coded.lock();
         let (_, fill) = coded.iter().find(|(known, _)| *known == coding)?;
         fill.reader()
     }
@@ -138,12 +137,12 @@ impl Waiters {
     /// Makes the page available to others while it is being compressed.
     pub(super) fn add_coded(&self, coding: Coding, fill: Arc<Fill>) {
         self.forget_coded(coding);
-        self.in_codings().push((coding, fill));
+        self.coded.lock().push((coding, fill));
     }
 
     /// Removes a coding that failed, or that cannot be joined any more.
     pub(super) fn forget_coded(&self, coding: Coding) {
-        let mut coded = self.in_codings();
+        let mut coded = self.coded.lock();
         let (to_store, forgotten) = std::mem::take(&mut *coded)
             .into_iter()
             .partition(|(known, _)| *known != coding);
@@ -155,13 +154,9 @@ impl Waiters {
 
     /// The number of requests that read the page or wait for it, in any coding.
     pub(super) fn readers(&self) -> usize {
-        let coded = self.in_codings();
+        let coded = self.coded.lock();
         let coded = coded.iter().map(|(_, fill)| fill.readers());
         self.fill.readers() + coded.sum::<usize>()
-    }
-
-    fn in_codings(&self) -> std::sync::MutexGuard<'_, Vec<(Coding, Arc<Fill>)>> {
-        self.coded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

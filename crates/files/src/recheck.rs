@@ -1,7 +1,7 @@
 //! How long a check of the disk is valid.
 
+use galley_sys::Lock;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Whether the time of a file's last change is so old that each later change has another time.
@@ -21,22 +21,22 @@ pub(crate) const SETTLING: Duration = Duration::from_secs(2);
 
 /// When something was last found.
 #[derive(Default)]
-pub(crate) struct LastSeen(Mutex<Option<Instant>>);
+pub(crate) struct LastSeen(Lock<Option<Instant>>);
 
 impl LastSeen {
     pub(crate) fn record(&self, now: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        *self.0.lock() = Some(now);
     }
 
     /// Whether it was found less than a second ago.
     pub(crate) fn is_recent(&self, now: Instant) -> bool {
-        let seen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = *self.0.lock();
         seen.is_some_and(|seen| now.saturating_duration_since(seen) < RECHECK)
     }
 }
 
 /// Recent results by path.
-pub(crate) struct RecentResults<V>(Mutex<HashMap<Vec<u8>, RecentResult<V>>>);
+pub(crate) struct RecentResults<V>(Lock<HashMap<Vec<u8>, RecentResult<V>>>);
 
 struct RecentResult<V> {
     at: Instant,
@@ -45,21 +45,21 @@ struct RecentResult<V> {
 
 impl<V> Default for RecentResults<V> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(Lock::default())
     }
 }
 
 impl<V: Clone> RecentResults<V> {
     /// The result for a path, if it is less than a second old.
     pub(crate) fn get(&self, path: &[u8], now: Instant) -> Option<V> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.0.lock();
         let seen = entries.get(path)?;
         let is_recent = now.saturating_duration_since(seen.at) < RECHECK;
         is_recent.then(|| seen.value.clone())
     }
 
     pub(crate) fn put(&self, path: &[u8], value: V, now: Instant) {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         if entries.len() >= MAX_SEEN && !entries.contains_key(path) {
             // Removes all entries: none of them would be valid for longer than a second.
             entries.clear();

@@ -6,10 +6,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use galley_policy::cgi::Script;
+use galley_sys::Lock;
 
 use crate::open_root::OpenRoot;
 use crate::options::Options;
@@ -22,7 +23,7 @@ use crate::sent_file::SentFile;
 pub struct Root {
     configured: PathBuf,
     options: Options,
-    state: Mutex<RootState>,
+    state: Lock<RootState>,
 }
 
 struct RootState {
@@ -37,7 +38,7 @@ impl Root {
         Ok(Self {
             configured: std::path::absolute(path)?,
             options,
-            state: Mutex::new(RootState {
+            state: Lock::new(RootState {
                 current,
                 checked: Instant::now(),
             }),
@@ -96,14 +97,14 @@ impl Root {
 
     /// The open directory, if the last check of the configured path is still valid.
     fn current_in_memory(&self, now: Instant) -> Option<Arc<OpenRoot>> {
-        let state = self.state.try_lock().ok()?;
+        let state = self.state.try_lock()?;
         let is_due = now.saturating_duration_since(state.checked) >= RECHECK;
         (!is_due).then(|| Arc::clone(&state.current))
     }
 
     /// The open directory. Checks the configured path if the last check is older than a second.
     pub(crate) fn current(&self, now: Instant) -> Arc<OpenRoot> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let current = Arc::clone(&state.current);
         if now.saturating_duration_since(state.checked) < RECHECK {
             return current;
@@ -120,7 +121,7 @@ impl Root {
         let Ok(opened) = OpenRoot::open(&self.configured, &self.options).map(Arc::new) else {
             return current;
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.current = Arc::clone(&opened);
         opened
     }

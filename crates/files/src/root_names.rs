@@ -11,18 +11,19 @@
 //! is coarse.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::FileType;
 
 use crate::recheck::LastSeen;
 use crate::tree::{DirectoryStamp, FileLocation, Node, Tree};
+use galley_sys::Lock;
 
 /// The cached names of a root directory. See the module.
 #[derive(Default)]
 pub(crate) struct RootNames {
-    cached: Mutex<Option<Arc<RootListing>>>,
+    cached: Lock<Option<Arc<RootListing>>>,
     checked: LastSeen,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct RootListing {
 impl RootNames {
     /// The names, if they are still valid. Never waits for the disk.
     pub(crate) fn current(&self, tree: &Tree) -> Option<Arc<RootListing>> {
-        let cached = Arc::clone(self.cached.try_lock().ok()?.as_ref()?);
+        let cached = Arc::clone(self.cached.try_lock()?.as_ref()?);
         (tree.root_stamp() == Some(cached.stamp)).then_some(cached)
     }
 
@@ -47,7 +48,7 @@ impl RootNames {
         self.checked.record(now);
         if self.current(tree).is_none() {
             let read = RootListing::read(tree).map(Arc::new);
-            *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = read;
+            *self.cached.lock() = read;
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::directive::Directive;
 use crate::draft::{Draft, ImportedSite};
 use crate::evidence;
 use crate::host_redirect::HostRedirect;
+use crate::places::{self, PlacedServer};
 use crate::report::Report;
 use crate::requests::flat;
 use crate::source::Source;
@@ -57,10 +58,7 @@ fn convert_with(
         }
     }
     let preserves_host = passing::preserves_host(&global).unwrap_or(false);
-    let mut blocks: Vec<(Option<&Directive>, Vec<&Directive>)> = virtual_hosts
-        .into_iter()
-        .map(|host| (Some(host), host.inner().iter().collect()))
-        .collect();
+    let mut blocks = kept(virtual_hosts);
     if blocks.is_empty() && !global.is_empty() {
         blocks.push((None, global));
     } else {
@@ -117,6 +115,40 @@ fn convert_with(
         check::check(host, role, &compared, &pruned);
     }
     draft
+}
+
+/// The virtual hosts that become sites, and their directives.
+fn kept(hosts: Vec<&Directive>) -> Vec<(Option<&Directive>, Vec<&Directive>)> {
+    let left = places::left_out(hosts.iter().copied().filter_map(placed).collect());
+    let is_left = |host: &&Directive| left.iter().any(|one| std::ptr::eq(*one, *host));
+    let kept = hosts.into_iter().filter(|host| !is_left(host));
+    kept.map(|host| (Some(host), host.inner().iter().collect()))
+        .collect()
+}
+
+/// A virtual host that serves something. `None`: it redirects every request.
+fn placed(host: &Directive) -> Option<PlacedServer<'_>> {
+    let named = host.inner().iter();
+    let named = named.filter(|one| matches!(one.name(), "servername" | "serveralias"));
+    let mut hosts: Vec<String> = named.flat_map(site::host_names).collect();
+    if hosts.is_empty() {
+        hosts.push("*".to_owned());
+    }
+    let block: Vec<&Directive> = host.inner().iter().collect();
+    let redirects = block.iter().any(|one| {
+        let has_all = one.arguments().iter().any(|path| path == "/");
+        one.name().starts_with("redirect") && has_all
+    });
+    let redirects = redirects || rewrite_rules::redirects_host(&block);
+    let ports = host.arguments().iter();
+    let listeners: Vec<_> = ports
+        .filter_map(|one| crate::units::listener(one, 80))
+        .collect();
+    (!redirects).then(|| PlacedServer {
+        head: host,
+        hosts,
+        places: places::places(listeners.iter()),
+    })
 }
 
 /// The files of a configuration, and its directives.

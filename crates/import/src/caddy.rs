@@ -30,6 +30,8 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
         } else if one.name() == "{" {
             one.entry.not_needed(BLOCK);
             one.inner().iter().for_each(|one| global(one, &mut draft));
+        } else if is_site(one) && is_left_out(one, &all) {
+            one.not_carried(OTHER_SITE);
         } else if one.block.is_some() {
             add(one, one.inner(), &all, &mut draft);
         } else if index == 0 {
@@ -57,6 +59,41 @@ fn of_acme(one: &Directive, option: &str, draft: &mut Draft) {
     one.carried(&format!("acme.{option}"));
 }
 
+fn is_site(one: &Directive) -> bool {
+    one.block.is_some() && one.name() != "{" && !one.name().starts_with('(')
+}
+
+/// Whether another site has a host of this one: the first one with TLS, or otherwise the first one.
+fn is_left_out(one: &Directive, all: &[Directive]) -> bool {
+    let hosts: Vec<String> = one.words.iter().map(|word| host_of(word).1).collect();
+    let is_plain = |site: &Directive| site.words.iter().any(|word| host_of(word).0.is_plain());
+    let sites = all.iter().filter(|other| is_site(other));
+    let same = sites.filter(|other| {
+        let mut others = other.words.iter().map(|word| host_of(word).1);
+        others.any(|host| hosts.contains(&host))
+    });
+    let first = same.min_by_key(|site| is_plain(site));
+    first.is_some_and(|first| !std::ptr::eq(first, one))
+}
+
+const OTHER_SITE: &str = "another site has this host at another port, and Galley has one site for a host: nothing of this one is served. Give it a host of its own";
+
+/// The address of a word of a site, and the host in `hosts`.
+fn host_of(word: &str) -> (SiteAddress<'_>, String) {
+    let word = word.trim_end_matches(',');
+    let address = SiteAddress::of(word);
+    let is_unknown = word.contains(['{', '$']) || !matches!(address.path, "" | "/");
+    let host = match address.host {
+        // The name is not known, so the site has one that no request has.
+        _ if is_unknown => UNKNOWN_HOST,
+        "" => "*",
+        host => host,
+    };
+    (address, host.to_ascii_lowercase())
+}
+
+const UNKNOWN_HOST: &str = "host.invalid";
+
 fn add(head: &Directive, block: &[Directive], file: &[Directive], draft: &mut Draft) {
     let mut converted = CaddySite {
         file,
@@ -72,20 +109,15 @@ fn add(head: &Directive, block: &[Directive], file: &[Directive], draft: &mut Dr
     } = &mut converted.site;
     let (mut is_plain, mut is_lost) = (false, false);
     for word in &head.words {
-        let word = word.trim_end_matches(',');
-        let address = SiteAddress::of(word);
-        let host = if word.contains(['{', '$']) || !matches!(address.path, "" | "/") {
-            // The name is not known, so the site has one that no request has.
+        let (address, host) = host_of(word);
+        if host == UNKNOWN_HOST {
             is_lost = true;
-            "host.invalid"
         } else {
             is_plain |= address.is_plain();
             listen(&address, head, &mut draft.server);
             listen(&address, head, listeners);
-            address.host
-        };
-        let host = if host.is_empty() { "*" } else { host };
-        section.add("hosts", [host.to_ascii_lowercase()], &head.origin);
+        }
+        section.add("hosts", [host], &head.origin);
     }
     if is_lost {
         let remedy = "set `hosts`: the address depends on the environment, or has a path";
@@ -181,7 +213,10 @@ impl<'a> CaddySite<'a> {
         let section = &mut self.site.section;
         match (one.name(), words.as_slice()) {
             ("respond" | "error" | "abort", words) => self.refuse(one, reach, status(one, words)),
-            ("rewrite", ["/index.php"]) if !is_all => self.refuse(one, reach, "404"),
+            ("rewrite", ["/index.php"]) if !is_all => {
+                self.refuse(one, reach, "404");
+                one.not_carried(OF_WORDPRESS);
+            }
             ("basicauth" | "basic_auth", _) => self.password(one, reach),
             ("handle" | "route", _) if is_all => {
                 one.entry.not_needed(BLOCK);
@@ -418,6 +453,9 @@ const NO_MATCHER: &str = "Galley's rules match paths: write a rule with `path` o
 
 const NO_COUNTERPART: &str =
     "the import does not convert it: look for an option in docs/reference/options.md";
+
+const OF_WORDPRESS: &str =
+    "closed with 404 and Galley's own page, where Caddy asks WordPress for its page";
 
 const AFTER_BLOCKS: &str = "closed, also where Caddy redirects, or answers in a `handle` or `route` block, before it refuses";
 

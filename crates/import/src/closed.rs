@@ -4,7 +4,7 @@
 //! tests of this crate show that. Every other one becomes a rule for exactly its paths.
 
 use crate::directive::Directive;
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::evidence::targets;
 use crate::expectation::{Answer, Expectation};
 use crate::report::StatementOutcome;
@@ -19,7 +19,11 @@ pub(crate) fn close(
     site: &mut ImportedSite,
 ) -> StatementOutcome {
     let pattern = rule.section.text("pattern").map(str::to_owned);
-    let of_files = pattern.as_deref().filter(|_| site.section.has("root"));
+    // Galley answers 403 for files that it never sends.
+    let has_rule = OWN_STATUSES.contains(status);
+    let of_files = pattern
+        .as_deref()
+        .filter(|_| site.section.has("root") && !has_rule);
     if let Some(reason) = of_files.and_then(never_sent) {
         return with_status(status, reason, false);
     }
@@ -34,9 +38,21 @@ pub(crate) fn close(
     let targets = targets(&rule.section).into_iter();
     site.expected.extend(targets.map(expected));
     rule.section.deny_all(&directive.origin);
+    set_status(&mut rule.section, status, directive);
     site.add_rule(rule);
     with_status(status, "a rule with deny", true)
 }
+
+/// Sets the status of a rule that denies clients, if it may have this one.
+pub(crate) fn set_status(section: &mut Section, status: &str, directive: &Directive) {
+    if OWN_STATUSES.contains(status) {
+        let status = Value::Verbatim(status.to_owned());
+        section.set("deny_status", status, &directive.origin);
+    }
+}
+
+/// The statuses of denials that a rule may have in place of 403.
+const OWN_STATUSES: WordList = WordList("404 405 410");
 
 /// The prefix that a pattern such as `^/wp-admin/` or `^/xmlrpc\.php` is.
 pub(crate) fn plain_prefix(pattern: &str) -> Option<String> {
@@ -51,10 +67,12 @@ pub(crate) fn plain_prefix(pattern: &str) -> Option<String> {
     (is_plain && !has_dots).then_some(prefix)
 }
 
-/// The result for a statement that answers `status`, if Galley answers 403.
+/// The result for a statement that answers `status`. `is_rule`: a rule with [`set_status`] does, and Galley answers 403 otherwise.
 pub(crate) fn with_status(status: &str, what: &str, is_rule: bool) -> StatementOutcome {
     match (status, is_rule) {
-        ("403", true) => StatementOutcome::Carried(what.to_owned()),
+        (status, true) if status == "403" || OWN_STATUSES.contains(status) => {
+            StatementOutcome::Carried(what.to_owned())
+        }
         ("403", false) => StatementOutcome::NotNeeded(what.to_owned()),
         _ => StatementOutcome::NotCarried(format!(
             "closed, but visitors get 403 in place of {status}: {what}"

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
+use crate::added_fields::added;
 use crate::closed;
 use crate::directive::Directive;
 use crate::draft::{Draft, Section, Value};
 use crate::evidence::{self, DecidingRules, DraftDecision, SampleRequest};
 use crate::expectation::Answer;
 use crate::source::{Source, StatementOrigin};
-use crate::units;
 
 /// A field that the other server adds.
 #[derive(Default)]
@@ -70,6 +70,9 @@ pub(crate) trait AnsweringServer<'d> {
     /// The answer to a `GET` without optional fields. `None`: it is not known.
     fn answer(&self, sample: &SampleRequest<'_>) -> Option<ServerAnswer<'d>>;
 
+    /// The status with which a statement refuses requests.
+    fn refusal_status(by: &Directive) -> Option<String>;
+
     /// The field that a statement is about, in lower case.
     fn field_of(one: &Directive) -> Option<String>;
 
@@ -86,6 +89,8 @@ pub(crate) struct ComparedRequests<'c, 'd> {
     /// Whether the requests use TLS.
     pub schemes: &'c [bool],
     pub clients: Vec<IpAddr>,
+    /// Those other than `GET` that statements name.
+    pub methods: &'c [&'c str],
     /// Whether files are missing.
     pub is_missing: &'c [bool],
     pub targets: BTreeSet<String>,
@@ -115,13 +120,17 @@ pub(crate) fn check<'d, S: AnsweringServer<'d>>(
                 .iter()
                 .flat_map(|is_tls| host.is_missing.iter().map(move |one| (*is_tls, *one)))
             {
-                check.compare(&SampleRequest {
+                let sample = SampleRequest {
                     host: host.name,
                     is_tls,
                     client: *client,
                     is_missing,
                     ..SampleRequest::of_stranger(target)
-                });
+                };
+                check.compare(&sample);
+                for method in host.methods {
+                    check.compare_refusal(&SampleRequest { method, ..sample });
+                }
             }
         }
     }
@@ -151,7 +160,7 @@ impl<'d, S: AnsweringServer<'d>> HostCheck<'_, 'd, S> {
         };
         let (site, ours) = (rules.site(), rules.decide(sample));
         if theirs.answer != ours.answer {
-            let is_closed = theirs.answer == Answer::Closed
+            let is_closed = (&theirs.answer, &ours.answer) == (&Answer::Closed, &Answer::Open)
                 && site.has("root")
                 && closed::is_never_sent(sample.path());
             // Galley refuses a request before it redirects the whole host, and answers challenges for certificates without TLS.
@@ -163,6 +172,9 @@ impl<'d, S: AnsweringServer<'d>> HostCheck<'_, 'd, S> {
                 self.differ(sample, &theirs, &ours.answer, &ours.origins);
             }
             return;
+        }
+        if theirs.answer == Answer::Closed {
+            Self::statuses(sample, &theirs, &ours, site);
         }
         let pages = self.pages_of(sample, &theirs, site);
         if let Some(page) = pages.iter().find(|page| page.answer != Answer::Open) {
@@ -198,6 +210,54 @@ impl<'d, S: AnsweringServer<'d>> HostCheck<'_, 'd, S> {
             }
             self.limits(sample, &theirs, &ours);
             Self::files(sample, &theirs, site);
+        }
+    }
+
+    /// Compares whether a request of another method than `GET` is refused.
+    fn compare_refusal(&self, sample: &SampleRequest<'_>) {
+        let (Some(theirs), Some(rules)) = (self.server.answer(sample), &self.rules) else {
+            return;
+        };
+        let ours = rules.decide(sample);
+        let is_closed = ours.answer == Answer::Closed;
+        let is_never_sent = rules.site().has("root") && closed::is_never_sent(sample.path());
+        if is_closed != (theirs.answer == Answer::Closed) && !is_never_sent {
+            self.differ(sample, &theirs, &ours.answer, &ours.origins);
+        }
+    }
+
+    /// Compares the statuses of refusals.
+    fn statuses(
+        sample: &SampleRequest<'_>,
+        theirs: &ServerAnswer<'d>,
+        ours: &DraftDecision<'_>,
+        site: &Section,
+    ) {
+        let sections = || ours.rule.into_iter().chain([site]);
+        let of_password = |origin: &&StatementOrigin| {
+            sections().any(|one| one.origins("basic_auth").contains(origin))
+        };
+        let asks = ours.origins.iter().all(of_password);
+        let denies = ours
+            .rule
+            .is_some_and(|rule| rule.has("deny") || rule.has("allow"));
+        let wanted = theirs.by.iter().find_map(|one| S::refusal_status(one));
+        let Some(wanted) = wanted.filter(|_| denies || asks) else {
+            return;
+        };
+        let own = match ours.rule.and_then(|rule| rule.get("deny_status")) {
+            _ if asks => "401",
+            Some(Value::Verbatim(status)) => status,
+            _ => "403",
+        };
+        if wanted == own || ours.origins.is_empty() {
+            return;
+        }
+        let target = sample.target;
+        let remedy = format!("`{target}` is refused with {own} in place of {wanted}");
+        let refuses = |one: &&&Directive| S::refusal_status(one).is_some();
+        for one in theirs.by.iter().filter(refuses) {
+            one.entry.differs(&remedy, false);
         }
     }
 
@@ -431,50 +491,6 @@ const INDEXES: &[&str] = &["index.php", "index.html"];
 const KNOWN_PAGES: &[&str] = &["/wp-admin/index.php", "/galley-try-folder/index.html"];
 
 const PASSING: &[&str] = &["location", "proxy_pass", "fastcgi_pass", "proxypass"];
-
-/// The fields that the draft adds to the responses of a rule, by name in lower case.
-fn added(site: &Section, rule: Option<&Section>, is_tls: bool) -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
-    for section in std::iter::once(site).chain(rule) {
-        for name in section.list("remove_headers") {
-            all.remove(&name.to_ascii_lowercase());
-        }
-        for line in section.list("set_headers") {
-            let (name, value) = line.split_once(':').unwrap_or((line, ""));
-            let name = name.trim().to_ascii_lowercase();
-            let value = sorted(&name, value.trim());
-            all.insert(name, value);
-        }
-    }
-    if let Some(age) = site
-        .text("hsts")
-        .filter(|_| is_tls)
-        .and_then(units::seconds)
-    {
-        let has = |option, words: &'static str| if site.has(option) { words } else { "" };
-        let more = [
-            has("hsts_subdomains", "; includeSubDomains"),
-            has("hsts_preload", "; preload"),
-        ]
-        .concat();
-        all.insert(
-            "strict-transport-security".to_owned(),
-            format!("max-age={age}{more}"),
-        );
-    }
-    all
-}
-
-/// The directives of `Cache-Control`, in order and each once. Other values are unchanged.
-pub(crate) fn sorted(name: &str, value: &str) -> String {
-    if name != "cache-control" {
-        return value.to_owned();
-    }
-    let mut parts: Vec<&str> = value.split(',').map(str::trim).collect();
-    parts.sort_unstable();
-    parts.dedup();
-    parts.join(", ")
-}
 
 /// Whether a path continues after the name of a script. The rule of a script also restricts such paths, because Galley runs it for them.
 fn is_behind_script(sample: &SampleRequest<'_>) -> bool {

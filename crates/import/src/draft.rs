@@ -222,11 +222,12 @@ pub(crate) struct RuleDraft {
 }
 
 impl RuleDraft {
-    /// Whether both have the same paths and priority. The first option of a rule is that of its paths.
+    /// Whether both have the same paths, methods and priority. The first option of a rule is that of its paths.
     fn has_paths_of(&self, other: &Self) -> bool {
         let paths = |rule: &Self| {
             let first = rule.section.settings.first();
-            first.map(|setting| (setting.name.clone(), setting.value.clone()))
+            let methods = rule.section.get("methods").cloned();
+            first.map(|setting| (setting.name.clone(), setting.value.clone(), methods))
         };
         self.priority == other.priority && paths(self) == paths(other)
     }
@@ -277,6 +278,9 @@ impl ImportedSite {
         let mut all = self.rules.iter_mut();
         match all.find(|known| known.has_paths_of(&rule)) {
             Some(known) if !rule.section.has("redirect") => {
+                if known.section.has("deny") {
+                    rule.section.remove("deny_status");
+                }
                 join_section(&mut known.section, rule.section);
             }
             _ => self.rules.push(rule),

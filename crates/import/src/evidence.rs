@@ -19,12 +19,13 @@ use crate::expectation::Answer;
 use crate::served::StatementPaths;
 use crate::source::StatementOrigin;
 
-/// A request for which the answers of both servers are compared: a `GET` without optional fields.
+/// A request for which the answers of both servers are compared, without optional fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampleRequest<'r> {
     /// Path and query, as a client sends them.
     pub target: &'r str,
     pub host: &'r str,
+    pub method: &'r str,
     pub is_tls: bool,
     pub client: IpAddr,
     /// The path that the other server replaces that of the request by.
@@ -39,6 +40,7 @@ impl<'r> SampleRequest<'r> {
         Self {
             target,
             host: HOST,
+            method: "GET",
             is_tls: true,
             client: IpAddr::V4(STRANGER),
             inner: None,
@@ -112,7 +114,7 @@ impl<'d> DecidingRules<'d> {
     fn parsed(&self, sample: &SampleRequest<'_>) -> Option<RequestInfo> {
         let mut info = RequestInfo::default();
         let line = RequestLineInfo {
-            method: "GET",
+            method: sample.method,
             target: sample.target.as_bytes(),
             scheme: if sample.is_tls {
                 Scheme::Https
@@ -229,6 +231,7 @@ pub(crate) fn compiled(section: &Section) -> Option<Rule> {
     Some(Rule {
         path,
         pattern,
+        methods: section.list("methods").to_vec(),
         redirect: redirect_of(section, groups),
         access: access_rules(section),
         exact_access: section.get("spellings") == Some(&Value::Flag(false)),

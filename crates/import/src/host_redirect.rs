@@ -2,6 +2,7 @@
 
 use crate::directive::Directive;
 use crate::draft::{Draft, ImportedSite, RuleDraft, RulePriority, Section};
+use crate::places::{OTHER_LISTENERS, places};
 use crate::report::ReportEntry;
 use crate::source::StatementOrigin;
 
@@ -76,8 +77,18 @@ impl Draft {
             return self.add_redirecting(site, redirect);
         };
         self.dropped.extend(origins_of(&site));
-        known.listeners.take(site.listeners);
         let is_https = redirect.scheme == "https" && schemes.len() == 1;
+        let all = |site: &ImportedSite| {
+            let names = ["listen", "listen_tls"].iter();
+            places(names.flat_map(|name| site.listeners.list(name)))
+        };
+        // With `https_redirect` nothing else is served without TLS.
+        let only_redirects = is_https && schemes == [false] && redirect.is_plain();
+        let is_safe = only_redirects && is_same_host && !known.listeners.has("listen");
+        if !is_safe && !all(&site).is_subset(&all(known)) {
+            return entry.not_carried(OTHER_LISTENERS);
+        }
+        known.listeners.take(site.listeners);
         if !redirect.is_plain() || !(redirect.is_own_scheme() || is_https) {
             return entry.not_carried(MEANT);
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::draft::Draft;
 use crate::report::{ImportedStatement, Report, StatementCounts};
 use crate::source::Source;
-use crate::{apache, caddy, evidence, nginx, vcl, write};
+use crate::{apache, bounds, caddy, evidence, nginx, vcl, write};
 
 /// The kind of server that a configuration belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,7 @@ pub fn import(source: &dyn Source, mains: &[(ServerKind, PathBuf)]) -> Imported 
         draft.join(one);
         names.push(main.display().to_string());
     }
+    bounds::clamp(&mut draft, &report);
     evidence::prune(&mut draft);
     evidence::check(&draft);
     let head = format!(

@@ -10,7 +10,9 @@
 //!
 //! This crate does no I/O itself. It accepts any text, with limits on files, statements and nesting.
 
+mod added_fields;
 mod apache;
+mod bounds;
 mod caddy;
 mod closed;
 mod comparison;
@@ -27,6 +29,7 @@ mod known;
 mod lost;
 mod names;
 mod nginx;
+mod places;
 #[cfg(test)]
 mod planted;
 mod report;
@@ -36,6 +39,8 @@ mod source;
 mod tree;
 mod units;
 mod vcl;
+mod vcl_parts;
+mod vcl_routes;
 mod words;
 mod write;
 

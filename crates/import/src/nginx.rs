@@ -28,6 +28,7 @@ use crate::directive::Directive;
 use crate::draft::{Draft, ImportedSite};
 use crate::evidence;
 use crate::names::NGINX;
+use crate::places;
 use crate::report::Report;
 use crate::requests::flat;
 use crate::source::Source;
@@ -50,9 +51,12 @@ fn convert_with(
     let all = tree::read(source, main, Grammar::Nginx, report);
     let mut context = Context::new(source);
     context.find_variables(&all);
-    context.served_hosts.extend(closing::served_hosts(&all));
+    let left = places::left_out(closing::serving(&all).filter_map(closing::placed).collect());
+    let served = closing::serving(&all).filter(|one| !is_one_of(one, &left));
+    let hosts = served.flat_map(|one| closing::hosts(one.inner()));
+    context.served_hosts.extend(hosts);
     let (mut inherited, mut servers) = (Vec::new(), Vec::new());
-    collect(&all, &mut context, &mut inherited, &mut servers);
+    collect(&all, &left, &mut context, &mut inherited, &mut servers);
     if servers.is_empty() && !inherited.is_empty() {
         servers.push(std::mem::take(&mut inherited));
     }
@@ -85,9 +89,14 @@ fn check_all(
     }
 }
 
-/// Separates definitions, statements that every server inherits, and servers.
+fn is_one_of(directive: &Directive, all: &[&Directive]) -> bool {
+    all.iter().any(|one| std::ptr::eq(*one, directive))
+}
+
+/// Separates definitions, statements that every server inherits, and servers. `left`: servers that become no site.
 fn collect<'a>(
     all: &'a [Directive],
+    left: &[&Directive],
     context: &mut Context<'_>,
     inherited: &mut Vec<&'a Directive>,
     servers: &mut Vec<Vec<&'a Directive>>,
@@ -96,8 +105,9 @@ fn collect<'a>(
         match directive.name() {
             "http" => {
                 directive.entry.not_needed(BLOCK);
-                collect(directive.inner(), context, inherited, servers);
+                collect(directive.inner(), left, context, inherited, servers);
             }
+            "server" if is_one_of(directive, left) => {}
             "server" if directive.block.is_some() => {
                 let block: Vec<_> = directive.inner().iter().collect();
                 if closing::refuses_hosts(&block, context) {

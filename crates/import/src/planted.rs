@@ -117,6 +117,15 @@ const PLANTS: &[Plant] = &[
             Value::List(vec!["203.0.113.0/24".to_owned()]),
         )
     }),
+    ("another status of denials", |rules, at| {
+        rules.get(at)?.section.get("deny")?;
+        let section = &mut rules.get_mut(at)?.section;
+        section.set("deny_status", Value::Verbatim("410".to_owned()), None);
+        Some(())
+    }),
+    ("other methods", |rules, at| {
+        set(rules, at, "methods", Value::List(vec!["POST".to_owned()]))
+    }),
     ("no redirect", |rules, at| remove(rules, at, "redirect")),
     ("another target", |rules, at| {
         set(rules, at, "redirect", Value::Text("/elsewhere/".to_owned()))

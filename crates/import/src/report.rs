@@ -112,10 +112,33 @@ impl Report {
         Some(entry)
     }
 
+    /// Records that the value of an option is not that of the statement at `origin`.
+    pub fn changed(&self, origin: &StatementOrigin, option: &str, remedy: &str) {
+        for entry in &self.entries {
+            let own = entry.0.borrow();
+            let is_meant = match &own.outcome {
+                StatementOutcome::Carried(what) => {
+                    let of_cache = what.starts_with("cache.disk");
+                    what.contains(option) || what.contains("ttl") || of_cache
+                }
+                StatementOutcome::NotNeeded(_) | StatementOutcome::NotCarried(_) => false,
+            };
+            let is_meant = is_meant && own.origin == *origin;
+            drop(own);
+            if is_meant {
+                entry.not_carried(remedy);
+            }
+        }
+    }
+
     /// Adds a file that cannot be read.
     pub fn unreadable(&mut self, file: Rc<str>) {
         if let Some(entry) = self.add("(the file)", StatementOrigin { file, line: 1 }) {
-            entry.not_carried("the file cannot be read: run the import where it exists");
+            // It may refuse something.
+            entry.differs(
+                "the file cannot be read: run the import where it exists",
+                true,
+            );
         }
     }
 

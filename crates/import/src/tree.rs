@@ -115,12 +115,12 @@ impl<'a> Files<'a> {
         let files = self.source.matching(&self.folder.join(pattern));
         if files.is_empty() && !pattern.contains(['*', '?']) {
             let remedy = "the file does not exist here: run the import where it does";
-            directive.entry.not_carried(remedy);
+            directive.undecided(remedy);
             return Vec::new();
         }
         if level >= MAX_LEVELS || self.left < files.len() {
             let remedy = "too many files, or files that include each other";
-            directive.entry.not_carried(remedy);
+            directive.undecided(remedy);
             return Vec::new();
         }
         directive

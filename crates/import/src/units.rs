@@ -2,6 +2,15 @@
 
 /// Converts `1m`, `1h 30m`, `90` (seconds), `500ms` to Galley's largest whole unit. `None`: not a duration of nginx.
 pub(crate) fn duration(text: &str) -> Option<String> {
+    milliseconds(text).map(write_duration)
+}
+
+/// As [`duration`], in whole seconds, rounded down.
+pub(crate) fn seconds(text: &str) -> Option<u64> {
+    milliseconds(text).map(|milliseconds| milliseconds / 1_000)
+}
+
+fn milliseconds(text: &str) -> Option<u64> {
     let mut milliseconds: u64 = 0;
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -16,21 +25,7 @@ pub(crate) fn duration(text: &str) -> Option<String> {
         milliseconds = milliseconds.checked_add(number.checked_mul(factor)?)?;
         rest = unit.get(letters..)?.trim_start();
     }
-    Some(write_duration(milliseconds))
-}
-
-/// As [`duration`], in whole seconds, rounded down.
-pub(crate) fn seconds(text: &str) -> Option<u64> {
-    let written = duration(text)?;
-    let digits = written.bytes().take_while(u8::is_ascii_digit).count();
-    let number: u64 = written.get(..digits)?.parse().ok()?;
-    Some(match written.get(digits..)? {
-        "ms" => number / 1_000,
-        "s" => number,
-        "m" => number * 60,
-        "h" => number * 3_600,
-        _ => number * 86_400,
-    })
+    Some(milliseconds)
 }
 
 /// Writes a duration in the largest unit that gives a whole number.

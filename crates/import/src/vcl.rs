@@ -1,4 +1,5 @@
-//! Varnish: converts the default backend of a VCL file, the networks that may purge, cookies that bypass the cache, and refusals.
+//! Varnish: converts the default backend of a VCL file and those of paths, the networks that may purge, cookies that bypass the cache, and
+//! refusals.
 //!
 //! VCL is a program. Everything else in it is reported as not carried, in the order of the file: a list to go through.
 
@@ -10,9 +11,11 @@ use crate::draft::{Draft, ImportedSite, RulePriority};
 use crate::known;
 use crate::names::VARNISH;
 use crate::report::Report;
+use crate::requests::flat;
 use crate::source::Source;
 use crate::tree::{self, Grammar};
-use crate::units;
+use crate::vcl_parts::{backend, compared, condition_of, refusal, returns, text_of};
+use crate::vcl_routes;
 
 /// Converts a VCL file to one site for every host.
 pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
@@ -23,28 +26,42 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
     // Varnish uses the backend of this name, otherwise the first one.
     let default = backends.clone().find(|one| one.argument(0) == "default");
     let default = default.or_else(|| backends.next());
+    let routes = vcl_routes::routes(&all);
+    let is_routed = |one: &Directive| routes.iter().any(|route| route.is_of(one));
+    // Varnish joins subroutines of one name.
+    let (mut before, mut changed) = (Vec::new(), Vec::new());
     for one in &all {
         match one.name() {
             "vcl" | "import" => one.entry.not_needed("Galley needs no program"),
             "backend" if default.is_some_and(|other| other.origin == one.origin) => {
-                backend(one, &mut site);
+                backend(one, &mut site.section);
             }
+            "backend" if is_routed(one) => {}
             "backend" => one.not_carried("write a rule with `upstream` for its paths"),
             "sub" if one.argument(0) == "vcl_recv" => {
                 one.entry
                     .not_needed("the statements are converted one by one");
-                let mut before = Vec::new();
                 for inner in one.inner() {
-                    receive(inner, &all, &mut site);
+                    if !is_routed(inner) {
+                        receive(inner, &all, &mut site);
+                    }
                     if is_after(inner, &before) {
                         inner.not_carried(AFTER_RETURN);
                     }
+                    let words = text_of(inner).to_ascii_lowercase();
+                    if inner.name() == "if" && changed.iter().any(|name| words.contains(name)) {
+                        after_change(inner);
+                    }
+                    changed.extend(changes(inner));
                     before.extend(returns(inner));
                 }
             }
             "acl" => {}
             _ => computes(one),
         }
+    }
+    for route in &routes {
+        route.convert(&mut site);
     }
     for list in all
         .iter()
@@ -59,33 +76,6 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
     }
 }
 
-/// Converts a backend: `.host = "127.0.0.1"; .port = "8080";`
-fn backend(one: &Directive, site: &mut ImportedSite) {
-    let value = |name: &str| {
-        let found = one.inner().iter().find(|inner| inner.name() == name);
-        found.map(|inner| inner.argument(1))
-    };
-    let Some(host) = value(".host").filter(|host| !host.starts_with('/')) else {
-        return one.not_carried("set `upstream` to the address of the server");
-    };
-    let server = format!("http://{host}:{}", value(".port").unwrap_or("80"));
-    one.adds("upstream", [server], &mut site.section);
-    for inner in one.inner() {
-        let option = TIMES.iter().find(|(name, _)| *name == inner.name());
-        match (inner.name(), option, units::duration(inner.argument(1))) {
-            (".host" | ".port", ..) => inner.entry.carried("upstream"),
-            (_, Some((_, option)), Some(time)) => inner.sets(option, time, &mut site.section),
-            _ => inner.not_carried("set `health_check` and the other options of the upstream"),
-        }
-    }
-}
-
-const TIMES: &[(&str, &str)] = &[
-    (".connect_timeout", "connect_timeout"),
-    (".first_byte_timeout", "first_byte_timeout"),
-    (".between_bytes_timeout", "read_timeout"),
-];
-
 /// Converts a statement of `vcl_recv`. `all`: the statements of the file.
 fn receive(one: &Directive, all: &[Directive], site: &mut ImportedSite) {
     let text = text_of(one);
@@ -94,10 +84,8 @@ fn receive(one: &Directive, all: &[Directive], site: &mut ImportedSite) {
         _ => String::new(),
     };
     let is_passed = returns == "return(pass)";
-    let condition = text
-        .strip_prefix("if (")
-        .and_then(|text| text.strip_suffix(')'));
-    let condition = condition.unwrap_or(&text);
+    let condition = condition_of(one);
+    let condition = condition.as_str();
     let cookies = compared(condition, "req.http.cookie").filter(|_| is_passed);
     if text == "return(hash)" {
         return one.not_needed("Galley looks into its cache");
@@ -128,14 +116,6 @@ fn receive(one: &Directive, all: &[Directive], site: &mut ImportedSite) {
     } else {
         computes(one);
     }
-}
-
-/// The pattern of a condition that is nothing but `NAME ~ "PATTERN"`.
-fn compared<'c>(condition: &'c str, name: &str) -> Option<&'c str> {
-    let (left, pattern) = condition.split_once(" ~ ")?;
-    let more = [" ~ ", " && ", " || "];
-    let is_single = !more.iter().any(|part| pattern.contains(part));
-    (left.eq_ignore_ascii_case(name) && is_single).then_some(pattern)
 }
 
 /// Closes the paths that a condition compares, one after the other. `None`: it compares something else.
@@ -171,18 +151,11 @@ fn allow(
     let prefix = closed::plain_prefix(compared(paths, "req.url")?)?;
     let mut rule = closed::rule_for("path", format!("{prefix}*"), one, RulePriority::Exact);
     rule.section.add("allow", networks?, &one.origin);
+    closed::set_status(&mut rule.section, status, one);
     site.add_rule(rule);
     list.carried("a rule with allow");
     one.record(&closed::with_status(status, "a rule with allow", true));
     Some(())
-}
-
-/// The words of a statement, in which a quoted one may be before a parenthesis.
-fn text_of(one: &Directive) -> String {
-    one.words
-        .join(" ")
-        .replace(" )", ")")
-        .replace("return (", "return(")
 }
 
 /// Converts `if (req.method == "PURGE") { if (!client.ip ~ purge) { return (synth(405)); } return (purge); }`.
@@ -226,28 +199,6 @@ fn network(entry: &Directive) -> Option<String> {
     address.parse::<std::net::IpAddr>().ok().map(|_| words)
 }
 
-/// The status of `return (synth(403, "..."))`, or of `error 403 "..."` in older files, if it refuses a request.
-fn refusal(block: &[Directive]) -> Option<String> {
-    let status = block.iter().find_map(|one| {
-        let words = one.words.concat();
-        let old = || words.strip_prefix("error");
-        let rest = words.strip_prefix("return(synth(").or_else(old)?;
-        rest.get(..3).map(str::to_owned)
-    });
-    status.filter(|status| known::is_error_status(status))
-}
-
-/// What a statement returns for some requests, apart from purges and refusals: later statements are not about these requests.
-fn returns(one: &Directive) -> Vec<String> {
-    if one.name() == "if" && refusal(one.inner()).is_some() || text_of(one).contains(" == PURGE") {
-        return Vec::new();
-    }
-    let text = one.words.concat();
-    let is_meant = text.starts_with("return") && !text.starts_with("return(synth");
-    let own = is_meant.then_some(text).into_iter();
-    own.chain(one.inner().iter().flat_map(returns)).collect()
-}
-
 /// Whether statements before this one return for requests that it is about, and do something else with them.
 fn is_after(one: &Directive, before: &[String]) -> bool {
     let own = returns(one);
@@ -255,6 +206,29 @@ fn is_after(one: &Directive, before: &[String]) -> bool {
     let differs = |other: &String| is_refusal || !own.is_empty() && !own.contains(other);
     one.name() == "if" && before.iter().any(differs)
 }
+
+/// What a statement of `vcl_recv` changes, so that later conditions are not about what visitors send.
+fn changes(one: &Directive) -> Vec<String> {
+    let sets = |one: &&Directive| {
+        let sorts = one.words.concat() == "setreq.url=std.querysort(req.url)";
+        matches!(one.name(), "set" | "unset" | "remove") && !sorts
+    };
+    let all = flat([one]).into_iter().filter(sets);
+    all.map(|one| one.argument(0).to_ascii_lowercase())
+        .collect()
+}
+
+/// Reports a condition on something that a statement before it has changed.
+fn after_change(one: &Directive) {
+    if refusal(one.inner()).is_some() {
+        one.undecided(CHANGED);
+    } else {
+        one.not_carried(CHANGED);
+    }
+}
+
+const CHANGED: &str =
+    "a statement before it changes what it compares: write rules for what visitors send";
 
 /// Reports a statement that VCL computes something with, and those in it: what visitors notice, and what to write.
 fn computes(one: &Directive) {

@@ -19,10 +19,13 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
+#[cfg(feature = "http3")]
+use crate::http3::Http3Sender;
 use crate::{
     LoadError,
     connect::{Connections, Dialer, Stream, Target, TargetProtocol},
-    http1, http2,
+    http1,
+    multiplexed::{self, Multiplexed},
     outcome::LoadOutcome,
     requests::Requests,
     run::{RequestSource, Run, RunBounds},
@@ -90,6 +93,8 @@ struct ConnectedWorkload {
 enum Open {
     Http1(Stream),
     Http2(SendRequest<Bytes>),
+    #[cfg(feature = "http3")]
+    Http3(Http3Sender),
 }
 
 impl LoadClient {
@@ -141,7 +146,11 @@ impl LoadClient {
         let opened = async {
             match self.link.streams() {
                 None => self.link.open().await.map(Open::Http1),
-                Some(_) => http2::open(&self.link).await.map(Open::Http2),
+                #[cfg(feature = "http3")]
+                Some(_) if self.link.target.is_http3() => {
+                    Http3Sender::open(&self.link).await.map(Open::Http3)
+                }
+                Some(_) => SendRequest::open(&self.link).await.map(Open::Http2),
             }
         };
         let addr = self.link.target.addr;
@@ -198,7 +207,7 @@ impl LoadClient {
     ///
     /// # Errors
     ///
-    /// [`LoadError::Stopped`]; [`LoadError::Connect`] when a broken HTTP/2 connection cannot be opened again;
+    /// [`LoadError::Stopped`]; [`LoadError::Connect`] when a broken connection of HTTP/2 or HTTP/3 cannot be opened again;
     /// [`LoadError::Rate`]; [`LoadError::TooManyBroken`] after 1,000 requests of a workload without a response;
     /// [`LoadError::Unfinished`] when a run limited by the number of requests exceeds [`Timeouts::run`].
     pub fn run(&mut self, limit: Limit) -> Result<Vec<LoadOutcome>, LoadError> {
@@ -236,6 +245,16 @@ impl LoadClient {
         Ok(outcomes)
     }
 
+    /// Waits until connections of HTTP/3 have acknowledged what they received in the last run. Otherwise the server would send
+    /// it again while the client rests.
+    #[cfg(feature = "http3")]
+    pub fn acknowledge(&mut self) {
+        if self.link.target.is_http3() {
+            self.runtime
+                .block_on(async { tokio::time::sleep(ACKNOWLEDGED).await });
+        }
+    }
+
     fn runs(&self, bounds: RunBounds) -> Result<Vec<Rc<Run>>, LoadError> {
         let _within = self.runtime.enter();
         let runs = self.loads.iter().map(|load| {
@@ -245,7 +264,7 @@ impl LoadClient {
         runs.collect()
     }
 
-    /// The HTTP/2 connections that broke in an earlier run; those of HTTP/1.1 are opened when they are needed.
+    /// The connections of HTTP/2 and HTTP/3 that broke in an earlier run; those of HTTP/1.1 are opened when they are needed.
     fn closed(&self) -> Vec<(usize, usize)> {
         let mut closed = Vec::new();
         for (number, load) in self.loads.iter().enumerate() {
@@ -313,8 +332,13 @@ impl LoadClient {
 async fn one(run: Rc<Run>, link: Rc<Dialer>, open: Option<Open>) -> Option<Open> {
     match (open, link.streams()) {
         (Some(Open::Http2(send)), Some(streams)) => {
-            let send = http2::work(run, link, send, streams).await;
+            let send = multiplexed::work(run, link, send, streams).await;
             send.map(Open::Http2)
+        }
+        #[cfg(feature = "http3")]
+        (Some(Open::Http3(open)), Some(streams)) => {
+            let open = multiplexed::work(run, link, open, streams).await;
+            open.map(Open::Http3)
         }
         (Some(Open::Http1(stream)), _) => {
             let stream = http1::work(run, link, Some(stream)).await;
@@ -325,16 +349,21 @@ async fn one(run: Rc<Run>, link: Rc<Dialer>, open: Option<Open>) -> Option<Open>
 }
 
 impl Dialer {
-    /// The number of concurrent requests on each connection of HTTP/2.
+    /// The number of concurrent requests on each connection of HTTP/2 and HTTP/3.
     fn streams(&self) -> Option<usize> {
         match self.target.tls.as_ref()?.protocol {
             TargetProtocol::Http1 => None,
             TargetProtocol::Http2 { streams } => Some(streams),
+            #[cfg(feature = "http3")]
+            TargetProtocol::Http3 { streams } => Some(streams),
         }
     }
 }
 
 /// The number of tasks that run before the next `epoll_wait`.
 const TASKS_PER_POLL: u32 = 256;
+/// More than the time by which an acknowledgement is delayed.
+#[cfg(feature = "http3")]
+const ACKNOWLEDGED: Duration = Duration::from_millis(40);
 /// The interval at which the caller's `stop` flag is checked and `progress` is called.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);

@@ -16,6 +16,12 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
+#[cfg(feature = "http3")]
+use {
+    crate::http3,
+    std::net::{Ipv4Addr, Ipv6Addr, UdpSocket},
+};
+
 use crate::{LoadError, trust::TrustedCertificates};
 
 /// The server, and the type of connections to it.
@@ -54,6 +60,12 @@ pub enum TargetProtocol {
         /// The number of requests, at least one.
         streams: usize,
     },
+    /// The same over QUIC. Handshakes are not checked.
+    #[cfg(feature = "http3")]
+    Http3 {
+        /// The number of requests, at least one.
+        streams: usize,
+    },
 }
 
 /// How long connections last.
@@ -72,6 +84,8 @@ pub(crate) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 pub(crate) struct Dialer {
     pub(crate) target: Target,
     tls: Option<(TlsConnector, ServerName<'static>)>,
+    #[cfg(feature = "http3")]
+    quic: Option<quinn::ClientConfig>,
     /// A counter that distributes connections over local addresses.
     sources: Cell<u8>,
     /// The number of full handshakes that should have been resumed, or the reverse.
@@ -87,10 +101,18 @@ impl Dialer {
             let name = ServerName::try_from(tls.name.clone()).map_err(|error| broken(&error))?;
             let config = tls.trusted.client_config(tls.protocol.name(), tls.resumes);
             let config = config.map_err(|error| broken(&error))?;
-            Ok((TlsConnector::from(Arc::new(config)), name))
+            Ok((Arc::new(config), name))
         });
+        let tls = tls.transpose()?;
         Ok(Self {
-            tls: tls.transpose()?,
+            #[cfg(feature = "http3")]
+            quic: match &tls {
+                Some((config, _)) if target.is_http3() => {
+                    Some(http3::client_config(config.as_ref().clone())?)
+                }
+                _ => None,
+            },
+            tls: tls.map(|(config, name)| (TlsConnector::from(config), name)),
             target,
             sources: Cell::new(0),
             wrong_handshakes: Cell::new(0),
@@ -123,18 +145,42 @@ impl Dialer {
         } else {
             TcpSocket::new_v6()?
         };
-        if let IpAddr::V4(ip) = addr.ip()
-            && ip.is_loopback()
-        {
-            // Each from another local address, because the kernel's memory of closed connections would exhaust the ports of one.
-            let source = self.sources.get();
-            self.sources.set((source + 1) % SOURCES);
+        if let Some(source) = self.next_source() {
+            // The kernel's memory of closed connections would exhaust the ports of one address.
             socket.set_reuseaddr(true)?;
-            socket.bind(SocketAddr::from(([127, 0, 0, 2 + source], 0)))?;
+            socket.bind(source)?;
         }
         let stream = socket.connect(addr).await?;
         stream.set_nodelay(true)?;
         Ok(stream)
+    }
+
+    /// Opens a connection of HTTP/3, including the handshake.
+    #[cfg(feature = "http3")]
+    pub(crate) async fn open_quic(&self) -> io::Result<http3::Http3Sender> {
+        let (Some(config), Some(tls)) = (&self.quic, &self.target.tls) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let any: IpAddr = if self.target.addr.is_ipv4() {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
+        let source = self.next_source().unwrap_or_else(|| (any, 0).into());
+        let socket = UdpSocket::bind(source)?;
+        let opened = http3::open(socket, config.clone(), self.target.addr, &tls.name);
+        let opened = timeout(CONNECT_TIMEOUT, opened).await;
+        opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Another local address for each connection to a loopback address.
+    fn next_source(&self) -> Option<SocketAddr> {
+        let source = self.sources.get();
+        let is_used = matches!(self.target.addr.ip(), IpAddr::V4(ip) if ip.is_loopback());
+        is_used.then(|| {
+            self.sources.set((source + 1) % SOURCES);
+            SocketAddr::from(([127, 0, 0, 2 + source], 0))
+        })
     }
 
     fn check(&self, stream: &TlsStream<TcpStream>) -> io::Result<()> {
@@ -163,12 +209,22 @@ impl Dialer {
     }
 }
 
+#[cfg(feature = "http3")]
+impl Target {
+    pub(crate) fn is_http3(&self) -> bool {
+        let protocol = self.tls.as_ref().map(|tls| tls.protocol);
+        matches!(protocol, Some(TargetProtocol::Http3 { .. }))
+    }
+}
+
 impl TargetProtocol {
     /// The name in handshakes (RFC 7301).
     fn name(self) -> &'static [u8] {
         match self {
             Self::Http1 => b"http/1.1",
             Self::Http2 { .. } => b"h2",
+            #[cfg(feature = "http3")]
+            Self::Http3 { .. } => b"h3",
         }
     }
 }

@@ -20,6 +20,9 @@ mod connect;
 mod error;
 mod http1;
 mod http2;
+#[cfg(feature = "http3")]
+mod http3;
+mod multiplexed;
 mod outcome;
 mod report;
 mod requests;

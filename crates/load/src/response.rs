@@ -107,12 +107,25 @@ impl ReceivedResponse {
     }
 
     /// The name of the field whose value is recorded.
-    pub(crate) fn watch(&self) -> Option<&str> {
+    fn watch(&self) -> Option<&str> {
         self.watch.as_deref()
     }
 
+    /// Takes what is of interest from a head of HTTP/2 or HTTP/3.
+    pub(crate) fn begins(&mut self, head: &http::response::Parts) {
+        self.status = head.status.as_u16();
+        let coding = head.headers.get(http::header::CONTENT_ENCODING);
+        self.coding = coding.map_or(BodyCoding::Identity, |value| {
+            BodyCoding::of(value.as_bytes())
+        });
+        let watched = self.watch().and_then(|name| head.headers.get(name));
+        if let Some(value) = watched {
+            self.note(value.as_bytes());
+        }
+    }
+
     /// Records the value of that field.
-    pub(crate) fn note(&mut self, value: &[u8]) {
+    fn note(&mut self, value: &[u8]) {
         self.watched = Some(String::from_utf8_lossy(value).into_owned());
     }
 

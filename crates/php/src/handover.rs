@@ -1,10 +1,11 @@
 //! Hands a running PHP-FPM over from one Galley process to the next, with its workers and its opcode cache.
 
+use galley_sys::Lock;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// The processes and pipes that another process needs in order to continue with a PHP-FPM.
 #[derive(Debug)]
@@ -34,16 +35,16 @@ pub struct ManagedOffer {
 
 /// The handles of the current master; `None` if there is no master, or if it cannot be handed over.
 #[derive(Debug, Default)]
-pub(super) struct CurrentMaster(Mutex<Option<MasterHandles>>);
+pub(super) struct CurrentMaster(Lock<Option<MasterHandles>>);
 
 impl CurrentMaster {
     pub(super) fn set(&self, handles: Option<MasterHandles>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = handles;
+        *self.0.lock() = handles;
     }
 
     /// Duplicates the handles.
     pub(super) fn copy(&self) -> Option<MasterHandles> {
-        let handles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let handles = self.0.lock();
         let MasterHandles {
             master,
             process,

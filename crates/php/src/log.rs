@@ -3,22 +3,23 @@
 //! script. Messages of scripts are received over FastCGI with the response, not here.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use super::numbers::{PoolNumbers, count};
+use galley_sys::Lock;
 
 /// The last lines of a program's output.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecentLines {
-    lines: Arc<Mutex<VecDeque<String>>>,
+    lines: Arc<Lock<VecDeque<String>>>,
 }
 
 impl RecentLines {
     /// All lines as one, the oldest first.
     pub(super) fn text(&self) -> String {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         if lines.is_empty() {
             return "it printed nothing".to_owned();
         }
@@ -30,7 +31,7 @@ impl RecentLines {
     }
 
     fn push(&self, line: String) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         if lines.len() == KEPT_LINES {
             lines.pop_front();
         }

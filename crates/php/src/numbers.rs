@@ -1,9 +1,10 @@
 //! The figures of a running pool, readable by any thread: slots for requests, workers, their memory, and counters of
 //! replacements and restarts. Written by the pool's task and, for the counters, by the readers of its log.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use galley_sys::Lock;
 use galley_sys::cgroup::GroupState;
 use galley_sys::sandbox::SandboxLevel;
 
@@ -13,7 +14,7 @@ pub struct PoolNumbers {
     /// The level of protection by the sandbox.
     pub sandbox: SandboxLevel,
     /// Whether the kernel limits the pool's control group.
-    limits: Mutex<GroupState>,
+    limits: Lock<GroupState>,
     /// The current limit of concurrent requests.
     slots: Arc<AtomicUsize>,
     /// The number of running workers.
@@ -39,7 +40,7 @@ impl PoolNumbers {
     pub(super) fn new(slots: usize, share_bytes: u64) -> Self {
         Self {
             sandbox: SandboxLevel::Off,
-            limits: Mutex::new(GroupState::Off),
+            limits: Lock::new(GroupState::Off),
             slots: Arc::new(AtomicUsize::new(slots)),
             workers: AtomicUsize::default(),
             worker_bytes: AtomicU64::default(),
@@ -59,12 +60,11 @@ impl PoolNumbers {
 
     /// Whether the kernel limits the pool's control group.
     pub fn limits(&self) -> GroupState {
-        let limits = self.limits.lock();
-        limits.unwrap_or_else(PoisonError::into_inner).clone()
+        self.limits.lock().clone()
     }
 
     pub(super) fn set_limits(&self, state: GroupState) {
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        *self.limits.lock() = state;
     }
 
     /// The current limit of concurrent requests, which changes while the pool runs.

@@ -107,6 +107,11 @@ fn request_variables<'a>(request: &'a UpstreamRequest, out: &mut Vec<Variable<'a
         // WordPress's `is_ssl()` checks only this variable and the port.
         set("HTTPS", borrowed("on"));
     }
+    if request.has_stored_pages {
+        // WordPress 7.1: pages are loaded in advance when the pointer rests on a link, not only when the button is down. Settings of the
+        // owner and of plugins take precedence.
+        set(EAGERNESS, borrowed("moderate"));
+    }
     if let BodyLength::Known(length) = request.body_length {
         set("CONTENT_LENGTH", length.to_string().into_bytes().into());
     }
@@ -195,6 +200,9 @@ fn variable_name(name: &str) -> Option<Vec<u8>> {
     }
     Some(variable)
 }
+
+/// The default that WordPress 7.1 reads for its speculation rules.
+const EAGERNESS: &str = "WP_SPECULATIVE_LOADING_DEFAULT_EAGERNESS";
 
 /// The value of `SERVER_SOFTWARE`. Because it contains `nginx`, WordPress writes no `.htaccess` and offers permalinks without
 /// `index.php`. It must not contain `Apache` or `LiteSpeed`, which announce a server that reads such files.

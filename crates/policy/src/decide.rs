@@ -14,7 +14,7 @@ use crate::freshness;
 use crate::outcome::{MissWhy, PassWhy, RefusedWhy};
 use crate::redirect::{self, Redirection};
 use crate::request_info::{Cacheability, Directives, Method, RequestInfo};
-use crate::site::{AddressedFields, PartialRequests, Policy};
+use crate::site::{AddressedFields, PartialRequests, Policy, VaryPolicy};
 use crate::storable::{Lifetime, SharedWith};
 
 /// The effect of purges on a stored response.
@@ -161,6 +161,9 @@ pub fn decide(info: &RequestInfo, rules: &Policy, stored: Option<&StoredResponse
             _ => Decision::Pass(why),
         };
     }
+    if stored.is_some_and(|stored| differs_by_accept(info, rules, stored.fields)) {
+        return Decision::Pass(PassWhy::Accept);
+    }
     if stored.is_some_and(|stored| stored.may_be_patched(info)) {
         return Decision::Patch;
     }
@@ -203,6 +206,12 @@ pub fn may_select(info: &RequestInfo, rules: &Policy, stored: &StoredResponse<'_
     matches!(stored.validity, Validity::Valid | Validity::SoftPurged)
         && (!info.has_authorization()
             || SharedWith::of(stored.fields, rules) == SharedWith::Everyone)
+}
+
+/// Whether a response to a shared request is not the one that this client prefers. Without a preset, clients get variants by their
+/// own `Accept`.
+pub fn differs_by_accept(info: &RequestInfo, rules: &Policy, fields: &HeaderMap) -> bool {
+    rules.storage.vary == VaryPolicy::CoveredByKey && info.differs_by_accept(fields)
 }
 
 /// With the WordPress preset, the whole page is fetched for a `HEAD` or `Range` request; by RFC 9111 the request is forwarded.
@@ -385,6 +394,33 @@ mod tests {
             assert_eq!(decided(&policy, &[enough], 30), Decision::Patch);
             assert_eq!(decided(&policy, &[], 60), fetch);
         }
+    }
+
+    #[test]
+    fn a_page_that_varies_by_type_is_passed_for_types_without_a_copy() {
+        let lifetime = Lifetime {
+            fresh: Duration::from_secs(60),
+            ..Lifetime::default()
+        };
+        let decided = |policy: &Policy, accept: &str, vary: &'static str| {
+            let fields =
+                HeaderMap::from_iter([(http::header::VARY, http::HeaderValue::from_static(vary))]);
+            let stored = stored(10, &lifetime, Validity::Valid, &fields);
+            let info = parsed(&LINE, &[("accept", accept)], policy);
+            decide(&info, policy, Some(&stored))
+        };
+        let (wordpress, none) = (Policy::wordpress(), Policy::rfc9111());
+        let pass = Decision::Pass(PassWhy::Accept);
+        let turtle = "text/turtle, text/html;q=0.9";
+        assert_eq!(decided(&wordpress, turtle, "Accept-Encoding, accept"), pass);
+        assert_eq!(
+            decided(&wordpress, turtle, "Accept-Encoding"),
+            Decision::Hit
+        );
+        for copied in ["text/html", "*/*", "application/json", "text/markdown"] {
+            assert_eq!(decided(&wordpress, copied, "Accept"), Decision::Hit);
+        }
+        assert_eq!(decided(&none, turtle, "Accept"), Decision::Hit);
     }
 
     #[test]

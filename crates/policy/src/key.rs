@@ -66,6 +66,21 @@ pub fn fragment_id(variant: u64, definition: &str) -> u64 {
     hasher.finish()
 }
 
+/// The key of the page with another canonical path and no query, for the same client. `None`: invalid key.
+pub fn key_of_path(key: &[u8], path: &[u8]) -> Option<Vec<u8>> {
+    let parts = read_key(key)?;
+    let mut out = key.get(..3)?.to_vec();
+    push_part(parts.authority, &mut out);
+    push_part(path, &mut out);
+    out.push(0);
+    push_part(parts.vary_cookies, &mut out);
+    if let Some(rule) = parts.rule {
+        push_part(rule, &mut out);
+    }
+    out.extend_from_slice(parts.rest);
+    Some(out)
+}
+
 /// Writes the part that the keys of a path have in common for all queries. It is not a key, and [`read_key`] does not read it.
 pub fn write_path_key(info: &RequestInfo, out: &mut Vec<u8>) {
     write(info, QueryKey::Any, out);

@@ -40,6 +40,7 @@ pub mod freshness;
 pub mod headers;
 pub mod images;
 pub mod key;
+pub mod next_pages;
 pub mod no_vary_search;
 pub mod outcome;
 pub mod pattern;

@@ -45,6 +45,8 @@ words! {
         Origin = "origin",
         /// The request carried a REST nonce and a login cookie.
         Nonce = "nonce",
+        /// The client prefers a media type for which the page has another form (`Vary: Accept`), and no copy.
+        Accept = "accept",
         /// A script sent the request (`X-Requested-With: XMLHttpRequest`); themes respond with a part of the page.
         Ajax = "ajax",
         /// A rule of the site has `cache = false`.
@@ -427,6 +429,7 @@ impl PassWhy {
         match self {
             Self::Method => "method",
             Self::NoStore => "request",
+            Self::Accept => "vary-miss",
             Self::Range | Self::Head => "miss",
             Self::Authorization
             | Self::Cookie

@@ -410,7 +410,8 @@ impl RuleFinder<'_> {
         let method = self.request.method;
         let is_read = method == "HEAD";
         self.rules.get(index).is_some_and(|rule| {
-            let is_method = self.request.overrides_method
+            // A rule for its own paths only is for its own methods only.
+            let is_method = self.request.overrides_method && !rule.exact_access
                 || rule.methods.is_empty()
                 || rule
                     .methods

@@ -4,12 +4,24 @@ mod response_support;
 
 use galley_policy::purge::{
     Dialect, MAX_PATTERNS, MAX_PURGES, Purge, PurgeError, PurgePattern, Scope, Strength,
-    from_response, prefix_scope, purges_from_request, url_scope,
+    from_response, prefix_scope, url_scope,
 };
+use galley_policy::request_info::RequestInfo;
 use galley_policy::site::Policy;
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use response_support::{Rows, info, lines};
+
+/// The purges of a `PURGE` or `BAN`, or of another request in a dialect.
+fn purges_from_request<'a>(
+    info: &RequestInfo,
+    fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
+    site: &Policy,
+) -> Result<Vec<Purge>, PurgeError> {
+    Dialect::of(info, fields.clone(), site)
+        .ok_or(PurgeError::NoPurge)?
+        .purges(info, fields, b"", site)
+}
 
 fn hard(scope: Scope) -> Purge {
     Purge {

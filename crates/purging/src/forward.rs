@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
 
 use galley_policy::purge::{Purge, Strength};
+use galley_sys::Lock;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -58,17 +59,17 @@ pub struct ForwardedPurge {
 
 /// The folder for purges that wait across a restart. `None`: there is none, or another process uses it. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct OutboxFolder(Arc<Mutex<Option<PathBuf>>>);
+pub struct OutboxFolder(Arc<Lock<Option<PathBuf>>>);
 
 impl OutboxFolder {
     /// The folder at a path.
     pub fn at(path: PathBuf) -> Self {
-        Self(Arc::new(Mutex::new(Some(path))))
+        Self(Arc::new(Lock::new(Some(path))))
     }
 
     /// Held while a file in the folder is changed, so that a process that takes over finds it complete.
     pub fn lock(&self) -> MutexGuard<'_, Option<PathBuf>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

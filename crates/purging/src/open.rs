@@ -8,7 +8,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use super::forward::ForwardInboxes;
 use super::purges::SitePurges;
 use super::receipt::loss_without_log;
 use super::relay::PurgeRelay;
+use galley_sys::Lock;
 use galley_sys::clock::Clock;
 
 /// The folder and its limits.
@@ -71,9 +72,9 @@ struct OpenedStorage {
 /// The disk cache and its writer thread.
 struct StoredPages {
     disk: Arc<DiskCache>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer: Lock<Option<JoinHandle<()>>>,
     /// The generation that was last recorded on the disk.
-    recorded_generation: Mutex<DiskGeneration>,
+    recorded_generation: Lock<DiskGeneration>,
 }
 
 /// The log's generation as recorded on the disk.
@@ -241,10 +242,7 @@ impl Durable {
         let Some(open) = &self.open else { return };
         let Some(stored) = &open.stored else { return };
         let now = open.past.log.generation().bytes();
-        let mut recorded = stored
-            .recorded_generation
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut recorded = stored.recorded_generation.lock();
         if recorded.generation == Some(now) || Instant::now() < recorded.retry_at {
             return;
         }
@@ -262,11 +260,7 @@ impl Durable {
     pub fn close(&self, timeout: Duration) {
         let Some(stored) = self.stored() else { return };
         stored.disk.close_queue();
-        let writer = stored
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let writer = stored.writer.lock().take();
         let until = Instant::now() + timeout;
         while let Some(writer) = &writer
             && !writer.is_finished()
@@ -299,8 +293,8 @@ impl StoredPages {
             .map_err(StorageOpenError::Thread)?;
         Ok(Self {
             disk: disk_cache,
-            writer: Mutex::new(Some(writer)),
-            recorded_generation: Mutex::new(recorded),
+            writer: Lock::new(Some(writer)),
+            recorded_generation: Lock::new(recorded),
         })
     }
 }

@@ -4,14 +4,13 @@
 //! listed. So each site has a token bucket. A purge that exceeds it is never dropped or delayed: the whole site is purged instead,
 //! which costs one number, however often it happens.
 
-use std::sync::{Mutex, PoisonError};
-
 use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 
 /// The bucket of a site.
 #[derive(Debug, Default)]
-pub(super) struct PurgeBudget(Mutex<Spent>);
+pub(super) struct PurgeBudget(Lock<Spent>);
 
 #[derive(Debug, Default)]
 struct Spent {
@@ -25,7 +24,7 @@ impl PurgeBudget {
     /// Takes the tokens of all purges. `Some`: there are not enough, and this purge takes their place.
     pub(super) fn take(&self, purges: &[Purge], now: Tick) -> Option<Purge> {
         let wanted = purges.iter().map(tokens).sum::<u64>();
-        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spent = self.0.lock();
         let milliseconds = u64::try_from(now.since(spent.at).as_millis()).unwrap_or(u64::MAX);
         spent.at = spent.at.max(now);
         spent.tokens = spent

@@ -4,11 +4,12 @@
 //! that copy is queued instead, which uses almost no memory.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 
 use galley_cache::disk::SiteName;
 use galley_cache::entry::Entry;
 use galley_cache::key::Key;
+use galley_sys::Lock;
 
 /// A job of the writer.
 pub(super) enum WriteJob {
@@ -21,7 +22,7 @@ pub(super) enum WriteJob {
 /// See the module.
 #[derive(Default)]
 pub(super) struct WriteQueue {
-    state: Mutex<WriteQueueState>,
+    state: Lock<WriteQueueState>,
     filled: Condvar,
 }
 
@@ -35,7 +36,7 @@ struct WriteQueueState {
 impl WriteQueue {
     /// Queues a page. If the queue is full, queues the removal of its older copy and returns false. Never waits.
     pub(super) fn put(&self, site: SiteName, entry: &Arc<Entry>) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let has_room = state.puts < MAX_PUTS;
         if has_room {
             state.puts += 1;
@@ -48,12 +49,12 @@ impl WriteQueue {
     }
 
     pub(super) fn forget(&self, site: SiteName, key: Key, born: u64) {
-        self.push(self.lock(), WriteJob::RemoveOlder { site, key, born });
+        self.push(self.state.lock(), WriteJob::RemoveOlder { site, key, born });
     }
 
     /// The next job; `None` if the queue is closed and empty. Blocks.
     pub(super) fn next(&self) -> Option<WriteJob> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 if matches!(job, WriteJob::Put(..)) {
@@ -73,13 +74,13 @@ impl WriteQueue {
 
     /// Rejects further jobs. Queued jobs are still done.
     pub(super) fn close(&self) {
-        self.lock().is_closed = true;
+        self.state.lock().is_closed = true;
         self.filled.notify_all();
     }
 
     /// The number of queued jobs.
     pub(super) fn len(&self) -> usize {
-        self.lock().jobs.len()
+        self.state.lock().jobs.len()
     }
 
     fn push(&self, mut state: MutexGuard<'_, WriteQueueState>, job: WriteJob) {
@@ -89,10 +90,6 @@ impl WriteQueue {
         state.jobs.push_back(job);
         drop(state);
         self.filled.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, WriteQueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

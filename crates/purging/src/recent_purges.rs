@@ -4,12 +4,13 @@
 //! Until then purged entries are not swept, so [`RecentPurges::has_uncounted`] is true from before a purge is in effect.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use galley_policy::purge::{Purge, PurgeLabel, Scope, Strength};
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 use tokio::sync::Notify;
 
 /// The publisher of a purge.
@@ -125,7 +126,7 @@ pub struct CountablePurge {
 /// The latest purges, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct RecentPurges {
-    history: Mutex<PurgeHistory>,
+    history: Lock<PurgeHistory>,
     /// The number of purges that are in effect, or will be soon, and whose pages are not counted.
     uncounted: AtomicUsize,
     /// Wakes the counting task.
@@ -191,7 +192,7 @@ impl RecentPurges {
             at,
         };
         {
-            let mut history = self.lock();
+            let mut history = self.history.lock();
             if history.repeats(&noted, &countable) {
                 self.forget(1);
                 // A count in progress looks for the former number.
@@ -214,7 +215,7 @@ impl RecentPurges {
 
     /// The purges, the newest first.
     pub(super) fn newest(&self) -> Vec<RecentPurge> {
-        self.lock().purges.iter().rev().cloned().collect()
+        self.history.lock().purges.iter().rev().cloned().collect()
     }
 
     /// Whether the pages of a purge in effect are not counted yet.
@@ -224,7 +225,7 @@ impl RecentPurges {
 
     /// The purges of the last seconds in the order of their numbers; empty if all are counted.
     pub(super) fn countable(&self) -> Vec<CountablePurge> {
-        let history = self.lock();
+        let history = self.history.lock();
         if history.countable.iter().all(|one| one.is_counted) {
             return Vec::new();
         }
@@ -235,7 +236,7 @@ impl RecentPurges {
 
     /// Records counts by the purges' numbers.
     pub(super) fn counted(&self, counts: &[(u64, PurgedPages)], now: Tick) {
-        let mut history = self.lock();
+        let mut history = self.history.lock();
         let PurgeHistory { purges, countable } = &mut *history;
         let mut new = 0;
         for (number, pages) in counts {
@@ -254,10 +255,6 @@ impl RecentPurges {
 
     fn forget(&self, count: usize) {
         self.uncounted.fetch_sub(count, Ordering::SeqCst);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PurgeHistory> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

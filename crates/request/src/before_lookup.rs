@@ -38,7 +38,10 @@ pub fn check_head<'r>(
     }
     let mut conditions = judged.map_err(|reason| {
         let why = reason.why();
-        Fault::new(why, format!("{why:?}, by {reason:?}"))
+        Fault {
+            own_status: reason.status(rules),
+            ..Fault::new(why, format!("{why:?}, by {reason:?}"))
+        }
     })?;
     // No password is requested over plain HTTP if the response redirects to TLS.
     if !conditions.passwords.is_empty() && redirect::of(&exchange.info, rules, has_tls).is_some() {

@@ -10,6 +10,7 @@ use galley_codec::dictionaries::Dictionary;
 use galley_policy::decide::Validity;
 use galley_policy::dictionary;
 use galley_policy::encoding::Coding;
+use galley_policy::next_pages;
 use galley_policy::request_info::RequestInfo;
 use galley_policy::time::Tick;
 
@@ -29,9 +30,14 @@ pub(super) fn form(site: &Site, info: &RequestInfo, entry: &Entry, now: Tick) ->
     usable(site, hash, now).map(|_| at)
 }
 
-/// Offers a page to be compared with the dictionaries of its site. Called at each hit.
+/// Offers a page to be compared with the dictionaries of its site, and counts the page from which the visitor came. Called at each hit.
 pub(super) fn offer(site: &Site, info: &RequestInfo, entry: &Arc<Entry>, now: Tick) {
     let core = &site.core;
+    if let Some(next_pages) = core.dictionaries.next_pages()
+        && let Some(previous) = next_pages::previous_path(info)
+    {
+        next_pages.count(previous, entry.scopes.url);
+    }
     core.compressing
         .offer_dictionary(entry, &core.dictionaries, now, || {
             dictionary::is_for_everyone(info, &core.rules)

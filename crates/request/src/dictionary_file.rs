@@ -18,7 +18,7 @@ pub(super) fn respond(
     services: &Services,
     exchange: &Exchange<'_>,
 ) -> Option<Result<Response, Fault>> {
-    if exchange.site.core.dictionaries.state() == 0 {
+    if !exchange.site.core.dictionaries.are_on() {
         return None;
     }
     let info = &exchange.info;

@@ -424,6 +424,10 @@ fn upgrade(site: &Site, head: &Head<'_, '_>, framing: &Framing<'_>) -> Option<He
         return None;
     };
     let protocol = protocol.trim_ascii().to_ascii_lowercase();
-    let known = site.upgrade.iter().find(|one| one.as_bytes() == protocol)?;
+    let known = site
+        .config
+        .upgrade
+        .iter()
+        .find(|one| one.as_bytes() == protocol)?;
     HeaderValue::from_str(known).ok()
 }

@@ -21,6 +21,8 @@ pub struct Fault {
     pub retry_after_s: Option<u32>,
     /// The pieces of the site's own error page, if the site is known.
     pub page: Option<Vec<Bytes>>,
+    /// The status, if a rule names it in place of that of `why`.
+    pub own_status: Option<u16>,
 }
 
 impl Fault {
@@ -31,6 +33,7 @@ impl Fault {
             note: note.into(),
             retry_after_s: None,
             page: None,
+            own_status: None,
         };
         // Temporary failures (RFC 9110 §10.2.3).
         if fault.is_outage() || why == RefusedWhy::Unseen {
@@ -46,7 +49,7 @@ impl Fault {
 
     /// The HTTP status of the response.
     pub fn status(&self) -> u16 {
-        status(self.why)
+        self.own_status.unwrap_or_else(|| status(self.why))
     }
 
     /// Whether the upstream caused the fault, so that a stale page may be sent instead.
@@ -163,6 +166,7 @@ pub fn public_text(status: u16) -> &'static str {
         403 => "You do not have access to this page.",
         404 => "This page does not exist.",
         405 => "This request method is not allowed here.",
+        410 => "This page no longer exists.",
         408 => "The request took too long to arrive.",
         413 => "The request is larger than this site allows.",
         414 => "The address is too long.",

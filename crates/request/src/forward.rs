@@ -6,7 +6,7 @@ use galley_cache::fill::FillError;
 use galley_cache::key::Key;
 use galley_http::framing::BodyKind;
 use galley_policy::cgi::Script;
-use galley_policy::class::{Class, Network, Standing};
+use galley_policy::class::{Network, Standing};
 use galley_policy::decide::Backend;
 use galley_policy::forward::{
     self, BodyLength, Client, Credentials, ForwardedTrace, UpstreamRequest,
@@ -87,7 +87,7 @@ pub(super) fn admitted_pool(
 /// The response to a request that failed at a pool.
 pub(super) fn fault_of(pool: &PoolHandle, standing: Standing, failure: FillError) -> Fault {
     let fault = pool.fault(failure);
-    if standing.class != Class::Unseen || fault.why != RefusedWhy::Overload {
+    if !standing.class.is_bounded() || fault.why != RefusedWhy::Overload {
         return fault;
     }
     let note = "no slot is free for clients that have not visited the site";

@@ -96,7 +96,7 @@ fn is_plain(site: &Site, info: &RequestInfo) -> bool {
         && info.range().is_none()
         && !(site.core.rules.requests.is_gateway && info.has_cdn_loop())
         // May be a purge.
-        && !(site.purge_get && is_below_purge(info.path()))
+        && !(site.config.purge_get && is_below_purge(info.path()))
         && !redirect::may_apply(info, &site.core.rules)
         && !site.core.rules.is_dashboard(info.decoded_path())
 }
@@ -310,11 +310,6 @@ impl Hit {
     /// The bits of all names in the stored fields and lines: [`galley_policy::headers::mask_of`].
     pub fn mask(&self) -> u64 {
         self.all_lines().mask()
-    }
-
-    /// Whether the stored fields contain framing, which the stored lines never do.
-    pub fn is_framed(&self) -> bool {
-        self.all_lines().is_framed()
     }
 
     /// Whether the stored lines contain `Date`.

@@ -10,7 +10,8 @@ use galley_cache::fill::{FillError, FillHead, FillReader, FillSharing};
 use galley_cache::key::Key;
 use galley_policy::cgi::Script;
 use galley_policy::class::Standing;
-use galley_policy::decide::Backend;
+use galley_policy::cookie;
+use galley_policy::decide::{self, Backend};
 use galley_policy::forward::Credentials;
 use galley_policy::freshness;
 use galley_policy::outcome::{MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StoreOutcome};
@@ -20,7 +21,7 @@ use galley_policy::send_file::SendFile;
 use galley_policy::site::{StaleOnStatus, ValidationPolicy};
 use galley_policy::storable::{self, ResponseHead};
 use http::StatusCode;
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 
 use super::exchange::Exchange;
 use super::forward::{
@@ -29,7 +30,7 @@ use super::forward::{
 use super::hints;
 use super::lookup::{LookupPurpose, LookupResult};
 use super::page;
-use super::response::{Response, ResponseBody, length_of};
+use super::response::Response;
 use super::sent_file::NamedFile;
 use super::site::{PoolHandle, Services};
 use super::visit;
@@ -97,6 +98,13 @@ impl Miss<'_, '_> {
         let began = Instant::now();
         let fetched = self.fetch_page(&pool, standing, hinted).await;
         let (mut reader, coded, outcome, collapsed) = match fetched {
+            Ok(
+                FetchResult::Entry(entry)
+                | FetchResult::Shared(entry)
+                | FetchResult::Awaited(entry),
+            ) if self.differs_by_accept(&entry.fields) => {
+                return self.pass(Outcome::Pass(PassWhy::Accept)).await;
+            }
             Ok(FetchResult::Entry(entry)) => return self.sent(entry, Outcome::Hit).await,
             Ok(FetchResult::Shared(entry)) => return self.sent(entry, Outcome::Shared).await,
             Ok(FetchResult::Awaited(entry)) => {
@@ -105,9 +113,7 @@ impl Miss<'_, '_> {
                     None => StoreOutcome::Stored,
                 };
                 let miss = self.miss(stored, true);
-                let Some(mut response) = self.stored(entry, miss).await else {
-                    return self.pass_without_memory().await;
-                };
+                let mut response = self.sent(entry, miss).await?;
                 response.upstream_time = Some(began.elapsed());
                 return Ok(response);
             }
@@ -135,6 +141,9 @@ impl Miss<'_, '_> {
             }
             Err(failure) => return self.fall_back(fault_of(&pool, standing, failure)).await,
         };
+        if self.differs_by_accept(&head.fields) {
+            return self.pass(Outcome::Pass(PassWhy::Accept)).await;
+        }
         let upstream_time = began.elapsed();
         if let FillSharing::File(file) = &head.share {
             let outcome = self.miss(outcome, false);
@@ -156,14 +165,7 @@ impl Miss<'_, '_> {
                 None => page::from_fill(self.exchange, &head, reader, outcome),
             }
         };
-        // RFC 9111 section 5.1: a response from a cache in front of the origin carries `Age`.
-        if self.exchange.policy().storage.validation == ValidationPolicy::Origin
-            && let FillSharing::Shared { lifetime, .. } = &head.share
-            && lifetime.initial_age.as_secs() > 0
-        {
-            let age = HeaderValue::from(lifetime.initial_age.as_secs());
-            response.extra.push((header::AGE, age));
-        }
+        response.extra.extend(age(self.exchange, &head.share));
         response.upstream_time = Some(upstream_time);
         Ok(response)
     }
@@ -239,6 +241,9 @@ impl Miss<'_, '_> {
             Ok(pool) => pool,
             Err(fault) => return self.fall_back(fault).await,
         };
+        if outcome == Outcome::Pass(PassWhy::Cookie) {
+            note_cookies(self.exchange);
+        }
         let began = Instant::now();
         let learn = passed_response_use(self.exchange, self.found);
         let session = self.exchange.session_end();
@@ -298,6 +303,11 @@ impl Miss<'_, '_> {
         let mut response = sent.await?;
         response.upstream_time = Some(upstream_time);
         Ok(response)
+    }
+
+    /// Whether the response to a shared request is not the one that this client prefers.
+    fn differs_by_accept(&self, fields: &header::HeaderMap) -> bool {
+        decide::differs_by_accept(&self.exchange.info, self.exchange.policy(), fields)
     }
 
     fn miss(&self, outcome: StoreOutcome, collapsed: bool) -> Outcome {
@@ -413,6 +423,16 @@ fn later_get(exchange: &Exchange<'_>) -> Option<RequestInfo> {
     (get.cacheability() == Cacheability::Cacheable && !get.has_authorization()).then_some(get)
 }
 
+/// RFC 9111 section 5.1: a response from a cache in front of the origin carries `Age`.
+fn age(exchange: &Exchange<'_>, share: &FillSharing) -> Option<(HeaderName, HeaderValue)> {
+    let age = match share {
+        FillSharing::Shared { lifetime, .. } => lifetime.initial_age.as_secs(),
+        FillSharing::Private | FillSharing::File(_) => 0,
+    };
+    let is_sent = exchange.policy().storage.validation == ValidationPolicy::Origin && age > 0;
+    is_sent.then(|| (header::AGE, HeaderValue::from(age)))
+}
+
 /// Marks the outcome of a stored response that has ESI includes.
 fn with_includes(outcome: StoreOutcome, head: &FillHead) -> StoreOutcome {
     match &head.share {
@@ -423,6 +443,17 @@ fn with_includes(outcome: StoreOutcome, head: &FillHead) -> StoreOutcome {
         }
         FillSharing::Shared { .. } | FillSharing::Private | FillSharing::File(_) => outcome,
     }
+}
+
+/// Counts the cookies for which a request bypasses the cache.
+fn note_cookies(exchange: &Exchange<'_>) {
+    let (core, fields) = (&exchange.site.core, exchange.head.fields());
+    let lines = fields.filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
+    lines
+        .flat_map(|(_, line)| cookie::pairs(line))
+        .filter(|pair| cookie::classify(pair.name, &core.rules) == cookie::Class::Bypass)
+        .take(MAX_NOTED)
+        .for_each(|pair| core.counters.cookies.note(pair.name));
 }
 
 /// Whether a stale response may be sent in place of one with this status: those of RFC 5861 section 4, and with the WordPress
@@ -460,16 +491,5 @@ async fn collect(services: &Services, reader: FillReader) -> Result<Bytes, FillE
     reader.whole(room, memory.max_object()).await
 }
 
-impl ResponseBody {
-    /// The response to HEAD: with the length, without the body.
-    #[must_use]
-    pub fn unsent(self) -> Self {
-        match self {
-            Self::None => Self::None,
-            Self::Bytes(bytes) => Self::Unsent(Some(bytes.len() as u64)),
-            Self::Pieces(pieces) => Self::Unsent(Some(length_of(&pieces))),
-            Self::Unsent(length) | Self::Fill(_, length) => Self::Unsent(length),
-            Self::File { length, .. } | Self::Stored { length, .. } => Self::Unsent(Some(length)),
-        }
-    }
-}
+/// The maximum number of cookies that one request counts.
+const MAX_NOTED: usize = 3;

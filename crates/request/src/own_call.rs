@@ -40,7 +40,7 @@ pub async fn probe(site: &Site) -> Option<Result<(), CronError>> {
     let (Upstream::Php(pool) | Upstream::Http(pool)) = &site.upstream else {
         return None;
     };
-    let host = site.hosts.iter().find_map(HostPattern::exact);
+    let host = site.config.hosts.iter().find_map(HostPattern::exact);
     let wanted = OwnCall {
         target: b"/",
         path: None,
@@ -62,7 +62,7 @@ struct OwnCall<'c> {
 impl OwnCall<'_> {
     async fn send(&self, site: &Site, pool: &PoolHandle, is_cron: bool) -> Result<(), CronError> {
         // A plugin that redirects everything to HTTPS would redirect this request, too.
-        let scheme = if site.speaks_tls {
+        let scheme = if site.speaks_tls() {
             Scheme::Https
         } else {
             Scheme::Http

@@ -27,7 +27,7 @@ impl PurgeRequest {
     pub fn of(exchange: &Exchange<'_>) -> Option<Self> {
         let fields = || exchange.head.fields();
         let dialect = Dialect::of(&exchange.info, fields(), &exchange.site.core.rules)?;
-        if dialect.is_get() && !exchange.site.purge_get {
+        if dialect.is_get() && !exchange.site.config.purge_get {
             return None;
         }
         if may_purge(exchange, dialect) {
@@ -141,7 +141,7 @@ fn may_purge(exchange: &Exchange<'_>, dialect: &Dialect) -> bool {
     let is_second_hand =
         is_any(PASSED_ON) || (!dialect.is_method_of_its_own() && is_any(OF_BROWSERS));
     let client = exchange.client.ip().to_canonical();
-    let allow = &exchange.site.purge_allow;
+    let allow = &exchange.site.config.purge_allow;
     !is_second_hand && allow.iter().any(|net| net.contains(&client))
 }
 

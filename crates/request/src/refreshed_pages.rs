@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 
 /// The pages of one site that were refreshed lately.
 #[derive(Debug, Default)]
 pub struct RefreshedPages {
     /// Pages by `RequestInfo::url_id`, and when each was refreshed; at most [`MAX_PAGES`].
-    pages: Mutex<HashMap<u64, Tick>>,
+    pages: Lock<HashMap<u64, Tick>>,
     refreshed: AtomicU64,
 }
 
@@ -23,7 +23,7 @@ impl RefreshedPages {
 
     /// True for one caller per page and [`PAUSE`].
     pub(super) fn claim(&self, page: u64, now: Tick) -> bool {
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = self.pages.lock();
         let is_recent = |at: &Tick| now.since(*at) < PAUSE;
         if pages.get(&page).is_some_and(is_recent) {
             return false;
@@ -62,7 +62,7 @@ mod tests {
         for page in 0..5000 {
             pages.claim(page, later(700));
         }
-        let known = pages.pages.lock().unwrap().len();
+        let known = pages.pages.lock().len();
         assert_eq!(known, MAX_PAGES);
         assert!(!pages.claim(6000, later(700)), "full");
         assert!(pages.claim(6000, later(1301)), "old ones have left");

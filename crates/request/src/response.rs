@@ -209,6 +209,20 @@ impl Response {
     }
 }
 
+impl ResponseBody {
+    /// The response to HEAD: with the length, without the body.
+    #[must_use]
+    pub fn unsent(self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Bytes(bytes) => Self::Unsent(Some(bytes.len() as u64)),
+            Self::Pieces(pieces) => Self::Unsent(Some(length_of(&pieces))),
+            Self::Unsent(length) | Self::Fill(_, length) => Self::Unsent(length),
+            Self::File { length, .. } | Self::Stored { length, .. } => Self::Unsent(Some(length)),
+        }
+    }
+}
+
 /// The length of a body in pieces.
 pub fn length_of(pieces: &[Bytes]) -> u64 {
     pieces.iter().map(|piece| piece.len() as u64).sum()

@@ -9,6 +9,7 @@ use galley_cache::fill::FillError;
 use galley_cache::memory::Memory;
 use galley_cluster::ClusterPublisher;
 use galley_cluster::lease::Lease;
+use galley_config::SiteConfig;
 use galley_files::SentFiles;
 use galley_policy::forward::Schedule;
 use galley_policy::headers::HeadChanges;
@@ -18,7 +19,6 @@ use galley_policy::proxied::Proxies;
 use galley_policy::request_info::RequestInfo;
 use galley_policy::route::{HostPattern, HostTable, names_site};
 use galley_policy::site::Rule;
-use ipnet::IpNet;
 
 use super::access_control::AccessControl;
 use super::dashboard_gateway::{DashboardGateway, SiteDashboard};
@@ -46,6 +46,8 @@ use galley_upstream::switch::Tunnels;
 
 /// A site, as the front threads use it.
 pub struct Site {
+    /// The configuration of the site.
+    pub config: Arc<SiteConfig>,
     /// The part that fetch threads use, too.
     pub core: Arc<galley_fetch::FetchSite>,
     /// The purges of the site. The same as in `core`, without the indirection, for the fast path.
@@ -64,18 +66,10 @@ pub struct Site {
     pub error_pages: ErrorPages,
     /// The changes of response fields that the configuration prescribes.
     pub heads: HeadChanges,
-    /// Whether Galley serves the site over TLS. Internal requests for it then use the scheme `https`, too.
-    pub speaks_tls: bool,
     /// The site's access control.
     pub access: AccessControl,
-    /// Maximum size of a request body in bytes, unless a rule sets another.
-    pub request_body: u64,
-    /// The networks that may send `PURGE`.
-    pub purge_allow: Vec<IpNet>,
     /// The secret that allows `PURGE` from other networks.
     pub purge_secret: Option<String>,
-    /// Whether `GET /purge/...` may be a purge request.
-    pub purge_get: bool,
     /// The dashboard on the site's own address.
     pub dashboard: Option<SiteDashboard>,
     /// The token that allows access to this site in the admin API.
@@ -86,18 +80,8 @@ pub struct Site {
     pub slow_requests: SlowRequests,
     /// The clients that have visited the site; `None`: their requests need no proof.
     pub visits: Option<Arc<Visits>>,
-    /// Whether clients that have not visited the site can do so instead of being refused.
-    pub crawl_challenge: bool,
     /// How Galley runs the site's scheduled tasks; `None`: it does not run them.
     pub cron: Option<SiteCron>,
-    /// Whether the stored pages are audited in the background.
-    pub audit: bool,
-    /// Whether browsers get early hints about the files of a page while PHP generates it.
-    pub early_hints: bool,
-    /// Protocols to which a connection may be upgraded, in lower case.
-    pub upgrade: Vec<String>,
-    /// The site's hosts, for the admin API.
-    pub hosts: Vec<HostPattern>,
     /// The site's index in the configuration.
     pub number: u32,
     /// The site's row in the counters. A site of the same name keeps its row when the configuration is reloaded.
@@ -118,9 +102,14 @@ impl Site {
         out.extend_from_slice(&self.mark.to_be_bytes());
     }
 
+    /// Whether Galley serves the site over TLS. Internal requests for it then use the scheme `https`, too.
+    pub fn speaks_tls(&self) -> bool {
+        !self.config.listen_tls.is_empty()
+    }
+
     /// Whether a text names the site: by its name, or by one of its hosts as configured.
     pub fn is_named(&self, text: &str) -> bool {
-        names_site(text, &self.core.name, &self.hosts)
+        names_site(text, &self.core.name, &self.config.hosts)
     }
 
     /// The upstream of a request: that of the rule, or that of the site.
@@ -141,7 +130,7 @@ impl Site {
     pub fn request_body_of(&self, info: &RequestInfo) -> u64 {
         let rule = self.rule_of(info);
         rule.and_then(|rule| rule.request_body)
-            .unwrap_or(self.request_body)
+            .unwrap_or(self.config.request_body)
     }
 
     /// The load of the site's upstreams, each once, the upstream of its pages first.
@@ -387,8 +376,9 @@ pub struct Services {
 impl Services {
     /// Whether a host can be reached over TLS: not while the first certificate of a site with `tls = "auto"` is still being issued.
     pub fn has_tls(&self, site: &Site, host: &str) -> bool {
-        let waits =
-            self.acme.is_some() && site.speaks_tls && self.certificates.find(Some(host)).is_none();
+        let waits = self.acme.is_some()
+            && site.speaks_tls()
+            && self.certificates.find(Some(host)).is_none();
         !waits
     }
 }

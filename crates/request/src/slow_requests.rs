@@ -6,14 +6,14 @@
 //! lock does not matter.
 
 use std::cmp::Reverse;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 
 /// The slow requests of one site.
 #[derive(Debug, Default)]
-pub struct SlowRequests(Mutex<Vec<SlowRequest>>);
+pub struct SlowRequests(Lock<Vec<SlowRequest>>);
 
 /// A slow target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl SlowRequests {
             return;
         }
         let target = shown(target);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|one| now.since(one.last) < KEPT);
         if let Some(known) = all
             .iter_mut()
@@ -66,11 +66,7 @@ impl SlowRequests {
 
     /// The targets of the last hour, slowest first.
     pub fn list(&self, now: Tick) -> Vec<SlowRequest> {
-        let mut all = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let mut all = self.0.lock().clone();
         all.retain(|one| now.since(one.last) < KEPT);
         all.sort_by_key(|one| Reverse(one.took));
         all

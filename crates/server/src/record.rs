@@ -8,7 +8,6 @@ use galley_policy::outcome::{Outcome, RefusedWhy};
 use super::core::Core;
 use super::request_log_fields::{RequestLogFields, words};
 use galley_telemetry::access::AccessRecord;
-use galley_telemetry::counters::CountedResponse;
 use galley_telemetry::fields::ResponseValues;
 use galley_telemetry::trace::RequestTrace;
 
@@ -117,12 +116,5 @@ pub(super) fn write(
     if let Some(trace) = about.trace {
         trace.end(&record);
     }
-    core.counters.count(&CountedResponse {
-        site: about.site,
-        status: end.status,
-        outcome: end.outcome,
-        body_bytes: end.body_bytes,
-        total_time: record.total_time,
-        upstream_time: end.upstream_time,
-    });
+    core.counters.count(about.site, &record);
 }

@@ -20,6 +20,22 @@ pub fn named(name: &str) -> Option<Account> {
     find(&accounts, &groups, name)
 }
 
+/// The name of a user, or `with the id N` if no account has the id or nothing may be read.
+pub fn name_of(uid: u32) -> String {
+    let accounts = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    find_name(&accounts, uid).unwrap_or_else(|| format!("with the id {uid}"))
+}
+
+/// Searches lines of passwd(5) by id.
+pub(crate) fn find_name(accounts: &str, uid: u32) -> Option<String> {
+    let mut rows = accounts.lines().map(|line| line.split(':'));
+    rows.find_map(|mut row| {
+        let name = row.next()?;
+        let number: u32 = row.nth(1)?.parse().ok()?;
+        (number == uid).then(|| name.to_owned())
+    })
+}
+
 /// Finds the id of a group by name.
 pub fn group(name: &str) -> Option<u32> {
     find_group(&std::fs::read_to_string("/etc/group").ok()?, name)

@@ -6,9 +6,12 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use super::account;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::geteuid;
 
 /// Why no connection to a server is possible, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +25,21 @@ pub struct ConnectFailure {
 }
 
 impl ConnectFailure {
-    /// The failure of a connection to an address in the notation of the configuration.
+    /// The failure of a connection of this process to an address in the notation of the configuration.
     pub fn new(address: &str, error: &io::Error) -> Self {
-        let cause = error.to_string();
+        Self::of(address, error, || THIS_USER.clone())
+    }
+
+    /// As [`Self::new`], of a process of the user with this id.
+    pub fn of_user(address: &str, error: &io::Error, uid: u32) -> Self {
+        Self::of(address, error, || account::name_of(uid))
+    }
+
+    fn of(address: &str, error: &io::Error, user: impl FnOnce() -> String) -> Self {
+        let mut cause = error.to_string();
+        if error.kind() == io::ErrorKind::PermissionDenied && address.starts_with(UNIX) {
+            cause = format!("{cause} for the user {}", user());
+        }
         let remedy = if address.starts_with(UNIX) {
             of_socket(error.kind())
         } else {
@@ -91,7 +106,7 @@ fn of_socket(kind: io::ErrorKind) -> &'static str {
             "no socket exists there: start PHP-FPM, or name the socket of its pool (`listen` in the pool's file)"
         }
         io::ErrorKind::PermissionDenied => {
-            "Galley's user may not connect: set `listen.owner`, `listen.group` or `listen.mode` in the pool's file of PHP-FPM"
+            "the user may not connect: set `listen.owner`, `listen.group` or `listen.mode` in the pool's file of PHP-FPM"
         }
         io::ErrorKind::ConnectionRefused => {
             "no program listens there: start PHP-FPM, or name the socket of its pool (`listen` in the pool's file)"
@@ -116,6 +131,9 @@ fn of_port(kind: io::ErrorKind) -> &'static str {
 }
 
 const UNIX: &str = "unix:";
+
+/// The user of this process, who does not change after the first connection. Sandboxed threads could not read the name later.
+static THIS_USER: LazyLock<String> = LazyLock::new(|| account::name_of(geteuid().as_raw()));
 
 /// The addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 3;
@@ -144,6 +162,16 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         assert_eq!(try_connect(&address), Ok(()));
+    }
+
+    #[test]
+    fn a_denied_connection_names_the_user() {
+        let error = io::Error::from_raw_os_error(13);
+        let failure = ConnectFailure::of_user("unix:/run/php.sock", &error, 0);
+        let cause = "Permission denied (os error 13) for the user root";
+        assert_eq!(failure.cause, cause);
+        let failure = ConnectFailure::of_user("unix:/run/php.sock", &error, 4_000_000_000);
+        assert!(failure.cause.ends_with("the user with the id 4000000000"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod connect;
 mod deferred_accept;
+mod lock;
 pub mod memory_file;
 pub mod packets;
 mod pages;
@@ -20,6 +21,7 @@ mod scheduling;
 pub mod sockets;
 pub mod stamps;
 
+pub use lock::Lock;
 pub use pages::use_small_pages;
 pub use process::{
     HELPERS, cores, descriptors, is_out_of_descriptors, lower_priority, owner,

@@ -158,13 +158,8 @@ pub fn owner(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let id = std::fs::metadata(path).ok()?.uid();
     let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
-    let mut rows = accounts.lines().map(|line| line.split(':'));
-    let name = rows.find_map(|mut row| {
-        let name = row.next()?;
-        let number: u32 = row.nth(1)?.parse().ok()?;
-        (number == id).then_some(name)
-    })?;
-    (id != 0).then(|| name.to_owned())
+    let name = super::account::find_name(&accounts, id)?;
+    (id != 0).then_some(name)
 }
 
 /// Random bytes from the kernel; the first part of request ids.

@@ -6,12 +6,13 @@
 //! time limit.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use galley_config::LogTarget;
+use galley_sys::Lock;
 use jiff::tz::TimeZone;
 
 use super::line::Formatter;
@@ -40,7 +41,7 @@ struct OpenedLogs {
     sender: SyncSender<Message>,
     shared: Arc<LogShared>,
     /// Disconnected when the writer thread has ended.
-    ended: Mutex<Receiver<()>>,
+    ended: Lock<Receiver<()>>,
 }
 
 /// The state that front threads, handles and the writer thread share.
@@ -103,7 +104,7 @@ impl AccessLog {
         let open = OpenedLogs {
             sender,
             shared,
-            ended: Mutex::new(ended),
+            ended: Lock::new(ended),
         };
         Ok(Self {
             form,
@@ -151,7 +152,7 @@ impl AccessLog {
             // The standard library's channel has no send with a deadline; this loop only runs while the channel is full.
             std::thread::park_timeout(Duration::from_millis(1));
         }
-        let ended = open.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = open.ended.lock();
         let _ = ended.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }

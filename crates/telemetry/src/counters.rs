@@ -13,6 +13,7 @@ use std::time::Duration;
 use galley_policy::outcome::{Outcome, RefusedWhy};
 
 use super::http2;
+use super::record::AccessRecord;
 use super::totals::{Totals, slots};
 
 /// The writing side of one thread's counters; may be moved to the thread, but not shared.
@@ -27,23 +28,6 @@ pub struct CoreCounters {
 #[derive(Clone, Debug)]
 pub struct CounterReader {
     set: Arc<CounterSet>,
-}
-
-/// A response to count.
-#[derive(Clone, Copy, Debug)]
-pub struct CountedResponse {
-    /// The site's row; `None` for a request without a site.
-    pub site: Option<u32>,
-    /// The status.
-    pub status: u16,
-    /// The outcome.
-    pub outcome: Outcome,
-    /// Bytes of the body that were sent.
-    pub body_bytes: u64,
-    /// The time from the request's head to the end of the response.
-    pub total_time: Duration,
-    /// The time until the head of the upstream's response, if there was a request to the upstream.
-    pub upstream_time: Option<Duration>,
 }
 
 /// The result of a TLS handshake.
@@ -102,9 +86,9 @@ pub fn counters(sites: usize) -> (CoreCounters, CounterReader) {
 }
 
 impl CoreCounters {
-    /// Counts a response.
-    pub fn count(&self, response: &CountedResponse) {
-        let Some(row) = self.set.row(response.site) else {
+    /// Counts a response. `site`: the site's row; `None` for a request without a site.
+    pub fn count(&self, site: Option<u32>, response: &AccessRecord<'_>) {
+        let Some(row) = self.set.row(site) else {
             return;
         };
         let (requests, bytes) = slots::of_outcome(response.outcome);
@@ -118,9 +102,12 @@ impl CoreCounters {
         for slot in slots::of_reasons(response.outcome).into_iter().flatten() {
             row.add(slot, 1);
         }
-        row.time(slots::TOTAL_TIME, response.total_time);
+        row.time(slots::of_total_time(response.outcome), response.total_time);
         if let Some(time) = response.upstream_time {
-            row.time(slots::UPSTREAM_TIME, time);
+            let us = row.time(slots::UPSTREAM_TIME, time);
+            if let Some(slot) = slots::of_upstream_us(response.outcome) {
+                row.add(slot, us);
+            }
         }
     }
 
@@ -313,10 +300,12 @@ impl CounterRow {
         }
     }
 
-    fn time(&self, first: usize, time: Duration) {
-        let (bucket, sum_us) = slots::of_time(time);
+    /// Adds a time to a histogram and returns it in microseconds.
+    fn time(&self, first: usize, time: Duration) -> u64 {
+        let (bucket, us) = slots::of_time(time);
         self.add(first + bucket, 1);
-        self.add(first + slots::SUM, sum_us);
+        self.add(first + slots::SUM, us);
+        us
     }
 
     fn now(&self) -> [u64; slots::COUNT] {
@@ -329,6 +318,7 @@ impl CounterRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::line::tests::record;
     use galley_policy::outcome::{MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy, StoreOutcome};
 
     fn miss(kept: StoreOutcome, collapsed: bool) -> Outcome {
@@ -339,14 +329,13 @@ mod tests {
         }
     }
 
-    fn response(site: Option<u32>, outcome: Outcome, body_bytes: u64) -> CountedResponse {
-        CountedResponse {
-            site,
-            status: 200,
+    fn response(outcome: Outcome, body_bytes: u64) -> AccessRecord<'static> {
+        AccessRecord {
             outcome,
             body_bytes,
             total_time: Duration::from_micros(300),
             upstream_time: None,
+            ..record()
         }
     }
 
@@ -365,7 +354,7 @@ mod tests {
         ];
         for outcome in all {
             let (writer, reader) = counters(1);
-            writer.count(&response(Some(0), outcome, 7));
+            writer.count(Some(0), &response(outcome, 7));
             let counted: Vec<_> = CounterReader::all(&[reader])
                 .words()
                 .into_iter()
@@ -382,13 +371,13 @@ mod tests {
     fn sums_of_different_sets_keep_the_rows_of_sites() {
         let ((old, old_reader), (new, new_reader)) = (counters(1), counters(2));
         for writer in [&old, &new] {
-            writer.count(&response(None, Outcome::Hit, 1));
-            writer.count(&response(Some(0), Outcome::Hit, 1));
+            writer.count(None, &response(Outcome::Hit, 1));
+            writer.count(Some(0), &response(Outcome::Hit, 1));
             writer.handshake(Handshake::Failed);
             writer.closed(Closed::TooSlow);
             writer.connections(3);
         }
-        new.count(&response(Some(1), Outcome::Hit, 1));
+        new.count(Some(1), &response(Outcome::Hit, 1));
         let past = CounterReader::sum(&[old_reader]);
         let past = CounterReader::sum(&[past, new_reader]);
         let (_, fresh) = counters(3);
@@ -409,7 +398,7 @@ mod tests {
         let cores = [reader];
         for (site, times) in [(Some(0), 1), (Some(1), 2), (None, 3), (Some(9), 4)] {
             for _ in 0..times {
-                writer.count(&response(site, Outcome::Hit, 1));
+                writer.count(site, &response(Outcome::Hit, 1));
             }
         }
         let requests = |site| CounterReader::site(&cores, site).requests();
@@ -435,32 +424,35 @@ mod tests {
             ),
             (Outcome::Hit, None),
         ] {
-            writer.count(&CountedResponse {
-                upstream_time: upstream_ms.map(Duration::from_millis),
-                ..response(Some(0), outcome, 0)
-            });
+            let upstream_time = upstream_ms.map(Duration::from_millis);
+            let response = response(outcome, 0);
+            writer.count(
+                Some(0),
+                &AccessRecord {
+                    upstream_time,
+                    ..response
+                },
+            );
         }
         let totals = CounterReader::site(&cores, Some(0));
-        let of = |all: Vec<(&'static str, u64)>| {
-            all.into_iter()
-                .filter(|(_, count)| *count > 0)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(of(totals.passes().collect()), [("cookie", 2)]);
-        assert_eq!(of(totals.misses().collect()), [("uri-miss", 1)]);
-        assert_eq!(of(totals.not_stored().collect()), [("set-cookie", 1)]);
+        let counted = |all: Vec<(&'static str, u64)>| all.into_iter().find(|(_, count)| *count > 0);
+        assert_eq!(counted(totals.passes().collect()), Some(("cookie", 2)));
+        assert_eq!(counted(totals.misses().collect()), Some(("uri-miss", 1)));
+        let not_stored = counted(totals.not_stored().collect());
+        assert_eq!(not_stored, Some(("set-cookie", 1)));
         assert_eq!(totals.collapsed(), 1);
         let upstream = totals.upstream_time();
         assert_eq!(upstream.count(), 3);
         assert_eq!(upstream.sum_us(), 11_040_000);
-        let below = |bound: u64| {
-            let mut all = upstream.cumulative();
-            all.find(|(us, _)| *us == Some(bound)).unwrap().1
-        };
-        assert_eq!((below(10_000), below(25_000), below(10_000_000)), (0, 2, 2));
+        let sums: Vec<_> = upstream.cumulative().skip(4).take(2).collect();
+        assert_eq!(sums, [(Some(10_000), 0), (Some(25_000), 2)]);
         assert_eq!(upstream.cumulative().last(), Some((None, 3)));
         assert_eq!(totals.total_time().count(), 4);
         assert_eq!(totals.total_time().sum_us(), 1_200);
+        assert_eq!(totals.cache_time().count(), 1);
+        assert_eq!(totals.pass_us(PassWhy::Cookie), 11_020_000);
+        // This one waited for another one's fetch.
+        assert_eq!(totals.not_stored_us(NotStored::SetCookie), 0);
     }
 
     #[test]
@@ -471,11 +463,11 @@ mod tests {
         two.connections(3);
         let thread = std::thread::spawn(move || {
             for _ in 0..1_000 {
-                two.count(&response(Some(0), miss(StoreOutcome::Stored, true), 10));
+                two.count(Some(0), &response(miss(StoreOutcome::Stored, true), 10));
             }
         });
         for _ in 0..500 {
-            one.count(&response(Some(0), Outcome::Hit, 1));
+            one.count(Some(0), &response(Outcome::Hit, 1));
         }
         thread.join().unwrap();
         let cores = [one_reader, two_reader];

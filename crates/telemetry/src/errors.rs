@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use galley_config::{Config, LogLevel, LogTarget, SiteConfig};
+use galley_sys::Lock;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use tracing::field::{Field, Visit};
@@ -62,7 +63,7 @@ pub struct UnopenedTarget {
 ///
 /// Errors: a file cannot be opened, or the process has an error log already.
 pub fn start(targets: &ErrorTargets, level: LogLevel) -> Result<ErrorLog, UnopenedTarget> {
-    let output = Output(Arc::new(Mutex::new(OpenTargets::open(targets)?)));
+    let output = Output(Arc::new(Lock::new(OpenTargets::open(targets)?)));
     let (subscriber, level) = subscriber(output.clone(), level);
     tracing::subscriber::set_global_default(subscriber).map_err(|cause| UnopenedTarget {
         target: targets.common.clone(),
@@ -121,7 +122,7 @@ impl ErrorLog {
     /// Replaces the targets, if given, and the level.
     pub fn replace(&self, targets: Option<OpenTargets>, level: LogLevel) {
         if let Some(targets) = targets {
-            *self.output.lock() = targets;
+            *self.output.0.lock() = targets;
         }
         if let Err(cause) = self.level.reload(filter(level)) {
             tracing::error!(%cause, "cannot change the level of the error log");
@@ -130,7 +131,7 @@ impl ErrorLog {
 
     /// Reopens the files, after they were renamed. If a file cannot be opened, the old file stays in use, and an error is logged.
     pub fn reopen(&self) {
-        let reopened = self.output.lock().reopen();
+        let reopened = self.output.0.lock().reopen();
         if let Err(cause) = reopened {
             tracing::error!(%cause, "cannot reopen the error log; the old file remains in use");
         }
@@ -165,13 +166,9 @@ fn subscriber(
 
 /// The shared targets. The lock is held during one write.
 #[derive(Clone, Debug)]
-struct Output(Arc<Mutex<OpenTargets>>);
+struct Output(Arc<Lock<OpenTargets>>);
 
-impl Output {
-    fn lock(&self) -> MutexGuard<'_, OpenTargets> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Output {}
 
 /// Writes each message as a line.
 struct MessageLayer {
@@ -197,7 +194,7 @@ impl<S: Subscriber> Layer<S> for MessageLayer {
         let now = Timestamp::now().to_zoned(self.zone.clone());
         let (now, message, rest) = (now.strftime(TIME), &fields.message, &fields.rest);
         let line = format!("{now} {level} {message}{rest}\n");
-        self.output.lock().write(fields.site.as_deref(), &line);
+        self.output.0.lock().write(fields.site.as_deref(), &line);
     }
 }
 
@@ -269,7 +266,7 @@ mod tests {
 
     fn output(target: LogTarget) -> Output {
         let targets = OpenTargets::open(&common(target)).unwrap();
-        Output(Arc::new(Mutex::new(targets)))
+        Output(Arc::new(Lock::new(targets)))
     }
 
     #[test]
@@ -281,7 +278,7 @@ mod tests {
             common: file("all.log"),
             sites,
         };
-        let output = Output(Arc::new(Mutex::new(OpenTargets::open(&targets).unwrap())));
+        let output = Output(Arc::new(Lock::new(OpenTargets::open(&targets).unwrap())));
         let (log, subscriber) = log(output, LogLevel::Info);
         tracing::subscriber::with_default(subscriber, || {
             tracing::warn!(site = "a.test", "first");

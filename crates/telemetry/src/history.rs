@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::totals::Totals;
+use super::totals::{Histogram, Totals};
 
 /// The counts of one minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,8 +33,42 @@ pub struct Minute {
     pub bytes: u64,
     /// The total time that requests waited for the upstream's response heads, in milliseconds.
     pub upstream_ms: u64,
+    /// How long responses from the cache took; zero in sums since the start.
+    pub cache_latency: Latency,
+    /// How long the upstream took for its response heads; zero in sums since the start.
+    pub upstream_latency: Latency,
     /// Requests that needed the upstream, by client.
     pub clients: ByClient,
+}
+
+/// The bounds below which half and 95 % of the times are, in microseconds; zero without any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// The bound of half of the times.
+    pub p50_us: u32,
+    /// The bound of 95 % of the times.
+    pub p95_us: u32,
+}
+
+impl Latency {
+    fn of(times: &Histogram) -> Self {
+        let bound = |percent| {
+            let us = times.quantile_us(percent).unwrap_or(0);
+            u32::try_from(us).unwrap_or(u32::MAX)
+        };
+        Self {
+            p50_us: bound(50),
+            p95_us: bound(95),
+        }
+    }
+
+    /// The worse of both: quantiles have no sum.
+    fn worse(self, other: Self) -> Self {
+        Self {
+            p50_us: self.p50_us.max(other.p50_us),
+            p95_us: self.p95_us.max(other.p95_us),
+        }
+    }
 }
 
 /// Requests that needed the upstream, by what their clients are.
@@ -79,6 +113,8 @@ pub struct History {
     rows: VecDeque<Minute>,
     /// The sums at the start of the current minute.
     began: Minute,
+    /// The times at the start of the current minute: of the cache and of the upstream.
+    began_times: [Histogram; 2],
 }
 
 impl History {
@@ -87,6 +123,7 @@ impl History {
         Self {
             rows: VecDeque::new(),
             began: Minute::of(minute, totals, clients),
+            began_times: times(totals),
         }
     }
 
@@ -96,7 +133,7 @@ impl History {
             return;
         }
         let now = Minute::of(minute, totals, clients);
-        let row = now.since(&self.began);
+        let row = self.row(&now, totals);
         if row.requests > 0 {
             self.rows.push_back(row);
         }
@@ -105,6 +142,18 @@ impl History {
             self.rows.pop_front();
         }
         self.began = now;
+        self.began_times = times(totals);
+    }
+
+    /// The current minute until `now`.
+    fn row(&self, now: &Minute, totals: &Totals) -> Minute {
+        let [cache, upstream] = times(totals);
+        let [began_cache, began_upstream] = &self.began_times;
+        Minute {
+            cache_latency: Latency::of(&cache.since(began_cache)),
+            upstream_latency: Latency::of(&upstream.since(began_upstream)),
+            ..now.since(&self.began)
+        }
     }
 
     /// The minutes with requests from `from` on, the oldest first. The last one is the current, incomplete minute, even without
@@ -115,7 +164,7 @@ impl History {
         totals: &Totals,
         clients: ByClient,
     ) -> impl Iterator<Item = Minute> {
-        let current = Minute::of(self.began.minute, totals, clients).since(&self.began);
+        let current = self.row(&Minute::of(self.began.minute, totals, clients), totals);
         let rows = self.rows.iter().copied();
         rows.filter(move |row| row.minute >= from).chain([current])
     }
@@ -135,6 +184,8 @@ impl Minute {
             errors: totals.server_errors(),
             bytes: totals.bytes(),
             upstream_ms: totals.upstream_time().sum_us() / 1_000,
+            cache_latency: Latency::default(),
+            upstream_latency: Latency::default(),
             clients,
         }
     }
@@ -153,6 +204,8 @@ impl Minute {
             errors: self.errors.wrapping_sub(began.errors),
             bytes: self.bytes.wrapping_sub(began.bytes),
             upstream_ms: self.upstream_ms.wrapping_sub(began.upstream_ms),
+            cache_latency: Latency::default(),
+            upstream_latency: Latency::default(),
             clients: self.clients.since(&began.clients),
         }
     }
@@ -170,6 +223,8 @@ impl Minute {
         self.errors = self.errors.wrapping_add(other.errors);
         self.bytes = self.bytes.wrapping_add(other.bytes);
         self.upstream_ms = self.upstream_ms.wrapping_add(other.upstream_ms);
+        self.cache_latency = self.cache_latency.worse(other.cache_latency);
+        self.upstream_latency = self.upstream_latency.worse(other.upstream_latency);
         self.clients = self.clients.plus(&other.clients);
         self
     }
@@ -191,13 +246,19 @@ impl Minute {
     }
 }
 
+fn times(totals: &Totals) -> [Histogram; 2] {
+    [totals.cache_time(), totals.upstream_time()]
+}
+
 /// The number of minutes in a day.
 pub const MINUTES: usize = 1_440;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::{CoreCounters, CountedResponse, CounterReader, counters};
+    use crate::access::AccessRecord;
+    use crate::counters::{CoreCounters, CounterReader, counters};
+    use crate::line::tests::record;
     use galley_policy::outcome::{Outcome, PassWhy};
     use std::time::Duration;
 
@@ -223,14 +284,14 @@ mod tests {
         }
 
         fn count(&self, outcome: Outcome) {
-            self.writer.count(&CountedResponse {
-                site: Some(0),
-                status: 200,
+            let response = AccessRecord {
                 outcome,
                 body_bytes: 10,
                 total_time: Duration::ZERO,
                 upstream_time: Some(Duration::from_millis(5)),
-            });
+                ..record()
+            };
+            self.writer.count(Some(0), &response);
         }
 
         fn turn(&mut self, minute: u64) {
@@ -263,6 +324,9 @@ mod tests {
         assert_eq!(told, [(100, 2, 1), (103, 1, 1), (104, 1, 1)]);
         let first = rows.first().unwrap();
         assert_eq!((first.passes, first.bytes, first.upstream_ms), (1, 20, 10));
+        let bounds = |of: Latency| (of.p50_us, of.p95_us);
+        assert_eq!(bounds(first.upstream_latency), (5_000, 5_000));
+        assert_eq!(bounds(first.cache_latency), (100, 100));
         assert_eq!(first.hit_ratio(), Some(0.5));
         assert_eq!(bench.rows(104).len(), 1);
         let sum = rows.iter().fold(Minute::default(), Minute::plus);

@@ -27,17 +27,23 @@ pub(super) mod slots {
     pub(super) const STALE: usize = NOT_STORED + NotStored::ALL.len();
     pub(super) const PASS: usize = STALE + StaleWhy::ALL.len();
     pub(super) const REFUSED: usize = PASS + PassWhy::ALL.len();
-    /// The first bucket of the total time of requests.
-    pub(crate) const TOTAL_TIME: usize = REFUSED + RefusedWhy::ALL.len();
+    /// The first bucket of the total time of requests that were answered from the cache.
+    pub(super) const CACHE_TIME: usize = REFUSED + RefusedWhy::ALL.len();
+    /// The first bucket of the total time of all others.
+    pub(super) const OTHER_TIME: usize = CACHE_TIME + TIMES;
     /// The first bucket of the time until the upstream's response head.
-    pub(crate) const UPSTREAM_TIME: usize = TOTAL_TIME + TIMES;
+    pub(crate) const UPSTREAM_TIME: usize = OTHER_TIME + TIMES;
+    /// The sums of the upstream's time by reason, in microseconds.
+    pub(super) const NOT_STORED_US: usize = UPSTREAM_TIME + TIMES;
+    pub(super) const PASS_US: usize = NOT_STORED_US + NotStored::ALL.len();
+    pub(super) const STORED_US: usize = PASS_US + PassWhy::ALL.len();
     /// The number of slots.
-    pub(crate) const COUNT: usize = UPSTREAM_TIME + TIMES;
+    pub(crate) const COUNT: usize = STORED_US + 1;
 
     /// The offset of the sum from the first bucket of a histogram, in microseconds.
     pub(crate) const SUM: usize = BOUNDS_US.len() + 1;
     /// The slots of one histogram: the buckets, the one above all bounds, and the sum.
-    pub(super) const TIMES: usize = SUM + 1;
+    pub(crate) const TIMES: usize = SUM + 1;
 
     /// The slots of an outcome's requests and bytes.
     pub(crate) fn of_outcome(outcome: Outcome) -> (usize, usize) {
@@ -58,6 +64,46 @@ pub(super) mod slots {
             Outcome::Refused(_) => 8,
         };
         (REQUESTS + index, BYTES + index)
+    }
+
+    /// The histogram of a response's total time.
+    pub(crate) fn of_total_time(outcome: Outcome) -> usize {
+        let (requests, _) = of_outcome(outcome);
+        if requests <= REQUESTS + 1 {
+            CACHE_TIME
+        } else {
+            OTHER_TIME
+        }
+    }
+
+    /// The slot of the upstream's time by reason. A request that waited for the fetch of another one cost no time of its own.
+    pub(crate) fn of_upstream_us(outcome: Outcome) -> Option<usize> {
+        match outcome {
+            Outcome::Pass(why) => Some(PASS_US + why as usize),
+            Outcome::Miss {
+                outcome: stored,
+                collapsed: false,
+                ..
+            } => Some(match stored {
+                StoreOutcome::NotStored(why) => NOT_STORED_US + why as usize,
+                StoreOutcome::Stored | StoreOutcome::StoredIncludes | StoreOutcome::Undecided => {
+                    STORED_US
+                }
+            }),
+            Outcome::Miss { .. }
+            | Outcome::Hit
+            | Outcome::HitOfIncludes
+            | Outcome::HitByDictionary
+            | Outcome::Patched
+            | Outcome::Shared
+            | Outcome::Assembled
+            | Outcome::Stale(_)
+            | Outcome::File
+            | Outcome::Redirect
+            | Outcome::Purge
+            | Outcome::Dashboard
+            | Outcome::Refused(_) => None,
+        }
     }
 
     /// The slots of an outcome's reasons.
@@ -181,6 +227,22 @@ impl Totals {
         self.reasons(slots::NOT_STORED, words)
     }
 
+    /// The upstream's time for all misses and passes, in microseconds.
+    pub fn generated_us(&self) -> u64 {
+        let all = (slots::NOT_STORED_US..slots::COUNT).map(|slot| self.at(slot));
+        all.fold(0, u64::wrapping_add)
+    }
+
+    /// The upstream's time for misses that were not stored for this reason, in microseconds.
+    pub fn not_stored_us(&self, why: NotStored) -> u64 {
+        self.at(slots::NOT_STORED_US + why as usize)
+    }
+
+    /// The upstream's time for passes for this reason, in microseconds.
+    pub fn pass_us(&self, why: PassWhy) -> u64 {
+        self.at(slots::PASS_US + why as usize)
+    }
+
     /// Stale responses by reason.
     pub fn stale(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.reasons(slots::STALE, StaleWhy::ALL.iter().map(|why| why.word()))
@@ -203,12 +265,21 @@ impl Totals {
     }
 
     /// The times from request heads to the ends of responses.
-    pub fn total_time(&self) -> Histogram<'_> {
-        self.times(slots::TOTAL_TIME)
+    pub fn total_time(&self) -> Histogram {
+        let mut all = self.times(slots::OTHER_TIME);
+        for (sum, more) in all.0.iter_mut().zip(self.cache_time().0) {
+            *sum = sum.wrapping_add(more);
+        }
+        all
+    }
+
+    /// The times from request heads to the ends of responses from the cache, fresh or stale.
+    pub fn cache_time(&self) -> Histogram {
+        self.times(slots::CACHE_TIME)
     }
 
     /// The times from requests to the upstream to its response heads, including the time in the queue.
-    pub fn upstream_time(&self) -> Histogram<'_> {
+    pub fn upstream_time(&self) -> Histogram {
         self.times(slots::UPSTREAM_TIME)
     }
 
@@ -222,9 +293,8 @@ impl Totals {
             .map(move |(index, word)| (word, self.at(first + index)))
     }
 
-    fn times(&self, first: usize) -> Histogram<'_> {
-        let slots = self.0.get(first..first + slots::TIMES).unwrap_or_default();
-        Histogram(slots)
+    fn times(&self, first: usize) -> Histogram {
+        Histogram(std::array::from_fn(|index| self.at(first + index)))
     }
 
     fn at(&self, slot: usize) -> u64 {
@@ -233,15 +303,15 @@ impl Totals {
 }
 
 /// A histogram of times with fixed buckets.
-#[derive(Clone, Copy, Debug)]
-pub struct Histogram<'t>(&'t [u64]);
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Histogram([u64; slots::TIMES]);
 
-impl<'t> Histogram<'t> {
+impl Histogram {
     /// The upper bounds of the buckets except the last, in microseconds.
     pub const BOUNDS_US: &'static [u64] = &BOUNDS_US;
 
     /// The number of times in each bucket.
-    pub fn counts(&self) -> &'t [u64] {
+    pub fn counts(&self) -> &[u64] {
         self.0.get(..slots::SUM).unwrap_or_default()
     }
 
@@ -253,6 +323,27 @@ impl<'t> Histogram<'t> {
     /// The sum of the times, in microseconds.
     pub fn sum_us(&self) -> u64 {
         self.0.get(slots::SUM).copied().unwrap_or(0)
+    }
+
+    /// The times since `began`, an earlier state of the same histogram.
+    #[must_use]
+    pub fn since(&self, began: &Self) -> Self {
+        let [now, then] = [self.0, began.0];
+        Self(std::array::from_fn(|index| {
+            match (now.get(index), then.get(index)) {
+                (Some(now), Some(then)) => now.wrapping_sub(*then),
+                _ => 0,
+            }
+        }))
+    }
+
+    /// The bound in microseconds below which this many percent of the times are; `None` without times. Times above all bounds
+    /// count as the last bound.
+    pub fn quantile_us(&self, percent: u64) -> Option<u64> {
+        let wanted = (self.count() * percent).div_ceil(100);
+        let mut all = self.cumulative();
+        let found = all.find(|(_, sum)| wanted > 0 && *sum >= wanted);
+        found.map(|(bound, _)| bound.unwrap_or(LAST_BOUND_US))
     }
 
     /// The number of times up to each bound, in microseconds; the last bound is `None`, above all.
@@ -281,6 +372,49 @@ const OUTCOMES: [&str; 9] = [
 
 /// The upper bounds of the buckets, in microseconds: hits are in the first, PHP in the middle, problems in the last ones.
 const BOUNDS_US: [u64; 14] = [
-    100, 500, 1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
-    2_500_000, 5_000_000, 10_000_000,
+    100,
+    500,
+    1_000,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    LAST_BOUND_US,
 ];
+
+const LAST_BOUND_US: u64 = 10_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_bounds_of_buckets() {
+        let of = |counts: &[(usize, u64)]| {
+            let mut all = Histogram::default();
+            for (bucket, count) in counts {
+                all.0[*bucket] = *count;
+            }
+            all
+        };
+        for (counts, p50, p95) in [
+            (&[][..], None, None),
+            (&[(0, 1)], Some(100), Some(100)),
+            (&[(0, 95), (7, 5)], Some(100), Some(100)),
+            (&[(0, 94), (7, 6)], Some(100), Some(100_000)),
+            // Above all bounds.
+            (&[(14, 1)], Some(LAST_BOUND_US), Some(LAST_BOUND_US)),
+        ] {
+            let times = of(counts);
+            let seen = (times.quantile_us(50), times.quantile_us(95));
+            assert_eq!(seen, (p50, p95), "{counts:?}");
+            assert_eq!(times.since(&times).quantile_us(50), None);
+        }
+    }
+}

@@ -6,10 +6,11 @@
 //! (RFC 6066 section 3 permits both).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use galley_certs::{CertificateChain, CertificateError, CertificateFiles, CertificatePem};
+use galley_sys::Lock;
 use rustls::SignatureAlgorithm;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -22,7 +23,7 @@ pub struct Certificates {
     table: ArcSwap<NameTable>,
     challenges: ArcSwap<HashMap<String, Arc<CertifiedKey>>>,
     /// Held while a new table replaces the old one.
-    changing: Mutex<()>,
+    changing: Lock<()>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -213,14 +214,14 @@ impl Certificates {
     }
 
     fn challenge(&self, change: impl FnOnce(&mut HashMap<String, Arc<CertifiedKey>>)) {
-        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.changing.lock();
         let mut all = HashMap::clone(&self.challenges.load());
         change(&mut all);
         self.challenges.store(Arc::new(all));
     }
 
     fn change(&self, change: impl FnOnce(&mut NameTable)) {
-        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.changing.lock();
         let mut table = NameTable::clone(&self.table.load());
         change(&mut table);
         self.table.store(Arc::new(table));

@@ -17,7 +17,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_config::{BalanceMethod, ServerShare};
+use galley_config::{BalanceMethod, LoadBalancing, ServerShare};
 use galley_policy::class::Network;
 use galley_policy::cookie;
 use http::header;
@@ -31,18 +31,9 @@ use super::server_state::{ServerPermit, ServerState};
 /// Chooses servers for the requests of one pool.
 pub(super) struct Balancer {
     servers: Vec<BalancedServer>,
-    balancing: Balancing,
+    balancing: LoadBalancing,
     /// The gained weight of each server in the round robin.
     gained: RefCell<Vec<i64>>,
-}
-
-/// How servers are chosen.
-#[derive(Clone, Debug)]
-pub struct Balancing {
-    /// The method.
-    pub method: BalanceMethod,
-    /// The time during which the weight of a recovered server rises.
-    pub slow_start: Duration,
 }
 
 /// A server and its share of the requests.
@@ -85,7 +76,7 @@ type Indexes = SmallVec<[usize; 8]>;
 pub(super) struct AffinityKey(u64);
 
 impl Balancer {
-    pub(super) fn new(servers: Vec<BalancedServer>, balancing: Balancing) -> Self {
+    pub(super) fn new(servers: Vec<BalancedServer>, balancing: LoadBalancing) -> Self {
         let gained = RefCell::new(vec![0; servers.len()]);
         Self {
             servers,

@@ -15,17 +15,17 @@
 //! While the breaker is open, requests fail immediately instead of holding a slot until they time out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::attempt::FailedAttempt;
+use galley_sys::Lock;
 
 /// The breaker of one server, shared by all pools that send to it. Its lock is held for a few instructions.
 #[derive(Debug)]
 pub(super) struct Breaker {
-    shared: Mutex<BreakerShared>,
+    shared: Lock<BreakerShared>,
     site: String,
     address: String,
     /// The number of times that the breaker has opened.
@@ -59,7 +59,7 @@ pub(super) struct Attempt<'b> {
 impl Breaker {
     pub(super) fn new(site: &str, address: &str) -> Self {
         Self {
-            shared: Mutex::new(BreakerShared {
+            shared: Lock::new(BreakerShared {
                 state: BreakerState::Closed { failures: 0 },
                 since: None,
                 resumed: None,
@@ -77,22 +77,22 @@ impl Breaker {
 
     /// The time when the breaker last opened or closed; `None`: it was never open.
     pub(super) fn since(&self) -> Option<Instant> {
-        self.lock().since
+        self.shared.lock().since
     }
 
     /// The time when the breaker last closed.
     pub(super) fn resumed(&self) -> Option<Instant> {
-        self.lock().resumed
+        self.shared.lock().resumed
     }
 
     /// Whether requests are sent as usual.
     pub(super) fn is_closed(&self) -> bool {
-        self.lock().is_closed()
+        self.shared.lock().is_closed()
     }
 
     /// How long requests are blocked; zero if one would be admitted.
     pub(super) fn pause(&self, now: Instant) -> Duration {
-        match self.lock().state {
+        match self.shared.lock().state {
             BreakerState::Closed { .. } => Duration::ZERO,
             BreakerState::Open { until, .. } => until.saturating_duration_since(now),
             BreakerState::Probing { pause } => pause,
@@ -101,7 +101,7 @@ impl Breaker {
 
     /// Admits a request, if the server may be tried now.
     pub(super) fn try_acquire(&self, now: Instant) -> Option<Attempt<'_>> {
-        let mut shared = self.lock();
+        let mut shared = self.shared.lock();
         let is_probe = match shared.state {
             BreakerState::Closed { .. } => false,
             BreakerState::Open { until, pause } if until <= now => {
@@ -119,14 +119,10 @@ impl Breaker {
 
     /// Closes the breaker, because the server is known to respond.
     pub(super) fn close(&self) {
-        let mut shared = self.lock();
+        let mut shared = self.shared.lock();
         if !shared.is_closed() {
             shared.close();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BreakerShared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -163,7 +159,7 @@ impl Attempt<'_> {
     pub(super) fn succeeded(mut self) -> bool {
         self.is_settled = true;
         let breaker = self.breaker;
-        let mut shared = breaker.lock();
+        let mut shared = breaker.shared.lock();
         if shared.is_closed() {
             shared.state = BreakerState::Closed { failures: 0 };
         }
@@ -184,7 +180,7 @@ impl Attempt<'_> {
     pub(super) fn failed(mut self) {
         self.is_settled = true;
         let breaker = self.breaker;
-        let mut shared = breaker.lock();
+        let mut shared = breaker.shared.lock();
         match shared.state {
             BreakerState::Closed { failures } if failures + 1 < FAILURES => {
                 let failures = failures + 1;
@@ -211,7 +207,7 @@ impl Attempt<'_> {
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        let mut shared = self.breaker.lock();
+        let mut shared = self.breaker.shared.lock();
         if let (BreakerState::Probing { pause }, true, false) =
             (shared.state, self.is_probe, self.is_settled)
         {

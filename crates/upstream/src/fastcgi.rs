@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_cache::fill::FillError;
+use galley_config::{PhpAddress, UpstreamLimits};
 use galley_fastcgi::response::Splitter;
 use galley_fastcgi::{Error, FastCgiConnection, FastCgiRequest};
 use galley_policy::cgi;
@@ -29,7 +30,7 @@ use super::fastcgi_body::{Errors, FastCgiBody, RequestBodySource, failure};
 use super::incoming::{IncomingBody, IncomingHead, IncomingResponse};
 use super::response_log::ResponseLog;
 use super::server_state::ServerState;
-use super::spec::{ExchangeEnd, FastCgiAddress, PoolSpec};
+use super::spec::{ExchangeEnd, PoolSpec};
 use super::stats::UpstreamStats;
 use super::stream::{ConnectAddress, UpstreamStream};
 
@@ -37,25 +38,21 @@ use super::stream::{ConnectAddress, UpstreamStream};
 pub(super) struct FastCgiUpstream {
     site: Arc<str>,
     servers: Vec<ConnectAddress>,
-    connect_timeout: Duration,
-    first_byte_timeout: Duration,
-    read_timeout: Duration,
+    limits: UpstreamLimits,
     end: ExchangeEnd,
     log: Rc<ResponseLog>,
 }
 
 impl FastCgiUpstream {
     pub(super) fn new(
-        servers: Vec<FastCgiAddress>,
+        servers: Vec<PhpAddress>,
         spec: &PoolSpec,
         stats: &Arc<UpstreamStats>,
     ) -> Self {
         Self {
             site: spec.site.as_str().into(),
             servers: servers.into_iter().map(ConnectAddress::of).collect(),
-            connect_timeout: spec.connect_timeout,
-            first_byte_timeout: spec.first_byte_timeout,
-            read_timeout: spec.read_timeout,
+            limits: spec.limits,
             end: spec.end,
             log: ResponseLog::new(&spec.site, stats),
         }
@@ -100,12 +97,15 @@ impl FastCgiUpstream {
             splitter: Splitter::new(),
             first: Bytes::new(),
             ended: None,
-            read_timeout: call.timeouts.read.unwrap_or(self.read_timeout),
+            read_timeout: call.timeouts.read.unwrap_or(self.limits.read_timeout),
             upload: call.body.pace(),
             end: self.end,
             errors: Errors::new(&self.site, &call.request.host, &call.request_id),
         };
-        let first_byte_timeout = call.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
+        let first_byte_timeout = call
+            .timeouts
+            .first_byte
+            .unwrap_or(self.limits.first_byte_timeout);
         let head = reading.head(&self.log);
         match call.body.pace().within(first_byte_timeout, head).await {
             Err(_elapsed) => Err(FailedAttempt::sent(FillError::Timeout, call)),
@@ -164,7 +164,7 @@ impl FastCgiUpstream {
         let attempts = async {
             let mut refused = 0;
             loop {
-                let connected = UpstreamStream::connect(address, self.connect_timeout).await;
+                let connected = UpstreamStream::connect(address, self.limits.connect_timeout).await;
                 let error = match connected {
                     Ok(stream) => {
                         state.connected(None);
@@ -184,7 +184,7 @@ impl FastCgiUpstream {
                 tokio::time::sleep(CONNECT_PAUSE).await;
             }
         };
-        let connected = timeout(self.connect_timeout, attempts).await;
+        let connected = timeout(self.limits.connect_timeout, attempts).await;
         connected.unwrap_or_else(|_elapsed| {
             if !is_full.get() {
                 state.connected(Some(&io::ErrorKind::TimedOut.into()));

@@ -6,10 +6,9 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
+use galley_config::{HealthCheckConfig, PhpAddress};
 use galley_fastcgi::response::Splitter;
 use galley_fastcgi::{FastCgiConnection, FastCgiEvent, FastCgiRequest, NoBody};
 use galley_policy::cgi::{self, Variable};
@@ -21,38 +20,26 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use super::spec::{FastCgiAddress, HttpServer};
-use galley_tls::UpstreamTlsClient;
+use super::spec::HttpServer;
 
 /// The request to a server, and the expected response.
 #[derive(Clone, Debug)]
 pub struct HealthCheck {
     /// The requested host.
     pub host: String,
-    /// The requested path.
-    pub path: String,
     /// The folder of FastCGI scripts.
     pub root: Option<PathBuf>,
-    /// The timeout for the complete check.
-    pub timeout: Duration,
-    /// Statuses that pass; empty: 200 to 399.
-    pub statuses: Vec<u16>,
+    /// The path, the time limits, the statuses that pass.
+    pub config: HealthCheckConfig,
 }
 
 /// The server to check.
 #[derive(Clone, Debug)]
 pub enum CheckTarget {
     /// Over FastCGI.
-    FastCgi(FastCgiAddress),
+    FastCgi(PhpAddress),
     /// Over HTTP.
-    Http {
-        /// Name or address, without `[...]`.
-        host: String,
-        /// The port.
-        port: u16,
-        /// The TLS client; `None`: plain HTTP.
-        tls: Option<Arc<UpstreamTlsClient>>,
-    },
+    Http(HttpServer),
 }
 
 /// Why a server did not pass.
@@ -69,11 +56,11 @@ pub enum CheckFailure {
 impl HealthCheck {
     /// Sends the check. Cancel-safe: dropping it closes the connection.
     pub async fn run(&self, target: &CheckTarget) -> Result<(), CheckFailure> {
-        let status = match timeout(self.timeout, self.status(target)).await {
+        let status = match timeout(self.config.timeout, self.status(target)).await {
             Err(_elapsed) => return Err(CheckFailure::Timeout),
             Ok(status) => status?,
         };
-        let is_good = match self.statuses.as_slice() {
+        let is_good = match self.config.statuses.as_slice() {
             [] => (200..400).contains(&status),
             wanted => wanted.contains(&status),
         };
@@ -82,17 +69,18 @@ impl HealthCheck {
 
     async fn status(&self, target: &CheckTarget) -> Result<u16, CheckFailure> {
         match target {
-            CheckTarget::FastCgi(FastCgiAddress::Unix(path)) => {
+            CheckTarget::FastCgi(PhpAddress::Unix(path)) => {
                 self.status_over_fastcgi(UnixStream::connect(path).await?)
                     .await
             }
-            CheckTarget::FastCgi(FastCgiAddress::Tcp(address)) => {
+            CheckTarget::FastCgi(PhpAddress::Tcp(address)) => {
                 self.status_over_fastcgi(TcpStream::connect(address).await?)
                     .await
             }
-            CheckTarget::Http { host, port, tls } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                match tls {
+            CheckTarget::Http(server) => {
+                let host = server.host.trim_start_matches('[').trim_end_matches(']');
+                let stream = TcpStream::connect((host, server.port)).await?;
+                match &server.tls {
                     Some(tls) => self.status_over_http(tls.connect(stream).await?).await,
                     None => self.status_over_http(stream).await,
                 }
@@ -104,7 +92,7 @@ impl HealthCheck {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let request = Request::get(self.path.as_str())
+        let request = Request::get(self.config.path.as_str())
             .header(header::HOST, &self.host)
             .header(header::USER_AGENT, AGENT)
             .header(header::CONNECTION, "close")
@@ -160,7 +148,7 @@ impl HealthCheck {
 
     /// The variables of the request. PHP-FPM compares them with its `ping.path`, and otherwise runs the script that they name.
     fn variables(&self) -> Vec<Variable<'_>> {
-        let path = self.path.as_bytes();
+        let path = self.config.path.as_bytes();
         let root = self.root.as_deref().unwrap_or(Path::new("/"));
         let root = root.as_os_str().as_encoded_bytes();
         let script = [root, path].concat();
@@ -182,18 +170,6 @@ impl HealthCheck {
         let mut variables: Vec<Variable<'_>> = fixed.into();
         variables.push((b"SCRIPT_FILENAME".into(), script.into()));
         variables
-    }
-}
-
-impl CheckTarget {
-    /// The server of an HTTP upstream.
-    pub fn of_http(server: &HttpServer) -> Self {
-        let host = server.host.trim_start_matches('[').trim_end_matches(']');
-        Self::Http {
-            host: host.to_owned(),
-            port: server.port,
-            tls: server.tls.clone(),
-        }
     }
 }
 

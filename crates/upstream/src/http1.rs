@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use galley_cache::fill::FillError;
+use galley_config::UpstreamLimits;
 use galley_policy::forward::TRACEPARENT;
 use galley_policy::trace_context::TraceParent;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
@@ -45,9 +46,7 @@ use galley_tls::UpstreamTlsClient;
 pub(super) struct HttpConnections {
     shared: Rc<HttpShared>,
     servers: Vec<HttpPeer>,
-    connect_timeout: Duration,
-    first_byte_timeout: Duration,
-    read_timeout: Duration,
+    limits: UpstreamLimits,
     log: Rc<ResponseLog>,
 }
 
@@ -88,7 +87,11 @@ impl HttpConnections {
         let servers = servers.into_iter();
         Self {
             shared: Rc::new(HttpShared {
-                idle: Rc::new(IdleConnections::new(spec.idle_share, spec.idle_age, stats)),
+                idle: Rc::new(IdleConnections::new(
+                    spec.limits.idle_share,
+                    spec.limits.idle_age,
+                    stats,
+                )),
                 unanswered: Cell::new(0),
             }),
             servers: servers
@@ -100,9 +103,7 @@ impl HttpConnections {
                     warned_at: Cell::new(None),
                 })
                 .collect(),
-            connect_timeout: spec.connect_timeout,
-            first_byte_timeout: spec.first_byte_timeout,
-            read_timeout: spec.read_timeout,
+            limits: spec.limits,
             log: ResponseLog::new(&spec.site, stats),
         }
     }
@@ -124,7 +125,10 @@ impl HttpConnections {
             retry: Retry::Never,
         })?;
         let unanswered = Unanswered::begin(&self.shared);
-        let first_byte_timeout = call.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
+        let first_byte_timeout = call
+            .timeouts
+            .first_byte
+            .unwrap_or(self.limits.first_byte_timeout);
         connection.watch.begin();
         let sending = connection.sender.send_request(request);
         let response = match call.body.pace().within(first_byte_timeout, sending).await {
@@ -152,7 +156,7 @@ impl HttpConnections {
             body,
             connection: may_be_reused.then_some((index, connection)),
             is_excessive: false,
-            read_timeout: call.timeouts.read.unwrap_or(self.read_timeout),
+            read_timeout: call.timeouts.read.unwrap_or(self.limits.read_timeout),
             upload: call.body.pace(),
             all_idle: Arc::clone(&server.idle),
             shared: Rc::clone(&self.shared),
@@ -209,7 +213,7 @@ impl HttpConnections {
             return Err(FailedAttempt::sent(FillError::Malformed, call));
         };
         let switching = hyper::upgrade::on(&mut response);
-        let Ok(Ok(stream)) = timeout(self.connect_timeout, switching).await else {
+        let Ok(Ok(stream)) = timeout(self.limits.connect_timeout, switching).await else {
             return Err(FailedAttempt::sent(FillError::Closed, call));
         };
         switch.done(TokioIo::new(stream));
@@ -218,7 +222,7 @@ impl HttpConnections {
             body,
             connection: None,
             is_excessive: false,
-            read_timeout: self.read_timeout,
+            read_timeout: self.limits.read_timeout,
             upload: UploadPace::default(),
             all_idle: Arc::clone(&server.idle),
             shared: Rc::clone(&self.shared),
@@ -247,8 +251,8 @@ impl HttpConnections {
         }
         let _connecting = span.begin_connect();
         // Boxed: requests over a reused connection do not need its memory.
-        let connecting = Box::pin(connect(server, self.connect_timeout));
-        let connected = timeout(self.connect_timeout, connecting).await;
+        let connecting = Box::pin(connect(server, self.limits.connect_timeout));
+        let connected = timeout(self.limits.connect_timeout, connecting).await;
         let connected = connected.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
         state.connected(connected.as_ref().err());
         connected.ok()

@@ -6,12 +6,13 @@
 //! too many or too large ones. The final response is not affected.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use galley_policy::purge::PURGE_FIELDS;
 use galley_policy::storable;
+use galley_sys::Lock;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 
@@ -27,13 +28,13 @@ pub struct Interim {
 /// Receives the interim responses of the exchange for which a front thread waits. Allocates nothing for a request that is not
 /// sent to an upstream. Only one task may wait.
 #[derive(Clone, Debug, Default)]
-pub struct Mailbox(Arc<Mutex<Option<mpsc::Receiver<Interim>>>>);
+pub struct Mailbox(Arc<Lock<Option<mpsc::Receiver<Interim>>>>);
 
 impl Mailbox {
     /// Begins an exchange. From then on, interim responses of an earlier exchange are dropped.
     pub fn open(&self) -> InterimSender {
         let (responses, receiver) = mpsc::channel(MAX_WAITING);
-        *self.lock() = Some(receiver);
+        *self.0.lock() = Some(receiver);
         InterimSender {
             responses,
             left: Arc::new(AtomicUsize::new(MAX_RESPONSES)),
@@ -42,7 +43,7 @@ impl Mailbox {
 
     /// Ends the exchange.
     pub fn close(&self) {
-        *self.lock() = None;
+        *self.0.lock() = None;
     }
 
     /// The next interim response. Waits forever if none arrives, and is woken only for an exchange that had begun at its last poll.
@@ -53,19 +54,15 @@ impl Mailbox {
 
     /// The next interim response that has already been received.
     pub fn try_next(&self) -> Option<Interim> {
-        self.lock().as_mut()?.try_recv().ok()
+        self.0.lock().as_mut()?.try_recv().ok()
     }
 
     fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Interim> {
-        let mut receiver = self.lock();
+        let mut receiver = self.0.lock();
         match receiver.as_mut().map(|receiver| receiver.poll_recv(cx)) {
             Some(Poll::Ready(Some(interim))) => Poll::Ready(interim),
             Some(Poll::Ready(None) | Poll::Pending) | None => Poll::Pending,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<mpsc::Receiver<Interim>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

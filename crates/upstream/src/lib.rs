@@ -42,15 +42,13 @@ pub mod switch;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use balancer::{BalancedServer, Balancing};
+pub use balancer::BalancedServer;
 pub use call::UpstreamCall;
 pub use health_check::{CheckTarget, HealthCheck};
 pub use incoming::IncomingResponse;
 pub use limit::{QueuePosition, Slot};
 pub use pool::UpstreamPool;
 pub use queue::QueueIdentity;
-pub use server_state::{
-    CheckThresholds, HealthChange, ServerEligibility, ServerState, ServerStates,
-};
-pub use spec::{ExchangeEnd, FastCgiAddress, HttpServer, PoolSpec, UpstreamAddress};
+pub use server_state::{HealthChange, ServerEligibility, ServerState, ServerStates};
+pub use spec::{ExchangeEnd, HttpServer, PoolSpec, UpstreamAddress};
 pub use stats::{ClassCounts, Load, UpstreamStats};

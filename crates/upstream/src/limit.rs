@@ -83,9 +83,9 @@ impl ConcurrencyLimit {
             state: RefCell::new(LimitState {
                 holders: SlotHolders::default(),
                 is_throttled: false,
-                queue: AdmissionQueue::new(spec.queue),
+                queue: AdmissionQueue::new(spec.limits.queue),
                 newest: None,
-                deadlines: QueueDeadlines::new(spec.queue_timeout),
+                deadlines: QueueDeadlines::new(spec.limits.queue_timeout),
                 adaptive: AdaptiveLimit::new(spec.max_exchanges()),
                 pace: UnseenPace::default(),
             }),
@@ -105,8 +105,7 @@ impl ConcurrencyLimit {
             self.0.stats.count_admitted(identity.class);
             return Ok(self.0.slot(identity));
         }
-        if identity.class == Class::Unseen {
-            // A queue of theirs would delay others, and the crawl returns anyway.
+        if self.0.state.borrow().never_waits(identity.standing()) {
             self.0.reject(identity);
             return Err(FillError::Overload);
         }
@@ -356,6 +355,13 @@ fn standings() -> impl Iterator<Item = Standing> {
 }
 
 impl LimitState {
+    /// Whether a request is refused if no slot is free. A queue of a crawl would delay others, and the crawl returns anyway. Logins
+    /// without proof wait until there are so many that they rest.
+    fn never_waits(&self, standing: Standing) -> bool {
+        standing.class == Class::Unseen
+            || (standing.class == Class::Login && self.pace.is_spent(Instant::now()))
+    }
+
     /// Whether a new request gets a slot without a wait.
     fn is_free_for(&self, identity: QueueIdentity, limit: usize) -> bool {
         let context = AdmissionContext {
@@ -379,7 +385,7 @@ impl LimitState {
 
     /// Whether a new request would be rejected, even from a client without other requests.
     fn is_full_for(&self, standing: Standing, limit: usize) -> bool {
-        if standing.class == Class::Unseen {
+        if self.never_waits(standing) {
             return !self.is_free_for(QueueIdentity::new(standing, NOBODY), limit);
         }
         self.queue.is_full_for_class(standing)

@@ -1,8 +1,8 @@
-//! The pace of requests without proof ([`Class::Unseen`]) while people use PHP.
+//! The pace of requests without proof ([`Class::Unseen`], [`Class::Login`]) while people use PHP.
 //!
 //! Half of the slots keeps a slot free for everybody else, but not the processors: where PHP has as many workers as the machine has
-//! processors, each page of a crawl makes the pages beside it slower, by half on two processors. So while people use PHP, the class
-//! gets one part in [`SHARE`] of the time of its slots, whatever the crawl's rate: each page costs a rest, after which the next one
+//! processors, each page of a crawl makes the pages beside it slower, by half on two processors. So while people use PHP, both classes
+//! get one part in [`SHARE`] of the time of its slots, whatever the crawl's rate: each page costs a rest, after which the next one
 //! starts only if others hold less than half of the slots. Few of the people's pages then meet one of its pages.
 //!
 //! [`CREDIT`] lets pages start without a rest where there is no crawl: a visitor whose first page is a filter is one of few. A client
@@ -16,7 +16,7 @@ use std::time::Duration;
 use galley_policy::class::{Class, Standing, Trust};
 use tokio::time::Instant;
 
-/// When people have used PHP, and until when the class rests.
+/// When people have used PHP, and until when both classes rest.
 #[derive(Debug, Default)]
 pub(super) struct UnseenPace {
     people_until: Option<Instant>,
@@ -24,7 +24,7 @@ pub(super) struct UnseenPace {
 }
 
 impl UnseenPace {
-    /// Records that a request had a slot for `took`, one of `slots` that [`Class::Unseen`] may have.
+    /// Records that a request had a slot for `took`, one of `slots` that the classes without proof may have.
     pub(super) fn record(
         &mut self,
         standing: Standing,
@@ -55,23 +55,27 @@ impl UnseenPace {
         self.rests_until
     }
 
-    /// Whether the class has used up half of its credit: it is a crawl.
+    /// Whether half of the credit is used up: it is a crawl, or somebody tries passwords.
     pub(super) fn is_spent(&self, now: Instant) -> bool {
         self.rests_until
             .is_some_and(|until| until + CREDIT / 2 > now)
     }
 }
 
-/// Whether such requests rest.
+/// Whether such requests rest: pages of clients without proof, and passwords that clients without proof try.
 pub(super) fn rests(standing: Standing) -> bool {
-    standing.class == Class::Unseen && standing.trust != Trust::Proven
+    match standing.class {
+        Class::Unseen => standing.trust != Trust::Proven,
+        Class::Login => true,
+        _ => false,
+    }
 }
 
-/// While people use PHP, the class gets one in so many parts of the time of its slots: on two processors an eighth keeps the slowest
+/// While people use PHP, both classes get one in so many parts of the time of their slots: on two processors an eighth keeps the slowest
 /// twentieth of a customer's pages within 1.1 times.
 const SHARE: u32 = 8;
 
-/// The rests that the class has not needed count for so long: those of twelve pages of 40 ms with one slot.
+/// The rests that were not needed count for so long: those of twelve pages of 40 ms with one slot.
 const CREDIT: Duration = Duration::from_secs(4);
 
 /// People have left this long after their last page.
@@ -163,7 +167,7 @@ mod tests {
     #[test]
     fn bots_and_refreshes_are_no_people_and_proven_clients_do_not_rest() {
         let (start, mut pace) = (Instant::now(), UnseenPace::default());
-        for class in [Class::Crawler, Class::Login, Class::Background] {
+        for class in [Class::Crawler, Class::Background] {
             pace.record(of(class), PAGE, 1, start);
             pace.record(of(Class::Unseen), PAGE, 1, start);
         }

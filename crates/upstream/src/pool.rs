@@ -48,7 +48,7 @@ impl UpstreamPool {
             limit,
             stats: Arc::clone(stats),
             balancer: Balancer::new(spec.servers.clone(), spec.balancing.clone()),
-            queue_timeout: spec.queue_timeout,
+            queue_timeout: spec.limits.queue_timeout,
             kind,
         }
     }

@@ -10,12 +10,14 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use galley_config::HealthCheckConfig;
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
+use galley_sys::Lock;
 use galley_sys::connect::ConnectFailure;
 
 /// The state of one server of one site; see the module.
@@ -30,11 +32,11 @@ pub struct ServerState {
     own: Arc<AtomicUsize>,
     requests: AtomicU64,
     failures: AtomicU64,
-    checks: Mutex<Checks>,
+    checks: Lock<Checks>,
     /// Whether `connect_failure` is set: connections succeed without its lock.
     is_unreachable: AtomicBool,
     /// The failure of the last connection, and the time of the first failure since a success.
-    connect_failure: Mutex<Option<(ConnectFailure, Instant)>>,
+    connect_failure: Lock<Option<(ConnectFailure, Instant)>>,
 }
 
 /// The state of an address that one or several sites use.
@@ -61,15 +63,6 @@ struct Checks {
 enum CheckedHealth {
     In { failed: u32 },
     Out { passed: u32 },
-}
-
-/// The numbers of consecutive results that change a server's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckThresholds {
-    /// The number of passed checks after which the server is used again.
-    pub rise: u32,
-    /// The number of failed checks after which the server is not used any more.
-    pub fall: u32,
 }
 
 /// The change that a check has caused.
@@ -104,8 +97,8 @@ pub(super) struct ServerPermit {
 /// The states of all servers of this process, by site and address.
 #[derive(Debug, Default)]
 pub struct ServerStates {
-    states: Mutex<HashMap<(String, String), Weak<ServerState>>>,
-    addresses: Mutex<HashMap<String, Weak<SharedAddress>>>,
+    states: Lock<HashMap<(String, String), Weak<ServerState>>>,
+    addresses: Lock<HashMap<String, Weak<SharedAddress>>>,
 }
 
 impl ServerState {
@@ -118,13 +111,13 @@ impl ServerState {
             own: Arc::default(),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
-            checks: Mutex::new(Checks {
+            checks: Lock::new(Checks {
                 health: CheckedHealth::In { failed: 0 },
                 since: Instant::now(),
                 returned: None,
             }),
             is_unreachable: AtomicBool::new(false),
-            connect_failure: Mutex::default(),
+            connect_failure: Lock::default(),
         }
     }
 
@@ -166,19 +159,19 @@ impl ServerState {
 
     /// The time since the last change of the server's state.
     pub fn unchanged_for(&self, now: Instant) -> Duration {
-        let checked = self.lock().since;
+        let checked = self.checks.lock().since;
         let latest = self.breaker.since().map_or(checked, |at| at.max(checked));
         now.saturating_duration_since(latest)
     }
 
     /// Whether the health checks took the server out of use.
     pub(super) fn is_out(&self) -> bool {
-        matches!(self.lock().health, CheckedHealth::Out { .. })
+        matches!(self.checks.lock().health, CheckedHealth::Out { .. })
     }
 
     /// The time of the last recovery, by the checks or the circuit breaker; `None` if there was no outage.
     pub(super) fn returned(&self) -> Option<Instant> {
-        self.breaker.resumed().max(self.lock().returned)
+        self.breaker.resumed().max(self.checks.lock().returned)
     }
 
     /// Whether this site may have one more request in progress, if all sites together may have `max`.
@@ -227,8 +220,7 @@ impl ServerState {
         if result.is_ok() && !self.is_unreachable.load(Ordering::Relaxed) {
             return;
         }
-        let known = self.connect_failure.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.connect_failure.lock();
         self.is_unreachable
             .store(result.is_err(), Ordering::Relaxed);
         let since = known.as_ref().map(|(_, since)| *since);
@@ -239,14 +231,12 @@ impl ServerState {
     /// Why the last connection failed; `None` if it succeeded, or if there was none yet.
     pub fn connect_failure(&self) -> Option<ConnectFailure> {
         let known = self.connect_failure.lock();
-        let known = known.unwrap_or_else(PoisonError::into_inner);
         known.as_ref().map(|(failure, _)| failure.clone())
     }
 
     /// The time since which no connection succeeds; `None` if the last one did.
     pub fn unreachable_for(&self, now: Instant) -> Option<Duration> {
         let known = self.connect_failure.lock();
-        let known = known.unwrap_or_else(PoisonError::into_inner);
         (known.as_ref()).map(|(_, since)| now.saturating_duration_since(*since))
     }
 
@@ -255,9 +245,9 @@ impl ServerState {
     }
 
     /// Records the result of a health check.
-    pub fn checked(&self, passed: bool, thresholds: CheckThresholds, now: Instant) -> HealthChange {
-        let mut checks = self.lock();
-        let (health, change) = checks.health.after(passed, thresholds);
+    pub fn checked(&self, passed: bool, config: &HealthCheckConfig, now: Instant) -> HealthChange {
+        let mut checks = self.checks.lock();
+        let (health, change) = checks.health.after(passed, config);
         checks.health = health;
         match change {
             HealthChange::None => {}
@@ -276,29 +266,25 @@ impl ServerState {
 
     /// Discards the results of health checks when the checks end: from then on only failed requests count.
     pub fn forget_checks(&self) {
-        let mut checks = self.lock();
+        let mut checks = self.checks.lock();
         if matches!(checks.health, CheckedHealth::Out { .. }) {
             checks.since = Instant::now();
         }
         checks.health = CheckedHealth::In { failed: 0 };
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Checks> {
-        self.checks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl CheckedHealth {
-    fn after(self, passed: bool, thresholds: CheckThresholds) -> (Self, HealthChange) {
+    fn after(self, passed: bool, config: &HealthCheckConfig) -> (Self, HealthChange) {
         match (self, passed) {
             (Self::In { .. }, true) => (Self::In { failed: 0 }, HealthChange::None),
             (Self::Out { .. }, false) => (Self::Out { passed: 0 }, HealthChange::None),
-            (Self::In { failed }, false) if failed + 1 < thresholds.fall => {
+            (Self::In { failed }, false) if failed + 1 < config.fall => {
                 let failed = failed + 1;
                 (Self::In { failed }, HealthChange::None)
             }
             (Self::In { .. }, false) => (Self::Out { passed: 0 }, HealthChange::TakenOut),
-            (Self::Out { passed }, true) if passed + 1 < thresholds.rise => {
+            (Self::Out { passed }, true) if passed + 1 < config.rise => {
                 let passed = passed + 1;
                 (Self::Out { passed }, HealthChange::None)
             }
@@ -335,7 +321,7 @@ impl ServerStates {
     /// The state of a server of a site, created if there is none.
     pub fn of(&self, site: &str, address: &str) -> Arc<ServerState> {
         let shared = self.shared(address);
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.states.lock();
         states.retain(|_, state| state.strong_count() > 0);
         let key = (site.to_owned(), address.to_owned());
         if let Some(known) = states.get(&key).and_then(Weak::upgrade) {
@@ -347,8 +333,7 @@ impl ServerStates {
     }
 
     fn shared(&self, address: &str) -> Arc<SharedAddress> {
-        let addresses = self.addresses.lock();
-        let mut addresses = addresses.unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = self.addresses.lock();
         addresses.retain(|_, shared| shared.strong_count() > 0);
         if let Some(known) = addresses.get(address).and_then(Weak::upgrade) {
             return known;
@@ -367,7 +352,13 @@ const LEFT_FREE: usize = 1;
 mod tests {
     use super::*;
 
-    const THRESHOLDS: CheckThresholds = CheckThresholds { rise: 2, fall: 3 };
+    fn config() -> HealthCheckConfig {
+        HealthCheckConfig {
+            rise: 2,
+            fall: 3,
+            ..HealthCheckConfig::default()
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn consecutive_checks_take_a_server_out_and_bring_it_back() {
@@ -376,7 +367,7 @@ mod tests {
         // Two failures are no outage, and one success among failures is no recovery.
         for passed in "--+---+-+++".chars().map(|mark| mark == '+') {
             tokio::time::advance(Duration::from_secs(1)).await;
-            let change = state.checked(passed, THRESHOLDS, Instant::now());
+            let change = state.checked(passed, &config(), Instant::now());
             changes.push((change, state.eligibility()));
         }
         let (none, up, down) = (
@@ -399,7 +390,7 @@ mod tests {
     async fn a_server_is_in_use_again_when_its_checks_end() {
         let state = ServerStates::default().of("example.com", "10.0.0.1:80");
         for _ in 0..3 {
-            state.checked(false, THRESHOLDS, Instant::now());
+            state.checked(false, &config(), Instant::now());
         }
         assert_eq!(state.eligibility(), ServerEligibility::Down);
         state.forget_checks();

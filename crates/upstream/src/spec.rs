@@ -2,12 +2,13 @@
 //! each request ([`PoolSpec::max_exchanges`]).
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::balancer::{BalancedServer, Balancing};
+use galley_config::{LoadBalancing, PhpAddress, UpstreamLimits};
+
+use super::balancer::BalancedServer;
 use super::server_state::ServerEligibility;
 use galley_tls::UpstreamTlsClient;
 
@@ -21,25 +22,11 @@ pub struct PoolSpec {
     /// States and shares of the servers, in the order of `target`.
     pub servers: Vec<BalancedServer>,
     /// How a server is chosen.
-    pub balancing: Balancing,
-    /// Maximum of concurrent exchanges.
-    pub in_flight: usize,
+    pub balancing: LoadBalancing,
+    /// The limits of the configuration; `in_flight` is at least 1.
+    pub limits: UpstreamLimits,
     /// A lower maximum, which the supervisor of the upstream may change at any time; applies from the next request.
     pub slots: Option<Arc<AtomicUsize>>,
-    /// Maximum of queued requests.
-    pub queue: usize,
-    /// Maximum wait in the queue.
-    pub queue_timeout: Duration,
-    /// Timeout of a connection attempt.
-    pub connect_timeout: Duration,
-    /// The timeout from the end of the request to the first byte of the response.
-    pub first_byte_timeout: Duration,
-    /// The timeout between two pieces of the response.
-    pub read_timeout: Duration,
-    /// Maximum of idle connections, in hundredths of the slots.
-    pub idle_share: usize,
-    /// The time after which an idle connection expires.
-    pub idle_age: Duration,
     /// The event that frees a slot.
     pub end: ExchangeEnd,
 }
@@ -57,27 +44,9 @@ pub enum ExchangeEnd {
 #[derive(Clone, Debug)]
 pub enum UpstreamAddress {
     /// FastCGI servers.
-    FastCgi(Vec<FastCgiAddress>),
+    FastCgi(Vec<PhpAddress>),
     /// HTTP/1.1 servers.
     Http(Vec<HttpServer>),
-}
-
-/// The address of a FastCGI application.
-#[derive(Clone, Debug)]
-pub enum FastCgiAddress {
-    /// A unix socket.
-    Unix(PathBuf),
-    /// `host:port`.
-    Tcp(String),
-}
-
-impl fmt::Display for FastCgiAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(address) => f.write_str(address),
-        }
-    }
 }
 
 impl fmt::Display for HttpServer {
@@ -104,11 +73,14 @@ impl PoolSpec {
     #[must_use]
     pub fn for_cron(&self, longest: Duration) -> Self {
         Self {
-            in_flight: 1,
+            limits: UpstreamLimits {
+                in_flight: 1,
+                queue: 0,
+                first_byte_timeout: longest,
+                read_timeout: longest,
+                ..self.limits
+            },
             slots: None,
-            queue: 0,
-            first_byte_timeout: longest,
-            read_timeout: longest,
             end: ExchangeEnd::Worker,
             ..self.clone()
         }
@@ -118,7 +90,7 @@ impl PoolSpec {
     pub fn max_exchanges(&self) -> usize {
         let live = self.slots.as_ref();
         let live = live.map_or(usize::MAX, |slots| slots.load(Ordering::Relaxed));
-        self.in_flight.min(live).min(self.capacity()).max(1)
+        self.limits.in_flight.min(live).min(self.capacity()).max(1)
     }
 
     /// The number of concurrent exchanges that the servers in use permit by their own limits.

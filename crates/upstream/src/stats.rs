@@ -37,7 +37,7 @@ pub struct UpstreamStats {
     full_client: AtomicU64,
     /// A bit for each class and trust, in the order of [`Class::ALL`]: whether the next request of such a client would be rejected.
     full_classes: AtomicU32,
-    /// The end of the last rest of [`Class::Unseen`], in microseconds after `started`.
+    /// The end of the last rest of clients without proof, in microseconds after `started`.
     unseen_rests_until_us: AtomicU64,
     started: Instant,
     /// The seed of the hashes, so that a client cannot choose an address with the same hash as another client's.

@@ -12,11 +12,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use galley_config::PhpAddress;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::resolve::ResolvedName;
-use super::spec::FastCgiAddress;
 use galley_sys::connect::to_socket;
 
 /// The address of a FastCGI application, with the last addresses of its name.
@@ -26,10 +26,10 @@ pub(super) enum ConnectAddress {
 }
 
 impl ConnectAddress {
-    pub(super) fn of(address: FastCgiAddress) -> Self {
+    pub(super) fn of(address: PhpAddress) -> Self {
         match address {
-            FastCgiAddress::Unix(path) => Self::Unix(path),
-            FastCgiAddress::Tcp(address) => {
+            PhpAddress::Unix(path) => Self::Unix(path),
+            PhpAddress::Tcp(address) => {
                 // The configuration was checked; port 0 is invalid.
                 let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
                 Self::Tcp(ResolvedName::new(host, port.parse().unwrap_or_default()))

@@ -9,17 +9,18 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use galley_http::response::{self, BadResponse, HeadCheck};
 use galley_policy::fields::{FieldFlaw, field_flaw};
+use galley_sys::Lock;
 use http::Response;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The state of the next head on a connection, shared by the stream and the exchange.
 #[derive(Debug, Default)]
-pub(super) struct HeadWatch(Mutex<AwaitedHead>);
+pub(super) struct HeadWatch(Lock<AwaitedHead>);
 
 #[derive(Debug, Default)]
 struct AwaitedHead {
@@ -70,7 +71,7 @@ impl FieldLines {
 impl HeadWatch {
     /// Declares that the next received byte is the first byte of a head.
     pub(super) fn begin(&self) {
-        *self.lock() = AwaitedHead {
+        *self.0.lock() = AwaitedHead {
             head: Some(HeadCheck::new()),
             ..AwaitedHead::default()
         };
@@ -78,21 +79,21 @@ impl HeadWatch {
 
     /// Why the head was rejected, if it was.
     pub(super) fn rejected(&self) -> Option<BadResponse> {
-        self.lock().rejected
+        self.0.lock().rejected
     }
 
     /// The worst flaw of the fields that hyper has dropped.
     pub(super) fn dropped(&self) -> Option<FieldFlaw> {
-        self.lock().lines.flaw
+        self.0.lock().lines.flaw
     }
 
     /// The number of bytes that were received after the head.
     pub(super) fn after_head(&self) -> u64 {
-        self.lock().after_head
+        self.0.lock().after_head
     }
 
     fn push(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut awaited = self.lock();
+        let mut awaited = self.0.lock();
         let awaited = &mut *awaited;
         let checked = awaited.check(bytes);
         if checked.is_err() || awaited.head.as_ref().is_some_and(HeadCheck::is_over) {
@@ -100,10 +101,6 @@ impl HeadWatch {
         }
         awaited.rejected = awaited.rejected.or(checked.err());
         checked.map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, AwaitedHead> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,10 +4,11 @@
 //! which is passed to the front thread that waits for the response; any other response is an ordinary one. So no byte of the
 //! client reaches the upstream outside HTTP before both have agreed. The limit on tunnels is checked before the request is sent.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use galley_sys::Lock;
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue};
 use hyper::upgrade::Upgraded;
@@ -67,7 +68,7 @@ impl Tunnels {
         let (sender, stream) = oneshot::channel();
         let switch = ProtocolSwitch {
             protocol: protocol.clone(),
-            hand_over: Arc::new(Mutex::new(Some(sender))),
+            hand_over: Arc::new(Lock::new(Some(sender))),
         };
         let awaited = AwaitedSwitch {
             protocol,
@@ -82,7 +83,7 @@ impl Tunnels {
 #[derive(Clone, Debug)]
 pub struct ProtocolSwitch {
     protocol: HeaderValue,
-    hand_over: Arc<Mutex<Option<oneshot::Sender<TunnelStream>>>>,
+    hand_over: Arc<Lock<Option<oneshot::Sender<TunnelStream>>>>,
 }
 
 impl ProtocolSwitch {
@@ -106,8 +107,7 @@ impl ProtocolSwitch {
 
     /// Passes the connection on. It is closed if no front thread waits for it any more.
     pub(super) fn done(&self, stream: TunnelStream) {
-        let waiting = self.hand_over.lock();
-        let waiting = waiting.unwrap_or_else(PoisonError::into_inner).take();
+        let waiting = self.hand_over.lock().take();
         if let Some(waiting) = waiting {
             let _ = waiting.send(stream);
         }

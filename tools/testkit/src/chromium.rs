@@ -59,6 +59,20 @@ impl Chromium {
         Self::launch(dir, &[trusting(pin)])
     }
 
+    /// As [`Chromium::start_trusting`], for a browser that sends requests for `https://HOST/` to `addr`, without DNS.
+    pub fn start_trusting_at(
+        dir: &Path,
+        pin: &str,
+        host: &str,
+        addr: SocketAddr,
+    ) -> Result<Self, TestkitError> {
+        let options = [
+            trusting(pin),
+            format!("--host-resolver-rules=MAP {host} {addr}"),
+        ];
+        Self::launch(dir, &options)
+    }
+
     /// As [`Chromium::start_trusting`], for a browser that sends requests for `https://HOST:PORT/` to `addr`, which has that port, over
     /// HTTP/3 only and without DNS.
     pub fn start_over_quic(

@@ -1,5 +1,5 @@
 //! The commands behind the Makefile: `xtask demo`, `demo-clean`, `bench`, `cluster`, `conformance`, `faults`, `exactness`, `fragments`,
-//! `growth`, `load-compare`, `object-cache`, `seeds`, `soak` and `stress`. They build nothing.
+//! `growth`, `load-compare`, `lossy`, `object-cache`, `seeds`, `soak` and `stress`. They build nothing.
 //!
 //! Results go to stdout, progress to stderr. Exit codes: 0 success, 1 failure, 2 invalid usage.
 
@@ -14,6 +14,7 @@ mod fragments;
 mod growth;
 mod interrupt;
 mod load_compare;
+mod lossy;
 mod object_cache;
 mod program;
 mod seeds;
@@ -58,6 +59,11 @@ enum Task {
     Growth(growth::Arguments),
     /// Runs `galley load` and other load generators alternately on the same targets, and prints the ratios of their percentiles
     LoadCompare(load_compare::Arguments),
+    /// Measures the time to a page over HTTP/2 and HTTP/3 on a path that loses packets
+    Lossy(lossy::Arguments),
+    /// Loads a page once, for the command above
+    #[command(hide = true)]
+    LossyPage(lossy::PageArguments),
     /// Measures what pages cost with and without object caches
     ObjectCache(object_cache::Arguments),
     /// Rebuilds the stacks of five published articles, and compares them with Galley
@@ -82,6 +88,8 @@ fn main() -> ExitCode {
         Task::Fragments(arguments) => fragments::run(&arguments),
         Task::Growth(arguments) => growth::run(&arguments),
         Task::LoadCompare(arguments) => load_compare::run(&arguments),
+        Task::Lossy(arguments) => lossy::run(&arguments),
+        Task::LossyPage(arguments) => lossy::load_page(&arguments),
         Task::ObjectCache(arguments) => object_cache::run(&arguments),
         Task::Seeds(arguments) => seeds::run(&arguments),
         Task::Soak(arguments) => stress::soak(&arguments),

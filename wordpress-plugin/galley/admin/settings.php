@@ -219,7 +219,7 @@ function site_origin(): string {
 function settings_conflicts( array $sentences ): void {
 	echo '<h2>', esc_html__( 'Conflicts', 'galley' ), '</h2>';
 	if ( ! $sentences ) {
-		echo '<p>', esc_html__( 'No other cache plugin and no visitor cookie works against the cache.', 'galley' ), '</p>';
+		echo '<p>', esc_html__( 'No other cache plugin and no visitor cookie prevents caching.', 'galley' ), '</p>';
 		return;
 	}
 	echo '<ul class="ul-disc">';

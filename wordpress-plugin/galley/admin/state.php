@@ -75,7 +75,7 @@ function judge_site( array $facts ): array {
 	if ( $facts['defeats'] ) {
 		$conflicts = count( $facts['defeats'] );
 		/* translators: %s: a number */
-		return state( 'amber', __( 'Something works against the cache', 'galley' ), sprintf( _n( '%s conflict: see the list under Settings > Galley.', '%s conflicts: see the list under Settings > Galley.', $conflicts, 'galley' ), number_format_i18n( $conflicts ) ) );
+		return state( 'amber', __( 'Caching problem', 'galley' ), sprintf( _n( '%s conflict: see the list under Settings > Galley.', '%s conflicts: see the list under Settings > Galley.', $conflicts, 'galley' ), number_format_i18n( $conflicts ) ) );
 	}
 	return judge_traffic( $facts['site'] );
 }
@@ -211,8 +211,15 @@ function print_state( array $state ): void {
 		esc_attr( $state['color'] ),
 		esc_html( $marks[ $state['color'] ] ),
 		esc_html( $state['label'] ),
-		esc_html( $state['why'] )
+		wp_kses( with_code( $state['why'] ), array( 'code' => array() ) )
 	);
+}
+
+/**
+ * Returns the text as HTML, with what is between backticks as code. Pure.
+ */
+function with_code( string $text ): string {
+	return preg_replace( '/`([^`]+)`/', '<code>$1</code>', esc_html( $text ) );
 }
 
 /**

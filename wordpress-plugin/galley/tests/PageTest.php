@@ -42,7 +42,7 @@ final class PageTest extends TestCase {
 			array( 'green', 'Everything works', $this->facts( array(), array( 'requests' => 0, 'hit_ratio' => null ) ) ),
 			array( 'green', 'Everything works', $this->facts( array(), array( 'requests' => 10, 'hit_ratio' => 0.1 ) ) ),
 			array( 'green', 'Everything works', $this->facts( array(), array( 'hit_ratio' => 0.3 ) ) ),
-			array( 'amber', 'Something works against the cache', $this->facts( array( 'defeats' => array( 'A cookie.' ) ) ) ),
+			array( 'amber', 'Caching problem', $this->facts( array( 'defeats' => array( 'A cookie.' ) ) ) ),
 			array( 'amber', 'Some changes are not visible yet', $this->facts( array( 'pending' => 1, 'defeats' => array( 'A cookie.' ) ) ) ),
 			array( 'amber', 'Development mode is on', $this->facts( array( 'development' => 60, 'pending' => 1 ) ) ),
 			array( 'red', 'PHP does not answer', $this->facts( array( 'development' => 60 ) + $dead ) ),
@@ -172,5 +172,9 @@ final class PageTest extends TestCase {
 		$this->assertSame( array( 'pass', 'no', 'It sets a cookie.' ), Galley\column_words( array( 'what' => 'pass', 'why' => 'it sets a cookie' ) ) );
 		$this->assertSame( 'A new title purges 3+ stored pages.', Galley\effect_words( 'title', 3, true ) );
 		$this->assertSame( 'A change of the text purges 1 stored page.', Galley\effect_words( 'text', 1, false ) );
+	}
+
+	public function test_names_between_backticks_are_code_and_markup_is_text() {
+		$this->assertSame( 'set <code>listen</code> of &lt;b&gt;x&lt;/b&gt; `', Galley\with_code( 'set `listen` of <b>x</b> `' ) );
 	}
 }

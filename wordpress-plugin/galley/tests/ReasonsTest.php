@@ -83,7 +83,7 @@ final class ReasonsTest extends TestCase {
 			'id'     => 'pass-cookie',
 			'params' => array( 'cookie' => array( 'x' ) ),
 		);
-		$this->assertSame( 'the cookie `` means a person', Galley\reason_words( $odd, '' )[0] );
+		$this->assertSame( 'the cookie `` identifies a visitor', Galley\reason_words( $odd, '' )[0] );
 	}
 
 	public function test_sentences_end_with_one_full_stop() {

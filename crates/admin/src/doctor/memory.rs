@@ -139,7 +139,7 @@ fn killed(machine: &ProcFs, recent: Option<&RecentChanges>) -> DoctorFinding {
             );
             return DoctorFinding::unknown(CHECK, seen);
         }
-        Some(recent) if recent.oom_kills == 0 => {
+        Some(recent) if recent.counts.oom_kills == 0 => {
             let seen = format!(
                 "no process was killed for memory {}; {count} since the machine started",
                 recent.period()
@@ -148,7 +148,7 @@ fn killed(machine: &ProcFs, recent: Option<&RecentChanges>) -> DoctorFinding {
         }
         Some(recent) => format!(
             "{} processes were killed for memory {}",
-            recent.oom_kills,
+            recent.counts.oom_kills,
             recent.period()
         ),
     };
@@ -173,7 +173,7 @@ fn swap(machine: &ProcFs, recent: Option<&RecentChanges>) -> DoctorFinding {
     let mut seen = format!("{} of {} in use", size(used), size(total));
     let bytes = recent.map_or(0, |recent| {
         let page = rustix::param::page_size() as u64;
-        recent.swapped_in.saturating_mul(page)
+        recent.counts.swapped_in.saturating_mul(page)
     });
     if let Some(recent) = recent.filter(|_| total > 0) {
         seen = format!("{seen}, {} read back {}", size(bytes), recent.period());
@@ -271,10 +271,8 @@ mod tests {
             (30, pages + 1, Severity::Notice),
             (10, 0, Severity::Wrong),
         ] {
-            let recent = RecentChanges {
-                swapped_in,
-                ..quiet()
-            };
+            let mut recent = quiet();
+            recent.counts.swapped_in = swapped_in;
             let stand_in = meminfo(500, free);
             let finding = swap(&stand_in.machine(), Some(&recent));
             assert_eq!(finding.level, level, "{free} {swapped_in}");
@@ -343,10 +341,9 @@ mod tests {
     #[test]
     fn kills_of_the_last_hour_count() {
         let recent = |oom_kills| {
-            Some(RecentChanges {
-                oom_kills,
-                ..quiet()
-            })
+            let mut recent = quiet();
+            recent.counts.oom_kills = oom_kills;
+            Some(recent)
         };
         for (kills, recent, level) in [
             (0, None, Severity::Fine),

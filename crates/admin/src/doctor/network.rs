@@ -90,13 +90,13 @@ fn backlog(machine: &ProcFs, recent: Option<&RecentChanges>) -> DoctorFinding {
         Some(recent) => {
             let seen = format!(
                 "queues of {limit}; {} connections dropped and {} accepted {}",
-                recent.listen_drops,
-                recent.accepted,
+                recent.counts.listen_drops,
+                recent.counts.accepted,
                 recent.period()
             );
             // One in a thousand is a burst that clients noticed, not an accident.
-            let is_many = recent.listen_drops.saturating_mul(1000) > recent.accepted;
-            let level = (is_many && recent.listen_drops > 0).then_some(Severity::Wrong);
+            let is_many = recent.counts.listen_drops.saturating_mul(1000) > recent.counts.accepted;
+            let level = (is_many && recent.counts.listen_drops > 0).then_some(Severity::Wrong);
             (level, seen)
         }
         None => match listen_drops(machine) {
@@ -232,10 +232,8 @@ mod tests {
             ("128", 0, Severity::Notice),
             ("128", 11, Severity::Wrong),
         ] {
-            let recent = RecentChanges {
-                listen_drops,
-                ..quiet()
-            };
+            let mut recent = quiet();
+            recent.counts.listen_drops = listen_drops;
             // Earlier drops do not count.
             let finding = backlog(&queues(limit, "99999").machine(), Some(&recent));
             assert_eq!(finding.level, level, "{limit} {listen_drops}");

@@ -6,25 +6,27 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ProcFs;
 
 /// The values of the counters at one time. A counter that the kernel does not report is 0 in each reading.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelCounters {
     /// Connections of any program that were dropped because a listener's queue was full (`TcpExt: ListenDrops`).
-    listen_drops: u64,
+    pub(super) listen_drops: u64,
     /// Connections that any program accepted (`Tcp: PassiveOpens`).
-    accepted: u64,
+    pub(super) accepted: u64,
     /// Processes that were killed because memory ran out (`oom_kill`).
-    oom_kills: u64,
+    pub(super) oom_kills: u64,
     /// Pages read back from swap (`pswpin`).
-    swapped_in: u64,
+    #[serde(rename = "swapped_in_pages")]
+    pub(super) swapped_in: u64,
     /// Request bodies that Galley refused because its spool was full.
-    spool_refused: u64,
+    pub(super) spool_refused: u64,
     /// Responses that kept PHP waiting because the spool was full.
-    spool_held_up: u64,
+    pub(super) spool_held_up: u64,
 }
 
 /// The readings of the last hour. The owner calls [`Self::add`] once a minute.
@@ -35,16 +37,12 @@ pub struct RecentCounters {
 }
 
 /// The differences between the oldest reading and the current values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RecentChanges {
     /// The time that the counts cover, in minutes, 0 to 60.
     pub minutes: u64,
-    pub listen_drops: u64,
-    pub accepted: u64,
-    pub oom_kills: u64,
-    pub swapped_in: u64,
-    pub spool_refused: u64,
-    pub spool_held_up: u64,
+    #[serde(flatten)]
+    pub counts: KernelCounters,
 }
 
 impl KernelCounters {
@@ -100,14 +98,16 @@ impl RecentCounters {
     /// The differences up to `now`, in the form of the status.
     pub fn value(&self, now: &KernelCounters) -> Value {
         let oldest = self.readings.front().copied().unwrap_or(*now);
-        json!({
-            "minutes": self.readings.len().saturating_sub(1),
-            "listen_drops": now.listen_drops.saturating_sub(oldest.listen_drops),
-            "accepted": now.accepted.saturating_sub(oldest.accepted),
-            "oom_kills": now.oom_kills.saturating_sub(oldest.oom_kills),
-            "swapped_in_pages": now.swapped_in.saturating_sub(oldest.swapped_in),
-            "spool_refused": now.spool_refused.saturating_sub(oldest.spool_refused),
-            "spool_held_up": now.spool_held_up.saturating_sub(oldest.spool_held_up),
+        json!(RecentChanges {
+            minutes: self.readings.len().saturating_sub(1) as u64,
+            counts: KernelCounters {
+                listen_drops: now.listen_drops.saturating_sub(oldest.listen_drops),
+                accepted: now.accepted.saturating_sub(oldest.accepted),
+                oom_kills: now.oom_kills.saturating_sub(oldest.oom_kills),
+                swapped_in: now.swapped_in.saturating_sub(oldest.swapped_in),
+                spool_refused: now.spool_refused.saturating_sub(oldest.spool_refused),
+                spool_held_up: now.spool_held_up.saturating_sub(oldest.spool_held_up),
+            },
         })
     }
 }
@@ -115,17 +115,7 @@ impl RecentCounters {
 impl RecentChanges {
     /// Reads the differences in the status of the running server; `None` if no server responds, or if the status has none.
     pub(super) fn of_status(status: &Result<Value, String>) -> Option<Self> {
-        let recent = &status.as_ref().ok()?["last_hour"];
-        let number = |name: &str| recent[name].as_u64();
-        Some(Self {
-            minutes: number("minutes")?,
-            listen_drops: number("listen_drops")?,
-            accepted: number("accepted")?,
-            oom_kills: number("oom_kills")?,
-            swapped_in: number("swapped_in_pages")?,
-            spool_refused: number("spool_refused")?,
-            spool_held_up: number("spool_held_up")?,
-        })
+        Self::deserialize(&status.as_ref().ok()?["last_hour"]).ok()
     }
 
     /// The time that the counts cover, for people.
@@ -150,12 +140,10 @@ pub(super) mod tests {
     pub(in crate::doctor) fn quiet() -> RecentChanges {
         RecentChanges {
             minutes: 40,
-            listen_drops: 0,
-            accepted: 10_000,
-            oom_kills: 0,
-            swapped_in: 0,
-            spool_refused: 0,
-            spool_held_up: 0,
+            counts: KernelCounters {
+                accepted: 10_000,
+                ..KernelCounters::default()
+            },
         }
     }
 
@@ -172,14 +160,18 @@ pub(super) mod tests {
         let mut counters = RecentCounters::new(reading(7));
         let status = Ok(json!({ "last_hour": counters.value(&reading(9)) }));
         let recent = RecentChanges::of_status(&status).unwrap();
-        assert_eq!((recent.minutes, recent.listen_drops), (0, 2));
+        assert_eq!((recent.minutes, recent.counts.listen_drops), (0, 2));
         for minute in 1..=100 {
             counters.add(reading(7 + minute));
         }
         let status = Ok(json!({ "last_hour": counters.value(&reading(107)) }));
         let recent = RecentChanges::of_status(&status).unwrap();
         assert_eq!(
-            (recent.minutes, recent.listen_drops, recent.accepted),
+            (
+                recent.minutes,
+                recent.counts.listen_drops,
+                recent.counts.accepted
+            ),
             (60, 60, 600)
         );
         assert_eq!(counters.readings.len(), READINGS);

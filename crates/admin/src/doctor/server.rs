@@ -70,13 +70,13 @@ pub fn spool_findings(status: &Result<Value, String>) -> DoctorFinding {
         size(memory),
         size(memory_limit),
         recent.period(),
-        recent.spool_refused,
-        recent.spool_held_up
+        recent.counts.spool_refused,
+        recent.counts.spool_held_up
     );
     let level = match percent(disk, limit) {
         80.. => Severity::Wrong,
         _ if spools["folder"].is_null() => Severity::Wrong,
-        _ if recent.spool_refused > 0 || recent.spool_held_up > 0 => Severity::Notice,
+        _ if recent.counts.spool_refused > 0 || recent.counts.spool_held_up > 0 => Severity::Notice,
         _ => return DoctorFinding::fine(CHECK, seen),
     };
     let (why, remedy) = if spools["folder"].is_null() {

@@ -5,13 +5,14 @@
 //! its own requests, and PHP of several sites may share one user.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::listener::Peer;
+use galley_sys::Lock;
 
 /// The maximum number of connections of a listener, for a process with this limit of descriptors: far below it, because
 /// visitors need them.
@@ -23,7 +24,7 @@ pub fn max_connections(descriptors: u64) -> usize {
 /// The connections of a listener.
 pub(super) struct ConnectionTable {
     most: usize,
-    open: Mutex<OpenConnections>,
+    open: Lock<OpenConnections>,
 }
 
 #[derive(Default)]
@@ -62,14 +63,14 @@ impl ConnectionTable {
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
-            open: Mutex::default(),
+            open: Lock::default(),
         })
     }
 
     /// Admits a connection, if necessary instead of another one, which then ends. `None`: all that it could replace are being
     /// answered.
     pub(super) fn admit(self: &Arc<Self>, peer: Peer, until: Instant) -> Option<ConnectionPlace> {
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         if let Some(crowd) = open.crowd(peer, self.most) {
             open.end_oldest(crowd)?;
         }
@@ -87,10 +88,6 @@ impl ConnectionTable {
             number,
             changed,
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, OpenConnections> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,7 +128,7 @@ impl OpenConnections {
 impl ConnectionPlace {
     /// Begins the next step, which may take `limit`.
     pub(super) fn begin(&self, step: Step, limit: Option<Duration>) {
-        let mut open = self.table.lock();
+        let mut open = self.table.open.lock();
         if let Some(connection) = open.connections.get_mut(&self.number) {
             connection.step = step;
             connection.deadline = limit.map(|limit| Instant::now() + limit);
@@ -143,7 +140,7 @@ impl ConnectionPlace {
     pub(super) async fn overdue(&self) {
         loop {
             let deadline = {
-                let open = self.table.lock();
+                let open = self.table.open.lock();
                 match open.connections.get(&self.number) {
                     Some(connection) => connection.deadline,
                     None => return,
@@ -162,7 +159,7 @@ impl ConnectionPlace {
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
-        self.table.lock().connections.remove(&self.number);
+        self.table.open.lock().connections.remove(&self.number);
     }
 }
 
@@ -190,7 +187,12 @@ mod tests {
     }
 
     fn is_open(place: &ConnectionPlace) -> bool {
-        place.table.lock().connections.contains_key(&place.number)
+        place
+            .table
+            .open
+            .lock()
+            .connections
+            .contains_key(&place.number)
     }
 
     #[test]
@@ -238,9 +240,9 @@ mod tests {
         let operators: Vec<_> = (0..9).map(|_| admit(&table, Peer::Operator)).collect();
         assert!(is_open(&new));
         assert_eq!(operators.iter().filter(|place| is_open(place)).count(), 4);
-        assert_eq!(table.lock().connections.len(), 16);
+        assert_eq!(table.open.lock().connections.len(), 16);
         drop((places, new, operators));
-        assert_eq!(table.lock().connections.len(), 0);
+        assert_eq!(table.open.lock().connections.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]

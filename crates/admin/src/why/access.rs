@@ -5,6 +5,7 @@ use std::fmt::Display;
 use galley_policy::access::{
     self, AccessClient, AccessConditions, BodyCheck, Bucket, By, DenialReason,
 };
+use galley_policy::decide::Decision;
 use serde_json::{Value, json};
 
 use super::advice::{Advice, ReasonText};
@@ -17,6 +18,15 @@ fn client(exchange: &Exchange<'_>) -> AccessClient {
 
 fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<AccessConditions<'e>, DenialReason> {
     access::judge(&exchange.site.core.rules, &exchange.info, client(exchange))
+}
+
+/// The status that the rule of a denial names.
+pub(super) fn own_status(decision: &Decision, exchange: &Exchange<'_>) -> Option<u16> {
+    let denial = judged(exchange).err()?;
+    let is_meant = matches!(decision, Decision::Refuse(why) if *why == denial.why());
+    denial
+        .status(&exchange.site.core.rules)
+        .filter(|_| is_meant)
 }
 
 /// The reason why a request is denied, with advice; `None` if it is not.

@@ -11,7 +11,7 @@ use galley_policy::private::PageDifference;
 use super::advice::{Advice, ReasonText};
 use super::explanation::Explanation;
 use super::reasons;
-use super::words::{not_stored, pass, refused, short_lived};
+use super::words::{not_stored, pass, refused, short_lived, uncached};
 
 /// The reason why the response does not come from the cache, or why the stored page has a short lifetime; `None` if there is
 /// none, or if no cache is involved.
@@ -116,7 +116,7 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
             short_lived(entry).unwrap_or_else(|| reasons::MISSED_OLD.with(&[("seconds", &seconds)]))
         }
         (_, None) => match explanation.last_not_stored {
-            Some(page) => not_stored(page.why, None),
+            Some(page) => uncached(page),
             None => by_purge(reasons::MISSED_OR_PURGED)
                 .unwrap_or_else(|| reasons::MISSED_NOTHING.plain()),
         },

@@ -24,9 +24,10 @@ reasons! {
     PASS_METHOD: "pass-method", "`{method}` is neither GET nor HEAD, so it may change something", None;
     PASS_METHOD_ANY: "pass-method-any", "its method is neither GET nor HEAD, so it may change something", None;
     PASS_AUTHORIZATION: "pass-authorization", "it carries `Authorization`, so the response may be for one person", None;
-    PASS_COOKIE_ANY: "pass-cookie-any", "a cookie means a person", Some(COOKIE);
-    PASS_COOKIE: "pass-cookie", "the cookie `{cookie}` means a person", Some(COOKIE);
-    PASS_COOKIES: "pass-cookies", "the cookies `{cookies}` mean a person", Some(COOKIE);
+    PASS_COOKIE_ANY: "pass-cookie-any", "a cookie identifies a visitor", Some(COOKIE);
+    PASS_COOKIE: "pass-cookie", "the cookie `{cookie}` identifies a visitor", Some(COOKIE);
+    PASS_COOKIES: "pass-cookies", "the cookies `{cookies}` identify a visitor", Some(COOKIE);
+    PASS_COOKIES_SEEN: "pass-cookies-seen", "cookies identify visitors, most often `{cookies}`", Some("nothing for members, customers and people who comment; if a cookie identifies nobody, look where its name is listed");
     PASS_PATH: "pass-path", "administration, login and scripts called directly are never cached", None;
     PASS_QUERY: "pass-query", "a query parameter asks for a personal or unpublished view", Some("if the parameter means nothing on this site, name it in `ignore_query`");
     PASS_UPGRADE: "pass-upgrade", "it asks for another protocol on the connection", None;
@@ -35,6 +36,7 @@ reasons! {
     PASS_NONCE: "pass-nonce", "it carries the REST nonce of a logged-in user", None;
     PASS_COMPARED: "pass-compared", "the first page of a member, or of a role for this address: it is compared with what visitors get", None;
     PASS_DIFFERS: "pass-differs", "pages of this member's role differ from what visitors get, outside of their private parts", Some("have the theme or plugin print these parts with `galley_private()`");
+    PASS_ACCEPT: "pass-accept", "the client prefers a media type for which the page has another form (`Vary: Accept`), and of which no copy is stored", None;
     PASS_AJAX: "pass-ajax", "a script requests it, and themes send a part of the page to scripts", None;
     PASS_RULE_ANY: "pass-rule-any", "the site's rule says `cache = false`", Some(RULE);
     PASS_RULE: "pass-rule", "the site's rule number {number}, for `{path}`, says `cache = false`", Some(RULE);
@@ -65,6 +67,15 @@ reasons! {
     STORED_FIELD: "not-stored-field", "its response has `{field}: {value}`", Some(SILENCE);
     STORED_NO_STORE: "not-stored-no-store", "its response has `no-store`", Some(SILENCE);
     STORED_REST_ROUTE: "not-stored-rest-route", "a REST route of another plugin answered, without a lifetime and without tags", Some("if the response may be stored, the plugin's author sends `Cache-Control: max-age`, or calls `galley_tag()`");
+    STORED_DONOTCACHEPAGE: "not-stored-donotcachepage", "a plugin or the theme defines `DONOTCACHEPAGE` for the page", Some("find the plugin or the theme that defines it; if it is wrong there, the filter `galley_obey_donotcachepage` overrules it");
+    STORED_NOCACHE_HEADERS: "not-stored-nocache-headers", "WordPress or a plugin calls `nocache_headers()` for the page", Some("find the plugin or the theme that calls it, or that starts a session of PHP");
+    STORED_DEVELOPMENT: "not-stored-development", "development mode is on", Some("switch it off on the page of Galley's plugin, or wait: it ends by itself");
+    STORED_EXCLUDED: "not-stored-excluded", "the settings of Galley's plugin exclude the page", Some("if that is wrong, remove the line from these settings");
+    STORED_LOGGED_IN: "not-stored-logged-in", "WordPress generated the page for a user who is logged in", None;
+    STORED_PREVIEW: "not-stored-preview", "it is a preview", None;
+    STORED_PASSWORD: "not-stored-password", "the post has a password", None;
+    STORED_SHOP: "not-stored-shop", "it is a cart, a checkout or an account, or shows a message of the shop", None;
+    STORED_PHP_ERROR: "not-stored-php-error", "PHP reported an error while it generated the page", Some(PHP_LOG);
     STORED_PRIVATE: "not-stored-private", "its response has `private`", Some(SILENCE);
     STORED_NO_CACHE: "not-stored-no-cache", "its response has `no-cache`", Some(SILENCE);
     STORED_VARY: "not-stored-vary", "its response has `vary: {value}`, so it may differ by fields that are not in the key", Some("if the page does not differ by that, a `[[site.rule]]` with `ignore = [\"vary\"]`");

@@ -34,7 +34,7 @@ pub(super) fn site(exchange: &Exchange<'_>, listener: Option<&str>) -> Value {
     let host = exchange.info.host();
     json!({
         "name": site.core.name,
-        "host_pattern": host_pattern(&site.hosts, host).map(ToString::to_string),
+        "host_pattern": host_pattern(&site.config.hosts, host).map(ToString::to_string),
         "listener": listener,
         "preset": match site.core.rules.preset {
             Preset::WordPress => "wordpress",

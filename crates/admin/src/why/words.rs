@@ -8,6 +8,7 @@ use galley_policy::outcome::{NotStored, PassWhy, RefusedWhy};
 use super::advice::{Advice, ReasonText};
 use super::applying;
 use super::reasons;
+use galley_fetch::counters::UncachedPage;
 use galley_fetch::hit_for_pass::PassReason;
 use galley_request::Exchange;
 
@@ -30,6 +31,7 @@ pub(crate) fn pass(why: PassWhy, exchange: Option<&Exchange<'_>>) -> Advice {
         PassWhy::Nonce => reasons::PASS_NONCE.plain(),
         PassWhy::Compared => reasons::PASS_COMPARED.plain(),
         PassWhy::Differs => reasons::PASS_DIFFERS.plain(),
+        PassWhy::Accept => reasons::PASS_ACCEPT.plain(),
         PassWhy::Ajax => reasons::PASS_AJAX.plain(),
         PassWhy::Rule => match exchange.and_then(applying::applying) {
             Some((number, rule)) => {
@@ -62,6 +64,22 @@ fn meaning(names: &[String]) -> Advice {
     }
 }
 
+/// The reason why requests bypassed the cache for cookies of these names, the most frequent first.
+pub(crate) fn passed_cookies(names: &[String]) -> Advice {
+    match names {
+        [] => reasons::PASS_COOKIE_ANY.plain(),
+        names => reasons::PASS_COOKIES_SEEN.with(&[("cookies", &names.join("`, `"))]),
+    }
+}
+
+/// The reason why a page was not stored lately.
+pub(crate) fn uncached(page: UncachedPage) -> Advice {
+    match (page.why, page.status) {
+        (NotStored::Status, Some(status)) => status_not_stored(Some(status)),
+        (why, _) => not_stored(why, None),
+    }
+}
+
 /// The reason why a response was not stored; `reason` has the fields that cause it.
 pub(crate) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice {
     let fields = reason.map_or(&[][..], |reason| &reason.fields);
@@ -74,12 +92,10 @@ pub(crate) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice 
     };
     match why {
         NotStored::SetCookie => cookies_set(reason),
-        NotStored::NoStore
-            if cache_field.is_some_and(|(name, value)| is_foreign_route(name, value)) =>
-        {
-            reasons::STORED_REST_ROUTE.plain()
+        NotStored::NoStore => {
+            let by_plugin = cache_field.and_then(|(name, value)| forbidden(name, value));
+            by_plugin.unwrap_or_else(|| says(reasons::STORED_NO_STORE))
         }
-        NotStored::NoStore => says(reasons::STORED_NO_STORE),
         NotStored::Private => says(reasons::STORED_PRIVATE),
         NotStored::NoCache => says(reasons::STORED_NO_CACHE),
         NotStored::Vary => {
@@ -110,10 +126,24 @@ pub(crate) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice 
     }
 }
 
-/// Whether the WordPress plugin forbade to store the response of another plugin's REST route.
-fn is_foreign_route(name: &str, value: &str) -> bool {
+/// The reason for which Galley's plugin forbade to store a response, by the word in the field that it sends.
+fn forbidden(name: &str, value: &str) -> Option<Advice> {
     let mut directives = value.split(',').map(str::trim);
-    name == "galley-cache-control" && directives.any(|directive| directive == "why=rest-route")
+    let why = directives.find_map(|directive| directive.strip_prefix("why="))?;
+    let reason = match (name, why) {
+        ("galley-cache-control", "rest-route") => reasons::STORED_REST_ROUTE,
+        ("galley-cache-control", "donotcachepage") => reasons::STORED_DONOTCACHEPAGE,
+        ("galley-cache-control", "nocache-headers") => reasons::STORED_NOCACHE_HEADERS,
+        ("galley-cache-control", "development") => reasons::STORED_DEVELOPMENT,
+        ("galley-cache-control", "excluded") => reasons::STORED_EXCLUDED,
+        ("galley-cache-control", "logged-in") => reasons::STORED_LOGGED_IN,
+        ("galley-cache-control", "preview") => reasons::STORED_PREVIEW,
+        ("galley-cache-control", "password") => reasons::STORED_PASSWORD,
+        ("galley-cache-control", "shop") => reasons::STORED_SHOP,
+        ("galley-cache-control", "error") => reasons::STORED_PHP_ERROR,
+        _ => return None,
+    };
+    Some(reason.plain())
 }
 
 /// The reason why a stored page has a short lifetime: the WordPress plugin tags it with tables of other plugins.

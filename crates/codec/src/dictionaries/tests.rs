@@ -3,11 +3,12 @@
 use super::*;
 use crate::dictionary_job::DictionaryJob;
 use crate::encode;
+use crate::taking_part::may_take_part;
 use galley_cache::entry::EncodedEntry;
 use galley_cache::testing;
 use galley_policy::compress::coded_fields;
 use galley_policy::encoding::Coding;
-use galley_policy::request_info::{RequestInfo, RequestLineInfo};
+use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::site::Policy;
 use http::header::{self, HeaderMap, HeaderValue};
 
@@ -128,7 +129,7 @@ fn chosen_at() -> Tick {
 
 /// Two products, of which the first is the dictionary.
 fn two_products() -> World {
-    let world = World::new(Dictionaries::on());
+    let world = World::new(Dictionaries::new(true, None));
     world.store("/product/a/", 9);
     world.store("/product/b/", 3);
     world.compare("/product/a/", START);
@@ -139,7 +140,7 @@ fn two_products() -> World {
 
 #[test]
 fn the_page_with_the_most_hits_becomes_the_dictionary_of_its_template() {
-    let world = World::new(Dictionaries::on());
+    let world = World::new(Dictionaries::new(true, None));
     for (path, hits) in [
         ("/product/a/", 3),
         ("/product/b/", 9),
@@ -170,7 +171,7 @@ fn the_page_with_the_most_hits_becomes_the_dictionary_of_its_template() {
 
 #[test]
 fn a_page_whose_copy_replaces_it_before_it_is_compared_is_compared_again() {
-    let world = World::new(Dictionaries::on());
+    let world = World::new(Dictionaries::new(true, None));
     let state = world.dictionaries.state();
     for path in ["/product/a/", "/product/b/"] {
         world.store(path, 3);
@@ -280,7 +281,7 @@ fn pages_follow_the_dictionaries_of_their_site() {
     // No dictionary, after a purge or because they are off.
     let off = World {
         memory: Arc::clone(&world.memory),
-        dictionaries: Arc::new(Dictionaries::off()),
+        dictionaries: Arc::new(Dictionaries::new(false, None)),
     };
     assert_eq!(off.dictionaries.state(), 0);
     off.compare("/product/b/", chosen_at());
@@ -373,7 +374,7 @@ fn templates_and_their_pages_are_bounded() {
             world.compare(&path, chosen_at());
         }
     }
-    assert_eq!(world.dictionaries.lock().len(), MAX_TEMPLATES);
+    assert_eq!(world.dictionaries.templates.lock().len(), MAX_TEMPLATES);
     assert!(world.of("/product/a/").is_some(), "it is used, so it stays");
     world.renew(chosen_at().plus(CHOICE));
     assert!(world.dictionaries.current.load().len() <= MAX_TEMPLATES);
@@ -382,7 +383,7 @@ fn templates_and_their_pages_are_bounded() {
         world.store(&path, 100 + page);
         world.compare(&path, chosen_at());
     }
-    let templates = world.dictionaries.lock();
+    let templates = world.dictionaries.templates.lock();
     assert!(templates.iter().all(|known| known.pages.len() <= MAX_PAGES));
     let product = templates
         .iter()

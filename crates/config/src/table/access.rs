@@ -45,6 +45,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("`site.allow_countries`").example(r#"["DE", "AT", "CH"]"#),
     row(OptionSection::SiteRule, "deny_countries", List(&ValueKind::Country), AS_IN_SITE)
         .computed("`site.deny_countries`").example(r#"["FR"]"#),
+    row(OptionSection::SiteRule, "deny_status", Count { least: 403, most: 410 }, "The status for clients that the rule denies: 403, 404, 405, or 410 for what is gone.")
+        .or("403").unit("status").example("410"),
     row(OptionSection::SiteRule, "basic_auth", ValueKind::FileOrOff, AS_IN_SITE)
         .computed("`site.basic_auth`").example(r#""/etc/galley/example.com.htpasswd""#),
     row(OptionSection::SiteRule, "spellings", Flag, "Whether the access control of this rule covers [other spellings](../how-to/access.md#other-spellings-of-an-address) of its pages, such as `/?p=12`.")

@@ -23,4 +23,6 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("100").unit("hits"),
     row(OptionSection::Site, "dictionaries", Flag, "Whether Galley sends pages over TLS as the difference to a page that the browser has.")
         .or("false"),
+    row(OptionSection::Site, "next_pages", Flag, "Whether stored pages over TLS tell browsers to load [the pages that visitors most often open next](../how-to/caching.md#pages-that-browsers-load-in-advance).")
+        .or("false"),
 ];

@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::options::{OptionRow, OptionSection, ValueKind};
 
 /// The name of the row for all statuses, in `[site.ttl]` and `[site.error_pages]`.
-pub(crate) const STATUS: &str = "<status>";
+pub const STATUS: &str = "<status>";
 
 /// The text of an option of a rule that is one of the site too; the reference lists these in a sentence.
-pub(crate) const AS_IN_SITE: &str = "As in the site; replaces its value.";
+pub const AS_IN_SITE: &str = "As in the site; replaces its value.";
 
 /// The same for lists that add to the site's.
-pub(crate) const ADDED_TO_SITE: &str = "As in the site; added to its value.";
+pub const ADDED_TO_SITE: &str = "As in the site; added to its value.";
 
 pub(super) const fn row(
     section: OptionSection,

@@ -1,4 +1,4 @@
-// Two small charts: stacked bars, and a line. Each has a scale and a description; the figures themselves are in a table beside it.
+// Two small charts: stacked bars, and lines. Each has a scale and a description; the figures themselves are in a table beside it.
 
 import { h, svg } from './dom.js';
 import { count } from './figures.js';
@@ -7,6 +7,12 @@ const HEIGHT = 200;
 const LEFT = 52;
 const BOTTOM = 22;
 const TOP = 10;
+
+// The width of a chart of a group: two beside each other where there is room.
+export function chartWidth(place) {
+  const width = Math.max(place.clientWidth, 280);
+  return width > 900 ? width / 2 - 16 : width;
+}
 
 // `bars`: { label, parts: [numbers] }; `kinds`: [class, name] of each part.
 export function bars(description, kinds, all, width) {
@@ -28,13 +34,31 @@ export function bars(description, kinds, all, width) {
   return h('div', {}, frame(description, most, width, [...drawn, ...labels]), legend(kinds));
 }
 
-// `points`: numbers, the newest last.
-export function line(description, points, room, width) {
-  const most = scale(Math.max(...points, 1));
+// `series`: [class, name, points]; a point is a number, or null where nothing is known, the newest last. `least` is the smallest scale,
+// `most` a fixed one, `labels` has a text for each place.
+export function lines(description, series, { room, width, least = 1, most = null, labels = [] }) {
+  const known = series.flatMap(([, , points]) => points.filter((one) => one !== null));
+  const top = most ?? scale(Math.max(...known, least));
   const step = (width - LEFT) / Math.max(room - 1, 1);
-  const first = room - points.length;
-  const path = points.map((value, index) => `${LEFT + (first + index) * step},${place(value, most)}`).join(' ');
-  return frame(description, most, width, [svg('polyline', { class: 'line', points: path })]);
+  const drawn = series.flatMap(([style, , points]) => runs(points, room - points.length).map((run) => {
+    const path = run.map(([index, value]) => `${LEFT + index * step},${place(value, top)}`).join(' ');
+    return svg('polyline', { class: `line ${style}`, points: path });
+  }));
+  const texts = named(labels, width).map((index) => svg('text', { x: LEFT + index * step, y: HEIGHT - 5 }, labels[index]));
+  return h('div', {}, frame(description, top, width, [...drawn, ...texts]), series.length > 1 ? legend(series) : null);
+}
+
+// The points without gaps between them, with their places. One point alone becomes a short line.
+function runs(points, first) {
+  const all = [];
+  points.forEach((value, index) => {
+    if (value === null) {
+      return;
+    }
+    const isNext = index > 0 && points[index - 1] !== null;
+    isNext ? all.at(-1).push([first + index, value]) : all.push([[first + index, value]]);
+  });
+  return all.map((run) => (run.length > 1 ? run : [[run[0][0] - 0.4, run[0][1]], run[0]]));
 }
 
 function frame(description, most, width, drawn) {

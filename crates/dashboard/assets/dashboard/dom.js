@@ -26,15 +26,22 @@ function fill(element, attributes, children) {
   return element;
 }
 
-// A table in a region that scrolls sideways on small screens. `columns`: [heading, class]; `rows`: lists of cells.
+// Text with `names` between backticks.
+export function prose(text) {
+  return text.split('`').map((part, index) => (index % 2 === 1 ? h('code', {}, part) : part));
+}
+
+// A table in a region that scrolls. `columns`: [heading, class]; `rows`: lists of cells. On a phone each row becomes a block with the
+// headings before its cells; the roles keep it a table for screen readers.
 export function table(caption, columns, rows, empty) {
   if (rows.length === 0) {
     return h('p', { class: 'quiet' }, empty);
   }
-  const head = columns.map(([heading, style]) => h('th', { scope: 'col', class: style }, heading));
+  const head = columns.map(([heading, style]) => h('th', { scope: 'col', role: 'columnheader', class: style }, heading));
   const body = rows.map((cells) =>
-    h('tr', {}, cells.map((cell, index) => h('td', { class: columns[index][1] }, cell ?? ''))));
-  const whole = h('table', {}, h('caption', {}, caption), h('thead', {}, h('tr', {}, head)), h('tbody', {}, body));
+    h('tr', { role: 'row' }, cells.map((cell, index) => h('td', { role: 'cell', class: columns[index][1], 'data-label': columns[index][0] }, cell ?? ''))));
+  const whole = h('table', { role: 'table' }, h('caption', {}, caption),
+    h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, head)), h('tbody', { role: 'rowgroup' }, body));
   return h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption }, whole);
 }
 

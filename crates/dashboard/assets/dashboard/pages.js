@@ -1,7 +1,7 @@
 // Stored pages: search, purge, and why a URL is cached or not.
 
 import { listing, post } from './api.js';
-import { showError, confirmed, facts, field, h, table, tell } from './dom.js';
+import { showError, confirmed, facts, field, h, prose, table, tell } from './dom.js';
 import { bytes, count, duration, several } from './figures.js';
 
 const STATES = {
@@ -92,8 +92,8 @@ function explained(answer) {
   const cookies = (answer.cookies ?? []).map((cookie) => `${cookie.name} (${cookie.class})`).join(', ');
   return [
     h('p', { class: 'note', id: 'because' }, now.sentence),
-    advice ? h('p', {}, h('strong', {}, 'Because: '), advice.why) : null,
-    advice?.do ? h('p', {}, h('strong', {}, 'What to do: '), advice.do) : null,
+    advice ? h('p', {}, h('strong', {}, 'Because: '), prose(advice.why)) : null,
+    advice?.do ? h('p', {}, h('strong', {}, 'What to do: '), prose(advice.do)) : null,
     h('h2', {}, 'Details'),
     facts([
       ['URL', answer.url],
@@ -104,7 +104,7 @@ function explained(answer) {
       ['Stored', entry ? `${entry.kind}, ${duration(entry.age_s)} old, ${bytes(entry.bytes)}, ${count(entry.hits)} hits` : 'nothing'],
       ['Tags', entry?.tags.join(', ')],
       ['State', entry ? STATES[entry.validity] ?? entry.validity : null],
-      ['Last not stored', answer.last_not_stored ? `${answer.last_not_stored.why}, ${duration(answer.last_not_stored.ago_s)} ago` : null],
+      ['Last not stored', answer.last_not_stored ? h('span', {}, prose(answer.last_not_stored.why), `, ${duration(answer.last_not_stored.ago_s)} ago`) : null],
     ]),
   ].filter(Boolean);
 }

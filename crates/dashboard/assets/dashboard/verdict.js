@@ -1,6 +1,6 @@
 // Whether visitors are served, what is wrong, since when, and what to do. The server decides; see `health` in its status.
 
-import { h } from './dom.js';
+import { h, prose } from './dom.js';
 import { duration } from './figures.js';
 
 const MARKS = { ok: '✓', degraded: '!', failing: '✗' };
@@ -20,11 +20,6 @@ export function badge({ state }) {
 
 export function titleMark({ state }) {
   return state === 'ok' ? '' : `${MARKS[state] ?? '?'} `;
-}
-
-// Text with `names` between backticks.
-function prose(text) {
-  return text.split('`').map((part, index) => (index % 2 === 1 ? h('code', {}, part) : part));
 }
 
 function problem(one) {

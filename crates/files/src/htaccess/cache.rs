@@ -10,7 +10,7 @@ use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use rustix::io::Errno;
@@ -19,11 +19,12 @@ use super::parse;
 use super::rules::Rules;
 use crate::recheck::{RECHECK, is_settled};
 use crate::tree::{self, Tree};
+use galley_sys::Lock;
 
 /// The parsed files by the relative path of the directory.
 #[derive(Default)]
 pub(crate) struct HtaccessCache {
-    entries: Mutex<HashMap<Vec<u8>, CachedHtaccess>>,
+    entries: Lock<HashMap<Vec<u8>, CachedHtaccess>>,
 }
 
 struct CachedHtaccess {
@@ -104,7 +105,7 @@ impl HtaccessCache {
 
     /// The cached rules, if they were checked less than a second ago.
     pub(crate) fn cached(&self, relative: &[u8], now: Instant) -> Option<Arc<Rules>> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.lock();
         let entry = entries.get(relative)?;
         let is_recent = now.saturating_duration_since(entry.checked) < RECHECK;
         is_recent.then(|| Arc::clone(&entry.rules))
@@ -112,7 +113,7 @@ impl HtaccessCache {
 
     /// The cached rules, if they were read from a file with this stamp. Makes them valid for another second.
     fn unchanged(&self, relative: &[u8], stamp: HtaccessStamp, now: Instant) -> Option<Arc<Rules>> {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         let entry = entries.get_mut(relative)?;
         if entry.stamp != stamp || !entry.is_settled {
             return None;
@@ -122,7 +123,7 @@ impl HtaccessCache {
     }
 
     fn put(&self, relative: &[u8], entry: CachedHtaccess) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         if entries.len() >= MAX_ENTRIES && !entries.contains_key(relative) {
             // Removes all entries: simple, and the entries in use are read again within a few requests.
             entries.clear();
@@ -131,14 +132,14 @@ impl HtaccessCache {
     }
 
     fn remove(&self, relative: &[u8]) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         entries.remove(relative);
     }
 
     /// The number of cached directories.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.entries.lock().unwrap().len()
+        self.entries.lock().len()
     }
 }
 

@@ -14,7 +14,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use galley_cache::entry::Entry;
@@ -33,6 +33,7 @@ use galley_fetch::audits::{AuditWish, Finding, PassGuard};
 use galley_purging::PurgeSource;
 use galley_request::audit::{self, FirstLook};
 use galley_request::{Services, Site, site_mark};
+use galley_sys::Lock;
 
 /// Starts the audits of all sites. When the result is dropped, they end and abandon pages in progress.
 /// `folder`: keeps the counts.
@@ -154,7 +155,7 @@ async fn audit_due(page: &DuePage) -> Duration {
 fn due_pages(sites: &[Arc<Site>], services: &Arc<Services>) -> Vec<DuePage> {
     let audited = sites
         .iter()
-        .filter(|site| site.audit && audit::can_be_audited(site));
+        .filter(|site| site.config.audit && audit::can_be_audited(site));
     let by_mark: HashMap<u32, &Arc<Site>> = audited.map(|site| (site.mark, site)).collect();
     let mut due = Vec::new();
     let mut pacing = WalkPacing::default();
@@ -227,7 +228,7 @@ impl Auditor {
         let walked = spawn_blocking(move || all_pages(&site, &services)).await;
         let pages = walked.unwrap_or_default();
         pass.set_pages(pages.len() as u64);
-        let queue = Mutex::new(PassQueue {
+        let queue = Lock::new(PassQueue {
             pages: pages.into(),
             ..PassQueue::default()
         });
@@ -261,7 +262,7 @@ impl Auditor {
     }
 
     /// Takes pages from the queue until it is empty.
-    async fn work(&self, queue: &Mutex<PassQueue>) {
+    async fn work(&self, queue: &Lock<PassQueue>) {
         loop {
             let step = lock(queue).next(Instant::now());
             let (page, is_suspect) = match step {
@@ -284,7 +285,7 @@ impl Auditor {
     }
 
     /// Audits one page of a pass, or adds it to the suspects.
-    async fn step(&self, queue: &Mutex<PassQueue>, entry: &Arc<Entry>, is_suspect: bool) {
+    async fn step(&self, queue: &Lock<PassQueue>, entry: &Arc<Entry>, is_suspect: bool) {
         if is_suspect {
             let result = audit::confirm(&self.services, &self.site, entry).await;
             return self.record(entry, &result, true);
@@ -371,8 +372,8 @@ impl Auditor {
     }
 }
 
-fn lock(queue: &Mutex<PassQueue>) -> std::sync::MutexGuard<'_, PassQueue> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(queue: &Lock<PassQueue>) -> std::sync::MutexGuard<'_, PassQueue> {
+    queue.lock()
 }
 
 /// All pages of a site in memory that visitors would get, the most requested first.

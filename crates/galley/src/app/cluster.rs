@@ -16,6 +16,7 @@ use super::object_cache::ClusterObjects;
 use super::predecessor::InheritedNode;
 use super::site_states::PurgesByName;
 use galley_purging::{PurgeSource, Receipt};
+use galley_server::QuicSecret;
 use galley_sys::clock::Clock;
 
 /// This node before its threads start; empty without a cluster.
@@ -42,10 +43,9 @@ impl Node {
             }),
             page_thread_start: || galley_sys::raise_priority(TURN),
         };
-        let refused = |cause: EngineError| ServerStartError::Cluster {
-            cause: cause.to_string(),
-        };
-        Ok(Self(Some(Cluster::new(settings).map_err(refused)?)))
+        Ok(Self(Some(
+            Cluster::new(settings).map_err(|cause| refused(&cause))?,
+        )))
     }
 
     /// The handle for publishing purges.
@@ -85,6 +85,26 @@ impl Node {
             tick_at,
             inherited.position.as_deref(),
         )?))
+    }
+}
+
+/// The secret for HTTP/3 of all nodes, if they share secrets.
+pub(super) fn quic_secret(config: &Config) -> Result<Option<QuicSecret>, ServerStartError> {
+    let Some(cluster) = &config.cluster else {
+        return Ok(None);
+    };
+    let secret = cluster.key_file.as_ref().map(|file| {
+        let secret = galley_cluster::quic_secret(file, &cluster.name);
+        secret
+            .map(QuicSecret::from_bytes)
+            .map_err(|cause| refused(&cause))
+    });
+    secret.transpose()
+}
+
+fn refused(cause: &EngineError) -> ServerStartError {
+    ServerStartError::Cluster {
+        cause: cause.to_string(),
     }
 }
 

@@ -254,10 +254,7 @@ fn targets(site: &SiteConfig) -> Vec<ForwardTarget> {
     let hosts: Vec<String> = hosts.map(str::to_owned).collect();
     let has_other_hosts = hosts.len() < site.hosts.len();
     let targets = site.purge_forward.iter().map(|one| ForwardTarget {
-        kind: one.kind.clone(),
-        server: one.server.clone(),
-        token_file: one.token_file.clone(),
-        by_tag: one.by_tag,
+        cache: one.clone(),
         hosts: hosts.clone(),
         has_other_hosts,
     });

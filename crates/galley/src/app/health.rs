@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use galley_upstream::{CheckTarget, CheckThresholds, HealthChange, HealthCheck, ServerState};
+use galley_upstream::{CheckTarget, HealthChange, HealthCheck, ServerState};
 
 /// A server and the settings of its check.
 #[derive(Clone, Debug)]
@@ -18,29 +18,21 @@ pub(super) struct CheckedServer {
     pub(super) target: CheckTarget,
     pub(super) state: Arc<ServerState>,
     /// `None`: it is not checked.
-    pub(super) plan: Option<CheckPlan>,
-}
-
-/// The request and interval of a check, and how many results change a server's state.
-#[derive(Clone, Debug)]
-pub(super) struct CheckPlan {
-    pub(super) check: Arc<HealthCheck>,
-    pub(super) interval: Duration,
-    pub(super) thresholds: CheckThresholds,
+    pub(super) check: Option<Arc<HealthCheck>>,
 }
 
 /// Starts the checks of all servers that have one; they end when the result is dropped.
 pub(super) fn start(servers: &[CheckedServer]) -> JoinSet<()> {
     let mut checks = JoinSet::new();
     for server in servers {
-        match &server.plan {
-            Some(plan) => {
+        match &server.check {
+            Some(check) => {
                 let own = CheckTask {
                     site: server.site.clone(),
                     target: server.target.clone(),
                     state: Arc::downgrade(&server.state),
                 };
-                checks.spawn(keep(own, plan.clone()));
+                checks.spawn(keep(own, Arc::clone(check)));
             }
             None => server.state.forget_checks(),
         }
@@ -54,15 +46,15 @@ struct CheckTask {
     state: Weak<ServerState>,
 }
 
-async fn keep(task: CheckTask, plan: CheckPlan) {
+async fn keep(task: CheckTask, check: Arc<HealthCheck>) {
     let mut next = Instant::now();
     let mut is_first = true;
     loop {
-        let outcome = plan.check.run(&task.target).await;
+        let outcome = check.run(&task.target).await;
         let Some(state) = task.state.upgrade() else {
             return;
         };
-        let change = state.checked(outcome.is_ok(), plan.thresholds, Instant::now());
+        let change = state.checked(outcome.is_ok(), &check.config, Instant::now());
         match (change, outcome) {
             (HealthChange::TakenOut, Err(why)) => {
                 let (site, upstream) = (&task.site, &state.address);
@@ -80,7 +72,7 @@ async fn keep(task: CheckTask, plan: CheckPlan) {
         }
         drop(state);
         // A check that takes longer than the interval delays the next one; missed checks are not repeated.
-        next = (next + wait(plan.interval, is_first)).max(Instant::now());
+        next = (next + wait(check.config.interval, is_first)).max(Instant::now());
         is_first = false;
         tokio::time::sleep_until(next).await;
     }

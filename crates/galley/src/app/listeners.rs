@@ -60,6 +60,8 @@ pub(super) struct HeldListeners {
     inherited: BTreeMap<ListenerName, InheritedSockets>,
     /// What the endpoints of HTTP/3 share.
     router: Arc<QuicRouter>,
+    /// The secret for HTTP/3 of all nodes of the cluster.
+    cluster: Option<QuicSecret>,
 }
 
 /// The sockets of one listener of another process, with their file.
@@ -85,16 +87,17 @@ impl NewListeners {
 }
 
 impl HeldListeners {
-    /// Starts without listeners. Must be called while there is one thread.
+    /// Starts without listeners. Must be called while there is one thread. `cluster`: the secret for HTTP/3 of all nodes.
     ///
     /// Errors: there is no randomness for keys.
-    pub(super) fn new(cores: usize) -> io::Result<Self> {
+    pub(super) fn new(cores: usize, cluster: Option<QuicSecret>) -> io::Result<Self> {
         Ok(Self {
             cores,
             held: BTreeMap::new(),
             passed: Passed::take(),
             inherited: BTreeMap::new(),
-            router: QuicRouter::new(QuicSecret::random()?, 0)?,
+            router: QuicRouter::new(QuicSecret::random()?, cluster.as_ref(), 0)?,
+            cluster,
         })
     }
 
@@ -114,7 +117,8 @@ impl HeldListeners {
         self.inherited = sockets;
         if let Some(InheritedQuic { heritage, line }) = quic {
             let secret = QuicSecret::from_bytes(heritage.secret);
-            self.router = QuicRouter::new(secret, heritage.epoch.wrapping_add(1))?;
+            let epoch = heritage.epoch.wrapping_add(1);
+            self.router = QuicRouter::new(secret, self.cluster.as_ref(), epoch)?;
             self.router.set_predecessor(Some(line.into()))?;
         }
         Ok(())

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use galley_cluster::lease::Lease;
@@ -17,6 +17,7 @@ use galley_object_cache::{
 };
 use galley_policy::purge::Scope;
 use galley_request::Site;
+use galley_sys::Lock;
 use galley_sys::clock::Clock;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -125,9 +126,9 @@ pub(super) struct ClusterObjects {
     publisher: ClusterPublisher,
     lease: Arc<Lease>,
     clock: Clock,
-    changes: Mutex<Option<RemoteChanges>>,
+    changes: Lock<Option<RemoteChanges>>,
     /// Announcements of each site in the second that began then.
-    rates: Mutex<HashMap<String, (Instant, u32)>>,
+    rates: Lock<HashMap<String, (Instant, u32)>>,
 }
 
 impl ClusterObjects {
@@ -136,14 +137,14 @@ impl ClusterObjects {
             lease: ClusterPublisher::lease(Some(&publisher)),
             publisher,
             clock,
-            changes: Mutex::default(),
-            rates: Mutex::default(),
+            changes: Lock::default(),
+            rates: Lock::default(),
         }
     }
 
     /// Whether a site announces so much that it would push the purges of other sites out of the stream.
     fn is_too_fast(&self, site: &str) -> bool {
-        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rates = self.rates.lock();
         let now = Instant::now();
         let (since, count) = rates.entry(site.to_owned()).or_insert((now, 0));
         if now.duration_since(*since) > SECOND {
@@ -159,8 +160,7 @@ impl ClusterObjects {
             None => vec![None],
             Some(entries) => entries.iter().filter_map(remote_change).map(Some).collect(),
         };
-        let running = self.changes.lock();
-        let running = running.unwrap_or_else(PoisonError::into_inner).clone();
+        let running = self.changes.lock().clone();
         // Without an object cache, there are no values.
         if let Some(running) = running.filter(|_| !changes.is_empty()) {
             running.apply(changes);
@@ -170,7 +170,7 @@ impl ClusterObjects {
 
 impl OtherNodes for ClusterObjects {
     fn connect(&self, changes: RemoteChanges) {
-        let mut running = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.changes.lock();
         *running = Some(changes);
     }
 

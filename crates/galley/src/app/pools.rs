@@ -7,20 +7,20 @@ use std::thread::JoinHandle;
 
 use galley_config::{
     Config, HttpUpstream, PhpAddress, RunInterval, ServerShare, SiteConfig,
-    UpstreamConfig as Configured,
+    UpstreamConfig as Configured, UpstreamLimits,
 };
 use galley_policy::route::HostPattern;
 
 use super::ServerStartError;
-use super::health::{CheckPlan, CheckedServer};
+use super::health::CheckedServer;
 use super::php::{PhpPool, SitePhp};
 use super::process_state::ProcessState;
 use super::tls::UpstreamTlsClients;
 use galley_fetch::Handle;
 use galley_sys::sandbox::Sandbox;
 use galley_upstream::{
-    BalancedServer, Balancing, CheckTarget, CheckThresholds, ExchangeEnd, FastCgiAddress,
-    HealthCheck, HttpServer, PoolSpec, ServerStates, UpstreamAddress,
+    BalancedServer, CheckTarget, ExchangeEnd, HealthCheck, HttpServer, PoolSpec, ServerStates,
+    UpstreamAddress,
 };
 
 /// Plans the pools that the sites need, for each fetch thread, and the pools that each site uses.
@@ -158,7 +158,7 @@ impl PoolPlan<'_> {
         let (target, in_flight) = match upstream {
             Configured::Files => return BackendKind::Files,
             Configured::Php(servers) => {
-                let addresses = servers.iter().map(|one| php_address(&one.address));
+                let addresses = servers.iter().map(|one| one.address.clone());
                 shares.extend(servers.iter().map(|one| one.share));
                 let target = UpstreamAddress::FastCgi(addresses.collect());
                 (target, limits.in_flight)
@@ -171,7 +171,7 @@ impl PoolPlan<'_> {
                         0 => most,
                         less => less.min(most),
                     };
-                    let address = FastCgiAddress::Unix(php.socket.clone());
+                    let address = PhpAddress::Unix(php.socket.clone());
                     shares.push(ServerShare::default());
                     (UpstreamAddress::FastCgi(vec![address]), in_flight)
                 }
@@ -195,19 +195,12 @@ impl PoolPlan<'_> {
             site: site.name.clone(),
             target,
             servers,
-            balancing: Balancing {
-                method: site.balancing.method.clone(),
-                slow_start: site.balancing.slow_start,
+            balancing: site.balancing.clone(),
+            limits: UpstreamLimits {
+                in_flight,
+                ..site.limits
             },
-            in_flight,
             slots: places,
-            queue: limits.queue,
-            queue_timeout: limits.queue_timeout,
-            connect_timeout: limits.connect_timeout,
-            first_byte_timeout: limits.first_byte_timeout,
-            read_timeout: limits.read_timeout,
-            idle_share: limits.idle_share,
-            idle_age: limits.idle_age,
             end: ExchangeEnd::Response,
         });
         kind(pools.len() - 1)
@@ -220,7 +213,7 @@ impl PoolPlan<'_> {
         target: &UpstreamAddress,
         shares: Vec<ServerShare>,
     ) -> Vec<BalancedServer> {
-        let plan = check_plan(site);
+        let check = health_check(site);
         let targets: Vec<(String, CheckTarget)> = match target {
             UpstreamAddress::FastCgi(servers) => {
                 let servers = servers.iter();
@@ -231,7 +224,7 @@ impl PoolPlan<'_> {
             UpstreamAddress::Http(servers) => {
                 let servers = servers.iter();
                 servers
-                    .map(|one| (one.to_string(), CheckTarget::of_http(one)))
+                    .map(|one| (one.to_string(), CheckTarget::Http(one.clone())))
                     .collect()
             }
         };
@@ -243,7 +236,7 @@ impl PoolPlan<'_> {
                     site: site.name.clone(),
                     target,
                     state: Arc::clone(&state),
-                    plan: plan.clone(),
+                    check: check.clone(),
                 });
                 BalancedServer { state, share }
             })
@@ -263,30 +256,14 @@ impl PoolPlan<'_> {
 }
 
 /// The health check for the servers of a site.
-fn check_plan(site: &SiteConfig) -> Option<CheckPlan> {
+fn health_check(site: &SiteConfig) -> Option<Arc<HealthCheck>> {
     let check = site.balancing.check.as_ref()?;
     let exact = site.hosts.iter().find_map(HostPattern::exact);
-    Some(CheckPlan {
-        check: Arc::new(HealthCheck {
-            host: exact.unwrap_or("localhost").to_owned(),
-            path: check.path.clone(),
-            root: site.root.clone(),
-            timeout: check.timeout,
-            statuses: check.statuses.clone(),
-        }),
-        interval: check.interval,
-        thresholds: CheckThresholds {
-            rise: check.rise,
-            fall: check.fall,
-        },
-    })
-}
-
-fn php_address(address: &PhpAddress) -> FastCgiAddress {
-    match address {
-        PhpAddress::Unix(path) => FastCgiAddress::Unix(path.clone()),
-        PhpAddress::Tcp(address) => FastCgiAddress::Tcp(address.clone()),
-    }
+    Some(Arc::new(HealthCheck {
+        host: exact.unwrap_or("localhost").to_owned(),
+        root: site.root.clone(),
+        config: check.clone(),
+    }))
 }
 
 /// The number of cores per fetch thread. A fetch thread moves PHP's responses, which arrive a thousand times more slowly than

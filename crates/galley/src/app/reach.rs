@@ -140,7 +140,7 @@ fn tried_as(who: &UserIdentity, address: &str) -> Result<(), ConnectFailure> {
         return Ok(());
     };
     let allowed = who.may_write(path.as_ref());
-    allowed.map_err(|error| ConnectFailure::new(address, &error))
+    allowed.map_err(|error| ConnectFailure::of_user(address, &error, who.uid()))
 }
 
 /// How many servers `galley check` tries at the same time: one behind a firewall takes seconds.

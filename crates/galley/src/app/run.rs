@@ -7,7 +7,7 @@ use galley_config::{Config, ConfigSource};
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 
-use super::cluster::Node;
+use super::cluster::{self, Node};
 use super::connections::ConnectionShare;
 use super::control::{self, ControlThread, RunEnd};
 use super::current::CurrentConfiguration;
@@ -45,7 +45,7 @@ pub fn run(
     }
     let clock = Clock::start();
     let share = ConnectionShare::new(config, galley_sys::raise_descriptor_limit());
-    let mut held = HeldListeners::new(share.cores)?;
+    let mut held = HeldListeners::new(share.cores, cluster::quic_secret(config)?)?;
     let sockets = std::mem::take(&mut inheritance.sockets);
     held.inherit(sockets, inheritance.quic.take())?;
     let listeners = held.bind(config)?;

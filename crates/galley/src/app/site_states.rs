@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use galley_cache::budget::MemoryBudget;
 use galley_cache::fragment_table::FragmentTable;
@@ -20,12 +20,14 @@ use galley_policy::site::MemberPages;
 use super::durable::{hash, key_shape};
 use galley_codec::compress::Compressing;
 use galley_codec::dictionaries::Dictionaries;
+use galley_codec::next_pages::NextPages;
 use galley_fetch::acknowledged::AcknowledgedPurges;
 use galley_fetch::audits::Audits;
 use galley_fetch::counters::FetchCounters;
 use galley_fetch::cron::CronRuns;
 use galley_fetch::{FetchLimits, FetchSite};
 use galley_purging::{Durable, PurgeSource, SitePurges};
+use galley_sys::Lock;
 
 /// The states of all sites. Owned by the control thread.
 pub(super) struct SiteStates {
@@ -40,7 +42,7 @@ pub(super) struct SiteStates {
 
 /// The purges of all sites that were ever configured, by name. Purges from other nodes are applied to them.
 #[derive(Clone, Default)]
-pub(super) struct PurgesByName(Arc<Mutex<NamedPurges>>);
+pub(super) struct PurgesByName(Arc<Lock<NamedPurges>>);
 
 #[derive(Default)]
 struct NamedPurges {
@@ -52,21 +54,21 @@ struct NamedPurges {
 impl PurgesByName {
     /// The purges of a site.
     pub(super) fn find(&self, name: &str) -> Option<Arc<SitePurges>> {
-        self.lock().by_name.get(name).cloned()
+        self.0.lock().by_name.get(name).cloned()
     }
 
     /// The purges of all sites.
     pub(super) fn all(&self) -> Vec<Arc<SitePurges>> {
-        self.lock().by_name.values().cloned().collect()
+        self.0.lock().by_name.values().cloned().collect()
     }
 
     /// Must be called when this node starts to read the purges of other nodes.
     pub(super) fn are_read(&self) {
-        self.lock().is_read = true;
+        self.0.lock().is_read = true;
     }
 
     fn add(&self, name: &str, purges: &Arc<SitePurges>) {
-        let mut named = self.lock();
+        let mut named = self.0.lock();
         named.by_name.insert(name.to_owned(), Arc::clone(purges));
         if named.is_read {
             // The purges of this site were missed so far, and pages on the disk may be older than those.
@@ -76,10 +78,6 @@ impl PurgesByName {
             };
             drop(purges.apply(&all, PurgeSource::Cluster));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, NamedPurges> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -149,11 +147,10 @@ impl SiteStates {
             disk,
             compressing,
             // Not those of the former configuration, which may have opened pages that are now closed.
-            dictionaries: Arc::new(if site.dictionaries {
-                Dictionaries::on()
-            } else {
-                Dictionaries::off()
-            }),
+            dictionaries: Arc::new(Dictionaries::new(
+                site.dictionaries,
+                site.next_pages.then(NextPages::new),
+            )),
             purges: Arc::clone(&state.purges),
             counters: Arc::clone(&state.counters),
             limits: FetchLimits {

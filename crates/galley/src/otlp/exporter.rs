@@ -1,8 +1,8 @@
 //! The thread that sends spans to the collector.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Ended, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::encode;
 use super::failure::{self, ExportFailure};
+use galley_sys::Lock;
 use galley_telemetry::errors::LogInterval;
 use galley_telemetry::trace::{FinishedSpan, TraceStats, Tracer, TracerSettings};
 use galley_tls::service_client::ServiceClient;
@@ -24,7 +25,7 @@ pub struct Exporter {
     tracer: Arc<Tracer>,
     closing: oneshot::Sender<()>,
     /// Disconnected when the thread has ended.
-    ended: Mutex<Ended<()>>,
+    ended: Lock<Ended<()>>,
 }
 
 /// Starts the thread, which ends when the last tracer is dropped, or at [`Exporter::close`].
@@ -58,7 +59,7 @@ pub fn start(server: &HttpUpstream, settings: TracerSettings) -> io::Result<Expo
             galley_sys::random_bytes,
         )),
         closing,
-        ended: Mutex::new(ended),
+        ended: Lock::new(ended),
     })
 }
 
@@ -72,7 +73,7 @@ impl Exporter {
     pub fn close(self) {
         // The thread may have ended.
         let _ = self.closing.send(());
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.ended.lock();
         let _ = ended.recv_timeout(LAST_EXPORT + LAST_EXPORT);
     }
 }

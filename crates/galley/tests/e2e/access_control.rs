@@ -74,6 +74,33 @@ fn allow_and_deny_apply_before_the_cache_and_files() {
     );
 }
 
+#[test]
+fn a_rule_denies_paths_and_methods_with_its_own_status() {
+    let everybody = "deny = [\"0.0.0.0/0\", \"::/0\"]\n";
+    let site = SiteBuilder::php()
+        .more(&format!(
+            "[[site.rule]]\npath = \"/*\"\nmethods = [\"PUT\", \"DELETE\"]\n{everybody}deny_status = 405\nspellings = false\n
+             [[site.rule]]\npath = \"/gone*\"\n{everybody}deny_status = 410\n"
+        ))
+        .start();
+    let send = |method: &str, target: &str| send_from(&site, 1, Request::new(method, target));
+    assert_refused(&send("GET", "/gone/x"), 410, "network");
+    for target in ["/", "/gone/x", "/index.php/x"] {
+        assert_refused(&send("PUT", target), 405, "network");
+        assert_refused(&send("DELETE", target), 405, "network");
+    }
+    send("PATCH", "/x").assert_status(200);
+    // The block editor names methods in this field.
+    for target in ["/wp-json/x", "/index.php/wp-json/x"] {
+        let request = Request::new("POST", target).field("X-HTTP-Method-Override", "PUT");
+        send_from(&site, 1, request).assert_status(200);
+    }
+    let url = format!("http://{HOST}/gone/x");
+    let output = site.galley.cli(&["why", &url, "--json"]).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["now"]["status"], 410, "{value}");
+}
+
 fn htpasswd(kind: &str, name: &str, password: &str) -> String {
     let mut command = Command::new("htpasswd");
     let output = command

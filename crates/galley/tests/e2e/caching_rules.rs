@@ -291,3 +291,53 @@ fn clients_that_prefer_other_types_have_copies_of_their_own() {
         assert!(!get(accept).is_hit(), "{accept}");
     }
 }
+
+#[test]
+fn a_type_without_a_copy_is_passed_where_the_page_varies_by_type() {
+    let site = SiteBuilder::php().start();
+    site.head("/data", &["Vary: Accept"]);
+    let get = |page: &str, accept: &str| {
+        let request = Request::get(page).field("Accept", accept);
+        site.send(request).expect_status(200)
+    };
+    let turtle = "text/turtle, text/html;q=0.9, */*;q=0.1";
+    // The first request as well, from which Galley learns that the page varies. Its page is stored for others.
+    for _ in 0..3 {
+        let passed = get("/data", turtle);
+        assert_eq!(
+            passed.cache_status(),
+            "galley; fwd=vary-miss; detail=accept"
+        );
+        assert_eq!(page_value(&passed.text(), "HTTP_ACCEPT"), turtle);
+    }
+    wait_for("the page to be stored", TIMEOUT, || {
+        get("/data", "text/html").is_hit()
+    });
+    let geo = "application/geo+json, text/html;q=0.1";
+    let passed = get("/data", geo);
+    assert_eq!(
+        passed.cache_status(),
+        "galley; fwd=vary-miss; detail=accept"
+    );
+    assert_eq!(page_value(&passed.text(), "HTTP_ACCEPT"), geo);
+    // JSON itself has a copy, which the passed response has not replaced.
+    get("/data", "application/json");
+    let json = get("/data", "application/json;q=0.9, text/html;q=0.1");
+    assert!(json.is_hit());
+    assert_eq!(page_value(&json.text(), "HTTP_ACCEPT"), "application/json");
+    // Without `Vary`, a page serves all types, and however many values clients send, a page has at most four copies.
+    let before = site.runs("/x");
+    for n in 0..40 {
+        let unknown = format!("text/x-{n}, application/x-{n};q=0.5");
+        let json = format!("application/vnd.{n}+json, text/html;q=0.{n}");
+        for accept in [
+            unknown.as_str(),
+            &json,
+            "text/markdown",
+            "application/ld+json",
+        ] {
+            get("/x", accept);
+        }
+    }
+    assert_eq!(site.runs("/x"), before + 4);
+}

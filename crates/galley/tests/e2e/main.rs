@@ -71,6 +71,7 @@ mod logs;
 mod managed_php;
 mod members;
 mod missing_generated_files;
+mod next_pages;
 mod nginx_migration;
 mod overload;
 mod page_markers;

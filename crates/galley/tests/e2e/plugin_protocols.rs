@@ -14,7 +14,8 @@ $value = fn ($name) => $_SERVER[$name] ?? 'nothing';
 header("X-LiteSpeed-Cache-Control: public,max-age=600");
 echo "<html><body>\ncapability={$value('HTTP_SURROGATE_CAPABILITY')}\nlscache={$value('X-LSCACHE')}\n";
 echo "edition={$value('LSWS_EDITION')}\nas_field={$value('HTTP_X_LSCACHE')}\n";
-echo "vary_value={$value('HTTP_X_LSCACHE_VARY_VALUE')}\n</body></html>\n";
+echo "vary_value={$value('HTTP_X_LSCACHE_VARY_VALUE')}\n";
+echo 'eagerness=', getenv('WP_SPECULATIVE_LOADING_DEFAULT_EAGERNESS'), "\n</body></html>\n";
 "#;
 
 /// Nginx Helper sends purges for the host of the site URL without its port.
@@ -70,6 +71,8 @@ fn php_gets_the_capabilities_of_the_cache_as_variables() {
                 page_value(&text, "capability"),
                 "vhp=\"Surrogate/1.0 tags/1\""
             );
+            // WordPress 7.1 lets browsers load pages in advance when the pointer rests on a link.
+            assert_eq!(page_value(&text, "eagerness"), "moderate", "{option}");
             assert_eq!(page_value(&text, "lscache"), lscache, "{option}");
             assert_eq!(page_value(&text, "edition"), edition, "{option}");
             assert_eq!(page_value(&text, "as_field"), "nothing", "{option}");

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use galley_testkit::client::Request;
 use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
+use serde_json::json;
 
 use crate::http2::client::Client;
-use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, page_value};
+use crate::http3::client::{fields as http3_fields, start as start_http3, streams};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, page_value, with_host};
 
 const SESSION: &str = "wordpress_logged_in_0123=editor|1|x";
 
@@ -235,6 +237,73 @@ fn a_query_is_passed_with_its_body_and_neither_stored_nor_a_purge() {
     assert_eq!(site.runs("/a"), before + 3);
     assert!(site.get("/a").is_hit());
     assert_eq!(run(&site, "/a"), stored);
+}
+
+/// Sends a `QUERY` over HTTP/3 and returns the body of the response.
+fn query_over_http3(site: &TestSite, body: &str) -> String {
+    let mut fields = http3_fields("QUERY", "/a");
+    fields.push(("content-type".to_owned(), "application/sql".to_owned()));
+    let found = streams(site, &[json!({ "fields": fields, "body": body })]);
+    assert_eq!(found[0]["status"], 200, "{found:?}");
+    found[0]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_query_shares_nothing_with_a_get_over_each_protocol() {
+    for preset in ["wordpress", "none"] {
+        let (origin, gate) = Origin::gated(|gate, request, writer| {
+            let body = writer.body();
+            if request.method == "GET" && request.path() == "/a" {
+                gate.pass();
+            }
+            let kind = request.field("content-type").unwrap_or("-");
+            let text = format!(
+                "{} {kind} {}",
+                request.method,
+                String::from_utf8_lossy(&body)
+            );
+            let fields = [("Cache-Control", "max-age=600"), ("ETag", "\"one\"")];
+            writer.respond(200, &fields, text.as_bytes());
+        })
+        .unwrap();
+        let site = start_http3(SiteBuilder::origin(&origin, preset).server("h2c = true"));
+        let http2 = Client::open(site.addr());
+        let query = |body: &str| {
+            Request::new("QUERY", "/a")
+                .field("Content-Type", "application/sql")
+                .field("If-None-Match", "\"one\"")
+                .body(body)
+        };
+        // While a GET of the same address waits for its response, and after it is stored.
+        let mut first = site.connect();
+        first.send(&with_host(Request::get("/a"))).unwrap();
+        gate.wait_for_arrivals(1);
+        for round in 0..2 {
+            for number in 0..2 {
+                let body = format!("select {number}");
+                let expected = format!("QUERY application/sql {body}");
+                assert_eq!(site.send(query(&body)).expect_status(200).text(), expected);
+                assert_eq!(
+                    http2.send(&query(&body)).expect_status(200).text(),
+                    expected
+                );
+                assert_eq!(query_over_http3(&site, &body), expected);
+            }
+            assert_eq!(origin.count("/a"), 7 + 6 * round, "{preset}");
+            if round == 0 {
+                gate.open();
+                assert_eq!(first.receive("GET").unwrap().text(), "GET - ");
+                wait_for("the page to be stored", TIMEOUT, || site.get("/a").is_hit());
+            }
+        }
+        let stored = site.get("/a");
+        assert!(stored.is_hit() && stored.text() == "GET - ", "{preset}");
+    }
+    // A file is no answer to a query.
+    let files = SiteBuilder::files().file("a.html", "a file").start();
+    files
+        .send(Request::new("QUERY", "/a.html").body("x"))
+        .assert_status(405);
 }
 
 #[test]

@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use super::access::is_access;
 use super::headers::{expires, field_of, wanted};
-use super::parts::{ApacheHost, Part, PartPaths};
-use super::passing::{proxied, redirected, upstream};
+use super::parts::{ApacheHost, Part, PartKind, PartPaths};
+use super::passing::{error_of, proxied, redirected, upstream};
 use super::rewrite::{RewritePlace, RewriteRequest, RewriteResult, evaluate};
+use super::rewrite_flags::RewriteFlags;
 use super::{access, rewrite};
 use crate::comparison::{self, AnsweringServer, ComparedRequests, ServerAnswer};
 use crate::directive::Directive;
@@ -53,6 +55,41 @@ impl<'d> ApacheHost<'d> {
     }
 }
 
+impl<'d> ApacheHost<'d> {
+    /// Reports the redirects of a folder for a path that only a section for names of files closes: no such section is about a path whose
+    /// folder does not exist.
+    fn report_names(&self, sample: &SampleRequest<'_>, parts: &[&Part<'d>]) {
+        let others = parts.iter().copied();
+        let others: Vec<_> = others.filter(|part| part.kind != PartKind::Files).collect();
+        let is_open =
+            decide(&others, sample.client).is_some_and(|(found, _)| found == Answer::Open);
+        if others.len() == parts.len() || !is_open {
+            return;
+        }
+        let of_rules = match self.rewritten(self.rewriting(), sample, RewritePlace::Folder) {
+            // Galley refuses a request before it redirects the whole host.
+            RewriteResult::Answered(Answer::Redirected(_, to), by)
+                if !to.ends_with(sample.target) =>
+            {
+                by
+            }
+            _ => Vec::new(),
+        };
+        let of_root = parts.iter().filter(|part| part.is_of_root());
+        let of_root = of_root.filter_map(|part| {
+            let found = redirected(&part.block, sample, &self.patterns)
+                .ok()
+                .flatten();
+            found.map(|(_, by)| by)
+        });
+        for one in of_rules.into_iter().chain(of_root) {
+            one.entry.differs(OF_NAMES, false);
+        }
+    }
+}
+
+const OF_NAMES: &str = "a section for names of files closes some of these paths, in Apache only if their folder exists: compare both";
+
 impl<'d> AnsweringServer<'d> for ApacheHost<'d> {
     const DECIDING: &'static [&'static str] = &[""];
     const HAS_FIELDS_EVERYWHERE: bool = false;
@@ -79,6 +116,9 @@ impl<'d> AnsweringServer<'d> for ApacheHost<'d> {
         answer.fields = wanted(&parts, sample.path(), expires(&self.parts), &self.patterns);
         let (found, by) = decide(&parts, sample.client)?;
         answer.by = by;
+        if found == Answer::Closed && answer.pass.is_none() {
+            self.report_names(sample, &parts);
+        }
         if found == Answer::Closed || answer.pass.is_some() {
             answer.answer = found;
             return Some(answer);
@@ -104,6 +144,18 @@ impl<'d> AnsweringServer<'d> for ApacheHost<'d> {
             }
         }
         Some(answer)
+    }
+
+    fn refusal_status(by: &Directive) -> Option<String> {
+        match by.name() {
+            "rewriterule" => RewriteFlags::of(by).error().map(str::to_owned),
+            name if name.starts_with("redirect") => error_of(by),
+            name => {
+                let asks = matches!(by.argument(0), "valid-user" | "user" | "group");
+                let is_list = is_access(by) && !name.starts_with("auth") && !asks;
+                is_list.then(|| "403".to_owned())
+            }
+        }
     }
 
     fn field_of(one: &Directive) -> Option<String> {
@@ -164,6 +216,7 @@ pub(super) fn check<'d>(
             name: &name,
             schemes: &role.schemes,
             clients: clients.clone(),
+            methods: &[],
             is_missing: &[false],
             targets: samples(host, draft.site_of(&name)),
             all: all.directives.clone(),

@@ -1,6 +1,7 @@
 //! `Header` and `ExpiresByType`: the options for them, and the fields of Apache's responses.
 
-use crate::comparison::{WantedFields, sorted};
+use crate::added_fields::sorted;
+use crate::comparison::WantedFields;
 use crate::directive::Directive;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known::{self, Patterns};

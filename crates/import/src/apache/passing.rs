@@ -197,6 +197,12 @@ impl<'d> RedirectDirective<'d> {
     }
 }
 
+/// The status of `Redirect` to no other address.
+pub(super) fn error_of(directive: &Directive) -> Option<String> {
+    let redirect = RedirectDirective::of(directive)?;
+    redirect.to.is_empty().then(|| redirect.status.to_owned())
+}
+
 /// The first redirect of a block for a request.
 pub(super) fn redirected<'d>(
     block: &[&'d Directive],

@@ -37,6 +37,12 @@ pub(super) fn has_engine(block: &[&Directive]) -> bool {
     block.iter().any(|one| one.name() == "rewriteengine")
 }
 
+/// Whether relative targets are below another folder than the root.
+pub(super) fn has_base(block: &[&Directive]) -> bool {
+    let is_base = |one: &&Directive| one.name() == "rewritebase" && one.argument(0) != "/";
+    block.iter().any(is_base)
+}
+
 /// Where rules are: in a host, or in a folder, whose paths have no leading slash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RewritePlace {
@@ -68,11 +74,10 @@ pub(super) fn evaluate<'d>(
 ) -> RewriteResult<'d> {
     let RewriteRequest { sample, place, .. } = *request;
     let (steps, is_on) = steps(block);
-    let has_base = |one: &&Directive| one.name() == "rewritebase" && one.argument(0) != "/";
     if !is_on || steps.is_empty() {
         return RewriteResult::Nothing;
     }
-    if block.iter().any(has_base) {
+    if has_base(block) {
         return RewriteResult::Unknown;
     }
     for step in steps {

@@ -1,6 +1,6 @@
 //! Converts `RewriteCond` and `RewriteRule`. A rule is carried only if its conditions are nothing but what the option of Galley tests.
 
-use super::rewrite::{RewritePlace, RewriteStep, steps};
+use super::rewrite::{RewritePlace, RewriteStep, has_base, steps};
 use super::rewrite_flags::RewriteFlags;
 use crate::closed;
 use crate::directive::Directive;
@@ -37,7 +37,7 @@ pub(super) fn convert(
             _ if !is_on => Some(StatementOutcome::NotNeeded(
                 "no RewriteEngine turns it on here".to_owned(),
             )),
-            _ if is_unsure => None,
+            _ if is_unsure || has_base(block) && is_relative(step.rule) => None,
             Some(redirect) => {
                 redirects_all.get_or_insert(redirect);
                 Some(StatementOutcome::Carried(OF_HOST.to_owned()))
@@ -55,6 +55,19 @@ pub(super) fn convert(
         }
     }
     redirects_all
+}
+
+/// Whether the first rule of a virtual host redirects every request to another scheme or host.
+pub(super) fn redirects_host(block: &[&Directive]) -> bool {
+    let (steps, is_on) = steps(block);
+    let first = steps.first().filter(|_| is_on);
+    first.is_some_and(|step| whole_host(step, &RewriteFlags::of(step.rule)).is_some())
+}
+
+/// Whether the target of a rule is a path without a leading slash.
+fn is_relative(rule: &Directive) -> bool {
+    let target = rule.argument(1);
+    target != "-" && !target.starts_with('/') && !target.contains("://")
 }
 
 /// The redirect of all requests of a virtual host to another scheme or host.
@@ -235,8 +248,7 @@ fn path_rule(
         return None;
     }
     let (bare, query) = target.split_once('?').unwrap_or((target, ""));
-    let is_relative = !bare.starts_with('/') && !bare.contains("://");
-    let slash = if is_relative { "/" } else { "" };
+    let slash = if is_relative(rule) { "/" } else { "" };
     let target_query = if query.is_empty() {
         String::new()
     } else {

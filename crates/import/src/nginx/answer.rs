@@ -413,7 +413,12 @@ impl<'d> AnsweringServer<'d> for NginxServer<'_, 'd> {
         let is_pass = |one: &&&Directive| matches!(one.name(), "proxy_pass" | "fastcgi_pass");
         answer.pass = innermost.iter().find(is_pass).copied();
         let limits = self.effective(&chain, |name| name == "limit_req");
-        answer.limit = limits.first().copied();
+        let is_dry = |one: &&Directive| one.argument(0) == "on";
+        let is_dry = self
+            .effective(&chain, |name| name == "limit_req_dry_run")
+            .iter()
+            .any(is_dry);
+        answer.limit = limits.first().copied().filter(|_| !is_dry);
         answer.falls_back = innermost.iter().any(|one| {
             let last = one.arguments().last();
             let last = last.and_then(|last| last.split('?').next());
@@ -424,6 +429,14 @@ impl<'d> AnsweringServer<'d> for NginxServer<'_, 'd> {
             .filter_map(|status| self.lifetime(&chain, status))
             .collect();
         Some(answer)
+    }
+
+    fn refusal_status(by: &Directive) -> Option<String> {
+        match by.name() {
+            "return" => Some(by.argument(0).to_owned()),
+            "deny" => Some("403".to_owned()),
+            _ => None,
+        }
     }
 
     fn field_of(one: &Directive) -> Option<String> {

@@ -8,7 +8,7 @@ use crate::directive::Directive;
 use crate::draft::Draft;
 use crate::evidence;
 use crate::nginx::answer::NginxServer;
-use crate::nginx::condition::comparison;
+use crate::nginx::condition::{METHODS, comparison};
 use crate::nginx::context::Context;
 use crate::nginx::location_paths::LocationPaths;
 use crate::nginx::server::{ServerRole, role};
@@ -28,11 +28,18 @@ pub(super) fn check<'d>(
     let of_access = |one: &&&Directive| matches!(one.name(), "allow" | "deny");
     let is_about_files =
         |one: &&Directive| one.name() == "if" && comparison(one).operator == "$request_filename";
+    let is_about_methods =
+        |one: &Directive| one.name() == "if" && comparison(one).variable == "$request_method";
     let depends_on_files = all.iter().any(is_about_files);
     let compared = ComparedRequests {
         name: &host,
         schemes: &schemes,
         clients: clients(all.iter().filter(of_access).map(|one| one.argument(0))),
+        methods: if all.iter().any(|one| is_about_methods(one)) {
+            METHODS
+        } else {
+            &[]
+        },
         is_missing: if depends_on_files {
             &[false, true]
         } else {

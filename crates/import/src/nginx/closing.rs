@@ -6,15 +6,43 @@ use crate::host_redirect::{HostRedirect, OF_HOST};
 use crate::known;
 use crate::nginx::condition::{comparison, host_redirect};
 use crate::nginx::context::Context;
+use crate::places::{PlacedServer, places};
 use crate::requests::flat;
+use crate::units;
 
-/// The hosts of the servers that serve some requests.
-pub(super) fn served_hosts(all: &[Directive]) -> Vec<String> {
+/// The servers that serve some requests.
+pub(super) fn serving(all: &[Directive]) -> impl Iterator<Item = &Directive> {
     let servers = flat(all)
         .into_iter()
         .filter(|one| one.name() == "server" && one.block.is_some());
-    let serving = servers.filter(|one| !closes(one.inner().iter()));
-    serving.flat_map(|one| hosts(one.inner())).collect()
+    servers.filter(|one| !closes(one.inner().iter()) && !rejects(one.inner().iter()))
+}
+
+/// Whether a server ends the handshakes of all its connections.
+fn rejects<'d>(block: impl Iterator<Item = &'d Directive> + Clone) -> bool {
+    let is_without_tls = |one: &Directive| one.name() == "listen" && !is_tls(one);
+    block
+        .clone()
+        .any(|one| one.words == ["ssl_reject_handshake", "on"])
+        && !block.into_iter().any(is_without_tls)
+}
+
+/// Such a server, unless its answer to every request is the same.
+pub(super) fn placed(server: &Directive) -> Option<PlacedServer<'_>> {
+    let listens = server.inner().iter().filter(|one| one.name() == "listen");
+    let mut listeners: Vec<String> = listens
+        .filter_map(|one| units::listener(one.argument(0), 80))
+        .collect();
+    if listeners.is_empty() {
+        listeners.push("0.0.0.0:80".to_owned());
+    }
+    let redirects = |one: &Directive| one.arguments() == ["/"] && one.has("return");
+    let redirects = server.has("return") || server.inner().iter().any(redirects);
+    (!redirects).then(|| PlacedServer {
+        head: server,
+        hosts: hosts(server.inner()),
+        places: places(listeners.iter()),
+    })
 }
 
 /// Whether `return` with an error is the answer of a server, at least to requests that no condition is about.
@@ -70,8 +98,13 @@ fn is_served_by_any(block: &[&Directive], context: &Context<'_>) -> bool {
 /// locations.
 pub(super) fn refuses_hosts(block: &[&Directive], context: &Context<'_>) -> bool {
     let is_end = |one: &Directive| one.name() == "return" && one.argument(0) == "444";
+    let is_without_tls = |one: &Directive| one.name() == "listen" && !is_tls(one);
     let mut own = block.iter().copied();
-    own.clone().any(is_end)
+    let rejects = own
+        .clone()
+        .any(|one| one.words == ["ssl_reject_handshake", "on"])
+        && !own.clone().any(is_without_tls);
+    (rejects || own.clone().any(is_end))
         && !own.any(|one| matches!(one.name(), "if" | "rewrite"))
         && !is_served_by_any(block, context)
 }
@@ -99,6 +132,18 @@ pub(super) fn redirect_of_each_name(block: &[Directive]) -> Option<HostRedirect>
         one.carried(OF_HOST);
     }
     all.into_iter().next().map(|(_, redirect)| redirect)
+}
+
+pub(super) fn is_tls(listen: &Directive) -> bool {
+    let mut words = listen.arguments().iter();
+    words.any(|word| matches!(word.as_str(), "ssl" | "quic")) || port(listen) == "443"
+}
+
+/// The port of a `listen`.
+pub(super) fn port(directive: &Directive) -> String {
+    let listener = units::listener(directive.argument(0), 80).unwrap_or_default();
+    let port = listener.rsplit_once(':').map(|(_, port)| port);
+    port.unwrap_or_default().to_owned()
 }
 
 pub(super) const NO_SUCH_HOST: &str =

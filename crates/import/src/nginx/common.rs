@@ -1,5 +1,7 @@
 //! Statements with the same meaning in a server and in a location: they set options of the site, or of a rule.
 
+use galley_policy::access::RateLimit;
+
 use crate::directive::Directive;
 use crate::draft::{Section, Value};
 use crate::gate::{self, Gate, PartGate, is_network};
@@ -103,10 +105,16 @@ const TLS_OF_PROXY: &str = "name the proxies in `server.trusted_proxies`: Galley
 
 /// Statements about access, apart from lists of networks and rates.
 const OF_ACCESS: WordList =
-    WordList("secure_link secure_link_md5 limit_conn ssl_verify_client js_access modsecurity");
+    WordList("secure_link secure_link_md5 limit_conn ssl_verify_client js_access");
 
 fn is_of_access(directive: &Directive) -> bool {
-    let starts = ["auth_", "access_by_lua"];
+    let starts = [
+        "auth_",
+        "access_by_",
+        "rewrite_by_",
+        "server_rewrite_by_",
+        "modsecurity",
+    ];
     let name = directive.name();
     OF_ACCESS.contains(name) || starts.iter().any(|start| name.starts_with(start))
 }
@@ -285,6 +293,11 @@ fn limit(directive: &Directive, section: &mut Section, context: &mut Context<'_>
         .option("burst=")
         .and_then(|text| text.parse().ok())
         .unwrap_or(1);
+    let is_possible = RateLimit::parse_rate(rate)
+        .is_some_and(|(count, per_s)| RateLimit::new(count, per_s, burst.max(1).into()).is_some());
+    if !is_possible {
+        return directive.undecided("set `limit`: Galley has no limit of this size");
+    }
     let value = format!("{{ rate = \"{rate}\", burst = {} }}", burst.max(1));
     directive.sets("limit", Value::Verbatim(value), section);
 }

@@ -1,6 +1,8 @@
 //! Converts `if`. Only conditions whose whole effect Galley has are carried; all others are reported, and one that refuses requests
 //! is left to the owner of the site.
 
+use regex::Regex;
+
 use crate::closed;
 use crate::directive::Directive;
 use crate::draft::{ImportedSite, RuleDraft, RulePriority};
@@ -297,12 +299,10 @@ fn deny(directive: &Directive, comparison: &IfComparison, status: &str, site: &m
     let may_be_query =
         comparison.variable == "$request_uri" && !known::is_within_path(&comparison.pattern);
     let Some(pattern) = pattern.filter(|_| !comparison.pattern.contains(['=', '&'])) else {
-        let remedy = if comparison.variable == "$request_method" {
-            METHODS
-        } else {
-            DENIES
-        };
-        return directive.undecided(remedy);
+        if deny_methods(directive, comparison, status, site).is_none() {
+            directive.undecided(DENIES);
+        }
+        return;
     };
     // nginx evaluates it before it chooses a location.
     let rule = RuleDraft {
@@ -316,6 +316,53 @@ fn deny(directive: &Directive, comparison: &IfComparison, status: &str, site: &m
         );
     }
 }
+
+/// Converts the refusal of methods. `None`: it is about something else, or about one of `GET` and `HEAD` only.
+fn deny_methods(
+    directive: &Directive,
+    comparison: &IfComparison,
+    status: &str,
+    site: &mut ImportedSite,
+) -> Option<()> {
+    let (negates, operator) = match comparison.operator.strip_prefix('!') {
+        Some(operator) => (true, operator),
+        None => (false, comparison.operator.as_str()),
+    };
+    let pattern = match operator {
+        "=" => format!("^{}$", regex::escape(&comparison.pattern)),
+        "~" | "~*" => known::pattern(&comparison.pattern, operator == "~*")?,
+        _ => return None,
+    };
+    let pattern = Regex::new(&pattern).ok()?;
+    let refuses = |method: &str| pattern.is_match(method) != negates;
+    if comparison.variable != "$request_method" || refuses("GET") != refuses("HEAD") {
+        return None;
+    }
+    let own = METHODS.iter().chain(&["GET"]);
+    let refused = own.filter(|method| refuses(method)).copied();
+    let refused: Vec<String> = refused.map(str::to_owned).collect();
+    if refused.is_empty() {
+        let is_of_purges = refuses("PURGE") || refuses("BAN");
+        directive.not_carried(if is_of_purges { PURGES } else { NO_METHODS });
+        return Some(());
+    }
+    let all = "/*".to_owned();
+    let mut rule = RuleDraft {
+        length: usize::MAX,
+        ..closed::rule_for("path", all, directive, RulePriority::Exact)
+    };
+    rule.section.add("methods", refused, &directive.origin);
+    directive.record(&closed::close(directive, rule, status, site));
+    Some(())
+}
+
+/// The methods, apart from `GET` and `HEAD`, that Galley passes on.
+pub(super) const METHODS: &[&str] = &["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "QUERY"];
+
+const PURGES: &str =
+    "set `purge_allow`: clients in these networks may send PURGE and BAN, and all others get 405";
+
+const NO_METHODS: &str = "refused, with 501, or 405 for TRACE and CONNECT: Galley passes on GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS and QUERY";
 
 /// Patterns whose group is the whole path.
 const GROUPED: &[&str] = &["^(.*)$", "^(.*)", "^/(.*)$", "^/(.*)", "(.*)"];
@@ -333,9 +380,6 @@ const OF_NETWORKS: &[(&str, &str)] = &[
 ];
 
 const ONE_HOST: &str = "set `canonical_host`, if all other `hosts` are to be redirected to it";
-
-const METHODS: &str = "Galley refuses methods that it does not know, and runs WordPress for PUT, PATCH, DELETE and OPTIONS. A rule with `methods` and \
-     `deny` would also refuse the block editor, which names such methods in `X-HTTP-Method-Override`";
 
 const DENIES: &str = "it refuses requests by something other than their path, which no rule of Galley does: decide in PHP, or in a firewall";
 

@@ -1,6 +1,7 @@
 //! The fields that nginx adds to responses.
 
-use crate::comparison::{WantedFields, sorted};
+use crate::added_fields::sorted;
+use crate::comparison::WantedFields;
 use crate::directive::Directive;
 use crate::report::StatementOutcome;
 use crate::units;

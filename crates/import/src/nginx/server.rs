@@ -5,6 +5,7 @@ use crate::draft::{ImportedSite, Section};
 use crate::gate::is_network;
 use crate::host_redirect::{HostRedirect, OF_HOST};
 use crate::known;
+use crate::nginx::closing::{is_tls, port};
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition::host_redirect;
 use crate::nginx::context::{Context, ServerFacts};
@@ -152,18 +153,6 @@ pub(super) fn role(block: &[&Directive]) -> ServerRole {
         .map_or("example.com", |name| name.trim_start_matches('.'));
     let host = name.replace('*', "www").to_ascii_lowercase();
     ServerRole { schemes, host }
-}
-
-fn is_tls(listen: &Directive) -> bool {
-    let mut words = listen.arguments().iter();
-    words.any(|word| matches!(word.as_str(), "ssl" | "quic")) || port(listen) == "443"
-}
-
-/// The port of a `listen`.
-fn port(directive: &Directive) -> String {
-    let listener = units::listener(directive.argument(0), 80).unwrap_or_default();
-    let port = listener.rsplit_once(':').map(|(_, port)| port);
-    port.unwrap_or_default().to_owned()
 }
 
 /// Whether each location passes its requests to HTTP servers, refuses or redirects them, and there is one for all paths.

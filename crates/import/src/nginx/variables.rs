@@ -98,7 +98,7 @@ impl<'r> Variables<'r> {
             "scheme" => "http",
             "https" if sample.is_tls => "on",
             "https" => "",
-            "request_method" => "GET",
+            "request_method" => sample.method,
             "remote_addr" => return Some(sample.client.to_string()),
             _ if is_absent && !sample.query().contains(name.trim_start_matches("arg_")) => "",
             _ => return None,

@@ -123,9 +123,9 @@ const CASES: &[Case] = &[
     Case {
         name: "what is gone",
         text: "Redirect gone /x.php",
-        has: &["pattern = '^/x\\.php(/.*)?$'"],
+        has: &["pattern = '^/x\\.php(/.*)?$'\ndeny = [\"0.0.0.0/0\", \"::/0\"]\ndeny_status = 410"],
         lacks: &[],
-        fates: &[("redirect", Lost)],
+        fates: &[("redirect", Carried)],
     },
     Case {
         name: "a redirect by a pattern",

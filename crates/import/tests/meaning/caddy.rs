@@ -50,7 +50,7 @@ const CASES: &[Case] = &[
         text: "respond /health 200\nrespond /secret/* \"no\" 404",
         has: &["pattern = \"(?i)^/secret/.*$\"\ndeny"],
         lacks: &["health"],
-        fates: &[("respond /health", Lost), ("respond /secret", Lost)],
+        fates: &[("respond /health", Lost), ("respond /secret", Carried)],
     },
     Case {
         name: "passwords",
@@ -116,6 +116,31 @@ const CASES: &[Case] = &[
         fates: &[("file_server /x", Lost), ("file_server", NotNeeded)],
     },
 ];
+
+#[test]
+fn a_host_of_several_sites_has_one() {
+    let cases = [
+        Case {
+            name: "a site for this machine only, before the public one",
+            text: "http://a.test:8080 {\n\troot * /srv/private\n}\na.test {\n\troot * /srv/a\n\tphp_fastcgi b:9000\n}\n",
+            has: &["root = \"/srv/a\""],
+            lacks: &["/srv/private", "8080"],
+            fates: &[
+                ("http://a.test:8080", Lost),
+                ("root * /srv/private", Lost),
+                ("a.test", Carried),
+            ],
+        },
+        Case {
+            name: "two unknown hosts",
+            text: "{$A} {\n\troot * /srv/a\n}\n{$B} {\n\troot * /srv/b\n}\n",
+            has: &[],
+            lacks: &["/srv/b"],
+            fates: &[("{$A}", Lost), ("{$B}", Lost)],
+        },
+    ];
+    check(ServerKind::Caddy, &cases, bare);
+}
 
 #[test]
 fn variables_of_caddy_are_not_names() {

@@ -259,6 +259,18 @@ const NGINX: &[Case] = &[
         ],
     },
     Case {
+        name: "programs before a location, and a limit that is not enforced",
+        text: "limit_req_dry_run on; location ^~ /a/ { rewrite_by_lua_file /x.lua; } location ^~ /b/ { modsecurity_rules_file /x; } include missing.conf;",
+        has: &[],
+        lacks: &[],
+        fates: &[
+            ("rewrite_by_lua_file", Open),
+            ("modsecurity_rules_file", Open),
+            ("limit_req_dry_run", Lost),
+            ("include missing", Open),
+        ],
+    },
+    Case {
         name: "a file that switches the site, and one that a visitor names",
         text: "if (!-f $document_root/open.flag) {\nrewrite ^ /index.php;\n}\nif (!-e $request_filename) {\nrewrite ^.* /index.php last;\n}",
         has: &[],
@@ -373,6 +385,22 @@ const SERVERS: &[Case] = &[
         fates: &[("fastcgi_hide_header", Carried)],
     },
     Case {
+        name: "a refusal of scripts that never run, in a folder that redirects",
+        text: "server { listen 80; server_name a.test; root /srv/a; location ~* /wp-content/uploads/.*\\.php$ {\ndeny all; }
+               location /wp-content/uploads/ {\nreturn 308 /moved$request_uri; } }",
+        has: &["redirect"],
+        lacks: &[],
+        fates: &[("deny all", Open)],
+    },
+    Case {
+        name: "a refusal of scripts that never run, in a folder with a password",
+        text: "server { listen 80; server_name a.test; root /srv/a; location ~* /wp-content/uploads/.*\\.php$ {\ndeny all; }
+               location /wp-content/ {\nauth_basic x; auth_basic_user_file /etc/pw; } }",
+        has: &["basic_auth"],
+        lacks: &[],
+        fates: &[("deny all", Lost), ("auth_basic_user_file", Carried)],
+    },
+    Case {
         name: "geography and maps",
         text: "geo $office { default 0; 192.0.2.0/24 1; } map $request_uri $closed { default 0; ~*/secret 1; }
                server { listen 80; server_name a.test; root /srv/a; if ($office = 0) { return 403; } if ($closed) { return 404; } }",
@@ -430,6 +458,38 @@ const SERVERS: &[Case] = &[
         has: &["https_redirect = true"],
         lacks: &["deny"],
         fates: &[("if ($host", Carried), ("return 404", NotNeeded)],
+    },
+    Case {
+        name: "a limit that is not enforced, and values that no option may have",
+        text: "limit_req_zone $binary_remote_addr zone=one:1m rate=5r/s; limit_req_zone $binary_remote_addr zone=two:1m rate=99999999r/s; fastcgi_cache_path /c keys_zone=k:1m inactive=5s;
+               server { listen 80; server_name a.test; root /srv/a; client_max_body_size 100g; fastcgi_read_timeout 500000s;\nsend_timeout 2h;\nlocation / { try_files $uri $uri/ /index.php?$args; }
+               location = /a.php { limit_req zone=one;\nlimit_req_dry_run on; fastcgi_pass 127.0.0.1:9000; } location = /b.php { limit_req zone=two; fastcgi_pass 127.0.0.1:9000; }
+               location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000;\nfastcgi_cache_valid 200 20y; } }",
+        has: &[
+            "request_body = \"64GiB\"",
+            "read_timeout = \"1d\"",
+            "write_timeout = \"1h\"",
+            "inactive = \"1m\"",
+            "\"200\" = \"3650d\"",
+        ],
+        lacks: &["100GiB"],
+        fates: &[
+            ("limit_req zone=one", Lost),
+            ("limit_req zone=two", Open),
+            ("client_max_body_size", Lost),
+            ("fastcgi_read_timeout", Lost),
+            ("send_timeout", Lost),
+            ("fastcgi_cache_path", Lost),
+            ("fastcgi_cache_valid", Lost),
+        ],
+    },
+    Case {
+        name: "a server that refuses TLS for hosts that no other one has",
+        text: "server { listen 443 ssl default_server; ssl_reject_handshake on; }
+               server { listen 443 ssl; server_name a.test; ssl_certificate /c; ssl_certificate_key /k; root /w; }",
+        has: &["hosts = [\"a.test\"]"],
+        lacks: &["\"*\""],
+        fates: &[("ssl_reject_handshake", NotNeeded)],
     },
     Case {
         name: "a server for this machine only, beside a public one",

@@ -112,9 +112,9 @@ const APACHE: &[Case] = &[
         ],
         lacks: &[],
         fates: &[
-            ("rewriterule ^/a", Lost),
+            ("rewriterule ^/a", Carried),
             ("rewriterule ^/b", Lost),
-            ("rewriterule ^/c", Lost),
+            ("rewriterule ^/c", Carried),
             ("rewriterule ^/d", Carried),
         ],
     },
@@ -170,6 +170,26 @@ const APACHE: &[Case] = &[
         has: &["deny = [\"0.0.0.0/0\", \"::/0\"]"],
         lacks: &["allow ="],
         fates: &[("satisfy", Lost), ("allow from", Lost)],
+    },
+    Case {
+        name: "names of files that are refused, and a redirect of a folder",
+        text: "<FilesMatch \"\\.txt$\">\nRequire all denied\n</FilesMatch>\n<Directory /srv/a>\nRedirect 302 /old /new\n</Directory>",
+        has: &["redirect = \"/new$1\"", "deny"],
+        lacks: &[],
+        fates: &[("redirect 302", Lost), ("require all denied", Carried)],
+    },
+    Case {
+        name: "relative targets below another folder than the root",
+        text: "<Directory /srv/a>\nRewriteEngine On\nRewriteBase /blog/\nRewriteRule ^a$ b [R=301,L]\nRewriteRule ^c$ /d [R=301,L]\nRewriteRule ^e$ - [F]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule . index.php [L]\n</Directory>",
+        has: &["redirect = \"/d\""],
+        lacks: &["redirect = \"/b\""],
+        fates: &[
+            ("rewritebase", Lost),
+            ("rewriterule ^a", Lost),
+            ("rewriterule ^c", Carried),
+            ("rewriterule ^e", Carried),
+            ("rewriterule . index", Lost),
+        ],
     },
     Case {
         name: "TLS 1.3 only",
@@ -307,8 +327,8 @@ const VCL: &[Case] = &[
     Case {
         name: "a refusal with another status, for all clients but some",
         text: "acl office { \"192.0.2.0\"/24; } sub vcl_recv { if (req.url ~ \"^/a\" && client.ip !~ office) { return (synth(404)); } }",
-        has: &["allow = [\"192.0.2.0/24\"]"],
+        has: &["allow = [\"192.0.2.0/24\"]\ndeny_status = 404"],
         lacks: &[],
-        fates: &[("if (", Lost), ("acl office", Carried)],
+        fates: &[("if (", Carried), ("acl office", Carried)],
     },
 ];

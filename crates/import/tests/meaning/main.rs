@@ -7,6 +7,7 @@ mod hostile;
 mod hostile_others;
 mod never_sent;
 mod nginx;
+mod places;
 mod vcl;
 
 use std::collections::HashMap;

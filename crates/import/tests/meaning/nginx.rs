@@ -58,7 +58,7 @@ const ONE_HOST: &[Case] = &[
     Case {
         name: "what either server refuses stays closed",
         text: "server { listen 80;\nserver_name a.test;\nroot /srv/a;\nallow 192.0.2.1;\nallow 192.0.2.2;\ndeny all;\nlocation /a/ {\nexpires 30d; }\nlocation /b/ {\ndeny all; } }
-            server { listen 81;\nserver_name a.test;\nroot /srv/a;\nallow 192.0.2.2;\ndeny all;\nlocation /a/ {\ndeny all; }\nlocation /b/ {\nallow all; } }",
+            server { listen [::]:80;\nserver_name a.test;\nroot /srv/a;\nallow 192.0.2.2;\ndeny all;\nlocation /a/ {\ndeny all; }\nlocation /b/ {\nallow all; } }",
         has: &[
             "allow = [\"192.0.2.2\"]",
             "path = \"/a/*\"",
@@ -71,7 +71,7 @@ const ONE_HOST: &[Case] = &[
     Case {
         name: "no client is in both lists",
         text: "server { listen 80;\nserver_name a.test;\nroot /srv/a;\nallow 192.0.2.1;\ndeny all; }
-            server { listen 81;\nserver_name a.test;\nroot /srv/a;\nallow 192.0.2.2;\ndeny all; }",
+            server { listen [::]:80;\nserver_name a.test;\nroot /srv/a;\nallow 192.0.2.2;\ndeny all; }",
         has: &["deny = [\"0.0.0.0/0\", \"::/0\"]"],
         lacks: &["allow ="],
         fates: &[("allow 192.0.2.1", Lost), ("allow 192.0.2.2", Lost)],
@@ -162,13 +162,6 @@ const CONDITIONS: &[Case] = &[
         fates: &[("if (", Carried), ("rewrite ^(/[^/]+)?(/wp-", Carried)],
     },
     Case {
-        name: "methods",
-        text: "if ($request_method !~ ^(GET|HEAD|POST)$) { return 405; }",
-        has: &[],
-        lacks: &["methods"],
-        fates: &[("if (", Open)],
-    },
-    Case {
         name: "clients by their names",
         text: "if ($http_user_agent ~* (nikto|sqlmap)) { return 403; }",
         has: &[],
@@ -195,6 +188,40 @@ const CONDITIONS: &[Case] = &[
         has: &[],
         lacks: &["canonical_host"],
         fates: &[("if (", Lost)],
+    },
+    Case {
+        name: "methods",
+        text: "if ($request_method !~ ^(GET|HEAD|POST)$) { return 403; } if ($request_method = DELETE) { return 405; } location = /x { deny all; }",
+        has: &[
+            "path = \"/*\"\nmethods = [\"PUT\", \"DELETE\", \"PATCH\", \"OPTIONS\", \"QUERY\"]\ndeny = [\"0.0.0.0/0\", \"::/0\"]\nspellings = false",
+            "path = \"/*\"\nmethods = [\"DELETE\"]\ndeny = [\"0.0.0.0/0\", \"::/0\"]\ndeny_status = 405",
+        ],
+        lacks: &[],
+        fates: &[
+            ("if ($request_method !~", Carried),
+            ("return 403", Carried),
+            ("location = /x", Carried),
+        ],
+    },
+    Case {
+        name: "methods that Galley refuses, purges, and a method that has another one with it",
+        text: "if ($request_method ~ ^(TRACE|TRACK)$) { return 405; } if ($request_method = PURGE) { return 403; } if ($request_method = GET) { return 403; }
+               if ($request_method ~* \"^(?!GET).*$\") { return 403; }",
+        has: &[],
+        lacks: &["deny"],
+        fates: &[
+            ("if ($request_method ~ ^(TRACE", Lost),
+            ("if ($request_method = PURGE", Lost),
+            ("if ($request_method = GET", Open),
+            ("if ($request_method ~*", Open),
+        ],
+    },
+    Case {
+        name: "methods that are refused after a redirect",
+        text: "rewrite ^/a$ /b permanent; if ($request_method = PUT) { return 403; }",
+        has: &["methods = [\"PUT\"]"],
+        lacks: &[],
+        fates: &[("if ($request_method", Lost)],
     },
     Case {
         name: "an included condition",
@@ -310,10 +337,19 @@ const DENIALS: &[Case] = &[
     },
     Case {
         name: "other statuses",
-        text: "location = /old.php { return 410; }",
-        has: &["path = \"/old.php\"\ndeny"],
+        text: "location = /old.php { return 410; } location = /older.php { return 404; } location ~ /\\.env { return 404; } location = /x { return 444; }",
+        has: &[
+            "path = \"/old.php\"\ndeny = [\"0.0.0.0/0\", \"::/0\"]\ndeny_status = 410",
+            "path = \"/older.php\"\ndeny = [\"0.0.0.0/0\", \"::/0\"]\ndeny_status = 404",
+            "pattern = '/\\.env'\ndeny = [\"0.0.0.0/0\", \"::/0\"]\ndeny_status = 404",
+        ],
         lacks: &[],
-        fates: &[("return 410", Lost)],
+        fates: &[
+            ("return 410", Carried),
+            ("return 404", Carried),
+            ("location ~ /\\.env", Carried),
+            ("return 444", Lost),
+        ],
     },
     Case {
         name: "a pattern that Galley does not support",

@@ -101,9 +101,13 @@ fn figures(out: &mut String, runs: &[&LoadReport]) {
     }
     out.push_str("</tr>\n");
     for (title, value) in ROWS {
+        let values: Vec<String> = runs.iter().map(|run| value(run)).collect();
+        if values.iter().all(String::is_empty) {
+            continue;
+        }
         let _ = write!(out, "<tr><th scope=\"row\">{title}</th>");
-        for run in runs {
-            let _ = write!(out, "<td>{}</td>", escaped(&value(run)));
+        for value in values {
+            let _ = write!(out, "<td>{}</td>", escaped(&value));
         }
         out.push_str("</tr>\n");
     }

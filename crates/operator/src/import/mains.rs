@@ -59,7 +59,8 @@ const DEFAULT_PATHS: &[(ServerKind, &str)] = &[
     (ServerKind::Nginx, "/etc/nginx/nginx.conf"),
     (ServerKind::Caddy, "/etc/caddy/Caddyfile"),
     (ServerKind::Varnish, "/etc/varnish/default.vcl"),
-    // Varnish is called Vinyl Cache from version 9 on.
+    // Varnish is called Vinyl Cache from version 9 on; its packages have this folder, its own build the second.
+    (ServerKind::Varnish, "/etc/vinyl-cache/default.vcl"),
     (ServerKind::Varnish, "/etc/vinyl/default.vcl"),
     (ServerKind::Apache, "/etc/apache2/apache2.conf"),
     (ServerKind::Apache, "/etc/httpd/conf/httpd.conf"),
@@ -77,6 +78,7 @@ mod tests {
             ("/etc/httpd/conf/httpd.conf", ServerKind::Apache),
             ("/var/www/.htaccess", ServerKind::Apache),
             ("/etc/varnish/default.vcl", ServerKind::Varnish),
+            ("/etc/vinyl-cache/default.vcl", ServerKind::Varnish),
             ("/etc/vinyl/default.vcl", ServerKind::Varnish),
             ("Caddyfile", ServerKind::Caddy),
             ("/home/me/site.conf", ServerKind::Nginx),

@@ -13,7 +13,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use galley_privileged::{BYTES, KillSignal, PrivilegedCommand, Report};
 use tokio::io::Interest;
@@ -22,6 +22,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 
 use crate::handover::{Ownership, copy};
+use galley_sys::Lock;
 use galley_sys::packets;
 
 /// The connection; clones share it.
@@ -31,7 +32,7 @@ pub struct KeeperChannel(Arc<ChannelShared>);
 #[derive(Debug)]
 struct ChannelShared {
     socket: UnixDatagram,
-    waiting: Mutex<PendingReplies>,
+    waiting: Lock<PendingReplies>,
     /// Whether this process must end the running programs.
     ownership: Ownership,
 }
@@ -101,7 +102,7 @@ impl KeeperChannel {
     fn over(socket: OwnedFd, ownership: Ownership) -> io::Result<Self> {
         Ok(Self(Arc::new(ChannelShared {
             socket: packets::waited_for(socket)?,
-            waiting: Mutex::default(),
+            waiting: Lock::default(),
             ownership,
         })))
     }
@@ -301,10 +302,7 @@ impl KeeperChannel {
     }
 
     fn waiting(&self) -> MutexGuard<'_, PendingReplies> {
-        self.0
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.0.waiting.lock()
     }
 }
 

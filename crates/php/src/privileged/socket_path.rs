@@ -11,8 +11,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use galley_sys::Lock;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 use rustix::io::DupFlags;
 
@@ -23,7 +23,7 @@ pub(crate) struct SocketPath {
     name: &'static str,
     owner: u32,
     /// The last socket that passed the check; before that the folder, to which connecting fails.
-    seen: Mutex<OwnedFd>,
+    seen: Lock<OwnedFd>,
     path: PathBuf,
 }
 
@@ -36,7 +36,7 @@ impl SocketPath {
             folder,
             name,
             owner,
-            seen: Mutex::new(seen),
+            seen: Lock::new(seen),
             path,
         })
     }
@@ -65,7 +65,7 @@ impl SocketPath {
         if !is_socket || about.st_uid != self.owner {
             return Err(io::Error::other("it is not PHP's own socket"));
         }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         Ok(rustix::io::dup3(&found, &mut seen, DupFlags::CLOEXEC)?)
     }
 }

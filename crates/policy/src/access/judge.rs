@@ -85,6 +85,24 @@ pub enum DenialReason {
 }
 
 impl DenialReason {
+    /// The status that the rule of the denial names, in place of that of [`DenialReason::why`].
+    pub fn status(self, site: &Policy) -> Option<u16> {
+        match self {
+            Self::Denied(By::Rule(index))
+            | Self::NotAllowed(By::Rule(index))
+            | Self::CountryDenied(By::Rule(index))
+            | Self::CountryNotAllowed(By::Rule(index)) => site.rules.get(index)?.deny_status,
+            Self::Denied(By::Site)
+            | Self::NotAllowed(By::Site)
+            | Self::CountryDenied(By::Site)
+            | Self::CountryNotAllowed(By::Site)
+            | Self::NotAdmin
+            | Self::XmlRpc
+            | Self::Authors
+            | Self::Crawler => None,
+        }
+    }
+
     /// The reason in the words of the log and the header.
     pub const fn why(self) -> RefusedWhy {
         match self {

@@ -25,6 +25,8 @@ pub struct UpstreamRequest {
     pub fields: Vec<(HeaderName, HeaderValue)>,
     /// The length of the body.
     pub body_length: BodyLength,
+    /// Whether Galley stores the site's pages, so that browsers may load more of them in advance. Only FastCGI is told.
+    pub has_stored_pages: bool,
 }
 
 /// The length of a request body.
@@ -59,6 +61,7 @@ pub fn trimmed(info: &RequestInfo) -> UpstreamRequest {
         query: info.query().map(<[u8]>::to_vec),
         fields: Vec::with_capacity(TRIMMED_FIELDS),
         body_length: BodyLength::None,
+        has_stored_pages: false,
     };
     let accept = info.accept().sent();
     let agent = match info.device() {
@@ -138,6 +141,7 @@ pub fn whole<'a>(
         query: info.raw_query().map(<[u8]>::to_vec),
         fields: Vec::new(),
         body_length: body,
+        has_stored_pages: false,
     };
     let named = |wanted: &'static str| {
         fields
@@ -180,9 +184,11 @@ pub fn address(request: &mut UpstreamRequest, client: &Client<'_>) {
 }
 
 /// Adds the capabilities of the site's cache, in the form that plugins look for: that it supports tags (Proxy Cache Purge),
-/// and, if the site enables that, that it works like `LiteSpeed`'s cache, or processes ESI tags. They depend only on the site,
+/// and, if the site enables that, that it works like `LiteSpeed`'s cache, or processes ESI tags. They, and whether the site has stored
+/// pages, depend only on the site,
 /// so that equal keys still give equal requests. The client's own such fields are removed.
 pub fn capabilities(request: &mut UpstreamRequest, site: &Policy) {
+    request.has_stored_pages = true;
     request
         .fields
         .retain(|(name, _)| *name != SURROGATE_CAPABILITY);

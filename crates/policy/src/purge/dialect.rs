@@ -165,17 +165,6 @@ impl Dialect {
     }
 }
 
-/// The purges of a `PURGE` or `BAN`, or of another request in a dialect.
-pub fn purges_from_request<'a>(
-    info: &RequestInfo,
-    fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
-    site: &Policy,
-) -> Result<Vec<Purge>, PurgeError> {
-    Dialect::of(info, fields.clone(), site)
-        .ok_or(PurgeError::NoPurge)?
-        .purges(info, fields, b"", site)
-}
-
 fn one(scope: Result<Scope, PurgeError>) -> Result<Vec<Scope>, PurgeError> {
     Ok(vec![scope?])
 }

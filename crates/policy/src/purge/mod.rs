@@ -19,7 +19,7 @@ mod scope;
 mod tag_list;
 mod unsafe_method;
 
-pub use self::dialect::{DIALECTS, Dialect, DialectReply, purges_from_request};
+pub use self::dialect::{DIALECTS, Dialect, DialectReply};
 pub use self::error::{MAX_PATTERN_BYTES, MAX_PATTERNS, MAX_PURGES, MAX_URL_BYTES, PurgeError};
 pub use self::label::{PurgeLabel, label};
 pub use self::nginx_key::{nginx_key_url, nginx_keys};

@@ -8,8 +8,16 @@ use crate::fields;
 /// Reads `Accept` lines, and finds the class with the highest weight. Of equal ones the first that is named wins.
 #[derive(Default)]
 pub(super) struct AcceptLines {
-    class: AcceptClass,
+    preferred: Preferred,
     weight: u16,
+}
+
+/// What a client prefers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Preferred {
+    pub(super) class: AcceptClass,
+    /// Whether the preferred type is not in [`AcceptClass::sent`], so that a page with `Vary: Accept` may have another form for it.
+    pub(super) is_unsent: bool,
 }
 
 impl AcceptLines {
@@ -32,31 +40,57 @@ impl AcceptLines {
             });
             let weight = weight.unwrap_or(MAX_WEIGHT);
             if weight > self.weight {
-                (self.class, self.weight) = (class_of(range), weight);
+                (self.preferred, self.weight) = (Preferred::by(range), weight);
             }
         }
     }
 
-    pub(super) fn class(&self) -> AcceptClass {
-        self.class
+    pub(super) fn preferred(&self) -> Preferred {
+        self.preferred
     }
 }
 
 /// The weight of a range without one, in thousandths.
 const MAX_WEIGHT: u16 = 1000;
 
-fn class_of(range: &[u8]) -> AcceptClass {
-    let is = |name: &str| range.eq_ignore_ascii_case(name.as_bytes());
-    if is("text/markdown") {
-        AcceptClass::Markdown
-    } else if is("application/activity+json") || is("application/ld+json") {
-        AcceptClass::Activity
-    } else if is_json(range) {
-        AcceptClass::Json
-    } else {
-        AcceptClass::Page
+impl Preferred {
+    fn by(range: &[u8]) -> Self {
+        let is = |name: &str| range.eq_ignore_ascii_case(name.as_bytes());
+        let (class, is_unsent) = if is("text/markdown") {
+            (AcceptClass::Markdown, false)
+        } else if is("application/activity+json") || is("application/ld+json") {
+            (AcceptClass::Activity, false)
+        } else if is_json(range) {
+            (AcceptClass::Json, !is("application/json"))
+        } else {
+            (
+                AcceptClass::Page,
+                is_document(range) && !SENT.iter().any(|name| is(name)),
+            )
+        };
+        Self { class, is_unsent }
     }
 }
+
+/// Whether a range is of a type that a page may have. Images, fonts and media are not: browsers prefer them for what a page contains.
+fn is_document(range: &[u8]) -> bool {
+    let begins = |with: &[u8]| {
+        let start = range.get(..with.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(with))
+    };
+    begins(b"text/") || begins(b"application/")
+}
+
+/// The types that the `Accept` of a page covers, and those that browsers prefer for style sheets and scripts.
+const SENT: &[&str] = &[
+    "text/html",
+    "application/xhtml+xml",
+    "text/*",
+    "application/*",
+    "text/css",
+    "text/javascript",
+    "application/javascript",
+];
 
 /// `*/json` or `*+json`, with any type before it.
 fn is_json(range: &[u8]) -> bool {
@@ -143,7 +177,73 @@ mod tests {
             for line in lines {
                 accept.read(line.as_bytes());
             }
-            assert_eq!(accept.class(), expected, "{lines:?}");
+            assert_eq!(accept.preferred().class, expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_preferred_type_that_is_not_sent_upstream_is_told() {
+        for (line, expected) in [
+            ("", false),
+            ("text/html;q=0.9", false),
+            ("*/*;q=0.5", false),
+            ("application/xhtml+xml, text/html", false),
+            ("image/avif,image/webp,*/*;q=0.8", false),
+            ("text/css,*/*;q=0.1", false),
+            ("text/*", false),
+            ("application/json", false),
+            ("application/ld+json", false),
+            ("text/markdown", false),
+            ("nonsense", false),
+            ("application/geo+JSON", true),
+            ("text/html;q=0.1, application/vnd.api+json", true),
+            ("text/turtle, text/html;q=0.9", true),
+            ("Text/Turtle", true),
+            ("text/html, text/turtle", false),
+            ("text/turtle;q=0.5, text/html;q=0.4", true),
+            (
+                "application/rss+xml, application/xml;q=0.9, */*;q=0.8",
+                true,
+            ),
+        ] {
+            let mut accept = AcceptLines::default();
+            accept.read(line.as_bytes());
+            assert_eq!(accept.preferred().is_unsent, expected, "{line}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever a client sends, a page has at most one copy for each class, and what upstreams receive is one of four values.
+        #[test]
+        fn generated_values_have_one_of_the_classes(
+            ranges in proptest::collection::vec(
+                (
+                    "(text|application|image|\\*)/(html|json|markdown|activity\\+json|ld\\+json|x\\+json|turtle|\\*)",
+                    0_u16..=1000,
+                ),
+                0..12,
+            ),
+            lines in 1_usize..4,
+        ) {
+            let mut accept = AcceptLines::default();
+            for chunk in ranges.chunks(ranges.len().div_ceil(lines).max(1)) {
+                let members = chunk.iter().map(|(range, weight)| {
+                    format!("{range};q={}.{:03}", weight / 1000, weight % 1000)
+                });
+                accept.read(members.collect::<Vec<_>>().join(", ").as_bytes());
+            }
+            // The first of those with the highest weight; nothing if all are refused.
+            let best = ranges.iter().map(|(_, weight)| *weight).max().filter(|best| *best > 0);
+            let first = ranges.iter().find(|(_, weight)| Some(*weight) == best);
+            let expected = first.map_or(Preferred::default(), |(range, _)| Preferred::by(range.as_bytes()));
+            proptest::prop_assert_eq!(accept.preferred(), expected);
+        }
+
+        #[test]
+        fn any_bytes_are_read(line in proptest::collection::vec(proptest::num::u8::ANY, 0..80)) {
+            let mut accept = AcceptLines::default();
+            accept.read(&line);
+            proptest::prop_assert!(AcceptClass::ALL.contains(&accept.preferred().class));
         }
     }
 
@@ -152,7 +252,8 @@ mod tests {
         for class in AcceptClass::ALL {
             let mut accept = AcceptLines::default();
             accept.read(class.sent().as_bytes());
-            assert_eq!(accept.class(), class);
+            let is_unsent = false;
+            assert_eq!(accept.preferred(), Preferred { class, is_unsent });
             assert_eq!(AcceptClass::of_number(class.number()), Some(class));
         }
     }

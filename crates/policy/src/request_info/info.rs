@@ -8,6 +8,7 @@ use crate::images::AcceptedImages;
 use crate::query::Parameter;
 use crate::span::Span;
 use crate::spellings;
+use crate::vary::Vary;
 
 /// The parts of a request other than its fields.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +65,8 @@ pub(super) struct FieldFindings {
     pub(super) is_by_country: bool,
     pub(super) codings: AcceptedCodings,
     pub(super) accept: AcceptClass,
+    /// Whether the client prefers a media type that upstreams are not asked for.
+    pub(super) prefers_unsent: bool,
     pub(super) images: AcceptedImages,
     pub(super) device: Device,
     pub(super) if_none_match: Option<Span>,
@@ -246,6 +249,13 @@ impl RequestInfo {
     /// The class of `Accept`.
     pub fn accept(&self) -> AcceptClass {
         self.found.accept
+    }
+
+    /// Whether a response is another one for this client than for others of its class of `Accept`: it prefers a media type of which
+    /// upstreams are told nothing in a request that is shared, and the response names `Accept` in `Vary`.
+    pub fn differs_by_accept(&self, fields: &http::HeaderMap) -> bool {
+        self.found.prefers_unsent
+            && matches!(Vary::of(fields), Vary::Fields(names) if names.contains(&http::header::ACCEPT))
     }
 
     /// The class of device; `Any` if the site does not distinguish devices.

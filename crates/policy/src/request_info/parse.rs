@@ -199,7 +199,9 @@ impl RequestInfo {
             push_decimal(port, &mut self.arena);
             self.found.authority.end = self.arena.len();
         }
-        self.found.accept = pass.accept.class();
+        let preferred = pass.accept.preferred();
+        self.found.accept = preferred.class;
+        self.found.prefers_unsent = preferred.is_unsent;
         if pass.site.device_variants {
             self.found.device = accept::device(pass.hint, self.user_agent());
         } else {

@@ -40,6 +40,8 @@ pub struct Rule {
     pub timeouts: UpstreamTimeouts,
     /// Access control for these paths.
     pub access: AccessRules,
+    /// The status of a denial by the rule, 403 to 410; `None`: 403.
+    pub deny_status: Option<u16>,
     /// Whether access control covers these paths only, and no other spellings of the same pages ([`crate::spellings`]).
     pub exact_access: bool,
 }

@@ -343,6 +343,32 @@ fn exceptions_apply_only_to_their_own_path() {
 }
 
 #[test]
+fn a_rule_for_its_own_paths_only_is_for_its_own_methods_only() {
+    let rule = |exact_access| Rule {
+        methods: vec!["PUT".to_owned()],
+        exact_access,
+        ..closed("/*")
+    };
+    let has = |exact_access, overrides_method| {
+        let rules = [rule(exact_access)];
+        let guard = SpellingGuard::of(EqualSpellings::WordPress, &rules, false);
+        let request = RequestedPaths {
+            method: "POST",
+            overrides_method,
+            path: b"/index.php/wp-json/wp/v2/posts/1",
+            query: b"",
+            country: None,
+        };
+        let mut found = Vec::new();
+        let mut buffers = SpellingBuffers::default();
+        rules_of(&request, &guard, &rules, &mut buffers, &mut found);
+        found.contains(&Some(0))
+    };
+    assert!(has(false, true) && !has(true, true));
+    assert!(!has(false, false) && !has(true, false));
+}
+
+#[test]
 fn sites_without_a_restricting_rule_have_no_guard() {
     assert!(!SpellingGuard::of(EqualSpellings::WordPress, &[tuned("/x*")], true).is_needed());
     assert!(!SpellingGuard::of(EqualSpellings::Exact, &[closed("/x*")], true).is_needed());

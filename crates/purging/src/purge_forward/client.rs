@@ -74,7 +74,7 @@ impl Connector {
         for (name, value) in &call.fields {
             request = request.header(*name, value);
         }
-        if let Some(file) = &target.token_file {
+        if let Some(file) = &target.cache.token_file {
             let (name, value) = target.authorization(&token(file)?);
             let value = HeaderValue::from_str(&value);
             let mut value =

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
@@ -11,11 +11,12 @@ use super::queue::{TargetQueue, TargetStats};
 use super::target::ForwardTarget;
 use super::worker::{ForwardWorker, SiteForwarding, inbox};
 use crate::{ForwardInbox, ForwardInboxes, SitePurges};
+use galley_sys::Lock;
 
 /// Forwards the purges of all sites; see the module.
 pub struct PurgeForwarder {
     inboxes: ForwardInboxes,
-    state: Mutex<ForwarderState>,
+    state: Lock<ForwarderState>,
 }
 
 #[derive(Default)]
@@ -49,13 +50,13 @@ impl PurgeForwarder {
     pub fn new(inboxes: ForwardInboxes) -> Self {
         Self {
             inboxes,
-            state: Mutex::default(),
+            state: Lock::default(),
         }
     }
 
     /// Starts forwarding for new sites, before they receive purges.
     pub fn begin(&self, sites: Vec<ForwardingSite>) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         for site in sites {
             if !state.sites.contains_key(site.purges.site()) {
                 state.configure(&self.inboxes, site)?;
@@ -68,7 +69,7 @@ impl PurgeForwarder {
     /// Forwards the purges of exactly these sites from now on. Queued purges are kept for targets that remain, and dropped for
     /// targets that are removed.
     pub fn configure(&self, wanted: Vec<ForwardingSite>) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let names: Vec<String> = wanted
             .iter()
             .filter(|site| !site.targets.is_empty())
@@ -90,7 +91,7 @@ impl PurgeForwarder {
 
     /// The statistics of a site's targets.
     pub fn stats(&self, site: &str) -> Vec<TargetStats> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         let site = state.sites.get(site);
         site.map(|site| site.forwarding.stats()).unwrap_or_default()
     }

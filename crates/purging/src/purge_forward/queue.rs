@@ -7,10 +7,10 @@
 //! by the admin interface.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use galley_policy::purge::Purge;
+use galley_sys::Lock;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ use super::target::{ForwardTarget, TargetRequest};
 /// The queue of one target; see the module.
 pub(super) struct TargetQueue {
     target: ForwardTarget,
-    state: Mutex<QueueState>,
+    state: Lock<QueueState>,
     filled: Notify,
     closed: Notify,
 }
@@ -67,10 +67,10 @@ pub struct TargetStats {
 impl TargetQueue {
     /// An empty queue, or one with the queued purges of `before`.
     pub(super) fn new(target: ForwardTarget, before: Option<&Self>) -> Self {
-        let waiting = before.map(|before| std::mem::take(&mut before.lock().waiting));
+        let waiting = before.map(|before| std::mem::take(&mut before.state.lock().waiting));
         Self {
             target,
-            state: Mutex::new(QueueState {
+            state: Lock::new(QueueState {
                 waiting: waiting.unwrap_or_default(),
                 ..QueueState::default()
             }),
@@ -86,7 +86,7 @@ impl TargetQueue {
 
     /// The statistics of the target.
     pub(super) fn stats(&self) -> TargetStats {
-        let state = self.lock();
+        let state = self.state.lock();
         let now = Instant::now();
         TargetStats {
             name: self.target.name(),
@@ -101,18 +101,18 @@ impl TargetQueue {
 
     /// Whether no purges are queued.
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().waiting.is_empty()
+        self.state.lock().waiting.is_empty()
     }
 
     /// Whether the last attempt failed, so that publishers should not wait for the next.
     pub(super) fn is_failing(&self) -> bool {
-        self.lock().failures_in_a_row > 0
+        self.state.lock().failures_in_a_row > 0
     }
 
     /// Adds purges. The result is notified when the target has accepted all of them.
     pub(super) fn push(&self, purges: &[Purge]) -> oneshot::Receiver<()> {
         let (notify, accepted) = oneshot::channel();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for purge in purges {
             let waiters = Vec::new();
             let purge = purge.clone();
@@ -145,7 +145,7 @@ impl TargetQueue {
 
     async fn send_all(&self, taken: impl AsyncFn(&[Purge]), removed: impl Fn()) {
         loop {
-            let batch = self.lock().batch();
+            let batch = self.state.lock().batch();
             if batch.is_empty() {
                 self.filled.notified().await;
                 // Purges arrive in groups: this makes one request of all purges of an edit.
@@ -156,7 +156,7 @@ impl TargetQueue {
             }
             self.send(&batch).await;
             taken(&batch).await;
-            let waiters = self.lock().taken();
+            let waiters = self.state.lock().taken();
             for notify in waiters {
                 let _ = notify.send(());
             }
@@ -171,14 +171,14 @@ impl TargetQueue {
         while let Some(call) = calls.front() {
             let Err(error) = self.send_once(call).await else {
                 calls.pop_front();
-                self.lock().recovered();
+                self.state.lock().recovered();
                 continue;
             };
             let target = self.target.name();
             if error.is_rejected && may_purge_everything {
                 may_purge_everything = false;
                 calls = self.target.calls(&[everything()]).into();
-                self.lock().rejected(&error);
+                self.state.lock().rejected(&error);
                 tracing::warn!(
                     target,
                     why = error.why,
@@ -186,19 +186,15 @@ impl TargetQueue {
                 );
                 continue;
             }
-            let pause = self.lock().failed(&error);
+            let pause = self.state.lock().failed(&error);
             tracing::warn!(target, why = error.why, retry_in = ?pause, "a purge could not be forwarded");
             tokio::time::sleep(pause).await;
         }
     }
 
     async fn send_once(&self, call: &TargetRequest) -> Result<(), SendError> {
-        let connector = Connector::new(&self.target.server)?;
+        let connector = Connector::new(&self.target.cache.server)?;
         connector.send(&self.target, call).await
-    }
-
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

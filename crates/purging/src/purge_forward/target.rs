@@ -11,9 +11,7 @@
 //! - `BAN`: all URLs that begin with the path.
 //! - Galley: `POST /purge` of the admin interface, which supports every kind of purge.
 
-use std::path::PathBuf;
-
-use galley_config::{ForwardKind, HttpUpstream};
+use galley_config::{ForwardKind, PurgeForward};
 use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::tags::{self, EVERYTHING};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -22,14 +20,8 @@ use serde_json::{Value, json};
 /// A cache on another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardTarget {
-    /// The kind of the cache.
-    pub kind: ForwardKind,
-    /// The address of its API.
-    pub server: HttpUpstream,
-    /// The file with the token or key; read for each request.
-    pub token_file: Option<PathBuf>,
-    /// Whether the cache has the tags of pages.
-    pub by_tag: bool,
+    /// The cache. Its token file is read for each request.
+    pub cache: PurgeForward,
     /// The hosts of the site, without patterns.
     pub hosts: Vec<String>,
     /// Whether the site also has host patterns: `*.example.com` or `*`.
@@ -64,24 +56,24 @@ struct WantedScopes {
 impl ForwardTarget {
     /// The name of the target in status and log, without secrets.
     pub(super) fn name(&self) -> String {
-        match &self.kind {
+        match &self.cache.kind {
             ForwardKind::Cloudflare(zone) => format!("cloudflare {zone}"),
             ForwardKind::Fastly(service) => format!("fastly {service}"),
             ForwardKind::Bunny(zone) => format!("bunny {zone}"),
-            ForwardKind::Purge => format!("purge {}", self.server),
-            ForwardKind::Ban => format!("ban {}", self.server),
-            ForwardKind::Galley => format!("galley {}", self.server),
+            ForwardKind::Purge => format!("purge {}", self.cache.server),
+            ForwardKind::Ban => format!("ban {}", self.cache.server),
+            ForwardKind::Galley => format!("galley {}", self.cache.server),
         }
     }
 
     /// Whether the target is a cache behind this one, which has to be purged before a purge here is final.
     pub(super) fn is_behind(&self) -> bool {
-        self.kind == ForwardKind::Galley
+        self.cache.kind == ForwardKind::Galley
     }
 
     /// Whether the target may be a Galley that forwards to this one.
     pub(super) fn may_forward_too(&self) -> bool {
-        match self.kind {
+        match self.cache.kind {
             ForwardKind::Purge | ForwardKind::Ban | ForwardKind::Galley => true,
             ForwardKind::Cloudflare(_) | ForwardKind::Fastly(_) | ForwardKind::Bunny(_) => false,
         }
@@ -90,14 +82,14 @@ impl ForwardTarget {
     /// Whether a response with this status means that the page was not stored there.
     pub(super) fn means_absent(&self, call: &TargetRequest, status: u16) -> bool {
         // Squid and nginx respond like this.
-        let is_method = matches!(self.kind, ForwardKind::Purge | ForwardKind::Ban);
+        let is_method = matches!(self.cache.kind, ForwardKind::Purge | ForwardKind::Ban);
         let is_exact = call.fields.iter().any(|(_, value)| value == EXACT);
         is_method && is_exact && matches!(status, 404 | 412)
     }
 
     /// The field that authorizes a request.
     pub(super) fn authorization(&self, token: &str) -> (&'static str, String) {
-        match self.kind {
+        match self.cache.kind {
             ForwardKind::Fastly(_) => ("fastly-key", token.to_owned()),
             ForwardKind::Bunny(_) => ("accesskey", token.to_owned()),
             ForwardKind::Cloudflare(_)
@@ -126,7 +118,7 @@ impl ForwardTarget {
         for scope in scopes {
             self.sort(scope, &mut wanted);
         }
-        match &self.kind {
+        match &self.cache.kind {
             ForwardKind::Cloudflare(zone) => cloudflare(zone, &wanted),
             ForwardKind::Fastly(service) => fastly(service, &wanted, strength),
             ForwardKind::Bunny(zone) => bunny(zone, &wanted),
@@ -140,7 +132,7 @@ impl ForwardTarget {
         let is_galley = self.is_behind();
         match scope {
             Scope::Tag(tag) if is_galley => push(&mut wanted.tags, tag.clone()),
-            Scope::Tag(tag) if self.by_tag && tags::is_portable(tag) => {
+            Scope::Tag(tag) if self.cache.by_tag && tags::is_portable(tag) => {
                 push(&mut wanted.tags, tag.clone());
                 // Pages whose tags are unknown have this tag.
                 push(&mut wanted.tags, EVERYTHING.to_owned());
@@ -163,7 +155,7 @@ impl ForwardTarget {
     }
 
     fn has_prefixes(&self) -> bool {
-        matches!(self.kind, ForwardKind::Purge | ForwardKind::Ban)
+        matches!(self.cache.kind, ForwardKind::Purge | ForwardKind::Ban)
     }
 
     /// `host/path?query` for every host of the scope; without a host for a Galley, which has its own list. `None`: the hosts
@@ -378,21 +370,23 @@ const QUERY_ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 
 #[cfg(test)]
 mod tests {
-    use galley_config::ServerShare;
+    use galley_config::{HttpUpstream, ServerShare};
 
     use super::*;
 
     fn target(kind: ForwardKind, by_tag: bool) -> ForwardTarget {
         ForwardTarget {
-            kind,
-            server: HttpUpstream {
-                host: "cache.test".to_owned(),
-                port: 443,
-                tls: true,
-                share: ServerShare::default(),
+            cache: PurgeForward {
+                kind,
+                server: HttpUpstream {
+                    host: "cache.test".to_owned(),
+                    port: 443,
+                    tls: true,
+                    share: ServerShare::default(),
+                },
+                token_file: None,
+                by_tag,
             },
-            token_file: None,
-            by_tag,
             hosts: vec!["a.test".to_owned(), "b.test".to_owned()],
             has_other_hosts: false,
         }

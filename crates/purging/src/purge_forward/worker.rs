@@ -9,12 +9,13 @@
 //! 4. The caches in front are purged. The pages that they fetch from then on are new. No publisher waits for them; the purge is
 //!    repeated until they accept it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use galley_cluster::PurgeReach;
 use galley_policy::purge::Purge;
+use galley_sys::Lock;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -31,8 +32,8 @@ use crate::{
 pub(super) struct SiteForwarding {
     purges: Arc<SitePurges>,
     needs: Arc<ForwardNeeds>,
-    queues: Mutex<Vec<Arc<TargetQueue>>>,
-    outbox: Mutex<ForwardOutbox>,
+    queues: Lock<Vec<Arc<TargetQueue>>>,
+    outbox: Lock<ForwardOutbox>,
     /// The number of batches that are in the outbox and not in all queues yet.
     unqueued_batches: AtomicUsize,
 }
@@ -61,15 +62,15 @@ impl SiteForwarding {
         Self {
             purges,
             needs,
-            queues: Mutex::default(),
-            outbox: Mutex::new(outbox),
+            queues: Lock::default(),
+            outbox: Lock::new(outbox),
             unqueued_batches: AtomicUsize::new(0),
         }
     }
 
     /// Sets the targets. Returns the new queues, for each of which the caller has to run [`SiteForwarding::work`].
     pub(super) fn retarget(&self, targets: Vec<ForwardTarget>) -> Vec<Arc<TargetQueue>> {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         let before = std::mem::take(&mut *queues);
         let mut new = Vec::new();
         for target in targets {
@@ -123,7 +124,7 @@ impl SiteForwarding {
     }
 
     fn queues(&self) -> Vec<Arc<TargetQueue>> {
-        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.queues.lock();
         queues.clone()
     }
 
@@ -131,12 +132,8 @@ impl SiteForwarding {
     fn settle(&self) {
         let has_unqueued = self.unqueued_batches.load(Ordering::Acquire) > 0;
         if !has_unqueued && self.queues().iter().all(|queue| queue.is_empty()) {
-            self.outbox().clear();
+            self.outbox.lock().clear();
         }
-    }
-
-    fn outbox(&self) -> MutexGuard<'_, ForwardOutbox> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forwards one batch, from step 2 on.
@@ -199,7 +196,7 @@ impl ForwardWorker {
 
     /// Forwards the purges of an earlier run, then those in the inbox, until the site no longer forwards.
     pub(super) async fn run(mut self) {
-        let left = self.site.outbox().read();
+        let left = self.site.outbox.lock().read();
         if !left.is_empty() {
             tracing::info!(
                 site = self.site.purges.site(),
@@ -237,7 +234,7 @@ impl ForwardWorker {
             own.push(everything());
         }
         self.site.unqueued_batches.fetch_add(1, Ordering::AcqRel);
-        self.site.outbox().keep(&all);
+        self.site.outbox.lock().keep(&all);
         ForwardedBatch { all, own }
     }
 }

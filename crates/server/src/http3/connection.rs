@@ -25,7 +25,7 @@ impl Http3State {
         self.h3.flood.set_time(link.core.timers.now_ms());
         while let Some(event) = self.quic.poll() {
             let handled = match event {
-                Event::Connected => self.open(link),
+                Event::Connected => self.open(link, now),
                 Event::ConnectionLost { .. } => {
                     self.end(&link.core);
                     Ok(())
@@ -51,7 +51,7 @@ impl Http3State {
     }
 
     /// The handshake is complete: begins HTTP/3.
-    fn open(&mut self, link: &Rc<ConnectionLink>) -> Result<(), H3Error> {
+    fn open(&mut self, link: &Rc<ConnectionLink>, now: Instant) -> Result<(), H3Error> {
         let core = &link.core;
         core.counters.handshake(Handshake::Full);
         self.unvalidated.end();
@@ -62,7 +62,9 @@ impl Http3State {
         self.sites = Arc::new(self.sites.under(presented));
         self.stage = Http3Stage::Open;
         if !link.take_slot(self.endpoints.client, &self.sites) {
-            return Err(H3Error::Connection(H3Code::ExcessiveLoad));
+            // No flood: many clients can share an address.
+            self.close(core, now, H3Code::ExcessiveLoad, None);
+            return Ok(());
         }
         let mut preface = Vec::new();
         let most = u64::from(header_list(core.limits.head_bytes));

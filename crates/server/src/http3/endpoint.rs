@@ -152,8 +152,8 @@ impl QuicEndpoint {
                 let socket = &*socket;
                 wakes.set_attended(false);
                 let has_work = !wakes.is_empty() && !is_blocked;
+                // In random order: no flood of input keeps output or other input waiting.
                 tokio::select! {
-                    biased;
                     now = phase.wait_for(|phase| *phase != Phase::Running), if accepting.is_some() => {
                         Turn::Phase(now.map_or(Phase::Stopping, |now| *now))
                     }
@@ -181,6 +181,9 @@ impl QuicEndpoint {
                     accepting = None;
                     is_reading =
                         phase == Phase::Stopping || self.is_removed.load(Ordering::Acquire);
+                    if !is_reading && let Err(error) = self.socket.stop_reading() {
+                        tracing::warn!(%error, "datagrams for other endpoints wake this one");
+                    }
                     for served in self.connections.values() {
                         served.link.state.borrow_mut().begin_closing();
                         served.link.wake();

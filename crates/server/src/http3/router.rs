@@ -38,7 +38,7 @@ pub struct QuicRouter {
     predecessor: RwLock<Option<UnixDatagram>>,
 }
 
-/// The secret from which all keys are derived.
+/// A secret from which keys are derived.
 #[derive(Clone)]
 pub struct QuicSecret([u8; 32]);
 
@@ -86,11 +86,15 @@ pub fn forwarding_line() -> io::Result<(UnixDatagram, UnixDatagram)> {
 }
 
 impl QuicRouter {
-    /// A router for the process with the number `epoch`, counted from 0 over upgrades.
+    /// A router for the process with the number `epoch`, counted from 0 over upgrades. `cluster`: the secret of all nodes.
     ///
     /// Errors: the cryptographic library cannot be used.
-    pub fn new(secret: QuicSecret, epoch: u8) -> io::Result<Arc<Self>> {
-        let keys = QuicKeys::derive(&secret.0);
+    pub fn new(
+        secret: QuicSecret,
+        cluster: Option<&QuicSecret>,
+        epoch: u8,
+    ) -> io::Result<Arc<Self>> {
+        let keys = QuicKeys::derive(&secret.0, &cluster.unwrap_or(&secret).0);
         let keys = keys.ok_or_else(|| io::Error::other("keys cannot be derived"))?;
         Ok(Arc::new(Self {
             keys: Arc::new(keys),
@@ -295,8 +299,8 @@ mod tests {
     #[test]
     fn datagrams_reach_their_owner_also_in_another_process() {
         let secret = QuicSecret::random().unwrap();
-        let old = QuicRouter::new(secret.clone(), 7).unwrap();
-        let new = QuicRouter::new(secret, 8).unwrap();
+        let old = QuicRouter::new(secret.clone(), None, 7).unwrap();
+        let new = QuicRouter::new(secret, None, 8).unwrap();
         let (endpoint, mut inbox) = old.register();
         let owner = endpoint.owner;
         assert!(old.forward(owner, datagram(b"here")).is_none());
@@ -320,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_closed_endpoint_gets_nothing() {
-        let router = QuicRouter::new(QuicSecret::random().unwrap(), 0).unwrap();
+        let router = QuicRouter::new(QuicSecret::random().unwrap(), None, 0).unwrap();
         let (endpoint, inbox) = router.register();
         let (second, _other) = router.register();
         assert_ne!(endpoint.owner, second.owner);

@@ -25,16 +25,12 @@ pub(super) struct QuicSocket {
 }
 
 impl QuicSocket {
-    #[expect(
-        deprecated,
-        reason = "its successor is unsafe; the descriptor is owned, and closed by nobody else"
-    )]
     pub(super) fn open(socket: UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let local = socket.local_addr()?;
         let bytes = (DATAGRAM_BYTES * state.gro_segments()).min(GROUP_BYTES);
         Ok(Self {
-            socket: AsyncFd::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?,
+            socket: registered(socket, Interest::READABLE | Interest::WRITABLE)?,
             state,
             local,
             buffers: RefCell::new((0..BATCH).map(|_| vec![0; bytes]).collect()),
@@ -106,6 +102,13 @@ impl QuicSocket {
         }
     }
 
+    /// Lets datagrams that others read wake nobody here.
+    pub(super) fn stop_reading(&mut self) -> io::Result<()> {
+        let socket = self.socket.get_ref().try_clone()?;
+        self.socket = registered(socket, Interest::WRITABLE)?;
+        Ok(())
+    }
+
     /// Sends datagrams. False if the socket has no room now; any other failure is a loss, as on the way.
     pub(super) fn send(&self, transmit: &Transmit, bytes: &[u8]) -> bool {
         let outgoing = quinn_udp::Transmit {
@@ -136,6 +139,14 @@ impl QuicSocket {
         // `send` has cleared the readiness.
         self.socket.poll_write_ready(cx).map(|_| ())
     }
+}
+
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe; the descriptor is owned, and closed by nobody else"
+)]
+fn registered(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocket>> {
+    AsyncFd::with_interest(socket, interest)
 }
 
 fn split(received: &[u8], about: &RecvMeta, take: &mut impl FnMut(QuicDatagram)) {

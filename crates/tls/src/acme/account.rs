@@ -4,7 +4,7 @@
 //! Only one task at a time opens it, so that many sites create only one account.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -23,6 +23,7 @@ use super::http::{self, AcmeClient, ResponseNotes};
 use super::problem::OrderError;
 use super::sharing::Sharing;
 use super::store::{self, Store};
+use galley_sys::Lock;
 use galley_sys::clock::Clock;
 
 /// Opens the account of one directory.
@@ -38,7 +39,7 @@ pub(super) struct AccountOpener {
     /// The secrets shared with other nodes; `None`: this node has a separate account.
     sharing: Option<Arc<Sharing>>,
     /// The id of an account that the directory did not know.
-    forgotten: Mutex<Option<String>>,
+    forgotten: Lock<Option<String>>,
 }
 
 /// The opened account, for one attempt.
@@ -85,7 +86,7 @@ impl AccountOpener {
             clock,
             opening: Semaphore::new(1),
             sharing,
-            forgotten: Mutex::default(),
+            forgotten: Lock::default(),
         })
     }
 
@@ -113,7 +114,7 @@ impl AccountOpener {
             return;
         };
         // The shared account of the nodes may still be this one.
-        *self.forgotten() = Some(id.to_owned());
+        *self.forgotten.lock() = Some(id.to_owned());
         let (place, id) = (self.store.account(), id.to_owned());
         let forgotten = spawn_blocking(move || {
             let text = store::read(&place).ok().flatten()?;
@@ -238,7 +239,7 @@ impl AccountOpener {
     async fn take_over(&self) -> Option<StoredAccount> {
         let text = self.sharing.as_ref()?.account().await.ok()??;
         let stored = parse(&text, &self.settings.directory).ok()?;
-        if *self.forgotten() == id_of(&text) {
+        if *self.forgotten.lock() == id_of(&text) {
             return None;
         }
         let place = self.store.account();
@@ -266,12 +267,6 @@ impl AccountOpener {
             None
         });
         found.await.ok().flatten()
-    }
-
-    fn forgotten(&self) -> MutexGuard<'_, Option<String>> {
-        self.forgotten
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn contact(&self) -> Option<String> {

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::one_shot::{OneShotError, exchange, retry_after};
+use galley_sys::Lock;
 use galley_sys::clock::Clock;
 
 /// Sends the requests of one attempt to the directory.
@@ -33,16 +34,16 @@ pub(super) struct AcmeClient {
 
 /// Values from the heads of responses.
 #[derive(Default)]
-pub(super) struct ResponseNotes(Mutex<Option<Duration>>);
+pub(super) struct ResponseNotes(Lock<Option<Duration>>);
 
 impl ResponseNotes {
     /// The `Retry-After` of the last error.
     pub(super) fn retry_after(&self) -> Option<Duration> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 
     fn set(&self, pause: Option<Duration>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = pause;
+        *self.0.lock() = pause;
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state of a certificate for the admin interface. Written by its keeper, read by the admin thread.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use galley_sys::Lock;
 use std::time::SystemTime;
 
 /// A certificate to obtain.
@@ -17,7 +17,7 @@ pub struct WantedCertificate {
 /// A managed certificate with its state.
 pub struct CertificateStatus {
     pub(super) wanted: WantedCertificate,
-    state: Mutex<StatusFields>,
+    state: Lock<StatusFields>,
 }
 
 /// The state of a managed certificate.
@@ -49,7 +49,7 @@ impl CertificateStatus {
         };
         Self {
             wanted,
-            state: Mutex::new(state),
+            state: Lock::new(state),
         }
     }
 
@@ -61,21 +61,17 @@ impl CertificateStatus {
         };
         Self {
             wanted,
-            state: Mutex::new(state),
+            state: Lock::new(state),
         }
     }
 
     /// A copy of the state.
     pub fn state(&self) -> StatusFields {
-        self.lock().clone()
+        self.state.lock().clone()
     }
 
     pub(super) fn note(&self, change: impl FnOnce(&mut StatusFields)) {
-        change(&mut self.lock());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StatusFields> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        change(&mut self.state.lock());
     }
 }
 

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::server_state::{CheckThresholds, ServerStates};
-
-const AT_ONCE: CheckThresholds = CheckThresholds { rise: 1, fall: 1 };
+use crate::server_state::ServerStates;
+use galley_config::HealthCheckConfig;
 
 fn share(weight: u32) -> ServerShare {
     ServerShare {
@@ -23,7 +22,14 @@ fn balancer(shares: &[ServerShare], method: BalanceMethod, slow_start: Duration)
         let share = *share;
         BalancedServer { state, share }
     });
-    Balancer::new(servers.collect(), Balancing { method, slow_start })
+    Balancer::new(
+        servers.collect(),
+        LoadBalancing {
+            method,
+            slow_start,
+            check: None,
+        },
+    )
 }
 
 fn in_turn(shares: &[ServerShare]) -> Balancer {
@@ -43,7 +49,12 @@ fn chosen(balancer: &Balancer, key: Option<AffinityKey>, count: usize) -> HashMa
 
 fn check(balancer: &Balancer, index: usize, passed: bool) {
     let state = balancer.state(index).unwrap();
-    state.checked(passed, AT_ONCE, Instant::now());
+    let at_once = HealthCheckConfig {
+        rise: 1,
+        fall: 1,
+        ..HealthCheckConfig::default()
+    };
+    state.checked(passed, &at_once, Instant::now());
 }
 
 fn homes(balancer: &Balancer) -> Vec<Option<usize>> {

@@ -6,12 +6,13 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use galley_cache::budget::Reservation;
+use galley_sys::Lock;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -23,8 +24,8 @@ pub fn stream(spools: &BodySpools, length: Option<u64>) -> Option<(BodySender, S
     let reservation = spools.memory().try_reserve((PARTS * PART_BYTES) as u64)?;
     let (sender, parts) = mpsc::channel(PARTS);
     let shared = Arc::new(StreamShared {
-        parts: Mutex::new(parts),
-        progress: Mutex::default(),
+        parts: Lock::new(parts),
+        progress: Lock::default(),
         wanted: Notify::new(),
         broken: Notify::new(),
         _reservation: reservation,
@@ -39,8 +40,8 @@ pub fn stream(spools: &BodySpools, length: Option<u64>) -> Option<(BodySender, S
 #[derive(Debug)]
 struct StreamShared {
     /// Read only by the connection to the upstream.
-    parts: Mutex<mpsc::Receiver<BodyPart>>,
-    progress: Mutex<StreamProgress>,
+    parts: Lock<mpsc::Receiver<BodyPart>>,
+    progress: Lock<StreamProgress>,
     /// Notified when the upstream requests the first part.
     wanted: Notify,
     /// Notified when the body is aborted.
@@ -82,15 +83,7 @@ enum SenderEnd {
     Broken,
 }
 
-impl StreamShared {
-    fn progress(&self) -> MutexGuard<'_, StreamProgress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn parts(&self) -> MutexGuard<'_, mpsc::Receiver<BodyPart>> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl StreamShared {}
 
 /// The client's end. Dropping it before [`PartPermit::end`] aborts the body and the request to the upstream.
 #[derive(Debug)]
@@ -102,7 +95,7 @@ pub struct BodySender {
 impl BodySender {
     /// Whether the upstream has requested the first part.
     pub fn is_wanted(&self) -> bool {
-        self.shared.progress().is_wanted
+        self.shared.progress.lock().is_wanted
     }
 
     /// Waits until the upstream requests the first part. Cancel-safe.
@@ -138,13 +131,13 @@ impl BodySender {
 
     /// Forwards no more parts. While this sender exists, the upstream may continue its response; its timeouts begin now.
     pub fn stop(&self) {
-        self.shared.progress().end = SenderEnd::Stopped;
+        self.shared.progress.lock().end = SenderEnd::Stopped;
     }
 }
 
 impl Drop for BodySender {
     fn drop(&mut self) {
-        let mut progress = self.shared.progress();
+        let mut progress = self.shared.progress.lock();
         if progress.end != SenderEnd::Sent {
             progress.end = SenderEnd::Broken;
             drop(progress);
@@ -167,7 +160,7 @@ impl PartPermit<'_> {
 
     /// Declares the body complete.
     pub fn end(self) {
-        self.shared.progress().end = SenderEnd::Sent;
+        self.shared.progress.lock().end = SenderEnd::Sent;
         self.part.send(BodyPart::End);
     }
 }
@@ -192,12 +185,12 @@ impl StreamedBody {
 
     /// Whether the upstream may have received a part, so that the request cannot be sent again.
     pub fn is_taken(&self) -> bool {
-        self.shared.progress().taken_at.is_some()
+        self.shared.progress.lock().taken_at.is_some()
     }
 
     /// Whether the body was aborted.
     pub fn is_broken(&self) -> bool {
-        self.shared.progress().end == SenderEnd::Broken
+        self.shared.progress.lock().end == SenderEnd::Broken
     }
 
     /// Waits until the body is aborted. Only one task may wait. Cancel-safe.
@@ -215,7 +208,7 @@ impl StreamedBody {
 
 impl Drop for StreamedBody {
     fn drop(&mut self) {
-        self.shared.parts().close();
+        self.shared.parts.lock().close();
     }
 }
 
@@ -225,8 +218,8 @@ pub struct StreamReader(Arc<StreamShared>);
 impl StreamReader {
     /// The next part, `None` at the end. Errors: the body was aborted.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        let polled = self.0.parts().poll_recv(cx);
-        let mut progress = self.0.progress();
+        let polled = self.0.parts.lock().poll_recv(cx);
+        let mut progress = self.0.progress.lock();
         let is_first = !std::mem::replace(&mut progress.is_wanted, true);
         progress.is_awaited = polled.is_pending();
         let taken = match polled {
@@ -274,7 +267,7 @@ impl UploadPace {
                 Ok(done) => return Ok(done),
                 Err(elapsed) => elapsed,
             };
-            let since = shared.progress().last_movement(Instant::now());
+            let since = shared.progress.lock().last_movement(Instant::now());
             match since.map(|since| since + limit) {
                 Some(later) if later > deadline => deadline = later,
                 _ => return Err(elapsed),
@@ -285,7 +278,7 @@ impl UploadPace {
     /// Whether the upstream has not taken all of the body.
     pub fn is_unfinished(&self) -> bool {
         let shared = self.0.as_ref();
-        shared.is_some_and(|shared| !shared.progress().is_complete)
+        shared.is_some_and(|shared| !shared.progress.lock().is_complete)
     }
 }
 

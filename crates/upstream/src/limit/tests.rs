@@ -3,8 +3,8 @@
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{BalancedServer, Balancing, FastCgiAddress, PoolSpec, ServerStates, UpstreamAddress};
-use galley_config::{BalanceMethod, ServerShare};
+use crate::{BalancedServer, PoolSpec, ServerStates, UpstreamAddress};
+use galley_config::{BalanceMethod, LoadBalancing, PhpAddress, ServerShare, UpstreamLimits};
 use galley_policy::class::{Class, Network};
 use proptest::prelude::*;
 use tokio::task::LocalSet;
@@ -13,25 +13,30 @@ use tokio::task::LocalSet;
 pub(crate) fn spec(slots: usize, queue: usize, queue_timeout: Duration) -> PoolSpec {
     PoolSpec {
         site: "example.com".to_owned(),
-        target: UpstreamAddress::FastCgi(vec![FastCgiAddress::Tcp("127.0.0.1:9000".to_owned())]),
+        target: UpstreamAddress::FastCgi(vec![PhpAddress::Tcp("127.0.0.1:9000".to_owned())]),
         servers: vec![BalancedServer {
             state: ServerStates::default().of("example.com", "127.0.0.1:9000"),
             share: ServerShare::default(),
         }],
-        balancing: Balancing {
+        balancing: LoadBalancing {
             method: BalanceMethod::RoundRobin,
             slow_start: Duration::ZERO,
+            check: None,
         },
-        in_flight: slots,
+        limits: UpstreamLimits {
+            in_flight: slots,
+            queue,
+            queue_timeout,
+            lock_age: TEN,
+            waiters: 1,
+            connect_timeout: TEN,
+            first_byte_timeout: TEN,
+            read_timeout: TEN,
+            idle_share: 25,
+            idle_age: TEN,
+        },
         slots: None,
-        queue,
-        queue_timeout,
-        connect_timeout: TEN,
-        first_byte_timeout: TEN,
-        read_timeout: TEN,
-        idle_share: 25,
         end: crate::ExchangeEnd::Response,
-        idle_age: TEN,
     }
 }
 
@@ -459,4 +464,44 @@ async fn without_proof_a_rest_follows_each_page_while_people_use_the_slots() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!is_full(), "the rest ends by itself");
     assert!(page(unseen).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn passwords_without_proof_wait_until_they_are_many() {
+    let limit = limit(2, 10);
+    let login = QueueIdentity {
+        class: Class::Login,
+        trust: Trust::Plain,
+        client: Network::V4(9),
+    };
+    let page = async |identity| {
+        let slot = limit.acquire(identity, &QueuePosition::default()).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        slot.is_ok()
+    };
+    assert!(page(visitor(1)).await);
+    assert_eq!(
+        tokio::join!(page(login), page(login)),
+        (true, true),
+        "the second one waits"
+    );
+    while page(login).await {}
+    assert!(limit.0.stats.is_full_for(login), "they rest");
+    let started = tokio::time::Instant::now();
+    assert!(page(visitor(1)).await);
+    assert_eq!(started.elapsed(), Duration::from_millis(100));
+    while limit.0.stats.is_full_for(login) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(
+        tokio::join!(page(login), page(login)),
+        (true, false),
+        "none waits"
+    );
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(
+        tokio::join!(page(login), page(login)),
+        (true, true),
+        "it is over"
+    );
 }

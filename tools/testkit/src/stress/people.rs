@@ -27,6 +27,8 @@ pub(super) enum Kind {
     /// Puts a product into the cart, and orders it.
     Buyer,
     Editor,
+    /// Logs in, from a new address. Its browser loads the style sheet of the form first.
+    Login,
     Feed,
     /// Googlebot, from an address on the list.
     TrueBot,
@@ -43,6 +45,7 @@ impl Kind {
             Self::Returned => "refused ones after another page",
             Self::Buyer => "buyers, cart and order",
             Self::Editor => "editor's save",
+            Self::Login => "editor's login",
             Self::Feed => "feed readers",
             Self::TrueBot => "Googlebot",
             Self::FalseBot => "false Googlebot",
@@ -143,6 +146,7 @@ impl<'s> People<'s> {
                 person(Kind::NotStored).come(results);
                 person(Kind::Buyer).come(results);
                 results.add(Kind::Editor, editor.save(number as u64).ok());
+                person(Kind::Login).come(results);
                 // Their times have no goal.
                 if let Some(kind) = RARE.get(number % (RARE.len() + 1)) {
                     person(*kind).come(results);
@@ -191,6 +195,18 @@ impl Person<'_> {
                     let request = chromium("POST", path, &format!("{CART}{FORM}"), "add=1");
                     results.add(self.kind, self.timed(&request));
                 }
+            }
+            Kind::Login => {
+                self.send(&chromium("GET", "/wp-login.php", "", ""));
+                self.send(&chromium("GET", STYLE, "", ""));
+                let (user, password) = (&self.site.wordpress.user, &self.site.wordpress.password);
+                let form = format!("log={user}&pwd={password}&wp-submit=Log+In&testcookie=1");
+                let fields = format!("Cookie: wordpress_test_cookie=WP%20Cookie%20check\r\n{FORM}");
+                let request = chromium("POST", "/wp-login.php", &fields, &form);
+                let started = Instant::now();
+                let status = self.send(&request).map(|response| response.status);
+                let time = (status == Some(302)).then(|| started.elapsed());
+                results.add(self.kind, time);
             }
             // The editor keeps one session.
             Kind::Editor => {}

@@ -161,7 +161,8 @@ pub(super) fn run(settings: &StressSettings) -> Result<PartReport, TestkitError>
         let (people, crawl) = under(&site, &mut people, &next, load, length);
         measured.push(Measured {
             title: load.title(),
-            is_judged: load.attack == Attack::Filters,
+            is_judged: matches!(load.attack, Attack::Filters | Attack::Logins),
+            tells_times: load.attack == Attack::Filters,
             has_challenge: load.challenge,
             people,
             crawl,

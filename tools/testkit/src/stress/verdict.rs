@@ -1,6 +1,6 @@
 //! What the swarm was to show, and whether it did: a row for each kind of people and each load, and at the end one line for each goal.
 //!
-//! Goals are for crawls of filters; of the other crawls the report only says what they get. Times are compared with those of the
+//! Goals are for crawls of filters and for tried passwords; of the other crawls the report only says what they get. Times are compared with those of the
 //! same people without a crawl, in the same run.
 
 use std::collections::BTreeMap;
@@ -16,6 +16,8 @@ pub(super) struct Measured {
     pub(super) title: String,
     /// Whether the goals are for this load.
     pub(super) is_judged: bool,
+    /// Whether each of its pages tells when PHP worked for it.
+    pub(super) tells_times: bool,
     pub(super) has_challenge: bool,
     pub(super) people: Results,
     pub(super) crawl: CrawlResults,
@@ -49,25 +51,25 @@ impl CrawlResults {
         self.pages.extend(other.pages);
     }
 
-    /// The most PHP workers that the crawl had at the same time, and its part of their time.
-    fn workers(&self) -> (u32, f64) {
+    /// How many of its pages began while PHP worked for another one, and its part of the time of all workers.
+    fn workers(&self) -> (u64, f64) {
         let starts = self.pages.iter().map(|(start, _)| (*start, true));
         let ends = self.pages.iter().map(|(_, end)| (*end, false));
         let mut events: Vec<(f64, bool)> = starts.chain(ends).collect();
         // An end goes before a start at the same time.
         events.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-        let (mut now, mut most) = (0_u32, 0);
+        let (mut now, mut beside) = (0_u32, 0);
         for (_, is_start) in events {
-            now = if is_start {
-                now + 1
+            if is_start {
+                beside += u64::from(now > 0);
+                now += 1;
             } else {
-                now.saturating_sub(1)
-            };
-            most = most.max(now);
+                now = now.saturating_sub(1);
+            }
         }
         let busy: f64 = self.pages.iter().map(|(start, end)| end - start).sum();
         let all = self.elapsed.as_secs_f64() * f64::from(WORKERS);
-        (most, busy / all.max(1e-9))
+        (beside, busy / all.max(1e-9))
     }
 }
 
@@ -199,15 +201,21 @@ fn crawl(load: &Measured, rows: &mut Vec<Row>) {
         (statuses, 0.0),
         None,
     ));
-    let (most, part) = load.crawl.workers();
-    let result = format!("{most} at once, {:.0} % of their time", part * 100.0);
-    let goal = if load.is_judged { "1 of 2 at most" } else { "" };
+    let (beside, part) = load.crawl.workers();
+    let result = format!(
+        "{beside} beside another, {:.0} % of their time",
+        part * 100.0
+    );
+    let is_judged = load.is_judged && load.tells_times;
+    let goal = if is_judged { "one at once" } else { "" };
     // Every page of the crawl has told its times.
     let served = load.crawl.statuses.get(&200).copied().unwrap_or(0);
     let is_measured = load.crawl.pages.len() as u64 == served;
-    let kept = (load.is_judged).then_some(is_measured && most <= WORKERS / 2);
+    let sent: u64 = load.crawl.statuses.values().sum();
+    let kept = is_judged.then_some(is_measured && beside <= 1 + sent / MISTAKEN);
     let what = "PHP workers of the crawl";
-    let result = (result, f64::from(most));
+    #[expect(clippy::cast_precision_loss, reason = "some thousands")]
+    let result = (result, beside as f64);
     rows.push(Row::new(&load.title, what, goal, result, kept));
 }
 
@@ -290,11 +298,12 @@ fn note_times(report: &mut PartReport, title: &str, results: &Results) {
 }
 
 /// A percentile of each kind's times, and how often the time without a crawl it may take.
-const RATIOS: [(Kind, usize, f64); 4] = [
+const RATIOS: [(Kind, usize, f64); 5] = [
     (Kind::Stored, 99, 1.5),
     (Kind::NotStored, 95, 2.0),
     (Kind::Buyer, 95, 1.3),
     (Kind::Editor, 95, 1.3),
+    (Kind::Login, 95, 1.3),
 ];
 
 /// How long a person waits for the page behind the challenge.
@@ -302,6 +311,9 @@ const PATIENCE: Duration = Duration::from_secs(6);
 
 /// PHP's workers, of which unproven clients may have half.
 const WORKERS: u32 = 2;
+
+/// One client in so many is taken for a visitor by the filter of proofs (docs/internals/overload.md).
+const MISTAKEN: u64 = 1_000;
 
 /// What the allocator may keep of 300 connections.
 const MEMORY_SLACK: u64 = 16_000_000;
@@ -322,7 +334,7 @@ mod tests {
             elapsed,
             ..CrawlResults::default()
         };
-        assert_eq!(crawl.workers(), (2, 0.2));
+        assert_eq!(crawl.workers(), (1, 0.2));
         let times = php_times("12.500000 13.250000");
         assert_eq!(times, Some((12.5, 13.25)));
         assert_eq!(php_times("12.5"), None);

@@ -14,16 +14,16 @@ use crate::error::CommandError;
 
 /// The files for the servers, and the certificate for the client.
 #[derive(Debug)]
-pub(super) struct Certificate {
+pub(crate) struct Certificate {
     /// In PEM form.
-    pub(super) file: PathBuf,
-    pub(super) key: PathBuf,
-    pub(super) trusted: CertificateDer<'static>,
+    pub(crate) file: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) trusted: CertificateDer<'static>,
 }
 
 impl Certificate {
     /// Creates a certificate for `host` in `dir`.
-    pub(super) fn create(dir: &Path, host: &str) -> Result<Self, CommandError> {
+    pub(crate) fn create(dir: &Path, host: &str) -> Result<Self, CommandError> {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(vec![host.to_owned()])?;
         let (file, key) = (dir.join("bench.pem"), dir.join("bench.key"));

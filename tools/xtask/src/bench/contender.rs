@@ -168,6 +168,7 @@ impl RunningContenders {
         placeholders.set("static", text(context.site.statics())?);
         placeholders.set("galley", text(&context.environment.galley)?);
         placeholders.set("xtask", text(&context.environment.xtask)?);
+        placeholders.set("quic", text(&context.environment.quic)?);
         placeholders.set("host", &context.plan.host);
         placeholders.set("port", port);
         placeholders.set("tls_port", tls_port);

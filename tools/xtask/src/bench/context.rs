@@ -25,6 +25,8 @@ pub(super) struct Environment {
     pub(super) xtask: PathBuf,
     /// The folder with the scenarios.
     pub(super) bench_dir: PathBuf,
+    /// The folder with servers of HTTP/3 that `scripts/setup` has unpacked.
+    pub(super) quic: PathBuf,
     pub(super) cores: Cores,
     /// Number of cores of the machine.
     pub(super) core_count: f64,

@@ -113,6 +113,7 @@ impl<'a> ContenderSession<'a> {
                 let mut client = LoadClient::connect(target, workloads, context.interrupt.flag())?;
                 client.hold_idle(scenario.idle)?;
                 let outcomes = client.run(Limit::Time(time))?;
+                client.acknowledge();
                 Ok((client, outcomes))
             },
         )??;
@@ -167,6 +168,7 @@ impl<'a> ContenderSession<'a> {
                 let usage = context.cpu_times(roots).since(&before);
                 let responses = outcomes.first().map_or(0, |outcome| outcome.responses);
                 add_cpu_figures(context, &usage, responses, &mut figures);
+                client.acknowledge();
                 Ok(outcomes)
             },
         )??;
@@ -308,6 +310,9 @@ fn target(context: &RunContext<'_>, server: &Server, scenario: &Scenario) -> Tar
         protocol: match protocol {
             TlsProtocol::Http1 => TargetProtocol::Http1,
             TlsProtocol::H2 => TargetProtocol::Http2 {
+                streams: scenario.streams,
+            },
+            TlsProtocol::H3 => TargetProtocol::Http3 {
                 streams: scenario.streams,
             },
         },

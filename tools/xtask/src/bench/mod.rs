@@ -44,6 +44,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub(crate) use self::{
     ab::{AbCommand, AbOutcome, run as run_ab},
+    certificate::Certificate,
     chart::{Bar, BarRole, bar_chart},
     check::decompress,
     cpu::{CpuTimes, CpuUsage},
@@ -67,7 +68,7 @@ pub(crate) struct Arguments {
     /// The galley program
     #[arg(long, value_name = "PATH", default_value = "target/release/galley")]
     galley: PathBuf,
-    /// One short round with the more important contenders, in less than five minutes
+    /// One short round with the more important contenders, in about five minutes
     #[arg(long)]
     quick: bool,
     /// The folder with scenarios.toml and contenders.toml

@@ -112,13 +112,18 @@ impl BenchPlan {
                 return Err(UsageError(format!("unknown contender: `{name}`")));
             }
         }
+        let is_no_group = |name: &&String| {
+            let mut groups = self.scenarios.iter().filter_map(|it| it.group.as_ref());
+            !groups.any(|group| group == *name)
+        };
+        let selected = selection.scenarios.iter().filter(is_no_group);
         let scenarios = selectors
             .map(|selector| &selector.scenario)
             .chain(&self.readme.rows)
             .chain(&self.readme.charts)
-            .chain(selection.scenarios);
+            .chain(selected);
         for name in scenarios {
-            if !self.scenarios.iter().any(|scenario| scenario.name == *name) {
+            if !self.scenarios.iter().any(|it| it.name == *name) {
                 return Err(UsageError(format!("unknown scenario: `{name}`")));
             }
         }
@@ -128,8 +133,10 @@ impl BenchPlan {
     fn apply(&mut self, selection: Selection<'_>) {
         let is_selected =
             |names: &[String], name: &String| names.is_empty() || names.contains(name);
-        self.scenarios
-            .retain(|scenario| is_selected(selection.scenarios, &scenario.name));
+        self.scenarios.retain(|it| {
+            let mut names = it.group.iter().chain([&it.name]);
+            names.any(|name| is_selected(selection.scenarios, name))
+        });
         let quick: Vec<&String> = self
             .contenders
             .iter()
@@ -247,6 +254,14 @@ mod tests {
         // The subject is kept: the other measurements need it.
         let names: Vec<&str> = plan.contenders.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["galley", "h2o"]);
+        let group = ["http3".to_owned()];
+        let of_group = Selection {
+            scenarios: &group,
+            ..Selection::default()
+        };
+        let plan = BenchPlan::parse(SCENARIOS, CONTENDERS, of_group).unwrap();
+        let in_group = plan.scenarios.iter().filter(|it| it.group.is_some());
+        assert_eq!((in_group.count(), plan.scenarios.len()), (6, 6));
         let quick = Selection {
             quick: true,
             ..Selection::default()

@@ -35,10 +35,12 @@ pub(super) fn run_plan(
 ) -> Result<BenchReport, CommandError> {
     let interrupt = Interrupt::listen()?;
     raise_descriptor_limit();
+    let bench_dir = fs::canonicalize(bench_dir)?;
     let environment = Environment {
         galley,
         xtask: std::env::current_exe()?,
-        bench_dir: fs::canonicalize(bench_dir)?,
+        quic: bench_dir.join("../target/quic"),
+        bench_dir,
         cores: Cores::choose(),
         core_count: f64::from(u32::try_from(std::thread::available_parallelism()?.get())?),
     };
@@ -48,6 +50,7 @@ pub(super) fn run_plan(
     let site = Site::start(scratch.path(), &plan.host)?;
     let mut placeholders = Placeholders::new();
     placeholders.set("galley", environment.galley.display());
+    placeholders.set("quic", environment.quic.display());
     let machine = Machine::read(&plan.versions, &placeholders, &environment.cores)?;
     let client_dir = measure::client_dir(scratch.path())?;
     let certificate = Certificate::create(scratch.path(), &plan.host)?;

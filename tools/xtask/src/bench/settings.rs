@@ -119,6 +119,8 @@ pub(super) enum Backend {
 #[serde(deny_unknown_fields)]
 pub(super) struct Scenario {
     pub(super) name: String,
+    /// A name that selects several scenarios.
+    pub(super) group: Option<String>,
     pub(super) title: String,
     /// What the scenario compares, in one or two sentences.
     pub(super) note: String,
@@ -143,7 +145,7 @@ pub(super) struct Scenario {
     pub(super) close: bool,
     /// The protocol over TLS; `None` for HTTP/1.1 without TLS.
     pub(super) tls: Option<TlsProtocol>,
-    /// Concurrent requests on each connection (HTTP/2).
+    /// Concurrent requests on each connection (HTTP/2 and HTTP/3).
     #[serde(default = "single")]
     pub(super) streams: usize,
     /// With `close`: each connection resumes the session of an earlier one.
@@ -194,6 +196,9 @@ pub(super) enum TlsProtocol {
     Http1,
     #[serde(rename = "h2")]
     H2,
+    /// Over QUIC, at the UDP port with the number of the TLS port.
+    #[serde(rename = "h3")]
+    H3,
 }
 
 /// The state in the cache of the page that all clients request at the same time.
@@ -223,6 +228,7 @@ pub(super) struct BackgroundLoad {
 pub(super) enum Page {
     Thirteen,
     Ten,
+    Long,
     Post,
     Hello,
     Image,

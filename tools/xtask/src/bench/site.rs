@@ -53,7 +53,8 @@ impl Site {
         let index = root.join("index.php");
         let original = fs::read_to_string(&index)?;
         fs::write(&index, original.replacen("<?php", ROUTER, 1))?;
-        fs::write(root.join("ten.txt"), ten())?;
+        fs::write(root.join("ten.txt"), letters(TEN_BYTES))?;
+        fs::write(root.join("long.txt"), letters(LONG_BYTES))?;
         fs::write(root.join("thirteen.html"), THIRTEEN)?;
         fs::write(root.join("image.jpg"), noise(IMAGE_BYTES))?;
         fs::write(root.join("large.bin"), noise(LARGE_BYTES))?;
@@ -65,8 +66,11 @@ impl Site {
         for name in ["thirteen.html", "image.jpg", "large.bin"] {
             fs::hard_link(root.join(name), statics.join(name))?;
         }
-        fs::create_dir_all(statics.join("ten"))?;
-        fs::write(statics.join("ten/index.html"), ten())?;
+        for (name, length) in [("ten", TEN_BYTES), ("long", LONG_BYTES)] {
+            fs::create_dir_all(statics.join(name))?;
+            fs::write(statics.join(name).join("index.html"), letters(length))?;
+        }
+        precompress(&statics.join("long/index.html"))?;
         Ok(Self {
             database,
             root,
@@ -96,6 +100,7 @@ impl Site {
         match page {
             Page::Thirteen => "/thirteen.html",
             Page::Ten => "/ten/",
+            Page::Long => "/long/",
             Page::Post => &self.post,
             Page::Hello => "/hello/",
             Page::Image => "/image.jpg",
@@ -119,7 +124,8 @@ impl Site {
         };
         Ok(match page {
             Page::Thirteen => ExpectedBody::Bytes(THIRTEEN.to_vec()),
-            Page::Ten => ExpectedBody::Bytes(ten()),
+            Page::Ten => ExpectedBody::Bytes(letters(TEN_BYTES)),
+            Page::Long => ExpectedBody::Bytes(letters(LONG_BYTES)),
             Page::Post => marks(&[&self.post_mark, "</html>"]),
             Page::Hello => ExpectedBody::Bytes(HELLO.to_vec()),
             Page::Image => ExpectedBody::Bytes(fs::read(self.root.join("image.jpg"))?),
@@ -137,19 +143,7 @@ impl Site {
         fs::create_dir_all(&folder)?;
         let file = folder.join("index.html");
         fs::write(&file, html)?;
-        for line in [["gzip", "-9kf"], ["brotli", "-Zkf"]] {
-            let [program, options] = line;
-            let status = Command::new(program)
-                .arg(options)
-                .arg(&file)
-                .stdin(Stdio::null())
-                .status()
-                .map_err(|error| format!("`{program}`: {error}: run `scripts/setup bench`"))?;
-            if !status.success() {
-                return Err(format!("`{program}` failed").into());
-            }
-        }
-        Ok(())
+        precompress(&file)
     }
 
     /// The duration of each generation of a stampede page, in milliseconds, as its script recorded them.
@@ -162,6 +156,22 @@ impl Site {
             .filter_map(|(_, ms)| ms.parse().ok())
             .collect())
     }
+}
+
+/// Writes `gzip -9` and `brotli -q 11` of a file beside it.
+fn precompress(file: &Path) -> Result<(), CommandError> {
+    for [program, options] in [["gzip", "-9kf"], ["brotli", "-Zkf"]] {
+        let status = Command::new(program)
+            .arg(options)
+            .arg(file)
+            .stdin(Stdio::null())
+            .status()
+            .map_err(|error| format!("`{program}`: {error}: run `scripts/setup bench`"))?;
+        if !status.success() {
+            return Err(format!("`{program}` failed").into());
+        }
+    }
+    Ok(())
 }
 
 /// Incompressible bytes, the same in every run.
@@ -178,13 +188,13 @@ fn noise(count: usize) -> Vec<u8> {
     bytes
 }
 
-/// A page of exactly 10,240 bytes that compresses badly.
-fn ten() -> Vec<u8> {
+/// A page of exactly this many bytes that compresses badly: to about 60 %.
+fn letters(length: usize) -> Vec<u8> {
     let (head, tail) = (
         &b"<!doctype html><html><body><p>"[..],
         &b"</p></body></html>\n"[..],
     );
-    let text = noise(TEN_BYTES - head.len() - tail.len());
+    let text = noise(length - head.len() - tail.len());
     let letters = text.iter().map(|byte| b'A' + byte % 26);
     head.iter()
         .copied()
@@ -200,22 +210,28 @@ const FIND_POST: &str = "$post = get_posts( array( 'numberposts' => 1, 'offset' 
 const HELLO: &[u8] = b"<html><body>Hello World!</body></html>\n";
 const THIRTEEN: &[u8] = b"Hello, World\n";
 const TEN_BYTES: usize = 10_240;
+/// As gzip about 47,000 bytes.
+const LONG_BYTES: usize = 78_000;
 const IMAGE_BYTES: usize = 1_000_000;
 const LARGE_BYTES: usize = 120_000_000;
 const COUNT: &str = "stampede.log";
 /// Prepended to WordPress's index.php: the benchmark's pages have URLs like those of WordPress, so that every contender treats
 /// them alike, but do not load WordPress.
 const ROUTER: &str = "<?php
-if ( preg_match( '~^/(hello|pages|stampede|ten)/~', $_SERVER['REQUEST_URI'], $bench ) ) {
+if ( preg_match( '~^/(hello|pages|stampede|ten|long)/~', $_SERVER['REQUEST_URI'], $bench ) ) {
     require __DIR__ . '/bench-' . $bench[1] . '.php';
     exit;
 }
 ";
 /// They set a lifetime, because not every contender has a default lifetime.
-const SCRIPTS: [(&str, &str); 4] = [
+const SCRIPTS: [(&str, &str); 5] = [
     (
         "bench-ten.php",
         "<?php header( 'Cache-Control: public, max-age=3600' ); readfile( __DIR__ . '/ten.txt' );\n",
+    ),
+    (
+        "bench-long.php",
+        "<?php header( 'Cache-Control: public, max-age=3600' ); readfile( __DIR__ . '/long.txt' );\n",
     ),
     (
         "bench-hello.php",

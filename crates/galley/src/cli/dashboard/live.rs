@@ -4,7 +4,6 @@
 //! complete.
 
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -12,10 +11,11 @@ use hyper::body::{Body, Frame};
 use tokio::sync::mpsc;
 
 use galley_dashboard::SessionSecrets;
+use galley_sys::Lock;
 
 /// The open pages.
 #[derive(Debug, Default)]
-pub(super) struct LivePages(Mutex<Vec<LivePage>>);
+pub(super) struct LivePages(Lock<Vec<LivePage>>);
 
 #[derive(Debug)]
 struct LivePage {
@@ -43,7 +43,7 @@ impl Body for Events {
 impl LivePages {
     /// Adds a page; `None` if there are too many.
     pub(super) fn join(&self, secrets: SessionSecrets) -> Option<Events> {
-        let mut pages = self.lock();
+        let mut pages = self.0.lock();
         pages.retain(|page| !page.events.is_closed());
         if pages.len() >= MAX_PAGES {
             return None;
@@ -55,22 +55,18 @@ impl LivePages {
 
     /// Whether no page is open.
     pub(super) fn is_empty(&self) -> bool {
-        let mut pages = self.lock();
+        let mut pages = self.0.lock();
         pages.retain(|page| !page.events.is_closed());
         pages.is_empty()
     }
 
     /// Sends an event to all pages. Ends pages for which `is_open` is false.
     pub(super) fn send(&self, event: &Bytes, is_open: impl Fn(&SessionSecrets) -> bool) {
-        self.lock().retain(|page| {
+        self.0.lock().retain(|page| {
             // If the channel is full, the page has not read the previous sample.
             let sent = page.events.try_send(event.clone());
             is_open(&page.secrets) && !matches!(sent, Err(mpsc::error::TrySendError::Closed(_)))
         });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<LivePage>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

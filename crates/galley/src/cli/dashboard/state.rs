@@ -1,6 +1,6 @@
 //! The state of a running dashboard: its address, its connection to the admin interface, open pages and sessions.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Instant;
 
 use axum::http::HeaderMap;
@@ -9,13 +9,14 @@ use super::address::DashboardAddress;
 use super::forward::AdminGateway;
 use super::live::LivePages;
 use galley_dashboard::{SessionSecrets, Sessions, secrets};
+use galley_sys::Lock;
 
 /// The state that the handlers share.
 pub(super) struct Dashboard {
     pub(super) address: DashboardAddress,
     pub(super) gateway: AdminGateway,
     pub(super) live: LivePages,
-    sessions: Mutex<Sessions>,
+    sessions: Lock<Sessions>,
 }
 
 impl Dashboard {
@@ -24,12 +25,12 @@ impl Dashboard {
             address,
             gateway,
             live: LivePages::default(),
-            sessions: Mutex::default(),
+            sessions: Lock::default(),
         }
     }
 
     pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock()
     }
 
     /// The secrets of a request whose session is open.

@@ -21,11 +21,16 @@ Instead of `streams`, `load`: fields of requests that are sent one after the oth
 `until` exists. A client opens another connection when the server announces the end of one, and sends a request again if the server
 has declined it. One more client uses a new connection for each request.
 
+Instead of both, `flood`: what a hostile client sends until the file `until` exists: `garbage` (datagrams of no connection), `initials`
+(beginnings of handshakes from many ports, without answers), `pings` (frames of QUIC without effect), `resets` (streams that are reset),
+`frames` (frames of HTTP/3 without effect).
+
 Result: `streams`, one each: `interim` (statuses), `status`, `fields`, `bytes`, `sha256`, `text` (of short bodies), `ended`, `reset`
 (code), `stopped` (code), `early` (whether what `late` names came before the rest was sent); `closed` (code of the connection, if the server has ended it); `control` (bytes of the server's own
 streams in hexadecimal, by stream); `retried` (whether the server has asked for a proof of the address); `most_streams` (how many
 requests the server permits at a time); `most_bytes` (how many bytes of all streams it has permitted); `silent`, one each: `sent` and `received` (bytes), `first` (the first byte of the first
 datagram that came back).
+Of a flood: `sent` (how often it has sent such a thing).
 Of a load: `responses`, `connections`, `again` (requests that were declined) and `failures` (texts).
 """
 
@@ -60,6 +65,12 @@ PATIENCE_S = 60
 
 # Frame of a server that announces its end, and code of a request that it has declined.
 GOAWAY, REQUEST_REJECTED = 0x07, 0x10B
+
+# Frame with a part of a body.
+DATA = 0x00
+
+# Ports of a flood of datagrams.
+PORTS = 200
 
 # Connections of a load that last.
 LASTING = 3
@@ -302,6 +313,69 @@ class Load:
         return {name: getattr(self, name) for name in names}
 
 
+class Flood:
+    """A hostile client."""
+
+    def __init__(self, scenario, configuration):
+        self.scenario, self.configuration, self.sent = scenario, configuration, 0
+        self.server = "127.0.0.1", scenario["port"]
+
+    def is_over(self):
+        return os.path.exists(self.scenario["until"])
+
+    async def run(self):
+        kind = self.scenario["flood"]
+        if kind in ("garbage", "initials"):
+            self.send_datagrams(self.garbage() if kind == "garbage" else self.initials())
+        while not self.is_over():
+            try:
+                await self.connection(getattr(self, kind))
+            except ConnectionError:
+                # The server has refused it, or ended it.
+                await asyncio.sleep(0.01)
+        return {"sent": self.sent}
+
+    def send_datagrams(self, datagrams):
+        sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(PORTS)]
+        while not self.is_over():
+            for number in range(1000):
+                sockets[number % PORTS].sendto(datagrams[number % len(datagrams)], self.server)
+            self.sent += 1000
+
+    def garbage(self):
+        return [bytes([0x40 | number % 64]) + os.urandom(1199) for number in range(1000)]
+
+    def initials(self):
+        def first():
+            quic = QuicConnection(configuration=self.configuration())
+            quic.connect(self.server, now=time.time())
+            return quic.datagrams_to_send(now=time.time())[0][0]
+
+        return [first() for _ in range(300)]
+
+    async def connection(self, act):
+        async with connect(*self.server, configuration=self.configuration(), create_protocol=Client) as client:
+            while client.closed is None and not self.is_over():
+                await act(client)
+                client.transmit()
+                self.sent += 1
+                await asyncio.sleep(0)
+
+    async def pings(self, client):
+        client._quic.send_ping(self.sent)
+
+    async def resets(self, client):
+        await client.until(lambda: client.open_requests() < MOST_OPEN)
+        if client.closed is None:
+            await client.run({"fields": self.scenario["fields"], "body": 1, "reset": 0x10C})
+
+    async def frames(self, client):
+        if not client.streams:
+            await client.run({"fields": self.scenario["fields"], "open": True})
+        for number in client.streams:
+            client._quic.send_stream_data(number, frame(DATA, "") * 50)
+
+
 async def main(scenario):
     window = scenario.get("window", 1 << 20)
 
@@ -316,6 +390,8 @@ async def main(scenario):
         made.load_verify_locations(scenario["ca"])
         return made
 
+    if "flood" in scenario:
+        return json.dump(await Flood(scenario, configuration).run(), sys.stdout)
     if "load" in scenario:
         return json.dump(await Load(scenario, configuration).run(), sys.stdout)
     silent = begin_silent(scenario, configuration)
@@ -355,8 +431,8 @@ async def main(scenario):
 
 def run():
     scenario = json.load(sys.stdin)
-    # A load ends when its test does.
-    asyncio.run(asyncio.wait_for(main(scenario), None if "load" in scenario else PATIENCE_S))
+    # A load, or a flood, ends when its test does.
+    asyncio.run(asyncio.wait_for(main(scenario), None if "until" in scenario else PATIENCE_S))
 
 
 run()

@@ -95,14 +95,20 @@ pub fn streams(site: &TestSite, streams: &[Value]) -> Vec<Value> {
 
 /// The Python of the environment that has aioquic.
 fn python() -> PathBuf {
-    let configured = std::env::var_os("GALLEY_AIOQUIC").map(PathBuf::from);
+    installed("GALLEY_AIOQUIC", "aioquic-1.7.2", "bin/python")
+}
+
+/// A program that `scripts/setup` has put into a folder of the cache, or into the one that a variable names.
+pub fn installed(variable: &str, folder: &str, program: &str) -> PathBuf {
+    let configured = std::env::var_os(variable).map(PathBuf::from);
     let cache = || {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         cache
             .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"))
-            .join("galley/aioquic-1.7.2")
+            .join("galley")
+            .join(folder)
     };
-    let path = configured.unwrap_or_else(cache).join("bin/python");
+    let path = configured.unwrap_or_else(cache).join(program);
     assert!(
         path.is_file(),
         "{} is missing: run `scripts/setup test`",

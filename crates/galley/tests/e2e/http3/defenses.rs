@@ -12,6 +12,9 @@ const EXCESSIVE_LOAD: u64 = 0x107;
 /// The first byte of a Retry packet, without its unused bits (RFC 9000 section 17.2.5).
 const RETRY: u64 = 0xf0;
 
+/// More memory than the floods of a test can make Galley use, in bytes.
+const MOST_MEMORY: u64 = 100 << 20;
+
 fn site(server: &str) -> TestSite {
     start(
         SiteBuilder::files()
@@ -80,6 +83,14 @@ fn one_address_has_a_limited_number_of_connections() {
     for one in held {
         assert_eq!(one.result()["streams"][0]["status"], 200);
     }
+    // Many clients can share an address: this is no flood.
+    wait_for("the end of the connections", TIMEOUT, || {
+        metric(&site, "galley_http3_connections_total") == 3
+    });
+    assert_eq!(
+        metric(&site, "galley_http3_ended_total{reason=\"flood\"}"),
+        0
+    );
 }
 
 #[test]
@@ -98,6 +109,53 @@ fn a_flood_of_resets_ends_the_connection() {
     wait_for("the count", TIMEOUT, || {
         metric(&site, "galley_http3_ended_total{reason=\"flood\"}") == 1
     });
+}
+
+/// The memory of a process, in bytes.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    let kilobytes = line.split_whitespace().nth(1).unwrap();
+    kilobytes.parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn floods_fail_no_visitor() {
+    let site = start(
+        SiteBuilder::php()
+            .file("page.html", "a page ".repeat(1500))
+            .server("limit_exempt = [\"127.0.0.1\"]"),
+    );
+    let port = quic_port(&site);
+    let until = site.scratch.join("over");
+    let requests = ["/page.html", "/stored/", "/generated"].map(|path| fields("GET", path));
+    let visitors = run_at(
+        port,
+        &site,
+        json!({ "load": requests, "until": until.to_str() }),
+    );
+    let served = || site.status_number("requests");
+    wait_for("visitors", TIMEOUT, || served() > 20);
+    let before = resident(site.galley.pid());
+    let floods = ["garbage", "initials", "pings", "resets", "frames"].map(|kind| {
+        let plan = json!({ "flood": kind, "fields": fields("POST", "/page.html"), "until": until.to_str() });
+        run_at(port, &site, plan)
+    });
+    let (flooded, ended) = (served(), "galley_http3_ended_total{reason=\"flood\"}");
+    wait_for("the floods", TIMEOUT, || metric(&site, ended) >= 10);
+    wait_for("more visitors", TIMEOUT, || served() > flooded + 100);
+    let most = resident(site.galley.pid()).saturating_sub(before);
+    std::fs::write(&until, "").unwrap();
+    for flood in floods {
+        let found = flood.result();
+        assert!(found["sent"].as_u64().unwrap() > 0, "{found}");
+    }
+    let found = visitors.result();
+    assert_eq!(found["failures"], json!([]), "{found}");
+    assert!(most < MOST_MEMORY, "{most} bytes more");
 }
 
 #[test]

@@ -204,6 +204,7 @@ fn harmless(name: &str) -> Option<&'static str> {
             "x-fastcgi-cache",
             "x-proxy-cache",
             "x-varnish",
+            "x-vinyl",
             "x-srcache",
             "x-nginx-cache",
             "cache-status",

@@ -70,7 +70,7 @@ pub(super) fn prepare(
                 .args(["-s", "malloc,64m", "-j", "none"]);
             let includes = main.parent().unwrap_or(Path::new("/")).display();
             command.arg("-p").arg(format!(
-                "vcl_path={includes}:/usr/share/varnish/vcl:/usr/share/vinyl/vcl"
+                "vcl_path={includes}:/usr/share/varnish/vcl:/usr/share/vinyl-cache/vcl:/usr/share/vinyl/vcl"
             ));
         }
         ServerKind::Caddy => {

@@ -3,11 +3,10 @@
 //! It finds unknown options, wrong types, words and numbers out of bounds while the file is written. `galley check` finds more: what
 //! options require of each other, and what the machine has.
 
+use galley_config::{Fallback, OptionRow, OptionSection, STATUS, ValueKind};
 use serde_json::{Map, Value, json};
 
-use crate::options::{Fallback, OptionRow, OptionSection, ValueKind};
-use crate::reference::{fallback, value};
-use crate::table::{self, STATUS};
+use super::reference::{fallback, full_text, rows, value};
 
 /// The schema, as text that ends with a line feed.
 pub fn schema() -> String {
@@ -41,7 +40,7 @@ pub fn schema() -> String {
 fn section(section: OptionSection) -> Value {
     let (mut properties, mut patterns) = (Map::new(), Map::new());
     let mut required = Vec::new();
-    for row in table::rows(section) {
+    for row in rows(section) {
         if row.name == STATUS {
             patterns.insert("^[1-5][0-9]{2}$".to_owned(), option(row));
         } else {
@@ -66,7 +65,7 @@ fn section(section: OptionSection) -> Value {
 fn option(row: &OptionRow) -> Value {
     let mut schema = kind(&row.kind);
     let (value, fallback) = (value(row), fallback(row));
-    let text = row.full_text();
+    let text = full_text(row);
     schema["description"] = json!(format!("{text}\n\nValue: {value}. Default: {fallback}."));
     schema
 }

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::options::{Fallback, OptionRow, OptionSection};
-use crate::table::{self, ADDED_TO_SITE, AS_IN_SITE, STATUS};
+use galley_config::{
+    ADDED_TO_SITE, AS_IN_SITE, Fallback, OptionRow, OptionSection, STATUS, options,
+};
 
 /// The reference page, in Markdown.
 pub fn reference() -> String {
@@ -16,7 +17,7 @@ pub fn reference() -> String {
         let _ = write!(out, "\n## {title}\n\n{}\n\n", section.text());
         out.push_str("| option | value | default | meaning |\n|---|---|---|---|\n");
         let of_site = |row: &&OptionRow| [AS_IN_SITE, ADDED_TO_SITE].contains(&row.text);
-        for row in table::rows(section).filter(|row| !of_site(row)) {
+        for row in rows(section).filter(|row| !of_site(row)) {
             let cells = [
                 format!("`{}`", name(row)),
                 short(&value(row)).replace(" to ", "–"),
@@ -31,7 +32,7 @@ pub fn reference() -> String {
         }
         if section == OptionSection::SiteRule {
             let names = |text: &str| {
-                let rows = table::rows(section).filter(|row| row.text == text);
+                let rows = rows(section).filter(|row| row.text == text);
                 rows.map(|row| format!("`{}`", row.name))
                     .collect::<Vec<_>>()
                     .join(", ")
@@ -60,7 +61,7 @@ pub fn sample() -> String {
             };
             let _ = write!(out, "\n{mark}{}\n", section.header());
         }
-        for row in table::rows(section) {
+        for row in rows(section) {
             let mark = if SAMPLE_SITE.contains(&row.name) && section == OptionSection::Site {
                 ""
             } else {
@@ -69,6 +70,37 @@ pub fn sample() -> String {
             let _ = writeln!(out, "{mark}{} = {}", sample_name(row), row.example);
         }
     }
+    out
+}
+
+/// The rows of one section.
+pub(crate) fn rows(section: OptionSection) -> impl Iterator<Item = &'static OptionRow> {
+    options().filter(move |row| row.section == section)
+}
+
+/// The purpose without links, which only the manual can follow, and whether a change costs the stored pages or needs a restart.
+pub(crate) fn full_text(row: &OptionRow) -> String {
+    let note = match (row.shapes_keys, row.needs_restart) {
+        (true, _) => " After a change, Galley fetches the pages of the site again.",
+        (false, true) => " A change needs a restart.",
+        (false, false) => "",
+    };
+    format!("{}{note}", without_links(row.text))
+}
+
+/// The text with each Markdown link replaced by its label.
+fn without_links(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("](")
+        && let (Some((prose, label)), Some((_, tail))) =
+            (before.rsplit_once('['), after.split_once(')'))
+    {
+        out.push_str(prose);
+        out.push_str(label);
+        rest = tail;
+    }
+    out.push_str(rest);
     out
 }
 

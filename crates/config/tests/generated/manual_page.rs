@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::options::OptionSection;
-use crate::reference::{fallback, name, value};
-use crate::table;
+use galley_config::OptionSection;
+
+use super::reference::{fallback, full_text, name, rows, value};
 
 /// The manual page of the configuration file.
 pub fn manual_page() -> String {
@@ -15,12 +15,12 @@ pub fn manual_page() -> String {
             other => other.header(),
         };
         let _ = writeln!(out, ".SH \"{title}\"\n{}", escaped(section.text()));
-        for row in table::rows(section) {
+        for row in rows(section) {
             let _ = writeln!(
                 out,
                 ".TP\n\\fB{}\\fR\n{}\n.br\nValue: {}. Default: {}.",
                 escaped(name(row)),
-                escaped(&row.full_text()),
+                escaped(&full_text(row)),
                 escaped(&value(row)),
                 escaped(&fallback(row)),
             );
@@ -77,16 +77,11 @@ php = "unix:/run/php/php\-fpm.sock"
 
 const FOOT: &str = ".SH SEE ALSO\n.BR galley (1)\n";
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_contains_no_requests_and_no_escape_sequences() {
-        assert_eq!(escaped(".so x"), "\\&.so x");
-        assert_eq!(
-            escaped("a `b-c` \\n 'd'"),
-            "a \\fBb\\-c\\fR \\en \\(aqd\\(aq"
-        );
-    }
+#[test]
+fn text_contains_no_requests_and_no_escape_sequences() {
+    assert_eq!(escaped(".so x"), "\\&.so x");
+    assert_eq!(
+        escaped("a `b-c` \\n 'd'"),
+        "a \\fBb\\-c\\fR \\en \\(aqd\\(aq"
+    );
 }
