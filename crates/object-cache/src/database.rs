@@ -71,7 +71,7 @@ impl Database {
     pub(crate) fn get(
         &mut self,
         keys: &[&[u8]],
-        pattern: Option<RequestClass>,
+        place: Option<&SessionPlace>,
         may_read: bool,
         figures: &Figures,
         now: u64,
@@ -87,10 +87,15 @@ impl Database {
         figures.add(Count::Hits, values.len() as u64 - misses);
         figures.add(Count::Misses, misses);
         let mut next = self.learner.follow(keys);
-        if let Some(pattern) = pattern {
-            next.extend(self.learner.possible(pattern));
+        if let Some(place) = place {
+            next.extend(self.learner.possible(place.url, place.pattern));
         }
         let next_values = self.find(next.iter(), may_read, now);
+        let mut next: Vec<_> = next.into_iter().zip(next_values).collect();
+        next.retain(|(_, value)| value.is_some());
+        // The small ones would not fit behind some large ones, and each takes as many round trips.
+        next.sort_by_key(|(_, value)| value.as_ref().is_some_and(|value| value.len() > SMALL));
+        let (next, next_values): (Vec<_>, Vec<_>) = next.into_iter().unzip();
         let mut items = sent_ahead(&next, &next_values, MAX_NEXT, figures);
         items.retain(|(_, found)| matches!(found, ObjectValue::Value(_)));
         let found = within(&values, MAX_ANSWER);
@@ -177,6 +182,9 @@ const MAX_AHEAD: usize = 256 << 10;
 
 /// The values that are sent together with others, in bytes.
 const MAX_NEXT: usize = 96 << 10;
+
+/// Values of so many bytes are sent before larger ones.
+const SMALL: usize = 512;
 
 /// The values of one answer, in bytes. PHP asks for the rest.
 const MAX_ANSWER: usize = 8 << 20;

@@ -6,7 +6,7 @@
 //! followers: who reads a post that nobody expected reads its fields, terms and image next, so they are sent together. All is bounded, and
 //! what is foreseen wrongly costs bytes only: nobody sees a value because of it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -29,6 +29,9 @@ pub enum Foreseen {
     /// PHP had to ask for it, or it came after another one.
     No,
 }
+
+/// A key or its number, and the keys after it in a report.
+type FollowedKey = (Arc<[u8]>, Vec<Arc<[u8]>>);
 
 /// A key, and how often it is read.
 type Rated = (Arc<[u8]>, u8);
@@ -56,18 +59,29 @@ impl Learner {
         }
     }
 
-    /// The keys that a request will probably read, in the order in which such requests read them.
+    /// The keys that a request will probably read, in the order in which such requests read them. For a URL that nobody has requested also less
+    /// likely ones of its pattern, while half of all are probably read.
     pub fn foresee(&self, url: RequestClass, pattern: RequestClass) -> Vec<Arc<[u8]>> {
-        match self.urls.get(&url) {
-            Some(keys) => keys.iter().map(|(key, _)| Arc::clone(key)).collect(),
-            None => likely(self.patterns.get(&pattern)).collect(),
+        if let Some(keys) = self.urls.get(&url) {
+            return keys.iter().map(|(key, _)| Arc::clone(key)).collect();
         }
+        let keys = self.patterns.get(&pattern).into_iter().flatten();
+        let (likely, mut others): (Vec<_>, Vec<_>) = keys.partition(|(_, score)| *score >= LIKELY);
+        others.sort_by_key(|(_, score)| std::cmp::Reverse(*score));
+        let mut balance = 0;
+        let is_worth_it = |(_, score): &&Rated| {
+            balance += i32::from(*score) - i32::from(LIKELY);
+            balance >= 0
+        };
+        let keys = likely.into_iter().chain(others).take_while(is_worth_it);
+        keys.map(|(key, _)| Arc::clone(key)).collect()
     }
 
-    /// The keys that some requests of a pattern have read, the most frequent first.
-    pub fn possible(&self, pattern: RequestClass) -> Vec<Arc<[u8]>> {
+    /// The keys that some requests of a pattern have read and [`Learner::foresee`] lacks, the most frequent first.
+    pub fn possible(&self, url: RequestClass, pattern: RequestClass) -> Vec<Arc<[u8]>> {
+        let foreseen: HashSet<_> = self.foresee(url, pattern).into_iter().collect();
         let keys = self.patterns.get(&pattern).into_iter().flatten();
-        let mut possible: Vec<_> = keys.filter(|(_, score)| *score < LIKELY).collect();
+        let mut possible: Vec<_> = keys.filter(|(key, _)| !foreseen.contains(key)).collect();
         possible.sort_by_key(|(_, score)| std::cmp::Reverse(*score));
         possible.truncate(MAX_POSSIBLE);
         possible.iter().map(|(key, _)| Arc::clone(key)).collect()
@@ -114,27 +128,29 @@ impl Learner {
         });
     }
 
-    /// A key is followed by those that were read soon after it.
+    /// A key is followed by those that were read soon after it; a number also by what came right after its other keys.
     fn learn_followers(&mut self, keys: &[Arc<[u8]>]) {
-        let mut numbers = HashSet::new();
-        let mut roots = 0;
+        let mut numbers: HashMap<&[u8], usize> = HashMap::new();
+        let mut all: Vec<FollowedKey> = Vec::new();
         for (at, key) in keys.iter().enumerate() {
             let own = number(key);
             if let Some(number) = own {
                 self.numbers.learn(key, number);
-                // The first key of each post, term or user is the one that is asked for.
-                if !numbers.insert(number) {
-                    continue;
-                }
-            }
-            roots += 1;
-            if roots > MAX_ROOTS {
-                continue;
             }
             let others = keys[at + 1..].iter();
             let others = others.filter(|key| own.is_none() || number(key) != own);
-            let next: Vec<_> = others.take(WINDOW).map(Arc::clone).collect();
-            let root = own.map_or_else(|| Arc::clone(key), Arc::from);
+            // The first key of each post, term or user is the one that is asked for.
+            if let Some(root) = own.and_then(|number| numbers.get(number)) {
+                all[*root].1.extend(others.take(NEAR).map(Arc::clone));
+            } else if own.map_or(all.len() - numbers.len(), |_| numbers.len()) < MAX_ROOTS {
+                let next = others.take(WINDOW).map(Arc::clone).collect();
+                if let Some(number) = own {
+                    numbers.insert(number, all.len());
+                }
+                all.push((own.map_or_else(|| Arc::clone(key), Arc::from), next));
+            }
+        }
+        for (root, next) in all {
             change(&mut self.followers, root, |rated| {
                 rate(rated, &next, 2 * WINDOW);
             });
@@ -198,6 +214,9 @@ fn rate(rated: &mut Vec<Rated>, read: &[Arc<[u8]>], most: usize) {
         };
         *score > 0
     });
+    if rated.len() + unseen.len() > most {
+        rated.retain(|(_, score)| *score >= FIRST_SCORE / 2);
+    }
     for key in read {
         if rated.len() >= most {
             break;
@@ -239,11 +258,15 @@ pub(crate) const MAX_KEYS: usize = 2048;
 /// Keys of a pattern that are sent although they are not likely.
 const MAX_POSSIBLE: usize = 512;
 
-/// Keys of a report that get followers.
+/// Numbers of a report that get followers, and keys without a number.
 const MAX_ROOTS: usize = 64;
 
 /// Keys after another one that are its followers.
 const WINDOW: usize = 48;
+
+/// Keys after each further one with the same number that are followers, too: a key with a random part comes after the one that has this part
+/// for its value.
+const NEAR: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -285,13 +308,17 @@ mod tests {
     }
 
     #[test]
-    fn an_unseen_url_gets_what_most_requests_of_its_pattern_read() {
+    fn an_unseen_url_gets_what_requests_of_its_pattern_read() {
         let mut learner = Learner::new(1 << 20);
         for url in 1..=6 {
             let own = format!("own{url}");
             learner.learn([url; 16], [9; 16], report(&["common", &own]));
         }
-        assert_eq!(learner.foresee([7; 16], [9; 16]), keys(&["common"]));
+        // Half of what is sent is probably read, so there is room for one that is not likely. Others are possible.
+        assert_eq!(learner.foresee([7; 16], [9; 16]), keys(&["common", "own6"]));
+        let mut possible = learner.possible([7; 16], [9; 16]);
+        possible.sort();
+        assert_eq!(possible, keys(&["own1", "own2", "own3", "own4", "own5"]));
         assert!(learner.foresee([7; 16], [8; 16]).is_empty());
     }
 

@@ -285,10 +285,10 @@ impl PhpSession {
             PhpMessage::Get(keys) => {
                 let may_read = sites.nodes != NodeState::Behind;
                 // With the first question the request has left what was foreseen.
-                let pattern = (!self.has_asked).then_some(place.pattern);
+                let first = (!self.has_asked).then_some(place);
                 self.has_asked = true;
                 let database = site.database(place)?;
-                let answer = database.get(&keys, pattern, may_read, &figures, now);
+                let answer = database.get(&keys, first, may_read, &figures, now);
                 return Ok(answer.into());
             }
             PhpMessage::Change { changes, waits } => {

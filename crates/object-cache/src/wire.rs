@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! message    u32 length of the rest, u8 operation, body
-//! 1 start    u8 version = 4, u8 adopt, u8 n, token, u8 n, stamp, u8 n, fence, 16 namespace, 16 URL, 16 pattern
+//! 1 start    u8 version = 5, u8 adopt, u8 n, token, u8 n, stamp, u8 n, fence, 16 namespace, 16 URL, 16 pattern
 //!            answer: u8 status, plus `AMONG_NODES` in a cluster; if `STARTED`: u64 counter, u32 f, f bytes filter, items
 //! 3 get      u32 n, n * u32 key length, keys
 //!            answer: u64 counter, n * u32 value length, values, items
@@ -17,8 +17,8 @@
 //! items      u32 n, n * u32 key length, n * u32 value length, keys, values
 //! ```
 //!
-//! The filter has a power of two of bytes; a key without both of its bits has no value. Its bits are `crc32` and `crc32 >> 14`, modulo the
-//! number of bits. A value length of [`ABSENT`] is a key without a value, [`LATER`] one whose value did not fit into the answer.
+//! The filter has a power of two of bytes; a key without all of its bits has no value. Its bits are `crc32`, `crc32 >> 7` and `crc32 >> 14`,
+//! modulo the number of bits. A value length of [`ABSENT`] is a key without a value, [`LATER`] one whose value did not fit into the answer.
 
 use crate::learner::Foreseen;
 use crate::store::{ChangeKind, ChangeOutcome, ValueChange};
@@ -299,7 +299,7 @@ impl<'a> MessageReader<'a> {
 }
 
 /// The version of these messages.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// The process may use the store.
 pub const STARTED: u8 = 0;

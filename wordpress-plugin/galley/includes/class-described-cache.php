@@ -62,6 +62,9 @@ final class Described_Cache {
 	 */
 	public function get( $key, $group = 'default', $force = false, &$found = null, $server = '', $by_server = false, $callback = null, &$token = null ) {
 		$found = null;
+		if ( is_string( $group ) && isset( CORE_GROUPS[ $group ] ) && func_num_args() < 5 ) {
+			return $this->galley_site_cache->get( $key, $group, $force, $found );
+		}
 		$more  = array_slice( array( $server, $by_server, $callback, &$token ), 0, max( 0, func_num_args() - 4 ) );
 		$value = $this->galley_site_cache->get( $key, $group, $force, $found, ...$more );
 		if ( ! is_scalar( $key ) || ! is_foreign_group( group_name( $group ) ) ) {
@@ -169,7 +172,7 @@ final class Described_Cache {
 		$found  = array();
 		foreach ( $values as $key => $value ) {
 			$name = get_current_blog_id() . ':' . cached_tag( $group, (string) $key );
-			$read = $GLOBALS['galley_cached_reads'][ $name ] ?? null;
+			$read = $GLOBALS['galley_cached_reads'][ $name ] ?? ( $this->has_read( $key, $group ) ? true : null );
 			if ( is_described() && true !== $read && ( null === $read || empty( $GLOBALS['galley_kept_http'] ) ) ) {
 				$GLOBALS['galley_cached_reads'][ $name ] = 'own';
 			}
@@ -180,6 +183,13 @@ final class Described_Cache {
 			}
 		}
 		return $found;
+	}
+
+	/**
+	 * Returns whether a request that describes no page has a value of Galley's object cache, which it reads past this class.
+	 */
+	private function has_read( $key, string $group ): bool {
+		return ! is_described() && $this->galley_site_cache instanceof Object_Cache && $this->galley_site_cache->has_read( $key, $group );
 	}
 
 	/**
@@ -357,11 +367,13 @@ function tags_of_cached_writes(): array {
 	$GLOBALS['galley_cached_writes'] = array();
 	$count                           = array_sum( array_map( 'count', $written ) );
 	$found                           = array();
+	// A request counts once, and all groups together, so that there is one record to write.
+	$new   = array_map( 'strval', array_keys( array_diff_key( $written, $GLOBALS['galley_cached_groups'] ) ) );
+	$known = array_fill_keys( without_busy( $new, array(), is_shared() ), true );
+
+	$GLOBALS['galley_cached_groups'] += $known + array_fill_keys( $new, false );
 	foreach ( $written as $group => $tags ) {
 		$group = (string) $group;
-
-		// A request counts once.
-		$GLOBALS['galley_cached_groups'][ $group ] = $GLOBALS['galley_cached_groups'][ $group ] ?? (bool) without_busy( array( $group ), array(), is_shared() );
 		if ( ! $GLOBALS['galley_cached_groups'][ $group ] ) {
 			continue;
 		}
@@ -408,5 +420,5 @@ function note_kept_in( string $group, array $values ): void {
  * Returns whether a group of the object cache may contain HTML that themes and plugins keep. Pure.
  */
 function is_foreign_group( string $group ): bool {
-	return ! in_array( $group, CORE_GROUPS, true );
+	return ! isset( CORE_GROUPS[ $group ] );
 }

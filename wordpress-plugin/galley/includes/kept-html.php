@@ -28,8 +28,8 @@ const KEPT_LIFETIME = 60;
 /** Lifetime in seconds of a page that lacks kept HTML, because it does not fill the cache itself. */
 const LACKING_LIFETIME = 10;
 
-/** Groups of the object cache in which WordPress keeps its own data. */
-const CORE_GROUPS = array( '', 'default', 'options', 'site-options', 'notoptions', 'posts', 'post_meta', 'post-queries', 'terms', 'term_meta', 'term-queries', 'users', 'user_meta', 'userlogins', 'useremail', 'userslugs', 'comment', 'comment_meta', 'comment-queries', 'counts', 'plugins', 'themes', 'theme_json', 'calendar', 'site-transient', 'blog-details', 'blog_meta', 'sites', 'networks', 'translation_files' );
+/** Groups of the object cache in which WordPress keeps its own data, as keys. */
+const CORE_GROUPS = array( '' => true, 'default' => true, 'options' => true, 'site-options' => true, 'notoptions' => true, 'posts' => true, 'post_meta' => true, 'post-queries' => true, 'terms' => true, 'term_meta' => true, 'term-queries' => true, 'users' => true, 'user_meta' => true, 'userlogins' => true, 'useremail' => true, 'userslugs' => true, 'comment' => true, 'comment_meta' => true, 'comment-queries' => true, 'counts' => true, 'plugins' => true, 'themes' => true, 'theme_json' => true, 'calendar' => true, 'site-transient' => true, 'blog-details' => true, 'blog_meta' => true, 'sites' => true, 'networks' => true, 'translation_files' => true );
 
 /** Pattern of keys in which WordPress keeps what other servers answered. */
 const OWN_CACHES = '/^transient:(?:feed_|oembed_)/';
@@ -63,6 +63,10 @@ if ( is_described() ) {
 if ( keeps_values() && is_object( $GLOBALS['wp_object_cache'] ?? null ) && ( is_described() || ! is_admin() || wp_doing_ajax() || 'GET' !== ( $_SERVER['REQUEST_METHOD'] ?? '' ) || ( isset( $_GET['_wpnonce'] ) && ! isset( $_GET['page'] ) ) || 'other' !== object_cache_state() ) ) { // phpcs:ignore WordPress.Security -- compared only.
 	require_once __DIR__ . '/class-described-cache.php';
 	$GLOBALS['wp_object_cache'] = new Described_Cache( $GLOBALS['wp_object_cache'] ); // phpcs:ignore WordPress.WP.GlobalVariablesOverride.Prohibited -- it passes all calls on.
+	if ( is_described() ) {
+		// Otherwise what Galley's own object cache has read is known without it.
+		$GLOBALS['galley_read_cache'] = $GLOBALS['wp_object_cache'];
+	}
 }
 
 /**

@@ -76,6 +76,17 @@ abstract class Local_Cache {
 		return isset( $this->cache[ $group ][ $name ] ) || ( isset( $this->cache[ $group ] ) && array_key_exists( $name, $this->cache[ $group ] ) );
 	}
 
+	/**
+	 * Whether this request has a value, without asking the store.
+	 *
+	 * @param int|string $key   Key.
+	 * @param mixed      $group Group.
+	 */
+	public function has_read( $key, $group ): bool {
+		$name = $this->name( $key, self::group( $group ) );
+		return null !== $name && $this->has( self::group( $group ), $name );
+	}
+
 	protected function keep( string $group, string $name, $value ): void {
 		$this->cache[ $group ][ $name ] = is_object( $value ) ? clone $value : $value;
 	}

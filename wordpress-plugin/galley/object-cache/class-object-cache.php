@@ -183,7 +183,7 @@ final class Object_Cache extends Shared_Cache {
 		if ( ! $this->shares( 'default' ) ) {
 			return true;
 		}
-		$this->is_flushed = null !== $this->in_transaction;
+		$this->note_in_transaction( '', Object_Store::FLUSH );
 		return null !== $this->make( array( Object_Store::change( Object_Store::FLUSH, self::caller() ) ) );
 	}
 
@@ -214,9 +214,9 @@ final class Object_Cache extends Shared_Cache {
 		if ( ! $this->shares( $group ) ) {
 			return true;
 		}
-		$this->is_flushed = $this->is_flushed || null !== $this->in_transaction;
+		$this->note_in_transaction( $start, Object_Store::FLUSH_GROUP );
 		// As in the keys, where a long name is a hash.
-		return null !== $this->make( array( Object_Store::change( Object_Store::FLUSH_GROUP, substr( $start, 1, ord( $start[0] ) ) ) ) );
+		return null !== $this->make( array( Object_Store::change( Object_Store::FLUSH_GROUP, substr( $start, 1 ) ) ) );
 	}
 
 	/**

@@ -132,7 +132,7 @@ final class Object_Store {
 	 * @param array $items Receives key => bytes, null for a missing value, or false for one that has to be asked for.
 	 */
 	public function start( array $who, bool $adopt, array &$items ): ?int {
-		$body = pack( 'CC', 4, $adopt ? 1 : 0 );
+		$body = pack( 'CC', 5, $adopt ? 1 : 0 );
 		foreach ( array( 'token', 'stamp', 'fence' ) as $part ) {
 			$body .= chr( strlen( $who[ $part ] ) ) . $who[ $part ];
 		}

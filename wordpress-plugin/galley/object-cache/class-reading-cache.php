@@ -81,7 +81,7 @@ abstract class Reading_Cache extends Local_Cache {
 	/** @var true[] Keys that were read and not in the first answer. */
 	private $unforeseen = array();
 
-	/** @var true[]|null Keys in the store that were changed in a transaction; null outside of one. */
+	/** @var int[]|null How keys in the store were changed in a transaction, or whole groups, under the key of an empty name; null outside of one. */
 	protected $in_transaction = null;
 
 	/** @var int[] The number of keys in the first answer, of those that were used, of those that were not in it, and of reads of values that do not exist. */
@@ -224,8 +224,7 @@ abstract class Reading_Cache extends Local_Cache {
 		$ask = array();
 		foreach ( $names as $name ) {
 			$id = $this->id( $group, $name );
-			if ( isset( $this->missed[ $id ] ) || isset( $this->in_transaction[ $id ] ) ) {
-				// What others see of a transaction is not what this process has written.
+			if ( isset( $this->missed[ $id ] ) || $this->is_changing( $id ) ) {
 				continue;
 			}
 			$ids[ $id ] = $name;
@@ -263,7 +262,7 @@ abstract class Reading_Cache extends Local_Cache {
 			foreach ( array( 'posts', 'post_meta', "product_$product" ) as $group ) {
 				$name = (string) $this->name( 0 === strpos( $group, 'product' ) ? "wc_{$group}_cache_prefix" : (int) $product, $group );
 				$id   = $this->id( $group, $name );
-				if ( ! isset( $this->used[ $id ] ) && ! isset( $this->ahead[ $id ] ) && ! isset( $this->waiting[ $id ] ) && ! isset( $this->in_transaction[ $id ] ) && ! $this->is_absent( $id ) ) {
+				if ( ! isset( $this->used[ $id ] ) && ! isset( $this->ahead[ $id ] ) && ! isset( $this->waiting[ $id ] ) && ! $this->is_changing( $id ) && ! $this->is_absent( $id ) ) {
 					$ids[] = $id;
 				}
 			}
@@ -278,6 +277,13 @@ abstract class Reading_Cache extends Local_Cache {
 	}
 
 	/**
+	 * Whether the open transaction of this process has changed a key: what others see of it is not what this process has written.
+	 */
+	protected function is_changing( string $id ): bool {
+		return null !== $this->in_transaction && ( isset( $this->in_transaction[ $id ] ) || isset( $this->in_transaction[''] ) || isset( $this->in_transaction[ substr( $id, 0, 1 + ord( $id[0] ) ) ] ) );
+	}
+
+	/**
 	 * Whether the store had no value for a key at the beginning.
 	 */
 	protected function is_absent( string $id ): bool {
@@ -288,11 +294,14 @@ abstract class Reading_Cache extends Local_Cache {
 		if ( '' === $filter ) {
 			return false;
 		}
-		$hash  = crc32( $id );
-		$last  = 8 * strlen( $filter ) - 1;
-		$first = $hash & $last;
-		$other = ( $hash >> 14 ) & $last;
-		return ! ( ord( $filter[ $first >> 3 ] ) >> ( $first & 7 ) & ord( $filter[ $other >> 3 ] ) >> ( $other & 7 ) & 1 );
+		$hash = crc32( $id );
+		$last = 8 * strlen( $filter ) - 1;
+		foreach ( array( $hash & $last, ( $hash >> 7 ) & $last, ( $hash >> 14 ) & $last ) as $bit ) {
+			if ( 0 === ( ord( $filter[ $bit >> 3 ] ) >> ( $bit & 7 ) & 1 ) ) {
+				return true;
+			}
+		}
+		return false;
 	}
 
 	/**
@@ -389,7 +398,7 @@ abstract class Reading_Cache extends Local_Cache {
 		$asked = array_flip( $ids );
 		foreach ( $items as $id => $bytes ) {
 			if ( ! isset( $asked[ $id ] ) ) {
-				if ( isset( $this->used[ $id ] ) || isset( $this->waiting[ $id ] ) || isset( $this->in_transaction[ $id ] ) || isset( $this->ahead[ $id ] ) || array_key_exists( $id, $this->ahead ) ) {
+				if ( isset( $this->used[ $id ] ) || isset( $this->waiting[ $id ] ) || $this->is_changing( $id ) || isset( $this->ahead[ $id ] ) || array_key_exists( $id, $this->ahead ) ) {
 					continue;
 				}
 				$this->unforeseen[ $id ] = true;

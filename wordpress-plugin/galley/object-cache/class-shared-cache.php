@@ -24,9 +24,6 @@ abstract class Shared_Cache extends Reading_Cache {
 	/** @var int Their size. */
 	private $waiting_bytes = 0;
 
-	/** @var bool Whether everything was deleted in the transaction. */
-	protected $is_flushed = false;
-
 	/** @var bool Whether the transaction ends with the statement that is being sent. */
 	private $is_ending = false;
 
@@ -259,11 +256,9 @@ abstract class Shared_Cache extends Reading_Cache {
 	protected function remove( array $ids ): ?array {
 		$changes = array();
 		foreach ( $ids as $id ) {
-			unset( $this->waiting[ $id ], $this->leases[ $id ], $this->missed[ $id ], $this->filled[ $id ] );
+			$this->forget_id( $id );
+			$this->note_in_transaction( $id, Object_Store::DELETE );
 			$changes[] = Object_Store::change( Object_Store::DELETE, $id );
-			if ( null !== $this->in_transaction ) {
-				$this->in_transaction[ $id ] = true;
-			}
 		}
 		return $this->make( $changes );
 	}
@@ -286,21 +281,42 @@ abstract class Shared_Cache extends Reading_Cache {
 		}
 		$this->is_ending = false;
 		$this->announce_again();
-		$this->is_flushed     = false;
 		$this->in_transaction = null;
 	}
 
 	private function announce_again(): void {
-		$ids       = array_map( 'strval', array_keys( (array) $this->in_transaction ) );
+		$again = (array) $this->in_transaction;
+		if ( isset( $again[''] ) || count( $again ) > self::MAX_KEYS ) {
+			$again = array( '' => Object_Store::FLUSH );
+		}
+		$changes = array();
+		foreach ( $again as $id => $kind ) {
+			$this->forget_id( (string) $id );
+			$changes[] = Object_Store::change( $kind, Object_Store::FLUSH_GROUP === $kind ? substr( $id, 1 ) : (string) $id );
+		}
 		$is_ending = $this->is_ending;
 		// Not `settle()` once more.
 		$this->is_ending = false;
-		if ( ( $this->is_flushed || count( $ids ) > self::MAX_KEYS ) && $this->store->is_open() ) {
-			$this->make( array( Object_Store::change( Object_Store::FLUSH, '' ) ) );
-		} elseif ( array() !== $ids && $this->store->is_open() ) {
-			$this->remove( $ids );
+		if ( array() !== $changes && $this->store->is_open() ) {
+			$this->make( $changes );
 		}
 		$this->is_ending = $is_ending;
+	}
+
+	/**
+	 * Notes what was deleted in a transaction, to delete it again when that ends.
+	 *
+	 * @param string $id   Key in the store, or that of an empty name for the whole group, or an empty text for everything.
+	 * @param int    $kind The change.
+	 */
+	protected function note_in_transaction( string $id, int $kind ): void {
+		if ( null !== $this->in_transaction ) {
+			$this->in_transaction[ $id ] = $kind;
+		}
+	}
+
+	private function forget_id( string $id ): void {
+		unset( $this->waiting[ $id ], $this->leases[ $id ], $this->missed[ $id ], $this->filled[ $id ] );
 	}
 
 	/**

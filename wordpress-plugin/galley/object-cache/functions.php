@@ -17,7 +17,9 @@ require_once __DIR__ . '/class-shared-cache.php';
 require_once __DIR__ . '/class-object-cache.php';
 
 function wp_cache_init() { // phpcs:ignore WordPress.NamingConventions.PrefixAllGlobals, Squiz.Commenting.FunctionComment -- WordPress defines it.
-	$GLOBALS['wp_object_cache'] = new Galley\Object_Cache(); // phpcs:ignore WordPress.WP.GlobalVariablesOverride.Prohibited -- as WordPress.
+	// The plugin sees changes, and reads only where they matter to a page.
+	$GLOBALS['galley_read_cache'] = new Galley\Object_Cache();
+	$GLOBALS['wp_object_cache']   = $GLOBALS['galley_read_cache']; // phpcs:ignore WordPress.WP.GlobalVariablesOverride.Prohibited -- as WordPress.
 }
 
 function wp_cache_close() { // phpcs:ignore WordPress.NamingConventions.PrefixAllGlobals, Squiz.Commenting.FunctionComment -- WordPress defines it.
@@ -46,11 +48,11 @@ function wp_cache_set_multiple( array $data, $group = '', $expire = 0 ) { // php
 }
 
 function wp_cache_get( $key, $group = '', $force = false, &$found = null ) { // phpcs:ignore WordPress.NamingConventions.PrefixAllGlobals, Squiz.Commenting.FunctionComment -- WordPress defines it.
-	return $GLOBALS['wp_object_cache']->get( $key, $group, $force, $found );
+	return $GLOBALS['galley_read_cache']->get( $key, $group, $force, $found );
 }
 
 function wp_cache_get_multiple( $keys, $group = '', $force = false ) { // phpcs:ignore WordPress.NamingConventions.PrefixAllGlobals, Squiz.Commenting.FunctionComment -- WordPress defines it.
-	return $GLOBALS['wp_object_cache']->get_multiple( $keys, $group, $force );
+	return $GLOBALS['galley_read_cache']->get_multiple( $keys, $group, $force );
 }
 
 function wp_cache_delete( $key, $group = '' ) { // phpcs:ignore WordPress.NamingConventions.PrefixAllGlobals, Squiz.Commenting.FunctionComment -- WordPress defines it.

@@ -131,6 +131,22 @@ final class DropInTest extends TestCase {
 		$this->assertFalse( $this->cache->get( 5, 'category_relationships' ) );
 	}
 
+	public function test_changes_are_seen_although_reads_pass_the_plugin() {
+		require_once dirname( __DIR__ ) . '/includes/class-described-cache.php';
+		$GLOBALS['galley_cached_writes'] = array();
+		$this->cache->set( 'a', 'one', 'shelf' );
+		$seen = new Galley\Described_Cache( $this->cache );
+		$GLOBALS['galley_purge_id'] = 'of a test';
+		$seen->set( 'a', 'one', 'shelf' );
+		$this->assertSame( array(), $GLOBALS['galley_cached_writes'] );
+		$seen->set( 'a', 'two', 'shelf' );
+		$this->assertSame( array( 'og.shelf' ), array_keys( $GLOBALS['galley_cached_writes'] ) );
+		$seen->set( 'b', 'one', 'box' );
+		$this->assertSame( array( 'og.shelf', 'og.box' ), array_keys( $GLOBALS['galley_cached_writes'] ) );
+		$GLOBALS['galley_cached_writes'] = $GLOBALS['galley_later'] = array();
+		unset( $GLOBALS['galley_purge_id'] );
+	}
+
 	public function test_objects_are_copies() {
 		$object = (object) array( 'n' => 1 );
 		$this->cache->set( 'o', $object );

@@ -14,6 +14,10 @@ function sample_shop_types(): void {
 	if ( function_exists( 'WC' ) ) {
 		return;
 	}
+	if ( ! class_exists( 'WooCommerce', false ) ) {
+		// Its groups in the object cache are known by this.
+		final class WooCommerce {}
+	}
 	register_post_type( 'product', array( 'label' => 'Products', 'public' => true, 'has_archive' => 'shop', 'rewrite' => array( 'slug' => 'product' ), 'supports' => array( 'title', 'editor', 'thumbnail', 'custom-fields' ) ) );
 	register_taxonomy( 'product_cat', 'product', array( 'label' => 'Categories', 'rewrite' => array( 'slug' => 'product-category' ) ) );
 	register_taxonomy( 'product_tag', 'product', array( 'label' => 'Tags' ) );

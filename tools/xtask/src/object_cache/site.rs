@@ -2,7 +2,6 @@
 //!
 //! The Galley in front stores no page and has no object cache, so that the other one's processor time is that of the object cache.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -52,11 +51,22 @@ impl Site {
             };
             pools.push((column, pool));
         }
-        let store = start_store(binary, &scratch, &wordpress, &pools)?;
-        let front = start_front(binary, &scratch, &wordpress, &pools)?;
+        // The plugin looks whose drop-in there is, so the one of Galley needs a folder of its own.
+        let own = scratch.join("own");
+        copy(&wordpress.root, &own)?;
+        fs::copy(
+            arguments.plugin.join("object-cache/drop-in.php"),
+            own.join("wp-content/object-cache.php"),
+        )?;
         let content = wordpress.root.join("wp-content");
         fs::write(content.join("object-cache-peers.php"), PEERS)?;
         fs::write(content.join("object-cache.php"), DROP_IN)?;
+        let root = |column| match column {
+            Column::Galley => own.as_path(),
+            _ => wordpress.root.as_path(),
+        };
+        let store = start_store(binary, &scratch, [&own, &wordpress.root], &pools)?;
+        let front = start_front(binary, &scratch, root, &pools)?;
         let mut members = Vec::new();
         for (column, _) in &pools {
             let host = column.host();
@@ -133,14 +143,7 @@ fn install(arguments: &Arguments, wordpress: &WordPress) -> Result<(), CommandEr
         let name = folder.file_name().ok_or("--with-plugin names no folder")?;
         let name = name.to_string_lossy();
         let target = wordpress.root.join("wp-content/plugins").join(&*name);
-        let copied = Command::new("cp")
-            .arg("-rL")
-            .arg(folder)
-            .arg(&target)
-            .status()?;
-        if !copied.success() {
-            return Err(format!("cannot copy {}", folder.display()).into());
-        }
+        copy(folder, &target)?;
         let output = wordpress.php(&format!(
             "wp_set_current_user(1); require_once ABSPATH . 'wp-admin/includes/admin.php'; \
              $failed = activate_plugin('{name}/{name}.php'); \
@@ -155,6 +158,15 @@ fn install(arguments: &Arguments, wordpress: &WordPress) -> Result<(), CommandEr
         return Ok(());
     }
     Err(format!("the sample shop was not made: {output}").into())
+}
+
+fn copy(folder: &Path, target: &Path) -> Result<(), CommandError> {
+    let mut command = Command::new("cp");
+    let copied = command.arg("-rL").arg(folder).arg(target).status()?;
+    if copied.success() {
+        return Ok(());
+    }
+    Err(format!("cannot copy {}", folder.display()).into())
 }
 
 /// The PHP of a column; `None`: its extension is not there.
@@ -196,26 +208,22 @@ fn pool(
     Ok(Some(PhpFpm::start(&scratch.join(column.name()), &options)?))
 }
 
-/// The Galley with the object cache.
+/// The Galley with the object cache. It also answers what the plugin asks on the screens of the administration, in each column.
 fn start_store(
     binary: &Path,
     scratch: &Scratch,
-    wordpress: &WordPress,
+    roots: [&Path; 2],
     pools: &[(Column, PhpFpm)],
 ) -> Result<Galley, CommandError> {
     let token = scratch.write("site.token", TOKEN)?;
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600))?;
-    let php = pools
-        .last()
-        .map(|(_, pool)| pool.address())
-        .ok_or("no PHP")?;
+    let (_, php) = pools.last().ok_or("no PHP")?;
+    let hosts: Vec<String> = Column::ALL.map(Column::host).into();
     let socket = scratch.join("admin.sock");
     let config = format!(
-        "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{}\"\n[[site]]\nhosts = [\"{}\"]\nroot = \"{}\"\nphp = \"{php}\"\n\
-         cron = \"off\"\naudit = false\ntoken_file = \"{}\"\n",
+        "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{}\"\n{}token_file = \"{}\"\n",
         socket.display(),
-        Column::Galley.host(),
-        wordpress.root.display(),
+        site(&hosts, roots[0], php),
         token.display(),
     );
     let file = scratch.write("store.toml", config)?;
@@ -224,31 +232,35 @@ fn start_store(
         "<?php return array( 'address' => 'unix:{}', 'token' => '{TOKEN}' );",
         socket.display()
     );
-    let file = wordpress.root.join("wp-content/galley-connection.php");
-    fs::write(file, connection)?;
+    for root in roots {
+        fs::write(root.join("wp-content/galley-connection.php"), &connection)?;
+    }
     Ok(store)
 }
 
 /// The Galley that all requests go to.
-fn start_front(
+fn start_front<'a>(
     binary: &Path,
     scratch: &Scratch,
-    wordpress: &WordPress,
+    root: impl Fn(Column) -> &'a Path,
     pools: &[(Column, PhpFpm)],
 ) -> Result<Galley, CommandError> {
     let mut config =
         "[server]\nlisten = [\"127.0.0.1:0\"]\nlimit_exempt = [\"127.0.0.1\"]\n[admin]\nlisten = \"off\"\n".to_owned();
     for (column, pool) in pools {
-        write!(
-            config,
-            "[[site]]\nhosts = [\"{}\"]\nroot = \"{}\"\nphp = \"{}\"\ncron = \"off\"\naudit = false\n",
-            column.host(),
-            wordpress.root.display(),
-            pool.address()
-        )?;
+        config += &site(&[column.host()], root(*column), pool);
     }
     let file = scratch.write("front.toml", config)?;
     Ok(Galley::start_config(binary, &scratch.dir("front")?, &file)?)
+}
+
+/// The section of a site.
+fn site(hosts: &[String], root: &Path, php: &PhpFpm) -> String {
+    format!(
+        "[[site]]\nhosts = {hosts:?}\nroot = \"{}\"\nphp = \"{}\"\ncron = \"off\"\naudit = false\n",
+        root.display(),
+        php.address()
+    )
 }
 
 const TOKEN: &str = "object-cache-of-the-measurement-0123456789";

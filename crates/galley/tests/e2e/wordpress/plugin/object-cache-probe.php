@@ -32,6 +32,7 @@ if ( 'commit' === ( $_GET['do'] ?? '' ) ) {
 		}
 	};
 	$GLOBALS['wpdb']->query( 'START TRANSACTION' );
+	wp_update_term( get_the_category( (int) $_GET['post'] )[0]->term_id, 'category', array( 'name' => "Name $number" ) );
 	wp_update_post( array( 'ID' => (int) $_GET['post'], 'post_title' => "Title $number" ) );
 	$pause( 'open' );
 	$GLOBALS['wpdb']->query( 'COMMIT' );
@@ -42,6 +43,7 @@ echo json_encode(
 	array(
 		'auto'      => (int) get_option( "probe_auto_$who" ),
 		'late'      => (int) substr( (string) get_option( "probe_late_$who" ), 5 ),
+		'term'      => isset( $_GET['term'] ) ? (int) substr( get_the_category( $post->ID )[0]->name, 5 ) : null,
 		'title'     => (int) substr( $post->post_title, 6 ),
 		'meta'      => (int) get_post_meta( $post->ID, 'probe', true ),
 		// WordPress says that it has not stored it, and shows the former value to this request, if another process deletes the row meanwhile.

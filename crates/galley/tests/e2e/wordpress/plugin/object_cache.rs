@@ -158,13 +158,14 @@ fn a_request_gets_what_it_reads_with_its_first_message() {
 
 /// The queries of requests that have used the object cache and have ended, of which each has some, and those that they saved.
 fn saved_queries(stack: &ObjectStack) -> (u64, u64) {
+    (figure(stack, "queries"), figure(stack, "saved_queries"))
+}
+
+/// A figure of the object cache.
+fn figure(stack: &ObjectStack, name: &str) -> u64 {
     let output = stack.stack.galley.cli(&["status", "--json"]).unwrap();
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let of = &status["sites"][0]["object_cache"];
-    (
-        of["queries"].as_u64().unwrap(),
-        of["saved_queries"].as_u64().unwrap(),
-    )
+    status["sites"][0]["object_cache"][name].as_u64().unwrap()
 }
 
 #[test]
@@ -227,8 +228,14 @@ fn after_a_commit_nobody_reads_the_rows_from_before_it() {
     connected(&stack);
     let root = &stack.stack.wordpress.root;
     fs::set_permissions(root, fs::Permissions::from_mode(0o777)).unwrap();
-    let (address, query) = (stack.other.addr(), format!("who=a&post={}", stack.posts[0]));
-    let read = || probe(address, &query)["title"].as_u64().unwrap();
+    let (address, query) = (
+        stack.other.addr(),
+        format!("who=a&term=1&post={}", stack.posts[0]),
+    );
+    let read = || {
+        let seen = probe(address, &query);
+        ["title", "term"].map(|name| seen[name].as_u64().unwrap())
+    };
     thread::scope(|scope| {
         let writer = scope.spawn(|| probe(address, &format!("do=commit&number=7&{query}")));
         let reach = |step: &str| {
@@ -237,15 +244,17 @@ fn after_a_commit_nobody_reads_the_rows_from_before_it() {
         };
         let leave = |step: &str| fs::write(root.join(format!("probe-{step}-seen")), "").unwrap();
         reach("open");
-        // These store the row from before the transaction.
+        // These store the rows from before the transaction.
         let before = [read(), read()];
         leave("open");
         reach("committed");
         let after = read();
         leave("committed");
-        assert_eq!((before, after), ([0, 0], 7));
+        assert_eq!((before, after), ([[0; 2]; 2], [7; 2]));
         assert_eq!(writer.join().unwrap()["title"], 7);
     });
+    // A changed term deletes the order of the terms of posts, and nothing else.
+    assert_eq!(figure(&stack, "flushes"), 0);
 }
 
 /// The last completed write of each writer, by its index.
