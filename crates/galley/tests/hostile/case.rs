@@ -117,7 +117,7 @@ fn parse_line(case: &mut Case, line: &str) {
     match line.split_once(": ") {
         Some(("rfc", text)) => text.clone_into(&mut case.rfc),
         Some(("why", text)) => text.clone_into(&mut case.why),
-        Some(("expected", text)) => case.expected = parse_expected(text),
+        Some(("expected", text)) => case.expected = parse_result(text),
         Some(("nginx", text)) => case.nginx = Some(text.to_owned()),
         Some(("php", "no")) => case.with_php = false,
         _ => assert!(
@@ -128,7 +128,8 @@ fn parse_line(case: &mut Case, line: &str) {
     }
 }
 
-fn parse_expected(text: &str) -> ExpectedResult {
+/// The result that this text stands for.
+pub fn parse_result(text: &str) -> ExpectedResult {
     let (responses, received) = text.split_once(", ").unwrap_or((text, ""));
     let mut words: Vec<&str> = responses.split(' ').collect();
     let connection = match words.pop() {
