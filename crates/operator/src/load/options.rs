@@ -19,13 +19,13 @@ pub struct LoadOptions {
     /// Connect to this address, whatever the host of the URL resolves to
     #[arg(long, value_name = "ADDRESS")]
     pub(super) connect_to: Option<SocketAddr>,
-    /// Send so many requests per second, whether or not responses come
+    /// Constant request rate per second (open loop)
     #[arg(long, value_name = "NUMBER", value_parser = rate)]
     pub(super) rate: Option<f64>,
     /// Raise the rate evenly from one number of requests per second to the other
     #[arg(long, value_name = "FROM:TO", value_parser = ramp)]
     pub(super) ramp: Option<[f64; 2]>,
-    /// Send so many requests, as ab does: each connection sends the next one when it has its response
+    /// Number of requests in a closed loop, as ab sends them: each connection waits for its response
     #[arg(
         short = 'n',
         long,
@@ -34,7 +34,7 @@ pub struct LoadOptions {
         conflicts_with_all = ["duration", "connections", "uncached", "tracking", "logged_in"]
     )]
     pub(super) requests: Option<u64>,
-    /// Send the requests of the access log in their order and with their distances
+    /// Replay the requests of `--access-log` in their order and with their intervals
     #[arg(long, requires = "access_log", conflicts_with = "duration")]
     pub(super) replay: bool,
     /// How long a rate or a ramp lasts, at most 1h
