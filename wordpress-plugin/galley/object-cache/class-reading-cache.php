@@ -23,9 +23,10 @@ abstract class Reading_Cache extends Local_Cache {
 
 	/**
 	 * Groups whose values end with the request, because they depend on more than WordPress announces: links on their categories, the calendar
-	 * on the day and on permalinks, the time of the last post on posts that are deleted, the list of translations on files.
+	 * on the day and on permalinks, the time of the last post on posts that are deleted, the list of translations on files. Widgets that keep their
+	 * HTML often know only some of what it shows.
 	 */
-	const NOT_ANNOUNCED = array( 'bookmark', 'calendar', 'timeinfo', 'translation_files' );
+	const NOT_ANNOUNCED = array( 'bookmark', 'calendar', 'timeinfo', 'translation_files', 'widget' );
 
 	/** The codec of an option that does not exist, without a value. */
 	const IS_MISSING = 'n';
