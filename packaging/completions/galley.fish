@@ -136,9 +136,9 @@ complete -c galley -n "__fish_galley_using_subcommand import" -l crawl -d 'Compa
 complete -c galley -n "__fish_galley_using_subcommand import" -l json -d 'Print configuration and report, or the comparison, as JSON'
 complete -c galley -n "__fish_galley_using_subcommand import" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand load" -l connect-to -d 'Connect to this address, whatever the host of the URL resolves to' -r
-complete -c galley -n "__fish_galley_using_subcommand load" -l rate -d 'Send so many requests per second, whether or not responses come' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l rate -d 'Constant request rate per second (open loop)' -r
 complete -c galley -n "__fish_galley_using_subcommand load" -l ramp -d 'Raise the rate evenly from one number of requests per second to the other' -r
-complete -c galley -n "__fish_galley_using_subcommand load" -s n -l requests -d 'Send so many requests, as ab does: each connection sends the next one when it has its response' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -s n -l requests -d 'Number of requests in a closed loop, as ab sends them: each connection waits for its response' -r
 complete -c galley -n "__fish_galley_using_subcommand load" -l duration -d 'How long a rate or a ramp lasts, at most 1h' -r
 complete -c galley -n "__fish_galley_using_subcommand load" -s c -l concurrency -d 'How many connections send requests with `--requests`' -r
 complete -c galley -n "__fish_galley_using_subcommand load" -l connections -d 'How many connections send requests at a rate' -r
@@ -158,7 +158,7 @@ complete -c galley -n "__fish_galley_using_subcommand load" -l compare -d 'Compa
 complete -c galley -n "__fish_galley_using_subcommand load" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand load" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
 complete -c galley -n "__fish_galley_using_subcommand load" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
-complete -c galley -n "__fish_galley_using_subcommand load" -l replay -d 'Send the requests of the access log in their order and with their distances'
+complete -c galley -n "__fish_galley_using_subcommand load" -l replay -d 'Replay the requests of `--access-log` in their order and with their intervals'
 complete -c galley -n "__fish_galley_using_subcommand load" -s k -l keep-alive -d 'Keep connections open with `--requests`'
 complete -c galley -n "__fish_galley_using_subcommand load" -l http2 -d 'Speak HTTP/2, over TLS only'
 complete -c galley -n "__fish_galley_using_subcommand load" -l insecure -d 'Trust every certificate'
