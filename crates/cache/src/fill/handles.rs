@@ -1,7 +1,7 @@
 //! The handles of a fill: for its writer, its readers, and requests that may join.
 
 use std::future::poll_fn;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -12,13 +12,13 @@ use super::parts::{BodyRetention, FillError, FillHead, FillRead, FillResult, NoR
 use super::state::{FillOutcome, FillState};
 use crate::body::{ReceivedBody, StoredBody};
 use crate::budget::{OutOfBudget, Reservation};
-use crate::sync::Mutex;
+use crate::sync::Lock;
 
 /// A new fill, without a head. `window_bytes`: the maximum distance between a windowed writer and its slowest reader (the
 /// writer stops at the first chunk that reaches it). Without `keep`, a shared fill is windowed, too.
 pub fn fill(window_bytes: usize, keep: Option<BodyRetention>) -> (FillWriter, Arc<Fill>) {
     let shared = Arc::new(FillShared {
-        state: Mutex::new(FillState::new(window_bytes as u64, keep)),
+        state: Lock::new(FillState::new(window_bytes as u64, keep)),
     });
     let writer = FillWriter {
         shared: Arc::clone(&shared),
@@ -276,7 +276,7 @@ impl Drop for FillReader {
 }
 
 struct FillShared {
-    state: Mutex<FillState>,
+    state: Lock<FillState>,
 }
 
 impl FillShared {
@@ -285,7 +285,7 @@ impl FillShared {
     fn with<T>(&self, step: impl FnOnce(&mut FillState, &mut DeferredActions) -> T) -> T {
         let mut after = DeferredActions::default();
         let result = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.lock();
             step(&mut state, &mut after)
         };
         after.run();

@@ -23,7 +23,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/certs", &[]),
     ("crates/privileged", &[]),
     ("crates/dashboard", &[]),
-    ("crates/cache", &["policy"]),
+    ("crates/cache", &["policy", "sys"]),
     ("crates/cluster", &["policy", "sys"]),
     ("crates/files", &["policy", "sys"]),
     ("crates/load", &["http"]),
