@@ -43,8 +43,6 @@ pub struct SharedFragment {
     pub fragment: PageFragment,
     /// The last rendering; `None`: the fragment was read with a page from the disk.
     pub rendered: Option<Arc<Entry>>,
-    /// See [`FragmentTable::max_batch`].
-    pub max_batch: Option<usize>,
 }
 
 /// The fragments of a site.
@@ -220,7 +218,6 @@ impl FragmentTable {
                 variant: known.variant,
                 fragment: PageFragment::alone(versions.find(|version| version.is_shared())?),
                 rendered: known.rendered.as_ref().map(|last| Arc::clone(&last.entry)),
-                max_batch: known.max_batch(),
             })
         });
         shared.collect()

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use galley_policy::outcome::NotStored;
 
 use super::deferred::{DeferredActions, DeferredWakers};
-use super::parts::{BodyRetention, FillError, FillHead, FillRead, FillResult, NoReaders};
-use super::state::{FillOutcome, FillState};
+use super::parts::{BodyRetention, FillError, FillHead, FillRead, NoReaders};
+use super::state::FillState;
 use crate::body::{ReceivedBody, StoredBody};
 use crate::budget::{OutOfBudget, Reservation};
 use crate::sync::Lock;
@@ -152,17 +152,19 @@ impl FillWriter {
         .await
     }
 
-    /// Ends the body. Readers see the end first. Then, if all bytes were kept, one buffer replaces the chunks.
-    pub fn finish(mut self) -> FillResult {
+    /// Ends the body. Readers see the end first. Then, if all bytes were kept, one buffer replaces the chunks. Returns the whole
+    /// body if it was kept: not for private fills, fills that exceeded their limits, and those whose length differs from that in
+    /// their head.
+    pub fn finish(mut self) -> Option<StoredBody> {
         self.ending = DropAction::Done;
-        let FillOutcome { length, kept } = self.shared.with(FillState::finish);
+        let kept = self.shared.with(FillState::finish);
         self.release();
         let body =
             kept.and_then(|(chunks, budget)| StoredBody::join(&chunks, budget.try_reserve(0)?));
         let whole = body.as_ref().map(|body| body.bytes().clone());
         self.shared
             .with(|state, after| state.note_joined(whole, after));
-        FillResult { body, length }
+        body
     }
 
     /// Ends the fill for all readers immediately.

@@ -153,7 +153,8 @@ fn failed_or_slow_fragments_are_rendered_with_fewer_others() {
     table.note_failure(held[2].id, Tick(0));
     let together = || {
         let shared = table.shared().into_iter();
-        let many = shared.filter(|one| one.variant == 7 && one.max_batch.is_none());
+        let many = shared
+            .filter(|one| one.variant == 7 && table.max_batch(one.fragment.version.id).is_none());
         many.map(|one| one.fragment.version.id).collect::<Vec<_>>()
     };
     assert_eq!(together(), [held[0].id]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use galley_policy::purge::{Purge, Scope, Strength};
+use galley_policy::purge::Purge;
 use galley_sys::Lock;
 
 use super::error::OpenError;
@@ -44,18 +44,6 @@ impl OpenedLog {
             table.replay(logged.number, &logged.purge);
         }
         table.lift(self.start);
-    }
-
-    /// Entries with `born` below this number are purged; 0: no such limit. The number is that of the newest hard purge of the
-    /// whole site, including purges that were folded into one.
-    pub fn floor(&self, site: &str) -> u64 {
-        let is_floor = |logged: &&LoggedPurge| {
-            logged.site == site
-                && logged.purge.strength == Strength::Hard
-                && logged.purge.scope == Scope::Site
-        };
-        let newest = self.purges.iter().rfind(is_floor);
-        newest.map_or(0, |logged| logged.number)
     }
 }
 
