@@ -9,7 +9,7 @@
 //! period become those of the period before. So a visit counts for one to two periods, nothing is ever swept, and no thread
 //! waits. Bits and counts are selected by a keyed hash, so that nobody can choose addresses that look like others.
 //!
-//! A client that never visited looks like one if others have set its four bits: [`Visits::MANY`] clients in a period make one of
+//! A client that never visited looks like one if others have set its four bits: 70,000 clients in a period, as many as large crawls use, make one of
 //! seventeen do so (0.0586: 8.5 clients set two of a word's 26 bits each). Each /24 or /48 can add [`CLIENTS`] clients a period;
 //! further ones prove nothing until the next. Both errors only change who waits.
 
@@ -53,9 +53,6 @@ struct FilterBits {
 }
 
 impl Visits {
-    /// As many addresses as large crawls use.
-    pub const MANY: usize = 70_000;
-
     /// Nobody has visited the site.
     #[expect(clippy::new_without_default, reason = "it draws a random key")]
     pub fn new() -> Self {
@@ -442,7 +439,7 @@ mod tests {
 
     #[test]
     fn seventy_thousand_addresses_do_not_fill_it() {
-        let many = u32::try_from(Visits::MANY).unwrap();
+        let many = 70_000_u32;
         // From few networks: each /24 adds its share only.
         let few = Visits::new();
         (0..many).for_each(|n| visit(&few, v4(0x7f00_0000 + n), Tick(0)));

@@ -33,7 +33,7 @@ fn write(families: [MetricFamily; 4], totals: &Http2Totals, text: &mut Text) {
         ("galley", counts.resets_by_galley),
     ];
     text.values(resets, "by", by_side);
-    let ended = Http2EndReason::ALL.into_iter().zip(totals.ended);
+    let ended = Http2EndReason::ALL.iter().zip(totals.ended);
     let ended = ended.map(|(why, count)| (why.word(), count));
     text.values(ends, "reason", ended);
 }

@@ -4,13 +4,13 @@
 //! clone of the `Bytes` is dropped, whether an entry or a slow reader owns it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::budget::{OutOfBudget, Reservation};
-use crate::sync::Mutex;
+use crate::sync::Lock;
 
 /// The whole body of a response, in one buffer.
 #[derive(Clone, Debug, Default)]
@@ -144,7 +144,7 @@ impl ReceivedBody {
 /// multiply it; the last one frees it.
 #[derive(Debug, Default)]
 pub(crate) struct RestoredBody {
-    in_use: Mutex<Weak<BodyOwner>>,
+    in_use: Lock<Weak<BodyOwner>>,
 }
 
 impl RestoredBody {
@@ -153,7 +153,7 @@ impl RestoredBody {
         &self,
         restore: impl FnOnce() -> Result<(Vec<u8>, Reservation), E>,
     ) -> Result<StoredBody, E> {
-        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_use = self.in_use.lock();
         if let Some(owner) = in_use.upgrade() {
             return Ok(StoredBody::shared(owner));
         }

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use galley_policy::fragments::FragmentPart;
 use galley_policy::key::fragment_id;
 use galley_policy::tags::Tags;
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 
 use crate::entry::Entry;
 use crate::fragments::{FragmentVersion, PageFragment};
@@ -42,14 +43,12 @@ pub struct SharedFragment {
     pub fragment: PageFragment,
     /// The last rendering; `None`: the fragment was read with a page from the disk.
     pub rendered: Option<Arc<Entry>>,
-    /// See [`FragmentTable::max_batch`].
-    pub max_batch: Option<usize>,
 }
 
 /// The fragments of a site.
 #[derive(Debug, Default)]
 pub struct FragmentTable {
-    known: Mutex<KnownFragments>,
+    known: Lock<KnownFragments>,
 }
 
 #[derive(Debug, Default)]
@@ -102,7 +101,7 @@ impl FragmentTable {
         digest: u128,
     ) -> Option<Arc<FragmentVersion>> {
         let id = fragment_id(variant, &part.definition);
-        let mut table = self.lock();
+        let mut table = self.known.lock();
         let known = table.entry(id, variant)?;
         let mut versions = known.versions.iter().filter_map(Weak::upgrade);
         let same =
@@ -158,7 +157,7 @@ impl FragmentTable {
     /// Records a fragment that was rendered alone: versions with the same bytes are known to be renderable. A rendering never
     /// replaces one that began after it. Returns whether it is the last one now.
     pub fn rendered(&self, id: u64, rendered: RenderedFragment) -> bool {
-        let mut table = self.lock();
+        let mut table = self.known.lock();
         let Some(known) = table.by_id.get_mut(&id) else {
             return false;
         };
@@ -183,7 +182,7 @@ impl FragmentTable {
 
     /// Records that a fragment could not be rendered alone. Each failure doubles the time until [`FragmentTable::may_render`].
     pub fn note_failure(&self, id: u64, now: Tick) {
-        let mut table = self.lock();
+        let mut table = self.known.lock();
         if let Some(known) = table.by_id.get_mut(&id) {
             let count = known.failures.map_or(0, |failures| failures.count);
             let pause = FIRST_PAUSE * (1 << count.min(MAX_DOUBLINGS));
@@ -198,7 +197,7 @@ impl FragmentTable {
     /// Records whether the request that rendered a fragment together with others, `together` in all, was slow. If so, the next
     /// request contains half as many, so that the slow fragment is soon rendered alone.
     pub fn note_duration(&self, id: u64, together: usize, is_slow: bool) {
-        let mut table = self.lock();
+        let mut table = self.known.lock();
         if let Some(known) = table.by_id.get_mut(&id) {
             known.max_batch = is_slow.then_some((together / 2).max(1));
         }
@@ -206,20 +205,19 @@ impl FragmentTable {
 
     /// The maximum number of fragments in a request that renders this one: 1 if the last rendering failed. `None`: no limit.
     pub fn max_batch(&self, id: u64) -> Option<usize> {
-        let table = self.lock();
+        let table = self.known.lock();
         table.by_id.get(&id).and_then(KnownFragment::max_batch)
     }
 
     /// The fragments that pages share.
     pub fn shared(&self) -> Vec<SharedFragment> {
-        let table = self.lock();
+        let table = self.known.lock();
         let shared = table.by_id.values().filter_map(|known| {
             let mut versions = known.versions.iter().filter_map(Weak::upgrade);
             Some(SharedFragment {
                 variant: known.variant,
                 fragment: PageFragment::alone(versions.find(|version| version.is_shared())?),
                 rendered: known.rendered.as_ref().map(|last| Arc::clone(&last.entry)),
-                max_batch: known.max_batch(),
             })
         });
         shared.collect()
@@ -232,7 +230,7 @@ impl FragmentTable {
 
     /// Whether a fragment may be rendered now: it is not switched off and has not failed recently.
     pub fn may_render(&self, id: u64, now: Tick) -> bool {
-        let table = self.lock();
+        let table = self.known.lock();
         table.by_id.get(&id).is_none_or(|known| {
             !known.is_switched_off
                 && known
@@ -246,7 +244,7 @@ impl FragmentTable {
     /// one `LATEST_PURGE` (5 s) later is. Returns true if this switched the fragment off: then every purge regenerates its
     /// pages.
     pub fn note_disagreement(&self, id: u64, rendered: u128, now: Tick) -> bool {
-        let mut table = self.lock();
+        let mut table = self.known.lock();
         let Some(known) = table.by_id.get_mut(&id) else {
             return false;
         };
@@ -273,7 +271,7 @@ impl FragmentTable {
     /// Records that a page that showed the fragment as it was rendered was generated with the same bytes. The disagreement of another
     /// page then came from that page: a search form has another number in a page that begins to show a second form.
     pub fn note_agreement(&self, id: u64) {
-        if let Some(known) = self.lock().by_id.get_mut(&id) {
+        if let Some(known) = self.known.lock().by_id.get_mut(&id) {
             known.disagreement = None;
         }
     }
@@ -281,7 +279,7 @@ impl FragmentTable {
     /// Whether one of these fragments of a page is switched off. Needed for pages from the disk, whose versions do not contain
     /// this.
     pub fn has_switched_off(&self, fragments: &[PageFragment]) -> bool {
-        let table = self.lock();
+        let table = self.known.lock();
         fragments.iter().any(|fragment| {
             let known = table.by_id.get(&fragment.version.id);
             known.is_some_and(|known| known.is_switched_off)
@@ -294,7 +292,7 @@ impl FragmentTable {
     }
 
     fn labels(&self, is_meant: impl Fn(&KnownFragment) -> bool) -> Vec<Box<str>> {
-        let table = self.lock();
+        let table = self.known.lock();
         let meant = table.by_id.values().filter(|known| is_meant(known));
         let mut labels: Vec<_> = meant
             .filter_map(|known| known.versions.iter().find_map(Weak::upgrade))
@@ -307,14 +305,14 @@ impl FragmentTable {
 
     /// Whether the caller must render a fragment: true for one caller until [`FragmentTable::release`].
     pub fn claim(&self, id: u64) -> bool {
-        let mut table = self.lock();
+        let mut table = self.known.lock();
         let known = table.by_id.get_mut(&id);
         known.is_some_and(|known| !std::mem::replace(&mut known.is_claimed, true))
     }
 
     /// Releases the claim of a fragment.
     pub fn release(&self, id: u64) {
-        let mut table = self.lock();
+        let mut table = self.known.lock();
         if let Some(known) = table.by_id.get_mut(&id) {
             known.is_claimed = false;
         }
@@ -322,13 +320,13 @@ impl FragmentTable {
 
     /// The last rendering of the fragment, whatever was purged since.
     pub fn last_rendered(&self, id: u64) -> Option<RenderedFragment> {
-        let table = self.lock();
+        let table = self.known.lock();
         table.by_id.get(&id)?.rendered.clone()
     }
 
     /// Adds a fragment that was read with a page from the disk.
     pub fn recall(&self, variant: u64, version: &Arc<FragmentVersion>) {
-        let mut table = self.lock();
+        let mut table = self.known.lock();
         let Some(known) = table.entry(version.id, variant) else {
             return;
         };
@@ -339,10 +337,6 @@ impl FragmentTable {
         if known.versions.len() < MAX_VERSIONS && !is_known {
             known.versions.push(Arc::downgrade(version));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, KnownFragments> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,7 +9,7 @@
 //! `galley_policy::decide`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
@@ -19,7 +19,7 @@ use crate::entry::Entry;
 use crate::fill::BodyRetention;
 use crate::key::{IdentityHash, Key, KeyRef};
 use crate::site_shares::{EvictionStep, SiteShares, TYPICAL_ENTRY};
-use crate::sync::Mutex;
+use crate::sync::Lock;
 
 pub use crate::site_shares::SiteQuota;
 
@@ -79,7 +79,7 @@ pub struct Memory {
     cache: Cache<Key, Arc<Entry>, ByWeight, IdentityHash, Evicted>,
     /// One writer per key at a time, so that comparing with the stored entry and replacing it is one step. Readers never take these
     /// locks.
-    writers: [Mutex<()>; WRITERS],
+    writers: [Lock<()>; WRITERS],
     budget: MemoryBudget,
     /// The share of each site; `None`: the entries do not belong to sites.
     shares: Option<SiteShares>,
@@ -139,7 +139,7 @@ impl Memory {
             .expect("capacity and estimate are both set above");
         Self {
             cache: Cache::with_options(options, ByWeight, IdentityHash, Evicted),
-            writers: std::array::from_fn(|_| Mutex::new(())),
+            writers: std::array::from_fn(|_| Lock::new(())),
             budget,
             shares: None,
             max_object,
@@ -347,9 +347,7 @@ impl Memory {
 
     fn writer(&self, hash: u64) -> MutexGuard<'_, ()> {
         let stripe = usize::try_from(hash % WRITERS as u64).unwrap_or(0);
-        self.writers[stripe]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.writers[stripe].lock()
     }
 }
 

@@ -11,7 +11,9 @@
 //! Only stores and removals use this module, under one lock that is held for a few steps. Lookups never use it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use galley_sys::Lock;
 
 use crate::entry::Entry;
 use crate::key::Key;
@@ -37,7 +39,7 @@ pub(super) enum EvictionStep {
 
 /// See the module. Tests of interleavings use the lock of the standard library, too: it protects nothing that concerns purges,
 /// and storing remains one step in those tests.
-pub(super) struct SiteShares(Mutex<ShareTable>);
+pub(super) struct SiteShares(Lock<ShareTable>);
 
 struct ShareTable {
     /// The sites by mark.
@@ -73,7 +75,7 @@ struct EvictionCandidate {
 impl SiteShares {
     /// For a table with `shards` equal parts and `capacity` bytes. No sites are configured yet.
     pub(super) fn new(capacity: u64, shards: usize) -> Self {
-        Self(Mutex::new(ShareTable {
+        Self(Lock::new(ShareTable {
             sites: HashMap::new(),
             capacity: capacity - slack(capacity, shards),
             bytes: 0,
@@ -83,7 +85,7 @@ impl SiteShares {
 
     /// Sets the sites of a configuration. Other sites lose their shares, not their entries.
     pub(super) fn name(&self, quotas: &[SiteQuota]) {
-        let mut shares = self.lock();
+        let mut shares = self.0.lock();
         for site in shares.sites.values_mut() {
             site.quota = None;
         }
@@ -96,12 +98,12 @@ impl SiteShares {
 
     /// The bytes that a site uses.
     pub(super) fn bytes(&self, mark: u32) -> u64 {
-        self.lock().sites.get(&mark).map_or(0, |site| site.bytes)
+        self.0.lock().sites.get(&mark).map_or(0, |site| site.bytes)
     }
 
     /// The step that is needed before `more` bytes are stored under a key.
     pub(super) fn next_step(&self, key: &Key, more: u64) -> EvictionStep {
-        let mut shares = self.lock();
+        let mut shares = self.0.lock();
         match mark_of(key) {
             Some(mark) => shares.next_step(mark, more),
             None => EvictionStep::Store,
@@ -113,7 +115,7 @@ impl SiteShares {
         let Some(mark) = mark_of(&entry.key) else {
             return;
         };
-        let mut shares = self.lock();
+        let mut shares = self.0.lock();
         shares.bytes += entry.weight();
         let site = shares.sites.entry(mark).or_default();
         site.bytes += entry.weight();
@@ -125,7 +127,7 @@ impl SiteShares {
         let Some(mark) = mark_of(&entry.key) else {
             return;
         };
-        if let Some(site) = self.lock().sites.get_mut(&mark) {
+        if let Some(site) = self.0.lock().sites.get_mut(&mark) {
             site.enroll(entry);
         }
     }
@@ -135,7 +137,7 @@ impl SiteShares {
         let Some(mark) = mark_of(&entry.key) else {
             return;
         };
-        let mut shares = self.lock();
+        let mut shares = self.0.lock();
         shares.bytes = shares.bytes.saturating_sub(entry.weight());
         let Some(site) = shares.sites.get_mut(&mark) else {
             return;
@@ -145,10 +147,6 @@ impl SiteShares {
         if !site.must_be_kept() {
             shares.sites.remove(&mark);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ShareTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -423,7 +421,7 @@ mod tests {
             shares.enroll(&entry);
             shares.subtract(&entry);
         }
-        assert!(shares.lock().sites.is_empty());
+        assert!(shares.0.lock().sites.is_empty());
         let held = page(A, 0, 10);
         shares.add(&held);
         for name in 0..10_000 {
@@ -432,7 +430,7 @@ mod tests {
             shares.enroll(&entry);
             shares.subtract(&entry);
         }
-        let site_entries = shares.lock().sites[&A].fresh.len();
+        let site_entries = shares.0.lock().sites[&A].fresh.len();
         assert!(site_entries <= MAX_STALE_CANDIDATES + 4, "{site_entries}");
     }
 

@@ -58,15 +58,6 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Whether a rendering contains terminal colors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Color {
-    /// Text only: for files, pipes and journals.
-    Plain,
-    /// ANSI sequences: for a terminal.
-    Styled,
-}
-
 /// A position: a source, and a byte range in it or the whole source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SourceSpan {
@@ -96,20 +87,6 @@ impl Diagnostics {
     /// Whether there are no diagnostics; never true for an error that this crate returns.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
-    }
-
-    /// All diagnostics as text for people, separated by empty lines.
-    pub fn render(&self, color: Color) -> String {
-        let renderer = match color {
-            Color::Plain => Renderer::plain(),
-            Color::Styled => Renderer::styled(),
-        };
-        let blocks: Vec<String> = self
-            .list
-            .iter()
-            .map(|one| self.render_one(one, &renderer))
-            .collect();
-        blocks.join("\n\n") + "\n"
     }
 
     /// An empty list about the same files.
@@ -262,9 +239,13 @@ impl Diagnostics {
     }
 }
 
+/// All diagnostics as text for people, separated by empty lines.
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.render(Color::Plain))
+        let renderer = Renderer::plain();
+        let blocks = self.list.iter().map(|one| self.render_one(one, &renderer));
+        let blocks: Vec<String> = blocks.collect();
+        writeln!(f, "{}", blocks.join("\n\n"))
     }
 }
 
@@ -374,7 +355,7 @@ mod tests {
         let span = Some(13..text.len() - 1);
         let position = SourceSpan { source, span };
         diagnostics.add(&position, "log.otlp", "unusable", "give another");
-        let shown = diagnostics.render(Color::Plain);
+        let shown = diagnostics.to_string();
         assert!(!shown.contains("secret"), "{shown}");
         assert!(shown.contains("ftp://a:******@b"), "{shown}");
     }
@@ -410,7 +391,6 @@ mod tests {
             "leave it out",
         );
         assert!(!diagnostics.to_string().contains('\u{1b}'));
-        assert!(diagnostics.render(Color::Styled).contains('\u{1b}'));
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub use config::{
 };
 pub use config_files::{MachineFinding, OptionPath};
 pub use crawlers::{CrawlerFile, CrawlerLists};
-pub use diagnostic::{Color, Diagnostic, Diagnostics, Warning};
+pub use diagnostic::{Diagnostic, Diagnostics, Warning};
 pub use effective_option::{EffectiveOption, EffectiveSection};
 pub use forward::{ForwardKind, PurgeForward};
 pub use include::included;

@@ -206,7 +206,7 @@ fn internal_folders(options: &SectionTable, diagnostics: &mut Diagnostics) -> Ve
 
 fn image_siblings(options: &SectionTable) -> ImageSiblings {
     let word: String = options.value("image_siblings");
-    let mut all = ImageSiblings::ALL.into_iter();
+    let mut all = ImageSiblings::ALL.iter().copied();
     all.find(|one| one.word() == word).unwrap_or_default()
 }
 

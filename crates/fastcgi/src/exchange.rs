@@ -108,11 +108,6 @@ impl FastCgiExchange {
         Ok(())
     }
 
-    /// Whether a request is in progress: `END_REQUEST` has not been received.
-    pub fn is_open(&self) -> bool {
-        matches!(self.phase, ExchangePhase::Open { .. })
-    }
-
     /// Whether the next chunk of the body should be passed: the body is incomplete and the output queue is short.
     pub fn wants_body(&self) -> bool {
         matches!(

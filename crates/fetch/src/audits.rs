@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use galley_policy::audit::{AuditResult, NoVerdict};
+use galley_policy::outcome::words;
 use galley_policy::time::Tick;
 use galley_sys::Lock;
 use tokio::sync::Notify;
@@ -62,28 +63,17 @@ pub enum AuditWish {
     Finding,
 }
 
-/// The state of a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PassState {
-    /// It begins as soon as the task for audits is free.
-    Wanted,
-    /// Pages are being audited.
-    Running,
-    /// All pages were audited.
-    Ended,
-    /// A reload or the end of the process has ended it.
-    Aborted,
-}
-
-impl PassState {
-    /// The word in responses, which never changes.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Wanted => "wanted",
-            Self::Running => "running",
-            Self::Ended => "ended",
-            Self::Aborted => "aborted",
-        }
+words! {
+    /// The state of a pass.
+    PassState {
+        /// It begins as soon as the task for audits is free.
+        Wanted = "wanted",
+        /// Pages are being audited.
+        Running = "running",
+        /// All pages were audited.
+        Ended = "ended",
+        /// A reload or the end of the process has ended it.
+        Aborted = "aborted",
     }
 }
 

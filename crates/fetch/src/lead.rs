@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_cache::fill::{FillError, FillHead, FillResult, FillSharing, FillWriter};
+use galley_cache::fill::{FillError, FillHead, FillSharing, FillWriter};
 use galley_cache::includes::IncludedResponses;
 use galley_cache::purge_table::Validity;
 use galley_policy::esi::announcement;
@@ -76,11 +76,7 @@ impl FetchWorker {
             // Too large for memory, and received slowly: no other request waits for the entry.
             Ok(to_store) => {
                 if let Some(to_store) = to_store {
-                    let not_in_memory = FillResult {
-                        body: None,
-                        length: 0,
-                    };
-                    self.keep(job, in_progress, to_store, not_in_memory).await;
+                    self.keep(job, in_progress, to_store, None).await;
                 }
                 self.coalescer.finish(in_progress);
                 spool.end(writer).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
-use galley_cache::fill::{FillError, FillHead, FillResult, FillSharing};
+use galley_cache::fill::{FillError, FillHead, FillSharing};
 use galley_cache::includes::{Assembly, IncludedResponses};
 use galley_cache::key::Key;
 use galley_cache::memory::PutRefused;
@@ -217,7 +217,7 @@ impl FetchWorker {
         job: &PageJob,
         in_progress: &InProgressFetch,
         mut to_store: StorePlan,
-        finished: FillResult,
+        body: Option<StoredBody>,
     ) {
         if !in_progress.may_replace(self.memory.peek(job.key.bytes()).as_deref()) {
             return;
@@ -225,7 +225,7 @@ impl FetchWorker {
         if job.storage().vary == VaryPolicy::Variants && to_store.names.is_empty() {
             self.forget_variants(job);
         }
-        let Some(body) = finished.body else {
+        let Some(body) = body else {
             if to_store.recorder.finish().await {
                 return job.site.counters.stored(&job.key);
             }

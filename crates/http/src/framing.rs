@@ -6,7 +6,6 @@
 
 use crate::head::{BadRequest, Head, Version};
 use crate::host::{host_and_port, target_authority};
-use crate::response_writer::{ConnectionField, Length};
 use crate::token::{is_name, is_token, members};
 
 pub use crate::host::Host;
@@ -53,35 +52,6 @@ pub struct Framing<'b> {
     pub upgrade: bool,
     /// The host of the request.
     pub host: Host<'b>,
-}
-
-/// How a response is delimited, and its Connection field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ResponseFraming {
-    /// The argument of [`crate::response_writer::write_head`].
-    pub length: Length,
-    /// The argument of [`crate::response_writer::write_head`]. The connection ends after the response if it is `Close`.
-    pub connection: ConnectionField,
-}
-
-impl Framing<'_> {
-    /// The framing of a response with a body of `known` bytes, or of unknown length. HTTP/1.0 has no chunks (RFC 9112
-    /// section 7.1): there the end of the connection ends a body of unknown length.
-    ///
-    /// For a response to HEAD, pass the length that the response to GET would have had.
-    pub fn response(&self, known: Option<u64>) -> ResponseFraming {
-        let length = match (known, self.version) {
-            (Some(bytes), _) => Length::Known(bytes),
-            (None, Version::H11 | Version::H2 | Version::H3) => Length::Chunked,
-            (None, Version::H10) => Length::UntilClose,
-        };
-        let connection = match self.version {
-            _ if !self.keep_alive || length == Length::UntilClose => ConnectionField::Close,
-            Version::H10 => ConnectionField::KeepAlive10,
-            Version::H11 | Version::H2 | Version::H3 => ConnectionField::KeepAlive,
-        };
-        ResponseFraming { length, connection }
-    }
 }
 
 /// Reads the framing of a complete head.

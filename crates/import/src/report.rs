@@ -189,13 +189,6 @@ impl StatementCounts {
     pub fn all(&self) -> usize {
         self.carried + self.not_needed + self.not_carried
     }
-
-    /// The percentage of statements that are carried or not needed, rounded down; 100 without statements.
-    pub fn settled_percent(&self) -> usize {
-        ((self.carried + self.not_needed) * 100)
-            .checked_div(self.all())
-            .unwrap_or(100)
-    }
 }
 
 /// The words of a statement, shortened to one line of a report, without control characters.

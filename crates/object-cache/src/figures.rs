@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use galley_sys::Lock;
 
 use crate::touches::group;
 
@@ -10,7 +11,7 @@ use crate::touches::group;
 #[derive(Debug, Default)]
 pub struct Figures {
     counters: [AtomicU64; COUNTERS],
-    costs: Mutex<Costs>,
+    costs: Lock<Costs>,
 }
 
 #[derive(Debug, Default)]
@@ -97,7 +98,7 @@ impl Figures {
 
     /// Notes a missing or changed key for its group. The thread of the object cache never waits for a reader.
     pub(crate) fn note(&self, key: &[u8], change: impl FnOnce(&mut GroupCost)) {
-        let Ok(mut costs) = self.costs.try_lock() else {
+        let Some(mut costs) = self.costs.try_lock() else {
             return;
         };
         let group = group(key);
@@ -110,14 +111,14 @@ impl Figures {
 
     /// Notes the code that called `wp_cache_flush()`, as the drop-in names it.
     pub(crate) fn note_flush(&self, caller: &[u8]) {
-        if let Ok(mut costs) = self.costs.try_lock() {
+        if let Some(mut costs) = self.costs.try_lock() {
             costs.flushed_by = shown(caller);
         }
     }
 
     /// The groups that cost most, the most expensive first, and the code that has emptied everything last.
     pub fn costs(&self, most: usize) -> (Vec<(String, GroupCost)>, String) {
-        let costs = self.costs.lock().unwrap_or_else(PoisonError::into_inner);
+        let costs = self.costs.lock();
         let groups = costs.groups.iter();
         let mut groups: Vec<_> = groups.map(|(name, cost)| (shown(name), *cost)).collect();
         groups.sort_by_key(|(_, cost)| std::cmp::Reverse(cost.misses + cost.changes));

@@ -35,9 +35,6 @@ pub struct Script {
 pub struct CgiConnection<'a> {
     /// The client.
     pub client: Client<'a>,
-    /// The port that accepted the connection. Not sent: `SERVER_PORT` is the port that the client named, because two
-    /// requests with one key may arrive at two ports.
-    pub server_port: u16,
     /// `SERVER_ADDR`.
     pub server_address: Option<IpAddr>,
 }

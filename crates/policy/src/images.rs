@@ -6,6 +6,7 @@
 
 use crate::encoding;
 use crate::fields;
+use crate::outcome::words;
 
 /// The format of a file that may be sent in place of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,29 +80,17 @@ impl OriginalFormat {
     }
 }
 
-/// The files next to an image that a site sends as other forms of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ImageSiblings {
-    /// None.
-    Off,
-    /// Files whose names consist of the image's full name and a further extension: they can mean nothing else.
-    #[default]
-    FullName,
-    /// Also files with another extension in its place: `a.webp` for `a.jpg`, which may be another image.
-    All,
-}
-
-impl ImageSiblings {
-    /// Every choice.
-    pub const ALL: [Self; 3] = [Self::Off, Self::FullName, Self::All];
-
-    /// The word in the configuration.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::FullName => "full-name",
-            Self::All => "all",
-        }
+words! {
+    /// The files next to an image that a site sends as other forms of it.
+    #[derive(Default)]
+    ImageSiblings {
+        /// None.
+        Off = "off",
+        /// Files whose names consist of the image's full name and a further extension: they can mean nothing else.
+        #[default]
+        FullName = "full-name",
+        /// Also files with another extension in its place: `a.webp` for `a.jpg`, which may be another image.
+        All = "all",
     }
 }
 

@@ -5,6 +5,7 @@
 //! nothing; it names the decisions of others.
 
 /// Defines an enum in which each variant has a word, and a list of all variants.
+#[macro_export]
 macro_rules! words {
     ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$outer])*
@@ -22,7 +23,7 @@ macro_rules! words {
         }
     };
 }
-pub(crate) use words;
+pub use words;
 
 words! {
     /// Why a request bypassed the cache, and was forwarded unchanged.

@@ -74,7 +74,6 @@ fn variables(request: &UpstreamRequest, script: &Script) -> Vec<(String, String)
     let server: IpAddr = "192.0.2.1".parse().unwrap();
     let connection = CgiConnection {
         client: client(),
-        server_port: 8443,
         server_address: Some(server),
     };
     cgi::variables(request, script, &connection)

@@ -89,7 +89,6 @@ fn cgi_variables(request: &UpstreamRequest) -> Vec<(Vec<u8>, Vec<u8>)> {
         &script,
         &CgiConnection {
             client,
-            server_port: 8080,
             server_address: None,
         },
     )

@@ -1,6 +1,6 @@
 //! The purges of one site: in effect immediately, and on the disk before they are acknowledged.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use galley_cache::entry::Entry;
 use galley_cache::log::OpenedLog;
@@ -20,6 +20,7 @@ use super::recent_purges::{
     CountablePurge, PurgeOrigin, PurgeSource, PurgedPages, RecentPurge, RecentPurges,
 };
 use super::relay::{PurgeRelay, RelayGuard};
+use galley_sys::Lock;
 use galley_sys::clock::Clock;
 use galley_telemetry::errors::RateLimited;
 
@@ -72,7 +73,7 @@ pub struct SitePurges {
     /// Caches on other machines.
     forward: ForwardInboxes,
     /// The positions of the purges in the cluster's stream.
-    points: Mutex<PurgePoints>,
+    points: Lock<PurgePoints>,
     budget: PurgeBudget,
     /// Limits the log's lines about this site's purges.
     lines: RateLimited,
@@ -114,7 +115,7 @@ impl SitePurges {
             recent: RecentPurges::default(),
             relay: PurgeRelay::default(),
             forward: ForwardInboxes::default(),
-            points: Mutex::default(),
+            points: Lock::default(),
             budget: PurgeBudget::default(),
             lines: RateLimited::new("purges", LINES_PER_S),
             turn: AsyncMutex::default(),
@@ -305,21 +306,17 @@ impl SitePurges {
 
     /// Records the state of the cluster's stream while `number` is the newest.
     pub fn note_points(&self, points: &NotedPoints, number: u64) {
-        self.points().note(points, number);
+        self.points.lock().note(points, number);
     }
 
     /// The stream point for a page that was generated after all purges up to `born`; `None`: unknown.
     pub fn of_born(&self, born: u64) -> Option<BornPoint> {
-        self.points().of_born(born)
+        self.points.lock().of_born(born)
     }
 
     /// A number such that a page with `point` contains the effect of all purges up to it; `None`: unknown.
     pub fn number_at(&self, point: &StreamPoint) -> Option<u64> {
-        self.points().number_at(point)
-    }
-
-    fn points(&self) -> MutexGuard<'_, PurgePoints> {
-        self.points.lock().unwrap_or_else(PoisonError::into_inner)
+        self.points.lock().number_at(point)
     }
 
     /// The site's name in the log and in the cluster.

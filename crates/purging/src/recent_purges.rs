@@ -8,51 +8,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use galley_policy::outcome::words;
 use galley_policy::purge::{Purge, PurgeLabel, Scope, Strength};
 use galley_policy::time::Tick;
 use galley_sys::Lock;
 use tokio::sync::Notify;
 
-/// The publisher of a purge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PurgeSource {
-    /// `galley purge`, the dashboard or a program, through the admin interface.
-    Admin,
-    /// A request of a client that may purge (`PURGE` and its dialects).
-    Request,
-    /// A response of the upstream.
-    Upstream,
-    /// A successful request with an unsafe method.
-    Unsafe,
-    /// Galley: a page referred to a stylesheet or script that no longer exists.
-    Repair,
-    /// Galley: an audit found the page out of date.
-    Audit,
-    /// The purge folder was emptied.
-    Folder,
-    /// Another node of the cluster, or a gap in the stream of purges.
-    Cluster,
-    /// A new process that ended during an upgrade: the purges that it did not acknowledge are published again.
-    Upgrade,
-    /// Published again after a cache behind this one was purged.
-    Forward,
-}
-
-impl PurgeSource {
-    /// The name in output, which never changes.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Admin => "admin",
-            Self::Request => "request",
-            Self::Upstream => "upstream",
-            Self::Unsafe => "unsafe",
-            Self::Repair => "repair",
-            Self::Audit => "audit",
-            Self::Folder => "folder",
-            Self::Cluster => "cluster",
-            Self::Upgrade => "upgrade",
-            Self::Forward => "forward",
-        }
+words! {
+    /// The publisher of a purge.
+    PurgeSource {
+        /// `galley purge`, the dashboard or a program, through the admin interface.
+        Admin = "admin",
+        /// A request of a client that may purge (`PURGE` and its dialects).
+        Request = "request",
+        /// A response of the upstream.
+        Upstream = "upstream",
+        /// A successful request with an unsafe method.
+        Unsafe = "unsafe",
+        /// Galley: a page referred to a stylesheet or script that no longer exists.
+        Repair = "repair",
+        /// Galley: an audit found the page out of date.
+        Audit = "audit",
+        /// The purge folder was emptied.
+        Folder = "folder",
+        /// Another node of the cluster, or a gap in the stream of purges.
+        Cluster = "cluster",
+        /// A new process that ended during an upgrade: the purges that it did not acknowledge are published again.
+        Upgrade = "upgrade",
+        /// Published again after a cache behind this one was purged.
+        Forward = "forward",
     }
 }
 

@@ -121,7 +121,7 @@ impl From<FillError> for Fault {
                 RefusedWhy::Internal,
                 "the request to the upstream was aborted",
             ),
-            FillError::Unstorable(_) | FillError::Purged => (
+            FillError::Unstorable(_) => (
                 RefusedWhy::Internal,
                 "the page could not be generated for this request",
             ),

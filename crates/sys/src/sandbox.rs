@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use galley_policy::outcome::words;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
@@ -29,28 +30,17 @@ pub struct Sandbox {
     is_apart: bool,
 }
 
-/// To what extent the kernel enforces a sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SandboxLevel {
-    /// All restrictions.
-    Whole,
-    /// The restrictions that an older kernel supports.
-    Partly,
-    /// None: the kernel has no Landlock, or it is disabled.
-    Not,
-    /// The configuration disables the sandbox.
-    Off,
-}
-
-impl SandboxLevel {
-    /// The word in status and log.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Whole => "full",
-            Self::Partly => "partial",
-            Self::Not => "none",
-            Self::Off => "off",
-        }
+words! {
+    /// To what extent the kernel enforces a sandbox.
+    SandboxLevel {
+        /// All restrictions.
+        Whole = "full",
+        /// The restrictions that an older kernel supports.
+        Partly = "partial",
+        /// None: the kernel has no Landlock, or it is disabled.
+        Not = "none",
+        /// The configuration disables the sandbox.
+        Off = "off",
     }
 }
 

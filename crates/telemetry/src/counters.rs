@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use galley_policy::outcome::{Outcome, RefusedWhy};
+use galley_policy::outcome::{Outcome, RefusedWhy, words};
 
 use super::http2;
 use super::record::AccessRecord;
@@ -41,28 +41,15 @@ pub enum Handshake {
     Failed,
 }
 
-/// Why Galley closed a connection that its client would have kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
-    /// The connection was idle, and others needed its slot.
-    GaveWay,
-    /// The client had too many connections.
-    TooMany,
-    /// The client was too slow with a head or a body.
-    TooSlow,
-}
-
-impl Closed {
-    /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 3] = [Self::GaveWay, Self::TooMany, Self::TooSlow];
-
-    /// The label of the metric.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::GaveWay => "gave-way",
-            Self::TooMany => "too-many",
-            Self::TooSlow => "too-slow",
-        }
+words! {
+    /// Why Galley closed a connection that its client would have kept.
+    Closed {
+        /// The connection was idle, and others needed its slot.
+        GaveWay = "gave-way",
+        /// The client had too many connections.
+        TooMany = "too-many",
+        /// The client was too slow with a head or a body.
+        TooSlow = "too-slow",
     }
 }
 
@@ -225,7 +212,7 @@ impl CounterReader {
 
     /// Connections that Galley closed, by reason, over all threads.
     pub fn closed(cores: &[CounterReader]) -> impl Iterator<Item = (&'static str, u64)> {
-        Closed::ALL.into_iter().map(|why| {
+        Closed::ALL.iter().map(|&why| {
             let counts = cores
                 .iter()
                 .filter_map(|core| core.set.closed.get(why as usize));

@@ -4,28 +4,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why Galley closed a connection that its client would have kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Http2EndReason {
-    /// More resets or control frames than a legitimate client sends.
-    Flood,
-    /// The client violated the protocol.
-    Protocol,
-    /// The client did not send a head in time, or did not read any output.
-    Slow,
-}
+use galley_policy::outcome::words;
 
-impl Http2EndReason {
-    /// All reasons.
-    pub const ALL: [Self; 3] = [Self::Flood, Self::Protocol, Self::Slow];
-
-    /// The word in metrics and log.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Flood => "flood",
-            Self::Protocol => "protocol",
-            Self::Slow => "slow",
-        }
+words! {
+    /// Why Galley closed a connection that its client would have kept.
+    Http2EndReason {
+        /// More resets or control frames than a legitimate client sends.
+        Flood = "flood",
+        /// The client violated the protocol.
+        Protocol = "protocol",
+        /// The client did not send a head in time, or did not read any output.
+        Slow = "slow",
     }
 }
 
@@ -61,7 +50,6 @@ impl Http2Counters {
     /// Counts a connection at its end.
     pub(super) fn count(&self, counts: &Http2ConnectionCounts, ended: Option<Http2EndReason>) {
         let is = |why| u64::from(ended == Some(why));
-        let [flood, protocol, slow] = Http2EndReason::ALL.map(is);
         let Http2ConnectionCounts {
             streams,
             resets_by_client,
@@ -72,9 +60,9 @@ impl Http2Counters {
             streams,
             resets_by_client,
             resets_by_galley,
-            flood,
-            protocol,
-            slow,
+            is(Http2EndReason::Flood),
+            is(Http2EndReason::Protocol),
+            is(Http2EndReason::Slow),
         ];
         for (slot, more) in self.slots.iter().zip(more) {
             let sum = slot.load(Ordering::Relaxed).wrapping_add(more);

@@ -140,8 +140,6 @@ fn error_type(failure: FillError) -> &'static str {
         FillError::Overload => "overload",
         FillError::Paused => "paused",
         FillError::Aborted => "aborted",
-        FillError::Purged | FillError::Include | FillError::Memory | FillError::Unstorable(_) => {
-            "_OTHER"
-        }
+        FillError::Include | FillError::Memory | FillError::Unstorable(_) => "_OTHER",
     }
 }

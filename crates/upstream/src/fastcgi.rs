@@ -77,7 +77,6 @@ impl FastCgiUpstream {
         };
         let connection = cgi::CgiConnection {
             client: call.client(),
-            server_port: call.server_port,
             server_address: call.server_address,
         };
         let mut variables = cgi::variables(&call.request, script, &connection);

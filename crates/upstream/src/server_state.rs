@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use galley_config::HealthCheckConfig;
+use galley_policy::outcome::words;
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
@@ -76,15 +77,16 @@ pub enum HealthChange {
     BroughtBack,
 }
 
-/// Whether a server gets requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerEligibility {
-    /// The server gets requests.
-    Up,
-    /// The circuit breaker is open, because the server does not respond.
-    Paused,
-    /// The server fails its health checks.
-    Down,
+words! {
+    /// Whether a server gets requests.
+    ServerEligibility {
+        /// The server gets requests.
+        Up = "up",
+        /// The circuit breaker is open, because the server does not respond.
+        Paused = "paused",
+        /// The server fails its health checks.
+        Down = "down",
+    }
 }
 
 /// The permit for one request at a server; dropping it ends the request.
@@ -289,17 +291,6 @@ impl CheckedHealth {
                 (Self::Out { passed }, HealthChange::None)
             }
             (Self::Out { .. }, true) => (Self::In { failed: 0 }, HealthChange::BroughtBack),
-        }
-    }
-}
-
-impl ServerEligibility {
-    /// The word for the state in `galley status`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Paused => "paused",
-            Self::Down => "down",
         }
     }
 }

@@ -1,27 +1,19 @@
 //! The result of one check, and the format of its numbers.
 
-/// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// No problem.
-    Fine,
-    /// The check was not possible.
-    Unknown,
-    /// Noteworthy, but no requests fail because of it now.
-    Notice,
-    /// Requests fail because of it, or soon will.
-    Wrong,
-}
+use galley_policy::outcome::words;
 
-impl Severity {
-    /// The word for people and scripts.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Fine => "fine",
-            Self::Unknown => "unknown",
-            Self::Notice => "notice",
-            Self::Wrong => "wrong",
-        }
+words! {
+    /// The severity of a finding.
+    #[derive(PartialOrd, Ord)]
+    Severity {
+        /// No problem.
+        Fine = "fine",
+        /// The check was not possible.
+        Unknown = "unknown",
+        /// Noteworthy, but no requests fail because of it now.
+        Notice = "notice",
+        /// Requests fail because of it, or soon will.
+        Wrong = "wrong",
     }
 }
 

@@ -6,10 +6,10 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 
 /// The error of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum Health {
 #[derive(Debug, Default)]
 pub(super) struct WriteBreaker {
     /// Held for a few lines. Written after each failure or success.
-    off: Mutex<Option<DisabledState>>,
+    off: Lock<Option<DisabledState>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ struct DisabledState {
 impl WriteBreaker {
     /// Whether an entry may be written. During a pause, one trial at a time is permitted; all other entries are rejected.
     pub(super) fn admit(&self, now: Tick) -> Result<(), PauseReason> {
-        let mut off = self.off();
+        let mut off = self.off.lock();
         let Some(state) = off.as_mut() else {
             return Ok(());
         };
@@ -93,7 +93,7 @@ impl WriteBreaker {
     /// Records that an entry was stored. Without a trial this changes nothing: an entry that was in progress when another one
     /// failed says nothing about the next one, because its space was reserved already.
     pub(super) fn succeeded(&self) {
-        let mut off = self.off();
+        let mut off = self.off.lock();
         if off.is_some_and(|state| state.is_tried) {
             *off = None;
         }
@@ -106,7 +106,7 @@ impl WriteBreaker {
             return reason;
         }
         // If storing is off already, the pause is set: this entry was in progress, or was the trial.
-        let mut off = self.off();
+        let mut off = self.off.lock();
         match off.as_mut() {
             Some(state) => state.reason = reason,
             None => {
@@ -130,11 +130,7 @@ impl WriteBreaker {
 
     /// Why storing is off, and until when; `None`: storing is on.
     pub(super) fn state(&self) -> Option<(PauseReason, Tick)> {
-        self.off().map(|state| (state.reason, state.retry_at))
-    }
-
-    fn off(&self) -> std::sync::MutexGuard<'_, Option<DisabledState>> {
-        self.off.lock().unwrap_or_else(PoisonError::into_inner)
+        self.off.lock().map(|state| (state.reason, state.retry_at))
     }
 }
 

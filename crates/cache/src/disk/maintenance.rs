@@ -46,12 +46,8 @@ pub struct HeaderView {
     pub site: SiteId,
     /// The fingerprint of the rules under which it was stored.
     pub fingerprint: u64,
-    /// The name of its file, for `Disk::remove_hash`.
-    pub name: FileName,
     /// The entry without its body, for comparison with purges and for its age.
     pub entry: Arc<Entry>,
-    /// The length of the body.
-    pub body_length: u64,
 }
 
 impl Disk {
@@ -113,8 +109,6 @@ impl Disk {
                     let view = HeaderView {
                         site: row.name.site(),
                         fingerprint: opened.fingerprint(),
-                        name: row.name,
-                        body_length: opened.body_length(),
                         entry: shared.entry(opened.stored, StoredBody::default(), now),
                     };
                     if is_purged(&view) {

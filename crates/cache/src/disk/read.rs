@@ -104,10 +104,6 @@ impl OpenedEntry {
     pub(super) fn fingerprint(&self) -> u64 {
         self.fixed.fingerprint
     }
-
-    pub(super) fn body_length(&self) -> u64 {
-        self.fixed.layout.body
-    }
 }
 
 impl DiskShared {

@@ -5,10 +5,11 @@ use std::io::{self, BufWriter};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 use rustix::fs::FlockOperation;
 
 use super::files::DiskFiles;
@@ -117,7 +118,7 @@ impl Disk {
                 object_bytes: limits.object_bytes.min(limits.bytes / 2).min(MAX_BODY),
                 ..limits
             },
-            generation: Mutex::new(generation),
+            generation: Lock::new(generation),
             boot,
             opened: now,
             latest: AtomicU64::new(now.tick.0),
@@ -126,8 +127,8 @@ impl Disk {
             lock,
             files: DiskFiles::default(),
             breaker,
-            index: Mutex::new(index),
-            writers: std::array::from_fn(|_| Mutex::new(())),
+            index: Lock::new(index),
+            writers: std::array::from_fn(|_| Lock::new(())),
             temporaries: AtomicU64::new(0),
             sweep_hand: AtomicUsize::new(0),
             synced: AtomicBool::new(false),
@@ -144,7 +145,7 @@ impl Disk {
     /// and only those are found; the others are removed when a lookup or the sweeper reads them. If it fails, the next start
     /// finds no entries.
     pub fn begin_generation(&self, generation: [u8; 16]) -> io::Result<()> {
-        *locked(&self.shared.generation) = generation;
+        *self.shared.generation.lock() = generation;
         self.shared.place.write_key(generation)?;
         self.shared.is_keyed.store(true, Ordering::Relaxed);
         Ok(())
@@ -225,7 +226,7 @@ impl Disk {
     pub fn close(&self) -> io::Result<()> {
         let shared = &self.shared;
         // With the locks of all names held, no file is installed between setting the flag and reading the rows.
-        let writers: Vec<_> = shared.writers.iter().map(locked).collect();
+        let writers: Vec<_> = shared.writers.iter().map(Lock::lock).collect();
         let was_closed = shared.closed.swap(true, Ordering::Relaxed);
         drop(writers);
         if was_closed || !shared.index().is_whole() {
@@ -247,7 +248,7 @@ impl Disk {
 pub(super) struct DiskShared {
     pub(super) limits: DiskLimits,
     /// Written by `begin_generation`.
-    generation: Mutex<[u8; 16]>,
+    generation: Lock<[u8; 16]>,
     pub(super) boot: BootClock,
     /// The time at which the cache was opened.
     pub(super) opened: DiskClock,
@@ -260,9 +261,9 @@ pub(super) struct DiskShared {
     pub(super) files: DiskFiles,
     pub(super) breaker: WriteBreaker,
     /// Locked after a name's lock if both are needed, and held for a few lines.
-    index: Mutex<Index>,
+    index: Lock<Index>,
     /// One change of a name at a time: installing, removing or counting its file. Held during the system calls.
-    writers: [Mutex<()>; WRITERS],
+    writers: [Lock<()>; WRITERS],
     /// The number of the next temporary file.
     pub(super) temporaries: AtomicU64,
     /// The next directory of the sweeper.
@@ -285,16 +286,16 @@ pub(super) struct Counters {
 
 impl DiskShared {
     pub(super) fn index(&self) -> MutexGuard<'_, Index> {
-        locked(&self.index)
+        self.index.lock()
     }
 
     pub(super) fn writer(&self, name: &FileName) -> MutexGuard<'_, ()> {
         let [.., last] = name.0;
-        locked(&self.writers[usize::from(last) % WRITERS])
+        self.writers[usize::from(last) % WRITERS].lock()
     }
 
     pub(super) fn generation(&self) -> [u8; 16] {
-        *locked(&self.generation)
+        *self.generation.lock()
     }
 
     pub(super) fn at(&self, now: DiskClock) {
@@ -332,10 +333,6 @@ impl DiskShared {
             self.unlink(name);
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// With this many locks, writers of different names rarely contend.

@@ -1,24 +1,24 @@
 //! The handles of a fill: for its writer, its readers, and requests that may join.
 
 use std::future::poll_fn;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use galley_policy::outcome::NotStored;
 
 use super::deferred::{DeferredActions, DeferredWakers};
-use super::parts::{BodyRetention, FillError, FillHead, FillRead, FillResult, NoReaders};
-use super::state::{FillOutcome, FillState};
+use super::parts::{BodyRetention, FillError, FillHead, FillRead, NoReaders};
+use super::state::FillState;
 use crate::body::{ReceivedBody, StoredBody};
 use crate::budget::{OutOfBudget, Reservation};
-use crate::sync::Mutex;
+use crate::sync::Lock;
 
 /// A new fill, without a head. `window_bytes`: the maximum distance between a windowed writer and its slowest reader (the
 /// writer stops at the first chunk that reaches it). Without `keep`, a shared fill is windowed, too.
 pub fn fill(window_bytes: usize, keep: Option<BodyRetention>) -> (FillWriter, Arc<Fill>) {
     let shared = Arc::new(FillShared {
-        state: Mutex::new(FillState::new(window_bytes as u64, keep)),
+        state: Lock::new(FillState::new(window_bytes as u64, keep)),
     });
     let writer = FillWriter {
         shared: Arc::clone(&shared),
@@ -152,17 +152,19 @@ impl FillWriter {
         .await
     }
 
-    /// Ends the body. Readers see the end first. Then, if all bytes were kept, one buffer replaces the chunks.
-    pub fn finish(mut self) -> FillResult {
+    /// Ends the body. Readers see the end first. Then, if all bytes were kept, one buffer replaces the chunks. Returns the whole
+    /// body if it was kept: not for private fills, fills that exceeded their limits, and those whose length differs from that in
+    /// their head.
+    pub fn finish(mut self) -> Option<StoredBody> {
         self.ending = DropAction::Done;
-        let FillOutcome { length, kept } = self.shared.with(FillState::finish);
+        let kept = self.shared.with(FillState::finish);
         self.release();
         let body =
             kept.and_then(|(chunks, budget)| StoredBody::join(&chunks, budget.try_reserve(0)?));
         let whole = body.as_ref().map(|body| body.bytes().clone());
         self.shared
             .with(|state, after| state.note_joined(whole, after));
-        FillResult { body, length }
+        body
     }
 
     /// Ends the fill for all readers immediately.
@@ -276,7 +278,7 @@ impl Drop for FillReader {
 }
 
 struct FillShared {
-    state: Mutex<FillState>,
+    state: Lock<FillState>,
 }
 
 impl FillShared {
@@ -285,7 +287,7 @@ impl FillShared {
     fn with<T>(&self, step: impl FnOnce(&mut FillState, &mut DeferredActions) -> T) -> T {
         let mut after = DeferredActions::default();
         let result = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.lock();
             step(&mut state, &mut after)
         };
         after.run();

@@ -18,6 +18,4 @@ mod state;
 mod tests;
 
 pub use self::handles::{Fill, FillReader, FillWriter, fill};
-pub use self::parts::{
-    BodyRetention, FillError, FillHead, FillRead, FillResult, FillSharing, NoReaders,
-};
+pub use self::parts::{BodyRetention, FillError, FillHead, FillRead, FillSharing, NoReaders};

@@ -6,7 +6,6 @@ use galley_policy::send_file::SendFile;
 use galley_policy::storable::Lifetime;
 use http::{HeaderMap, StatusCode};
 
-use crate::body::StoredBody;
 use crate::budget::MemoryBudget;
 use crate::includes::IncludedResponses;
 
@@ -66,9 +65,6 @@ pub enum FillError {
     /// Galley aborted the exchange.
     #[error("the request to the upstream was aborted")]
     Aborted,
-    /// A purge touched the response while it was generated. Request it again.
-    #[error("purged during the fetch")]
-    Purged,
     /// The page cannot be assembled, because one of its ESI includes failed.
     #[error("an ESI include of the page failed")]
     Include,
@@ -92,16 +88,6 @@ pub struct BodyRetention {
     pub budget: MemoryBudget,
     /// The maximum size of a kept body, in bytes.
     pub max_bytes: u64,
-}
-
-/// The result of a fill.
-#[derive(Clone, Debug)]
-pub struct FillResult {
-    /// The whole body, if it was kept. `None` for private fills, for fills that exceeded their limits, and for fills whose
-    /// length differs from that in their head.
-    pub body: Option<StoredBody>,
-    /// The number of bytes received.
-    pub length: u64,
 }
 
 /// The result of a read that does not wait.

@@ -16,12 +16,6 @@ use super::parts::{BodyRetention, FillError, FillHead, FillRead, FillSharing, No
 use super::readers::Readers;
 use crate::budget::{MemoryBudget, Reservation};
 
-/// The result of finishing a fill: the number of bytes and, if all were kept, the chunks and the budget for joining them.
-pub(super) struct FillOutcome {
-    pub(super) length: u64,
-    pub(super) kept: Option<(Vec<Bytes>, MemoryBudget)>,
-}
-
 pub(super) struct FillState {
     head: Option<Arc<FillHead>>,
     phase: FillPhase,
@@ -178,23 +172,26 @@ impl FillState {
         Poll::Pending
     }
 
-    pub(super) fn finish(&mut self, after: &mut DeferredActions) -> FillOutcome {
+    pub(super) fn finish(
+        &mut self,
+        after: &mut DeferredActions,
+    ) -> Option<(Vec<Bytes>, MemoryBudget)> {
         let length = self.length;
         let Some(head) = &self.head else {
             self.fail(FillError::Malformed, after);
-            return FillOutcome { length, kept: None };
+            return None;
         };
         let is_shared = matches!(head.share, FillSharing::Shared { .. });
         if is_shared && head.length.is_some_and(|expected| expected != length) {
             // Too short or too long: an incomplete page must not be sent as complete and must not be stored.
             self.fail(FillError::Closed, after);
-            return FillOutcome { length, kept: None };
+            return None;
         }
         if self.phase == FillPhase::Open {
             self.phase = FillPhase::Done;
         }
         self.readers.wake(after);
-        let kept = match (&self.mode, self.phase) {
+        match (&self.mode, self.phase) {
             (RetainedBytes::Kept { keep, .. }, FillPhase::Done) => {
                 let chunks = self
                     .chunks
@@ -204,8 +201,7 @@ impl FillState {
                 Some((chunks, keep.budget.clone()))
             }
             _ => None,
-        };
-        FillOutcome { length, kept }
+        }
     }
 
     /// Replaces the chunks by the joined body, which has a separate reservation. `None`: they were not joined.

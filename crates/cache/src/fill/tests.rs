@@ -154,7 +154,7 @@ fn everyone_reads_all_of_a_shared_fill_whenever_they_join() {
     let mut later = fill.reader().unwrap();
     assert_eq!(push(&mut writer, "world!"), TAKEN);
     let finished = writer.finish();
-    assert_eq!(finished.body.unwrap().bytes(), "hello world!");
+    assert_eq!(finished.unwrap().bytes(), "hello world!");
     assert_eq!(
         early.try_next(),
         chunk("world!"),
@@ -185,7 +185,7 @@ fn readers_of_a_whole_kept_body_share_its_buffer() {
     assert_eq!(push(&mut writer, "whole "), TAKEN);
     assert!(once(&mut early).is_pending() && once(&mut later).is_pending());
     assert_eq!(push(&mut writer, "page"), TAKEN);
-    let stored = writer.finish().body.unwrap();
+    let stored = writer.finish().unwrap();
     let mut last = whole();
     for reader in [&mut early, &mut later, &mut last] {
         let Poll::Ready(Ok(body)) = once(reader) else {
@@ -248,7 +248,7 @@ fn a_shared_fill_goes_on_without_readers() {
     assert!(!writer.has_readers() && writer.is_kept());
     assert_eq!(push(&mut writer, "whole page"), TAKEN);
     assert!(once(writer.all_readers_dropped()).is_pending());
-    assert_eq!(writer.finish().body.unwrap().bytes(), "whole page");
+    assert_eq!(writer.finish().unwrap().bytes(), "whole page");
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_private_fill_has_one_reader_and_a_window() {
     );
     assert_eq!(first.try_next(), chunk("6789"));
     assert_eq!(first.try_next(), chunk("0"));
-    assert!(writer.finish().body.is_none());
+    assert!(writer.finish().is_none());
     assert_eq!(first.try_next(), Ok(FillRead::End));
 }
 
@@ -407,7 +407,7 @@ fn a_fill_that_outgrows_its_limit_becomes_a_window() {
     assert_eq!(budget.used(), 0);
     drop(quick);
     assert_eq!(push(&mut writer, "6"), UNREAD);
-    assert!(writer.finish().body.is_none());
+    assert!(writer.finish().is_none());
 }
 
 #[test]
@@ -461,7 +461,7 @@ fn without_budget_for_the_joined_body_it_is_served_and_not_kept() {
     let mut reader = fill.reader().unwrap();
     writer.head(shared_head(None));
     assert_eq!(push(&mut writer, "0123456789"), TAKEN);
-    assert!(writer.finish().body.is_none());
+    assert!(writer.finish().is_none());
     assert_eq!(reader.try_next(), chunk("0123456789"));
     assert_eq!(reader.try_next(), Ok(FillRead::End));
 }
@@ -473,7 +473,7 @@ fn a_shared_body_of_another_length_than_announced_fails() {
         let mut reader = fill.reader().unwrap();
         writer.head(shared_head(Some(said)));
         assert_eq!(push(&mut writer, "12345"), TAKEN);
-        assert!(writer.finish().body.is_none());
+        assert!(writer.finish().is_none());
         assert_eq!(reader.try_next(), Err(FillError::Closed));
     }
 }
@@ -485,13 +485,13 @@ fn failures_reach_every_reader_at_once() {
     writer.head(shared_head(None));
     assert_eq!(push(&mut writer, "half"), TAKEN);
     assert_eq!(reading.try_next(), chunk("half"));
-    writer.fail(FillError::Purged);
-    assert_eq!(once(reading.next()), Poll::Ready(Err(FillError::Purged)));
+    writer.fail(FillError::Closed);
+    assert_eq!(once(reading.next()), Poll::Ready(Err(FillError::Closed)));
     assert!(
-        matches!(once(waiting.head()), Poll::Ready(Err(FillError::Purged))),
+        matches!(once(waiting.head()), Poll::Ready(Err(FillError::Closed))),
         "nothing left yet: it may still ask anew"
     );
-    assert_eq!(fill.reader().unwrap().try_next(), Err(FillError::Purged));
+    assert_eq!(fill.reader().unwrap().try_next(), Err(FillError::Closed));
     assert!(fill.has_ended());
 }
 
@@ -641,7 +641,7 @@ proptest! {
             prop_assert!(budget.used() <= limit);
         }
         let body = match end {
-            End::Finish => writer.finish().body,
+            End::Finish => writer.finish(),
             End::Fail => { writer.fail(FillError::Timeout); None }
             End::Drop => { drop(writer); None }
         };

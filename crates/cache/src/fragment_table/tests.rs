@@ -118,7 +118,7 @@ fn unused_fragments_are_removed() {
         let gone = table.version(0, &part(&format!("gone{number}"), "a"), 1);
         table.rendered(gone.unwrap().id, rendered(1));
     }
-    assert!(table.lock().by_id.len() <= FIRST_SWEEP + 1);
+    assert!(table.known.lock().by_id.len() <= FIRST_SWEEP + 1);
     assert!(table.last_rendered(held.id).is_some());
 }
 
@@ -136,7 +136,7 @@ fn too_many_fragments_are_refused_without_a_sweep_for_each() {
         (MAX_FRAGMENTS - 1..=MAX_FRAGMENTS).contains(&without_sweep),
         "{without_sweep}"
     );
-    assert!(table.lock().by_id.len() <= 1, "then it was swept");
+    assert!(table.known.lock().by_id.len() <= 1, "then it was swept");
 }
 
 #[test]
@@ -153,7 +153,8 @@ fn failed_or_slow_fragments_are_rendered_with_fewer_others() {
     table.note_failure(held[2].id, Tick(0));
     let together = || {
         let shared = table.shared().into_iter();
-        let many = shared.filter(|one| one.variant == 7 && one.max_batch.is_none());
+        let many = shared
+            .filter(|one| one.variant == 7 && table.max_batch(one.fragment.version.id).is_none());
         many.map(|one| one.fragment.version.id).collect::<Vec<_>>()
     };
     assert_eq!(together(), [held[0].id]);
@@ -179,7 +180,7 @@ fn fragments_of_pages_from_the_disk_are_known() {
     let table = FragmentTable::default();
     table.recall(7, &version);
     table.recall(7, &version);
-    assert_eq!(table.lock().by_id[&version.id].versions.len(), 1);
+    assert_eq!(table.known.lock().by_id[&version.id].versions.len(), 1);
     assert!(table.shared()[0].rendered.is_none());
     table.rendered(version.id, rendered(1));
     assert!(table.shared()[0].rendered.is_some());

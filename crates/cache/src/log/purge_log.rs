@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use galley_policy::purge::{Purge, Scope, Strength};
+use galley_policy::purge::Purge;
+use galley_sys::Lock;
 
 use super::error::OpenError;
 use super::files::{Directory, LogDirectory};
@@ -44,18 +45,6 @@ impl OpenedLog {
         }
         table.lift(self.start);
     }
-
-    /// Entries with `born` below this number are purged; 0: no such limit. The number is that of the newest hard purge of the
-    /// whole site, including purges that were folded into one.
-    pub fn floor(&self, site: &str) -> u64 {
-        let is_floor = |logged: &&LoggedPurge| {
-            logged.site == site
-                && logged.purge.strength == Strength::Hard
-                && logged.purge.scope == Scope::Site
-        };
-        let newest = self.purges.iter().rfind(is_floor);
-        newest.map_or(0, |logged| logged.number)
-    }
 }
 
 /// The log that [`PurgeLog::open`] found.
@@ -76,7 +65,7 @@ pub enum LogContents {
 pub struct PurgeLog {
     shared: Arc<LogShared>,
     /// The writer thread. `None` after closing.
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer: Lock<Option<JoinHandle<()>>>,
 }
 
 impl PurgeLog {
@@ -123,11 +112,7 @@ impl PurgeLog {
     /// effect but are not written. Blocks.
     pub fn close(&self) {
         self.shared.close();
-        let writer = self
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let writer = self.writer.lock().take();
         if let Some(writer) = writer {
             // If the thread panicked, all waiters have been notified.
             let _ = writer.join();
@@ -143,11 +128,7 @@ impl PurgeLog {
         let (mut opened, writer) = Self::begin(files, limits, now)?;
         let thread = std::thread::Builder::new().name("purge-log".to_owned());
         let thread = thread.spawn(|| writer.run()).map_err(OpenError::System)?;
-        *opened
-            .log
-            .writer
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        *opened.log.writer.get_mut() = Some(thread);
         Ok(opened)
     }
 
@@ -206,7 +187,7 @@ impl PurgeLog {
         };
         let log = Self {
             shared,
-            writer: Mutex::new(None),
+            writer: Lock::new(None),
         };
         let opened = OpenedLog {
             log,

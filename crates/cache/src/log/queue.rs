@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, PoisonError};
 use std::time::Duration;
 
 use galley_policy::purge::{Purge, Scope, Strength};
+use galley_sys::Lock;
 
 use super::format::{Generation, LoggedPurge, RecordStamp, push_purge};
 use super::limits::LogLimits;
@@ -21,11 +22,11 @@ pub(super) struct LogShared {
     /// The first number of this run's counters.
     start: u64,
     limits: LogLimits,
-    queue: Mutex<LogQueue>,
+    queue: Lock<LogQueue>,
     /// Notified when a record was added or the log is being closed.
     changed: Condvar,
     /// Written by the writer.
-    status: Mutex<LogStatus>,
+    status: Lock<LogStatus>,
 }
 
 /// The state of the log.
@@ -119,19 +120,19 @@ impl LogShared {
         Self {
             start,
             limits,
-            queue: Mutex::new(LogQueue {
+            queue: Lock::new(LogQueue {
                 batch: LogBatch::default(),
                 highest: highest.collect(),
                 lifecycle: QueueLifecycle::Running,
             }),
             changed: Condvar::new(),
-            status: Mutex::new(status),
+            status: Lock::new(status),
         }
     }
 
     /// Appends a purge. Must be called in the order of a site's numbers, and followed by [`LogShared::wake`].
     pub(super) fn append(&self, site: &str, stamp: RecordStamp, purge: &Purge) -> DurableTicket {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         debug_assert!(
             stamp.number
                 > queue
@@ -177,14 +178,14 @@ impl LogShared {
 
     /// Makes the writer end when the queue is empty.
     pub(super) fn close(&self) {
-        self.lock().lifecycle = QueueLifecycle::Closing;
+        self.queue.lock().lifecycle = QueueLifecycle::Closing;
         self.changed.notify_one();
     }
 
     /// Fails the queue, because the writer has ended.
     pub(super) fn fail_queue(&self, restart: RestartEffect) {
         let batch = {
-            let mut queue = self.lock();
+            let mut queue = self.queue.lock();
             queue.lifecycle = QueueLifecycle::Dead(restart);
             mem::take(&mut queue.batch)
         };
@@ -194,7 +195,7 @@ impl LogShared {
 
     /// Waits for records, at most for `timeout`, and removes all of them from the queue. `None`: the log is closed.
     pub(super) fn take(&self, timeout: Option<Duration>) -> Option<LogBatch> {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         if queue.batch.is_empty() && queue.lifecycle == QueueLifecycle::Running {
             let idle = |queue: &mut LogQueue| {
                 queue.batch.is_empty() && queue.lifecycle == QueueLifecycle::Running
@@ -220,7 +221,7 @@ impl LogShared {
 
     /// Everything published so far, as one hard purge for each site; and the contents of the queue, which those purges cover.
     pub(super) fn take_floors(&self) -> (LogBatch, Vec<LoggedPurge>) {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         let floors = queue.highest.iter().map(|(site, stamp)| LoggedPurge {
             site: String::from(&**site),
             number: stamp.number,
@@ -235,18 +236,11 @@ impl LogShared {
     }
 
     pub(super) fn status(&self) -> LogStatus {
-        self.status
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.status.lock().clone()
     }
 
     pub(super) fn set_status(&self, change: impl FnOnce(&mut LogStatus)) {
-        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LogQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        change(&mut self.status.lock());
     }
 }
 

@@ -4,8 +4,10 @@
 //! not affect the purge.
 
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, PoisonError};
 use std::task::{Context, Poll, Waker};
+
+use galley_sys::Lock;
 
 /// The durability of a purge that is in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +47,7 @@ pub struct DurableTicket {
 impl DurableTicket {
     /// Blocks until the purge is on the disk or lost.
     pub fn wait(self) -> Durability {
-        let mut waiting = self.round.lock();
+        let mut waiting = self.round.waiting.lock();
         loop {
             if let Some(outcome) = &waiting.outcome {
                 return outcome.clone();
@@ -60,7 +62,7 @@ impl DurableTicket {
 
     /// The outcome; `None`: not written yet.
     pub fn outcome(&self) -> Option<Durability> {
-        self.round.lock().outcome.clone()
+        self.round.waiting.lock().outcome.clone()
     }
 }
 
@@ -69,7 +71,7 @@ impl Future for DurableTicket {
     type Output = Durability;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Durability> {
-        let mut waiting = self.round.lock();
+        let mut waiting = self.round.waiting.lock();
         if let Some(outcome) = &waiting.outcome {
             return Poll::Ready(outcome.clone());
         }
@@ -87,7 +89,7 @@ impl Future for DurableTicket {
 /// Purges that share one fdatasync.
 #[derive(Debug, Default)]
 pub(super) struct SyncRound {
-    waiting: Mutex<TicketWaiters>,
+    waiting: Lock<TicketWaiters>,
     done: Condvar,
 }
 
@@ -108,7 +110,7 @@ impl SyncRound {
     /// Sets the outcome and wakes all waiters. Further calls change nothing.
     pub(super) fn finish(&self, outcome: Durability) {
         let wakers = {
-            let mut waiting = self.lock();
+            let mut waiting = self.waiting.lock();
             if waiting.outcome.is_none() {
                 waiting.outcome = Some(outcome);
             }
@@ -116,9 +118,5 @@ impl SyncRound {
         };
         self.done.notify_all();
         wakers.into_iter().for_each(Waker::wake);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, TicketWaiters> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

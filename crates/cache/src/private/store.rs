@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use galley_policy::decide::PrivateParts;
 use galley_policy::private::{PageDifference, PrivateScope};
 use galley_policy::time::Tick;
+use galley_sys::Lock;
 
 use super::session::{SessionNumbers, SessionTicket, VisitorId};
 use super::verdicts::{PageVerdict, PageVerdicts, ReportedDifference};
@@ -21,8 +22,8 @@ use crate::fragments::PageFragment;
 pub struct PrivateStore {
     sessions: SessionNumbers,
     budget: MemoryBudget,
-    visitors: Mutex<StoredVisitors>,
-    verdicts: Mutex<PageVerdicts>,
+    visitors: Lock<StoredVisitors>,
+    verdicts: Lock<PageVerdicts>,
     assembled: AtomicU64,
     compared: AtomicU64,
     differed: AtomicU64,
@@ -82,8 +83,8 @@ impl PrivateStore {
         Self {
             sessions: SessionNumbers::new(secret),
             budget,
-            visitors: Mutex::default(),
-            verdicts: Mutex::default(),
+            visitors: Lock::default(),
+            verdicts: Lock::default(),
             assembled: AtomicU64::new(0),
             compared: AtomicU64::new(0),
             differed: AtomicU64::new(0),
@@ -124,7 +125,7 @@ impl PrivateStore {
             return state(PrivateParts::None);
         }
         let ticket = self.ticket(visitor);
-        let mut visitors = lock(&self.visitors);
+        let mut visitors = self.visitors.lock();
         let kept = visitors.0.get_mut(&visitor.id);
         let Some(kept) = kept.filter(|kept| kept.ticket == ticket) else {
             return state(PrivateParts::Missing);
@@ -138,7 +139,7 @@ impl PrivateStore {
             });
         };
         let judged = self.page_of_class(page, class);
-        match self.verdicts().of(judged, page.born, now, counts) {
+        match self.verdicts.lock().of(judged, page.born, now, counts) {
             PageVerdict::Unknown => return state(PrivateParts::Missing),
             PageVerdict::Differs => return state(PrivateParts::Differ),
             PageVerdict::Same => {}
@@ -171,7 +172,7 @@ impl PrivateStore {
         fragments: Vec<OwnFragment>,
         now: Tick,
     ) {
-        let mut visitors = lock(&self.visitors);
+        let mut visitors = self.visitors.lock();
         if self.ticket(visitor) != ticket {
             return;
         }
@@ -213,7 +214,7 @@ impl PrivateStore {
             difference,
         });
         let judged = self.page_of_class(page, class);
-        self.verdicts().note(judged, page.born, now, reported);
+        self.verdicts.lock().note(judged, page.born, now, reported);
     }
 
     /// Counts a page that is sent with private fragments.
@@ -223,7 +224,7 @@ impl PrivateStore {
 
     /// Removes visitors whose last visit was longer ago than the lifetime of any fragment.
     pub fn sweep(&self, now: Tick) {
-        let mut visitors = lock(&self.visitors);
+        let mut visitors = self.visitors.lock();
         visitors
             .0
             .retain(|_, kept| now.since(kept.used) < VISITOR_TTL);
@@ -231,7 +232,7 @@ impl PrivateStore {
 
     /// The pages that PHP generates for members because they differ from the public ones.
     pub fn differences(&self, now: Tick) -> Vec<ReportedDifference> {
-        self.verdicts().differences(now)
+        self.verdicts.lock().differences(now)
     }
 
     /// Counts since the start.
@@ -240,7 +241,7 @@ impl PrivateStore {
             assembled: self.assembled.load(Ordering::Relaxed),
             compared: self.compared.load(Ordering::Relaxed),
             differed: self.differed.load(Ordering::Relaxed),
-            visitors: lock(&self.visitors).0.len() as u64,
+            visitors: self.visitors.lock().0.len() as u64,
         }
     }
 
@@ -275,10 +276,6 @@ impl PrivateStore {
     fn page_of_class(&self, page: &Entry, class: &str) -> u128 {
         self.sessions
             .hash(&[b"class", page.key.bytes(), class.as_bytes()])
-    }
-
-    fn verdicts(&self) -> MutexGuard<'_, PageVerdicts> {
-        lock(&self.verdicts)
     }
 }
 
@@ -320,10 +317,6 @@ impl StoredVisitors {
 fn private_fragments(page: &Entry) -> impl Iterator<Item = &PageFragment> {
     let fragments = page.fragments().iter();
     fragments.filter(|fragment| fragment.version.private_scope().is_some())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The maximum number of visitors of one site.

@@ -3,6 +3,7 @@
 //! It reads the same tables as the comparison of entries and decides nothing. A purge that was replaced by the floor has no
 //! known scope.
 
+use galley_policy::outcome::words;
 use galley_policy::purge::Strength;
 
 use super::purge_scope::{MAX_STEPS, PurgeSubject, prefixes};
@@ -19,40 +20,26 @@ pub struct MatchingPurge {
     pub is_soft: bool,
 }
 
-/// The scope of a purge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PurgeKind {
-    /// The whole site.
-    Site,
-    /// One host.
-    Host,
-    /// One address.
-    Url,
-    /// A path and everything below it.
-    Prefix,
-    /// A tag.
-    Tag,
-    /// A regular expression.
-    Pattern,
-    /// Any scope: the entry has more tags than are stored, so every purge counts.
-    Any,
-    /// Unknown, because the purge is too old.
-    Forgotten,
-}
-
-impl PurgeKind {
-    /// The name in output, which never changes.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Site => "site",
-            Self::Host => "host",
-            Self::Url => "url",
-            Self::Prefix => "prefix",
-            Self::Tag => "tag",
-            Self::Pattern => "pattern",
-            Self::Any => "any",
-            Self::Forgotten => "forgotten",
-        }
+words! {
+    /// The scope of a purge.
+    #[derive(PartialOrd, Ord)]
+    PurgeKind {
+        /// The whole site.
+        Site = "site",
+        /// One host.
+        Host = "host",
+        /// One address.
+        Url = "url",
+        /// A path and everything below it.
+        Prefix = "prefix",
+        /// A tag.
+        Tag = "tag",
+        /// A regular expression.
+        Pattern = "pattern",
+        /// Any scope: the entry has more tags than are stored, so every purge counts.
+        Any = "any",
+        /// Unknown, because the purge is too old.
+        Forgotten = "forgotten",
     }
 }
 

@@ -60,17 +60,17 @@ fn lock_cooperatively<G>(
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+pub(crate) struct Lock<T>(std::sync::Mutex<T>);
 
-impl<T> Mutex<T> {
+impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self(std::sync::Mutex::new(value))
     }
 
-    pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         let locked = lock_cooperatively(|| self.0.try_lock(), || self.0.lock());
         point();
-        locked
+        locked.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

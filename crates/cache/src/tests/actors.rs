@@ -235,7 +235,7 @@ fn lead(world: &World, page: usize) -> Option<FillReader> {
                 (page, EntryKind::Page),
                 composition,
                 &in_progress_fetch,
-                finished.body,
+                finished,
             );
         }
         Err(failure) => {

@@ -86,11 +86,6 @@ impl H3Connection {
         }
     }
 
-    /// Whether the client's settings were received.
-    pub fn has_settings(&self) -> bool {
-        self.has_settings
-    }
-
     /// Reads bytes of the stream with this id, in order, from the front of `input` up to the next output. A stream exists from
     /// its first bytes until [`Self::end_uni`] or [`UniOutput::Stop`].
     pub fn read_uni(&mut self, stream: u64, input: &mut &[u8]) -> Result<UniOutput, H3Error> {

@@ -1,8 +1,7 @@
 //! RFC 9112, section by section: how one head is parsed.
 
-use galley_http::framing::{BodyKind, Framing, Host, ResponseFraming, frame};
+use galley_http::framing::{BodyKind, Framing, Host, frame};
 use galley_http::head::{BadRequest, Head, HeadBuffer, HeadLimits, ParsedHead, Version, parse};
-use galley_http::response_writer::{ConnectionField, Length};
 
 /// Parses a head and returns the part of its framing that `select` selects.
 fn framed<T>(stream: &str, select: impl FnOnce(Framing<'_>) -> T) -> Result<T, BadRequest> {
@@ -263,27 +262,6 @@ fn section_9_3_persistence() {
         let stream = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
         let found = framed(&stream, |framing| framing.keep_alive);
         assert_eq!(found, Ok(expected), "{version} {fields:?}");
-    }
-}
-
-#[test]
-fn section_9_3_responses_match_version_and_persistence() {
-    use ConnectionField::{Close, KeepAlive, KeepAlive10};
-    let table = [
-        ("1.1", "", Some(5), Length::Known(5), KeepAlive),
-        ("1.1", "", None, Length::Chunked, KeepAlive),
-        ("1.1", "close", Some(5), Length::Known(5), Close),
-        ("1.1", "close", None, Length::Chunked, Close),
-        ("1.0", "", Some(5), Length::Known(5), Close),
-        ("1.0", "keep-alive", Some(5), Length::Known(5), KeepAlive10),
-        ("1.0", "keep-alive", None, Length::UntilClose, Close),
-        ("1.0", "", None, Length::UntilClose, Close),
-    ];
-    for (version, option, known, length, connection) in table {
-        let stream = format!("GET / HTTP/{version}\r\nHost: a\r\nConnection: {option}\r\n\r\n");
-        let found = framed(&stream, |framing| framing.response(known));
-        let expected = ResponseFraming { length, connection };
-        assert_eq!(found, Ok(expected), "{version} {option} {known:?}");
     }
 }
 

@@ -8,6 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::access::{self, Audience, xmlrpc};
+use crate::outcome::words;
 use crate::request_info::{Cacheability, Device, RequestInfo};
 use crate::route::{self, HostPattern};
 use crate::site::Policy;
@@ -15,31 +16,19 @@ use crate::site::Policy;
 /// The maximum length of an include's URL, in bytes.
 const MAX_ADDRESS: usize = 4096;
 
-/// Why an include is not requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IncludeRefused {
-    /// The URL is invalid.
-    Address,
-    /// The URL names another host.
-    Host,
-    /// Access is restricted, or the response cannot be shared.
-    Personal,
-    /// The configuration redirects it.
-    Redirect,
-    /// The URL names a file below the root, or does not exist.
-    File,
-}
-
-impl IncludeRefused {
-    /// The stable word.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Address => "address",
-            Self::Host => "host",
-            Self::Personal => "personal",
-            Self::Redirect => "redirect",
-            Self::File => "file",
-        }
+words! {
+    /// Why an include is not requested.
+    IncludeRefused {
+        /// The URL is invalid.
+        Address = "address",
+        /// The URL names another host.
+        Host = "host",
+        /// Access is restricted, or the response cannot be shared.
+        Personal = "personal",
+        /// The configuration redirects it.
+        Redirect = "redirect",
+        /// The URL names a file below the root, or does not exist.
+        File = "file",
     }
 }
 

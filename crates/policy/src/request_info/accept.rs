@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_upstream_has_its_own_class() {
-        for class in AcceptClass::ALL {
+        for &class in AcceptClass::ALL {
             let mut accept = AcceptLines::default();
             accept.read(class.sent().as_bytes());
             let is_unsent = false;

@@ -136,11 +136,6 @@ impl RequestInfo {
         span.map(|span| self.bytes(span))
     }
 
-    /// The memory in bytes, besides the fixed size.
-    pub fn size(&self) -> usize {
-        self.arena.len() + self.spelling_rules.len() * size_of::<Option<usize>>()
-    }
-
     /// The method.
     pub fn method(&self) -> Method {
         self.found.method
@@ -311,11 +306,6 @@ impl RequestInfo {
     /// Request `Cache-Control: only-if-cached`.
     pub fn only_if_cached(&self) -> bool {
         self.found.directives.only_if_cached
-    }
-
-    /// Request `Cache-Control: no-store`.
-    pub fn no_store(&self) -> bool {
-        self.found.directives.no_store
     }
 
     /// The request directives that count for this site. Departs: with the WordPress preset only `no-store` and

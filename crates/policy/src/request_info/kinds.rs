@@ -1,6 +1,6 @@
 //! The classes of a request that decisions distinguish: method, scheme, device, accepted type, cacheability.
 
-use crate::outcome::PassWhy;
+use crate::outcome::{PassWhy, words};
 
 /// The request methods. Names are case-sensitive (RFC 9110 section 9.1): `get` is `Other`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -92,24 +92,23 @@ pub enum Device {
     Mobile,
 }
 
-/// The class of `Accept`: what the client prefers. A page has at most one copy for each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum AcceptClass {
-    /// Any other value, and no `Accept`.
-    #[default]
-    Page,
-    /// `*/json` or `*+json`: the client is an application.
-    Json,
-    /// `application/activity+json` or `application/ld+json`: a server of the Fediverse.
-    Activity,
-    /// `text/markdown`: an agent.
-    Markdown,
+words! {
+    /// The class of `Accept`: what the client prefers. A page has at most one copy for each.
+    #[derive(Default)]
+    AcceptClass {
+        /// Any other value, and no `Accept`.
+        #[default]
+        Page = "page",
+        /// `*/json` or `*+json`: the client is an application.
+        Json = "json",
+        /// `application/activity+json` or `application/ld+json`: a server of the Fediverse.
+        Activity = "activity",
+        /// `text/markdown`: an agent.
+        Markdown = "markdown",
+    }
 }
 
 impl AcceptClass {
-    /// All classes.
-    pub const ALL: [Self; 4] = [Self::Page, Self::Json, Self::Activity, Self::Markdown];
-
     /// The number in keys.
     pub const fn number(self) -> u8 {
         match self {
@@ -122,17 +121,10 @@ impl AcceptClass {
 
     /// The class of a number in a key.
     pub fn of_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.number() == number)
-    }
-
-    /// The word in reports.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Page => "page",
-            Self::Json => "json",
-            Self::Activity => "activity",
-            Self::Markdown => "markdown",
-        }
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|class| class.number() == number)
     }
 
     /// The value of `Accept` that upstreams receive from every client of the class.
