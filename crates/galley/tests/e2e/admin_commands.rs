@@ -65,13 +65,14 @@ fn the_state_has_a_color_on_a_terminal_only() {
         ("terminal", Some("1"), "ok: "),
         ("pipe", None, "ok: "),
     ] {
-        let mut command = match program {
-            "pipe" => Command::new("sh"),
-            _ => Command::new("script"),
-        };
-        match program {
-            "pipe" => command.args(["-c", &call]),
-            _ => command.args(["--quiet", "--return", "--command", &call, "/dev/null"]),
+        let mut command = if program == "pipe" {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &call]);
+            shell
+        } else {
+            let mut script = Command::new("script");
+            script.args(["--quiet", "--return", "--command", &call, "/dev/null"]);
+            script
         };
         command
             .stdin(std::process::Stdio::null())
