@@ -108,6 +108,7 @@ test: no-skipped setup-test lint minimum-rust $(AXE)/node_modules/.package-lock.
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items
 	cargo build --quiet --workspace --all-targets
 	@packaging/kubernetes/test target/debug/galley
+	@packaging/compose/parts
 	cargo test --quiet --workspace --no-fail-fast
 	fuzz/run
 	@scripts/skipped --list

@@ -7,7 +7,7 @@ use galley_cache::log::Durability;
 use galley_config::rounded_size as size;
 
 use super::AdminState;
-use super::health_problem::HealthProblem;
+use super::health_problem::{HealthProblem, ProblemKind};
 
 pub(super) fn problems(state: &AdminState) -> Vec<HealthProblem> {
     let durable = &state.services.durable;
@@ -20,7 +20,8 @@ pub(super) fn problems(state: &AdminState) -> Vec<HealthProblem> {
     let is_off = off.is_some();
     if let Some(reason) = off {
         let text = format!("The disk cache{} is off: {reason}", place(state));
-        problems.push(HealthProblem::degraded("disk", text, "Check the space and the permissions of the folder; until then pages are stored in memory only"));
+        let remedy = "Check the space and the permissions of the folder; until then pages are stored in memory only";
+        problems.push(HealthProblem::degraded(ProblemKind::Disk, text, remedy).of("cache"));
     }
     if let Some(Durability::Lost(loss)) = durable.durability() {
         let text = format!(
@@ -28,7 +29,8 @@ pub(super) fn problems(state: &AdminState) -> Vec<HealthProblem> {
             place(state),
             loss.reason
         );
-        problems.push(HealthProblem::degraded("disk", text, "Check the space and the permissions of the folder; until then no page on disk survives a restart"));
+        let remedy = "Check the space and the permissions of the folder; until then no page on disk survives a restart";
+        problems.push(HealthProblem::degraded(ProblemKind::Disk, text, remedy).of("purges"));
     }
     if let (false, Some(disk)) = (is_off, &state.config.cache.disk) {
         problems.extend(space(&disk.path));
@@ -60,7 +62,7 @@ fn judge(folder: &Path, free: u64, all: u64) -> Option<HealthProblem> {
         folder.display()
     );
     let remedy = "Delete files there, or lower `size` of `cache.disk`; a full disk switches the disk cache off and stops the database";
-    Some(HealthProblem::degraded("disk", text, remedy))
+    Some(HealthProblem::degraded(ProblemKind::Disk, text, remedy).of("space"))
 }
 
 /// A disk is almost full below both this size and this share: a large disk has room left at 5 %, and a small one never has 1 GiB.

@@ -5,7 +5,6 @@ use galley_cache::fragments::PageFragment;
 use galley_cache::includes::PageInclude;
 use galley_cache::purge_table::{MatchingPurge, Validity};
 use galley_policy::key::{KeyParts, read_key};
-use galley_policy::purge::Strength;
 use serde_json::{Value, json};
 
 use super::why::words;
@@ -114,16 +113,8 @@ pub(super) fn newest_match(site: &Site, entry: &Entry) -> Option<MatchingPurge> 
 
 /// A purge that matches an entry.
 pub(super) fn matching_purge(touching: MatchingPurge) -> Value {
-    let strength = strength(touching.strength());
+    let strength = touching.strength().word();
     json!({ "number": touching.number, "kind": touching.kind.word(), "strength": strength })
-}
-
-/// The word in responses, which does not change.
-pub(super) const fn strength(strength: Strength) -> &'static str {
-    match strength {
-        Strength::Hard => "hard",
-        Strength::Soft => "soft",
-    }
 }
 
 /// The URL of an entry; ASCII, because keys are canonical.

@@ -3,15 +3,17 @@
 use galley_object_cache::{Figures, Reading};
 use serde_json::{Value, json};
 
-/// What a site's object cache has done since the start.
-pub(super) fn value(figures: &Figures) -> Value {
+use super::AdminState;
+use super::health_problem::{HealthProblem, ProblemKind};
+
+/// What the object cache of the site `name` has done since the start.
+pub(super) fn value(state: &AdminState, figures: &Figures, name: &str) -> Value {
     let (groups, flushed_by) = figures.costs(MAX_GROUPS);
     let reading = figures.read();
-    let problems = problems(
-        &reading,
-        &flushed_by,
-        groups.first().map(|(name, _)| &**name),
-    );
+    let mut problems = problems(figures, name);
+    let beginnings = &state.process_state.beginnings;
+    beginnings.date(&mut problems, state.services.clock.tick());
+    let problems: Vec<Value> = problems.iter().map(HealthProblem::value).collect();
     let groups = groups.iter().map(
         |(name, cost)| json!({ "group": name, "misses": cost.misses, "changes": cost.changes }),
     );
@@ -34,13 +36,24 @@ fn ratio(reading: &Reading) -> Option<f64> {
     (all > 0).then(|| found as f64 / all as f64)
 }
 
-/// What works against the object cache, with what to do.
-fn problems(reading: &Reading, flushed_by: &str, group: Option<&str>) -> Vec<Value> {
+/// What works against the object cache of the site `name`, with what to do.
+pub(super) fn problems(figures: &Figures, name: &str) -> Vec<HealthProblem> {
+    let (groups, flushed_by) = figures.costs(1);
+    let group = groups.first().map(|(name, _)| &**name);
+    let mut problems = judge(&figures.read(), &flushed_by, group);
+    for problem in &mut problems {
+        problem.site = Some(name.to_owned());
+    }
+    problems
+}
+
+fn judge(reading: &Reading, flushed_by: &str, group: Option<&str>) -> Vec<HealthProblem> {
     let requests = reading.requests;
     let is_often = |count: u64| count > 20 && count * 20 > requests;
     let mut problems = Vec::new();
-    let mut add = |seen: String, remedy: String| {
-        problems.push(json!({ "problem": seen, "remedy": remedy }));
+    let mut add = |subject: &str, seen: String, remedy: &str| {
+        let problem = HealthProblem::degraded(ProblemKind::ObjectCache, seen, remedy);
+        problems.push(problem.of(subject));
     };
     if is_often(reading.flushes) {
         let by = match flushed_by {
@@ -48,39 +61,52 @@ fn problems(reading: &Reading, flushed_by: &str, group: Option<&str>) -> Vec<Val
             by => format!(", last by {by}"),
         };
         add(
-            format!("`wp_cache_flush()` emptied it {} times in {requests} requests{by}", reading.flushes),
-            "change the setting of that plugin, or replace it: `wp_cache_flush_group()` empties only its own values".to_owned(),
+            "flushed",
+            format!(
+                "`wp_cache_flush()` emptied it {} times in {requests} requests{by}",
+                reading.flushes
+            ),
+            "change the setting of that plugin, or replace it: `wp_cache_flush_group()` empties only its own values",
         );
     }
     if is_often(reading.adopted) {
         add(
-            format!("it was emptied {} times in {requests} requests because a process had changed the database without it", reading.adopted),
-            "run `wp` and cron as the user of PHP, who can read `galley-connection.php` and reach `objects.sock`; PHP's log names other reasons".to_owned(),
+            "adopted",
+            format!(
+                "it was emptied {} times in {requests} requests because a process had changed the database without it",
+                reading.adopted
+            ),
+            "run `wp` and cron as the user of PHP, who can read `galley-connection.php` and reach `objects.sock`; PHP's log names other reasons",
         );
     }
     if is_often(reading.abandoned) {
         add(
+            "abandoned",
             format!(
                 "it was emptied {} times in {requests} requests because PHP ended with an error while it changed the database",
                 reading.abandoned
             ),
-            "find the fatal errors in PHP's log".to_owned(),
+            "find the fatal errors in PHP's log",
         );
     }
     if reading.evictions > requests {
         add(
+            "evicted",
             format!(
                 "{} values made room for others in {requests} requests",
                 reading.evictions
             ),
-            "raise `object_cache` of the site; all sites together have at most `cache.memory`"
-                .to_owned(),
+            "raise `object_cache` of the site; all sites together have at most `cache.memory`",
         );
     }
     if requests > 1000 && ratio(reading).is_some_and(|ratio| ratio < 0.5) {
         add(
-            format!("less than half of the values that PHP asks for are there, and most are missing in the group `{}`", group.unwrap_or_default()),
-            "find the plugin that uses this group: its keys are new for each request, or it deletes them".to_owned(),
+            "missing",
+            format!(
+                "less than half of the values that PHP asks for are there, and most are missing in the group `{}`",
+                group.unwrap_or_default()
+            ),
+            "find the plugin that uses this group: its keys are new for each request, or it deletes them",
         );
     }
     problems
@@ -104,8 +130,8 @@ mod tests {
             ..Reading::default()
         };
         change(&mut reading);
-        let problems = problems(&reading, "wp-content/plugins/x/x.php:7", Some("posts"));
-        let words = problems.iter().filter_map(|one| one["problem"].as_str());
+        let problems = judge(&reading, "wp-content/plugins/x/x.php:7", Some("posts"));
+        let words = problems.iter().map(|one| &*one.text);
         words.collect::<Vec<_>>().join("; ")
     }
 

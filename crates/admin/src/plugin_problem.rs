@@ -4,7 +4,7 @@ use galley_fetch::plugin_contact::SilentPlugin;
 use galley_policy::time::Tick;
 use galley_request::Site;
 
-use super::health_problem::HealthProblem;
+use super::health_problem::{HealthProblem, ProblemKind};
 
 /// The problem of a site whose pages no longer come with the plugin, or never did while nothing else has purged a page.
 pub(super) fn problem(site: &Site, now: Tick) -> Option<HealthProblem> {
@@ -24,9 +24,8 @@ fn judge(silent: SilentPlugin, is_purged: bool, now: Tick) -> Option<HealthProbl
     };
     let remedy = "Activate the plugin in WordPress, or install it with `galley plugin install` and the folder of WordPress; \
                   until then visitors may get old pages until these expire";
-    let mut problem = HealthProblem::degraded("plugin", text.to_owned(), remedy);
-    problem.since = Some(now.since(silent.since));
-    Some(problem)
+    let problem = HealthProblem::degraded(ProblemKind::Plugin, text.to_owned(), remedy);
+    Some(problem.aged(Some(now.since(silent.since))))
 }
 
 #[cfg(test)]
@@ -34,6 +33,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::health_problem::ProblemAge;
 
     #[test]
     fn other_purgers_replace_a_plugin_that_was_never_there() {
@@ -49,8 +49,9 @@ mod tests {
             };
             let found = judge(silent, is_purged, Tick(61_000));
             assert_eq!(found.is_some(), is_problem, "{was_heard} {is_purged}");
-            let since = found.and_then(|problem| problem.since);
-            assert_eq!(since, is_problem.then_some(Duration::from_secs(60)));
+            let age = found.map(|problem| problem.age);
+            let minute = ProblemAge::For(Duration::from_secs(60));
+            assert_eq!(age, is_problem.then_some(minute));
         }
     }
 }

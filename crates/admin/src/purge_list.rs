@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 use super::AdminState;
 use super::auth::AdminClient;
-use super::entry::strength;
 use super::query::each_site;
 use super::target::JsonReply;
 use galley_request::Site;
@@ -36,7 +35,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
     let purges: Vec<Value> = recent
         .map(|purge| {
             json!({
-                "scope": purge.scope, "strength": strength(purge.strength), "source": purge.source.word(),
+                "scope": purge.scope, "strength": purge.strength.word(), "source": purge.source.word(),
                 "label": purge.label.as_ref().map(PurgeLabel::as_str),
                 "ago_s": now.since(purge.at).as_secs(),
                 "ago_ms": u64::try_from(now.since(purge.at).as_millis()).unwrap_or(u64::MAX),

@@ -204,7 +204,7 @@ async fn publish(
         receipts.push(publisher.publish_labeled(&site_purges, source, label));
         for purge in site_purges {
             if site.core.purges.may_log() {
-                tracing::info!(site = site.core.name, scope = %purge.scope, strength = ?purge.strength, "purged");
+                tracing::info!(site = site.core.name, scope = %purge.scope, strength = purge.strength.word(), "purged");
             }
         }
         // Requests of others come between the sites of an operator's purge.

@@ -9,6 +9,7 @@ use galley_config::Config;
 use galley_policy::route::canonical_host;
 use tokio::sync::mpsc;
 
+use super::health_problem::Beginnings;
 use super::listener::ListenerSites;
 use super::listings::Listings;
 use super::reload_result::{ControlRequest, LastReload};
@@ -45,6 +46,8 @@ pub(super) struct AdminProcessState {
     pub(super) history: Lock<HashMap<u32, History>>,
     /// Counters of the kernel and the spool over the last hour; written by [`super::history::keep`].
     pub(super) last_hour: Lock<RecentCounters>,
+    /// When the present problems began; written by [`super::verdict::watch`] and queries.
+    pub(super) beginnings: Beginnings,
     pub(super) listings: Listings,
     /// The sessions of site dashboards, by the sites' rows in the counters.
     pub(super) logins: SiteLogins,

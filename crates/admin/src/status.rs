@@ -193,7 +193,7 @@ fn of_site(state: &AdminState, site: &Site, view: AdminView) -> Value {
         "slow_requests": slow_requests(state, site),
         "cron": cron(state, site),
         "audit": audit::value(state, site, MAX_FINDINGS),
-        "object_cache": state.object_caches.get(&*site.core.name).map(|figures| objects::value(figures)),
+        "object_cache": state.object_caches.get(&*site.core.name).map(|figures| objects::value(state, figures, &site.core.name)),
         "purges_compared": purges_compared(site),
         "fragments_switched_off": site.core.fragments.switched_off(),
         "fragments_failed": site.core.fragments.failed(),

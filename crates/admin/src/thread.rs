@@ -15,6 +15,7 @@ use galley_config::AdminListen;
 use tokio::sync::oneshot;
 
 use super::gate::{self, MAX_BODY};
+use super::health_problem::Beginnings;
 use super::listener::ListenerSites;
 use super::listings::Listings;
 use super::site_dashboard::SiteDashboards;
@@ -24,7 +25,7 @@ use super::spec::AdminSpec;
 use super::state::{AdminProcessState, AdminShared, AdminState};
 use super::{
     audit, cache, config, cron, health, history, metrics, not_cached, purge_list, purges, reload,
-    status, upgrade, why,
+    status, upgrade, verdict, why,
 };
 use crate::doctor::RecentCounters;
 use crate::operator_http::{self, OperatorLimits, OperatorListener};
@@ -254,6 +255,7 @@ fn process_state(spec: &AdminSpec) -> Arc<AdminProcessState> {
     Arc::new(AdminProcessState {
         history: Lock::default(),
         last_hour: Lock::new(RecentCounters::new(history::reading(&spec.services))),
+        beginnings: Beginnings::default(),
         listings: Listings::default(),
         logins: SiteLogins::default(),
         ready_sites: tokio::sync::Mutex::default(),
@@ -311,6 +313,7 @@ async fn serve(
     let result = tokio::select! {
         result = listen(listener, router, retired) => result,
         () = history::keep(&shared) => Ok(()),
+        () = verdict::watch(&shared) => Ok(()),
         () = ends => Ok(()),
     };
     if let Err(error) = result {

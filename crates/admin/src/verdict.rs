@@ -1,7 +1,7 @@
 //! Whether visitors are served, and what is wrong: the verdict that `galley status`, the dashboard and the plugin show.
 //!
 //! A verdict is computed from the state of the server at the time of the query, so that it changes with the next sample. Each
-//! problem says what is wrong, since when if that is known, and what to do.
+//! problem says what is wrong, since when unless it is yet to come, and what to do.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -13,23 +13,49 @@ use galley_upstream::{ServerEligibility, UpstreamStats};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::health_problem::{HealthProblem, Level};
+use super::health_problem::{HealthProblem, Level, ProblemAge, ProblemKind};
 use super::history::recent;
 use super::target::AdminView;
 use super::tls::certificates_from_files;
-use super::{AdminState, disk_problems, plugin_problem};
+use super::{AdminShared, AdminState, disk_problems, objects, plugin_problem};
 use galley_request::Site;
 
 /// The verdict on `sites` and, if `view` covers it, on the server.
 pub(super) fn value(state: &AdminState, sites: &[Arc<Site>], view: AdminView) -> Value {
-    let mut problems: Vec<HealthProblem> =
-        sites.iter().flat_map(|site| of_site(state, site)).collect();
-    if view == AdminView::Server {
-        problems.extend(of_server(state));
-    }
+    let mut problems = problems(state, sites, view);
+    let beginnings = &state.process_state.beginnings;
+    beginnings.date(&mut problems, state.services.clock.tick());
     // The worst first; the order of the sites remains.
     problems.sort_by_key(|problem| Reverse(problem.level));
     verdict(&problems)
+}
+
+/// Observes all problems, so that a later query knows since when they exist; never returns.
+pub(super) async fn watch(shared: &AdminShared) {
+    loop {
+        observe(&shared.now());
+        tokio::time::sleep(OBSERVE_INTERVAL).await;
+    }
+}
+
+fn observe(state: &AdminState) {
+    let mut all = problems(state, &state.sites, AdminView::Server);
+    for site in state.sites.iter() {
+        let figures = state.object_caches.get(&*site.core.name);
+        all.extend(figures.map_or_else(Vec::new, |of| objects::problems(of, &site.core.name)));
+    }
+    let beginnings = &state.process_state.beginnings;
+    beginnings.date(&mut all, state.services.clock.tick());
+    beginnings.end_others(&all);
+}
+
+fn problems(state: &AdminState, sites: &[Arc<Site>], view: AdminView) -> Vec<HealthProblem> {
+    let of_sites = sites.iter().flat_map(|site| of_site(state, site));
+    let mut problems: Vec<HealthProblem> = of_sites.collect();
+    if view == AdminView::Server {
+        problems.extend(of_server(state));
+    }
+    problems
 }
 
 fn verdict(problems: &[HealthProblem]) -> Value {
@@ -46,13 +72,8 @@ fn verdict(problems: &[HealthProblem]) -> Value {
         ),
         (Level::Failing, [worst, ..]) => format!("Visitors get errors: {}", worst.text),
     };
-    let listed = problems.iter().map(|problem| {
-        json!({
-            "level": problem.level.word(), "kind": problem.kind, "site": problem.site, "problem": problem.text,
-            "since_s": problem.since.map(|since| since.as_secs()), "remedy": problem.remedy,
-        })
-    });
-    json!({ "state": level.word(), "summary": summary, "problems": listed.collect::<Vec<_>>() })
+    let listed: Vec<Value> = problems.iter().map(HealthProblem::value).collect();
+    json!({ "state": level.word(), "summary": summary, "problems": listed })
 }
 
 /// The text within a sentence. Names that begin with several capital letters keep them.
@@ -80,7 +101,7 @@ fn of_site(state: &AdminState, site: &Site) -> Vec<HealthProblem> {
     let cron = site.cron.as_ref().and_then(|_| site.core.cron.state().last);
     if let Some(Err(trouble)) = cron.map(|last| last.result) {
         problems.push(HealthProblem::degraded(
-            "cron",
+            ProblemKind::Cron,
             format!("The last run of scheduled tasks failed: {trouble}"),
             "See the site's log of PHP errors, and `cron` of the site; until then scheduled posts and updates are late",
         ));
@@ -89,7 +110,8 @@ fn of_site(state: &AdminState, site: &Site) -> Vec<HealthProblem> {
         if let (Some(error), pending) = (target.trouble, target.pending) {
             let text = format!("{pending} purges wait for {}: {error}", target.name);
             let remedy = "The cache there may send old pages until it answers; purges are sent again automatically";
-            problems.push(HealthProblem::degraded("purge-forward", text, remedy));
+            let problem = HealthProblem::degraded(ProblemKind::PurgeForward, text, remedy);
+            problems.push(problem.of(&target.name));
         }
     }
     problems.extend(plugin_problem::problem(site, state.services.clock.tick()));
@@ -127,19 +149,18 @@ fn upstream(stats: &UpstreamStats) -> Option<HealthProblem> {
             "It accepts connections, but does not respond in time: see its own log and `galley doctor`",
         ),
     };
-    let mut problem = if unusable.len() == stats.servers().len() {
+    let problem = if unusable.len() == stats.servers().len() {
         let text = format!("No response from {address}{cause}");
-        HealthProblem::failing("upstream", text, remedy)
+        HealthProblem::failing(ProblemKind::Upstream, text, remedy)
     } else {
         let text = format!(
             "{} of {} servers do not respond, among them {address}{cause}",
             unusable.len(),
             stats.servers().len()
         );
-        HealthProblem::degraded("upstream", text, remedy)
+        HealthProblem::degraded(ProblemKind::Upstream, text, remedy)
     };
-    problem.since = Some(*since);
-    Some(problem)
+    Some(problem.aged(Some(*since)))
 }
 
 /// The problem of a site whose responses in the last minutes were errors.
@@ -162,9 +183,9 @@ fn errors(minutes: &[Minute]) -> Option<HealthProblem> {
     let remedy = "The dashboard lists the pages under Not cached; the cause is in the log of PHP or of the upstream";
     Some(
         if errors * 2 >= generated.max(1) && errors * 4 >= requests {
-            HealthProblem::failing("errors", text, remedy)
+            HealthProblem::failing(ProblemKind::Errors, text, remedy)
         } else {
-            HealthProblem::degraded("errors", text, remedy)
+            HealthProblem::degraded(ProblemKind::Errors, text, remedy)
         },
     )
 }
@@ -175,7 +196,7 @@ fn overload(waiting: usize, refused: u64) -> Option<HealthProblem> {
         "PHP is overloaded: {waiting} requests wait, and {refused} were rejected in the last two minutes"
     );
     let remedy = "Stored pages are not affected. `galley dashboard` shows what costs PHP time; docs: how-to/overload";
-    (refused > 0).then(|| HealthProblem::degraded("overload", text, remedy))
+    (refused > 0).then(|| HealthProblem::degraded(ProblemKind::Overload, text, remedy))
 }
 
 /// The note that clients without proof are being refused: as long as nobody else is, that is what the shield is for.
@@ -189,10 +210,9 @@ fn crawl(state: &AdminState, site: &Site, minutes: &[Minute]) -> Option<HealthPr
         "A crawl is in progress: {refused} requests of clients that have not visited the site were refused in the last two minutes"
     );
     let remedy = "Nothing as long as visitors get their pages; docs: how-to/bots.md";
-    let mut note = HealthProblem::degraded("crawl", text, remedy);
+    let mut note = HealthProblem::degraded(ProblemKind::Crawl, text, remedy);
     note.level = Level::Ok;
-    note.since = Some(crawled_for(&day));
-    Some(note)
+    Some(note.aged(Some(crawled_for(&day))))
 }
 
 /// For how long requests have been refused in every minute, the newest minute last. The current minute may have only begun.
@@ -211,6 +231,7 @@ fn crawled_for(day: &[Minute]) -> Duration {
 fn certificates(state: &AdminState, site: &Site) -> Vec<HealthProblem> {
     let now = state.services.clock.wall();
     let left = |at: SystemTime| at.duration_since(now).unwrap_or_default();
+    let expired = |at: SystemTime| now.duration_since(at).ok();
     let mut problems = Vec::new();
     let acme = state.services.acme.as_ref();
     for one in acme.iter().flat_map(|acme| acme.of_site(site.number)) {
@@ -219,36 +240,43 @@ fn certificates(state: &AdminState, site: &Site) -> Vec<HealthProblem> {
         };
         let names = one.names.join(", ");
         let remedy = "The order is repeated automatically; `galley doctor` checks the name's DNS and the port";
-        match one.not_after.map(left) {
+        let problem = match one.not_after.map(left) {
             None | Some(Duration::ZERO) => {
                 let text = format!("No valid certificate for {names}: {trouble}");
-                problems.push(HealthProblem::failing("certificate", text, remedy));
+                HealthProblem::failing(ProblemKind::Certificate, text, remedy)
+                    .aged(one.not_after.and_then(expired))
             }
             Some(left) if left < ACME_NOTICE => {
                 let text = format!(
                     "The certificate of {names} expires in {} days, and its renewal fails: {trouble}",
                     left.as_secs() / DAY
                 );
-                problems.push(HealthProblem::degraded("certificate", text, remedy));
+                HealthProblem::degraded(ProblemKind::Certificate, text, remedy)
             }
-            Some(_) => {}
-        }
+            Some(_) => continue,
+        };
+        problems.push(problem.of(&names));
     }
     for one in certificates_from_files(&state.services, site) {
         let names = one.names.iter().next().unwrap_or("the site");
         let remedy = "Renew it; Galley reads the new file by itself";
-        match left(one.not_after) {
+        let problem = match left(one.not_after) {
             Duration::ZERO => {
                 let text = format!("The certificate of {names} has expired");
-                problems.push(HealthProblem::failing("certificate", text, remedy));
+                HealthProblem::failing(ProblemKind::Certificate, text, remedy)
+                    .aged(expired(one.not_after))
             }
             left if left < FILE_NOTICE => {
                 let days = left.as_secs() / DAY;
                 let text = format!("The certificate of {names} expires in {days} days");
-                problems.push(HealthProblem::degraded("certificate", text, remedy));
+                HealthProblem {
+                    age: ProblemAge::Ahead,
+                    ..HealthProblem::degraded(ProblemKind::Certificate, text, remedy)
+                }
             }
-            _ => {}
-        }
+            _ => continue,
+        };
+        problems.push(problem.of(names));
     }
     problems
 }
@@ -264,20 +292,19 @@ fn of_server(state: &AdminState) -> Vec<HealthProblem> {
             "The last reload was refused, the configuration before it is in force: {}",
             error.join(" ")
         );
-        let mut problem = HealthProblem::degraded(
-            "reload",
+        let problem = HealthProblem::degraded(
+            ProblemKind::Reload,
             text,
             "Correct the file, then `galley check` and `galley reload`",
         );
         let now = services.clock.wall();
-        problem.since = now.duration_since(at).ok();
-        problems.push(problem);
+        problems.push(problem.aged(now.duration_since(at).ok()));
     }
     if services.privileged.word() == Some("gone") {
         let text =
             "The process that keeps root has ended, and with it the PHP of other users".to_owned();
         problems.push(HealthProblem::degraded(
-            "privileged",
+            ProblemKind::Privileged,
             text,
             "Restart galley",
         ));
@@ -291,14 +318,17 @@ fn of_server(state: &AdminState) -> Vec<HealthProblem> {
             if status.unsent > 0 {
                 let _ = write!(text, "; {} purges wait for it", status.unsent);
             }
-            problems.push(HealthProblem::degraded("cluster", text, remedy));
+            problems.push(HealthProblem::degraded(ProblemKind::Cluster, text, remedy));
         } else if !services.lease.holds(services.clock.tick()) {
             let text = "Stored pages are not used, because this node does not read the purges of the others".to_owned();
-            problems.push(HealthProblem::degraded("cluster", text, remedy));
+            problems.push(HealthProblem::degraded(ProblemKind::Cluster, text, remedy));
         }
     }
     problems
 }
+
+/// The interval in which problems are observed: the ages of problems are exact to this.
+const OBSERVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The minutes in which errors count, the current one included.
 const ERROR_MINUTES: u64 = 2;
@@ -396,15 +426,22 @@ mod tests {
             (&ok["state"], &ok["summary"]),
             (&json!("ok"), &json!("Visitors are served"))
         );
-        let disk =
-            || HealthProblem::degraded("disk", "The disk cache is off: no space".to_owned(), "a");
+        let disk = || {
+            HealthProblem::degraded(
+                ProblemKind::Disk,
+                "The disk cache is off: no space".to_owned(),
+                "a",
+            )
+        };
         let seen = verdict(&[disk()]);
         assert_eq!(
             seen["summary"],
             "Visitors are served, but the disk cache is off: no space"
         );
-        let php = || HealthProblem::degraded("overload", "PHP is overloaded".to_owned(), "a");
-        let mut note = HealthProblem::degraded("crawl", "A crawl is in progress".to_owned(), "a");
+        let php =
+            || HealthProblem::degraded(ProblemKind::Overload, "PHP is overloaded".to_owned(), "a");
+        let mut note =
+            HealthProblem::degraded(ProblemKind::Crawl, "A crawl is in progress".to_owned(), "a");
         note.level = Level::Ok;
         let seen = verdict(&[disk(), note]);
         assert!(
@@ -418,7 +455,11 @@ mod tests {
             seen["summary"],
             "Visitors are served, but PHP is overloaded, and 1 more"
         );
-        let dead = HealthProblem::failing("upstream", "No response from unix:/a".to_owned(), "b");
+        let dead = HealthProblem::failing(
+            ProblemKind::Upstream,
+            "No response from unix:/a".to_owned(),
+            "b",
+        );
         let seen = verdict(&[dead, disk()]);
         assert_eq!(seen["state"], "failing");
         assert_eq!(

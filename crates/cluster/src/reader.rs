@@ -420,7 +420,7 @@ impl Reader {
     }
 
     pub(crate) fn purge_everything(&self, strength: Strength, why: &'static str) {
-        tracing::warn!(?strength, "everything is purged: {why}");
+        tracing::warn!(strength = strength.word(), "everything is purged: {why}");
         self.sink.apply_to_all(strength);
     }
 

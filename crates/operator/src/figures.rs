@@ -15,3 +15,10 @@ pub(crate) fn percent(ratio: &Value) -> String {
 pub(crate) fn size(value: &Value) -> String {
     rounded_size(value.as_u64().unwrap_or(0))
 }
+
+/// How long a problem lasts, after its text; empty if that is unknown.
+pub fn for_age(seconds: Option<u64>) -> String {
+    seconds.map_or_else(String::new, |seconds| {
+        format!(" (for {})", duration(seconds))
+    })
+}

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::figures::size;
+use crate::figures::{for_age, size};
 
 /// The lines for a site whose WordPress uses the object cache, and for what works against it.
 pub(crate) fn lines(site: &Value) -> Vec<String> {
@@ -39,8 +39,9 @@ pub(crate) fn lines(site: &Value) -> Vec<String> {
     ));
     for one in of["problems"].as_array().into_iter().flatten() {
         lines.push(format!(
-            "objects   {name}: {}: {}",
+            "objects   {name}: {}{}: {}",
             text(&one["problem"]),
+            for_age(one["since_s"].as_u64()),
             text(&one["remedy"])
         ));
     }

@@ -66,7 +66,7 @@ fn take(
     services
         .clients
         .take(site, bucket, limit, client, now)
-        .map_err(|wait| limited(wait, format!("the limit {} of {bucket:?}", limit.rate())))
+        .map_err(|wait| limited(wait, format!("the limit {} of {bucket}", limit.rate())))
 }
 
 /// The site's identity in the rate limits of clients.

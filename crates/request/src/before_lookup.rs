@@ -40,7 +40,7 @@ pub fn check_head<'r>(
         let why = reason.why();
         Fault {
             own_status: reason.status(rules),
-            ..Fault::new(why, format!("{why:?}, by {reason:?}"))
+            ..Fault::new(why, format!("by {reason}"))
         }
     })?;
     // No password is requested over plain HTTP if the response redirects to TLS.

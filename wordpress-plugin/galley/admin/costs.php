@@ -1,6 +1,6 @@
 <?php
 /**
- * What costs PHP time: the reasons why Galley did not answer requests from the cache.
+ * What costs PHP time: the reasons why Galley did not answer requests from the cache, as the dashboard of Galley shows them.
  *
  * @package Galley
  */
@@ -13,7 +13,7 @@ defined( 'ABSPATH' ) || exit;
 const SHOWN_COSTS = 8;
 
 /**
- * Returns descriptions of the server's reasons for site owners, grouped as the server counts them.
+ * Returns descriptions of the server's reasons for site owners, by kind.
  *
  * @return array<string, array<string, string>>
  */
@@ -31,12 +31,7 @@ function cost_words(): array {
 			'remembered'    => __( 'Pages that WordPress or a plugin does not allow to be stored', 'galley' ),
 			'no-store'      => __( 'Visitors who ask for a page that is not stored', 'galley' ),
 		),
-		'miss'       => array(
-			'uri-miss' => __( 'Pages that nobody had requested before', 'galley' ),
-			'stale'    => __( 'Pages whose lifetime had ended', 'galley' ),
-			'purged'   => __( 'Pages that a change had purged', 'galley' ),
-		),
-		'not_stored' => array(
+		'not-stored' => array(
 			'set-cookie'  => __( 'Pages that set a cookie for visitors', 'galley' ),
 			'no-store'    => __( 'Pages that forbid storing (no-store)', 'galley' ),
 			'private'     => __( 'Pages that are for one visitor (private)', 'galley' ),
@@ -53,37 +48,38 @@ function cost_words(): array {
 }
 
 /**
- * Returns the reasons of a site, the most frequent first. Pure except for translations.
+ * Returns what PHP's time went to, most of it first. The last part is the pages that were stored. Pure except for translations.
  *
- * @param array $site The site in `GET /status`.
- * @return array<int, array{words: string, requests: int, share: float}> `share` of all requests that PHP answered.
+ * @param array $site The site in `GET /not-cached`.
+ * @return array<int, array{words: string, requests: int|null, share: float}> `share` of PHP's time; `requests` is null if unknown.
  */
 function site_costs( array $site ): array {
+	$all  = is_int( $site['upstream_us'] ?? null ) ? max( 0, $site['upstream_us'] ) : 0;
+	$rest = $all;
 	$rows = array();
-	$all  = 0;
-	foreach ( cost_words() as $way => $known ) {
-		foreach ( (array) ( $site['reasons'][ $way ] ?? array() ) as $word => $count ) {
-			$count = is_int( $count ) ? max( 0, $count ) : 0;
-			// Misses and passes include the responses that Galley did not store.
-			$all += 'not_stored' === $way ? 0 : $count;
-			if ( $count > 0 ) {
-				$rows[] = array(
-					'words'    => $known[ $word ] ?? (string) $word,
-					'requests' => $count,
-					'share'    => 0.0,
-				);
-			}
+	foreach ( is_array( $site['reasons'] ?? null ) ? $site['reasons'] : array() as $one ) {
+		if ( is_array( $one ) && is_string( $one['word'] ?? null ) && is_int( $one['requests'] ?? null ) && is_int( $one['upstream_us'] ?? null ) ) {
+			$rest  -= $one['upstream_us'];
+			$rows[] = array(
+				'words'    => cost_words()[ $one['kind'] ?? '' ][ $one['word'] ] ?? $one['word'],
+				'requests' => max( 0, $one['requests'] ),
+				'share'    => $all > 0 ? max( 0.0, min( 1.0, $one['upstream_us'] / $all ) ) : 0.0,
+			);
 		}
+	}
+	if ( $rest > 0 ) {
+		$rows[] = array(
+			'words'    => __( 'Pages that Galley stored: they were new, purged or too old', 'galley' ),
+			'requests' => null,
+			'share'    => min( 1.0, $rest / $all ),
+		);
 	}
 	usort(
 		$rows,
 		static function ( array $a, array $b ): int {
-			return $b['requests'] - $a['requests'];
+			return array( $b['share'], $b['requests'] ) <=> array( $a['share'], $a['requests'] );
 		}
 	);
-	foreach ( $rows as $at => $row ) {
-		$rows[ $at ]['share'] = $all > 0 ? min( 1.0, $row['requests'] / $all ) : 0.0;
-	}
 	return array_slice( $rows, 0, SHOWN_COSTS );
 }
 
@@ -103,16 +99,16 @@ function php_seconds( $minutes ): int {
 /**
  * Prints the table of reasons.
  *
- * @param array    $site    The site in `GET /status`.
  * @param int|null $seconds PHP time in the last day, or null if unknown.
  */
-function print_costs( array $site, ?int $seconds ): void {
+function print_costs( ?int $seconds ): void {
 	echo '<h2>', esc_html__( 'What costs PHP time', 'galley' ), '</h2>';
 	if ( null !== $seconds ) {
 		/* translators: %s: a time span such as "5 mins" */
 		printf( '<p>%s</p>', esc_html( sprintf( __( 'In the last day PHP worked on this site for %s.', 'galley' ), age_in_words( $seconds ) ) ) );
 	}
-	$rows = site_costs( $site );
+	$answer = call( 'GET', '/not-cached?site=' . rawurlencode( own_site_host() ) );
+	$rows   = site_costs( own_site( $answer['body']['sites'] ?? null, own_site_host() ) ?? array() );
 	if ( ! $rows ) {
 		echo '<p>', esc_html__( 'PHP has answered no request since Galley started.', 'galley' ), '</p>';
 		return;
@@ -122,10 +118,10 @@ function print_costs( array $site, ?int $seconds ): void {
 		esc_html__( 'Requests that PHP answered since Galley started, by reason', 'galley' ),
 		esc_html__( 'Why PHP answered', 'galley' ),
 		esc_html__( 'Requests', 'galley' ),
-		esc_html__( 'Share', 'galley' )
+		esc_html__( 'Share of PHP’s time', 'galley' )
 	);
 	foreach ( $rows as $row ) {
-		printf( '<tr><td>%s</td><td>%s</td><td>%s</td></tr>', esc_html( $row['words'] ), esc_html( number_format_i18n( $row['requests'] ) ), esc_html( percent( $row['share'] ) ) );
+		printf( '<tr><td>%s</td><td>%s</td><td>%s</td></tr>', esc_html( $row['words'] ), esc_html( null === $row['requests'] ? '–' : number_format_i18n( $row['requests'] ) ), esc_html( percent( $row['share'] ) ) );
 	}
 	echo '</tbody></table>';
 }

@@ -28,7 +28,7 @@ function page_state( string $url ): array {
 			'state'      => 'unknown',
 			'label'      => __( 'Galley: no connection', 'galley' ),
 			'why'        => (string) $answer['error'],
-			'what_to_do' => __( 'See Settings > Galley.', 'galley' ),
+			'what_to_do' => __( 'Check the connection of the plugin to Galley.', 'galley' ),
 		);
 	}
 	return page_words( $answer['body'] );

@@ -127,7 +127,7 @@ function reason_texts_not_stored(): array {
 		'not-stored-rest-route'      => array( __( 'a REST route of another plugin answered, without a lifetime and without tags', 'galley' ), __( 'if the response may be stored, the plugin’s author sends `Cache-Control: max-age`, or calls `galley_tag()`', 'galley' ) ),
 		'not-stored-donotcachepage'  => array( __( 'a plugin or the theme defines `DONOTCACHEPAGE` for the page', 'galley' ), __( 'find the plugin or the theme that defines it; if it is wrong there, the filter `galley_obey_donotcachepage` overrules it', 'galley' ) ),
 		'not-stored-nocache-headers' => array( __( 'WordPress or a plugin calls `nocache_headers()` for the page', 'galley' ), __( 'find the plugin or the theme that calls it, or that starts a session of PHP', 'galley' ) ),
-		'not-stored-development'     => array( __( 'development mode is on', 'galley' ), __( 'switch it off on the page of Galley’s plugin, or wait: it ends by itself', 'galley' ) ),
+		'not-stored-development'     => array( __( 'development mode is on', 'galley' ), __( 'switch it off with the button of Galley’s plugin, or wait: it ends by itself', 'galley' ) ),
 		'not-stored-excluded'        => array( __( 'the settings of Galley’s plugin exclude the page', 'galley' ), __( 'if that is wrong, remove the line from these settings', 'galley' ) ),
 		'not-stored-logged-in'       => array( __( 'WordPress generated the page for a logged-in user', 'galley' ) ),
 		'not-stored-preview'         => array( __( 'it is a preview', 'galley' ) ),

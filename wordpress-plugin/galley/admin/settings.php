@@ -61,7 +61,7 @@ function settings_page(): void {
 	}
 	if ( null !== $facts['site'] ) {
 		$minutes = settings_day( $facts['site'] );
-		print_costs( $facts['site'], null === $minutes ? null : php_seconds( $minutes ) );
+		print_costs( null === $minutes ? null : php_seconds( $minutes ) );
 		settings_why();
 	}
 	settings_conflicts( $facts['defeats'] );

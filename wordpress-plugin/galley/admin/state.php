@@ -75,7 +75,7 @@ function judge_site( array $facts ): array {
 	if ( $facts['defeats'] ) {
 		$conflicts = count( $facts['defeats'] );
 		/* translators: %s: a number */
-		return state( 'amber', __( 'Caching problem', 'galley' ), sprintf( _n( '%s conflict: see the list under Settings > Galley.', '%s conflicts: see the list under Settings > Galley.', $conflicts, 'galley' ), number_format_i18n( $conflicts ) ) );
+		return state( 'amber', __( 'Caching problem', 'galley' ), sprintf( _n( '%s conflict prevents caching.', '%s conflicts prevent caching.', $conflicts, 'galley' ), number_format_i18n( $conflicts ) ) );
 	}
 	return judge_traffic( $facts['site'] );
 }
@@ -89,7 +89,7 @@ function judge_traffic( array $site ): array {
 	list( $ratio, $requests ) = visitor_ratio( $site );
 	if ( null !== $ratio && $ratio < LOW_RATIO && $requests >= REQUESTS_TO_JUDGE ) {
 		/* translators: %s: a percentage */
-		return state( 'green', __( 'Everything works', 'galley' ), sprintf( __( 'Only %s of visitors’ requests are answered from the cache. See below what costs PHP time.', 'galley' ), percent( $ratio ) ) );
+		return state( 'green', __( 'Everything works', 'galley' ), sprintf( __( 'Only %s of visitors’ requests are answered from the cache.', 'galley' ), percent( $ratio ) ) );
 	}
 	/* translators: %s: a percentage */
 	$words = null !== $ratio ? sprintf( __( '%s of visitors’ requests are answered from the cache.', 'galley' ), percent( $ratio ) ) : __( 'No visitor has requested a page since Galley started.', 'galley' );

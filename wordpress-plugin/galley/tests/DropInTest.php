@@ -135,7 +135,7 @@ final class DropInTest extends TestCase {
 		require_once dirname( __DIR__ ) . '/includes/class-described-cache.php';
 		$GLOBALS['galley_cached_writes'] = array();
 		$this->cache->set( 'a', 'one', 'shelf' );
-		$seen = new Galley\Described_Cache( $this->cache );
+		$seen                       = new Galley\Described_Cache( $this->cache );
 		$GLOBALS['galley_purge_id'] = 'of a test';
 		$seen->set( 'a', 'one', 'shelf' );
 		$this->assertSame( array(), $GLOBALS['galley_cached_writes'] );

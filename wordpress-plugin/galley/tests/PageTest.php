@@ -66,21 +66,28 @@ final class PageTest extends TestCase {
 		$this->assertSame( array( null, 0 ), Galley\visitor_ratio( array() ) );
 	}
 
-	public function test_costs_are_sorted_and_have_shares() {
-		$site  = array(
-			'reasons' => array(
-				'pass'       => array( 'cookie' => 30, 'something-new' => 10, 'path' => 'x' ),
-				'miss'       => array( 'purged' => 60 ),
-				'not_stored' => array( 'set-cookie' => 5 ),
-			),
+	public function test_costs_are_shares_of_the_time_of_php() {
+		$reason = static function ( $kind, $word, $requests, $us ) {
+			return array( 'kind' => $kind, 'word' => $word, 'requests' => $requests, 'upstream_us' => $us );
+		};
+		$site   = array(
+			'upstream_us' => 1000,
+			'reasons'     => array( $reason( 'pass', 'cookie', 90, 100 ), $reason( 'pass', 'something-new', 3, 50 ), $reason( 'not-stored', 'set-cookie', 2, 550 ), 'x', array( 'word' => 'path' ) ),
 		);
-		$costs = Galley\site_costs( $site );
-		$this->assertSame( array( 60, 30, 10, 5 ), array_column( $costs, 'requests' ) );
-		$this->assertSame( array( 0.6, 0.3, 0.1, 0.05 ), array_column( $costs, 'share' ) );
-		$this->assertSame( 'Pages that a change had purged', $costs[0]['words'] );
-		$this->assertSame( 'something-new', $costs[2]['words'] );
-		$this->assertSame( array(), Galley\site_costs( array( 'reasons' => 'none' ) ) );
+		$costs  = Galley\site_costs( $site );
+		$this->assertSame( array( 0.55, 0.3, 0.1, 0.05 ), array_column( $costs, 'share' ) );
+		$this->assertSame( array( 2, null, 90, 3 ), array_column( $costs, 'requests' ) );
+		$this->assertSame( array( 'Pages that set a cookie for visitors', 'something-new' ), array( $costs[0]['words'], $costs[3]['words'] ) );
+		foreach ( array( array(), array( 'reasons' => 'none' ), array( 'upstream_us' => 'x', 'reasons' => array( array( 'word' => 'cookie', 'requests' => 1 ) ) ) ) as $none ) {
+			$this->assertSame( array(), Galley\site_costs( $none ) );
+		}
 		$this->assertSame( 3, Galley\php_seconds( array( array( 'upstream_ms' => 1500 ), array( 'upstream_ms' => 2400 ), 'x', array( 'upstream_ms' => -9 ) ) ) );
+	}
+
+	public function test_no_text_sends_the_reader_to_the_page_of_the_plugin() {
+		$texts = file_get_contents( dirname( __DIR__ ) . '/languages/galley.pot' );
+		$texts = preg_replace( '/"\n"/', '', $texts );
+		$this->assertDoesNotMatchRegularExpression( '/Settings > Galley|[Ss]ee (below|above)|page of Galley’s plugin/u', $texts );
 	}
 
 	public function test_purges_are_described_in_sentences() {

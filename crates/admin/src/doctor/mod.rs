@@ -23,7 +23,7 @@ mod wordpress;
 
 pub use certificate::{certificate, stored_certificate};
 pub use checks::{machine, site, unreachable};
-pub use finding::{DoctorFinding, Severity};
+pub use finding::{DoctorFinding, Severity, date_findings};
 pub use machine::ProcFs;
 pub use memory::MemoryPlan;
 pub use object_cache::object_findings;

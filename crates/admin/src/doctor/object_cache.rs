@@ -33,7 +33,10 @@ pub fn object_findings(status: &Result<Value, String>) -> Vec<DoctorFinding> {
             .map(|one| {
                 let seen = format!("{name}: {}", text(&one["problem"]));
                 let why = "for pages that are not stored, PHP reads from the database what it has read before";
-                DoctorFinding::bad(Severity::Notice, CHECK, seen, why, text(&one["remedy"]))
+                DoctorFinding {
+                    since_s: one["since_s"].as_u64(),
+                    ..DoctorFinding::bad(Severity::Notice, CHECK, seen, why, text(&one["remedy"]))
+                }
             })
             .collect();
         if findings.is_empty() {
@@ -55,7 +58,7 @@ mod tests {
     #[test]
     fn what_works_against_the_own_object_cache_is_a_notice() {
         let site = |of: Value| json!({ "name": "a.test", "object_cache": of });
-        let problem = json!({ "problem": "emptied", "remedy": "stop it" });
+        let problem = json!({ "problem": "emptied", "since_s": 60, "remedy": "stop it" });
         let status = json!({ "sites": [
             site(json!({ "requests": 7, "hit_ratio": 0.987, "problems": [] })),
             site(json!({ "requests": 7, "problems": [problem] })),
@@ -74,6 +77,7 @@ mod tests {
             (Severity::Notice, "a.test: emptied", "stop it"),
         ];
         assert!(seen.eq(expected), "{found:?}");
+        assert_eq!(found[1].since_s, Some(60));
         assert!(object_findings(&Err("no server".to_owned())).is_empty());
     }
 

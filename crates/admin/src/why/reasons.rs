@@ -69,7 +69,7 @@ reasons! {
     STORED_REST_ROUTE: "not-stored-rest-route", "a REST route of another plugin answered, without a lifetime and without tags", Some("if the response may be stored, the plugin's author sends `Cache-Control: max-age`, or calls `galley_tag()`");
     STORED_DONOTCACHEPAGE: "not-stored-donotcachepage", "a plugin or the theme defines `DONOTCACHEPAGE` for the page", Some("find the plugin or the theme that defines it; if it is wrong there, the filter `galley_obey_donotcachepage` overrules it");
     STORED_NOCACHE_HEADERS: "not-stored-nocache-headers", "WordPress or a plugin calls `nocache_headers()` for the page", Some("find the plugin or the theme that calls it, or that starts a session of PHP");
-    STORED_DEVELOPMENT: "not-stored-development", "development mode is on", Some("switch it off on the page of Galley's plugin, or wait: it ends by itself");
+    STORED_DEVELOPMENT: "not-stored-development", "development mode is on", Some("switch it off with the button of Galley's plugin, or wait: it ends by itself");
     STORED_EXCLUDED: "not-stored-excluded", "the settings of Galley's plugin exclude the page", Some("if that is wrong, remove the line from these settings");
     STORED_LOGGED_IN: "not-stored-logged-in", "WordPress generated the page for a logged-in user", None;
     STORED_PREVIEW: "not-stored-preview", "it is a preview", None;

@@ -53,7 +53,7 @@ function objects(site) {
       ['Memory', bytes(of.bytes), `${count(of.entries)} values`],
       ['Emptied', count(of.flushes + of.adopted + of.abandoned), of.flushed_by ? `last by ${of.flushed_by}` : ''],
     ]),
-    ...lines('Problems', of.problems.map((one) => `${one.problem}: ${one.remedy}`)),
+    ...lines('Problems', of.problems.map((one) => `${one.problem}${typeof one.since_s !== 'number' ? '' : ` (for ${duration(one.since_s)})`}: ${one.remedy}`)),
     table(`Groups of ${site.name} that cost most`, columns, rows, 'Nothing was missing or changed.'),
   ];
 }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::options::{AdminOptions, DoctorOptions};
 use crate::app;
 use galley_operator::ask as running;
+use galley_operator::figures::for_age;
 use galley_operator::outcome::{DEFAULT_CONFIG, configuration, print_diagnostics, runtime, talk};
 use galley_operator::show::{self, line};
 
@@ -69,6 +70,7 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
             );
         }
     }
+    doctor::date_findings(&mut findings, &status);
     let is_wrong = findings
         .iter()
         .any(|finding| finding.level == Severity::Wrong);
@@ -100,16 +102,17 @@ fn status(path: &Path) -> Result<Value, String> {
 
 fn value(finding: &DoctorFinding) -> Value {
     json!({
-        "check": finding.check, "level": finding.level.word(), "seen": finding.seen, "why": finding.why, "remedy": finding.remedy,
+        "check": finding.check, "level": finding.level.word(), "seen": finding.seen, "since_s": finding.since_s, "why": finding.why, "remedy": finding.remedy,
     })
 }
 
 fn print(finding: &DoctorFinding) {
     line(&format!(
-        "{:<8} {:<12} {}",
+        "{:<8} {:<12} {}{}",
         finding.level.word(),
         finding.check,
-        finding.seen
+        finding.seen,
+        for_age(finding.since_s)
     ));
     for (word, text) in [("why", &finding.why), ("do", &finding.remedy)] {
         if !text.is_empty() {

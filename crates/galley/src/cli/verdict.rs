@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use serde_json::Value;
 
-use galley_operator::figures::duration;
+use galley_operator::figures::for_age;
 use galley_operator::show::text;
 
 /// Whether the server reports no problem. A server of a version without a verdict reports none.
@@ -23,7 +23,8 @@ pub(super) fn lines(status: &Value) -> Vec<String> {
     let Some(state) = health["state"].as_str() else {
         return Vec::new();
     };
-    let is_colored = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let is_colored = std::io::stdout().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
     let first = format!(
         "{}: {}",
         colored(state, is_colored),
@@ -38,8 +39,7 @@ pub(super) fn lines(status: &Value) -> Vec<String> {
 fn problem(problem: &Value) -> [String; 2] {
     let site = problem["site"].as_str();
     let site = site.map_or_else(String::new, |site| format!("{site}: "));
-    let since = problem["since_s"].as_u64();
-    let since = since.map_or_else(String::new, |since| format!(" (for {})", duration(since)));
+    let since = for_age(problem["since_s"].as_u64());
     [
         format!("  {site}{}{since}", text(&problem["problem"])),
         format!("    what to do: {}", text(&problem["remedy"])),

@@ -43,7 +43,7 @@ fn the_plugin_page_shows_the_verdict_when_php_stops() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     let address = site.fpm.address();
     assert!(
-        text.contains(&format!("No response from {address}")),
+        text.contains(&format!("No response from {address}")) && text.contains(" (for "),
         "{text}"
     );
     let line = state_line(&mut tab, &site);

@@ -51,6 +51,45 @@ fn commands_reach_the_running_server_despite_an_invalid_file() {
     );
 }
 
+/// `script` of util-linux gives the command a pseudo-terminal.
+#[test]
+fn the_state_has_a_color_on_a_terminal_only() {
+    let site = SiteBuilder::php().start();
+    site.get("/page/").assert_status(200);
+    let config = site.galley.config().display();
+    let call = format!("exec {} status --config {config}", binary().display());
+    let colored = "\u{1b}[1;32mok\u{1b}[0m: ";
+    for (program, no_color, starts) in [
+        ("terminal", None, colored),
+        ("terminal", Some(""), colored),
+        ("terminal", Some("1"), "ok: "),
+        ("pipe", None, "ok: "),
+    ] {
+        let mut command = if program == "pipe" {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &call]);
+            shell
+        } else {
+            let mut script = Command::new("script");
+            script.args(["--quiet", "--return", "--command", &call, "/dev/null"]);
+            script
+        };
+        command
+            .stdin(std::process::Stdio::null())
+            .env_remove("NO_COLOR");
+        command.envs(no_color.map(|value| ("NO_COLOR", value)));
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let case = format!("{program}, NO_COLOR {no_color:?}: {text:?}");
+        assert!(
+            output.status.success() && text.starts_with(starts),
+            "{case}"
+        );
+        let escapes = text.matches('\u{1b}').count();
+        assert_eq!(escapes, if starts == colored { 2 } else { 0 }, "{case}");
+    }
+}
+
 #[test]
 fn a_public_address_in_place_of_the_admin_interface_is_told_in_one_line() {
     let page = format!("<html>{}</html>", "a page of the site\n".repeat(2_000));

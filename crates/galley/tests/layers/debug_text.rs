@@ -1,5 +1,6 @@
 //! `Debug` text is for people: it is never compared, hashed or stored, because it changes when a Rust type is renamed or gets a
-//! field. Product code may format it in log events, assertions, panics and the texts of errors, and a constant anywhere.
+//! field. Product code may format it in log events of the levels debug and trace, in assertions, panics and the texts of errors, and a
+//! constant anywhere. Log events that owners see have words instead.
 
 use std::fs;
 
@@ -9,19 +10,11 @@ use crate::{all_sources, is_test, workspace};
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("operator/build.rs", "literals in Rust source"),
     ("telemetry/src/errors.rs", "the values in log lines"),
-    ("request/src/access.rs", "the note of a fault, for the log"),
-    (
-        "request/src/before_lookup.rs",
-        "the note of a fault, for the log",
-    ),
 ];
 
 const FOR_PEOPLE: &[&str] = &[
     "trace",
     "debug",
-    "info",
-    "warn",
-    "error",
     "assert",
     "assert_eq",
     "assert_ne",
@@ -46,7 +39,7 @@ fn debug_text_is_neither_compared_nor_hashed_nor_stored() {
     }
     assert!(
         found.is_empty(),
-        "declare the fields that count, for example in a `Shape`, instead of `{{:?}}`:\n{}",
+        "declare the fields that count, for example in a `Shape`, or give people words, instead of `{{:?}}` and `?field`:\n{}",
         found.join("\n")
     );
 }
@@ -58,6 +51,29 @@ fn product(text: &str) -> &str {
 
 /// The numbers of the lines that format `Debug` text for something else than a message.
 fn violations(text: &str) -> impl Iterator<Item = usize> {
+    formatted(text).chain(logged(text))
+}
+
+/// Those of fields of log events that owners see: `?field`.
+fn logged(text: &str) -> impl Iterator<Item = usize> {
+    let macros = ["tracing::info!(", "tracing::warn!(", "tracing::error!("];
+    let calls = macros.into_iter().flat_map(|call| text.match_indices(call));
+    calls.filter_map(move |(at, call)| {
+        let fields = &text[at + call.len()..];
+        // Up to the message, or to the end of a call without any.
+        let fields = &fields[..fields.find(['"', ';']).unwrap_or(fields.len())];
+        let is_shown = |part: &str| {
+            part.trim()
+                .rsplit("= ")
+                .next()
+                .is_some_and(|value| value.starts_with('?'))
+        };
+        let line = || text[..at].matches('\n').count() + 1;
+        fields.split(',').any(is_shown).then(line)
+    })
+}
+
+fn formatted(text: &str) -> impl Iterator<Item = usize> {
     let places = text.match_indices(":?}").chain(text.match_indices(":#?}"));
     places.filter_map(move |(at, _)| {
         let before = &text[..at];
@@ -86,10 +102,11 @@ fn is_for_people(before: &str) -> bool {
 #[test]
 fn violations_are_found_by_the_macro() {
     let text = concat!(
-        "fn f() {\n    let a = format!(\"{x:?}\");\n    // format!(\"{x:?}\")\n    tracing::warn!(\"{x:?}\");\n",
+        "fn f() {\n    let a = format!(\"{x:?}\");\n    // format!(\"{x:?}\")\n    tracing::debug!(?x, \"{x:?}\");\n",
+        "    tracing::warn!(a, strength = ?x, \"?\");\n    tracing::info!(%a, \"{x:?}\");\n    tracing::info!(%a, \"?\");\n",
         "    assert!(a == b, \"{x:#?}\");\n    format!(\"within {TIMEOUT:?}\");\n    write!(text, \"{:?}\", x)?;\n}\n",
         "#[error(\"{0:?}\")]\nstruct E;\n#[cfg(test)]\nmod tests {\n    format!(\"{x:?}\")\n}\n",
     );
     let lines: Vec<usize> = violations(product(text)).collect();
-    assert_eq!(lines, [2, 7]);
+    assert_eq!(lines, [2, 6, 10, 5]);
 }

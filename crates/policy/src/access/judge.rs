@@ -1,5 +1,6 @@
 //! Access control for one request.
 
+use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -63,6 +64,15 @@ pub enum By {
     Rule(usize),
 }
 
+impl Display for By {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Site => f.write_str("the site"),
+            Self::Rule(index) => write!(f, "rule {} of the site", index + 1),
+        }
+    }
+}
+
 /// Why a request is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenialReason {
@@ -82,6 +92,22 @@ pub enum DenialReason {
     Authors,
     /// `crawler_rules` refuses the crawler that the `User-Agent` names.
     Crawler,
+}
+
+/// The option that denies.
+impl Display for DenialReason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Denied(by) => write!(f, "`deny` of {by}"),
+            Self::NotAllowed(by) => write!(f, "`allow` of {by}"),
+            Self::CountryDenied(by) => write!(f, "`deny_countries` of {by}"),
+            Self::CountryNotAllowed(by) => write!(f, "`allow_countries` of {by}"),
+            Self::NotAdmin => f.write_str("`admin_allow`"),
+            Self::XmlRpc => f.write_str("`xmlrpc`"),
+            Self::Authors => f.write_str("`hide_authors`"),
+            Self::Crawler => f.write_str("`crawler_rules`"),
+        }
+    }
 }
 
 impl DenialReason {
@@ -151,6 +177,19 @@ pub enum Bucket {
     Password,
     /// Logins to the dashboard of the site.
     Dashboard,
+}
+
+/// The option that limits.
+impl Display for Bucket {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Of(by) => write!(f, "`limit` of {by}"),
+            Self::Login => f.write_str("`login_limit`"),
+            Self::XmlRpc => f.write_str("`xmlrpc_limit`"),
+            Self::Password => f.write_str("`basic_auth`"),
+            Self::Dashboard => f.write_str("`dashboard_auth`"),
+        }
+    }
 }
 
 impl Bucket {

@@ -17,6 +17,16 @@ pub enum Strength {
     Soft,
 }
 
+impl Strength {
+    /// The stable word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Hard => "hard",
+            Self::Soft => "soft",
+        }
+    }
+}
+
 /// The responses that a purge covers, within its site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {

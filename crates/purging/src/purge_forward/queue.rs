@@ -187,7 +187,12 @@ impl TargetQueue {
                 continue;
             }
             let pause = self.state.lock().failed(&error);
-            tracing::warn!(target, why = error.why, retry_in = ?pause, "a purge could not be forwarded");
+            tracing::warn!(
+                target,
+                why = error.why,
+                retry_in_s = pause.as_secs(),
+                "a purge could not be forwarded"
+            );
             tokio::time::sleep(pause).await;
         }
     }

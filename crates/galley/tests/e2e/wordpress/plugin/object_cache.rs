@@ -208,6 +208,19 @@ fn without_its_files_or_its_server_wordpress_works_and_nothing_old_returns() {
     let dying = Request::get(&format!("/object-probe.php?do=die&number=30&{query}")).host(PLUGIN);
     assert_eq!(dying.send(stack.other.addr()).unwrap().status, 500);
     assert_eq!(connected(&stack)["title"], 30);
+    // A plugin of another version, whose messages Galley refuses.
+    let store = content.join("plugins/galley/object-cache/class-object-store.php");
+    let code = fs::read_to_string(&store).unwrap();
+    let older = code.replace("pack( 'CC', 5,", "pack( 'CC', 4,");
+    assert_ne!(older, code);
+    fs::write(&store, older).unwrap();
+    wait_for("PHP does without the store", TIMEOUT, || {
+        read(&stack)["connected"] == false
+    });
+    write(&stack, 31);
+    assert_eq!(read(&stack)["title"], 31);
+    fs::write(&store, code).unwrap();
+    assert_eq!(connected(&stack)["title"], 31);
     // Galley ends.
     stack.stack.galley.kill();
     write(&stack, 4);
