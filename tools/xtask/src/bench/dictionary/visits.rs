@@ -50,7 +50,7 @@ pub(super) fn run(
             eprintln!("dictionary: {pages}, {}", server.coding);
             let dir = site
                 .scratch
-                .join(&format!("chromium-{number}-{}", server.coding));
+                .join(format!("chromium-{number}-{}", server.coding));
             let mut browser = Chromium::start_trusting(&dir, &site.certificate.pin)?;
             fill(&mut browser.new_tab()?, server, paths)?;
             wait_until_idle(interrupt, &[server.galley.pid()])?;
