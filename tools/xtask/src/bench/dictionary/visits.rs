@@ -112,11 +112,12 @@ fn read(tab: &mut Tab<'_>, server: &Server, paths: &[String]) -> Result<Reading,
     let mut bytes = vec![body(tab)?.1];
     if server.coding == "dcz" {
         wait(|| Ok(server.dictionaries().len() > before))?;
-        // Chromium stores the dictionary a moment after it has loaded it. The parameter makes each address new to it.
-        let mut number = 0;
+        // Chromium stores the dictionary a moment after it has loaded it. The parameter makes each address new to it. Not every page has a
+        // difference.
+        let mut in_turn = paths.iter().cycle().zip(1_u32..);
         wait(|| {
-            number += 1;
-            tab.navigate(&server.url(&format!("{first}?utm_source={number}"))?)?;
+            let (path, number) = in_turn.next().ok_or("no pages")?;
+            tab.navigate(&server.url(&format!("{path}?utm_source={number}"))?)?;
             Ok(body(tab)?.0 == "dcz")
         })?;
     }
