@@ -3,7 +3,7 @@
 # The directory in which the tests of the dashboard find axe.
 AXE = target/axe
 
-.PHONY: help demo demo-clean test bench conformance faults cluster object-cache engines exactness fragments growth load-compare lossy seeds soak stress slow hostile upgrades import-compare fuzz plugin-versions plugin-live plugin-style no-skipped build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults cluster dictionaries-live object-cache php-table engines exactness fragments growth load-compare lossy seeds soak stress slow hostile upgrades import-compare fuzz plugin-versions plugin-live plugin-style no-skipped build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-seeds setup-faults setup-cluster setup-engines setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -15,7 +15,7 @@ help:
 	@echo 'make demo-clean       removes what the demo made'
 	@echo 'make check            format, lints, licences, unit tests: five minutes after a build, installs nothing'
 	@echo 'make test             everything: make check, end-to-end tests with real servers, fuzzing, documentation'
-	@echo 'make bench            Galley next to its peers, in one run of 45 minutes (SCENARIO=http3: only those; QUICK=1: about five; README=1: for the README)'
+	@echo 'make bench            Galley next to its peers, in one run of 45 minutes (SCENARIO=http3: only those; SCENARIO=dictionary: compression dictionaries in Chromium; QUICK=1: about five; README=1: for the README)'
 	@echo 'make seeds            the stacks of five published articles, rebuilt and measured beside Galley: 12 minutes (ONLY=4: one; QUICK=1: shorter)'
 	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone; SUITE=DIR: a copy of it)'
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
@@ -26,9 +26,11 @@ help:
 	@echo 'make exactness AUDITED=1000             the audit on so many pages, 50 of which depend on files: fails if one pass does not find each of them'
 	@echo 'make exactness PLUGINS=DIR EVENTS=DIR   the same measurement on any plugins and themes, with PHP scripts as edits (PAGES=80)'
 	@echo 'make object-cache     what pages cost with each object cache, then 200 rounds of kill -9, SIGSTOP, reload, upgrade (ONLY=table, ROUNDS=20)'
+	@echo 'make php-table        what a page that is not stored costs with the PHP that Galley runs and with other settings of PHP-FPM (ROUNDS=25 ONLY="jit preload")'
 	@echo 'make fragments        what an edit costs PHP on a site of 3,000 posts whose pages share fragments (EDITS=500 PAGES=10000: random edits too; SECONDS=0: without load)'
 	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4, and WordPress 6.2 to 6.7 of npm, 6.8 of Debian trixie and 7.1 of sid (PHP=8.4 WORDPRESS=sid: one of each)'
 	@echo 'make plugin-live WORDPRESS=sid  the end-to-end and browser tests of the plugin with one of these WordPresses, or a folder'
+	@echo 'make dictionaries-live  Chromium loads posts by dictionary while they are edited and purged, and compares the bytes with those of PHP (LOADS=10000)'
 	@echo 'make plugin-style     PHP_CodeSniffer on the plugin (PHPCS=PROGRAM: one that has the WordPress standard)'
 	@echo 'make growth           what a hit costs while entries and connections grow (ONLY=entries: one part)'
 	@echo 'make load-compare     galley load and other load generators in turns on the same targets: five minutes (OHA=PROGRAM RATE=1000 ROUNDS=5)'
@@ -149,6 +151,13 @@ endif
 ifneq ($(ONLY),table)
 	@GALLEY_OBJECT_ROUNDS=$(or $(ROUNDS),200) cargo test --quiet --workspace --test e2e -- object_cache --nocapture
 endif
+
+dictionaries-live: setup-test
+	@GALLEY_LOADS=$(or $(LOADS),10000) cargo test --quiet --workspace --test browser -- chromium_gets_second_pages --nocapture
+
+php-table: setup-demo build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask php-table --galley target/release/galley $(if $(ROUNDS),--rounds $(ROUNDS)) $(foreach name,$(ONLY),--only $(name))
 
 # All tests that use an engine, with engines other than Debian's Redis. Uses debug builds.
 engines: setup-engines

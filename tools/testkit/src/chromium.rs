@@ -275,6 +275,13 @@ impl Tab<'_> {
             .map(drop)
     }
 
+    /// Makes all requests fail whose URL matches one of the patterns, in which `*` stands for any text.
+    pub fn block_urls(&mut self, patterns: &[&str]) -> Result<(), TestkitError> {
+        self.call("Network.enable", &json!({}))?;
+        self.call("Network.setBlockedURLs", &json!({ "urls": patterns }))
+            .map(drop)
+    }
+
     /// Sets the size of the window in CSS pixels.
     pub fn set_viewport(&mut self, width: u32, height: u32) -> Result<(), TestkitError> {
         let metrics =

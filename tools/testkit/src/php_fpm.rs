@@ -37,6 +37,8 @@ pub struct FpmOptions {
     pub workers: usize,
     /// PHP settings, name and value, for example `("memory_limit", "64M")`.
     pub ini: Vec<(String, String)>,
+    /// Settings that count for the master, such as those of opcache's memory: name and value.
+    pub system: Vec<(String, String)>,
     /// Additional settings of the pool, name and value, for example `("request_terminate_timeout", "1s")`.
     pub pool: Vec<(String, String)>,
 }
@@ -47,6 +49,7 @@ impl Default for FpmOptions {
             listen: FpmListen::Unix,
             workers: 2,
             ini: Vec::new(),
+            system: Vec::new(),
             pool: Vec::new(),
         }
     }
@@ -81,6 +84,15 @@ impl PhpFpm {
         fs::create_dir_all(&sessions).context("create the directory of sessions")?;
         fs::set_permissions(&sessions, fs::Permissions::from_mode(0o1777))
             .context("make the directory of sessions writable")?;
+        if !options.system.is_empty() {
+            let folder = dir.join(SYSTEM_FOLDER);
+            fs::create_dir_all(&folder).context("create the directory of settings")?;
+            let lines = options.system.iter();
+            let text: Vec<String> = lines
+                .map(|(name, value)| format!("{name}=\"{value}\"\n"))
+                .collect();
+            fs::write(folder.join("zz-system.ini"), text.concat()).context("write settings")?;
+        }
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -163,6 +175,11 @@ fn launch(dir: &Path, address: &ListenAddress) -> Result<Service, TestkitError> 
         .arg("--fpm-config")
         .arg(dir.join("php-fpm.conf"))
         .current_dir(dir);
+    let system = dir.join(SYSTEM_FOLDER);
+    if system.exists() {
+        // After the folder of the distribution.
+        master.env("PHP_INI_SCAN_DIR", format!(":{}", system.display()));
+    }
     let mut service = Service::spawn("php-fpm", &mut master, &log, StopMode::Terminate(TIMEOUT))?;
     service.wait_until("the pool to be ready", START_TIMEOUT, || {
         let text = fs::read_to_string(&log).unwrap_or_default();
@@ -213,6 +230,9 @@ fn configuration(dir: &Path, address: &ListenAddress, options: &FpmOptions) -> S
     }
     text
 }
+
+/// The folder of the settings for the master.
+const SYSTEM_FOLDER: &str = "system";
 
 /// Debian's program names contain the version.
 pub(crate) const PHP_FPM: &[&str] = &[

@@ -1,5 +1,5 @@
 //! The commands behind the Makefile: `xtask demo`, `demo-clean`, `bench`, `cluster`, `conformance`, `faults`, `exactness`, `fragments`,
-//! `growth`, `load-compare`, `lossy`, `object-cache`, `seeds`, `soak` and `stress`. They build nothing.
+//! `growth`, `load-compare`, `lossy`, `object-cache`, `php-table`, `seeds`, `soak` and `stress`. They build nothing.
 //!
 //! Results go to stdout, progress to stderr. Exit codes: 0 success, 1 failure, 2 invalid usage.
 
@@ -16,6 +16,7 @@ mod interrupt;
 mod load_compare;
 mod lossy;
 mod object_cache;
+mod php_table;
 mod program;
 mod seeds;
 mod stress;
@@ -66,6 +67,8 @@ enum Task {
     LossyPage(lossy::PageArguments),
     /// Measures what pages cost with and without object caches
     ObjectCache(object_cache::Arguments),
+    /// Measures what pages cost with the managed PHP and with other settings of PHP
+    PhpTable(php_table::Arguments),
     /// Rebuilds the stacks of five published articles, and compares them with Galley
     Seeds(seeds::Arguments),
     /// Sends millions of requests, a tenth of them uncached, and checks failures, memory and descriptors
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Task::Lossy(arguments) => lossy::run(&arguments),
         Task::LossyPage(arguments) => lossy::load_page(&arguments),
         Task::ObjectCache(arguments) => object_cache::run(&arguments),
+        Task::PhpTable(arguments) => php_table::run(&arguments),
         Task::Seeds(arguments) => seeds::run(&arguments),
         Task::Soak(arguments) => stress::soak(&arguments),
         Task::Stress(arguments) => stress::stress(&arguments),

@@ -7,8 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use rcgen::{CertifiedKey, PublicKeyData as _, generate_simple_self_signed};
 use rustls::pki_types::CertificateDer;
+use sha2::{Digest as _, Sha256};
 
 use crate::error::CommandError;
 
@@ -19,6 +21,8 @@ pub(crate) struct Certificate {
     pub(crate) file: PathBuf,
     pub(crate) key: PathBuf,
     pub(crate) trusted: CertificateDer<'static>,
+    /// For Chromium: the pin of the key (RFC 7469 section 2.4).
+    pub(crate) pin: String,
 }
 
 impl Certificate {
@@ -35,6 +39,7 @@ impl Certificate {
             file,
             key,
             trusted: cert.der().clone(),
+            pin: STANDARD.encode(Sha256::digest(signing_key.subject_public_key_info())),
         })
     }
 }

@@ -11,6 +11,7 @@ mod check;
 mod contender;
 mod context;
 mod cpu;
+mod dictionary;
 mod figure;
 pub(crate) mod floor;
 pub(crate) mod hold;
@@ -99,6 +100,10 @@ pub(crate) struct Arguments {
 
 /// Runs the selected scenarios and writes the results. A signal stops the run early.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
+    // It needs a browser, so it is no scenario of the files.
+    if arguments.scenario == ["dictionary"] {
+        return dictionary::run(&existing_program(&arguments.galley)?, arguments.quick);
+    }
     let selection = Selection {
         quick: arguments.quick,
         contenders: &arguments.only,
@@ -126,6 +131,7 @@ fn print_scenarios(plan: &BenchPlan) {
         println!("{}: {}", scenario.name, scenario.title);
         println!("    {}", scenario.contenders.join(" "));
     }
+    println!("dictionary: Compression dictionaries in Chromium (alone; prints tables only)");
 }
 
 /// Prints the tables, writes all result files, and prints their names.
