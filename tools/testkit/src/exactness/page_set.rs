@@ -252,7 +252,11 @@ impl<'s> ComparedPages<'s> {
         if !stale.is_empty() {
             fetch()?;
         }
-        let fetched = fetch()?;
+        let mut fetched = fetch()?;
+        if fetched.iter().any(|page| !page.is_hit) {
+            // The first requests with another theme change options that pages have read.
+            fetched = fetch()?;
+        }
         let pairs = self.targets.iter().zip(fetched.iter().zip(&self.reference));
         for (target, (page, reference)) in pairs {
             if page.content != reference.content {
