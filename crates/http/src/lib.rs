@@ -8,7 +8,7 @@
 //! parsing a usual head allocates nothing.
 //!
 //! A request takes this path: [`head::resume`] until it is complete, [`framing::frame`], [`body::BodyReader`],
-//! [`framing::Framing::response`], [`response_writer::write_head`]. For upstreams, [`response`] defines which responses are
+//! [`response_writer::write_head`]. For upstreams, [`response`] defines which responses are
 //! rejected. HTTP/2 and HTTP/3 requests take the same path from [`h2::head`] on.
 
 pub mod body;

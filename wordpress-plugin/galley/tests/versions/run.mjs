@@ -52,7 +52,7 @@ function prepare(scratch, name) {
   );
   mkdirSync(join(content, 'mu-plugins'), { recursive: true });
   cpSync(join(here, 'lab.php'), join(content, 'mu-plugins/lab.php'));
-  for (const part of ['galley.php', 'uninstall.php', 'admin', 'includes', 'languages']) {
+  for (const part of ['galley.php', 'uninstall.php', 'admin', 'includes', 'languages', 'object-cache']) {
     cpSync(join(plugin, part), join(content, 'plugins/galley', part), { recursive: true });
   }
   const config = join(root, 'wp-config.php');
