@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use galley_policy::time::Tick;
 use galley_sys::Lock;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// How well visitors are served.
@@ -31,39 +32,23 @@ impl Level {
     }
 }
 
-/// Defines [`ProblemKind`] with its words.
-macro_rules! kinds {
-    ($($kind:ident = $word:literal,)+) => {
-        /// The subject of a problem.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub(super) enum ProblemKind { $($kind,)+ }
-
-        impl ProblemKind {
-            #[cfg(test)]
-            pub(super) const ALL: &'static [Self] = &[$(Self::$kind,)+];
-
-            /// One word for programs.
-            pub(super) fn word(self) -> &'static str {
-                match self { $(Self::$kind => $word,)+ }
-            }
-        }
-    };
-}
-
-kinds! {
-    Certificate = "certificate",
-    Cluster = "cluster",
-    Crawl = "crawl",
-    Cron = "cron",
-    Disk = "disk",
-    Errors = "errors",
-    ObjectCache = "object-cache",
-    Overload = "overload",
-    Plugin = "plugin",
-    Privileged = "privileged",
-    PurgeForward = "purge-forward",
-    Reload = "reload",
-    Upstream = "upstream",
+/// The subject of a problem; serialized as one word for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ProblemKind {
+    Certificate,
+    Cluster,
+    Crawl,
+    Cron,
+    Disk,
+    Errors,
+    ObjectCache,
+    Overload,
+    Plugin,
+    Privileged,
+    PurgeForward,
+    Reload,
+    Upstream,
 }
 
 /// Since when a problem exists.
@@ -132,7 +117,7 @@ impl HealthProblem {
             ProblemAge::Observed | ProblemAge::Ahead => None,
         };
         json!({
-            "level": self.level.word(), "kind": self.kind.word(), "site": self.site, "problem": self.text,
+            "level": self.level.word(), "kind": self.kind, "site": self.site, "problem": self.text,
             "since_s": since_s, "remedy": self.remedy,
         })
     }
@@ -174,9 +159,26 @@ mod tests {
 
     use super::*;
 
+    /// Every kind.
+    const KINDS: [ProblemKind; 13] = [
+        ProblemKind::Certificate,
+        ProblemKind::Cluster,
+        ProblemKind::Crawl,
+        ProblemKind::Cron,
+        ProblemKind::Disk,
+        ProblemKind::Errors,
+        ProblemKind::ObjectCache,
+        ProblemKind::Overload,
+        ProblemKind::Plugin,
+        ProblemKind::Privileged,
+        ProblemKind::PurgeForward,
+        ProblemKind::Reload,
+        ProblemKind::Upstream,
+    ];
+
     /// A problem of each kind, of two sites and of the server, and of two subjects.
     fn problem(index: usize, level: Level) -> HealthProblem {
-        let kinds = ProblemKind::ALL;
+        let kinds = KINDS;
         let site = [None, Some("a.test"), Some("b.test")][index / kinds.len() % 3];
         HealthProblem {
             level,
@@ -190,7 +192,7 @@ mod tests {
         /// Any problems come, change their level and go; a look is one of the watch, or a query about a part of them.
         #[test]
         fn every_kind_of_problem_says_since_when(
-            looks in prop::collection::vec((prop::collection::vec(any::<bool>(), 6 * ProblemKind::ALL.len()), any::<bool>(), 1_000_u64..60_000), 1..12),
+            looks in prop::collection::vec((prop::collection::vec(any::<bool>(), 6 * KINDS.len()), any::<bool>(), 1_000_u64..60_000), 1..12),
         ) {
             let beginnings = Beginnings::default();
             let mut began: HashMap<usize, u64> = HashMap::new();
@@ -215,8 +217,8 @@ mod tests {
 
     #[test]
     fn a_known_age_stays_and_what_is_ahead_has_none() {
-        for kind in ProblemKind::ALL {
-            let of = || HealthProblem::degraded(*kind, String::new(), "");
+        for kind in KINDS {
+            let of = || HealthProblem::degraded(kind, String::new(), "");
             let known = of().aged(Some(Duration::from_secs(7)));
             let ahead = HealthProblem {
                 age: ProblemAge::Ahead,
