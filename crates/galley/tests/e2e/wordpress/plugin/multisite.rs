@@ -15,7 +15,10 @@ use super::super::stack::{
     HIT, HOUR, StackOptions, TIMEOUT, UpstreamKind, WordPressStack, assert_cache_status,
     assert_no_text, assert_text,
 };
-use super::{ExpectedPurges, SharedStack, TOKEN, install, nonce_in, rest_api, rest_api_at};
+use super::{
+    ExpectedPurges, SharedStack, TOKEN, install, nonce_in, rest_api, rest_api_at,
+    wait_until_acknowledged,
+};
 
 static SHARED: LazyLock<SharedStack> = LazyLock::new(|| {
     let stack = start_network(false);
@@ -29,6 +32,7 @@ static SHARED: LazyLock<SharedStack> = LazyLock::new(|| {
              restore_current_blog();
          }",
     );
+    wait_until_acknowledged(&stack);
     SharedStack {
         stack,
         lock: Mutex::new(()),
