@@ -202,14 +202,20 @@ function exact_shop_variations( WC_Product $product ): string {
 	return '<form class="variations" data-product_variations="' . esc_attr( (string) wp_json_encode( $all ) ) . '"></form>';
 }
 
-/** Four products of the same categories, kept for a day. */
+/**
+ * Four products of the same categories, kept for a day. Not if the site has an object cache: the reference keeps its transients in the
+ * database, and would show numbers from another time.
+ */
 function exact_shop_related( int $id ): array {
 	global $wpdb;
-	$kept = get_transient( "wc_related_$id" );
+	$is_kept = ! file_exists( WP_CONTENT_DIR . '/object-cache.php' );
+	$kept    = $is_kept ? get_transient( "wc_related_$id" ) : false;
 	if ( ! is_array( $kept ) ) {
 		$terms = implode( ',', array_map( 'intval', array_merge( array( 0 ), wp_get_object_terms( $id, 'product_cat', array( 'fields' => 'tt_ids' ) ) ) ) );
 		$kept  = $wpdb->get_col( "SELECT DISTINCT p.ID FROM $wpdb->posts p JOIN $wpdb->term_relationships r ON r.object_id = p.ID WHERE p.post_type = 'product' AND p.post_status = 'publish' AND p.ID <> $id AND r.term_taxonomy_id IN ($terms) ORDER BY p.ID LIMIT 4" );
-		set_transient( "wc_related_$id", $kept, DAY_IN_SECONDS );
+		if ( $is_kept ) {
+			set_transient( "wc_related_$id", $kept, DAY_IN_SECONDS );
+		}
 	}
 	return array_map( 'intval', $kept );
 }
