@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use galley_cache::budget::MemoryBudget;
+use galley_cache::dictionaries::DifferenceRoom;
 use galley_cache::entry::{CompressionStep, Entry, EntryKind, EntryParts};
 use galley_cache::key::Key;
 use galley_cache::memory::Memory;
@@ -66,6 +67,8 @@ pub struct Dictionaries {
     /// Written under the lock of `templates`; read by hits.
     current: ArcSwap<Vec<Arc<Dictionary>>>,
     templates: Lock<Vec<TemplatePages>>,
+    /// The memory for the forms that are made with them.
+    room: Arc<DifferenceRoom>,
     /// Whether a page was noted.
     is_used: AtomicBool,
     /// Whether the site has dictionaries.
@@ -93,6 +96,7 @@ impl Dictionaries {
             state: AtomicU32::new(if has_state { next_state() } else { OFF }),
             current: ArcSwap::default(),
             templates: Lock::default(),
+            room: Arc::default(),
             is_used: AtomicBool::new(next_pages.is_some()),
             is_on,
             next_pages,
@@ -108,6 +112,11 @@ impl Dictionaries {
     /// The pages that visitors open from each page, if pages name them.
     pub fn next_pages(&self) -> Option<&NextPages> {
         self.next_pages.as_ref()
+    }
+
+    /// The memory for the forms that are made with the dictionaries.
+    pub(crate) fn room(&self) -> &Arc<DifferenceRoom> {
+        &self.room
     }
 
     /// The number of the present state; 0 if the site has neither dictionaries nor next pages. Another state has another number.
