@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use galley_policy::encoding::Coding;
 
@@ -12,10 +12,33 @@ use crate::entry::{EncodedEntry, Entry};
 ///
 /// Each of these pages brings a tenth of the memory that it uses without such a form. So a form within that tenth always has room, and
 /// pages whose forms need less leave the rest to others.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DifferenceRoom {
     /// Bytes that are left: the sum of the shares. Written by shares.
     left: AtomicI64,
+    /// The bytes of the smallest form that has found no room; `u64::MAX`: none. Written by shares and [`Self::has_room_again`].
+    refused: AtomicU64,
+}
+
+impl Default for DifferenceRoom {
+    fn default() -> Self {
+        Self {
+            left: AtomicI64::new(0),
+            refused: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+impl DifferenceRoom {
+    /// Whether a form that has found no room would find it now; true once, until a form is refused again.
+    pub fn has_room_again(&self) -> bool {
+        let refused = self.refused.swap(u64::MAX, Ordering::Relaxed);
+        let has_room = signed(refused) <= self.left.load(Ordering::Relaxed);
+        if !has_room {
+            self.refused.fetch_min(refused, Ordering::Relaxed);
+        }
+        has_room
+    }
 }
 
 /// What one page adds to the room of its site, or takes from it. Copies of the page have the same share; the last one returns it.
@@ -43,6 +66,9 @@ impl DifferenceShare {
         let (before, left) = self.set(page.tenth() - signed(form.weight()));
         if left < 0 {
             self.set(before);
+            self.room
+                .refused
+                .fetch_min(form.weight(), Ordering::Relaxed);
         }
         left >= 0
     }
@@ -170,6 +196,21 @@ mod tests {
         assert!(!Arc::ptr_eq(&copy.share_in(&other), &copy.share_in(&room)));
         drop(copy);
         assert_eq!(left(), 0);
+    }
+
+    #[test]
+    fn a_refused_form_is_remembered_until_there_is_room() {
+        let room = Arc::<DifferenceRoom>::default();
+        assert!(!room.has_room_again(), "none was refused");
+        let (page, form) = (page(10_000), coded(Coding::Dcz, 1_500));
+        let shares = [0; 3].map(|_| DifferenceShare::new(&room));
+        shares[0].add(&page);
+        assert!(!shares[0].take(&page, &form) && !room.has_room_again());
+        shares[1].add(&page);
+        assert!(room.has_room_again() && !room.has_room_again(), "once");
+        assert!(shares[0].take(&page, &form));
+        shares[2].add(&page);
+        assert!(!shares[2].take(&page, &form) && !room.has_room_again());
     }
 
     proptest! {

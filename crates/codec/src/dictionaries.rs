@@ -75,7 +75,7 @@ pub struct Dictionaries {
     is_on: bool,
     /// The pages that visitors open from each page, if pages name them. The choice of them is a part of the state.
     next_pages: Option<NextPages>,
-    /// When pages are chosen again, and how often they were. Written by [`Self::renew`] alone.
+    /// When pages are compared again, and how often they were. Written by [`Self::renew`] alone.
     choices: Lock<(Tick, u32)>,
 }
 
@@ -179,7 +179,7 @@ impl Dictionaries {
         let before = self.current.load_full();
         let mut current: Vec<Arc<Dictionary>> = before.iter().map(Arc::clone).collect();
         current.retain(|one| one.is_fresh(now) && is_valid(&one.entry));
-        let mut has_changed = current.len() != before.len() || self.chooses_next_pages(now);
+        let mut has_changed = current.len() != before.len() || self.compares_again(now);
         for known in &mut *templates {
             if current
                 .iter()
@@ -203,21 +203,23 @@ impl Dictionaries {
         }
     }
 
-    /// Whether pages choose again which pages they name: soon after the start, then every ten minutes.
-    fn chooses_next_pages(&self, now: Tick) -> bool {
-        let Some(next_pages) = &self.next_pages else {
-            return false;
-        };
+    /// Whether pages are compared again, because they choose again which pages they name, or because there is room for a form that was
+    /// refused: soon after the start, then every ten minutes.
+    fn compares_again(&self, now: Tick) -> bool {
         let mut choices = self.choices.lock();
         let (due, count) = *choices;
         if now.0 < due.0 {
             return false;
         }
+        let pause = CHOICE.saturating_mul(1 << count.min(8)).min(NEXT_CHOICE);
+        *choices = (now.plus(pause), count.wrapping_add(1));
+        let has_room = self.room.has_room_again();
+        let Some(next_pages) = &self.next_pages else {
+            return has_room;
+        };
         if count % CHOICES_OF_DAY == CHOICES_OF_DAY - 1 {
             next_pages.age();
         }
-        let pause = CHOICE.saturating_mul(1 << count.min(8)).min(NEXT_CHOICE);
-        *choices = (now.plus(pause), count.wrapping_add(1));
         true
     }
 }
@@ -321,7 +323,8 @@ const OFF: u32 = 0;
 /// pages that are visited be encoded again.
 const CHOICE: Duration = Duration::from_secs(3);
 
-/// The longest time between two choices of the pages that pages name. Each lets the pages that are visited be read once.
+/// The longest time between two choices of the pages that pages name, and two tries of forms that were refused. Each lets the pages that are
+/// visited be read once.
 const NEXT_CHOICE: Duration = Duration::from_secs(600);
 
 /// The choices after which counts are halved.

@@ -395,7 +395,13 @@ fn the_forms_of_a_site_use_a_tenth_of_the_memory_of_its_pages() {
         world.store(&path, 1);
         world.compare(&path, chosen_at());
     }
+    let before = world.dictionaries.state();
+    world.renew(chosen_at().plus(CHOICE));
+    let state = world.dictionaries.state();
+    assert_ne!(state, before, "there is room for a form that was refused");
     assert!(large("/product/large/"), "beside pages that need little");
+    world.renew(chosen_at().plus(NEXT_CHOICE));
+    assert_eq!(world.dictionaries.state(), state, "none is refused");
 }
 
 /// The form of a page that refers to a dictionary.
