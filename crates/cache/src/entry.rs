@@ -19,6 +19,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::body::StoredBody;
 use crate::budget::{MemoryBudget, OutOfBudget, Reservation};
+use crate::dictionaries::{self, DifferenceShare};
 use crate::disk::BodyPieces;
 use crate::encoded::{reserved_of, weight_of};
 use crate::fields::{self, head_weight};
@@ -112,6 +113,8 @@ pub struct Entry {
     claimed_step: AtomicU8,
     /// Written by [`Entry::claim_dictionaries`]: the state of the site's dictionaries that the page was compared with.
     pub(crate) dictionaries: AtomicU32,
+    /// The page's share of the memory for differences.
+    pub(crate) difference_share: Option<Arc<DifferenceShare>>,
     /// The file from which the entry was made, if any.
     source: Option<Arc<EntrySource>>,
     /// The compression step that made `coded`.
@@ -148,6 +151,7 @@ impl Entry {
             coded: Box::default(),
             claimed_step: AtomicU8::new(CompressionStep::Untried as u8),
             dictionaries: AtomicU32::new(0),
+            difference_share: None,
             source: None,
             made_by: CompressionStep::Untried,
             fragments: Box::default(),
@@ -277,6 +281,7 @@ impl Entry {
             claimed_step: AtomicU8::new(self.claimed_step.load(Ordering::Relaxed)),
             // Who compares the entry may find it replaced by this copy, so the copy is compared again.
             dictionaries: AtomicU32::new(0),
+            difference_share: self.difference_share.clone(),
             source: self.source.clone(),
             made_by: self.made_by,
             fragments: self.fragments.clone(),
@@ -448,7 +453,7 @@ impl Entry {
     }
 
     /// The same entry with its weight computed. Fragments are counted in their versions, which pages share.
-    fn weighed(mut self) -> Self {
+    pub(crate) fn weighed(mut self) -> Self {
         let names = self
             .tags
             .iter()
@@ -466,6 +471,7 @@ impl Entry {
             + INDEX
             + weight_of(&self.coded)
             + self.source().map_or(0, EntrySource::weight)
+            + dictionaries::weight_of(self.difference_share.as_ref())
             + self.assembly().map_or(0, |assembly| assembly.weight());
         self
     }

@@ -12,7 +12,7 @@
 
 pub mod body;
 pub mod budget;
-mod dictionaries;
+pub mod dictionaries;
 pub mod disk;
 mod encoded;
 pub mod entry;

@@ -366,9 +366,13 @@ impl CompressionJob {
         let mut denser = entry.with_coded(&fields, coded.clone(), reached);
         // The difference to a dictionary does not depend on the level of the others. They may have become too small for it.
         let by_dictionary = entry.coded().iter().find(|form| form.coding == Coding::Dcz);
-        if let Some(form) = by_dictionary.filter(|form| is_worth_it(form, &denser)) {
-            coded.push(form.clone());
-            denser = entry.with_coded(&fields, coded, reached);
+        if let Some(form) = by_dictionary {
+            if is_worth_it(form, &denser) {
+                coded.push(form.clone());
+                denser = entry.with_coded(&fields, coded, reached);
+            } else {
+                denser = denser.with_difference_share(None);
+            }
         }
         // A plain body next to a compressed one is stored because clients need it.
         let is_kept = entry.is_packable() || entry.source().is_some();

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use galley_cache::budget::MemoryBudget;
+use galley_cache::dictionaries::DifferenceRoom;
 use galley_cache::entry::{CompressionStep, Entry, EntryKind, EntryParts};
 use galley_cache::key::Key;
 use galley_cache::memory::Memory;
@@ -66,13 +67,15 @@ pub struct Dictionaries {
     /// Written under the lock of `templates`; read by hits.
     current: ArcSwap<Vec<Arc<Dictionary>>>,
     templates: Lock<Vec<TemplatePages>>,
+    /// The memory for the forms that are made with them.
+    room: Arc<DifferenceRoom>,
     /// Whether a page was noted.
     is_used: AtomicBool,
     /// Whether the site has dictionaries.
     is_on: bool,
     /// The pages that visitors open from each page, if pages name them. The choice of them is a part of the state.
     next_pages: Option<NextPages>,
-    /// When pages are chosen again, and how often they were. Written by [`Self::renew`] alone.
+    /// When pages are compared again, and how often they were. Written by [`Self::renew`] alone.
     choices: Lock<(Tick, u32)>,
 }
 
@@ -93,6 +96,7 @@ impl Dictionaries {
             state: AtomicU32::new(if has_state { next_state() } else { OFF }),
             current: ArcSwap::default(),
             templates: Lock::default(),
+            room: Arc::default(),
             is_used: AtomicBool::new(next_pages.is_some()),
             is_on,
             next_pages,
@@ -108,6 +112,11 @@ impl Dictionaries {
     /// The pages that visitors open from each page, if pages name them.
     pub fn next_pages(&self) -> Option<&NextPages> {
         self.next_pages.as_ref()
+    }
+
+    /// The memory for the forms that are made with the dictionaries.
+    pub(crate) fn room(&self) -> &Arc<DifferenceRoom> {
+        &self.room
     }
 
     /// The number of the present state; 0 if the site has neither dictionaries nor next pages. Another state has another number.
@@ -170,7 +179,7 @@ impl Dictionaries {
         let before = self.current.load_full();
         let mut current: Vec<Arc<Dictionary>> = before.iter().map(Arc::clone).collect();
         current.retain(|one| one.is_fresh(now) && is_valid(&one.entry));
-        let mut has_changed = current.len() != before.len() || self.chooses_next_pages(now);
+        let mut has_changed = current.len() != before.len() || self.compares_again(now);
         for known in &mut *templates {
             if current
                 .iter()
@@ -194,21 +203,23 @@ impl Dictionaries {
         }
     }
 
-    /// Whether pages choose again which pages they name: soon after the start, then every ten minutes.
-    fn chooses_next_pages(&self, now: Tick) -> bool {
-        let Some(next_pages) = &self.next_pages else {
-            return false;
-        };
+    /// Whether pages are compared again, because they choose again which pages they name, or because there is room for a form that was
+    /// refused: soon after the start, then every ten minutes.
+    fn compares_again(&self, now: Tick) -> bool {
         let mut choices = self.choices.lock();
         let (due, count) = *choices;
         if now.0 < due.0 {
             return false;
         }
+        let pause = CHOICE.saturating_mul(1 << count.min(8)).min(NEXT_CHOICE);
+        *choices = (now.plus(pause), count.wrapping_add(1));
+        let has_room = self.room.has_room_again();
+        let Some(next_pages) = &self.next_pages else {
+            return has_room;
+        };
         if count % CHOICES_OF_DAY == CHOICES_OF_DAY - 1 {
             next_pages.age();
         }
-        let pause = CHOICE.saturating_mul(1 << count.min(8)).min(NEXT_CHOICE);
-        *choices = (now.plus(pause), count.wrapping_add(1));
         true
     }
 }
@@ -312,7 +323,8 @@ const OFF: u32 = 0;
 /// pages that are visited be encoded again.
 const CHOICE: Duration = Duration::from_secs(3);
 
-/// The longest time between two choices of the pages that pages name. Each lets the pages that are visited be read once.
+/// The longest time between two choices of the pages that pages name, and two tries of forms that were refused. Each lets the pages that are
+/// visited be read once.
 const NEXT_CHOICE: Duration = Duration::from_secs(600);
 
 /// The choices after which counts are halved.

@@ -1,7 +1,8 @@
 //! Makes the `dcz` form of a stored page, and names the dictionary in its head.
 //!
-//! A page has at most one such form. It is stored only if it is clearly smaller than the other forms and uses at most a tenth of the memory
-//! that the page uses without it. As any other form it belongs to the entry: purges, refreshes and patches end it with the page.
+//! A page has at most one such form. It is stored only if it is at most half as long as the other forms, and if the forms of the site
+//! together use at most a tenth of the memory of their pages ([`DifferenceRoom`](galley_cache::dictionaries::DifferenceRoom)). As any other
+//! form it belongs to the entry: purges, refreshes and patches end it with the page.
 
 use std::sync::{Arc, Weak};
 
@@ -58,9 +59,13 @@ impl DictionaryJob {
         }
         let mut forms = forms_with(&fields, &entry);
         let step = entry.compression_step();
-        let mut new = entry.with_coded(&fields, forms.clone(), step);
+        let share = dictionary.as_ref();
+        let share = share.map(|_| entry.share_in(self.dictionaries.room()));
+        let new = entry.with_coded(&fields, forms.clone(), step);
+        let mut new = new.with_difference_share(share.clone());
         let mut made = None;
-        if let Some(dictionary) = &dictionary {
+        if let Some((dictionary, share)) = dictionary.as_ref().zip(share) {
+            share.add(&new);
             let body = if is_held {
                 held.map(|form| form.body.clone())
             } else {
@@ -70,9 +75,9 @@ impl DictionaryJob {
                 made = Some((entry.length(), body.bytes().len() as u64));
                 let dcz_fields = dictionary::dcz_fields(&fields, &dictionary.hash);
                 let form = EncodedEntry::new(Coding::Dcz, &dcz_fields, body);
-                if is_worth_it(&form, &new) {
+                if is_worth_it(&form, &new) && share.take(&new, &form) {
                     forms.push(form);
-                    new = entry.with_coded(&fields, forms, step);
+                    new = new.with_coded(&fields, forms, step);
                 }
             }
         }
@@ -138,15 +143,9 @@ fn release(entry: &Entry) {
     entry.claim_dictionaries(u32::MAX);
 }
 
-/// Whether a form is at most three quarters of each other form of the page, and at most a tenth of the memory of the page, which does
-/// not have the form. An uncompressed body that may be dropped does not count.
+/// Whether a form saves at least half of each other form of a page.
 pub(crate) fn is_worth_it(form: &EncodedEntry, page: &Entry) -> bool {
     let length = form.body.bytes().len();
     let mut others = page.coded().iter();
-    let kept = if unpack::is_packable(page.coded()) {
-        page.packed().weight()
-    } else {
-        page.weight()
-    };
-    others.all(|other| length <= other.body.bytes().len() / 4 * 3) && form.weight() <= kept / 10
+    others.all(|other| length <= other.body.bytes().len() / 2)
 }

@@ -236,8 +236,7 @@ fn a_page_is_stored_as_the_difference_and_names_the_dictionary() {
     let dictionary = world.of("/product/b/").unwrap();
     assert!(world.compare("/product/b/", chosen_at()).is_some());
     let page = world.page("/product/b/");
-    let form = page.coded().iter().find(|form| form.coding == Coding::Dcz);
-    let form = form.unwrap();
+    let form = form_of(&page).unwrap();
     let sent = form.body.bytes();
     assert_eq!(dictionary::hash_of_body(sent), Some(&dictionary.hash[..]));
     let mut decoder = zstd::bulk::Decompressor::with_dictionary(dictionary.bytes()).unwrap();
@@ -276,7 +275,7 @@ fn a_page_is_stored_as_the_difference_and_names_the_dictionary() {
 fn pages_follow_the_dictionaries_of_their_site() {
     let world = two_products();
     world.compare("/product/b/", chosen_at());
-    let has_form = |page: &Entry| page.coded().iter().any(|form| form.coding == Coding::Dcz);
+    let has_form = |page: &Entry| form_of(page).is_some();
     assert!(has_form(&world.page("/product/b/")));
     // No dictionary, after a purge or because they are off.
     let off = World {
@@ -316,29 +315,98 @@ fn pages_follow_the_dictionaries_of_their_site() {
 }
 
 #[test]
-fn a_form_that_saves_little_or_adds_much_is_not_stored() {
+fn a_form_that_saves_less_than_half_is_not_stored() {
     let world = two_products();
-    // Another text: the difference is as large as the page.
-    let page = page_of(Scheme::Https, "/product/other/", &text(77, 3000)).packed();
-    world.memory.put(Arc::new(page)).unwrap();
-    let (_, made) = world.compare("/product/other/", chosen_at()).unwrap();
-    assert!(made > 10_000, "{made}");
-    // Most of the text: smaller than the others, and more than a tenth of the page.
-    let half = format!("{}{}", text(1, 3000), text(78, 1000));
-    let page = page_of(Scheme::Https, "/product/half/", &half).packed();
-    world.memory.put(Arc::new(page)).unwrap();
-    assert!(world.compare("/product/half/", chosen_at()).is_some());
-    for path in ["/product/other/", "/product/half/"] {
+    // Room that nothing else needs.
+    for page in 0..20 {
+        let path = format!("/product/{page}/");
+        world.store(&path, 1);
+        world.compare(&path, chosen_at());
+        assert!(form_of(&world.page(&path)).is_some(), "{path}");
+    }
+    for (path, common, own, is_stored) in [
+        // Another text: the difference is as large as the page.
+        ("/product/other/", 0, 3000, false),
+        ("/product/most/", 400, 1800, false),
+        ("/product/half/", 3000, 1000, true),
+    ] {
+        let text = format!("{}{}", text(1, common), text(777, own));
+        let page = page_of(Scheme::Https, path, &text).packed();
+        world.memory.put(Arc::new(page)).unwrap();
+        let (_, made) = world.compare(path, chosen_at()).unwrap();
+        assert!(made > 1_500, "{path}: {made}");
         let page = world.page(path);
-        assert!(
-            page.coded().iter().all(|form| form.coding != Coding::Dcz),
-            "{path}"
-        );
+        assert_eq!(form_of(&page).is_some(), is_stored, "{path}: {made}");
         assert!(
             page.fields.contains_key(header::LINK),
             "other pages may use it"
         );
     }
+}
+
+#[test]
+fn the_forms_of_a_site_use_a_tenth_of_the_memory_of_its_pages() {
+    let world = two_products();
+    let mut paths = Vec::new();
+    let mut stored = [0, 0];
+    for number in 0..60_u32 {
+        let path = format!("/product/{number}/");
+        // Up to several times a tenth; every sixth one needs little.
+        let own = if number % 6 == 0 {
+            20
+        } else {
+            200 + number * 97 % 700
+        };
+        let text = format!("{}{}", text(1, 3000), text(number + 1000, own));
+        let page = page_of(Scheme::Https, &path, &text).packed();
+        world.memory.put(Arc::new(page)).unwrap();
+        world.compare(&path, chosen_at());
+        let page = world.page(&path);
+        let form = form_of(&page);
+        assert!(form.is_some() || own > 20, "{path}: within its own tenth");
+        if own > 350 {
+            stored[usize::from(form.is_some())] += 1;
+        }
+        paths.push(path.clone());
+        let pages: Vec<_> = paths.iter().map(|path| world.page(path)).collect();
+        let forms: u64 = pages
+            .iter()
+            .filter_map(|page| form_of(page))
+            .map(EncodedEntry::weight)
+            .sum();
+        let all: u64 = pages.iter().map(|page| page.weight()).sum();
+        assert!(forms <= (all - forms) / 10, "{path}: {forms} of {all}");
+    }
+    assert!(stored[0] > 0 && stored[1] > 5, "{stored:?}");
+    // Pages take their room with them.
+    let large = |path: &str| {
+        let text = format!("{}{}", text(1, 3000), text(999, 1200));
+        let page = page_of(Scheme::Https, path, &text).packed();
+        world.memory.put(Arc::new(page)).unwrap();
+        world.compare(path, chosen_at());
+        form_of(&world.page(path)).is_some()
+    };
+    for path in &paths {
+        world.memory.remove(key(Scheme::Https, path).bytes());
+    }
+    assert!(!large("/product/large/"), "one page alone");
+    for number in 0..12 {
+        let path = format!("/product/{number}/");
+        world.store(&path, 1);
+        world.compare(&path, chosen_at());
+    }
+    let before = world.dictionaries.state();
+    world.renew(chosen_at().plus(CHOICE));
+    let state = world.dictionaries.state();
+    assert_ne!(state, before, "there is room for a form that was refused");
+    assert!(large("/product/large/"), "beside pages that need little");
+    world.renew(chosen_at().plus(NEXT_CHOICE));
+    assert_eq!(world.dictionaries.state(), state, "none is refused");
+}
+
+/// The form of a page that refers to a dictionary.
+fn form_of(page: &Entry) -> Option<&EncodedEntry> {
+    page.coded().iter().find(|form| form.coding == Coding::Dcz)
 }
 
 #[test]

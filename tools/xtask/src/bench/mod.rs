@@ -100,9 +100,12 @@ pub(crate) struct Arguments {
 
 /// Runs the selected scenarios and writes the results. A signal stops the run early.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
-    // It needs a browser, so it is no scenario of the files.
-    if arguments.scenario == ["dictionary"] {
-        return dictionary::run(&existing_program(&arguments.galley)?, arguments.quick);
+    // Most of it needs a browser, so it is no scenario of the files.
+    if let [name] = &arguments.scenario[..]
+        && dictionary::NAMES.contains(&name.as_str())
+    {
+        let galley = existing_program(&arguments.galley)?;
+        return dictionary::run(&galley, name, arguments.quick);
     }
     let selection = Selection {
         quick: arguments.quick,
@@ -131,7 +134,9 @@ fn print_scenarios(plan: &BenchPlan) {
         println!("{}: {}", scenario.name, scenario.title);
         println!("    {}", scenario.contenders.join(" "));
     }
-    println!("dictionary: Compression dictionaries in Chromium (alone; prints tables only)");
+    let [all, parts @ ..] = dictionary::NAMES;
+    println!("{all}: Compression dictionaries in Chromium (alone; prints tables only)");
+    println!("    its parts: {}", parts.join(" "));
 }
 
 /// Prints the tables, writes all result files, and prints their names.

@@ -8,7 +8,12 @@
 //! few hundred requests. If the kernel also reports nanoseconds of each running thread (`schedstat`), the larger value is used:
 //! the ticks include threads that have exited, `schedstat` does not.
 
-use std::{collections::BTreeSet, fs, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fs,
+    time::Duration,
+};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -32,7 +37,8 @@ impl ProcessTree {
     /// Processor time that they have used since they started. A root that has exited counts as zero.
     pub(crate) fn cpu_time(roots: &[u32]) -> Duration {
         let of = |stat: &Stat| {
-            let own = from_ticks(stat.own_ticks).max(threads_cpu_time(stat.pid));
+            let threads = ThreadTimes::read(stat.pid);
+            let own = from_ticks(stat.own_ticks).max(threads.0.values().sum());
             own + from_ticks(stat.children_ticks)
         };
         members(&all(), roots).iter().map(of).sum()
@@ -100,17 +106,30 @@ fn all() -> Vec<Stat> {
         .collect()
 }
 
-/// Processor time of the running threads of a process; zero if the kernel does not report it.
-fn threads_cpu_time(pid: u32) -> Duration {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Duration::ZERO;
-    };
-    threads
-        .flatten()
-        .filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok())
-        .filter_map(|text| text.split_whitespace().next()?.parse().ok())
-        .map(Duration::from_nanos)
-        .sum()
+/// Processor time of each running thread of a process; none if the kernel does not report it. More exact than [`ProcessTree::cpu_time`],
+/// which counts whole ticks once a thread has exited.
+#[derive(Debug)]
+pub(crate) struct ThreadTimes(BTreeMap<OsString, Duration>);
+
+impl ThreadTimes {
+    pub(crate) fn read(pid: u32) -> Self {
+        let threads = fs::read_dir(format!("/proc/{pid}/task"));
+        let time = |thread: fs::DirEntry| {
+            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            let nanoseconds = text.split_whitespace().next()?.parse().ok()?;
+            Some((thread.file_name(), Duration::from_nanos(nanoseconds)))
+        };
+        let threads = threads.into_iter().flatten().flatten();
+        Self(threads.filter_map(time).collect())
+    }
+
+    /// What these threads have used since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Duration {
+        let used = |(thread, time): (&OsString, &Duration)| {
+            time.saturating_sub(before.0.get(thread).copied().unwrap_or_default())
+        };
+        self.0.iter().map(used).sum()
+    }
 }
 
 /// The roots' descendants, the processes of the roots' groups, and the descendants of these.
@@ -256,11 +275,13 @@ mod tests {
     fn running_threads_are_measured_in_nanoseconds() {
         // Not every kernel has it.
         if fs::exists("/proc/self/schedstat").unwrap() {
-            let threads = threads_cpu_time(std::process::id());
-            assert!(threads > Duration::ZERO);
-            assert!(ProcessTree::cpu_time(&[std::process::id()]) >= threads);
+            let none = ThreadTimes::read(u32::MAX);
+            let threads = ThreadTimes::read(std::process::id());
+            let used = threads.since(&none);
+            assert!(used > Duration::ZERO);
+            assert_eq!(threads.since(&threads), Duration::ZERO);
+            assert!(ProcessTree::cpu_time(&[std::process::id()]) >= used);
         }
-        assert_eq!(threads_cpu_time(u32::MAX), Duration::ZERO);
     }
 
     #[test]

@@ -56,14 +56,16 @@ impl Site {
         fs::write(root.join("ten.txt"), letters(TEN_BYTES))?;
         fs::write(root.join("long.txt"), letters(LONG_BYTES))?;
         fs::write(root.join("thirteen.html"), THIRTEEN)?;
-        fs::write(root.join("image.jpg"), noise(IMAGE_BYTES))?;
-        fs::write(root.join("large.bin"), noise(LARGE_BYTES))?;
+        for (name, length) in FILES {
+            fs::write(root.join(name), noise(length))?;
+        }
         let count = root.join(COUNT);
         fs::write(&count, "")?;
         fs::set_permissions(&count, fs::Permissions::from_mode(0o666))?;
         let statics = dir.join("static");
         fs::create_dir_all(&statics)?;
-        for name in ["thirteen.html", "image.jpg", "large.bin"] {
+        let names = FILES.iter().map(|(name, _)| *name);
+        for name in names.chain(["thirteen.html"]) {
             fs::hard_link(root.join(name), statics.join(name))?;
         }
         for (name, length) in [("ten", TEN_BYTES), ("long", LONG_BYTES)] {
@@ -103,7 +105,10 @@ impl Site {
             Page::Long => "/long/",
             Page::Post => &self.post,
             Page::Hello => "/hello/",
+            Page::Fifty => "/50k.jpg",
+            Page::ThreeHundred => "/300k.jpg",
             Page::Image => "/image.jpg",
+            Page::TenMega => "/10m.jpg",
             Page::Large => "/large.bin",
             Page::Pages => "/pages/",
             Page::Stampede => "/stampede/",
@@ -128,8 +133,10 @@ impl Site {
             Page::Long => ExpectedBody::Bytes(letters(LONG_BYTES)),
             Page::Post => marks(&[&self.post_mark, "</html>"]),
             Page::Hello => ExpectedBody::Bytes(HELLO.to_vec()),
-            Page::Image => ExpectedBody::Bytes(fs::read(self.root.join("image.jpg"))?),
-            Page::Large => ExpectedBody::Bytes(fs::read(self.root.join("large.bin"))?),
+            Page::Fifty | Page::ThreeHundred | Page::Image | Page::TenMega | Page::Large => {
+                let name = self.target(page).trim_start_matches('/');
+                ExpectedBody::Bytes(fs::read(self.root.join(name))?)
+            }
             Page::Pages => marks(&[&format!("<h1>Page {number}</h1>"), "</html>"]),
             Page::Stampede => marks(&["<h1>Generated</h1>", "</html>"]),
             Page::Slow | Page::Refresh => marks(&["slow", "</html>"]),
@@ -212,8 +219,14 @@ const THIRTEEN: &[u8] = b"Hello, World\n";
 const TEN_BYTES: usize = 10_240;
 /// As gzip about 47,000 bytes.
 const LONG_BYTES: usize = 78_000;
-const IMAGE_BYTES: usize = 1_000_000;
-const LARGE_BYTES: usize = 120_000_000;
+/// Files that cannot be compressed, and their lengths.
+const FILES: [(&str, usize); 5] = [
+    ("50k.jpg", 50_000),
+    ("300k.jpg", 300_000),
+    ("image.jpg", 1_000_000),
+    ("10m.jpg", 10_000_000),
+    ("large.bin", 120_000_000),
+];
 const COUNT: &str = "stampede.log";
 /// Prepended to WordPress's index.php: the benchmark's pages have URLs like those of WordPress, so that every contender treats
 /// them alike, but do not load WordPress.

@@ -1,6 +1,9 @@
 //! The processor time of a hit: in each coding, and without a dictionary where the option is on and where it is off.
+//!
+//! Two processes with the same options differ by some percent, so there are several of each, in turns, and one column compares two that do
+//! not differ.
 
-use std::{collections::BTreeMap, path::Path, process::Command};
+use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use galley_load::{
@@ -10,14 +13,15 @@ use galley_load::{
 use galley_testkit::Quartiles;
 
 use super::{
-    super::{idle::wait_until_idle, processes::ProcessTree},
-    site::{DictionarySite, HOST, Server},
+    super::{idle::wait_until_idle, processes::ThreadTimes},
+    site::{BR, DCZ, DICTIONARIES, DictionarySite, HOST, Server, ZSTD},
 };
 use crate::{error::CommandError, interrupt::Interrupt};
 
-/// The measured columns; the first two are compared.
-pub(super) struct Hits(Vec<Column>);
+/// The measured columns. Others are compared with the first.
+pub(super) struct Hits([Column; 5]);
 
+#[derive(Default)]
 struct Column {
     title: &'static str,
     /// Processor time of each slice, in microseconds per request.
@@ -28,10 +32,16 @@ struct Column {
 }
 
 /// A client, and the server that it sends its requests to.
-struct Load<'a> {
-    server: &'a Server,
+struct Load {
+    process: u32,
     client: LoadClient,
-    column: Column,
+}
+
+/// The loads of one server with the option and of one without it.
+struct Pair {
+    off: Load,
+    on: Load,
+    dcz: Load,
 }
 
 pub(super) fn run(
@@ -40,50 +50,66 @@ pub(super) fn run(
     interrupt: &Interrupt,
 ) -> Result<Hits, CommandError> {
     eprintln!("dictionary: hits");
+    let (pairs, slices) = if quick { (1, 10) } else { (PAIRS, SLICES) };
     // Short posts: each has a difference.
     let (_, paths) = site.kinds.get(1).ok_or("no pages")?;
     let path = paths.get(1).ok_or("no page")?;
-    let (off, zstd, on) = (
-        site.server("br")?,
-        site.server("zstd")?,
-        site.server("dcz")?,
-    );
-    let hash = dictionary_hash(on, path, &site.certificate.file)?;
-    let known = format!("Available-Dictionary: {hash}\r\n");
+    let mut servers = Vec::new();
+    for number in 0..pairs {
+        servers.push(site.server(&format!("hits-off-{number}"), "br", BR)?);
+        servers.push(site.server(&format!("hits-on-{number}"), "dcz", DCZ)?);
+    }
+    servers.push(site.server("hits-zstd", "zstd", ZSTD)?);
+    for server in &servers {
+        site.fill(server, paths)?;
+    }
+    let load = |server: &Server, field: &str| {
+        let client = client(site, server, path, field, interrupt)?;
+        let process = server.galley.pid();
+        Ok::<_, CommandError>(Load { process, client })
+    };
+    let (zstd, both) = servers.split_last().ok_or("no server")?;
+    let mut zstd = load(zstd, "")?;
     let mut loads = Vec::new();
-    for (title, server, field) in [
-        ("`br`, option off", off, ""),
-        ("`br`, option on", on, ""),
-        ("`zstd`", zstd, ""),
-        ("`dcz`", on, known.as_str()),
-    ] {
-        loads.push(Load {
-            server,
-            client: client(site, server, path, field, interrupt)?,
-            column: Column {
-                title,
-                costs: Vec::new(),
-                bytes: 0,
-                requests: 0,
-            },
+    for both in both.chunks_exact(2) {
+        let [off, on] = both else { continue };
+        let hash = dictionary_hash(site, on, path)?;
+        let known = format!("Available-Dictionary: {hash}\r\n");
+        loads.push(Pair {
+            off: load(off, "")?,
+            on: load(on, "")?,
+            dcz: load(on, &known)?,
         });
     }
-    let slices = if quick { 5 } else { SLICES };
-    for number in 0..slices + WARM {
+    let processes: Vec<u32> = servers.iter().map(|server| server.galley.pid()).collect();
+    let mut columns = TITLES.map(|title| Column {
+        title,
+        ..Column::default()
+    });
+    for number in 0..slices + pairs {
         interrupt.check()?;
-        // In reversed order every second time: nobody always comes after the same one.
-        let mut order: Vec<&mut Load<'_>> = loads.iter_mut().collect();
-        if number % 2 == 1 {
+        let is_measured = number >= pairs;
+        let (at, next) = (number % pairs, (number + 1) % pairs);
+        let mut order = [0, 1, 2, 3, 4];
+        // Nobody always comes after the same one.
+        if number / pairs % 2 == 1 {
             order.reverse();
         }
-        for load in order {
-            load.slice(number >= WARM)?;
+        for column in order {
+            let load = match column {
+                0 => &mut loads[at].off,
+                1 => &mut loads[next].off,
+                2 => &mut loads[at].on,
+                3 => &mut zstd,
+                _ => &mut loads[at].dcz,
+            };
+            columns[column].slice(load, is_measured)?;
         }
-        if number < WARM {
-            wait_until_idle(interrupt, &[off.galley.pid(), on.galley.pid()])?;
+        if !is_measured {
+            wait_until_idle(interrupt, &processes)?;
         }
     }
-    Ok(Hits(loads.into_iter().map(|load| load.column).collect()))
+    Ok(Hits(columns))
 }
 
 fn client(
@@ -122,74 +148,88 @@ fn client(
     )?)
 }
 
-impl Load<'_> {
-    fn slice(&mut self, is_measured: bool) -> Result<(), CommandError> {
-        let pid = [self.server.galley.pid()];
-        let before = ProcessTree::cpu_time(&pid);
-        let outcomes = self.client.run(Limit::Requests(SLICE))?;
-        let cpu = ProcessTree::cpu_time(&pid).saturating_sub(before);
-        self.client.acknowledge();
+impl Column {
+    fn slice(&mut self, load: &mut Load, is_measured: bool) -> Result<(), CommandError> {
+        let before = ThreadTimes::read(load.process);
+        let outcomes = load.client.run(Limit::Requests(SLICE))?;
+        let cpu = ThreadTimes::read(load.process).since(&before);
+        load.client.acknowledge();
         let outcome = outcomes.first().ok_or("no request was sent")?;
         if outcome.responses == 0 || outcome.unexpected_status + outcome.broken > 0 {
             let error = outcome.first_error.as_deref().unwrap_or("no response");
-            return Err(format!("{}: {error}", self.column.title).into());
+            return Err(format!("{}: {error}", self.title).into());
+        }
+        if cpu.is_zero() {
+            return Err("the kernel does not report the processor time of threads".into());
         }
         if is_measured {
             #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
             let cost = cpu.as_secs_f64() * 1e6 / outcome.responses as f64;
-            self.column.costs.push(cost);
-            self.column.bytes = outcome.bytes / outcome.responses;
-            self.column.requests += outcome.responses;
+            self.costs.push(cost);
+            self.bytes = outcome.bytes / outcome.responses;
+            self.requests += outcome.responses;
         }
         Ok(())
+    }
+
+    /// How much more each slice cost than that of another column, in percent.
+    fn beside(&self, other: &Self) -> Vec<f64> {
+        let pairs = self.costs.iter().zip(&other.costs);
+        pairs
+            .map(|(one, other)| (one / other - 1.0) * 100.0)
+            .collect()
     }
 }
 
 impl Hits {
     pub(super) fn print(&self) {
+        let [off, _, on, ..] = &self.0;
         println!(
-            "One short post over HTTP/2 and TLS; CPU us of Galley for a hit, in {} slices: median, and the quartiles\n",
-            self.slices()
+            "One short post over HTTP/2 and TLS; CPU us of Galley for a hit, in {} slices of {SLICE} requests: median, and the quartiles\n",
+            off.costs.len()
         );
         println!(
-            "| request | requests | bytes with head | CPU us | beside the first |\n|---|--:|--:|--:|--:|"
+            "| request | requests | bytes with head | CPU us | beside the first | 95 % interval of that median |\n|---|--:|--:|--:|--:|--:|"
         );
         for column in &self.0 {
-            let Some(cost) = Quartiles::of(column.costs.iter().copied()) else {
+            let all = column.beside(off);
+            let (lowest, highest) = interval(&all);
+            let costs = Quartiles::of(column.costs.iter().copied());
+            let Some((cost, all)) = costs.zip(Quartiles::of(all)) else {
                 continue;
             };
-            print!(
-                "| {} | {} | {} | {:.2} ({:.2}-{:.2}) |",
-                column.title, column.requests, column.bytes, cost.median, cost.lower, cost.upper
+            println!(
+                "| {} | {} | {} | {:.2} ({:.2}-{:.2}) | {:+.1} % ({:+.1} to {:+.1}) | {lowest:+.2} to {highest:+.2} |",
+                column.title,
+                column.requests,
+                column.bytes,
+                cost.median,
+                cost.lower,
+                cost.upper,
+                all.median,
+                all.lower,
+                all.upper
             );
-            match self.difference(column) {
-                Some(all) => println!(
-                    " {:+.1} % ({:+.1} to {:+.1}) |",
-                    all.median, all.lower, all.upper
-                ),
-                None => println!(" |"),
-            }
         }
-    }
-
-    fn slices(&self) -> usize {
-        self.0.first().map_or(0, |column| column.costs.len())
-    }
-
-    /// How much more than the first column, in percent, slice by slice.
-    fn difference(&self, column: &Column) -> Option<Quartiles> {
-        let pairs = column.costs.iter().zip(&self.0.first()?.costs);
-        Quartiles::of(pairs.map(|(one, other)| (one / other - 1.0) * 100.0))
+        let (lowest, highest) = interval(&on.beside(off));
+        let lies = if lowest >= -MOST && highest <= MOST {
+            "lies"
+        } else {
+            "does not lie"
+        };
+        println!(
+            "\nHits without a dictionary: the interval {lowest:+.2} to {highest:+.2} % {lies} within {MOST} %.\n"
+        );
     }
 
     /// # Errors
-    /// When a hit without a dictionary costs more where the option is on.
+    /// When a hit without a dictionary certainly costs more where the option is on.
     pub(super) fn verdict(&self) -> Result<(), CommandError> {
-        let on = self.0.get(1).and_then(|column| self.difference(column));
-        let median = on.ok_or("nothing was measured")?.median;
-        if median > MOST {
+        let [off, _, on, ..] = &self.0;
+        let (lowest, _) = interval(&on.beside(off));
+        if lowest > MOST {
             return Err(format!(
-                "a hit without a dictionary costs {median:+.1} % with the option: the goal is at most {MOST} %"
+                "a hit without a dictionary costs at least {lowest:+.1} % more with the option: the goal is at most {MOST} %"
             )
             .into());
         }
@@ -197,22 +237,26 @@ impl Hits {
     }
 }
 
+/// The 95 % confidence interval of the median: the values whose ranks lie 1.96 standard deviations of a binomial distribution around its
+/// rank.
+fn interval(values: &[f64]) -> (f64, f64) {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let (middle, root) = (values.len() / 2, values.len().isqrt() + 1);
+    let value = |at: usize| values.get(at).copied().unwrap_or(f64::NAN);
+    let highest = (middle + root).min(values.len().saturating_sub(1));
+    (value(middle.saturating_sub(root)), value(highest))
+}
+
 /// The value of `Available-Dictionary` for the dictionary that the page names.
 fn dictionary_hash(
+    site: &DictionarySite,
     server: &Server,
     path: &str,
-    certificate: &Path,
 ) -> Result<String, CommandError> {
-    let mut curl = Command::new("curl");
-    curl.args(["--silent", "--show-error", "--head", "--cacert"])
-        .arg(certificate)
-        .args(["--header", "Accept-Encoding: br"])
-        .args(["--connect-to", &format!("{HOST}::127.0.0.1:")])
-        .arg(server.url(path)?);
-    let output = curl.output()?;
-    let head = String::from_utf8_lossy(&output.stdout);
+    let head = site.heads(&[server.url(path)?], &[])?;
     let hex = head
-        .split_once("/galley-dictionary/")
+        .split_once(DICTIONARIES)
         .and_then(|(_, rest)| rest.get(..64))
         .ok_or_else(|| format!("{path} names no dictionary: {head}"))?;
     let bytes: Result<Vec<u8>, _> = (0..hex.len() / 2)
@@ -232,13 +276,34 @@ Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\
 Referer: https://{host}/\r\nAccept-Encoding: gzip, deflate, br, zstd, dcb, dcz\r\n{field}\
 Accept-Language: en-US,en;q=0.9\r\n\r\n";
 
+const TITLES: [&str; 5] = [
+    "`br`, option off",
+    "`br`, option off, another process",
+    "`br`, option on",
+    "`zstd`",
+    "`dcz`",
+];
+
 /// The goal for hits without a dictionary, in percent.
 pub(super) const MOST: f64 = 1.0;
 
 const CONNECTIONS: usize = 16;
-/// Slices that are measured.
-const SLICES: usize = 20;
-/// Slices before that.
-const WARM: usize = 2;
-/// Requests of a slice: a number, so that a busy machine measures as many.
-const SLICE: u64 = 20_000;
+/// Servers with the option, and without it.
+const PAIRS: usize = 4;
+/// Slices that are measured, in each column.
+const SLICES: usize = 200;
+/// Requests of a slice.
+const SLICE: u64 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_lies_around_the_median() {
+        let values: Vec<f64> = (0..=100_u8).rev().map(f64::from).collect();
+        assert_eq!(interval(&values), (39.0, 61.0));
+        assert_eq!(interval(&[7.0]), (7.0, 7.0));
+        assert!(interval(&[]).0.is_nan());
+    }
+}

@@ -3,27 +3,38 @@
 use std::path::Path;
 
 use super::{
-    hits,
+    hits, next,
     site::{self, DictionarySite},
-    visits::{self, Visit},
+    visits::{self, Visits},
 };
 use crate::bench::pin::{Cores, on_core};
 use crate::{error::CommandError, interrupt::Interrupt};
 
-/// Measures and prints. `quick`: fewer visits and fewer slices.
-pub(in crate::bench) fn run(galley: &Path, quick: bool) -> Result<(), CommandError> {
+/// Measures and prints the part with this name, or all. `quick`: fewer visits and fewer slices.
+pub(in crate::bench) fn run(galley: &Path, name: &str, quick: bool) -> Result<(), CommandError> {
     let interrupt = Interrupt::listen()?;
     let cores = Cores::choose();
     let site = DictionarySite::start(galley, cores)?;
-    let visits = on_core(cores.client, || visits::run(&site, quick, &interrupt))??;
-    print_visits(&site, &visits)?;
-    interrupt.check()?;
-    let hits = on_core(cores.client, || hits::run(&site, quick, &interrupt))??;
-    hits.print();
-    hits.verdict()
+    let is_wanted = |part: &str| name == "dictionary" || name.ends_with(part);
+    if is_wanted("-visits") {
+        print_visits(&on_core(cores.client, || {
+            visits::run(&site, quick, &interrupt)
+        })??);
+    }
+    if is_wanted("-next") {
+        next::print(&on_core(cores.client, || {
+            next::run(&site, quick, &interrupt)
+        })??);
+    }
+    if is_wanted("-hits") {
+        let hits = on_core(cores.client, || hits::run(&site, quick, &interrupt))??;
+        hits.print();
+        hits.verdict()?;
+    }
+    Ok(())
 }
 
-fn print_visits(site: &DictionarySite, visits: &[Visit]) -> Result<(), CommandError> {
+fn print_visits(visits: &Visits) {
     println!(
         "Visits of {} pages in Chromium with an empty cache; bytes of bodies; CPU us of Galley for a later page with all its requests\n",
         site::PAGES
@@ -32,7 +43,7 @@ fn print_visits(site: &DictionarySite, visits: &[Visit]) -> Result<(), CommandEr
         "| pages | coding | first page | dictionary | later pages in the coding | each later page | visit | CPU us |"
     );
     println!("|---|---|--:|--:|--:|--:|--:|--:|");
-    for visit in visits {
+    for visit in &visits.visits {
         println!(
             "| {} | `{}` | {} | {} | {} | {} | {} | {:.0} |",
             visit.pages,
@@ -46,9 +57,8 @@ fn print_visits(site: &DictionarySite, visits: &[Visit]) -> Result<(), CommandEr
         );
     }
     println!("\n| coding | bytes of memory of a page, with the dictionaries |\n|---|--:|");
-    for server in &site.servers {
-        println!("| `{}` | {} |", server.coding, server.bytes_per_page()?);
+    for (coding, bytes) in &visits.memory {
+        println!("| `{coding}` | {bytes} |");
     }
     println!();
-    Ok(())
 }

@@ -1,6 +1,13 @@
-//! One WordPress, and three Galleys that differ in the codings that they send.
+//! One WordPress, and Galleys that differ in their options.
 
-use std::{fs, net::SocketAddr, path::Path};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
 use galley_testkit::{
     FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, WordPress, wordpress_from_template,
@@ -15,12 +22,14 @@ use crate::error::CommandError;
 
 /// The running services, which stop in the order of the fields.
 pub(super) struct DictionarySite {
-    pub(super) servers: Vec<Server>,
-    _php: PhpFpm,
+    php: PhpFpm,
     _database: MariaDb,
     pub(super) certificate: Certificate,
     /// The paths of the pages of each kind.
     pub(super) kinds: Vec<(&'static str, Vec<String>)>,
+    root: PathBuf,
+    binary: PathBuf,
+    cores: Cores,
     pub(super) scratch: Scratch,
 }
 
@@ -29,7 +38,7 @@ pub(super) struct Server {
     /// The coding of a later page.
     pub(super) coding: &'static str,
     pub(super) galley: Galley,
-    access_log: std::path::PathBuf,
+    access_log: PathBuf,
 }
 
 impl DictionarySite {
@@ -45,48 +54,96 @@ impl DictionarySite {
         if !output.ends_with("seeded") {
             return Err(format!("the sample shop was not made: {output}").into());
         }
-        let kinds = kinds(&wordpress)?;
-        let php = PhpFpm::start(&scratch.dir("php")?, &FpmOptions::default())?;
-        let certificate = Certificate::create(scratch.path(), HOST)?;
-        let mut servers = Vec::new();
-        for (coding, options) in CODINGS {
-            let dir = scratch.dir(coding)?;
-            let access_log = dir.join("access.log");
-            let Certificate { file, key, .. } = &certificate;
-            let config = format!(
-                "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{}\"\n\
-                 [log]\naccess = \"{}\"\n[[site]]\nhosts = [\"{HOST}\"]\nroot = \"{}\"\nphp = \"{}\"\ncron = \"off\"\naudit = false\n\
-                 https_redirect = false\ntls = {{ cert = \"{}\", key = \"{}\" }}\ndense_after = 1\n{options}\n",
-                dir.join("admin.sock").display(),
-                access_log.display(),
-                wordpress.root.display(),
-                php.address(),
-                file.display(),
-                key.display(),
-            );
-            let file = dir.join("galley.toml");
-            fs::write(&file, config)?;
-            let start = || Galley::start_config(binary, &dir, &file);
-            servers.push(Server {
-                coding,
-                galley: on_core(cores.server, start)??,
-                access_log,
-            });
-        }
         Ok(Self {
-            servers,
-            _php: php,
+            php: PhpFpm::start(&scratch.dir("php")?, &FpmOptions::default())?,
             _database: database,
-            certificate,
-            kinds,
+            certificate: Certificate::create(scratch.path(), HOST)?,
+            kinds: kinds(&wordpress)?,
+            root: wordpress.root,
+            binary: binary.to_owned(),
+            cores,
             scratch,
         })
     }
 
-    /// The server with this coding.
-    pub(super) fn server(&self, coding: &str) -> Result<&Server, CommandError> {
-        let found = self.servers.iter().find(|server| server.coding == coding);
-        found.ok_or_else(|| format!("no server sends `{coding}`").into())
+    /// Starts a Galley with these options of the site. `name` is that of its folder.
+    pub(super) fn server(
+        &self,
+        name: &str,
+        coding: &'static str,
+        options: &str,
+    ) -> Result<Server, CommandError> {
+        let dir = self.scratch.dir(name)?;
+        let access_log = dir.join("access.log");
+        let Certificate { file, key, .. } = &self.certificate;
+        let config = format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{}\"\n\
+             [log]\naccess = \"{}\"\n[[site]]\nhosts = [\"{HOST}\"]\nroot = \"{}\"\nphp = \"{}\"\ncron = \"off\"\naudit = false\n\
+             https_redirect = false\ntls = {{ cert = \"{}\", key = \"{}\" }}\ndense_after = 1\n{options}\n",
+            dir.join("admin.sock").display(),
+            access_log.display(),
+            self.root.display(),
+            self.php.address(),
+            file.display(),
+            key.display(),
+        );
+        let file = dir.join("galley.toml");
+        fs::write(&file, config)?;
+        let start = || Galley::start_config(&self.binary, &dir, &file);
+        Ok(Server {
+            coding,
+            galley: on_core(self.cores.server, start)??,
+            access_log,
+        })
+    }
+
+    /// Requests the pages until each has all its forms.
+    pub(super) fn fill(&self, server: &Server, paths: &[String]) -> Result<(), CommandError> {
+        let has_dictionary = server.coding == "dcz";
+        let coding = if has_dictionary { "br" } else { server.coding };
+        let coding = format!("content-encoding: {coding}\r\n");
+        let urls: Result<Vec<String>, _> = paths.iter().map(|path| server.url(path)).collect();
+        let urls = urls?;
+        let deadline = Instant::now() + TIMEOUT;
+        let mut count = 0;
+        loop {
+            let heads = self.heads(&urls, &[])?;
+            count += 1;
+            let is_ready = |head: &&str| {
+                head.contains(&coding) && head.contains(DICTIONARIES) == has_dictionary
+            };
+            let ready = heads.split("\r\n\r\n").filter(is_ready).count();
+            if ready == paths.len() && count >= MIN_FILLS {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(
+                    format!("{ready} of {} pages have all forms: {heads}", paths.len()).into(),
+                );
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// The heads of the responses to GET requests with these fields, in lower case.
+    pub(super) fn heads(&self, urls: &[String], fields: &[&str]) -> Result<String, CommandError> {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--max-time", "60"])
+            .args(["--dump-header", "-", "--cacert"])
+            .arg(&self.certificate.file)
+            .args(["--connect-to", &format!("{HOST}::127.0.0.1:")])
+            .args(["--header", "Accept-Encoding: gzip, deflate, br, zstd"]);
+        for field in fields {
+            curl.args(["--header", field]);
+        }
+        for url in urls {
+            curl.args(["--output", "/dev/null"]).arg(url);
+        }
+        let output = curl.output()?;
+        if !output.status.success() {
+            return Err(format!("curl: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).to_ascii_lowercase())
     }
 }
 
@@ -143,20 +200,23 @@ fn kinds(wordpress: &WordPress) -> Result<Vec<(&'static str, Vec<String>)>, Comm
     ])
 }
 
-/// The coding of later pages, and the options of the site.
-const CODINGS: [(&str, &str); 3] = [
-    ("br", "dictionaries = false\ncompress = [\"br\", \"gzip\"]"),
-    (
-        "zstd",
-        "dictionaries = false\ncompress = [\"zstd\", \"gzip\"]",
-    ),
-    ("dcz", "dictionaries = true\ncompress = [\"br\", \"gzip\"]"),
-];
+/// Options of a site with `br`, without and with dictionaries, and with `zstd`.
+pub(super) const BR: &str = "dictionaries = false\ncompress = [\"br\", \"gzip\"]";
+pub(super) const ZSTD: &str = "dictionaries = false\ncompress = [\"zstd\", \"gzip\"]";
+pub(super) const DCZ: &str = "dictionaries = true\ncompress = [\"br\", \"gzip\"]";
+
+/// The folder of dictionaries.
+pub(super) const DICTIONARIES: &str = "/galley-dictionary/";
 
 /// The number of pages of a visit.
 pub(super) const PAGES: usize = 8;
 
 /// Browsers resolve this name to the loopback address without DNS.
 pub(super) const HOST: &str = "localhost";
+
+/// Requests of each page, so that it is compressed at the highest level.
+const MIN_FILLS: usize = 4;
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 const SHOP: &str = include_str!("../../../../testkit/assets/object-cache/shop.php");

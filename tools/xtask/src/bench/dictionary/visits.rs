@@ -1,18 +1,21 @@
 //! Visits of several pages in Chromium.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Instant};
 
 use galley_testkit::{Chromium, Quartiles, Tab};
-use serde_json::json;
 
 use super::{
     super::{idle::wait_until_idle, processes::ProcessTree},
-    site::{DictionarySite, Server},
+    site::{BR, DCZ, DictionarySite, PAUSE, Server, TIMEOUT, ZSTD},
 };
 use crate::{error::CommandError, interrupt::Interrupt};
+
+/// All visits.
+pub(super) struct Visits {
+    pub(super) visits: Vec<Visit>,
+    /// Bytes of memory of a stored page in each coding; the dictionaries count too.
+    pub(super) memory: Vec<(&'static str, u64)>,
+}
 
 /// What the pages of one kind took at one server, in bytes of bodies.
 #[derive(Debug)]
@@ -42,17 +45,20 @@ pub(super) fn run(
     site: &DictionarySite,
     quick: bool,
     interrupt: &Interrupt,
-) -> Result<Vec<Visit>, CommandError> {
+) -> Result<Visits, CommandError> {
+    let codings = [("br", BR), ("zstd", ZSTD), ("dcz", DCZ)];
+    let servers = codings.map(|(coding, options)| site.server(coding, coding, options));
+    let servers: Vec<Server> = servers.into_iter().collect::<Result<_, _>>()?;
     let mut visits = Vec::new();
     for (number, (pages, paths)) in site.kinds.iter().enumerate() {
-        for server in &site.servers {
+        for server in &servers {
             interrupt.check()?;
             eprintln!("dictionary: {pages}, {}", server.coding);
             let dir = site
                 .scratch
                 .join(format!("chromium-{number}-{}", server.coding));
             let mut browser = Chromium::start_trusting(&dir, &site.certificate.pin)?;
-            fill(&mut browser.new_tab()?, server, paths)?;
+            site.fill(server, paths)?;
             wait_until_idle(interrupt, &[server.galley.pid()])?;
             let mut readings = Vec::new();
             let dictionaries = server.dictionaries().len();
@@ -68,40 +74,11 @@ pub(super) fn run(
             )?);
         }
     }
-    Ok(visits)
-}
-
-/// Requests the pages until each has all its forms.
-fn fill(tab: &mut Tab<'_>, server: &Server, paths: &[String]) -> Result<(), CommandError> {
-    // The front page is never part of a dictionary.
-    tab.navigate(&server.url("/")?)?;
-    let read = format!(
-        "Promise.all({}.map(path => fetch(path, {{ cache: 'no-store' }}).then(r => \
-           [r.headers.get('content-encoding') ?? '', (r.headers.get('link') ?? '').includes('compression-dictionary')])))",
-        json!(paths)
-    );
-    let coding = if server.coding == "dcz" {
-        "br"
-    } else {
-        server.coding
-    };
-    let ready = json!([coding, server.coding == "dcz"]);
-    let deadline = Instant::now() + TIMEOUT;
-    let mut count = 0;
-    loop {
-        let pages = tab.evaluate(&read)?;
-        count += 1;
-        let is_ready = pages
-            .as_array()
-            .is_some_and(|pages| pages.iter().all(|page| *page == ready));
-        if is_ready && count >= MIN_FILLS {
-            return Ok(());
-        }
-        if Instant::now() > deadline {
-            return Err(format!("not all pages are {ready}: {pages}").into());
-        }
-        thread::sleep(PAUSE);
+    let mut memory = Vec::new();
+    for server in &servers {
+        memory.push((server.coding, server.bytes_per_page()?));
     }
+    Ok(Visits { visits, memory })
 }
 
 /// Reads the pages as a visitor does, who has none of them.
@@ -191,8 +168,3 @@ fn wait(mut condition: impl FnMut() -> Result<bool, CommandError>) -> Result<(),
 
 /// Visits whose processor time counts.
 const VISITS: usize = 5;
-
-/// Requests of each page, so that it is compressed at the highest level.
-const MIN_FILLS: usize = 4;
-const TIMEOUT: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(100);
