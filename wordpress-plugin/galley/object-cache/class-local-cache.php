@@ -9,6 +9,8 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+use function array_key_exists, is_int, is_object, is_string;
+
 /**
  * Values of this request by group and key.
  */
