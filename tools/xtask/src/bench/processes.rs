@@ -8,7 +8,11 @@
 //! few hundred requests. If the kernel also reports nanoseconds of each running thread (`schedstat`), the larger value is used:
 //! the ticks include threads that have exited, `schedstat` does not.
 
-use std::{collections::BTreeSet, fs, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::Duration,
+};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -36,6 +40,13 @@ impl ProcessTree {
             own + from_ticks(stat.children_ticks)
         };
         members(&all(), roots).iter().map(of).sum()
+    }
+
+    /// Nanoseconds that each running thread has used, by its id: for differences that are shorter than a tick. The time of threads that exit is
+    /// lost.
+    pub(crate) fn threads(roots: &[u32]) -> BTreeMap<u32, u64> {
+        let members = members(&all(), roots);
+        members.iter().flat_map(|stat| threads(stat.pid)).collect()
     }
 
     /// Their memory in bytes; shared memory is divided among the processes that share it (PSS).
@@ -102,15 +113,21 @@ fn all() -> Vec<Stat> {
 
 /// Processor time of the running threads of a process; zero if the kernel does not report it.
 fn threads_cpu_time(pid: u32) -> Duration {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Duration::ZERO;
-    };
+    Duration::from_nanos(threads(pid).map(|(_, used)| used).sum())
+}
+
+/// The running threads of a process, and the nanoseconds that each has used.
+fn threads(pid: u32) -> impl Iterator<Item = (u32, u64)> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
     threads
+        .into_iter()
         .flatten()
-        .filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok())
-        .filter_map(|text| text.split_whitespace().next()?.parse().ok())
-        .map(Duration::from_nanos)
-        .sum()
+        .flatten()
+        .filter_map(|thread| {
+            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            let used = text.split_whitespace().next()?.parse().ok()?;
+            Some((thread.file_name().to_str()?.parse().ok()?, used))
+        })
 }
 
 /// The roots' descendants, the processes of the roots' groups, and the descendants of these.

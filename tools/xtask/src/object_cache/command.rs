@@ -77,7 +77,7 @@ pub(super) struct PageCost {
 }
 
 /// Milliseconds of processor time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct PageCpu {
     pub(super) php: f64,
     pub(super) database: f64,
@@ -87,14 +87,6 @@ pub(super) struct PageCpu {
 impl PageCpu {
     pub(super) fn total(self) -> f64 {
         self.php + self.database + self.cache
-    }
-
-    pub(super) fn since(self, before: Self) -> Self {
-        Self {
-            php: self.php - before.php,
-            database: self.database - before.database,
-            cache: self.cache - before.cache,
-        }
     }
 }
 
