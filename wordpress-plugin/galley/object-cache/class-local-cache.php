@@ -120,14 +120,6 @@ abstract class Local_Cache {
 		return $values;
 	}
 
-	public function get_multiple( $keys, $group = '', $force = false ): array {
-		$values = array();
-		foreach ( $keys as $key ) {
-			$values[ $key ] = $this->get( $key, $group, $force );
-		}
-		return $values;
-	}
-
 	public function replace( $key, $data, $group = '', $expire = 0 ): bool {
 		$this->get( $key, $group, false, $found );
 		return $found && $this->set( $key, $data, $group, $expire );
