@@ -9,6 +9,8 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+use function array_key_exists, is_int, is_object, is_string;
+
 /**
  * Values of this request by group and key.
  */
@@ -114,14 +116,6 @@ abstract class Local_Cache {
 		$values = array();
 		foreach ( $data as $key => $value ) {
 			$values[ $key ] = $this->add( $key, $value, $group, $expire );
-		}
-		return $values;
-	}
-
-	public function get_multiple( $keys, $group = '', $force = false ): array {
-		$values = array();
-		foreach ( $keys as $key ) {
-			$values[ $key ] = $this->get( $key, $group, $force );
 		}
 		return $values;
 	}

@@ -9,6 +9,9 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+// PHP looks for every other function in the namespace first, at each call.
+use function is_int, is_object, is_string, strlen, substr;
+
 /**
  * WordPress's object cache with a store.
  */
@@ -19,7 +22,7 @@ final class Object_Cache extends Shared_Cache {
 		$group = empty( $group ) ? 'default' : (string) $group;
 		if ( ! $force && ( is_string( $key ) || is_int( $key ) ) ) {
 			// The usual case without a call: WordPress comes here thousands of times for a page.
-			$name = isset( $this->global_groups[ $group ] ) ? $key : $this->blog_prefix . $key;
+			$name = '' === $this->blog_prefix || isset( $this->global_groups[ $group ] ) ? $key : $this->blog_prefix . $key;
 			if ( isset( $this->cache[ $group ][ $name ] ) ) {
 				$found = true;
 				++$this->cache_hits;
@@ -46,23 +49,40 @@ final class Object_Cache extends Shared_Cache {
 
 	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.
 	public function get_multiple( $keys, $group = '', $force = false ): array {
-		$group   = self::group( $group );
-		$unknown = array();
+		$group    = empty( $group ) ? 'default' : (string) $group;
+		$is_plain = ! $force && ( '' === $this->blog_prefix || isset( $this->global_groups[ $group ] ) );
+		$values   = array();
+		$unknown  = array();
 		foreach ( $keys as $key ) {
-			$name = $this->name( $key, $group );
-			if ( null !== $name && ( $force || ! $this->has( $group, $name ) ) ) {
-				$unknown[] = $name;
+			// The usual case, as in `get()`.
+			if ( $is_plain && ( is_string( $key ) || is_int( $key ) ) && isset( $this->cache[ $group ][ $key ] ) ) {
+				++$this->cache_hits;
+				$value          = $this->cache[ $group ][ $key ];
+				$values[ $key ] = is_object( $value ) ? clone $value : $value;
+				continue;
+			}
+			$values[ $key ] = false;
+			$name           = $this->name( $key, $group );
+			if ( null !== $name ) {
+				$unknown[ $key ] = $name;
 			}
 		}
-		foreach ( $force && $this->is_shared( $group ) ? $unknown : array() as $name ) {
-			if ( ! $this->waits( $group, $name ) ) {
+		$asked = array();
+		foreach ( $unknown as $name ) {
+			if ( $force && $this->is_shared( $group ) && ! $this->waits( $group, $name ) ) {
 				$this->forget( $group, $name );
 			}
+			if ( $force || ! $this->has( $group, $name ) ) {
+				$asked[] = $name;
+			}
 		}
-		if ( array() !== $unknown ) {
-			$this->load( $group, $unknown, $force );
+		if ( array() !== $asked ) {
+			$this->load( $group, $asked, $force );
 		}
-		return parent::get_multiple( $keys, $group );
+		foreach ( array_keys( $unknown ) as $key ) {
+			$values[ $key ] = $this->get( $key, $group );
+		}
+		return $values;
 	}
 
 	// phpcs:ignore Squiz.Commenting.FunctionComment -- as WordPress.

@@ -9,6 +9,8 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+use function chr, count, is_string, ord, strlen, substr;
+
 /**
  * Sends messages and reads the answers. After a failure it does nothing any more.
  */

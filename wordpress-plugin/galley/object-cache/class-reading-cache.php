@@ -10,6 +10,8 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+use function array_key_exists, chr, count, is_string, ord, strlen, substr;
+
 /**
  * Asks the store.
  */
@@ -225,7 +227,7 @@ abstract class Reading_Cache extends Local_Cache {
 		$ask = array();
 		foreach ( $names as $name ) {
 			$id = $this->id( $group, $name );
-			if ( isset( $this->missed[ $id ] ) || $this->is_changing( $id ) ) {
+			if ( isset( $this->missed[ $id ] ) || ( null !== $this->in_transaction && $this->is_changing( $id ) ) ) {
 				continue;
 			}
 			$ids[ $id ] = $name;
@@ -318,20 +320,20 @@ abstract class Reading_Cache extends Local_Cache {
 		}
 		$bytes = $this->ahead[ $id ];
 		unset( $this->ahead[ $id ] );
-		$value = is_string( $bytes ) ? decode_object( $bytes, $found ) : false;
+		$this->leases[ $id ] = $this->leases[ $id ] ?? $this->began;
+		$value               = is_string( $bytes ) ? decode_object( $bytes, $found ) : false;
+		if ( is_string( $bytes ) && $found ) {
+			$this->cache[ $group ][ $name ] = $value;
+			$this->saved_queries           += 'i' === $bytes[0] ? 0 : ord( $bytes[1] );
+			return;
+		}
+		$this->missed[ $id ] = self::queries();
+		$this->filled[ $id ] = $this->writes;
 		if ( self::is_mark( $bytes ) ) {
 			$this->saved_queries += ord( $bytes[1] );
 
 			$prefix = $this->prefix_of( $group, $name );
 			$this->cache[ $group ][ $prefix . 'notoptions' ][ substr( $name, strlen( $prefix ) ) ] = true;
-		}
-		$this->leases[ $id ] = $this->leases[ $id ] ?? $this->began;
-		if ( is_string( $bytes ) && $found ) {
-			$this->cache[ $group ][ $name ] = $value;
-			$this->saved_queries           += 'i' === $bytes[0] ? 0 : ord( $bytes[1] );
-		} else {
-			$this->missed[ $id ] = self::queries();
-			$this->filled[ $id ] = $this->writes;
 		}
 	}
 

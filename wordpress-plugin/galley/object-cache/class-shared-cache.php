@@ -10,6 +10,8 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+use function chr, count, strlen, substr;
+
 /**
  * Changes the store. Without one, WordPress keeps transients in the database.
  */

@@ -10,6 +10,8 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+use function chr, is_int, is_string, substr;
+
 /**
  * Converts a value to bytes; null if that is not possible, as for closures.
  *

@@ -61,6 +61,7 @@ function sample_shop_figures( string $page ): string {
 	$cache = $GLOBALS['wp_object_cache'] ?? null;
 	if ( ! headers_sent() ) {
 		header( 'X-Queries: ' . (int) ( $GLOBALS['wpdb']->num_queries ?? 0 ) );
+		header( 'X-Is-Away: ' . (int) ( is_object( $cache ) && is_callable( array( $cache, 'is_connected' ) ) && false === $cache->is_connected() ) );
 		header( 'X-Round-Trips: ' . ( is_object( $cache ) && is_callable( array( $cache, 'round_trips' ) ) ? $cache->round_trips() : 0 ) );
 	}
 	return $page;

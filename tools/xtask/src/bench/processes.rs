@@ -10,7 +10,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
     fs,
     time::Duration,
 };
@@ -42,6 +41,13 @@ impl ProcessTree {
             own + from_ticks(stat.children_ticks)
         };
         members(&all(), roots).iter().map(of).sum()
+    }
+
+    /// Nanoseconds that each running thread has used, by its id: for differences that are shorter than a tick. The time of threads that exit is
+    /// lost.
+    pub(crate) fn threads(roots: &[u32]) -> BTreeMap<u32, u64> {
+        let members = members(&all(), roots);
+        members.iter().flat_map(|stat| threads(stat.pid)).collect()
     }
 
     /// Their memory in bytes; shared memory is divided among the processes that share it (PSS).
@@ -109,27 +115,39 @@ fn all() -> Vec<Stat> {
 /// Processor time of each running thread of a process; none if the kernel does not report it. More exact than [`ProcessTree::cpu_time`],
 /// which counts whole ticks once a thread has exited.
 #[derive(Debug)]
-pub(crate) struct ThreadTimes(BTreeMap<OsString, Duration>);
+pub(crate) struct ThreadTimes(BTreeMap<u32, u64>);
 
 impl ThreadTimes {
     pub(crate) fn read(pid: u32) -> Self {
-        let threads = fs::read_dir(format!("/proc/{pid}/task"));
-        let time = |thread: fs::DirEntry| {
-            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-            let nanoseconds = text.split_whitespace().next()?.parse().ok()?;
-            Some((thread.file_name(), Duration::from_nanos(nanoseconds)))
-        };
-        let threads = threads.into_iter().flatten().flatten();
-        Self(threads.filter_map(time).collect())
+        Self(threads(pid).collect())
     }
 
     /// What these threads have used since `before`.
     pub(crate) fn since(&self, before: &Self) -> Duration {
-        let used = |(thread, time): (&OsString, &Duration)| {
+        let used = |(thread, time): (&u32, &u64)| {
             time.saturating_sub(before.0.get(thread).copied().unwrap_or_default())
         };
-        self.0.iter().map(used).sum()
+        Duration::from_nanos(self.0.iter().map(used).sum())
     }
+}
+
+/// Processor time of the running threads of a process; zero if the kernel does not report it.
+fn threads_cpu_time(pid: u32) -> Duration {
+    Duration::from_nanos(threads(pid).map(|(_, used)| used).sum())
+}
+
+/// The running threads of a process, and the nanoseconds that each has used.
+fn threads(pid: u32) -> impl Iterator<Item = (u32, u64)> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    threads
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|thread| {
+            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            let used = text.split_whitespace().next()?.parse().ok()?;
+            Some((thread.file_name().to_str()?.parse().ok()?, used))
+        })
 }
 
 /// The roots' descendants, the processes of the roots' groups, and the descendants of these.

@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// Requests of each page in each column
     #[arg(long, default_value_t = 15)]
     rounds: usize,
+    /// Measure only this page, such as `wp-admin`; several times: these
+    #[arg(long, value_name = "PAGE")]
+    only: Vec<String>,
 }
 
 /// What serves a column.
@@ -68,9 +71,23 @@ impl Column {
 /// What one request has cost.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PageCost {
-    pub(super) cpu_ms: f64,
+    pub(super) cpu: PageCpu,
     pub(super) queries: f64,
     pub(super) round_trips: f64,
+}
+
+/// Milliseconds of processor time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PageCpu {
+    pub(super) php: f64,
+    pub(super) database: f64,
+    pub(super) cache: f64,
+}
+
+impl PageCpu {
+    pub(super) fn total(self) -> f64 {
+        self.php + self.database + self.cache
+    }
 }
 
 /// A kind of page.
@@ -98,8 +115,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
         let path = arguments.galley.display();
         format!("`{path}` does not exist: run `make build`")
     })?;
+    let mut pages = pages(arguments.rounds);
+    for name in &arguments.only {
+        if !pages.iter().any(|page| page.name == name) {
+            return Err(format!("no page is named `{name}`").into());
+        }
+    }
+    pages.retain(|page| {
+        arguments.only.is_empty() || arguments.only.iter().any(|name| name == page.name)
+    });
     let site = Site::start(arguments, &galley)?;
-    let pages = pages(arguments.rounds);
     eprintln!("object-cache: each page four times before it is measured");
     for page in pages.iter().filter(|page| !page.is_unseen) {
         for _ in 0..WARM {

@@ -1,11 +1,15 @@
 //! One WordPress with a pool of PHP-FPM for each column, a Galley in front of all, and the caches: another Galley, a Redis.
 //!
-//! The Galley in front stores no page and has no object cache, so that the other one's processor time is that of the object cache.
+//! The Galley in front stores no page and has no object cache. The other one has the object cache, and answers what the plugin asks on the
+//! screens of the administration: it counts in each column, because the plugin asks in each.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use galley_testkit::client::{CookieJar, Request, login};
 use galley_testkit::{
@@ -13,7 +17,7 @@ use galley_testkit::{
     wordpress_from_template,
 };
 
-use super::command::{Arguments, Column, PageCost};
+use super::command::{Arguments, Column, PageCost, PageCpu};
 use crate::bench::ProcessTree;
 use crate::error::CommandError;
 
@@ -90,14 +94,32 @@ impl Site {
         &self.columns
     }
 
-    /// Requests a page and returns what it cost.
+    /// Requests a page and returns what it cost. On a busy machine PHP may have waited too long for the store: then once more, when it uses
+    /// it again.
     pub(super) fn request(
         &self,
         column: Column,
         target: &str,
         is_member: bool,
     ) -> Result<PageCost, CommandError> {
-        let before = self.cpu_ms(column);
+        for _ in 0..MAX_ATTEMPTS {
+            if let Some(cost) = self.attempt(column, target, is_member)? {
+                return Ok(cost);
+            }
+            eprintln!("object-cache: PHP did without the store; once more in 6 seconds");
+            thread::sleep(Duration::from_secs(6));
+        }
+        Err(format!("{} {target}: PHP does without the store", column.name()).into())
+    }
+
+    /// `None`: PHP did without the store.
+    fn attempt(
+        &self,
+        column: Column,
+        target: &str,
+        is_member: bool,
+    ) -> Result<Option<PageCost>, CommandError> {
+        let before = self.cpu(column);
         let jar = self.members.iter().find(|(other, _)| *other == column);
         let cookies = jar
             .filter(|_| is_member)
@@ -116,24 +138,59 @@ impl Site {
         ) else {
             return Err(format!("{} {target}: {}", column.name(), response.excerpt()).into());
         };
-        Ok(PageCost {
-            cpu_ms: self.cpu_ms(column) - before,
+        let cost = PageCost {
+            cpu: self.settled(column).since(&before),
             queries,
             round_trips,
-        })
+        };
+        Ok((response.field("X-Is-Away") == Some("0")).then_some(cost))
     }
 
-    /// The processor time of the column's PHP, its cache and the database until now.
-    fn cpu_ms(&self, column: Column) -> f64 {
+    /// The threads of the column's PHP, of the database, and of the caches.
+    fn cpu(&self, column: Column) -> CpuClocks {
         let pool = self.pools.iter().find(|(other, _)| *other == column);
-        let mut roots: Vec<u32> = pool.map(|(_, pool)| pool.pid()).into_iter().collect();
-        roots.push(self.database.pid());
-        match column {
-            Column::Redis | Column::Mget => roots.push(self.redis.pid()),
-            Column::Galley => roots.push(self.store.pid()),
-            Column::None | Column::Apcu => {}
+        let php: Vec<u32> = pool.map(|(_, pool)| pool.pid()).into_iter().collect();
+        let caches = match column {
+            Column::Redis | Column::Mget => &[self.store.pid(), self.redis.pid()][..],
+            Column::Galley | Column::None | Column::Apcu => &[self.store.pid()],
+        };
+        CpuClocks([&php[..], &[self.database.pid()], caches].map(ProcessTree::threads))
+    }
+
+    /// The same, when they have nothing more to do: PHP frees its memory and the caches learn after the response, and the kernel counts the
+    /// time of a thread when it stops.
+    fn settled(&self, column: Column) -> CpuClocks {
+        let mut cpu = self.cpu(column);
+        for _ in 0..MAX_PAUSES {
+            thread::sleep(PAUSE);
+            let now = self.cpu(column);
+            if now == cpu {
+                break;
+            }
+            cpu = now;
         }
-        ProcessTree::cpu_time(&roots).as_secs_f64() * 1e3
+        cpu
+    }
+}
+
+/// Nanoseconds of threads, by their ids: of PHP, of the database, of the caches.
+#[derive(PartialEq)]
+struct CpuClocks([BTreeMap<u32, u64>; 3]);
+
+impl CpuClocks {
+    fn since(&self, before: &Self) -> PageCpu {
+        let mut parts = self.0.iter().zip(&before.0).map(|(after, before)| {
+            let used = after.iter().map(|(thread, nanoseconds)| {
+                nanoseconds.saturating_sub(before.get(thread).copied().unwrap_or(0))
+            });
+            Duration::from_nanos(used.sum()).as_secs_f64() * 1e3
+        });
+        let mut next = || parts.next().unwrap_or_default();
+        PageCpu {
+            php: next(),
+            database: next(),
+            cache: next(),
+        }
     }
 }
 
@@ -208,7 +265,7 @@ fn pool(
     Ok(Some(PhpFpm::start(&scratch.join(column.name()), &options)?))
 }
 
-/// The Galley with the object cache. It also answers what the plugin asks on the screens of the administration, in each column.
+/// The Galley with the object cache, which also answers the plugin of each column.
 fn start_store(
     binary: &Path,
     scratch: &Scratch,
@@ -262,6 +319,15 @@ fn site(hosts: &[String], root: &Path, php: &PhpFpm) -> String {
         php.address()
     )
 }
+
+/// A machine on which PHP waits too long each time says nothing.
+const MAX_ATTEMPTS: usize = 20;
+
+/// The time in which a process that has something to do does some of it.
+const PAUSE: Duration = Duration::from_millis(4);
+
+/// The database has work of its own now and then.
+const MAX_PAUSES: usize = 25;
 
 const TOKEN: &str = "object-cache-of-the-measurement-0123456789";
 const SHOP: &str = include_str!("../../../testkit/assets/object-cache/shop.php");

@@ -1,11 +1,13 @@
 //! The table and the goals.
 
+use galley_testkit::Quartiles;
+
 use super::command::{Column, Costs, PageCost, PageKind, median};
 
-/// Prints milliseconds of processor time, queries and round trips.
+/// Prints milliseconds of processor time with their parts, queries and round trips.
 pub(super) fn print(results: &[(PageKind, Costs)]) {
     println!(
-        "CPU ms of PHP, database and cache for a request; q: queries; rt: round trips; medians\n"
+        "CPU ms for a request (PHP + database + cache); q: queries; rt: round trips; medians\n"
     );
     print!("| page |");
     let columns = results.first().map(|(_, costs)| costs.keys().copied());
@@ -17,11 +19,14 @@ pub(super) fn print(results: &[(PageKind, Costs)]) {
     for (page, costs) in results {
         print!("| {} |", page.name);
         for costs in costs.values() {
-            let trips = median(costs, |cost| cost.round_trips);
             print!(
-                " {:.1}, {:.0} q, {trips:.0} rt |",
-                median(costs, |cost| cost.cpu_ms),
+                " {:.1} ({:.1} + {:.1} + {:.1}), {:.0} q, {:.0} rt |",
+                median(costs, |cost| cost.cpu.total()),
+                median(costs, |cost| cost.cpu.php),
+                median(costs, |cost| cost.cpu.database),
+                median(costs, |cost| cost.cpu.cache),
                 median(costs, |cost| cost.queries),
+                median(costs, |cost| cost.round_trips),
             );
         }
         println!();
@@ -61,12 +66,9 @@ pub(super) fn print_goals(results: &[(PageKind, Costs)]) -> usize {
 
 /// How much more processor time one column took than another one in the same round, as a median of percentages.
 fn paired(one: &[PageCost], other: &[PageCost]) -> f64 {
-    let ratios = one.iter().zip(other).map(|(one, other)| PageCost {
-        cpu_ms: (one.cpu_ms / other.cpu_ms - 1.0) * 100.0,
-        ..*one
-    });
-    let ratios: Vec<PageCost> = ratios.collect();
-    median(&ratios, |cost| cost.cpu_ms)
+    let pairs = one.iter().zip(other);
+    let ratios = pairs.map(|(one, other)| (one.cpu.total() / other.cpu.total() - 1.0) * 100.0);
+    Quartiles::of(ratios).map_or(f64::NAN, |all| all.median)
 }
 
 fn title(column: Column) -> &'static str {
@@ -86,10 +88,15 @@ const WP_ADMIN: f64 = -19.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object_cache::command::PageCpu;
 
     fn costs(cpu_ms: &[f64], round_trips: f64) -> Vec<PageCost> {
         let cost = |cpu_ms: &f64| PageCost {
-            cpu_ms: *cpu_ms,
+            cpu: PageCpu {
+                php: *cpu_ms,
+                database: 0.0,
+                cache: 0.0,
+            },
             queries: 1.0,
             round_trips,
         };
