@@ -198,7 +198,12 @@ impl<S: AsyncRead + AsyncWrite + UnacknowledgedBytes + Unpin> Http2Connection<'_
         let mut responses = 0;
         loop {
             while let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {}
-            let read = self.read(cx);
+            let may_read = self.may_read();
+            let read = if may_read {
+                self.read(cx)
+            } else {
+                Poll::Pending
+            };
             let flood = self.flood();
             if let Some(flood) = flood {
                 return self.abort(
@@ -239,17 +244,20 @@ impl<S: AsyncRead + AsyncWrite + UnacknowledgedBytes + Unpin> Http2Connection<'_
                     Accepted::None => self.check_library(),
                 }
             }
-            let mut socket = self.socket.borrow_mut();
-            match socket.poll_out(cx) {
+            let sent = self.socket.borrow_mut().poll_out(cx);
+            match sent {
                 Poll::Ready(Err(_)) => return Poll::Ready(Http2End::ClientGone),
                 Poll::Ready(Ok(())) if responses >= MAX_RESPONSES => {
                     // A client that sends requests without end must not delay the other connections of its core.
                     cx.waker().wake_by_ref();
                 }
                 Poll::Ready(Ok(())) => {
+                    // Requests may be left over, and nothing wakes this task for input that was not waited for.
+                    let is_readable_again = !may_read && self.may_read();
+                    let mut socket = self.socket.borrow_mut();
                     let was_blocked = socket.take_blocked();
                     let has_more = was_blocked || socket.has_library_input();
-                    if is_read || has_more {
+                    if is_read || is_readable_again || has_more {
                         continue;
                     }
                 }
@@ -278,12 +286,15 @@ impl<S: AsyncRead + AsyncWrite + UnacknowledgedBytes + Unpin> Http2Connection<'_
         Poll::Ready(end)
     }
 
+    /// Whether there is room for the responses to further requests.
+    fn may_read(&self) -> bool {
+        let socket = self.socket.borrow();
+        self.sent.is_empty() && socket.has_capacity() && !socket.is_library_behind()
+    }
+
     /// Reads the received bytes, and looks up hits. Ready if input arrived or was left over from the last slice.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Http2ReadError>> {
         let mut socket = self.socket.borrow_mut();
-        if !self.sent.is_empty() || !socket.has_capacity() || socket.is_library_behind() {
-            return Poll::Pending;
-        }
         if !socket.has_unprocessed() {
             ready!(socket.poll_fill(cx)).map_err(|_| Http2ReadError::ClientGone)?;
         }

@@ -8,6 +8,7 @@ use quinn_proto::{
     EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt,
 };
 
+use super::congestion::PathCongestionConfig;
 use super::ids::IdGenerator;
 use super::router::RegisteredEndpoint;
 use crate::ClientLimits;
@@ -57,6 +58,7 @@ fn transport(limits: &ClientLimits) -> TransportConfig {
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
         .receive_window(window(RECEIVE_WINDOW))
         .send_window(SEND_WINDOW)
+        .congestion_controller_factory(Arc::new(PathCongestionConfig))
         .datagram_receive_buffer_size(None)
         .mtu_discovery_config(Some(mtu));
     config

@@ -1,10 +1,13 @@
 //! Clients that stop in the middle of a head or a body, or never open their flow-control window.
 
+use std::time::Duration;
+
 use galley_testkit::client::frames::kinds::{
     DATA, GOAWAY, HEADERS, PING, RST_STREAM, WINDOW_UPDATE,
 };
 use galley_testkit::client::frames::{END_STREAM, Frame, Frames, block, bytes_of, head_frame};
 use galley_testkit::wait_for;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use super::frames::{CANCEL, ENHANCE_YOUR_CALM, fields, file_site, get, open};
 use crate::support::{SiteBuilder, TIMEOUT};
@@ -92,6 +95,33 @@ fn one_stream_with_a_closed_window_is_reset_alone() {
     }
     frames.write(&window_updates(active_stream)).unwrap();
     frames.until(|frame| frame.kind == DATA).unwrap();
+}
+
+/// A page with many stored resources over a slow link: the first responses fill the socket, and nothing else arrives from the client
+/// when there is room again.
+#[test]
+fn requests_behind_a_full_socket_are_answered_when_it_has_room() {
+    let site = SiteBuilder::files()
+        .server("h2c = true")
+        .file("resource.bin", vec![7; 60_000])
+        .start();
+    let settings = [(INITIAL_WINDOW, 1 << 20)];
+    for _ in 0..3 {
+        let mut frames = Frames::open(site.addr(), &settings, TIMEOUT).unwrap();
+        set_socket_recv_buffer_size(frames.stream(), 32 * 1024).unwrap();
+        frames.write(&get(1, "/resource.bin")).unwrap();
+        frames.until(Frame::ends_stream).unwrap();
+        // More than a socket takes.
+        let wider = bytes_of(WINDOW_UPDATE, 0, 0, &(1_u32 << 25).to_be_bytes());
+        let requests = (1..100).map(|number| get(2 * number + 1, "/resource.bin"));
+        let all: Vec<Vec<u8>> = std::iter::once(wider).chain(requests).collect();
+        frames.write(&all.concat()).unwrap();
+        // By then the socket is full.
+        std::thread::sleep(Duration::from_millis(200));
+        for _ in 1..100 {
+            frames.until(Frame::ends_stream).unwrap();
+        }
+    }
 }
 
 /// Responses that a client does not read share the stored body instead of copying it.
