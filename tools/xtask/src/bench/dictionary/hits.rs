@@ -105,7 +105,7 @@ pub(super) fn run(
             };
             columns[column].slice(load, is_measured)?;
         }
-        if !is_measured {
+        if number + 1 == pairs {
             wait_until_idle(interrupt, &processes)?;
         }
     }
