@@ -26,7 +26,7 @@ struct Column {
     title: &'static str,
     /// Processor time of each slice, in microseconds per request.
     costs: Vec<f64>,
-    /// Bytes of a response with its head.
+    /// Bytes of the body of a response.
     bytes: u64,
     requests: u64,
 }
@@ -105,7 +105,7 @@ pub(super) fn run(
             };
             columns[column].slice(load, is_measured)?;
         }
-        if !is_measured {
+        if number + 1 == pairs {
             wait_until_idle(interrupt, &processes)?;
         }
     }
@@ -189,7 +189,7 @@ impl Hits {
             off.costs.len()
         );
         println!(
-            "| request | requests | bytes with head | CPU us | beside the first | 95 % interval of that median |\n|---|--:|--:|--:|--:|--:|"
+            "| request | requests | bytes of the body | CPU us | beside the first | 95 % interval of that median |\n|---|--:|--:|--:|--:|--:|"
         );
         for column in &self.0 {
             let all = column.beside(off);

@@ -77,7 +77,7 @@ impl DictionarySite {
         let access_log = dir.join("access.log");
         let Certificate { file, key, .. } = &self.certificate;
         let config = format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{}\"\n\
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nidle_timeout = \"1h\"\n[admin]\nlisten = \"unix:{}\"\n\
              [log]\naccess = \"{}\"\n[[site]]\nhosts = [\"{HOST}\"]\nroot = \"{}\"\nphp = \"{}\"\ncron = \"off\"\naudit = false\n\
              https_redirect = false\ntls = {{ cert = \"{}\", key = \"{}\" }}\ndense_after = 1\n{options}\n",
             dir.join("admin.sock").display(),
