@@ -13,8 +13,13 @@ answer) and `streams`, which are opened in order:
             or a number of seconds
   trailers  fields behind the body
   reset     a code: the stream is reset after all this
+  stop      a code: the client wants no more of the response when the first bytes of its body have come
   open      whether the stream is not ended
   after     number of a stream whose response must have ended before this one begins
+  keys      whether the client updates its keys before
+  from      an address to which the client moves before
+`sni` (a name in place of `host`; if empty, the client sends none and checks no certificate), `ciphers` (names), `token` (hexadecimal: proof of
+the address) and `resume` (whether a second connection, with the ticket of the first one, does all this again).
 `wait`: what must happen before the client disconnects: `responses` (default) or `close`.
 
 Instead of `streams`, `load`: fields of requests that are sent one after the other on each of some connections, until the file
@@ -28,7 +33,8 @@ Instead of both, `flood`: what a hostile client sends until the file `until` exi
 Result: `streams`, one each: `interim` (statuses), `status`, `fields`, `bytes`, `sha256`, `text` (of short bodies), `ended`, `reset`
 (code), `stopped` (code), `early` (whether what `late` names came before the rest was sent); `closed` (code of the connection, if the server has ended it); `control` (bytes of the server's own
 streams in hexadecimal, by stream); `retried` (whether the server has asked for a proof of the address); `most_streams` (how many
-requests the server permits at a time); `most_bytes` (how many bytes of all streams it has permitted); `silent`, one each: `sent` and `received` (bytes), `first` (the first byte of the first
+requests the server permits at a time); `most_bytes` (how many bytes of all streams it has permitted); `cipher`; `resumed` (whether the ticket
+was accepted); `refused` (code of the connection, if there is none: the only result then); `silent`, one each: `sent` and `received` (bytes), `first` (the first byte of the first
 datagram that came back).
 Of a flood: `sent` (how often it has sent such a thing).
 Of a load: `responses`, `connections`, `again` (requests that were declined) and `failures` (texts).
@@ -39,6 +45,7 @@ import hashlib
 import json
 import os
 import socket
+import ssl
 import sys
 import time
 
@@ -56,6 +63,7 @@ from aioquic.quic.events import (
     StreamDataReceived,
     StreamReset,
 )
+from aioquic.tls import CipherSuite
 
 # Fewer than a server permits, which aioquic does not check when it resets a stream.
 MOST_OPEN = 50
@@ -83,11 +91,19 @@ def pairs(fields):
     return [(name.encode("latin1"), value.encode("latin1")) for name, value in fields]
 
 
+def joined(fields):
+    """The fields by name; the values of fields of the same name are joined."""
+    found = {}
+    for name, value in fields:
+        name, value = name.decode("latin1"), value.decode("latin1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
 def section(fields):
     encoder = pylsqpack.Encoder()
     encoder.apply_settings(max_table_capacity=0, blocked_streams=0)
-    _, encoded = encoder.encode(0, pairs(fields))
-    return encoded
+    return encoder.encode(0, pairs(fields))[1]
 
 
 def frame(kind, content):
@@ -147,12 +163,12 @@ class Client(QuicConnectionProtocol):
         if stream is None:
             return
         if isinstance(event, HeadersReceived):
-            fields = [(name.decode("latin1"), value.decode("latin1")) for name, value in event.headers]
-            status = int(dict(fields).get(":status", 0))
+            fields = joined(event.headers)
+            status = int(fields.get(":status", 0))
             if 100 <= status < 200:
-                stream.interim.append([status, dict(fields)])
+                stream.interim.append([status, fields])
             elif status:
-                stream.status, stream.fields = status, dict(fields)
+                stream.status, stream.fields = status, fields
         elif isinstance(event, DataReceived):
             stream.bytes += len(event.data)
             stream.hash.update(event.data)
@@ -190,7 +206,25 @@ class Client(QuicConnectionProtocol):
             pass
         return condition()
 
+    async def move(self, address):
+        """Continues from another address, with another connection id."""
+        local = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        local.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        local.bind(("::ffff:" + address, 0))
+        self._quic.change_connection_id()
+        await asyncio.get_running_loop().create_datagram_endpoint(lambda: self, sock=local)
+
+    async def stop(self, number, stream):
+        await self.until(lambda: stream.bytes or stream.is_over())
+        self._quic.stop_stream(number, stream.plan["stop"])
+        self.transmit()
+        return number
+
     async def run(self, plan):
+        if "from" in plan:
+            await self.move(plan["from"])
+        if plan.get("keys"):
+            self._quic.request_key_update()
         uni = bool(plan.get("uni"))
         number = self._quic.get_next_available_stream_id(is_unidirectional=uni)
         stream = self.streams[number] = Stream(plan)
@@ -201,7 +235,7 @@ class Client(QuicConnectionProtocol):
         if is_whole and "fields" in plan:
             self.http.send_headers(number, pairs(plan["fields"]), end_stream=True)
             self.transmit()
-            return number
+            return number if "stop" not in plan else await self.stop(number, stream)
         if "fields" in plan:
             self.http.send_headers(number, pairs(plan["fields"]))
         raw = b"".join(frame(*one) for one in plan.get("frames", []))
@@ -376,17 +410,72 @@ class Flood:
             client._quic.send_stream_data(number, frame(DATA, "") * 50)
 
 
+async def exchange(scenario, configuration, silent, tickets):
+    """What happens on one connection."""
+    made = []
+
+    def client(*args, **kwargs):
+        made.append(Client(*args, **kwargs))
+        return made[0]
+
+    options = {"configuration": configuration, "create_protocol": client, "session_ticket_handler": tickets.append}
+    try:
+        async with connect("127.0.0.1", scenario["port"], **options) as client:
+            return await exchange_streams(scenario, client, silent, tickets)
+    except ConnectionError:
+        return {"refused": made[0].closed}
+
+
+async def exchange_streams(scenario, client, silent, tickets):
+    numbers = []
+    if scenario.get("stalled"):
+        client._quic._write_connection_limits = lambda *_, **__: None
+        client._quic._write_stream_limits = lambda *_, **__: None
+    for plan in scenario["streams"]:
+        if "after" in plan:
+            earlier = client.streams[numbers[plan["after"]]]
+            await client.until(earlier.is_over)
+        await client.until(lambda: client.open_requests() < MOST_OPEN)
+        if client.closed is not None:
+            break
+        numbers.append(await client.run(plan))
+    if scenario.get("wait") == "close":
+        await client.until(lambda: False)
+    else:
+        asked = [one for one in client.streams.values() if not {"uni", "reset", "stop"} & one.plan.keys()]
+        await client.until(lambda: all(one.is_over() for one in asked))
+    while scenario.get("resume") and not tickets and client.closed is None:
+        await client.ping()
+    return {
+        "streams": [client.streams[number].result() for number in numbers],
+        "closed": client.closed,
+        "retried": client._quic._retry_count > 0,
+        "most_streams": client._quic._remote_max_streams_bidi,
+        "most_bytes": client._quic._remote_max_data,
+        "cipher": client._quic.tls.key_schedule.cipher_suite.name,
+        "resumed": client._quic.tls.session_resumed,
+        "silent": [one.result() for one in silent],
+        "control": {str(number): data.hex() for number, data in client.control.items()},
+    }
+
+
 async def main(scenario):
     window = scenario.get("window", 1 << 20)
 
-    def configuration():
+    def configuration(ticket=None):
         made = QuicConfiguration(
             alpn_protocols=H3_ALPN,
             is_client=True,
-            server_name=scenario["host"],
+            server_name=scenario.get("sni", scenario["host"]) or None,
             max_data=window,
             max_stream_data=window,
+            session_ticket=ticket,
+            token=bytes.fromhex(scenario.get("token", "")),
         )
+        if made.server_name is None:
+            made.verify_mode = ssl.CERT_NONE
+        if "ciphers" in scenario:
+            made.cipher_suites = [CipherSuite[name] for name in scenario["ciphers"]]
         made.load_verify_locations(scenario["ca"])
         return made
 
@@ -397,35 +486,10 @@ async def main(scenario):
     silent = begin_silent(scenario, configuration)
     if not scenario["streams"]:
         return json.dump({"silent": [one.result() for one in silent]}, sys.stdout)
-    async with connect(
-        "127.0.0.1", scenario["port"], configuration=configuration(), create_protocol=Client
-    ) as client:
-        numbers = []
-        if scenario.get("stalled"):
-            client._quic._write_connection_limits = lambda *_, **__: None
-            client._quic._write_stream_limits = lambda *_, **__: None
-        for plan in scenario["streams"]:
-            if "after" in plan:
-                earlier = client.streams[numbers[plan["after"]]]
-                await client.until(earlier.is_over)
-            await client.until(lambda: client.open_requests() < MOST_OPEN)
-            if client.closed is not None:
-                break
-            numbers.append(await client.run(plan))
-        if scenario.get("wait") == "close":
-            await client.until(lambda: False)
-        else:
-            asked = [one for one in client.streams.values() if not one.plan.get("uni") and "reset" not in one.plan]
-            await client.until(lambda: all(one.is_over() for one in asked))
-        result = {
-            "streams": [client.streams[number].result() for number in numbers],
-            "closed": client.closed,
-            "retried": client._quic._retry_count > 0,
-            "most_streams": client._quic._remote_max_streams_bidi,
-            "most_bytes": client._quic._remote_max_data,
-            "silent": [one.result() for one in silent],
-            "control": {str(number): data.hex() for number, data in client.control.items()},
-        }
+    tickets = []
+    result = await exchange(scenario, configuration(), silent, tickets)
+    if scenario.get("resume"):
+        result = await exchange(scenario, configuration(tickets[0]), silent, tickets)
     json.dump(result, sys.stdout)
 
 

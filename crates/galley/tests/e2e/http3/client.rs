@@ -79,6 +79,11 @@ pub fn run_trusting(authority: &Path, port: u16, mut scenario: Value) -> Running
 }
 
 impl RunningClient {
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+
     /// What happened.
     pub fn result(self) -> Value {
         let output = self.0.wait_with_output().unwrap();

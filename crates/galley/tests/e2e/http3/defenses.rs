@@ -24,7 +24,8 @@ fn site(server: &str) -> TestSite {
     )
 }
 
-fn metric(site: &TestSite, name: &str) -> u64 {
+/// The value of a metric; 0 without it.
+pub(super) fn metric(site: &TestSite, name: &str) -> u64 {
     let metrics = site.metrics();
     let line = metrics.lines().find(|line| line.starts_with(name));
     let value = line.and_then(|line| line.rsplit(' ').next());

@@ -1,10 +1,12 @@
-//! HTTP/3 with clients that are not ours (aioquic, curl, Chromium): it gives the responses that HTTP/1 gives, and a client that breaks the protocol
+//! HTTP/3 with clients that are not ours (aioquic, curl, ngtcp2's client, Chromium): it gives the responses that HTTP/1 gives, and a client that breaks the protocol
 //! ends only its stream or its connection.
 
+mod behaviors;
 mod chromium;
 pub mod client;
 mod curl;
 mod defenses;
+mod ngtcp2;
 mod restarts;
 mod semantics;
 mod sockets;

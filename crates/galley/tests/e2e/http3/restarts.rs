@@ -36,21 +36,31 @@ fn reload_and_upgrade(reloads: u64, upgrades: u64) {
     let until = site.scratch.join("over");
     let requests = ["/stored/", "/stored/", "/generated/"].map(|path| fields("GET", path));
     let load = json!({ "load": requests, "until": until.to_str() });
-    let client = run(&site, load);
+    let mut client = run(&site, load);
     let requests = || site.status_number("requests");
-    let wait_for_more = || {
+    // The client ends at the first failure.
+    let mut wait_for_more = || {
         let before = requests();
-        wait_for("more requests", TIMEOUT, || requests() > before + 20);
+        let mut has_ended = false;
+        wait_for("more requests", TIMEOUT, || {
+            has_ended = client.has_ended();
+            has_ended || requests() > before + 20
+        });
+        !has_ended
     };
     let before = config(&site);
     for number in 0..reloads {
-        wait_for_more();
-        let timeout = format!("head_timeout = \"{}m\"", 20 + number);
+        if !wait_for_more() {
+            break;
+        }
+        let timeout = format!("head_timeout = \"{}m\"", 20 + number % 2);
         reload(&site, &before.replace("head_timeout = \"10m\"", &timeout));
     }
     let serving = Serving::new(&site);
     for _ in 0..upgrades {
-        wait_for_more();
+        if !wait_for_more() {
+            break;
+        }
         let old = serving.pid.get();
         serving.upgrade();
         wait_for("the old process to exit", TIMEOUT, || !is_alive(old));
