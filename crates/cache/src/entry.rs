@@ -19,7 +19,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::body::StoredBody;
 use crate::budget::{MemoryBudget, OutOfBudget, Reservation};
-use crate::dictionaries::{self, DifferenceShare};
+use crate::difference_room::{self, DifferenceShare};
 use crate::disk::BodyPieces;
 use crate::encoded::{reserved_of, weight_of};
 use crate::fields::{self, head_weight};
@@ -471,7 +471,7 @@ impl Entry {
             + INDEX
             + weight_of(&self.coded)
             + self.source().map_or(0, EntrySource::weight)
-            + dictionaries::weight_of(self.difference_share.as_ref())
+            + difference_room::weight_of(self.difference_share.as_ref())
             + self.assembly().map_or(0, |assembly| assembly.weight());
         self
     }

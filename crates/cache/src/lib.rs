@@ -13,6 +13,7 @@
 pub mod body;
 pub mod budget;
 pub mod dictionaries;
+mod difference_room;
 pub mod disk;
 mod encoded;
 pub mod entry;

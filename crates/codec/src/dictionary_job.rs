@@ -65,7 +65,7 @@ impl DictionaryJob {
         let mut new = new.with_difference_share(share.clone());
         let mut made = None;
         if let Some((dictionary, share)) = dictionary.as_ref().zip(share) {
-            share.add(&new);
+            share.add(new.tenth());
             let body = if is_held {
                 held.map(|form| form.body.clone())
             } else {
@@ -75,7 +75,7 @@ impl DictionaryJob {
                 made = Some((entry.length(), body.bytes().len() as u64));
                 let dcz_fields = dictionary::dcz_fields(&fields, &dictionary.hash);
                 let form = EncodedEntry::new(Coding::Dcz, &dcz_fields, body);
-                if is_worth_it(&form, &new) && share.take(&new, &form) {
+                if is_worth_it(&form, &new) && share.take(new.tenth(), &form) {
                     forms.push(form);
                     new = new.with_coded(&fields, forms, step);
                 }

@@ -15,12 +15,4 @@ mod run;
 mod site;
 mod visits;
 
-pub(super) use self::run::run;
-
-/// The scenario and its parts.
-pub(super) const NAMES: [&str; 4] = [
-    "dictionary",
-    "dictionary-visits",
-    "dictionary-hits",
-    "dictionary-next",
-];
+pub(super) use self::run::{NAMES, run};

@@ -62,3 +62,11 @@ fn print_visits(visits: &Visits) {
     }
     println!();
 }
+
+/// The scenario and its parts.
+pub(in crate::bench) const NAMES: [&str; 4] = [
+    "dictionary",
+    "dictionary-visits",
+    "dictionary-hits",
+    "dictionary-next",
+];
