@@ -36,8 +36,7 @@ impl ProcessTree {
     /// Processor time that they have used since they started. A root that has exited counts as zero.
     pub(crate) fn cpu_time(roots: &[u32]) -> Duration {
         let of = |stat: &Stat| {
-            let threads = ThreadTimes::read(stat.pid);
-            let own = from_ticks(stat.own_ticks).max(threads.0.values().sum());
+            let own = from_ticks(stat.own_ticks).max(threads_cpu_time(stat.pid));
             own + from_ticks(stat.children_ticks)
         };
         members(&all(), roots).iter().map(of).sum()
@@ -127,7 +126,7 @@ impl ThreadTimes {
         let used = |(thread, time): (&u32, &u64)| {
             time.saturating_sub(before.0.get(thread).copied().unwrap_or_default())
         };
-        Duration::from_nanos(self.0.iter().map(used).sum())
+        Duration::from_nanos(self.0.iter().map(used).sum::<u64>())
     }
 }
 
