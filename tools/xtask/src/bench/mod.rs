@@ -55,7 +55,7 @@ pub(crate) use self::{
     pin::{Cores, on_core},
     placeholders::Placeholders,
     plan::UsageError,
-    processes::ProcessTree,
+    processes::{ProcessTree, ThreadTimes},
     table::version_number,
 };
 use self::{

@@ -42,11 +42,10 @@ impl ProcessTree {
         members(&all(), roots).iter().map(of).sum()
     }
 
-    /// Nanoseconds that each running thread has used, by its id: for differences that are shorter than a tick. The time of threads that exit is
-    /// lost.
-    pub(crate) fn threads(roots: &[u32]) -> BTreeMap<u32, u64> {
+    /// What their running threads have used: for differences that are shorter than a tick. The time of threads that exit is lost.
+    pub(crate) fn threads(roots: &[u32]) -> ThreadTimes {
         let members = members(&all(), roots);
-        members.iter().flat_map(|stat| threads(stat.pid)).collect()
+        ThreadTimes(members.iter().flat_map(|stat| threads(stat.pid)).collect())
     }
 
     /// Their memory in bytes; shared memory is divided among the processes that share it (PSS).
@@ -111,16 +110,12 @@ fn all() -> Vec<Stat> {
         .collect()
 }
 
-/// Processor time of each running thread of a process; none if the kernel does not report it. More exact than [`ProcessTree::cpu_time`],
-/// which counts whole ticks once a thread has exited.
-#[derive(Debug)]
+/// Nanoseconds of processor time of running threads, by their ids; none if the kernel does not report it. More exact than
+/// [`ProcessTree::cpu_time`], which counts whole ticks once a thread has exited.
+#[derive(Debug, PartialEq)]
 pub(crate) struct ThreadTimes(BTreeMap<u32, u64>);
 
 impl ThreadTimes {
-    pub(crate) fn read(pid: u32) -> Self {
-        Self(threads(pid).collect())
-    }
-
     /// What these threads have used since `before`.
     pub(crate) fn since(&self, before: &Self) -> Duration {
         let used = |(thread, time): (&u32, &u64)| {
@@ -292,8 +287,8 @@ mod tests {
     fn running_threads_are_measured_in_nanoseconds() {
         // Not every kernel has it.
         if fs::exists("/proc/self/schedstat").unwrap() {
-            let none = ThreadTimes::read(u32::MAX);
-            let threads = ThreadTimes::read(std::process::id());
+            let none = ProcessTree::threads(&[u32::MAX]);
+            let threads = ProcessTree::threads(&[std::process::id()]);
             let used = threads.since(&none);
             assert!(used > Duration::ZERO);
             assert_eq!(threads.since(&threads), Duration::ZERO);

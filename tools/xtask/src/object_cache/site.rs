@@ -3,7 +3,6 @@
 //! The Galley in front stores no page and has no object cache. The other one has the object cache, and answers what the plugin asks on the
 //! screens of the administration: it counts in each column, because the plugin asks in each.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -18,7 +17,7 @@ use galley_testkit::{
 };
 
 use super::command::{Arguments, Column, PageCost, PageCpu};
-use crate::bench::ProcessTree;
+use crate::bench::{ProcessTree, ThreadTimes};
 use crate::error::CommandError;
 
 /// The running services, which stop in the order of the fields.
@@ -173,18 +172,14 @@ impl Site {
     }
 }
 
-/// Nanoseconds of threads, by their ids: of PHP, of the database, of the caches.
+/// The threads of PHP, of the database, and of the caches.
 #[derive(PartialEq)]
-struct CpuClocks([BTreeMap<u32, u64>; 3]);
+struct CpuClocks([ThreadTimes; 3]);
 
 impl CpuClocks {
     fn since(&self, before: &Self) -> PageCpu {
-        let mut parts = self.0.iter().zip(&before.0).map(|(after, before)| {
-            let used = after.iter().map(|(thread, nanoseconds)| {
-                nanoseconds.saturating_sub(before.get(thread).copied().unwrap_or(0))
-            });
-            Duration::from_nanos(used.sum()).as_secs_f64() * 1e3
-        });
+        let parts = self.0.iter().zip(&before.0);
+        let mut parts = parts.map(|(after, before)| after.since(before).as_secs_f64() * 1e3);
         let mut next = || parts.next().unwrap_or_default();
         PageCpu {
             php: next(),

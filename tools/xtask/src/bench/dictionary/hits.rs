@@ -13,7 +13,7 @@ use galley_load::{
 use galley_testkit::Quartiles;
 
 use super::{
-    super::{idle::wait_until_idle, processes::ThreadTimes},
+    super::{idle::wait_until_idle, processes::ProcessTree},
     site::{BR, DCZ, DICTIONARIES, DictionarySite, HOST, Server, ZSTD},
 };
 use crate::{error::CommandError, interrupt::Interrupt};
@@ -150,9 +150,9 @@ fn client(
 
 impl Column {
     fn slice(&mut self, load: &mut Load, is_measured: bool) -> Result<(), CommandError> {
-        let before = ThreadTimes::read(load.process);
+        let before = ProcessTree::threads(&[load.process]);
         let outcomes = load.client.run(Limit::Requests(SLICE))?;
-        let cpu = ThreadTimes::read(load.process).since(&before);
+        let cpu = ProcessTree::threads(&[load.process]).since(&before);
         load.client.acknowledge();
         let outcome = outcomes.first().ok_or("no request was sent")?;
         if outcome.responses == 0 || outcome.unexpected_status + outcome.broken > 0 {
@@ -223,9 +223,16 @@ impl Hits {
     }
 
     /// # Errors
-    /// When a hit without a dictionary certainly costs more where the option is on.
+    /// When a hit without a dictionary certainly costs more where the option is on, or when two processes without it differ by as much.
     pub(super) fn verdict(&self) -> Result<(), CommandError> {
-        let [off, _, on, ..] = &self.0;
+        let [off, other, on, ..] = &self.0;
+        let (least, most) = interval(&other.beside(off));
+        if least > MOST || most < -MOST {
+            return Err(format!(
+                "two processes without the option differ by {least:+.1} to {most:+.1} %: this run says nothing about the goal of {MOST} %"
+            )
+            .into());
+        }
         let (lowest, _) = interval(&on.beside(off));
         if lowest > MOST {
             return Err(format!(
