@@ -91,7 +91,7 @@ impl FetchWorker {
 }
 
 /// The fields of the entry, which give the reason. Their size is limited for any response.
-fn evidence(why: NotStored, response: &HeaderMap, site: &Policy) -> HeaderMap {
+fn evidence(why: NotStored, response: &HeaderMap, policy: &Policy) -> HeaderMap {
     let mut fields = HeaderMap::new();
     fields.insert(WHY, HeaderValue::from_static(why.word()));
     for name in REASON_FIELDS {
@@ -103,7 +103,7 @@ fn evidence(why: NotStored, response: &HeaderMap, site: &Policy) -> HeaderMap {
         .iter()
         .flat_map(|name| response.get_all(*name))
         .map(|value| cookie_name(value.as_bytes()));
-    let reasons = names.filter(|name| !site.harmless_cookies.iter().any(|p| p.matches(name)));
+    let reasons = names.filter(|name| !policy.harmless_cookies.iter().any(|p| p.matches(name)));
     for name in reasons.take(MAX_COOKIES) {
         let is_new = fields
             .get_all(SET_COOKIE)

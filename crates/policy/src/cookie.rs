@@ -48,18 +48,18 @@ pub fn pairs(line: &[u8]) -> impl Iterator<Item = CookiePair<'_>> {
 }
 
 /// The class of a cookie. A reason to pass overrides a reason to vary, since the first protects people and the second speed.
-pub fn classify(name: &[u8], site: &Policy) -> Class {
+pub fn classify(name: &[u8], policy: &Policy) -> Class {
     let is_listed = |list: &[NamePattern]| is_named(name, list);
-    if is_listed(&site.bypass_cookies) {
+    if is_listed(&policy.bypass_cookies) {
         return Class::Bypass;
     }
-    match site.unnamed_cookies {
+    match policy.unnamed_cookies {
         UnnamedCookies::WordPress => {
             if wordpress::is_bypass_cookie(name) {
                 Class::Bypass
-            } else if is_listed(&site.vary_cookies)
+            } else if is_listed(&policy.vary_cookies)
                 || wordpress::is_vary_cookie(name)
-                || (site.litespeed && name.starts_with(LITESPEED_VARY))
+                || (policy.litespeed && name.starts_with(LITESPEED_VARY))
             {
                 Class::Vary
             } else {
@@ -67,8 +67,8 @@ pub fn classify(name: &[u8], site: &Policy) -> Class {
             }
         }
         // Without knowledge of the application each unknown cookie may identify a person.
-        UnnamedCookies::Bypass if is_listed(&site.vary_cookies) => Class::Vary,
-        UnnamedCookies::Bypass if is_listed(&site.harmless_cookies) => Class::Ignored,
+        UnnamedCookies::Bypass if is_listed(&policy.vary_cookies) => Class::Vary,
+        UnnamedCookies::Bypass if is_listed(&policy.harmless_cookies) => Class::Ignored,
         UnnamedCookies::Bypass => Class::Bypass,
     }
 }

@@ -136,15 +136,15 @@ pub enum Backend {
 }
 
 /// The decision that needs the request head only. `has_tls`: whether the host can be reached over TLS. `None`: a lookup is needed.
-pub fn before_lookup(info: &RequestInfo, rules: &Policy, has_tls: bool) -> Option<Decision> {
+pub fn before_lookup(info: &RequestInfo, policy: &Policy, has_tls: bool) -> Option<Decision> {
     match info.method() {
         Method::Options if info.path() == b"*" => return Some(Decision::Methods),
         Method::Trace | Method::Connect => return Some(Decision::Refuse(RefusedWhy::Method)),
         _ => {}
     }
-    let redirected = redirect::of(info, rules, has_tls).map(Decision::Redirect);
+    let redirected = redirect::of(info, policy, has_tls).map(Decision::Redirect);
     redirected.or_else(|| {
-        rules
+        policy
             .is_dashboard(info.decoded_path())
             .then_some(Decision::Dashboard)
     })
@@ -154,40 +154,44 @@ pub fn before_lookup(info: &RequestInfo, rules: &Policy, has_tls: bool) -> Optio
 ///
 /// [`Decision::Fetch`] and [`Decision::Pass`] are not final: a file below the root takes precedence
 /// ([`Decision::below_root`]).
-pub fn decide(info: &RequestInfo, rules: &Policy, stored: Option<&StoredResponse<'_>>) -> Decision {
+pub fn decide(
+    info: &RequestInfo,
+    policy: &Policy,
+    stored: Option<&StoredResponse<'_>>,
+) -> Decision {
     if let Cacheability::Pass(why) = info.cacheability() {
         return match stored {
             Some(stored) if info.is_member() => stored.for_member(why),
             _ => Decision::Pass(why),
         };
     }
-    if stored.is_some_and(|stored| differs_by_accept(info, rules, stored.fields)) {
+    if stored.is_some_and(|stored| differs_by_accept(info, policy, stored.fields)) {
         return Decision::Pass(PassWhy::Accept);
     }
     if stored.is_some_and(|stored| stored.may_be_patched(info)) {
         return Decision::Patch;
     }
     let was_purged = stored.is_some_and(StoredResponse::was_purged);
-    let Some(stored) = stored.filter(|stored| may_select(info, rules, stored)) else {
+    let Some(stored) = stored.filter(|stored| may_select(info, policy, stored)) else {
         let why = if was_purged {
             MissWhy::Purged
         } else {
             MissWhy::Uri
         };
-        return nothing_usable(info, rules, why);
+        return nothing_usable(info, policy, why);
     };
     let usable = stored.use_for(&info.directives());
     if stored.is_hit_for_pass {
         return match usable {
             Decision::Hit => Decision::Pass(PassWhy::Remembered),
-            _ => nothing_usable(info, rules, MissWhy::Uri),
+            _ => nothing_usable(info, policy, MissWhy::Uri),
         };
     }
     match usable {
         // A background fetch carries no credentials, so its response may not be meant for this client.
         Decision::Hit if stored.ends_soon && !info.has_authorization() => Decision::HitAndRefresh,
         Decision::StaleWhileRevalidate if info.has_authorization() => stored.fetch(),
-        Decision::Fetch { .. } if is_head_alone(info, rules) => Decision::Pass(PassWhy::Head),
+        Decision::Fetch { .. } if is_head_alone(info, policy) => Decision::Pass(PassWhy::Head),
         usable => usable,
     }
 }
@@ -202,23 +206,23 @@ pub fn decide_partitioned(info: &RequestInfo) -> Decision {
 
 /// Whether a request may select a stored response at all: no purge prevents it, and if the request carries
 /// credentials, the response permits shared use (RFC 9111 section 3.5).
-pub fn may_select(info: &RequestInfo, rules: &Policy, stored: &StoredResponse<'_>) -> bool {
+pub fn may_select(info: &RequestInfo, policy: &Policy, stored: &StoredResponse<'_>) -> bool {
     matches!(stored.validity, Validity::Valid | Validity::SoftPurged)
         && (!info.has_authorization()
-            || SharedWith::of(stored.fields, rules) == SharedWith::Everyone)
+            || SharedWith::of(stored.fields, policy) == SharedWith::Everyone)
 }
 
 /// Whether a response to a shared request is not the one that this client prefers. Without a preset, clients get variants by their
 /// own `Accept`.
-pub fn differs_by_accept(info: &RequestInfo, rules: &Policy, fields: &HeaderMap) -> bool {
-    rules.storage.vary == VaryPolicy::CoveredByKey && info.differs_by_accept(fields)
+pub fn differs_by_accept(info: &RequestInfo, policy: &Policy, fields: &HeaderMap) -> bool {
+    policy.storage.vary == VaryPolicy::CoveredByKey && info.differs_by_accept(fields)
 }
 
 /// With the WordPress preset, the whole page is fetched for a `HEAD` or `Range` request; by RFC 9111 the request is forwarded.
-fn nothing_usable(info: &RequestInfo, rules: &Policy, why: MissWhy) -> Decision {
-    if is_head_alone(info, rules) {
+fn nothing_usable(info: &RequestInfo, policy: &Policy, why: MissWhy) -> Decision {
+    if is_head_alone(info, policy) {
         Decision::Pass(PassWhy::Head)
-    } else if rules.requests.partial == PartialRequests::Forward && info.range().is_some() {
+    } else if policy.requests.partial == PartialRequests::Forward && info.range().is_some() {
         Decision::Pass(PassWhy::Range)
     } else {
         Decision::Fetch {
@@ -228,8 +232,8 @@ fn nothing_usable(info: &RequestInfo, rules: &Policy, why: MissWhy) -> Decision 
     }
 }
 
-fn is_head_alone(info: &RequestInfo, rules: &Policy) -> bool {
-    rules.requests.partial == PartialRequests::Forward && info.method() == Method::Head
+fn is_head_alone(info: &RequestInfo, policy: &Policy) -> bool {
+    policy.requests.partial == PartialRequests::Forward && info.method() == Method::Head
 }
 
 impl StoredResponse<'_> {

@@ -128,19 +128,19 @@ pub fn windows(statement: &Statement, status: StatusCode, ttl: &TtlTable) -> Sta
 pub fn default_lifetime(
     response: &ResponseHead<'_>,
     control: &CacheControl,
-    site: &Policy,
+    policy: &Policy,
 ) -> Option<Duration> {
-    if let Some(named) = named_lifetime(response.status, &site.ttl) {
+    if let Some(named) = named_lifetime(response.status, &policy.ttl) {
         return Some(named);
     }
     if !is_heuristically_cacheable(response.status) && !control.public {
         return None;
     }
-    let heuristic = site.storage.heuristic;
+    let heuristic = policy.storage.heuristic;
     let heuristic = heuristic
         .then(|| tenth_of_age(response.fields, response.now))
         .flatten();
-    Some(heuristic.unwrap_or(site.ttl.default))
+    Some(heuristic.unwrap_or(policy.ttl.default))
 }
 
 /// The row of the site's table for a status.

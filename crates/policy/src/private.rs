@@ -55,12 +55,12 @@ pub fn class(fields: &HeaderMap) -> Option<&str> {
 /// no other cookies of this visitor when it generates a page for them.
 pub fn session_cookies<'a>(
     fields: impl Iterator<Item = (&'a str, &'a [u8])>,
-    site: &Policy,
+    policy: &Policy,
 ) -> Vec<u8> {
     let mut line = Vec::new();
     let lines = fields.filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
     for pair in lines.flat_map(|(_, line)| cookie::pairs(line)) {
-        if cookie::classify(pair.name, site) != Class::Ignored {
+        if cookie::classify(pair.name, policy) != Class::Ignored {
             if !line.is_empty() {
                 line.extend_from_slice(b"; ");
             }

@@ -41,7 +41,7 @@ impl RequestHead {
     }
 
     /// `None` if the target is rejected.
-    fn info(&self, site: &Policy) -> Option<RequestInfo> {
+    fn info(&self, policy: &Policy) -> Option<RequestInfo> {
         let host = route::canonical_host(self.host.as_bytes()).unwrap();
         let target = self.target();
         let line = RequestLineInfo {
@@ -54,7 +54,7 @@ impl RequestHead {
             country: None,
         };
         let mut info = RequestInfo::default();
-        info.parse(&line, self.lines(), site).ok()?;
+        info.parse(&line, self.lines(), policy).ok()?;
         Some(info)
     }
 

@@ -16,11 +16,11 @@ use response_support::{Rows, info, lines};
 fn purges_from_request<'a>(
     info: &RequestInfo,
     fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
-    site: &Policy,
+    policy: &Policy,
 ) -> Result<Vec<Purge>, PurgeError> {
-    Dialect::of(info, fields.clone(), site)
+    Dialect::of(info, fields.clone(), policy)
         .ok_or(PurgeError::NoPurge)?
-        .purges(info, fields, b"", site)
+        .purges(info, fields, b"", policy)
 }
 
 fn hard(scope: Scope) -> Purge {

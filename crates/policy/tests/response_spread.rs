@@ -14,13 +14,13 @@ use proptest::prelude::*;
 use response_support::{Rows, info};
 
 /// The lifetime without and with variation.
-fn lifetimes(site: &Policy, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime, Lifetime) {
+fn lifetimes(policy: &Policy, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime, Lifetime) {
     let mut fields = HeaderMap::new();
     for (name, value) in rows {
         let name = HeaderName::from_static(name);
         fields.append(name, HeaderValue::from_str(value).unwrap());
     }
-    let info = info("GET", "/rule", &[], site);
+    let info = info("GET", "/rule", &[], policy);
     let response = ResponseHead {
         status: StatusCode::from_u16(status).unwrap(),
         fields: &fields,
@@ -29,8 +29,8 @@ fn lifetimes(site: &Policy, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime
         now: UNIX_EPOCH + Duration::from_secs(784_111_777),
     };
     let judgments = (
-        judge(&info, &response, site),
-        judge_spread(&info, &response, site, seed),
+        judge(&info, &response, policy),
+        judge_spread(&info, &response, policy, seed),
     );
     let (Storability::Store(lifetime), Storability::Store(spread)) = judgments else {
         panic!("{rows:?} is not stored");
@@ -38,9 +38,9 @@ fn lifetimes(site: &Policy, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime
     (lifetime, spread)
 }
 
-fn fresh_seconds(site: &Policy, status: u16, rows: Rows<'_>) -> BTreeSet<u64> {
+fn fresh_seconds(policy: &Policy, status: u16, rows: Rows<'_>) -> BTreeSet<u64> {
     (0..1000)
-        .map(|seed| lifetimes(site, status, rows, seed).1.fresh.as_secs())
+        .map(|seed| lifetimes(policy, status, rows, seed).1.fresh.as_secs())
         .collect()
 }
 

@@ -48,23 +48,23 @@ fn none() -> Policy {
 }
 
 fn storability(
-    site: &Policy,
+    policy: &Policy,
     request: (&str, &str, Rows<'_>),
     status: u16,
     rows: Rows<'_>,
 ) -> Storability {
-    let info = info(request.0, request.1, request.2, site);
+    let info = info(request.0, request.1, request.2, policy);
     let response = ResponseHead {
         status: StatusCode::from_u16(status).unwrap(),
         fields: &map(rows),
         response_delay: Duration::ZERO,
         now: now(),
     };
-    judge(&info, &response, site)
+    judge(&info, &response, policy)
 }
 
-fn get(site: &Policy, status: u16, rows: Rows<'_>) -> Storability {
-    storability(site, ("GET", "/page/?a=1", &[]), status, rows)
+fn get(policy: &Policy, status: u16, rows: Rows<'_>) -> Storability {
+    storability(policy, ("GET", "/page/?a=1", &[]), status, rows)
 }
 
 /// Stored with these seconds of `fresh`, `stale_while_revalidate` and `stale_if_error`.
@@ -359,7 +359,7 @@ fn set_cookie_prevents_storing_unless_the_site_names_the_cookie() {
 
 #[test]
 fn vary_prevents_storing_unless_the_key_covers_it() {
-    let vary = |site: &Policy, value| get(site, 200, &[("vary", value)]);
+    let vary = |policy: &Policy, value| get(policy, 200, &[("vary", value)]);
     assert_eq!(
         vary(&wordpress(), "Accept-Encoding, Cookie"),
         store(60, 10, 100)
@@ -660,14 +660,14 @@ fn empty_and_error_pages_are_not_stored() {
     assert_eq!(body(json, ""), Ok(()));
 }
 
-fn judge_html(site: &Policy, rows: Rows<'_>, body: &str) -> Result<(), NotStored> {
+fn judge_html(policy: &Policy, rows: Rows<'_>, body: &str) -> Result<(), NotStored> {
     let response = ResponseHead {
         status: StatusCode::OK,
         fields: &map(rows),
         response_delay: Duration::ZERO,
         now: now(),
     };
-    judge_body(&response, site, body.as_bytes())
+    judge_body(&response, policy, body.as_bytes())
 }
 
 #[test]

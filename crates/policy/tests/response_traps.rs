@@ -47,14 +47,14 @@ fn map(rows: Rows<'_>) -> HeaderMap {
     map
 }
 
-fn storability(site: &Policy, request: Rows<'_>, status: u16, rows: Rows<'_>) -> Storability {
+fn storability(policy: &Policy, request: Rows<'_>, status: u16, rows: Rows<'_>) -> Storability {
     let response = ResponseHead {
         status: StatusCode::from_u16(status).unwrap(),
         fields: &map(rows),
         response_delay: Duration::ZERO,
         now: now(),
     };
-    judge(&info("GET", "/", request, site), &response, site)
+    judge(&info("GET", "/", request, policy), &response, policy)
 }
 
 fn stored(status: u16, rows: Rows<'_>) -> Storability {
@@ -370,7 +370,7 @@ fn trap_20_a_coding_with_q_zero_is_not_selected() {
 #[test]
 fn trap_21_requests_with_user_cookies_bypass_the_cache() {
     let cacheability =
-        |site: &Policy, cookie| info("GET", "/", &[("cookie", cookie)], site).cacheability();
+        |policy: &Policy, cookie| info("GET", "/", &[("cookie", cookie)], policy).cacheability();
     let pass = Cacheability::Pass(PassWhy::Cookie);
     assert_eq!(cacheability(&none(), "a=b"), pass);
     assert_eq!(
@@ -434,7 +434,8 @@ fn trap_36_equivalent_paths_have_one_canonical_form() {
 
 #[test]
 fn trap_37_without_a_preset_queries_keep_order_and_duplicates() {
-    let query = |site: &Policy, target| info("GET", target, &[], site).query().unwrap().to_vec();
+    let query =
+        |policy: &Policy, target| info("GET", target, &[], policy).query().unwrap().to_vec();
     assert_eq!(query(&none(), "/?b=1&a=2&a=1"), b"b=1&a=2&a=1");
     assert_eq!(query(&none(), "/?utm_source=x"), b"utm_source=x");
     assert_eq!(

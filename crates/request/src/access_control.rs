@@ -36,17 +36,17 @@ pub struct ClientLists {
 
 impl AccessControl {
     /// That of a site with these rules.
-    pub fn new(rules: &Policy, lists: &ClientLists, crawl_pace: CrawlPace) -> Self {
+    pub fn new(policy: &Policy, lists: &ClientLists, crawl_pace: CrawlPace) -> Self {
         let countries = lists.countries.as_ref();
-        let passwords = rules
+        let passwords = policy
             .password_files()
             .map(|(by, file)| (by, Arc::new(Passwords::of(file))))
             .collect();
         Self {
-            is_open_to_all: rules.is_open(),
+            is_open_to_all: policy.is_open(),
             passwords,
-            countries: countries.filter(|_| rules.names_countries()).cloned(),
-            rules_by_country: rules.rules.iter().any(|rule| !rule.countries.is_empty()),
+            countries: countries.filter(|_| policy.names_countries()).cloned(),
+            rules_by_country: policy.rules.iter().any(|rule| !rule.countries.is_empty()),
             crawlers: Arc::clone(&lists.crawlers),
             crawl_pace,
         }

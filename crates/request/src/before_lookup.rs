@@ -19,10 +19,10 @@ use crate::fault::Fault;
 
 /// Whether a request is allowed, and what has to be checked first: rate limits, passwords, its body.
 ///
-/// `rules` are those of its site; `has_tls`: whether its host can be reached over TLS.
+/// `policy` is that of its site; `has_tls`: whether its host can be reached over TLS.
 pub fn check_head<'r>(
     exchange: &Exchange<'_>,
-    rules: &'r Policy,
+    policy: &'r Policy,
     has_tls: bool,
 ) -> Result<AccessConditions<'r>, Fault> {
     if !exchange.serves_method() {
@@ -30,7 +30,7 @@ pub fn check_head<'r>(
         return Err(Fault::new(RefusedWhy::UnknownMethod, note));
     }
     let client = exchange.site.access.client(exchange.client.ip());
-    let judged = access::judge(rules, &exchange.info, client);
+    let judged = access::judge(policy, &exchange.info, client);
     let is_open = judged.as_ref().is_ok_and(AccessConditions::are_none);
     // Plugins send purges without a password, and these go no further.
     if !is_open && PurgeRequest::is_allowed(exchange) {
@@ -39,12 +39,12 @@ pub fn check_head<'r>(
     let mut conditions = judged.map_err(|reason| {
         let why = reason.why();
         Fault {
-            own_status: reason.status(rules),
+            own_status: reason.status(policy),
             ..Fault::new(why, format!("by {reason}"))
         }
     })?;
     // No password is requested over plain HTTP if the response redirects to TLS.
-    if !conditions.passwords.is_empty() && redirect::of(&exchange.info, rules, has_tls).is_some() {
+    if !conditions.passwords.is_empty() && redirect::of(&exchange.info, policy, has_tls).is_some() {
         conditions.passwords.clear();
     }
     Ok(conditions)
@@ -52,11 +52,11 @@ pub fn check_head<'r>(
 
 /// The kind of a permitted request, if that is decided without a lookup: a purge, a redirect, the dashboard, or denied.
 ///
-/// `rules` and `has_tls` as for [`check_head`].
+/// `policy` and `has_tls` as for [`check_head`].
 pub fn before_lookup(
     services: &Services,
     exchange: &Exchange<'_>,
-    rules: &Policy,
+    policy: &Policy,
     has_tls: bool,
 ) -> Option<Decision> {
     match PurgeRequest::of(exchange) {
@@ -64,7 +64,7 @@ pub fn before_lookup(
         Some(PurgeRequest::Forbidden) => return Some(Decision::Refuse(RefusedWhy::Method)),
         None => {}
     }
-    let decided = match decide::before_lookup(&exchange.info, rules, has_tls) {
+    let decided = match decide::before_lookup(&exchange.info, policy, has_tls) {
         Some(Decision::Dashboard) if !dashboard::is_protected(exchange) => {
             Some(Decision::Refuse(RefusedWhy::NeedsTls))
         }

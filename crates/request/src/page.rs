@@ -291,7 +291,7 @@ pub fn from_whole(
 
 pub(super) fn condition(
     info: &RequestInfo,
-    rules: &Policy,
+    policy: &Policy,
     status: u16,
     fields: &HeaderMap,
 ) -> ConditionalResult {
@@ -299,7 +299,7 @@ pub(super) fn condition(
         return ConditionalResult::Proceed;
     }
     let mut validators = validators(fields);
-    if rules.storage.validation == ValidationPolicy::Origin && validators.last_modified.is_none() {
+    if policy.storage.validation == ValidationPolicy::Origin && validators.last_modified.is_none() {
         // RFC 9111 §4.3.2: without `Last-Modified`, `Date`.
         validators.last_modified = date(fields, &header::DATE);
     }

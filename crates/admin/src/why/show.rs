@@ -75,7 +75,7 @@ const fn word(class: Class) -> &'static str {
 }
 
 /// The line of the configuration, or the built-in list, that determines the class of a cookie.
-fn classed_by(name: &[u8], class: Class, rules: &Policy) -> String {
+fn classed_by(name: &[u8], class: Class, policy: &Policy) -> String {
     let listed = |option: &str, list: &[NamePattern]| {
         let found = list.iter().find(|pattern| pattern.matches(name))?;
         Some(match found {
@@ -84,12 +84,12 @@ fn classed_by(name: &[u8], class: Class, rules: &Policy) -> String {
         })
     };
     let by_file = match class {
-        Class::Bypass => listed("bypass_cookies", &rules.bypass_cookies),
-        Class::Vary => listed("vary_cookies", &rules.vary_cookies),
-        Class::Ignored => listed("harmless_cookies", &rules.harmless_cookies),
+        Class::Bypass => listed("bypass_cookies", &policy.bypass_cookies),
+        Class::Vary => listed("vary_cookies", &policy.vary_cookies),
+        Class::Ignored => listed("harmless_cookies", &policy.harmless_cookies),
     };
     by_file.unwrap_or_else(|| {
-        let by_preset = match (rules.preset, class) {
+        let by_preset = match (policy.preset, class) {
             (Preset::WordPress, Class::Bypass | Class::Vary) => "the WordPress preset",
             (Preset::WordPress, Class::Ignored) => "no preset or option names it",
             (Preset::None, _) => "no preset: an unknown cookie may identify a visitor",

@@ -112,12 +112,12 @@ impl Display for DenialReason {
 
 impl DenialReason {
     /// The status that the rule of the denial names, in place of that of [`DenialReason::why`].
-    pub fn status(self, site: &Policy) -> Option<u16> {
+    pub fn status(self, policy: &Policy) -> Option<u16> {
         match self {
             Self::Denied(By::Rule(index))
             | Self::NotAllowed(By::Rule(index))
             | Self::CountryDenied(By::Rule(index))
-            | Self::CountryNotAllowed(By::Rule(index)) => site.rules.get(index)?.deny_status,
+            | Self::CountryNotAllowed(By::Rule(index)) => policy.rules.get(index)?.deny_status,
             Self::Denied(By::Site)
             | Self::NotAllowed(By::Site)
             | Self::CountryDenied(By::Site)
@@ -221,15 +221,15 @@ pub enum BodyCheck {
 /// Denies a request, or returns the conditions that it must still meet. Does not allocate for requests without conditions,
 /// which take the fast path.
 pub fn judge<'s>(
-    site: &'s Policy,
+    policy: &'s Policy,
     info: &RequestInfo,
     client: AccessClient,
 ) -> Result<AccessConditions<'s>, DenialReason> {
     let address = client.address.to_canonical();
-    let access = &site.access;
-    networks(site, info, address)?;
-    countries(site, info, client.country)?;
-    if refuses_crawler(site, info) {
+    let access = &policy.access;
+    networks(policy, info, address)?;
+    countries(policy, info, client.country)?;
+    if refuses_crawler(policy, info) {
         return Err(DenialReason::Crawler);
     }
     let area = area(info);
@@ -238,7 +238,7 @@ pub fn judge<'s>(
     if is_outside_admin_networks && area == Audience::Admins {
         return Err(DenialReason::NotAdmin);
     }
-    let is_wordpress = site.urls.has_wordpress_paths;
+    let is_wordpress = policy.urls.has_wordpress_paths;
     let is_xmlrpc = is_wordpress && xmlrpc::is_meant(info);
     if is_xmlrpc && access.xmlrpc == XmlRpc::Off {
         return Err(DenialReason::XmlRpc);
@@ -273,12 +273,12 @@ pub fn judge<'s>(
         limits: Vec::new(),
         passwords: Vec::new(),
         body,
-        form: is_post && site.guard.checks_form(info.decoded_path()),
+        form: is_post && policy.guard.checks_form(info.decoded_path()),
     };
     for rule in info.guarding() {
-        let limit = setting(site, rule, |access| &access.limit);
+        let limit = setting(policy, rule, |access| &access.limit);
         let limit = limit.map(|(by, limit)| (Bucket::Of(by), limit));
-        let password = setting(site, rule, |access| &access.password);
+        let password = setting(policy, rule, |access| &access.password);
         conditions
             .limits
             .extend(limit.filter(|one| !conditions.limits.contains(one)));
@@ -292,30 +292,30 @@ pub fn judge<'s>(
 }
 
 /// Whether access depends on the address or country of the client.
-pub fn depends_on_client(site: &Policy, info: &RequestInfo) -> bool {
+pub fn depends_on_client(policy: &Policy, info: &RequestInfo) -> bool {
     info.guarding().any(|rule| {
-        setting(site, rule, |access| &access.deny).is_some()
-            || setting(site, rule, |access| &access.allow).is_some()
-            || setting(site, rule, |access| &access.deny_countries).is_some()
-            || setting(site, rule, |access| &access.allow_countries).is_some()
+        setting(policy, rule, |access| &access.deny).is_some()
+            || setting(policy, rule, |access| &access.allow).is_some()
+            || setting(policy, rule, |access| &access.deny_countries).is_some()
+            || setting(policy, rule, |access| &access.allow_countries).is_some()
     })
 }
 
 /// Whether some clients are denied access, or need a password.
-pub fn is_restricted(site: &Policy, info: &RequestInfo) -> bool {
+pub fn is_restricted(policy: &Policy, info: &RequestInfo) -> bool {
     let mut guarding = info.guarding();
-    depends_on_client(site, info)
-        || guarding.any(|rule| setting(site, rule, |access| &access.password).is_some())
+    depends_on_client(policy, info)
+        || guarding.any(|rule| setting(policy, rule, |access| &access.password).is_some())
 }
 
-fn networks(site: &Policy, info: &RequestInfo, client: IpAddr) -> Result<(), DenialReason> {
+fn networks(policy: &Policy, info: &RequestInfo, client: IpAddr) -> Result<(), DenialReason> {
     for rule in info.guarding() {
-        if let Some((by, deny)) = setting(site, rule, |access| &access.deny)
+        if let Some((by, deny)) = setting(policy, rule, |access| &access.deny)
             && names(deny, client)
         {
             return Err(DenialReason::Denied(by));
         }
-        if let Some((by, allow)) = setting(site, rule, |access| &access.allow)
+        if let Some((by, allow)) = setting(policy, rule, |access| &access.allow)
             && !names(allow, client)
         {
             return Err(DenialReason::NotAllowed(by));
@@ -325,18 +325,18 @@ fn networks(site: &Policy, info: &RequestInfo, client: IpAddr) -> Result<(), Den
 }
 
 fn countries(
-    site: &Policy,
+    policy: &Policy,
     info: &RequestInfo,
     country: Option<CountryCode>,
 ) -> Result<(), DenialReason> {
     let is_in = |list: &[CountryCode]| country.is_some_and(|country| list.contains(&country));
     for rule in info.guarding() {
-        if let Some((by, deny)) = setting(site, rule, |access| &access.deny_countries)
+        if let Some((by, deny)) = setting(policy, rule, |access| &access.deny_countries)
             && is_in(deny)
         {
             return Err(DenialReason::CountryDenied(by));
         }
-        if let Some((by, allow)) = setting(site, rule, |access| &access.allow_countries)
+        if let Some((by, allow)) = setting(policy, rule, |access| &access.allow_countries)
             && !is_in(allow)
         {
             return Err(DenialReason::CountryNotAllowed(by));
@@ -347,22 +347,24 @@ fn countries(
 
 /// Whether the owner refuses the crawler that the `User-Agent` names. A crawler that may not read `robots.txt` may assume
 /// that there is none (RFC 9309 section 2.3.1.3), so that file is never refused.
-fn refuses_crawler(site: &Policy, info: &RequestInfo) -> bool {
-    let rule = rule_of(&site.access.crawlers, info.user_agent());
+fn refuses_crawler(policy: &Policy, info: &RequestInfo) -> bool {
+    let rule = rule_of(&policy.access.crawlers, info.user_agent());
     rule.is_some_and(|rule| rule.treatment == CrawlerTreatment::Refuse)
         && info.decoded_path() != b"/robots.txt"
 }
 
 /// The setting that applies under a rule: the rule's own, otherwise the site's.
 fn setting<'s, T>(
-    site: &'s Policy,
+    policy: &'s Policy,
     rule: Option<usize>,
     of: impl Fn(&'s AccessRules) -> &'s AccessSetting<T>,
 ) -> Option<(By, &'s T)> {
-    let rule = rule.and_then(|index| Some((By::Rule(index), of(&site.rules.get(index)?.access))));
+    let rule = rule.and_then(|index| Some((By::Rule(index), of(&policy.rules.get(index)?.access))));
     match rule {
         Some((by, own)) if !own.is_silent() => own.get().map(|value| (by, value)),
-        _ => of(&site.access.common).get().map(|value| (By::Site, value)),
+        _ => of(&policy.access.common)
+            .get()
+            .map(|value| (By::Site, value)),
     }
 }
 

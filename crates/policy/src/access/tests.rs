@@ -12,7 +12,7 @@ use crate::site::{Policy, Rule};
 use crate::testing::{LINE, parsed};
 use ipnet::IpNet;
 
-fn info_of(method: &str, target: &str, fields: &[(&str, &str)], site: &Policy) -> RequestInfo {
+fn info_of(method: &str, target: &str, fields: &[(&str, &str)], policy: &Policy) -> RequestInfo {
     let line = RequestLineInfo {
         method,
         target: target.as_bytes(),
@@ -20,7 +20,7 @@ fn info_of(method: &str, target: &str, fields: &[(&str, &str)], site: &Policy) -
         has_body: method == "POST",
         ..LINE
     };
-    parsed(&line, fields, site)
+    parsed(&line, fields, policy)
 }
 
 fn networks_of(list: &[&str]) -> Vec<IpNet> {
@@ -33,13 +33,13 @@ fn networks_of(list: &[&str]) -> Vec<IpNet> {
 }
 
 fn judged<'s>(
-    site: &'s Policy,
+    policy: &'s Policy,
     method: &str,
     target: &str,
     client: &str,
 ) -> Result<AccessConditions<'s>, DenialReason> {
-    let info = info_of(method, target, &[], site);
-    judge(site, &info, client.parse::<IpAddr>().unwrap().into())
+    let info = info_of(method, target, &[], policy);
+    judge(policy, &info, client.parse::<IpAddr>().unwrap().into())
 }
 
 #[test]

@@ -144,12 +144,12 @@ fn is_named(known: &HostPattern, host: &str) -> bool {
 
 /// Whether an include may become part of a page: it can be shared, it is outside the administration, and access control permits
 /// everybody to request it, or the same visitors as the page.
-pub fn is_for_everybody(site: &Policy, page: &RequestInfo, include: &RequestInfo) -> bool {
+pub fn is_for_everybody(policy: &Policy, page: &RequestInfo, include: &RequestInfo) -> bool {
     let is_special = access::area(include) != Audience::Outside
         || xmlrpc::is_meant(include)
         || access::requests_user_names(include);
     // An include is requested without a country, so that rules for countries would not apply to it.
-    let is_hidden = site.hides_by_country();
+    let is_hidden = policy.hides_by_country();
     if is_special || is_hidden || include.cacheability() != Cacheability::Cacheable {
         return false;
     }
@@ -163,8 +163,8 @@ pub fn is_for_everybody(site: &Policy, page: &RequestInfo, include: &RequestInfo
         return true;
     }
     let anonymous = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    !access::depends_on_client(site, include)
-        && access::judge(site, include, anonymous.into())
+    !access::depends_on_client(policy, include)
+        && access::judge(policy, include, anonymous.into())
             .is_ok_and(|conditions| conditions.passwords.is_empty())
 }
 
@@ -177,7 +177,7 @@ mod tests {
     use crate::request_info::{RequestLineInfo, Scheme};
     use crate::site::Rule;
 
-    fn info(site: &Policy, host: &str, target: &str, fields: &[(&str, &[u8])]) -> RequestInfo {
+    fn info(policy: &Policy, host: &str, target: &str, fields: &[(&str, &[u8])]) -> RequestInfo {
         let line = RequestLineInfo {
             method: "GET",
             target: target.as_bytes(),
@@ -188,7 +188,7 @@ mod tests {
             country: None,
         };
         let mut info = RequestInfo::default();
-        info.parse(&line, fields.iter().copied(), site).unwrap();
+        info.parse(&line, fields.iter().copied(), policy).unwrap();
         info
     }
 

@@ -106,8 +106,8 @@ pub fn member(info: &RequestInfo, cookies: &[u8]) -> UpstreamRequest {
 }
 
 /// Announces to the plugin that the site has private fragments, so that the plugin marks them.
-pub fn members(request: &mut UpstreamRequest, site: &Policy) {
-    if site.members == MemberPages::Fragments {
+pub fn members(request: &mut UpstreamRequest, policy: &Policy) {
+    if policy.members == MemberPages::Fragments {
         request
             .fields
             .push((GALLEY_MEMBERS, HeaderValue::from_static("fragments")));
@@ -187,19 +187,19 @@ pub fn address(request: &mut UpstreamRequest, client: &Client<'_>) {
 /// and, if the site enables that, that it works like `LiteSpeed`'s cache, or processes ESI tags. They, and whether the site has stored
 /// pages, depend only on the site,
 /// so that equal keys still give equal requests. The client's own such fields are removed.
-pub fn capabilities(request: &mut UpstreamRequest, site: &Policy) {
+pub fn capabilities(request: &mut UpstreamRequest, policy: &Policy) {
     request.has_stored_pages = true;
     request
         .fields
         .retain(|(name, _)| *name != SURROGATE_CAPABILITY);
-    let capability = match site.esi {
+    let capability = match policy.esi {
         Some(_) => SUPPORTS_TAGS_AND_ESI,
         None => SUPPORTS_TAGS,
     };
     request
         .fields
         .push((SURROGATE_CAPABILITY, HeaderValue::from_static(capability)));
-    if site.litespeed {
+    if policy.litespeed {
         request
             .fields
             .push((X_LSCACHE, HeaderValue::from_static("on")));

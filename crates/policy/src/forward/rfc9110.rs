@@ -78,10 +78,10 @@ pub fn revalidate(request: &mut UpstreamRequest, stored: &HeaderMap) -> bool {
 
 /// Adds the fields that identify Galley: `Via` (RFC 9110 §7.6.3), `CDN-Loop` (RFC 8586) with the `identity` of this process,
 /// and `Surrogate-Capability` (Edge Architecture 1.0), which announces ESI if `site` enables it.
-pub fn announce(request: &mut UpstreamRequest, identity: &str, site: &Policy) {
+pub fn announce(request: &mut UpstreamRequest, identity: &str, policy: &Policy) {
     request.fields.push((VIA, BY_GALLEY));
     push(request, CDN_LOOP, identity.as_bytes());
-    let capability: &[u8] = match site.esi {
+    let capability: &[u8] = match policy.esi {
         Some(_) => b"galley=\"Surrogate/1.0 ESI/1.0\"",
         None => b"galley=\"Surrogate/1.0\"",
     };

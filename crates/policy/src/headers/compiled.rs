@@ -25,13 +25,13 @@ const OF_SUCCESS: [HeaderName; 2] = [header::CACHE_CONTROL, header::EXPIRES];
 
 impl HeadChanges {
     /// Compiles the changes of a site and its rules.
-    pub fn new(site: &Policy) -> Self {
-        let of_rules = site
+    pub fn new(policy: &Policy) -> Self {
+        let of_rules = policy
             .rules
             .iter()
-            .map(|rule| ByStatus::new(site, Some(rule)));
+            .map(|rule| ByStatus::new(policy, Some(rule)));
         Self {
-            of_site: ByStatus::new(site, None),
+            of_site: ByStatus::new(policy, None),
             of_rules: of_rules.collect(),
         }
     }
@@ -48,12 +48,12 @@ impl HeadChanges {
 }
 
 impl ByStatus {
-    fn new(site: &Policy, rule: Option<&Rule>) -> Self {
+    fn new(policy: &Policy, rule: Option<&Rule>) -> Self {
         let all = |_: &HeaderName| true;
         let of_errors = |name: &HeaderName| !OF_SUCCESS.contains(name);
         Self {
-            success: Compiled::new(site, rule, all),
-            error: Compiled::new(site, rule, of_errors),
+            success: Compiled::new(policy, rule, all),
+            error: Compiled::new(policy, rule, of_errors),
         }
     }
 }
@@ -77,8 +77,8 @@ struct WrittenFields {
 
 impl Compiled {
     /// `applies`: whether fields with this name are set and added.
-    fn new(site: &Policy, rule: Option<&Rule>, applies: impl Fn(&HeaderName) -> bool) -> Self {
-        let own = applied(&site.changes, &applies);
+    fn new(policy: &Policy, rule: Option<&Rule>, applies: impl Fn(&HeaderName) -> bool) -> Self {
+        let own = applied(&policy.changes, &applies);
         let rule = rule.map_or_else(Changes::default, |rule| applied(&rule.changes, &applies));
         let is_of_rule = |name: &HeaderName| {
             rule.remove.contains(name) || rule.set.iter().any(|(set, _)| set == name)
@@ -95,8 +95,8 @@ impl Compiled {
         ]
         .concat();
         let sts = header::STRICT_TRANSPORT_SECURITY;
-        let hsts = site.hsts.clone().map(|value| (sts.clone(), value));
-        let alt_svc = site.alt_svc.clone().map(|value| (header::ALT_SVC, value));
+        let hsts = policy.hsts.clone().map(|value| (sts.clone(), value));
+        let alt_svc = policy.alt_svc.clone().map(|value| (header::ALT_SVC, value));
         let set = own.set.iter().chain(&rule.set).map(|(name, _)| name);
         let removed = own.remove.iter().chain(&rule.remove);
         let mut removed: Vec<HeaderName> = removed.chain(set).cloned().collect();

@@ -29,7 +29,7 @@ pub(super) fn souin_key(request: &DialectRequest<'_>) -> Result<Scope, PurgeErro
     if means_several_pages(&path, query) {
         wide_scope(host, &path, query, None)
     } else {
-        host_url_scope(&host, path.as_bytes(), query, request.site)
+        host_url_scope(&host, path.as_bytes(), query, request.policy)
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn souin_batch(request: &DialectRequest<'_>) -> Result<Vec<Scope>, Pu
         selectors.iter().map(|text| scope(text)).collect()
     };
     match purge.get("type").and_then(Value::as_str) {
-        Some("uri") => each(&|text| url_scope(text, request.site)),
+        Some("uri") => each(&|text| url_scope(text, request.policy)),
         Some("uri-prefix") => {
             let patterns = selectors.iter().filter(|text| !text.ends_with('/'));
             if patterns.count() > MAX_PATTERNS {

@@ -45,7 +45,7 @@ pub enum DialectReply {
 #[rustfmt::skip]
 pub static DIALECTS: &[Dialect] = &[
     // nginx-helper: `GET /purge/a/`.
-    row("get", GET, |a| is_below_purge(a.info.path()) && a.is_from_wordpress(), |a| one(below_purge(a.info, a.site)), DialectReply::Path),
+    row("get", GET, |a| is_below_purge(a.info.path()) && a.is_from_wordpress(), |a| one(below_purge(a.info, a.policy)), DialectReply::Path),
 
     // Souin: its API below the default path.
     row("souin-flush", PURGE, |a| a.is_below(SOUIN, b"/flush"), |_| Ok(vec![Scope::Site]), DialectReply::Empty),
@@ -90,7 +90,7 @@ impl Dialect {
     pub fn of<'a>(
         info: &RequestInfo,
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
-        site: &Policy,
+        policy: &Policy,
     ) -> Option<&'static Self> {
         let of_method = |row: &&Self| row.methods.contains(&info.method());
         // Pages are requested often, so the part of a `GET` that can make it a purge is checked first.
@@ -101,7 +101,7 @@ impl Dialect {
             info,
             // A request with too many tags is a purge all the same, and rejected when `purges` reads the fields again.
             fields: PurgeFields::read(fields).unwrap_or_default(),
-            site,
+            policy,
             body: b"",
         };
         DIALECTS
@@ -117,7 +117,7 @@ impl Dialect {
         info: &RequestInfo,
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
         body: &'a [u8],
-        site: &Policy,
+        policy: &Policy,
     ) -> Result<Vec<Purge>, PurgeError> {
         let fields = match PurgeFields::read(fields) {
             Err(why) if why.is_limit() => {
@@ -136,7 +136,7 @@ impl Dialect {
         let request = DialectRequest {
             info,
             fields,
-            site,
+            policy,
             body,
         };
         // Plugins do not look at the reply.

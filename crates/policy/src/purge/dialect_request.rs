@@ -9,7 +9,7 @@ use crate::site::Policy;
 pub(super) struct DialectRequest<'a> {
     pub(super) info: &'a RequestInfo,
     pub(super) fields: PurgeFields<'a>,
-    pub(super) site: &'a Policy,
+    pub(super) policy: &'a Policy,
     pub(super) body: &'a [u8],
 }
 

@@ -29,7 +29,7 @@ pub(super) fn path_scope(
             wide_scope(host, &as_pattern, query, None)
         }
         PathReading::Exact | PathReading::Unspecified => {
-            host_url_scope(&host, path, query, request.site)
+            host_url_scope(&host, path, query, request.policy)
         }
     }
 }
@@ -41,12 +41,12 @@ pub fn is_below_purge(path: &[u8]) -> bool {
 }
 
 /// nginx-helper: `GET /purge/a/b?q` is `/a/b?q`, `/purge` is `/`, `/purgeall` is all of the host.
-pub(super) fn below_purge(info: &RequestInfo, site: &Policy) -> Result<Scope, PurgeError> {
+pub(super) fn below_purge(info: &RequestInfo, policy: &Policy) -> Result<Scope, PurgeError> {
     match info.path().strip_prefix(PURGE_PATH) {
         Some(b"all") => Ok(Scope::Host(info.host().to_owned())),
-        Some(b"") => host_url_scope(info.host(), b"/", info.raw_query(), site),
+        Some(b"") => host_url_scope(info.host(), b"/", info.raw_query(), policy),
         Some(rest) if rest.starts_with(b"/") => {
-            host_url_scope(info.host(), rest, info.raw_query(), site)
+            host_url_scope(info.host(), rest, info.raw_query(), policy)
         }
         _ => Err(PurgeError::NoPurge),
     }
@@ -57,14 +57,14 @@ pub(super) fn host_url_scope(
     host: &str,
     path: &[u8],
     raw_query: Option<&[u8]>,
-    site: &Policy,
+    policy: &Policy,
 ) -> Result<Scope, PurgeError> {
     let mut url = text(path)?.to_owned();
     if let Some(raw) = raw_query {
         url.push('?');
         url.push_str(text(raw)?);
     }
-    match url_scope(&url, site)? {
+    match url_scope(&url, policy)? {
         Scope::Url { path, query, .. } => Ok(Scope::Url {
             host: Some(host.to_owned()),
             path,

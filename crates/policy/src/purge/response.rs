@@ -15,7 +15,7 @@ pub const PURGE_FIELDS: &[&str] = &["galley-purge", "x-litespeed-purge", "x-lite
 /// Parses the purges in an upstream's response, in their widest meaning. Malformed ones are dropped.
 ///
 /// `X-LiteSpeed-Purge: [public,][stale,]tag,tag2[;private,..]`, `*`, `tag=x`, `/path`; `Galley-Purge` has the same syntax.
-pub fn from_response(fields: &HeaderMap, site: &Policy) -> Vec<Purge> {
+pub fn from_response(fields: &HeaderMap, policy: &Policy) -> Vec<Purge> {
     let mut purges = Vec::new();
     if !has_any(fields, PURGE_FIELDS) {
         return purges;
@@ -30,7 +30,9 @@ pub fn from_response(fields: &HeaderMap, site: &Policy) -> Vec<Purge> {
                     b"private" => break,
                     b"stale" => strength = Strength::Soft,
                     _ if receipt(word).is_some() || label_in(word).is_some() => {}
-                    _ => purges.extend(scope_of(word, site).map(|scope| Purge { scope, strength })),
+                    _ => {
+                        purges.extend(scope_of(word, policy).map(|scope| Purge { scope, strength }));
+                    }
                 }
                 if purges.len() > MAX_PURGES {
                     return vec![Purge {
@@ -62,12 +64,12 @@ fn receipt(word: &[u8]) -> Option<&str> {
     is_name.then_some(name)
 }
 
-fn scope_of(word: &[u8], site: &Policy) -> Option<Scope> {
+fn scope_of(word: &[u8], policy: &Policy) -> Option<Scope> {
     let text = std::str::from_utf8(word).ok()?;
     let scope = if text == tags::EVERYTHING {
         Ok(Scope::Site)
     } else if text.starts_with('/') {
-        url_scope(text, site)
+        url_scope(text, policy)
     } else {
         match text.strip_prefix("tag=").unwrap_or(text) {
             "" => Err(PurgeError::NoTags),

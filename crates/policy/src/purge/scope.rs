@@ -99,7 +99,7 @@ pub struct Purge {
 }
 
 /// Parses the scope of one URL: `https://host/path?query`, or `/path?query` for any host. A fragment is dropped.
-pub fn url_scope(text: &str, site: &Policy) -> Result<Scope, PurgeError> {
+pub fn url_scope(text: &str, policy: &Policy) -> Result<Scope, PurgeError> {
     let text = limited(text)?;
     let text = text.split_once('#').map_or(text, |(before, _)| before);
     let target = uri::split(text.as_bytes())?;
@@ -108,7 +108,7 @@ pub fn url_scope(text: &str, site: &Policy) -> Result<Scope, PurgeError> {
     uri::canonical_path(target.path, &mut path)?;
     let mut normal = Vec::new();
     if let Some(raw) = target.query {
-        query::normalize(raw, site, &mut normal);
+        query::normalize(raw, policy, &mut normal);
     }
     Ok(Scope::Url {
         host,

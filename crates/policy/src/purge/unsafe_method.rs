@@ -12,11 +12,11 @@ use crate::site::{Policy, UnsafeMethodPurges};
 
 /// The strength with which a successful request with this response purges its URL, and those of `Location` and
 /// `Content-Location`. `None`: not at all.
-pub fn invalidation(info: &RequestInfo, response: &HeaderMap, site: &Policy) -> Option<Strength> {
-    if !may_change(info, site.unsafe_methods) {
+pub fn invalidation(info: &RequestInfo, response: &HeaderMap, policy: &Policy) -> Option<Strength> {
+    if !may_change(info, policy.unsafe_methods) {
         return None;
     }
-    match site.unsafe_methods {
+    match policy.unsafe_methods {
         UnsafeMethodPurges::Always => Some(Strength::Hard),
         UnsafeMethodPurges::Softly => {
             (!response.contains_key(GALLEY_PLUGIN)).then_some(Strength::Soft)
@@ -48,8 +48,8 @@ mod tests {
     use crate::request_info::RequestLineInfo;
     use crate::testing::{LINE, parsed};
 
-    fn info(method: &str, fields: &[(&str, &str)], site: &Policy) -> RequestInfo {
-        parsed(&RequestLineInfo { method, ..LINE }, fields, site)
+    fn info(method: &str, fields: &[(&str, &str)], policy: &Policy) -> RequestInfo {
+        parsed(&RequestLineInfo { method, ..LINE }, fields, policy)
     }
 
     #[test]
@@ -79,8 +79,8 @@ mod tests {
             ("PROPFIND", &[], None, None, None),
         ];
         for (method, fields, plain, reported, unset) in table {
-            let found = |site: &Policy, response: &HeaderMap| {
-                invalidation(&info(method, fields, site), response, site)
+            let found = |policy: &Policy, response: &HeaderMap| {
+                invalidation(&info(method, fields, policy), response, policy)
             };
             assert_eq!(found(&wordpress, &HeaderMap::new()), plain, "{method}");
             assert_eq!(found(&wordpress, &plugin), reported, "{method}");

@@ -13,11 +13,11 @@ use crate::wordpress;
 ///
 /// Ignored parameters are removed, the others sorted by name. Escapes are in upper case, unreserved characters are decoded, and
 /// a lone `%` and all bytes that RFC 3986 forbids are escaped. `raw` is the text after the `?`.
-pub fn normalize(raw: &[u8], site: &Policy, out: &mut Vec<u8>) {
+pub fn normalize(raw: &[u8], policy: &Policy, out: &mut Vec<u8>) {
     out.clear();
     let (mut pairs, mut work) = (Vec::new(), Vec::new());
-    scan(raw, site, &mut pairs, &mut work);
-    write_kept(raw, &mut pairs, &work, site, out);
+    scan(raw, policy, &mut pairs, &mut work);
+    write_kept(raw, &mut pairs, &work, policy, out);
 }
 
 /// Whether a query permits the use of the cache.
@@ -32,7 +32,7 @@ pub(crate) enum QueryCacheability {
 /// A site's own `ignore_query` overrides the preset's reasons to pass: the site's owner knows the names.
 pub(crate) fn scan(
     raw: &[u8],
-    site: &Policy,
+    policy: &Policy,
     pairs: &mut Vec<Parameter>,
     work: &mut Vec<u8>,
 ) -> QueryCacheability {
@@ -61,12 +61,12 @@ pub(crate) fn scan(
             split_pair(part)
         };
         let named = work.len();
-        let disposition = if is_plain && is_ignored(name, site) {
+        let disposition = if is_plain && is_ignored(name, policy) {
             Disposition::Drop
-        } else if !is_plain && is_ignored(decoded(name, named, work), site) {
+        } else if !is_plain && is_ignored(decoded(name, named, work), policy) {
             work.truncate(named);
             Disposition::Drop
-        } else if !needs_variables(site) {
+        } else if !needs_variables(policy) {
             work.truncate(named);
             Disposition::Keep
         } else {
@@ -75,7 +75,7 @@ pub(crate) fn scan(
             }
             rename(work, named);
             let variable = work.get(named..).unwrap_or_default();
-            if site.urls.has_wordpress_paths
+            if policy.urls.has_wordpress_paths
                 && wordpress::is_bypass_parameter(variable, FormDecoded(value))
             {
                 reading = QueryCacheability::MustPass;
@@ -96,8 +96,8 @@ pub(crate) fn scan(
 }
 
 /// Whether the variables that parameters set are needed: for their order, or for their meaning in WordPress.
-fn needs_variables(site: &Policy) -> bool {
-    site.urls.has_wordpress_paths || site.urls.parameter_order == ParameterOrder::WithinVariable
+fn needs_variables(policy: &Policy) -> bool {
+    policy.urls.has_wordpress_paths || policy.urls.parameter_order == ParameterOrder::WithinVariable
 }
 
 /// Sorts `pairs` (not without a preset) and appends the kept ones to `out` in canonical form. Returns whether there were any.
@@ -105,7 +105,7 @@ pub(crate) fn write_kept(
     raw: &[u8],
     pairs: &mut [Parameter],
     work: &[u8],
-    site: &Policy,
+    policy: &Policy,
     out: &mut Vec<u8>,
 ) -> bool {
     if pairs
@@ -114,7 +114,7 @@ pub(crate) fn write_kept(
     {
         return false;
     }
-    match site.urls.parameter_order {
+    match policy.urls.parameter_order {
         // The position in the query breaks ties, which makes the sort stable without the buffer that a stable sort would allocate.
         ParameterOrder::WithinVariable => pairs.sort_unstable_by(|a, b| {
             let by_name = a.name.of(work).cmp(b.name.of(work));
@@ -178,9 +178,9 @@ fn decoded<'w>(name: &[u8], named: usize, work: &'w mut Vec<u8>) -> &'w [u8] {
     work.get(named..).unwrap_or_default()
 }
 
-fn is_ignored(name: &[u8], site: &Policy) -> bool {
+fn is_ignored(name: &[u8], policy: &Policy) -> bool {
     let is_listed = |list: &[NamePattern]| list.iter().any(|pattern| pattern.matches(name));
-    is_listed(&site.ignore_query) || (site.urls.ignore_tracking && wordpress::is_tracking(name))
+    is_listed(&policy.ignore_query) || (policy.urls.ignore_tracking && wordpress::is_tracking(name))
 }
 
 /// Appends the canonical form of one pair, which PHP decodes to the same.

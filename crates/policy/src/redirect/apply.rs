@@ -14,22 +14,22 @@ pub struct Redirection {
 }
 
 /// Whether [`of`] may redirect a request. Does not allocate; may be true for a request that is then not redirected.
-pub fn may_apply(info: &RequestInfo, site: &Policy) -> bool {
-    let rule = info.rule().and_then(|index| site.rules.get(index));
-    let home = &site.home;
+pub fn may_apply(info: &RequestInfo, policy: &Policy) -> bool {
+    let rule = info.rule().and_then(|index| policy.rules.get(index));
+    let home = &policy.home;
     rule.is_some_and(|rule| rule.redirect.is_some()) || is_other_address(info, home, home.https)
 }
 
 /// The redirect of a request; `None`: there is none. `has_tls`: whether the host can be reached over TLS; requests
 /// are never redirected to a host without a certificate.
-pub fn of(info: &RequestInfo, site: &Policy, has_tls: bool) -> Option<Redirection> {
-    let https = site.home.https.filter(|_| has_tls);
-    if is_other_address(info, &site.home, https)
-        && let Some(found) = home(info, &site.home, https)
+pub fn of(info: &RequestInfo, policy: &Policy, has_tls: bool) -> Option<Redirection> {
+    let https = policy.home.https.filter(|_| has_tls);
+    if is_other_address(info, &policy.home, https)
+        && let Some(found) = home(info, &policy.home, https)
     {
         return Some(found);
     }
-    let rule = info.rule().and_then(|index| site.rules.get(index))?;
+    let rule = info.rule().and_then(|index| policy.rules.get(index))?;
     of_rule(info, rule, rule.redirect.as_ref()?)
 }
 

@@ -8,7 +8,7 @@ use crate::site::{Policy, Rule};
 use crate::testing::{LINE, parsed};
 use proptest::prelude::*;
 
-fn info(method: &str, url: &str, scheme: Scheme, site: &Policy) -> RequestInfo {
+fn info(method: &str, url: &str, scheme: Scheme, policy: &Policy) -> RequestInfo {
     let (host, target) = url.split_at(url.find('/').unwrap());
     let line = RequestLineInfo {
         method,
@@ -17,13 +17,13 @@ fn info(method: &str, url: &str, scheme: Scheme, site: &Policy) -> RequestInfo {
         host: host.split(':').next().unwrap(),
         ..LINE
     };
-    parsed(&line, &[("host", host)], site)
+    parsed(&line, &[("host", host)], policy)
 }
 
-fn redirect_of(method: &str, url: &str, scheme: Scheme, site: &Policy) -> String {
-    let info = info(method, url, scheme, site);
-    let found = of(&info, site, true);
-    assert!(may_apply(&info, site) || found.is_none(), "{url}");
+fn redirect_of(method: &str, url: &str, scheme: Scheme, policy: &Policy) -> String {
+    let info = info(method, url, scheme, policy);
+    let found = of(&info, policy, true);
+    assert!(may_apply(&info, policy) || found.is_none(), "{url}");
     found.map_or_else(String::new, |found| {
         format!(
             "{} {}",

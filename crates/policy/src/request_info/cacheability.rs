@@ -32,9 +32,9 @@ pub(super) fn judge(
     query: QueryCacheability,
     seen: &CacheabilityFindings,
     rule: Option<&Rule>,
-    site: &Policy,
+    policy: &Policy,
 ) -> Cacheability {
-    match reason(line, decoded_path, query, seen, rule, site) {
+    match reason(line, decoded_path, query, seen, rule, policy) {
         Some(why) => Cacheability::Pass(why),
         None => Cacheability::Cacheable,
     }
@@ -47,19 +47,19 @@ pub(super) fn is_member(
     query: QueryCacheability,
     seen: &CacheabilityFindings,
     rule: Option<&Rule>,
-    site: &Policy,
+    policy: &Policy,
 ) -> bool {
     let without_cookie = CacheabilityFindings {
         bypass_cookie: false,
         ..*seen
     };
-    site.members == MemberPages::Fragments
+    policy.members == MemberPages::Fragments
         && Method::parse(line.method) == Method::Get
         && seen.bypass_cookie
         && !seen.other_cookie
         && !seen.authorization
         && !rule.is_some_and(|rule| rule.ignore.cookie)
-        && reason(line, decoded_path, query, &without_cookie, rule, site).is_none()
+        && reason(line, decoded_path, query, &without_cookie, rule, policy).is_none()
 }
 
 /// The first reason to pass, in the order in which reasons are reported.
@@ -69,10 +69,10 @@ fn reason(
     query: QueryCacheability,
     seen: &CacheabilityFindings,
     rule: Option<&Rule>,
-    site: &Policy,
+    policy: &Policy,
 ) -> Option<PassWhy> {
     let ignores_cookies = rule.is_some_and(|rule| rule.ignore.cookie);
-    let requests = &site.requests;
+    let requests = &policy.requests;
     let reasons = [
         (
             !matches!(Method::parse(line.method), Method::Get | Method::Head),
@@ -90,7 +90,7 @@ fn reason(
             PassWhy::Rule,
         ),
         (
-            site.urls.has_wordpress_paths && wordpress::is_bypass_path(decoded_path),
+            policy.urls.has_wordpress_paths && wordpress::is_bypass_path(decoded_path),
             PassWhy::Path,
         ),
         (query == QueryCacheability::MustPass, PassWhy::Query),
@@ -118,11 +118,11 @@ fn reason(
 pub(super) fn matching_rule(
     line: &RequestLineInfo<'_>,
     decoded_path: &[u8],
-    site: &Policy,
+    policy: &Policy,
 ) -> MatchingRule {
     let method = line.method;
     let mut found = MatchingRule::default();
-    for (index, rule) in site.rules.iter().enumerate() {
+    for (index, rule) in policy.rules.iter().enumerate() {
         let matches = rule.matches(method, decoded_path)
             || (method == "HEAD" && rule.matches("GET", decoded_path));
         if !matches {

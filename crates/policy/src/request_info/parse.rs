@@ -27,9 +27,9 @@ impl RequestInfo {
         &mut self,
         line: &RequestLineInfo<'_>,
         fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
-        site: &Policy,
+        policy: &Policy,
     ) -> Result<(), BadTarget> {
-        self.parse_at(line, Port::Named, fields, site)
+        self.parse_at(line, Port::Named, fields, policy)
     }
 
     /// As [`RequestInfo::parse`], for a request whose port a proxy may have named.
@@ -38,12 +38,12 @@ impl RequestInfo {
         line: &RequestLineInfo<'_>,
         port: Port,
         fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
-        site: &Policy,
+        policy: &Policy,
     ) -> Result<(), BadTarget> {
         self.arena.clear();
         self.found = FieldFindings::default();
         self.spelling_rules.clear();
-        let read = self.read_head(line, port, fields, site);
+        let read = self.read_head(line, port, fields, policy);
         if read.is_err() {
             self.arena.clear();
             self.found = FieldFindings::default();
@@ -60,7 +60,7 @@ impl RequestInfo {
         line: &RequestLineInfo<'_>,
         port: Port,
         fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
-        site: &Policy,
+        policy: &Policy,
     ) -> Result<(), BadTarget> {
         let target = uri::split(line.target)?;
         self.found.method = Method::parse(line.method);
@@ -70,7 +70,7 @@ impl RequestInfo {
 
         let mut pass = FieldPass {
             line,
-            site,
+            policy,
             seen: CacheabilityFindings::default(),
             accept: AcceptLines::default(),
             hint: None,
@@ -94,9 +94,9 @@ impl RequestInfo {
         }
         self.join_lists(fields);
 
-        let reading = self.read_query(target.query, site);
+        let reading = self.read_query(target.query, policy);
         self.conclude(&pass, reading);
-        if site.guard.may_find() {
+        if policy.guard.may_find() {
             self.read_spellings(&pass);
         }
         Ok(())
@@ -139,19 +139,19 @@ impl RequestInfo {
         decoded
     }
 
-    fn read_query(&mut self, raw: Option<&[u8]>, site: &Policy) -> QueryCacheability {
+    fn read_query(&mut self, raw: Option<&[u8]>, policy: &Policy) -> QueryCacheability {
         let Some(raw) = raw else {
             return QueryCacheability::Cacheable;
         };
         self.found.raw_query = Some(self.keep(raw));
         let scratch = &mut self.scratch;
-        let reading = query::scan(raw, site, &mut scratch.parameters, &mut scratch.work);
+        let reading = query::scan(raw, policy, &mut scratch.parameters, &mut scratch.work);
         let start = self.arena.len();
         if query::write_kept(
             raw,
             &mut scratch.parameters,
             &scratch.work,
-            site,
+            policy,
             &mut self.arena,
         ) {
             self.found.query = Some(Span::since(start, &self.arena));
@@ -179,8 +179,8 @@ impl RequestInfo {
         };
         spellings::rules_of(
             &request,
-            &pass.site.guard,
-            &pass.site.rules,
+            &pass.policy.guard,
+            &pass.policy.rules,
             &mut buffers,
             &mut spelling_rules,
         );
@@ -202,12 +202,12 @@ impl RequestInfo {
         let preferred = pass.accept.preferred();
         self.found.accept = preferred.class;
         self.found.prefers_unsent = preferred.is_unsent;
-        if pass.site.device_variants {
+        if pass.policy.device_variants {
             self.found.device = accept::device(pass.hint, self.user_agent());
         } else {
             self.found.device = Device::Any;
         }
-        if pass.site.requests.directives == RequestDirectives::OnlyIfCached {
+        if pass.policy.requests.directives == RequestDirectives::OnlyIfCached {
             self.found.directives = self.found.directives.without_freshness();
         }
         self.join_vary_cookies();
@@ -264,18 +264,18 @@ impl RequestInfo {
     }
 
     fn conclude(&mut self, pass: &FieldPass<'_>, reading: QueryCacheability) {
-        let rule = cacheability::matching_rule(pass.line, self.decoded_path(), pass.site);
+        let rule = cacheability::matching_rule(pass.line, self.decoded_path(), pass.policy);
         self.found.rule = rule.index;
         self.found.is_by_country = rule.is_by_country;
         self.found.country = pass.line.country;
-        let rule = rule.index.and_then(|index| pass.site.rules.get(index));
+        let rule = rule.index.and_then(|index| pass.policy.rules.get(index));
         let cacheability = cacheability::judge(
             pass.line,
             self.decoded_path(),
             reading,
             &pass.seen,
             rule,
-            pass.site,
+            pass.policy,
         );
         let ignores_cookies = rule.is_some_and(|rule| rule.ignore.cookie);
         if ignores_cookies {
@@ -289,7 +289,7 @@ impl RequestInfo {
                 reading,
                 &pass.seen,
                 rule,
-                pass.site,
+                pass.policy,
             );
         self.found.ignores_cookies = ignores_cookies;
         let cookies_matter = !ignores_cookies || cacheability != Cacheability::Cacheable;
@@ -303,7 +303,7 @@ impl RequestInfo {
 /// The state of the pass over the fields, besides [`FieldFindings`].
 struct FieldPass<'p> {
     line: &'p RequestLineInfo<'p>,
-    site: &'p Policy,
+    policy: &'p Policy,
     seen: CacheabilityFindings,
     accept: AcceptLines,
     /// The value of `Sec-CH-UA-Mobile`, as `?1` or `?0`.
@@ -384,12 +384,12 @@ impl FieldPass<'_> {
 
     fn cookies(&mut self, info: &mut RequestInfo, line: &[u8]) {
         for pair in cookie::pairs(line) {
-            match cookie::classify(pair.name, self.site) {
+            match cookie::classify(pair.name, self.policy) {
                 Class::Bypass => {
                     self.seen.bypass_cookie = true;
                     self.seen.login_cookie |= wordpress::is_login_cookie(pair.name);
                     self.seen.other_cookie |= !wordpress::is_member_cookie(pair.name)
-                        || cookie::is_named(pair.name, &self.site.bypass_cookies);
+                        || cookie::is_named(pair.name, &self.policy.bypass_cookies);
                 }
                 Class::Vary if is_sendable(pair.name) && is_sendable(pair.value) => {
                     let work = &mut info.scratch.work;

@@ -17,13 +17,13 @@ const LINE: RequestLineInfo<'static> = RequestLineInfo {
 fn parse_with(
     line: &RequestLineInfo<'_>,
     fields: &[(&str, &str)],
-    site: &Policy,
+    policy: &Policy,
 ) -> Result<RequestInfo, BadTarget> {
     let mut info = RequestInfo::default();
     info.parse(
         line,
         fields.iter().map(|(name, value)| (*name, value.as_bytes())),
-        site,
+        policy,
     )?;
     Ok(info)
 }
@@ -532,7 +532,7 @@ fn members_are_clients_whose_cookies_alone_bypass_the_cache() {
         ..Policy::wordpress()
     };
     let login: &[u8] = b"_ga=1; wordpress_logged_in_0a=ann";
-    let is_member = |site: &Policy, method: &str, target: &[u8], rows: &[(&str, &[u8])]| {
+    let is_member = |policy: &Policy, method: &str, target: &[u8], rows: &[(&str, &[u8])]| {
         let line = RequestLineInfo {
             method,
             target,
@@ -543,7 +543,7 @@ fn members_are_clients_whose_cookies_alone_bypass_the_cache() {
             country: None,
         };
         let mut info = RequestInfo::default();
-        info.parse(&line, rows.iter().copied(), site).unwrap();
+        info.parse(&line, rows.iter().copied(), policy).unwrap();
         assert_eq!(info.without_member().is_some(), info.is_member());
         if info.is_member() {
             assert_eq!(info.cacheability(), Cacheability::Pass(PassWhy::Cookie));

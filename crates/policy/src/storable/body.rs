@@ -14,10 +14,10 @@ use crate::site::Policy;
 /// omits the end tag, are not stored either: that costs speed, but half a page would affect every visitor.
 pub fn judge_body(
     response: &ResponseHead<'_>,
-    site: &Policy,
+    policy: &Policy,
     body: &[u8],
 ) -> Result<(), NotStored> {
-    if !is_judged_whole(response.status, response.fields, site) {
+    if !is_judged_whole(response.status, response.fields, policy) {
         return Ok(());
     }
     if body.is_empty() {
@@ -38,10 +38,10 @@ pub fn judge_body(
 /// Evaluates the body of an ESI include. It is not a whole page, so it may be short or empty.
 pub fn judge_include(
     response: &ResponseHead<'_>,
-    site: &Policy,
+    policy: &Policy,
     body: &[u8],
 ) -> Result<(), NotStored> {
-    let is_judged = is_judged_whole(response.status, response.fields, site);
+    let is_judged = is_judged_whole(response.status, response.fields, policy);
     if is_judged && error_page::is_error_page(response.fields, body) {
         Err(NotStored::ErrorPage)
     } else {
@@ -50,8 +50,8 @@ pub fn judge_include(
 }
 
 /// Whether [`judge_body`] has to examine the whole body of such a response.
-pub fn is_judged_whole(status: StatusCode, fields: &HeaderMap, site: &Policy) -> bool {
-    site.storage.checks_pages && status == StatusCode::OK && is_html(fields)
+pub fn is_judged_whole(status: StatusCode, fields: &HeaderMap, policy: &Policy) -> bool {
+    policy.storage.checks_pages && status == StatusCode::OK && is_html(fields)
 }
 
 /// Whether a tag occurs. Searches from the end, where the end tag of a page is.

@@ -12,7 +12,7 @@ use http::header::{CONTENT_LOCATION, CONTENT_RANGE};
 
 /// Evaluates a 206 response to a `Range` request, to be stored for that exact `Range`: it must contain one part and state a
 /// lifetime. All reasons not to store a 200 apply too.
-pub fn judge_part(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> Storability {
+pub fn judge_part(info: &RequestInfo, response: &ResponseHead<'_>, policy: &Policy) -> Storability {
     let is_single = response
         .fields
         .get(CONTENT_RANGE)
@@ -24,7 +24,7 @@ pub fn judge_part(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy
         status: http::StatusCode::OK,
         ..*response
     };
-    explicit_only(&as_whole, judge(info, &as_whole, site), site)
+    explicit_only(&as_whole, judge(info, &as_whole, policy), policy)
 }
 
 /// Evaluates a response to `POST` that is explicitly the response to a `GET` of the same URL (RFC 9110 §9.3.3): status 200, an
@@ -32,25 +32,29 @@ pub fn judge_part(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy
 pub fn judge_taught(
     reader: &RequestInfo,
     response: &ResponseHead<'_>,
-    site: &Policy,
+    policy: &Policy,
 ) -> Storability {
     let names_requested_url = response.status.as_u16() == 200
         && response
             .fields
             .get(CONTENT_LOCATION)
-            .and_then(|value| redirect::resolve(reader, value.as_bytes(), site))
+            .and_then(|value| redirect::resolve(reader, value.as_bytes(), policy))
             .is_some_and(|address| address.is_of(reader));
     if !names_requested_url {
         return Storability::Skip(NotStored::Method);
     }
-    explicit_only(response, judge(reader, response, site), site)
+    explicit_only(response, judge(reader, response, policy), policy)
 }
 
 /// Rejects a response without an explicit lifetime, and one with `Vary`.
-fn explicit_only(response: &ResponseHead<'_>, verdict: Storability, site: &Policy) -> Storability {
+fn explicit_only(
+    response: &ResponseHead<'_>,
+    verdict: Storability,
+    policy: &Policy,
+) -> Storability {
     let statement = freshness::statement(
         response.fields,
-        site.storage.fields,
+        policy.storage.fields,
         IgnoredParts::default(),
         response.now,
     );

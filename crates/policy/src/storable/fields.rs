@@ -25,14 +25,14 @@ use crate::tags::{self, TAG_FIELDS, Tags};
 /// Without a preset the fields of other products are ordinary fields and stay. So do cookies, because a response with other
 /// than harmless cookies is not stored (RFC 9111 §7.3), unless a rule ignores them. Fields that `no-cache="a"` names are
 /// removed.
-pub fn stored_fields(fields: &HeaderMap, site: &Policy, rule: Option<usize>) -> HeaderMap {
+pub fn stored_fields(fields: &HeaderMap, policy: &Policy, rule: Option<usize>) -> HeaderMap {
     let ignore = rule
-        .and_then(|index| site.rules.get(index))
+        .and_then(|index| policy.rules.get(index))
         .map(|rule| rule.ignore)
         .unwrap_or_default();
-    let keeps_other_products = site.storage.fields == AddressedFields::Standard;
-    let from_origin = site.storage.validation == ValidationPolicy::Origin;
-    let keeps_cookies = site.unnamed_cookies == UnnamedCookies::Bypass && !ignore.set_cookie;
+    let keeps_other_products = policy.storage.fields == AddressedFields::Standard;
+    let from_origin = policy.storage.validation == ValidationPolicy::Origin;
+    let keeps_cookies = policy.unnamed_cookies == UnnamedCookies::Bypass && !ignore.set_cookie;
     let confined = if from_origin {
         confined(fields)
     } else {
@@ -49,15 +49,15 @@ pub fn stored_fields(fields: &HeaderMap, site: &Policy, rule: Option<usize>) -> 
             || TAG_FIELDS.contains(&name.as_str())
             || (!keeps_other_products && OTHER_PRODUCTS.contains(&name.as_str()))
             || (ignore.vary && *name == VARY)
-            || (HIDDEN.contains(&name.as_str()) && site.changes.remove.contains(name));
+            || (HIDDEN.contains(&name.as_str()) && policy.changes.remove.contains(name));
         if !is_dropped {
             kept.append(name.clone(), value.clone());
         }
     }
-    if site.litespeed {
+    if policy.litespeed {
         litespeed::add_cookies(fields, &mut kept);
     }
-    if let Some(name) = &site.tag_field {
+    if let Some(name) = &policy.tag_field {
         add_tags(name, fields, &mut kept);
     }
     kept
@@ -123,15 +123,15 @@ fn forwarded(fields: &HeaderMap, is_kept: impl Fn(&str) -> bool) -> HeaderMap {
 
 /// As [`forwarded_fields`], for a site with the WordPress preset, whose plugins send fields for caches with every page: also
 /// without tags, purges and fields for this cache or the caches of other products. The client gets cookies for everybody, too.
-pub fn passed_fields(fields: &HeaderMap, site: &Policy) -> HeaderMap {
+pub fn passed_fields(fields: &HeaderMap, policy: &Policy) -> HeaderMap {
     // Searches the lists for each existing field: looking up each listed name in the head takes ten times as long.
     let is_for_caches = |name: &str| {
         let mut lists = [PURGE_FIELDS, TAG_FIELDS, READ_BY_CACHES].into_iter();
         lists.any(|list: &[&str]| list.contains(&name))
     };
-    let is_cookie = |name: &str| site.litespeed && LSC_COOKIE == *name;
+    let is_cookie = |name: &str| policy.litespeed && LSC_COOKIE == *name;
     let mut kept = forwarded(fields, |name| !is_for_caches(name) && !is_cookie(name));
-    if site.litespeed {
+    if policy.litespeed {
         litespeed::add_cookies(fields, &mut kept);
     }
     kept
@@ -150,9 +150,9 @@ fn listed(fields: &HeaderMap) -> Vec<&[u8]> {
 /// Adds cache directives for browsers if the upstream sent none: pages must be revalidated each time, so that a purge reaches
 /// browsers too; with a strong `ETag` that costs a 304. Never overwrites, and does nothing without a preset. Besides HTML
 /// this applies to feeds and JSON, for which browsers would otherwise use a heuristic.
-pub fn browser_fields(fields: &mut HeaderMap, site: &Policy) {
+pub fn browser_fields(fields: &mut HeaderMap, policy: &Policy) {
     let is_silent = !fields.contains_key(CACHE_CONTROL) && !fields.contains_key(EXPIRES);
-    if site.storage.validation == ValidationPolicy::Galley
+    if policy.storage.validation == ValidationPolicy::Galley
         && is_silent
         && changes_with_content(fields)
     {
@@ -164,11 +164,11 @@ pub fn browser_fields(fields: &mut HeaderMap, site: &Policy) {
 /// cookie get none, because other caches do not know these variants.
 pub fn outer_fields(
     fields: &mut HeaderMap,
-    site: &Policy,
+    policy: &Policy,
     info: &RequestInfo,
     lifetime: &Lifetime,
 ) {
-    let Some(most) = site.outer_ttl else {
+    let Some(most) = policy.outer_ttl else {
         return;
     };
     let seconds = most.min(lifetime.fresh).as_secs();
@@ -186,12 +186,12 @@ const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control
 /// the plugin controls the cache, such a cookie is for everybody and does not count.
 pub(super) fn cookies_set<'a>(
     fields: &'a HeaderMap,
-    site: &'a Policy,
+    policy: &'a Policy,
 ) -> impl Iterator<Item = &'a [u8]> {
     [SET_COOKIE, SET_COOKIE2, LSC_COOKIE]
         .into_iter()
         .flat_map(|name| fields.get_all(name).into_iter())
-        .filter(|line| !litespeed::is_for_everybody(line, fields, site))
+        .filter(|line| !litespeed::is_for_everybody(line, fields, policy))
         .map(|value| {
             value
                 .as_bytes()

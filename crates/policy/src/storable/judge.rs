@@ -17,8 +17,8 @@ use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 
 /// Evaluates a response to the trimmed form of the request `info`.
-pub fn judge(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> Storability {
-    judge_statement(info, response, site, &statement(info, response, site))
+pub fn judge(info: &RequestInfo, response: &ResponseHead<'_>, policy: &Policy) -> Storability {
+    judge_statement(info, response, policy, &statement(info, response, policy))
 }
 
 /// As [`judge`], but shortens a lifetime that the response does not state by up to a tenth, so that pages that were stored
@@ -26,53 +26,54 @@ pub fn judge(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> 
 pub fn judge_spread(
     info: &RequestInfo,
     response: &ResponseHead<'_>,
-    site: &Policy,
+    policy: &Policy,
     seed: u64,
 ) -> Storability {
-    let statement = statement(info, response, site);
-    match judge_statement(info, response, site, &statement) {
+    let statement = statement(info, response, policy);
+    match judge_statement(info, response, policy, &statement) {
         Storability::Store(lifetime) => {
-            Storability::Store(spread(response, &statement, site, lifetime, seed))
+            Storability::Store(spread(response, &statement, policy, lifetime, seed))
         }
         skip @ Storability::Skip(_) => skip,
     }
 }
 
-fn statement(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> Statement {
-    let rule = info.rule().and_then(|index| site.rules.get(index));
+fn statement(info: &RequestInfo, response: &ResponseHead<'_>, policy: &Policy) -> Statement {
+    let rule = info.rule().and_then(|index| policy.rules.get(index));
     let ignore = rule.map_or(IgnoredParts::default(), |rule| rule.ignore);
-    freshness::statement(response.fields, site.storage.fields, ignore, response.now)
+    freshness::statement(response.fields, policy.storage.fields, ignore, response.now)
 }
 
 fn judge_statement(
     info: &RequestInfo,
     response: &ResponseHead<'_>,
-    site: &Policy,
+    policy: &Policy,
     statement: &Statement,
 ) -> Storability {
-    let rule = info.rule().and_then(|index| site.rules.get(index));
+    let rule = info.rule().and_then(|index| policy.rules.get(index));
     let ignore = rule.map_or(IgnoredParts::default(), |rule| rule.ignore);
-    let forbidden = check_request(info, statement, site)
-        .and_then(|()| check_status(response, statement, site))
-        .and_then(|()| check_cookies(response.fields, site, ignore))
-        .and_then(|()| check_vary(response.fields, site, ignore))
-        .and_then(|()| check_content(info, response, site));
+    let forbidden = check_request(info, statement, policy)
+        .and_then(|()| check_status(response, statement, policy))
+        .and_then(|()| check_cookies(response.fields, policy, ignore))
+        .and_then(|()| check_vary(response.fields, policy, ignore))
+        .and_then(|()| check_content(info, response, policy));
     if let Err(why) = forbidden {
         return Storability::Skip(why);
     }
-    if let Some(lifetime) = missing_page(response, statement, site) {
+    if let Some(lifetime) = missing_page(response, statement, policy) {
         let lifetime = from_arrival(response, lifetime);
         return store_unless_stale(response, lifetime, StaleWindows::default());
     }
-    if site.storage.validation == ValidationPolicy::Origin {
-        return rfc9111::judge(response, statement, rule, site);
+    if policy.storage.validation == ValidationPolicy::Origin {
+        return rfc9111::judge(response, statement, rule, policy);
     }
     if let Err(why) = check_directives(&statement.control) {
         return Storability::Skip(why);
     }
-    let windows = freshness::windows(statement, response.status, &site.ttl);
-    let own =
-        || default_lifetime(response, statement, rule, site).map(|own| from_arrival(response, own));
+    let windows = freshness::windows(statement, response.status, &policy.ttl);
+    let own = || {
+        default_lifetime(response, statement, rule, policy).map(|own| from_arrival(response, own))
+    };
     let fresh = statement.lifetime.or_else(own);
     fresh.map_or(Storability::Skip(NotStored::NoLifetime), |fresh| {
         store_unless_stale(response, fresh, windows)
@@ -82,14 +83,14 @@ fn judge_statement(
 fn check_request(
     info: &RequestInfo,
     statement: &Statement,
-    site: &Policy,
+    policy: &Policy,
 ) -> Result<(), NotStored> {
     if !matches!(info.method(), Method::Get | Method::Head) {
         return Err(NotStored::Method);
     }
     // `no-store` of a request is evaluated before the lookup, and only without a preset. Here it would mark the page as not
     // storable for everybody.
-    let may_share = match site.requests.authorization {
+    let may_share = match policy.requests.authorization {
         AuthorizationPolicy::Bypass => !info.has_session(),
         // If the request may use the cache, its session consists of `Authorization` alone.
         AuthorizationPolicy::AsResponsePermits => {
@@ -106,11 +107,11 @@ fn check_request(
 fn check_status(
     response: &ResponseHead<'_>,
     statement: &Statement,
-    site: &Policy,
+    policy: &Policy,
 ) -> Result<(), NotStored> {
     let status = response.status.as_u16();
     // RFC 9110 §14.4: without a preset the field has a meaning only in a 206.
-    let names_part = site.storage.statuses == StorableStatuses::Pages
+    let names_part = policy.storage.statuses == StorableStatuses::Pages
         && response.fields.contains_key(CONTENT_RANGE);
     if status == 206 || names_part {
         return Err(NotStored::Partial);
@@ -118,8 +119,8 @@ fn check_status(
     if status == 503 && response.fields.contains_key(RETRY_AFTER) {
         return Err(NotStored::Maintenance);
     }
-    let named = freshness::named_lifetime(response.status, &site.ttl).is_some();
-    let may_store = match site.storage.statuses {
+    let named = freshness::named_lifetime(response.status, &policy.ttl).is_some();
+    let may_store = match policy.storage.statuses {
         StorableStatuses::Pages => match status {
             200 | 203 | 301 | 308 | 404 | 410 => true,
             // Temporary redirects of WordPress depend on the client and the time; 204 and 304 are not pages; the other statuses
@@ -146,8 +147,12 @@ fn check_status(
     }
 }
 
-fn check_cookies(fields: &HeaderMap, site: &Policy, ignore: IgnoredParts) -> Result<(), NotStored> {
-    if ignore.set_cookie || cookies_set(fields, site).all(|name| is_harmless(name, site)) {
+fn check_cookies(
+    fields: &HeaderMap,
+    policy: &Policy,
+    ignore: IgnoredParts,
+) -> Result<(), NotStored> {
+    if ignore.set_cookie || cookies_set(fields, policy).all(|name| is_harmless(name, policy)) {
         Ok(())
     } else {
         Err(NotStored::SetCookie)
@@ -155,21 +160,22 @@ fn check_cookies(fields: &HeaderMap, site: &Policy, ignore: IgnoredParts) -> Res
 }
 
 /// Whether the site's configuration declares a cookie harmless. No preset may decide that a cookie identifies nobody.
-fn is_harmless(name: &[u8], site: &Policy) -> bool {
-    site.harmless_cookies
+fn is_harmless(name: &[u8], policy: &Policy) -> bool {
+    policy
+        .harmless_cookies
         .iter()
         .any(|pattern| pattern.matches(name))
 }
 
-fn check_vary(fields: &HeaderMap, site: &Policy, ignore: IgnoredParts) -> Result<(), NotStored> {
+fn check_vary(fields: &HeaderMap, policy: &Policy, ignore: IgnoredParts) -> Result<(), NotStored> {
     let vary = Vary::of(fields);
-    let is_supported = match site.storage.vary {
-        VaryPolicy::CoveredByKey => vary.is_covered_by_key(site.storage.vary),
+    let is_supported = match policy.storage.vary {
+        VaryPolicy::CoveredByKey => vary.is_covered_by_key(policy.storage.vary),
         // Each variant gets a separate entry.
         VaryPolicy::Variants => vary.is_selectable(),
     };
-    if site.storage.fields == AddressedFields::OfPlugins {
-        litespeed::check(fields, site)?;
+    if policy.storage.fields == AddressedFields::OfPlugins {
+        litespeed::check(fields, policy)?;
     }
     if ignore.vary || is_supported {
         Ok(())
@@ -181,9 +187,9 @@ fn check_vary(fields: &HeaderMap, site: &Policy, ignore: IgnoredParts) -> Result
 fn check_content(
     info: &RequestInfo,
     response: &ResponseHead<'_>,
-    site: &Policy,
+    policy: &Policy,
 ) -> Result<(), NotStored> {
-    if site.storage.checks_pages && response.status == StatusCode::OK {
+    if policy.storage.checks_pages && response.status == StatusCode::OK {
         let says_empty = response
             .fields
             .get(CONTENT_LENGTH)
@@ -193,7 +199,7 @@ fn check_content(
         }
     }
     if response.status.is_redirection()
-        && redirect::redirects_to_itself(info, response.fields, site)
+        && redirect::redirects_to_itself(info, response.fields, policy)
     {
         return Err(NotStored::Loop);
     }

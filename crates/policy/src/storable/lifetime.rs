@@ -24,16 +24,16 @@ use crate::site::{Policy, Rule};
 pub(super) fn missing_page(
     response: &ResponseHead<'_>,
     statement: &Statement,
-    site: &Policy,
+    policy: &Policy,
 ) -> Option<Duration> {
-    let is_wordpress_head = site.storage.checks_pages
+    let is_wordpress_head = policy.storage.checks_pages
         && response.status == StatusCode::NOT_FOUND
         && statement.freshness_source == FreshnessSource::CacheControl
         && response
             .fields
             .get(EXPIRES)
             .is_some_and(|value| value.as_bytes() == WORDPRESS_EXPIRES)
-        && cookies_set(response.fields, site).next().is_none();
+        && cookies_set(response.fields, policy).next().is_none();
     let control = &statement.control;
     let before_6_8 = CacheControl {
         no_cache: true,
@@ -48,7 +48,7 @@ pub(super) fn missing_page(
     };
     let has_no_other_directives = *control == before_6_8 || *control == since_6_8;
     (is_wordpress_head && has_no_other_directives)
-        .then(|| freshness::named_lifetime(response.status, &site.ttl))?
+        .then(|| freshness::named_lifetime(response.status, &policy.ttl))?
 }
 
 /// The lifetime of a response that states none: the rule's for a status below 400, otherwise the site's.
@@ -56,12 +56,12 @@ pub(super) fn default_lifetime(
     response: &ResponseHead<'_>,
     statement: &Statement,
     rule: Option<&Rule>,
-    site: &Policy,
+    policy: &Policy,
 ) -> Option<Duration> {
     let of_rule = rule
         .and_then(|rule| rule.ttl)
         .filter(|_| response.status.as_u16() < 400);
-    of_rule.or_else(|| freshness::default_lifetime(response, &statement.control, site))
+    of_rule.or_else(|| freshness::default_lifetime(response, &statement.control, policy))
 }
 
 /// Extends a default lifetime so that it counts from the arrival of the response, unless `Age` shows that another cache had it.
@@ -104,12 +104,12 @@ const WORDPRESS_EXPIRES: &[u8] = b"Wed, 11 Jan 1984 05:00:00 GMT";
 pub(super) fn spread(
     response: &ResponseHead<'_>,
     statement: &Statement,
-    site: &Policy,
+    policy: &Policy,
     lifetime: Lifetime,
     seed: u64,
 ) -> Lifetime {
     let is_default =
-        statement.lifetime.is_none() || missing_page(response, statement, site).is_some();
+        statement.lifetime.is_none() || missing_page(response, statement, policy).is_some();
     let left = lifetime.fresh.saturating_sub(lifetime.initial_age);
     let most = left.as_secs() / 10;
     if !is_default || most == 0 {

@@ -12,13 +12,13 @@ use crate::site::Policy;
 /// Whether all requests with the same key may get this response. A variant by `cookie=` needs a cookie that is in the key
 /// or that makes the request bypass the cache; `value=` depends on the key alone, since PHP got nothing else. A page with
 /// `esi=on` has holes for private parts, which Galley does not fill in.
-pub(super) fn check(head: &HeaderMap, site: &Policy) -> Result<(), NotStored> {
+pub(super) fn check(head: &HeaderMap, policy: &Policy) -> Result<(), NotStored> {
     if members(head, "x-litespeed-cache-control").any(|word| word.eq_ignore_ascii_case(b"esi=on")) {
         return Err(NotStored::Private);
     }
     let is_covered = |member: &[u8]| match fields::name_value(member) {
         (b"value", _) => true,
-        (b"cookie", Some(name)) => cookie::classify(name, site) != Class::Ignored,
+        (b"cookie", Some(name)) => cookie::classify(name, policy) != Class::Ignored,
         _ => false,
     };
     if members(head, "x-litespeed-vary").all(is_covered) {
@@ -29,8 +29,8 @@ pub(super) fn check(head: &HeaderMap, site: &Policy) -> Result<(), NotStored> {
 }
 
 /// Whether `Lsc-Cookie` declares a `Set-Cookie` line to be for every visitor.
-pub(super) fn is_for_everybody(line: &HeaderValue, head: &HeaderMap, site: &Policy) -> bool {
-    site.litespeed && head.get_all(LSC_COOKIE).iter().any(|own| own == line)
+pub(super) fn is_for_everybody(line: &HeaderValue, head: &HeaderMap, policy: &Policy) -> bool {
+    policy.litespeed && head.get_all(LSC_COOKIE).iter().any(|own| own == line)
 }
 
 /// Adds a `Set-Cookie` for each cookie that every visitor gets.

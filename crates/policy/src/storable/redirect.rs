@@ -41,19 +41,19 @@ impl ReferenceUrl {
 
 /// Resolves a reference against the requested URL (RFC 3986 §5.2, as far as references occur in practice). `None`: the
 /// reference is invalid, or its scheme is neither `http` nor `https`.
-pub fn resolve(info: &RequestInfo, reference: &[u8], site: &Policy) -> Option<ReferenceUrl> {
-    match resolve_any(info, reference, site) {
+pub fn resolve(info: &RequestInfo, reference: &[u8], policy: &Policy) -> Option<ReferenceUrl> {
+    match resolve_any(info, reference, policy) {
         ResolvedReference::Url(address) => Some(address),
         ResolvedReference::OtherScheme | ResolvedReference::Invalid => None,
     }
 }
 
 /// Whether any `Location` names the requested URL. False without a `Location`.
-pub(super) fn redirects_to_itself(info: &RequestInfo, fields: &HeaderMap, site: &Policy) -> bool {
+pub(super) fn redirects_to_itself(info: &RequestInfo, fields: &HeaderMap, policy: &Policy) -> bool {
     fields
         .get_all(LOCATION)
         .iter()
-        .any(|value| match resolve_any(info, value.as_bytes(), site) {
+        .any(|value| match resolve_any(info, value.as_bytes(), policy) {
             ResolvedReference::Url(address) => address.is_of(info),
             ResolvedReference::OtherScheme => false,
             ResolvedReference::Invalid => true,
@@ -67,7 +67,7 @@ enum ResolvedReference {
     Invalid,
 }
 
-fn resolve_any(info: &RequestInfo, reference: &[u8], site: &Policy) -> ResolvedReference {
+fn resolve_any(info: &RequestInfo, reference: &[u8], policy: &Policy) -> ResolvedReference {
     let reference = reference
         .split(|&byte| byte == b'#')
         .next()
@@ -76,7 +76,7 @@ fn resolve_any(info: &RequestInfo, reference: &[u8], site: &Policy) -> ResolvedR
     if let Some(scheme) = scheme(reference) {
         let is_http = scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https");
         return if is_http {
-            parse_absolute(reference, site)
+            parse_absolute(reference, policy)
         } else {
             ResolvedReference::OtherScheme
         };
@@ -103,10 +103,10 @@ fn resolve_any(info: &RequestInfo, reference: &[u8], site: &Policy) -> ResolvedR
         absolute.extend_from_slice(info.path().get(..directory).unwrap_or_default());
     }
     absolute.extend_from_slice(reference);
-    parse_absolute(&absolute, site)
+    parse_absolute(&absolute, policy)
 }
 
-fn parse_absolute(absolute: &[u8], site: &Policy) -> ResolvedReference {
+fn parse_absolute(absolute: &[u8], policy: &Policy) -> ResolvedReference {
     let Ok(target) = uri::split(absolute) else {
         return ResolvedReference::Invalid;
     };
@@ -119,7 +119,7 @@ fn parse_absolute(absolute: &[u8], site: &Policy) -> ResolvedReference {
     }
     let mut normal = Vec::new();
     if let Some(raw) = target.query {
-        query::normalize(raw, site, &mut normal);
+        query::normalize(raw, policy, &mut normal);
     }
     ResolvedReference::Url(ReferenceUrl {
         host,

@@ -20,7 +20,7 @@ pub(super) fn judge(
     response: &ResponseHead<'_>,
     statement: &Statement,
     rule: Option<&Rule>,
-    site: &Policy,
+    policy: &Policy,
 ) -> Storability {
     let control = &statement.control;
     // `must-understand` overrides `no-store` if the status is understood (§5.2.2.3). Earlier checks reject other statuses.
@@ -37,8 +37,8 @@ pub(super) fn judge(
         (
             statement
                 .lifetime
-                .or_else(|| default_lifetime(response, statement, rule, site)),
-            freshness::windows(statement, response.status, &site.ttl),
+                .or_else(|| default_lifetime(response, statement, rule, policy)),
+            freshness::windows(statement, response.status, &policy.ttl),
         )
     };
     let initial_age =
@@ -127,10 +127,10 @@ pub enum SharedWith {
 
 impl SharedWith {
     /// The requests for which the stored fields permit use.
-    pub fn of(fields: &HeaderMap, site: &Policy) -> Self {
+    pub fn of(fields: &HeaderMap, policy: &Policy) -> Self {
         let ignore = IgnoredParts::default();
         let now = std::time::SystemTime::UNIX_EPOCH;
-        let control = freshness::statement(fields, site.storage.fields, ignore, now).control;
+        let control = freshness::statement(fields, policy.storage.fields, ignore, now).control;
         if permits_authorized(&control) {
             Self::Everyone
         } else {

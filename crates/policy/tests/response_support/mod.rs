@@ -7,7 +7,7 @@ use galley_policy::site::Policy;
 pub type Rows<'a> = &'a [(&'static str, &'a str)];
 
 /// Parses a request to `example.com`.
-pub fn info(method: &str, target: &str, rows: Rows<'_>, site: &Policy) -> RequestInfo {
+pub fn info(method: &str, target: &str, rows: Rows<'_>, policy: &Policy) -> RequestInfo {
     let line = RequestLineInfo {
         method,
         target: target.as_bytes(),
@@ -18,7 +18,7 @@ pub fn info(method: &str, target: &str, rows: Rows<'_>, site: &Policy) -> Reques
         country: None,
     };
     let mut info = RequestInfo::default();
-    info.parse(&line, lines(rows), site)
+    info.parse(&line, lines(rows), policy)
         .unwrap_or_else(|why| panic!("{method} {target}: {why}"));
     info
 }
