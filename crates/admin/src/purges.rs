@@ -323,7 +323,7 @@ fn scopes(
         scopes.push(Scope::Site);
     }
     for url in &wanted.urls {
-        match purge::url_scope(url, &site.core.rules) {
+        match purge::url_scope(url, &site.core.policy) {
             Ok(scope) => scopes.push(scope),
             Err(error) => diagnostics.push(diagnostic(url, &error)),
         }

@@ -320,14 +320,14 @@ pub struct SiteConfig {
     /// The maximum size of a request body in bytes, unless a rule sets another.
     pub request_body: u64,
     /// The rules for caching.
-    pub rules: Policy,
+    pub policy: Policy,
     /// How pages are compressed.
     pub compress: Compress,
     /// Whether pages are sent as the difference to a dictionary.
     pub dictionaries: bool,
     /// Whether stored pages name the pages that visitors most often open next.
     pub next_pages: bool,
-    /// The file with the names and passwords for the site's dashboard; the path is in `rules`.
+    /// The file with the names and passwords for the site's dashboard; the path is in `policy`.
     pub dashboard_auth: Option<PathBuf>,
     /// The file with the token that gives access to this site in the admin API.
     pub token_file: Option<PathBuf>,

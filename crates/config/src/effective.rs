@@ -125,7 +125,7 @@ fn computed_of_site(site: &SiteConfig, row: &OptionRow) -> Option<String> {
         let path = path.as_ref()?;
         Some(quoted(&path.display().to_string()))
     };
-    let ttl = &site.rules.ttl;
+    let ttl = &site.policy.ttl;
     match (row.section, row.name) {
         (OptionSection::Site, "name") => Some(quoted(&site.name)),
         (OptionSection::Site, "listen") => Some(list(&site.listen)),
@@ -147,7 +147,7 @@ fn lifetimes(
 ) -> Vec<EffectiveOption> {
     let spot = origin.spot(&written.options.position);
     let is_set = |status: u16| written.statuses.iter().any(|(one, _)| *one == status);
-    let all = site.rules.ttl.by_status.iter();
+    let all = site.policy.ttl.by_status.iter();
     all.map(|(status, lifetime)| {
         let spot = is_set(*status).then(|| spot.clone());
         EffectiveOption::new(

@@ -83,7 +83,11 @@ mod tests {
             let text = format!("[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\n{site}\n");
             from_text("test.toml", &text)
         };
-        let rules = config(site).unwrap().sites[0].rules.access.crawlers.clone();
+        let rules = config(site).unwrap().sites[0]
+            .policy
+            .access
+            .crawlers
+            .clone();
         let names: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
         assert_eq!(names, ["GPTBot", "bot"]);
         for value in [

@@ -83,8 +83,8 @@ pub(crate) fn site(
     php::upstream(site, &upstream, diagnostics);
     let mut further = Vec::new();
     let home = redirect::home(options, &hosts, context.listen_tls, diagnostics);
-    let rules = site_rules(site, home, &mut further, diagnostics);
-    let obstacle = cron_obstacle(&hosts, &upstream, rules.preset);
+    let policy = site_policy(site, home, &mut further, diagnostics);
+    let obstacle = cron_obstacle(&hosts, &upstream, policy.preset);
     let cron = cron(options, obstacle, diagnostics);
     SiteConfig {
         dashboard_auth: options.get("dashboard_auth"),
@@ -100,8 +100,8 @@ pub(crate) fn site(
         link_targets: check::folders(options, "link_targets", diagnostics),
         internal: internal_folders(options, diagnostics),
         image_siblings: image_siblings(options),
-        audit: audit::audit(options, &upstream, rules.preset, diagnostics),
-        object_cache: object_cache::memory(options, rules.preset, context.objects, diagnostics),
+        audit: audit::audit(options, &upstream, policy.preset, diagnostics),
+        object_cache: object_cache::memory(options, policy.preset, context.objects, diagnostics),
         early_hints: options.value("early_hints"),
         crawl_shield: options.value("crawl_shield"),
         crawl_challenge: options.value("crawl_challenge"),
@@ -109,11 +109,11 @@ pub(crate) fn site(
         limits: limits(options, &upstream),
         upstream,
         further,
-        compress: compress(options, rules.preset),
+        compress: compress(options, policy.preset),
         dictionaries: options.value("dictionaries"),
         next_pages: options.value("next_pages"),
-        nginx_cache_path: nginx_cache_path(options, rules.preset, diagnostics),
-        rules,
+        nginx_cache_path: nginx_cache_path(options, policy.preset, diagnostics),
+        policy,
         error_page: options.get("error_page"),
         error_pages: error_pages(site, diagnostics),
         request_body: options.get("request_body").unwrap_or(context.request_body),
@@ -338,7 +338,7 @@ fn compress(options: &SectionTable, preset: Preset) -> Compress {
     }
 }
 
-fn site_rules(
+fn site_policy(
     site: &SiteTables,
     home: CanonicalAddress,
     further: &mut Vec<UpstreamConfig>,
@@ -349,7 +349,7 @@ fn site_rules(
         "none" => Preset::None,
         _ => Preset::WordPress,
     };
-    let policy = Policy::of(preset);
+    let of_preset = Policy::of(preset);
     Policy {
         device_variants: options.value("device_variants"),
         members: match options.value::<String>("members").as_str() {
@@ -362,7 +362,7 @@ fn site_rules(
         vary_cookies: options.value("vary_cookies"),
         bypass_cookies: options.value("bypass_cookies"),
         ignore_query: options.value("ignore_query"),
-        ttl: ttl(site, policy.ttl.clone()),
+        ttl: ttl(site, of_preset.ttl.clone()),
         home,
         changes: headers::changes(options, diagnostics),
         tag_field: options.get::<FieldName>("tag_header"),
@@ -370,8 +370,8 @@ fn site_rules(
         hsts: redirect::hsts(options, diagnostics).map(|(_, value)| value),
         dashboard: dashboard::path(options, diagnostics),
         access: access::site(options, preset, diagnostics),
-        rules: rule::all(site, policy.urls.spellings, further, diagnostics),
-        ..policy
+        rules: rule::all(site, of_preset.urls.spellings, further, diagnostics),
+        ..of_preset
     }
     .guarded()
 }

@@ -44,7 +44,7 @@ impl FetchWorker {
         let mut incoming = exchange.await.map_err(CronError::Upstream)?;
         let delay = sent.get().elapsed();
         job.site.cron.read_appointments(&incoming.fields, delay);
-        let purges = purge::from_response(&incoming.fields, &job.site.rules);
+        let purges = purge::from_response(&incoming.fields, &job.site.policy);
         let label = purge::label(&incoming.fields);
         publish_labeled(&job.site, &purges, label.as_ref())
             .wait(&job.site)

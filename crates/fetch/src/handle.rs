@@ -138,7 +138,7 @@ impl Handle {
         job: impl FnOnce() -> PageJob,
     ) -> Result<FetchResult, FillError> {
         // With RFC 9111 the fetch in progress for a key may be for another variant.
-        let waiters = match site.rules.storage.vary {
+        let waiters = match site.policy.storage.vary {
             VaryPolicy::CoveredByKey => self.registry.waiters(&Key::new(key)),
             VaryPolicy::Variants => None,
         };

@@ -75,7 +75,7 @@ impl FetchWorker {
                 key: self.fetch_key(job),
                 kind: EntryKind::HitForPass,
                 status: uncacheable.status,
-                fields: evidence(uncacheable.why, uncacheable.fields, &job.site.rules),
+                fields: evidence(uncacheable.why, uncacheable.fields, &job.site.policy),
                 body: StoredBody::default(),
                 stored_at: self.clock.tick(),
                 lifetime: Lifetime {

@@ -165,7 +165,7 @@ impl FetchWorker {
                     now: self.clock.wall(),
                 };
                 // The same check as before storing: the page would be stored longer than the include.
-                storable::judge_include(&head, &site.rules, &bytes)
+                storable::judge_include(&head, &site.policy, &bytes)
                     .map_err(|_| IncludeFailure::Response)?;
                 Ok(IncludedBody {
                     bytes,

@@ -54,8 +54,8 @@ impl Invalidations {
     /// The purges that the request of `job` causes, now that the head of its response has been received.
     pub(super) fn of(&self, job: &PassJob, incoming: &IncomingResponse, now: Tick) -> Invalidation {
         let succeeded = incoming.status.is_success() || incoming.status.is_redirection();
-        let rules = &job.site.rules;
-        let strength = purge::invalidation(&job.info, &incoming.fields, rules);
+        let policy = &job.site.policy;
+        let strength = purge::invalidation(&job.info, &incoming.fields, policy);
         let (true, Some(strength)) = (succeeded, strength) else {
             return Invalidation::default();
         };
@@ -134,7 +134,7 @@ impl Invalidations {
     fn client_may_purge(&self, job: &PassJob, now: Tick) -> bool {
         let name = job.site.name.as_str();
         let client = Network::of(job.call.client_address);
-        let limit = client_limit(job.site.rules.unsafe_methods);
+        let limit = client_limit(job.site.policy.unsafe_methods);
         let is_allowed = self.take_token(&("client", name, client), limit, now);
         if !is_allowed {
             tracing::debug!(site = name, "not purged: its client purges too often");
@@ -150,7 +150,7 @@ impl Invalidations {
 
 /// The pages that a successful unsafe request has certainly changed: the requested page, and those that its response names.
 fn scopes(job: &PassJob, incoming: &IncomingResponse) -> Vec<Scope> {
-    let rules = &job.site.rules;
+    let policy = &job.site.policy;
     let url_scope = |path, query| Scope::Url {
         host: Some(job.info.host().to_owned()),
         path,
@@ -158,7 +158,7 @@ fn scopes(job: &PassJob, incoming: &IncomingResponse) -> Vec<Scope> {
     };
     // Nothing is ever stored there, and the purges would write to the disk for each of the editor's heartbeats.
     let is_never_stored =
-        |path: &[u8]| rules.urls.has_wordpress_paths && wordpress::is_bypass_path(path);
+        |path: &[u8]| policy.urls.has_wordpress_paths && wordpress::is_bypass_path(path);
     let mut scopes = Vec::new();
     if !is_never_stored(job.info.decoded_path()) {
         let query = job.info.query().map(<[u8]>::to_vec);
@@ -168,7 +168,7 @@ fn scopes(job: &PassJob, incoming: &IncomingResponse) -> Vec<Scope> {
         let address = incoming
             .fields
             .get(name)
-            .and_then(|value| storable::resolve(&job.info, value.as_bytes(), rules));
+            .and_then(|value| storable::resolve(&job.info, value.as_bytes(), policy));
         // A site may not purge pages of another host (RFC 9111 section 4.4).
         let Some(address) = address.filter(|address| address.is_on_host_of(&job.info)) else {
             continue;

@@ -48,7 +48,7 @@ pub struct PageJob {
 impl PageJob {
     /// Which responses are stored, and how.
     pub(super) fn storage(&self) -> &StoragePolicy {
-        &self.site.rules.storage
+        &self.site.policy.storage
     }
 
     /// The same job while purges of other nodes may be missing: no stored response answers it, its response is not stored, and it shares a

@@ -141,7 +141,7 @@ impl FetchWorker {
             .is_some_and(|held| Arc::ptr_eq(held, &entry));
         let validity = job.site.purges.validity_waiting(&entry);
         let stored = revalidate::stored(&entry, validity, entry.age(self.clock.tick()));
-        let decision = decide(&job.info, &job.site.rules, stored.as_ref());
+        let decision = decide(&job.info, &job.site.policy, stored.as_ref());
         let is_usable = matches!(
             decision,
             Decision::Hit | Decision::HitAndRefresh | Decision::Pass(PassWhy::Remembered)
@@ -341,7 +341,8 @@ fn joins(job: &PageJob) -> bool {
 
 /// Whether a response with these fields may answer a request with credentials.
 fn may_answer_credentials(job: &PageJob, fields: &HeaderMap) -> bool {
-    !job.info.has_authorization() || SharedWith::of(fields, &job.site.rules) == SharedWith::Everyone
+    !job.info.has_authorization()
+        || SharedWith::of(fields, &job.site.policy) == SharedWith::Everyone
 }
 
 fn touched(in_progress: &InProgressFetch, job: &PageJob, tags: Option<&[u64]>) -> FillPurgeState {

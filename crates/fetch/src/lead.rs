@@ -135,7 +135,7 @@ impl FetchWorker {
             in_progress.note_progress();
             sink.spool
                 .set_mode(buffering_mode(&job.site, &job.info, &incoming.fields));
-            let purges = purge::from_response(&incoming.fields, &job.site.rules);
+            let purges = purge::from_response(&incoming.fields, &job.site.policy);
             let names = acknowledged::names(&incoming.fields);
             let delay = in_progress.delay(self.clock.tick());
             job.site.cron.read_appointments(&incoming.fields, delay);
@@ -217,7 +217,7 @@ impl FetchWorker {
         };
         let seed = revalidate::seed(&job.key);
         let verdict = match readable.and_then(|()| incoming.check_storable()) {
-            Ok(()) => storable::judge_spread(&job.info, &response_head, &job.site.rules, seed),
+            Ok(()) => storable::judge_spread(&job.info, &response_head, &job.site.policy, seed),
             Err(why) => Storability::Skip(why),
         };
         let is_sent = job.storage().validation == ValidationPolicy::Origin
@@ -384,7 +384,7 @@ async fn relay_error_page(
     sink: &mut ResponseSink,
     mut incoming: IncomingResponse,
 ) -> Result<(), FillError> {
-    let mut fields = storable::stored_fields(&incoming.fields, &job.site.rules, job.info.rule());
+    let mut fields = storable::stored_fields(&incoming.fields, &job.site.policy, job.info.rule());
     fields.remove(header::SET_COOKIE);
     let compressing = &job.site.compressing;
     compressing.announce(incoming.status, &mut fields, incoming.length());

@@ -114,11 +114,11 @@ impl FetchWorker {
 
     /// The head of a response as the client receives it, except for its coding.
     pub(super) fn passed_head(&self, job: &PassJob, incoming: &IncomingResponse) -> HeaderMap {
-        match job.site.rules.storage.fields {
+        match job.site.policy.storage.fields {
             _ if job.is_read_here => storable::forwarded_fields(&incoming.fields),
             AddressedFields::Standard => self.private_head(&incoming.fields),
             AddressedFields::OfPlugins => {
-                storable::passed_fields(&incoming.fields, &job.site.rules)
+                storable::passed_fields(&incoming.fields, &job.site.policy)
             }
         }
     }
@@ -153,7 +153,7 @@ async fn receive(
 /// The purges that a response carries: for this site, and the groups that a successful unsafe request invalidates
 /// (RFC 9875 section 2.2).
 fn carried(job: &PassJob, incoming: &IncomingResponse) -> Vec<Purge> {
-    let mut purges = purge::from_response(&incoming.fields, &job.site.rules);
+    let mut purges = purge::from_response(&incoming.fields, &job.site.policy);
     let succeeded = incoming.status.is_success() || incoming.status.is_redirection();
     if !job.call.is_safe() && succeeded {
         let groups = tags::invalidated_groups(&incoming.fields);

@@ -59,7 +59,7 @@ pub(super) fn buffering_mode(
     info: &RequestInfo,
     fields: &HeaderMap,
 ) -> BufferingMode {
-    let rule = info.rule().and_then(|index| site.rules.rules.get(index));
+    let rule = info.rule().and_then(|index| site.policy.rules.get(index));
     let is_disabled = fields
         .get("x-accel-buffering")
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"no"));

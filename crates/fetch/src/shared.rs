@@ -83,7 +83,7 @@ impl SharedLookup<'_> {
     fn decision(&self, info: &RequestInfo, entry: &Entry) -> Decision {
         let age = entry.age(self.clock.tick());
         let stored = revalidate::stored(entry, Validity::Valid, age);
-        decide(info, &self.site.rules, stored.as_ref())
+        decide(info, &self.site.policy, stored.as_ref())
     }
 }
 
@@ -144,7 +144,7 @@ impl FetchWorker {
         let entry = slot.in_progress.shared.entry()?;
         let age = entry.age(self.clock.tick());
         let stored = revalidate::stored(&entry, Validity::Valid, age);
-        let decision = decide(&job.info, &job.site.rules, stored.as_ref());
+        let decision = decide(&job.info, &job.site.policy, stored.as_ref());
         let is_hit = matches!(decision, Decision::Hit | Decision::HitAndRefresh);
         (is_hit || slot.terms == WaitRole::Leads).then_some(entry)
     }

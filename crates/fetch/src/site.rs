@@ -20,7 +20,7 @@ pub struct FetchSite {
     /// The site's name.
     pub name: String,
     /// The site's caching rules.
-    pub rules: Policy,
+    pub policy: Policy,
     /// The site's purges, which outlive the configuration.
     pub purges: Arc<SitePurges>,
     /// The site's pages on the disk, if it has a disk cache.
@@ -50,7 +50,7 @@ pub struct FetchSite {
 impl FetchSite {
     /// Whether a response to one request answers every other request with the same key.
     pub fn keys_identify_responses(&self) -> bool {
-        let storage = &self.rules.storage;
+        let storage = &self.policy.storage;
         storage.vary == VaryPolicy::CoveredByKey && storage.validation == ValidationPolicy::Galley
     }
 }

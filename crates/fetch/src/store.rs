@@ -100,12 +100,12 @@ impl FetchWorker {
         incoming: &IncomingResponse,
         lifetime: Lifetime,
     ) -> Option<StorePlan> {
-        let rules = &job.site.rules;
-        let mut fields = storable::stored_fields(&incoming.fields, rules, job.info.rule());
+        let policy = &job.site.policy;
+        let mut fields = storable::stored_fields(&incoming.fields, policy, job.info.rule());
         let (names, selections) = match job.storage().validation {
             ValidationPolicy::Galley => {
-                storable::browser_fields(&mut fields, rules);
-                storable::outer_fields(&mut fields, rules, &job.info, &lifetime);
+                storable::browser_fields(&mut fields, policy);
+                storable::outer_fields(&mut fields, policy, &job.info, &lifetime);
                 self.date(&mut fields);
                 (Vec::new(), Vec::new())
             }
@@ -196,7 +196,7 @@ impl FetchWorker {
         length: Option<u64>,
     ) -> Recorder {
         let is_judged_whole =
-            storable::is_judged_whole(to_store.status, &to_store.fields, &job.site.rules);
+            storable::is_judged_whole(to_store.status, &to_store.fields, &job.site.policy);
         match (&job.site.disk, to_store.keys(job).into_iter().next()) {
             (Some(disk), Some(key))
                 if !is_judged_whole && job.fragments.is_empty() && to_store.assembly.is_none() =>
@@ -247,7 +247,7 @@ impl FetchWorker {
         if body.bytes().len() > PIECE {
             galley_sys::yield_processor();
         }
-        if let Err(why) = (job.body_judge())(&response_head, &job.site.rules, body.bytes()) {
+        if let Err(why) = (job.body_judge())(&response_head, &job.site.policy, body.bytes()) {
             self.pause_refreshes(job);
             return self.note_not_stored(job, in_progress, why);
         }
@@ -286,7 +286,7 @@ impl FetchWorker {
                 Arc::new(self.inheriting(&job.site, entry.with_fragments(fragments.clone())));
             self.store_entry(job, in_progress, &entry);
         }
-        if job.site.rules.urls.no_vary_search {
+        if job.site.policy.urls.no_vary_search {
             self.note_equivalents(job, in_progress, &to_store.fields);
         }
     }

@@ -28,7 +28,7 @@ use galley_upstream::body::{RequestBody, RequestBodyReader};
 /// Whether a hit may be sent without further checks.
 pub fn is_open(site: &Site, info: &RequestInfo, client: IpAddr) -> bool {
     site.access.is_open_to_all
-        || access::judge(&site.core.rules, info, site.access.client(client))
+        || access::judge(&site.core.policy, info, site.access.client(client))
             .is_ok_and(|conditions| conditions.are_none())
 }
 
@@ -38,9 +38,9 @@ pub async fn authorize(services: &Services, exchange: &mut Exchange<'_>) -> Resu
         return Ok(());
     }
     let site = Arc::clone(&exchange.site);
-    let rules = &site.core.rules;
+    let policy = &site.core.policy;
     let has_tls = services.has_tls(&site, exchange.info.host());
-    let conditions = check_head(exchange, rules, has_tls)?;
+    let conditions = check_head(exchange, policy, has_tls)?;
     for (bucket, limit) in conditions.limits {
         take(services, exchange, bucket, limit)?;
     }
@@ -49,7 +49,7 @@ pub async fn authorize(services: &Services, exchange: &mut Exchange<'_>) -> Resu
     }
     exchange.access = AccessState::Granted {
         body: conditions.body,
-        hides_password: !conditions.passwords.is_empty() && !rules.access.forwards_password,
+        hides_password: !conditions.passwords.is_empty() && !policy.access.forwards_password,
         form: conditions.form,
     };
     Ok(())
@@ -147,7 +147,7 @@ pub(super) async fn check_body(exchange: &Exchange<'_>) -> Result<Option<Respons
 
 /// Denies a body that would select another page than the address does, because access to that page may be restricted.
 async fn refuse_pages(exchange: &Exchange<'_>, content_type: &[u8]) -> Result<(), Fault> {
-    let form = exchange.site.core.rules.guard.form(content_type);
+    let form = exchange.site.core.policy.guard.form(content_type);
     if has_variable(exchange, form).await? {
         let note =
             "the body selects a page by WordPress's variables, which no rule can be compared with";

@@ -210,12 +210,12 @@ fn judge(
         response_delay: Duration::ZERO,
         now: services.clock.wall(),
     };
-    let rules = &site.core.rules;
+    let policy = &site.core.policy;
     let is_storable = matches!(
-        storable::judge(info, &response, rules),
+        storable::judge(info, &response, policy),
         Storability::Store(_)
     );
-    if !is_storable || storable::judge_body(&response, rules, body).is_err() {
+    if !is_storable || storable::judge_body(&response, policy, body).is_err() {
         return Err(NoVerdict::NotStored);
     }
     Ok(())
@@ -329,7 +329,7 @@ fn request_for(site: &Site, key: &[u8]) -> Option<RequestInfo> {
     let fields = fields_for(&parts).into_iter();
     let fields = fields.filter(|(_, value)| !value.is_empty());
     let mut info = RequestInfo::default();
-    info.parse(&line, fields, &site.core.rules).ok()?;
+    info.parse(&line, fields, &site.core.policy).ok()?;
     let mut written = Vec::with_capacity(key.len());
     site.write_key(&info, &mut written);
     (written == key && info.cacheability() == Cacheability::Cacheable).then_some(info)

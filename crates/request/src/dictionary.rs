@@ -40,7 +40,7 @@ pub(super) fn offer(site: &Site, info: &RequestInfo, entry: &Arc<Entry>, now: Ti
     }
     core.compressing
         .offer_dictionary(entry, &core.dictionaries, now, || {
-            dictionary::is_for_everyone(info, &core.rules)
+            dictionary::is_for_everyone(info, &core.policy)
         });
 }
 

@@ -125,7 +125,7 @@ impl<'h> Exchange<'h> {
 
     /// The policy of the site.
     pub fn policy(&self) -> &Policy {
-        &self.site.core.rules
+        &self.site.core.policy
     }
 
     /// The rule that applies to the request.
@@ -176,8 +176,8 @@ impl<'h> Exchange<'h> {
         let mut info = RequestInfo::default();
         // The port that was determined before: a trusted proxy may have named it.
         let port = Port::Given(self.info.port());
-        let rules = &self.site.core.rules;
-        let read = info.parse_at(&line, port, self.head.fields(), rules);
+        let policy = &self.site.core.policy;
+        let read = info.parse_at(&line, port, self.head.fields(), policy);
         read.ok().map(|()| info)
     }
 
@@ -341,7 +341,7 @@ pub fn admit<'h>(
         upgrade: framing.upgrade,
         country: site.access.rule_country(origin.client.ip()),
     };
-    info.parse_at(&line, origin.port, head.fields(), &site.core.rules)
+    info.parse_at(&line, origin.port, head.fields(), &site.core.policy)
         .map_err(|e| refuse(RefusedWhy::BadRequest, e.to_string()))?;
     if let BodyKind::Length(length) = framing.body
         && length > site.request_body_of(&info)

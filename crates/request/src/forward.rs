@@ -107,7 +107,7 @@ pub fn fetch_request(
         UpstreamRequests::AsSent => {
             let mut request = forward::fetch(info, exchange.fields(), credentials);
             forward::address(&mut request, &client(exchange));
-            forward::announce(&mut request, &services.identity, &core.rules);
+            forward::announce(&mut request, &services.identity, &core.policy);
             request
         }
     };
@@ -128,8 +128,8 @@ pub(super) fn shared_request(
     let core = &site.core;
     let mut request = forward::trimmed(info);
     forward::address(&mut request, client);
-    forward::capabilities(&mut request, &core.rules);
-    forward::members(&mut request, &core.rules);
+    forward::capabilities(&mut request, &core.policy);
+    forward::members(&mut request, &core.policy);
     forward::set_acknowledged(&mut request, &core.acknowledged.line());
     tell_plugin(&mut request, site, needs_visit_link(site));
     request
@@ -153,11 +153,11 @@ pub fn needs_visit_link(site: &Site) -> bool {
 /// which it is compared, has the link that proves visits.
 pub fn member_request(exchange: &Exchange<'_>, has_link: bool) -> UpstreamRequest {
     let core = &exchange.site.core;
-    let cookies = session_cookies(exchange.fields(), &core.rules);
+    let cookies = session_cookies(exchange.fields(), &core.policy);
     let mut request = forward::member(&exchange.info, &cookies);
     forward::address(&mut request, &client(exchange));
-    forward::capabilities(&mut request, &core.rules);
-    forward::members(&mut request, &core.rules);
+    forward::capabilities(&mut request, &core.policy);
+    forward::members(&mut request, &core.policy);
     forward::set_acknowledged(&mut request, &core.acknowledged.line());
     tell_plugin(&mut request, &exchange.site, has_link);
     request
@@ -174,7 +174,7 @@ pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamReq
     let mut request = forward::whole(info, exchange.fields(), &client(exchange), length);
     match exchange.policy().upstream_requests {
         UpstreamRequests::Trimmed => {
-            forward::capabilities(&mut request, &core.rules);
+            forward::capabilities(&mut request, &core.policy);
             forward::for_plugin(&mut request, &core.acknowledged.line());
             tell_plugin(
                 &mut request,
@@ -183,7 +183,7 @@ pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamReq
             );
         }
         UpstreamRequests::AsSent => {
-            forward::announce(&mut request, &services.identity, &core.rules);
+            forward::announce(&mut request, &services.identity, &core.policy);
         }
     }
     forward::set_trace(&mut request, trace_context(services, exchange));

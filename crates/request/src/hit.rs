@@ -94,11 +94,11 @@ pub fn hit(
 fn is_plain(site: &Site, info: &RequestInfo) -> bool {
     matches!(info.method(), Method::Get | Method::Head)
         && info.range().is_none()
-        && !(site.core.rules.requests.is_gateway && info.has_cdn_loop())
+        && !(site.core.policy.requests.is_gateway && info.has_cdn_loop())
         // May be a purge.
         && !(site.config.purge_get && is_below_purge(info.path()))
-        && !redirect::may_apply(info, &site.core.rules)
-        && !site.core.rules.is_dashboard(info.decoded_path())
+        && !redirect::may_apply(info, &site.core.policy)
+        && !site.core.policy.is_dashboard(info.decoded_path())
 }
 
 fn look(
@@ -147,7 +147,7 @@ fn may_have_equivalent(
     info: &RequestInfo,
     buffer: &mut Vec<u8>,
 ) -> bool {
-    if !site.core.rules.urls.no_vary_search {
+    if !site.core.policy.urls.no_vary_search {
         return false;
     }
     key::write_path_key(info, buffer);
@@ -160,7 +160,7 @@ fn page(site: &Site, info: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result
     let validity = site.purges.validity(&entry);
     let is_hit = entry.status == StatusCode::OK
         && revalidate::stored(&entry, validity, age).is_some_and(|stored| {
-            decide::decide(info, &site.core.rules, Some(&stored)) == Decision::Hit
+            decide::decide(info, &site.core.policy, Some(&stored)) == Decision::Hit
         });
     if !is_hit {
         return Err(entry);
@@ -171,7 +171,7 @@ fn page(site: &Site, info: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result
     let coded = by_dictionary.or_else(|| page::coded(info, &entry));
     let fields = validators(&entry, coded);
     let is_known =
-        page::condition(info, &site.core.rules, 200, fields) == ConditionalResult::NotModified;
+        page::condition(info, &site.core.policy, 200, fields) == ConditionalResult::NotModified;
     let form = SentForm::of(info, is_known);
     if form == SentForm::Full && coded.is_none() && entry.is_packed() {
         return Err(entry);

@@ -35,7 +35,7 @@ pub struct SiteIncludes {
 impl SiteIncludes {
     /// Enables includes for a site, if its configuration permits them.
     pub fn enable(services: &Arc<Services>, site: &Arc<Site>) {
-        if site.core.rules.esi.is_some() {
+        if site.core.policy.esi.is_some() {
             let includes = Self {
                 services: Arc::clone(services),
                 site: Arc::downgrade(site),
@@ -50,7 +50,7 @@ impl SiteIncludes {
         address: &str,
     ) -> Result<IncludeFound, IncludeRefused> {
         let site = self.site.upgrade().ok_or(IncludeRefused::Address)?;
-        let esi = site.core.rules.esi.as_ref();
+        let esi = site.core.policy.esi.as_ref();
         let hosts = esi.map_or(&[][..], |esi| &esi.hosts);
         let target = IncludeTarget::resolve(address, &page.info, hosts)?;
         let bytes = target.head(&page.info);
@@ -74,7 +74,7 @@ impl SiteIncludes {
         };
         let mut info = RequestInfo::default();
         let port = Port::Given(page.info.port());
-        info.parse_at(&line, port, head.fields(), &site.core.rules)
+        info.parse_at(&line, port, head.fields(), &site.core.policy)
             .map_err(|_| IncludeRefused::Address)?;
         self.check(&site, page, &info)?;
         let client = SocketAddr::new(page.call.client_address, page.call.client_port);
@@ -89,13 +89,13 @@ impl SiteIncludes {
         page: &IncludingPage,
         info: &RequestInfo,
     ) -> Result<(), IncludeRefused> {
-        let rules = &site.core.rules;
+        let policy = &site.core.policy;
         let has_tls = self.services.has_tls(site, info.host());
-        if decide::before_lookup(info, rules, has_tls).is_some() {
+        if decide::before_lookup(info, policy, has_tls).is_some() {
             return Err(IncludeRefused::Redirect);
         }
         let is_purge = site.config.purge_get && is_below_purge(info.path());
-        if is_purge || !is_for_everybody(rules, &page.info, info) {
+        if is_purge || !is_for_everybody(policy, &page.info, info) {
             return Err(IncludeRefused::Personal);
         }
         Ok(())

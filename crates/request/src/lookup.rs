@@ -215,10 +215,10 @@ impl LookupContext<'_, '_> {
                 }
             }
         }
-        let (info, rules) = (&self.exchange.info, &self.exchange.site.core.rules);
+        let (info, policy) = (&self.exchange.info, &self.exchange.site.core.policy);
         let is_selected = found
             .stored()
-            .is_some_and(|stored| may_select(info, rules, &stored));
+            .is_some_and(|stored| may_select(info, policy, &stored));
         let is_response = is_selected && found.response().is_some();
         let is_remembered = is_selected && matches!(self.decide(&found), Decision::Pass(_));
         if !is_response
@@ -234,7 +234,7 @@ impl LookupContext<'_, '_> {
     }
 
     fn decide(&self, found: &LookupResult) -> Decision {
-        found.decide(&self.exchange.info, &self.exchange.site.core.rules)
+        found.decide(&self.exchange.info, &self.exchange.site.core.policy)
     }
 
     fn is_hit(&self, found: &LookupResult) -> bool {
@@ -273,11 +273,11 @@ impl LookupContext<'_, '_> {
 
     fn is_fresh(&self, entry: &Entry) -> bool {
         let validity = self.exchange.site.core.purges.validity_waiting(entry);
-        let (info, rules) = (&self.exchange.info, &self.exchange.site.core.rules);
+        let (info, policy) = (&self.exchange.info, &self.exchange.site.core.policy);
         let stored = stored(entry, validity, entry.age(self.now));
         validity == Validity::Valid
             && matches!(
-                decide(info, rules, stored.as_ref()),
+                decide(info, policy, stored.as_ref()),
                 Decision::Hit | Decision::HitAndRefresh
             )
     }

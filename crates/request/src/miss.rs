@@ -455,7 +455,7 @@ fn note_cookies(exchange: &Exchange<'_>) {
     let lines = fields.filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
     lines
         .flat_map(|(_, line)| cookie::pairs(line))
-        .filter(|pair| cookie::classify(pair.name, &core.rules) == cookie::Class::Bypass)
+        .filter(|pair| cookie::classify(pair.name, &core.policy) == cookie::Class::Bypass)
         .take(MAX_NOTED)
         .for_each(|pair| core.counters.cookies.note(pair.name));
 }
@@ -484,7 +484,7 @@ fn is_broken(exchange: &Exchange<'_>, head: &FillHead, body: &[u8]) -> bool {
         response_delay: Duration::ZERO,
         now: SystemTime::UNIX_EPOCH,
     };
-    storable::judge_body(&judged_head, &exchange.site.core.rules, body).is_err()
+    storable::judge_body(&judged_head, &exchange.site.core.policy, body).is_err()
 }
 
 /// The complete body of a response that may be stored. Fails if the body is larger than the largest object in memory, or if there is

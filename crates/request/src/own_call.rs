@@ -78,7 +78,7 @@ impl OwnCall<'_> {
         };
         let fields = || std::iter::once(("user-agent", AGENT));
         let mut info = RequestInfo::default();
-        info.parse(&line, fields(), &site.core.rules)
+        info.parse(&line, fields(), &site.core.policy)
             .map_err(|_| CronError::Host)?;
         let script = match site.upstream {
             Upstream::Php(_) => Some(self.script(site, &info).await?),
@@ -93,7 +93,7 @@ impl OwnCall<'_> {
         };
         let mut request = forward::whole(&info, fields(), &client, BodyLength::None);
         if is_cron {
-            forward::capabilities(&mut request, &site.core.rules);
+            forward::capabilities(&mut request, &site.core.policy);
             forward::for_plugin(&mut request, &site.core.acknowledged.line());
             forward::schedule(&mut request, forward::Schedule::Run);
         }

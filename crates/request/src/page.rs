@@ -53,7 +53,14 @@ pub async fn from_entry(
 /// Whether a packed page must be sent unpacked.
 fn wants_plain(exchange: &Exchange<'_>, entry: &Entry) -> bool {
     let info = &exchange.info;
-    let condition = || condition(info, rules(exchange), entry.status.as_u16(), &entry.fields);
+    let condition = || {
+        condition(
+            info,
+            exchange.policy(),
+            entry.status.as_u16(),
+            &entry.fields,
+        )
+    };
     entry.is_packed()
         && info.method() != Method::Head
         && coded(info, entry).is_none()
@@ -129,7 +136,7 @@ pub(super) fn from_held(
         .push((header::AGE, HeaderValue::from(age.as_secs())));
     let mut response = response.explained(shown_ttl);
     let map = response.fields.map();
-    match condition(&exchange.info, rules(exchange), status, map) {
+    match condition(&exchange.info, exchange.policy(), status, map) {
         ConditionalResult::NotModified => not_modified(&mut response),
         ConditionalResult::Proceed | ConditionalResult::Failed => {
             if status == 200 {
@@ -138,10 +145,6 @@ pub(super) fn from_held(
         }
     }
     finish(exchange, response)
-}
-
-fn rules<'e>(exchange: &'e Exchange<'_>) -> &'e Policy {
-    &exchange.site.core.rules
 }
 
 /// The coding that this client prefers; `None`: identity. A range never refers to a body that Galley coded, because that body may be
@@ -239,7 +242,7 @@ pub fn from_fill(
     if matches!(
         condition(
             &exchange.info,
-            rules(exchange),
+            exchange.policy(),
             head.status.as_u16(),
             &head.fields
         ),

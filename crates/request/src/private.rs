@@ -129,7 +129,7 @@ impl Miss<'_, '_> {
         store.keep(&visitor, page.ticket, Some(class), public, own, now);
         let mut response = Response::new(
             page.head.status.as_u16(),
-            private::own_fields(&passed_fields(fields, &core.rules)),
+            private::own_fields(&passed_fields(fields, &core.policy)),
             ResponseBody::Bytes(page.body),
             Outcome::Pass(PassWhy::Compared),
         );

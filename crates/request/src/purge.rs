@@ -26,7 +26,7 @@ impl PurgeRequest {
     /// its method is `PURGE` or `BAN`.
     pub fn of(exchange: &Exchange<'_>) -> Option<Self> {
         let fields = || exchange.head.fields();
-        let dialect = Dialect::of(&exchange.info, fields(), &exchange.site.core.rules)?;
+        let dialect = Dialect::of(&exchange.info, fields(), &exchange.site.core.policy)?;
         if dialect.is_get() && !exchange.site.config.purge_get {
             return None;
         }
@@ -51,7 +51,7 @@ pub async fn respond(exchange: &Exchange<'_>) -> Result<Response, Fault> {
     let body = body(&exchange.body).ok_or_else(|| refuse("the body is too long".to_owned()))?;
     let fields = exchange.head.fields();
     let purges = dialect
-        .purges(&exchange.info, fields, body, &exchange.site.core.rules)
+        .purges(&exchange.info, fields, body, &exchange.site.core.policy)
         .map_err(|e| refuse(e.to_string()))?;
     let mut fields = exchange.head.fields();
     let is_second_hand = fields.any(|(name, _)| name.eq_ignore_ascii_case(FORWARDED));

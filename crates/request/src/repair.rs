@@ -51,8 +51,8 @@ pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
         upgrade: false,
         country: exchange.info.country(),
     };
-    let rules = &exchange.site.core.rules;
-    if info.parse(&line, head.fields(), rules).is_err()
+    let policy = &exchange.site.core.policy;
+    if info.parse(&line, head.fields(), policy).is_err()
         || info.cacheability() != Cacheability::Cacheable
     {
         return;
@@ -170,7 +170,7 @@ fn scope(exchange: &Exchange<'_>) -> Option<Scope> {
     exchange.info.path_query(&mut path_query);
     let path_query = String::from_utf8(path_query).ok()?;
     let text = format!("http://{}{path_query}", exchange.info.host());
-    url_scope(&text, &exchange.site.core.rules).ok()
+    url_scope(&text, &exchange.site.core.policy).ok()
 }
 
 /// Directories to which WordPress, themes and plugins write files.

@@ -77,7 +77,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         return Ok(response);
     }
     let has_tls = services.has_tls(&exchange.site, exchange.info.host());
-    match before_lookup(services, exchange, &exchange.site.core.rules, has_tls) {
+    match before_lookup(services, exchange, &exchange.site.core.policy, has_tls) {
         None => {}
         Some(Decision::Purge) => return purge::respond(exchange).await,
         Some(Decision::Redirect(found)) => return Response::redirect(&found),
@@ -95,8 +95,8 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         exchange.write_key();
     }
     let found = lookup(services, exchange, LookupPurpose::Serve).await;
-    let rules = &exchange.site.core.rules;
-    let decision = found.decide(&exchange.info, rules);
+    let policy = &exchange.site.core.policy;
+    let decision = found.decide(&exchange.info, policy);
     if let Some(response) = from_cache(services, exchange, &found, &decision).await {
         return Ok(response);
     }

@@ -123,7 +123,7 @@ impl Site {
 
     /// The rule that applies to a request.
     pub fn rule_of(&self, info: &RequestInfo) -> Option<&Rule> {
-        self.core.rules.rules.get(info.rule()?)
+        self.core.policy.rules.get(info.rule()?)
     }
 
     /// The maximum size of a request's body, in bytes.

@@ -371,8 +371,8 @@ pub(super) fn find<'l>(
     };
     let FastPathBuffers { info, keys, .. } = buffers;
     let lines = head.lines();
-    let rules = &site.core.rules;
-    info.parse_at(&line, origin.port, lines, rules).ok()?;
+    let policy = &site.core.policy;
+    info.parse_at(&line, origin.port, lines, policy).ok()?;
     let client = origin.client.ip();
     let lookup = galley_request::hit(&core.services, site, info, client, now, keys);
     Some(match lookup {

@@ -17,7 +17,7 @@ fn client(exchange: &Exchange<'_>) -> AccessClient {
 }
 
 fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<AccessConditions<'e>, DenialReason> {
-    access::judge(&exchange.site.core.rules, &exchange.info, client(exchange))
+    access::judge(&exchange.site.core.policy, &exchange.info, client(exchange))
 }
 
 /// The status that the rule of a denial names.
@@ -25,7 +25,7 @@ pub(super) fn own_status(decision: &Decision, exchange: &Exchange<'_>) -> Option
     let denial = judged(exchange).err()?;
     let is_meant = matches!(decision, Decision::Refuse(why) if *why == denial.why());
     denial
-        .status(&exchange.site.core.rules)
+        .status(&exchange.site.core.policy)
         .filter(|_| is_meant)
 }
 
@@ -160,6 +160,6 @@ fn option_owner(by: By, exchange: &Exchange<'_>) -> String {
 }
 
 fn rule_path<'e>(index: usize, exchange: &'e Exchange<'_>) -> &'e str {
-    let rules = &exchange.site.core.rules.rules;
+    let rules = &exchange.site.core.policy.rules;
     rules.get(index).map_or("", |rule| rule.path.as_str())
 }

@@ -11,17 +11,17 @@ pub(super) fn classes(exchange: &Exchange<'_>) -> Vec<(String, Class)> {
         .head
         .fields()
         .filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
-    let rules = &exchange.site.core.rules;
+    let policy = &exchange.site.core.policy;
     lines
         .flat_map(|(_, line)| cookie::pairs(line))
-        .map(|pair| (text(pair.name), cookie::classify(pair.name, rules)))
+        .map(|pair| (text(pair.name), cookie::classify(pair.name, policy)))
         .collect()
 }
 
 /// The rule that applies, and its number in the file, from 1.
 pub(super) fn applying<'e>(exchange: &'e Exchange<'_>) -> Option<(usize, &'e Rule)> {
     let index = exchange.info.rule()?;
-    Some((index + 1, exchange.site.core.rules.rules.get(index)?))
+    Some((index + 1, exchange.site.core.policy.rules.get(index)?))
 }
 
 /// Converts bytes of a request to text.

@@ -16,21 +16,21 @@ use galley_request::{TRUSTED, backend, before_lookup, check_head};
 pub(super) fn decision(explanation: &Explanation<'_, '_>) -> Decision {
     let exchange = &explanation.exchange;
     let services = &explanation.state.services;
-    let (info, rules) = (&exchange.info, explanation.rules());
+    let (info, policy) = (&exchange.info, explanation.policy());
     let has_tls = services.has_tls(&exchange.site, info.host());
-    match check_head(exchange, &rules, has_tls) {
+    match check_head(exchange, &policy, has_tls) {
         Err(fault) => return Decision::Refuse(fault.why),
         Ok(conditions) if !conditions.passwords.is_empty() && !info.has_authorization() => {
             return Decision::Refuse(RefusedWhy::Password);
         }
         Ok(_) => {}
     }
-    if let Some(decision) = before_lookup(services, exchange, &rules, has_tls) {
+    if let Some(decision) = before_lookup(services, exchange, &policy, has_tls) {
         return decision;
     }
     explanation
         .found
-        .decide(info, &exchange.site.core.rules)
+        .decide(info, &exchange.site.core.policy)
         .below_root(info, explanation.below.kind(), backend(exchange))
 }
 

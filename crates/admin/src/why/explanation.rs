@@ -83,13 +83,13 @@ impl<'s, 'h> Explanation<'s, 'h> {
         Handle::current().block_on(peek).is_some()
     }
 
-    /// The site's rules. A request for a URL with `https://` counts as one over TLS, without a proxy's field that says so.
-    pub(super) fn rules(&self) -> Cow<'_, Policy> {
-        let mut rules = Cow::Borrowed(&self.exchange.site.core.rules);
+    /// The site's policy. A request for a URL with `https://` counts as one over TLS, without a proxy's field that says so.
+    pub(super) fn policy(&self) -> Cow<'_, Policy> {
+        let mut policy = Cow::Borrowed(&self.exchange.site.core.policy);
         if self.is_https {
-            rules.to_mut().home.https = None;
+            policy.to_mut().home.https = None;
         }
-        rules
+        policy
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn site(exchange: &Exchange<'_>, listener: Option<&str>) -> Value {
         "name": site.core.name,
         "host_pattern": host_pattern(&site.config.hosts, host).map(ToString::to_string),
         "listener": listener,
-        "preset": match site.core.rules.preset {
+        "preset": match site.core.policy.preset {
             Preset::WordPress => "wordpress",
             Preset::None => "none",
         },
@@ -58,9 +58,9 @@ fn host_pattern<'p>(patterns: &'p [HostPattern], host: &str) -> Option<&'p HostP
 
 /// The cookies of the request, in their order, without values.
 pub(super) fn cookies(exchange: &Exchange<'_>) -> Vec<Value> {
-    let rules = &exchange.site.core.rules;
+    let policy = &exchange.site.core.policy;
     let shown = |(name, class): (String, Class)| {
-        let by = classed_by(name.as_bytes(), class, rules);
+        let by = classed_by(name.as_bytes(), class, policy);
         json!({ "name": name, "class": word(class), "by": by })
     };
     applying::classes(exchange).into_iter().map(shown).collect()
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn cookies_name_the_option_of_their_class() {
-        let rules = Policy {
+        let policy = Policy {
             bypass_cookies: vec![NamePattern::parse("member*")],
             ..Policy::default()
         };
@@ -199,8 +199,8 @@ mod tests {
             ("wordpress_logged_in_x", "the WordPress preset"),
             ("_ga", "no preset or option names it"),
         ] {
-            let class = cookie::classify(name.as_bytes(), &rules);
-            assert_eq!(classed_by(name.as_bytes(), class, &rules), by);
+            let class = cookie::classify(name.as_bytes(), &policy);
+            assert_eq!(classed_by(name.as_bytes(), class, &policy), by);
         }
     }
 }

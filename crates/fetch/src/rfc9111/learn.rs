@@ -52,7 +52,7 @@ impl FetchWorker {
         delay: Duration,
     ) -> Option<BodyCopy> {
         let learn = job.learn.as_ref()?;
-        let rules = &job.site.rules;
+        let policy = &job.site.policy;
         let response_head = ResponseHead {
             status: incoming.status,
             fields: &incoming.fields,
@@ -60,9 +60,9 @@ impl FetchWorker {
             now: self.clock.wall(),
         };
         let verdict = match &learn.kind {
-            PassedResponseKind::Part(_) => storable::judge_part(&job.info, &response_head, rules),
+            PassedResponseKind::Part(_) => storable::judge_part(&job.info, &response_head, policy),
             PassedResponseKind::DerivedGet(reader) => {
-                storable::judge_taught(reader, &response_head, rules)
+                storable::judge_taught(reader, &response_head, policy)
             }
             PassedResponseKind::Head(held) => {
                 let is_usable = incoming.status == StatusCode::OK
@@ -83,7 +83,7 @@ impl FetchWorker {
         let Storability::Store(lifetime) = verdict else {
             return None;
         };
-        let mut fields = storable::stored_fields(&incoming.fields, rules, job.info.rule());
+        let mut fields = storable::stored_fields(&incoming.fields, policy, job.info.rule());
         self.finish_head(&mut fields);
         Some(BodyCopy {
             status: incoming.status,

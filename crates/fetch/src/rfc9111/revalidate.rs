@@ -52,7 +52,7 @@ impl FetchWorker {
         // Read to its end, so that the connection can be used again.
         while update.incoming.chunk().await?.is_some() {}
         let Validated { held, plain } = validated;
-        let rules = &page.site.rules;
+        let policy = &page.site.policy;
         let merged = merged(held, &update.incoming.fields);
         let response_head = ResponseHead {
             status: held.status,
@@ -61,10 +61,10 @@ impl FetchWorker {
             now: self.clock.wall(),
         };
         let seed = revalidate::seed(&page.key);
-        let verdict = storable::judge_spread(&page.info, &response_head, rules, seed);
+        let verdict = storable::judge_spread(&page.info, &response_head, policy, seed);
         let (fields, share) = match verdict {
             Storability::Store(lifetime) => {
-                let mut fields = storable::stored_fields(&merged, rules, page.info.rule());
+                let mut fields = storable::stored_fields(&merged, policy, page.info.rule());
                 self.finish_head(&mut fields);
                 let tags = merged_tags(held, tags::collect(&update.incoming.fields));
                 let share = FillSharing::Shared {
@@ -129,7 +129,7 @@ impl FetchWorker {
         {
             return self.drop_held(job.site, held);
         }
-        let rules = &job.site.rules;
+        let policy = &job.site.policy;
         let merged = merged(held, head);
         let response_head = ResponseHead {
             status: held.status,
@@ -137,13 +137,13 @@ impl FetchWorker {
             response_delay: job.delay,
             now: self.clock.wall(),
         };
-        let Storability::Store(lifetime) = storable::judge(job.info, &response_head, rules) else {
+        let Storability::Store(lifetime) = storable::judge(job.info, &response_head, policy) else {
             return self.drop_held(job.site, held);
         };
         let Some(body) = plain(job.site, held) else {
             return self.drop_held(job.site, held);
         };
-        let mut fields = storable::stored_fields(&merged, rules, job.info.rule());
+        let mut fields = storable::stored_fields(&merged, policy, job.info.rule());
         self.finish_head(&mut fields);
         let tags = merged_tags(held, tags::collect(head));
         let entry = Entry::new(EntryParts {

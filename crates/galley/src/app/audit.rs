@@ -343,7 +343,7 @@ impl Auditor {
     }
 
     fn purge(&self, entry: &Entry) {
-        if let Ok(scope) = url_scope(&url(entry), &self.site.core.rules) {
+        if let Ok(scope) = url_scope(&url(entry), &self.site.core.policy) {
             let purge = Purge {
                 scope,
                 strength: Strength::Hard,

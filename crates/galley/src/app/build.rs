@@ -102,7 +102,7 @@ pub(super) fn build(
 
 /// The visitors of a site that asks for a proof of visit.
 fn visits(site: &SiteConfig, services: &Services, mark: u32) -> Option<Arc<Visits>> {
-    let is_asked = site.crawl_shield && site.rules.urls.has_wordpress_paths;
+    let is_asked = site.crawl_shield && site.policy.urls.has_wordpress_paths;
     is_asked.then(|| services.clients.visits(mark))
 }
 
@@ -115,7 +115,7 @@ fn markers(
         return Ok(None);
     };
     FolderOwner::of_root(site.root.as_deref())
-        .and_then(|owner| PageMarkers::start(path, owner, &core.rules, &core.purges))
+        .and_then(|owner| PageMarkers::start(path, owner, &core.policy, &core.purges))
         .map(Some)
         .map_err(|cause| ServerStartError::MarkerFolder {
             site: site.name.clone(),
@@ -172,8 +172,8 @@ fn build_site(
         upstream: upstream(planned.primary),
         further: planned.further.iter().map(|kind| upstream(*kind)).collect(),
         error_pages: error_pages(site)?,
-        heads: HeadChanges::new(&site.rules),
-        access: AccessControl::new(&site.rules, &own.lists, crawl_pace(site)),
+        heads: HeadChanges::new(&site.policy),
+        access: AccessControl::new(&site.policy, &own.lists, crawl_pace(site)),
         purge_secret: token(site.purge_secret_file.as_ref())?,
         dashboard: dashboard(site),
         token: token(site.token_file.as_ref())?,
@@ -193,7 +193,7 @@ fn build_site(
 /// The dashboard on the site's own address.
 fn dashboard(site: &SiteConfig) -> Option<SiteDashboard> {
     Some(SiteDashboard {
-        path: site.rules.dashboard.clone()?,
+        path: site.policy.dashboard.clone()?,
         passwords: Arc::new(Passwords::of(site.dashboard_auth.as_ref()?)),
     })
 }
@@ -265,7 +265,7 @@ fn folder(
     let options = Options {
         php: matches!(planned.primary, BackendKind::Php(_)),
         multisite: site.multisite,
-        wordpress: site.rules.urls.has_wordpress_paths,
+        wordpress: site.policy.urls.has_wordpress_paths,
         allowed: site.allow_files.clone(),
         images: site.image_siblings,
         link_targets: site.link_targets.clone(),

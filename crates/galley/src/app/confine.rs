@@ -79,7 +79,7 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
     }
     // Password files are read again for each comparison, and are often replaced by another file of the same name.
     let sites = config.sites.iter();
-    let passwords = sites.flat_map(|site| site.rules.password_files());
+    let passwords = sites.flat_map(|site| site.policy.password_files());
     for folder in passwords.filter_map(|(_, file)| file.parent()) {
         sandbox.read(folder);
     }

@@ -45,7 +45,7 @@ pub(super) fn open(
 /// The settings of a site on which its stored pages depend.
 pub(super) fn key_shape(site: &SiteConfig) -> KeyShape {
     KeyShape::of(
-        &site.rules,
+        &site.policy,
         site.nginx_cache_path.as_deref(),
         &site.internal,
     )

@@ -325,7 +325,7 @@ impl HeldListeners {
             .sites
             .iter_mut()
             .filter(|site| quic::is_reached(site));
-        reached.for_each(|site| site.rules.alt_svc.clone_from(&value));
+        reached.for_each(|site| site.policy.alt_svc.clone_from(&value));
         config
     }
 

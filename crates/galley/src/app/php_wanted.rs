@@ -112,5 +112,5 @@ fn sandbox(site: &SiteConfig) -> Option<PhpSandbox> {
 
 /// The values that a site's rules set for one option.
 fn of_rules<T>(site: &SiteConfig, what: impl Fn(&Rule) -> Option<T>) -> impl Iterator<Item = T> {
-    site.rules.rules.iter().filter_map(what)
+    site.policy.rules.iter().filter_map(what)
 }

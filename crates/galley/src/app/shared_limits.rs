@@ -17,7 +17,7 @@ pub(super) fn exchange(
     clients: &Arc<ClientState>,
     clock: Clock,
 ) {
-    let is_wanted = config.sites.iter().any(|site| has_shared(&site.rules));
+    let is_wanted = config.sites.iter().any(|site| has_shared(&site.policy));
     let sink = is_wanted.then(|| -> Arc<dyn ChargeSink> {
         Arc::new(ClientsSink {
             clients: Arc::clone(clients),

@@ -143,7 +143,7 @@ impl SiteStates {
         let state = self.state(name, fingerprint);
         let core = FetchSite {
             name: site.name.clone(),
-            rules: site.rules.clone(),
+            policy: site.policy.clone(),
             disk,
             compressing,
             // Not those of the former configuration, which may have opened pages that are now closed.
@@ -165,7 +165,7 @@ impl SiteStates {
             },
             audits: Arc::clone(&state.audits),
             fragments: Arc::clone(&state.fragments.1),
-            private: (site.rules.members == MemberPages::Fragments)
+            private: (site.policy.members == MemberPages::Fragments)
                 .then(|| Arc::clone(&state.private)),
             markers: None,
         };
@@ -237,7 +237,7 @@ fn file_mark(site: &SiteConfig) -> u32 {
             "link_targets",
             site.link_targets.iter().map(|path| path.display()),
         )
-        .with_flag("wordpress", site.rules.urls.has_wordpress_paths)
+        .with_flag("wordpress", site.policy.urls.has_wordpress_paths)
         .with_flag("multisite", site.multisite)
         .with("image_siblings", [site.image_siblings.word()])
         .with_flag("php", runs_scripts);

@@ -119,7 +119,7 @@ fn sweep(current: &CurrentConfiguration) {
 /// Whether an entry is purged, or past every use.
 pub(super) fn is_dead(site: &Site, entry: &Entry, now: Tick) -> bool {
     let is_kept =
-        site.core.rules.storage.validation == ValidationPolicy::Origin && is_of_use(entry, now);
+        site.core.policy.storage.validation == ValidationPolicy::Origin && is_of_use(entry, now);
     site.purges.validity_waiting(entry) == Validity::Purged
         || (has_outlived(entry, now) && !is_kept)
 }

@@ -123,7 +123,7 @@ fn client(config: &Config, address: IpAddr, agent: Option<&str>) -> ClientVerdic
 
 /// What the rules of a site give a `User-Agent`; `None`: no rule names it.
 fn treatment(site: &SiteConfig, agent: &str) -> Option<Value> {
-    let rule = rule_of(&site.rules.access.crawlers, Some(agent.as_bytes()))?;
+    let rule = rule_of(&site.policy.access.crawlers, Some(agent.as_bytes()))?;
     let gets = match rule.treatment {
         CrawlerTreatment::Refuse => "403, except for `robots.txt`".to_owned(),
         CrawlerTreatment::Delay(delay) => {
