@@ -194,11 +194,6 @@ impl Compressing {
             .flatten()
     }
 
-    /// Whether responses that are not stored are compressed.
-    pub fn is_for_passed(&self) -> bool {
-        self.settings.passed
-    }
-
     /// The memory budget for compression.
     pub fn budget(&self) -> &MemoryBudget {
         self.memory.budget()

@@ -39,7 +39,6 @@ fn settings() -> Compress {
         brotli_level: 4,
         zstd_level: 3,
         dense_after: 0,
-        passed: true,
     }
 }
 

@@ -37,9 +37,7 @@ pub(crate) fn site(
         } else {
             XmlRpc::On
         }),
-        hide_authors: site.value("hide_authors"),
         crawlers: site.get("crawler_rules").unwrap_or_default(),
-        forwards_password: site.value("basic_auth_forward"),
     }
 }
 

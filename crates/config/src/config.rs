@@ -283,8 +283,6 @@ pub struct SiteConfig {
     pub listen: Vec<Listen>,
     /// The TLS listeners of the site; empty without a certificate.
     pub listen_tls: Vec<Listen>,
-    /// Whether the site is served over HTTP/3, if it has a certificate.
-    pub http3: bool,
     /// The usable certificates of the site; several for clients that support different kinds of keys.
     pub certificates: Vec<CertificateFiles>,
     /// TLS for the site's `https` upstreams.
@@ -303,12 +301,6 @@ pub struct SiteConfig {
     pub audit: bool,
     /// The memory for WordPress's object cache in bytes; `None`: there is none.
     pub object_cache: Option<u64>,
-    /// Whether `103 Early Hints` are sent while a page is being generated.
-    pub early_hints: bool,
-    /// Whether clients that have not visited the site get a part of PHP only for pages with a query.
-    pub crawl_shield: bool,
-    /// Whether such clients get a page that proves a visit, in place of a refusal.
-    pub crawl_challenge: bool,
     /// The upstream that generates the site's pages.
     pub upstream: UpstreamConfig,
     /// The upstreams that rules name; `Rule::upstream` is an index into this list.
@@ -319,14 +311,10 @@ pub struct SiteConfig {
     pub error_pages: Vec<(u16, PathBuf)>,
     /// The maximum size of a request body in bytes, unless a rule sets another.
     pub request_body: u64,
-    /// The rules for caching.
+    /// The policy for requests and responses, with the options that are `true` or `false`.
     pub policy: Policy,
     /// How pages are compressed.
     pub compress: Compress,
-    /// Whether pages are sent as the difference to a dictionary.
-    pub dictionaries: bool,
-    /// Whether stored pages name the pages that visitors most often open next.
-    pub next_pages: bool,
     /// The file with the names and passwords for the site's dashboard; the path is in `policy`.
     pub dashboard_auth: Option<PathBuf>,
     /// The file with the token that gives access to this site in the admin API.
@@ -335,16 +323,12 @@ pub struct SiteConfig {
     pub purge_allow: Vec<IpNet>,
     /// The file with the secret that permits purge requests from any address.
     pub purge_secret_file: Option<PathBuf>,
-    /// Whether `GET /purge/...` purges.
-    pub purge_get: bool,
     /// The folder whose removal events purge the site.
     pub purge_directory: Option<PathBuf>,
     /// The folder with a file for each stored page, named as nginx names its cache files.
     pub nginx_cache_path: Option<PathBuf>,
     /// Caches of other machines to which purges are forwarded.
     pub purge_forward: Vec<PurgeForward>,
-    /// Whether WordPress is a multisite in sub-directories.
-    pub multisite: bool,
     /// How often Galley runs the site's scheduled tasks; `Off` if it cannot.
     pub cron: RunInterval,
     /// The minimum time between two pages for a proven crawler; `None`: that of `robots.txt`.

@@ -11,7 +11,9 @@ use galley_policy::images::ImageSiblings;
 use galley_policy::redirect::CanonicalAddress;
 use galley_policy::route::HostPattern;
 use galley_policy::send_file::InternalFolder;
-use galley_policy::site::{EsiPolicy, MemberPages, NamePattern, Policy, Preset, TtlTable};
+use galley_policy::site::{
+    EsiPolicy, MemberPages, NamePattern, Policy, Preset, SiteFlags, TtlTable,
+};
 
 use crate::access;
 use crate::audit;
@@ -92,7 +94,6 @@ pub(crate) fn site(
         name,
         listen,
         listen_tls,
-        http3: options.value("http3"),
         certificates: tls::certificates(options, &hosts, context.now, context.known, diagnostics),
         upstream_tls: tls::upstream(options, uses_tls(&upstream, &further), diagnostics),
         root: options.get::<PathBuf>("root"),
@@ -102,16 +103,11 @@ pub(crate) fn site(
         image_siblings: image_siblings(options),
         audit: audit::audit(options, &upstream, policy.preset, diagnostics),
         object_cache: object_cache::memory(options, policy.preset, context.objects, diagnostics),
-        early_hints: options.value("early_hints"),
-        crawl_shield: options.value("crawl_shield"),
-        crawl_challenge: options.value("crawl_challenge"),
         balancing: balance::balancing(options, diagnostics),
         limits: limits(options, &upstream),
         upstream,
         further,
         compress: compress(options, policy.preset),
-        dictionaries: options.value("dictionaries"),
-        next_pages: options.value("next_pages"),
         nginx_cache_path: nginx_cache_path(options, policy.preset, diagnostics),
         policy,
         error_page: options.get("error_page"),
@@ -119,10 +115,8 @@ pub(crate) fn site(
         request_body: options.get("request_body").unwrap_or(context.request_body),
         purge_allow: options.value("purge_allow"),
         purge_secret_file: options.get("purge_secret_file"),
-        purge_get: options.value("purge_get"),
         purge_directory: options.get("purge_directory"),
         purge_forward: forward_check::read(options, &hosts, diagnostics),
-        multisite: options.value("multisite"),
         cron,
         crawl_delay: options.get("crawl_delay"),
         upgrade: upgrade::protocols(options, diagnostics),
@@ -334,7 +328,6 @@ fn compress(options: &SectionTable, preset: Preset) -> Compress {
         brotli_level: level("brotli_level"),
         zstd_level: level("zstd_level"),
         dense_after: options.value("dense_after"),
-        passed: options.value("compress_passed"),
     }
 }
 
@@ -351,13 +344,12 @@ fn site_policy(
     };
     let of_preset = Policy::of(preset);
     Policy {
-        device_variants: options.value("device_variants"),
         members: match options.value::<String>("members").as_str() {
             "fragments" => MemberPages::Fragments,
             _ => MemberPages::Pass,
         },
+        flags: SiteFlags::read(|name| options.value(name)),
         esi: esi(options),
-        litespeed: options.value("litespeed"),
         harmless_cookies: options.value("harmless_cookies"),
         vary_cookies: options.value("vary_cookies"),
         bypass_cookies: options.value("bypass_cookies"),

@@ -247,7 +247,7 @@ impl FetchWorker {
         let coding = compressing.live(info, head.status, &head.fields, length)?;
         let is_shared = match head.share {
             FillSharing::Shared { .. } => true,
-            FillSharing::Private if compressing.is_for_passed() => false,
+            FillSharing::Private if site.policy.flags.compress_passed => false,
             FillSharing::Private | FillSharing::File(_) => return None,
         };
         if let Some(reader) = in_progress.waiters.coded(coding).filter(|_| is_shared) {
@@ -306,7 +306,7 @@ impl FetchWorker {
             length: incoming.length(),
         };
         let is_file = incoming.send_file.is_some();
-        if job.is_read_here || is_file || !compressing.is_for_passed() {
+        if job.is_read_here || is_file || !job.site.policy.flags.compress_passed {
             return (head, None);
         }
         if head.status == StatusCode::NOT_MODIFIED {

@@ -29,8 +29,6 @@ pub struct Compress {
     pub zstd_level: u32,
     /// The number of hits after which a page is compressed again at a high level; 0: never.
     pub dense_after: u64,
-    /// Whether responses for one client only are coded while they are sent.
-    pub passed: bool,
 }
 
 impl Compress {
@@ -159,7 +157,6 @@ mod tests {
             brotli_level: 4,
             zstd_level: 3,
             dense_after: 0,
-            passed: true,
         }
     }
 

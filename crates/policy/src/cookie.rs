@@ -59,7 +59,7 @@ pub fn classify(name: &[u8], policy: &Policy) -> Class {
                 Class::Bypass
             } else if is_listed(&policy.vary_cookies)
                 || wordpress::is_vary_cookie(name)
-                || (policy.litespeed && name.starts_with(LITESPEED_VARY))
+                || (policy.flags.litespeed && name.starts_with(LITESPEED_VARY))
             {
                 Class::Vary
             } else {

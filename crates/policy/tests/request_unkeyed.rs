@@ -9,7 +9,9 @@ use galley_policy::forward::{self, Client, UpstreamRequest};
 use galley_policy::key::write_key;
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::route;
-use galley_policy::site::{AuthorizationPolicy, IgnoredParts, NamePattern, Policy, Rule};
+use galley_policy::site::{
+    AuthorizationPolicy, IgnoredParts, NamePattern, Policy, Rule, SiteFlags,
+};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -289,8 +291,11 @@ fn head() -> impl Strategy<Value = RequestHead> {
 fn site() -> impl Strategy<Value = Policy> {
     (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         |(device_variants, wordpress, ignore_cookie)| Policy {
-            device_variants,
-            litespeed: wordpress && ignore_cookie,
+            flags: SiteFlags {
+                device_variants,
+                litespeed: wordpress && ignore_cookie,
+                ..SiteFlags::default()
+            },
             vary_cookies: vec![NamePattern::parse("lang"), NamePattern::parse("currency_*")],
             harmless_cookies: vec![NamePattern::parse("_*")],
             ignore_query: vec![NamePattern::parse("ref")],

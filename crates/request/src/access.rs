@@ -49,7 +49,7 @@ pub async fn authorize(services: &Services, exchange: &mut Exchange<'_>) -> Resu
     }
     exchange.access = AccessState::Granted {
         body: conditions.body,
-        hides_password: !conditions.passwords.is_empty() && !policy.access.forwards_password,
+        hides_password: !conditions.passwords.is_empty() && !policy.flags.basic_auth_forward,
         form: conditions.form,
     };
     Ok(())

@@ -44,7 +44,7 @@ pub(super) fn page(
             _ => false,
         };
     // A client behind a proxy that does not name it can prove nothing, so the page would open itself for ever.
-    if !is_for || !exchange.site.config.crawl_challenge || !visit::is_known_address(exchange) {
+    if !is_for || !exchange.policy().flags.crawl_challenge || !visit::is_known_address(exchange) {
         return None;
     }
     let ticket = visits.ticket(exchange.client.ip(), now);
@@ -76,7 +76,9 @@ pub(super) fn style_sheet(
         .decoded_path()
         .strip_prefix(FOLDER.as_bytes())?;
     let is_link = name == LINK;
-    if exchange.info.method() != Method::Get || !(is_link || exchange.site.config.crawl_challenge) {
+    if exchange.info.method() != Method::Get
+        || !(is_link || exchange.policy().flags.crawl_challenge)
+    {
         return None;
     }
     let (client, now) = (exchange.client.ip(), services.clock.tick());

@@ -136,7 +136,6 @@ mod tests {
             brotli_level: 4,
             zstd_level: 3,
             dense_after: 0,
-            passed: true,
         };
         let memory = Arc::new(Memory::new(memory, 1 << 20));
         Compressing::new(Compressor::start(1).unwrap(), memory, settings)

@@ -17,7 +17,7 @@ use galley_upstream::interim::InterimSender;
 
 /// Sends the hints, if there are any. The result is the destination of further interim responses of this exchange.
 pub(super) fn send(exchange: &Exchange<'_>, found: &LookupResult) -> Option<InterimSender> {
-    if !exchange.site.config.early_hints || !is_navigation(exchange) {
+    if !exchange.policy().flags.early_hints || !is_navigation(exchange) {
         return None;
     }
     let (last, _) = found.entry.as_ref()?;

@@ -96,7 +96,7 @@ fn is_plain(site: &Site, info: &RequestInfo) -> bool {
         && info.range().is_none()
         && !(site.core.policy.requests.is_gateway && info.has_cdn_loop())
         // May be a purge.
-        && !(site.config.purge_get && is_below_purge(info.path()))
+        && !(site.core.policy.flags.purge_get && is_below_purge(info.path()))
         && !redirect::may_apply(info, &site.core.policy)
         && !site.core.policy.is_dashboard(info.decoded_path())
 }

@@ -94,7 +94,7 @@ impl SiteIncludes {
         if decide::before_lookup(info, policy, has_tls).is_some() {
             return Err(IncludeRefused::Redirect);
         }
-        let is_purge = site.config.purge_get && is_below_purge(info.path());
+        let is_purge = policy.flags.purge_get && is_below_purge(info.path());
         if is_purge || !is_for_everybody(policy, &page.info, info) {
             return Err(IncludeRefused::Personal);
         }

@@ -27,7 +27,7 @@ impl PurgeRequest {
     pub fn of(exchange: &Exchange<'_>) -> Option<Self> {
         let fields = || exchange.head.fields();
         let dialect = Dialect::of(&exchange.info, fields(), &exchange.site.core.policy)?;
-        if dialect.is_get() && !exchange.site.config.purge_get {
+        if dialect.is_get() && !exchange.policy().flags.purge_get {
             return None;
         }
         if may_purge(exchange, dialect) {

@@ -8,8 +8,9 @@ use super::{DoctorFinding, ProcFs, Severity};
 /// The findings about HTTP/3; none without addresses for it. No DNS server is asked.
 pub fn quic_findings(machine: &ProcFs, config: &Config) -> Vec<DoctorFinding> {
     let listeners = &config.server.listen_quic;
-    let reached =
-        |site: &&SiteConfig| site.http3 && (site.has_auto_tls || !site.certificates.is_empty());
+    let reached = |site: &&SiteConfig| {
+        site.policy.flags.http3 && (site.has_auto_tls || !site.certificates.is_empty())
+    };
     let sites: Vec<&SiteConfig> = config.sites.iter().filter(reached).collect();
     if listeners.is_empty() || sites.is_empty() {
         return Vec::new();

@@ -17,7 +17,6 @@ fn settings() -> Compress {
         brotli_level: 4,
         zstd_level: 6,
         dense_after: 0,
-        passed: true,
     }
 }
 

@@ -102,7 +102,7 @@ pub(super) fn build(
 
 /// The visitors of a site that asks for a proof of visit.
 fn visits(site: &SiteConfig, services: &Services, mark: u32) -> Option<Arc<Visits>> {
-    let is_asked = site.crawl_shield && site.policy.urls.has_wordpress_paths;
+    let is_asked = site.policy.flags.crawl_shield && site.policy.urls.has_wordpress_paths;
     is_asked.then(|| services.clients.visits(mark))
 }
 
@@ -264,7 +264,7 @@ fn folder(
     };
     let options = Options {
         php: matches!(planned.primary, BackendKind::Php(_)),
-        multisite: site.multisite,
+        multisite: site.policy.flags.multisite,
         wordpress: site.policy.urls.has_wordpress_paths,
         allowed: site.allow_files.clone(),
         images: site.image_siblings,

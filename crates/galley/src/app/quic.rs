@@ -31,7 +31,7 @@ pub(super) fn listeners(config: &Config) -> impl Iterator<Item = &Listen> {
 
 /// Whether a site is served over HTTP/3, if there is an address for it.
 pub(super) fn is_reached(site: &SiteConfig) -> bool {
-    site.http3 && (!site.certificates.is_empty() || site.has_auto_tls)
+    site.policy.flags.http3 && (!site.certificates.is_empty() || site.has_auto_tls)
 }
 
 /// The value of `Alt-Svc` (RFC 7838) that names a port of the same host.

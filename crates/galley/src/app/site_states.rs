@@ -148,8 +148,8 @@ impl SiteStates {
             compressing,
             // Not those of the former configuration, which may have opened pages that are now closed.
             dictionaries: Arc::new(Dictionaries::new(
-                site.dictionaries,
-                site.next_pages.then(NextPages::new),
+                site.policy.flags.dictionaries,
+                site.policy.flags.next_pages.then(NextPages::new),
             )),
             purges: Arc::clone(&state.purges),
             counters: Arc::clone(&state.counters),
@@ -238,7 +238,7 @@ fn file_mark(site: &SiteConfig) -> u32 {
             site.link_targets.iter().map(|path| path.display()),
         )
         .with_flag("wordpress", site.policy.urls.has_wordpress_paths)
-        .with_flag("multisite", site.multisite)
+        .with_flag("multisite", site.policy.flags.multisite)
         .with("image_siblings", [site.image_siblings.word()])
         .with_flag("php", runs_scripts);
     let [a, b, c, d, ..] = shape.hash().to_be_bytes();

@@ -22,7 +22,7 @@ impl Policy {
     pub fn is_open(&self) -> bool {
         self.access.common.is_silent()
             && self.access.admin_allow.is_empty()
-            && !self.access.hide_authors
+            && !self.flags.hide_authors
             && !self.access.refuses_crawlers()
             && self.rules.iter().all(|rule| rule.access.is_silent())
     }
@@ -243,7 +243,7 @@ pub fn judge<'s>(
     if is_xmlrpc && access.xmlrpc == XmlRpc::Off {
         return Err(DenialReason::XmlRpc);
     }
-    if access.hide_authors && requests_user_names(info) {
+    if policy.flags.hide_authors && requests_user_names(info) {
         return Err(DenialReason::Authors);
     }
     let is_post = info.method() == Method::Post;
@@ -264,7 +264,7 @@ pub fn judge<'s>(
         Some(BodyCheck::XmlRpc)
     } else if is_outside_admin_networks && is_post && area == Audience::VisitorsForm {
         Some(BodyCheck::VisitorsForm)
-    } else if access.hide_authors && authors::may_request_in_body(info) {
+    } else if policy.flags.hide_authors && authors::may_request_in_body(info) {
         Some(BodyCheck::Authors)
     } else {
         None

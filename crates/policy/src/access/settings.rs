@@ -91,12 +91,8 @@ pub struct SiteAccess {
     pub xmlrpc_limit: Option<RateLimit>,
     /// The available part of XML-RPC.
     pub xmlrpc: XmlRpc,
-    /// Whether the names of users are hidden from clients without a login.
-    pub hide_authors: bool,
     /// What crawlers get, by name.
     pub crawlers: Vec<CrawlerRule>,
-    /// Whether PHP gets the name and password with which the client was authenticated.
-    pub forwards_password: bool,
 }
 
 impl SiteAccess {

@@ -8,7 +8,7 @@ use super::xmlrpc::{Call, XmlRpcScanner};
 use super::*;
 use crate::request_info::RequestInfo;
 use crate::request_info::RequestLineInfo;
-use crate::site::{Policy, Rule};
+use crate::site::{Policy, Rule, SiteFlags};
 use crate::testing::{LINE, parsed};
 use ipnet::IpNet;
 
@@ -21,6 +21,13 @@ fn info_of(method: &str, target: &str, fields: &[(&str, &str)], policy: &Policy)
         ..LINE
     };
     parsed(&line, fields, policy)
+}
+
+fn hiding_authors() -> SiteFlags {
+    SiteFlags {
+        hide_authors: true,
+        ..SiteFlags::default()
+    }
 }
 
 fn networks_of(list: &[&str]) -> Vec<IpNet> {
@@ -286,10 +293,7 @@ fn each_request_needs_tokens_of_its_buckets() {
 #[test]
 fn names_of_authors_are_not_disclosed() {
     let site = Policy {
-        access: SiteAccess {
-            hide_authors: true,
-            ..SiteAccess::default()
-        },
+        flags: hiding_authors(),
         ..Policy::default()
     };
     for target in [
@@ -351,10 +355,7 @@ fn names_of_authors_are_not_disclosed() {
 #[test]
 fn names_of_authors_are_not_disclosed_to_forms() {
     let site = Policy {
-        access: SiteAccess {
-            hide_authors: true,
-            ..SiteAccess::default()
-        },
+        flags: hiding_authors(),
         ..Policy::default()
     };
     let form = b"application/x-www-form-urlencoded".as_slice();
@@ -485,9 +486,9 @@ proptest! {
         let site = Policy {
             access: SiteAccess {
                 admin_allow: networks_of(&["10.0.0.0/8"]),
-                hide_authors: true,
                 ..SiteAccess::default()
             },
+            flags: hiding_authors(),
             ..Policy::default()
         };
         let mut info = RequestInfo::default();

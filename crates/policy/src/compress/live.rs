@@ -130,7 +130,6 @@ mod tests {
             brotli_level: 4,
             zstd_level: 3,
             dense_after: 0,
-            passed: true,
         };
         let usual = settings(&[Coding::Brotli, Coding::Gzip]);
         let table = [

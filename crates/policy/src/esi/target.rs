@@ -254,7 +254,10 @@ mod tests {
     #[test]
     fn the_head_has_only_fields_that_select_the_variant() {
         let site = Policy {
-            device_variants: true,
+            flags: crate::site::SiteFlags {
+                device_variants: true,
+                ..crate::site::SiteFlags::default()
+            },
             vary_cookies: vec![crate::site::NamePattern::parse("currency")],
             ..Policy::wordpress()
         };

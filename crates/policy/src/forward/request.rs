@@ -199,7 +199,7 @@ pub fn capabilities(request: &mut UpstreamRequest, policy: &Policy) {
     request
         .fields
         .push((SURROGATE_CAPABILITY, HeaderValue::from_static(capability)));
-    if policy.litespeed {
+    if policy.flags.litespeed {
         request
             .fields
             .push((X_LSCACHE, HeaderValue::from_static("on")));

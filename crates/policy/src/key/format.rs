@@ -13,7 +13,7 @@ mod tests {
     use super::*;
     use crate::key::write_key;
     use crate::request_info::{RequestLineInfo, Scheme};
-    use crate::site::{NamePattern, Policy};
+    use crate::site::{NamePattern, Policy, SiteFlags};
     use crate::testing::{LINE, parsed};
 
     /// The format, and a hash of the keys of the requests below.
@@ -24,7 +24,10 @@ mod tests {
         let policies = [
             Policy::default(),
             Policy {
-                device_variants: true,
+                flags: SiteFlags {
+                    device_variants: true,
+                    ..SiteFlags::default()
+                },
                 vary_cookies: vec![NamePattern::parse("lang")],
                 ..Policy::default()
             },

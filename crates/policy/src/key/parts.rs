@@ -96,13 +96,16 @@ mod tests {
     use crate::access::CountryCode;
     use crate::key::write_key;
     use crate::request_info::RequestLineInfo;
-    use crate::site::{NamePattern, Policy, Rule};
+    use crate::site::{NamePattern, Policy, Rule, SiteFlags};
     use crate::testing::{LINE, parsed};
     use proptest::prelude::*;
 
     fn key_of(target: &str, fields: &[(&str, &str)]) -> Vec<u8> {
         let site = Policy {
-            device_variants: true,
+            flags: SiteFlags {
+                device_variants: true,
+                ..SiteFlags::default()
+            },
             vary_cookies: vec![NamePattern::parse("lang")],
             ..Policy::default()
         };

@@ -202,7 +202,7 @@ impl RequestInfo {
         let preferred = pass.accept.preferred();
         self.found.accept = preferred.class;
         self.found.prefers_unsent = preferred.is_unsent;
-        if pass.policy.device_variants {
+        if pass.policy.flags.device_variants {
             self.found.device = accept::device(pass.hint, self.user_agent());
         } else {
             self.found.device = Device::Any;

@@ -4,7 +4,7 @@ use super::*;
 use crate::encoding::Coding;
 use crate::key;
 use crate::outcome::PassWhy;
-use crate::site::{IgnoredParts, NamePattern, Policy, Rule};
+use crate::site::{IgnoredParts, NamePattern, Policy, Rule, SiteFlags};
 use crate::testing::parsed;
 use crate::uri::BadTarget;
 
@@ -433,7 +433,10 @@ fn only_ports_of_the_requested_host_count() {
 #[test]
 fn devices_are_classified_if_the_site_enables_it() {
     let site = Policy {
-        device_variants: true,
+        flags: SiteFlags {
+            device_variants: true,
+            ..SiteFlags::default()
+        },
         ..Policy::default()
     };
     let device = |fields: &[(&str, &str)]| parse_with(&LINE, fields, &site).unwrap().device();

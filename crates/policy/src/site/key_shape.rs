@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use super::flags::SiteFlags;
 use super::policy::{MemberPages, Policy, Preset};
 use super::preset::UpstreamRequests;
 use super::rule::{IgnoredParts, Rule};
@@ -31,8 +32,13 @@ impl KeyShape {
             preset,
             members,
             esi,
-            device_variants,
-            litespeed,
+            // The other flags shape nothing. A test changes every option of the option table by a reload, and looks for the page.
+            flags:
+                SiteFlags {
+                    device_variants,
+                    litespeed,
+                    ..
+                },
             harmless_cookies,
             vary_cookies,
             bypass_cookies,
@@ -226,8 +232,11 @@ mod tests {
                     HostPattern::Wildcard(".a.test".to_owned()),
                 ],
             }),
-            device_variants: true,
-            litespeed: true,
+            flags: SiteFlags {
+                device_variants: true,
+                litespeed: true,
+                ..SiteFlags::default()
+            },
             harmless_cookies: names(&["seen"]),
             vary_cookies: names(&["currency", "lang*"]),
             bypass_cookies: names(&["session"]),

@@ -3,6 +3,7 @@
 //! The configuration builds one [`Policy`] per site, which is immutable afterwards and shared by all cores. Its lists contain
 //! only the additions of the configuration: [`crate::wordpress`] has the defaults for WordPress.
 
+mod flags;
 mod key_shape;
 mod names;
 mod policy;
@@ -10,6 +11,7 @@ mod preset;
 mod rule;
 mod ttl;
 
+pub use self::flags::SiteFlags;
 pub use self::key_shape::KeyShape;
 pub use self::names::NamePattern;
 pub use self::policy::{EsiPolicy, MemberPages, Policy, Preset};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 
+use super::flags::SiteFlags;
 use super::names::NamePattern;
 use super::preset::{
     AddressedFields, AuthorizationPolicy, EqualSpellings, ParameterOrder, PartialRequests,
@@ -66,10 +67,8 @@ pub struct Policy {
     pub members: MemberPages,
     /// Whether Galley processes ESI tags, and where includes may be requested; see [`crate::esi`].
     pub esi: Option<EsiPolicy>,
-    /// Whether phones and desktops get separate entries.
-    pub device_variants: bool,
-    /// Whether Galley tells the `LiteSpeed` plugin that it is a cache that the plugin supports.
-    pub litespeed: bool,
+    /// The options that are `true` or `false`.
+    pub flags: SiteFlags,
     /// Cookies whose `Set-Cookie` does not prevent storing a response (it is removed from the stored head).
     pub harmless_cookies: Vec<NamePattern>,
     /// Cookies whose value is part of the key.
@@ -143,8 +142,7 @@ impl Policy {
             ttl: TtlTable::default(),
             members: MemberPages::Pass,
             esi: None,
-            device_variants: false,
-            litespeed: false,
+            flags: SiteFlags::default(),
             harmless_cookies: Vec::new(),
             vary_cookies: Vec::new(),
             bypass_cookies: Vec::new(),

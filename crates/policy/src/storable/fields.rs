@@ -54,7 +54,7 @@ pub fn stored_fields(fields: &HeaderMap, policy: &Policy, rule: Option<usize>) -
             kept.append(name.clone(), value.clone());
         }
     }
-    if policy.litespeed {
+    if policy.flags.litespeed {
         litespeed::add_cookies(fields, &mut kept);
     }
     if let Some(name) = &policy.tag_field {
@@ -129,9 +129,9 @@ pub fn passed_fields(fields: &HeaderMap, policy: &Policy) -> HeaderMap {
         let mut lists = [PURGE_FIELDS, TAG_FIELDS, READ_BY_CACHES].into_iter();
         lists.any(|list: &[&str]| list.contains(&name))
     };
-    let is_cookie = |name: &str| policy.litespeed && LSC_COOKIE == *name;
+    let is_cookie = |name: &str| policy.flags.litespeed && LSC_COOKIE == *name;
     let mut kept = forwarded(fields, |name| !is_for_caches(name) && !is_cookie(name));
-    if policy.litespeed {
+    if policy.flags.litespeed {
         litespeed::add_cookies(fields, &mut kept);
     }
     kept

@@ -30,7 +30,7 @@ pub(super) fn check(head: &HeaderMap, policy: &Policy) -> Result<(), NotStored> 
 
 /// Whether `Lsc-Cookie` declares a `Set-Cookie` line to be for every visitor.
 pub(super) fn is_for_everybody(line: &HeaderValue, head: &HeaderMap, policy: &Policy) -> bool {
-    policy.litespeed && head.get_all(LSC_COOKIE).iter().any(|own| own == line)
+    policy.flags.litespeed && head.get_all(LSC_COOKIE).iter().any(|own| own == line)
 }
 
 /// Adds a `Set-Cookie` for each cookie that every visitor gets.
@@ -55,12 +55,15 @@ pub(super) const LSC_COOKIE: HeaderName = HeaderName::from_static("lsc-cookie");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::NamePattern;
+    use crate::site::{NamePattern, SiteFlags};
 
     #[test]
     fn variants_need_cookies_of_the_key_and_esi_pages_are_not_stored() {
         let site = Policy {
-            litespeed: true,
+            flags: SiteFlags {
+                litespeed: true,
+                ..SiteFlags::default()
+            },
             vary_cookies: vec![NamePattern::parse("currency")],
             ..Policy::default()
         };
