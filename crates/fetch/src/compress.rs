@@ -22,8 +22,7 @@ use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use super::in_progress::{InProgressFetch, WaitingRequest};
-use super::spool::{AHEAD, ResponseSpool};
-use super::store::WINDOW;
+use super::spool::{ResponseSpool, WINDOW};
 use super::{FetchSite, FetchWorker, PassJob};
 use galley_codec::encode::{AT_ONCE, EncoderStream};
 use galley_sys::yield_processor;
@@ -256,8 +255,8 @@ impl FetchWorker {
                 coder: None,
             });
         }
-        let stream = EncoderStream::new(coding, compressing.settings(), self.memory.budget())?;
-        let keep = is_shared.then(|| self.memory.keep());
+        let stream = EncoderStream::new(coding, compressing.settings(), self.storer.budget())?;
+        let keep = is_shared.then(|| self.storer.retention());
         let (mut writer, fill) = fill::fill(WINDOW, keep);
         let fields = if is_shared {
             live::shared_fields(&head.fields, coding)
@@ -283,7 +282,7 @@ impl FetchWorker {
             coding,
             source,
             stream,
-            spool: ResponseSpool::new(&self.spools, AHEAD),
+            spool: self.upstreams.spool(),
             writer,
         };
         Some(EncodedBody {
@@ -319,7 +318,7 @@ impl FetchWorker {
             return (head, None);
         };
         let is_head = job.info.method() == Method::Head;
-        let stream = EncoderStream::new(coding, compressing.settings(), self.memory.budget());
+        let stream = EncoderStream::new(coding, compressing.settings(), self.storer.budget());
         if stream.is_some() || is_head {
             head.fields = live::passed_fields(&head.fields, coding);
             head.length = None;

@@ -35,7 +35,7 @@ impl FetchWorker {
     async fn run_scheduler(&self, job: &CronJob) -> Result<(), CronError> {
         let sent = Cell::new(Instant::now());
         let exchange = async {
-            let pool = self.pool(job.pool)?;
+            let pool = self.upstreams.pool(job.pool)?;
             let turn = galley_upstream::QueuePosition::default();
             let slot = pool.acquire(job.call.queue_identity(), &turn).await?;
             pool.send(slot, &job.call, &|| sent.set(Instant::now()))

@@ -1,10 +1,14 @@
-//! Parts of an entry that depend only on its request and its body.
+//! Parts of an entry, and of the head of a response, that depend only on the request, the body and the time.
 
 use std::time::SystemTime;
 
 use galley_cache::entry::Scopes;
+use galley_policy::forward::BY_GALLEY;
+use galley_policy::purge::PURGE_FIELDS;
 use galley_policy::request_info::RequestInfo;
+use galley_policy::storable;
 use galley_policy::time::write_date;
+use galley_sys::clock::Clock;
 use http::header::{self, HeaderMap, HeaderValue};
 
 /// The properties by which purges match a response.
@@ -49,6 +53,35 @@ pub(super) fn renew_validators(fields: &mut HeaderMap, body: &[u8], now: SystemT
     }
     if fields.contains_key(header::CONTENT_LENGTH) {
         fields.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    }
+}
+
+/// Adds a missing `Date`, as RFC 9110 section 6.6.1 requires of a recipient with a clock.
+pub(super) fn add_date(fields: &mut HeaderMap, clock: Clock) {
+    if !fields.contains_key(header::DATE) {
+        let mut text = Vec::with_capacity(29);
+        write_date(clock.wall(), &mut text);
+        if let Ok(value) = HeaderValue::from_bytes(&text) {
+            fields.insert(header::DATE, value);
+        }
+    }
+}
+
+/// The fields of a response that is sent to one client only.
+pub(super) fn private_head(fields: &HeaderMap, clock: Clock) -> HeaderMap {
+    let mut fields = storable::forwarded_fields(fields);
+    for name in PURGE_FIELDS {
+        fields.remove(*name);
+    }
+    finish_head(&mut fields, clock);
+    fields
+}
+
+/// Adds the fields that each forwarded response has: a date (RFC 9110 §6.6.1), and `Via` (§7.6.3).
+pub(super) fn finish_head(fields: &mut HeaderMap, clock: Clock) {
+    add_date(fields, clock);
+    if fields.get_all(header::VIA).iter().next_back() != Some(&BY_GALLEY) {
+        fields.append(header::VIA, BY_GALLEY);
     }
 }
 

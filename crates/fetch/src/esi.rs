@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_cache::body::{ReceivedBody, StoredBody};
-use galley_cache::budget::{OutOfBudget, Reservation};
+use galley_cache::budget::OutOfBudget;
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::fill::FillError;
 use galley_cache::includes::{Assembly, IncludedPart, IncludedResponses, PageInclude};
@@ -28,7 +28,7 @@ use super::in_progress::InProgressFetch;
 use super::include::{IncludeFailure, IncludedBody, UNTIL_RETRY};
 use super::jobs::IncludingPage;
 use super::patch::ReceivedFragments;
-use super::store::StorePlan;
+use super::storer::StorePlan;
 use super::{FetchWorker, PageJob, PassJob, ResponseSink};
 use galley_purging::Recorder;
 use galley_upstream::IncomingResponse;
@@ -76,10 +76,10 @@ impl FetchWorker {
         incoming: &mut IncomingResponse,
         note_progress: &dyn Fn(),
     ) -> Result<AssembledPage, FillError> {
-        let mut body = ReceivedBody::new(self.room()?);
+        let mut body = ReceivedBody::new(self.storer.room()?);
         while let Some(piece) = incoming.chunk().await? {
             note_progress();
-            if body.length() + piece.len() as u64 > self.memory.max_object() {
+            if body.length() + piece.len() as u64 > self.storer.max_object() {
                 return Err(FillError::Include);
             }
             body.push(piece).map_err(|OutOfBudget| FillError::Memory)?;
@@ -103,11 +103,6 @@ impl FetchWorker {
         let mut assembled = self.join_parts(page, parts).await?;
         incoming.replace_body(std::mem::take(&mut assembled.pieces));
         Ok(assembled)
-    }
-
-    /// The reservation for a body that is received whole, which will grow.
-    pub(super) fn room(&self) -> Result<Reservation, FillError> {
-        self.memory.budget().try_reserve(0).ok_or(FillError::Memory)
     }
 
     /// Assembles the response to a request that bypasses the cache. Returns whether it had ESI tags. For `HEAD`, only removes
@@ -140,7 +135,7 @@ impl FetchWorker {
         &self,
         incoming: &mut IncomingResponse,
     ) -> Result<(), FillError> {
-        let decoded = incoming.decode(self.memory.budget(), self.memory.max_object());
+        let decoded = self.storer.decode(incoming);
         decoded.map_err(|_| FillError::Include)
     }
 
@@ -174,7 +169,7 @@ impl FetchWorker {
             found.add(&slot.source, included)?;
         }
         let bytes: u64 = found.bodies.iter().map(|body| body.len() as u64).sum();
-        if parts.body.len() as u64 + bytes > self.memory.max_object() {
+        if parts.body.len() as u64 + bytes > self.storer.max_object() {
             return Err(FillError::Include);
         }
         let ranges = parts.slots.iter().map(|slot| &slot.range);
@@ -195,7 +190,7 @@ impl FetchWorker {
             entry.kind == EntryKind::Page && entry.pieces().is_none() && entry.assembly().is_some()
         };
         let held = job.held.clone().filter(is_assembled);
-        let in_memory = || self.memory.peek(job.key.bytes()).filter(is_assembled);
+        let in_memory = || self.storer.peek(job.key.bytes()).filter(is_assembled);
         let entry = held.or_else(in_memory).filter(|entry| {
             let own = entry.assembly().map(|assembly| assembly.own);
             own.is_some_and(|own| own.fresh > entry.age(self.clock.tick()))

@@ -152,8 +152,8 @@ impl FetchWorker {
                     scopes: scopes(&info, part.tags),
                     born,
                 };
-                let room = self.room().map_err(failed)?;
-                let whole = reader.whole(room, self.memory.max_object());
+                let room = self.storer.room().map_err(failed)?;
+                let whole = reader.whole(room, self.storer.max_object());
                 let bytes = whole.await.map_err(|failure| match failure {
                     FillError::Unstorable(NotStored::TooLarge) => IncludeFailure::Size,
                     other => failed(other),

@@ -7,12 +7,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use galley_cache::entry::{Entry, EntryKind};
+use galley_cache::entry::EntryKind;
 use galley_cache::fill::{self, FillError, FillHead, FillSharing, FillWriter};
 use galley_cache::key::Key;
 use galley_cache::purge_table::{FillPurgeState, PurgeSubject};
-use galley_policy::decide::{Decision, Validity, decide};
-use galley_policy::outcome::PassWhy;
 use galley_policy::site::VaryPolicy;
 use galley_policy::storable::SharedWith;
 use galley_policy::time::Tick;
@@ -27,7 +25,7 @@ use super::in_progress::{
 };
 use super::revalidate::{self, RefreshReason};
 use super::rfc9111::variants;
-use super::store::WINDOW;
+use super::spool::WINDOW;
 use super::wait::FetchFor;
 use super::waiters::NOT_SENT;
 use super::{FetchResult, FetchWorker, PageJob};
@@ -88,18 +86,22 @@ impl FetchWorker {
 
     /// Refreshes a response in the background, unless that is in progress. Returns whether a request was sent.
     pub(super) async fn refresh(self: Rc<Self>, job: PageJob, when: RefreshReason) -> bool {
-        let key = self.fetch_key(&job);
+        let key = self.storer.fetch_key(&job);
         let current = self.coalescer.find(&key);
         let overtaken = current.filter(|in_progress| !in_progress.fill.has_ended());
         // A refresh that a purge concerns does not delay the next one.
         let is_busy = overtaken.as_ref().is_some_and(|in_progress| {
             !in_progress.is_silent() && touched(in_progress, &job, None) != FillPurgeState::Yes
         });
-        let is_missing = || self.usable_entry(&job).is_none();
+        let is_missing = || self.storer.usable_entry(&job).is_none();
+        let is_ending = || {
+            let entry = self.storer.peek(key.bytes());
+            entry.is_some_and(|entry| revalidate::is_ending(&entry, self.clock.tick()))
+        };
         let is_wanted = match when {
             RefreshReason::Stale => is_missing(),
-            RefreshReason::Spare => self.has_spare_slots(job.pool) && is_missing(),
-            RefreshReason::Early => self.has_spare_slots(job.pool) && self.is_ending(&key),
+            RefreshReason::Spare => self.upstreams.has_spare_slots(job.pool) && is_missing(),
+            RefreshReason::Early => self.upstreams.has_spare_slots(job.pool) && is_ending(),
         };
         let is_paused = self.coalescer.failed_recently(&job.key, self.clock.tick());
         if is_busy || !is_wanted || is_paused {
@@ -114,45 +116,10 @@ impl FetchWorker {
         in_progress.born.get() != NOT_SENT
     }
 
-    /// The key under which requests like this one are fetched, as far as known.
-    pub(super) fn fetch_key(&self, job: &PageJob) -> Key {
-        let key = match job.storage().vary {
-            VaryPolicy::CoveredByKey => job.key.clone(),
-            VaryPolicy::Variants => {
-                variants::fetch_key(&self.memory, &job.key, &job.call.request.fields)
-            }
-        };
-        if job.depth == 0 {
-            return key;
-        }
-        // Pages may include each other. A fetch waits only for fetches that are nested deeper, so no fetch waits for itself.
-        Key::new(&[key.bytes(), b"\0esi", &[job.depth]].concat())
-    }
-
-    /// A stored entry that answers the job, from after the job was sent.
-    fn usable_entry(&self, job: &PageJob) -> Option<Arc<Entry>> {
-        let mut entry = self.memory.get(job.key.bytes())?;
-        if entry.kind == EntryKind::Varies {
-            entry = variants::find(&self.memory, &entry, &job.call.request.fields)?;
-        }
-        let is_held = job
-            .held
-            .as_ref()
-            .is_some_and(|held| Arc::ptr_eq(held, &entry));
-        let validity = job.site.purges.validity_waiting(&entry);
-        let stored = revalidate::stored(&entry, validity, entry.age(self.clock.tick()));
-        let decision = decide(&job.info, &job.site.policy, stored.as_ref());
-        let is_usable = matches!(
-            decision,
-            Decision::Hit | Decision::HitAndRefresh | Decision::Pass(PassWhy::Remembered)
-        );
-        (is_usable && !is_held && validity == Validity::Valid).then_some(entry)
-    }
-
     /// Waits until a fetch has a head, and joins those that start in the meantime. The result says how to start one.
     async fn wait_for_head(&self, job: &PageJob, mut wait: WaitingRequest) -> Option<FetchStart> {
         loop {
-            if let Some(entry) = self.usable_entry(job) {
+            if let Some(entry) = self.storer.usable_entry(job) {
                 let is_shared = wait.has_found(&entry);
                 wait.finish(Ok(match entry.kind {
                     EntryKind::Page if is_shared => FetchResult::Shared(entry),
@@ -161,7 +128,7 @@ impl FetchWorker {
                 }));
                 return None;
             }
-            let key = self.fetch_key(job);
+            let key = self.storer.fetch_key(job);
             match self.join_or_lead(job, &key, &mut wait) {
                 JoinOutcome::Lead(overtaken) if wait.may_lead() => {
                     return Some(FetchStart {
@@ -189,7 +156,10 @@ impl FetchWorker {
                     return None;
                 }
             };
-            if let Some(entry) = wait.slot(index).and_then(|slot| self.found_for(job, slot)) {
+            if let Some(entry) = wait
+                .slot(index)
+                .and_then(|slot| self.storer.found_for(job, slot))
+            {
                 wait.finish(Ok(FetchResult::Shared(entry)));
                 return None;
             }
@@ -299,7 +269,7 @@ impl FetchWorker {
         if own_selection.is_none()
             || own_selection != selecting.of(variants::lines(&slot.in_progress.sent))
         {
-            return if self.fetch_key(job) == *key {
+            return if self.storer.fetch_key(job) == *key {
                 HeadUse::HitForPass
             } else {
                 HeadUse::Reject
@@ -322,7 +292,7 @@ impl FetchWorker {
         key: Key,
         overtaken: Option<&InProgressFetch>,
     ) -> (Rc<InProgressFetch>, FillWriter) {
-        let (writer, fill) = fill::fill(WINDOW, Some(self.memory.keep()));
+        let (writer, fill) = fill::fill(WINDOW, Some(self.storer.retention()));
         let sent = match job.storage().vary {
             VaryPolicy::CoveredByKey => Vec::new(),
             VaryPolicy::Variants => job.call.request.fields.clone(),

@@ -22,14 +22,13 @@ use galley_policy::tags::Tags;
 use http::StatusCode;
 use http::header;
 
-use super::counters::UncachedPage;
+use super::entry_parts::private_head;
 use super::esi::AssembledPage;
 use super::hit_for_pass::Uncacheable;
 use super::in_progress::{InProgressFetch, is_abandoned};
 use super::jobs::IncludingPage;
 use super::rfc9111::{HeadUpdate, Validated};
-use super::spool::{AHEAD, ResponseSpool};
-use super::store::StorePlan;
+use super::storer::StorePlan;
 use super::wait::FetchFor;
 use super::{
     FetchSite, FetchWorker, PageJob, ResponseSink, acknowledged, buffering_mode, publish, relay,
@@ -50,7 +49,7 @@ impl FetchWorker {
         if let Some(markers) = &job.site.markers {
             markers.put(&job.info).await;
         }
-        if let Some(entry) = self.find_shared(job, in_progress, purpose).await {
+        if let Some(entry) = self.storer.find_shared(job, in_progress, purpose).await {
             // In one step: otherwise later waiters would have to be compared with purges since.
             in_progress.shared.found(entry);
             self.coalescer.finish(in_progress);
@@ -60,7 +59,7 @@ impl FetchWorker {
         job.site.counters.begun();
         let mut sink = ResponseSink {
             writer,
-            spool: ResponseSpool::new(&self.spools, AHEAD),
+            spool: self.upstreams.spool(),
         };
         let fetched = self.fetch(job, in_progress, &mut sink, purpose).await;
         let ResponseSink { writer, spool } = sink;
@@ -129,7 +128,7 @@ impl FetchWorker {
             let slot = self.slot_for(job, in_progress, purpose).await?;
             let incoming = {
                 // Pinned here, because a parameter of this size would be copied.
-                let sent_up = pin!(self.pool(job.pool)?.send(slot, call, &sending));
+                let sent_up = pin!(self.upstreams.pool(job.pool)?.send(slot, call, &sending));
                 in_progress.watch(sent_up).await?
             };
             in_progress.note_progress();
@@ -149,10 +148,9 @@ impl FetchWorker {
                         continue;
                     }
                     let update = HeadUpdate { incoming, delay };
-                    let freshened = self
-                        .freshen(job, in_progress, &mut sink.writer, validated, update)
-                        .await;
-                    freshened.map(|()| None)
+                    let (storer, writer) = (&self.storer, &mut sink.writer);
+                    let freshened = storer.freshen(job, in_progress, writer, validated, update);
+                    freshened.await.map(|()| None)
                 }
                 // This request was not conditional, so a 304 does not answer it.
                 (StatusCode::NOT_MODIFIED, None)
@@ -198,12 +196,11 @@ impl FetchWorker {
             mut incoming,
             purges,
         } = received;
+        let storer = &self.storer;
         self.note_plugin(job, &incoming);
         // An upstream may compress although plain bytes were requested: the WordPress preset evaluates and stores plain bodies.
         let readable = match job.storage().validation {
-            ValidationPolicy::Galley => {
-                incoming.decode(self.memory.budget(), self.memory.max_object())
-            }
+            ValidationPolicy::Galley => storer.decode(&mut incoming),
             ValidationPolicy::Origin => Ok(()),
         };
         let has_tags = job.includes.is_some()
@@ -229,7 +226,7 @@ impl FetchWorker {
         };
         let why = match verdict {
             Storability::Store(lifetime) => {
-                match self.prepare_store(job, in_progress, &incoming, lifetime) {
+                match storer.prepare_store(job, in_progress, &incoming, lifetime) {
                     Some(to_store) => {
                         let to_store = match assembled.map(|page| page.assembly(lifetime)) {
                             Some((assembly, lifetime)) => {
@@ -248,11 +245,11 @@ impl FetchWorker {
             return self.hand_over(job, in_progress, sink, incoming, why).await;
         }
         if readable.is_err() && is_passing(incoming.status, why) {
-            self.note_not_stored(job, in_progress, why);
+            storer.note_not_stored(job, in_progress, why);
             return Err(FillError::Unstorable(why));
         }
         if incoming.status.is_server_error() {
-            self.note_uncached(job, in_progress, why, Some(incoming.status.as_u16()));
+            storer.note_uncached(job, in_progress, why, Some(incoming.status.as_u16()));
             self.pause_refreshes(job);
             relay_error_page(job, in_progress, sink, incoming).await?;
             return Ok(None);
@@ -262,7 +259,7 @@ impl FetchWorker {
             status: incoming.status,
             fields: &incoming.fields,
         };
-        self.store_hit_for_pass(job, in_progress, &uncacheable);
+        storer.store_hit_for_pass(job, in_progress, &uncacheable);
         self.drain_rest(incoming, &job.site, purges);
         Err(FillError::Unstorable(why))
     }
@@ -307,17 +304,18 @@ impl FetchWorker {
         // An error is not a property of the address, and a response to credentials says nothing about other requests.
         let is_of_address = !incoming.status.is_server_error() && !job.info.has_authorization();
         if is_of_address {
-            self.note_not_stored(job, in_progress, why);
+            self.storer.note_not_stored(job, in_progress, why);
             let uncacheable = Uncacheable {
                 why,
                 status: incoming.status,
                 fields: &incoming.fields,
             };
-            self.store_hit_for_pass(job, in_progress, &uncacheable);
+            self.storer
+                .store_hit_for_pass(job, in_progress, &uncacheable);
         }
         sink.writer.head(FillHead {
             status: incoming.status,
-            fields: self.private_head(&incoming.fields),
+            fields: private_head(&incoming.fields, self.clock),
             share: incoming.share(),
             length: incoming.length(),
         });
@@ -325,34 +323,6 @@ impl FetchWorker {
         let mut recorder = Recorder::off();
         relay(&mut incoming, sink, &mut recorder, &note_progress).await?;
         Ok(None)
-    }
-
-    /// Records the reason, for `galley why`, and for the next request of the page.
-    pub(super) fn note_not_stored(
-        &self,
-        job: &PageJob,
-        in_progress: &InProgressFetch,
-        why: NotStored,
-    ) {
-        self.note_uncached(job, in_progress, why, None);
-    }
-
-    fn note_uncached(
-        &self,
-        job: &PageJob,
-        in_progress: &InProgressFetch,
-        why: NotStored,
-        status: Option<u16>,
-    ) {
-        in_progress.set_not_stored(why);
-        tracing::debug!(
-            site = job.site.name,
-            why = why.word(),
-            "a page was not stored"
-        );
-        let at = self.clock.tick();
-        let page = UncachedPage { why, status, at };
-        job.site.counters.not_stored(&job.key, page);
     }
 
     fn note_failure(&self, job: &PageJob, failure: FillError) {

@@ -17,8 +17,8 @@ use galley_policy::tags;
 use http::header::HeaderMap;
 
 use super::compress::Outlet;
+use super::entry_parts::private_head;
 use super::rfc9111::{BodyCopy, publish_purges};
-use super::spool::{AHEAD, ResponseSpool};
 use super::{ExchangePurges, FetchWorker, PassJob, acknowledged, buffering_mode};
 use galley_upstream::{IncomingResponse, QueuePosition};
 
@@ -41,7 +41,7 @@ impl FetchWorker {
         job: &PassJob,
         writer: &mut FillWriter,
     ) -> Result<(), FillError> {
-        let pool = self.pool(job.pool)?;
+        let pool = self.upstreams.pool(job.pool)?;
         let began = Cell::new((job.site.purges.current(), self.clock.tick()));
         let sending = || began.set((job.site.purges.current(), self.clock.tick()));
         let turn = QueuePosition::default();
@@ -77,7 +77,7 @@ impl FetchWorker {
         // The stored copy would lack the purges of its includes.
         let mut copy = match Box::pin(self.assemble_passed(job, &mut incoming)).await {
             Ok(true) => None,
-            Ok(false) => self.start_copy(job, &incoming, born, delay),
+            Ok(false) => self.storer.start_copy(job, &incoming, born, delay),
             Err(failure) => {
                 let (_, acknowledgement) = publish_purges(job, &incoming, &purges, valid_at);
                 self.invalidations.delay(&job.site, invalidation.later);
@@ -89,7 +89,7 @@ impl FetchWorker {
         // A short response is complete at once: its client's thread is woken once for all of its parts.
         writer.hold();
         writer.head(head);
-        let mut spool = ResponseSpool::new(&self.spools, AHEAD);
+        let mut spool = self.upstreams.spool();
         spool.set_mode(buffering_mode(&job.site, &job.info, &incoming.fields));
         let mut outlet = Outlet::new(writer, spool, stream);
         if job.call.is_safe() && copy.is_none() && purges.is_empty() {
@@ -108,7 +108,8 @@ impl FetchWorker {
             let _ = outlet.push(last).await;
         }
         let _ = outlet.finish().await;
-        self.store_copy(job, &incoming, copy, valid_at.unwrap_or(born));
+        self.storer
+            .store_copy(job, &incoming, copy, valid_at.unwrap_or(born));
         Ok(())
     }
 
@@ -116,7 +117,7 @@ impl FetchWorker {
     pub(super) fn passed_head(&self, job: &PassJob, incoming: &IncomingResponse) -> HeaderMap {
         match job.site.policy.storage.fields {
             _ if job.is_read_here => storable::forwarded_fields(&incoming.fields),
-            AddressedFields::Standard => self.private_head(&incoming.fields),
+            AddressedFields::Standard => private_head(&incoming.fields, self.clock),
             AddressedFields::OfPlugins => {
                 storable::passed_fields(&incoming.fields, &job.site.policy)
             }

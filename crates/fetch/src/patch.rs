@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use super::entry_parts::{renew_validators, scopes};
 use super::render::RenderFor;
-use super::{FetchSite, FetchWorker, PageJob, write_to_disk};
+use super::{FetchSite, FetchWorker, PageJob};
 
 impl FetchWorker {
     /// Patches `held` and replies with the current page; `None` if the page has to be fetched.
@@ -31,7 +31,7 @@ impl FetchWorker {
         held: Arc<Entry>,
         reply: oneshot::Sender<Option<Arc<Entry>>>,
     ) {
-        self.patched_sites.add(&job);
+        self.renderer.patched_sites().add(&job);
         let patched = Box::pin(self.patched(&job, &held)).await;
         if patched.is_none() {
             job.site.counters.patch_failed();
@@ -42,7 +42,7 @@ impl FetchWorker {
     async fn patched(self: Rc<Self>, job: &PageJob, held: &Arc<Entry>) -> Option<Arc<Entry>> {
         let purges = &job.site.purges;
         let newer = || {
-            let stored = self.memory.peek(job.key.bytes());
+            let stored = self.storer.peek(job.key.bytes());
             stored.filter(|entry| {
                 !Arc::ptr_eq(entry, held) && purges.validity_waiting(entry) == Validity::Valid
             })
@@ -77,11 +77,7 @@ impl FetchWorker {
         if site.purges.validity_waiting(&entry) != Validity::Valid {
             return None;
         }
-        let outcome = self.memory.put_if_same(held, Arc::clone(&entry));
-        if outcome.is_ok() {
-            write_to_disk(site, &entry, outcome);
-            self.share_patched(site, &entry);
-        }
+        self.storer.replace(site, held, &entry);
         site.counters.patched();
         Some(entry)
     }
@@ -101,7 +97,7 @@ impl FetchWorker {
             fragments,
             lifetime,
         } = site.fragments.patched(held, plain, rendered, now)?;
-        let body = StoredBody::join(&pieces, self.memory.budget().try_reserve(0)?)?;
+        let body = StoredBody::join(&pieces, self.storer.room().ok()?)?;
         let mut fields = held.fields.clone();
         renew_validators(&mut fields, body.bytes(), self.clock.wall());
         let parts = EntryParts {
@@ -182,11 +178,11 @@ impl FetchWorker {
             }
             fragments.push(fragment);
         }
-        if let Some(replaced) = self.memory.peek(job.key.bytes()) {
+        if let Some(replaced) = self.storer.peek(job.key.bytes()) {
             self.compare_with_shared(job, &replaced, &fragments);
         }
         if !fragments.is_empty() {
-            self.patched_sites.add(job);
+            self.renderer.patched_sites().add(job);
         }
         if !unknown.is_empty() {
             self.render_soon(job, variant, unknown);

@@ -41,10 +41,10 @@ impl FetchWorker {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            if let Some(turn) = self.patched_sites.next_purged() {
+            if let Some(turn) = self.renderer.patched_sites().next_purged() {
                 let _work = self.activity.background();
                 let is_done = self.patch_site(&turn.site).await;
-                self.patched_sites.end_turn(&turn, is_done);
+                self.renderer.patched_sites().end_turn(&turn, is_done);
             }
         }
     }
@@ -112,7 +112,7 @@ impl FetchWorker {
         }
         if !missing.is_empty()
             && *may_render
-            && let Some(job) = self.patched_sites.job_of(site, page.variant)
+            && let Some(job) = self.renderer.patched_sites().job_of(site, page.variant)
         {
             let outcome = self.render(&job, &missing, RenderFor::Background).await;
             *may_render = outcome != RenderOutcome::NotReceived;
@@ -124,10 +124,10 @@ impl FetchWorker {
     /// The pages that need only a patch, the most requested first.
     async fn awaiting(&self, site: &Arc<FetchSite>, pace: &mut PatchThrottle) -> Vec<AwaitingPage> {
         let mut found = Vec::new();
-        for entry in self.memory.entries() {
+        for entry in self.storer.entries() {
             if may_await(&entry)
                 && let Some(variant) = variant_id(entry.key.bytes())
-                && self.patched_sites.has_variant(site, variant)
+                && self.renderer.patched_sites().has_variant(site, variant)
                 && site.purges.validity_waiting(&entry) == Validity::Outdated
             {
                 found.push(AwaitingPage {

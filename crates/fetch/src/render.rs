@@ -228,7 +228,7 @@ impl FetchWorker {
             ) else {
                 continue;
             };
-            let Some(reservation) = self.memory.budget().try_reserve(bytes.len() as u64) else {
+            let Some(reservation) = self.storer.budget().try_reserve(bytes.len() as u64) else {
                 continue;
             };
             let mut tags = part.tags.clone();
@@ -254,7 +254,8 @@ impl FetchWorker {
                 blocks: part.blocks.as_str().into(),
                 entry: Arc::new(entry),
             };
-            self.share_rendering(job, id, &rendered);
+            let token = self.renderer.take_token(&job.site, id);
+            self.storer.share_rendering(&job.site, &rendered, token);
             let table = &job.site.fragments;
             table.rendered(id, rendered);
             table.note_duration(id, job.fragments.len(), with.took > SLOW);

@@ -11,6 +11,7 @@ use galley_cluster::FetchToken;
 use tokio::sync::Semaphore;
 
 use super::FetchSite;
+use super::patched_sites::PatchedSites;
 
 /// The tables of fragments; see the module. A site is identified by its address in memory.
 #[derive(Default)]
@@ -19,6 +20,7 @@ pub(super) struct Renderer {
     in_progress: RefCell<HashMap<(usize, u64), RenderingInProgress>>,
     /// New fragments of pages, by site and variant.
     gathered: RefCell<HashMap<(usize, u64), Vec<PageFragment>>>,
+    patched_sites: PatchedSites,
 }
 
 /// A fragment that is being rendered.
@@ -30,6 +32,11 @@ struct RenderingInProgress {
 }
 
 impl Renderer {
+    /// The sites whose pages are patched.
+    pub(super) fn patched_sites(&self) -> &PatchedSites {
+        &self.patched_sites
+    }
+
     /// Claims a fragment, unless it is being rendered.
     pub(super) fn claim(&self, site: &Arc<FetchSite>, id: u64) -> bool {
         match self.in_progress.borrow_mut().entry((address(site), id)) {

@@ -12,9 +12,7 @@ use galley_policy::decide::{PrivateParts, StoredResponse, Validity};
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
-use super::FetchWorker;
 pub use super::jobs::RefreshReason;
-use galley_upstream::UpstreamPool;
 
 /// An entry in the form that the decision needs, with the age at its lookup; `None` for a list of variants.
 pub fn stored(entry: &Entry, validity: Validity, age: Duration) -> Option<StoredResponse<'_>> {
@@ -59,18 +57,9 @@ pub(super) fn seed(key: &Key) -> u64 {
     hasher.finish()
 }
 
-impl FetchWorker {
-    /// Whether the entry of this key will be fresh for only a short time.
-    pub(super) fn is_ending(&self, key: &Key) -> bool {
-        let now = self.clock.tick();
-        self.memory
-            .peek(key.bytes())
-            .is_some_and(|entry| is_last_part(&entry.lifetime, entry.age(now)))
-    }
-
-    pub(super) fn has_spare_slots(&self, pool: usize) -> bool {
-        self.pool(pool).is_ok_and(UpstreamPool::has_spare_slots)
-    }
+/// Whether an entry will be fresh for only a short time.
+pub(super) fn is_ending(entry: &Entry, now: Tick) -> bool {
+    is_last_part(&entry.lifetime, entry.age(now))
 }
 
 /// The number of hits since an entry was stored from which on it is refreshed early.

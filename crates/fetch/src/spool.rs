@@ -271,6 +271,9 @@ fn unread(_: NoReaders) -> FillError {
 /// How far a client may lag behind in memory, in bytes: enough for any page, so that most pages never need the disk.
 pub(super) const AHEAD: usize = 256 * 1024;
 
+/// How far one slow reader may lag behind in a fill without a response spool, in bytes.
+pub(super) const WINDOW: usize = 1024 * 1024;
+
 /// The divisor of the free memory for the lag of one client: with 8 MiB in total, a hundred clients that never read still get
 /// files.
 const MAX_SHARE: u64 = 64;

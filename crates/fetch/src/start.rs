@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use galley_cache::fill::FillError;
 use galley_cache::memory::Memory;
 use galley_cluster::ClusterPublisher;
 use tokio::sync::mpsc;
@@ -15,14 +14,15 @@ use tokio::task::LocalSet;
 use super::activity::Activity;
 use super::coalescer::Coalescer;
 use super::handle::{FetchCommand, Handle, QueuedCommand};
-use super::patched_sites::PatchedSites;
 use super::registry::FetchRegistry;
 use super::renderer::Renderer;
+use super::storer::Storer;
+use super::upstreams::Upstreams;
 use super::worker::FetchWorker;
 use galley_sys::clock::Clock;
 use galley_sys::sandbox::{self, Sandbox};
 use galley_upstream::body::body_spools::BodySpools;
-use galley_upstream::{PoolSpec, UpstreamPool, UpstreamStats};
+use galley_upstream::{PoolSpec, UpstreamStats};
 
 /// Starts fetch thread number `index` with its pools. The thread ends after the exchanges in progress when all handles are dropped.
 pub fn start(
@@ -47,8 +47,7 @@ pub fn start(
         upstream_stats: Arc::clone(&stats),
         registry: Arc::clone(&registry),
     };
-    let lease = ClusterPublisher::lease(cluster);
-    let shared_pages = cluster.and_then(ClusterPublisher::pages).cloned();
+    let storer = Storer::new(memory, cluster, clock);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(galley_sys::HELPERS)
@@ -63,20 +62,12 @@ pub fn start(
             let _ = galley_sys::running_processes();
             sandbox::enter(sandbox.as_ref());
             let worker = Rc::new(FetchWorker {
-                pools: pools
-                    .iter()
-                    .zip(stats.iter())
-                    .map(|(spec, stats)| UpstreamPool::new(spec, stats))
-                    .collect(),
-                memory,
-                spools,
                 clock,
-                shared_pages,
-                lease,
                 activity,
+                upstreams: Upstreams::new(&pools, &stats, spools),
                 coalescer: Coalescer::new(registry),
+                storer,
                 renderer: Renderer::default(),
-                patched_sites: PatchedSites::default(),
                 invalidations: Rc::default(),
             });
             // As a separate task: a `LocalSet` polls the future that it blocks on at each turn.
@@ -136,10 +127,6 @@ impl FetchWorker {
             }
             FetchCommand::Cron(job, reply) => Box::pin(self.cron(*job, reply)).await,
         }
-    }
-
-    pub(super) fn pool(&self, index: usize) -> Result<&UpstreamPool, FillError> {
-        self.pools.get(index).ok_or(FillError::Connect)
     }
 }
 

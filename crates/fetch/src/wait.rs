@@ -27,7 +27,7 @@ impl FetchWorker {
         in_progress: &InProgressFetch,
         purpose: FetchFor,
     ) -> Result<Slot, FillError> {
-        let pool = self.pool(job.pool)?;
+        let pool = self.upstreams.pool(job.pool)?;
         let _waiting = job.call.begin_span("queue");
         let acquire = async {
             in_progress.wait_for_former().await;
@@ -46,7 +46,7 @@ impl FetchWorker {
 
     /// Moves a queued fetch forward in the queue if the request that joins it would be served sooner.
     pub(super) fn promote(&self, job: &PageJob, in_progress: &InProgressFetch) {
-        if let Ok(pool) = self.pool(job.pool) {
+        if let Ok(pool) = self.upstreams.pool(job.pool) {
             pool.promote(&in_progress.turn, job.call.queue_identity());
         }
     }

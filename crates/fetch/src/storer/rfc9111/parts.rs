@@ -16,7 +16,8 @@ use galley_policy::tags::Tags;
 use http::{HeaderValue, StatusCode, header};
 
 use super::{revalidate, variants};
-use crate::{FetchWorker, PassJob, write_to_disk};
+use crate::storer::Storer;
+use crate::{PassJob, write_to_disk};
 
 /// A partial response whose range is certain.
 struct ExactPart<'e> {
@@ -62,7 +63,7 @@ impl<'e> ExactPart<'e> {
     }
 }
 
-impl FetchWorker {
+impl Storer {
     /// Combines a part that was received for `address` with the stored one.
     pub(super) fn join_part(&self, job: &PassJob, address: &Key, part: &Arc<Entry>) {
         let Some(new) = ExactPart::of(part) else {

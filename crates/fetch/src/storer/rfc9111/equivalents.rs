@@ -17,9 +17,10 @@ use galley_policy::request_info::RequestInfo;
 use http::HeaderMap;
 
 use super::variants;
+use crate::PageJob;
 use crate::entry_parts::scopes;
 use crate::in_progress::InProgressFetch;
-use crate::{FetchWorker, PageJob};
+use crate::storer::Storer;
 
 /// A request for which an equivalent response is looked up.
 #[derive(Clone, Copy)]
@@ -83,7 +84,7 @@ impl EquivalentQuery<'_> {
     }
 }
 
-impl FetchWorker {
+impl Storer {
     /// Records the query under which a response is stored that is equivalent for other queries.
     pub(crate) fn note_equivalents(
         &self,

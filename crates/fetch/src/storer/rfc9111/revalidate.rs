@@ -14,9 +14,10 @@ use galley_policy::storable::{self, ResponseHead, Storability};
 use galley_policy::tags::{self, MAX_TAGS, Tags};
 use http::header::{self, HeaderMap};
 
-use crate::entry_parts::scopes;
+use crate::entry_parts::{finish_head, private_head, scopes};
 use crate::in_progress::InProgressFetch;
-use crate::{FetchSite, FetchWorker, PageJob, revalidate, write_to_disk};
+use crate::storer::Storer;
+use crate::{FetchSite, PageJob, revalidate, write_to_disk};
 use galley_upstream::IncomingResponse;
 
 /// A head that updates a stored response.
@@ -39,7 +40,7 @@ impl<'h> Validated<'h> {
     }
 }
 
-impl FetchWorker {
+impl Storer {
     /// Sends the stored response, updated by a 304.
     pub(crate) async fn freshen(
         &self,
@@ -65,7 +66,7 @@ impl FetchWorker {
         let (fields, share) = match verdict {
             Storability::Store(lifetime) => {
                 let mut fields = storable::stored_fields(&merged, policy, page.info.rule());
-                self.finish_head(&mut fields);
+                finish_head(&mut fields, self.clock);
                 let tags = merged_tags(held, tags::collect(&update.incoming.fields));
                 let share = FillSharing::Shared {
                     lifetime,
@@ -95,7 +96,7 @@ impl FetchWorker {
             Storability::Skip(why) => {
                 in_progress.set_not_stored(why);
                 self.drop_held(&page.site, held);
-                (self.private_head(&merged), FillSharing::Private)
+                (private_head(&merged, self.clock), FillSharing::Private)
             }
         };
         writer.head(FillHead {
@@ -144,7 +145,7 @@ impl FetchWorker {
             return self.drop_held(job.site, held);
         };
         let mut fields = storable::stored_fields(&merged, policy, job.info.rule());
-        self.finish_head(&mut fields);
+        finish_head(&mut fields, self.clock);
         let tags = merged_tags(held, tags::collect(head));
         let entry = Entry::new(EntryParts {
             key: held.key.clone(),

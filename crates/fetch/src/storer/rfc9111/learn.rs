@@ -16,10 +16,11 @@ use galley_policy::tags;
 use http::header::HeaderMap;
 use http::{StatusCode, header};
 
-use super::super::jobs::PassedResponseKind;
 use super::revalidate::ValidatingExchange;
-use crate::entry_parts::scopes;
-use crate::{Acknowledgement, ExchangePurges, FetchWorker, PassJob, write_to_disk};
+use crate::entry_parts::{finish_head, scopes};
+use crate::jobs::PassedResponseKind;
+use crate::storer::Storer;
+use crate::{Acknowledgement, ExchangePurges, PassJob, write_to_disk};
 use galley_upstream::IncomingResponse;
 
 /// A copy of a body that is made for the cache while the body is forwarded.
@@ -42,7 +43,7 @@ impl BodyCopy {
     }
 }
 
-impl FetchWorker {
+impl Storer {
     /// Evaluates the head of a response. `Some`: the body should be copied and stored, too.
     pub(crate) fn start_copy(
         &self,
@@ -84,7 +85,7 @@ impl FetchWorker {
             return None;
         };
         let mut fields = storable::stored_fields(&incoming.fields, policy, job.info.rule());
-        self.finish_head(&mut fields);
+        finish_head(&mut fields, self.clock);
         Some(BodyCopy {
             status: incoming.status,
             fields,

@@ -1,59 +1,53 @@
-//! A response that is received to be stored: streamed to all waiting requests, then stored under its key or under its
-//! variants.
+//! Stores a received response in memory and on the disk, under its key or under its variants, and records why a response was not
+//! stored.
 
-use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
-use galley_cache::fill::{FillError, FillHead, FillSharing};
+use galley_cache::fragments::PageFragment;
 use galley_cache::includes::{Assembly, IncludedResponses};
 use galley_cache::key::Key;
 use galley_cache::memory::PutRefused;
 use galley_cache::purge_table::Validity;
 use galley_policy::class::is_page;
-use galley_policy::forward::BY_GALLEY;
 use galley_policy::fragments::InvalidFragments;
-use galley_policy::outcome::{NotStored, StoreOutcome};
-use galley_policy::purge::PURGE_FIELDS;
-use galley_policy::site::{AddressedFields, ValidationPolicy, VaryPolicy};
-use galley_policy::storable::{self, Lifetime, ResponseHead};
+use galley_policy::outcome::NotStored;
+use galley_policy::site::{AddressedFields, ValidationPolicy};
+use galley_policy::storable::{self, Lifetime};
 use galley_policy::tags::{self, Tags};
 use http::StatusCode;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName};
 
-use super::entry_parts::{scopes, strong_etag};
-use super::hit_for_pass::Uncacheable;
-use super::in_progress::InProgressFetch;
-use super::patch::ReceivedFragments;
-use super::render::RenderedWith;
-use super::replaced;
+use super::Storer;
 use super::rfc9111::variants;
-use super::{FetchSite, FetchWorker, PageJob, ResponseSink, relay, write_to_disk};
-use galley_codec::encode::PIECE;
+use crate::counters::UncachedPage;
+use crate::entry_parts::{add_date, finish_head, scopes};
+use crate::in_progress::InProgressFetch;
+use crate::patch::ReceivedFragments;
+use crate::{FetchSite, PageJob, replaced, write_to_disk};
 use galley_purging::Recorder;
 use galley_upstream::IncomingResponse;
 
 /// The data that is stored when the body is complete.
-pub(super) struct StorePlan {
-    pub(super) status: StatusCode,
-    pub(super) fields: HeaderMap,
-    pub(super) lifetime: Lifetime,
+pub(crate) struct StorePlan {
+    pub(crate) status: StatusCode,
+    pub(crate) fields: HeaderMap,
+    pub(crate) lifetime: Lifetime,
     /// The tags of the page, without those of its fragments.
-    pub(super) tags: Tags,
-    pub(super) fragments: ReceivedFragments,
+    pub(crate) tags: Tags,
+    pub(crate) fragments: ReceivedFragments,
     /// The parts from which the page was assembled, if it has ESI includes.
-    pub(super) assembly: Option<Arc<Assembly>>,
+    pub(crate) assembly: Option<Arc<Assembly>>,
     /// For RFC 9111: the fields by which the responses of this address vary, and the selections that match this response.
-    pub(super) names: Vec<HeaderName>,
-    pub(super) selections: Vec<Vec<u8>>,
-    pub(super) recorder: Recorder,
+    pub(crate) names: Vec<HeaderName>,
+    pub(crate) selections: Vec<Vec<u8>>,
+    pub(crate) recorder: Recorder,
 }
 
 impl StorePlan {
     /// The tags of the page and its fragments.
-    fn all_tags(&self) -> Tags {
+    pub(crate) fn all_tags(&self) -> Tags {
         let mut tags = self.tags.clone();
         for part in &self.fragments.parts {
             tags.add(&part.tags);
@@ -62,7 +56,7 @@ impl StorePlan {
     }
 
     /// The responses that the page includes.
-    fn inclusions(&self) -> IncludedResponses {
+    pub(crate) fn inclusions(&self) -> IncludedResponses {
         let assembly = self.assembly.as_ref();
         assembly.map_or_else(IncludedResponses::default, |one| one.inclusions.clone())
     }
@@ -70,7 +64,7 @@ impl StorePlan {
     /// The same page, assembled with ESI includes. The positions of its fragments in its fields no longer match, so the fragments
     /// become parts of the page.
     #[must_use]
-    pub(super) fn with_assembly(self, assembly: Option<Arc<Assembly>>, lifetime: Lifetime) -> Self {
+    pub(crate) fn with_assembly(self, assembly: Option<Arc<Assembly>>, lifetime: Lifetime) -> Self {
         Self {
             tags: self.all_tags(),
             fragments: ReceivedFragments::default(),
@@ -91,9 +85,9 @@ impl StorePlan {
     }
 }
 
-impl FetchWorker {
+impl Storer {
     /// Prepares a response for storage; `None` if it varies by more fields than can be stored.
-    pub(super) fn prepare_store(
+    pub(crate) fn prepare_store(
         &self,
         job: &PageJob,
         in_progress: &InProgressFetch,
@@ -106,13 +100,13 @@ impl FetchWorker {
             ValidationPolicy::Galley => {
                 storable::browser_fields(&mut fields, policy);
                 storable::outer_fields(&mut fields, policy, &job.info, &lifetime);
-                self.date(&mut fields);
+                add_date(&mut fields, self.clock);
                 (Vec::new(), Vec::new())
             }
             ValidationPolicy::Origin => {
                 let names = variants::names(&fields);
                 let selections = variants::selections(&names, &in_progress.sent, &fields)?;
-                self.finish_head(&mut fields);
+                finish_head(&mut fields, self.clock);
                 (names, selections)
             }
         };
@@ -139,56 +133,9 @@ impl FetchWorker {
         })
     }
 
-    /// Streams a storable response to all readers.
-    pub(super) async fn fill(
-        &self,
-        job: &PageJob,
-        in_progress: &Rc<InProgressFetch>,
-        sink: &mut ResponseSink,
-        mut incoming: IncomingResponse,
-        mut to_store: StorePlan,
-    ) -> Result<Option<StorePlan>, FillError> {
-        if !to_store.names.is_empty() {
-            // Later requests then find their own variant, or this fetch under the key of its variant.
-            self.note_variants(job, in_progress, &to_store.names, &to_store.selections);
-        }
-        let mut head = to_store.fields.clone();
-        if job.storage().validation == ValidationPolicy::Origin {
-            in_progress
-                .is_confined
-                .set(storable::add_confined(&incoming.fields, &mut head));
-        }
-        if job.site.counters.tends_not_to_be_stored(job.key.bytes()) {
-            in_progress.store_outcome.set(StoreOutcome::Undecided);
-        }
-        sink.writer.head(FillHead {
-            status: to_store.status,
-            fields: head,
-            share: FillSharing::Shared {
-                lifetime: to_store.lifetime,
-                tags: to_store.all_tags().ids,
-                inclusions: to_store.inclusions(),
-            },
-            length: incoming.length(),
-        });
-        in_progress.announce_head();
-        to_store.recorder = self.recorder(job, in_progress, &to_store, incoming.length());
-        let note_progress = || in_progress.note_progress();
-        relay(&mut incoming, sink, &mut to_store.recorder, &note_progress).await?;
-        // A page that was fetched as a deeply nested include lacks includes that it has when a client requests it.
-        let is_whole = job.depth == 0 || !to_store.inclusions().is_cut;
-        match incoming.check_whole() {
-            Ok(()) => Ok(Some(to_store).filter(|_| is_whole && job.may_store)),
-            Err(why) => {
-                self.note_not_stored(job, in_progress, why);
-                Ok(None)
-            }
-        }
-    }
-
     /// Prepares a recorder that writes the response to the disk if it is too large for memory, unless the policy evaluates the
     /// complete body.
-    fn recorder(
+    pub(crate) fn recorder(
         &self,
         job: &PageJob,
         in_progress: &InProgressFetch,
@@ -211,79 +158,23 @@ impl FetchWorker {
         }
     }
 
-    /// Stores a received response under its address or its variants.
-    pub(super) async fn keep(
-        self: &Rc<Self>,
+    /// Stores a page under its key or its variants, with its fragments.
+    pub(crate) fn store_page(
+        &self,
         job: &PageJob,
         in_progress: &InProgressFetch,
-        mut to_store: StorePlan,
-        body: Option<StoredBody>,
+        to_store: &StorePlan,
+        body: &StoredBody,
+        fragments: &[PageFragment],
     ) {
-        if !in_progress.may_replace(self.memory.peek(job.key.bytes()).as_deref()) {
-            return;
-        }
-        if job.storage().vary == VaryPolicy::Variants && to_store.names.is_empty() {
-            self.forget_variants(job);
-        }
-        let Some(body) = body else {
-            if to_store.recorder.finish().await {
-                return job.site.counters.stored(&job.key);
-            }
-            // Too large for memory: the response was streamed, and the next request need not be coalesced.
-            let uncacheable = Uncacheable {
-                why: NotStored::TooLarge,
-                status: to_store.status,
-                fields: &to_store.fields,
-            };
-            return self.store_hit_for_pass(job, in_progress, &uncacheable);
-        };
-        let response_head = ResponseHead {
-            status: to_store.status,
-            fields: &to_store.fields,
-            response_delay: Duration::ZERO,
-            now: self.clock.wall(),
-        };
-        // The code below reads the body twice.
-        if body.bytes().len() > PIECE {
-            galley_sys::yield_processor();
-        }
-        if let Err(why) = (job.body_judge())(&response_head, &job.site.policy, body.bytes()) {
-            self.pause_refreshes(job);
-            return self.note_not_stored(job, in_progress, why);
-        }
-        // Without the preset, only the origin sets validators.
-        if job.storage().validation == ValidationPolicy::Galley
-            && !to_store.fields.contains_key(header::ETAG)
-        {
-            to_store
-                .fields
-                .insert(header::ETAG, strong_etag(body.bytes()));
-        }
-        let born = in_progress.born.get();
-        if !job.fragments.is_empty() {
-            let with = RenderedWith {
-                tags: &to_store.tags,
-                lifetime: to_store.lifetime,
-                born,
-                took: in_progress.delay(self.clock.tick()),
-            };
-            return self.note_rendered(job, &to_store.fragments.parts, body.bytes(), &with);
-        }
-        self.learn_facets(job, &to_store, body.bytes());
-        let fragments = self.fragments_of(
-            job,
-            &to_store.fragments,
-            body.bytes(),
-            born,
-            &mut to_store.tags,
-        );
+        self.learn_facets(job, to_store, body.bytes());
         for key in to_store.keys(job) {
-            let parts = self.parts(job, in_progress, &to_store, key);
+            let parts = self.parts(job, in_progress, to_store, key);
             let body = body.clone();
             let entry =
                 Entry::new(EntryParts { body, ..parts }).with_assembly(to_store.assembly.clone());
             let entry =
-                Arc::new(self.inheriting(&job.site, entry.with_fragments(fragments.clone())));
+                Arc::new(self.inheriting(&job.site, entry.with_fragments(fragments.to_vec())));
             self.store_entry(job, in_progress, &entry);
         }
         if job.site.policy.urls.no_vary_search {
@@ -375,35 +266,32 @@ impl FetchWorker {
         }
     }
 
-    /// Adds a missing `Date`, as RFC 9110 section 6.6.1 requires of a recipient with a clock.
-    fn date(&self, fields: &mut HeaderMap) {
-        if !fields.contains_key(header::DATE) {
-            let mut text = Vec::with_capacity(29);
-            galley_policy::time::write_date(self.clock.wall(), &mut text);
-            if let Ok(value) = HeaderValue::from_bytes(&text) {
-                fields.insert(header::DATE, value);
-            }
-        }
+    /// Records the reason, for `galley why`, and for the next request of the page.
+    pub(crate) fn note_not_stored(
+        &self,
+        job: &PageJob,
+        in_progress: &InProgressFetch,
+        why: NotStored,
+    ) {
+        self.note_uncached(job, in_progress, why, None);
     }
 
-    /// The fields of a response that is sent to one client only.
-    pub(super) fn private_head(&self, fields: &HeaderMap) -> HeaderMap {
-        let mut fields = storable::forwarded_fields(fields);
-        for name in PURGE_FIELDS {
-            fields.remove(*name);
-        }
-        self.finish_head(&mut fields);
-        fields
-    }
-
-    /// Adds the fields that each forwarded response has: a date (RFC 9110 §6.6.1), and `Via` (§7.6.3).
-    pub(super) fn finish_head(&self, fields: &mut HeaderMap) {
-        self.date(fields);
-        if fields.get_all(header::VIA).iter().next_back() != Some(&BY_GALLEY) {
-            fields.append(header::VIA, BY_GALLEY);
-        }
+    /// The same for a response with a status that may be the reason.
+    pub(crate) fn note_uncached(
+        &self,
+        job: &PageJob,
+        in_progress: &InProgressFetch,
+        why: NotStored,
+        status: Option<u16>,
+    ) {
+        in_progress.set_not_stored(why);
+        tracing::debug!(
+            site = job.site.name,
+            why = why.word(),
+            "a page was not stored"
+        );
+        let at = self.clock.tick();
+        let page = UncachedPage { why, status, at };
+        job.site.counters.not_stored(&job.key, page);
     }
 }
-
-/// How far one slow reader may lag behind in a fill without a response spool, in bytes.
-pub(super) const WINDOW: usize = 1024 * 1024;

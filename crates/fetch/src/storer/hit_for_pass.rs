@@ -11,9 +11,10 @@ use galley_policy::storable::Lifetime;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 
-use super::entry_parts::scopes;
-use super::in_progress::InProgressFetch;
-use super::{FetchWorker, PageJob};
+use super::Storer;
+use crate::PageJob;
+use crate::entry_parts::scopes;
+use crate::in_progress::InProgressFetch;
 
 /// Why an address bypasses the cache.
 pub struct PassReason {
@@ -52,15 +53,15 @@ pub fn reason(entry: &Entry) -> Option<PassReason> {
 }
 
 /// A response that could not be stored.
-pub(super) struct Uncacheable<'a> {
-    pub(super) why: NotStored,
-    pub(super) status: StatusCode,
-    pub(super) fields: &'a HeaderMap,
+pub(crate) struct Uncacheable<'a> {
+    pub(crate) why: NotStored,
+    pub(crate) status: StatusCode,
+    pub(crate) fields: &'a HeaderMap,
 }
 
-impl FetchWorker {
+impl Storer {
     /// Records that the page may not be stored, so that the next request for it bypasses the cache at once.
-    pub(super) fn store_hit_for_pass(
+    pub(crate) fn store_hit_for_pass(
         &self,
         job: &PageJob,
         in_progress: &InProgressFetch,

@@ -19,9 +19,10 @@ use galley_policy::decide::{Decision, Validity, decide};
 use galley_policy::key::variant_id;
 use galley_policy::request_info::RequestInfo;
 
-use super::in_progress::{InProgressFetch, WaitRole, WaiterSlot};
-use super::wait::FetchFor;
-use super::{FetchSite, FetchWorker, PageJob, revalidate, write_to_disk};
+use super::Storer;
+use crate::in_progress::{InProgressFetch, WaitRole, WaiterSlot};
+use crate::wait::FetchFor;
+use crate::{FetchSite, PageJob, revalidate, write_to_disk};
 use galley_sys::clock::Clock;
 
 /// A lookup of a page that another node may have stored.
@@ -87,7 +88,7 @@ impl SharedLookup<'_> {
     }
 }
 
-impl FetchWorker {
+impl Storer {
     /// The shared pages, if they may contain the page of the job.
     fn shared_for(&self, job: &PageJob) -> Option<&SharedPages> {
         let pages = self.shared_pages.as_ref()?;
@@ -96,7 +97,7 @@ impl FetchWorker {
     }
 
     /// Stores the page of another node in memory and returns it. If another node is fetching the page, waits for a short time.
-    pub(super) async fn find_shared(
+    pub(crate) async fn find_shared(
         &self,
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
@@ -140,7 +141,7 @@ impl FetchWorker {
 
     /// The page that a fetch found at another node, for a waiting request. The request arrived before the page was compared
     /// with purges.
-    pub(super) fn found_for(&self, job: &PageJob, slot: &WaiterSlot) -> Option<Arc<Entry>> {
+    pub(crate) fn found_for(&self, job: &PageJob, slot: &WaiterSlot) -> Option<Arc<Entry>> {
         let entry = slot.in_progress.shared.entry()?;
         let age = entry.age(self.clock.tick());
         let stored = revalidate::stored(&entry, Validity::Valid, age);
@@ -156,9 +157,13 @@ impl FetchWorker {
         }
     }
 
-    /// Stores a patched page for the other nodes.
-    pub(super) fn share_patched(&self, site: &FetchSite, entry: &Arc<Entry>) {
-        self.share_page(site, entry, None);
+    /// Replaces a page by its patched version, unless another one has replaced it, and stores that for the other nodes, too.
+    pub(crate) fn replace(&self, site: &FetchSite, held: &Arc<Entry>, patched: &Arc<Entry>) {
+        let outcome = self.memory.put_if_same(held, Arc::clone(patched));
+        if outcome.is_ok() {
+            write_to_disk(site, patched, outcome);
+            self.share_page(site, patched, None);
+        }
     }
 
     fn share_page(&self, site: &FetchSite, entry: &Arc<Entry>, token: Option<FetchToken>) {

@@ -4,7 +4,6 @@
 //! under the address's key extended with its selection. When the list of names in `Vary` changes, variants of the old list are
 //! removed; above a limit the oldest variant is removed. The site's number remains at the end of each key.
 
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +17,10 @@ use galley_policy::vary::{Selecting, Vary};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
+use crate::PageJob;
 use crate::entry_parts::scopes;
 use crate::in_progress::InProgressFetch;
-use crate::{FetchWorker, PageJob};
+use crate::storer::Storer;
 
 /// The fields of a request as they are sent to the upstream.
 pub type ForwardedFields = [(HeaderName, HeaderValue)];
@@ -189,15 +189,16 @@ pub fn vary(names: &[HeaderName]) -> HeaderMap {
     fields
 }
 
-impl FetchWorker {
-    /// Writes the marker of an address whose responses vary, and removes variants that it no longer lists.
+impl Storer {
+    /// Writes the marker of an address whose responses vary, and removes variants that it no longer lists. Returns the key of the
+    /// variant that is being received.
     pub(crate) fn note_variants(
         &self,
         job: &PageJob,
-        in_progress: &Rc<InProgressFetch>,
+        in_progress: &InProgressFetch,
         names: &[HeaderName],
         selections: &[Vec<u8>],
-    ) {
+    ) -> Option<Key> {
         let primary = &job.key;
         let resident = self
             .memory
@@ -218,10 +219,8 @@ impl FetchWorker {
             ..marker
         };
         self.store(job, in_progress, marker);
-        if let Some(own) = selections.first() {
-            let key = Key::new(&key(primary.bytes(), own));
-            self.coalescer.insert(key, in_progress);
-        }
+        let own = selections.first()?;
+        Some(Key::new(&key(primary.bytes(), own)))
     }
 
     /// Removes all variants, because the new response does not vary.

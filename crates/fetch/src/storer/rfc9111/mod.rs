@@ -11,6 +11,6 @@ mod parts;
 mod revalidate;
 pub mod variants;
 
-pub use super::jobs::{PassedResponseKind, PassedResponseUse};
-pub(super) use learn::{BodyCopy, publish_purges};
-pub(super) use revalidate::{HeadUpdate, Validated};
+pub use crate::jobs::{PassedResponseKind, PassedResponseUse};
+pub(crate) use learn::{BodyCopy, publish_purges};
+pub(crate) use revalidate::{HeadUpdate, Validated};
