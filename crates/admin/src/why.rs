@@ -11,11 +11,11 @@
 
 mod access;
 pub(super) mod advice;
-mod advise;
 mod applying;
 mod below;
 mod choose;
 mod decision;
+mod decision_advice;
 mod explanation;
 pub(super) mod facets;
 mod head;
@@ -237,7 +237,7 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
                 upstream::value(&decision, explanation)
             },
         },
-        "advice": advise::advice(&decision, explanation).map(|advice| advice.value()),
+        "advice": decision_advice::advice(&decision, explanation).map(|advice| advice.value()),
         "request": show::request(exchange),
         "site": show::site(exchange, listener),
         "cookies": show::cookies(exchange),
