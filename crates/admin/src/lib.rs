@@ -4,7 +4,10 @@
 //! root need no token. Other users do, and so do all clients of a TCP listener. The server's token is valid for every site, a
 //! site's token only for that site. If no token is configured, other users cannot even connect to the socket.
 //!
-//! [`operator_http`] bounds what each client may use; [`doctor`] checks the machine, and changes nothing.
+//! [`start()`] starts the thread from an [`AdminSpec`]; [`AdminThread`] ends it. [`operator_http`] bounds what each client may use;
+//! [`doctor`] checks the machine.
+//!
+//! This crate never serves a visitor's request, never shows a secret, and changes nothing on the machine.
 
 mod audit;
 mod auth;

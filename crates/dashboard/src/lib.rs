@@ -1,7 +1,11 @@
-//! The parts that both dashboards share: the files of the page, sessions, the checks of requests, and the queries of the page.
+//! The parts that both dashboards share: `cli::dashboard` serves one on a loopback address while `galley dashboard` runs,
+//! `admin::site_dashboard` that of one site on the site's address.
 //!
-//! `cli::dashboard` serves one dashboard on a loopback address while `galley dashboard` runs; `admin::site_dashboard` serves that
-//! of one site on the site's address. Neither stores data: all of it comes from the admin interface.
+//! [`find_asset`] returns the files of the page, [`Sessions`] knows who has logged in, [`check`] and [`protect`] judge a request and
+//! its response, [`read`] and [`action`] turn a request of the page into an [`AdminCall`].
+//!
+//! This crate opens no socket and stores no data: all figures come from the admin interface. It never forwards a call that is not in
+//! its list.
 
 mod assets;
 mod calls;

@@ -1,6 +1,6 @@
 //! The rules of HTTP and WordPress, as pure functions.
 //!
-//! No function does I/O, reads a clock (`now` is an argument) or keeps state. Each accepts any input, because
+//! A function never does I/O, never reads a clock (`now` is an argument) and never keeps state. Each accepts any input, because
 //! clients and upstreams are untrusted.
 //!
 //! [`site`] contains the policy of a site, [`site::Policy`], with one value for WordPress and one for RFC 9111. For requests,
@@ -10,8 +10,7 @@
 //! [`conditional`], [`range`], [`encoding`] and [`dictionary`] choose the form in which it is sent, [`headers`] changes its fields.
 //! [`fragments`] describes the shared parts of pages, [`private`] the private parts for members, and [`esi`] finds the
 //! includes of pages. [`purge`] parses purges, [`class`] classifies requests that wait for an upstream, [`crawlers`] recognizes
-//! crawlers, and [`outcome`] has the
-//! words that explain decisions.
+//! crawlers, and [`outcome`] has the words that explain decisions.
 
 pub mod access;
 pub mod appointments;

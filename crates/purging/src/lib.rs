@@ -5,6 +5,8 @@
 //! counts as a miss. Without a folder, purges and pages exist only in memory and are lost together.
 //!
 //! [`PageMarkers`] tells programs that purge nginx's cache which pages are stored; [`purge_forward`] passes purges on to caches of other machines.
+//!
+//! This crate never decides what a request or a response purges: `galley_policy::purge` does.
 
 mod disk_cache;
 mod forward;

@@ -1,10 +1,11 @@
-//! From a request to its response. Start with `respond.rs`.
+//! From a request to its response. Start with [`handle`] in `respond.rs`.
 //!
 //! [`admit`] checks and normalizes a head and finds its site, [`authorize`] applies access control, the front thread then
-//! receives the body, and [`handle`] responds from memory, from a file, or from the upstream. Nothing here depends on
-//! sockets; the front thread writes the [`Response`].
+//! receives the body, and [`handle`] responds from memory, from a file, or from the upstream. [`hit()`] is the short way for a request
+//! that only memory answers. [`Sites`] has the sites of one configuration, [`Services`] what all of them share.
 //!
-//! Every failure is a [`fault::Fault`], and only [`fault`] decides what the client sees of it.
+//! Every failure is a [`fault::Fault`], and only [`fault`] decides what the client sees of it. This crate never reads or writes a
+//! socket: the front thread writes the [`Response`]. It never asks an upstream itself, but sends a job to a fetch thread.
 
 mod access;
 mod access_control;

@@ -1,7 +1,12 @@
 //! Front cores: the threads that talk to clients.
 //!
-//! Each has its own runtime, listeners (`SO_REUSEPORT`), timers and log buffer. A connection stays on
+//! [`start()`] starts one from a [`CoreSpec`], which names its [`Listeners`], [`ClientLimits`] and sites; a [`Phase`] tells it to retire
+//! or to stop. [`QuicRouter`] distributes the datagrams of HTTP/3 over the cores.
+//!
+//! Each core has its own runtime, listeners (`SO_REUSEPORT`), timers and log buffer. A connection stays on
 //! its core. If file descriptors run out, or the limit of connections is reached, idle connections are closed for new ones.
+//!
+//! A core never decides what a response is: `galley_request` does. It never hands a connection to another core.
 
 mod accept;
 mod accepted;

@@ -2,7 +2,8 @@
 //!
 //! The only crate that may contain `unsafe` code: system calls that no library offers. [`clock`] gives the time.
 //!
-//! These calls are made at the start or on the control thread, except for [`unsent`], which is called for slow clients.
+//! These calls are made at the start or on the control thread, except for [`unsent`], which is called for slow clients. This crate
+//! never knows a site or a request.
 
 pub mod account;
 pub mod cgroup;

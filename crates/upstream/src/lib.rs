@@ -7,7 +7,8 @@
 //!
 //! [`body`] holds request bodies and spools: what an upstream gets, and what is too large for memory.
 //!
-//! A request is retried at most once, and only if it was never sent, or if nothing was received and its method is safe.
+//! A request is retried at most once, and only if it was never sent, or if nothing was received and its method is safe. This crate
+//! never decides what becomes of a response, and never stores one.
 
 mod adaptive;
 mod admission;
