@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod blocking;
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
+
+use self::blocking::Wait as _;
 
 use bytes::Bytes;
 use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};

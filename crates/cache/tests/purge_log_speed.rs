@@ -4,9 +4,13 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod blocking;
+
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
+
+use self::blocking::Wait as _;
 
 use galley_cache::log::{Durability, PurgeLog};
 use galley_cache::purge_table::PurgeTable;

@@ -1,10 +1,13 @@
 //! One test for each guarantee of the log. `bytes` tests the format, `crash` tests crashes at every operation.
 
+#[path = "../../tests/blocking/mod.rs"]
+mod blocking;
 pub(crate) mod by_hand;
 mod bytes;
 mod crash;
 mod sim;
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
@@ -12,6 +15,7 @@ use std::time::Instant;
 
 use galley_policy::purge::PurgePattern;
 
+use self::blocking::Wait as _;
 use self::sim::{Left, Op, Sim};
 use super::limits::{LogLimits, NAME};
 use super::scan::scan;
@@ -97,15 +101,23 @@ fn until(condition: impl Fn() -> bool) {
     }
 }
 
+/// The outcome; `None`: not written yet.
+fn outcome(ticket: &mut DurableTicket) -> Option<Durability> {
+    match Pin::new(ticket).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => None,
+    }
+}
+
 #[test]
 fn a_purge_is_in_force_at_once_and_acknowledged_after_the_fdatasync() {
     let sim = Sim::default();
     let (opened, purge_table) = open(&sim, limits());
     let old = page(&["t"], purge_table.current());
     sim.close(true);
-    let published = publish(&opened.log, &purge_table, &tag("t"));
+    let mut published = publish(&opened.log, &purge_table, &tag("t"));
     sim.wait_for_sync();
-    assert_eq!(published.ticket.outcome(), None);
+    assert_eq!(outcome(&mut published.ticket), None);
     assert_eq!(purge_table.validity(&old), Validity::Purged);
     sim.close(false);
     assert_eq!(published.ticket.wait(), Durability::Kept);
@@ -454,9 +466,9 @@ fn truncating_the_file_is_not_enough_while_names_are_in_doubt() {
         let purge_table = PurgeTable::new();
         opened.replay(SITE, &purge_table);
         let mut purge = || {
-            let ticket = publish(&opened.log, &purge_table, &tag("t")).ticket;
+            let mut ticket = publish(&opened.log, &purge_table, &tag("t")).ticket;
             writer.write_batch();
-            ticket.outcome().unwrap()
+            outcome(&mut ticket).unwrap()
         };
         sim.fail(&[Op::Write, Op::Remove, Op::Empty]);
         assert_eq!(restart(&purge()), RestartEffect::MayForget);

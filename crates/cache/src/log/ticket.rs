@@ -1,10 +1,9 @@
 //! Waiting for the disk: a batch of purges that become durable together, and their tickets.
 //!
-//! Tickets do not depend on a runtime: a thread can block on a ticket, and any executor can poll it. Dropping a ticket does
-//! not affect the purge.
+//! Tickets do not depend on a runtime: any executor can poll one. Dropping a ticket does not affect the purge.
 
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use galley_sys::Lock;
@@ -44,28 +43,6 @@ pub struct DurableTicket {
     round: Arc<SyncRound>,
 }
 
-impl DurableTicket {
-    /// Blocks until the purge is on the disk or lost.
-    pub fn wait(self) -> Durability {
-        let mut waiting = self.round.waiting.lock();
-        loop {
-            if let Some(outcome) = &waiting.outcome {
-                return outcome.clone();
-            }
-            waiting = self
-                .round
-                .done
-                .wait(waiting)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// The outcome; `None`: not written yet.
-    pub fn outcome(&self) -> Option<Durability> {
-        self.round.waiting.lock().outcome.clone()
-    }
-}
-
 /// Waits without blocking a thread. Cancel-safe; may be polled again after it was ready.
 impl Future for DurableTicket {
     type Output = Durability;
@@ -90,7 +67,6 @@ impl Future for DurableTicket {
 #[derive(Debug, Default)]
 pub(super) struct SyncRound {
     waiting: Lock<TicketWaiters>,
-    done: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -116,7 +92,6 @@ impl SyncRound {
             }
             std::mem::take(&mut waiting.wakers)
         };
-        self.done.notify_all();
         wakers.into_iter().for_each(Waker::wake);
     }
 }

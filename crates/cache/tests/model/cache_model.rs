@@ -17,6 +17,7 @@ use galley_policy::storable::Lifetime;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use proptest::sample::Index;
 
+use super::blocking::Wait as _;
 use super::steps::{Damage, LogState, PAGES, Page, ProcessEnd, Step, Target, covers, split};
 use super::support::{content, read_body};
 use super::{CacheSize, DAY, DiskClock, Process, SITE, at, files, unlimited_budget, wall};

@@ -8,6 +8,8 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "../blocking/mod.rs"]
+mod blocking;
 mod cache_model;
 mod steps;
 #[path = "../support/mod.rs"]
