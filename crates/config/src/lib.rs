@@ -72,7 +72,7 @@ pub use effective_option::{EffectiveOption, EffectiveSection};
 pub use forward::{ForwardKind, PurgeForward};
 pub use include::included;
 pub use listen::{AdminListen, Listen};
-pub use load::{ConfigSource, for_root, from_text, load, load_admin};
+pub use load::{ConfigSource, from_text, load, load_admin};
 pub use log::{LogConfig, LogFormat, LogLevel, LogTarget, OtlpConfig};
 pub use log_field::{KnownField, LogField};
 pub use machine::{memory, runtime_dir};

@@ -33,7 +33,7 @@ impl ConfigSource {
         Self::at(SourcePlace::File(absolute(path)))
     }
 
-    /// The WordPress folder `dir`, as in [`for_root`].
+    /// No file: one site for every host, on port 8080 or `listen`, from the WordPress folder `dir`, with managed PHP.
     pub fn root(dir: &Path, listen: Option<SocketAddr>) -> Self {
         Self::at(SourcePlace::Root(absolute(dir), listen))
     }
@@ -49,7 +49,8 @@ impl ConfigSource {
 
     /// Reads the configuration. The certificates in `known` were read before and may be unreadable now.
     ///
-    /// Errors: as [`load`] and [`for_root`].
+    /// Errors: as [`load`]; without a file: the folder does not exist, or contains none of `wp-config.php`, `wp-load.php` and
+    /// `index.php`.
     pub fn load(&self, known: &[CertificateFiles]) -> Result<Config, Diagnostics> {
         let environment = Environment {
             runtime: self.runtime.clone(),
@@ -87,11 +88,4 @@ pub fn load_admin(path: &Path) -> (AdminConfig, Diagnostics) {
 /// Errors: as [`load`].
 pub fn from_text(name: &str, text: &str) -> Result<Config, Diagnostics> {
     finish(include::read_text(name, text), &Environment::current())
-}
-
-/// The configuration without a file: one site for every host, on port 8080 or `listen`, from the WordPress folder `dir`, with managed PHP.
-///
-/// Errors: `dir` is not a folder, or contains none of `wp-config.php`, `wp-load.php` and `index.php`.
-pub fn for_root(dir: &Path, listen: Option<SocketAddr>) -> Result<Config, Diagnostics> {
-    finish(root::for_root(dir, listen), &Environment::current())
 }

@@ -1,12 +1,20 @@
 //! Loading from a folder, text or a file, the interface of errors, defaults, and arbitrary text.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use galley_config::{AdminListen, UpstreamConfig, default_token_file, for_root, from_text, load};
+use galley_config::{
+    AdminListen, Config, ConfigSource, Diagnostics, UpstreamConfig, default_token_file, from_text,
+    load,
+};
 use galley_policy::route::HostPattern;
 use proptest::prelude::*;
+
+fn for_root(root: &Path, listen: Option<SocketAddr>) -> Result<Config, Diagnostics> {
+    ConfigSource::root(root, listen).load(&[])
+}
 
 #[test]
 fn a_wordpress_folder_is_a_site() {
