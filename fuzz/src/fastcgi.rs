@@ -1,15 +1,21 @@
 //! Output of FastCGI responders (records and the head in them), and parameters of a request.
 
+#[path = "../../crates/fastcgi/tests/responder_side/params.rs"]
+mod reader;
+#[path = "../../crates/fastcgi/tests/responder_side/records.rs"]
+mod records;
+
 use bytes::Bytes;
 use galley_fastcgi::FastCgiEvent;
 use galley_fastcgi::exchange::{FastCgiExchange, FastCgiRequest};
 use galley_fastcgi::response::Splitter;
-use galley_fastcgi::{params, record};
+use galley_fastcgi::params;
 use galley_policy::cgi;
+
+use self::records::{ParsedRecord, parse};
 
 /// The result does not depend on how records are split; stdout has the same head and body.
 pub fn records(data: &[u8]) {
-    let _ = record::parse(data);
     let whole = read_records([data]);
     assert_eq!(read_records(data.chunks(5)), whole);
     assert_eq!(read_records(data.chunks(1)), whole);
@@ -63,21 +69,21 @@ fn read_records<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ResponderOutp
 
 /// Parameters that were read can be written and read back unchanged.
 pub fn params(data: &[u8]) {
-    let Some(pairs) = params::read(data) else {
+    let Some(pairs) = reader::read(data) else {
         return;
     };
     let mut out = Vec::new();
     params::write(&mut out, &pairs).expect("the parameters were read, so they fit");
     let mut joined = Vec::new();
     let mut rest = &out[..];
-    while let Ok(record::ParsedRecord::Whole {
+    while let Ok(ParsedRecord::Whole {
         content, length, ..
-    }) = record::parse(rest)
+    }) = parse(rest)
     {
         joined.extend_from_slice(content);
         rest = &rest[length..];
     }
-    assert_eq!(params::read(&joined), Some(pairs));
+    assert_eq!(reader::read(&joined), Some(pairs));
 }
 
 /// An accepted CGI head has a valid status and no framing fields.

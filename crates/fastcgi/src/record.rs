@@ -7,8 +7,7 @@
 //!        (1)              big-endian big-endian 0..=65535             then content, then padding
 //! ```
 //!
-//! Only the form is checked here (the version, a known length); the exchange decides which record is allowed when. [`parse`]
-//! and the `write` functions support both sides, so that tests can implement a responder with them.
+//! Only the form is checked here (the version, a known length); the exchange decides which record is allowed when.
 
 use bytes::BufMut;
 
@@ -205,50 +204,6 @@ impl ProtocolStatus {
             other => ProtocolStatus::Other(other),
         }
     }
-
-    /// The number of the status.
-    pub fn code(self) -> u8 {
-        match self {
-            ProtocolStatus::RequestComplete => 0,
-            ProtocolStatus::CannotMultiplex => 1,
-            ProtocolStatus::Overloaded => 2,
-            ProtocolStatus::UnknownRole => 3,
-            ProtocolStatus::Other(code) => code,
-        }
-    }
-}
-
-/// The result of [`parse`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParsedRecord<'b> {
-    /// More bytes are needed.
-    Partial,
-    /// A complete record with its padding.
-    Whole {
-        /// The header.
-        header: Header,
-        /// The content without the padding.
-        content: &'b [u8],
-        /// The size of the record in bytes: header, content and padding.
-        length: usize,
-    },
-}
-
-/// Parses one complete record at the start of `bytes`; for the responder's side, where records are small.
-pub fn parse(bytes: &[u8]) -> Result<ParsedRecord<'_>, BadRecord> {
-    let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-        return Ok(ParsedRecord::Partial);
-    };
-    let header = Header::decode(*head)?;
-    let (content, padding) = (usize::from(header.content), usize::from(header.padding));
-    match rest.get(..content) {
-        Some(slice) if rest.len() >= content + padding => Ok(ParsedRecord::Whole {
-            header,
-            content: slice,
-            length: HEADER_BYTES + content + padding,
-        }),
-        _ => Ok(ParsedRecord::Partial),
-    }
 }
 
 /// Appends the header of a record without padding. The type limits `content` to [`MAX_CONTENT`].
@@ -285,13 +240,6 @@ pub fn write_begin(out: &mut impl BufMut) {
     out.put_slice(&[0, ROLE_RESPONDER, KEEP_CONNECTION, 0, 0, 0, 0, 0]);
 }
 
-/// Appends `END_REQUEST`, for the responder's side.
-pub fn write_end(out: &mut impl BufMut, status: EndStatus) {
-    write_header(out, RecordType::EndRequest, 8);
-    out.put_u32(status.app_status);
-    out.put_slice(&[status.protocol_status.code(), 0, 0, 0]);
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -306,19 +254,15 @@ mod tests {
         out.clear();
         write_stream_end(&mut out, RecordType::Params);
         assert_eq!(out, [1, 4, 0, 1, 0, 0, 0, 0]);
-        out.clear();
-        write_end(
-            &mut out,
-            EndStatus {
-                app_status: 0x0102_0304,
-                protocol_status: ProtocolStatus::Overloaded,
-            },
-        );
-        assert_eq!(out, [1, 3, 0, 1, 0, 8, 0, 0, 1, 2, 3, 4, 2, 0, 0, 0]);
+        let status = EndStatus {
+            app_status: 0x0102_0304,
+            protocol_status: ProtocolStatus::Overloaded,
+        };
+        assert_eq!(EndStatus::decode([1, 2, 3, 4, 2, 0, 0, 0]), status);
     }
 
     #[test]
-    fn kinds_and_statuses_round_trip() {
+    fn kinds_round_trip() {
         for code in 0..=u8::MAX {
             assert_eq!(
                 RecordType::from_code(code).is_some(),
@@ -328,7 +272,6 @@ mod tests {
                 RecordType::from_code(code).map_or(code, RecordType::code),
                 code
             );
-            assert_eq!(ProtocolStatus::from_code(code).code(), code);
         }
     }
 
@@ -343,57 +286,17 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_whole_only_with_its_padding() {
-        let bytes = [1, 6, 0, 1, 0, 2, 3, 9, b'a', b'b', 0, 0, 0, b'?'];
-        for end in 0..13 {
-            assert_eq!(
-                parse(&bytes[..end]),
-                Ok(ParsedRecord::Partial),
-                "{end} bytes"
-            );
-        }
-        let header = Header {
-            code: 6,
-            id: 1,
-            content: 2,
-            padding: 3,
-        };
-        assert_eq!(
-            parse(&bytes),
-            Ok(ParsedRecord::Whole {
-                header,
-                content: b"ab",
-                length: 13
-            })
-        );
-    }
-
-    #[test]
     fn long_streams_are_split_and_empty_ones_write_nothing() {
         let mut out = Vec::new();
         write_stream(&mut out, RecordType::Stdin, &[]);
         assert!(out.is_empty());
         write_stream(&mut out, RecordType::Stdin, &vec![7; MAX_CONTENT + 1]);
-        let Ok(ParsedRecord::Whole { header, length, .. }) = parse(&out) else {
-            panic!("first record")
-        };
-        assert_eq!(
-            (header.content, length),
-            (u16::MAX, HEADER_BYTES + MAX_CONTENT)
-        );
-        assert!(
-            matches!(parse(&out[length..]), Ok(ParsedRecord::Whole { header, .. }) if header.content == 1 && header.code == 5)
-        );
+        let (first, second) = out.split_at(HEADER_BYTES + MAX_CONTENT);
+        assert_eq!(first[..HEADER_BYTES], [1, 5, 0, 1, 255, 255, 0, 0]);
+        assert_eq!(second, [1, 5, 0, 1, 0, 1, 0, 0, 7]);
     }
 
     proptest! {
-        #[test]
-        fn parse_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-            if let Ok(ParsedRecord::Whole { content, length, .. }) = parse(&bytes) {
-                prop_assert!(length <= bytes.len() && content.len() + HEADER_BYTES <= length);
-            }
-        }
-
         #[test]
         fn headers_round_trip(code: u8, id: u16, content: u16, padding: u8) {
             let header = Header { code, id, content, padding };

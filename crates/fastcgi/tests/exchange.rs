@@ -2,11 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "responder_side/records.rs"]
+mod records;
+
 use bytes::{Buf, Bytes, BytesMut};
 use galley_fastcgi::exchange::{FastCgiExchange, OUTPUT_BYTES};
-use galley_fastcgi::record::{self, Header, ParsedRecord, RecordType};
+use galley_fastcgi::record::{self, Header, RecordType};
 use galley_fastcgi::{BadRecord, EndStatus, Error, FastCgiEvent, FastCgiRequest, ProtocolStatus};
 use proptest::prelude::*;
+
+use self::records::ParsedRecord;
 
 const COMPLETE: EndStatus = EndStatus {
     app_status: 0,
@@ -342,7 +347,7 @@ fn pending_output_is_limited() {
         header,
         content,
         length,
-    }) = record::parse(rest)
+    }) = records::parse(rest)
     {
         if header.code == RecordType::Stdin.code() {
             body += content.len();

@@ -206,7 +206,6 @@ async fn send_with_method(
             FastCgiEvent::Stderr(bytes) => eprintln!("stderr: {}", String::from_utf8_lossy(&bytes)),
             FastCgiEvent::End(status) => {
                 assert_eq!(status.app_status, 0);
-                splitter.finish().unwrap();
                 return (
                     String::from_utf8(head.unwrap().to_vec()).unwrap(),
                     response_body,

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "responder_side/records.rs"]
+mod records;
+
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -10,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_fastcgi::record::{self, ParsedRecord, RecordType};
+use galley_fastcgi::record::{self, RecordType};
 use galley_fastcgi::{
     BodySource, EndStatus, Error, FastCgiConnection, FastCgiEvent, FastCgiRequest, NoBody,
     ProtocolStatus,
@@ -19,6 +22,8 @@ use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
 };
 use tokio::net::UnixStream;
+
+use self::records::ParsedRecord;
 
 const COMPLETE: EndStatus = EndStatus {
     app_status: 0,
@@ -70,7 +75,8 @@ async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
 
 fn end() -> Vec<u8> {
     let mut out = Vec::new();
-    record::write_end(&mut out, COMPLETE);
+    record::write_header(&mut out, RecordType::EndRequest, 8);
+    out.extend([0; 8]);
     out
 }
 
@@ -89,7 +95,7 @@ async fn read_until_end_of(stream: &mut (impl AsyncRead + Unpin), until: RecordT
             header,
             content,
             length,
-        } = record::parse(&bytes).unwrap()
+        } = records::parse(&bytes).unwrap()
         {
             sum += content.len();
             bytes.drain(..length);
