@@ -184,13 +184,6 @@ impl LoadClient {
         self.idle.iter().filter(is_closed).count()
     }
 
-    /// Changes the pace of a workload, by its number, for later runs.
-    pub fn set_pace(&mut self, workload: usize, pace: Pace) {
-        if let Some(load) = self.loads.get_mut(workload) {
-            load.pace = pace;
-        }
-    }
-
     /// Changes the timeouts of later runs.
     pub fn set_timeouts(&mut self, timeouts: Timeouts) {
         self.timeouts = timeouts;

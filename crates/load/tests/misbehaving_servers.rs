@@ -176,13 +176,12 @@ fn an_impossible_rate_is_rejected() {
     let origin = origin(|_, writer| {
         writer.respond(200, &[], b"hello");
     });
-    let mut client = client(origin.addr(), 1, Pace::Closed);
     for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1_000_001.0, 3e9] {
-        client.set_pace(0, Pace::Constant(rate));
+        let mut client = client(origin.addr(), 1, Pace::Constant(rate));
         let error = client.run(Limit::Time(SLOW)).unwrap_err();
         assert!(matches!(error, LoadError::Rate(_)), "{rate}: {error}");
     }
-    client.set_pace(0, Pace::Constant(1_000_000.0));
+    let mut client = client(origin.addr(), 1, Pace::Constant(1_000_000.0));
     let outcome = client.run(Limit::Time(SLOW)).unwrap().remove(0);
     assert_eq!(outcome.responses + outcome.unsent, 60_000);
 }

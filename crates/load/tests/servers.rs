@@ -293,17 +293,15 @@ fn unsent_requests_count_with_their_waiting_time() {
 }
 
 #[test]
-fn a_constant_rate_is_kept_and_can_be_changed_between_runs() {
+fn a_constant_rate_is_kept() {
     let origin = stalling(0, Duration::ZERO);
-    let load = workload(&get("/"), 4, Pace::Constant(200.0));
-    let mut client =
-        LoadClient::connect(target(origin.addr()), vec![load], Arc::default()).unwrap();
     for (rate, expected) in [(200.0, 100), (1000.0, 500)] {
-        client.set_pace(0, Pace::Constant(rate));
-        let outcome = client
-            .run(Limit::Time(Duration::from_millis(500)))
-            .unwrap()
-            .remove(0);
+        let load = workload(&get("/"), 4, Pace::Constant(rate));
+        let outcome = run(
+            target(origin.addr()),
+            load,
+            Limit::Time(Duration::from_millis(500)),
+        );
         assert_eq!(outcome.responses + outcome.unsent, expected);
     }
 }
