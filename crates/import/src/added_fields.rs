@@ -11,16 +11,16 @@ pub(crate) fn added(
     rule: Option<&Section>,
     is_tls: bool,
 ) -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
+    let mut added = BTreeMap::new();
     for section in std::iter::once(site).chain(rule) {
         for name in section.list("remove_headers") {
-            all.remove(&name.to_ascii_lowercase());
+            added.remove(&name.to_ascii_lowercase());
         }
         for line in section.list("set_headers") {
             let (name, value) = line.split_once(':').unwrap_or((line, ""));
             let name = name.trim().to_ascii_lowercase();
             let value = sorted(&name, value.trim());
-            all.insert(name, value);
+            added.insert(name, value);
         }
     }
     if let Some(age) = site
@@ -34,12 +34,12 @@ pub(crate) fn added(
             has("hsts_preload", "; preload"),
         ]
         .concat();
-        all.insert(
+        added.insert(
             "strict-transport-security".to_owned(),
             format!("max-age={age}{more}"),
         );
     }
-    all
+    added
 }
 
 /// The directives of `Cache-Control`, in order and each once. Other values are unchanged.

@@ -50,14 +50,14 @@ fn nearest(kind: ValueKind, setting: &Setting) -> Option<String> {
     };
     match kind {
         ValueKind::Time { least, most } | ValueKind::TimeOrOff { least, most } if text != "off" => {
-            let own = parse_duration(text).unwrap_or(most);
-            let near = own.clamp(least, most);
-            (near != own || parse_duration(text).is_none()).then(|| write_duration(near))
+            let duration = parse_duration(text).unwrap_or(most);
+            let near = duration.clamp(least, most);
+            (near != duration || parse_duration(text).is_none()).then(|| write_duration(near))
         }
         ValueKind::Size { least, most } | ValueKind::SizeOrOff { least, most } if text != "off" => {
-            let own = parse_size(text).unwrap_or(most);
-            let near = own.clamp(least, most);
-            (near != own || parse_size(text).is_none()).then(|| write_size(near))
+            let bytes = parse_size(text).unwrap_or(most);
+            let near = bytes.clamp(least, most);
+            (near != bytes || parse_size(text).is_none()).then(|| write_size(near))
         }
         _ => None,
     }

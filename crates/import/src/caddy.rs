@@ -21,22 +21,22 @@ pub(crate) use address::SiteAddress;
 
 /// Converts a Caddyfile. A file without braces is one site, whose addresses are its first line.
 pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
-    let all = tree::read(source, main, Grammar::Caddy, report);
+    let blocks = tree::read(source, main, Grammar::Caddy, report);
     let mut draft = Draft::default();
-    for (index, one) in all.iter().enumerate() {
+    for (index, one) in blocks.iter().enumerate() {
         if one.name().starts_with('(') {
             let why = "the snippet is converted where it is imported";
             one.entry.not_needed(why);
         } else if one.name() == "{" {
             one.entry.not_needed(BLOCK);
             one.inner().iter().for_each(|one| global(one, &mut draft));
-        } else if is_site(one) && is_left_out(one, &all) {
+        } else if is_site(one) && is_left_out(one, &blocks) {
             one.not_carried(OTHER_SITE);
         } else if one.block.is_some() {
-            add(one, one.inner(), &all, &mut draft);
+            add(one, one.inner(), &blocks, &mut draft);
         } else if index == 0 {
-            let rest = all.get(1..).unwrap_or_default();
-            add(one, rest, &all, &mut draft);
+            let rest = blocks.get(1..).unwrap_or_default();
+            add(one, rest, &blocks, &mut draft);
             break;
         }
     }
@@ -404,8 +404,8 @@ fn path_option(path: &str) -> PathOption {
 /// The paths of `@name path /a/* /b` or `@name { path ... }`. `None`: it compares something else, too.
 fn paths_of(one: &Directive) -> Option<Vec<PathOption>> {
     let inner = one.inner().iter().map(|one| one.words.as_slice());
-    let own = std::iter::once(one.arguments()).filter(|words| !words.is_empty());
-    let lines: Vec<&[String]> = inner.chain(own).collect();
+    let line = std::iter::once(one.arguments()).filter(|words| !words.is_empty());
+    let lines: Vec<&[String]> = inner.chain(line).collect();
     let is_of = |line: &&[String], kind: &str| line.first().is_some_and(|first| first == kind);
     let is_path = |line: &&[String]| is_of(line, "path") && !line.concat().contains('{');
     match lines.as_slice() {
@@ -432,11 +432,11 @@ fn refuses(block: &Directive) -> bool {
 
 /// The status of `respond`, `error` or `abort` with these words.
 fn status<'w>(one: &Directive, words: &[&'w str]) -> &'w str {
-    let named = words.iter().find(|word| word.parse::<u16>().is_ok());
-    match (one.name(), named) {
+    let status = words.iter().find(|word| word.parse::<u16>().is_ok());
+    match (one.name(), status) {
         ("abort", _) => "444",
         ("error", None) => "500",
-        (_, named) => named.copied().unwrap_or("200"),
+        (_, status) => status.copied().unwrap_or("200"),
     }
 }
 

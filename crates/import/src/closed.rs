@@ -86,8 +86,8 @@ fn never_sent(pattern: &str) -> Option<&'static str> {
         .trim_start_matches("(?i)")
         .trim_start_matches('^')
         .replace("\\/", "/");
-    let mut known = NEVER_SENT.iter();
-    known
+    let mut closed = NEVER_SENT.iter();
+    closed
         .find(|(patterns, _)| patterns.contains(&text))
         .map(|(_, reason)| *reason)
 }

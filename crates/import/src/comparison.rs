@@ -191,16 +191,16 @@ impl<'d, S: AnsweringServer<'d>> HostCheck<'_, 'd, S> {
         if has_fields {
             let name = sample.path().rsplit('/').next().unwrap_or_default();
             let is_file = name.contains('.') || theirs.pass.is_some();
-            let own = (is_file || S::HAS_FIELDS_EVERYWHERE).then_some(&theirs);
+            let compared = (is_file || S::HAS_FIELDS_EVERYWHERE).then_some(&theirs);
             let pages = pages
                 .iter()
                 .filter(|_| !is_file || S::HAS_FIELDS_EVERYWHERE);
-            let all: Vec<_> = own
+            let fields: Vec<_> = compared
                 .into_iter()
                 .chain(pages)
                 .map(|one| &one.fields)
                 .collect();
-            self.fields(sample, &all, &ours, site);
+            self.fields(sample, &fields, &ours, site);
         }
         if theirs.answer == Answer::Open {
             let passed = pages.iter().filter(|page| page.pass.is_some());
@@ -241,20 +241,20 @@ impl<'d, S: AnsweringServer<'d>> HostCheck<'_, 'd, S> {
         let denies = ours
             .rule
             .is_some_and(|rule| rule.has("deny") || rule.has("allow"));
-        let wanted = theirs.by.iter().find_map(|one| S::refusal_status(one));
-        let Some(wanted) = wanted.filter(|_| denies || asks) else {
+        let status = theirs.by.iter().find_map(|one| S::refusal_status(one));
+        let Some(status) = status.filter(|_| denies || asks) else {
             return;
         };
-        let own = match ours.rule.and_then(|rule| rule.get("deny_status")) {
+        let own_status = match ours.rule.and_then(|rule| rule.get("deny_status")) {
             _ if asks => "401",
             Some(Value::Verbatim(status)) => status,
             _ => "403",
         };
-        if wanted == own || ours.origins.is_empty() {
+        if status == own_status || ours.origins.is_empty() {
             return;
         }
         let target = sample.target;
-        let remedy = format!("`{target}` is refused with {own} in place of {wanted}");
+        let remedy = format!("`{target}` is refused with {own_status} in place of {status}");
         let refuses = |one: &&&Directive| S::refusal_status(one).is_some();
         for one in theirs.by.iter().filter(refuses) {
             one.entry.differs(&remedy, false);
@@ -286,8 +286,8 @@ impl<'d, S: AnsweringServer<'d>> HostCheck<'_, 'd, S> {
     /// Reports the statements with one of these names at one of these positions.
     fn at(&self, origins: &[&StatementOrigin], names: &[&str], remedy: &str) {
         let begins = |one: &Directive| names.iter().any(|name| one.name().starts_with(name));
-        let all = self.host.all.iter().filter(|one| begins(one));
-        for one in all.filter(|one| origins.contains(&&one.origin)) {
+        let statements = self.host.all.iter().filter(|one| begins(one));
+        for one in statements.filter(|one| origins.contains(&&one.origin)) {
             one.entry.differs(remedy, false);
         }
     }
@@ -350,15 +350,16 @@ impl<'d, S: AnsweringServer<'d>> HostCheck<'_, 'd, S> {
         let names = INDEXES.iter().filter(|_| path.ends_with('/'));
         let pages = names.map(|name| format!("{path}{name}")).filter(exists);
         let front = (theirs.falls_back || path == "/").then(|| "/index.php".to_owned());
-        let all = front.into_iter().chain(pages);
-        all.filter_map(|page| {
-            self.server.answer(&SampleRequest {
-                inner: Some(&page),
-                is_missing: false,
-                ..*sample
+        let inner = front.into_iter().chain(pages);
+        inner
+            .filter_map(|page| {
+                self.server.answer(&SampleRequest {
+                    inner: Some(&page),
+                    is_missing: false,
+                    ..*sample
+                })
             })
-        })
-        .collect()
+            .collect()
     }
 
     /// Whether a path exists, as far as this machine shows.
@@ -421,16 +422,16 @@ impl<'d, S: AnsweringServer<'d>> HostCheck<'_, 'd, S> {
         ours: &DraftDecision<'_>,
         site: &Section,
     ) {
-        let own = ["php", "upstream"].into_iter().find_map(|name| {
+        let of_rule = ["php", "upstream"].into_iter().find_map(|name| {
             let rule = ours.rule.filter(|rule| rule.has(name))?;
             Some((rule, name))
         });
         let of_site = if site.has("php") { "php" } else { "upstream" };
-        let (section, option) = own.unwrap_or((site, of_site));
+        let (section, option) = of_rule.unwrap_or((site, of_site));
         let is_same = match theirs.pass {
             Some(pass) => {
-                let wanted = self.server.upstream_of(pass);
-                let is_server = wanted.is_some_and(|(name, value)| {
+                let upstream = self.server.upstream_of(pass);
+                let is_server = upstream.is_some_and(|(name, value)| {
                     name == option && section.get(name) == Some(&value)
                 });
                 is_server && !(option == "upstream" && self.may_be_file(theirs, site))
@@ -439,7 +440,7 @@ impl<'d, S: AnsweringServer<'d>> HostCheck<'_, 'd, S> {
             None => {
                 (site.has("php") || !site.has("upstream"))
                     && site.has("root")
-                    && (sample.path().contains(".php") || own.is_none())
+                    && (sample.path().contains(".php") || of_rule.is_none())
             }
         };
         if is_same {
@@ -452,7 +453,7 @@ impl<'d, S: AnsweringServer<'d>> HostCheck<'_, 'd, S> {
         for one in theirs.pass.iter().chain(&theirs.place) {
             one.entry.differs(&remedy, false);
         }
-        if own.is_some() {
+        if of_rule.is_some() {
             let origins: Vec<_> = section.origins(option).iter().collect();
             self.at(&origins, PASSING, &remedy);
         }

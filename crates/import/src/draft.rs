@@ -275,8 +275,8 @@ impl ImportedSite {
         if ACCESS.iter().any(|option| rule.section.has(option)) {
             rule.section.set("spellings", false, None);
         }
-        let mut all = self.rules.iter_mut();
-        match all.find(|known| known.has_paths_of(&rule)) {
+        let mut rules = self.rules.iter_mut();
+        match rules.find(|known| known.has_paths_of(&rule)) {
             Some(known) if !rule.section.has("redirect") => {
                 if known.section.has("deny") {
                     rule.section.remove("deny_status");
@@ -346,14 +346,16 @@ impl Draft {
     /// the others redirect.
     pub fn set_listeners(&mut self) {
         for option in ["listen", "listen_tls"] {
-            let all = self.server.list(option).to_vec();
+            let of_server = self.server.list(option).to_vec();
             for site in &mut self.sites {
-                let own = site.listeners.list(option);
-                let is_meant = !own.is_empty() && (option == "listen" || site.section.has("tls"));
-                if is_meant && !all.iter().all(|one| own.contains(one)) {
-                    let (own, origins) = (own.to_vec(), site.listeners.origins(option));
+                let of_site = site.listeners.list(option);
+                let is_meant =
+                    !of_site.is_empty() && (option == "listen" || site.section.has("tls"));
+                if is_meant && !of_server.iter().all(|one| of_site.contains(one)) {
+                    let (of_site, origins) = (of_site.to_vec(), site.listeners.origins(option));
                     let origin = origins.first().cloned();
-                    site.section.set(option, Value::List(own), origin.as_ref());
+                    site.section
+                        .set(option, Value::List(of_site), origin.as_ref());
                 }
             }
         }
@@ -387,15 +389,15 @@ impl Draft {
             self.lost.extend(join_section(own, other));
         }
         for mut rule in site.rules {
-            let mut own = known.rules.iter_mut();
-            match own.find(|own| own.has_paths_of(&rule)) {
-                Some(own) => {
+            let mut rules = known.rules.iter_mut();
+            match rules.find(|one| one.has_paths_of(&rule)) {
+                Some(first) => {
                     // What either server refuses stays closed. Of other options those of the first one count, as in nginx.
-                    let mut all = std::mem::take(&mut rule.section.settings);
-                    all.retain(|one| {
+                    let mut settings = std::mem::take(&mut rule.section.settings);
+                    settings.retain(|one| {
                         ACCESS.contains(&one.name.as_str()) && one.value != "off".into()
                     });
-                    join_section(&mut own.section, Section { settings: all });
+                    join_section(&mut first.section, Section { settings });
                 }
                 None => known.rules.push(rule),
             }

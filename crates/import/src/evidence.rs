@@ -58,8 +58,8 @@ impl<'r> SampleRequest<'r> {
     }
 
     pub fn path(&self) -> &'r str {
-        let own = || self.target.split('?').next().unwrap_or_default();
-        self.inner.unwrap_or_else(own)
+        let target_path = || self.target.split('?').next().unwrap_or_default();
+        self.inner.unwrap_or_else(target_path)
     }
 
     pub fn query(&self) -> &'r str {
@@ -96,8 +96,8 @@ impl<'d> DecidingRules<'d> {
         };
         policy.home.host = site.text("canonical_host").map(str::to_owned);
         policy.home.https = site.has("https_redirect").then_some(443);
-        let all = rules.filter_map(|rule| Some((compiled(&rule.section)?, &rule.section)));
-        let (compiled, rules) = all.unzip();
+        let pairs = rules.filter_map(|rule| Some((compiled(&rule.section)?, &rule.section)));
+        let (compiled, rules) = pairs.unzip();
         policy.rules = compiled;
         Self {
             policy: policy.guarded(),
@@ -287,10 +287,10 @@ fn networks<N: std::str::FromStr>(section: &Section, option: &str) -> AccessSett
         (false, true) => format!("{text}/128"),
         (false, false) => format!("{text}/32"),
     };
-    let all = section.list(option).iter();
-    let all: Vec<N> = all.filter_map(|text| whole(text).parse().ok()).collect();
+    let texts = section.list(option).iter();
+    let values: Vec<N> = texts.filter_map(|text| whole(text).parse().ok()).collect();
     if section.has(option) {
-        AccessSetting::Is(all)
+        AccessSetting::Is(values)
     } else {
         AccessSetting::Nothing
     }
@@ -313,8 +313,8 @@ pub(crate) fn prune(draft: &mut Draft) {
 
 /// Whether a rule applies to requests to which `later` would apply without it.
 fn shadows(rule: &RuleDraft, later: &RuleDraft) -> bool {
-    let own = compiled(&rule.section);
-    let (Some(own), Some(other)) = (own, compiled(&later.section)) else {
+    let earlier = compiled(&rule.section);
+    let (Some(earlier), Some(other)) = (earlier, compiled(&later.section)) else {
         return false;
     };
     let (first, second) = (samples(&rule.section), samples(&later.section));
@@ -327,7 +327,9 @@ fn shadows(rule: &RuleDraft, later: &RuleDraft) -> bool {
     let mut paths = mixed
         .chain(first.iter().cloned())
         .chain(second.iter().cloned());
-    paths.any(|path| own.matches("GET", path.as_bytes()) && other.matches("GET", path.as_bytes()))
+    paths.any(|path| {
+        earlier.matches("GET", path.as_bytes()) && other.matches("GET", path.as_bytes())
+    })
 }
 
 /// Requests for the paths of a rule.

@@ -60,7 +60,7 @@ impl Draft {
         let others: Vec<String> = others.cloned().collect();
         // The target is the host of the request, or the only host.
         let is_same_host = redirect.is_own_host() || others.is_empty();
-        let wanted = if is_same_host {
+        let targets = if is_same_host {
             hosts.as_slice()
         } else {
             std::slice::from_ref(&redirect.host)
@@ -70,22 +70,22 @@ impl Draft {
             return self.redirect_all(&site, redirect, schemes);
         }
         let is_target = |known: &&mut ImportedSite| {
-            let mut all = known.hosts().iter();
-            all.any(|host| wanted.contains(host) || host == "*")
+            let mut hosts = known.hosts().iter();
+            hosts.any(|host| targets.contains(host) || host == "*")
         };
         let Some(known) = self.sites.iter_mut().find(is_target) else {
             return self.add_redirecting(site, redirect);
         };
         self.dropped.extend(origins_of(&site));
         let is_https = redirect.scheme == "https" && schemes.len() == 1;
-        let all = |site: &ImportedSite| {
+        let listeners = |site: &ImportedSite| {
             let names = ["listen", "listen_tls"].iter();
             places(names.flat_map(|name| site.listeners.list(name)))
         };
         // With `https_redirect` nothing else is served without TLS.
         let only_redirects = is_https && schemes == [false] && redirect.is_plain();
         let is_safe = only_redirects && is_same_host && !known.listeners.has("listen");
-        if !is_safe && !all(&site).is_subset(&all(known)) {
+        if !is_safe && !listeners(&site).is_subset(&listeners(known)) {
             return entry.not_carried(OTHER_LISTENERS);
         }
         known.listeners.take(site.listeners);

@@ -41,9 +41,9 @@ fn is_known_cookie(name: &str) -> bool {
 
 /// The paths in a condition on the URL that the preset stores, as patterns.
 pub(crate) fn paths(pattern: &str) -> Vec<String> {
-    let mut all = alternatives(pattern);
-    all.retain(|one| !is_known_path(one));
-    all
+    let mut patterns = alternatives(pattern);
+    patterns.retain(|one| !is_known_path(one));
+    patterns
 }
 
 /// Whether a pattern for a URL is about its query.
@@ -67,11 +67,11 @@ fn is_known_path(pattern: &str) -> bool {
 
 /// The top-level alternatives of a regular expression, without a group around all of it.
 pub(crate) fn alternatives(pattern: &str) -> Vec<String> {
-    let mut all = Vec::new();
+    let mut parts = Vec::new();
     let (mut depth, mut is_escaped, mut one) = (0_usize, false, String::new());
     for c in ungrouped(pattern.trim()).chars() {
         match c {
-            '|' if depth == 0 && !is_escaped => all.push(std::mem::take(&mut one)),
+            '|' if depth == 0 && !is_escaped => parts.push(std::mem::take(&mut one)),
             _ => one.push(c),
         }
         if !is_escaped {
@@ -83,9 +83,9 @@ pub(crate) fn alternatives(pattern: &str) -> Vec<String> {
         }
         is_escaped = c == '\\' && !is_escaped;
     }
-    all.push(one);
-    all.retain(|one| !one.is_empty());
-    all
+    parts.push(one);
+    parts.retain(|one| !one.is_empty());
+    parts
 }
 
 /// A pattern without a group around all of it.
@@ -174,10 +174,10 @@ pub(crate) struct Patterns(RefCell<HashMap<(String, bool), Option<Regex>>>);
 impl Patterns {
     /// A PCRE. `None`: Galley has no such pattern.
     pub fn of(&self, text: &str, ignores_case: bool) -> Option<Regex> {
-        let mut all = self.0.borrow_mut();
+        let mut patterns = self.0.borrow_mut();
         let compiled = || Regex::new(&pattern(text, ignores_case)?).ok();
         let key = (text.to_owned(), ignores_case);
-        all.entry(key).or_insert_with(compiled).clone()
+        patterns.entry(key).or_insert_with(compiled).clone()
     }
 }
 
@@ -250,8 +250,8 @@ pub(crate) fn paths_of_type(media_type: &str) -> Option<&'static str> {
     let mut lines = PATHS_OF_TYPES
         .lines()
         .filter_map(|line| line.split_once(' '));
-    let found = lines.find(|(_, names)| names.split(' ').any(|name| name == media_type));
-    found.map(|(pattern, _)| pattern)
+    let line = lines.find(|(_, names)| names.split(' ').any(|name| name == media_type));
+    line.map(|(pattern, _)| pattern)
 }
 
 /// Patterns for paths, and the media types, or the beginning of those of a kind, that have them.

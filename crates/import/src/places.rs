@@ -55,14 +55,14 @@ fn shape(head: &Directive) -> Vec<&[String]> {
             .iter()
             .any(|start| one.name().starts_with(start))
     };
-    let mut all = Vec::new();
+    let mut pieces = Vec::new();
     for one in head.inner().iter().filter(is_meant) {
-        all.push(one.words.as_slice());
-        all.extend(shape(one));
+        pieces.push(one.words.as_slice());
+        pieces.extend(shape(one));
         // The end of a block.
-        all.push(&[]);
+        pieces.push(&[]);
     }
-    all
+    pieces
 }
 
 /// Beginnings of statements that two servers with the same answers may have differently.

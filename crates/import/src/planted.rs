@@ -43,8 +43,9 @@ impl PlantedServer {
             &mut report,
             &mut change,
         );
-        let all = report.into_statements().into_iter();
-        let settled = all.filter(|one| !matches!(one.outcome, StatementOutcome::NotCarried(_)));
+        let statements = report.into_statements().into_iter();
+        let settled =
+            statements.filter(|one| !matches!(one.outcome, StatementOutcome::NotCarried(_)));
         settled.map(|one| one.origin.line).collect()
     }
 
@@ -55,8 +56,8 @@ impl PlantedServer {
             rules.clone_from(&draft.sites[0].rules);
             draft
         });
-        let all = (0..rules.len()).flat_map(|at| PLANTS.iter().map(move |plant| (at, plant)));
-        let existing = all.filter(|(at, (_, plant))| plant(&mut rules.clone(), *at).is_some());
+        let plants = (0..rules.len()).flat_map(|at| PLANTS.iter().map(move |plant| (at, plant)));
+        let existing = plants.filter(|(at, (_, plant))| plant(&mut rules.clone(), *at).is_some());
         let (mut planted, mut missed) = (0, Vec::new());
         for (at, (name, plant)) in existing {
             planted += 1;

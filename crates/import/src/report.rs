@@ -73,9 +73,9 @@ impl ReportEntry {
             StatementOutcome::Carried(_) => 2,
             StatementOutcome::NotCarried(_) => 3,
         };
-        let mut own = self.0.borrow_mut();
-        if weight(&own.outcome) < weight(&outcome) {
-            own.outcome = outcome;
+        let mut statement = self.0.borrow_mut();
+        if weight(&statement.outcome) < weight(&outcome) {
+            statement.outcome = outcome;
         }
     }
 
@@ -115,16 +115,16 @@ impl Report {
     /// Records that the value of an option is not that of the statement at `origin`.
     pub fn changed(&self, origin: &StatementOrigin, option: &str, remedy: &str) {
         for entry in &self.entries {
-            let own = entry.0.borrow();
-            let is_meant = match &own.outcome {
+            let statement = entry.0.borrow();
+            let is_meant = match &statement.outcome {
                 StatementOutcome::Carried(what) => {
                     let of_cache = what.starts_with("cache.disk");
                     what.contains(option) || what.contains("ttl") || of_cache
                 }
                 StatementOutcome::NotNeeded(_) | StatementOutcome::NotCarried(_) => false,
             };
-            let is_meant = is_meant && own.origin == *origin;
-            drop(own);
+            let is_meant = is_meant && statement.origin == *origin;
+            drop(statement);
             if is_meant {
                 entry.not_carried(remedy);
             }
@@ -153,8 +153,9 @@ impl Report {
             )),
             is_open: true,
         });
-        let all = self.entries.into_iter();
-        all.map(|entry| entry.0.borrow().clone())
+        let entries = self.entries.into_iter();
+        entries
+            .map(|entry| entry.0.borrow().clone())
             .chain(cut)
             .collect()
     }

@@ -9,19 +9,19 @@ use crate::served::StatementPaths;
 
 /// Samples, and longer paths, which match, too, unless the end is anchored; other sections may match only the shorter ones.
 pub(crate) fn longer(paths: &StatementPaths) -> Vec<String> {
-    let all = paths.samples();
-    let longer = all.iter().map(|one| format!("{one}a"));
-    longer.chain(all.iter().cloned()).collect()
+    let samples = paths.samples();
+    let longer = samples.iter().map(|one| format!("{one}a"));
+    longer.chain(samples.iter().cloned()).collect()
 }
 
 /// Statements and those in their blocks.
 pub(crate) fn flat<'d>(block: impl IntoIterator<Item = &'d Directive>) -> Vec<&'d Directive> {
-    let mut all = Vec::new();
+    let mut directives = Vec::new();
     for one in block {
-        all.push(one);
-        all.extend(flat(one.inner()));
+        directives.push(one);
+        directives.extend(flat(one.inner()));
     }
-    all
+    directives
 }
 
 /// The requests for these paths, for each name below each folder, and for what every WordPress has.
@@ -31,14 +31,15 @@ pub(crate) fn targets(names: &[String], folders: &[String]) -> BTreeSet<String> 
         let bare = folder.trim_end_matches('/');
         names.iter().map(move |name| format!("{bare}{name}"))
     });
-    let own = names.iter().chain(folders);
-    let queries = own.clone().take(MAX_TARGETS / 10);
+    let paths = names.iter().chain(folders);
+    let queries = paths.clone().take(MAX_TARGETS / 10);
     let others = evidence::OTHER_TARGETS.iter().map(|one| (*one).to_owned());
-    let all = others
-        .chain(own.clone().cloned())
+    let targets = others
+        .chain(paths.clone().cloned())
         .chain(queries.map(|path| format!("{path}?a=b")))
         .chain(below);
-    all.filter(|target| is_plain(target))
+    targets
+        .filter(|target| is_plain(target))
         .take(MAX_TARGETS)
         .collect()
 }
@@ -59,17 +60,17 @@ const MAX_TARGETS: usize = 2_000;
 
 /// A client that no list names, and one of each network that these words name.
 pub(crate) fn clients<'w>(words: impl Iterator<Item = &'w str>) -> Vec<IpAddr> {
-    let mut all = vec![IpAddr::V4(Ipv4Addr::new(203, 0, 113, 77))];
+    let mut clients = vec![IpAddr::V4(Ipv4Addr::new(203, 0, 113, 77))];
     for word in words {
         let address = word.split('/').next().unwrap_or_default().parse();
         if let Ok(address) = address
-            && all.len() < MAX_CLIENTS
-            && !all.contains(&address)
+            && clients.len() < MAX_CLIENTS
+            && !clients.contains(&address)
         {
-            all.push(address);
+            clients.push(address);
         }
     }
-    all
+    clients
 }
 
 const MAX_CLIENTS: usize = 6;

@@ -74,8 +74,8 @@ impl<'a> Files<'a> {
             return Vec::new();
         };
         let mut parser = StatementParser::new(&text, name, self.grammar, self.report);
-        let all = parser.statements(0);
-        self.included(all, level)
+        let statements = parser.statements(0);
+        self.included(statements, level)
     }
 
     /// Replaces each `include` by the statements of the included files.
@@ -176,7 +176,7 @@ impl<'a> StatementParser<'a> {
 
     /// Parses statements up to the end of the block, or of the text at depth 0.
     fn statements(&mut self, depth: usize) -> Vec<Directive> {
-        let mut all = Vec::new();
+        let mut statements = Vec::new();
         loop {
             let mut words = Vec::new();
             let (line, end) = self.words(&mut words);
@@ -186,7 +186,8 @@ impl<'a> StatementParser<'a> {
                     let words = vec!["{".to_owned()];
                     let entry = self.add(&words, line, "");
                     let block = self.statements(depth + 1);
-                    all.extend(entry.map(|entry| self.entered(entry, words, line, Some(block))));
+                    statements
+                        .extend(entry.map(|entry| self.entered(entry, words, line, Some(block))));
                 }
                 WordsEnd::Semicolon | WordsEnd::Open if words.is_empty() => {
                     self.invalid(line, "a statement without a name");
@@ -194,15 +195,16 @@ impl<'a> StatementParser<'a> {
                         self.skip_block();
                     }
                 }
-                WordsEnd::Semicolon => all.extend(self.directive(words, line, None)),
+                WordsEnd::Semicolon => statements.extend(self.directive(words, line, None)),
                 WordsEnd::Open if depth >= MAX_NESTED || is_code(&words) => {
                     self.skip_block();
-                    all.extend(self.directive(words, line, Some(Vec::new())));
+                    statements.extend(self.directive(words, line, Some(Vec::new())));
                 }
                 WordsEnd::Open => {
                     let entry = self.add(&words, line, " {");
                     let block = self.statements(depth + 1);
-                    all.extend(entry.map(|entry| self.entered(entry, words, line, Some(block))));
+                    statements
+                        .extend(entry.map(|entry| self.entered(entry, words, line, Some(block))));
                 }
                 WordsEnd::Close | WordsEnd::Text => {
                     if !words.is_empty() {
@@ -212,7 +214,7 @@ impl<'a> StatementParser<'a> {
                         );
                     }
                     if end == WordsEnd::Text || depth > 0 {
-                        return all;
+                        return statements;
                     }
                     self.invalid(line, "a `}` without a `{`");
                 }

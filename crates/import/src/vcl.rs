@@ -19,18 +19,18 @@ use crate::vcl_routes;
 
 /// Converts a VCL file to one site for every host.
 pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> Draft {
-    let all = tree::read(source, main, Grammar::Vcl, report);
+    let statements = tree::read(source, main, Grammar::Vcl, report);
     let mut site = ImportedSite::default();
     site.section.add("hosts", ["*".to_owned()], None);
-    let mut backends = all.iter().filter(|one| one.name() == "backend");
+    let mut backends = statements.iter().filter(|one| one.name() == "backend");
     // Varnish uses the backend of this name, otherwise the first one.
     let default = backends.clone().find(|one| one.argument(0) == "default");
     let default = default.or_else(|| backends.next());
-    let routes = vcl_routes::routes(&all);
+    let routes = vcl_routes::routes(&statements);
     let is_routed = |one: &Directive| routes.iter().any(|route| route.is_of(one));
     // Varnish joins subroutines of one name.
     let (mut before, mut changed) = (Vec::new(), Vec::new());
-    for one in &all {
+    for one in &statements {
         match one.name() {
             "vcl" | "import" => one.entry.not_needed("Galley needs no program"),
             "backend" if default.is_some_and(|other| other.origin == one.origin) => {
@@ -43,7 +43,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
                     .not_needed("the statements are converted one by one");
                 for inner in one.inner() {
                     if !is_routed(inner) {
-                        receive(inner, &all, &mut site);
+                        receive(inner, &statements, &mut site);
                     }
                     if is_after(inner, &before) {
                         inner.not_carried(AFTER_RETURN);
@@ -63,7 +63,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, report: &mut Report) -> 
     for route in &routes {
         route.convert(&mut site);
     }
-    for list in all
+    for list in statements
         .iter()
         .filter(|one| one.name() == "acl" && !one.entry.has_outcome())
     {
@@ -201,9 +201,9 @@ fn network(entry: &Directive) -> Option<String> {
 
 /// Whether statements before this one return for requests that it is about, and do something else with them.
 fn is_after(one: &Directive, before: &[String]) -> bool {
-    let own = returns(one);
+    let actions = returns(one);
     let is_refusal = refusal(one.inner()).is_some();
-    let differs = |other: &String| is_refusal || !own.is_empty() && !own.contains(other);
+    let differs = |other: &String| is_refusal || !actions.is_empty() && !actions.contains(other);
     one.name() == "if" && before.iter().any(differs)
 }
 
@@ -213,8 +213,9 @@ fn changes(one: &Directive) -> Vec<String> {
         let sorts = one.words.concat() == "setreq.url=std.querysort(req.url)";
         matches!(one.name(), "set" | "unset" | "remove") && !sorts
     };
-    let all = flat([one]).into_iter().filter(sets);
-    all.map(|one| one.argument(0).to_ascii_lowercase())
+    let statements = flat([one]).into_iter().filter(sets);
+    statements
+        .map(|one| one.argument(0).to_ascii_lowercase())
         .collect()
 }
 

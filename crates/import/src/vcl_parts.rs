@@ -8,8 +8,8 @@ use crate::units;
 /// Converts a backend: `.host = "127.0.0.1"; .port = "8080";`
 pub(crate) fn backend(one: &Directive, section: &mut Section) {
     let value = |name: &str| {
-        let found = one.inner().iter().find(|inner| inner.name() == name);
-        found.map(|inner| inner.argument(1))
+        let setting = one.inner().iter().find(|inner| inner.name() == name);
+        setting.map(|inner| inner.argument(1))
     };
     let port = value(".port").unwrap_or("80").parse::<u16>().ok();
     let host = value(".host").filter(|host| !host.starts_with('/'));
@@ -86,6 +86,6 @@ pub(crate) fn returns(one: &Directive) -> Vec<String> {
     let ends = text.starts_with("return") && !text.starts_with("return(synth");
     // What another subroutine does.
     let is_meant = ends || one.name() == "call";
-    let own = is_meant.then_some(text).into_iter();
-    own.chain(one.inner().iter().flat_map(returns)).collect()
+    let action = is_meant.then_some(text).into_iter();
+    action.chain(one.inner().iter().flat_map(returns)).collect()
 }

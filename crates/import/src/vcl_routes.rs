@@ -19,14 +19,14 @@ pub(crate) struct Route<'d> {
 pub(crate) fn routes(all: &[Directive]) -> Vec<Route<'_>> {
     let receiving = all.iter().filter(|one| one.argument(0) == "vcl_recv");
     let steps: Vec<&Directive> = receiving.flat_map(Directive::inner).collect();
-    let mut found = Vec::new();
+    let mut routes = Vec::new();
     for (at, one) in steps.iter().enumerate() {
         let is_sole = steps
             .get(at + 1)
             .is_none_or(|next| !next.name().starts_with("els"));
-        found.extend(of(one, all).filter(|_| is_sole));
+        routes.extend(of(one, all).filter(|_| is_sole));
         // Later statements are not about all requests for their paths.
-        let is_route = found
+        let is_route = routes
             .last()
             .is_some_and(|route: &Route<'_>| route.is_of(one));
         if !returns(one).is_empty() && !is_route {
@@ -38,9 +38,9 @@ pub(crate) fn routes(all: &[Directive]) -> Vec<Route<'_>> {
         let is_meant = |one: &&&Directive| one.name() == "set" && names.contains(&one.argument(0));
         statements.iter().filter(is_meant).count()
     };
-    let is_whole = sets(&["req.backend_hint", "req.backend", "bereq.backend"]) == found.len();
+    let is_whole = sets(&["req.backend_hint", "req.backend", "bereq.backend"]) == routes.len();
     let is_moved = sets(&["req.url", "bereq.url"]) > 0;
-    let prefixes: Vec<&String> = found.iter().flat_map(|route| &route.prefixes).collect();
+    let prefixes: Vec<&String> = routes.iter().flat_map(|route| &route.prefixes).collect();
     let meets = |at: usize, one: &str| {
         let others = prefixes
             .iter()
@@ -51,7 +51,7 @@ pub(crate) fn routes(all: &[Directive]) -> Vec<Route<'_>> {
     };
     let is_apart = !prefixes.iter().enumerate().any(|(at, one)| meets(at, one));
     if is_whole && !is_moved && is_apart {
-        found
+        routes
     } else {
         Vec::new()
     }

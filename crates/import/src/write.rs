@@ -25,8 +25,9 @@ fn write_site(text: &mut String, site: &ImportedSite) {
     // The most important options come first.
     let is_first = |setting: &&Setting| FIRST.contains(&setting.name.as_str());
     for name in FIRST {
-        let all = site.section.settings.iter();
-        all.filter(|setting| setting.name == *name)
+        let settings = site.section.settings.iter();
+        settings
+            .filter(|setting| setting.name == *name)
             .for_each(|setting| write_setting(text, setting));
     }
     let rest = site
@@ -89,8 +90,8 @@ fn value(value: &Value) -> String {
         Value::Flag(is_on) => is_on.to_string(),
         Value::Verbatim(text) => text.clone(),
         Value::List(list) => {
-            let all: Vec<String> = list.iter().map(|text| item(text)).collect();
-            format!("[{}]", all.join(", "))
+            let items: Vec<String> = list.iter().map(|text| item(text)).collect();
+            format!("[{}]", items.join(", "))
         }
     }
 }

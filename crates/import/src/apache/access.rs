@@ -40,8 +40,10 @@ pub(super) fn gates<'d>(block: &[&'d Directive]) -> [Option<PartGate<'d>>; 2] {
 type GateOf = fn(&[&Directive], Option<&str>) -> Gate;
 
 fn named<'d>(block: &[&'d Directive], names: &[&str]) -> Vec<&'d Directive> {
-    let all = block.iter().copied();
-    all.filter(|one| names.contains(&one.name())).collect()
+    let directives = block.iter().copied();
+    directives
+        .filter(|one| names.contains(&one.name()))
+        .collect()
 }
 
 fn password_file<'d>(block: &[&'d Directive]) -> Option<&'d str> {
@@ -64,9 +66,9 @@ fn password_file<'d>(block: &[&'d Directive]) -> Option<&'d str> {
 
 /// Whether a part denies access to all clients, and says nothing else about it.
 pub(super) fn denies_all(block: &[&Directive]) -> bool {
-    let all = gates(block);
-    let mut all = all.iter().flatten().peekable();
-    all.peek().is_some() && all.all(|one| one.gate == Gate::Nobody)
+    let gates = gates(block);
+    let mut gates = gates.iter().flatten().peekable();
+    gates.peek().is_some() && gates.all(|one| one.gate == Gate::Nobody)
 }
 
 /// Sets the options for the access control of a part.

@@ -77,10 +77,10 @@ impl<'d> ApacheHost<'d> {
         };
         let of_root = parts.iter().filter(|part| part.is_of_root());
         let of_root = of_root.filter_map(|part| {
-            let found = redirected(&part.block, sample, &self.patterns)
+            let redirection = redirected(&part.block, sample, &self.patterns)
                 .ok()
                 .flatten();
-            found.map(|(_, by)| by)
+            redirection.map(|(_, by)| by)
         });
         for one in of_rules.into_iter().chain(of_root) {
             one.entry.differs(OF_NAMES, false);
@@ -196,11 +196,11 @@ pub(super) fn check<'d>(
     all: &ComparedFiles<'d>,
     draft: &Draft,
 ) {
-    let own = host
+    let directives = host
         .parts
         .iter()
         .flat_map(|part| flat(part.block.iter().copied()));
-    let words = own
+    let words = directives
         .filter(|one| access::is_access(one))
         .flat_map(Directive::arguments);
     let clients = clients(words.map(String::as_str));

@@ -83,8 +83,8 @@ pub(super) fn field_of(directive: &Directive) -> Option<String> {
 
 /// Whether `ExpiresActive` is on: the last one of the site decides.
 pub(super) fn expires(parts: &[Part<'_>]) -> bool {
-    let all = parts.iter().flat_map(|part| part.block.iter());
-    let last = all.rev().find(|one| one.name() == "expiresactive");
+    let directives = parts.iter().flat_map(|part| part.block.iter());
+    let last = directives.rev().find(|one| one.name() == "expiresactive");
     last.is_some_and(|one| one.argument(0).eq_ignore_ascii_case("on"))
 }
 
@@ -96,9 +96,9 @@ pub(super) fn wanted<'d>(
     patterns: &Patterns,
 ) -> WantedFields<'d> {
     let mut tables = [WantedFields::new(), WantedFields::new()];
-    let all = parts.iter().flat_map(|part| part.block.iter().copied());
+    let directives = parts.iter().flat_map(|part| part.block.iter().copied());
     let [on_success, _] = &mut tables;
-    for one in all
+    for one in directives
         .clone()
         .filter(|one| expires && one.name() == "expiresbytype")
     {
@@ -112,7 +112,7 @@ pub(super) fn wanted<'d>(
             field.by = vec![one];
         }
     }
-    for one in all.filter(|one| one.name() == "header") {
+    for one in directives.filter(|one| one.name() == "header") {
         let change = HeaderChange::of(one);
         let [on_success, always] = &mut tables;
         let table = if change.is_always { always } else { on_success };
@@ -136,13 +136,13 @@ pub(super) fn wanted<'d>(
     }
     let [mut wanted, always] = tables;
     for (name, field) in always {
-        let known = wanted.entry(name).or_default();
-        known.value = match (known.by.is_empty(), known.value.take(), field.value) {
+        let former = wanted.entry(name).or_default();
+        former.value = match (former.by.is_empty(), former.value.take(), field.value) {
             (true, _, value) => value,
             (false, Some(first), Some(second)) => Some(format!("{first}, {second}")),
             _ => None,
         };
-        known.by.extend(field.by);
+        former.by.extend(field.by);
     }
     for (name, field) in &mut wanted {
         field.value = field.value.take().map(|value| sorted(name, &value));
@@ -154,8 +154,8 @@ pub(super) fn wanted<'d>(
 /// Whether the files of the type of an `ExpiresByType` are not those with its usual names: Apache's lists of types differ, and
 /// directives change them.
 pub(super) fn has_other_types(host: &ApacheHost<'_>, directive: &Directive) -> bool {
-    let own = directive.argument(0);
-    let Some(pattern) = known::paths_of_type(own) else {
+    let media_type = directive.argument(0);
+    let Some(pattern) = known::paths_of_type(media_type) else {
         return false;
     };
     let has_name = |end: &String| {
@@ -166,17 +166,17 @@ pub(super) fn has_other_types(host: &ApacheHost<'_>, directive: &Directive) -> b
     let changes = |one: &&Directive| match one.name() {
         "forcetype" | "removetype" | "typesconfig" => true,
         "addtype" => {
-            let is_same = one.argument(0).eq_ignore_ascii_case(own);
+            let is_same = one.argument(0).eq_ignore_ascii_case(media_type);
             let ends = one.arguments().get(1..).unwrap_or_default();
             ends.iter().any(|end| has_name(end) != is_same)
         }
         _ => false,
     };
-    let mut all = host
+    let mut directives = host
         .parts
         .iter()
         .flat_map(|part| part.block.iter().copied());
-    AMBIGUOUS.contains(own) || all.any(|one| changes(&one))
+    AMBIGUOUS.contains(media_type) || directives.any(|one| changes(&one))
 }
 
 /// Types whose names changed between versions of the list, or that no list has.
@@ -211,16 +211,16 @@ fn expiry_seconds(text: &str) -> Option<u64> {
     if let Some(seconds) = text.strip_prefix('A').and_then(|rest| rest.parse().ok()) {
         return Some(seconds);
     }
-    let mut all: u64 = 0;
+    let mut seconds: u64 = 0;
     let mut words = text
         .split_whitespace()
         .filter(|word| !matches!(*word, "access" | "now" | "plus"));
     while let Some(number) = words.next() {
         let number: u64 = number.parse().ok()?;
         let unit = unit_seconds(words.next()?.trim_end_matches('s'))?;
-        all = all.checked_add(number.checked_mul(unit)?)?;
+        seconds = seconds.checked_add(number.checked_mul(unit)?)?;
     }
-    Some(all)
+    Some(seconds)
 }
 
 fn unit_seconds(unit: &str) -> Option<u64> {

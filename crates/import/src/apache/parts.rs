@@ -61,9 +61,11 @@ pub(super) struct ApacheHost<'d> {
 impl<'d> ApacheHost<'d> {
     pub fn new(own: &[&'d Directive], root: Option<String>) -> Self {
         let named = own.iter().rev().find(|one| one.name() == "documentroot");
-        let named = named.map(|one| one.argument(0).trim_end_matches('/').to_owned());
+        let document_root = named.map(|one| one.argument(0).trim_end_matches('/').to_owned());
         Self {
-            root: root.or(named).filter(|root| !root.contains(['$', '%'])),
+            root: root
+                .or(document_root)
+                .filter(|root| !root.contains(['$', '%'])),
             parts: Vec::new(),
             patterns: Patterns::default(),
             preserves_host: false,
@@ -77,7 +79,7 @@ impl<'d> ApacheHost<'d> {
 
     /// `depth`: the length of the folder's path in a section.
     fn add_part(&mut self, kind: PartKind, depth: usize, all: &[&'d Directive]) {
-        let mut own = Vec::new();
+        let mut directives = Vec::new();
         let of_htaccess = all.iter().filter(|_| kind == PartKind::Htaccess);
         for one in of_htaccess.filter(|one| module_is_there(one) == Some(false)) {
             for inner in one.inner().iter().filter(|inner| is_access(inner)) {
@@ -88,14 +90,14 @@ impl<'d> ApacheHost<'d> {
             if one.name().starts_with('<') && !is_access(one) {
                 self.add_section(one);
             } else {
-                own.push(one);
+                directives.push(one);
             }
         }
         self.parts.push(Part {
             kind,
             paths: PartPaths::All,
             section: None,
-            block: own,
+            block: directives,
             depth,
         });
         // Of two folders the longer path is merged later, and a `.htaccess` after its folder.
@@ -196,11 +198,12 @@ impl<'d> ApacheHost<'d> {
 
     /// The rewrite rules of the root: those of the last folder that has any replace all others.
     pub fn rewriting(&self) -> &[&'d Directive] {
-        let mut all = self.parts.iter().rev().filter(|part| {
+        let mut whole_host = self.parts.iter().rev().filter(|part| {
             matches!(part.paths, PartPaths::All)
                 && matches!(part.kind, PartKind::Folder | PartKind::Htaccess)
         });
-        all.find(|part| has_engine(&part.block))
+        whole_host
+            .find(|part| has_engine(&part.block))
             .map_or(&[], |part| &part.block)
     }
 }

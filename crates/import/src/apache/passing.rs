@@ -21,9 +21,9 @@ fn rest_below<'p>(path: &'p str, own: &str) -> Option<&'p str> {
 
 /// The `ProxyPass` that passes a path on: the first one that has it.
 pub(super) fn proxied<'d>(block: &[&'d Directive], path: &str) -> Option<&'d Directive> {
-    let mut all = block.iter().filter(|one| one.name() == "proxypass");
-    let found = all.find(|one| rest_below(path, one.argument(0)).is_some())?;
-    (found.argument(1) != "!").then_some(found)
+    let mut passes = block.iter().filter(|one| one.name() == "proxypass");
+    let pass = passes.find(|one| rest_below(path, one.argument(0)).is_some())?;
+    (pass.argument(1) != "!").then_some(pass)
 }
 
 /// The value of `upstream` for a `ProxyPass`. `None`: Galley forwards paths as they are, to servers that speak HTTP.
@@ -37,8 +37,8 @@ pub(super) fn upstream(directive: &Directive) -> Option<String> {
 
 /// Whether these directives send the host of the visitor to HTTP servers. `None`: they do not say.
 pub(super) fn preserves_host(block: &[&Directive]) -> Option<bool> {
-    let mut all = block.iter().rev();
-    let last = all.find(|one| one.name() == "proxypreservehost")?;
+    let mut directives = block.iter().rev();
+    let last = directives.find(|one| one.name() == "proxypreservehost")?;
     Some(last.argument(0).eq_ignore_ascii_case("on"))
 }
 

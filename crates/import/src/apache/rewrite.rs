@@ -150,14 +150,16 @@ fn matched(
         return Ok(None);
     }
     let regex = regex.ok_or(Unknown)?;
-    let found = regex.captures(path);
-    if found.is_some() == is_negated {
+    let captures = regex.captures(path);
+    if captures.is_some() == is_negated {
         return Ok(None);
     }
     holds.ok_or(Unknown)?;
-    let groups = found.map_or_else(Vec::new, |found| {
-        let all = found.iter().map(|one| one.map_or("", |one| one.as_str()));
-        all.map(str::to_owned).collect()
+    let groups = captures.map_or_else(Vec::new, |captures| {
+        let groups = captures
+            .iter()
+            .map(|one| one.map_or("", |one| one.as_str()));
+        groups.map(str::to_owned).collect()
     });
     Ok(Some(groups))
 }

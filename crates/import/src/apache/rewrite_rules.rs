@@ -189,16 +189,16 @@ fn whole_site(
         return Some(StatementOutcome::Carried("https_redirect".to_owned()));
     }
     let keeps_scheme = scheme == "%{REQUEST_SCHEME}" || scheme == "https" && scope.has_tls;
-    let named = test.trim_start_matches(['!', '^']).trim_end_matches('$');
-    let named = named.replace("\\.", ".");
+    let host_pattern = test.trim_start_matches(['!', '^']).trim_end_matches('$');
+    let named_host = host_pattern.replace("\\.", ".");
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
     let others: Vec<&String> = site.hosts().iter().filter(|one| **one != host).collect();
     let is_meant = if test.starts_with("!^") {
-        named == host
+        named_host == host
     } else {
-        test.starts_with('^') && others == [&named]
+        test.starts_with('^') && others == [&named_host]
     };
-    let is_name = named.bytes().all(is_name) && !host.contains('%') && test.ends_with('$');
+    let is_name = named_host.bytes().all(is_name) && !host.contains('%') && test.ends_with('$');
     if variable_of(condition) != "HTTP_HOST" || !is_name || !is_meant || !keeps_scheme {
         return None;
     }

@@ -58,14 +58,14 @@ impl ApacheCopy<'_, '_> {
     fn lines(&mut self, path: &Path, level: usize) -> Vec<ApacheLine> {
         self.left = self.left.saturating_sub(1);
         let text = self.source.text(path).unwrap_or_default();
-        let mut all = Vec::new();
+        let mut lines = Vec::new();
         for line in apache_lines(&text) {
             let word = |at: usize| line.words.get(at).map_or("", String::as_str);
             match word(0) {
                 "include" | "includeoptional" => {
                     let files = self.source.matching(&self.root.join(word(1)));
                     if level < MAX_LEVELS && self.left >= files.len() {
-                        all.extend(files.iter().flat_map(|file| self.lines(file, level + 1)));
+                        lines.extend(files.iter().flat_map(|file| self.lines(file, level + 1)));
                     }
                 }
                 "serverroot" => self.root = PathBuf::from(word(1)),
@@ -74,12 +74,12 @@ impl ApacheCopy<'_, '_> {
                     let file = self.root.join(word(2));
                     let folder = file.parent().map(Path::to_owned);
                     self.modules = self.modules.take().or(folder);
-                    all.push(line);
+                    lines.push(line);
                 }
-                _ => all.push(line),
+                _ => lines.push(line),
             }
         }
-        all
+        lines
     }
 
     /// Finds the virtual hosts with TLS, so that their addresses are marked as such.

@@ -83,8 +83,8 @@ impl<'w> CopyBuilder<'w> {
 
     /// The file that replaces a password file.
     pub fn password(&mut self, path: &Path) -> PathBuf {
-        let known = self.passwords.iter().position(|known| known == path);
-        let at = known.unwrap_or_else(|| {
+        let position = self.passwords.iter().position(|known| known == path);
+        let at = position.unwrap_or_else(|| {
             self.passwords.push(path.to_owned());
             self.change(&format!(
                 "`{}` is a file with one user of the test",

@@ -17,18 +17,18 @@ pub(super) fn text(
     main: &Path,
     builder: &mut CopyBuilder<'_>,
 ) -> Result<String, CopyError> {
-    let all = tree::read_whole(source, main, Grammar::Nginx, &mut Report::default());
+    let statements = tree::read_whole(source, main, Grammar::Nginx, &mut Report::default());
     let mut copy = NginxCopy::new(
         source,
         main,
         builder,
-        contains_statement(&all, "real_ip_header"),
+        contains_statement(&statements, "real_ip_header"),
     );
     copy.head();
-    if all.iter().any(|one| one.name() == "http") {
-        copy.block(&all, 0)?;
+    if statements.iter().any(|one| one.name() == "http") {
+        copy.block(&statements, 0)?;
     } else {
-        copy.single_site(&all)?;
+        copy.single_site(&statements)?;
     }
     let (out, is_empty) = (copy.out, copy.builder.listeners.is_empty());
     if is_empty {

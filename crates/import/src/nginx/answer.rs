@@ -192,8 +192,8 @@ impl<'c, 'd> NginxServer<'c, 'd> {
             .starts_with('$')
             .then(|| variables.expand(&compared.variable))??;
         let is_match = |negated: bool, ignores_case: bool, variables: &mut Variables<'_>| {
-            let found = self.matches(&compared.pattern, ignores_case, &value, variables)?;
-            Some(found != negated)
+            let is_match = self.matches(&compared.pattern, ignores_case, &value, variables)?;
+            Some(is_match != negated)
         };
         match compared.operator.as_str() {
             "" => Some(!value.is_empty() && value != "0"),
@@ -228,8 +228,8 @@ impl<'c, 'd> NginxServer<'c, 'd> {
             let is_possible = self.patterns.of(&wider, ignores_case)?.is_match(text);
             return (!is_possible).then_some(false);
         };
-        let found = compiled.captures(text);
-        if let Some(groups) = &found {
+        let captures = compiled.captures(text);
+        if let Some(groups) = &captures {
             variables.capture(
                 groups
                     .iter()
@@ -237,7 +237,7 @@ impl<'c, 'd> NginxServer<'c, 'd> {
                     .map(|group| group.map_or("", |one| one.as_str())),
             );
         }
-        Some(found.is_some())
+        Some(captures.is_some())
     }
 
     /// Finds the location of a path: exact, the longest prefix with the locations in it, and the first pattern.
@@ -249,16 +249,16 @@ impl<'c, 'd> NginxServer<'c, 'd> {
     ) -> Found {
         let path = variables.path();
         let outside = chain.len();
-        let all: Vec<_> = named(block, |name| name == "location")
+        let locations: Vec<_> = named(block, |name| name == "location")
             .map(|one| (one, LocationPaths::of(one)))
             .collect();
         let exact = |paths: &LocationPaths, text: &str| matches!(paths, LocationPaths::Exact(own) if own == text);
-        if let Some((one, _)) = all.iter().find(|(_, paths)| exact(paths, path)) {
+        if let Some((one, _)) = locations.iter().find(|(_, paths)| exact(paths, path)) {
             chain.push(one);
             return Found::Final;
         }
         let with_slash = format!("{path}/");
-        let needs_slash = all.iter().find(|(one, paths)| {
+        let needs_slash = locations.iter().find(|(one, paths)| {
             !paths.is_pattern()
                 && paths.text() == with_slash
                 && (one.has("proxy_pass") || one.has("fastcgi_pass"))
@@ -267,20 +267,20 @@ impl<'c, 'd> NginxServer<'c, 'd> {
             chain.push(one);
             return Found::NeedsSlash;
         }
-        let prefixes = all.iter().filter(|(_, paths)| {
+        let prefixes = locations.iter().filter(|(_, paths)| {
             matches!(paths, LocationPaths::Prefix(own) | LocationPaths::FirstPrefix(own) if path.starts_with(own.as_str()))
         });
         let longest = prefixes.max_by_key(|(_, paths)| paths.text().len());
         if let Some((one, _)) = longest {
             chain.push(one);
             let inner: Vec<_> = one.inner().iter().collect();
-            let found = self.find(&inner, chain, variables);
-            if matches!(found, Found::Final | Found::NeedsSlash | Found::Unknown) {
-                return found;
+            let outcome = self.find(&inner, chain, variables);
+            if matches!(outcome, Found::Final | Found::NeedsSlash | Found::Unknown) {
+                return outcome;
             }
         }
         if !matches!(longest, Some((_, LocationPaths::FirstPrefix(_)))) {
-            for (one, paths) in &all {
+            for (one, paths) in &locations {
                 let LocationPaths::Pattern { text, ignores_case } = paths else {
                     continue;
                 };
@@ -292,9 +292,9 @@ impl<'c, 'd> NginxServer<'c, 'd> {
                 chain.truncate(outside);
                 chain.push(one);
                 let inner: Vec<_> = one.inner().iter().collect();
-                let found = self.find(&inner, chain, variables);
-                let is_known = matches!(found, Found::Final | Found::Prefix | Found::None);
-                return if is_known { Found::Final } else { found };
+                let outcome = self.find(&inner, chain, variables);
+                let is_known = matches!(outcome, Found::Final | Found::Prefix | Found::None);
+                return if is_known { Found::Final } else { outcome };
             }
         }
         if longest.is_some() {
@@ -307,10 +307,10 @@ impl<'c, 'd> NginxServer<'c, 'd> {
     /// The statements that add fields to responses.
     fn fields(&self, chain: &[&'d Directive]) -> WantedFields<'d> {
         let names = ["add_header", "more_set_headers", "expires"].iter();
-        let all: Vec<_> = names
+        let directives: Vec<_> = names
             .flat_map(|name| self.effective(chain, |one| one == *name))
             .collect();
-        wanted(&all)
+        wanted(&directives)
     }
 
     /// How long nginx stores a response of a location that states no lifetime: the first statement for its status.
@@ -340,8 +340,10 @@ impl<'c, 'd> NginxServer<'c, 'd> {
             .rev()
             .map(|one| one.inner().iter().collect::<Vec<_>>());
         let levels = locations.chain([self.own.clone(), self.inherited.clone()]);
-        let mut found = levels.map(|level| named(&level, is_meant).collect::<Vec<_>>());
-        found.find(|level| !level.is_empty()).unwrap_or_default()
+        let mut of_levels = levels.map(|level| named(&level, is_meant).collect::<Vec<_>>());
+        of_levels
+            .find(|level| !level.is_empty())
+            .unwrap_or_default()
     }
 
     /// Access control, as if other programs let everybody in: the report says that Galley does not ask them.

@@ -24,18 +24,23 @@ pub(super) fn check<'d>(
 ) {
     let ServerRole { schemes, host } = role(&own);
     let server = NginxServer::new(own, inherited, context);
-    let all = server.all();
+    let directives = server.all();
     let of_access = |one: &&&Directive| matches!(one.name(), "allow" | "deny");
     let is_about_files =
         |one: &&Directive| one.name() == "if" && comparison(one).operator == "$request_filename";
     let is_about_methods =
         |one: &Directive| one.name() == "if" && comparison(one).variable == "$request_method";
-    let depends_on_files = all.iter().any(is_about_files);
+    let depends_on_files = directives.iter().any(is_about_files);
     let compared = ComparedRequests {
         name: &host,
         schemes: &schemes,
-        clients: clients(all.iter().filter(of_access).map(|one| one.argument(0))),
-        methods: if all.iter().any(|one| is_about_methods(one)) {
+        clients: clients(
+            directives
+                .iter()
+                .filter(of_access)
+                .map(|one| one.argument(0)),
+        ),
+        methods: if directives.iter().any(|one| is_about_methods(one)) {
             METHODS
         } else {
             &[]
@@ -45,8 +50,8 @@ pub(super) fn check<'d>(
         } else {
             &[false]
         },
-        targets: samples(&all, draft, &host),
-        all,
+        targets: samples(&directives, draft, &host),
+        all: directives,
     };
     comparison::check(&server, &compared, draft, context.source);
 }

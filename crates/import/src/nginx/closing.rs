@@ -55,16 +55,16 @@ fn closes<'d>(block: impl IntoIterator<Item = &'d Directive>) -> bool {
 /// The hosts of a server; `*` for those that no other server has.
 pub(super) fn hosts<'d>(block: impl IntoIterator<Item = &'d Directive>) -> Vec<String> {
     let names = block.into_iter().filter(|one| one.name() == "server_name");
-    let mut all: Vec<String> = names
+    let mut names: Vec<String> = names
         .flat_map(Directive::arguments)
         .flat_map(|name| hosts_of(name))
         .collect();
     // Beside other names these are words that no request has.
-    all.retain(|host| host != "*");
-    if all.is_empty() {
-        all.push("*".to_owned());
+    names.retain(|host| host != "*");
+    if names.is_empty() {
+        names.push("*".to_owned());
     }
-    all
+    names
 }
 
 /// The hosts of a name; `*` for one that no request has.
@@ -79,8 +79,8 @@ pub(super) fn hosts_of(name: &str) -> Vec<String> {
 
 /// Whether another server has a host of this one by the same name, so that both belong to one site.
 pub(super) fn is_served(block: &[Directive], context: &Context<'_>) -> bool {
-    let mut own = hosts(block).into_iter();
-    own.any(|host| context.served_hosts.contains(&host))
+    let mut names = hosts(block).into_iter();
+    names.any(|host| context.served_hosts.contains(&host))
 }
 
 /// Whether another server serves a host of this one, by whatever name.
@@ -99,20 +99,20 @@ fn is_served_by_any(block: &[&Directive], context: &Context<'_>) -> bool {
 pub(super) fn refuses_hosts(block: &[&Directive], context: &Context<'_>) -> bool {
     let is_end = |one: &Directive| one.name() == "return" && one.argument(0) == "444";
     let is_without_tls = |one: &Directive| one.name() == "listen" && !is_tls(one);
-    let mut own = block.iter().copied();
-    let rejects = own
+    let mut directives = block.iter().copied();
+    let rejects = directives
         .clone()
         .any(|one| one.words == ["ssl_reject_handshake", "on"])
-        && !own.clone().any(is_without_tls);
-    (rejects || own.clone().any(is_end))
-        && !own.any(|one| matches!(one.name(), "if" | "rewrite"))
+        && !directives.clone().any(is_without_tls);
+    (rejects || directives.clone().any(is_end))
+        && !directives.any(|one| matches!(one.name(), "if" | "rewrite"))
         && !is_served_by_any(block, context)
 }
 
 /// The redirect to TLS of a server with `if ($host = NAME) { return 301 https://$host$request_uri; }` for each of its names.
 pub(super) fn redirect_of_each_name(block: &[Directive]) -> Option<HostRedirect> {
     let is_meant = |to: &HostRedirect| to.is_plain() && to.scheme == "https" && to.is_own_host();
-    let named = |one: &Directive| {
+    let rewritten = |one: &Directive| {
         let condition = comparison(one);
         let [action] = one.inner() else {
             return None;
@@ -122,16 +122,19 @@ pub(super) fn redirect_of_each_name(block: &[Directive]) -> Option<HostRedirect>
         Some((condition.pattern.to_ascii_lowercase(), redirect))
     };
     let rewrites = |one: &&Directive| matches!(one.name(), "if" | "rewrite");
-    let all: Option<Vec<_>> = block.iter().filter(rewrites).map(named).collect();
-    let all = all.filter(|_| closes(block))?;
-    let is_named = |host: &String| all.iter().any(|(name, _)| name == host);
+    let rewrites_by_name: Option<Vec<_>> = block.iter().filter(rewrites).map(rewritten).collect();
+    let rewrites_by_name = rewrites_by_name.filter(|_| closes(block))?;
+    let is_named = |host: &String| rewrites_by_name.iter().any(|(name, _)| name == host);
     if !hosts(block).iter().all(is_named) {
         return None;
     }
     for one in block.iter().filter(rewrites) {
         one.carried(OF_HOST);
     }
-    all.into_iter().next().map(|(_, redirect)| redirect)
+    rewrites_by_name
+        .into_iter()
+        .next()
+        .map(|(_, redirect)| redirect)
 }
 
 pub(super) fn is_tls(listen: &Directive) -> bool {

@@ -204,15 +204,17 @@ const ONE_HSTS: &str = "set `hsts` in the site: it is one for all paths of a hos
 
 /// Adds directives to `Cache-Control`, which a response has only once.
 fn cache_control(directive: &Directive, directives: &str, section: &mut Section) {
-    let known = section
+    let cache_control = section
         .list("set_headers")
         .iter()
         .find_map(|field| field.strip_prefix(CACHE_CONTROL));
-    let value = match known {
-        Some(known) if known.contains("max-age") && directives.starts_with("max-age") => {
-            known.to_owned()
+    let value = match cache_control {
+        Some(cache_control)
+            if cache_control.contains("max-age") && directives.starts_with("max-age") =>
+        {
+            cache_control.to_owned()
         }
-        Some(known) => format!("{known}, {directives}"),
+        Some(cache_control) => format!("{cache_control}, {directives}"),
         None => directives.to_owned(),
     };
     section.retain("set_headers", |field| !field.starts_with(CACHE_CONTROL));
@@ -321,8 +323,8 @@ fn gate_of(all: &[&Directive]) -> Gate {
         .get(before.len())
         .is_some_and(|one| one.name() == "deny");
     let of = |name: &str| -> Vec<String> {
-        let named = before.iter().filter(|one| one.name() == name);
-        named.map(|one| one.argument(0).to_owned()).collect()
+        let directives = before.iter().filter(|one| one.name() == name);
+        directives.map(|one| one.argument(0).to_owned()).collect()
     };
     let (denied, allowed) = (of("deny"), of("allow"));
     match (is_denied, denied.is_empty(), allowed.is_empty()) {

@@ -338,18 +338,18 @@ fn deny_methods(
     if comparison.variable != "$request_method" || refuses("GET") != refuses("HEAD") {
         return None;
     }
-    let own = METHODS.iter().chain(&["GET"]);
-    let refused = own.filter(|method| refuses(method)).copied();
+    let methods = METHODS.iter().chain(&["GET"]);
+    let refused = methods.filter(|method| refuses(method)).copied();
     let refused: Vec<String> = refused.map(str::to_owned).collect();
     if refused.is_empty() {
         let is_of_purges = refuses("PURGE") || refuses("BAN");
         directive.not_carried(if is_of_purges { PURGES } else { NO_METHODS });
         return Some(());
     }
-    let all = "/*".to_owned();
+    let every_path = "/*".to_owned();
     let mut rule = RuleDraft {
         length: usize::MAX,
-        ..closed::rule_for("path", all, directive, RulePriority::Exact)
+        ..closed::rule_for("path", every_path, directive, RulePriority::Exact)
     };
     rule.section.add("methods", refused, &directive.origin);
     directive.record(&closed::close(directive, rule, status, site));

@@ -221,9 +221,10 @@ impl<'l> Context<'l> {
         };
         let host = rest.split('/').next().unwrap_or_default();
         let port = if scheme == "https" { 443 } else { 80 };
-        let named = self.upstreams.get(host);
-        let all = named.map_or_else(|| vec![host.to_owned()], Clone::clone);
-        all.iter()
+        let servers = self.upstreams.get(host);
+        let servers = servers.map_or_else(|| vec![host.to_owned()], Clone::clone);
+        servers
+            .iter()
             .filter(|server| {
                 !server.is_empty() && !server.contains('$') && !server.starts_with("unix:")
             })

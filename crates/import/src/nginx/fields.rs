@@ -8,7 +8,7 @@ use crate::units;
 
 /// The fields that statements of nginx add, by name in lower case.
 pub(super) fn wanted<'d>(statements: &[&'d Directive]) -> WantedFields<'d> {
-    let mut all = WantedFields::new();
+    let mut fields = WantedFields::new();
     for one in statements {
         let (Some(name), value) = (name_of(one), value_of(one)) else {
             continue;
@@ -16,8 +16,8 @@ pub(super) fn wanted<'d>(statements: &[&'d Directive]) -> WantedFields<'d> {
         if value.as_deref() == Some("") {
             continue;
         }
-        let is_first = !all.contains_key(&name);
-        let field = all.entry(name.clone()).or_default();
+        let is_first = !fields.contains_key(&name);
+        let field = fields.entry(name.clone()).or_default();
         field.value = match (&field.value, value) {
             (_, value) if is_first => value,
             (Some(before), Some(value)) => Some(format!("{before}, {value}")),
@@ -26,7 +26,7 @@ pub(super) fn wanted<'d>(statements: &[&'d Directive]) -> WantedFields<'d> {
         field.value = field.value.take().map(|value| sorted(&name, &value));
         field.by.push(one);
     }
-    all
+    fields
 }
 
 /// The name of the field that a statement adds, in lower case.

@@ -265,17 +265,17 @@ fn of_whole_site(
     site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
-    let mut own = Section::default();
-    common::convert(inner, DirectiveScope::Site, &mut own, context);
+    let mut section = Section::default();
+    common::convert(inner, DirectiveScope::Site, &mut section, context);
     let is_access = inner.name().starts_with("auth_") || inner.name() == "limit_req";
-    let opens = own.text("basic_auth") == Some("off");
-    let sets_access = !opens && (own.has("basic_auth") || own.has("limit"));
+    let opens = section.text("basic_auth") == Some("off");
+    let sets_access = !opens && (section.has("basic_auth") || section.has("limit"));
     let is_of_upstream = PER_UPSTREAM.iter().any(|end| inner.name().ends_with(end));
-    if own.is_empty() || is_sole || is_of_upstream && context.server.passes == 1 {
-        site.section.take(own);
+    if section.is_empty() || is_sole || is_of_upstream && context.server.passes == 1 {
+        site.section.take(section);
     } else if is_access && sets_access {
         // Closed for all rather than open for some.
-        site.section.take(own);
+        site.section.take(section);
         inner.entry.not_carried(CLOSES_MORE);
     } else {
         inner.entry.not_carried(ONE_PATH);

@@ -53,8 +53,8 @@ fn proxy_pass(
 /// Whether statements of one level send a host to HTTP servers, by a statement that has a label of its own. `None`: those of the level
 /// around it apply.
 pub(super) fn sends_host<'d>(block: impl IntoIterator<Item = &'d Directive>) -> Option<bool> {
-    let all = block.into_iter();
-    let mut fields = all
+    let directives = block.into_iter();
+    let mut fields = directives
         .filter(|one| one.name() == "proxy_set_header")
         .peekable();
     fields.peek()?;
@@ -73,11 +73,11 @@ pub(super) fn cache_time(directive: &Directive, ttl: &mut Section) -> bool {
         directive.not_carried("set lifetimes in `[site.ttl]`");
         return true;
     };
-    let named: Vec<&str> = match statuses {
+    let statuses: Vec<&str> = match statuses {
         [] => vec!["200", "301", "302"],
         statuses => statuses.iter().map(String::as_str).collect(),
     };
-    for option in named.into_iter().filter_map(lifetime_option) {
+    for option in statuses.into_iter().filter_map(lifetime_option) {
         ttl.set(&option, time.clone(), &directive.origin);
     }
     directive.carried("site.ttl");

@@ -34,10 +34,10 @@ pub(super) fn convert(
     inherited: &[&Directive],
     context: &mut Context<'_>,
 ) -> Server {
-    let own: Vec<&Directive> = block.iter().collect();
+    let directives: Vec<&Directive> = block.iter().collect();
     let redirect = closing::redirect_of_each_name(block);
     let mut server = Server {
-        is_refusal: closing::refuses_hosts(&own, context),
+        is_refusal: closing::refuses_hosts(&directives, context),
         is_of_each_name: redirect.is_some(),
         redirect,
         ..Server::default()
@@ -46,10 +46,10 @@ pub(super) fn convert(
     context.server = facts(block, inherited);
     context.server.is_served = closing::is_served(block, context);
     // The meaning of a location depends on the root, wherever that is named.
-    let all = || inherited.iter().copied().chain(block);
+    let with_inherited = || inherited.iter().copied().chain(block);
     let is_location = |one: &&Directive| matches!(one.name(), "location" | "if");
-    let first = all().filter(|one| !is_location(one));
-    for directive in first.chain(all().filter(is_location)) {
+    let first = with_inherited().filter(|one| !is_location(one));
+    for directive in first.chain(with_inherited().filter(is_location)) {
         match directive.name() {
             "listen" => listen(directive, is_of_all_hosts, &mut server),
             _ if server.is_refusal => directive.not_needed(closing::NO_SUCH_HOST),
@@ -64,15 +64,17 @@ pub(super) fn convert(
 impl Server {
     /// The listeners, and the options for all sites.
     pub fn global(&self) -> Section {
-        let mut all = Section::default();
+        let mut listeners = Section::default();
         for name in ["listen", "listen_tls"] {
             let list = self.site.listeners.list(name);
             if !list.is_empty() {
-                all.add(name, list.to_vec(), None);
+                listeners.add(name, list.to_vec(), None);
             }
         }
-        all.settings.extend(self.options.settings.iter().cloned());
-        all
+        listeners
+            .settings
+            .extend(self.options.settings.iter().cloned());
+        listeners
     }
 
     /// A server without `listen` has port 80.
@@ -270,8 +272,8 @@ fn listen(directive: &Directive, is_of_all_hosts: bool, server: &mut Server) {
 }
 
 fn names(directive: &Directive, site: &mut ImportedSite) {
-    let all = directive.arguments().iter().map(String::as_str);
-    let (lost, names): (Vec<&str>, Vec<&str>) = all.partition(is_pattern);
+    let names = directive.arguments().iter().map(String::as_str);
+    let (lost, names): (Vec<&str>, Vec<&str>) = names.partition(is_pattern);
     for name in names {
         let name = name.to_ascii_lowercase();
         let hosts = match name.as_str() {

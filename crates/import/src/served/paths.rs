@@ -74,11 +74,11 @@ impl StatementPaths {
             Self::Prefix(text) => {
                 let bare = text.trim_end_matches('/');
                 let below = format!("{bare}/galley-try");
-                let mut all = vec![text.clone(), below, format!("{bare}/galley-try.php")];
+                let mut samples = vec![text.clone(), below, format!("{bare}/galley-try.php")];
                 if !bare.is_empty() {
-                    all.push(bare.to_owned());
+                    samples.push(bare.to_owned());
                 }
-                all
+                samples
             }
             Self::Pattern(regex) => samples::of(regex.as_str())
                 .into_iter()

@@ -19,17 +19,17 @@ use crate::tree::{self, Grammar};
 
 /// The parts of the configurations in `mains` that visitors may notice. `mains`: as for [`crate::import`].
 pub fn served(source: &dyn Source, mains: &[(ServerKind, PathBuf)]) -> ServedConfiguration {
-    let mut found = ServedConfiguration::default();
+    let mut served = ServedConfiguration::default();
     for (kind, main) in mains {
         let mut reader = PartsReader {
             source,
             kind: *kind,
             folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
-            found: &mut found,
+            found: &mut served,
         };
         reader.file(main);
     }
-    found
+    served
 }
 
 struct PartsReader<'a> {
@@ -45,12 +45,12 @@ impl PartsReader<'_> {
         let scope = StatementScope::default();
         match self.kind {
             ServerKind::Nginx => {
-                let all = read(Grammar::Nginx);
+                let statements = read(Grammar::Nginx);
                 let is_server = |one: &Directive| matches!(one.name(), "listen" | "server_name");
-                if all.iter().any(is_server) {
-                    self.host(&[], &all);
+                if statements.iter().any(is_server) {
+                    self.host(&[], &statements);
                 } else {
-                    self.statements(&all, &scope, &mut None);
+                    self.statements(&statements, &scope, &mut None);
                 }
             }
             ServerKind::Varnish => {
@@ -62,16 +62,16 @@ impl PartsReader<'_> {
                 });
             }
             ServerKind::Caddy => {
-                let all = read(Grammar::Caddy);
-                let sites = all.iter().filter(|one| one.block.is_some());
+                let statements = read(Grammar::Caddy);
+                let sites = statements.iter().filter(|one| one.block.is_some());
                 for site in sites.filter(|one| !one.name().starts_with(['{', '('])) {
                     self.host(&site.words, site.inner());
                 }
             }
             ServerKind::Apache => {
-                let all = read_directives(self.source, main, &mut Report::default());
+                let directives = read_directives(self.source, main, &mut Report::default());
                 let mut host = ServedHost::default();
-                self.statements(&all, &scope, &mut host.root);
+                self.statements(&directives, &scope, &mut host.root);
                 if self.found.hosts.is_empty() {
                     if main.ends_with(".htaccess") {
                         host.root = main.parent().map(Path::to_owned);
@@ -124,8 +124,8 @@ impl PartsReader<'_> {
     fn htaccess(&mut self, root: &mut Option<PathBuf>, scope: &StatementScope) {
         let path = root.as_ref().map(|root| root.join(".htaccess"));
         if let Some(path) = path.filter(|path| self.source.text(path).is_some()) {
-            let all = read_directives(self.source, &path, &mut Report::default());
-            self.statements(&all, scope, root);
+            let directives = read_directives(self.source, &path, &mut Report::default());
+            self.statements(&directives, scope, root);
         }
     }
 
@@ -156,7 +156,7 @@ impl PartsReader<'_> {
                 ServerKind::Caddy | ServerKind::Varnish => caddy_paths(one),
             };
             let has_paths = paths.is_some();
-            let own = paths.map_or_else(|| scope.clone(), |paths| scope.of(paths));
+            let inner_scope = paths.map_or_else(|| scope.clone(), |paths| scope.of(paths));
             let is_section = match self.kind {
                 ServerKind::Nginx => one.name() == "location",
                 ServerKind::Apache => one.name().starts_with('<') && has_paths,
@@ -164,9 +164,11 @@ impl PartsReader<'_> {
             };
             let section = is_section.then_some(StatementSubject::Section);
             if let Some(subject) = self.subject(one).or(section) {
-                self.found.statements.push(own.statement(one, subject));
+                self.found
+                    .statements
+                    .push(inner_scope.statement(one, subject));
             }
-            self.statements(one.inner(), &own, root);
+            self.statements(one.inner(), &inner_scope, root);
         }
     }
 

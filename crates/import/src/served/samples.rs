@@ -7,18 +7,19 @@ pub(super) fn of(pattern: &str) -> Vec<String> {
     let Ok(hir) = regex_syntax::parse(pattern) else {
         return Vec::new();
     };
-    let mut all = texts(&hir, 0);
-    for text in &mut all {
+    let mut samples = texts(&hir, 0);
+    for text in &mut samples {
         if !text.starts_with('/') {
             // A pattern without an anchor also matches in the middle: `\.css$`.
             let needs_name = text.starts_with('.');
             text.insert_str(0, if needs_name { "/a" } else { "/" });
         }
     }
-    all.retain(|text| text.len() <= MAX_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic()));
-    all.sort();
-    all.dedup();
-    all
+    samples
+        .retain(|text| text.len() <= MAX_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic()));
+    samples.sort();
+    samples.dedup();
+    samples
 }
 
 fn texts(hir: &Hir, depth: usize) -> Vec<String> {
@@ -31,9 +32,10 @@ fn texts(hir: &Hir, depth: usize) -> Vec<String> {
         HirKind::Class(class) => vec![letter(class).to_string()],
         HirKind::Capture(capture) => texts(&capture.sub, depth + 1),
         HirKind::Alternation(all) => {
-            let mut found: Vec<String> = all.iter().flat_map(|one| texts(one, depth + 1)).collect();
-            found.truncate(MAX_TEXTS);
-            found
+            let mut samples: Vec<String> =
+                all.iter().flat_map(|one| texts(one, depth + 1)).collect();
+            samples.truncate(MAX_TEXTS);
+            samples
         }
         HirKind::Repetition(repetition) => repeated(repetition, depth),
         HirKind::Concat(all) => joined(all, depth),
@@ -43,18 +45,18 @@ fn texts(hir: &Hir, depth: usize) -> Vec<String> {
 fn repeated(repetition: &Repetition, depth: usize) -> Vec<String> {
     let once = texts(&repetition.sub, depth + 1);
     let count = usize::try_from(repetition.min.clamp(1, MAX_REPEATED)).unwrap_or(1);
-    let mut found: Vec<String> = once.iter().map(|text| text.repeat(count)).collect();
+    let mut samples: Vec<String> = once.iter().map(|text| text.repeat(count)).collect();
     if repetition.min == 0 {
-        found.push(String::new());
+        samples.push(String::new());
     }
-    found
+    samples
 }
 
 /// Combines the texts of the parts, so that each text occurs at least once, with the first texts of other parts.
 fn joined(parts: &[Hir], depth: usize) -> Vec<String> {
     let parts: Vec<Vec<String>> = parts.iter().map(|one| texts(one, depth + 1)).collect();
     let most = parts.iter().map(Vec::len).max().unwrap_or(0);
-    let mut found = Vec::new();
+    let mut samples = Vec::new();
     for (at, part) in parts.iter().enumerate() {
         for choice in 0..part.len().min(most) {
             let text: String = parts
@@ -63,12 +65,12 @@ fn joined(parts: &[Hir], depth: usize) -> Vec<String> {
                 .filter_map(|(other, texts)| texts.get(if other == at { choice } else { 0 }))
                 .map(String::as_str)
                 .collect();
-            if !found.contains(&text) && found.len() < MAX_TEXTS {
-                found.push(text);
+            if !samples.contains(&text) && samples.len() < MAX_TEXTS {
+                samples.push(text);
             }
         }
     }
-    found
+    samples
 }
 
 /// A letter, a digit, or the first character of the class.
@@ -84,11 +86,11 @@ fn letter(class: &Class) -> char {
             .first()
             .map(|range| char::from(range.start())),
     };
-    let wanted = ['a', '0', '-', '/', '.'].into_iter().find(|c| has(*c));
+    let usual = ['a', '0', '-', '/', '.'].into_iter().find(|c| has(*c));
     let other = first().unwrap_or('a');
     // For a case-insensitive pattern, use lower case.
     let small = other.to_ascii_lowercase();
-    wanted.unwrap_or(if has(small) { small } else { other })
+    usual.unwrap_or(if has(small) { small } else { other })
 }
 
 fn contains(class: &Class, wanted: char) -> bool {
