@@ -16,8 +16,8 @@ pub(crate) fn lines(site: &Value) -> Vec<String> {
     if requests == 0 {
         return Vec::new();
     }
-    let found = count("hits") + count("sent_ahead");
-    let ratio = found * 100 / (found + count("misses")).max(1);
+    let hits = count("hits") + count("sent_ahead");
+    let ratio = hits * 100 / (hits + count("misses")).max(1);
     let each = |word| tenths(count(word), requests);
     let mut lines = vec![format!(
         "objects   {name}: {ratio} % of the values found, {} round trips and {} queries a request, {} saved, {} values, {}",

@@ -84,8 +84,8 @@ fn sites(config: &Config) {
 /// Prints the changes of a reload.
 fn differences(diff: &Value) {
     let lines = |list: &str| {
-        let all = diff[list].as_array().into_iter().flatten();
-        all.map(text).collect::<Vec<_>>()
+        let lines = diff[list].as_array().into_iter().flatten();
+        lines.map(text).collect::<Vec<_>>()
     };
     let (changes, restart) = (lines("changes"), lines("restart"));
     for change in &changes {
@@ -120,7 +120,7 @@ fn warning(one: &Warning) -> Value {
 
 /// The diagnostics for scripts.
 pub fn diagnostics(diagnostics: &Diagnostics) -> Value {
-    let all: Vec<Value> = diagnostics
+    let diagnostics_json: Vec<Value> = diagnostics
         .iter()
         .map(|c| {
             json!({
@@ -129,7 +129,7 @@ pub fn diagnostics(diagnostics: &Diagnostics) -> Value {
             })
         })
         .collect();
-    json!({ "ok": false, "errors": all })
+    json!({ "ok": false, "errors": diagnostics_json })
 }
 
 /// Prints the status as a table. `upstreams`: the lines about them.
@@ -242,8 +242,8 @@ fn php(site: &Value) -> Option<String> {
 
 /// The lines for a site whose certificates Galley obtains.
 fn certificates(site: &Value) -> Vec<String> {
-    let all = site["certificates"].as_array().into_iter().flatten();
-    all.map(certificate).collect()
+    let certificates = site["certificates"].as_array().into_iter().flatten();
+    certificates.map(certificate).collect()
 }
 
 fn certificate(one: &Value) -> String {

@@ -9,14 +9,14 @@ use crate::setup::Machine;
 
 /// The files that the options name, otherwise those in the usual places. The server that receives visitors' requests is first.
 pub(super) fn mains(options: &ImportOptions, machine: &Machine) -> Vec<(ServerKind, PathBuf)> {
-    let named = [
+    let options_of_kinds = [
         (ServerKind::Nginx, &options.nginx),
         (ServerKind::Caddy, &options.caddy),
         (ServerKind::Varnish, &options.varnish),
         (ServerKind::Apache, &options.apache),
     ];
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mains: Vec<_> = named
+    let mains: Vec<_> = options_of_kinds
         .iter()
         .flat_map(|(kind, paths)| paths.iter().map(|path| (*kind, absolute(path))))
         .collect();

@@ -105,11 +105,11 @@ fn between(before: &MachineReading, now: &MachineReading, is_local: bool) -> Mac
         return sample;
     }
     if let (Some(before), Some(now)) = (&before.kernel, &now.kernel) {
-        let all = now.all.saturating_sub(before.all).max(1) as f64;
+        let ticks = now.all.saturating_sub(before.all).max(1) as f64;
         let cores =
             |before: u64, now: u64| now.saturating_sub(before) as f64 / TICKS_PER_S / seconds;
         let idle = now.idle.saturating_sub(before.idle) as f64;
-        sample.busy = Some((1.0 - idle / all).clamp(0.0, 1.0));
+        sample.busy = Some((1.0 - idle / ticks).clamp(0.0, 1.0));
         sample.database_cores = Some(cores(before.database, now.database));
         sample.php_cores = Some(cores(before.php, now.php));
     }

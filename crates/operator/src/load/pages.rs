@@ -36,19 +36,19 @@ fn logged(path: &Path) -> Result<Vec<VisitedPage>, String> {
     let file = File::open(path).map_err(wrong)?;
     file.take(MAX_LOG).read_to_end(&mut bytes).map_err(wrong)?;
     let text = unpacked(&bytes, MAX_LOG).map_err(wrong)?;
-    let found = access_log(&String::from_utf8_lossy(&text));
-    if found.skipped > 0 {
+    let log = access_log(&String::from_utf8_lossy(&text));
+    if log.skipped > 0 {
         talk(&format!(
             "load: {} requests of `{}`; left out {} lines that are no GET or HEAD requests in the combined format",
-            found.pages.len(),
+            log.pages.len(),
             path.display(),
-            found.skipped
+            log.skipped
         ));
     }
-    if found.pages.is_empty() {
+    if log.pages.is_empty() {
         return Err(format!("`{}` has no GET or HEAD request", path.display()));
     }
-    Ok(found.pages)
+    Ok(log.pages)
 }
 
 /// The pages of a sitemap and its nested sitemaps that belong to this site.

@@ -86,7 +86,7 @@ pub(super) fn interfaces() -> Vec<InterfaceCounter> {
         .into_iter()
         .flatten()
         .flatten();
-    let found = entries.filter_map(|entry| {
+    let interfaces = entries.filter_map(|entry| {
         let path = entry.path();
         let megabits = number(&path, "speed").filter(|speed| *speed > 0)?;
         let received = number(&path, "statistics/rx_bytes")?;
@@ -97,7 +97,7 @@ pub(super) fn interfaces() -> Vec<InterfaceCounter> {
             bits_per_s: megabits.saturating_mul(1_000_000),
         })
     });
-    found.collect()
+    interfaces.collect()
 }
 
 /// The traffic between two readings as a fraction of the interface's speed, for the busiest interface.

@@ -99,7 +99,7 @@ fn knee(report: &LoadReport) -> String {
         return String::new();
     };
     let limit = format!("no failure, p99 up to {} ms", knee.limit_ms);
-    let held = match (knee.rate, knee.broke_at) {
+    let capacity = match (knee.rate, knee.broke_at) {
         (None, _) => format!("none: not even the first second held ({limit})"),
         (Some(rate), None) => {
             format!("at least {rate:.0} requests/s, the end of the ramp ({limit})")
@@ -108,7 +108,7 @@ fn knee(report: &LoadReport) -> String {
             format!("{rate:.0} requests/s, up to second {second} ({limit})")
         }
     };
-    let mut out = format!("{:<22}{held}\n", "highest rate held");
+    let mut out = format!("{:<22}{capacity}\n", "highest rate held");
     if let Some(cause) = report.cause {
         let _ = writeln!(out, "{:<22}{}", "limited by", cause.words());
     }
@@ -116,10 +116,10 @@ fn knee(report: &LoadReport) -> String {
 }
 
 fn named<T: ToString>(counts: &std::collections::BTreeMap<T, u64>) -> String {
-    let all = counts
+    let words = counts
         .iter()
         .map(|(name, count)| format!("{} {count}", name.to_string()));
-    all.collect::<Vec<_>>().join(", ")
+    words.collect::<Vec<_>>().join(", ")
 }
 
 const TITLES: [&str; 8] = [

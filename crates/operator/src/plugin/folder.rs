@@ -67,10 +67,10 @@ impl PluginFolder {
     }
 
     pub(super) fn owner(&self) -> io::Result<FileOwner> {
-        let found = fstat(&self.fd)?;
+        let stat = fstat(&self.fd)?;
         Ok(FileOwner {
-            uid: found.st_uid,
-            gid: found.st_gid,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
         })
     }
 

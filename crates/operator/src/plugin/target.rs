@@ -103,10 +103,10 @@ fn find_site<'c>(
 ) -> Result<&'c SiteConfig, PluginError> {
     let is_named =
         |site: &&SiteConfig| name.is_none_or(|name| names_site(name, &site.name, &site.hosts));
-    let named: Vec<&SiteConfig> = config.sites.iter().filter(is_named).collect();
-    let with_root = named.iter().copied().filter(|site| has_root(site, root));
-    let found: Vec<&SiteConfig> = with_root.collect();
-    match (found.as_slice(), named.as_slice()) {
+    let by_name: Vec<&SiteConfig> = config.sites.iter().filter(is_named).collect();
+    let with_root = by_name.iter().copied().filter(|site| has_root(site, root));
+    let by_root: Vec<&SiteConfig> = with_root.collect();
+    match (by_root.as_slice(), by_name.as_slice()) {
         ([one], _) => Ok(one),
         ([], [only]) if name.is_some() || only.root.is_none() => Ok(only),
         ([], []) => {
@@ -141,8 +141,8 @@ fn find_site<'c>(
 }
 
 fn has_root(site: &SiteConfig, root: &Path) -> bool {
-    let own = site.root.as_ref().and_then(|root| root.canonicalize().ok());
-    own.is_some_and(|own| own == root)
+    let own_root = site.root.as_ref().and_then(|root| root.canonicalize().ok());
+    own_root.is_some_and(|own_root| own_root == root)
 }
 
 fn read_token(file: &Path) -> Result<String, PluginError> {
@@ -192,10 +192,10 @@ fn server_user(config: &Config) -> Option<FileOwner> {
     let AdminListen::Unix(socket) = &config.admin.listen else {
         return None;
     };
-    let found = fs::symlink_metadata(socket).ok()?;
+    let metadata = fs::symlink_metadata(socket).ok()?;
     let owner = FileOwner {
-        uid: found.uid(),
-        gid: found.gid(),
+        uid: metadata.uid(),
+        gid: metadata.gid(),
     };
     rustix::process::geteuid().is_root().then_some(owner)
 }
@@ -219,8 +219,8 @@ pub(super) fn php_user(
         return Ok(None);
     }
     if let Some(name) = &target.php_user {
-        let found = user(name);
-        return found.map(Some).ok_or_else(|| {
+        let account = user(name);
+        return account.map(Some).ok_or_else(|| {
             PluginError::Failed(format!("there is no user `{name}` on this machine"))
         });
     }

@@ -238,8 +238,8 @@ impl WordPress {
         {
             return Ok(Some(result.to_owned()));
         }
-        let all = format!("{}{stdout}", String::from_utf8_lossy(&output.stderr));
-        let printed = Some(in_short(&all)).filter(|text| !text.is_empty());
+        let printed_text = format!("{}{stdout}", String::from_utf8_lossy(&output.stderr));
+        let printed = Some(in_short(&printed_text)).filter(|text| !text.is_empty());
         let printed = printed.unwrap_or_else(|| format!("PHP printed nothing ({})", output.status));
         Err(PluginError::Failed(format!(
             "WordPress did not answer on the command line: {printed}"

@@ -15,12 +15,12 @@ use super::processes::MachineProcess;
 pub(super) fn virtual_hosts(machine: &Machine, processes: &[MachineProcess]) -> Vec<VirtualHost> {
     let is_apache = |process: &&MachineProcess| matches!(&*process.name, "apache2" | "httpd");
     let running = processes.iter().filter(is_apache);
-    let named = running.filter_map(|process| {
+    let configured = running.filter_map(|process| {
         let folder = process.option("-d").unwrap_or("/etc/apache2");
         Some(Path::new(folder).join(process.option("-f")?))
     });
     machine
-        .files_among(named.chain(INSTALLED.iter().map(PathBuf::from)))
+        .files_among(configured.chain(INSTALLED.iter().map(PathBuf::from)))
         .iter()
         .flat_map(|file| hosts_of(machine, file))
         .collect()

@@ -18,7 +18,7 @@ pub struct CertbotCertificate {
 /// All certificates of certbot.
 pub(super) fn certificates(machine: &Machine) -> Vec<CertbotCertificate> {
     let folder = Path::new(LIVE);
-    let all = machine.names(folder).into_iter().filter_map(|name| {
+    let certificates = machine.names(folder).into_iter().filter_map(|name| {
         let files = CertificateFiles {
             cert: folder.join(&name).join("fullchain.pem"),
             key: folder.join(&name).join("privkey.pem"),
@@ -26,7 +26,7 @@ pub(super) fn certificates(machine: &Machine) -> Vec<CertbotCertificate> {
         let is_whole = machine.is_file(&files.cert) && machine.is_file(&files.key);
         is_whole.then_some(CertbotCertificate { name, files })
     });
-    all.collect()
+    certificates.collect()
 }
 
 /// The name of certbot's certificate that contains a file.

@@ -40,7 +40,7 @@ impl PageComparison {
             return if is_fine { Vec::new() } else { vec![missing] };
         };
         let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-        let all = [
+        let properties = [
             (
                 "status",
                 current.status.to_string(),
@@ -60,7 +60,7 @@ impl PageComparison {
         ];
         let html = Some("text/html");
         let is_page = [current, &self.galley].map(|page| page.media_type.as_deref() == html);
-        let different = all.into_iter().filter(|(what, current, galley)| {
+        let different = properties.into_iter().filter(|(what, current, galley)| {
             let counts = match *what {
                 // Servers use different names for media types of files, and different texts in redirects.
                 "type" => is_page[0] != is_page[1] && self.galley.location.is_none(),

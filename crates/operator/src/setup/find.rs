@@ -47,10 +47,10 @@ pub fn detect(machine: &Machine, named: &[PathBuf]) -> Detection {
         let usual = DEFAULT_PATHS
             .iter()
             .flat_map(|p| machine.matching(Path::new(p)));
-        let all = served
+        let folders = served
             .chain(usual)
             .filter(|folder| machine.is_folder(folder));
-        all.map(|folder| real(machine, &folder)).collect()
+        folders.map(|folder| real(machine, &folder)).collect()
     } else {
         named.iter().cloned().collect()
     };
@@ -64,11 +64,11 @@ pub fn detect(machine: &Machine, named: &[PathBuf]) -> Detection {
                 let root = host.root.as_ref();
                 root.is_some_and(|root| real(machine, root) == real(machine, &wordpress.root))
             };
-            let mut own: Vec<VirtualHost> = hosts.iter().filter(is_own).cloned().collect();
-            own.sort_by_key(|host| host.php.is_none());
+            let mut of_site: Vec<VirtualHost> = hosts.iter().filter(is_own).cloned().collect();
+            of_site.sort_by_key(|host| host.php.is_none());
             DetectedSite {
                 wordpress,
-                hosts: own,
+                hosts: of_site,
             }
         })
         .collect();
@@ -87,10 +87,10 @@ pub fn detect(machine: &Machine, named: &[PathBuf]) -> Detection {
 /// The folder with links resolved, as a path of the machine.
 fn real(machine: &Machine, folder: &Path) -> PathBuf {
     let top = machine.path(Path::new("/"));
-    let found = machine.path(folder).canonicalize();
-    let inner = found.ok().and_then(|found| {
+    let canonical = machine.path(folder).canonicalize();
+    let inner = canonical.ok().and_then(|canonical| {
         let top = top.canonicalize().ok()?;
-        found
+        canonical
             .strip_prefix(top)
             .ok()
             .map(|inner| Path::new("/").join(inner))

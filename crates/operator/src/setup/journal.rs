@@ -75,8 +75,8 @@ impl SetupJournal {
         let path = configuration.with_file_name(name);
         let mut steps: Vec<UndoStep> = Vec::new();
         if let Some(found) = existing(fs::symlink_metadata(&path))? {
-            let own = rustix::process::geteuid().as_raw();
-            if !found.is_file() || found.uid() != own || found.mode() & 0o022 != 0 {
+            let own_uid = rustix::process::geteuid().as_raw();
+            if !found.is_file() || found.uid() != own_uid || found.mode() & 0o022 != 0 {
                 let path = path.display();
                 let why = format!("`{path}` must be a file that only you may write");
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
@@ -141,10 +141,10 @@ impl SetupJournal {
         if before.as_deref() == Some(text) {
             return Ok(());
         }
-        let found = fs::metadata(path).map(|found| found.mode() & 0o7777);
+        let present = fs::metadata(path).map(|found| found.mode() & 0o7777);
         self.record(UndoStep::File {
             path: path.to_owned(),
-            mode: found.unwrap_or(mode),
+            mode: present.unwrap_or(mode),
             before,
             written: sha256(text.as_bytes()),
         })?;
@@ -170,10 +170,10 @@ impl UndoStep {
                 mode,
                 written,
             } => {
-                let found = existing(fs::read(path))?;
+                let content = existing(fs::read(path))?;
                 // A crash between the record and the change leaves the previous state, which also counts as restored.
-                let is_before = found.as_deref() == before.as_ref().map(String::as_bytes);
-                if !is_before && found.is_some_and(|found| sha256(&found) != *written) {
+                let is_before = content.as_deref() == before.as_ref().map(String::as_bytes);
+                if !is_before && content.is_some_and(|content| sha256(&content) != *written) {
                     return Ok(UndoResult::Kept);
                 }
                 match before {

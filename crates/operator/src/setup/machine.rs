@@ -86,13 +86,13 @@ impl Machine {
 
     /// The existing paths that match a pattern with `*` and `?`, sorted. A path without these characters is returned unchanged.
     pub(super) fn matching(&self, pattern: &Path) -> Vec<PathBuf> {
-        let mut found = vec![PathBuf::from("/")];
+        let mut paths = vec![PathBuf::from("/")];
         for part in pattern.components() {
             let Component::Normal(part) = part else {
                 continue;
             };
             let part = part.to_string_lossy();
-            let next = found.iter().flat_map(|folder| {
+            let next = paths.iter().flat_map(|folder| {
                 if !part.contains(['*', '?']) {
                     return vec![folder.join(part.as_ref())];
                 }
@@ -105,10 +105,10 @@ impl Machine {
                     .map(|name| folder.join(name))
                     .collect()
             });
-            found = next.take(MAX_NAMES).collect();
+            paths = next.take(MAX_NAMES).collect();
         }
-        found.retain(|path| self.exists(path));
-        found
+        paths.retain(|path| self.exists(path));
+        paths
     }
 }
 

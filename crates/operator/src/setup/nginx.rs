@@ -16,20 +16,20 @@ use super::processes::MachineProcess;
 /// The virtual hosts of every running nginx, and of the installed configuration.
 pub(super) fn virtual_hosts(machine: &Machine, processes: &[MachineProcess]) -> Vec<VirtualHost> {
     let running = processes.iter().filter(|process| process.name == "nginx");
-    let named = running.filter_map(|process| process.option("-c").map(PathBuf::from));
+    let configured = running.filter_map(|process| process.option("-c").map(PathBuf::from));
     machine
-        .files_among(named.chain(INSTALLED.iter().map(PathBuf::from)))
+        .files_among(configured.chain(INSTALLED.iter().map(PathBuf::from)))
         .iter()
         .flat_map(|file| hosts_of(machine, file))
         .collect()
 }
 
 fn hosts_of(machine: &Machine, file: &Path) -> Vec<VirtualHost> {
-    let all = nginx_directives(machine, file);
+    let directives = nginx_directives(machine, file);
     let mut blocks = Vec::new();
-    find_blocks(&all, &Inherited::default(), &mut blocks);
+    find_blocks(&directives, &Inherited::default(), &mut blocks);
     let mut upstreams = HashMap::new();
-    find_upstreams(&all, &mut upstreams);
+    find_upstreams(&directives, &mut upstreams);
     blocks
         .iter()
         .map(|(block, inherited)| host(block, inherited, &upstreams))
@@ -46,8 +46,8 @@ struct Inherited {
 impl Inherited {
     fn with(&self, block: &[Directive]) -> Self {
         let last = |name: &str| {
-            let mut all = block.iter().rev();
-            let last = all.find(|directive| directive.name() == name)?;
+            let mut directives = block.iter().rev();
+            let last = directives.find(|directive| directive.name() == name)?;
             last.arguments().first().map(String::as_str)
         };
         Self {

@@ -12,10 +12,10 @@ pub(super) fn title(html: &str) -> Option<String> {
 
 /// Paths of linked pages on this host, each once, in order. Excludes files, the administration, and URLs with a query.
 pub fn links(html: &str, host: &str, most: usize) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+    let mut links: Vec<String> = Vec::new();
     let mut rest = html;
     while let Some((_, after)) = rest.split_once("href=")
-        && found.len() < most
+        && links.len() < most
     {
         rest = after;
         let Some(quote) = after.chars().next().filter(|c| matches!(c, '"' | '\'')) else {
@@ -25,12 +25,12 @@ pub fn links(html: &str, host: &str, most: usize) -> Vec<String> {
             break;
         };
         if let Some(path) = page(target, host)
-            && !found.contains(&path)
+            && !links.contains(&path)
         {
-            found.push(path);
+            links.push(path);
         }
     }
-    found
+    links
 }
 
 fn page(target: &str, host: &str) -> Option<String> {

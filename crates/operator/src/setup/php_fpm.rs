@@ -32,13 +32,14 @@ pub(super) fn pools(machine: &Machine, processes: &[MachineProcess]) -> Vec<FpmP
     for pattern in INSTALLED {
         files.extend(machine.matching(Path::new(pattern)));
     }
-    let mut all = Vec::new();
+    let mut drafts = Vec::new();
     for file in &files {
-        read(machine, file, &mut all, 0);
+        read(machine, file, &mut drafts, 0);
     }
-    all.sort();
-    all.dedup();
-    all.into_iter()
+    drafts.sort();
+    drafts.dedup();
+    drafts
+        .into_iter()
         .filter_map(|draft| draft.pool(machine))
         .collect()
 }
@@ -51,8 +52,8 @@ fn main_file(process: &MachineProcess) -> Option<PathBuf> {
         let inner = word.split_once('(')?.1;
         inner.strip_suffix(')')
     });
-    let named = title.or_else(|| process.option("--fpm-config"));
-    let file = named.or_else(|| process.option("-y"))?;
+    let configured = title.or_else(|| process.option("--fpm-config"));
+    let file = configured.or_else(|| process.option("-y"))?;
     file.starts_with('/').then(|| PathBuf::from(file))
 }
 
@@ -66,8 +67,8 @@ struct PoolDraft {
 
 impl PoolDraft {
     fn option(&self, name: &str) -> Option<&str> {
-        let found = self.options.iter().rev().find(|(own, _)| own == name);
-        found.map(|(_, value)| value.as_str())
+        let option = self.options.iter().rev().find(|(own, _)| own == name);
+        option.map(|(_, value)| value.as_str())
     }
 
     fn pool(&self, machine: &Machine) -> Option<FpmPool> {

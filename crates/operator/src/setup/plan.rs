@@ -222,11 +222,11 @@ fn choose_tls(
     let by_server = served
         .as_ref()
         .and_then(|files| certbot::name_of(&files.cert));
-    let known = |name: &String| detection.certificates.iter().any(|own| own.name == *name);
+    let has_files = |name: &String| detection.certificates.iter().any(|own| own.name == *name);
     let certbot = by_server
         .into_iter()
         .chain(hosts.iter().cloned())
-        .find(known);
+        .find(has_files);
     if let Some(name) = certbot {
         notes.push(format!("The certificate is that of certbot for {name}: a hook of certbot copies it here after each renewal"));
         return TlsChoice::Certbot(name);
@@ -412,8 +412,8 @@ impl SetupPlan {
 
 /// A list of TOML strings. JSON's escapes are valid in TOML, which additionally forbids U+007F.
 fn list(all: &[String]) -> String {
-    let all: Vec<String> = all.iter().map(|one| quoted(one)).collect();
-    all.join(", ")
+    let names: Vec<String> = all.iter().map(|one| quoted(one)).collect();
+    names.join(", ")
 }
 
 fn quoted(text: &str) -> String {

@@ -54,7 +54,7 @@ impl MachineProcess {
 pub(super) fn all(machine: &Machine) -> Vec<MachineProcess> {
     let names = machine.names(Path::new("/proc"));
     let ids = names.iter().filter_map(|name| name.parse::<u32>().ok());
-    let mut all: Vec<MachineProcess> = ids
+    let mut processes: Vec<MachineProcess> = ids
         .filter_map(|id| {
             let folder = Path::new("/proc").join(id.to_string());
             let name = machine.head(&folder.join("comm"))?;
@@ -68,8 +68,8 @@ pub(super) fn all(machine: &Machine) -> Vec<MachineProcess> {
             })
         })
         .collect();
-    all.sort_by_key(|process| process.id);
-    all
+    processes.sort_by_key(|process| process.id);
+    processes
 }
 
 /// The maximum number of sockets of a process. A web server has one for each connection.

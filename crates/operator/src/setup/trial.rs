@@ -119,19 +119,19 @@ async fn ready(child: &mut Child) -> Result<TrialListeners, TrialError> {
         return Err(TrialError::Ended(String::new()));
     };
     let mut lines = BufReader::new(errors).lines();
-    let mut found = TrialListeners::default();
+    let mut listeners = TrialListeners::default();
     let mut log: Vec<String> = Vec::new();
     while let Some(line) = lines.next_line().await? {
         let address = |start: &str| {
             let (_, text) = line.split_once(start)?;
             text.trim_end_matches('/').parse().ok()
         };
-        found.plain = found.plain.or_else(|| address("listening on http://"));
-        found.tls = found.tls.or_else(|| address("listening on https://"));
-        match found.plain {
+        listeners.plain = listeners.plain.or_else(|| address("listening on http://"));
+        listeners.tls = listeners.tls.or_else(|| address("listening on https://"));
+        match listeners.plain {
             Some(_) if line == "galley: ready" => {
                 tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-                return Ok(found);
+                return Ok(listeners);
             }
             _ => log.push(line),
         }
@@ -172,8 +172,8 @@ pub async fn compare_pages(
         if path == "/" {
             paths.extend(now.as_ref().unwrap_or(&then).links.iter().cloned());
             let has_file = |path: &&&str| site.root.join(path.trim_start_matches('/')).is_file();
-            let known = FURTHER.iter().chain(FILES.iter().find(has_file));
-            paths.extend(known.map(|path| (*path).to_owned()));
+            let further = FURTHER.iter().chain(FILES.iter().find(has_file));
+            paths.extend(further.map(|path| (*path).to_owned()));
         }
         compared.push(PageComparison {
             host: host.to_owned(),

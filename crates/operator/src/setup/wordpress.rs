@@ -87,9 +87,9 @@ fn network_kind(values: &WpConfig) -> NetworkKind {
 
 /// The path of `wp-config.php`: in the folder, or in its parent if that is not another WordPress.
 fn config_file(machine: &Machine, root: &Path) -> Option<PathBuf> {
-    let own = root.join("wp-config.php");
-    if machine.is_file(&own) {
-        return Some(own);
+    let in_root = root.join("wp-config.php");
+    if machine.is_file(&in_root) {
+        return Some(in_root);
     }
     let folder = root.parent()?;
     let is_other = machine.is_file(&folder.join("wp-settings.php"));
@@ -177,12 +177,12 @@ fn php_owner(root: &Path) -> Option<PhpOwner> {
     let owners = folders
         .iter()
         .filter_map(|folder| fs::metadata(folder).ok());
-    let found = owners.map(|found| PhpOwner {
+    let owners = owners.map(|found| PhpOwner {
         uid: found.uid(),
         gid: found.gid(),
     });
-    let mut found = found.filter(|owner| owner.uid != 0);
-    found.next().or_else(|| {
+    let mut owners = owners.filter(|owner| owner.uid != 0);
+    owners.next().or_else(|| {
         let users = fs::read_to_string("/etc/passwd").ok()?;
         let user = users.lines().find(|line| line.starts_with("www-data:"))?;
         let mut fields = user.split(':').skip(2);

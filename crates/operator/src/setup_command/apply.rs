@@ -303,8 +303,8 @@ fn drop_in(journal: &mut SetupJournal, root: &Path) -> Result<(), SetupError> {
     let file = Path::new(DROP_IN);
     let failed = |cause: io::Error| SetupError::file("write", file, &cause);
     let content = root.join("wp-content");
-    let found = fs::metadata(&content).map_err(failed)?;
-    if found.uid() == 0 {
+    let metadata = fs::metadata(&content).map_err(failed)?;
+    if metadata.uid() == 0 {
         return Err(SetupError::Failed(format!(
             "`{}` belongs to root, and Galley does not run PHP as root: give it to the user that WordPress runs as",
             content.display()
@@ -319,8 +319,8 @@ fn drop_in(journal: &mut SetupJournal, root: &Path) -> Result<(), SetupError> {
     let text = format!(
         "# Written by `galley setup`: PHP that Galley runs needs WordPress's owner, and write access to WordPress.\n\
          [Service]\nUser={}\nGroup={}\nReadWritePaths=\"{writable}\"\n",
-        found.uid(),
-        found.gid(),
+        metadata.uid(),
+        metadata.gid(),
     );
     if let Some(folder) = file.parent() {
         make_folder(journal, folder, 0o755).map_err(failed)?;

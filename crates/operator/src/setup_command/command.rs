@@ -181,13 +181,13 @@ fn test(survey: &SetupFindings, plan: &SetupPlan) -> Result<Vec<PageComparison>,
     let has_user = plan.has_package && is_root && survey.managed().is_none();
     let compared: Result<Vec<PageComparison>, TrialError> = runtime.block_on(async {
         let trial = TestInstance::start(plan, has_user.then_some("galley")).await?;
-        let mut all = Vec::new();
+        let mut comparisons = Vec::new();
         for site in &survey.sites {
             let galley = trial.endpoint(site.draft.is_https);
-            all.extend(compare_pages(&site.draft, site.current, galley).await?);
+            comparisons.extend(compare_pages(&site.draft, site.current, galley).await?);
         }
         trial.stop().await;
-        Ok(all)
+        Ok(comparisons)
     });
     let compared = compared?;
     let mut is_different = false;

@@ -110,8 +110,8 @@ pub(super) fn taken_over(
     foreign: &[&PortOwner],
 ) -> Result<Vec<String>, SetupError> {
     let units: Vec<String> = named.iter().map(|name| unit_name(name)).collect();
-    let known: Vec<&String> = foreign.iter().filter_map(|one| one.unit.as_ref()).collect();
-    if let Some(wrong) = units.iter().find(|unit| !known.contains(unit)) {
+    let known_units: Vec<&String> = foreign.iter().filter_map(|one| one.unit.as_ref()).collect();
+    if let Some(wrong) = units.iter().find(|unit| !known_units.contains(unit)) {
         return Err(SetupError::Usage(format!(
             "--take-over: `{wrong}` has neither port 80 nor port 443; there is {}",
             names(foreign)

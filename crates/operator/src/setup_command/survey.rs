@@ -36,7 +36,7 @@ pub(super) struct SetupFindings {
 
 /// Detects the machine's services, and queries each WordPress.
 pub(super) fn survey(options: &SetupOptions) -> Result<SetupFindings, SetupError> {
-    let mut named = Vec::new();
+    let mut folders = Vec::new();
     for folder in &options.wordpress {
         let real = folder.canonicalize();
         let real = real.map_err(|cause| SetupError::file("open", folder, &cause))?;
@@ -46,10 +46,10 @@ pub(super) fn survey(options: &SetupOptions) -> Result<SetupFindings, SetupError
                 real.display()
             )));
         }
-        named.push(real);
+        folders.push(real);
     }
     talk("looking for WordPress, web servers, PHP and certificates");
-    let detection = detect(&Machine::at("/"), &named);
+    let detection = detect(&Machine::at("/"), &folders);
     let choices = SetupChoices {
         tls: match options.tls {
             TlsOption::Found => TlsPreference::Found,
@@ -102,12 +102,12 @@ fn other_owner(
     sites: &[SurveyedSite],
 ) -> Option<PathBuf> {
     let names = |site: &DetectedSite, name: &String| {
-        let mut all = site.hosts.iter().flat_map(|host| &host.names);
-        all.any(|own| own == name)
+        let mut names = site.hosts.iter().flat_map(|host| &host.names);
+        names.any(|own| own == name)
     };
     let is_own = |name: &String| {
-        let mut all = detection.sites.iter();
-        all.any(|site| site.wordpress.root == draft.root && names(site, name))
+        let mut sites = detection.sites.iter();
+        sites.any(|site| site.wordpress.root == draft.root && names(site, name))
     };
     let claimed: Vec<&String> = draft.hosts.iter().filter(|name| !is_own(name)).collect();
     let others = detection.sites.iter();
@@ -138,10 +138,10 @@ fn lines(
     info: &Result<WordPressInfo, String>,
     draft: &SiteDraft,
 ) -> Vec<String> {
-    let found = &site.wordpress;
-    let version = found.version.as_deref().unwrap_or("of unknown version");
+    let wordpress = &site.wordpress;
+    let version = wordpress.version.as_deref().unwrap_or("of unknown version");
     let mut lines = vec![
-        format!("WordPress {version} in {}", found.root.display()),
+        format!("WordPress {version} in {}", wordpress.root.display()),
         format!("  hosts      {}", draft.hosts.join(", ")),
     ];
     match info {
@@ -158,7 +158,7 @@ fn lines(
         Err(why) => {
             lines.push(format!("  note       {why}"));
             lines.extend(
-                found
+                wordpress
                     .database
                     .iter()
                     .map(|name| format!("  database   {name}")),

@@ -97,12 +97,12 @@ impl Findings {
             *self.harmless.entry(what).or_default() += 1;
         }
         for difference in compared.differences {
-            let found = finder.of(visit, &difference.kind);
-            let statement = found.map(|found| found.statement);
+            let finding = finder.of(visit, &difference.kind);
+            let statement = finding.map(|finding| finding.statement);
             let origin = statement.map(|statement: &ServedStatement| statement.origin.clone());
             // A value that differs everywhere is not caused by the section of one path.
             let is_everywhere =
-                has_values(&difference.kind) && !found.is_some_and(|found| found.is_own);
+                has_values(&difference.kind) && !finding.is_some_and(|finding| finding.is_own);
             let same = self.groups.iter_mut().find(|group| {
                 let has_same_origin =
                     group.origin == origin || is_everywhere && group.is_everywhere;

@@ -48,8 +48,9 @@ impl<'i> StatementFinder<'i> {
 
     /// The result of importing a statement.
     pub(super) fn outcome(&self, statement: &ServedStatement) -> Option<&'i StatementOutcome> {
-        let mut all = self.imported.statements.iter();
-        all.find(|one| one.origin == statement.origin && one.text.starts_with(&statement.text))
+        let mut statements = self.imported.statements.iter();
+        statements
+            .find(|one| one.origin == statement.origin && one.text.starts_with(&statement.text))
             .map(|one| &one.outcome)
     }
 }

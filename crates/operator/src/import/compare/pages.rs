@@ -22,7 +22,7 @@ pub(super) struct FoundPages {
 /// The distinct requests of a log in the combined format. The format contains no hosts; all requests are for `host`.
 pub(super) fn logged(path: &Path, host: &VisitedHost) -> Result<FoundPages, TryError> {
     let text = read(path)?;
-    let mut found = FoundPages::default();
+    let mut pages = FoundPages::default();
     let log = access_log(&text);
     for page in log.pages {
         let visit = TryVisit::get(&host.name, host.is_tls(), &page.target);
@@ -30,24 +30,24 @@ pub(super) fn logged(path: &Path, host: &VisitedHost) -> Result<FoundPages, TryE
             PageMethod::Get => visit,
             PageMethod::Head => visit.head(),
         };
-        if !found.visits.contains(&visit) && found.visits.len() < MAX_PAGES {
-            found.visits.push(visit);
+        if !pages.visits.contains(&visit) && pages.visits.len() < MAX_PAGES {
+            pages.visits.push(visit);
         }
     }
     for (method, count) in other_methods(&text) {
-        found.skipped.push(format!(
+        pages.skipped.push(format!(
             "{count} {method} requests of the log, which change something"
         ));
     }
-    if found.visits.is_empty() {
+    if pages.visits.is_empty() {
         let why = format!("`{}` has no GET or HEAD request", path.display());
         return Err(TryError::Pages(why));
     }
-    Ok(found)
+    Ok(pages)
 }
 
 fn other_methods(text: &str) -> BTreeMap<&str, usize> {
-    let mut all = BTreeMap::new();
+    let mut methods = BTreeMap::new();
     for line in text.lines() {
         let method = line
             .split('"')
@@ -59,10 +59,10 @@ fn other_methods(text: &str) -> BTreeMap<&str, usize> {
             .filter(is_method)
             .filter(|method| !matches!(*method, "GET" | "HEAD"))
         {
-            *all.entry(method).or_default() += 1;
+            *methods.entry(method).or_default() += 1;
         }
     }
-    all
+    methods
 }
 
 /// The pages of a sitemap and its nested sitemaps, from a file or a URL on the old server.
@@ -71,7 +71,7 @@ pub(super) async fn mapped(
     hosts: &[VisitedHost],
     endpoints: &TryEndpoints,
 ) -> Result<FoundPages, TryError> {
-    let mut found = FoundPages::default();
+    let mut pages = FoundPages::default();
     let (mut foreign, mut files) = (0_usize, 0);
     let mut waiting = vec![place.to_owned()];
     while let Some(file) = waiting.pop() {
@@ -79,8 +79,8 @@ pub(super) async fn mapped(
         let text = if file.contains("://") {
             match of_url(&file, hosts) {
                 Some(visit) => {
-                    let seen = send(&visit, endpoints.of(&visit).old).await;
-                    String::from_utf8_lossy(&seen.body).into_owned()
+                    let response = send(&visit, endpoints.of(&visit).old).await;
+                    String::from_utf8_lossy(&response.body).into_owned()
                 }
                 None => {
                     return Err(TryError::Pages(format!(
@@ -104,7 +104,7 @@ pub(super) async fn mapped(
             Some(Sitemap::Pages(urls)) => {
                 for url in urls {
                     match of_url(&url, hosts) {
-                        Some(visit) if found.visits.len() < MAX_PAGES => found.visits.push(visit),
+                        Some(visit) if pages.visits.len() < MAX_PAGES => pages.visits.push(visit),
                         Some(_) => {}
                         None => foreign += 1,
                     }
@@ -113,11 +113,11 @@ pub(super) async fn mapped(
         }
     }
     if foreign > 0 {
-        found.skipped.push(format!(
+        pages.skipped.push(format!(
             "{foreign} URLs of the sitemap, which are of other hosts"
         ));
     }
-    Ok(found)
+    Ok(pages)
 }
 
 /// The request for a URL of one of the hosts.
@@ -126,7 +126,7 @@ pub(super) fn of_url(url: &str, hosts: &[VisitedHost]) -> Option<TryVisit> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (host, target) = rest.split_at(end);
     let name = host.split(':').next()?.to_ascii_lowercase();
-    let known = hosts.iter().any(|one| one.names.contains(&name));
+    let is_served = hosts.iter().any(|one| one.names.contains(&name));
     let target = target.split('#').next().unwrap_or_default();
     let target = if target.starts_with('/') {
         target.to_owned()
@@ -134,7 +134,7 @@ pub(super) fn of_url(url: &str, hosts: &[VisitedHost]) -> Option<TryVisit> {
         format!("/{target}")
     };
     let visit = TryVisit::get(&name, scheme == "https", &target);
-    (known && visit.is_fit()).then_some(visit)
+    (is_served && visit.is_fit()).then_some(visit)
 }
 
 fn read(path: &Path) -> Result<String, TryError> {

@@ -236,12 +236,12 @@ impl TryRun<'_> {
                 Side::Old => addresses.old,
                 Side::Galley => addresses.galley,
             };
-            let seen = send(&next, address).await;
-            if !seen.is_redirect() {
-                chain.push(format!("{} {}", next.url(), seen.status_text()));
+            let response = send(&next, address).await;
+            if !response.is_redirect() {
+                chain.push(format!("{} {}", next.url(), response.status_text()));
                 break;
             }
-            chain.push(location(&next, &seen, ports));
+            chain.push(location(&next, &response, ports));
         }
         chain
     }

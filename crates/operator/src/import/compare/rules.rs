@@ -7,15 +7,15 @@ use toml::{Table, Value};
 
 /// The rules of all sites; none if the configuration is invalid.
 pub(super) fn of_draft(draft: &str) -> ServedConfiguration {
-    let all: Table = draft.parse().unwrap_or_default();
-    let mut found = ServedConfiguration::default();
-    for site in list(&all, "site") {
+    let draft_table: Table = draft.parse().unwrap_or_default();
+    let mut served = ServedConfiguration::default();
+    for site in list(&draft_table, "site") {
         let hosts: Vec<String> = texts(site, "hosts")
             .filter(|host| !host.contains('*'))
             .collect();
         for rule in list(site, "rule") {
             for subject in subjects(rule) {
-                found.statements.push(ServedStatement {
+                served.statements.push(ServedStatement {
                     text: String::new(),
                     origin: StatementOrigin {
                         file: "".into(),
@@ -29,7 +29,7 @@ pub(super) fn of_draft(draft: &str) -> ServedConfiguration {
             }
         }
     }
-    found
+    served
 }
 
 fn paths(rule: &Table) -> StatementPaths {
@@ -42,18 +42,18 @@ fn paths(rule: &Table) -> StatementPaths {
 }
 
 fn subjects(rule: &Table) -> Vec<StatementSubject> {
-    let mut all = vec![StatementSubject::Section];
+    let mut subjects = vec![StatementSubject::Section];
     if rule.contains_key("allow") || rule.contains_key("deny") {
         let networks = texts(rule, "allow").chain(texts(rule, "deny"));
         // A network with all addresses includes the anonymous client, which is tested in any case.
-        all.push(StatementSubject::Access(
+        subjects.push(StatementSubject::Access(
             networks.filter(|one| !one.ends_with("/0")).collect(),
         ));
     }
     if rule.contains_key("redirect") {
-        all.push(StatementSubject::Redirect);
+        subjects.push(StatementSubject::Redirect);
     }
-    all
+    subjects
 }
 
 fn list<'t>(table: &'t Table, name: &str) -> impl Iterator<Item = &'t Table> {

@@ -126,13 +126,13 @@ impl OldServer {
 
 /// The listeners that accept a connection.
 async fn listening(all: &[CopiedListener]) -> Vec<CopiedListener> {
-    let mut found = Vec::new();
+    let mut open = Vec::new();
     for listener in all {
         if TcpStream::connect(address(listener)).await.is_ok() {
-            found.push(listener.clone());
+            open.push(listener.clone());
         }
     }
-    found
+    open
 }
 
 /// The address of a listener.

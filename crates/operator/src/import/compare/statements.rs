@@ -26,14 +26,14 @@ pub(super) fn of_host(
     configurations: [&ServedConfiguration; 2],
     means: &VisitMeans<'_>,
 ) -> Vec<TryVisit> {
-    let mut all = Vec::new();
+    let mut visits = Vec::new();
     let addresses = addresses(configurations, means);
     let statements = configurations.iter().flat_map(|one| &one.statements);
     for statement in statements {
         let is_own = statement.hosts.is_empty()
             || statement.hosts.iter().any(|name| host.names.contains(name));
-        if is_own && all.len() < MAX_PER_HOST {
-            all.extend(of_statement(statement, host, files, &addresses, means));
+        if is_own && visits.len() < MAX_PER_HOST {
+            visits.extend(of_statement(statement, host, files, &addresses, means));
         }
     }
     // The administration often has separate rules.
@@ -44,9 +44,9 @@ pub(super) fn of_host(
     };
     for target in targets {
         let visit = TryVisit::get(&host.name, host.is_tls(), target);
-        all.extend(addresses.iter().map(|address| visit.from(*address)));
+        visits.extend(addresses.iter().map(|address| visit.from(*address)));
     }
-    all
+    visits
 }
 
 fn of_statement(
@@ -65,42 +65,42 @@ fn of_statement(
         .iter()
         .filter(|path| statement.paths.matches(path));
     targets.extend(among.take(MAX_FILES).cloned());
-    let mut all = Vec::new();
+    let mut visits = Vec::new();
     for target in targets {
         let visit = TryVisit::get(&host.name, host.is_tls(), &target);
         match &statement.subject {
             StatementSubject::Access(_) => {
-                all.extend(addresses.iter().map(|address| visit.from(*address)));
+                visits.extend(addresses.iter().map(|address| visit.from(*address)));
             }
             StatementSubject::Password(path) => {
-                all.push(visit.with("authorization", &basic("galley-try:wrong")));
+                visits.push(visit.with("authorization", &basic("galley-try:wrong")));
                 if let Some(index) = means.passwords.iter().position(|known| known == path) {
-                    all.push(visit.with("authorization", &means.workplace.authorization(index)));
+                    visits.push(visit.with("authorization", &means.workplace.authorization(index)));
                 }
             }
-            StatementSubject::Redirect => all.push(TryVisit {
+            StatementSubject::Redirect => visits.push(TryVisit {
                 target: format!("{target}?a=b"),
                 ..visit.clone()
             }),
-            StatementSubject::Field(_) => all.push(visit.with("accept-encoding", "gzip")),
-            StatementSubject::Section | StatementSubject::Content => all.push(TryVisit {
+            StatementSubject::Field(_) => visits.push(visit.with("accept-encoding", "gzip")),
+            StatementSubject::Section | StatementSubject::Content => visits.push(TryVisit {
                 target: format!("{target}?galley-try=1"),
                 ..visit.clone()
             }),
             StatementSubject::Lifetime | StatementSubject::ErrorPage => {}
         }
-        all.push(visit);
+        visits.push(visit);
     }
-    all
+    visits
 }
 
 /// Two addresses of this machine, one address of each network in a statement, and an unrelated one.
 fn addresses(configurations: [&ServedConfiguration; 2], means: &VisitMeans<'_>) -> Vec<IpAddr> {
-    let mut all = vec![HERE, IpAddr::from([127, 0, 0, 2])];
+    let mut addresses = vec![HERE, IpAddr::from([127, 0, 0, 2])];
     let mut add = |address: IpAddr| {
         let is_possible = means.takes_addresses || (address.is_loopback() && address.is_ipv4());
-        if is_possible && !all.contains(&address) && all.len() < MAX_ADDRESSES {
-            all.push(address);
+        if is_possible && !addresses.contains(&address) && addresses.len() < MAX_ADDRESSES {
+            addresses.push(address);
         }
     };
     for statement in configurations.iter().flat_map(|one| &one.statements) {
@@ -112,7 +112,7 @@ fn addresses(configurations: [&ServedConfiguration; 2], means: &VisitMeans<'_>) 
         }
     }
     add(STRANGER);
-    all
+    addresses
 }
 
 /// An address in a network.

@@ -10,20 +10,20 @@ pub(super) fn of_host(host: &VisitedHost, files: &RootFiles) -> Vec<TryVisit> {
     if !host.has_content {
         return names(host);
     }
-    let mut all: Vec<TryVisit> = DEFAULT_PATHS.iter().map(|target| get(target)).collect();
+    let mut visits: Vec<TryVisit> = DEFAULT_PATHS.iter().map(|target| get(target)).collect();
     for folder in &files.folders {
-        all.push(get(folder));
-        all.push(get(&format!("{folder}/")));
+        visits.push(get(folder));
+        visits.push(get(&format!("{folder}/")));
     }
     let files_too = files.kinds.iter().chain(files.all.iter().take(MAX_FILES));
-    all.extend(files_too.map(|file| get(file)));
+    visits.extend(files_too.map(|file| get(file)));
     let mut varied: Vec<TryVisit> = ["/", "/?galley-try=1", MISSING].map(get).to_vec();
     varied.extend(files.kinds.iter().take(MAX_VARIED).map(|file| get(file)));
     for visit in varied {
-        all.extend(variations(&visit));
+        visits.extend(variations(&visit));
     }
-    all.extend(names(host));
-    all
+    visits.extend(names(host));
+    visits
 }
 
 /// The request with the fields that browsers, crawlers and members send.

@@ -84,10 +84,10 @@ pub(super) fn basic(credentials: &str) -> String {
 
 /// Finds unused ports.
 fn free_ports() -> io::Result<Vec<u16>> {
-    let held: io::Result<Vec<TcpListener>> = (0..MAX_LISTENERS)
+    let listeners: io::Result<Vec<TcpListener>> = (0..MAX_LISTENERS)
         .map(|_| TcpListener::bind("127.0.0.1:0"))
         .collect();
-    held?
+    listeners?
         .iter()
         .map(|one| Ok(one.local_addr()?.port()))
         .collect()
