@@ -80,8 +80,8 @@ async fn list(
 
 fn kind(word: &str) -> Result<EntryKind, JsonReply> {
     let kinds = [EntryKind::Page, EntryKind::HitForPass, EntryKind::Varies];
-    let found = kinds.into_iter().find(|kind| entry::kind(*kind) == word);
-    found.ok_or_else(|| {
+    let kind = kinds.into_iter().find(|kind| entry::kind(*kind) == word);
+    kind.ok_or_else(|| {
         let message = format!("`kind` is `page`, `hit-for-pass` or `varies`, not `{word}`");
         refuse(StatusCode::BAD_REQUEST, &message)
     })

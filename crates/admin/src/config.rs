@@ -48,8 +48,8 @@ fn sections(
     let Some(host) = query.get("site") else {
         return Ok(state.config.effective());
     };
-    let found = target(state, client, Some(host))?;
-    let numbers = found.sites.iter();
+    let target = target(state, client, Some(host))?;
+    let numbers = target.sites.iter();
     let numbers = numbers.filter_map(|site| usize::try_from(site.number).ok());
     Ok(numbers
         .flat_map(|number| state.config.effective_of_site(number))

@@ -44,7 +44,7 @@ struct DryRun {
 }
 
 fn count(state: &AdminState, purges: &[(Arc<Site>, Purge)]) -> DryRun {
-    let wanted: Vec<PurgeMatch<'_>> = purges
+    let matches: Vec<PurgeMatch<'_>> = purges
         .iter()
         .map(|(site, purge)| PurgeMatch::new(site, &purge.scope))
         .collect();
@@ -53,10 +53,10 @@ fn count(state: &AdminState, purges: &[(Arc<Site>, Purge)]) -> DryRun {
     let mut is_compared = true;
     let mut entries = state.services.memory.entries();
     for entry in entries.by_ref().take(MAX_VISITED) {
-        let is_touched = wanted.iter().any(|wanted| {
-            let matches = wanted.matches(&entry, &mut steps);
-            is_compared &= matches.is_some();
-            matches == Some(true)
+        let is_touched = matches.iter().any(|one| {
+            let is_match = one.matches(&entry, &mut steps);
+            is_compared &= is_match.is_some();
+            is_match == Some(true)
         });
         if is_touched {
             urls.insert((entry.scopes.host, entry.scopes.url));

@@ -102,12 +102,12 @@ fn include(include: &PageInclude) -> Value {
 /// The newest purge that touches a page or its includes.
 pub(super) fn newest_match(site: &Site, entry: &Entry) -> Option<MatchingPurge> {
     let purges = &site.core.purges;
-    let own = purges.newest_match(entry.born, &entry.scopes.touch());
+    let of_page = purges.newest_match(entry.born, &entry.scopes.touch());
     let parts = entry.assembly().map(|assembly| &*assembly.inclusions.parts);
     let parts = parts.unwrap_or_default().iter();
     parts
         .filter_map(|part| purges.newest_match(part.born, &part.scopes.touch()))
-        .chain(own)
+        .chain(of_page)
         .max_by_key(|touching| touching.number)
 }
 

@@ -80,21 +80,23 @@ pub(super) fn recent(state: &AdminState, site: &Site, minutes: u64) -> Vec<Minut
 
 /// The requests that a site's upstreams have got since they started.
 fn by_client(site: &Site) -> ByClient {
-    let mut all = ByClient::default();
+    let mut of_site = ByClient::default();
     for stats in site.upstream_stats() {
         for counts in stats.classes() {
             match counts.class {
-                Class::Editor | Class::Customer | Class::Visitor => all.people += counts.admitted,
-                Class::Crawler => all.bots += counts.admitted,
+                Class::Editor | Class::Customer | Class::Visitor => {
+                    of_site.people += counts.admitted;
+                }
+                Class::Crawler => of_site.bots += counts.admitted,
                 Class::Login | Class::Unseen => {
-                    all.unseen += counts.admitted;
-                    all.refused += counts.rejected;
+                    of_site.unseen += counts.admitted;
+                    of_site.refused += counts.rejected;
                 }
                 Class::Background => {}
             }
         }
     }
-    all
+    of_site
 }
 
 /// Handles `GET /history`.

@@ -30,10 +30,10 @@ pub(super) fn value(state: &AdminState, figures: &Figures, name: &str) -> Value 
 
 /// The part of the values that PHP read and that the object cache had. What was sent ahead counts as read: at least half of it is.
 fn ratio(reading: &Reading) -> Option<f64> {
-    let found = reading.hits + reading.sent_ahead;
-    let all = found + reading.misses;
+    let hits = reading.hits + reading.sent_ahead;
+    let reads = hits + reading.misses;
     #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-    (all > 0).then(|| found as f64 / all as f64)
+    (reads > 0).then(|| hits as f64 / reads as f64)
 }
 
 /// What works against the object cache of the site `name`, with what to do.

@@ -238,7 +238,7 @@ pub(super) fn targets(
     reach: TokenReach,
     site: Option<&str>,
 ) -> Result<Vec<Arc<Site>>, PurgeReply> {
-    let all = match site.map(|text| (text, state.named(text))) {
+    let sites = match site.map(|text| (text, state.named(text))) {
         None => (0..state.sites.len()).collect(),
         Some((text, named)) if named.is_empty() => {
             let why = format!("no site `{text}`: `galley status` lists the sites");
@@ -251,7 +251,7 @@ pub(super) fn targets(
         TokenReach::Site(own) => own == *index,
         TokenReach::None => false,
     };
-    let open = all.into_iter().filter(within);
+    let open = sites.into_iter().filter(within);
     let open: Vec<_> = open
         .filter_map(|index| state.sites.get(index).cloned())
         .collect();
@@ -277,8 +277,8 @@ fn purges(
     for site in targets {
         let scopes = scopes(site, wanted, &common, &mut diagnostics);
         let scopes = scopes.into_iter();
-        let own = scopes.filter(|scope| concerns(scope, site, state));
-        purges.extend(own.map(|scope| (Arc::clone(site), Purge { scope, strength })));
+        let of_site = scopes.filter(|scope| concerns(scope, site, state));
+        purges.extend(of_site.map(|scope| (Arc::clone(site), Purge { scope, strength })));
     }
     if purges.is_empty() && !wanted.urls.is_empty() && diagnostics.is_empty() {
         diagnostics.push("no site has the host of these URLs".to_owned());

@@ -19,7 +19,7 @@ pub(super) struct QueryParams(BTreeMap<String, String>);
 impl QueryParams {
     /// Parses `a=1&b=2` (form encoding). Rejects names that are not in `known`, and repeated names.
     pub(super) fn read(raw: Option<&str>, known: &[&str]) -> Result<Self, JsonReply> {
-        let mut found = BTreeMap::new();
+        let mut parameters = BTreeMap::new();
         for part in raw.unwrap_or_default().split('&').filter(|p| !p.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let (name, value) = (decoded(name), decoded(value));
@@ -30,12 +30,12 @@ impl QueryParams {
                 );
                 return Err(refuse(StatusCode::BAD_REQUEST, &message));
             }
-            if found.insert(name.clone(), value).is_some() {
+            if parameters.insert(name.clone(), value).is_some() {
                 let message = format!("`{name}` is given twice");
                 return Err(refuse(StatusCode::BAD_REQUEST, &message));
             }
         }
-        Ok(Self(found))
+        Ok(Self(parameters))
     }
 
     /// The value of a parameter; `None` if it is empty.

@@ -43,10 +43,10 @@ pub(super) struct SiteDashboards {
 
 impl DashboardHost for SiteDashboards {
     fn respond(&self, request: DashboardRequest) -> DashboardFuture {
-        let own = self.clone();
+        let dashboard = self.clone();
         let response = self
             .runtime
-            .spawn(async move { own.handle(&request).await });
+            .spawn(async move { dashboard.handle(&request).await });
         Box::pin(async move { response.await.ok() })
     }
 }
@@ -85,8 +85,8 @@ impl SiteDashboards {
             return not_allowed();
         };
         let asset = find_asset(path);
-        let own = Some(request.origin.as_str());
-        if let Err(refusal) = check(own, &method, &request.fields, asset.is_some()) {
+        let origin = Some(request.origin.as_str());
+        if let Err(refusal) = check(origin, &method, &request.fields, asset.is_some()) {
             return refuse(refusal.status().as_u16(), refusal.text());
         }
         let is_read = matches!(method, Method::GET | Method::HEAD);

@@ -52,8 +52,8 @@ impl SiteLogins {
         then: impl FnOnce(&mut Sessions) -> T,
     ) -> T {
         let stamp = dashboard.passwords.stamp();
-        let mut all = self.0.lock();
-        let site = all.entry(row).or_default();
+        let mut sessions = self.0.lock();
+        let site = sessions.entry(row).or_default();
         if site.stamp != stamp || stamp.is_none() {
             *site = SiteSessions {
                 stamp,

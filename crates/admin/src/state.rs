@@ -88,23 +88,23 @@ impl AdminState {
     /// it on some listener.
     pub(super) fn named(&self, text: &str) -> Vec<usize> {
         let sites = self.sites.iter().enumerate();
-        let named = sites.filter(|(_, site)| site.is_named(text));
-        let named: Vec<usize> = named.map(|(index, _)| index).collect();
-        if !named.is_empty() {
-            return named;
+        let by_name = sites.filter(|(_, site)| site.is_named(text));
+        let by_name: Vec<usize> = by_name.map(|(index, _)| index).collect();
+        if !by_name.is_empty() {
+            return by_name;
         }
         canonical_host(text.as_bytes()).map_or_else(|_| Vec::new(), |host| self.sites_of(&host))
     }
 
     /// The sites that serve `host` on some listener, in the order of the configuration. `host` is canonical.
     pub(super) fn sites_of(&self, host: &str) -> Vec<usize> {
-        let found = self.listeners.iter().filter_map(|listener| {
+        let of_host = self.listeners.iter().filter_map(|listener| {
             let site = listener.sites.find(host)?;
             usize::try_from(site.number).ok()
         });
-        let mut found: Vec<usize> = found.collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+        let mut of_host: Vec<usize> = of_host.collect();
+        of_host.sort_unstable();
+        of_host.dedup();
+        of_host
     }
 }

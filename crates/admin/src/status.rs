@@ -291,7 +291,7 @@ fn certificates(state: &AdminState, site: &Site) -> Value {
     let unix = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let now = state.services.clock.wall();
     let left = |at: SystemTime| at.duration_since(now).unwrap_or_default().as_secs();
-    let all = acme.of_site(site.number).map(|one| {
+    let certificates = acme.of_site(site.number).map(|one| {
         json!({
             "names": one.names,
             "not_after": one.not_after.map(unix),
@@ -304,17 +304,17 @@ fn certificates(state: &AdminState, site: &Site) -> Value {
             "failures_in_a_row": one.failures_in_a_row,
         })
     });
-    let all: Vec<Value> = all.collect();
-    json!((!all.is_empty()).then_some(all))
+    let certificates: Vec<Value> = certificates.collect();
+    json!((!certificates.is_empty()).then_some(certificates))
 }
 
 /// The certificates of a site from files; empty if they are automatic, or there are none. Sites may share a certificate: a site's
 /// token shows its own names only.
 fn certificate_files(state: &AdminState, site: &Site, view: AdminView) -> Vec<Value> {
     let now = state.services.clock.wall();
-    let all = tls::certificates_from_files(&state.services, site);
+    let certificates = tls::certificates_from_files(&state.services, site);
     let is_shown = |name: &&str| view == AdminView::Server || is_name_of(state, site, name);
-    let shown = all.iter().map(|one| {
+    let shown = certificates.iter().map(|one| {
         let unix = one.not_after.duration_since(UNIX_EPOCH).unwrap_or_default();
         let left = one.not_after.duration_since(now).unwrap_or_default();
         json!({
@@ -339,14 +339,14 @@ fn is_name_of(state: &AdminState, site: &Site, name: &str) -> bool {
 /// The requests that recently waited long for the upstream.
 fn slow_requests(state: &AdminState, site: &Site) -> Vec<Value> {
     let now = state.services.clock.tick();
-    let all = site.slow_requests.list(now).into_iter().map(|one| {
+    let requests = site.slow_requests.list(now).into_iter().map(|one| {
         json!({
             "method": one.method, "target": String::from_utf8_lossy(&one.target),
             "ms": u64::try_from(one.took.as_millis()).unwrap_or(u64::MAX),
             "count": one.count, "last_ago_s": now.since(one.last).as_secs(),
         })
     });
-    all.collect()
+    requests.collect()
 }
 
 /// The runs of a site's scheduler; null if Galley does not run it.

@@ -56,8 +56,8 @@ pub(super) fn target(
     let Some(host) = host else {
         return whole(state, reach);
     };
-    let named = state.named(host);
-    let mut sites = named.iter().filter_map(|index| state.sites.get(*index));
+    let indices = state.named(host);
+    let mut sites = indices.iter().filter_map(|index| state.sites.get(*index));
     let site = match reach {
         TokenReach::None => return Err(unauthorized()),
         TokenReach::Site(own) => {

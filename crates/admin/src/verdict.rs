@@ -39,14 +39,15 @@ pub(super) async fn watch(shared: &AdminShared) {
 }
 
 fn observe(state: &AdminState) {
-    let mut all = problems(state, &state.sites, AdminView::Server);
+    let mut problems_of_server = problems(state, &state.sites, AdminView::Server);
     for site in state.sites.iter() {
         let figures = state.object_caches.get(&*site.core.name);
-        all.extend(figures.map_or_else(Vec::new, |of| objects::problems(of, &site.core.name)));
+        problems_of_server
+            .extend(figures.map_or_else(Vec::new, |of| objects::problems(of, &site.core.name)));
     }
     let beginnings = &state.process_state.beginnings;
-    beginnings.date(&mut all, state.services.clock.tick());
-    beginnings.end_others(&all);
+    beginnings.date(&mut problems_of_server, state.services.clock.tick());
+    beginnings.end_others(&problems_of_server);
 }
 
 fn problems(state: &AdminState, sites: &[Arc<Site>], view: AdminView) -> Vec<HealthProblem> {

@@ -80,10 +80,10 @@ pub(super) async fn batch(
         let message = format!("at most {MAX_URLS} `urls` at once");
         return refuse(StatusCode::BAD_REQUEST, &message);
     }
-    let wanted = body.0.requests();
+    let requests = body.0.requests();
     let explained = tokio::task::spawn_blocking(move || {
-        let all = wanted.iter().map(|one| brief(&state, reach, one));
-        all.collect::<Vec<Value>>()
+        let answers = requests.iter().map(|one| brief(&state, reach, one));
+        answers.collect::<Vec<Value>>()
     });
     match explained.await {
         Ok(pages) => (StatusCode::OK, Json(json!({ "ok": true, "pages": pages }))),

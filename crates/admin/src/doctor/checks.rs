@@ -29,7 +29,7 @@ pub fn machine(
 
 /// A finding for each server of a site that accepts no connection.
 pub fn unreachable(site: &str, servers: &[(&'static str, String)]) -> Vec<DoctorFinding> {
-    let all = servers.iter().filter_map(|(option, address)| {
+    let unreachable = servers.iter().filter_map(|(option, address)| {
         let failure = try_connect(address).err()?;
         let seen = format!(
             "{site}: cannot connect to {address}, which `{option}` names: {}",
@@ -44,7 +44,7 @@ pub fn unreachable(site: &str, servers: &[(&'static str, String)]) -> Vec<Doctor
             failure.remedy,
         ))
     });
-    all.collect()
+    unreachable.collect()
 }
 
 /// Runs the checks of PHP and WordPress on the result of [`super::ask`].

@@ -100,8 +100,8 @@ impl ProcFs {
 
     /// The process id of a running server: the one that was started with this configuration file, or otherwise any.
     pub(super) fn server(&self, file: &Path) -> Option<u32> {
-        let all = self.processes(|name| name == "galley");
-        let servers = all.iter().map(|process| process.id);
+        let processes = self.processes(|name| name == "galley");
+        let servers = processes.iter().map(|process| process.id);
         let servers: Vec<u32> = servers
             .filter(|id| self.argument(*id, 1).as_deref() == Some("run"))
             .collect();
@@ -109,8 +109,8 @@ impl ProcFs {
             let line = self.text(&format!("proc/{id}/cmdline")).unwrap_or_default();
             line.split('\0').any(|word| Path::new(word) == file)
         };
-        let found = servers.iter().copied().find(has_it);
-        found.or_else(|| servers.first().copied())
+        let server = servers.iter().copied().find(has_it);
+        server.or_else(|| servers.first().copied())
     }
 
     /// The word with this index on a process's command line.

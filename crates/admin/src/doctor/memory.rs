@@ -66,8 +66,9 @@ fn left(machine: &ProcFs) -> DoctorFinding {
 
 fn pool(machine: &ProcFs, plan: &MemoryPlan) -> DoctorFinding {
     const CHECK: &str = "pool";
-    let all = machine.processes(|name| is_worker(name) || is_database(name) || name == "galley");
-    let workers = all.iter().filter(|process| is_worker(&process.name));
+    let processes =
+        machine.processes(|name| is_worker(name) || is_database(name) || name == "galley");
+    let workers = processes.iter().filter(|process| is_worker(&process.name));
     let Some(largest) = workers
         .map(|process| process.bytes)
         .max()
@@ -75,23 +76,23 @@ fn pool(machine: &ProcFs, plan: &MemoryPlan) -> DoctorFinding {
     else {
         return DoctorFinding::unknown(CHECK, "no PHP-FPM and no Apache runs here");
     };
-    let database: u64 = all
+    let database: u64 = processes
         .iter()
         .filter(|p| is_database(&p.name))
         .map(|p| p.bytes)
         .sum();
     let workers = largest.saturating_mul(plan.in_flight);
-    let wanted = workers.saturating_add(plan.cache).saturating_add(database);
+    let needed = workers.saturating_add(plan.cache).saturating_add(database);
     let seen = format!(
         "{} requests at a time x {} (the largest worker now) + {} of cache + {} of database = {} of {}",
         plan.in_flight,
         size(largest),
         size(plan.cache),
         size(database),
-        size(wanted),
+        size(needed),
         size(plan.memory)
     );
-    let level = match percent(wanted, plan.memory) {
+    let level = match percent(needed, plan.memory) {
         100.. => Severity::Wrong,
         90.. => Severity::Notice,
         _ => return DoctorFinding::fine(CHECK, seen),

@@ -27,8 +27,8 @@ fn buffers(machine: &ProcFs) -> DoctorFinding {
         return DoctorFinding::unknown(CHECK, "the kernel does not report it");
     };
     let seen = format!("buffers of UDP sockets of at most {receive} and {send} bytes");
-    let wanted = galley_sys::sockets::UDP_BUFFER as u64;
-    if receive >= wanted && send >= wanted {
+    let needed = galley_sys::sockets::UDP_BUFFER as u64;
+    if receive >= needed && send >= needed {
         return DoctorFinding::fine(CHECK, seen);
     }
     DoctorFinding::bad(
@@ -37,7 +37,7 @@ fn buffers(machine: &ProcFs) -> DoctorFinding {
         seen,
         "HTTP/3 loses datagrams that arrive while a small buffer is full, and downloads are slower",
         format!(
-            "sysctl -w net.core.rmem_max={wanted} net.core.wmem_max={wanted}   # and a line in /etc/sysctl.d/"
+            "sysctl -w net.core.rmem_max={needed} net.core.wmem_max={needed}   # and a line in /etc/sysctl.d/"
         ),
     )
 }

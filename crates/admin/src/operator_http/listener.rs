@@ -65,9 +65,9 @@ impl OperatorListener {
 }
 
 fn peer(stream: &tokio::net::UnixStream) -> io::Result<Peer> {
-    let own = rustix::process::geteuid().as_raw();
+    let own_uid = rustix::process::geteuid().as_raw();
     Ok(match stream.peer_cred()?.uid() {
-        uid if uid == own || uid == 0 => Peer::Operator,
+        uid if uid == own_uid || uid == 0 => Peer::Operator,
         uid => Peer::User(uid),
     })
 }

@@ -103,14 +103,14 @@ impl OpenConnections {
         if peer == Peer::Operator {
             return (operator >= most / 4).then_some(peer);
         }
-        let own = counts.get(&peer).copied().unwrap_or_default();
-        if own >= most / 2 {
+        let of_peer = counts.get(&peer).copied().unwrap_or_default();
+        if of_peer >= most / 2 {
             return Some(peer);
         }
-        let all: usize = counts.values().sum();
+        let open: usize = counts.values().sum();
         let largest = counts.into_iter().max_by_key(|(_, count)| *count);
         largest
-            .filter(|_| all >= most - most / 4)
+            .filter(|_| open >= most - most / 4)
             .map(|(peer, _)| peer)
     }
 

@@ -42,13 +42,13 @@ pub(super) fn choose<'s>(
     let host = canonical_host(host.as_bytes()).unwrap_or_default();
     let port = port(wanted);
     let has_port = |listener: &ListenerSites| listener.port == Some(port);
-    let all = candidates(state, &host);
+    let of_host = candidates(state, &host);
     let is_port_known = state.listeners.iter().any(has_port);
-    let mut found = all.clone();
+    let mut chosen = of_host.clone();
     match &wanted.site {
         Some(text) => {
-            found.retain(|candidate| is_named(candidate, text));
-            if found.is_empty() {
+            chosen.retain(|candidate| is_named(candidate, text));
+            if chosen.is_empty() {
                 let why = format!(
                     "no site `{text}` has the host `{host}`: `galley status` lists the sites"
                 );
@@ -58,17 +58,17 @@ pub(super) fn choose<'s>(
                     forbidden()
                 });
             }
-            if found.iter().any(|(listener, _)| has_port(listener)) {
-                found.retain(|(listener, _)| has_port(listener));
+            if chosen.iter().any(|(listener, _)| has_port(listener)) {
+                chosen.retain(|(listener, _)| has_port(listener));
             }
         }
-        None if is_port_known => found.retain(|(listener, _)| has_port(listener)),
+        None if is_port_known => chosen.retain(|(listener, _)| has_port(listener)),
         None => {}
     }
     if let TokenReach::Site(own) = reach {
-        found.retain(|(_, site)| is_number(site, own));
+        chosen.retain(|(_, site)| is_number(site, own));
     }
-    let Some((listener, site)) = found.first().cloned() else {
+    let Some((listener, site)) = chosen.first().cloned() else {
         if reach != TokenReach::All {
             return Err(forbidden());
         }
@@ -77,16 +77,16 @@ pub(super) fn choose<'s>(
             sites: there.map_or(&state.hosts, |listener| &listener.sites),
             site: None,
             listener: there.map(|listener| listener.url.as_str()),
-            note: elsewhere(&all),
+            note: elsewhere(&of_host),
         });
     };
-    if found.iter().any(|(_, other)| !Arc::ptr_eq(other, &site)) {
-        return Err(refuse(StatusCode::CONFLICT, &ambiguous(&host, &found)));
+    if chosen.iter().any(|(_, other)| !Arc::ptr_eq(other, &site)) {
+        return Err(refuse(StatusCode::CONFLICT, &ambiguous(&host, &chosen)));
     }
     Ok(Choice {
         sites: &listener.sites,
         site: Some(site),
-        listener: (found.len() == 1 || has_port(listener)).then_some(listener.url.as_str()),
+        listener: (chosen.len() == 1 || has_port(listener)).then_some(listener.url.as_str()),
         note: String::new(),
     })
 }

@@ -52,8 +52,8 @@ fn differs(explanation: &Explanation<'_, '_>) -> Advice {
     let mut path_query = Vec::new();
     explanation.exchange.info.path_query(&mut path_query);
     let now = explanation.state.services.clock.tick();
-    let all = core.private.as_ref().map(|store| store.differences(now));
-    let here = all.unwrap_or_default();
+    let differences = core.private.as_ref().map(|store| store.differences(now));
+    let here = differences.unwrap_or_default();
     let here = here.iter().find(|known| *known.path_query == *path_query);
     let public = explanation.found.response();
     let public = public.and_then(|entry| core.compressing.unpacked(entry));
