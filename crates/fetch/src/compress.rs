@@ -144,8 +144,8 @@ impl<'w> Outlet<'w> {
         let Some(stream) = &mut self.stream else {
             return Ok(());
         };
-        let held = stream.flush().map_err(|_| FillError::Aborted)?;
-        self.send(held).await
+        let flushed = stream.flush().map_err(|_| FillError::Aborted)?;
+        self.send(flushed).await
     }
 
     async fn send(&mut self, bytes: Bytes) -> Result<(), FillError> {
@@ -329,13 +329,13 @@ impl FetchWorker {
 
 /// In a 304, replaces the `ETag` by the one with which the client received its compressed copy.
 fn keep_known_tag(info: &RequestInfo, head: &mut FillHead) {
-    let known = head
+    let etag = head
         .fields
         .get(header::ETAG)
         .zip(info.if_none_match())
         .and_then(|(etag, sent)| live::known_tag(etag, sent));
-    if let Some(known) = known {
-        head.fields.insert(header::ETAG, known);
+    if let Some(etag) = etag {
+        head.fields.insert(header::ETAG, etag);
     }
 }
 

@@ -98,8 +98,8 @@ impl FetchCounters {
     /// The latest reason why the page of `key` was not stored, if it is still recorded.
     pub fn last_not_stored(&self, key: &[u8]) -> Option<UncachedPage> {
         let pages = self.last_not_stored.lock();
-        let found = pages.iter().rev().find(|(known, _)| known.bytes() == key);
-        found.map(|(_, page)| *page)
+        let entry = pages.iter().rev().find(|(known, _)| known.bytes() == key);
+        entry.map(|(_, page)| *page)
     }
 
     /// Whether the page of `key` was last not stored for a reason that may well apply again. A purge during one fetch does not

@@ -114,19 +114,19 @@ impl CronRuns {
     /// before the list was made. The list may lack later ones: a page that began before a post was scheduled can end after that.
     pub fn announce(&self, left: &[Duration], age: Duration) {
         let now = Instant::now();
-        let mut all = self.appointments.lock();
-        all.retain(|known| now.duration_since(known.announced) < age);
+        let mut appointments = self.appointments.lock();
+        appointments.retain(|known| now.duration_since(known.announced) < age);
         for left in left {
             let due = now + *left;
-            all.retain(|known| distance(known.due, due) >= SAME_WITHIN);
-            all.push(Appointment {
+            appointments.retain(|known| distance(known.due, due) >= SAME_WITHIN);
+            appointments.push(Appointment {
                 due,
                 announced: now,
             });
         }
-        all.sort_unstable_by_key(|appointment| appointment.due);
-        all.truncate(appointments::MAX_APPOINTMENTS);
-        drop(all);
+        appointments.sort_unstable_by_key(|appointment| appointment.due);
+        appointments.truncate(appointments::MAX_APPOINTMENTS);
+        drop(appointments);
         self.announced.notify_one();
     }
 

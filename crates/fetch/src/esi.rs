@@ -154,7 +154,7 @@ impl FetchWorker {
                 tokio::task::spawn_local(worker.include(Rc::clone(&page), source))
             })
             .collect();
-        let mut found = IncludeResults::default();
+        let mut results = IncludeResults::default();
         let mut requests = requests.into_iter();
         for slot in &parts.slots {
             let included = match requests.next() {
@@ -166,17 +166,17 @@ impl FetchWorker {
             if included.is_err() {
                 site.counters.include_failed();
             }
-            found.add(&slot.source, included)?;
+            results.add(&slot.source, included)?;
         }
-        let bytes: u64 = found.bodies.iter().map(|body| body.len() as u64).sum();
+        let bytes: u64 = results.bodies.iter().map(|body| body.len() as u64).sum();
         if parts.body.len() as u64 + bytes > self.storer.max_object() {
             return Err(FillError::Include);
         }
         let ranges = parts.slots.iter().map(|slot| &slot.range);
-        let bodies = found.bodies.iter().map(|body| Some(body.clone()));
+        let bodies = results.bodies.iter().map(|body| Some(body.clone()));
         let spliced = splice(&parts.body, ranges.zip(bodies));
         let spliced = spliced.ok_or(FillError::Include)?;
-        Ok(found.assembled(spliced, parts.slots))
+        Ok(results.assembled(spliced, parts.slots))
     }
 
     /// A stored page, with its plain body, of which only includes have changed: it can be assembled again without a request for
@@ -192,8 +192,9 @@ impl FetchWorker {
         let held = job.held.clone().filter(is_assembled);
         let in_memory = || self.storer.peek(job.key.bytes()).filter(is_assembled);
         let entry = held.or_else(in_memory).filter(|entry| {
-            let own = entry.assembly().map(|assembly| assembly.own);
-            own.is_some_and(|own| own.fresh > entry.age(self.clock.tick()))
+            let own_lifetime = entry.assembly().map(|assembly| assembly.own);
+            own_lifetime
+                .is_some_and(|own_lifetime| own_lifetime.fresh > entry.age(self.clock.tick()))
                 && job.site.purges.newer_than(entry.born, entry.scopes.touch())
                     == FillPurgeState::No
         });
@@ -216,12 +217,12 @@ impl FetchWorker {
         let assembling = self.join_parts(IncludingPage::of_fetch(job), parts);
         let mut assembled = in_progress.watch(assembling).await?;
         in_progress.note_progress();
-        let own = Lifetime {
+        let own_lifetime = Lifetime {
             initial_age: entry.age(self.clock.tick()),
             ..before.own
         };
         let pieces = std::mem::take(&mut assembled.pieces);
-        let (assembly, lifetime) = assembled.assembly(own);
+        let (assembly, lifetime) = assembled.assembly(own_lifetime);
         let mut fields = entry.fields.clone();
         fields.remove(header::ETAG);
         let incoming = IncomingResponse::whole(entry.status, fields.clone(), pieces);

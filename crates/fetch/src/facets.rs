@@ -117,11 +117,11 @@ impl Facets {
             let is_own = |pair: &(&[u8], &[u8])| pair.0 == &*known.name;
             // The order does not matter, because a parameter that is absent leaves no gap.
             let sum = |sum: u64, hash: u64| sum.wrapping_add(hash);
-            let own = pairs(query).filter(is_own).map(hash_of).fold(ABSENT, sum);
+            let sum_of_name = pairs(query).filter(is_own).map(hash_of).fold(ABSENT, sum);
             let others = pairs(query).filter(|pair| !is_own(pair));
             known.value.compare(SampledPage {
                 rest: others.map(hash_of).fold(0, sum),
-                value: own,
+                value: sum_of_name,
                 content,
                 at: now,
             });
@@ -135,15 +135,23 @@ impl Facets {
             return false;
         }
         let paths = self.paths.lock();
-        let found = paths.iter().find(|known| *known.name == *path);
-        let Some(found) = found.filter(|path| path.value.combinations.count() >= MANY) else {
+        let sampled_path = paths.iter().find(|known| *known.name == *path);
+        let Some(sampled_path) =
+            sampled_path.filter(|path| path.value.combinations.count() >= MANY)
+        else {
             return false;
         };
         let is_facet = |known: &&Counted<FacetParameter>| {
             known.value.values.count() >= SEVERAL
                 && pairs(query).any(|(name, _)| name == &*known.name)
         };
-        found.value.parameters.iter().filter(is_facet).count() >= 2
+        sampled_path
+            .value
+            .parameters
+            .iter()
+            .filter(is_facet)
+            .count()
+            >= 2
     }
 
     /// Takes one of the pages with several facets that the site `mark` gives to proven visitors; false if the client, its network or
@@ -214,8 +222,8 @@ pub fn ignorable(paths: &[LearnedPath]) -> Vec<(&str, u32)> {
     let is_ignorable = |(name, same, different): &(&str, u32, u32)| {
         *different == 0 && *same >= COMPARISONS && is_plain(name) && !OF_WORDPRESS.contains(name)
     };
-    let found = sums.into_iter().filter(is_ignorable);
-    found.map(|(name, same, _)| (name, same)).collect()
+    let ignorable = sums.into_iter().filter(is_ignorable);
+    ignorable.map(|(name, same, _)| (name, same)).collect()
 }
 
 impl FacetParameter {
@@ -253,8 +261,8 @@ fn place<'l, T: Default>(
     most: usize,
     name: &[u8],
 ) -> Option<&'l mut T> {
-    let known = list.iter().position(|known| *known.name == *name);
-    let at = known.unwrap_or(list.len());
+    let position = list.iter().position(|known| *known.name == *name);
+    let at = position.unwrap_or(list.len());
     if at == most {
         for known in list.iter_mut() {
             known.weight -= 1;
@@ -262,16 +270,16 @@ fn place<'l, T: Default>(
         list.retain(|known| known.weight > 0);
         return None;
     }
-    if known.is_none() {
+    if position.is_none() {
         list.push(Counted {
             name: name.into(),
             weight: 0,
             value: T::default(),
         });
     }
-    let found = list.get_mut(at)?;
-    found.weight = (found.weight + 1).min(MAX_WEIGHT);
-    Some(&mut found.value)
+    let weighted = list.get_mut(at)?;
+    weighted.weight = (weighted.weight + 1).min(MAX_WEIGHT);
+    Some(&mut weighted.value)
 }
 
 /// Names and values of a query.

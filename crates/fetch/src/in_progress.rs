@@ -363,11 +363,11 @@ impl WaitingRequest {
 
     /// Whether a fetch for which it waits has found this page at another node.
     pub(super) fn has_found(&self, entry: &Arc<Entry>) -> bool {
-        let mut found = self
+        let mut entries = self
             .slots
             .iter()
             .filter_map(|slot| slot.in_progress.shared.entry());
-        found.any(|found| Arc::ptr_eq(&found, entry))
+        entries.any(|shared| Arc::ptr_eq(&shared, entry))
     }
 
     pub(super) fn has_rejected(&self, in_progress: &Rc<InProgressFetch>) -> bool {

@@ -148,7 +148,7 @@ impl FetchWorker {
             Ok(FetchResult::Fill { mut reader, .. }) => {
                 let head = reader.head().await.map_err(failed)?;
                 let (part, left) = shared(&head)?;
-                let own = IncludedPart {
+                let itself = IncludedPart {
                     scopes: scopes(&info, part.tags),
                     born,
                 };
@@ -169,7 +169,7 @@ impl FetchWorker {
                     .map_err(|_| IncludeFailure::Response)?;
                 Ok(IncludedBody {
                     bytes,
-                    inclusions: joined(own, &part.inclusions)?,
+                    inclusions: joined(itself, &part.inclusions)?,
                     left,
                 })
             }
@@ -186,7 +186,7 @@ impl FetchWorker {
         if !is_page || !is_plain(entry.status, &entry.fields) {
             return Err(IncludeFailure::Response);
         }
-        let own = IncludedPart {
+        let itself = IncludedPart {
             scopes: entry.scopes.clone(),
             born: entry.born,
         };
@@ -200,7 +200,7 @@ impl FetchWorker {
         let plain = unpacked.as_ref().and_then(|entry| entry.body());
         Ok(IncludedBody {
             bytes: plain.ok_or(failed(FillError::Memory))?.clone(),
-            inclusions: joined(own, &nested.unwrap_or_default())?,
+            inclusions: joined(itself, &nested.unwrap_or_default())?,
             left: entry.lifetime.left(entry.age(self.clock.tick())),
         })
     }

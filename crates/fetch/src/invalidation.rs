@@ -64,18 +64,20 @@ impl Invalidations {
         let purges = purges.map(|scope| Purge { scope, strength });
         // A purge that is already delayed costs nothing more.
         let (later, fresh) = purges.partition(|purge| self.is_delayed(name, &purge.scope));
-        let mut found = Invalidation { now: fresh, later };
-        if found.now.is_empty() {
-            return found;
+        let mut invalidation = Invalidation { now: fresh, later };
+        if invalidation.now.is_empty() {
+            return invalidation;
         }
         if !self.client_may_purge(job, now) {
-            found.now.clear();
-            return found;
+            invalidation.now.clear();
+            return invalidation;
         }
         let exceeds_limit =
             |purge: &mut Purge| !self.take_token(&("page", name, &purge.scope), page_limit(), now);
-        found.later.extend(found.now.extract_if(.., exceeds_limit));
-        found
+        invalidation
+            .later
+            .extend(invalidation.now.extract_if(.., exceeds_limit));
+        invalidation
     }
 
     /// Publishes purges after [`DELAY`], each page's once. Called when the exchange that caused them has ended.

@@ -135,7 +135,7 @@ async fn receive(
     mut copy: Option<&mut BodyCopy>,
     purges: &ExchangePurges,
 ) -> Result<Option<Bytes>, FillError> {
-    let mut held = None;
+    let mut last = None;
     loop {
         let next = outlet.wait(pin!(incoming.chunk())).await?;
         let Some(chunk) = next else { break };
@@ -143,12 +143,12 @@ async fn receive(
             copy.push(&chunk);
         }
         if !purges.is_empty() && incoming.has_all() {
-            held = Some(chunk);
+            last = Some(chunk);
         } else {
             let _ = outlet.push(chunk).await;
         }
     }
-    Ok(held)
+    Ok(last)
 }
 
 /// The purges that a response carries: for this site, and the groups that a successful unsafe request invalidates

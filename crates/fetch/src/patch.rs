@@ -55,12 +55,12 @@ impl FetchWorker {
         }
         let purged = purges.table().purged_fragments(held)?;
         let fragment = |number: &usize| held.fragments().get(*number).cloned();
-        let wanted: Vec<_> = purged.iter().filter_map(fragment).collect();
+        let fragments: Vec<_> = purged.iter().filter_map(fragment).collect();
         let variant = variant_id(held.key.bytes())?;
-        for fragment in &wanted {
+        for fragment in &fragments {
             job.site.fragments.recall(variant, &fragment.version);
         }
-        self.render(job, &wanted, RenderFor::Visitor).await;
+        self.render(job, &fragments, RenderFor::Visitor).await;
         // All waiters for the same rendering continue at the same time: one of them patches the page.
         newer().or_else(|| self.patch_if_rendered(&job.site, held))
     }

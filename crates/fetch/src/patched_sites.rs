@@ -69,24 +69,24 @@ impl PatchedSites {
 
     pub(super) fn end_turn(&self, turn: &PatchTarget, is_done: bool) {
         let mut sites = self.0.borrow_mut();
-        let mut known = sites.iter_mut();
-        match known.find(|known| Arc::ptr_eq(&known.site, &turn.site)) {
-            Some(known) if is_done => known.progress.done(turn.purges),
-            Some(known) => known.progress.put_off(Instant::now()),
+        let mut patched = sites.iter_mut();
+        match patched.find(|patched| Arc::ptr_eq(&patched.site, &turn.site)) {
+            Some(patched) if is_done => patched.progress.done(turn.purges),
+            Some(patched) => patched.progress.put_off(Instant::now()),
             None => {}
         }
     }
 
     pub(super) fn has_variant(&self, site: &Arc<FetchSite>, variant: u64) -> bool {
         let sites = self.0.borrow();
-        let known = sites.iter().find(|known| Arc::ptr_eq(&known.site, site));
-        known.is_some_and(|known| known.variants.contains_key(&variant))
+        let patched = sites.iter().find(|known| Arc::ptr_eq(&known.site, site));
+        patched.is_some_and(|patched| patched.variants.contains_key(&variant))
     }
 
     pub(super) fn job_of(&self, site: &Arc<FetchSite>, variant: u64) -> Option<PageJob> {
         let sites = self.0.borrow();
-        let known = sites.iter().find(|known| Arc::ptr_eq(&known.site, site))?;
-        known.variants.get(&variant).map(PageJob::again)
+        let patched = sites.iter().find(|known| Arc::ptr_eq(&known.site, site))?;
+        patched.variants.get(&variant).map(PageJob::again)
     }
 }
 

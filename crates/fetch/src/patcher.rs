@@ -123,25 +123,25 @@ impl FetchWorker {
 
     /// The pages that need only a patch, the most requested first.
     async fn awaiting(&self, site: &Arc<FetchSite>, pace: &mut PatchThrottle) -> Vec<AwaitingPage> {
-        let mut found = Vec::new();
+        let mut pages = Vec::new();
         for entry in self.storer.entries() {
             if may_await(&entry)
                 && let Some(variant) = variant_id(entry.key.bytes())
                 && self.renderer.patched_sites().has_variant(site, variant)
                 && site.purges.validity_waiting(&entry) == Validity::Outdated
             {
-                found.push(AwaitingPage {
+                pages.push(AwaitingPage {
                     hits: entry.hits(),
                     variant,
                     page: Arc::downgrade(&entry),
                 });
-                if found.len() >= 2 * MAX_AWAITING {
-                    keep_hottest(&mut found, MAX_AWAITING);
+                if pages.len() >= 2 * MAX_AWAITING {
+                    keep_hottest(&mut pages, MAX_AWAITING);
                 }
             }
             pace.keep().await;
         }
-        hottest_first(found, MAX_AWAITING)
+        hottest_first(pages, MAX_AWAITING)
     }
 }
 

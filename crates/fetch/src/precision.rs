@@ -48,11 +48,11 @@ impl PurgePrecision {
 
     /// Counts a page with these purged tags.
     pub(super) fn note<'t>(&self, tags: impl Iterator<Item = &'t str>, is_unchanged: bool) {
-        let mut seen: Vec<&str> = tags.map(kind).collect();
-        seen.sort_unstable();
-        seen.dedup();
+        let mut kinds_of_purge: Vec<&str> = tags.map(kind).collect();
+        kinds_of_purge.sort_unstable();
+        kinds_of_purge.dedup();
         let mut kinds = self.kinds.lock();
-        for kind in seen {
+        for kind in kinds_of_purge {
             if kinds.len() >= MAX_KINDS && !kinds.contains_key(kind) {
                 continue;
             }
@@ -85,10 +85,10 @@ fn kind(tag: &str) -> &str {
         Some(("l" | "sm" | "o" | "lt", _)) => parts.nth(1),
         _ => parts.next(),
     };
-    let named = &tag[..end.unwrap_or(tag.len())];
-    let digits = named.find(|c: char| c.is_ascii_digit());
-    let kind = &named[..digits.unwrap_or(named.len())];
-    if kind.is_empty() { named } else { kind }
+    let prefix = &tag[..end.unwrap_or(tag.len())];
+    let digits = prefix.find(|c: char| c.is_ascii_digit());
+    let kind = &prefix[..digits.unwrap_or(prefix.len())];
+    if kind.is_empty() { prefix } else { kind }
 }
 
 /// The prefixes of tags that name what the plugin observed: options, transients, tables.

@@ -60,8 +60,8 @@ impl SharedLookup<'_> {
         let purges = &self.site.purges;
         let born = |number| {
             let mut points = found.points.iter();
-            let known = points.find(|known| known.born == number)?;
-            purges.number_at(&known.point)
+            let point = points.find(|known| known.born == number)?;
+            purges.number_at(&point.point)
         };
         let now = disk_clock(self.clock);
         let entry = read_record(found.record, &born, found.since, now, self.memory.budget())?;

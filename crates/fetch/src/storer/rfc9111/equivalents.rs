@@ -101,19 +101,19 @@ impl Storer {
             key: page.key.bytes(),
         };
         let record_key = query.record_key();
-        let mut known = self
+        let mut queries = self
             .memory
             .peek(&record_key)
             .filter(|entry| entry.kind == EntryKind::Varies)
             .map(|entry| variants::of_marker(&entry))
             .unwrap_or_default();
-        known.retain(|query| *query != record);
-        known.push(record);
-        let excess = known.len().saturating_sub(MAX_QUERIES);
-        known.drain(..excess);
+        queries.retain(|query| *query != record);
+        queries.push(record);
+        let excess = queries.len().saturating_sub(MAX_QUERIES);
+        queries.drain(..excess);
         let marker = self.marker(page, Key::new(&record_key), in_progress.born.get());
         let marker = EntryParts {
-            body: variants::write(&known).into(),
+            body: variants::write(&queries).into(),
             ..marker
         };
         self.store(page, in_progress, marker);

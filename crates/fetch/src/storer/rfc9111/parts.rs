@@ -57,8 +57,8 @@ impl<'e> ExactPart<'e> {
             (new, self)
         };
         let mut bytes = BytesMut::from(&first.entry.body()?[..]);
-        let known = usize::try_from(first.span.end.checked_sub(second.span.start)?).ok()?;
-        bytes.extend_from_slice(second.entry.body()?.get(known..).unwrap_or_default());
+        let overlap = usize::try_from(first.span.end.checked_sub(second.span.start)?).ok()?;
+        bytes.extend_from_slice(second.entry.body()?.get(overlap..).unwrap_or_default());
         Some((span, bytes.freeze()))
     }
 }

@@ -87,15 +87,15 @@ pub fn selections(
     fields: &HeaderMap,
 ) -> Option<Vec<Vec<u8>>> {
     let selecting = Selecting::new(names);
-    let mut found = vec![selecting.of(lines(sent))?];
+    let mut selections = vec![selecting.of(lines(sent))?];
     let mut languages = fields.get_all(header::CONTENT_LANGUAGE).iter();
     if let (Some(language), None) = (languages.next(), languages.next())
         && !language.as_bytes().contains(&b',')
     {
         let language = language.as_bytes().trim_ascii();
-        found.extend(selecting.in_language(lines(sent), language));
+        selections.extend(selecting.in_language(lines(sent), language));
     }
-    Some(found)
+    Some(selections)
 }
 
 /// The key of a variant: that of the address, with the selection before the site's number.
@@ -130,22 +130,22 @@ pub fn listed(
     names: &[HeaderName],
     added: &[Vec<u8>],
 ) -> (Bytes, Vec<Vec<u8>>) {
-    let mut known = Vec::new();
+    let mut kept = Vec::new();
     let mut removed = Vec::new();
     if let Some(marker) = marker {
         let list = of_marker(marker);
         if self::names(&marker.fields) == names {
-            known = list;
+            kept = list;
         } else {
             removed = list;
         }
     }
-    known.retain(|selection| !added.contains(selection));
-    known.extend(added.iter().cloned());
-    if known.len() > MAX_VARIANTS {
-        removed.extend(known.drain(..known.len() - MAX_VARIANTS));
+    kept.retain(|selection| !added.contains(selection));
+    kept.extend(added.iter().cloned());
+    if kept.len() > MAX_VARIANTS {
+        removed.extend(kept.drain(..kept.len() - MAX_VARIANTS));
     }
-    (write(&known), removed)
+    (write(&kept), removed)
 }
 
 /// The selections of a marker; a marker always has its body in memory.
@@ -154,16 +154,16 @@ pub fn of_marker(marker: &Entry) -> Vec<Vec<u8>> {
 }
 
 fn read(mut list: &[u8]) -> Vec<Vec<u8>> {
-    let mut found = Vec::new();
+    let mut selections = Vec::new();
     while let Some((length, rest)) = list.split_first_chunk() {
         let length = usize::from(u16::from_be_bytes(*length));
         let Some((selection, rest)) = rest.split_at_checked(length) else {
             break;
         };
-        found.push(selection.to_vec());
+        selections.push(selection.to_vec());
         list = rest;
     }
-    found
+    selections
 }
 
 /// The inverse of [`read`].
@@ -219,8 +219,8 @@ impl Storer {
             ..marker
         };
         self.store(job, in_progress, marker);
-        let own = selections.first()?;
-        Some(Key::new(&key(primary.bytes(), own)))
+        let selection = selections.first()?;
+        Some(Key::new(&key(primary.bytes(), selection)))
     }
 
     /// Removes all variants, because the new response does not vary.
